@@ -30,6 +30,7 @@ pub mod encoding;
 pub mod json;
 pub(crate) mod options;
 pub mod parquet;
+pub mod record_end;
 #[cfg(test)]
 mod tests;
 pub mod text;

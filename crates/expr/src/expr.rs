@@ -388,11 +388,18 @@ impl Expr {
     /// expression over many rows then takes memory without a bound that rows give.
     pub fn can_grow(&self) -> bool {
         const GROWING: [&str; 6] = ["REPEAT", "SPACE", "LPAD", "RPAD", "REPLACE", "REGEXP_REPLACE"];
-        let own = match &self.kind {
-            ExprKind::Call { function, .. } => GROWING.contains(&function.name.as_str()),
-            _ => false,
-        };
-        own || self.any_child(&mut Expr::can_grow)
+        self.calls(&|function| GROWING.contains(&function.name.as_str()))
+    }
+
+    /// True if a value can take milliseconds: its time depends on a pattern that the query gives.
+    pub fn can_be_slow(&self) -> bool {
+        self.calls(&|function| function.name.starts_with("REGEXP") || function.name == "SIMILAR TO")
+    }
+
+    /// True if a function that is called, at any depth, is such a one.
+    fn calls(&self, is_such: &dyn Fn(&Function) -> bool) -> bool {
+        let own = matches!(&self.kind, ExprKind::Call { function, .. } if is_such(function));
+        own || self.any_child(&mut |child| child.calls(is_such))
     }
 
     /// Evaluates now what needs no rows. An expression that fails stays as it is, so that it fails

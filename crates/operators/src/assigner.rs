@@ -49,7 +49,7 @@ pub struct AssignerSpec {
     pub watermark: Expr,
     /// Which watermarks matter downstream.
     pub interest: WatermarkInterest,
-    /// Rows further in the future of the wall clock than this are set aside.
+    /// Rows further in the future of the wall clock than this are dropped.
     pub max_future_skew_ms: Option<i64>,
 }
 
@@ -173,7 +173,7 @@ impl WatermarkAssigner {
     }
 
     /// The highest watermark of rows with these times, where the watermark follows the row time at
-    /// a constant distance: then the highest time tells it, and none but it is computed.
+    /// a constant distance: then the highest time alone is computed.
     fn highest_of_delayed(&self, extremes: Option<&TimeExtremes>) -> Option<Watermark> {
         let (extremes, delay_ms) = (extremes?, self.delay_ms?);
         // Where a difference does not fit, the expression itself says what is wrong.

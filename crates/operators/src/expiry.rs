@@ -21,7 +21,7 @@ impl Expiry {
         Expiry { ttl_ms, written_ms: Pages::default(), cursor: 0 }
     }
 
-    /// Makes room for so many numbers.
+    /// Makes room for this many numbers.
     pub fn grow(&mut self, limit: usize) {
         self.written_ms.grow(limit, i64::MAX);
     }

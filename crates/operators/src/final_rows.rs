@@ -1,9 +1,9 @@
 //! What is left of a changelog in the end, as rows that stay: batch mode puts it behind operators
 //! that update their results.
 //!
-//! **Invariant:** an identifier stands for a row that was added more or less often than taken back,
-//! and `counts` tells by how much. So changes of different keys that make equal rows may come in
-//! any order. A row that is taken back more often than it came is not there.
+//! **Invariant:** an identifier stands for a row that was added more or less often than retracted,
+//! and `counts` says by how much. So changes of different keys that make equal rows may come in
+//! any order. A row that is retracted more often than it came is not there.
 //!
 //! Rows are kept in memory until the input ends, as many as the result has. Then each leaves as
 //! often as it is there; where a sequence is promised by virtual partition, then by its bytes.
@@ -24,10 +24,11 @@ use crate::keys::route_by_keys;
 use crate::keys::{CanonicalOrder, KeyTable};
 use crate::sort::EMIT_ROWS;
 use crate::tables::{
-    for_all, is_set, kept_batch, kept_columns, kept_schema, numbers_of, owners, state_batch, tell,
+    add_table, for_all, is_set, kept_batch, kept_columns, kept_schema, numbers_of, owners,
+    state_batch,
 };
 
-/// The table of rows that came more or less often than they were taken back.
+/// The table of rows that came more or less often than they were retracted.
 const ROWS: &str = "rows";
 /// How often more.
 const COUNT: &str = "$count";
@@ -207,10 +208,10 @@ impl Partition for FinalPartition {
         let columns = self.rows.take_keys(&ids)?;
         let mut captured = Captured::default();
         let rows = kept_batch(&self.state_schema(), owners, vec![own], columns)?;
-        tell(&mut captured, ROWS, rows);
+        add_table(&mut captured, ROWS, rows);
         let has_come: ArrayRef = Arc::new(BooleanArray::from(vec![self.otherwise.is_none()]));
         let progress = vec![(HAS_COME.to_owned(), has_come)];
-        tell(&mut captured, PROGRESS, state_batch(for_all(1), progress)?);
+        add_table(&mut captured, PROGRESS, state_batch(for_all(1), progress)?);
         Ok(captured)
     }
 
@@ -295,12 +296,12 @@ mod tests {
         assert_eq!(check_operator(&otherwise, &[]).final_rows().len(), 1);
         assert_eq!(check_operator(&operator(), &[]).final_rows().len(), 0);
         let rows = batch(&[(None, 1), (None, 1)]);
-        let taken_back = changes(&rows, &[RowKind::Insert, RowKind::Delete]);
-        assert_eq!(check_operator(&otherwise, &taken_back).final_rows().len(), 0);
+        let retracted = changes(&rows, &[RowKind::Insert, RowKind::Delete]);
+        assert_eq!(check_operator(&otherwise, &retracted).final_rows().len(), 0);
     }
 
     #[test]
-    fn a_row_may_be_taken_back_before_it_comes() {
+    fn a_row_may_be_retracted_before_it_comes() {
         let rows = batch(&[(None, 1), (None, 2), (None, 1)]);
         let kinds = [RowKind::Delete, RowKind::Insert, RowKind::Insert];
         let operator = FinalRows::new(schema()).expect("types can be compared");

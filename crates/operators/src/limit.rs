@@ -14,7 +14,7 @@ use thalweg_core::{
     Place, Progress, Restored, Result, Route, TableSchema,
 };
 
-use crate::tables::{for_all, numbers, state_batch, tell};
+use crate::tables::{add_table, for_all, numbers, state_batch};
 
 /// The table of state: how many rows are still to be passed over, and how many to be let through.
 const COUNTS: &str = "counts";
@@ -113,13 +113,13 @@ impl Partition for LimitPartition {
         };
         let counts = vec![count("skip", self.skip), count("left", self.left)];
         let mut captured = Captured::default();
-        tell(&mut captured, COUNTS, state_batch(for_all(1), counts)?);
+        add_table(&mut captured, COUNTS, state_batch(for_all(1), counts)?);
         Ok(captured)
     }
     fn restore(&mut self, restored: &Restored) -> Result<()> {
         let count = |name, without| -> Result<u64> {
-            let told = numbers::<UInt64Type>(restored, COUNTS, name)?;
-            Ok(told.first().copied().unwrap_or(without))
+            let counts = numbers::<UInt64Type>(restored, COUNTS, name)?;
+            Ok(counts.first().copied().unwrap_or(without))
         };
         self.skip = count("skip", self.skip)?;
         self.left = count("left", self.left)?;

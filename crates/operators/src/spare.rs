@@ -3,9 +3,9 @@
 //! How many are needed at once depends on the input: a bundle may bring rows of many windows, which
 //! then leave together too. So a few are kept in any case, and more as long as they are small.
 
-/// So many are kept whatever memory they have.
+/// This many are kept whatever memory they have.
 const FEW: usize = 4;
-/// No more than so many are kept, and no more than the few if they have so many bytes.
+/// No more than this many are kept, and no more than the few if they have this many bytes.
 const MANY: usize = 64;
 const BYTES_MAX: usize = 8 << 20;
 
@@ -30,7 +30,7 @@ impl<T> Default for Spares<T> {
 }
 
 impl<T> Spares<T> {
-    /// Keeps one that has so many bytes, unless there is enough.
+    /// Keeps one that has this many bytes, unless there is enough.
     pub(crate) fn push(&mut self, one: T, bytes: usize) {
         let is_small = self.kept.len() < MANY && self.bytes + bytes <= BYTES_MAX;
         if self.kept.len() < FEW || is_small {

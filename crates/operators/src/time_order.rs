@@ -6,7 +6,7 @@
 //! arrival); a row that comes later than the bound allows is refused. Whether it is depends on the
 //! rows before it alone, not on how they were cut into batches.
 //!
-//! # Where to go on
+//! # Where to continue
 //! A position has no rows, so those that wait are read again: it is a position of the inner source
 //! before the oldest row that waits, with how many rows had come since, and the time up to which
 //! rows had left. Of the rows that come again those up to that time are dropped; all others wait as
@@ -55,7 +55,7 @@ pub struct TimeOrderedSource {
     heartbeat_ms: Option<i64>,
     has_ended: bool,
     marks: Marks,
-    /// Rows that had come before the position that this run goes on from: they come again.
+    /// Rows that had come before the position that this run continues from: they come again.
     again: u64,
 }
 

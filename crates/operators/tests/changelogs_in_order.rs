@@ -1,6 +1,6 @@
 //! In ordered contracts GROUP BY, OVER and patterns give one sequence, wherever bundles are cut,
-//! however many partitions there are, and wherever others go on with what they told. (That one row
-//! at a time and one partition give the right rows is what their own tests compare with.)
+//! however many partitions there are, and wherever others continue with what they captured. (That
+//! one row at a time and one partition give the right rows is what their own tests compare with.)
 
 #[expect(dead_code, reason = "stateless stages are driven by another test")]
 mod ordered_driver;
@@ -42,7 +42,7 @@ type Row = (Option<String>, i64, Option<f64>);
 
 /// Rows out of order by less than the watermark allows, or by a little more.
 fn inputs(rows: usize, random: &mut SplitMix64) -> Vec<Input> {
-    let (mut now, mut running, mut told) = (0i64, i64::MIN, i64::MIN);
+    let (mut now, mut running, mut last) = (0i64, i64::MIN, i64::MIN);
     let (mut inputs, mut waiting, mut befores) = (Vec::new(), Vec::<Row>::new(), Vec::new());
     for _ in 0..rows {
         now += random.below(4) as i64;
@@ -53,11 +53,11 @@ fn inputs(rows: usize, random: &mut SplitMix64) -> Vec<Input> {
         befores.push(running);
         running = running.max(time - 11);
         // The data decide where watermarks stand.
-        if running.div_euclid(7) > told.div_euclid(7) {
-            told = running;
+        if running.div_euclid(7) > last.div_euclid(7) {
+            last = running;
             inputs.push(Input::Rows(batch(&waiting), std::mem::take(&mut befores)));
             waiting.clear();
-            inputs.push(Input::Watermark(told));
+            inputs.push(Input::Watermark(last));
         }
     }
     inputs.push(Input::Rows(batch(&waiting), befores));
@@ -171,7 +171,7 @@ fn over_windows_keep_their_sequence() {
 /// What is late by what has left for its key depends on where watermarks are shown, so bundles are
 /// not cut.
 #[test]
-fn bounded_frames_go_on_where_they_were() {
+fn bounded_frames_resume() {
     for frame in [Frame::Rows { preceding: Some(3) }, Frame::Range { preceding_ms: Some(12) }] {
         for seed in 0..3 {
             let inputs = inputs(250, &mut SplitMix64::new(seed));
@@ -202,7 +202,7 @@ fn pattern() -> MatchRecognize {
         let argument = Some(Expr::column(VALUE, DataType::Double.nullable()));
         PatternValue::Aggregate { variable, function, argument, column_type: result }
     };
-    // A run goes on while its sum is small.
+    // A run continues while its sum is small.
     let small = || {
         let bound = build::number_literal("9e12").expect("a number");
         let sum_so_far = Expr::column(0, DataType::Double.nullable());

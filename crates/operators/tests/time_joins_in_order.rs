@@ -46,7 +46,7 @@ fn sides() -> Sides {
 
 /// Rows of both sides, out of order by less than the watermark allows, or by a little more.
 fn inputs(rows: usize, random: &mut SplitMix64) -> Vec<Input> {
-    let (mut now, mut running, mut told) = (0i64, i64::MIN, i64::MIN);
+    let (mut now, mut running, mut last) = (0i64, i64::MIN, i64::MIN);
     let mut inputs = Vec::new();
     let (mut tags, mut keys, mut times, mut befores) = (vec![], vec![], vec![], vec![]);
     for _ in 0..rows {
@@ -58,11 +58,11 @@ fn inputs(rows: usize, random: &mut SplitMix64) -> Vec<Input> {
         befores.push(running);
         running = running.max(time - 11);
         // The data decide where watermarks stand.
-        if running.div_euclid(7) > told.div_euclid(7) {
-            told = running;
+        if running.div_euclid(7) > last.div_euclid(7) {
+            last = running;
             inputs.push(Input::Rows(batch(&tags, &keys, &times), std::mem::take(&mut befores)));
             (tags, keys, times) = (vec![], vec![], vec![]);
-            inputs.push(Input::Watermark(told));
+            inputs.push(Input::Watermark(last));
         }
     }
     inputs.push(Input::Rows(batch(&tags, &keys, &times), befores));

@@ -37,7 +37,7 @@ type Row = (Option<String>, i64, Option<i64>);
 
 /// Rows out of order by less than the watermark allows, or by a little more.
 fn inputs(rows: usize, keys: u64, random: &mut SplitMix64) -> Vec<Input> {
-    let (mut now, mut running, mut told) = (0i64, i64::MIN, i64::MIN);
+    let (mut now, mut running, mut last) = (0i64, i64::MIN, i64::MIN);
     let (mut inputs, mut waiting, mut befores) = (Vec::new(), Vec::<Row>::new(), Vec::new());
     for _ in 0..rows {
         now += random.below(4) as i64;
@@ -48,11 +48,11 @@ fn inputs(rows: usize, keys: u64, random: &mut SplitMix64) -> Vec<Input> {
         befores.push(running);
         running = running.max(time - 11);
         // The data decide where watermarks stand.
-        if running.div_euclid(7) > told.div_euclid(7) {
-            told = running;
+        if running.div_euclid(7) > last.div_euclid(7) {
+            last = running;
             inputs.push(Input::Rows(batch(&waiting), std::mem::take(&mut befores)));
             waiting.clear();
-            inputs.push(Input::Watermark(told));
+            inputs.push(Input::Watermark(last));
         }
     }
     inputs.push(Input::Rows(batch(&waiting), befores));

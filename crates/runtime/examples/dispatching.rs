@@ -107,7 +107,7 @@ impl Transform for Keep {
     }
 }
 
-/// source → so many stages → sink.
+/// source → a number of stages → sink.
 fn graph(stages: usize, bundles: i64) -> Graph {
     let mut graph = Graph::default();
     let assigner: Option<Box<dyn Assign>> = Some(Box::new(Each { running: -bundles }));

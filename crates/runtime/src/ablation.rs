@@ -1,6 +1,7 @@
-//! Decisions of StreamBox taken back one at a time, to measure what each is worth (StreamBox §9.2).
+//! Decisions of StreamBox switched off one at a time, to measure what each is worth (StreamBox
+//! §9.2).
 //!
-//! | ablation | what is taken back | the paper's figure |
+//! | ablation | what is switched off | the paper's figure |
 //! |---|---|---|
 //! | [`InOrderEpochs`](Ablation::InOrderEpochs) | a stage works on several epochs of a lane at once | 9 |
 //! | [`IgnoreEpochBoundaries`](Ablation::IgnoreEpochBoundaries) | what is derived from a container goes to that container's own one downstream | 10 |
@@ -36,7 +37,7 @@ use crate::memory::Pressure;
 use crate::options::RunOptions;
 use crate::stage::{StageRun, StageRunKind};
 
-/// Which decision is taken back.
+/// Which decision is switched off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ablation {
     /// None: the engine as it is.
@@ -47,12 +48,12 @@ pub enum Ablation {
     InOrderEpochs,
     /// What a stateless stage makes goes to the youngest container that is open downstream.
     IgnoreEpochBoundaries,
-    /// A worker drains the stage that it is at, then goes on to the next one; watermarks wait for
+    /// A worker drains the stage that it is at, then moves to the next one; watermarks wait for
     /// their turn.
     NoPriority,
 }
 
-/// What a job takes back, and where its workers are.
+/// What a job switches off, and where its workers are.
 pub(crate) struct Ablated {
     what: Ablation,
     /// Without priority: for each worker the stage that it looks at first.
@@ -79,7 +80,7 @@ impl Ablated {
         Ablated { what, at }
     }
 
-    /// True if it is this that is taken back.
+    /// True if this is switched off.
     pub(crate) fn is(&self, what: Ablation) -> bool {
         self.what == what
     }

@@ -2,11 +2,11 @@
 //!
 //! A [`Barrier`] goes to every cell of the operator's stage. Each cell consumes it when its turn
 //! comes and counts it down; the last one starts the next phase or completes it. Nobody waits: a
-//! cell that is done goes on with other work.
+//! cell that is done continues with other work.
 //!
 //! # Joint watermark
 //! [`Joint`] keeps the newest watermark of each lane. The joint watermark is the minimum over the
-//! lanes that are neither idle nor at their end, computed anew at each watermark of a lane, so it
+//! lanes that are neither idle nor at their end, computed again at each watermark of a lane, so it
 //! is never looser than the partial watermarks allow (StreamBox §5.3, Fig. 4): containers of
 //! different lanes have no order among one another until their end watermarks are consumed here.
 //!
@@ -36,7 +36,7 @@ use thalweg_ordering::sync::{Arc, AtomicUsize, Mutex, Ordering};
 
 use crate::container::Container;
 use crate::flow::COALESCED_ROWS_MIN;
-use crate::joint::JointWatermark;
+use crate::joint_watermark::JointWatermark;
 use crate::ordered::Gather;
 
 /// A watermark under way.
@@ -77,7 +77,7 @@ struct Few {
     emitted: Vec<Emitted>,
 }
 
-/// So many results of several cells wait for no others.
+/// Results of several cells wait for no more rows than this.
 const GATHERED_ROWS_MAX: usize = 16 * 1024;
 
 /// What the last cell of a phase has to do.

@@ -199,7 +199,7 @@ impl Container {
         self.unconsumed.close();
     }
 
-    /// Takes the right to consume the end watermark. False if somebody else has it.
+    /// Takes the right to consume the end watermark. False if another worker has it.
     pub fn retrieve(&self) -> bool {
         let (from, to) = (ContainerState::WatermarkAssigned, ContainerState::WatermarkRetrieved);
         self.state
@@ -231,7 +231,7 @@ impl Container {
     }
 }
 
-/// A list of containers in epoch order. It changes shape under the writer lock; all else goes on
+/// A list of containers in epoch order. It changes shape under the writer lock; all else happens
 /// under the reader lock.
 pub type ContainerList = RwLock<VecDeque<Arc<Container>>>;
 

@@ -5,7 +5,7 @@
 //!
 //! 1. cells with a watermark in their mailbox (StreamBox §6: watermark tasks first);
 //! 2. bundles that have what they waited for outside;
-//! 3. cells with rows, in the order that the partitioning scheme gives them (see `ready`);
+//! 3. cells with rows, in the order that the partitioning scheme gives them (see `ready_cells`);
 //! 4. bundles in containers, by policy;
 //! 5. sources, if the memory account allows more.
 //!
@@ -13,7 +13,7 @@
 //! moment needs, which is the one with the smallest end watermark among the containers that are
 //! closed and still have bundles to claim (ties: the stage further downstream); without any, the
 //! oldest bundle of the stage with the most open containers. `round-robin` takes the oldest bundle
-//! of each stage in turn. The others choose a stage for each task (see `ranked` and
+//! of each stage in turn. The others choose a stage for each task (see `stage_ranking` and
 //! [`crate::scheduler`]); cells and sources then take part like all stages. While the memory is
 //! full each policy takes what is furthest downstream, as `lp` does: that is what makes room.
 //!
@@ -27,9 +27,12 @@
 use thalweg_core::{Bundle, Watermark};
 use thalweg_ordering::sync::{Arc, Ordering};
 
+#[cfg(feature = "baselines")]
 use crate::ablation::Ablation;
 use crate::container::{Container, ContainerState};
 use crate::job::Job;
+#[cfg(not(feature = "baselines"))]
+use crate::lane::Lane;
 use crate::memory::Pressure;
 use crate::options::{PartitionScheme, SchedulerPolicy};
 use crate::ordered::Element;
@@ -37,17 +40,17 @@ use crate::slices::Waiting;
 use crate::stage::{StageRun, StageRunKind};
 use crate::waiting::Continued;
 
-mod ranked;
-mod ready;
+mod ready_cells;
+mod stage_ranking;
 
-/// One time of so many a source is asked because it is its turn.
+/// Once in this many times a source is asked because it is its turn.
 const ASKED_BEHIND: usize = 8;
 
-pub(crate) use ready::{Lines, ReadyCells};
+pub(crate) use ready_cells::{Lines, ReadyCells};
 
 /// A piece of work for one worker.
 pub enum Task {
-    /// Go on with the mailbox of a cell, which the worker owns from now on.
+    /// Continue with the mailbox of a cell, which the worker owns from now on.
     Cell {
         /// The stage.
         stage: usize,
@@ -74,7 +77,7 @@ pub enum Task {
         /// The element.
         element: Element,
     },
-    /// Go on with a bundle that has what it waited for.
+    /// Continue with a bundle that has what it waited for.
     Continue(Continued),
     /// Ask a source for rows.
     Poll {
@@ -98,6 +101,7 @@ impl Job {
         if !self.parked.is_empty() {
             return self.next_while_parked(place);
         }
+        #[cfg(feature = "baselines")]
         if self.ablated.is(Ablation::NoPriority) {
             let continued = self.returned.pop().map(Task::Continue);
             return continued.or_else(|| self.without_priority(place));
@@ -213,6 +217,12 @@ impl Job {
     /// True if cells are called once for each item rather than listed once while they have any.
     pub(crate) fn calls_cells(&self) -> bool {
         self.ordered.is_some() && self.options.partitioning == PartitionScheme::Hybrid
+    }
+
+    /// Walks through the containers of a lane that may have bundles to claim, oldest first.
+    #[cfg(not(feature = "baselines"))]
+    fn walk<T>(&self, lane: &Lane, visit: impl FnMut(&Arc<Container>) -> Option<T>) -> Option<T> {
+        lane.walk_unclaimed(visit)
     }
 
     fn next_bundle(&self, place: WorkerPlace) -> Option<Task> {
@@ -333,7 +343,7 @@ impl Job {
 
     /// A task for a source that may bring rows.
     pub(crate) fn next_poll(&self) -> Option<Task> {
-        // Each turn somebody else has come first and the source is not to be had any more.
+        // Each turn another worker has come first and the source is not to be had any more.
         while let Some(stage) = self.pollable() {
             if let Some(task) = self.claim_poll(stage) {
                 return Some(task);

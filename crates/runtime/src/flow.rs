@@ -12,6 +12,7 @@ use thalweg_core::operator::Emitted;
 use thalweg_core::{Bundle, OperatorClass, Result, Route, Stamps, Watermark, WatermarkBefore};
 use thalweg_ordering::sync::{Arc, Ordering};
 
+#[cfg(feature = "baselines")]
 use crate::ablation::Ablation;
 use crate::barrier::{Barrier, BarrierRequest};
 use crate::container::{Container, ContainerState};
@@ -106,6 +107,7 @@ impl Job {
         ingest_ns: u64,
     ) -> Result<()> {
         container.close(end, ingest_ns);
+        #[cfg(feature = "baselines")]
         self.release_epoch();
         self.advance(edge.to.0, lane)
     }
@@ -132,11 +134,14 @@ impl Job {
             }
             let end = front.end();
             run.metrics.set_watermark(end);
+            #[cfg(feature = "baselines")]
             if self.ablated.is(Ablation::IgnoreEpochBoundaries) {
                 self.close_open(stage, lane, end, front.end_ingest_ns())?;
-            } else {
-                self.close_links(stage, lane, &front, None)?;
+                front.mark_consumed();
+                self.drop_finished(stage, lane)?;
+                continue;
             }
+            self.close_links(stage, lane, &front, None)?;
             front.mark_consumed();
             self.drop_finished(stage, lane)?;
         }
@@ -163,6 +168,7 @@ impl Job {
     fn drop_finished(&self, stage: usize, lane: usize) -> Result<()> {
         let run = &self.stages[stage];
         let dropped = run.lanes[lane].drop_finished();
+        #[cfg(feature = "baselines")]
         self.release_epoch();
         let is_merged = |c: &&Arc<Container>| c.state() == ContainerState::WatermarkCancelled;
         for container in dropped.iter().filter(is_merged) {
@@ -205,7 +211,7 @@ impl Job {
                 return Ok(());
             }
             if self.begin_watermark(stage, operator, Some((lane, Arc::clone(&front)))) {
-                // The barrier's completion goes on from here.
+                // The barrier's completion continues from here.
                 return Ok(());
             }
             self.finish_container(stage, lane, &front)?;
@@ -307,11 +313,12 @@ impl Job {
         }
     }
 
-    /// Lists a cell that the caller owns for some worker to go on with.
+    /// Lists a cell that the caller owns for some worker to continue with.
     pub(crate) fn list_cell(&self, stage: usize, place: usize, cell: &Cell) {
         // Relaxed: a hint about urgency; a cell in the wrong list is handled all the same.
-        let has_barrier = cell.barriers.load(Ordering::Relaxed) > 0;
-        let is_urgent = has_barrier && !self.ablated.is(Ablation::NoPriority);
+        let is_urgent = cell.barriers.load(Ordering::Relaxed) > 0;
+        #[cfg(feature = "baselines")]
+        let is_urgent = is_urgent && !self.ablated.is(Ablation::NoPriority);
         if self.calls_cells() || is_urgent {
             self.urgent.list(stage, place);
         } else {
@@ -610,8 +617,8 @@ fn coalesce(emitted: Vec<Emitted>) -> Result<Vec<Emitted>> {
     together.into_iter().map(join).collect()
 }
 
-/// Batches of so many rows are not small: they are bundles as they are, also where cells leave few
-/// results with a barrier.
+/// Batches of this many rows are not small: they are bundles as they are, also where cells leave
+/// few results with a barrier.
 pub(crate) const COALESCED_ROWS_MIN: usize = 1024;
 
 /// The largest bundle that is put together from small results.

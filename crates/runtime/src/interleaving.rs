@@ -2,7 +2,7 @@
 //!
 //! The contract `arrival` promises the sequence of one thread that takes rows as they arrive. With
 //! several inputs that depends on their interleaving, which is an accident of timing. Written down
-//! as steps it can be had again: so many rows of one input, then so many of another.
+//! as steps it can be had again: a number of rows of one input, then a number of another.
 //!
 //! A step without rows says that the input has ended there. An input that was ended because nobody
 //! needed it any more (LIMIT) has no such step: where it ends does not show.

@@ -20,6 +20,7 @@ use thalweg_core::graph::Graph;
 use thalweg_core::{Error, Result, Watermark};
 use thalweg_ordering::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering};
 
+#[cfg(feature = "baselines")]
 use crate::ablation::Ablated;
 use crate::dispatcher::{Lines, ReadyCells};
 use crate::gates::Gates;
@@ -39,17 +40,17 @@ use crate::topology::Topology;
 use crate::waiting::Returned;
 
 mod build;
-mod open;
 mod sink_thread;
+mod startup;
 
 use build::Surroundings;
-pub use open::Beginning;
+pub use startup::Beginning;
 
 /// How often the waiting thread looks at idle inputs and at the drain of a stopped job.
 const TICK: Duration = Duration::from_millis(20);
 /// A job that is to stop finishes what is inside for so long.
 const GIVE_UP_AFTER_NS: u64 = 100_000_000;
-/// So many jobs of a pool look as often as one does; more of them share what that costs.
+/// Up to this many jobs of a pool look as often as one does; more of them share the cost.
 const JOBS_PER_TICK: usize = 16;
 
 /// Everything that the workers of a job share.
@@ -65,7 +66,8 @@ pub struct Job {
     pub(crate) urgent: Lines,
     /// Other cells with something in their mailbox.
     pub(crate) ready: ReadyCells,
-    /// What of the design is taken back.
+    /// What of the design is switched off.
+    #[cfg(feature = "baselines")]
     pub(crate) ablated: Ablated,
     /// The flow of the ordered contracts, where one is promised.
     pub(crate) ordered: Option<OrderedFlow>,
@@ -80,7 +82,7 @@ pub struct Job {
     pub(crate) turn: AtomicUsize,
     /// How often a source was asked.
     pub(crate) asked: AtomicUsize,
-    /// True if partitions are called by the clock.
+    /// True if partitions are called in processing time.
     ticks: bool,
     /// Small elements that one task may do at most.
     pub(crate) elements_per_task: u64,
@@ -100,7 +102,7 @@ pub struct Job {
     pub(crate) draining: AtomicBool,
     /// An input that had ended in an earlier run has rows that nobody will read.
     pub(crate) unread: Option<Error>,
-    /// Somebody has asked for a graceful end.
+    /// A caller has asked for a graceful end.
     stop_requested: AtomicBool,
     /// What became of snapshots.
     snapshots: Mutex<Option<SnapshotMetrics>>,
@@ -237,7 +239,7 @@ impl Job {
 
     // --- idle inputs ---
 
-    /// Calls those who wait for the clock, if somebody does. Not during a cut.
+    /// Calls those who wait for the clock, if there are any. Not during a cut.
     pub(crate) fn look_at_the_clock(&self) {
         if self.ticks
             && let Ok(_no_cut) = self.outside.try_lock()
@@ -270,7 +272,8 @@ impl Job {
 
     /// Declares unbounded inputs idle that have brought nothing for the timeout.
     fn look_for_idle_inputs(&self) -> Result<()> {
-        let Some(timeout) = self.options.idle_timeout.filter(|_| self.may_go_by_the_clock()) else {
+        let Some(timeout) = self.options.idle_timeout.filter(|_| self.may_use_processing_time())
+        else {
             return Ok(());
         };
         let now_ns = self.options.clock.now_ns();
@@ -283,11 +286,11 @@ impl Job {
             if source.bounded || !is_quiet() {
                 continue;
             }
-            // Not while somebody is asking it: rows that come now must be stamped before or after.
+            // Not while a worker is asking it: rows that come now must be stamped before or after.
             let Ok(unpolled) = source.state.try_lock() else { continue };
             // One that is ready has rows and only waits for room.
             let is_waiting = source.ready.load(Ordering::SeqCst)
-                || !unpolled.gather.is_empty()
+                || !unpolled.batcher.is_empty()
                 || source.finished.load(Ordering::SeqCst)
                 || !is_quiet();
             if is_waiting || source.idle.swap(true, Ordering::SeqCst) {
@@ -320,14 +323,14 @@ impl Job {
     }
 
     /// False where a sequence is promised that the clock must not change.
-    fn may_go_by_the_clock(&self) -> bool {
+    fn may_use_processing_time(&self) -> bool {
         self.ordered
             .as_ref()
             .is_none_or(|flow| self.options.allow_nondeterministic_order && !flow.is_replaying())
     }
 
-    /// Works out anew which lanes are idle (every source behind them is), and lets operators go on
-    /// without them.
+    /// Works out again which lanes are idle (every source behind them is), and lets operators
+    /// advance without them.
     pub(crate) fn spread_idleness(&self) -> Result<()> {
         // Two at once could leave what the slower one read before.
         let _one_at_a_time = self.idleness.lock().expect("no panic under this lock");
@@ -377,7 +380,7 @@ impl Job {
             return self.ingest_idleness(flow, stage, false);
         }
         // First of all the lanes are counted again, so that what is read below stays true. Not an
-        // error: nothing goes on because of it.
+        // error: nothing advances because of it.
         let spread = self.spread_idleness();
         debug_assert!(spread.is_ok());
         let reached = self.reached_behind(stage);
@@ -457,8 +460,8 @@ impl JobControl {
     pub fn fail(&self, error: Error) {
         self.0.fail(error);
     }
-    /// Tells what became of snapshots, for the metrics.
-    pub fn tell_of_snapshots(&self, metrics: SnapshotMetrics) {
+    /// Reports what became of snapshots, for the metrics.
+    pub fn report_snapshots(&self, metrics: SnapshotMetrics) {
         *self.0.snapshots.lock().expect("no panic under this lock") = Some(metrics);
     }
     /// Ends the sources as if their inputs had: windows close, and the job ends by itself.
@@ -536,7 +539,7 @@ pub fn start_from<'a>(
     let pool = pool_of(&mut options)?;
     let mut receivers = Vec::new();
     let job = built(graph, options, &beginning, (&pool, &mut receivers))?;
-    open::open(&job, beginning)?;
+    startup::open(&job, beginning)?;
     let sinks = receivers
         .into_iter()
         .map(|(stage, receiver)| sink_thread::spawn(Arc::clone(&job), stage, receiver))
@@ -559,7 +562,7 @@ pub fn rehearse_start<'a>(
     let beginning = beginning.into();
     let pool = pool_of(&mut options)?;
     let job = built(graph, options, &beginning, (&pool, &mut Vec::new()))?;
-    open::rehearse(&job, &beginning)
+    startup::rehearse(&job, &beginning)
 }
 
 /// The workers of a job: those that it was given, or its own.
@@ -603,7 +606,7 @@ impl RunningJob {
         }
         self.leave_pool();
         let failed = self.job.failure.lock().expect("no panic under this lock").is_some();
-        self.tell_sinks(if failed { || SinkMessage::Abort } else { || SinkMessage::Stop });
+        self.send_to_sinks(if failed { || SinkMessage::Abort } else { || SinkMessage::Stop });
         for sink in self.sinks.drain(..) {
             if sink.join().is_err() {
                 self.job.fail(Error::internal("a sink's thread panicked"));
@@ -662,7 +665,7 @@ impl RunningJob {
         }
     }
 
-    fn tell_sinks(&self, message: fn() -> SinkMessage) {
+    fn send_to_sinks(&self, message: fn() -> SinkMessage) {
         for stage in &self.job.stages {
             if let StageRunKind::Sink(SinkRun { channel: Some(channel), .. }) = &stage.kind {
                 // A sink that has finished has gone; that is fine.
@@ -672,7 +675,7 @@ impl RunningJob {
     }
 }
 
-/// A job that nobody waits for any more is given up: workers of a pool must not go on with it.
+/// A job that nobody waits for any more is given up: workers of a pool must not continue with it.
 impl Drop for RunningJob {
     fn drop(&mut self) {
         self.leave_pool();
@@ -750,8 +753,8 @@ pub(crate) type SinkReceivers = Vec<(usize, mpsc::Receiver<SinkMessage>)>;
 #[cfg(any(test, feature = "simulator"))]
 pub(crate) mod parts {
     pub(crate) use super::build::{Surroundings, build, report, stop_sources};
-    pub(crate) use super::open::open;
     pub(crate) use super::sink_thread::handle;
+    pub(crate) use super::startup::open;
 }
 
 impl Job {

@@ -13,7 +13,6 @@
 //! `link` holds the reader lock upstream while it takes the writer lock downstream. Stages are in
 //! topological order and nothing locks the other way round, so there is no cycle.
 
-use thalweg_core::Watermark;
 use thalweg_ordering::sync::{Arc, AtomicBool, AtomicU64, Ordering, RwLock};
 
 use crate::container::{Container, ContainerList, ContainerState};
@@ -52,7 +51,7 @@ impl Lane {
         self.made = AtomicU64::new(index);
     }
 
-    /// How many containers were made, here and in the run that this one goes on with.
+    /// How many containers were made, here and in the run that this one resumes.
     pub(crate) fn made(&self) -> u64 {
         self.made.load(Ordering::Relaxed)
     }
@@ -92,6 +91,7 @@ impl Lane {
 
     /// Counts a bundle into the youngest container, or into a new one if that is not open, and says
     /// which place it has there. Only for lanes whose containers [`Lane::close_open`] closes.
+    #[cfg(feature = "baselines")]
     pub(crate) fn count_into_open(&self) -> (Arc<Container>, u64) {
         let mut list = self.list.write().expect("no panic under a list lock");
         let open = self.open_locked(&mut list);
@@ -100,11 +100,13 @@ impl Lane {
     }
 
     /// Closes the container into which bundles are counted.
-    pub(crate) fn close_open(&self, end: Watermark, ingest_ns: u64) {
+    #[cfg(feature = "baselines")]
+    pub(crate) fn close_open(&self, end: thalweg_core::Watermark, ingest_ns: u64) {
         let mut list = self.list.write().expect("no panic under a list lock");
         self.open_locked(&mut list).close(Some(end), ingest_ns);
     }
 
+    #[cfg(feature = "baselines")]
     fn open_locked(&self, list: &mut std::collections::VecDeque<Arc<Container>>) -> Arc<Container> {
         match list.back() {
             Some(youngest) if youngest.state() == ContainerState::Open => Arc::clone(youngest),
@@ -146,7 +148,7 @@ impl Lane {
         mut visit: impl FnMut(&Arc<Container>) -> Option<T>,
     ) -> Option<T> {
         let list = self.list.read().expect("no panic under a list lock");
-        // Relaxed: whatever somebody has found to be claimed is so for good.
+        // Relaxed: whatever a worker has found to be claimed is so for good.
         let claimed = self.claimed.load(Ordering::Relaxed).saturating_sub(list.front()?.index);
         let mut containers = list.range(list.len().min(claimed as usize)..).peekable();
         let is_claimed = |container: &&Arc<Container>| {
@@ -160,6 +162,7 @@ impl Lane {
     }
 
     /// Walks from the oldest to the youngest container until `visit` returns something.
+    #[cfg(feature = "baselines")]
     pub fn walk<T>(&self, visit: impl FnMut(&Arc<Container>) -> Option<T>) -> Option<T> {
         self.list.read().expect("no panic under a list lock").iter().find_map(visit)
     }
@@ -169,6 +172,7 @@ impl Lane {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use thalweg_core::Watermark;
 
     #[test]
     fn linking_a_young_container_makes_the_older_ones_first() {

@@ -17,34 +17,35 @@
 //! | [`sorted_merge`] | sorted inputs become one sequence by time |
 //! | [`interleaving`] | the sequence in which inputs came in, recorded and replayed |
 //! | `gates` | sources that wait for others to end |
-//! | [`gather`] | small batches of a source become one bundle |
+//! | [`source_batcher`] | small batches of a source become one bundle |
 //! | [`dispatcher`] | which task is next, policies `nem` and `round-robin` |
 //! | [`scheduler`] | the heuristics `lp`, `ct`, `et`, `qst`, and what they measure |
 //! | [`task`] | what a worker does with a task |
 //! | [`job`] | start, wait, cancel, fail |
 //! | [`pool`] | workers, and how they spread over the jobs that share them; `news`: which jobs may have work |
 //! | [`metrics`] | what is counted |
-//! | `snapshots` | cuts are taken, and jobs go on from them; `presence`: how a cut knows that nothing is under way |
+//! | `snapshots` | cuts are taken, and jobs resume from them; `presence`: how a cut knows that nothing is under way |
 //! | `waiting` | bundles of stages that wait for the outside |
-//! | [`ablation`] | decisions of the design taken back, for benchmarks |
+//! | `ablation` | decisions of the design switched off (feature `baselines`) |
 //! | [`topology`] | NUMA nodes and cores |
 
+#[cfg(feature = "baselines")]
 pub mod ablation;
 pub mod barrier;
 pub mod container;
 pub mod dispatcher;
 pub mod flow;
 mod gates;
-pub mod gather;
 pub mod interleaving;
 pub mod job;
-pub mod joint;
+pub mod joint_watermark;
 pub mod lane;
 pub mod memory;
 pub mod metrics;
 mod news;
 pub mod options;
 pub mod ordered;
+pub mod pace;
 mod parts;
 pub mod pool;
 mod presence;
@@ -54,11 +55,13 @@ pub mod simulate;
 mod slices;
 mod snapshots;
 pub mod sorted_merge;
+pub mod source_batcher;
 pub mod stage;
 pub mod task;
 pub mod topology;
 mod waiting;
 
+#[cfg(feature = "baselines")]
 pub use ablation::Ablation;
 pub use job::{Beginning, JobControl, Report, RunningJob, rehearse_start, start, start_from};
 pub use metrics::{MetricsSnapshot, SnapshotMetrics, StageSnapshot};

@@ -36,7 +36,7 @@ pub enum Pressure {
 }
 
 impl MemoryAccount {
-    /// Nothing in use, at most `limit_bytes`, with so many workers to keep busy.
+    /// Nothing in use, at most `limit_bytes`, with this many workers to keep busy.
     pub fn new(limit_bytes: usize, workers: usize) -> Self {
         MemoryAccount {
             limit_bytes,
@@ -141,7 +141,7 @@ pub fn available_bytes() -> usize {
     }
 }
 
-/// The most memory this process has had resident, in bytes, where the system tells.
+/// The most memory this process has had resident, in bytes, where the system reports it.
 pub fn peak_resident_bytes() -> Option<usize> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_tells_its_memory() {
+    fn the_memory_of_the_machine_is_known() {
         assert!(available_bytes() > 64 << 20);
     }
 }

@@ -131,9 +131,9 @@ pub struct StageSnapshot {
     pub late: u64,
     /// Rows late for some of their windows; they are among the accepted ones.
     pub partly_late: u64,
-    /// Rows set aside because their time lies too far in the future.
+    /// Rows quarantined because their time lies too far in the future.
     pub quarantined: u64,
-    /// Rows that could not be read and were put aside.
+    /// Rows that could not be read and were dropped.
     pub bad_rows: u64,
     /// Bytes of state.
     pub state_bytes: u64,
@@ -227,7 +227,7 @@ impl LatencyHistogram {
     pub fn percentiles(&self) -> Option<LatencyPercentiles> {
         Self::percentiles_of(&self.0.lock().expect("no panic under this lock"))
     }
-    /// The same, and begins anew: the next answer is about what comes from now on.
+    /// The same, and starts over: the next answer is about what comes from now on.
     pub fn take(&self) -> Option<LatencyPercentiles> {
         let mut histogram = self.0.lock().expect("no panic under this lock");
         let percentiles = Self::percentiles_of(&histogram);

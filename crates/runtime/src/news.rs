@@ -9,14 +9,14 @@
 //!
 //! # Why no work is left behind
 //! Say that work is visible and there is no news. Its poster has said that there was, after it was
-//! visible, so somebody took the news later, and looked later still: either that worker is looking
+//! visible, so a worker took the news later, and looked later still: either that worker is looking
 //! now, or it has found a task and says so. (If it found nothing, there was nothing.) Stores and
 //! loads are SeqCst, so this is one order for all threads. Whoever is about to park has announced
 //! itself before it looked for news: a poster that comes later sees it and wakes it (see
 //! [`Sleep`]).
 //!
-//! What can be done only later, with no post (by the clock, say), is not news: workers look at all
-//! jobs now and then as well.
+//! What can be done only later, with no post (in processing time, say), is not news: workers look
+//! at all jobs now and then as well.
 
 use thalweg_ordering::Sleep;
 use thalweg_ordering::sync::{Arc, AtomicBool, Ordering};

@@ -8,13 +8,16 @@ use std::time::Duration;
 use thalweg_core::shim::{SharedClock, SystemClock};
 use thalweg_core::{Error, OrderContract};
 
+#[cfg(feature = "baselines")]
 use crate::ablation::Ablation;
 use crate::interleaving::{Replay, StepRecorder};
 use crate::memory;
 use crate::pool::Pool;
-use crate::scheduler;
 
-/// In which order the dispatcher looks for bundles (design.md §5). Watermark work comes first under
+/// The window over which `ct` compares the time spent on stages, unless a caller says otherwise.
+pub const SCHEDULER_WINDOW: Duration = Duration::from_millis(100);
+
+/// In which order the dispatcher looks for bundles. Watermark work comes first under
 /// every policy, and results are the same under each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SchedulerPolicy {
@@ -84,6 +87,7 @@ pub enum ReorderScheme {
     #[default]
     NonBlocking,
     /// One lock (Prasaad §3.1), to compare with.
+    #[cfg(feature = "baselines")]
     Locked,
 }
 
@@ -169,7 +173,8 @@ pub struct RunOptions {
     pub record: Option<StepRecorder>,
     /// Contract `arrival`: the sequence in which inputs have to come in.
     pub replay: Option<Replay>,
-    /// For benchmarks: a decision of the design that is taken back. Contract `epoch` only.
+    /// For benchmarks: a decision of the design that is switched off. Contract `epoch` only.
+    #[cfg(feature = "baselines")]
     pub ablation: Ablation,
     /// Snapshots are taken, and this is what they promise of the output.
     pub snapshots: Option<SnapshotMode>,
@@ -177,7 +182,7 @@ pub struct RunOptions {
     pub clock: SharedClock,
 }
 
-/// What snapshots promise of the output of a job that has failed and goes on from one.
+/// What snapshots promise of the output of a job that has failed and resumes from one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SnapshotMode {
     /// Each result is there once, where sinks have transactions or rows have keys.
@@ -194,7 +199,7 @@ impl Default for RunOptions {
             spin: Duration::ZERO,
             pool: None,
             scheduler: SchedulerPolicy::default(),
-            scheduler_window: scheduler::WINDOW,
+            scheduler_window: SCHEDULER_WINDOW,
             order: OrderContract::default(),
             reorder: ReorderScheme::default(),
             partitioning: PartitionScheme::default(),
@@ -207,6 +212,7 @@ impl Default for RunOptions {
             partitions: None,
             record: None,
             replay: None,
+            #[cfg(feature = "baselines")]
             ablation: Ablation::default(),
             snapshots: None,
             clock: Arc::new(SystemClock::new()),

@@ -347,7 +347,7 @@ impl<'a> Worker<'a> {
             job.news.mark();
         }
         self.tasks += 1;
-        // Where all are busy somebody has to look as well.
+        // Where all are busy one of them has to look as well.
         if self.tasks.is_multiple_of(TASKS_PER_TICK) {
             job.look_at_the_clock();
         }

@@ -5,7 +5,7 @@
 //! a manual clock nothing depends on real time, so a seed reproduces a run; a failing test prints
 //! its seed.
 //!
-//! [`run_on`] runs the same on the virtual cores of a made-up machine and tells how long that
+//! [`run_on`] runs the same on the virtual cores of a made-up machine and reports how long that
 //! takes.
 //!
 //! Only bounded sources that are always ready (memory, datagen) can be simulated: a source on a
@@ -55,7 +55,7 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// Opens sinks and starts sources; where another run was, if `restored` tells that.
+    /// Opens sinks and starts sources; where another run was, if `restored` says so.
     ///
     /// # Errors
     /// As [`start_from`](crate::start_from).
@@ -89,7 +89,7 @@ impl Simulation {
         self.job.fed_sinks.load(Ordering::SeqCst) == 0
     }
 
-    /// The job fails after so many steps, those of a cut included.
+    /// The job fails after this many steps, those of a cut included.
     pub fn fail_in(&mut self, steps: u64, error: Error) {
         self.fails_in = Some((steps, error));
     }
@@ -119,7 +119,7 @@ impl Simulation {
         }
     }
 
-    /// Takes a cut and goes on.
+    /// Takes a cut and continues.
     ///
     /// # Errors
     /// As [`JobControl::take_cut`](crate::JobControl::take_cut).

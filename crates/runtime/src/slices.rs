@@ -54,12 +54,12 @@ impl SliceRows {
         (in_flight_bytes_max / 8).clamp(Self::OUTPUT_BYTES_MIN, Self::OUTPUT_BYTES_MAX)
     }
 
-    /// So many at most.
+    /// The most rows of the next slice.
     pub(crate) fn rows(self) -> usize {
         self.0
     }
 
-    /// A slice of so many rows has led to so many bytes, in so much time.
+    /// What a slice has led to, and how long it took.
     pub(crate) fn learn(&mut self, rows: usize, bytes: usize, room_bytes: usize, took_ns: u64) {
         if bytes > room_bytes {
             self.0 = (rows * (room_bytes / 2) / bytes).max(1);
@@ -72,7 +72,7 @@ impl SliceRows {
     }
 }
 
-/// The next rows of a piece, so many at most, where some of them are taken. All rows are listed
+/// The next rows of a piece, at most `rows_max`, where some of them are taken. All rows are listed
 /// only if they do not come at once.
 pub(crate) fn next_slice<'a>(
     bundle: &'a Bundle,

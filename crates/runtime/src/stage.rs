@@ -26,11 +26,11 @@ use thalweg_ordering::sync::{Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize,
 
 use crate::barrier::{Barrier, Joint, SharedCompletions};
 use crate::container::Container;
-use crate::gather::Gather;
 use crate::lane::Lane;
 use crate::metrics::{StageMetrics, StageRole};
 use crate::ordered::GatheredPiece;
 use crate::slices::{SliceRows, next_slice};
+use crate::source_batcher::SourceBatcher;
 
 /// An edge to a stage downstream.
 #[derive(Clone, Copy, Debug)]
@@ -132,7 +132,7 @@ pub struct SourceState {
     /// Rows that were read and not yet sent.
     pub leftover: VecDeque<SourceBatch>,
     /// Rows that were read and wait for company.
-    pub gather: Gather,
+    pub batcher: SourceBatcher,
     /// True if all that comes of its rows comes at watermarks, so that rows behind which no epoch
     /// ends may wait.
     pub waits_for_epoch: bool,
@@ -217,7 +217,7 @@ impl Cell {
         self.finished.store(finished, Ordering::Release);
     }
 
-    /// True if the partition, which has had so many items posted, has taken all of them and has
+    /// True if the partition, which has had `posted` items posted, has taken all of them and has
     /// nothing to do at a watermark. Only for whoever posts, since more items would change it.
     pub fn sleeps_through(&self, posted: u64, watermark: Watermark) -> bool {
         self.finished.load(Ordering::Acquire) == posted
@@ -277,7 +277,7 @@ impl RowsItem {
         self.rows.as_ref().map_or(self.bundle.num_rows(), Vec::len)
     }
 
-    /// The next rows, so many at most.
+    /// The next rows, at most `rows_max`.
     pub(crate) fn slice(&mut self, rows_max: usize, lanes: usize) -> Piece<'_> {
         next_slice(&self.bundle, &mut self.rows, self.taken, rows_max, lanes)
     }
@@ -306,7 +306,7 @@ pub struct Sequencer<T> {
 }
 
 impl<T> Sequencer<T> {
-    /// Goes on to the container that the lane has now. Those before it were merged and have
+    /// Moves to the container that the lane has now. Those before it were merged and have
     /// nothing that is not consumed, so another worker may drop them at any moment.
     pub fn go_to(&mut self, container: u64) {
         if container > self.container {
@@ -367,7 +367,7 @@ pub enum SinkMessage {
     Finish,
     /// The last snapshot is committed: finish.
     Complete,
-    /// End the transaction and tell its handle.
+    /// End the transaction and report its handle.
     Prepare(mpsc::Sender<Option<String>>),
     /// Make a transaction visible, and say so.
     Commit(String, Option<OutputMark>, mpsc::Sender<()>),

@@ -1,8 +1,8 @@
 //! What a worker does with a task.
 //!
-//! Every task ends within about a millisecond ([`SLICE_NS`]): a cell or a source that has more to
-//! do is listed again for whoever comes next. User code may panic: that is caught here and becomes
-//! an error of the operator.
+//! Every task ends within about a millisecond ([`SLICE_NS`](crate::pace::SLICE_NS)): a cell or a
+//! source that has more to do is listed again for whoever comes next. User code may panic: that is
+//! caught here and becomes an error of the operator.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -12,63 +12,25 @@ use thalweg_core::{
 };
 use thalweg_ordering::sync::{Arc, Ordering};
 
+#[cfg(feature = "baselines")]
 use crate::ablation::Ablation;
 use crate::container::Container;
 use crate::dispatcher::{Task, WorkerPlace};
 use crate::job::Job;
 use crate::metrics::StageMetrics;
+use crate::pace::{Pace, SMALL_ROWS};
 use crate::stage::{CellState, Item, OperatorRun, Routed, RowsItem, StageRunKind};
 use crate::waiting::Home;
 
 mod cells;
 mod sources;
 
-/// How long a task may go on.
-pub const SLICE_NS: u64 = 1_000_000;
-
-/// Elements of one task at most, all of them small. More would hold up what is urgent; with fewer,
-/// what a task costs on its own would count.
-pub(crate) const ELEMENTS_PER_TASK: u64 = 32;
-
-/// An element of at most so many rows is small.
-const SMALL_ROWS: usize = 64;
-
-/// After so many rows a partition's state is measured, also between watermarks.
+/// After this many rows a partition's state is measured, also between watermarks.
 const REPORT_ROWS: usize = 8 * 1024;
 
-/// Tells a task that does many small things when its time is up.
-///
-/// The clock is read after the first of them, the second, the fourth, the eighth and each
-/// sixteenth: things that take long end the task as soon as ever, and among short ones the clock
-/// does not count.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
-    deadline_ns: u64,
-    done: u64,
-}
-
-impl Pace {
-    /// A task that began now.
-    pub(crate) fn new(now_ns: u64) -> Self {
-        Pace { deadline_ns: now_ns + SLICE_NS, done: 0 }
-    }
-
-    /// One more thing is done. True if that was the last one.
-    pub(crate) fn is_over(&mut self, now_ns: impl FnOnce() -> u64) -> bool {
-        self.done += 1;
-        let looks = self.done.is_power_of_two() || self.done.is_multiple_of(16);
-        looks && now_ns() >= self.deadline_ns
-    }
-
-    /// How many things are done.
-    pub(crate) fn done(&self) -> u64 {
-        self.done
-    }
-}
-
 impl Job {
-    /// One more element of so many rows is done. True if the same task may go on with another one.
-    pub(crate) fn may_go_on(&self, pace: &mut Pace, rows: usize) -> bool {
+    /// One more element of `rows` rows is done. True if the same task may do another one.
+    pub(crate) fn may_continue(&self, pace: &mut Pace, rows: usize) -> bool {
         let is_over = pace.is_over(|| self.options.clock.now_ns());
         !is_over && rows <= SMALL_ROWS && pace.done() < self.elements_per_task && !self.is_over()
     }
@@ -165,7 +127,7 @@ impl Job {
         self.pass_transformed(stage, lane, container, result, bytes)
     }
 
-    /// Hands on what a stateless stage has made of a bundle of so many bytes, which is consumed
+    /// Hands on what a stateless stage has made of a bundle of `bytes` bytes, which is consumed
     /// then.
     pub(crate) fn pass_transformed(
         &self,
@@ -190,6 +152,7 @@ impl Job {
     ) -> Result<()> {
         let run = &self.stages[stage];
         for (edge_place, edge) in run.edges.iter().enumerate() {
+            #[cfg(feature = "baselines")]
             if self.ablated.is(Ablation::IgnoreEpochBoundaries) {
                 self.deposit_in_open(stage, edge_place, lane, result.clone())?;
                 continue;
@@ -235,7 +198,7 @@ impl Job {
         }
     }
 
-    /// Gives a bundle to the cell that is the worker's own, or to an idle one, and goes on with
+    /// Gives a bundle to the cell that is the worker's own, or to an idle one, and continues with
     /// that cell at once if it is free.
     fn run_at_hand(
         &self,
@@ -276,8 +239,8 @@ impl Job {
         StageMetrics::add(&metrics.partly_late, output.partly_late);
     }
 
-    /// Tells the memory account how a partition's state has grown, and fails the job if state alone
-    /// has reached the limit.
+    /// Reports to the memory account how a partition's state has grown, and fails the job if state
+    /// alone has reached the limit.
     pub(crate) fn report_state(&self, stage: usize, state: &mut CellState) -> Result<()> {
         state.unreported_rows = 0;
         let bytes = state.partition.state_bytes();
@@ -360,27 +323,5 @@ pub(crate) fn panic_message(panic: &Box<dyn std::any::Any + Send>) -> String {
         text.clone()
     } else {
         "no message".to_owned()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_task_ends_after_its_first_long_thing_and_soon_after_many_short_ones() {
-        let mut slow = Pace::new(100);
-        assert!(slow.is_over(|| 100 + SLICE_NS));
-        let mut fast = Pace::new(0);
-        let mut now_ns = 0;
-        let mut asked = 0;
-        while !fast.is_over(|| {
-            asked += 1;
-            now_ns
-        }) {
-            now_ns += SLICE_NS / 100;
-        }
-        assert_eq!(fast.done(), 112, "the first sixteenth behind the hundredth");
-        assert_eq!(asked, 11, "1, 2, 4, 8, 16, then 32, 48, 64, 80, 96, 112");
     }
 }

@@ -1,4 +1,4 @@
-//! NUMA nodes and their cores, as the system tells, and where a worker may run.
+//! NUMA nodes and their cores, as the system reports them, and where a worker may run.
 //!
 //! Only cores that the process may use count: a container or `taskset` may leave it some of them.
 //!
@@ -55,7 +55,7 @@ impl Topology {
         (!nodes.is_empty()).then_some(Topology { nodes })
     }
 
-    /// The cores that one of so many workers keeps to; `None` if it may run on any.
+    /// The cores that one of `workers` workers keeps to; `None` if it may run on any.
     pub(crate) fn cores_for(&self, worker: usize, workers: usize) -> Option<Vec<usize>> {
         let all: usize = self.nodes.iter().map(Vec::len).sum();
         let (core, node) = self.place(worker);
@@ -169,7 +169,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_thread_keeps_to_its_cores() {
-        let last = *affinity::allowed().expect("Linux tells").last().expect("there is one");
+        let last = *affinity::allowed().expect("Linux reports them").last().expect("there is one");
         let kept = std::thread::spawn(move || {
             affinity::keep_to(&[last]);
             affinity::allowed()

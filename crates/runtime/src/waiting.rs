@@ -23,7 +23,7 @@ use crate::news::News;
 use crate::ordered::Passage;
 use crate::parts::OpenBundle;
 
-/// Bundles that can go on.
+/// Bundles that can continue.
 pub(crate) struct Returned {
     queue: Queue<Continued>,
     news: Arc<News>,
@@ -40,7 +40,7 @@ impl Returned {
     }
 }
 
-/// A bundle that can go on.
+/// A bundle that can continue.
 pub struct Continued {
     pub(crate) stage: usize,
     work: Work,
@@ -97,8 +97,8 @@ impl Job {
         transform.begin(bundle, done);
     }
 
-    /// Goes on with an element: begins its next bundle, or sends it on.
-    pub(crate) fn go_on(
+    /// Continues with an element: begins its next bundle, or sends it on.
+    pub(crate) fn continue_element(
         &self,
         stage: usize,
         transform: &dyn Transform,
@@ -134,7 +134,7 @@ impl Job {
                 if result.num_rows() > 0 {
                     element.done.push(result);
                 }
-                self.go_on_with(stage, element)
+                self.resume_element(stage, element)
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Decisions of the design taken back one at a time: results stay the same under each, by seeds of
-//! the simulator and on threads, and each does what it is called.
+//! Decisions of the design switched off one at a time: results stay the same under each, by seeds
+//! of the simulator and on threads, and each does what it is called.
 
 mod common;
 

@@ -16,8 +16,8 @@ use thalweg_core::{Bundle, OperatorClass, Result, Source, SourceBatch, SourcePol
 use thalweg_runtime::simulate::simulate;
 use thalweg_runtime::{RunOptions, SchedulerPolicy, start};
 
-/// Gives one to seven rows, then none, and calls for itself at once; quiet until it is let go, and
-/// behind the last row if it does not end.
+/// Gives one to seven rows, then none, and calls for itself at once; quiet until it is released,
+/// and behind the last row if it does not end.
 struct Trickle {
     rows: Rows,
     random: SplitMix64,
@@ -145,12 +145,12 @@ fn rows_that_wait_when_their_input_becomes_idle_are_not_late() {
     let job = start(graph, options).expect("starts");
     let control = job.control();
     let started = Instant::now();
-    let goes_on = || started.elapsed() < Duration::from_secs(20);
-    while !control.metrics().stages[0].idle && goes_on() {
+    let has_time = || started.elapsed() < Duration::from_secs(20);
+    while !control.metrics().stages[0].idle && has_time() {
         std::thread::sleep(Duration::from_millis(1));
     }
     may_begin.store(true, Ordering::SeqCst);
-    while results.rows().is_empty() && goes_on() {
+    while results.rows().is_empty() && has_time() {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert!(results.rows().contains(&(20, 1_000_002)), "{:?}", results.rows());

@@ -60,7 +60,7 @@ fn run(
     (results.rows(), late.rows(), steps)
 }
 
-/// A random interleaving of inputs with so many rows.
+/// A random interleaving of inputs with these numbers of rows.
 fn interleaving(mut rows: [u32; 2], random: &mut SplitMix64) -> Vec<(u32, u32)> {
     let mut steps = Vec::new();
     let mut input = random.below(2) as usize;

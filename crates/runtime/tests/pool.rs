@@ -97,7 +97,7 @@ fn jobs_with_much_to_do_leave_room_for_others() {
     for seed in 0..5 {
         let rows = disorder(500, seed);
         let (graph, results, _) = counted(&rows);
-        start(graph, on(&pool)).and_then(RunningJob::wait).expect("it ends though others go on");
+        start(graph, on(&pool)).and_then(RunningJob::wait).expect("it ends though others continue");
         assert_eq!(results.sorted(), reference(&rows, 10, 20).0);
     }
     for (job, read) in busy {
@@ -152,7 +152,7 @@ fn cuts_are_taken_while_other_jobs_are_busy() {
     let job = start(graph, options).expect("it starts");
     for _ in 0..20 {
         let limit = Duration::from_secs(60);
-        let taken = job.control().take_cut(Extent::Full, AfterCut::GoOn, limit);
+        let taken = job.control().take_cut(Extent::Full, AfterCut::Continue, limit);
         taken.expect("its own workers are soon done");
     }
     for job in [job, other] {

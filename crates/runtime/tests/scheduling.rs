@@ -58,7 +58,7 @@ impl Transform for Step {
     }
 }
 
-/// Gives so many rows at most for each poll, which takes its time.
+/// Gives a number of rows at most for each poll, which takes its time.
 struct Polled {
     rows: Rows,
     rows_max: usize,

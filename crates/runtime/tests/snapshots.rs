@@ -1,4 +1,4 @@
-//! Jobs that are killed and go on from their last cut, in a simulation: by a seed, with another
+//! Jobs that are killed and resume from their last cut, in a simulation: by a seed, with another
 //! number of workers and another size of bundles each time, in every contract. What gets out is
 //! what a job that ran through gives: the same rows, in the ordered contracts in the same sequence.
 
@@ -83,7 +83,7 @@ impl Fate {
         }
     }
 
-    /// True once in so many times.
+    /// True once in `times` times.
     fn once_in(&mut self, times: u64) -> bool {
         self.random.below(times) == 0
     }
@@ -95,7 +95,7 @@ impl Fate {
             let seed = self.random.next_u64();
             let nodes = 1 + self.random.below(2) as usize;
             let mut job = Simulation::begin(graph(), self.options(), nodes, seed, last.as_ref())
-                .expect("it goes on");
+                .expect("it resumes");
             let is_short = self.kills > 0 && self.once_in(4);
             let steps = if is_short { self.random.below(6) } else { u64::MAX };
             if self.run_once(&mut job, sinks, steps, &mut last) {
@@ -110,7 +110,7 @@ impl Fate {
         }
     }
 
-    /// True if the job has come to its end, false if it was killed, after so many steps at the
+    /// True if the job has come to its end, false if it was killed, after `steps` steps at the
     /// latest.
     fn run_once(
         &mut self,
@@ -171,7 +171,7 @@ impl Fate {
         let cut = restored(cut);
         self.cuts += 1;
         if self.once_in(6) {
-            // The snapshot was not written, and the job fails, or goes on.
+            // The snapshot was not written, and the job fails, or continues.
             return if self.once_in(2) { Snapshot::Fatal } else { Snapshot::NotKept };
         }
         let (handles, is_complete) = (handles(&cut), cut.is_complete);
@@ -191,7 +191,7 @@ impl Fate {
 enum Snapshot {
     /// The job is dead.
     Fatal,
-    /// It was not kept, and the job goes on.
+    /// It was not kept, and the job continues.
     NotKept,
     Committed {
         is_complete: bool,
@@ -296,8 +296,8 @@ fn killed_jobs_give_what_those_give_that_run_through() {
 }
 
 /// Workers and sinks of a job that has failed pass over what is under way. A cut would count it as
-/// done, and whoever went on from its snapshot would never see it: a golden case lost the row of a
-/// window that way.
+/// done, and a run that resumed from its snapshot would never see it: a golden case lost the row of
+/// a window that way.
 #[test]
 fn a_job_that_has_failed_gives_no_cut() {
     let (inputs, sinks): (_, [Durable; 3]) = ([disorder(400, 1)], Default::default());
@@ -333,7 +333,7 @@ fn rows_that_wait_for_another_input_wait_on_after_a_restore() {
 
 /// Several inputs in `epoch`: each row is judged by its own, and none is lost.
 #[test]
-fn several_inputs_go_on_each_from_its_own_place() {
+fn several_inputs_resume_each_from_its_own_place() {
     for seed in 0..seeds(20) {
         let inputs = [disorder(300, seed), disorder(100, seed + 1000)];
         for class in CLASSES {
@@ -350,9 +350,9 @@ fn several_inputs_go_on_each_from_its_own_place() {
     }
 }
 
-/// On threads: cuts while the job runs at full speed, then a stop and a run that goes on.
+/// On threads: cuts while the job runs at full speed, then a stop and a run that resumes.
 #[test]
-fn a_stopped_job_goes_on_with_threads() {
+fn a_stopped_job_resumes_with_threads() {
     for order in [OrderContract::Epoch, OrderContract::Arrival] {
         let rows = disorder(60_000, 5);
         let inputs = [rows];
@@ -373,7 +373,7 @@ fn a_stopped_job_goes_on_with_threads() {
             let waiter = std::thread::spawn(move || job.wait());
             let mut is_complete = false;
             for cut in 0..4 {
-                let after = if cut == 3 { AfterCut::Hold } else { AfterCut::GoOn };
+                let after = if cut == 3 { AfterCut::Hold } else { AfterCut::Continue };
                 let taken = control
                     .take_cut(Extent::Full, after, Duration::from_secs(60))
                     .expect("a cut is taken");

@@ -9,7 +9,7 @@ use thalweg_runtime::RunOptions;
 use thalweg_runtime::simulate::{AssumedCosts, Costs, VirtualMachine, VirtualReport, Work, run_on};
 use thalweg_runtime::topology::Topology;
 
-/// So many nodes of so many cores.
+/// A number of nodes of some cores each.
 fn machine(nodes: usize, cores: usize, seed: u64) -> VirtualMachine {
     let node = |node: usize| (node * cores..(node + 1) * cores).collect();
     let costs = AssumedCosts { ask_ns: 200, task_ns: 1_000, polled_row_ns: 2, row_ns: 500 };

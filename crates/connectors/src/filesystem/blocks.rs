@@ -18,6 +18,7 @@ use super::identity::{Prefix, bytes_at};
 use super::paths::InputFile;
 use super::position::{Mark, Place, Reached, TextPlace, Work, changed};
 use super::source::{Reading, marking};
+use crate::format::record_end::RecordEnd;
 use crate::format::text::{count_lines, readable};
 use crate::format::{Format, Rejected, TextBlock};
 use crate::handover::{BadRow, Cut, Decoded, Emit, Splitter, Task};
@@ -44,6 +45,17 @@ pub struct Block {
     pub ends_file: bool,
     /// Where reading resumes behind it.
     pub end: Mark,
+    /// A record that was too long to be kept, instead of text.
+    pub too_long: Option<BadRow>,
+}
+
+/// How long a record may be.
+#[derive(Clone, Copy)]
+pub struct RecordLimit {
+    /// Bytes of a record.
+    pub bytes_max: usize,
+    /// A longer one is a bad record that is left out; else it fails the job.
+    pub rejects: bool,
 }
 
 /// Decodes a block.
@@ -54,7 +66,7 @@ struct BlockTask {
 
 impl Task for BlockTask {
     fn run(self: Box<Self>, emit: &Emit<'_>) -> Result<()> {
-        let Block { bytes, file, first_line, begins_file, ends_file, end } = self.block;
+        let Block { bytes, file, first_line, begins_file, ends_file, end, too_long } = self.block;
         let text = TextBlock::lines(&bytes, first_line, begins_file, ends_file);
         let decoded = self.reading.decoder.decode(&text);
         let decoded = decoded.map_err(|error| error.in_input(file.label.as_ref()))?;
@@ -64,7 +76,7 @@ impl Task for BlockTask {
             reason: record.reason,
             raw: readable(record.raw),
         };
-        let bad = decoded.rejected.into_iter().map(bad_row).collect();
+        let bad = decoded.rejected.into_iter().map(bad_row).chain(too_long).collect();
         let batch = self.reading.batch(decoded.batch, &file)?;
         let origin = Origin { file: file.label.clone(), first_row: decoded.first_number };
         let batch = SourceBatch { batch, origin: Some(origin) };
@@ -143,6 +155,17 @@ impl Open {
         Open { file, number, reader, rest, at, begins_file, ended: false, waits_for_end: false }
     }
 
+    /// The block that ends at a place, and moves there.
+    fn block(&mut self, bytes: Vec<u8>, at: TextPlace, too_long: Option<BadRow>) -> Block {
+        let ends_file = self.ended && !self.waits_for_end && self.rest.is_empty();
+        let first_line = std::mem::replace(&mut self.at, at).line;
+        let begins_file = std::mem::take(&mut self.begins_file);
+        let (number, file) = (self.number, self.file.clone());
+        let (place, reached) = (Place::Text(at), Reached::Block);
+        let end = Mark { number, file: file.clone(), place, reached };
+        Block { bytes, file, first_line, begins_file, ends_file, end, too_long }
+    }
+
     /// The mark of the end, if anything was read.
     ///
     /// # Errors
@@ -197,7 +220,7 @@ impl Splitter for BlockSplitter {
         let (reading, block_bytes) = (self.reading.clone(), self.block_bytes);
         while let Some(open) = self.next_open()? {
             if let Some(block) =
-                cut_block(reading.format(), open, block_bytes, reading.record_bytes_max)?
+                cut_block(reading.format(), open, block_bytes, reading.record_limit())?
             {
                 if reading.first_block_bytes.is_none() {
                     self.block_bytes = grown(block_bytes);
@@ -229,8 +252,9 @@ pub fn cut_block(
     format: &Format,
     open: &mut Open,
     block_bytes: usize,
-    record_bytes_max: usize,
+    limit: RecordLimit,
 ) -> Result<Option<Block>> {
+    let record_bytes_max = limit.bytes_max;
     let mut bytes = std::mem::take(&mut open.rest);
     let mut wanted = block_bytes;
     let is_interactive = open.file.path.is_none();
@@ -249,6 +273,10 @@ pub fn cut_block(
             break complete;
         }
         if bytes.len() > record_bytes_max {
+            let has_names = open.begins_file && matches!(format, Format::Csv(csv) if csv.header);
+            if limit.rejects && !has_names {
+                return pass_over(format, open, mark, bytes, record_bytes_max);
+            }
             return Err(too_long(record_bytes_max).at_row(open.file.label.as_ref(), open.at.line));
         }
         // The search starts again at the record's start, so the text must grow in proportion.
@@ -258,19 +286,59 @@ pub fn cut_block(
         return Ok(None);
     }
     open.rest = bytes.split_off(length);
-    let ends_file = open.ended && !open.waits_for_end;
-    let first_line = open.at.line;
-    open.at.pass(mark, &bytes, count_lines(&bytes));
-    let begins_file = std::mem::take(&mut open.begins_file);
-    let (number, file) = (open.number, open.file.clone());
-    let (place, reached) = (Place::Text(open.at), Reached::Block);
-    let end = Mark { number, file: file.clone(), place, reached };
-    Ok(Some(Block { bytes, file, first_line, begins_file, ends_file, end }))
+    let mut at = open.at;
+    at.pass(mark, &bytes, count_lines(&bytes));
+    Ok(Some(open.block(bytes, at, None)))
+}
+
+/// How much of a record that is too long is kept for the dead letters.
+const TOO_LONG_KEPT_BYTES: usize = 64 << 10;
+
+/// Passes over a record of which these bytes have been read, without keeping it. `None` if its end
+/// is waited for.
+fn pass_over(
+    format: &Format,
+    open: &mut Open,
+    mark: &[u8],
+    mut bytes: Vec<u8>,
+    record_bytes_max: usize,
+) -> Result<Option<Block>> {
+    let is_interactive = open.file.path.is_none();
+    let (mut at, mut mark) = (open.at, mark);
+    let mut raw = bytes[..bytes.len().min(TOO_LONG_KEPT_BYTES)].to_vec();
+    let mut record_end = RecordEnd::new(format);
+    loop {
+        let end = record_end.find(&bytes);
+        let rest = bytes.split_off(end.unwrap_or(bytes.len()));
+        at.pass(std::mem::take(&mut mark), &bytes, count_lines(&bytes));
+        if end.is_some() || (open.ended && !open.waits_for_end) {
+            open.rest = rest;
+            break;
+        }
+        if open.ended {
+            return Ok(None);
+        }
+        bytes.clear();
+        fill(open, &mut bytes, BLOCK_BYTES_MAX, is_interactive)?;
+    }
+    // The last character may be cut.
+    raw.truncate(raw.iter().rposition(|byte| byte.is_ascii()).map_or(0, |last| last + 1));
+    let bad = BadRow {
+        file: open.file.label.clone(),
+        line: open.at.line,
+        reason: format!("{}; only its beginning is kept", too_long_reason(record_bytes_max)),
+        raw: readable(raw),
+    };
+    Ok(Some(open.block(Vec::new(), at, Some(bad))))
+}
+
+fn too_long_reason(bytes_max: usize) -> String {
+    let why = if bytes_max < RECORD_BYTES_MAX { ", an eighth of the memory limit" } else { "" };
+    format!("a record is longer than {} KiB{why}", bytes_max >> 10)
 }
 
 fn too_long(bytes_max: usize) -> Error {
-    let why = if bytes_max < RECORD_BYTES_MAX { ", an eighth of the memory limit" } else { "" };
-    Error::data(format!("a record is longer than {} KiB{why}", bytes_max >> 10)).hint(
+    Error::data(too_long_reason(bytes_max)).hint(
         "a quote may be missing (see 'csv.disable-quote-character'); if the record is right, raise 'memory.limit'",
     )
 }
@@ -338,8 +406,9 @@ mod tests {
             waits_for_end: false,
         };
         let format = Format::Json(JsonOptions::default());
+        let limit = RecordLimit { bytes_max: 1 << 20, rejects: false };
         let mut blocks = Vec::new();
-        while let Some(block) = cut_block(&format, &mut open, 16, 1 << 20).expect("readable") {
+        while let Some(block) = cut_block(&format, &mut open, 16, limit).expect("readable") {
             blocks.push((String::from_utf8(block.bytes).expect("UTF-8"), block.first_line));
         }
         let expected = [("one\n", 1), ("two\n", 2), ("three\nfour\n", 3), ("five", 5)];

@@ -425,7 +425,7 @@ impl FollowSplitter {
                     self.reading.format(),
                     open,
                     self.block_bytes,
-                    self.reading.record_bytes_max,
+                    self.reading.record_limit(),
                 )? {
                     if self.reading.first_block_bytes.is_none() {
                         self.block_bytes = grown(self.block_bytes);

@@ -10,14 +10,14 @@ use arrow_schema::SchemaRef;
 use thalweg_core::connector::{Source, SourceBatch, SourcePoll, Waker};
 use thalweg_core::{Error, Result};
 
-use super::blocks::BlockSplitter;
+use super::blocks::{BlockSplitter, RecordLimit};
 use super::dead_letter::DeadLetters;
 use super::follow::{FollowSplitter, Following};
 use super::paths::InputFile;
 use super::position::{Mark, Progress, Renamed, Work};
 use super::record_batches::RecordBatchSplitter;
 use super::row_groups::RowGroupSplitter;
-use crate::format::{Format, RecordDecoder, RecordLayout};
+use crate::format::{BadDataPolicy, Format, RecordDecoder, RecordLayout};
 use crate::handover::{Decoded, Emit, Handover, Next, Splitter, Task};
 
 /// How many batches of one task may wait. Text has one batch a task; a Parquet row group has many.
@@ -56,6 +56,12 @@ impl Reading {
     /// What the files hold.
     pub fn format(&self) -> &Format {
         self.decoder.format()
+    }
+
+    /// How long records may be, and what happens to a longer one.
+    pub fn record_limit(&self) -> RecordLimit {
+        let rejects = self.layout().policy == BadDataPolicy::Reject;
+        RecordLimit { bytes_max: self.record_bytes_max, rejects }
     }
 
     /// Which columns records have.

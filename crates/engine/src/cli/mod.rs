@@ -7,6 +7,7 @@
 //!
 //! What statements do is decided in [`thalweg::session`]; nothing here knows SQL.
 
+mod allocator;
 mod arguments;
 mod bench;
 mod check;

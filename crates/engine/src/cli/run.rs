@@ -35,6 +35,7 @@ pub fn run(arguments: &RunArguments) -> u8 {
         Ok(interrupt) => interrupt,
         Err(error) => return Failure::plain(error).report(None, arguments.script.color),
     };
+    super::allocator::begin();
     with_source(&arguments.script, |source| run_source(arguments, source, interrupt))
 }
 
@@ -227,6 +228,7 @@ impl Observer for Console {
     }
 
     fn starting(&mut self, job: &JobDescription, graph: &mut Graph) {
+        super::allocator::keep_within(job.memory_limit_bytes);
         if !self.is_watched {
             return;
         }

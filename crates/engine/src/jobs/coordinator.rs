@@ -126,7 +126,7 @@ impl Watch<'_> {
                 return Ok(());
             }
             if self.control.has_ended() {
-                let taken = self.take(Kind::Final, AfterCut::GoOn);
+                let taken = self.take(Kind::Final, AfterCut::Continue);
                 if taken.is_ok() {
                     return self.control.complete();
                 }
@@ -166,7 +166,7 @@ impl Watch<'_> {
         let asked = self.own.store.directory().map(requests::waiting).unwrap_or_default();
         let asked_here: Vec<Asked> = self.own.asked.try_iter().collect();
         if !asked.is_empty() || !asked_here.is_empty() {
-            let taken = self.take(Kind::Manual, AfterCut::GoOn);
+            let taken = self.take(Kind::Manual, AfterCut::Continue);
             requests::answer(&asked, &taken);
             // Whoever asked may have gone away.
             asked_here.iter().for_each(|reply| drop(reply.send(taken.clone())));
@@ -190,7 +190,7 @@ impl Watch<'_> {
 
     /// While snapshots fail and the job is to wait for one, sources stay held.
     fn after_cut(&self) -> AfterCut {
-        if self.is_paused { AfterCut::Hold } else { AfterCut::GoOn }
+        if self.is_paused { AfterCut::Hold } else { AfterCut::Continue }
     }
 
     /// A snapshot that fails is told, and tolerated for a while.
@@ -340,7 +340,7 @@ impl Watch<'_> {
     }
 
     fn tell(&self) {
-        self.control.tell_of_snapshots(self.metrics.clone());
+        self.control.report_snapshots(self.metrics.clone());
     }
 }
 

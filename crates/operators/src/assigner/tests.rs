@@ -207,7 +207,7 @@ fn a_null_row_time_names_table_column_file_and_row() {
 }
 
 #[test]
-fn rows_of_the_far_future_are_set_aside_and_establish_nothing() {
+fn rows_of_the_far_future_are_dropped_and_establish_nothing() {
     let mut assigner =
         WatermarkAssigner::new(AssignerSpec { max_future_skew_ms: Some(50), ..spec(tens()) });
     let times = some(&[100, 151, 150, 9_999]);

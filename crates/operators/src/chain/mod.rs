@@ -1,11 +1,11 @@
 //! A fused chain of stateless steps: no queue and no dispatch between them.
 //!
-//! A filter only marks the rows that go on. The chain compacts the marked rows once, at its end, or
-//! before a step that needs dense rows: one whose expressions can fail (they must not see rows that
-//! a filter has taken out), one that changes the number of rows, or one that would compute over
-//! mostly dead rows. Columns that no later step reads are dropped before they are compacted (see
-//! `prune.rs`). Where no row is left the remaining steps are skipped: the chain keeps the empty
-//! batch that it has returned once, so its first bundle runs through all steps in any case.
+//! A filter only marks the rows that continue. The chain compacts the marked rows once, at its end,
+//! or before a step that needs dense rows: one whose expressions can fail (they must not see rows
+//! that a filter has taken out), one that changes the number of rows, or one that would compute
+//! over mostly dead rows. Columns that no later step reads are dropped before they are compacted
+//! (see `prune.rs`). Where no row is left the remaining steps are skipped: the chain keeps the
+//! empty batch that it has returned once, so its first bundle runs through all steps in any case.
 //!
 //! Invariants:
 //! - one bundle in, one bundle out, with the same stamps, also when no row is left; a chain that
@@ -43,7 +43,7 @@ use rows::{Rows, columns_of_exprs, not_null_violation};
 /// A function over whole batches that keeps the number of rows.
 pub type BatchFunction = Arc<dyn Fn(RecordBatch) -> Result<RecordBatch> + Send + Sync>;
 
-/// A function over whole batches that says of each row whether it goes on (true, not NULL).
+/// A function over whole batches that says of each row whether it continues (true, not NULL).
 pub type MaskFunction = Arc<dyn Fn(&RecordBatch) -> Result<BooleanArray> + Send + Sync>;
 
 /// A function over whole batches that returns any number of rows and, for each, the position of
@@ -152,7 +152,7 @@ impl fmt::Debug for Step {
 
 /// A step with what can be known about it before the first bundle.
 enum Prepared {
-    Filter { predicate: Expr, can_fail: bool },
+    Filter { predicate: Expr, can_fail: bool, effort: Effort },
     Project(Project),
     Keep(Vec<usize>),
     Unnest(unnest::Unnest),
@@ -164,8 +164,45 @@ struct Project {
     exprs: Vec<Expr>,
     can_fail: bool,
     computes: bool,
-    /// Few rows can lead to much: they are computed in parts.
-    grows: bool,
+    effort: Effort,
+}
+
+/// What expressions over many rows can take at once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Effort {
+    /// Little for each row: all rows are computed together.
+    Small,
+    /// Much time: rows are computed in parts.
+    Time,
+    /// Much memory: rows are computed in parts, few at first.
+    Memory,
+}
+
+impl Effort {
+    fn of<'a>(exprs: impl IntoIterator<Item = &'a Expr> + Clone) -> Self {
+        match exprs.clone().into_iter().any(Expr::can_grow) {
+            true => Effort::Memory,
+            false if exprs.into_iter().any(Expr::can_be_slow) => Effort::Time,
+            false => Effort::Small,
+        }
+    }
+
+    /// How many of some rows are computed at first.
+    fn first_rows(self, batch: &RecordBatch) -> usize {
+        let row_bytes = batch_bytes(batch) / batch.num_rows().max(1);
+        let rows = FIRST_PART_BYTES / row_bytes.max(1);
+        rows.clamp(1, if self == Effort::Memory { 64 } else { 1024 })
+    }
+}
+
+/// How many bytes of rows are computed at first where what that takes is not known.
+const FIRST_PART_BYTES: usize = 1 << 16;
+
+/// What one part of a bundle may take.
+struct Bounds<'a> {
+    room_bytes: usize,
+    wall_ms: i64,
+    clock: &'a SharedClock,
 }
 
 /// A fused chain of stateless steps.
@@ -180,14 +217,14 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// A chain of these steps, run in order. The clock tells the processing time.
+    /// A chain of these steps, run in order, with the clock for processing time.
     pub fn new(name: String, steps: Vec<Step>, clock: SharedClock) -> Chain {
         let reads_clock = steps.iter().any(reads_clock);
         let steps = prune::prune(steps).into_iter().map(prepare).collect();
         Chain { name, steps, clock, reads_clock, empty: OnceLock::new() }
     }
 
-    /// Takes the rows that are next through all steps that are left for them, until about so many
+    /// Takes the rows that are next through all steps that are left for them, until about this many
     /// bytes come of one that multiplies; the rest is put on the stack.
     fn run(&self, stack: &mut Stack, room_bytes: usize, wall_ms: i64) -> Result<Option<Rows>> {
         let Some(Pending { step: first, mut rows, mut from }) = stack.pop() else {
@@ -206,7 +243,8 @@ impl Chain {
             }
             rows.compact()?;
             let input = rows.clone();
-            let next = multiply(step, &mut rows, &std::mem::take(&mut from), room_bytes, wall_ms)?;
+            let bounds = Bounds { room_bytes, wall_ms, clock: &self.clock };
+            let next = multiply(step, &mut rows, &std::mem::take(&mut from), &bounds)?;
             stack.extend(next.map(|from| Pending { step: number, rows: input, from }));
         }
         rows.compact()?;
@@ -245,7 +283,7 @@ impl Chain {
 
     fn step(&self, step: &Prepared, rows: &mut Rows, wall_ms: i64) -> Result<()> {
         match step {
-            Prepared::Filter { predicate, can_fail } => {
+            Prepared::Filter { predicate, can_fail, .. } => {
                 if *can_fail || rows.is_sparse() {
                     rows.compact()?;
                 }
@@ -326,43 +364,51 @@ struct Unfinished {
     stamps: Stamps,
 }
 
-/// A part without rows comes after so long: until then nobody sees that the job is to stop.
+/// How long a part takes at most, if it can be helped: until then the job does not see that it is
+/// to stop.
 const PART_NS_MAX: u64 = 20_000_000;
 
 /// Where the watermarks of rows travel with the rows.
 const NO_WATERMARK: WatermarkBefore = WatermarkBefore::All(Watermark::MIN);
 
 impl Prepared {
-    /// True if it may make many rows of one, or long rows of short ones.
+    /// True if it may make many rows of one, long rows of short ones, or take long for a row.
     fn multiplies(&self) -> bool {
         match self {
             Prepared::Unnest(_) => true,
             Prepared::Other(step) => {
                 matches!(step, Step::WindowRows { .. } | Step::FlatMap { .. } | Step::Probe { .. })
             }
-            Prepared::Project(project) => project.grows,
-            Prepared::Filter { .. } | Prepared::Keep(_) => false,
+            Prepared::Project(Project { effort, .. }) | Prepared::Filter { effort, .. } => {
+                *effort != Effort::Small
+            }
+            Prepared::Keep(_) => false,
         }
     }
 }
 
-/// Does a step that multiplies rows from a place on, as long as there is room; where to go on if
+/// Does a step that multiplies rows from a place on, as long as there is room; where to continue if
 /// there is not for all.
 fn multiply(
     step: &Prepared,
     rows: &mut Rows,
     from: &Cursor,
-    room_bytes: usize,
-    wall_ms: i64,
+    bounds: &Bounds,
 ) -> Result<Option<Cursor>> {
+    let &Bounds { room_bytes, wall_ms, .. } = bounds;
     match step {
         Prepared::Unnest(unnest) => unnest.apply(rows, wall_ms, from, room_bytes),
-        Prepared::Project(project) => grow(rows, project, from, room_bytes, wall_ms),
+        Prepared::Project(project) => compute(rows, project.effort, from, bounds, |rows| {
+            rows.project(&project.schema, &project.exprs, wall_ms)
+        }),
+        Prepared::Filter { predicate, effort, .. } => {
+            compute(rows, *effort, from, bounds, |rows| rows.filter(predicate, wall_ms))
+        }
         Prepared::Other(Step::WindowRows { window, rowtime, zone }) => {
             window_rows::window_rows(rows, window, (*rowtime, *zone), from, room_bytes)
         }
         Prepared::Other(Step::FlatMap { name, function }) => {
-            flat_map(rows, (name, function), from, room_bytes)
+            flat_map(rows, (name, function), from, bounds)
         }
         Prepared::Other(Step::Probe { table, .. }) => probe(rows, table, from, room_bytes, wall_ms),
         _ => unreachable!("only these multiply rows"),
@@ -391,7 +437,8 @@ fn prepare(step: prune::Pruned) -> Prepared {
     match step {
         prune::Pruned::Keep(columns) => Prepared::Keep(columns),
         prune::Pruned::Step(Step::Filter(predicate)) => {
-            Prepared::Filter { can_fail: predicate.can_fail(), predicate }
+            let (can_fail, effort) = (predicate.can_fail(), Effort::of([&predicate]));
+            Prepared::Filter { predicate, can_fail, effort }
         }
         prune::Pruned::Step(Step::Project(columns)) => {
             let (columns, exprs): (Vec<Column>, Vec<Expr>) = columns.into_iter().unzip();
@@ -399,7 +446,7 @@ fn prepare(step: prune::Pruned) -> Prepared {
                 schema: TableSchema::new(columns).arrow(),
                 can_fail: exprs.iter().any(Expr::can_fail),
                 computes: columns_of_exprs(&exprs).is_none(),
-                grows: exprs.iter().any(Expr::can_grow),
+                effort: Effort::of(&exprs),
                 exprs,
             })
         }
@@ -457,10 +504,10 @@ fn flat_map(
     rows: &mut Rows,
     (name, function): (&str, &FlatMapFunction),
     from: &Cursor,
-    room_bytes: usize,
+    bounds: &Bounds,
 ) -> Result<Option<Cursor>> {
-    let all = rows.batch.num_rows();
-    let before = begin_part(rows, from, FLAT_MAP_ROWS, room_bytes);
+    let (all, begun_ns) = (rows.batch.num_rows(), bounds.clock.now_ns());
+    let before = begin_part(rows, from, FLAT_MAP_ROWS, bounds);
     let (result, origins) = function(&rows.batch)?;
     if origins.len() != result.num_rows() {
         let returned = result.num_rows();
@@ -477,29 +524,27 @@ fn flat_map(
     }
     let bytes = batch_bytes(&result);
     rows.replace(result, &origins);
-    Ok(next_part(from, (before, all), bytes, room_bytes))
+    Ok(next_part(from, (before, all), bytes, begun_ns, bounds))
 }
 
-/// How many rows are computed at first where their values can grow.
-const GROWING_ROWS: usize = 64;
-
-fn grow(
+/// Computes the next part of some rows.
+fn compute(
     rows: &mut Rows,
-    project: &Project,
+    effort: Effort,
     from: &Cursor,
-    room_bytes: usize,
-    wall_ms: i64,
+    bounds: &Bounds,
+    step: impl FnOnce(&mut Rows) -> Result<()>,
 ) -> Result<Option<Cursor>> {
-    let all = rows.batch.num_rows();
-    let taken = begin_part(rows, from, GROWING_ROWS, room_bytes);
-    rows.project(&project.schema, &project.exprs, wall_ms)?;
-    Ok(next_part(from, (taken, all), batch_bytes(&rows.batch), room_bytes))
+    let (all, begun_ns) = (rows.batch.num_rows(), bounds.clock.now_ns());
+    let taken = begin_part(rows, from, effort.first_rows(&rows.batch), bounds);
+    step(rows)?;
+    Ok(next_part(from, (taken, all), batch_bytes(&rows.batch), begun_ns, bounds))
 }
 
 /// Keeps the rows of the next part; how many they are. `few` are tried where nothing is known yet.
-fn begin_part(rows: &mut Rows, from: &Cursor, few: usize, room_bytes: usize) -> usize {
+fn begin_part(rows: &mut Rows, from: &Cursor, few: usize, bounds: &Bounds) -> usize {
     let all = rows.batch.num_rows();
-    let few = if room_bytes == usize::MAX { all } else { few };
+    let few = if bounds.room_bytes == usize::MAX { all } else { few };
     let taken = from.rows_max.unwrap_or(few).min(all - from.row);
     if taken < all {
         *rows = rows.slice(from.row, taken);
@@ -507,20 +552,21 @@ fn begin_part(rows: &mut Rows, from: &Cursor, few: usize, room_bytes: usize) -> 
     taken
 }
 
-/// Where to continue behind a part of some rows that has led to so many bytes.
+/// Where to continue behind a part of some rows that has led to these bytes: the part after it
+/// takes half of the room or of the time that a part may take, and at most 16 times the rows.
 fn next_part(
     from: &Cursor,
     (taken, all): (usize, usize),
     bytes: usize,
-    room_bytes: usize,
+    begun_ns: u64,
+    bounds: &Bounds,
 ) -> Option<Cursor> {
-    let row = from.row + taken;
-    let rows_max = match bytes > room_bytes / 4 {
-        true => taken.saturating_mul(room_bytes / 2) / bytes,
-        false => taken.saturating_mul(4),
-    };
-    let next = Cursor { row, rows_max: Some(rows_max.max(1)), ..Cursor::default() };
-    (row < all).then_some(next)
+    let took_ns = bounds.clock.now_ns().saturating_sub(begun_ns);
+    let by_room = bounds.room_bytes / 2 / bytes.div_ceil(taken.max(1)).max(1);
+    let by_time = (PART_NS_MAX / 2) as usize / (took_ns as usize).div_ceil(taken.max(1)).max(1);
+    let rows_max = by_room.min(by_time).clamp(1, taken.saturating_mul(16).max(1));
+    let next = Cursor { row: from.row + taken, rows_max: Some(rows_max), ..Cursor::default() };
+    (next.row < all).then_some(next)
 }
 
 fn probe(

@@ -1,4 +1,4 @@
-//! Steps that make many rows of one stop where enough is made, and go on there.
+//! Steps that make many rows of one stop where enough is made, and continue there.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
@@ -49,7 +49,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// For copies of the rows of a batch that take so many bytes, each with some bytes appended.
+    /// For copies of the rows of a batch that take this many bytes, each with some bytes appended.
     /// `is_read` says which columns are copied.
     pub fn new(
         batch: &RecordBatch,
@@ -62,7 +62,7 @@ impl Budget {
         Budget { columns, appended, left: room_bytes, has_made: false }
     }
 
-    /// True if so many copies can be made, whichever the rows are. False if that is not known.
+    /// True if this many copies can be made, whichever the rows are. False if that is not known.
     pub fn is_plenty(&self, copies: usize) -> bool {
         let fixed = |column: &RowBytes| match column {
             RowBytes::Fixed(bytes) => Some(*bytes),
@@ -72,7 +72,7 @@ impl Budget {
         bytes.is_some_and(|bytes| copies.saturating_mul(bytes + self.appended) <= self.left)
     }
 
-    /// How many of so many copies of a row can be made; of the first one at least one.
+    /// How many of this many copies of a row can be made; of the first one at least one.
     pub fn take(&mut self, row: usize, wanted: usize) -> usize {
         if wanted == 0 {
             return 0;

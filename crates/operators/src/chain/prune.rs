@@ -1,7 +1,7 @@
 //! Drops columns that nobody reads any more right behind the filter that read them last, so that
 //! compacting does not copy them.
 //!
-//! UNNEST repeats the columns of a row for each element, so it is told which of them somebody reads
+//! UNNEST repeats the columns of a row for each element, so it is given the columns that are read
 //! behind it.
 //!
 //! Works backwards over the steps to find what is read later, then forwards to renumber. How wide
@@ -17,7 +17,7 @@ use thalweg_expr::Expr;
 pub(super) enum Pruned {
     Step(Step),
     Unnest(Unnest),
-    /// Goes on with these columns only.
+    /// Continues with these columns only.
     Keep(Vec<usize>),
 }
 

@@ -12,7 +12,7 @@ use arrow_select::filter::{FilterBuilder, FilterPredicate};
 use thalweg_core::{Error, Result, RowKind, WatermarkBefore};
 use thalweg_expr::{EvalContext, Expr, ExprKind};
 
-/// Below this share of selected rows (one in so many) computing over all of them is a waste.
+/// Below this share of selected rows (one in this many) computing over all of them is a waste.
 const SPARSE_ONE_IN: usize = 2;
 
 #[derive(Clone)]
@@ -91,7 +91,7 @@ impl Rows {
         self.selection.as_ref().map_or(self.batch.num_rows(), |(_, count)| *count) == 0
     }
 
-    /// Goes on without rows, with this empty batch.
+    /// Continues without rows, with this empty batch.
     pub fn empty(&mut self, batch: &RecordBatch) {
         self.batch = batch.clone();
         self.selection = None;

@@ -22,13 +22,13 @@ pub(super) struct Unnest {
     pub outer: bool,
     /// The last column is the number of the element.
     pub ordinality: bool,
-    /// The columns that somebody reads behind it; `None` means all.
+    /// The columns that are read behind it; `None` means all.
     pub read: Live,
 }
 
 impl Unnest {
-    /// Repeats rows from a place on, as long as there is room; where to go on if there is not for
-    /// all.
+    /// Repeats rows from a place on, as long as there is room; where to continue if there is not
+    /// for all.
     pub fn apply(
         &self,
         rows: &mut Rows,
@@ -125,7 +125,7 @@ struct Span {
 }
 
 impl Span {
-    /// Which of the copies of a row, of so many, belong to it.
+    /// Which of the copies of a row, of this many, belong to it.
     fn of_row(&self, row: usize, copies: usize) -> std::ops::Range<usize> {
         let from = if row == self.from.0 { self.from.1 } else { 0 };
         let to = if row == self.to.0 { self.to.1 } else { copies };

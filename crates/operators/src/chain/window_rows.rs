@@ -18,7 +18,8 @@ use crate::window::{WindowSpec, Zone};
 /// What the three columns take in a row.
 const APPENDED_BYTES: usize = 24;
 
-/// Repeats rows from a place on, as long as there is room; where to go on if there is not for all.
+/// Repeats rows from a place on, as long as there is room; where to continue if there is not for
+/// all.
 pub(super) fn window_rows(
     rows: &mut Rows,
     window: &WindowSpec,

@@ -6,8 +6,8 @@
 
 use std::ops::{Index, IndexMut};
 
-/// So many elements are in a page, as a power of two; in tests of operators few, so that they have
-/// several pages.
+/// This many elements are in a page, as a power of two; in tests of operators few, so that they
+/// have several pages.
 const PAGE_BITS: u32 = if cfg!(test) { 4 } else { 13 };
 const PAGE: usize = 1 << PAGE_BITS;
 
@@ -85,7 +85,7 @@ impl<T> Pages<T> {
         }
     }
 
-    /// Adds elements until there are so many.
+    /// Adds elements until there are this many.
     #[inline]
     pub(crate) fn grow_with(&mut self, len: usize, mut make: impl FnMut() -> T) {
         while self.len < len {
@@ -96,7 +96,7 @@ impl<T> Pages<T> {
         }
     }
 
-    /// Adds copies of an element until there are so many.
+    /// Adds copies of an element until there are this many.
     #[inline]
     pub(crate) fn grow(&mut self, len: usize, element: T)
     where
@@ -105,7 +105,7 @@ impl<T> Pages<T> {
         self.grow_with(len, || element.clone());
     }
 
-    /// Makes room for so many more in the first page; others have their memory at once.
+    /// Makes room for this many more in the first page; others have their memory at once.
     pub(crate) fn reserve(&mut self, more: usize) {
         if self.len < PAGE {
             self.first.reserve(more.min(PAGE - self.len));

@@ -28,7 +28,7 @@ pub(crate) struct GradualTable<T> {
     /// The lowest bits of which some number is that of the last part.
     mask: usize,
     len: usize,
-    /// With so many elements a part is split.
+    /// With this many elements a part is split.
     len_max: usize,
 }
 
@@ -166,7 +166,7 @@ impl<T> GradualTable<T> {
         std::iter::once(&mut self.only).chain(&mut self.parts)
     }
 
-    /// Makes room for so many more elements at once.
+    /// Makes room for this many more elements at once.
     pub(crate) fn reserve(&mut self, more: usize, hash_of: impl Fn(&T) -> u64) {
         let wanted = self.len + more;
         if !self.parts.is_empty() {
@@ -183,7 +183,7 @@ impl<T> GradualTable<T> {
         }
     }
 
-    /// With so many parts and room for so many elements.
+    /// With this many parts and room for this many elements.
     fn with_parts(count: usize, elements: usize) -> Self {
         let (numbers, mask) = (count.next_power_of_two(), count.next_power_of_two() - 1);
         let part = |number: usize| {

@@ -1,11 +1,11 @@
 //! The groups of one key range: which exist, what their aggregates are, and what rows do to them.
 //!
-//! A piece is taken in runs. Rows are counted first, which tells where groups begin and end and
+//! A piece is taken in runs. Rows are counted first, which says where groups begin and end and
 //! which retractions are ignored; then each aggregate takes the run in one call.
 //!
-//! A group is told as a row of a table of state: its key, `$rows`, the states of its aggregates,
-//! and `$written_ms` where keys expire. What was changed and what a capture still has to read is
-//! known to [`KeyWatch`], once there has been one.
+//! A group is captured as a row of a table of state: its key, `$rows`, the states of its
+//! aggregates, and `$written_ms` where keys expire. What was changed and what a capture still has
+//! to read is known to [`KeyTracker`], once there has been one.
 //!
 //! Invariant between pieces: the keys in the table are those with at least one row; the states of
 //! all other numbers are empty.
@@ -23,11 +23,12 @@ use thalweg_core::{DataType, Error, Output, Piece, Result, RowKind};
 use super::GroupSpec;
 use super::changes::{Changes, Run};
 use crate::aggregate::{RunInput, RunningAggregate, StateColumns, StateRows, Step};
+use crate::capture::key_columns::KeyColumns;
+use crate::capture::keys::{KeyTracker, KeyedState, release, retain_empty};
 use crate::expiry::Expiry;
 use crate::gradual::Pages;
-use crate::keys::{KeyTable, ToldKeys};
+use crate::keys::KeyTable;
 use crate::tables::{does_not_fit, numbers_of, state_batch, unique_names};
-use crate::watch::keys::{KeyWatch, KeyedState, release, retain_empty};
 
 /// How many rows are taken at once: results then stay in the cache until they are put together.
 const RUN_ROWS: usize = 8 * 1024;
@@ -38,7 +39,7 @@ struct Admitted {
     ids: Vec<u32>,
     rows: Vec<u32>,
     steps: Vec<Step>,
-    /// True if rows are taken back.
+    /// True if rows are retracted.
     retracts: bool,
 }
 
@@ -58,10 +59,10 @@ pub(super) struct Groups {
     aggregates: Vec<Box<dyn RunningAggregate>>,
     expiry: Option<Expiry>,
     /// The columns of keys and of aggregates in tables of state.
-    told_keys: ToldKeys,
-    told_aggregates: Vec<String>,
+    key_columns: KeyColumns,
+    aggregate_names: Vec<String>,
     /// Set once there has been a capture.
-    watch: Option<KeyWatch>,
+    tracker: Option<KeyTracker>,
     /// The group of each row of the piece.
     ids: Vec<u32>,
     /// Groups that may have been left without rows.
@@ -86,9 +87,9 @@ impl Groups {
             counts: Pages::default(),
             aggregates: spec.aggregates()?,
             expiry: ttl_ms.map(Expiry::new),
-            told_keys: ToldKeys::new(&spec.input, &spec.keys),
-            told_aggregates: names[spec.keys.len()..].to_vec(),
-            watch: None,
+            key_columns: KeyColumns::new(&spec.input, &spec.keys),
+            aggregate_names: names[spec.keys.len()..].to_vec(),
+            tracker: None,
             ids: Vec::new(),
             ended: Vec::new(),
             places: Vec::new(),
@@ -168,8 +169,8 @@ impl Groups {
             Some(chosen) => chosen[span].to_vec(),
             None => (span.start as u32..span.end as u32).collect(),
         };
-        let takes_back = |kind: RowKind| matches!(kind, RowKind::UpdateBefore | RowKind::Delete);
-        let kinds = kinds.filter(|kinds| rows.iter().any(|&row| takes_back(kinds[row as usize])));
+        let retracts = |kind: RowKind| matches!(kind, RowKind::UpdateBefore | RowKind::Delete);
+        let kinds = kinds.filter(|kinds| rows.iter().any(|&row| retracts(kinds[row as usize])));
         let Some(kinds) = kinds else {
             let counts = &mut self.counts;
             let step = |&id: &u32| {
@@ -186,7 +187,7 @@ impl Groups {
         let mut admitted = Admitted { retracts: true, ..Admitted::default() };
         for (&id, row) in ids.iter().zip(rows) {
             let count = &mut self.counts[id as usize];
-            let step = match (takes_back(kinds[row as usize]), *count) {
+            let step = match (retracts(kinds[row as usize]), *count) {
                 (true, 0) => {
                     self.ended.push(id);
                     continue;
@@ -220,7 +221,7 @@ impl Groups {
     /// Gives the keys back that a piece has left without rows.
     fn release_ended(&mut self) -> Result<()> {
         retain_empty(&mut self.ended, |id| self.counts[id as usize] == 0);
-        release(&mut self.watch, &mut self.keys, &self.ended)?;
+        release(&mut self.tracker, &mut self.keys, &self.ended)?;
         self.ended.clear();
         Ok(())
     }
@@ -244,30 +245,31 @@ impl Groups {
             let over = expiry.sweep(piece.num_rows(), output.wall_ms(), has_rows);
             self.touch(GROUPS, &over)?;
             self.forget(&over);
-            release(&mut self.watch, &mut self.keys, &over)?;
+            release(&mut self.tracker, &mut self.keys, &over)?;
         }
         Ok(())
     }
 
     /// These groups, as rows of the table of state.
-    fn tell_groups(&self, ids: &[u32]) -> Result<RecordBatch> {
-        let (owners, mut told) = self.told_keys.tell(&self.keys, ids)?;
+    fn capture_groups(&self, ids: &[u32]) -> Result<RecordBatch> {
+        let (owners, mut columns) = self.key_columns.columns_of(&self.keys, ids)?;
         let rows = ids.iter().map(|&id| self.counts[id as usize]);
-        told.push((ROWS.to_owned(), Arc::new(Int64Array::from_iter_values(rows))));
+        columns.push((ROWS.to_owned(), Arc::new(Int64Array::from_iter_values(rows))));
         if let Some(expiry) = &self.expiry {
             let written_ms = ids.iter().map(|&id| expiry.written_ms(id));
-            told.push((WRITTEN_MS.to_owned(), Arc::new(Int64Array::from_iter_values(written_ms))));
+            columns
+                .push((WRITTEN_MS.to_owned(), Arc::new(Int64Array::from_iter_values(written_ms))));
         }
         let mut states = StateColumns::default();
-        for (name, aggregate) in self.told_aggregates.iter().zip(&self.aggregates) {
+        for (name, aggregate) in self.aggregate_names.iter().zip(&self.aggregates) {
             states.begin(name);
             aggregate.tell(ids, &mut states)?;
         }
-        told.extend(states.finish());
-        state_batch(owners, told)
+        columns.extend(states.finish());
+        state_batch(owners, columns)
     }
 
-    /// Makes room for so many groups.
+    /// Makes room for this many groups.
     pub(super) fn reserve(&mut self, groups: usize) {
         let limit = self.keys.id_limit() + groups;
         self.keys.reserve(groups);
@@ -275,29 +277,29 @@ impl Groups {
         self.aggregates.iter_mut().for_each(|aggregate| aggregate.grow(limit));
     }
 
-    /// Takes groups back that [`Groups::tell_groups`] has told.
-    pub(super) fn recall(&mut self, told: &RecordBatch) -> Result<()> {
+    /// Restores groups that [`Groups::capture_groups`] wrote.
+    pub(super) fn restore_groups(&mut self, rows: &RecordBatch) -> Result<()> {
         let known = self.keys.len() - usize::from(self.spec.keys.is_empty());
-        let mut ids = Vec::with_capacity(told.num_rows());
-        self.told_keys.intern(told, &mut self.keys, &mut ids)?;
+        let mut ids = Vec::with_capacity(rows.num_rows());
+        self.key_columns.intern(rows, &mut self.keys, &mut ids)?;
         let limit = self.keys.id_limit();
         self.counts.grow(limit, 0);
         self.aggregates.iter_mut().for_each(|aggregate| aggregate.grow(limit));
-        let rows = numbers_of::<Int64Type>(told, ROWS)?;
-        if self.keys.len() != known + ids.len() || rows.iter().any(|&rows| rows <= 0) {
+        let counts = numbers_of::<Int64Type>(rows, ROWS)?;
+        if self.keys.len() != known + ids.len() || counts.iter().any(|&count| count <= 0) {
             return Err(does_not_fit("a key is there twice, or has no rows".to_owned()));
         }
-        for (&id, &rows) in ids.iter().zip(rows) {
-            self.counts[id as usize] = rows;
+        for (&id, &count) in ids.iter().zip(counts) {
+            self.counts[id as usize] = count;
         }
         if let Some(expiry) = &mut self.expiry {
             expiry.grow(limit);
-            for (&id, &written_ms) in ids.iter().zip(numbers_of::<Int64Type>(told, WRITTEN_MS)?) {
+            for (&id, &written_ms) in ids.iter().zip(numbers_of::<Int64Type>(rows, WRITTEN_MS)?) {
                 expiry.write(id, written_ms);
             }
         }
-        for (name, aggregate) in self.told_aggregates.iter().zip(&mut self.aggregates) {
-            aggregate.recall(&ids, &StateRows::new(told, name))?;
+        for (name, aggregate) in self.aggregate_names.iter().zip(&mut self.aggregates) {
+            aggregate.recall(&ids, &StateRows::new(rows, name))?;
         }
         Ok(())
     }
@@ -306,8 +308,8 @@ impl Groups {
         let scratch = self.ids.capacity() + self.ended.capacity() + self.places.capacity();
         let aggregates: usize = self.aggregates.iter().map(|aggregate| aggregate.bytes()).sum();
         let expiry = self.expiry.as_ref().map_or(0, Expiry::bytes);
-        let watch = self.watch.as_ref().map_or(0, KeyWatch::bytes);
-        self.keys.bytes() + self.counts.bytes() + aggregates + expiry + watch + scratch * 4
+        let tracker = self.tracker.as_ref().map_or(0, KeyTracker::bytes);
+        self.keys.bytes() + self.counts.bytes() + aggregates + expiry + tracker + scratch * 4
     }
 }
 
@@ -321,11 +323,11 @@ impl KeyedState for Groups {
     fn has(&self, _: usize, id: u32) -> bool {
         self.counts.get(id as usize).is_some_and(|&count| count > 0)
     }
-    fn tell(&self, _: usize, ids: &[u32]) -> Result<RecordBatch> {
-        self.tell_groups(ids)
+    fn rows_of_keys(&self, _: usize, ids: &[u32]) -> Result<RecordBatch> {
+        self.capture_groups(ids)
     }
-    fn watch(&mut self, _: usize) -> &mut Option<KeyWatch> {
-        &mut self.watch
+    fn tracker(&mut self, _: usize) -> &mut Option<KeyTracker> {
+        &mut self.tracker
     }
 }
 

@@ -9,7 +9,7 @@
 //!
 //! | option | effect |
 //! |---|---|
-//! | `retracts` | rows may be taken back; aggregates keep what they need for it |
+//! | `retracts` | rows may be retracted; aggregates keep what they need for it |
 //! | `mini_batch` | one net change per key and piece, caused by the key's last row in it |
 //! | `state_ttl_ms` | a key that no row has reached for so long is forgotten, without a change; updates of results leave even if nothing changes, so that what follows stays fresh too |
 //!
@@ -18,7 +18,7 @@
 //!   serial order; except under `mini_batch` and `state_ttl_ms`, which go by pieces and by the wall
 //!   clock.
 //! - A retraction for a key without rows is ignored, as in Flink: its state was forgotten.
-//! - State follows the live keys: when the last row of a key is taken back, its state is emptied
+//! - State follows the live keys: when the last row of a key is retracted, its state is emptied
 //!   and its number given to another.
 //!
 //! It has no watermarks of its own and judges no lateness. HAVING is a filter behind it.

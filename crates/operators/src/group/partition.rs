@@ -1,6 +1,7 @@
 //! One partition of a GROUP BY: its groups, and their captures.
 //!
-//! The groups are shared with the captures that are being read ([`Guarded`], [`crate::watch`]).
+//! The groups are shared with the captures that are being read ([`SharedState`],
+//! [`crate::capture`]).
 
 use std::sync::Arc;
 
@@ -11,26 +12,26 @@ use thalweg_core::{
 };
 
 use super::groups::{GROUPS, Groups};
-use crate::guarded::Guarded;
-use crate::watch::keys::{capture, key_changes, stop_tracking_keys};
+use crate::capture::keys::{capture, key_changes, stop_tracking_keys};
+use crate::capture::shared::SharedState;
 
 /// The table of state: a row for each group.
 const NAME: &str = "groups";
 
 /// The groups of one key range.
 pub(super) struct GroupPartition {
-    groups: Arc<Guarded<Groups>>,
+    groups: Arc<SharedState<Groups>>,
 }
 
 impl GroupPartition {
     pub(super) fn new(groups: Groups) -> Self {
-        GroupPartition { groups: Arc::new(Guarded::new(groups)) }
+        GroupPartition { groups: Arc::new(SharedState::new(groups)) }
     }
 }
 
 impl Partition for GroupPartition {
     fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
-        self.groups.own().rows(&piece, output)
+        self.groups.lock().rows(&piece, output)
     }
 
     fn watermark(&mut self, _call: &WatermarkCall<'_>, _output: &mut Output) -> Result<Progress> {
@@ -38,7 +39,7 @@ impl Partition for GroupPartition {
     }
 
     fn state_bytes(&self) -> usize {
-        self.groups.own().state_bytes()
+        self.groups.lock().state_bytes()
     }
 
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
@@ -46,17 +47,17 @@ impl Partition for GroupPartition {
     }
 
     fn table_changes(&mut self) -> Vec<TableChanges> {
-        key_changes(&mut *self.groups.own(), GROUPS, NAME).into_iter().collect()
+        key_changes(&mut *self.groups.lock(), GROUPS, NAME).into_iter().collect()
     }
 
     fn stop_tracking(&mut self, _table: &str) {
-        stop_tracking_keys(&mut *self.groups.own(), GROUPS);
+        stop_tracking_keys(&mut *self.groups.lock(), GROUPS);
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
-        let mut groups = self.groups.own();
-        let told = restored.table(NAME);
-        groups.reserve(told.iter().map(RecordBatch::num_rows).sum());
-        told.iter().try_for_each(|told| groups.recall(told))
+        let mut groups = self.groups.lock();
+        let tables = restored.table(NAME);
+        groups.reserve(tables.iter().map(RecordBatch::num_rows).sum());
+        tables.iter().try_for_each(|rows| groups.restore_groups(rows))
     }
 }

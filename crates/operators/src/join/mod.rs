@@ -8,6 +8,7 @@ pub(crate) mod bounded;
 pub mod hash;
 pub mod interval;
 pub mod lookup;
+pub(crate) mod pairs;
 pub mod regular;
 mod residual;
 pub mod set_operation;

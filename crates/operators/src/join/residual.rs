@@ -49,7 +49,7 @@ impl Residual {
         &self.columns[side as usize]
     }
 
-    /// So many pairs, of whose columns these are read.
+    /// This many pairs, of whose columns these are read.
     ///
     /// # Errors
     /// If they are others.

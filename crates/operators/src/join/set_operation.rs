@@ -12,7 +12,7 @@
 //! | EXCEPT ALL | `max(l - r, 0)` |
 //!
 //! A row changes the number of copies by one at most: `+I` for one more, `-D` for one less. Without
-//! ALL these are Flink's changes. With ALL Flink takes back all copies and emits the new ones, with
+//! ALL these are Flink's changes. With ALL Flink retracts all copies and emits the new ones, with
 //! kinds of updates; what is left is the same.
 //!
 //! **Invariants:** a key is known exactly while it stands on a side; what leaves depends on the
@@ -34,7 +34,7 @@ use thalweg_core::{
 use super::sides::{Side, Sides};
 use crate::keys::KeyTable;
 use crate::limit::route_to_first;
-use crate::tables::{kept_batch, kept_columns, kept_schema, numbers_of, owners, tell};
+use crate::tables::{add_table, kept_batch, kept_columns, kept_schema, numbers_of, owners};
 
 /// The table of state: each row that stands on a side, and how often.
 const ROWS: &str = "rows";
@@ -92,7 +92,7 @@ impl SetOperation {
         &self.plan.output
     }
 
-    /// True if nothing is ever taken back, given whether the inputs take nothing back.
+    /// True if nothing is ever retracted, given whether the inputs take nothing back.
     pub fn emits_inserts_only(&self, left_appends: bool, right_appends: bool) -> bool {
         self.plan.kind == SetOperationKind::Intersect && left_appends && right_appends
     }
@@ -303,14 +303,14 @@ impl Partition for SetPartition {
         let rows =
             kept_batch(&schema, owners, vec![count(0), count(1)], self.keys.take_keys(&ids)?)?;
         let mut captured = Captured::default();
-        tell(&mut captured, ROWS, rows);
+        add_table(&mut captured, ROWS, rows);
         Ok(captured)
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
         for batch in restored.table(ROWS) {
             let columns = kept_columns(batch, &self.plan.state_schema(), self.plan.columns.len())?;
-            let told = [
+            let counts = [
                 numbers_of::<UInt64Type>(batch, COUNTS[0])?,
                 numbers_of::<UInt64Type>(batch, COUNTS[1])?,
             ];
@@ -318,7 +318,7 @@ impl Partition for SetPartition {
             self.keys.intern_rows(&columns, None, batch.num_rows(), &mut ids)?;
             self.counts.resize(self.keys.id_limit(), Counts::default());
             for (row, &id) in ids.iter().enumerate() {
-                self.counts[id as usize].sides = [told[0][row], told[1][row]];
+                self.counts[id as usize].sides = [counts[0][row], counts[1][row]];
             }
         }
         Ok(())

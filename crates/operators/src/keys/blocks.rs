@@ -8,7 +8,7 @@
 //! # Memory of texts that went
 //! A block whose texts have gone for more than half, by bytes, is given up: what is left of it
 //! moves to the block that is being filled, and so does what is left of that one itself once it has
-//! [`OPEN_BYTES_MIN`]. So at most half of the bytes are dead, but for so many, and each block is
+//! [`OPEN_BYTES_MIN`]. So at most half of the bytes are dead, but for these, and each block is
 //! given up at the price of moving less than half of it.
 //!
 //! Blocks may also be taken over from columns ([`TextBlocks::take_over`]): then nothing is copied
@@ -179,7 +179,7 @@ impl TextBlocks {
         placed(view, number, offset)
     }
 
-    /// A block of the table's own with room for so many bytes.
+    /// A block of the table's own with room for this many bytes.
     fn block_for(&mut self, bytes: usize) -> u32 {
         if let Some(open) = self.open {
             let used = self.blocks[open as usize].bytes().len();

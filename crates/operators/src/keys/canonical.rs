@@ -49,8 +49,8 @@ impl CanonicalOrder {
         Ok(places)
     }
 
-    /// Sorts by virtual partition and the first bytes of the keys, which stand in one number beside
-    /// the place; where these are equal, by all bytes. Encoding every key to compare it took a
+    /// Sorts by virtual partition and the first bytes of the keys, which stand in one number next
+    /// to the place; where these are equal, by all bytes. Encoding every key to compare it took a
     /// quarter of the time of a word count.
     fn by_prefix(
         &self,

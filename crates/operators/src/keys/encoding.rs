@@ -228,7 +228,7 @@ fn write_numbers(
 
 #[inline]
 fn number<const N: usize>(key: &[u8], at: usize) -> [u8; N] {
-    key[at..at + N].try_into().expect("a stretch of so many bytes")
+    key[at..at + N].try_into().expect("a range of N bytes")
 }
 
 fn read_numbers(keys: &[&[u8]], field: &Field, nulls: Option<NullBuffer>) -> ArrayRef {

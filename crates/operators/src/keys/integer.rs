@@ -222,7 +222,7 @@ impl IntegerTable {
         id
     }
 
-    /// Makes room for so many more keys.
+    /// Makes room for this many more keys.
     pub(super) fn reserve(&mut self, more: usize) {
         self.table.reserve(more, |entry| probe(entry.key));
         self.low_bits.fit(self.table.len() + more);

@@ -6,8 +6,8 @@
 //! comparison and nothing else.
 //!
 //! **Invariant:** no id stands here after its key was forgotten, unless all keys were forgotten at
-//! once and ids begin anew: then an id that is given again is the one of the key that is found with
-//! it.
+//! once and ids start from scratch: then an id that is given again is the one of the key that is
+//! found with it.
 
 use super::ABSENT;
 
@@ -15,7 +15,7 @@ use super::ABSENT;
 /// begun again with half as many.
 const KEYS_MAX: usize = 64 * 1024;
 
-/// So many places there are at least.
+/// The smallest number of places.
 const PLACES_MIN: usize = 64;
 
 /// Ids by low bits; the number of places is a power of two, or there are none.
@@ -54,7 +54,7 @@ impl LowBits {
         }
     }
 
-    /// There are so many keys now.
+    /// There are this many keys now.
     pub(super) fn fit(&mut self, keys: usize) {
         if keys > KEYS_MAX {
             *self = LowBits { ids: Vec::new(), is_given_up: true };

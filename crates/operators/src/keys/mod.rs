@@ -19,10 +19,10 @@ mod hash;
 mod integer;
 mod low_bits;
 mod packed;
+pub(crate) mod ranks;
 mod rows;
 mod scatter;
 mod text;
-mod told;
 
 use arrow_array::{ArrayRef, UInt32Array};
 use arrow_buffer::BooleanBufferBuilder;
@@ -32,7 +32,6 @@ use thalweg_core::{DataType, Error, Result};
 pub use canonical::CanonicalOrder;
 pub use hash::{hash_bytes, hash_keys};
 pub(crate) use scatter::{hash_rows, route_by_keys, scatter};
-pub(crate) use told::ToldKeys;
 
 use crate::gradual::Pages;
 use integer::IntegerTable;
@@ -57,7 +56,7 @@ fn probe_hash(hash: u64) -> u64 {
 /// The id of a key that is not there.
 pub const ABSENT: u32 = u32::MAX;
 
-/// To look at a key that stays costs about so many times less than to look one up that goes.
+/// To look at a key that stays costs about this many times less than to look one up that goes.
 const LOOKED_AT: usize = 16;
 
 /// Gives out dense ids and keeps each key's hash.
@@ -139,7 +138,7 @@ impl KeyTable {
         Ok(KeyTable { ids, layout })
     }
 
-    /// Makes room for so many more keys: a table that grows in steps is written anew with each of
+    /// Makes room for this many more keys: a table that grows in steps is rewritten with each of
     /// them.
     pub fn reserve(&mut self, more: usize) {
         self.ids.hashes.reserve(more);

@@ -1,5 +1,5 @@
 //! Keys of several integer-like columns of at most 128 bits together: the values stand side by side
-//! in two words, beside one bit for each column that is NULL, and the words in the hash table
+//! in two words, next to one bit for each column that is NULL, and the words in the hash table
 //! itself.
 //!
 //! Compared with encoded rows nothing is written or compared byte by byte, and the hash that says
@@ -29,19 +29,19 @@ struct Packed {
 }
 
 impl Packed {
-    /// A first value of so many bits.
+    /// A first value of this many bits.
     #[inline(always)]
     fn of(value: u64, bits: u32) -> Self {
         Packed { high: 0, low: value & (u64::MAX >> (64 - bits)), nulls: 0 }
     }
 
-    /// Gives the value of so many bits that was put in last value 0.
+    /// Gives the value of this many bits that was put in last value 0.
     #[inline(always)]
     fn forget_last(&mut self, bits: u32) {
         self.low &= !(u64::MAX >> (64 - bits));
     }
 
-    /// Puts a value of so many bits behind those that are there.
+    /// Puts a value of this many bits behind those that are there.
     #[inline(always)]
     fn push(&mut self, value: u64, bits: u32) {
         let all = (u128::from(self.high) << 64 | u128::from(self.low)) << bits
@@ -49,7 +49,7 @@ impl Packed {
         (self.high, self.low) = ((all >> 64) as u64, all as u64);
     }
 
-    /// The value of so many bits that has `behind` bits behind it.
+    /// The value of this many bits that has `behind` bits behind it.
     #[inline(always)]
     fn value(&self, behind: u32, bits: u32) -> i64 {
         let all = u128::from(self.high) << 64 | u128::from(self.low);
@@ -145,7 +145,7 @@ impl PackedTable {
         }
     }
 
-    /// Makes room for so many more keys.
+    /// Makes room for this many more keys.
     pub(super) fn reserve(&mut self, more: usize) {
         self.table.reserve(more, |entry| probe(&entry.key()));
         self.keys.reserve(more);

@@ -2,7 +2,7 @@
 //!
 //! The bytes stand one behind the other in one buffer, so that a key costs no allocation of its
 //! own. Those of keys that were forgotten stay until they are as many as the others; then the
-//! buffer is written anew.
+//! buffer is rewritten.
 
 use std::sync::Arc;
 
@@ -39,8 +39,8 @@ struct Known {
     encoded: EncodedKeys,
 }
 
-/// So many rows are encoded before they are looked up: what stands between is still in the nearest
-/// cache then.
+/// This many rows are encoded before they are looked up: what stands between is still in the
+/// nearest cache then.
 const BLOCK_ROWS: usize = 256;
 
 impl Codec {
@@ -129,7 +129,7 @@ impl RowTable {
         })
     }
 
-    /// Makes room for so many more keys.
+    /// Makes room for this many more keys.
     pub(super) fn reserve(&mut self, ids: &Ids, more: usize) {
         let hashes = &ids.hashes;
         self.known.table.reserve(more, |&id| probe_hash(hashes[id as usize]));
@@ -179,7 +179,7 @@ fn converter_of(types: Vec<Arrow>) -> Result<RowConverter> {
     Ok(RowConverter::new(fields)?)
 }
 
-/// Below so many bytes the buffer is not written anew.
+/// Below this many bytes the buffer is not rewritten.
 const COMPACT_MIN_BYTES: usize = 64 * 1024;
 
 /// Where the bytes of a key stand.

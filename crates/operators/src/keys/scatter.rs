@@ -12,10 +12,10 @@ use super::hash::hash_into;
 use super::{integer, partition_of};
 use crate::limit::route_to_first;
 
-/// So many rows are hashed at a time.
+/// This many rows are hashed at a time.
 const BLOCK_ROWS: usize = 256;
 
-/// Partitions are ranges of so many virtual ones, so there are no more.
+/// Partitions are ranges of this many virtual ones, so there are no more.
 const PARTITIONS_MAX: usize = 256;
 
 /// Rows by the hash of their key; all to the first partition where there is no key.

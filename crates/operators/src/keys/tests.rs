@@ -356,7 +356,7 @@ fn texts(numbers: impl Iterator<Item = u64>) -> ArrayRef {
     Arc::new(StringViewArray::from_iter_values(numbers.map(text)))
 }
 
-/// Texts are told from each other, come back as they were and give their memory back, whichever
+/// Texts are distinguished, come back as they were and give their memory back, whichever
 /// come and go.
 #[test]
 fn long_texts_come_and_go() {

@@ -11,7 +11,7 @@ use super::hash::{NULL_HASH, hash_bytes, hash_u128, hash_view};
 use super::{ABSENT, Ids, probe_hash};
 use crate::gradual::{self, GradualTable, Pages};
 
-/// So many rows are hashed before they are looked up: look-ups then wait for the memory together
+/// This many rows are hashed before they are looked up: look-ups then wait for the memory together
 /// and not one after the other.
 const HASHED_ROWS: usize = 256;
 
@@ -116,7 +116,7 @@ impl TextTable {
         }
     }
 
-    /// Makes room for so many more keys.
+    /// Makes room for this many more keys.
     pub(super) fn reserve(&mut self, ids: &Ids, more: usize) {
         let hashes = &ids.hashes;
         self.table.reserve(more, |entry| probe_hash(hashes[entry.id as usize]));

@@ -1,7 +1,7 @@
-//! Aggregates over frames: what leaves a frame is taken back, what enters is added.
+//! Aggregates over frames: what leaves a frame is retracted, what enters is added.
 //!
 //! Rows come in the order of time and arrival. For each, the rows of its key that its frame no
-//! longer holds are taken back, oldest first, and then its own value is added; what its aggregate
+//! longer holds are retracted, oldest first, and then its own value is added; what its aggregate
 //! gives then is its result, or, where rows of equal time are peers, what it gives after the last
 //! of them. Sums of floats are exact, so a row that has left leaves no trace in those that come.
 //!
@@ -17,7 +17,7 @@ use super::fired::Fired;
 use super::spec::{Frame, OverSpec};
 use super::trail::Trail;
 use crate::aggregate::{AggregateCall, RunInput, RunningAggregate, StateColumns, StateRows, Step};
-use crate::join::bounded::chunks::RowRef;
+use crate::rows::chunks::RowRef;
 
 /// The rows of frames in tables of state.
 const FRAME: &str = "$frame";
@@ -25,7 +25,7 @@ const FRAME: &str = "$frame";
 /// One aggregate and the places of its columns among those that are kept.
 struct Call {
     /// What its state is called in tables of state.
-    told_as: String,
+    state_name: String,
     argument: Option<usize>,
     filter: Option<usize>,
     states: Box<dyn RunningAggregate>,
@@ -69,10 +69,10 @@ impl FrameAggregates {
         columns.dedup();
         let place = |column: usize| columns.partition_point(|&other| other < column);
         let is_bounded = spec.frame.is_bounded();
-        let build = |(told_as, call): &(String, AggregateCall)| {
+        let build = |(state_name, call): &(String, AggregateCall)| {
             let argument = call.argument.map(|column| spec.data_type(column));
             Ok(Call {
-                told_as: told_as.clone(),
+                state_name: state_name.clone(),
                 argument: call.argument.map(place),
                 filter: call.filter.map(place),
                 states: match is_bounded {
@@ -183,26 +183,26 @@ impl FrameAggregates {
         Ok(())
     }
 
-    /// Tells the states of keys and the rows of their frames.
-    pub(super) fn tell(&self, ids: &[u32], told: &mut StateColumns) -> Result<()> {
+    /// Captures the states of keys and the rows of their frames.
+    pub(super) fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         for call in &self.calls {
-            told.begin(&call.told_as);
-            call.states.tell(ids, told)?;
+            columns.begin(&call.state_name);
+            call.states.tell(ids, columns)?;
         }
         if let Some(trail) = &self.trail {
-            told.begin(FRAME);
-            trail.tell(ids, told)?;
+            columns.begin(FRAME);
+            trail.capture(ids, columns)?;
         }
         Ok(())
     }
 
-    /// Takes back what [`FrameAggregates::tell`] has told.
-    pub(super) fn recall(&mut self, ids: &[u32], told: &RecordBatch) -> Result<()> {
+    /// Restores what [`FrameAggregates::capture`] wrote.
+    pub(super) fn restore(&mut self, ids: &[u32], rows: &RecordBatch) -> Result<()> {
         for call in &mut self.calls {
-            call.states.recall(ids, &StateRows::new(told, &call.told_as))?;
+            call.states.recall(ids, &StateRows::new(rows, &call.state_name))?;
         }
         match &mut self.trail {
-            Some(trail) => trail.recall(ids, &StateRows::new(told, FRAME), u64::MAX),
+            Some(trail) => trail.restore(ids, &StateRows::new(rows, FRAME), u64::MAX),
             None => Ok(()),
         }
     }
@@ -229,12 +229,12 @@ impl Events {
             + self.read.capacity() * 4
     }
 
-    /// Each row leaves its key's frame when so many came behind it.
+    /// Each row leaves its key's frame when this many came behind it.
     fn rows(&mut self, trail: &mut Trail, fired: &Fired, chunk: u32, preceding: u64) {
         for (row, (&id, &time)) in fired.ids.iter().zip(&fired.times).enumerate() {
             if trail.count(id) > preceding {
                 let left = trail.pop(id);
-                self.take_back(id, left);
+                self.retract(id, left);
             }
             self.add(trail, id, RowRef { chunk, row: row as u32 }, time);
         }
@@ -245,14 +245,14 @@ impl Events {
         for (row, (&id, &time)) in fired.ids.iter().zip(&fired.times).enumerate() {
             let begin = time.saturating_sub(preceding_ms);
             while let Some(left) = trail.pop_before(id, begin) {
-                self.take_back(id, left);
+                self.retract(id, left);
             }
             self.add(trail, id, RowRef { chunk, row: row as u32 }, time);
         }
     }
 
     #[inline]
-    fn take_back(&mut self, id: u32, row: RowRef) {
+    fn retract(&mut self, id: u32, row: RowRef) {
         self.ids.push(id);
         self.steps.push(Step::RETRACTION);
         self.rows.push(row);

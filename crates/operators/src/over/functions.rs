@@ -99,28 +99,28 @@ impl Functions {
         Ok(())
     }
 
-    /// Tells what is known of these keys.
-    pub(super) fn tell(&self, ids: &[u32], told: &mut StateColumns) -> Result<()> {
-        self.aggregates.tell(ids, told)?;
+    /// Captures what is known of these keys.
+    pub(super) fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        self.aggregates.capture(ids, columns)?;
         for (part, name) in self.parts.iter().zip(&self.names) {
-            told.begin(name);
+            columns.begin(name);
             match part {
-                Part::Lag(lag) => lag.tell(ids, told)?,
-                Part::Numbers(numbers) => numbers.tell(ids, told),
+                Part::Lag(lag) => lag.capture(ids, columns)?,
+                Part::Numbers(numbers) => numbers.capture(ids, columns),
                 Part::Aggregate(_) | Part::Lead => {}
             }
         }
         Ok(())
     }
 
-    /// Takes back what [`Functions::tell`] has told of these keys, of which nothing is known.
-    pub(super) fn recall(&mut self, ids: &[u32], told: &RecordBatch) -> Result<()> {
-        self.aggregates.recall(ids, told)?;
+    /// Restores what [`Functions::capture`] wrote of these keys, of which nothing is known.
+    pub(super) fn restore(&mut self, ids: &[u32], rows: &RecordBatch) -> Result<()> {
+        self.aggregates.restore(ids, rows)?;
         for (part, name) in self.parts.iter_mut().zip(&self.names) {
-            let told = StateRows::new(told, name);
+            let rows = StateRows::new(rows, name);
             match part {
-                Part::Lag(lag) => lag.recall(ids, &told)?,
-                Part::Numbers(numbers) => numbers.recall(ids, &told)?,
+                Part::Lag(lag) => lag.restore(ids, &rows)?,
+                Part::Numbers(numbers) => numbers.restore(ids, &rows)?,
                 Part::Aggregate(_) | Part::Lead => {}
             }
         }

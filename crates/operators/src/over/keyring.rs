@@ -11,9 +11,10 @@ use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use thalweg_core::{DataType, Result};
 
-use crate::keys::{KeyTable, ToldKeys};
+use crate::capture::key_columns::KeyColumns;
+use crate::capture::keys::{KeyTracker, release, retain_empty};
+use crate::keys::KeyTable;
 use crate::tables::{does_not_fit, numbers_of, typed};
-use crate::watch::keys::{KeyWatch, release, retain_empty};
 
 /// Columns of tables of state: the time of a key's newest row that was fired, NULL without one, and
 /// when a row last came.
@@ -196,12 +197,12 @@ impl Keyring {
     }
 
     /// Forgets keys and gives their ids back. Captures learn of it.
-    pub(super) fn release(&mut self, ids: &[u32], watch: &mut Option<KeyWatch>) -> Result<()> {
+    pub(super) fn release(&mut self, ids: &[u32], tracker: &mut Option<KeyTracker>) -> Result<()> {
         for &id in ids {
             self.forget(id);
             self.keys[id as usize].is_live = false;
         }
-        release(watch, &mut self.table, ids)
+        release(tracker, &mut self.table, ids)
     }
 
     /// The keys that live.
@@ -209,42 +210,47 @@ impl Keyring {
         (0..self.keys.len() as u32).filter(|&id| self.keys[id as usize].is_live).collect()
     }
 
-    /// What is known of these keys as columns of a table of state. Rows that wait are told
+    /// What is known of these keys as columns of a table of state. Rows that wait are captured
     /// elsewhere, and the sequence in which keys are forgotten follows.
-    pub(super) fn tell(&self, ids: &[u32]) -> Vec<(String, ArrayRef)> {
+    pub(super) fn capture(&self, ids: &[u32]) -> Vec<(String, ArrayRef)> {
         let newest = |&id: &u32| Some(self.newest(id)).filter(|&newest| newest != NEVER);
         let newest: Int64Array = ids.iter().map(newest).collect();
-        let mut told: Vec<(String, ArrayRef)> = vec![(NEWEST_MS.to_owned(), Arc::new(newest))];
+        let mut columns: Vec<(String, ArrayRef)> = vec![(NEWEST_MS.to_owned(), Arc::new(newest))];
         if self.ttl_ms.is_some() {
             let reached_ms = |&id: &u32| self.reached_ms.get(id as usize).copied();
             let reached_ms = ids.iter().map(|id| reached_ms(id).unwrap_or(i64::MIN));
-            told.push((REACHED_MS.to_owned(), Arc::new(Int64Array::from_iter_values(reached_ms))));
+            columns
+                .push((REACHED_MS.to_owned(), Arc::new(Int64Array::from_iter_values(reached_ms))));
         }
-        told
+        columns
     }
 
-    /// Takes keys back that [`Keyring::tell`] has told; their ids.
-    pub(super) fn recall(&mut self, told: &RecordBatch, told_keys: &ToldKeys) -> Result<Vec<u32>> {
+    /// Restores keys that [`Keyring::capture`] wrote; returns their ids.
+    pub(super) fn restore(
+        &mut self,
+        rows: &RecordBatch,
+        key_columns: &KeyColumns,
+    ) -> Result<Vec<u32>> {
         let known = self.keys.iter().filter(|key| key.is_live).count();
-        let ids = self.intern(&told_keys.columns(told)?, told.num_rows())?;
+        let ids = self.intern(&key_columns.columns(rows)?, rows.num_rows())?;
         self.enliven(&ids);
         if self.keys.iter().filter(|key| key.is_live).count() != known + ids.len() {
             return Err(does_not_fit("a key is there twice".to_owned()));
         }
-        let newest = typed::<Int64Type>(told, NEWEST_MS)?;
+        let newest = typed::<Int64Type>(rows, NEWEST_MS)?;
         for (&id, newest) in ids.iter().zip(newest) {
             self.keys[id as usize].newest = newest.unwrap_or(NEVER);
         }
         if self.ttl_ms.is_some() {
             self.reached_ms.resize(self.keys.len(), i64::MIN);
-            for (&id, &reached_ms) in ids.iter().zip(numbers_of::<Int64Type>(told, REACHED_MS)?) {
+            for (&id, &reached_ms) in ids.iter().zip(numbers_of::<Int64Type>(rows, REACHED_MS)?) {
                 self.reached_ms[id as usize] = reached_ms;
             }
         }
         Ok(ids)
     }
 
-    /// All keys have been taken back: the sequence in which they are forgotten is that of their
+    /// All keys have been restored: the sequence in which they are forgotten is that of their
     /// newest rows. The time of the newest of all.
     pub(super) fn recalled(&mut self) -> i64 {
         let fired = |&id: &u32| (self.newest(id), id);

@@ -4,7 +4,7 @@
 //! have been fired as the farthest LEAD asks for; at the end of the input what is held leaves with
 //! defaults. Rows of a key leave in their order, at the time of the row that they waited for.
 //!
-//! What is held is never forgotten: `state_ttl_ms` has no effect beside LEAD.
+//! What is held is never forgotten: `state_ttl_ms` has no effect with LEAD.
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;
@@ -15,7 +15,7 @@ use super::neighbor::{check_default, or_default};
 use super::spec::{OverFunction, OverSpec};
 use super::trail::Trail;
 use crate::aggregate::{StateColumns, StateRows};
-use crate::join::bounded::chunks::RowRef;
+use crate::rows::chunks::RowRef;
 
 /// One LEAD.
 struct Lead {
@@ -132,12 +132,12 @@ impl Held {
         Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
     }
 
-    pub(super) fn tell(&self, ids: &[u32], told: &mut StateColumns) -> Result<()> {
-        self.trail.tell(ids, told)
+    pub(super) fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        self.trail.capture(ids, columns)
     }
 
-    pub(super) fn recall(&mut self, ids: &[u32], told: &StateRows<'_>) -> Result<()> {
-        self.trail.recall(ids, told, self.farthest)
+    pub(super) fn restore(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        self.trail.restore(ids, rows, self.farthest)
     }
 
     pub(super) fn bytes(&self) -> usize {

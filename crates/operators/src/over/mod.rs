@@ -35,7 +35,7 @@
 //! | `frame`, `trail` | aggregates over frames, and the rows that frames hold |
 //! | `neighbor`, `number` | LAG; ROW_NUMBER and ranks |
 //! | `lead` | rows that LEAD holds back |
-//! | `snapshot` | what is told and taken back |
+//! | `snapshot` | what is captured and restored |
 //!
 //! It takes no updates, and it judges nothing by processing time but `state_ttl_ms`.
 
@@ -63,8 +63,8 @@ use thalweg_core::{
 
 pub use spec::{Frame, OverCall, OverFunction, OverSpec, OverTime};
 
+use crate::capture::keys::CapturedByKey;
 use crate::keys::route_by_keys;
-use crate::watch::keys::Watched;
 use crate::window::LatePolicy;
 use functions::Functions;
 use lead::Held;
@@ -131,7 +131,7 @@ impl Operator for OverAggregate {
     fn open(&self, opening: PartitionContext) -> Result<Box<dyn Partition>> {
         let (spec, schema) = (Arc::clone(&self.spec), self.schema.arrow());
         let partition = OverPartition::new(spec, schema, opening)?;
-        Ok(Box::new(Watched::new(partition, &snapshot::TABLES)))
+        Ok(Box::new(CapturedByKey::new(partition, &snapshot::TABLES)))
     }
     /// Rows that LEAD holds back leave behind any watermark, so none but the last is passed on.
     fn output_watermark(&self, input: Watermark) -> Option<Watermark> {

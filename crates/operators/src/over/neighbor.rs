@@ -1,4 +1,4 @@
-//! LAG: the value of the row of the same key that came so many rows before.
+//! LAG: the value of the row of the same key that came this many rows before.
 //!
 //! A key keeps as many rows as the offset, with the one column that is asked for.
 
@@ -10,7 +10,7 @@ use super::fired::Fired;
 use super::spec::OverSpec;
 use super::trail::Trail;
 use crate::aggregate::{StateColumns, StateRows};
-use crate::join::bounded::chunks::RowRef;
+use crate::rows::chunks::RowRef;
 
 /// One LAG.
 pub(super) struct Lag {
@@ -58,12 +58,12 @@ impl Lag {
         self.trail.settle()
     }
 
-    pub(super) fn tell(&self, ids: &[u32], told: &mut StateColumns) -> Result<()> {
-        self.trail.tell(ids, told)
+    pub(super) fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        self.trail.capture(ids, columns)
     }
 
-    pub(super) fn recall(&mut self, ids: &[u32], told: &StateRows<'_>) -> Result<()> {
-        self.trail.recall(ids, told, self.offset)
+    pub(super) fn restore(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        self.trail.restore(ids, rows, self.offset)
     }
 
     pub(super) fn bytes(&self) -> usize {

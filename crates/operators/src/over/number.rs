@@ -68,18 +68,20 @@ impl Numbers {
         ids.iter().for_each(|&id| self.counters[id as usize] = Counter::default());
     }
 
-    pub(super) fn tell(&self, ids: &[u32], told: &mut StateColumns) {
+    pub(super) fn capture(&self, ids: &[u32], columns: &mut StateColumns) {
         let counters = || ids.iter().map(|&id| &self.counters[id as usize]);
-        told.add_numbers::<Int64Type>("rows", counters().map(|counter| counter.rows));
-        told.add_numbers::<Int64Type>("rank", counters().map(|counter| counter.rank));
-        told.add_numbers::<Int64Type>("dense_rank", counters().map(|counter| counter.dense_rank));
-        told.add_numbers::<Int64Type>("time_ms", counters().map(|counter| counter.time));
+        columns.add_numbers::<Int64Type>("rows", counters().map(|counter| counter.rows));
+        columns.add_numbers::<Int64Type>("rank", counters().map(|counter| counter.rank));
+        columns
+            .add_numbers::<Int64Type>("dense_rank", counters().map(|counter| counter.dense_rank));
+        columns.add_numbers::<Int64Type>("time_ms", counters().map(|counter| counter.time));
     }
 
-    pub(super) fn recall(&mut self, ids: &[u32], told: &StateRows<'_>) -> Result<()> {
-        let (rows, rank) = (told.numbers::<Int64Type>("rows")?, told.numbers::<Int64Type>("rank")?);
-        let dense_rank = told.numbers::<Int64Type>("dense_rank")?;
-        let time = told.numbers::<Int64Type>("time_ms")?;
+    pub(super) fn restore(&mut self, ids: &[u32], state: &StateRows<'_>) -> Result<()> {
+        let (rows, rank) =
+            (state.numbers::<Int64Type>("rows")?, state.numbers::<Int64Type>("rank")?);
+        let dense_rank = state.numbers::<Int64Type>("dense_rank")?;
+        let time = state.numbers::<Int64Type>("time_ms")?;
         for (row, &id) in ids.iter().enumerate() {
             self.counters[id as usize] = Counter {
                 rows: rows[row],

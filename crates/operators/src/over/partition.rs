@@ -27,15 +27,15 @@ use super::keyring::Keyring;
 use super::lead::Held;
 use super::snapshot::KEYS;
 use super::spec::{OverSpec, OverTime};
-use crate::join::bounded::chunks::{Chunks, RowRef};
-use crate::join::bounded::order::KeyRanks;
-use crate::join::bounded::pieces::{inserts_only, times, treat_late};
-use crate::join::bounded::told::Notes;
-use crate::join::bounded::told_waiting::WaitingTables;
-use crate::join::bounded::waiting::Waiting;
-use crate::keys::ToldKeys;
+use crate::capture::key_columns::KeyColumns;
+use crate::capture::keys::{KeyTracker, KeyedState};
+use crate::keys::ranks::KeyRanks;
 use crate::limit::rows_of;
-use crate::watch::keys::{KeyWatch, KeyedState};
+use crate::rows::chunk_capture::Notes;
+use crate::rows::chunks::{Chunks, RowRef};
+use crate::rows::input::{inserts_only, times, treat_late};
+use crate::rows::waiting::Waiting;
+use crate::rows::waiting_capture::WaitingTables;
 
 /// About how many rows are fired at once: results stay in the cache until they are put together.
 const FIRE_ROWS: usize = 8 * 1024;
@@ -55,7 +55,7 @@ pub(super) struct OverPartition {
     late_by_key: bool,
     ranks: KeyRanks,
     pub(super) keys: Keyring,
-    pub(super) told_keys: ToldKeys,
+    pub(super) key_columns: KeyColumns,
     pub(super) functions: Functions,
     pub(super) held: Option<Held>,
     pub(super) rows: Chunks,
@@ -68,7 +68,7 @@ pub(super) struct OverPartition {
     pub(super) passed: i64,
     /// The latest processing time that was seen.
     pub(super) wall_ms: i64,
-    pub(super) watch: Option<KeyWatch>,
+    pub(super) tracker: Option<KeyTracker>,
 }
 
 impl OverPartition {
@@ -83,7 +83,7 @@ impl OverPartition {
             late_by_key: spec.late_by_key(),
             ranks: KeyRanks::new(opening.order, &types)?,
             keys: Keyring::new(&types, spec.reach_ms(), ttl_ms)?,
-            told_keys: ToldKeys::new(&spec.input, &spec.keys),
+            key_columns: KeyColumns::new(&spec.input, &spec.keys),
             functions: Functions::new(&spec)?,
             held: Held::new(&spec, Arc::clone(&schema))?,
             rows: Chunks::new(&spec.input),
@@ -92,7 +92,7 @@ impl OverPartition {
             ready: VecDeque::new(),
             passed: i64::MIN,
             wall_ms: i64::MIN,
-            watch: None,
+            tracker: None,
             schema,
             spec,
         })
@@ -104,7 +104,7 @@ impl OverPartition {
         let columns: Vec<ArrayRef> = self.spec.keys.iter().map(column).collect();
         let ids = self.keys.intern(&columns, batch.num_rows())?;
         self.grow();
-        if self.is_watched() {
+        if self.has_captures() {
             self.touch(KEYS, &self.keys.changed_by_reach(&ids))?;
         }
         self.keys.enliven(&ids);
@@ -128,7 +128,7 @@ impl OverPartition {
         }
         self.touch(KEYS, ids)?;
         self.functions.reset(ids)?;
-        self.keys.release(ids, &mut self.watch)
+        self.keys.release(ids, &mut self.tracker)
     }
 
     /// Lets rows wait for their time. `rows` are those of the bundle, dense in the batch.
@@ -329,8 +329,8 @@ impl Partition for OverPartition {
 
     fn wakes_at(&self) -> Watermark {
         // Captures want to know which rows that wait have expired.
-        let tells_time = self.watch.is_some() && !self.waiting.is_empty();
-        if !self.ready.is_empty() || tells_time {
+        let captures_time = self.tracker.is_some() && !self.waiting.is_empty();
+        if !self.ready.is_empty() || captures_time {
             return Watermark::MIN;
         }
         if self.spec.time == OverTime::Arrival {
@@ -351,7 +351,7 @@ impl Partition for OverPartition {
             + self.held.as_ref().map_or(0, Held::bytes)
             + self.rows.bytes()
             + self.waiting.bytes()
-            + self.watch.as_ref().map_or(0, KeyWatch::bytes)
+            + self.tracker.as_ref().map_or(0, KeyTracker::bytes)
             + ready
     }
 

@@ -3,14 +3,14 @@
 //! | table | a row for each |
 //! |---|---|
 //! | `keys` | key that lives: its newest time, the states of calls, the rows of frames, of LAG and of LEAD as lists |
-//! | `waiting`, `overdue` | row that waits for its time ([`crate::join::bounded::told_waiting`]) |
+//! | `waiting`, `overdue` | row that waits for its time ([`crate::rows::waiting_capture`]) |
 //! | `ready` | row with its results that leaves at the next watermark |
 //!
-//! How far the partition has been shown watermarks is not told: what waits is due behind them.
+//! How far the partition has been shown watermarks is not captured: what waits is due behind them.
 //!
-//! Captures tell the keys that rows have reached or changed, and those that have been forgotten
-//! ([`crate::watch`]), and the rows that have come to wait. What is ready changes all over between
-//! two captures: where it lies is noted, and it is put together later.
+//! Captures write the keys that rows have reached or changed, and those that have been forgotten
+//! ([`crate::capture`]), and the rows that have come to wait. What is ready changes all over
+//! between two captures: where it lies is noted, and it is put together later.
 
 use std::sync::Arc;
 
@@ -25,17 +25,17 @@ use thalweg_core::{Captured, DataType, Extent, Restored, Result, RowKind};
 use super::partition::{Entry, OverPartition};
 use super::spec::{OverSpec, OverTime};
 use crate::aggregate::{StateColumns, StateRows};
-use crate::join::bounded::chunks::RowRef;
-use crate::join::bounded::pieces::keys_of;
-use crate::join::bounded::told::Notes;
-use crate::join::bounded::told_waiting::{
+use crate::capture::keys::{KeyTracker, KeyedState};
+use crate::keys::{KeyTable, hash_keys};
+use crate::rows::chunk_capture::Notes;
+use crate::rows::chunks::RowRef;
+use crate::rows::input::keys_of;
+use crate::rows::waiting_capture::{
     OverdueRow, WaitingRows, WaitingShape, WaitingTables, nothing_waits,
 };
-use crate::keys::{KeyTable, hash_keys};
 use crate::tables::{kept_batch, kept_columns, kept_schema, numbers_of, owners, state_batch};
-use crate::watch::keys::{KeyWatch, KeyedState};
 
-/// The table that is told by key.
+/// The table that is captured by key.
 pub(super) const TABLES: [&str; 1] = ["keys"];
 pub(super) const KEYS: usize = 0;
 const READY: &str = "ready";
@@ -54,15 +54,15 @@ impl KeyedState for OverPartition {
     fn has(&self, _: usize, id: u32) -> bool {
         self.keys.is_live(id)
     }
-    fn tell(&self, _: usize, ids: &[u32]) -> Result<RecordBatch> {
-        self.tell_keys(ids)
+    fn rows_of_keys(&self, _: usize, ids: &[u32]) -> Result<RecordBatch> {
+        self.capture_keys(ids)
     }
-    fn watch(&mut self, _: usize) -> &mut Option<KeyWatch> {
-        &mut self.watch
+    fn tracker(&mut self, _: usize) -> &mut Option<KeyTracker> {
+        &mut self.tracker
     }
-    fn tell_others(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
-        self.tell_waiting(extent, captured)?;
-        self.tell_ready(captured);
+    fn capture_others(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
+        self.capture_waiting(extent, captured)?;
+        self.capture_ready(captured);
         Ok(())
     }
 }
@@ -82,20 +82,20 @@ impl OverSpec {
 }
 
 impl OverPartition {
-    fn tell_keys(&self, ids: &[u32]) -> Result<RecordBatch> {
-        let (owners, mut told) = self.told_keys.tell(&self.keys.table, ids)?;
-        told.extend(self.keys.tell(ids));
+    fn capture_keys(&self, ids: &[u32]) -> Result<RecordBatch> {
+        let (owners, mut columns) = self.key_columns.columns_of(&self.keys.table, ids)?;
+        columns.extend(self.keys.capture(ids));
         let mut states = StateColumns::default();
-        self.functions.tell(ids, &mut states)?;
+        self.functions.capture(ids, &mut states)?;
         if let Some(held) = &self.held {
             states.begin(HELD);
-            held.tell(ids, &mut states)?;
+            held.capture(ids, &mut states)?;
         }
-        told.extend(states.finish());
-        state_batch(owners, told)
+        columns.extend(states.finish());
+        state_batch(owners, columns)
     }
 
-    fn tell_waiting(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
+    fn capture_waiting(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
         let Some(tables) = &self.waiting_tables else { return Ok(()) };
         let overdue = self.waiting.overdue(self.passed).map(|(due, entry)| OverdueRow {
             due,
@@ -104,10 +104,10 @@ impl OverPartition {
         });
         let overdue: Vec<OverdueRow> = overdue.collect();
         let wanted = (extent, !self.waiting.is_empty());
-        tables.tell(wanted, (&mut self.rows, self.passed), &overdue, captured)
+        tables.capture(wanted, (&mut self.rows, self.passed), &overdue, captured)
     }
 
-    fn tell_ready(&self, captured: &mut Captured) {
+    fn capture_ready(&self, captured: &mut Captured) {
         let ready: Vec<(RecordBatch, Vec<i64>)> = self.ready.iter().cloned().collect();
         let schema = kept_schema(&[(LEAVES_MS, Arrow::Int64)], &self.spec.output());
         let (spec, of_table) = (Arc::clone(&self.spec), Arc::clone(&schema));
@@ -124,14 +124,14 @@ impl OverPartition {
         captured.add_later(READY, schema, Box::new(make));
     }
 
-    /// Takes back what partitions have told.
+    /// Restores what partitions captured.
     pub(super) fn recall(&mut self, restored: &Restored) -> Result<()> {
-        for told in restored.table(TABLES[KEYS]) {
-            let ids = self.keys.recall(told, &self.told_keys)?;
+        for rows in restored.table(TABLES[KEYS]) {
+            let ids = self.keys.restore(rows, &self.key_columns)?;
             self.grow();
-            self.functions.recall(&ids, told)?;
+            self.functions.restore(&ids, rows)?;
             if let Some(held) = &mut self.held {
-                held.recall(&ids, &StateRows::new(told, HELD))?;
+                held.restore(&ids, &StateRows::new(rows, HELD))?;
             }
         }
         let newest = self.keys.recalled();
@@ -141,16 +141,16 @@ impl OverPartition {
         }
         match self.waiting_tables.clone() {
             Some(tables) => {
-                let waiting = tables.recall(restored)?;
-                waiting.into_iter().try_for_each(|rows| self.recall_waiting(rows))?;
+                let waiting = tables.restored(restored)?;
+                waiting.into_iter().try_for_each(|rows| self.restore_waiting(rows))?;
             }
             None => nothing_waits(restored)?,
         }
-        self.recall_ready(restored.table(READY))
+        self.restore_ready(restored.table(READY))
     }
 
-    fn recall_waiting(&mut self, told: WaitingRows) -> Result<()> {
-        let WaitingRows { columns, times, dues, .. } = told;
+    fn restore_waiting(&mut self, waiting: WaitingRows) -> Result<()> {
+        let WaitingRows { columns, times, dues, .. } = waiting;
         let ids = self.keys.intern(&keys_of(&columns, &self.spec.keys), times.len())?;
         self.keys.enliven(&ids);
         self.grow();
@@ -169,14 +169,14 @@ impl OverPartition {
     }
 
     /// Rows of several partitions leave together: in the order of time, and those of one time in
-    /// that of the partitions that told them.
-    fn recall_ready(&mut self, told: &[RecordBatch]) -> Result<()> {
+    /// that of the partitions that captured them.
+    fn restore_ready(&mut self, batches: &[RecordBatch]) -> Result<()> {
         let schema = kept_schema(&[(LEAVES_MS, Arrow::Int64)], &self.spec.output());
-        let (mut batches, mut times) = (Vec::new(), Vec::new());
-        for told in told {
-            let columns = kept_columns(told, &schema, self.schema.fields().len())?;
-            batches.push(RecordBatch::try_new(Arc::clone(&self.schema), columns)?);
-            times.extend_from_slice(numbers_of::<Int64Type>(told, LEAVES_MS)?);
+        let (mut ready, mut times) = (Vec::new(), Vec::new());
+        for rows in batches {
+            let columns = kept_columns(rows, &schema, self.schema.fields().len())?;
+            ready.push(RecordBatch::try_new(Arc::clone(&self.schema), columns)?);
+            times.extend_from_slice(numbers_of::<Int64Type>(rows, LEAVES_MS)?);
         }
         if times.is_empty() {
             return Ok(());
@@ -184,7 +184,7 @@ impl OverPartition {
         let mut order: Vec<u32> = (0..times.len() as u32).collect();
         order.sort_by_key(|&row| times[row as usize]);
         times.sort_unstable();
-        let batch = concat_batches(&self.schema, &batches)?;
+        let batch = concat_batches(&self.schema, &ready)?;
         self.ready.push_back((take_record_batch(&batch, &UInt32Array::from(order))?, times));
         Ok(())
     }

@@ -2,13 +2,13 @@
 //!
 //! Rows stand in batches as they came, with the few columns that are still needed. The rows of a
 //! key are linked through the batches: a row costs its columns and sixteen bytes, and keys that go
-//! on at the same pace read their oldest rows one beside the other.
+//! on at the same pace read their oldest rows one after the other.
 //!
 //! **Invariants:**
 //! - a batch is freed with the last of its rows that a key still has; what was taken off can be
 //!   read until [`Trail::settle`];
 //! - a batch is at most [`SPARSE`] times as large as what keys have of all of them: otherwise what
-//!   is left is written anew.
+//!   is left is rewritten.
 
 use std::sync::Arc;
 
@@ -18,14 +18,15 @@ use arrow_array::{Array, ArrayRef, Int64Array};
 use thalweg_core::{Result, TableSchema};
 
 use crate::aggregate::{StateColumns, StateRows, elements_of, lists};
-use crate::join::bounded::chunks::{Chunks, RowRef, own_text};
+use crate::rows::chunks::{Chunks, RowRef};
+use crate::tables::own_text;
 use crate::tables::unique_names;
 
 /// The column of times in tables of state.
 const TIMES_MS: &str = "times_ms";
 /// How many stored rows there may be for one that is held.
 const SPARSE: usize = 4;
-/// Below so many stored rows nothing is written anew.
+/// Below this many stored rows nothing is rewritten.
 const SPARSE_MIN: usize = 64 * 1024;
 
 /// What follows a row, and its time.
@@ -176,9 +177,9 @@ impl Trail {
         (0..self.lists.len() as u32).filter(has_rows).collect()
     }
 
-    /// Tells the rows of these keys, oldest first: for each key a list of times and one for each
+    /// Captures the rows of these keys, oldest first: for each key a list of times and one for each
     /// column.
-    pub(super) fn tell(&self, ids: &[u32], told: &mut StateColumns) -> Result<()> {
+    pub(super) fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         let (mut rows, mut times) = (Vec::new(), Vec::new());
         for &id in ids {
             let mut row = self.first(id);
@@ -190,29 +191,29 @@ impl Trail {
             }
         }
         let lengths: Vec<usize> = ids.iter().map(|&id| self.count(id) as usize).collect();
-        told.add(TIMES_MS, lists(lengths.clone(), Arc::new(Int64Array::from(times)))?);
+        columns.add(TIMES_MS, lists(lengths.clone(), Arc::new(Int64Array::from(times)))?);
         for (name, column) in self.parts().iter().zip(self.gather(&rows)?) {
-            told.add(name, lists(lengths.clone(), own_text(column))?);
+            columns.add(name, lists(lengths.clone(), own_text(column))?);
         }
         Ok(())
     }
 
-    /// Takes rows back that [`Trail::tell`] has told of these keys, which have none and may have so
+    /// Restores rows that [`Trail::capture`] wrote of these keys, which have none and may have this
     /// many.
-    pub(super) fn recall(&mut self, ids: &[u32], told: &StateRows<'_>, most: u64) -> Result<()> {
+    pub(super) fn restore(&mut self, ids: &[u32], state: &StateRows<'_>, most: u64) -> Result<()> {
         let (times, owners) =
-            elements_of(told.lists(TIMES_MS, &arrow_schema::DataType::Int64)?, ids);
+            elements_of(state.lists(TIMES_MS, &arrow_schema::DataType::Int64)?, ids);
         let mut columns = Vec::with_capacity(self.schema.len());
         for (part, column) in self.parts().iter().zip(&self.schema.columns) {
             let of = column.column_type.data_type.arrow();
-            let (values, owners_of_values) = elements_of(told.lists(part, &of)?, ids);
+            let (values, owners_of_values) = elements_of(state.lists(part, &of)?, ids);
             if owners_of_values != owners {
-                return Err(told.damaged(part, "has more values than times, or fewer"));
+                return Err(state.damaged(part, "has more values than times, or fewer"));
             }
             columns.push(values);
         }
         if times.null_count() > 0 {
-            return Err(told.damaged(TIMES_MS, "holds NULL"));
+            return Err(state.damaged(TIMES_MS, "holds NULL"));
         }
         if owners.is_empty() {
             return Ok(());
@@ -223,7 +224,7 @@ impl Trail {
             self.push(id, RowRef { chunk, row: row as u32 }, time);
         }
         match ids.iter().any(|&id| self.count(id) > most) {
-            true => Err(told.damaged(TIMES_MS, "has more rows than are kept")),
+            true => Err(state.damaged(TIMES_MS, "has more rows than are kept")),
             false => Ok(()),
         }
     }

@@ -1,7 +1,7 @@
 //! The rows that runs may ask for: batches of the columns that are asked for.
 //!
 //! **Invariant:** what is stored is at most [`SPARSE`] times what keys hold, and a little:
-//! otherwise the rows that are left are written anew ([`Kept::is_sparse`], [`Kept::rewrite`]).
+//! otherwise the rows that are left are rewritten ([`Kept::is_sparse`], [`Kept::rewrite`]).
 
 use std::collections::VecDeque;
 
@@ -11,14 +11,15 @@ use thalweg_core::{Result, TableSchema};
 
 use super::runs::Key;
 use crate::aggregate::{StateColumns, StateRows, elements_of, lists};
-use crate::join::bounded::chunks::{Chunks, RowRef, own_text};
+use crate::rows::chunks::{Chunks, RowRef};
+use crate::tables::own_text;
 use crate::tables::unique_names;
 
 /// How many rows a key has, in tables of state.
 const ROWS: &str = "rows";
 /// How many stored rows there may be for one that is held.
 const SPARSE: usize = 4;
-/// Below so many stored rows nothing is written anew.
+/// Below this many stored rows nothing is rewritten.
 const SPARSE_MIN: usize = 64 * 1024;
 
 /// Rows by place.
@@ -65,37 +66,41 @@ impl Kept {
         Ok(self.chunks.gather_columns(rows, &[column])?.swap_remove(0))
     }
 
-    /// Tells the rows of keys: for each how many, and a list for each column.
-    pub(super) fn tell(&self, keys: &[&VecDeque<RowRef>], told: &mut StateColumns) -> Result<()> {
+    /// Captures the rows of keys: for each how many, and a list for each column.
+    pub(super) fn capture(
+        &self,
+        keys: &[&VecDeque<RowRef>],
+        state: &mut StateColumns,
+    ) -> Result<()> {
         let rows: Vec<RowRef> = keys.iter().flat_map(|rows| rows.iter().copied()).collect();
         let lengths: Vec<usize> = keys.iter().map(|rows| rows.len()).collect();
-        told.add_numbers::<UInt64Type>(ROWS, lengths.iter().map(|&length| length as u64));
+        state.add_numbers::<UInt64Type>(ROWS, lengths.iter().map(|&length| length as u64));
         for (part, column) in self.parts().iter().zip(self.chunks.gather(&rows)?) {
-            told.add(part, lists(lengths.clone(), own_text(column))?);
+            state.add(part, lists(lengths.clone(), own_text(column))?);
         }
         Ok(())
     }
 
-    /// Takes rows back that [`Kept::tell`] has told; those of each key.
-    pub(super) fn recall(&mut self, told: &StateRows<'_>) -> Result<Vec<VecDeque<RowRef>>> {
-        let lengths = told.numbers::<UInt64Type>(ROWS)?;
+    /// Restores rows that [`Kept::capture`] wrote; returns those of each key.
+    pub(super) fn restore(&mut self, rows: &StateRows<'_>) -> Result<Vec<VecDeque<RowRef>>> {
+        let lengths = rows.numbers::<UInt64Type>(ROWS)?;
         let keys: Vec<u32> = (0..lengths.len() as u32).collect();
         let total = lengths.iter().fold(0u64, |total, &length| total.saturating_add(length));
         let mut columns = Vec::with_capacity(self.schema.len());
         for (part, column) in self.parts().iter().zip(&self.schema.columns) {
             let of = column.column_type.data_type.arrow();
-            let (values, owners) = elements_of(told.lists(part, &of)?, &keys);
+            let (values, owners) = elements_of(rows.lists(part, &of)?, &keys);
             let mut of_keys = owners.chunk_by(|a, b| a == b).map(|of_key| of_key.len() as u64);
             let mut filled = lengths.iter().copied().filter(|&length| length > 0);
             if owners.len() as u64 != total || !filled.by_ref().eq(of_keys.by_ref()) {
-                return Err(told.damaged(part, "has more values than rows, or fewer"));
+                return Err(rows.damaged(part, "has more values than rows, or fewer"));
             }
             columns.push(values);
         }
         let Some(total) = u32::try_from(total).ok().filter(|&total| total > 0) else {
             return match total {
                 0 => Ok(vec![VecDeque::new(); lengths.len()]),
-                _ => Err(told.damaged(ROWS, "tells of more rows than can be kept")),
+                _ => Err(rows.damaged(ROWS, "has more rows than can be kept")),
             };
         };
         let chunk = self.add(columns, total as usize);

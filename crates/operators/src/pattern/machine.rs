@@ -27,7 +27,7 @@ use super::kept::Kept;
 use super::runs::{Head, Key, NO_SLOT, Runs, Taken};
 use super::spec::{Condition, End, MatchSpec, PatternValue, Skip};
 use super::values::{Values, batch_of, context};
-use crate::join::bounded::chunks::RowRef;
+use crate::rows::chunks::RowRef;
 
 /// Rows whose time has come, those of a key one behind the other and in their order.
 pub(super) struct Fired {
@@ -237,7 +237,7 @@ impl Machine {
         is_idle
     }
 
-    /// Writes rows anew if few of those that are stored are held.
+    /// Writes rows again if few of those that are stored are held.
     pub(super) fn compact(&mut self) -> Result<()> {
         if self.kept.is_sparse() { self.kept.rewrite(&mut self.keys) } else { Ok(()) }
     }
@@ -421,7 +421,7 @@ impl Machine {
         self.next.clear();
         let variables = &self.spec.pattern.variables;
         for offer in offers {
-            // The first run that it becomes goes on with its aggregates.
+            // The first run that it becomes continues with its aggregates.
             let mut slot = offer.slot;
             if offer.takes == 0 {
                 self.slots.left.extend((slot != NO_SLOT).then_some(slot));
@@ -479,17 +479,17 @@ impl Machine {
             self.found.values.collect(key, taken, None, time);
             self.found.times.push(time);
             self.found.ids.push(id);
-            let goes_on = goes_on_at(&self.spec, taken)?;
+            let continues = continues_at(&self.spec, taken)?;
             let left = &mut self.slots.left;
-            key.matches.remove_before(goes_on, left);
-            key.runs.remove_before(goes_on, left);
+            key.matches.remove_before(continues, left);
+            key.runs.remove_before(continues, left);
         }
         Ok(())
     }
 }
 
 /// The first row that a match behind this one may begin with.
-fn goes_on_at(spec: &MatchSpec, taken: Taken<'_>) -> Result<u64> {
+fn continues_at(spec: &MatchSpec, taken: Taken<'_>) -> Result<u64> {
     let (variable, end) = match spec.pattern.skip {
         Skip::PastLastRow => return Ok(taken.rows(None).end),
         Skip::ToNextRow => return Ok(taken.start + 1),

@@ -26,7 +26,7 @@
 //! | `runs` | what may become a match |
 //! | `values` | what conditions and results read |
 //! | `kept` | the rows that runs share |
-//! | `snapshot` | what is told and taken back |
+//! | `snapshot` | what is captured and restored |
 //!
 //! It has no alternatives, no groups and no empty matches, and takes no updates.
 
@@ -51,8 +51,8 @@ pub use spec::{
     Condition, End, MatchSpec, Output, Pattern, PatternValue, Skip, VARIABLES_MAX, Variable,
 };
 
+use crate::capture::keys::CapturedByKey;
 use crate::keys::route_by_keys;
-use crate::watch::keys::Watched;
 use crate::window::LatePolicy;
 use partition::MatchPartition;
 
@@ -103,7 +103,7 @@ impl Operator for MatchRecognize {
     fn open(&self, opening: PartitionContext) -> Result<Box<dyn Partition>> {
         let (spec, schema) = (Arc::clone(&self.spec), self.schema.arrow());
         let partition = MatchPartition::new(spec, schema, opening)?;
-        Ok(Box::new(Watched::new(partition, &snapshot::TABLES)))
+        Ok(Box::new(CapturedByKey::new(partition, &snapshot::TABLES)))
     }
     fn judges_lateness(&self) -> bool {
         true

@@ -25,16 +25,17 @@ use super::runs::Key;
 use super::snapshot::KEYS;
 use super::spec::MatchSpec;
 use super::values::batch_of;
-use crate::join::bounded::chunks::{Chunks, RowRef};
-use crate::join::bounded::order::KeyRanks;
-use crate::join::bounded::pieces::{inserts_only, keys_of, times, treat_late};
-use crate::join::bounded::told::Notes;
-use crate::join::bounded::told_waiting::WaitingTables;
-use crate::join::bounded::waiting::Waiting;
-use crate::keys::{KeyTable, ToldKeys};
+use crate::capture::key_columns::KeyColumns;
+use crate::capture::keys::{KeyTracker, KeyedState};
+use crate::keys::KeyTable;
+use crate::keys::ranks::KeyRanks;
 use crate::limit::rows_of;
+use crate::rows::chunk_capture::Notes;
+use crate::rows::chunks::{Chunks, RowRef};
+use crate::rows::input::{inserts_only, keys_of, times, treat_late};
+use crate::rows::waiting::Waiting;
+use crate::rows::waiting_capture::WaitingTables;
 use crate::sort::KeyEncoder;
-use crate::watch::keys::{KeyWatch, KeyedState};
 
 /// About how many rows are taken at once at most.
 const FIRE_ROWS: usize = 8 * 1024;
@@ -66,7 +67,7 @@ pub(super) struct MatchPartition {
     ranks: KeyRanks,
     ties: Option<KeyEncoder>,
     pub(super) table: KeyTable,
-    pub(super) told_keys: ToldKeys,
+    pub(super) key_columns: KeyColumns,
     pub(super) machine: Machine,
     pub(super) rows: Chunks,
     pub(super) waiting: Waiting<Entry>,
@@ -74,7 +75,7 @@ pub(super) struct MatchPartition {
     /// What waits is due after this watermark, but for what came when its time was over.
     pub(super) passed: i64,
     alarms: Waiting<u32>,
-    pub(super) watch: Option<KeyWatch>,
+    pub(super) tracker: Option<KeyTracker>,
     /// How many rows are taken through the pattern before the job may stop.
     fire_rows: usize,
 }
@@ -94,14 +95,14 @@ impl MatchPartition {
             ranks: KeyRanks::new(opening.order, &types)?,
             ties,
             table: KeyTable::new(&types)?,
-            told_keys: ToldKeys::new(&spec.input, &spec.pattern.keys),
+            key_columns: KeyColumns::new(&spec.input, &spec.pattern.keys),
             machine: Machine::new(Arc::clone(&spec))?,
             rows: Chunks::new(&spec.input),
             waiting: Waiting::new(),
             waiting_tables: Arc::new(spec.waiting_tables()),
             passed: i64::MIN,
             alarms: Waiting::new(),
-            watch: None,
+            tracker: None,
             fire_rows: FIRE_ROWS_FIRST,
             input: spec.input.arrow(),
             schema,
@@ -247,7 +248,7 @@ impl MatchPartition {
 
     /// Captures learn that these keys may change. Those of them with runs or matches.
     fn touch_busy(&mut self, ids: &[u32]) -> Result<Vec<u32>> {
-        if !self.is_watched() {
+        if !self.has_captures() {
             return Ok(Vec::new());
         }
         self.touch(KEYS, ids)?;
@@ -258,8 +259,8 @@ impl MatchPartition {
     /// on, since rows of it wait.
     fn note_emptied(&mut self, mut busy: Vec<u32>) -> Result<()> {
         busy.retain(|&id| !self.has(KEYS, id));
-        match &mut self.watch {
-            Some(watch) => watch.go(&self.table, &busy),
+        match &mut self.tracker {
+            Some(tracker) => tracker.go(&self.table, &busy),
             None => Ok(()),
         }
     }
@@ -327,7 +328,7 @@ impl Partition for MatchPartition {
     }
 
     fn wakes_at(&self) -> Watermark {
-        if self.watch.is_some() && !self.waiting.is_empty() {
+        if self.tracker.is_some() && !self.waiting.is_empty() {
             // Captures want to know which rows that wait have expired.
             return Watermark::MIN;
         }
@@ -342,7 +343,7 @@ impl Partition for MatchPartition {
             + self.rows.bytes()
             + self.waiting.bytes()
             + self.alarms.bytes()
-            + self.watch.as_ref().map_or(0, KeyWatch::bytes)
+            + self.tracker.as_ref().map_or(0, KeyTracker::bytes)
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {

@@ -20,7 +20,7 @@ use thalweg_core::Result;
 
 use super::spec::End;
 use crate::aggregate::{StateColumns, StateRows, elements_of, lists};
-use crate::join::bounded::chunks::RowRef;
+use crate::rows::chunks::RowRef;
 
 /// Where a run begins, and which variable takes its next row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,40 +96,40 @@ impl Runs {
         }
     }
 
-    /// Tells the runs of several keys, whose rows are numbered from these on: for each key a list
-    /// of each number of its runs. The states of aggregates are not told: they begin anew from the
-    /// rows.
-    pub(super) fn tell(runs: &[(&Runs, u64)], told: &mut StateColumns) -> Result<()> {
+    /// Captures the runs of several keys, whose rows are numbered from these on: for each key a
+    /// list of each number of its runs. The states of aggregates are not captured: they start from
+    /// scratch from the rows.
+    pub(super) fn capture(runs: &[(&Runs, u64)], state: &mut StateColumns) -> Result<()> {
         let heads = || runs.iter().flat_map(|(runs, base)| runs.heads.iter().zip(repeat(*base)));
         let lengths: Vec<usize> = runs.iter().map(|(runs, _)| runs.len()).collect();
         let start = UInt64Array::from_iter_values(heads().map(|(head, base)| head.start - base));
-        told.add("start", lists(lengths.clone(), Arc::new(start))?);
+        state.add("start", lists(lengths.clone(), Arc::new(start))?);
         let time = Int64Array::from_iter_values(heads().map(|(head, _)| head.time));
-        told.add("time_ms", lists(lengths.clone(), Arc::new(time))?);
+        state.add("time_ms", lists(lengths.clone(), Arc::new(time))?);
         let variable = UInt32Array::from_iter_values(heads().map(|(head, _)| head.variable));
-        told.add("variable", lists(lengths, Arc::new(variable))?);
+        state.add("variable", lists(lengths, Arc::new(variable))?);
         let counts = runs.iter().flat_map(|(runs, _)| runs.counts.iter().copied());
         let lengths = runs.iter().map(|(runs, _)| runs.counts.len()).collect();
-        told.add("taken", lists(lengths, Arc::new(UInt32Array::from_iter_values(counts)))?);
+        state.add("taken", lists(lengths, Arc::new(UInt32Array::from_iter_values(counts)))?);
         Ok(())
     }
 
-    /// Takes back what [`Runs::tell`] has told of keys that have so many rows; the runs of each. A
-    /// pattern has `variables` variables. A run of those that go on has taken all rows from its
+    /// Restores what [`Runs::capture`] wrote of keys that have this many rows; the runs of each. A
+    /// pattern has `variables` variables. A run of those that continue has taken all rows from its
     /// first.
-    pub(super) fn recall(
-        told: &StateRows<'_>,
+    pub(super) fn restore(
+        state: &StateRows<'_>,
         rows: &[u64],
         variables: usize,
-        go_on: bool,
+        are_open: bool,
     ) -> Result<Vec<Runs>> {
-        let (starts, owners) = numbers_of::<UInt64Type>(told, "start", rows.len())?;
-        let (times, of_times) = numbers_of::<Int64Type>(told, "time_ms", rows.len())?;
-        let (standing, of_standing) = numbers_of::<UInt32Type>(told, "variable", rows.len())?;
-        let (counts, of_counts) = numbers_of::<UInt32Type>(told, "taken", rows.len())?;
-        let is_beside = of_counts.iter().step_by(variables).eq(&owners);
-        if of_times != owners || of_standing != owners || !is_beside {
-            return Err(told.damaged("taken", "does not belong to the runs"));
+        let (starts, owners) = numbers_of::<UInt64Type>(state, "start", rows.len())?;
+        let (times, of_times) = numbers_of::<Int64Type>(state, "time_ms", rows.len())?;
+        let (standing, of_standing) = numbers_of::<UInt32Type>(state, "variable", rows.len())?;
+        let (counts, of_counts) = numbers_of::<UInt32Type>(state, "taken", rows.len())?;
+        let is_parallel = of_counts.iter().step_by(variables).eq(&owners);
+        if of_times != owners || of_standing != owners || !is_parallel {
+            return Err(state.damaged("taken", "does not belong to the runs"));
         }
         let mut runs: Vec<Runs> = rows.iter().map(|_| Runs::default()).collect();
         let each = starts.iter().zip(times).zip(standing).zip(counts.chunks(variables));
@@ -137,10 +137,10 @@ impl Runs {
             let (of_key, rows) = (&mut runs[key as usize], rows[key as usize]);
             let taken: u64 = counts.iter().map(|&count| u64::from(count)).sum();
             let end = start.saturating_add(taken);
-            let fits = if go_on { end == rows } else { end <= rows };
+            let fits = if are_open { end == rows } else { end <= rows };
             let ascends = of_key.heads.last().is_none_or(|last| last.start <= start);
             if !fits || !ascends || counts.len() != variables || variable as usize >= variables {
-                return Err(told.damaged("start", "tells runs that cannot be"));
+                return Err(state.damaged("start", "has runs that cannot be"));
             }
             of_key.push(Head { start, time, variable, slot: NO_SLOT }, counts);
         }
@@ -152,18 +152,18 @@ impl Runs {
     }
 }
 
-/// The numbers of a column of lists, of which none is NULL, and to which of so many keys each
+/// The numbers of a column of lists, of which none is NULL, and to which of this many keys each
 /// belongs.
 fn numbers_of<T: ArrowPrimitiveType>(
-    told: &StateRows<'_>,
+    state: &StateRows<'_>,
     part: &str,
     keys: usize,
 ) -> Result<(Vec<T::Native>, Vec<u32>)> {
     let keys: Vec<u32> = (0..keys as u32).collect();
-    let (numbers, owners) = elements_of(told.lists(part, &T::DATA_TYPE)?, &keys);
+    let (numbers, owners) = elements_of(state.lists(part, &T::DATA_TYPE)?, &keys);
     match numbers.null_count() {
         0 => Ok((numbers.as_primitive::<T>().values().to_vec(), owners)),
-        _ => Err(told.damaged(part, "holds NULL")),
+        _ => Err(state.damaged(part, "holds NULL")),
     }
 }
 

@@ -3,13 +3,13 @@
 //! | table | a row for each |
 //! |---|---|
 //! | `keys` | key with runs or matches: the rows that they may ask for, the runs and the matches as lists |
-//! | `waiting`, `overdue` | row that waits for its time ([`crate::join::bounded::told_waiting`]) |
+//! | `waiting`, `overdue` | row that waits for its time ([`crate::rows::waiting_capture`]) |
 //!
-//! Captures tell the keys that rows and alarms have reached, and those that have no runs and
-//! matches any more ([`crate::watch`]), and the rows that have come to wait.
+//! Captures write the keys that rows and alarms have reached, and those that have no runs and
+//! matches any more ([`crate::capture`]), and the rows that have come to wait.
 //!
-//! Alarms follow from the runs. The aggregates of conditions are not told: a run that has none
-//! takes its rows in anew, in the same sequence.
+//! Alarms follow from the runs. The aggregates of conditions are not captured: a run that has none
+//! takes its rows in again, in the same sequence.
 
 use arrow_array::RecordBatch;
 use thalweg_core::{Captured, DataType, Extent, Restored, Result, RowKind};
@@ -19,12 +19,12 @@ use super::partition::MatchPartition;
 use super::runs::{Key, Runs};
 use super::spec::MatchSpec;
 use crate::aggregate::{StateColumns, StateRows};
-use crate::join::bounded::told_waiting::{OverdueRow, WaitingRows, WaitingShape, WaitingTables};
+use crate::capture::keys::{KeyTracker, KeyedState};
 use crate::keys::KeyTable;
+use crate::rows::waiting_capture::{OverdueRow, WaitingRows, WaitingShape, WaitingTables};
 use crate::tables::{does_not_fit, state_batch};
-use crate::watch::keys::{KeyWatch, KeyedState};
 
-/// The table that is told by key.
+/// The table that is captured by key.
 pub(super) const TABLES: [&str; 1] = ["keys"];
 pub(super) const KEYS: usize = 0;
 /// The rows of a key, its runs and its matches among its columns.
@@ -42,17 +42,17 @@ impl KeyedState for MatchPartition {
     fn has(&self, _: usize, id: u32) -> bool {
         self.machine.is_busy(id)
     }
-    fn tell(&self, _: usize, ids: &[u32]) -> Result<RecordBatch> {
-        let (owners, mut told) = self.told_keys.tell(&self.table, ids)?;
+    fn rows_of_keys(&self, _: usize, ids: &[u32]) -> Result<RecordBatch> {
+        let (owners, mut columns) = self.key_columns.columns_of(&self.table, ids)?;
         let mut states = StateColumns::default();
-        self.machine.tell(ids, &mut states)?;
-        told.extend(states.finish());
-        state_batch(owners, told)
+        self.machine.capture(ids, &mut states)?;
+        columns.extend(states.finish());
+        state_batch(owners, columns)
     }
-    fn watch(&mut self, _: usize) -> &mut Option<KeyWatch> {
-        &mut self.watch
+    fn tracker(&mut self, _: usize) -> &mut Option<KeyTracker> {
+        &mut self.tracker
     }
-    fn tell_others(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
+    fn capture_others(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
         let overdue = self.waiting.overdue(self.passed).map(|(due, entry)| OverdueRow {
             due,
             row: entry.row,
@@ -60,7 +60,7 @@ impl KeyedState for MatchPartition {
         });
         let overdue: Vec<OverdueRow> = overdue.collect();
         let wanted = (extent, !self.waiting.is_empty());
-        self.waiting_tables.tell(wanted, (&mut self.rows, self.passed), &overdue, captured)
+        self.waiting_tables.capture(wanted, (&mut self.rows, self.passed), &overdue, captured)
     }
 }
 
@@ -78,20 +78,20 @@ impl MatchSpec {
 }
 
 impl MatchPartition {
-    /// Takes back what partitions have told.
+    /// Restores what partitions captured.
     pub(super) fn recall(&mut self, restored: &Restored) -> Result<()> {
-        for told in restored.table(TABLES[KEYS]) {
+        for rows in restored.table(TABLES[KEYS]) {
             let known = self.table.len() - usize::from(self.spec.pattern.keys.is_empty());
-            let mut ids = Vec::with_capacity(told.num_rows());
-            self.told_keys.intern(told, &mut self.table, &mut ids)?;
+            let mut ids = Vec::with_capacity(rows.num_rows());
+            self.key_columns.intern(rows, &mut self.table, &mut ids)?;
             if self.table.len() != known + ids.len() {
                 return Err(does_not_fit("a key is there twice".to_owned()));
             }
             self.machine.keys.resize_with(self.table.id_limit(), Key::default);
-            self.machine.recall(&ids, told)?;
+            self.machine.restore(&ids, rows)?;
             ids.into_iter().for_each(|id| self.set_alarm(id));
         }
-        for WaitingRows { columns, times, .. } in self.waiting_tables.recall(restored)? {
+        for WaitingRows { columns, times, .. } in self.waiting_tables.restored(restored)? {
             let rows: Vec<u32> = (0..times.len() as u32).collect();
             self.hold(columns, &times, &rows)?;
         }
@@ -105,23 +105,23 @@ impl Machine {
         self.keys.get(id as usize).is_some_and(|key| key.runs.len() + key.matches.len() > 0)
     }
 
-    fn tell(&self, ids: &[u32], told: &mut StateColumns) -> Result<()> {
+    fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         let keys: Vec<&Key> = ids.iter().map(|&id| &self.keys[id as usize]).collect();
-        told.begin(ROWS);
-        self.kept.tell(&keys.iter().map(|key| &key.rows).collect::<Vec<_>>(), told)?;
-        told.begin(RUNS);
-        Runs::tell(&keys.iter().map(|key| (&key.runs, key.base)).collect::<Vec<_>>(), told)?;
-        told.begin(MATCHES);
-        Runs::tell(&keys.iter().map(|key| (&key.matches, key.base)).collect::<Vec<_>>(), told)
+        columns.begin(ROWS);
+        self.kept.capture(&keys.iter().map(|key| &key.rows).collect::<Vec<_>>(), columns)?;
+        columns.begin(RUNS);
+        Runs::capture(&keys.iter().map(|key| (&key.runs, key.base)).collect::<Vec<_>>(), columns)?;
+        columns.begin(MATCHES);
+        Runs::capture(&keys.iter().map(|key| (&key.matches, key.base)).collect::<Vec<_>>(), columns)
     }
 
-    fn recall(&mut self, ids: &[u32], told: &RecordBatch) -> Result<()> {
-        let rows = self.kept.recall(&StateRows::new(told, ROWS))?;
-        let lengths: Vec<u64> = rows.iter().map(|rows| rows.len() as u64).collect();
+    fn restore(&mut self, ids: &[u32], rows: &RecordBatch) -> Result<()> {
+        let kept = self.kept.restore(&StateRows::new(rows, ROWS))?;
+        let lengths: Vec<u64> = kept.iter().map(|rows| rows.len() as u64).collect();
         let variables = self.variables();
-        let runs = Runs::recall(&StateRows::new(told, RUNS), &lengths, variables, true)?;
-        let matches = Runs::recall(&StateRows::new(told, MATCHES), &lengths, variables, false)?;
-        for (((&id, rows), runs), matches) in ids.iter().zip(rows).zip(runs).zip(matches) {
+        let runs = Runs::restore(&StateRows::new(rows, RUNS), &lengths, variables, true)?;
+        let matches = Runs::restore(&StateRows::new(rows, MATCHES), &lengths, variables, false)?;
+        for (((&id, rows), runs), matches) in ids.iter().zip(kept).zip(runs).zip(matches) {
             let key = &mut self.keys[id as usize];
             (key.rows, key.runs, key.matches) = (rows, runs, matches);
             self.keys_bytes += key.bytes();

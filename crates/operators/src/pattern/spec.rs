@@ -23,7 +23,7 @@ pub struct Pattern {
     pub ties: Vec<SortKey>,
     /// The variables, in the order of the pattern.
     pub variables: Vec<Variable>,
-    /// Where the search goes on behind a match.
+    /// Where the search continues behind a match.
     pub skip: Skip,
     /// How long a match may take: the last row comes less than this behind the first.
     pub within_ms: Option<i64>,
@@ -38,7 +38,7 @@ pub struct Variable {
     pub min: u32,
     /// The most rows; `None` for any number.
     pub max: Option<u32>,
-    /// True if a row that fits is always taken and the pattern goes on with one that does not.
+    /// True if a row that fits is always taken and the pattern continues with one that does not.
     pub is_greedy: bool,
     /// Which rows fit; `None` for all.
     pub condition: Option<Condition>,
@@ -53,7 +53,7 @@ pub struct Condition {
     pub predicate: Expr,
 }
 
-/// Where the search goes on behind a match.
+/// Where the search continues behind a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skip {
     /// Behind its last row.

@@ -1,8 +1,9 @@
 //! Values of runs: which rows they read is collected run by run, then all are computed at once.
 //!
 //! Aggregates of conditions are kept from row to row: a run has a *slot*, in which each of them has
-//! its state and remembers the rows that it has seen. Where a run goes on, only the rows that have
-//! come are added; where it does not (a run has been split in two), the state begins anew.
+//! its state and remembers the rows that it has seen. Where a run continues, only the rows that
+//! have come are added; where it does not (a run has been split in two), the state starts from
+//! scratch.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use super::kept::Kept;
 use super::runs::{Key, Taken};
 use super::spec::{End, PatternValue, only_column};
 use crate::aggregate::{Accumulator, AggregateCall, RowOrder, UpdateInput};
-use crate::join::bounded::chunks::RowRef;
+use crate::rows::chunks::RowRef;
 
 /// One value, for every run that was collected.
 enum Part {
@@ -37,7 +38,7 @@ struct Aggregate {
     slots: Vec<u32>,
     /// For each slot the numbers of the rows that its state holds.
     held: Vec<Range<u64>>,
-    /// Slots that begin anew.
+    /// Slots that start from scratch.
     stale: Vec<u32>,
     /// How often rows have been added: FIRST_VALUE and LAST_VALUE go by it.
     updates: u64,
@@ -140,11 +141,11 @@ impl Aggregate {
         }
         let rows = taken.rows(self.variable);
         let held = std::mem::replace(&mut self.held[slot as usize], rows.clone());
-        let goes_on = is_run && held.start == rows.start && held.end <= rows.end;
-        if !goes_on && !held.is_empty() {
+        let continues = is_run && held.start == rows.start && held.end <= rows.end;
+        if !continues && !held.is_empty() {
             self.stale.push(slot);
         }
-        let from = if goes_on { held.end } else { rows.start };
+        let from = if continues { held.end } else { rows.start };
         self.rows.extend((from..rows.end).map(|row| key.row(row)));
         self.ids.resize(self.rows.len(), slot);
         self.slots.push(slot);
@@ -200,7 +201,7 @@ impl Argument {
     }
 }
 
-/// A batch of so many rows, also without columns.
+/// A batch of this many rows, also without columns.
 pub(super) fn batch_of(
     schema: &SchemaRef,
     columns: Vec<ArrayRef>,

@@ -124,9 +124,9 @@ pub type ProjectFunction = Box<dyn Fn(&[Value]) -> Vec<Value>>;
 pub struct ReferenceQuery {
     /// The watermark that a row of the source establishes, in milliseconds.
     pub watermark: WatermarkFunction,
-    /// Which rows go on.
+    /// Which rows continue.
     pub filter: Option<FilterFunction>,
-    /// What the rows that go on look like.
+    /// What the rows that continue look like.
     pub project: Option<ProjectFunction>,
     /// Position of the row time behind the projection; a [`Value::Integer`] in milliseconds.
     pub rowtime: usize,

@@ -42,7 +42,7 @@ fn input_rows(script: &[Event]) -> Vec<Vec<Value>> {
 #[test]
 fn sorts_with_flinks_nulls_and_ties_by_arrival() {
     let script = script(500, 1);
-    // NULL is the smallest: last in descending order. The column n tells the arrival.
+    // NULL is the smallest: last in descending order. The column n is the arrival.
     let mut expected = input_rows(&script);
     expected.sort_by(|a, b| b[0].cmp(&a[0]).then_with(|| a[1].cmp(&b[1])));
     let keys = vec![SortKey::descending(0), SortKey::ascending(1)];
@@ -54,7 +54,7 @@ fn sorts_with_flinks_nulls_and_ties_by_arrival() {
 }
 
 #[test]
-fn nulls_go_where_they_are_told() {
+fn nulls_sort_where_the_key_says() {
     let script = script(50, 2);
     let first = |nulls_first| {
         let key = SortKey { column: 1, descending: false, nulls_first: Some(nulls_first) };

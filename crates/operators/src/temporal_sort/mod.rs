@@ -35,10 +35,10 @@ use thalweg_core::{
     Piece, Progress, Restored, Result, Route, TableSchema, Watermark,
 };
 
+use crate::capture::serials::ExpiringSerials;
 use crate::limit::route_to_first;
 use crate::sort::{EMIT_ROWS, KeyEncoder, SortKey};
 use crate::window::LatePolicy;
-use snapshot::Told;
 use store::{Place, Store};
 
 /// `ORDER BY rowtime [, …]`.
@@ -95,7 +95,7 @@ impl Operator for TemporalSort {
             ready: VecDeque::new(),
             arrivals: 0,
             sent_on: None,
-            told: Told::default(),
+            serials: ExpiringSerials::default(),
         }))
     }
     fn judges_lateness(&self) -> bool {
@@ -122,7 +122,8 @@ struct TemporalSortPartition {
     arrivals: u64,
     /// The time of the last row made ready.
     sent_on: Option<i64>,
-    told: Told,
+    /// Which rows the last capture has.
+    serials: ExpiringSerials,
 }
 
 impl TemporalSortPartition {
@@ -234,11 +235,15 @@ impl Partition for TemporalSortPartition {
                 .take_while(|entry| entry.time <= call.watermark.0)
                 .count();
             if count == 0 {
-                self.told.passes(call.watermark.0, self.first_time());
+                let first = self.first_time().unwrap_or(i64::MAX);
+                self.serials.pass(call.watermark.0.saturating_add(1).min(first));
                 return Ok(Progress::Done);
             }
-            let leaving = self.ready.drain(..count);
-            let places = leaving.map(|entry| self.told.leaves(entry)).collect::<Vec<Place>>();
+            let leave = |entry: Entry| {
+                self.serials.leave(entry.time);
+                entry.place
+            };
+            let places = self.ready.drain(..count).map(leave).collect::<Vec<Place>>();
             output.emit(self.store.take(&places)?);
             if !self.ready.is_empty() && output.time_is_up() {
                 return Ok(Progress::More);
@@ -251,10 +256,10 @@ impl Partition for TemporalSortPartition {
         self.store.bytes() + entries * size_of::<Entry>()
     }
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
-        self.tell(extent)
+        self.capture_state(extent)
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
-        self.take_back(restored)
+        self.restore_state(restored)
     }
 }

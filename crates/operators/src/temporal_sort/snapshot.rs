@@ -1,4 +1,4 @@
-//! What a sort by time tells of its state: the rows that have not left, and the last time that has
+//! What captures write of a sort by time: the rows that have not left, and the last time that has
 //! been sent on.
 //!
 //! | column of `rows` | |
@@ -8,9 +8,9 @@
 //! | `$ready` | the watermark before some row has passed this one |
 //! | the columns of the row | |
 //!
-//! Captures tell the rows that have come since the one before, and those that are ready, which are
+//! Captures write the rows that have come since the one before, and those that are ready, which are
 //! few; where they lie is noted, and they are put together later. Those that have left expire
-//! ([`Told`]).
+//! ([`crate::capture::serials`]).
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -25,10 +25,11 @@ use thalweg_core::{Captured, Extent, Restored, Result};
 
 use super::store::{Place, Store};
 use super::{Entry, TemporalSortPartition};
+use crate::capture::rows::{SERIAL, by_serial};
 use crate::tables::{
-    KEPT_ROWS_MAX, flags, for_all, kept_batch, kept_columns, kept_schema, state_batch, tell, typed,
+    KEPT_ROWS_MAX, add_table, flags, for_all, kept_batch, kept_columns, kept_schema, state_batch,
+    typed,
 };
-use crate::watch::rows::{SERIAL, by_serial};
 
 const ROWS: &str = "rows";
 const EXPIRES: &str = "$expires";
@@ -39,51 +40,17 @@ const READY: &str = "$ready";
 const PROGRESS: &str = "progress";
 const SENT_ON: &str = "sent_on";
 
-/// A row that is told, and whether it is ready.
-type ToldRow = (Entry, bool);
-
-/// What captures know of rows that were told, and of those that have left.
-pub(super) struct Told {
-    /// Rows with lower serials were told by the last capture; `None` if the next tells all.
-    told: Option<u64>,
-    /// All rows of lower times have left, but for those that came later.
-    kept_from: i64,
-}
-
-impl Default for Told {
-    fn default() -> Self {
-        Told { told: None, kept_from: i64::MIN }
-    }
-}
-
-impl Told {
-    /// A row leaves. If it came when its time was over it has been told as if it expired later.
-    pub(super) fn leaves(&mut self, row: Entry) -> Place {
-        if row.time < self.kept_from {
-            self.told = None;
-        }
-        row.place
-    }
-
-    /// All rows up to this watermark have left; the time of the first that has not.
-    pub(super) fn passes(&mut self, watermark: i64, first: Option<i64>) {
-        let left = watermark.saturating_add(1).min(first.unwrap_or(i64::MAX));
-        self.kept_from = self.kept_from.max(left);
-        if self.kept_from == i64::MAX {
-            // Nothing is later, so nothing would expire.
-            self.told = None;
-        }
-    }
-}
+/// A row that is captured, and whether it is ready.
+type CapturedRow = (Entry, bool);
 
 /// Rows as batches of the table. Rows of times below `kept_from` came when these were over.
 fn batches(
-    rows: &[ToldRow],
+    rows: &[CapturedRow],
     kept_from: i64,
     store: &Store,
     schema: &SchemaRef,
 ) -> Result<Vec<RecordBatch>> {
-    let batch = |rows: &[ToldRow]| {
+    let batch = |rows: &[CapturedRow]| {
         let expires = rows.iter().map(|(row, _)| row.time.max(kept_from));
         let own: Vec<ArrayRef> = vec![
             Arc::new(Int64Array::from_iter_values(expires)),
@@ -102,16 +69,15 @@ impl TemporalSortPartition {
         kept_schema(&own, &self.schema)
     }
 
-    /// Tells the rows and how far they have been sent on.
-    pub(super) fn tell(&mut self, extent: Extent) -> Result<Captured> {
-        let told = self.told.told.replace(self.arrivals).filter(|_| extent == Extent::Incremental);
-        let extent = if told.is_some() { Extent::Incremental } else { Extent::Full };
+    /// Captures the rows and how far they have been sent on.
+    pub(super) fn capture_state(&mut self, extent: Extent) -> Result<Captured> {
+        let (extent, first) = self.serials.begin(extent, self.arrivals);
         let waiting = self.waiting.iter().map(|entry| (entry.0, false));
-        let fresh = waiting.filter(|(row, _)| told.is_none_or(|told| row.arrival >= told));
+        let fresh = waiting.filter(|(row, _)| first.is_none_or(|first| row.arrival >= first));
         let ready = self.ready.iter().map(|&row| (row, true));
-        let mut fresh: Vec<ToldRow> = fresh.chain(ready).collect();
+        let mut fresh: Vec<CapturedRow> = fresh.chain(ready).collect();
         let (schema, store) = (self.state_schema(), self.store.frozen());
-        let (of_table, kept_from) = (Arc::clone(&schema), self.told.kept_from);
+        let (of_table, kept_from) = (Arc::clone(&schema), self.serials.kept_from());
         let rows = Box::new(move || {
             fresh.sort_unstable_by_key(|(row, _)| row.arrival);
             let rows = batches(&fresh, kept_from, &store, &of_table)?;
@@ -123,17 +89,17 @@ impl TemporalSortPartition {
         captured.tables.push(table);
         let sent_on: ArrayRef = Arc::new(Int64Array::from(vec![self.sent_on]));
         let columns = vec![(SENT_ON.to_owned(), sent_on)];
-        tell(&mut captured, PROGRESS, state_batch(for_all(1), columns)?);
+        add_table(&mut captured, PROGRESS, state_batch(for_all(1), columns)?);
         Ok(captured)
     }
 
-    /// Takes back what was told.
-    pub(super) fn take_back(&mut self, restored: &Restored) -> Result<()> {
+    /// Restores what was captured.
+    pub(super) fn restore_state(&mut self, restored: &Restored) -> Result<()> {
         for batch in restored.table(PROGRESS) {
             let sent_on = typed::<Int64Type>(batch, SENT_ON)?.iter().flatten().max();
             self.sent_on = self.sent_on.max(sent_on);
         }
-        by_serial(restored.table(ROWS))?.iter().try_for_each(|batch| self.take_back_rows(batch))?;
+        by_serial(restored.table(ROWS))?.iter().try_for_each(|batch| self.restore_rows(batch))?;
         // A row is made ready when all that sort before it are, so times and keys say in which
         // order.
         let store = &self.store;
@@ -143,7 +109,7 @@ impl TemporalSortPartition {
         Ok(())
     }
 
-    fn take_back_rows(&mut self, batch: &RecordBatch) -> Result<()> {
+    fn restore_rows(&mut self, batch: &RecordBatch) -> Result<()> {
         let columns = kept_columns(batch, &self.state_schema(), self.schema.len())?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let rows = RecordBatch::try_new_with_options(self.schema.arrow(), columns, &options)?;

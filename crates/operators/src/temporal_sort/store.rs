@@ -71,7 +71,7 @@ impl Store {
         }
     }
 
-    /// The same rows at the same places, for reading only: they stay while this store goes on.
+    /// The same rows at the same places, for reading only: they stay while this store continues.
     pub fn frozen(&self) -> Store {
         let freeze = |stored: &Stored| Stored {
             batch: stored.batch.clone(),

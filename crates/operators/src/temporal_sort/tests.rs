@@ -136,7 +136,7 @@ fn several_lanes_are_judged_by_their_own_watermarks() {
     assert_eq!(driven.late, 1);
 }
 
-/// One partition, and what its captures of changes tell.
+/// One partition, and its incremental captures.
 struct Captured {
     partition: Box<dyn Partition>,
     exchange: Exchange,
@@ -144,9 +144,9 @@ struct Captured {
 
 impl Captured {
     /// Rows of these times, each with this watermark before it, and then perhaps another watermark.
-    /// How many rows the next capture tells, below which time nothing is left, and whether that is
+    /// How many rows the next capture writes, below which time nothing is left, and whether that is
     /// all.
-    fn go_on(
+    fn step(
         &mut self,
         times: std::ops::Range<i64>,
         before: i64,
@@ -165,38 +165,30 @@ impl Captured {
         let captured = self.partition.capture(Extent::Incremental).unwrap();
         let table = captured.tables.into_iter().find(|table| table.name == "rows").unwrap();
         let (kept_from, extent) = (table.kept_from.unwrap(), table.extent);
-        let told = (table.rows)().unwrap();
-        assert!(told.removed.is_empty(), "rows expire");
+        let captured = (table.rows)().unwrap();
+        assert!(captured.removed.is_empty(), "rows expire");
         let expires = |rows: &RecordBatch| rows.column(1).as_primitive::<Int64Type>().clone();
         assert!(
-            told.rows.iter().all(|rows| expires(rows).values().iter().all(|&e| e >= kept_from))
+            captured.rows.iter().all(|rows| expires(rows).values().iter().all(|&e| e >= kept_from))
         );
-        (told.rows.iter().map(RecordBatch::num_rows).sum(), kept_from, extent)
+        (captured.rows.iter().map(RecordBatch::num_rows).sum(), kept_from, extent)
     }
 }
 
 #[test]
-fn only_rows_that_have_come_are_told_and_those_that_left_expire() {
+fn only_new_rows_are_captured_and_those_that_left_expire() {
     let partition = by_time(LatePolicy::Drop, Vec::new()).open(PartitionContext::only()).unwrap();
     let mut sort = Captured { partition, exchange: Exchange::new(1) };
     let min = i64::MIN;
-    assert_eq!(sort.go_on(100..5100, min, Some(50)), (5000, 51, Extent::Full), "the first");
+    assert_eq!(sort.step(100..5100, min, Some(50)), (5000, 51, Extent::Full), "the first");
+    assert_eq!(sort.step(300..400, 50, Some(60)), (100, 61, Extent::Incremental), "rows that came");
+    assert_eq!(sort.step(0..0, 60, Some(4000)), (0, 4001, Extent::Incremental), "rows have left");
+    assert_eq!(sort.step(3000..3010, 70, None), (10, 4001, Extent::Incremental), "a lane was idle");
+    assert_eq!(sort.step(0..0, 60, Some(4000)), (1099, 4001, Extent::Full), "they have left");
     assert_eq!(
-        sort.go_on(300..400, 50, Some(60)),
-        (100, 61, Extent::Incremental),
-        "rows that came"
-    );
-    assert_eq!(sort.go_on(0..0, 60, Some(4000)), (0, 4001, Extent::Incremental), "rows have left");
-    assert_eq!(
-        sort.go_on(3000..3010, 70, None),
-        (10, 4001, Extent::Incremental),
-        "a lane was idle"
-    );
-    assert_eq!(sort.go_on(0..0, 60, Some(4000)), (1099, 4001, Extent::Full), "they have left");
-    assert_eq!(
-        sort.go_on(6000..6005, 4000, Some(4001)),
+        sort.step(6000..6005, 4000, Some(4001)),
         (5, 4002, Extent::Incremental),
-        "it goes on"
+        "it continues"
     );
-    assert_eq!(sort.go_on(0..0, 4001, Some(i64::MAX)), (0, i64::MAX, Extent::Full), "the end");
+    assert_eq!(sort.step(0..0, 4001, Some(i64::MAX)), (0, i64::MAX, Extent::Full), "the end");
 }

@@ -1,4 +1,4 @@
-//! Captures that tell changes only, and that are read while the job goes on.
+//! Incremental captures, and that are read while the job continues.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
@@ -23,7 +23,7 @@ const PASSED_MS_MAX: u64 = 8;
 /// The tables of one partition by name.
 type Tables = BTreeMap<&'static str, Vec<RecordBatch>>;
 
-/// What partitions have told in several captures, put together as whoever keeps snapshots does.
+/// Several captures put together, as the snapshot store does.
 #[derive(Default)]
 pub(super) struct Generations(Vec<Tables>);
 
@@ -47,9 +47,9 @@ impl Generations {
     }
 }
 
-/// What a capture tells of one table.
+/// What a capture writes of one table.
 #[derive(Debug)]
-pub struct ToldTable {
+pub struct TableCapture {
     /// How much.
     pub extent: Extent,
     /// Rows that are there, or new.
@@ -62,20 +62,20 @@ pub struct ToldTable {
     pub kept_from: Option<i64>,
 }
 
-/// Captures a partition, and reads what it tells of one table.
+/// Captures a partition, and reads what it writes of one table.
 ///
 /// # Panics
-/// If it tells no such table, or cannot tell it.
-pub fn told_table(partition: &mut dyn Partition, extent: Extent, name: &str) -> ToldTable {
+/// If it writes no such table, or cannot capture it.
+pub fn capture_table(partition: &mut dyn Partition, extent: Extent, name: &str) -> TableCapture {
     let captured = partition.capture(extent).expect("it is captured");
     let table = captured.tables.into_iter().find(|table| table.name == name);
     let table = table.unwrap_or_else(|| panic!("there is no table {name}"));
     let (extent, kept_from) = (table.extent, table.kept_from);
-    let told = (table.rows)().expect("it is read");
+    let captured = (table.rows)().expect("it is read");
     let count = |rows: &[RecordBatch]| rows.iter().map(RecordBatch::num_rows).sum();
-    let bytes = told.rows.iter().map(batch_bytes).sum();
-    let (rows, removed) = (count(&told.rows), count(&told.removed));
-    ToldTable { extent, rows, bytes, removed, kept_from }
+    let bytes = captured.rows.iter().map(batch_bytes).sum();
+    let (rows, removed) = (count(&captured.rows), count(&captured.removed));
+    TableCapture { extent, rows, bytes, removed, kept_from }
 }
 
 /// Runs an operator twice side by side. One is captured whole now and then, and read at once. The
@@ -205,9 +205,9 @@ fn check_changes_are_known(partition: &mut dyn Partition, tables: &[CapturedTabl
     }
 }
 
-/// Takes over what a partition tells.
+/// Takes over what a partition captured.
 fn take_over(tables: &mut Tables, captured: Vec<CapturedTable>) -> Result<()> {
-    // A table that is not told is empty.
+    // A table that is not captured is empty.
     tables.retain(|name, _| captured.iter().any(|table| table.name == *name));
     captured.into_iter().try_for_each(|table| apply(tables, table))
 }
@@ -224,16 +224,17 @@ pub fn expiry_times(batch: &RecordBatch) -> &[i64] {
 /// Takes a table over as whoever keeps snapshots does.
 fn apply(tables: &mut Tables, table: CapturedTable) -> Result<()> {
     let (width, kept_from) = (table.identity_columns, table.kept_from);
-    let told = (table.rows)()?;
+    let captured = (table.rows)()?;
     let kept = tables.entry(table.name).or_default();
     match table.extent {
         Extent::Full => {
-            assert!(told.removed.is_empty(), "nothing is removed from what is whole");
+            assert!(captured.removed.is_empty(), "nothing is removed from what is whole");
             kept.clear();
         }
         Extent::Incremental => {
             assert!(width > 0, "changes go by identity");
-            let (new, gone) = (identities(&told.rows, width)?, identities(&told.removed, width)?);
+            let (new, gone) =
+                (identities(&captured.rows, width)?, identities(&captured.removed, width)?);
             assert!(gone.is_disjoint(&new), "what came again is not removed");
             if !(new.is_empty() && gone.is_empty()) {
                 let is_kept = |own: &str| !new.contains(own) && !gone.contains(own);
@@ -241,7 +242,7 @@ fn apply(tables: &mut Tables, table: CapturedTable) -> Result<()> {
             }
         }
     }
-    kept.extend(told.rows);
+    kept.extend(captured.rows);
     if let Some(kept_from) = kept_from {
         for batch in kept.iter_mut() {
             let wanted = expiry_times(batch).iter().map(|&time| Some(time >= kept_from));
@@ -298,7 +299,7 @@ pub(super) fn folded(rows: Vec<RecordBatch>, width: usize) -> Result<Vec<RecordB
     Ok(older)
 }
 
-/// The first columns of rows, so many at most, as texts.
+/// The first columns of rows, this many at most, as texts.
 fn texts(batches: &[RecordBatch], width: usize) -> Result<Vec<String>> {
     let options = FormatOptions::default().with_null("NULL");
     let mut texts = Vec::new();

@@ -72,7 +72,7 @@ impl Driven {
     /// What is left when all changes were applied, sorted.
     ///
     /// # Panics
-    /// If a row is taken back that is not there.
+    /// If a row is retracted that is not there.
     pub fn final_rows(&self) -> Vec<Vec<Value>> {
         let mut kept = Vec::new();
         for (batch, kinds) in self.emitted.iter().zip(&self.kinds) {

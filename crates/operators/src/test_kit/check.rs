@@ -40,7 +40,7 @@ pub fn check_operator(operator: &dyn Operator, script: &[Event]) -> Driven {
                 };
                 seed += 1;
                 check_variant(operator, script, &options, &plain);
-                if tells_its_state(operator) {
+                if captures_state(operator) {
                     let options = DriveOptions { restores: true, ..options };
                     check_variant(operator, script, &options, &plain);
                 }
@@ -50,8 +50,8 @@ pub fn check_operator(operator: &dyn Operator, script: &[Event]) -> Driven {
     plain
 }
 
-/// Runs an operator over a script but for what follows the last rows, and gives what it tells back
-/// with one column after the other spoilt (see [`check_damaged`]).
+/// Runs an operator over a script but for what follows the last rows, and gives what it captures
+/// back with one column after the other spoilt (see [`check_damaged`]).
 ///
 /// # Panics
 /// If the run fails, or as [`check_damaged`].
@@ -75,7 +75,7 @@ fn driven_to_last_rows<'a>(operator: &'a dyn Operator, script: &[Event]) -> Resu
     Ok(driver)
 }
 
-fn tells_its_state(operator: &dyn Operator) -> bool {
+fn captures_state(operator: &dyn Operator) -> bool {
     operator.open(PartitionContext::only()).is_ok_and(|mut open| open.capture(Extent::Full).is_ok())
 }
 
@@ -95,7 +95,7 @@ fn check_variant(
     assert_eq!(counts(&driven), counts(plain), "{what}: accepted, late, partly late");
 }
 
-/// Runs a transform over rows cut into bundles of at most so many; returns what came out and its
+/// Runs a transform over rows cut into bundles of at most this many; returns what came out and its
 /// stamps, one per bundle.
 ///
 /// # Panics
@@ -109,7 +109,7 @@ pub fn drive_transform(
     drive_in_parts(transform, batch, watermark_before, (bundle_rows, usize::MAX))
 }
 
-/// The same in parts, where there is room for so many bytes.
+/// The same in parts, where there is room for this many bytes.
 fn drive_in_parts(
     transform: &dyn Transform,
     batch: &RecordBatch,

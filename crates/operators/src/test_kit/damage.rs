@@ -1,4 +1,4 @@
-//! Tables of state that are not what the operator told: it refuses them, and never panics.
+//! Damaged tables of state: an operator refuses them, and never panics.
 
 use std::sync::Arc;
 
@@ -6,20 +6,20 @@ use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, new_null_array};
 use arrow_schema::{Field, Schema};
 use thalweg_core::{Operator, OrderContract, Partition, PartitionContext, Restored};
 
-use super::told;
+use super::capture_all;
 
-/// Takes what these partitions tell, spoils one column at a time, and lets a new partition take it
-/// back: without the column, or with one of another type, it must refuse; with NULL in place of the
-/// values it may, but must not panic.
+/// Takes what these partitions capture, spoils one column at a time, and lets a new partition take
+/// it back: without the column, or with one of another type, it must refuse; with NULL in place of
+/// the values it may, but must not panic.
 ///
 /// # Panics
-/// If no rows are told, or if what is spoilt is taken.
+/// If no rows are captured, or if what is spoilt is taken.
 pub fn check_damaged(operator: &dyn Operator, partitions: &mut [Box<dyn Partition>]) {
-    let intact = told(partitions).expect("it tells what it keeps");
+    let intact = capture_all(partitions).expect("its state is captured");
     // Rows only are given back, so a table without any is not looked at.
     let has_rows = |name: &&str| intact.table(name).iter().any(|batch| batch.num_rows() > 0);
     let names: Vec<String> = intact.names().filter(has_rows).map(str::to_owned).collect();
-    assert!(!names.is_empty(), "nothing is told");
+    assert!(!names.is_empty(), "nothing is captured");
     for table in &names {
         let columns = intact.table(table).first().map_or(0, RecordBatch::num_columns);
         // The first column, that of the partition, is read by whoever gives the tables back.

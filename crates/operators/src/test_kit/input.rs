@@ -172,7 +172,7 @@ impl Numbering {
     }
 }
 
-/// Cuts rows into pieces of at most so many. A batch without rows stays one piece.
+/// Cuts rows into pieces of at most this many. A batch without rows stays one piece.
 pub fn split_rows(
     batch: &RecordBatch,
     watermark_before: &WatermarkBefore,
@@ -217,7 +217,7 @@ pub(super) fn shuffle<T>(items: &mut [T], random: &mut SplitMix64) {
 pub fn stamped(batch: &RecordBatch, watermarks: &[Option<i64>], epoch_rows: usize) -> Vec<Event> {
     assert_eq!(batch.num_rows(), watermarks.len(), "one watermark per row");
     let mut script = Vec::new();
-    let (mut running, mut told) = (i64::MIN, i64::MIN);
+    let (mut running, mut last) = (i64::MIN, i64::MIN);
     for start in (0..batch.num_rows()).step_by(epoch_rows.max(1)) {
         let length = epoch_rows.max(1).min(batch.num_rows() - start);
         let mut stamps = Vec::with_capacity(length);
@@ -230,8 +230,8 @@ pub fn stamped(batch: &RecordBatch, watermarks: &[Option<i64>], epoch_rows: usiz
             batch: batch.slice(start, length),
             watermark_before: WatermarkBefore::Rows(stamps.into()),
         });
-        if running > told {
-            told = running;
+        if running > last {
+            last = running;
             script.push(Event::Watermark(Watermark(running)));
         }
     }

@@ -30,7 +30,7 @@ use thalweg_core::{
     WatermarkBefore,
 };
 
-pub use captures::{ToldTable, check_captures, expiry_times, told_table};
+pub use captures::{TableCapture, capture_table, check_captures, expiry_times};
 pub use changes::{changes, inserts, lines, lines_of};
 pub use check::{check_damaged_state, check_operator, check_transform, drive_transform};
 pub use compare::{assert_same_rows, sorted};
@@ -86,10 +86,10 @@ pub struct DriveOptions {
     pub early: bool,
     /// True if bundles without rows come in between.
     pub empty_bundles: bool,
-    /// True if now and then all partitions are captured and others, more or fewer of them, go on
-    /// with what was told: at once, or in several captures.
+    /// True if now and then all partitions are captured and others, more or fewer of them, continue
+    /// with what was captured: at once, or in several captures.
     pub restores: bool,
-    /// True if as many partitions go on: the sequence of what leaves can then be compared.
+    /// True if as many partitions continue: the sequence of what leaves can then be compared.
     pub keeps_partitions: bool,
 }
 
@@ -139,7 +139,7 @@ const CALLS_MAX: usize = 10_000_000;
 
 /// How often a long run is restored, about.
 const RESTORES: usize = 16;
-/// How many partitions go on at most after a restore.
+/// How many partitions continue at most after a restore.
 const PARTITIONS_MAX: u64 = 5;
 
 /// Runs an operator over a script.
@@ -148,7 +148,7 @@ pub fn drive(operator: &dyn Operator, script: &[Event], options: &DriveOptions) 
     let early = options.early && operator.class() == OperatorClass::Commuting;
     let cut = Cut { bundle_rows: options.bundle_rows, empty_bundles: options.empty_bundles, early };
     let actions = input::actions(script, &cut, &mut driver.random);
-    // About so many restores are enough, however small the bundles are.
+    // About this many restores are enough, however small the bundles are.
     let each = (actions.len() / RESTORES).max(4) as u64;
     let mut actions = actions.into_iter().peekable();
     while let Some(action) = actions.next() {
@@ -187,7 +187,7 @@ struct Driver<'a> {
     clock: Arc<ManualClock>,
     refuses: bool,
     keeps_partitions: bool,
-    /// What these partitions have told.
+    /// What these partitions have captured.
     generations: Generations,
     driven: Driven,
 }
@@ -215,7 +215,7 @@ impl<'a> Driver<'a> {
         })
     }
 
-    /// Other partitions go on where these are.
+    /// Other partitions continue where these are.
     fn restore(&mut self) -> Result<()> {
         let most = if self.operator.is_singleton() { 1 } else { PARTITIONS_MAX };
         let count = match self.keeps_partitions {
@@ -224,7 +224,7 @@ impl<'a> Driver<'a> {
         };
         let mut generations = std::mem::take(&mut self.generations);
         let restored = match self.random.below(2) {
-            0 => told(&mut self.partitions)?,
+            0 => capture_all(&mut self.partitions)?,
             _ => {
                 generations.capture(&mut self.partitions)?;
                 generations.restored()
@@ -369,14 +369,14 @@ fn openings(count: usize) -> impl Iterator<Item = PartitionContext> {
     (0..count).map(move |partition| PartitionContext { partition, partitions: count, order })
 }
 
-/// What partitions of one operator tell.
+/// What partitions of one operator capture.
 ///
 /// # Errors
-/// If one cannot tell what it keeps.
+/// If one cannot capture what it keeps.
 ///
 /// # Panics
 /// If a table is not as it says.
-pub fn told(partitions: &mut [Box<dyn Partition>]) -> Result<Restored> {
+pub fn capture_all(partitions: &mut [Box<dyn Partition>]) -> Result<Restored> {
     let mut restored = Restored::default();
     for partition in partitions {
         for table in partition.capture(Extent::Full)?.tables {
@@ -389,17 +389,17 @@ pub fn told(partitions: &mut [Box<dyn Partition>]) -> Result<Restored> {
     Ok(restored)
 }
 
-/// So many other partitions that go on where these are.
+/// This many other partitions that continue where these are.
 ///
 /// # Errors
-/// If one cannot tell what it keeps, or take it back.
+/// If one cannot capture what it keeps, or restore it.
 pub fn reopened(
     operator: &dyn Operator,
     partitions: &mut [Box<dyn Partition>],
     count: usize,
     order: OrderContract,
 ) -> Result<Vec<Box<dyn Partition>>> {
-    opened(operator, &told(partitions)?, count, order)
+    opened(operator, &capture_all(partitions)?, count, order)
 }
 
 fn opened(

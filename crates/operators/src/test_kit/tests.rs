@@ -38,7 +38,7 @@ enum Fault {
     MixesEpochsUp,
 }
 
-/// Counts rows and tells the count at each watermark.
+/// Counts rows and emits the count at each watermark.
 struct Counter(Fault);
 
 impl Operator for Counter {
@@ -84,8 +84,8 @@ impl Partition for CounterPartition {
         Ok(())
     }
     fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
-        let tells = call.watermark == Watermark::END || self.fault == Fault::MixesEpochsUp;
-        if !tells {
+        let emits = call.watermark == Watermark::END || self.fault == Fault::MixesEpochsUp;
+        if !emits {
             return Ok(Progress::Done);
         }
         if call.phase == 0 {
@@ -130,7 +130,7 @@ fn forgetting_state_when_time_is_up_is_found() {
     check_operator(&Counter(Fault::ForgetsWhenTimeIsUp), &script());
 }
 
-/// Rows of later epochs come early, so a commuting operator must not tell a plain count.
+/// Rows of later epochs come early, so a commuting operator must not emit a plain count.
 #[test]
 #[should_panic(expected = "should be")]
 fn mixing_epochs_up_is_found() {

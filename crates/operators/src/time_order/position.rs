@@ -1,4 +1,4 @@
-//! Where a source that is sorted goes on.
+//! Where a source that is sorted continues.
 //!
 //! The inner source can say only where it is now, and rows that wait lie before that: [`Marks`]
 //! keeps some of its positions, at most [`MARKS_MAX`], as long as rows behind them wait. None is
@@ -14,9 +14,9 @@ use thalweg_core::{Error, Result};
 pub(super) struct Marks {
     /// Ascending; the first is before every row that waits.
     marks: VecDeque<(u64, Option<String>)>,
-    /// One more is kept so many rows behind the last.
+    /// One more is kept this many rows behind the last.
     distance: u64,
-    /// Somebody takes snapshots.
+    /// Snapshots are taken.
     is_asked: AtomicBool,
 }
 
@@ -32,7 +32,7 @@ impl Marks {
         self.distance = MARK_DISTANCE;
     }
 
-    /// Somebody takes snapshots.
+    /// Snapshots are taken.
     pub(super) fn ask(&self) {
         // Relaxed: see `wants`.
         self.is_asked.store(true, Ordering::Relaxed);
@@ -80,7 +80,7 @@ impl Marks {
     }
 }
 
-/// Where a sorted source goes on, in words.
+/// Where a sorted source continues, in words.
 pub(super) struct OrderedPosition {
     /// Rows that had come since the inner position.
     pub(super) rows: u64,

@@ -9,7 +9,7 @@ use thalweg_core::DataType;
 use thalweg_core::counter::{row_position, rows_before};
 use thalweg_core::shim::{ManualClock, SplitMix64};
 
-/// Batches of (time, number) as told.
+/// Batches of (time, number) as given.
 struct Given(Vec<Vec<(i64, i64)>>);
 
 impl Source for Given {

@@ -8,11 +8,12 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 use thalweg_core::{Output, Place as OutputPlace, Result, RowKind};
 
-use crate::join::regular::arena::{Arena, Place};
+use crate::rows::arena::{Arena, Place};
 
 /// The most rows of one batch.
 const BATCH_ROWS_MAX: usize = 1 << 14;
-/// So many changes leave before the piece is done: that bounds memory, and keeps them in the cache.
+/// This many changes leave before the piece is done: that bounds memory, and keeps them in the
+/// cache.
 const WAITING_MAX: usize = 1 << 15;
 
 /// Changes in the order in which they leave.

@@ -15,7 +15,7 @@ pub(super) struct Sought {
     pub piece_row: u32,
 }
 
-/// What tells the order of rows.
+/// The order of rows.
 #[derive(Clone, Copy)]
 pub(super) struct Compare<'a> {
     pub store: &'a Store,

@@ -7,7 +7,7 @@ use thalweg_core::{Error, Piece, Result, RowKind};
 
 use super::ordered::Prefix;
 use super::sort_keys::SortKeys;
-use crate::join::regular::arena::take_all;
+use crate::rows::arena::take_all;
 
 /// Some rows of a piece.
 pub(super) struct Incoming<'a> {
@@ -54,14 +54,14 @@ impl<'a> Incoming<'a> {
         if self.is_dense { position as u32 } else { self.cause(position) }
     }
 
-    /// False if the row is taken back.
+    /// False if the row is retracted.
     #[inline]
     pub fn adds(&self, position: usize) -> bool {
         let kind = self.kinds.map(|kinds| kinds[self.cause(position) as usize]);
-        !kind.is_some_and(takes_back)
+        !kind.is_some_and(retracts)
     }
 
-    /// An error if a row is taken back.
+    /// An error if a row is retracted.
     pub fn only_adds(&self) -> Result<()> {
         match self.kinds.is_none() || (0..self.len()).all(|position| self.adds(position)) {
             true => Ok(()),
@@ -70,6 +70,6 @@ impl<'a> Incoming<'a> {
     }
 }
 
-fn takes_back(kind: RowKind) -> bool {
+fn retracts(kind: RowKind) -> bool {
     matches!(kind, RowKind::UpdateBefore | RowKind::Delete)
 }

@@ -1,5 +1,5 @@
 //! What a table that is written by key shall hold: for each key the row that came last of those
-//! that were not taken back (Flink's upsert materializer).
+//! that were not retracted (Flink's upsert materializer).
 //!
 //! A query may change by another key than the table does: then rows of one key come from several
 //! keys of the query, the taking back of an old row may come behind the new one, and a table that
@@ -10,18 +10,18 @@
 //! |---|---|
 //! | comes to a key without rows | `+I` |
 //! | comes to a key with rows | `+U` |
-//! | is taken back, and was the last one of its key | `+U` with the one before it |
-//! | is taken back, and was the only one | `-D` |
-//! | is taken back, and others came behind it | nothing |
+//! | is retracted, and was the last one of its key | `+U` with the one before it |
+//! | is retracted, and was the only one | `-D` |
+//! | is retracted, and others came behind it | nothing |
 //!
 //! Invariants:
 //! - the rows of a key form a chain from the newest to the oldest; of equal rows the oldest is
-//!   taken back;
+//!   retracted;
 //! - what leaves never says `-U`: a table by key knows what it holds;
 //! - with `state_ttl_ms` a key is forgotten, without a change, when its last row came so long ago.
-//!   A row that is taken back without being there is ignored, as in Flink.
+//!   A row that is retracted without being there is ignored, as in Flink.
 //!
-//! Captures tell all rows of the keys that rows have reached ([`crate::watch`]).
+//! Captures write all rows of the keys that rows have reached ([`crate::capture`]).
 
 use std::sync::Arc;
 
@@ -35,12 +35,12 @@ use thalweg_core::{
 use super::changes::Changes;
 use super::deduplicate::rows;
 use super::store::Store;
-use super::told::Told;
+use super::tables::KeyedRowTable;
 use super::{check_columns, route_by_keys, types_of};
+use crate::capture::keys::{CapturedByKey, KeyTracker, KeyedState, release, retain_empty};
 use crate::expiry::Expiry;
 use crate::join::regular::equal::same_row;
 use crate::keys::KeyTable;
-use crate::watch::keys::{KeyWatch, KeyedState, Watched, release, retain_empty};
 
 /// The tables of state: the rows of each key, the oldest first.
 const TABLES: [&str; 1] = ["rows"];
@@ -101,7 +101,7 @@ impl Operator for Materialize {
     }
     fn open(&self, _: PartitionContext) -> Result<Box<dyn Partition>> {
         let partition = MaterializePartition::new(Arc::clone(&self.spec))?;
-        Ok(Box::new(Watched::new(partition, &TABLES)))
+        Ok(Box::new(CapturedByKey::new(partition, &TABLES)))
     }
 }
 
@@ -115,8 +115,8 @@ struct MaterializePartition {
     older: Vec<u32>,
     changes: Changes,
     expiry: Option<Expiry>,
-    told: Told,
-    watch: Option<KeyWatch>,
+    table: KeyedRowTable,
+    tracker: Option<KeyTracker>,
     ids: Vec<u32>,
     /// Keys that may have no row.
     emptied: Vec<u32>,
@@ -133,8 +133,8 @@ impl MaterializePartition {
             older: Vec::new(),
             changes: Changes::new(schema, spec.input.len(), false),
             expiry: ttl_ms.map(Expiry::new),
-            told: Told::rows(&spec.input, &spec.keys, ttl_ms.is_some()),
-            watch: None,
+            table: KeyedRowTable::rows(&spec.input, &spec.keys, ttl_ms.is_some()),
+            tracker: None,
             ids: Vec::new(),
             emptied: Vec::new(),
             spec,
@@ -249,7 +249,7 @@ impl MaterializePartition {
     fn finish(&mut self, columns: &[ArrayRef]) -> Result<()> {
         self.store.keep(columns)?;
         retain_empty(&mut self.emptied, |id| self.newest[id as usize] == NONE);
-        release(&mut self.watch, &mut self.keys, &self.emptied)?;
+        release(&mut self.tracker, &mut self.keys, &self.emptied)?;
         self.emptied.clear();
         Ok(())
     }
@@ -286,22 +286,22 @@ impl Partition for MaterializePartition {
             + self.store.bytes()
             + self.changes.bytes()
             + self.expiry.as_ref().map_or(0, Expiry::bytes)
-            + self.watch.as_ref().map_or(0, KeyWatch::bytes)
+            + self.tracker.as_ref().map_or(0, KeyTracker::bytes)
             + numbers * size_of::<u32>()
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
         let spec = Arc::clone(&self.spec);
         for batch in restored.table(TABLES[ROWS]) {
-            let told = self.told.take_back(batch)?;
+            let state = self.table.read(batch)?;
             let mut ids = Vec::new();
-            rows::intern(&mut self.keys, &spec.keys, &told.rows, None, &mut ids)?;
+            rows::intern(&mut self.keys, &spec.keys, &state.rows, None, &mut ids)?;
             self.grow();
             for (row, &id) in ids.iter().enumerate() {
                 self.link(id, row as u32);
-                told.write(&mut self.expiry, id, row);
+                state.write(&mut self.expiry, id, row);
             }
-            self.finish(told.rows.columns())?;
+            self.finish(state.rows.columns())?;
         }
         Ok(())
     }
@@ -318,7 +318,7 @@ impl KeyedState for MaterializePartition {
         self.newest.get(id as usize).is_some_and(|&newest| newest != NONE)
     }
     /// The rows of a key from the oldest on.
-    fn tell(&self, _: usize, ids: &[u32]) -> Result<RecordBatch> {
+    fn rows_of_keys(&self, _: usize, ids: &[u32]) -> Result<RecordBatch> {
         let (mut keys, mut places) = (Vec::new(), Vec::new());
         for &id in ids {
             let first = places.len();
@@ -330,9 +330,9 @@ impl KeyedState for MaterializePartition {
             }
             places[first..].reverse();
         }
-        self.told.tell_rows(&self.keys, &self.expiry, &self.store.arena, (&keys, &places))
+        self.table.capture_rows(&self.keys, &self.expiry, &self.store.arena, (&keys, &places))
     }
-    fn watch(&mut self, _: usize) -> &mut Option<KeyWatch> {
-        &mut self.watch
+    fn tracker(&mut self, _: usize) -> &mut Option<KeyTracker> {
+        &mut self.tracker
     }
 }

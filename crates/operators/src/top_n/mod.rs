@@ -1,7 +1,7 @@
 //! The first rows of each key, and the one row of each key that counts, as changelogs.
 //!
 //! [`TopN`] is `ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= n` (also RANK and DENSE_RANK), and
-//! `ORDER BY … LIMIT n OFFSET m` of a stream that goes on. Each row that gets among the first, or
+//! `ORDER BY … LIMIT n OFFSET m` of an unbounded stream. Each row that gets among the first, or
 //! leaves them, changes the result at once; of rows that sort alike the one that came first ranks
 //! first. [`Deduplicate`] keeps the first or the last row of each key, or what upserts leave of it;
 //! [`Materialize`] turns changes into upserts by another key.
@@ -20,7 +20,7 @@
 //!   each may move up;
 //! - a key without rows has no state, and windows that are over have none.
 //!
-//! A row that is taken back without being there is ignored, as in Flink: its state was forgotten.
+//! A row that is retracted without being there is ignored, as in Flink: its state was forgotten.
 
 mod changes;
 mod compare;
@@ -34,9 +34,9 @@ mod row_numbers;
 mod snapshot;
 mod sort_keys;
 mod store;
+mod tables;
 #[cfg(test)]
 mod tests;
-mod told;
 mod unique;
 mod windows;
 
@@ -49,9 +49,9 @@ use thalweg_core::{
     Result, Route, TableSchema,
 };
 
+use crate::capture::keys::CapturedByKey;
 use crate::keys::{KeyTable, route_by_keys};
 use crate::sort::{KeyEncoder, SortKey};
-use crate::watch::keys::Watched;
 
 use partition::TopNPartition;
 
@@ -105,7 +105,7 @@ impl TopNSpec {
         types_of(&self.input, &self.keys)
     }
 
-    /// True if rows may be taken back or replaced, so that any of them may move up.
+    /// True if rows may be retracted or replaced, so that any of them may move up.
     fn keeps_all(&self) -> bool {
         self.retracts || self.unique.is_some()
     }
@@ -233,7 +233,7 @@ impl Operator for TopN {
     }
     fn open(&self, opening: PartitionContext) -> Result<Box<dyn Partition>> {
         let partition = TopNPartition::new(Arc::clone(&self.shared), opening)?;
-        Ok(Box::new(Watched::new(partition, snapshot::Tables::by_key(&self.shared.spec))))
+        Ok(Box::new(CapturedByKey::new(partition, snapshot::Tables::by_key(&self.shared.spec))))
     }
     fn judges_lateness(&self) -> bool {
         self.shared.spec.window_end.is_some()

@@ -26,13 +26,13 @@ use super::store::Store;
 use super::unique::Unique;
 use super::windows::Windows;
 use super::{RankFunction, Shared, TopNSpec};
+use crate::capture::keys::{KeyTracker, KeyedState, release, retain_empty};
 use crate::expiry::Expiry;
-use crate::join::regular::arena::Place;
 use crate::join::regular::equal::same_row;
 use crate::keys::KeyTable;
-use crate::watch::keys::{KeyWatch, KeyedState, release, retain_empty};
+use crate::rows::arena::Place;
 
-/// Rows of windows leave in batches of about so many.
+/// Rows of windows leave in batches of about this many.
 const WINDOW_ROWS: usize = 8192;
 
 /// Where a row of a key has come to or gone from.
@@ -57,7 +57,7 @@ pub(super) struct TopNPartition {
     pub unique: Option<Unique>,
     pub expiry: Option<Expiry>,
     pub tables: Tables,
-    pub watch: Option<KeyWatch>,
+    pub tracker: Option<KeyTracker>,
     windows: Option<Windows>,
     changes: Changes,
     /// The last rank that leaves.
@@ -89,7 +89,7 @@ impl TopNPartition {
             unique: Unique::new(spec)?,
             expiry: spec.ttl_ms().map(Expiry::new),
             tables: Tables::new(spec),
-            watch: None,
+            tracker: None,
             windows: spec.window_end.map(window).transpose()?,
             changes: Changes::new(shared.output.arrow(), spec.input.len(), has_ranks),
             to: usize::try_from(spec.to).unwrap_or(usize::MAX),
@@ -144,11 +144,11 @@ impl TopNPartition {
 
     /// Captures learn of the keys that these rows may change.
     fn touch_reached(&mut self, incoming: &Incoming<'_>) -> Result<()> {
-        if !self.is_watched() {
+        if !self.has_captures() {
             return Ok(());
         }
         let may_change = |position: usize| {
-            // With a life time a key may begin anew, and has no limit then.
+            // With a life time a key may start from scratch, and has no limit then.
             self.expiry.is_some()
                 || incoming.prefixes[position] <= self.limits[self.ids[position] as usize]
         };
@@ -250,8 +250,8 @@ impl TopNPartition {
 
     /// Lets a row of a key go.
     fn remove_row(&mut self, id: u32, row: u32) {
-        let told = self.store.remove(row);
-        self.gone.extend(told.map(|serial| (id, serial)));
+        let serial = self.store.remove(row);
+        self.gone.extend(serial.map(|serial| (id, serial)));
     }
 
     /// Changes the rows of a key.
@@ -539,13 +539,13 @@ impl TopNPartition {
     /// Ends a piece of rows of these columns: those that stay move into the arena, and keys without
     /// rows are forgotten.
     pub fn finish(&mut self, columns: &[ArrayRef]) -> Result<()> {
-        self.end_watch()?;
+        self.end_piece()?;
         self.store.keep(columns)?;
         if let Some(unique) = &mut self.unique {
             unique.finish();
         }
         retain_empty(&mut self.emptied, |id| self.ordered[id as usize].len() == 0);
-        release(&mut self.watch, &mut self.keys, &self.emptied)?;
+        release(&mut self.tracker, &mut self.keys, &self.emptied)?;
         for id in self.emptied.drain(..) {
             let ordered = &mut self.ordered[id as usize];
             self.ordered_bytes -= ordered.bytes();
@@ -556,7 +556,7 @@ impl TopNPartition {
 
     /// Captures learn of the keys of the window that leaves.
     fn touch_closing(&mut self) -> Result<()> {
-        if !self.is_watched() {
+        if !self.has_captures() {
             return Ok(());
         }
         let closing = self.windows.as_ref().and_then(|windows| windows.closing.as_ref());
@@ -649,7 +649,7 @@ impl Partition for TopNPartition {
             + self.store.bytes()
             + self.unique.as_ref().map_or(0, Unique::bytes)
             + self.expiry.as_ref().map_or(0, Expiry::bytes)
-            + self.watch.as_ref().map_or(0, KeyWatch::bytes)
+            + self.tracker.as_ref().map_or(0, KeyTracker::bytes)
             + self.windows.as_ref().map_or(0, Windows::bytes)
             + self.changes.bytes()
             + (self.ids.capacity() + self.emptied.capacity()) * 4
@@ -657,6 +657,6 @@ impl Partition for TopNPartition {
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
-        self.take_back(restored)
+        self.restore_state(restored)
     }
 }

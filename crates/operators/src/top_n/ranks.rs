@@ -8,7 +8,7 @@ use thalweg_core::RowKind;
 use super::changes::Changes;
 use super::compare::Compare;
 use super::ordered::{Entry, Ordered};
-use crate::join::regular::arena::Place;
+use crate::rows::arena::Place;
 
 /// Ranks of the rows of one key, from 1.
 #[derive(Clone, Copy)]

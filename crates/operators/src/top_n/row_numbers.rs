@@ -8,7 +8,7 @@ use thalweg_core::RowKind;
 use super::changes::Changes;
 use super::ordered::Ordered;
 use super::store::Store;
-use crate::join::regular::arena::Place;
+use crate::rows::arena::Place;
 
 /// A change of the rows of one key, and where it is written down.
 pub(super) struct RowNumbers<'a> {

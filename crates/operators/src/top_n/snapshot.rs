@@ -1,18 +1,18 @@
-//! What Top-N tells of its state: the rows of each key in their order, those that sort alike as
+//! What captures write of Top-N: the rows of each key in their order, those that sort alike as
 //! they came.
 //!
-//! Sort keys are encoded anew, and limits, upsert keys and windows follow from the rows: in the
+//! Sort keys are encoded again, and limits, upsert keys and windows follow from the rows: in the
 //! same order, so that ties are broken as before. Between two pieces no change waits and no window
 //! leaves.
 //!
-//! | rows are | table | tells |
+//! | rows are | table | holds |
 //! |---|---|---|
-//! | never taken back | `rows` | all rows of the keys that rows have reached, without those that are passed over |
-//! | taken back or replaced | `numbered` | each row that has come, by its `$serial`: of those that sort alike the lower one comes first |
+//! | never retracted | `rows` | all rows of the keys that rows have reached, without those that are passed over |
+//! | retracted or replaced | `numbered` | each row that has come, by its `$serial`: of those that sort alike the lower one comes first |
 //! | the same, and kept for a limited time | `written` | when keys were last written |
 //!
-//! All rows that may be taken back are kept, and a key may have very many. All of it is read while
-//! rows go on ([`crate::watch`]).
+//! All rows that may be retracted are kept, and a key may have very many. All of it is read while
+//! rows are processed ([`crate::capture`]).
 
 use std::sync::Arc;
 
@@ -26,42 +26,41 @@ use super::TopNSpec;
 use super::incoming::Incoming;
 use super::ordered::Entry;
 use super::partition::TopNPartition;
-use super::store::ToldRow;
-use super::told::{NumberedRows, TakenBack, Told};
-use crate::guarded::Guarded;
-use crate::join::regular::arena::Place;
+use super::store::NumberedRow;
+use super::tables::{KeyedRowTable, NumberedRows, RestoredRows};
+use crate::capture::keys::{KeyTracker, KeyedState};
+use crate::capture::rows::RowTracker;
+use crate::capture::shared::SharedState;
 use crate::keys::KeyTable;
+use crate::rows::arena::Place;
 use crate::tables::{does_not_fit, virtual_partition};
-use crate::watch::READ_ROWS;
-use crate::watch::keys::{KeyWatch, KeyedState};
-use crate::watch::rows::RowWatch;
 
 const ROWS: &str = "rows";
 const NUMBERED: &str = "numbered";
 const WRITTEN: &str = "written";
-/// The table that is told by key.
+/// The table that is captured by key.
 pub(super) const BY_KEY: usize = 0;
 
-/// How the state is told.
+/// How the state is captured.
 pub(super) enum Tables {
     /// The rows, by key.
-    Rows(Told),
+    Rows(KeyedRowTable),
     /// The rows one by one, and the keys.
-    Numbered { rows: NumberedRows, keys: Told },
+    Numbered { rows: NumberedRows, keys: KeyedRowTable },
 }
 
 impl Tables {
     pub fn new(spec: &TopNSpec) -> Self {
         let expires = spec.ttl_ms().is_some();
         if !spec.keeps_all() {
-            return Tables::Rows(Told::rows(&spec.input, &spec.keys, expires));
+            return Tables::Rows(KeyedRowTable::rows(&spec.input, &spec.keys, expires));
         }
         let keys = spec.keys.iter().map(|&key| Column::clone(&spec.input.columns[key]));
-        let keys = Told::keys(&TableSchema::new(keys.collect()), expires);
+        let keys = KeyedRowTable::keys(&TableSchema::new(keys.collect()), expires);
         Tables::Numbered { rows: NumberedRows::new(&spec.input, &spec.keys), keys }
     }
 
-    /// The tables that are told by key.
+    /// The tables that are captured by key.
     pub fn by_key(spec: &TopNSpec) -> &'static [&'static str] {
         match (spec.keeps_all(), spec.ttl_ms()) {
             (false, _) => &[ROWS],
@@ -81,49 +80,47 @@ impl KeyedState for TopNPartition {
     fn has(&self, _: usize, id: u32) -> bool {
         self.ordered.get(id as usize).is_some_and(|ordered| ordered.len() > 0)
     }
-    fn tell(&self, _: usize, ids: &[u32]) -> Result<RecordBatch> {
+    fn rows_of_keys(&self, _: usize, ids: &[u32]) -> Result<RecordBatch> {
         match &self.tables {
-            Tables::Numbered { keys, .. } => keys.tell_keys(&self.keys, &self.expiry, ids),
+            Tables::Numbered { keys, .. } => keys.capture_keys(&self.keys, &self.expiry, ids),
             Tables::Rows(rows) => {
                 let (ids, places): (Vec<u32>, Vec<Place>) =
                     self.places(ids.iter().copied()).unzip();
-                rows.tell_rows(&self.keys, &self.expiry, &self.store.arena, (&ids, &places))
+                rows.capture_rows(&self.keys, &self.expiry, &self.store.arena, (&ids, &places))
             }
         }
     }
-    fn watch(&mut self, _: usize) -> &mut Option<KeyWatch> {
-        &mut self.watch
+    fn tracker(&mut self, _: usize) -> &mut Option<KeyTracker> {
+        &mut self.tracker
     }
-    fn tell_rows(
-        shared: &Arc<Guarded<Self>>,
+    fn capture_rows(
+        shared: &Arc<SharedState<Self>>,
         extent: Extent,
         captured: &mut Captured,
     ) -> Result<()> {
-        let mut state = shared.own();
+        let mut state = shared.lock();
         let Tables::Numbered { rows, .. } = &state.tables else { return Ok(()) };
         let schema = rows.schema();
         while state.read_some(usize::MAX)? {}
-        state.begin_watch();
+        state.begin_tracking();
         let (limit, live) = (state.store.limit(), state.store.live());
-        let begun = state.store.watch.as_mut().map(|watch| watch.begin(extent, limit, live));
+        let begun = state.store.tracker.as_mut().map(|tracker| tracker.begin(extent, limit, live));
         let begun = begun.ok_or_else(|| Error::internal("rows are not watched"))?;
         drop(state);
-        let shared = Arc::clone(shared);
-        captured.tables.push(begun.table(NUMBERED, schema, move |begun| {
-            shared.read(|state| {
-                let watch = state.store.watch.as_ref();
-                let is_reading = watch.is_some_and(|watch| watch.is_reading(begun));
-                Ok(is_reading && state.read_some(READ_ROWS)?)
-            })
-        }));
+        let table = begun.table(NUMBERED, schema, shared, |state, begun, most| {
+            let tracker = state.store.tracker.as_ref();
+            let is_reading = tracker.is_some_and(|tracker| tracker.is_reading(begun));
+            Ok(is_reading && state.read_some(most)?)
+        });
+        captured.tables.push(table);
         Ok(())
     }
     fn row_changes(&mut self) -> Vec<TableChanges> {
         let live = self.store.live();
-        self.store.watch.iter().map(|watch| watch.changes(NUMBERED, live)).collect()
+        self.store.tracker.iter().map(|tracker| tracker.changes(NUMBERED, live)).collect()
     }
     fn stop_tracking_rows(&mut self, table: &str) {
-        self.store.watch.iter_mut().filter(|_| table == NUMBERED).for_each(RowWatch::stop);
+        self.store.tracker.iter_mut().filter(|_| table == NUMBERED).for_each(RowTracker::stop);
     }
 }
 
@@ -137,14 +134,14 @@ impl TopNPartition {
     }
 
     /// Begins to watch rows: those of a key in their order.
-    fn begin_watch(&mut self) {
-        if self.store.watch.is_none() {
+    fn begin_tracking(&mut self) {
+        if self.store.tracker.is_none() {
             let rows = self.ordered.iter().flat_map(|ordered| ordered.iter_from(0));
-            self.store.watch = Some(RowWatch::of(rows.map(|entry| entry.row)));
+            self.store.tracker = Some(RowTracker::of(rows.map(|entry| entry.row)));
         }
     }
 
-    /// Tells the capture that is under way about some rows; false once there are none left. Between
+    /// Writes some rows to the capture under way; false once there are none left. Between
     /// two pieces.
     fn read_some(&mut self, most: usize) -> Result<bool> {
         let Some(unread) = self.store.take_unread(most) else { return Ok(false) };
@@ -152,42 +149,42 @@ impl TopNPartition {
         Ok(true)
     }
 
-    fn hand_over(&mut self, told: &[ToldRow]) -> Result<()> {
+    fn hand_over(&mut self, numbered: &[NumberedRow]) -> Result<()> {
         let Tables::Numbered { rows, .. } = &self.tables else { return Ok(()) };
-        if let (Some(watch), [_, ..]) = (&mut self.store.watch, told) {
-            watch.hand_over(rows.tell(told, &self.store.arena)?);
+        if let (Some(tracker), [_, ..]) = (&mut self.store.tracker, numbered) {
+            tracker.write(rows.batch(numbered, &self.store.arena)?);
         }
         Ok(())
     }
 
     /// Ends a piece for captures: rows still lie where they did, and keys are still known.
-    pub fn end_watch(&mut self) -> Result<()> {
-        let untold = self.store.take_untold();
-        self.hand_over(&untold)?;
+    pub fn end_piece(&mut self) -> Result<()> {
+        let uncaptured = self.store.take_uncaptured();
+        self.hand_over(&uncaptured)?;
         let (live, keys) = (self.store.live(), &self.keys);
-        if let Some(watch) = &mut self.store.watch {
+        if let Some(tracker) = &mut self.store.tracker {
             let name = |(id, serial): (u32, u64)| (virtual_partition(keys.hash_of(id)), serial);
-            watch.gone(self.gone.drain(..).map(name), live);
-            watch.end_piece();
+            tracker.gone(self.gone.drain(..).map(name), live);
+            tracker.end_piece();
         }
         Ok(())
     }
 
-    /// Takes back what partitions have told.
-    pub fn take_back(&mut self, restored: &Restored) -> Result<()> {
+    /// Restores what partitions captured.
+    pub fn restore_state(&mut self, restored: &Restored) -> Result<()> {
         match &Tables::new(&self.shared.spec) {
             Tables::Rows(by_key) => {
                 for batch in restored.table(ROWS) {
-                    let rows = by_key.take_back(batch)?;
-                    self.take_back_rows(&rows.rows, Some(&rows))?;
+                    let rows = by_key.read(batch)?;
+                    self.restore_rows(&rows.rows, Some(&rows))?;
                 }
             }
             Tables::Numbered { rows, keys } => {
-                for rows in rows.take_back(restored.table(NUMBERED))? {
-                    self.take_back_rows(&rows, None)?;
+                for rows in rows.read(restored.table(NUMBERED))? {
+                    self.restore_rows(&rows, None)?;
                 }
                 for batch in restored.table(WRITTEN) {
-                    self.take_back_written(&keys.take_back(batch)?)?;
+                    self.restore_written(&keys.read(batch)?)?;
                 }
             }
         }
@@ -195,7 +192,7 @@ impl TopNPartition {
     }
 
     /// Takes rows back: those of a key in their order, or at least those that sort alike.
-    fn take_back_rows(&mut self, rows: &RecordBatch, told: Option<&TakenBack<'_>>) -> Result<()> {
+    fn restore_rows(&mut self, rows: &RecordBatch, state: Option<&RestoredRows<'_>>) -> Result<()> {
         let bundle = Bundle::new(rows.clone(), Stamps::first());
         let piece = Piece { bundle: &bundle, rows: None, lanes: 1 };
         let incoming = Incoming::new(&piece, None, &self.sort)?;
@@ -216,8 +213,8 @@ impl TopNPartition {
             if let Some(unique) = &mut self.unique {
                 unique.set(position, entry);
             }
-            if let Some(told) = told {
-                told.write(&mut self.expiry, id, position);
+            if let Some(state) = state {
+                state.write(&mut self.expiry, id, position);
             }
         }
         if !self.shared.spec.keeps_all() {
@@ -229,16 +226,16 @@ impl TopNPartition {
         self.finish(&incoming.columns)
     }
 
-    /// Takes back when keys were last written.
-    fn take_back_written(&mut self, told: &TakenBack<'_>) -> Result<()> {
-        let mut ids = Vec::with_capacity(told.rows.num_rows());
-        self.keys.intern_rows(told.rows.columns(), None, told.rows.num_rows(), &mut ids)?;
+    /// Restores when keys were last written.
+    fn restore_written(&mut self, state: &RestoredRows<'_>) -> Result<()> {
+        let mut ids = Vec::with_capacity(state.rows.num_rows());
+        self.keys.intern_rows(state.rows.columns(), None, state.rows.num_rows(), &mut ids)?;
         self.grow();
         for (row, &id) in ids.iter().enumerate() {
             if !self.has(BY_KEY, id) {
-                return Err(does_not_fit("a key without rows is told".to_owned()));
+                return Err(does_not_fit("a key has no rows".to_owned()));
             }
-            told.write(&mut self.expiry, id, row);
+            state.write(&mut self.expiry, id, row);
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use arrow_schema::{DataType, TimeUnit};
 use thalweg_core::{Result, TableSchema};
 
 use super::ordered::Prefix;
-use crate::join::regular::arena::take_all;
+use crate::rows::arena::take_all;
 use crate::sort::{KeyEncoder, SortKey};
 
 enum Plan {
@@ -40,7 +40,7 @@ pub(crate) struct SortKeys {
 /// The sort keys of some rows.
 pub(crate) struct Encoded {
     pub prefixes: Vec<Prefix>,
-    /// All bytes, where the prefixes don't tell all.
+    /// All bytes, where the prefixes don't decide.
     pub bytes: Option<BinaryArray>,
 }
 
@@ -60,7 +60,7 @@ impl SortKeys {
             _ => {
                 let renumber = |(column, key): (usize, &SortKey)| SortKey { column, ..key.clone() };
                 let keys: Vec<SortKey> = order.iter().enumerate().map(renumber).collect();
-                // Each value has one byte that tells whether it is NULL.
+                // Each value has one byte that says whether it is NULL.
                 let width = |of: &DataType| of.primitive_width().map(|width| width + 1);
                 let width: Option<usize> = types.iter().map(width).sum();
                 let is_exact = width.is_some_and(|width| width <= size_of::<u128>());
@@ -70,7 +70,7 @@ impl SortKeys {
         Ok(SortKeys { plan, columns, schema })
     }
 
-    /// True if prefixes tell all.
+    /// True if prefixes alone decide the order.
     pub fn is_exact(&self) -> bool {
         !matches!(self.plan, Plan::Bytes { is_exact: false, .. })
     }

@@ -4,15 +4,15 @@
 //! Until then every place that was named stays good, also of rows that are removed: changes may
 //! still have to send them. Numbers are used again only after that, too.
 //!
-//! Where rows are told one by one, captures learn here which of them come, go and take the place of
-//! others ([`crate::watch`]).
+//! Where rows are captured one by one, captures learn here which of them come, go and take the
+//! place of others ([`crate::capture`]).
 
 use arrow_array::ArrayRef;
 use arrow_schema::SchemaRef;
 use thalweg_core::Result;
 
-use crate::join::regular::arena::{Arena, Place};
-use crate::watch::rows::RowWatch;
+use crate::capture::rows::RowTracker;
+use crate::rows::arena::{Arena, Place};
 
 pub(super) struct Store {
     pub arena: Arena,
@@ -22,15 +22,15 @@ pub(super) struct Store {
     released: Vec<u32>,
     /// Numbers of the rows of the piece.
     arrived: Vec<u32>,
-    /// Where rows are told one by one: set once there has been a capture.
-    pub watch: Option<RowWatch>,
+    /// Where rows are captured one by one: set once there has been a capture.
+    pub tracker: Option<RowTracker>,
     /// Rows that have gone since the piece began, and that the capture under way has yet to be
-    /// told.
-    untold: Vec<ToldRow>,
+    /// captured.
+    uncaptured: Vec<NumberedRow>,
 }
 
 /// A row at the time of a capture: its serial, and where it lies.
-pub(super) type ToldRow = (u64, Place);
+pub(super) type NumberedRow = (u64, Place);
 
 impl Store {
     pub fn new(schema: SchemaRef) -> Self {
@@ -40,8 +40,8 @@ impl Store {
             free: Vec::new(),
             released: Vec::new(),
             arrived: Vec::new(),
-            watch: None,
-            untold: Vec::new(),
+            tracker: None,
+            uncaptured: Vec::new(),
         }
     }
 
@@ -53,8 +53,8 @@ impl Store {
         });
         self.places[row as usize] = Place::of_piece(piece_row);
         self.arrived.push(row);
-        if let Some(watch) = &mut self.watch {
-            watch.add(row);
+        if let Some(tracker) = &mut self.tracker {
+            tracker.add(row);
         }
         row
     }
@@ -62,18 +62,18 @@ impl Store {
     /// Removes a row whose place in the order another one has taken; to captures they are one.
     pub fn replace(&mut self, old: u32, new: u32) {
         self.touch(old);
-        if let Some(watch) = &mut self.watch {
-            watch.replace(old, new);
+        if let Some(tracker) = &mut self.tracker {
+            tracker.replace(old, new);
         }
         self.release(old);
     }
 
-    /// A row is about to go: it is told as it is if a capture has yet to read it.
+    /// A row is about to go: it is captured as it is if a capture has yet to read it.
     fn touch(&mut self, row: u32) {
-        if let Some(watch) = &mut self.watch
-            && watch.touch(row)
+        if let Some(tracker) = &mut self.tracker
+            && tracker.touch(row)
         {
-            self.untold.push((watch.serial(row), self.places[row as usize]));
+            self.uncaptured.push((tracker.serial(row), self.places[row as usize]));
         }
     }
 
@@ -82,12 +82,12 @@ impl Store {
         self.places[row as usize]
     }
 
-    /// Removes a row. Its serial, if a capture has told it.
+    /// Removes a row. Its serial, if a capture has it.
     pub fn remove(&mut self, row: u32) -> Option<u64> {
         self.touch(row);
-        let told = self.watch.as_mut().and_then(|watch| watch.remove(row));
+        let serial = self.tracker.as_mut().and_then(|tracker| tracker.remove(row));
         self.release(row);
-        told
+        serial
     }
 
     fn release(&mut self, row: u32) {
@@ -104,18 +104,18 @@ impl Store {
     }
 
     /// Some rows that the capture under way has yet to read; `None` once there are none left.
-    pub fn take_unread(&mut self, most: usize) -> Option<Vec<ToldRow>> {
-        let watch = self.watch.as_mut()?;
-        let unread = watch.take_unread(most, self.places.len());
-        let told = |&row: &u32| (watch.serial(row), self.places[row as usize]);
+    pub fn take_unread(&mut self, most: usize) -> Option<Vec<NumberedRow>> {
+        let tracker = self.tracker.as_mut()?;
+        let unread = tracker.take_unread(most, self.places.len());
+        let numbered = |&row: &u32| (tracker.serial(row), self.places[row as usize]);
         let live = unread.iter().filter(|&&row| self.places[row as usize].is_kept());
-        (!unread.is_empty()).then(|| live.map(told).collect())
+        (!unread.is_empty()).then(|| live.map(numbered).collect())
     }
 
     /// Rows that have gone since the piece began, and that the capture under way has yet to be
-    /// told.
-    pub fn take_untold(&mut self) -> Vec<ToldRow> {
-        std::mem::take(&mut self.untold)
+    /// captured.
+    pub fn take_uncaptured(&mut self) -> Vec<NumberedRow> {
+        std::mem::take(&mut self.uncaptured)
     }
 
     /// Numbers are below this.
@@ -154,7 +154,7 @@ impl Store {
         self.arena.bytes()
             + self.places.capacity() * size_of::<Place>()
             + numbers * 4
-            + self.untold.capacity() * size_of::<ToldRow>()
-            + self.watch.as_ref().map_or(0, RowWatch::bytes)
+            + self.uncaptured.capacity() * size_of::<NumberedRow>()
+            + self.tracker.as_ref().map_or(0, RowTracker::bytes)
     }
 }

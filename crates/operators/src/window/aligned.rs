@@ -27,11 +27,11 @@ use thalweg_core::{
 };
 
 use super::judge::Rules;
+use super::key_spread::KeySpread;
 use super::output::{LatePolicy, WindowColumns, output_schema, whole_schema};
 use super::partition::WindowPartition;
 use super::slices::Calls;
 use super::spec::WindowSpec;
-use super::spreading::Spreading;
 use super::tables::Spare;
 use super::top::{TopChooser, WindowTop};
 use super::tumbling::TumblingPartition;
@@ -78,7 +78,7 @@ pub(super) struct Shared {
     pub(super) columns: WindowColumns,
     pub(super) exact: bool,
     pub(super) invertible: bool,
-    pub(super) spreading: Spreading,
+    pub(super) spreading: KeySpread,
     /// The columns by whose values rows may be scattered where aggregates are exact.
     pub(super) spread_by: Vec<usize>,
     /// Where all rows are of one key: tables that no partition uses.
@@ -116,7 +116,7 @@ impl WindowAggregate {
             calls: Arc::new(calls),
             exact: spec.aggregates.iter().all(AggregateCall::is_exact),
             invertible: spec.aggregates.iter().all(AggregateCall::is_invertible),
-            spreading: Spreading::default(),
+            spreading: KeySpread::default(),
             spread_by: spread_by(&spec),
             spare: Spare::default(),
             top: None,
@@ -164,8 +164,8 @@ impl WindowAggregate {
         Ok(self)
     }
 
-    /// The same windows, of whose columns `window_start`, `window_end` and `window_time` somebody
-    /// reads only those for which this is true. What stands in the others is not said.
+    /// The same windows, where of `window_start`, `window_end` and `window_time` only those columns
+    /// are read for which this is true. The others hold no defined values.
     ///
     /// # Errors
     /// If windows are open already.

@@ -9,7 +9,7 @@
 //!   what leaves;
 //! - hopping over other aggregates: the [`Tree`];
 //! - hopping over aggregates that depend on the order of rows, where the sequence is promised:
-//!   each window adds its slices up anew, oldest first. That costs a merge per slice and window,
+//!   each window adds its slices up again, oldest first. That costs a merge per slice and window,
 //!   and its rounding errors are those of one thread (design.md §1).
 //!
 //! Windows without rows are passed over: while the current window has rows the next one follows a
@@ -18,8 +18,8 @@
 //! A window is emitted in chunks; between chunks the work can be interrupted and taken up again.
 //!
 //! What has entered a hopping window stands in [`Part`]s, which never change: a capture shares them
-//! and reads them later, and the next one tells those only that came since. What has entered a
-//! cumulating one is read later too, and told before it changes ([`SliceReader`]).
+//! and reads them later, and the next one writes only those that came since. What has entered a
+//! cumulating one is read later too, and captured before it changes ([`SliceTable`]).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -31,11 +31,11 @@ use super::aligned::CHUNK_ROWS;
 use super::most::MostRows;
 use super::output::WindowRows;
 use crate::aggregate::Accumulator;
+use crate::capture::tracker::{BegunCapture, Tracking, Unread};
 use crate::keys::CanonicalOrder;
-use crate::reading::ToldRows;
 
 use super::parts::{Part, Parts, PartsSince};
-use super::reader::{SliceReader, Telling};
+use super::slice_capture::SliceTable;
 use super::slices::{Partial, Slice, Slices};
 use super::snapshot::{Marks, part_marks};
 use super::spec::WindowSpec;
@@ -62,7 +62,7 @@ pub(super) enum Combining {
     Subtract,
     /// In a tree of partial states.
     Tree,
-    /// Oldest first, for each window anew.
+    /// Oldest first, for each window again.
     InOrder,
 }
 
@@ -86,7 +86,7 @@ pub(super) struct Assembly {
     /// What the parts of the current window take, added up as they come and go: there may be
     /// thousands, and the memory is asked for with each bundle.
     part_bytes: usize,
-    reader: SliceReader,
+    tracking: Tracking,
     /// In the capture that the reader reads for, the end of the last window of what has entered.
     read_leave: i64,
 }
@@ -153,7 +153,7 @@ impl Assembly {
             chosen: None,
             parts: Parts::default(),
             part_bytes: 0,
-            reader: SliceReader::default(),
+            tracking: Tracking::default(),
             read_leave: i64::MIN,
         })
     }
@@ -247,8 +247,8 @@ impl Assembly {
         let groups = slices.keys.id_limit();
         match &mut self.current {
             Current::Slice { slice, held } => {
-                let telling = telling(slices, self.read_leave);
-                self.reader.touch(&telling, slice, &partial.ids)?;
+                let slice_table = slice_table(slices, self.read_leave);
+                slice_table.touch(&mut self.tracking, slice, &partial.ids)?;
                 slice.grow(groups);
                 slice.merge(&partial, |_| ())?;
                 held.extend_from_slice(&partial.ids);
@@ -288,7 +288,7 @@ impl Assembly {
         }
     }
 
-    /// What the window that leaves next has so far. The order of groups is found anew by whoever
+    /// What the window that leaves next has so far. The order of groups is found again by whoever
     /// takes it back, and so are the sums over slices.
     ///
     /// # Errors
@@ -320,34 +320,35 @@ impl Assembly {
     }
 
     /// Begins a capture of what changes with each slice; one that is under way is read to its end.
-    pub(super) fn begin_running(&mut self, slices: &Slices) -> Result<ToldRows> {
+    pub(super) fn begin_running(&mut self, slices: &Slices) -> Result<BegunCapture> {
         while self.read_running(slices, usize::MAX)? {}
-        let Current::Slice { slice, .. } = &mut self.current else {
-            return Ok(ToldRows::default());
-        };
+        let begun = self.tracking.begin(Extent::Full);
+        let Current::Slice { slice, .. } = &mut self.current else { return Ok(begun) };
         self.read_leave = match slice.keys.is_empty() {
             true => i64::MIN,
             false => self.spec.slice(self.last_end.saturating_sub(1)).leave,
         };
-        Ok(self.reader.begin(std::iter::once(slice)))
+        slice.unread = Unread::all(slice.counts.len());
+        Ok(begun)
     }
 
-    /// Tells this capture some keys of what changes with each slice; false once all have been told.
+    /// Writes this capture some keys of what changes with each slice; false once all have been
+    /// captured.
     pub(super) fn read_some(
         &mut self,
-        told: &ToldRows,
+        begun: &BegunCapture,
         slices: &Slices,
         most: usize,
     ) -> Result<bool> {
-        Ok(self.reader.is_reading(told) && self.read_running(slices, most)?)
+        Ok(self.tracking.is_reading(begun) && self.read_running(slices, most)?)
     }
 
     fn read_running(&mut self, slices: &Slices, most: usize) -> Result<bool> {
         let Current::Slice { slice, .. } = &mut self.current else { return Ok(false) };
-        self.reader.read_some(&telling(slices, self.read_leave), slice, most)
+        slice_table(slices, self.read_leave).read_some(&mut self.tracking, slice, most)
     }
 
-    /// Takes back what the window with this end has so far. The keys have their references.
+    /// Restores what the window with this end has so far. The keys have their references.
     pub(super) fn resume(
         &mut self,
         next_end: i64,
@@ -453,7 +454,7 @@ impl Assembly {
         }
     }
 
-    /// Emits a chunk of the window; the place to go on from, or `None` when it is out.
+    /// Emits a chunk of the window; the place to continue from, or `None` when it is out.
     fn emit(
         &self,
         end: i64,
@@ -491,7 +492,7 @@ impl Assembly {
                     _ => true,
                 };
                 if over {
-                    self.reader.finish(&telling(slices, self.read_leave), slice)?;
+                    slice_table(slices, self.read_leave).finish(&mut self.tracking, slice)?;
                     slice.clear();
                     slices.release(held);
                     held.clear();
@@ -532,14 +533,14 @@ impl Assembly {
 
     pub(super) fn bytes(&self) -> usize {
         let most_rows = self.most_rows.as_ref().map_or(0, MostRows::bytes);
-        self.reader.bytes() + self.part_bytes + self.current.bytes() + most_rows
+        self.tracking.bytes() + self.part_bytes + self.current.bytes() + most_rows
     }
 }
 
-/// How what changes with each slice is told, the end of whose last window is this.
-fn telling(slices: &Slices, leave: i64) -> Telling<'_, impl Fn(usize) -> Marks + use<>> {
+/// How what changes with each slice is captured, the end of whose last window is this.
+fn slice_table(slices: &Slices, leave: i64) -> SliceTable<'_, impl Fn(usize) -> Marks + use<>> {
     let marks = move |rows| part_marks(leave, 0, rows);
-    Telling { calls: &slices.calls, keys: &slices.keys, marks }
+    SliceTable { calls: &slices.calls, keys: &slices.keys, marks }
 }
 
 fn ids_bytes(ids: &[u32]) -> usize {

@@ -25,9 +25,9 @@ use thalweg_core::{
 
 use super::snapshot::mark;
 use crate::keys::route_by_keys;
-use crate::tables::{for_all, numbers, state_batch, tell};
+use crate::tables::{add_table, for_all, numbers, state_batch};
 
-/// The table of state beside those of the windows: where the clock of each partition stands.
+/// The table of state next to those of the windows: where the clock of each partition stands.
 const CLOCK: &str = "clock";
 const NOW_MS: &str = "now_ms";
 const CLOSED_MS: &str = "closed_ms";
@@ -184,7 +184,7 @@ impl Partition for ClockPartition {
         Watermark::END
     }
 
-    /// Told are the windows, and for all partitions where this one's clock stands.
+    /// Captures the windows, and for all partitions where this one's clock stands.
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
         let mut captured = self.inner.capture(extent)?;
         let clock = vec![
@@ -192,7 +192,7 @@ impl Partition for ClockPartition {
             mark::<Int64Type>(CLOSED_MS, [self.closed_ms]),
             mark::<UInt8Type>(ENDED, [u8::from(self.ended)]),
         ];
-        tell(&mut captured, CLOCK, state_batch(for_all(1), clock)?);
+        add_table(&mut captured, CLOCK, state_batch(for_all(1), clock)?);
         Ok(captured)
     }
 
@@ -204,11 +204,11 @@ impl Partition for ClockPartition {
         self.inner.stop_tracking(table);
     }
 
-    /// Goes on where the latest of the clocks stands; what the slowest has not closed, it closes.
+    /// Continues where the latest of the clocks stands; what the slowest has not closed, it closes.
     fn restore(&mut self, restored: &Restored) -> Result<()> {
         self.inner.restore(restored)?;
-        let told = |name| numbers::<Int64Type>(restored, CLOCK, name);
-        let (now_ms, closed_ms) = (told(NOW_MS)?, told(CLOSED_MS)?);
+        let clock = |name| numbers::<Int64Type>(restored, CLOCK, name);
+        let (now_ms, closed_ms) = (clock(NOW_MS)?, clock(CLOSED_MS)?);
         // A clock that has not been read yet says nothing.
         let read = now_ms.iter().zip(&closed_ms).filter(|&(&now_ms, _)| now_ms > i64::MIN);
         self.now_ms = read.clone().map(|(&now_ms, _)| now_ms).max().unwrap_or(i64::MIN);

@@ -1,4 +1,4 @@
-//! Windows of so many rows of a key: each `slide` rows the last `size` of them.
+//! Count windows of a key: each `slide` rows the last `size` of them.
 //!
 //! As `countWindow(size, slide)` of Flink's DataStream: a key's k-th window leaves with its
 //! `k * slide`-th row and has the rows behind its `k * slide - size`-th, so the first ones may have
@@ -30,10 +30,10 @@ use thalweg_core::{
 
 use super::aligned::{key_columns, row_order};
 use super::slices::{Calls, RowsOf, update_accumulators};
-use super::snapshot::{States, mark, tell_rows};
+use super::snapshot::{States, mark};
 use crate::aggregate::{Accumulator, AggregateCall};
 use crate::keys::{KeyTable, route_by_keys};
-use crate::tables::{does_not_fit, numbers_of, state_batch};
+use crate::tables::{add_table, does_not_fit, numbers_of, state_batch};
 
 /// The table of open windows: the key, how many rows of it came, and the number of the window.
 const WINDOWS: &str = "windows";
@@ -67,7 +67,7 @@ struct Shared {
     arrow: SchemaRef,
 }
 
-/// Aggregates per key and window of so many rows. The result has the keys and the aggregates.
+/// Aggregates per key and count window. The result has the keys and the aggregates.
 pub struct CountWindowAggregate {
     shared: Arc<Shared>,
 }
@@ -175,7 +175,7 @@ impl Windows {
         self.size > self.slide
     }
 
-    /// Makes room for so many keys.
+    /// Makes room for this many keys.
     fn grow(&mut self, keys: usize) {
         self.seen.resize(keys, 0);
         self.open.resize(keys * self.width, NONE);
@@ -223,7 +223,7 @@ impl Windows {
         seen > 0 && seen < u64::MAX / 4 && (self.overlap() || seen < self.slide)
     }
 
-    /// Opens a window of a key that another run told. None if it is open already, or cannot be
+    /// Restores an open window of a key. None if it is open already, or cannot be
     /// open.
     fn resume(&mut self, key: u32, seen: u64, window: u64) -> Option<u32> {
         let first = seen / self.slide + 1;
@@ -299,8 +299,8 @@ impl CountPartition {
         (0..self.windows.seen.len() as u32).filter(|&key| self.windows.seen[key as usize] > 0)
     }
 
-    /// Tells the open windows with their states.
-    fn tell_windows(&self, captured: &mut Captured) -> Result<()> {
+    /// Captures the open windows with their states.
+    fn capture_windows(&self, captured: &mut Captured) -> Result<()> {
         let (mut keys, mut numbers, mut slots) = (Vec::new(), Vec::new(), Vec::new());
         for key in self.live_keys() {
             for (window, slot) in self.windows.open_of(key) {
@@ -313,20 +313,20 @@ impl CountPartition {
         let marks = vec![mark::<UInt64Type>(SEEN, seen), mark::<UInt64Type>(WINDOW, numbers)];
         let Self { counts, accumulators, .. } = self;
         let states = States { keys: &keys, places: Cow::Owned(slots), counts, accumulators };
-        let rows = self.shared.calls.tell(&self.keys, marks, &states)?;
-        tell_rows(captured, WINDOWS, &rows.slice(0, 0), vec![rows]);
+        let rows = self.shared.calls.rows(&self.keys, marks, &states)?;
+        add_table(captured, WINDOWS, rows);
         Ok(())
     }
 
-    /// Tells the keys without an open window.
-    fn tell_keys(&self, captured: &mut Captured) -> Result<()> {
+    /// Captures the keys without an open window.
+    fn capture_keys(&self, captured: &mut Captured) -> Result<()> {
         let has_none = |&key: &u32| self.windows.open_of(key).next().is_none();
         let keys: Vec<u32> = self.live_keys().filter(has_none).collect();
-        let (owners, columns) = self.shared.calls.told_keys.tell(&self.keys, &keys)?;
+        let (owners, columns) = self.shared.calls.key_columns.columns_of(&self.keys, &keys)?;
         let seen = keys.iter().map(|&key| self.windows.seen[key as usize]);
         let marks = std::iter::once(mark::<UInt64Type>(SEEN, seen));
         let rows = state_batch(owners, marks.chain(columns).collect())?;
-        tell_rows(captured, KEYS, &rows.slice(0, 0), vec![rows]);
+        add_table(captured, KEYS, rows);
         Ok(())
     }
 
@@ -334,7 +334,7 @@ impl CountPartition {
         let (seen, numbers) =
             (numbers_of::<UInt64Type>(rows, SEEN)?, numbers_of::<UInt64Type>(rows, WINDOW)?);
         let mut ids = Vec::new();
-        self.shared.calls.told_keys.intern(rows, &mut self.keys, &mut ids)?;
+        self.shared.calls.key_columns.intern(rows, &mut self.keys, &mut ids)?;
         self.windows.grow(self.keys.id_limit());
         let mut slots = Vec::with_capacity(ids.len());
         for (row, &key) in ids.iter().enumerate() {
@@ -347,12 +347,12 @@ impl CountPartition {
         }
         let (groups, Self { shared, counts, accumulators, .. }) =
             (self.windows.slots as usize, self);
-        shared.calls.recall_at(rows, &slots, groups, counts, accumulators)
+        shared.calls.restore_at(rows, &slots, groups, counts, accumulators)
     }
 
     fn recall_keys(&mut self, rows: &RecordBatch) -> Result<()> {
         let mut ids = Vec::new();
-        self.shared.calls.told_keys.intern(rows, &mut self.keys, &mut ids)?;
+        self.shared.calls.key_columns.intern(rows, &mut self.keys, &mut ids)?;
         self.windows.grow(self.keys.id_limit());
         for (&key, &seen) in ids.iter().zip(numbers_of::<UInt64Type>(rows, SEEN)?) {
             if !self.windows.can_be(seen) {
@@ -403,12 +403,12 @@ impl Partition for CountPartition {
         Watermark::END
     }
 
-    /// Told are how many rows of each key came, and its open windows by number. Slots are given
-    /// anew.
+    /// Captures how many rows of each key came, and its open windows by number. Slots are given
+    /// again.
     fn capture(&mut self, _: Extent) -> Result<Captured> {
         let mut captured = Captured::default();
-        self.tell_windows(&mut captured)?;
-        self.tell_keys(&mut captured)?;
+        self.capture_windows(&mut captured)?;
+        self.capture_keys(&mut captured)?;
         Ok(captured)
     }
 

@@ -4,8 +4,8 @@
 //! the operator has consumed. It is late for a window with end `e` when `e - 1 <= watermark`.
 //!
 //! A row that is late for some of its windows only must show up in the others alone, although the
-//! closed ones may not have been emitted yet. So it does not join its slice but one beside it,
-//! whose first window is the first that is open for the row. Slices are therefore told apart by
+//! closed ones may not have been emitted yet. So it does not join its slice but one next to it,
+//! whose first window is the first that is open for the row. Slices are therefore distinguished by
 //! (first window end, last window end), [`SliceKey`], and that is all that assembling needs.
 //!
 //! Most bundles hold no late row and lie in one slice: both are found from the extremes. Of rows
@@ -88,10 +88,11 @@ pub(super) struct Judged {
     recent: Vec<(Slice, u32)>,
 }
 
-/// So many slices are told apart by comparing a row's time with where each but the first begins.
+/// This many slices are distinguished by comparing a row's time with where each but the first
+/// begins.
 const FEW_SLICES: usize = 8;
 
-/// To look through so many slices costs less than to find a slot by its key.
+/// To look through this many slices costs less than to find a slot by its key.
 const RECENT_SLICES: usize = 8;
 
 /// Rows that lie in no window (between hops shorter than the slide).
@@ -629,7 +630,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_late_for_one_window_goes_beside_its_slice() {
+    fn a_row_late_for_one_window_goes_next_to_its_slice() {
         let mut judged = Judged::default();
         // At watermark 4 the window that ends at 5 is closed, the one that ends at 10 is not.
         judged.judge(&HOP, &[1, 2, 3, 7, 1], None, Before::Rows(&[3, 4, 9, 4, 3]), None);

@@ -11,18 +11,17 @@
 //! | `judge` | which rows of a bundle are late, and the slice of every other |
 //! | `slices` | states by slice and dense key id, for windows that overlap |
 //! | `tables` | states by window, each with keys of its own, for windows that do not |
-//! | `watched` | what captures have yet to read of those tables, and what has changed |
 //! | `assembly` | windows from slices: sums that slide, sums that grow, the tree |
 //! | `parts` | what has entered hopping windows, by number |
-//! | `reader` | what captures have yet to read of slices |
+//! | `slice_capture` | what captures have yet to read of slices |
 //! | `tree` | sliding windows of aggregates that cannot subtract |
 //! | `aligned`, `sessions` | the two operators |
 //! | `session_table` | which sessions there are, and what rows do to them |
 //! | `tumbling` | the partitions of windows that do not overlap |
 //! | `spreading` | whether their rows are scattered by key |
-//! | `count` | windows of so many rows of a key |
+//! | `count` | count windows of a key |
 //! | `clock` | either of them over processing time |
-//! | `snapshot` | the tables of state that tell them |
+//! | `snapshot` | their tables of state |
 //! | `output` | result columns, and what late rows lead to |
 
 mod aligned;
@@ -30,22 +29,21 @@ mod assembly;
 mod clock;
 mod count;
 mod judge;
+mod key_spread;
 mod most;
 mod output;
 mod partition;
 mod parts;
-mod reader;
 mod session_table;
 mod sessions;
+mod slice_capture;
 mod slices;
 mod snapshot;
 mod spec;
-mod spreading;
 mod tables;
 mod top;
 mod tree;
 mod tumbling;
-mod watched;
 mod zone;
 
 pub use aligned::{WindowAggregate, WindowAggregateSpec, closing_watermarks};

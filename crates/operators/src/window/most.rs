@@ -16,7 +16,7 @@ use std::collections::BinaryHeap;
 use super::slices::Slice;
 use super::top::keep_if_lower;
 
-/// So many ids have one bound.
+/// This many ids have one bound.
 const BLOCK: usize = 64;
 
 /// Finds them for one window after the other.
@@ -88,7 +88,7 @@ impl MostRows {
         places
     }
 
-    /// So many rows each of the first keys has at least: there are as many keys that have them.
+    /// This many rows each of the first keys has at least: there are as many keys that have them.
     fn least(&self, counts: &[i64]) -> i64 {
         let lowest = self.last.iter().map(|&id| counts[id as usize]).min();
         lowest.filter(|_| self.last.len() == self.wanted).unwrap_or(1).max(1)
@@ -119,7 +119,7 @@ mod tests {
     use thalweg_core::shim::SplitMix64;
 
     use super::*;
-    use crate::reading::Unread;
+    use crate::capture::tracker::Unread;
     use crate::window::slices::Partial;
 
     /// By sorting.

@@ -60,7 +60,7 @@ pub(super) fn output_schema(
     schema
 }
 
-/// Which of window start, end and time somebody reads. A window that slides often writes them for
+/// Which of window start, end and time are read. A window that slides often writes them for
 /// as many rows as came in, or more. What nobody reads shares one buffer, which says nothing.
 pub(super) struct WindowColumns {
     read: [bool; 3],

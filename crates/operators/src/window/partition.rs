@@ -4,8 +4,8 @@
 //! where any partition takes any bundle, those of the bundles that it took stand in `foreign` until
 //! a watermark hands them to the owners. Which way rows come is chosen as in `spreading.rs`.
 //!
-//! All stands behind a lock ([`Guarded`]), since captures read slices, and the parts of the window
-//! that leaves next, while rows go on (`reader.rs`, `snapshot.rs`).
+//! All stands behind a lock ([`SharedState`]), since captures read slices, and the parts of the
+//! window that leaves next, while rows are processed (`slice_capture.rs`, `snapshot.rs`).
 
 use std::sync::Arc;
 
@@ -21,15 +21,13 @@ use super::judge::{Judge, SliceKey};
 use super::output::WindowRows;
 use super::slices::{Partial, RowsOf, Slices};
 use super::snapshot::{
-    ENTERED, PartRows, SLICES, TAKEN, bounds, part_marks, recall_entered, recall_slices,
-    tell_later, tell_next, tell_parts,
+    ENTERED, PartRows, SLICES, TAKEN, bounds, capture_later, capture_next_end, capture_parts,
+    part_marks, restored_entered, restored_slices,
 };
-use crate::guarded::Guarded;
+use crate::capture::READ_ROWS;
+use crate::capture::shared::SharedState;
+use crate::capture::tracker::BegunCapture;
 use crate::keys::{CanonicalOrder, KeyTable, partition_of};
-use crate::reading::ToldRows;
-
-/// So many keys are read at once while rows wait.
-const READ_KEYS: usize = 1024;
 
 /// The states of one slice for one owner.
 struct Parcel {
@@ -63,7 +61,7 @@ struct Seen {
 
 /// A range of keys, or what any partition took of them.
 pub(super) struct WindowPartition {
-    windows: Arc<Guarded<Windows>>,
+    windows: Arc<SharedState<Windows>>,
 }
 
 impl WindowPartition {
@@ -95,48 +93,43 @@ impl WindowPartition {
             seen_at_hand,
             seen_of_owned,
         };
-        Ok(WindowPartition { windows: Arc::new(Guarded::new(windows)) })
+        Ok(WindowPartition { windows: Arc::new(SharedState::new(windows)) })
     }
 }
 
 impl Partition for WindowPartition {
     fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
-        self.windows.own().rows(&piece, output)
+        self.windows.lock().rows(&piece, output)
     }
 
     fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
-        self.windows.own().watermark(call, output)
+        self.windows.lock().watermark(call, output)
     }
 
     fn state_bytes(&self) -> usize {
-        self.windows.own().state_bytes()
+        self.windows.lock().state_bytes()
     }
 
-    /// Told are the states of all slices, whoever's keys they hold. How rows are judged depends on
+    /// Captures the states of all slices, whoever's keys they hold. How rows are judged depends on
     /// the rows alone, and between two watermarks no parcel waits.
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
-        let mut windows = self.windows.own();
+        let mut windows = self.windows.lock();
         let calls = Arc::clone(&windows.shared.calls);
         let mut captured = Captured::default();
         let (owned, foreign) = windows.begin_slices()?;
-        let none = calls.tell_none(bounds(SliceKey { enter: 0, leave: 0 }, 0))?;
-        let shared = Arc::clone(&self.windows);
-        tell_later(&mut captured, SLICES, &none, owned, move |told| {
-            shared.read(|windows| windows.owned.read_some(told, READ_KEYS))
+        let none = calls.no_rows(bounds(SliceKey { enter: 0, leave: 0 }, 0))?;
+        let shared = &self.windows;
+        capture_later(&mut captured, SLICES, &none, (owned, shared), |windows, begun| {
+            windows.owned.read_some(begun, READ_ROWS)
         });
-        if let Some(told) = foreign {
-            let shared = Arc::clone(&self.windows);
-            tell_later(&mut captured, TAKEN, &none, told, move |told| {
-                shared.read(|windows| windows.read_foreign(told))
-            });
+        if let Some(taken) = foreign {
+            capture_later(&mut captured, TAKEN, &none, (taken, shared), Windows::read_foreign);
         }
         match windows.assembly.entered()? {
             Entered::Changing => {
-                let (told, shared) = (windows.begin_running()?, Arc::clone(&self.windows));
-                let none = calls.tell_none(part_marks(0, 0, 0))?;
-                tell_later(&mut captured, ENTERED, &none, told, move |told| {
-                    shared.read(|windows| windows.read_running(told))
-                });
+                let running = (windows.begin_running()?, shared);
+                let none = calls.no_rows(part_marks(0, 0, 0))?;
+                capture_later(&mut captured, ENTERED, &none, running, Windows::read_running);
             }
             Entered::Parts(parts) => {
                 let since = windows.assembly.begin_capture(extent);
@@ -147,17 +140,17 @@ impl Partition for WindowPartition {
                     drop(held);
                     Ok(())
                 };
-                tell_parts(&mut captured, &calls, (parts, since), windows.opening, read)?;
+                capture_parts(&mut captured, &calls, (parts, since), windows.opening, read)?;
             }
         }
         if let Some(next_end) = windows.assembly.next_end_of_entered() {
-            tell_next(&mut captured, next_end)?;
+            capture_next_end(&mut captured, next_end)?;
         }
         Ok(captured)
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
-        self.windows.own().restore(restored)
+        self.windows.lock().restore(restored)
     }
 }
 
@@ -210,7 +203,7 @@ impl Windows {
 
     /// Begins to capture the slices that are in no window so far: of keys that are owned, and of
     /// rows that were taken at hand.
-    fn begin_slices(&mut self) -> Result<(ToldRows, Option<ToldRows>)> {
+    fn begin_slices(&mut self) -> Result<(BegunCapture, Option<BegunCapture>)> {
         if !self.inbox.is_empty() {
             return Err(Error::internal("a window was asked for its state in a watermark"));
         }
@@ -218,29 +211,29 @@ impl Windows {
         Ok((self.owned.begin_capture()?, foreign))
     }
 
-    fn read_foreign(&mut self, told: &ToldRows) -> Result<bool> {
+    fn read_foreign(&mut self, begun: &BegunCapture) -> Result<bool> {
         let foreign = self.foreign.as_mut();
-        foreign.map_or(Ok(false), |foreign| foreign.read_some(told, READ_KEYS))
+        foreign.map_or(Ok(false), |foreign| foreign.read_some(begun, READ_ROWS))
     }
 
     /// Begins to capture what has entered windows that cumulate.
-    fn begin_running(&mut self) -> Result<ToldRows> {
+    fn begin_running(&mut self) -> Result<BegunCapture> {
         self.assembly.begin_running(&self.owned)
     }
 
-    fn read_running(&mut self, told: &ToldRows) -> Result<bool> {
-        self.assembly.read_some(told, &self.owned, READ_KEYS)
+    fn read_running(&mut self, begun: &BegunCapture) -> Result<bool> {
+        self.assembly.read_some(begun, &self.owned, READ_ROWS)
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
         let (calls, span_ms) = (&self.shared.calls, self.shared.spec.window.span_ms());
-        for slice in recall_slices(restored, span_ms)? {
-            let (keys, partial) = calls.recall(&slice.rows)?;
+        for slice in restored_slices(restored, span_ms)? {
+            let (keys, partial) = calls.restored(&slice.rows)?;
             self.owned.absorb(slice.key, &keys, partial)?;
         }
-        let Some((next_end, parts)) = recall_entered(restored, span_ms)? else { return Ok(()) };
+        let Some((next_end, parts)) = restored_entered(restored, span_ms)? else { return Ok(()) };
         let adopt = |part: PartRows| {
-            let (keys, partial) = calls.recall(&part.rows)?;
+            let (keys, partial) = calls.restored(&part.rows)?;
             Ok((part.leave, self.owned.adopt(&keys, partial)?))
         };
         let parts = parts.into_iter().map(adopt).collect::<Result<_>>()?;
@@ -281,7 +274,7 @@ impl Windows {
         Ok(Progress::Done)
     }
 
-    /// Tells what rows and keys came, at hand and to their owner, for choosing between the ways.
+    /// Reports which rows and keys came, at hand and to their owner, for choosing between the ways.
     fn compare_ways(&mut self) {
         let spreading = &self.shared.spreading;
         let at_hand = std::mem::take(&mut self.seen_at_hand);

@@ -1,21 +1,22 @@
 //! Parts of hopping windows: what a slice had when it entered.
 //!
-//! A part never changes. It is told once, by the first capture that finds it, and expires with its
-//! last window; so what a capture costs follows the rate of rows and not the size of windows. Where
-//! another takes its place before that (rows came for a slice that had entered), it is named as
-//! removed.
+//! A part never changes. It is captured once, by the first capture that finds it, and expires with
+//! its last window; so what a capture costs follows the rate of rows and not the size of windows.
+//! Where another takes its place before that (rows came for a slice that had entered), it is named
+//! as removed.
 //!
 //! **Invariants.** Numbers go up in the order in which parts are added up, and none is used twice.
-//! Parts with numbers below that of the last capture were told by it or by one before, or are not
-//! there.
+//! Parts with numbers below that of the last capture were captured by it or by one before, or are
+//! not there.
 
 use std::sync::Arc;
 
 use thalweg_core::Extent;
 
 use super::slices::Partial;
+use crate::capture::serials::SerialTracker;
 
-/// If more parts have gone than this, the next capture tells everything.
+/// If more parts have gone than this, the next capture is full.
 const GONE_MAX: usize = 64 * 1024;
 
 /// What a slice, or several with the same last window, had when it entered.
@@ -32,9 +33,9 @@ pub(super) type PartName = (i64, u64);
 
 /// What came and went since the capture before.
 pub(super) struct PartsSince {
-    /// How much is told.
+    /// How much is captured.
     pub(super) extent: Extent,
-    /// Parts from this number on are told.
+    /// Parts from this number on are captured.
     pub(super) first: u64,
     /// Parts whose place others have taken.
     pub(super) gone: Vec<PartName>,
@@ -42,13 +43,12 @@ pub(super) struct PartsSince {
     pub(super) kept_from: i64,
 }
 
-/// Numbers parts, and knows which of them have been told.
+/// Numbers parts, and knows which of them have been captured.
 #[derive(Default)]
 pub(super) struct Parts {
     next: u64,
-    /// The number that the first part after the last capture has; `None` if the next tells
-    /// everything.
-    told: Option<u64>,
+    /// Which parts the last capture has.
+    numbers: SerialTracker,
     gone: Vec<PartName>,
 }
 
@@ -62,12 +62,12 @@ impl Parts {
 
     /// Another takes the place of a part.
     pub(super) fn replace(&mut self, part: &Part) {
-        if self.told.is_none_or(|told| part.number >= told) {
+        if self.numbers.captured().is_none_or(|captured| part.number >= captured) {
             return;
         }
         self.gone.push((part.leave, part.number));
         if self.gone.len() > GONE_MAX {
-            self.told = None;
+            self.numbers.stop();
             self.gone = Vec::new();
         }
     }
@@ -75,13 +75,10 @@ impl Parts {
     /// Begins a capture of parts that are there from this end on.
     pub(super) fn begin_capture(&mut self, extent: Extent, kept_from: i64) -> PartsSince {
         let gone = std::mem::take(&mut self.gone);
-        let told = self.told.replace(self.next);
-        match (extent, told) {
-            (Extent::Incremental, Some(first)) => PartsSince { extent, first, gone, kept_from },
-            _ => {
-                let (extent, gone) = (Extent::Full, Vec::new());
-                PartsSince { extent, first: 0, gone, kept_from }
-            }
+        let (extent, first) = self.numbers.begin(extent, self.next);
+        match first {
+            Some(first) => PartsSince { extent, first, gone, kept_from },
+            None => PartsSince { extent, first: 0, gone: Vec::new(), kept_from },
         }
     }
 }

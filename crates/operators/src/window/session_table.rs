@@ -9,9 +9,9 @@
 //! aggregate depends on the order of rows and the sequence is promised, all rows before it enter
 //! their sessions first, so that rounding errors are those of one row at a time.
 //!
-//! What has changed, and what a capture has yet to read, is known to a [`RowWatch`], once there has
-//! been a capture: a session is a row with a serial, which it keeps when it begins earlier. Whoever
-//! brings rows says first which keys they have ([`Sessions::touch_keys`]).
+//! What has changed, and what a capture has yet to read, is known to a [`RowTracker`], once there
+//! has been a capture: a session is a row with a serial, which it keeps when it begins earlier.
+//! Whoever brings rows says first which keys they have ([`Sessions::touch_keys`]).
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -24,9 +24,10 @@ use thalweg_core::{Extent, Result, TableChanges};
 use super::slices::{Calls, RowsOf, update_accumulators};
 use super::snapshot::{States, mark};
 use crate::aggregate::Accumulator;
+use crate::capture::rows::{RowTracker, RowsBegun, SERIAL};
+use crate::capture::tracker::BegunCapture;
 use crate::keys::{CanonicalOrder, KeyTable};
 use crate::tables::{does_not_fit, numbers_of, virtual_partition};
-use crate::watch::rows::{RowWatch, RowsBegun, SERIAL};
 
 /// Sessions emitted at a time.
 const CHUNK_SESSIONS: usize = 8 * 1024;
@@ -54,7 +55,7 @@ pub(super) struct Session {
     pub(super) key: u32,
     /// The next session of the same key.
     next: u32,
-    /// Told apart from earlier sessions with the same number; odd while it lives.
+    /// Distinguished from earlier sessions with the same number; odd while it lives.
     generation: u32,
 }
 
@@ -71,7 +72,7 @@ pub(super) struct Sessions {
     pub(super) counts: Vec<i64>,
     pub(super) accumulators: Vec<Box<dyn Accumulator>>,
     /// Set once there has been a capture.
-    watch: Option<RowWatch>,
+    tracker: Option<RowTracker>,
 }
 
 /// The rows of a bundle that were taken, and the sessions they joined.
@@ -94,7 +95,7 @@ impl Sessions {
             by_end: BinaryHeap::new(),
             counts: Vec::new(),
             accumulators: calls.accumulators()?,
-            watch: None,
+            tracker: None,
         })
     }
 
@@ -235,8 +236,8 @@ impl Sessions {
         self.all[number as usize] = Session { start, end, key, next, generation };
         self.first[key as usize] = number;
         self.by_end.push(Reverse((end, number, generation)));
-        if let Some(watch) = &mut self.watch {
-            watch.add(number);
+        if let Some(tracker) = &mut self.tracker {
+            tracker.add(number);
         }
         number
     }
@@ -367,7 +368,7 @@ impl Sessions {
 
     /// All sessions of these keys may change.
     pub(super) fn touch_keys(&mut self, calls: &Calls, keys: &[u32]) -> Result<()> {
-        if self.watch.is_none() {
+        if self.tracker.is_none() {
             return Ok(());
         }
         let mut numbers = Vec::with_capacity(keys.len());
@@ -381,22 +382,22 @@ impl Sessions {
         self.touch(calls, &numbers)
     }
 
-    /// These sessions change; tells those first that a capture has yet to read.
+    /// These sessions change; captures those first that a capture has yet to read.
     fn touch(&mut self, calls: &Calls, numbers: &[u32]) -> Result<()> {
-        let Some(watch) = &mut self.watch else { return Ok(()) };
-        watch.end_piece();
-        let unread = numbers.iter().copied().filter(|&number| watch.touch(number)).collect();
+        let Some(tracker) = &mut self.tracker else { return Ok(()) };
+        tracker.end_piece();
+        let unread = numbers.iter().copied().filter(|&number| tracker.touch(number)).collect();
         self.read(calls, unread)
     }
 
     /// A session is about to go, which has been touched.
     fn note_end(&mut self, number: u32) {
         let live = self.live();
-        let Some(watch) = &mut self.watch else { return };
-        if let Some(serial) = watch.remove(number) {
+        let Some(tracker) = &mut self.tracker else { return };
+        if let Some(serial) = tracker.remove(number) {
             let hash = self.keys.hash_of(self.all[number as usize].key);
             let name = (virtual_partition(hash), serial);
-            watch.gone(std::iter::once(name), live);
+            tracker.gone(std::iter::once(name), live);
         }
     }
 
@@ -404,11 +405,11 @@ impl Sessions {
     pub(super) fn begin_capture(&mut self, calls: &Calls, extent: Extent) -> Result<RowsBegun> {
         while self.read_some(calls, usize::MAX)? {}
         let live = self.live();
-        let watch = self.watch.get_or_insert_with(|| {
+        let tracker = self.tracker.get_or_insert_with(|| {
             let live = (0..).zip(&self.all).filter(|(_, session)| session.is_live());
-            RowWatch::of(live.map(|(number, _)| number))
+            RowTracker::of(live.map(|(number, _)| number))
         });
-        Ok(watch.begin(extent, self.all.len(), live))
+        Ok(tracker.begin(extent, self.all.len(), live))
     }
 
     fn live(&self) -> usize {
@@ -417,24 +418,24 @@ impl Sessions {
 
     /// What is known before a capture of the table with this name.
     pub(super) fn changes(&self, name: &'static str) -> Option<TableChanges> {
-        self.watch.as_ref().map(|watch| watch.changes(name, self.live()))
+        self.tracker.as_ref().map(|tracker| tracker.changes(name, self.live()))
     }
 
     /// Stops tracking changes until the next capture.
     pub(super) fn stop_tracking(&mut self) {
-        self.watch.iter_mut().for_each(RowWatch::stop);
+        self.tracker.iter_mut().for_each(RowTracker::stop);
     }
 
     /// True while this capture is under way.
-    pub(super) fn is_reading(&self, begun: &RowsBegun) -> bool {
-        self.watch.as_ref().is_some_and(|watch| watch.is_reading(begun))
+    pub(super) fn is_reading(&self, begun: &BegunCapture) -> bool {
+        self.tracker.as_ref().is_some_and(|tracker| tracker.is_reading(begun))
     }
 
-    /// Tells the capture under way some sessions that it has yet to read; false once there are
+    /// Writes some sessions to the capture under way that it has yet to read; false once there are
     /// none.
     pub(super) fn read_some(&mut self, calls: &Calls, most: usize) -> Result<bool> {
-        let Some(watch) = &mut self.watch else { return Ok(false) };
-        let mut unread = watch.take_unread(most, self.all.len());
+        let Some(tracker) = &mut self.tracker else { return Ok(false) };
+        let mut unread = tracker.take_unread(most, self.all.len());
         let is_more = !unread.is_empty();
         unread.retain(|&number| self.all[number as usize].is_live());
         self.read(calls, unread)?;
@@ -443,14 +444,14 @@ impl Sessions {
 
     fn read(&mut self, calls: &Calls, unread: Vec<u32>) -> Result<()> {
         if !unread.is_empty() {
-            let told = self.tell(calls, &unread)?;
-            self.watch.iter_mut().for_each(|watch| watch.hand_over(told.clone()));
+            let rows = self.rows(calls, &unread)?;
+            self.tracker.iter_mut().for_each(|tracker| tracker.write(rows.clone()));
         }
         Ok(())
     }
 
     /// These sessions as rows of the table of state.
-    pub(super) fn tell(&self, calls: &Calls, numbers: &[u32]) -> Result<RecordBatch> {
+    pub(super) fn rows(&self, calls: &Calls, numbers: &[u32]) -> Result<RecordBatch> {
         let of = |&number: &u32| &self.all[number as usize];
         let keys: Vec<u32> = numbers.iter().map(|number| of(number).key).collect();
         let states = States {
@@ -459,23 +460,24 @@ impl Sessions {
             counts: &self.counts,
             accumulators: &self.accumulators,
         };
-        let serial_of = |&number: &u32| self.watch.as_ref().map_or(0, |watch| watch.serial(number));
+        let serial_of =
+            |&number: &u32| self.tracker.as_ref().map_or(0, |tracker| tracker.serial(number));
         let serial = mark::<UInt64Type>(SERIAL, numbers.iter().map(serial_of));
         let start = mark::<Int64Type>(START, numbers.iter().map(|number| of(number).start));
         let end = mark::<Int64Type>(END, numbers.iter().map(|number| of(number).end));
-        calls.tell(&self.keys, vec![serial, start, end], &states)
+        calls.rows(&self.keys, vec![serial, start, end], &states)
     }
 
-    /// Takes sessions back that another run told. One may touch another one of its key, if a row
+    /// Restores sessions. One may touch another one of its key, if a row
     /// came for which that one was closed.
     pub(super) fn resume(&mut self, calls: &Calls, rows: &RecordBatch) -> Result<()> {
-        // Serials are given anew, since several partitions may have given the same; but without
+        // Serials are given again, since several partitions may have given the same; but without
         // them rows are not those of sessions.
         numbers_of::<UInt64Type>(rows, SERIAL)?;
         let (starts, ends) =
             (numbers_of::<Int64Type>(rows, START)?, numbers_of::<Int64Type>(rows, END)?);
         let mut keys = Vec::new();
-        calls.told_keys.intern(rows, &mut self.keys, &mut keys)?;
+        calls.key_columns.intern(rows, &mut self.keys, &mut keys)?;
         self.first.resize(self.keys.id_limit(), NONE);
         let mut numbers = Vec::with_capacity(keys.len());
         for ((&key, &start), &end) in keys.iter().zip(starts).zip(ends) {
@@ -485,15 +487,15 @@ impl Sessions {
             numbers.push(self.begin(key, start, end));
         }
         let (groups, Sessions { counts, accumulators, .. }) = (self.all.len(), self);
-        calls.recall_at(rows, &numbers, groups, counts, accumulators)
+        calls.restore_at(rows, &numbers, groups, counts, accumulators)
     }
 
     pub(super) fn bytes(&self) -> usize {
         let states: usize = self.accumulators.iter().map(|own| own.bytes()).sum();
         let lists = (self.first.capacity() + self.free.capacity()) * 4;
         let sessions = self.all.capacity() * size_of::<Session>() + self.counts.capacity() * 8;
-        let watch = self.watch.as_ref().map_or(0, RowWatch::bytes);
-        self.keys.bytes() + lists + sessions + self.by_end.capacity() * 16 + states + watch
+        let tracker = self.tracker.as_ref().map_or(0, RowTracker::bytes);
+        self.keys.bytes() + lists + sessions + self.by_end.capacity() * 16 + states + tracker
     }
 }
 

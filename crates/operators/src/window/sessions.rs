@@ -10,8 +10,8 @@
 //!
 //! Gaps are measured between instants also for `TIMESTAMP_LTZ`; the zone only shows start and end.
 //!
-//! Sessions stand behind a lock ([`Guarded`]), since captures read them while rows go on; they are
-//! told in changes, each with a serial ([`crate::watch::rows`]).
+//! Sessions stand behind a lock ([`SharedState`]), since captures read them while rows are
+//! processed; they are captured incrementally, each with a serial ([`crate::capture::rows`]).
 
 use std::sync::Arc;
 
@@ -29,9 +29,8 @@ use super::session_table::{Arrival, Sessions, Taken};
 use super::slices::{Calls, RowsOf};
 use super::zone::Zone;
 use crate::aggregate::AggregateCall;
-use crate::guarded::Guarded;
+use crate::capture::shared::SharedState;
 use crate::keys::{CanonicalOrder, route_by_keys};
-use crate::watch::READ_ROWS;
 
 /// The table of state: a row is a session of a key, from its first row to where the gap behind its
 /// last row ends, in milliseconds.
@@ -46,7 +45,7 @@ pub struct SessionSpec {
     pub rowtime: usize,
     /// For a row time of TIMESTAMP_LTZ: the session's zone, in which window bounds are shown.
     pub zone: Option<Tz>,
-    /// The columns that sessions are told apart by (PARTITION BY, which are also grouped by).
+    /// The columns that sessions are distinguished by (PARTITION BY, which are also grouped by).
     pub keys: Vec<usize>,
     /// The aggregates.
     pub aggregates: Vec<AggregateCall>,
@@ -118,7 +117,7 @@ impl Operator for SessionAggregate {
             late_keys: Vec::new(),
             taken: Taken::default(),
         };
-        Ok(Box::new(SessionPartition { state: Arc::new(Guarded::new(state)) }))
+        Ok(Box::new(SessionPartition { state: Arc::new(SharedState::new(state)) }))
     }
     fn judges_lateness(&self) -> bool {
         true
@@ -242,55 +241,53 @@ impl SessionState {
 
 /// A range of keys.
 struct SessionPartition {
-    state: Arc<Guarded<SessionState>>,
+    state: Arc<SharedState<SessionState>>,
 }
 
 impl Partition for SessionPartition {
     fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
-        self.state.own().rows(&piece, output)
+        self.state.lock().rows(&piece, output)
     }
 
     fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
-        self.state.own().watermark(call, output)
+        self.state.lock().watermark(call, output)
     }
 
     fn state_bytes(&self) -> usize {
-        let state = self.state.own();
+        let state = self.state.lock();
         state.sessions.bytes() + state.ids.capacity() * 4
     }
 
-    /// Told are the live sessions with their states. Their numbers, the lists and the index by end
-    /// are made anew; the index also has ends that sessions had once, which mean nothing.
+    /// Captures the live sessions with their states. Their numbers, the lists and the index by end
+    /// are rebuilt; the index also has ends that sessions had once, which mean nothing.
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
-        let mut state = self.state.own();
+        let mut state = self.state.lock();
         let calls = Arc::clone(&state.shared.calls);
-        let schema = state.sessions.tell(&calls, &[])?.schema();
+        let schema = state.sessions.rows(&calls, &[])?.schema();
         let begun = state.sessions.begin_capture(&calls, extent)?;
-        let shared = Arc::clone(&self.state);
-        let table = begun.table(SESSIONS, schema, move |begun| {
-            shared.read(|SessionState { sessions, .. }| {
-                Ok(sessions.is_reading(begun) && sessions.read_some(&calls, READ_ROWS)?)
-            })
+        let table = begun.table(SESSIONS, schema, &self.state, move |state, begun, most| {
+            let sessions = &mut state.sessions;
+            Ok(sessions.is_reading(begun) && sessions.read_some(&calls, most)?)
         });
         Ok(Captured { tables: vec![table] })
     }
 
     fn table_changes(&mut self) -> Vec<TableChanges> {
-        self.state.own().sessions.changes(SESSIONS).into_iter().collect()
+        self.state.lock().sessions.changes(SESSIONS).into_iter().collect()
     }
 
     fn stop_tracking(&mut self, _table: &str) {
-        self.state.own().sessions.stop_tracking();
+        self.state.lock().sessions.stop_tracking();
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
-        let state = &mut *self.state.own();
+        let state = &mut *self.state.lock();
         let mut rows = restored.table(SESSIONS).iter();
         rows.try_for_each(|rows| state.sessions.resume(&state.shared.calls, rows))
     }
 
     fn wakes_at(&self) -> Watermark {
-        let first = self.state.own().sessions.first_end();
+        let first = self.state.lock().sessions.first_end();
         first.map_or(Watermark::END, |end| Watermark(end.saturating_sub(1)))
     }
 }

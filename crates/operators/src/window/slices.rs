@@ -6,26 +6,28 @@
 //! many slices (or partial states made from them) refer to each key, so that a key is forgotten
 //! one window after the last of them. Emptied slices are kept for their memory.
 //!
-//! Captures read open slices while rows go on ([`SliceReader`]); a slice that leaves has been read.
+//! Captures read open slices while rows are processed ([`SliceTable`]); a slice that leaves has
+//! been read.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch};
-use thalweg_core::{DataType, Error, Result, TableSchema};
+use thalweg_core::{DataType, Error, Extent, Result, TableSchema};
 
 use super::judge::SliceKey;
-use super::reader::{SliceReader, Telling};
+use super::slice_capture::SliceTable;
 use super::snapshot::{Marks, bounds};
 use crate::aggregate::{Accumulator, AggregateCall, RowOrder, UpdateInput};
-use crate::keys::{KeyTable, ToldKeys};
-use crate::reading::{ToldRows, Unread};
+use crate::capture::key_columns::KeyColumns;
+use crate::capture::tracker::{BegunCapture, Tracking, Unread};
+use crate::keys::KeyTable;
 
 /// How many emptied slices are kept.
 const SPARE_SLICES: usize = 4;
 
-/// So many rows are counted at a time.
+/// This many rows are counted at a time.
 const BLOCK_ROWS: usize = 256;
 
 /// In [`Slices::idle_since`]: the key has not fallen idle, or is forgotten.
@@ -49,9 +51,9 @@ pub(super) struct Calls {
     subtracts: bool,
     pub(super) key_types: Vec<DataType>,
     /// How keys stand in tables of state.
-    pub(super) told_keys: ToldKeys,
+    pub(super) key_columns: KeyColumns,
     /// The names of the aggregates there.
-    pub(super) told_names: Vec<String>,
+    pub(super) state_names: Vec<String>,
 }
 
 impl Calls {
@@ -74,8 +76,8 @@ impl Calls {
             results: Vec::new(),
             subtracts: true,
             key_types,
-            told_keys: ToldKeys::new(input, keys),
-            told_names: Vec::new(),
+            key_columns: KeyColumns::new(input, keys),
+            state_names: Vec::new(),
         };
         for call in calls {
             if call.counts_rows() {
@@ -86,7 +88,8 @@ impl Calls {
             own.argument_types.push(call.argument.map(type_of).transpose()?);
             own.calls.push(call.clone());
         }
-        own.told_names = own.told_keys.names_beside(own.calls.iter().map(|call| &call.name[..]));
+        own.state_names =
+            own.key_columns.names_besides_keys(own.calls.iter().map(|call| &call.name[..]));
         // Found here, an argument that fits no implementation is an error of the plan.
         own.accumulators()?;
         KeyTable::new(&own.key_types)?;
@@ -356,13 +359,13 @@ pub(super) struct Slices {
     idle_since: Vec<u64>,
     sweeps: u64,
     forgotten: u64,
-    /// Somebody holds the other end while keys are not to be forgotten.
+    /// A capture holds the other end while keys are not to be forgotten.
     held: Weak<()>,
     open: BTreeMap<SliceKey, Slice>,
     spare: Vec<Slice>,
     spare_lists: Vec<Lists>,
     ids: Vec<u32>,
-    reader: SliceReader,
+    tracking: Tracking,
 }
 
 impl Slices {
@@ -381,7 +384,7 @@ impl Slices {
             spare: Vec::new(),
             spare_lists: Vec::new(),
             ids: Vec::new(),
-            reader: SliceReader::default(),
+            tracking: Tracking::default(),
         })
     }
 
@@ -411,7 +414,7 @@ impl Slices {
         let slice = open_slice(&mut self.open, &mut self.spare, &self.calls, key)?;
         let before = slice.keys.len();
         let ids = &self.ids[range];
-        self.reader.touch(&telling(&self.calls, &self.keys, key), slice, ids)?;
+        slice_table(&self.calls, &self.keys, key).touch(&mut self.tracking, slice, ids)?;
         slice.update(&self.calls, of, ids, rows, &mut self.references)?;
         Ok(slice.keys.len() - before)
     }
@@ -426,7 +429,7 @@ impl Slices {
         self.intern(keys, None, from.counts.len())?;
         from.ids.clone_from(&self.ids);
         let slice = open_slice(&mut self.open, &mut self.spare, &self.calls, key)?;
-        self.reader.touch(&telling(&self.calls, &self.keys, key), slice, &from.ids)?;
+        slice_table(&self.calls, &self.keys, key).touch(&mut self.tracking, slice, &from.ids)?;
         slice.grow(self.references.len());
         let references = &mut self.references;
         slice.merge(&from, |id| references[id as usize] += 1)
@@ -442,20 +445,23 @@ impl Slices {
     }
 
     /// Begins a capture of the open slices; one that is under way is read to its end.
-    pub(super) fn begin_capture(&mut self) -> Result<ToldRows> {
+    pub(super) fn begin_capture(&mut self) -> Result<BegunCapture> {
         while self.read_open(usize::MAX)? {}
-        Ok(self.reader.begin(self.open.values_mut()))
+        for slice in self.open.values_mut() {
+            slice.unread = Unread::all(slice.counts.len());
+        }
+        Ok(self.tracking.begin(Extent::Full))
     }
 
-    /// Tells this capture some keys of open slices; false once all have been told.
-    pub(super) fn read_some(&mut self, told: &ToldRows, most: usize) -> Result<bool> {
-        Ok(self.reader.is_reading(told) && self.read_open(most)?)
+    /// Writes this capture some keys of open slices; false once all have been captured.
+    pub(super) fn read_some(&mut self, begun: &BegunCapture, most: usize) -> Result<bool> {
+        Ok(self.tracking.is_reading(begun) && self.read_open(most)?)
     }
 
     fn read_open(&mut self, most: usize) -> Result<bool> {
         for (&key, slice) in &mut self.open {
-            let telling = telling(&self.calls, &self.keys, key);
-            if self.reader.read_some(&telling, slice, most)? {
+            let slice_table = slice_table(&self.calls, &self.keys, key);
+            if slice_table.read_some(&mut self.tracking, slice, most)? {
                 return Ok(true);
             }
         }
@@ -545,7 +551,7 @@ impl Slices {
         let Some((key, mut slice)) = entry.map(|entry| entry.remove_entry()) else {
             return Ok(None);
         };
-        self.reader.finish(&telling(&self.calls, &self.keys, key), &mut slice)?;
+        slice_table(&self.calls, &self.keys, key).finish(&mut self.tracking, &mut slice)?;
         Ok(Some((key, slice)))
     }
 
@@ -557,21 +563,21 @@ impl Slices {
     pub(super) fn bytes(&self) -> usize {
         let slices = self.open.values().chain(&self.spare).map(Slice::bytes).sum::<usize>();
         let lists = self.idle.capacity() + self.long_idle.capacity() + self.ids.capacity();
-        let told = self.reader.bytes();
+        let written = self.tracking.bytes();
         let spare = self.spare_lists.iter();
         let lists =
             lists + spare.map(|of| of.ids.capacity() + 2 * of.counts.capacity()).sum::<usize>();
-        self.keys.bytes() + self.references.capacity() * 12 + lists * 4 + slices + told
+        self.keys.bytes() + self.references.capacity() * 12 + lists * 4 + slices + written
     }
 }
 
-/// How an open slice is told.
-fn telling<'a>(
+/// How an open slice is captured.
+fn slice_table<'a>(
     calls: &'a Calls,
     keys: &'a KeyTable,
     key: SliceKey,
-) -> Telling<'a, impl Fn(usize) -> Marks + use<>> {
-    Telling { calls, keys, marks: move |rows| bounds(key, rows) }
+) -> SliceTable<'a, impl Fn(usize) -> Marks + use<>> {
+    SliceTable { calls, keys, marks: move |rows| bounds(key, rows) }
 }
 
 fn open_slice<'a>(

@@ -1,11 +1,11 @@
 //! The states of windows in tables of state, and back.
 //!
-//! A row is the state of one key in one slice (or session, or window of so many rows): the virtual
+//! A row is the state of one key in one slice (or session, or count window): the virtual
 //! partition of the key, the bounds, the key by the names and types of the input's columns, how
 //! many rows there are, and the columns of each aggregate ([`StateColumns`]). Columns of the
 //! engine's own begin with `$`.
 //!
-//! Four tables tell aligned windows, which come and go with the watermark:
+//! Four tables hold aligned windows, which come and go with the watermark:
 //!
 //! | table | a row is | columns before the key |
 //! |---|---|---|
@@ -14,25 +14,26 @@
 //! | `entered` | what a key has in a part of the window that leaves next | `$last_end`, the end of the last window that holds the part, and `$place`: parts are added up by it |
 //! | `next` | `$next_end`, the end of the window that leaves next | |
 //!
-//! Where any partition takes any row, several may tell what a key has in one slice; that is merged
-//! when it comes back. What follows from the rest is not told: references to keys, sums over
-//! slices, the tree, the order of groups.
+//! Where any partition takes any row, several may capture what a key has in one slice; that is
+//! merged when it comes back. What follows from the rest is not captured: references to keys, sums
+//! over slices, the tree, the order of groups.
 //!
-//! Parts of hopping windows never change ([`super::parts`]). So `entered` is told in changes, in
-//! which the rows of a part have one identity: its virtual partition, end and place. Parts expire
-//! with their last window (`kept_from`), and are named as removed only where one takes the place of
-//! another. The table is read while rows go on; until that is done the numbers of keys hold
-//! ([`super::slices::Slices::hold_keys`]). `slices` and `taken`, and `entered` where windows
-//! cumulate, are read while rows go on too, but told whole ([`super::reader`]).
+//! Parts of hopping windows never change ([`super::parts`]). So `entered` is captured
+//! incrementally, in which the rows of a part have one identity: its virtual partition, end and
+//! place. Parts expire with their last window (`kept_from`), and are named as removed only where
+//! one takes the place of another. The table is read while rows are processed; until that is done
+//! the numbers of keys hold ([`super::slices::Slices::hold_keys`]). `slices` and `taken`, and
+//! `entered` where windows cumulate, are read while rows are processed too, but captured in full
+//! ([`super::slice_capture`]).
 //!
-//! Windows that share no slice are told in the same way, each as one slice; so it does not matter
-//! which of the implementations goes on with them. They do not count rows that no result counts: a
-//! key then has one row. They are read while rows go on ([`super::watched`]): `slices` in changes,
-//! in which virtual partition, ends and key name a row, and rows expire with their window; `taken`
-//! whole, since several partitions may tell the same key.
+//! Windows that share no slice are captured in the same way, each as one slice; so it does not
+//! matter which of the implementations continues with them. They do not count rows that no result
+//! counts: a key then has one row. They are read while rows are processed ([`super::tables`]):
+//! `slices` in changes, in which virtual partition, ends and key name a row, and rows expire with
+//! their window; `taken` whole, since several partitions may capture the same key.
 //!
-//! Sessions are told in changes in a table of their own, each named by its serial
-//! ([`crate::watch::rows`]).
+//! Sessions are captured incrementally in a table of their own, each named by its serial
+//! ([`crate::capture::rows`]).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -41,7 +42,6 @@ use std::sync::Arc;
 
 use arrow_array::types::{ArrowPrimitiveType, Int64Type, UInt64Type};
 use arrow_array::{ArrayRef, Int64Array, PrimitiveArray, RecordBatch, UInt8Array, UInt32Array};
-use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
 use thalweg_core::snapshot::{CapturedTable, TableRows, partition_of_virtual};
 use thalweg_core::{Captured, PartitionContext, Restored, Result};
@@ -50,9 +50,9 @@ use super::judge::SliceKey;
 use super::parts::{Part, PartName, PartsSince};
 use super::slices::{Calls, Partial};
 use crate::aggregate::{Accumulator, StateColumns, StateRows};
-use crate::guarded::locked;
+use crate::capture::shared::SharedState;
+use crate::capture::tracker::BegunCapture;
 use crate::keys::KeyTable;
-use crate::reading::ToldRows;
 use crate::tables::{does_not_fit, for_all, numbers_of, state_batch};
 
 /// The table of slices that are in no window so far.
@@ -76,9 +76,7 @@ const NEXT_END: &str = "$next_end";
 /// How many rows a key has there.
 const ROWS: &str = "$rows";
 
-/// Batches with fewer rows are put together when they are written.
-const BATCH_ROWS: usize = 16 * 1024;
-/// So many states of a part are read at once while rows wait.
+/// This many states of a part are read at once while rows wait.
 const READ_STATES: usize = 2048;
 
 /// States of some keys: those of `keys[i]` stand at `places[i]` of the columns.
@@ -120,48 +118,48 @@ pub(super) fn mark<T: ArrowPrimitiveType>(
 }
 
 impl Calls {
-    /// The rows that tell these states.
-    pub(super) fn tell(
+    /// The rows that hold these states.
+    pub(super) fn rows(
         &self,
         keys: &KeyTable,
         marks: Marks,
         states: &States<'_>,
     ) -> Result<RecordBatch> {
-        let (owners, named) = self.told_keys.tell(keys, states.keys)?;
+        let (owners, named) = self.key_columns.columns_of(keys, states.keys)?;
         let count = |&place: &u32| states.counts.get(place as usize).copied().unwrap_or(1);
         let counts = states.places.iter().map(count);
         let counts: ArrayRef = Arc::new(Int64Array::from_iter_values(counts));
-        let mut told = StateColumns::default();
-        for (name, accumulator) in self.told_names.iter().zip(states.accumulators) {
-            told.begin(name);
-            accumulator.tell(&states.places, &mut told)?;
+        let mut state = StateColumns::default();
+        for (name, accumulator) in self.state_names.iter().zip(states.accumulators) {
+            state.begin(name);
+            accumulator.tell(&states.places, &mut state)?;
         }
         let mut columns = marks;
         columns.extend(named);
         columns.push((ROWS.to_owned(), counts));
-        columns.extend(told.finish());
+        columns.extend(state.finish());
         state_batch(owners, columns)
     }
 
     /// The rows of a table without any.
-    pub(super) fn tell_none(&self, marks: Marks) -> Result<RecordBatch> {
+    pub(super) fn no_rows(&self, marks: Marks) -> Result<RecordBatch> {
         let accumulators = self.accumulators()?;
         let keys = KeyTable::new(&self.key_types)?;
-        self.tell(&keys, marks, &States::by_key(&[], &[], &accumulators))
+        self.rows(&keys, marks, &States::by_key(&[], &[], &accumulators))
     }
 
     /// The key columns of some rows, and their states, which have no ids yet.
-    pub(super) fn recall(&self, rows: &RecordBatch) -> Result<(Vec<ArrayRef>, Partial)> {
+    pub(super) fn restored(&self, rows: &RecordBatch) -> Result<(Vec<ArrayRef>, Partial)> {
         let places: Vec<u32> = (0..rows.num_rows() as u32).collect();
         let (mut counts, mut accumulators) = (Vec::new(), self.accumulators()?);
-        self.recall_at(rows, &places, places.len(), &mut counts, &mut accumulators)?;
+        self.restore_at(rows, &places, places.len(), &mut counts, &mut accumulators)?;
         let partial = Partial { ids: Vec::new(), counts, accumulators };
-        Ok((self.told_keys.columns(rows)?, partial))
+        Ok((self.key_columns.columns(rows)?, partial))
     }
 
-    /// Takes the states of some rows back to these places, which are empty, in columns of so many
+    /// Restores the states of some rows to these places, which are empty, in columns of this many
     /// groups.
-    pub(super) fn recall_at(
+    pub(super) fn restore_at(
         &self,
         rows: &RecordBatch,
         places: &[u32],
@@ -176,42 +174,12 @@ impl Calls {
             }
             counts[place as usize] = count;
         }
-        for (name, accumulator) in self.told_names.iter().zip(accumulators) {
+        for (name, accumulator) in self.state_names.iter().zip(accumulators) {
             accumulator.grow(groups);
             accumulator.recall(places, &StateRows::new(rows, name))?;
         }
         Ok(())
     }
-}
-
-/// Tells a table of these rows, small batches of which are put together when they are written.
-pub(super) fn tell_rows(
-    captured: &mut Captured,
-    name: &'static str,
-    none: &RecordBatch,
-    batches: Vec<RecordBatch>,
-) {
-    let make = move || Ok(TableRows { rows: packed(batches)?, removed: Vec::new() });
-    captured.add_later(name, none.schema(), Box::new(make));
-}
-
-/// The same rows in batches of [`BATCH_ROWS`] or a little more.
-pub(super) fn packed(batches: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
-    let (mut rows, mut small): (_, Vec<RecordBatch>) = (Vec::new(), Vec::new());
-    let mut waiting = 0;
-    for batch in batches {
-        waiting += batch.num_rows();
-        small.push(batch);
-        if waiting >= BATCH_ROWS {
-            rows.push(concat_batches(&small[0].schema(), &small)?);
-            small.clear();
-            waiting = 0;
-        }
-    }
-    if let Some(first) = small.first() {
-        rows.push(concat_batches(&first.schema(), &small)?);
-    }
-    Ok(rows)
 }
 
 /// The bounds of a slice, for each of its rows.
@@ -220,18 +188,17 @@ pub(super) fn bounds(key: SliceKey, rows: usize) -> Marks {
     vec![of(FIRST_END, key.enter), of(LAST_END, key.leave)]
 }
 
-/// Tells a table whose rows are read later, in batches like this one without rows: `read` hands
-/// them over.
-pub(super) fn tell_later(
+/// Captures a table whose rows are read later, in batches like this one without rows.
+pub(super) fn capture_later<T: Send + 'static>(
     captured: &mut Captured,
     name: &'static str,
     none: &RecordBatch,
-    told: ToldRows,
-    read: impl FnOnce(&ToldRows) -> Result<()> + Send + 'static,
+    (begun, shared): (BegunCapture, &Arc<SharedState<T>>),
+    read_some: impl Fn(&mut T, &BegunCapture) -> Result<bool> + Send + 'static,
 ) {
+    let shared = Arc::clone(shared);
     let make = move || {
-        read(&told)?;
-        let rows = packed(std::mem::take(&mut *locked(&told)))?;
+        let rows = begun.read(&shared, |state| read_some(state, &begun))?;
         Ok(TableRows { rows, removed: Vec::new() })
     };
     captured.add_later(name, none.schema(), Box::new(make));
@@ -245,7 +212,7 @@ pub(super) fn part_marks(leave: i64, number: u64, rows: usize) -> Marks {
     ]
 }
 
-/// Parts that are read while rows go on.
+/// Parts that are read while rows are processed.
 struct PartsToRead {
     calls: Arc<Calls>,
     /// The first stands last.
@@ -263,7 +230,7 @@ impl PartsToRead {
         let to = ids.min(self.from + READ_STATES);
         let marks = part_marks(part.leave, part.number, to - self.from);
         let states = States::of(&part.states, self.from..to);
-        self.rows.push(self.calls.tell(keys, marks, &states)?);
+        self.rows.push(self.calls.rows(keys, marks, &states)?);
         self.from = to;
         if to == ids {
             self.parts.pop();
@@ -289,16 +256,16 @@ fn gone_parts(gone: &[PartName], opening: PartitionContext) -> Result<Vec<Record
     Ok(vec![state_batch(Arc::new(UInt8Array::from_iter_values(owners)), columns)?])
 }
 
-/// Tells which window leaves next.
-pub(super) fn tell_next(captured: &mut Captured, next_end: i64) -> Result<()> {
+/// Captures which window leaves next.
+pub(super) fn capture_next_end(captured: &mut Captured, next_end: i64) -> Result<()> {
     let rows = state_batch(for_all(1), vec![mark::<Int64Type>(NEXT_END, [next_end])])?;
     captured.add(NEXT, rows.schema(), vec![rows]);
     Ok(())
 }
 
-/// Tells what the window that leaves next consists of, where it is parts. They are read later:
+/// Captures what the window that leaves next consists of, where it is parts. They are read later:
 /// `reader` calls what it is given, with the keys of the parts, until that returns false.
-pub(super) fn tell_parts(
+pub(super) fn capture_parts(
     captured: &mut Captured,
     calls: &Arc<Calls>,
     (mut parts, since): (Vec<Part>, PartsSince),
@@ -307,7 +274,7 @@ pub(super) fn tell_parts(
 ) -> Result<()> {
     parts.retain(|part| part.number >= since.first);
     parts.reverse();
-    let schema = calls.tell_none(part_marks(0, 0, 0))?.schema();
+    let schema = calls.no_rows(part_marks(0, 0, 0))?.schema();
     let mut reading = PartsToRead { calls: Arc::clone(calls), parts, from: 0, rows: Vec::new() };
     let PartsSince { extent, gone, kept_from, .. } = since;
     let kept_from = Some(kept_from);
@@ -335,12 +302,12 @@ pub(super) struct SliceRows {
 ///
 /// # Errors
 /// If the table does not fit.
-pub(super) fn recall_slices(restored: &Restored, span_ms: i64) -> Result<Vec<SliceRows>> {
+pub(super) fn restored_slices(restored: &Restored, span_ms: i64) -> Result<Vec<SliceRows>> {
     let mut slices = Vec::new();
     for batch in [SLICES, TAKEN].iter().flat_map(|name| restored.table(name)) {
         let first = numbers_of::<Int64Type>(batch, FIRST_END)?;
         let last = numbers_of::<Int64Type>(batch, LAST_END)?;
-        // Keys that were told when they changed stand in no order.
+        // Keys that were captured when they changed stand in no order.
         let mut rows_of: BTreeMap<(i64, i64), Vec<u32>> = BTreeMap::new();
         for (row, (&first, &last)) in first.iter().zip(last).enumerate() {
             rows_of.entry((first, last)).or_default().push(row as u32);
@@ -371,7 +338,7 @@ pub(super) struct PartRows {
 ///
 /// # Errors
 /// If the tables do not fit.
-pub(super) fn recall_entered(
+pub(super) fn restored_entered(
     restored: &Restored,
     span_ms: i64,
 ) -> Result<Option<(i64, Vec<PartRows>)>> {
@@ -387,13 +354,13 @@ pub(super) fn recall_entered(
     if parts.is_empty() {
         return Ok(None);
     }
-    let next_end = recall_next(restored)?;
+    let next_end = restored_next(restored)?;
     parts.iter().try_for_each(|part| check_bounds(next_end, part.leave, span_ms))?;
     parts.sort_by_key(|part| (part.number, part.leave));
     Ok(Some((next_end, parts)))
 }
 
-fn recall_next(restored: &Restored) -> Result<i64> {
+fn restored_next(restored: &Restored) -> Result<i64> {
     let mut next_ends = Vec::new();
     for batch in restored.table(NEXT) {
         next_ends.extend_from_slice(numbers_of::<Int64Type>(batch, NEXT_END)?);

@@ -22,7 +22,8 @@ pub enum WindowSpec {
         /// How far windows are shifted from the epoch.
         offset_ms: i64,
     },
-    /// Windows that share a start and grow by `step_ms` up to `max_ms`; then it begins anew.
+    /// Windows that share a start and grow by `step_ms` up to `max_ms`; then it starts from
+    /// scratch.
     Cumulate {
         /// By how much each is longer than the one before.
         step_ms: i64,

@@ -7,8 +7,8 @@
 //! and a query without aggregates keeps a set of keys and no more.
 //!
 //! What a window has can be enumerated: windows by end, keys by number. Captures read it while rows
-//! go on ([`Watch`]), so a window that has closed and has yet to be read waits, as it was, before
-//! its table is emptied.
+//! are processed, so a window that has closed and has yet to be read waits, as it was,
+//! before its table is emptied.
 //!
 //! It does not say which window a row belongs to, nor when a window is over.
 
@@ -19,12 +19,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use arrow_array::{Array, ArrayRef};
 use thalweg_core::{Extent, Result, TableChanges};
 
+use super::judge::SliceKey;
 use super::slices::{Calls, Partial, RowsOf, update_accumulators};
-use super::snapshot::States;
-use super::watched::{Begun, Watch, Watched};
+use super::snapshot::{States, bounds};
 use crate::aggregate::Accumulator;
+use crate::capture::tracker::{BegunCapture, NumberTracker, Tracking};
 use crate::keys::KeyTable;
-use crate::reading::ToldRows;
 use crate::spare::{Spares, is_oversized};
 
 /// The keys and states of one window.
@@ -40,7 +40,7 @@ pub(super) struct WindowTable {
     /// True as long as all its rows were scattered: those of other tables of the window of which
     /// this is true, too, have other keys, or where there are none, other distinct values.
     is_scattered: bool,
-    pub(super) watched: Watched,
+    pub(super) tracker: NumberTracker,
 }
 
 /// States of a window on their way to the partition that owns their keys.
@@ -121,7 +121,7 @@ impl WindowTable {
             rows: 0,
             has_absorbed: false,
             is_scattered: true,
-            watched: Watched::default(),
+            tracker: NumberTracker::default(),
         })
     }
 
@@ -239,12 +239,12 @@ impl WindowTable {
         self.rows = 0;
         self.has_absorbed = false;
         self.is_scattered = true;
-        self.watched = Watched::default();
+        self.tracker = NumberTracker::default();
     }
 
     pub(super) fn bytes(&self) -> usize {
         let states: usize = self.accumulators.iter().map(|own| own.bytes()).sum();
-        self.keys.bytes() + self.counts.capacity() * 8 + states + self.watched.bytes()
+        self.keys.bytes() + self.counts.capacity() * 8 + states + self.tracker.bytes()
     }
 }
 
@@ -257,13 +257,13 @@ pub(super) struct Tables {
     /// Closed windows that the capture under way has yet to read.
     unread: Vec<(i64, WindowTable)>,
     /// Set once there has been a capture.
-    watch: Option<Watch>,
+    tracking: Option<Tracking>,
 }
 
 impl Tables {
     pub(super) fn new(calls: Arc<Calls>, spare: Spare) -> Self {
         let (open, ids, unread) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Tables { calls, open, spare, ids, unread, watch: None }
+        Tables { calls, open, spare, ids, unread, tracking: None }
     }
 
     /// Adds rows to the window with this end. How many keys (or distinct values) it has, and how
@@ -280,9 +280,7 @@ impl Tables {
         let before = table.distinct();
         table.is_scattered &= is_scattered;
         table.intern(&self.calls, keys, (rows, of.batch.num_rows()), &mut self.ids)?;
-        if let Some(watch) = &mut self.watch {
-            watch.touch(&self.calls, end, table, &self.ids)?;
-        }
+        touch_keys(&mut self.tracking, &self.calls, end, table, &self.ids)?;
         table.update(&self.calls, of, &self.ids, rows)?;
         Ok((table.distinct(), before))
     }
@@ -302,7 +300,7 @@ impl Tables {
     fn absorb_whole(&mut self, end: i64, mut table: WindowTable) -> Result<()> {
         if let Entry::Vacant(place) = self.open.entry(end) {
             // What another partition knew of it means nothing here.
-            table.watched = Watched::default();
+            table.tracker = NumberTracker::default();
             place.insert(table);
             return Ok(());
         }
@@ -331,47 +329,58 @@ impl Tables {
     ) -> Result<()> {
         let Some(own) = self.open.get_mut(&end) else { return Ok(()) };
         own.intern(&self.calls, keys, (None, rows), &mut self.ids)?;
-        if let Some(watch) = &mut self.watch {
-            watch.touch(&self.calls, end, own, &self.ids)?;
-        }
+        touch_keys(&mut self.tracking, &self.calls, end, own, &self.ids)?;
         own.merge(&self.ids, counts, accumulators)
     }
 
     /// Begins a capture; one that is under way is read to its end.
-    pub(super) fn begin(&mut self, extent: Extent) -> Result<Begun> {
+    pub(super) fn begin(&mut self, extent: Extent) -> Result<BegunCapture> {
         while self.read_some(usize::MAX)? {}
-        let watch = self.watch.get_or_insert_default();
-        Ok(watch.begin(extent, self.open.values_mut()))
+        let begun = self.tracking.get_or_insert_default().begin(extent);
+        for table in self.open.values_mut() {
+            let keys = table.len();
+            table.tracker.begin(begun.extent, keys, keys, 0);
+        }
+        Ok(begun)
     }
 
     /// What is known before a capture of the table with this name.
     pub(super) fn changes(&self, name: &'static str) -> Option<TableChanges> {
-        self.watch.as_ref().map(|watch| watch.changes(name, self.open.values()))
+        let changed = self.tracking.as_ref()?.is_tracking().then_some(0);
+        let none = TableChanges { name, changed, ..Default::default() };
+        let add = |sum: TableChanges, table: &WindowTable| TableChanges {
+            live: sum.live + table.len() as u64,
+            changed: sum.changed.map(|sum| sum + table.tracker.changed()),
+            written: sum.written + table.tracker.written(),
+            ..sum
+        };
+        Some(self.open.values().fold(none, add))
     }
 
     /// Stops tracking changes until the next capture.
     pub(super) fn stop_tracking(&mut self) {
-        self.watch.iter_mut().for_each(|watch| watch.stop(self.open.values_mut()));
+        self.tracking.iter_mut().for_each(Tracking::stop);
+        self.open.values_mut().for_each(|table| table.tracker.forget_changes());
     }
 
     /// True while this capture is under way.
-    pub(super) fn is_reading(&self, told: &ToldRows) -> bool {
-        self.watch.as_ref().is_some_and(|watch| watch.is_reading(told))
+    pub(super) fn is_reading(&self, begun: &BegunCapture) -> bool {
+        self.tracking.as_ref().is_some_and(|tracking| tracking.is_reading(begun))
     }
 
-    /// Tells the capture under way about some keys that it has not read yet. False once there are
+    /// Writes some keys to the capture under way that it has not read yet. False once there are
     /// none.
     pub(super) fn read_some(&mut self, most: usize) -> Result<bool> {
-        let Some(watch) = &mut self.watch else { return Ok(false) };
+        let Some(tracking) = &mut self.tracking else { return Ok(false) };
         // Closed windows first: they only wait for this.
         while let Some((end, table)) = self.unread.last_mut() {
-            if watch.read_some(&self.calls, *end, table, most)? {
+            if read_keys(tracking, &self.calls, *end, table, most)? {
                 return Ok(true);
             }
             self.unread.pop().into_iter().for_each(|(_, table)| self.spare.push(table));
         }
-        for (&end, table) in self.open.iter_mut().filter(|(_, table)| table.watched.is_unread()) {
-            if watch.read_some(&self.calls, end, table, most)? {
+        for (&end, table) in self.open.iter_mut().filter(|(_, table)| table.tracker.is_unread()) {
+            if read_keys(tracking, &self.calls, end, table, most)? {
                 return Ok(true);
             }
         }
@@ -385,18 +394,15 @@ impl Tables {
         table: &mut WindowTable,
         most: usize,
     ) -> Result<bool> {
-        match &mut self.watch {
-            Some(watch) => watch.read_some(&self.calls, end, table, most),
+        match &mut self.tracking {
+            Some(tracking) => read_keys(tracking, &self.calls, end, table, most),
             None => Ok(false),
         }
     }
 
     /// The states of these keys are about to be moved out of a window that has been taken out.
     pub(super) fn touch(&mut self, end: i64, table: &mut WindowTable, ids: &[u32]) -> Result<()> {
-        match &mut self.watch {
-            Some(watch) => watch.touch(&self.calls, end, table, ids),
-            None => Ok(()),
-        }
+        touch_keys(&mut self.tracking, &self.calls, end, table, ids)
     }
 
     /// The oldest window, if this watermark closes it.
@@ -408,9 +414,8 @@ impl Tables {
     /// Takes a table back whose window is over.
     pub(super) fn recycle(&mut self, end: i64, table: WindowTable) {
         self.unread.push((end, table));
-        let is_wanted = self.watch.as_ref().is_some_and(Watch::is_wanted);
-        let is_over =
-            |(_, table): &mut (i64, WindowTable)| !is_wanted || !table.watched.is_unread();
+        let is_read = self.tracking.as_ref().is_some_and(Tracking::is_read);
+        let is_over = |(_, table): &mut (i64, WindowTable)| !is_read || !table.tracker.is_unread();
         self.unread.extract_if(.., is_over).for_each(|(_, table)| self.spare.push(table));
     }
 
@@ -424,9 +429,57 @@ impl Tables {
     /// The bytes of open windows. What is kept for later ones counts where [`Spare`] belongs to.
     pub(super) fn bytes(&self) -> usize {
         let tables = self.open.values().chain(self.unread.iter().map(|(_, table)| table));
-        let watch = self.watch.as_ref().map_or(0, Watch::bytes);
-        self.ids.capacity() * 4 + tables.map(WindowTable::bytes).sum::<usize>() + watch
+        let tracking = self.tracking.as_ref().map_or(0, Tracking::bytes);
+        self.ids.capacity() * 4 + tables.map(WindowTable::bytes).sum::<usize>() + tracking
     }
+}
+
+/// These keys of a window are about to change: writes those first that the capture under way has
+/// yet to read.
+fn touch_keys(
+    tracking: &mut Option<Tracking>,
+    calls: &Calls,
+    end: i64,
+    table: &mut WindowTable,
+    ids: &[u32],
+) -> Result<()> {
+    let Some(tracking) = tracking else { return Ok(()) };
+    if tracking.is_tracking() {
+        table.tracker.grow(table.len());
+    } else if !table.tracker.is_unread() {
+        return Ok(());
+    }
+    let tracker = &mut table.tracker;
+    let unread: Vec<u32> = ids.iter().copied().filter(|&id| tracker.touch(tracking, id)).collect();
+    write_keys(tracking, calls, end, table, &unread)
+}
+
+/// Writes some keys of a window that the capture under way has yet to read; false if there are
+/// none.
+fn read_keys(
+    tracking: &mut Tracking,
+    calls: &Calls,
+    end: i64,
+    table: &mut WindowTable,
+    most: usize,
+) -> Result<bool> {
+    let ids = table.tracker.take_unread(most, usize::MAX);
+    write_keys(tracking, calls, end, table, &ids)?;
+    Ok(!ids.is_empty())
+}
+
+fn write_keys(
+    tracking: &mut Tracking,
+    calls: &Calls,
+    end: i64,
+    table: &WindowTable,
+    ids: &[u32],
+) -> Result<()> {
+    if !ids.is_empty() && tracking.is_read() {
+        let marks = bounds(SliceKey { enter: end, leave: end }, ids.len());
+        tracking.write(calls.rows(&table.keys, marks, &table.states(ids))?);
+    }
+    Ok(())
 }
 
 fn open_table<'a>(

@@ -21,12 +21,12 @@ use thalweg_core::{Result, TableSchema};
 use crate::sort::SortKey;
 use crate::top_n::SortKeys;
 
-/// Which rows of a window somebody wants.
+/// Which rows of a window someone wants.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WindowTop {
     /// What comes first, by columns of the result.
     pub order: Vec<SortKey>,
-    /// So many.
+    /// This number of rows.
     pub rows: usize,
 }
 
@@ -80,7 +80,7 @@ impl TopChooser {
         (self.descending == Some(true) && self.columns == [column]).then_some(self.rows)
     }
 
-    /// True if a window with so many groups gives all of them.
+    /// True if a window with this many groups gives all of them.
     pub(super) fn takes_all(&self, groups: usize) -> bool {
         groups <= self.rows
     }
@@ -118,7 +118,7 @@ fn flipped(number: i64, descending: bool) -> i64 {
     if descending { !number } else { number }
 }
 
-/// So many values are compared with the last of the first ones for one branch.
+/// This many values are compared with the last of the first ones for one branch.
 const COMPARED: usize = 16;
 
 /// The places of the lowest values, the first ones among equals, ascending.

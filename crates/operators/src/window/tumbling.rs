@@ -17,9 +17,9 @@
 //! A window leaves in the order in which its keys came, or in ordered contracts in the canonical
 //! one.
 //!
-//! All stands behind a lock ([`Guarded`]), since captures read windows while rows go on
-//! (`watched.rs`). What a capture has yet to read may meanwhile be on its way out: it is read
-//! there, or told before it is handed over.
+//! All stands behind a lock ([`SharedState`]), since captures read windows while rows are processed
+//! ([`crate::capture`]). What a capture has yet to read may meanwhile be on its way out: it is read
+//! there, or captured before it is handed over.
 
 use std::sync::Arc;
 
@@ -35,17 +35,14 @@ use super::aligned::{CHUNK_ROWS, Shared, key_columns, row_order};
 use super::judge::{Judge, SliceKey};
 use super::output::WindowRows;
 use super::slices::RowsOf;
-use super::snapshot::{SLICES, SliceRows, TAKEN, bounds, packed, recall_slices};
+use super::snapshot::{SLICES, SliceRows, TAKEN, bounds, restored_slices};
 use super::spec::{WHOLE_END, WindowSpec};
 use super::tables::{Spare, Tables, WindowParcel, WindowTable};
-use super::watched::Begun;
-use crate::guarded::{Guarded, locked};
+use crate::capture::READ_ROWS;
+use crate::capture::shared::SharedState;
+use crate::capture::tracker::BegunCapture;
 use crate::keys::{CanonicalOrder, partition_of};
-use crate::reading::ToldRows;
 use crate::tables::does_not_fit;
-
-/// So many keys are read at once while rows wait.
-const READ_KEYS: usize = 1024;
 
 /// A closed window that is being handed over.
 struct Sealing {
@@ -90,13 +87,13 @@ struct Windows {
 
 /// A range of keys, or what any partition took of them.
 pub(super) struct TumblingPartition {
-    windows: Arc<Guarded<Windows>>,
+    windows: Arc<SharedState<Windows>>,
 }
 
 impl TumblingPartition {
     pub(super) fn new(shared: Arc<Shared>, opening: PartitionContext) -> Result<Self> {
         let windows = Windows::new(shared, opening)?;
-        Ok(TumblingPartition { windows: Arc::new(Guarded::new(windows)) })
+        Ok(TumblingPartition { windows: Arc::new(SharedState::new(windows)) })
     }
 
     /// A table of some of the windows, which are read later: of those of keys that are owned, which
@@ -105,22 +102,21 @@ impl TumblingPartition {
         &self,
         name: &'static str,
         windows: &Windows,
-        begun: Begun,
+        begun: BegunCapture,
         kept_from: Option<i64>,
     ) -> Result<CapturedTable> {
         let calls = &windows.shared.calls;
         let marks = bounds(SliceKey { enter: 0, leave: 0 }, 0);
         let identity_columns = match kept_from {
-            Some(_) => 1 + marks.len() + calls.told_keys.width(),
+            Some(_) => 1 + marks.len() + calls.key_columns.width(),
             // Several partitions may have taken rows of one key.
             None => 0,
         };
-        let schema = calls.tell_none(marks)?.schema();
+        let schema = calls.no_rows(marks)?.schema();
         let shared = Arc::clone(&self.windows);
-        let Begun { extent, told } = begun;
+        let extent = begun.extent;
         let rows = Box::new(move || {
-            shared.read(|windows| windows.read_some(&told, READ_KEYS))?;
-            let rows = packed(std::mem::take(&mut *locked(&told)))?;
+            let rows = begun.read(&shared, |windows| windows.read_some(&begun, READ_ROWS))?;
             Ok(TableRows { rows, removed: Vec::new() })
         });
         Ok(CapturedTable { name, schema, extent, identity_columns, kept_from, rows })
@@ -258,7 +254,7 @@ impl Windows {
                 "no window is from the end {enter} to the end {end}"
             )));
         }
-        let (keys, mut partial) = self.shared.calls.recall(&part.rows)?;
+        let (keys, mut partial) = self.shared.calls.restored(&part.rows)?;
         partial.ids = (0..part.rows.num_rows() as u32).collect();
         if !self.shared.calls.count_rows() {
             partial.counts.clear();
@@ -317,7 +313,7 @@ impl Windows {
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
-        for part in recall_slices(restored, self.shared.spec.window.span_ms())? {
+        for part in restored_slices(restored, self.shared.spec.window.span_ms())? {
             let parcel = self.recalled(&part)?;
             self.owned.absorb(parcel)?;
         }
@@ -325,7 +321,7 @@ impl Windows {
     }
     /// Begins to capture the windows of keys that are owned, and those of rows that were taken at
     /// hand.
-    fn begin(&mut self, extent: Extent) -> Result<(Begun, Option<Begun>)> {
+    fn begin(&mut self, extent: Extent) -> Result<(BegunCapture, Option<BegunCapture>)> {
         if self.sealing.is_some() || self.emitting.is_some() || !self.inbox.is_empty() {
             return Err(Error::internal("a window was asked for its state in a watermark"));
         }
@@ -337,9 +333,9 @@ impl Windows {
         Ok((owned, Some(taken)))
     }
 
-    /// Tells this capture some keys that it has yet to read; false if there are none.
-    fn read_some(&mut self, told: &ToldRows, most: usize) -> Result<bool> {
-        if self.owned.is_reading(told) {
+    /// Writes this capture some keys that it has yet to read; false if there are none.
+    fn read_some(&mut self, begun: &BegunCapture, most: usize) -> Result<bool> {
+        if self.owned.is_reading(begun) {
             if let Some(Emitting { end, table, .. }) = &mut self.emitting
                 && self.owned.read_some_of(*end, table, most)?
             {
@@ -347,7 +343,7 @@ impl Windows {
             }
             return self.owned.read_some(most);
         }
-        let foreign = self.foreign.as_mut().filter(|foreign| foreign.is_reading(told));
+        let foreign = self.foreign.as_mut().filter(|foreign| foreign.is_reading(begun));
         let Some(foreign) = foreign else { return Ok(false) };
         if let Some(Sealing { end, table, .. }) = &mut self.sealing
             && foreign.read_some_of(*end, table, most)?
@@ -423,22 +419,22 @@ impl Emitting {
 
 impl Partition for TumblingPartition {
     fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
-        self.windows.own().rows(&piece, output)
+        self.windows.lock().rows(&piece, output)
     }
 
     fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
-        self.windows.own().watermark(call, output)
+        self.windows.lock().watermark(call, output)
     }
 
     fn state_bytes(&self) -> usize {
-        self.windows.own().state_bytes()
+        self.windows.lock().state_bytes()
     }
 
-    /// Told are all open windows, whoever's keys they hold: each is one slice. How rows are judged
+    /// Captures all open windows, whoever's keys they hold: each is one slice. How rows are judged
     /// depends on the rows alone, how they are spread is no state, and between two watermarks
     /// nothing is on its way.
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
-        let mut windows = self.windows.own();
+        let mut windows = self.windows.lock();
         let (owned, taken) = windows.begin(extent)?;
         let mut captured = Captured::default();
         captured.tables.push(self.table(SLICES, &windows, owned, Some(windows.kept_from))?);
@@ -449,16 +445,16 @@ impl Partition for TumblingPartition {
     }
 
     fn table_changes(&mut self) -> Vec<TableChanges> {
-        self.windows.own().owned.changes(SLICES).into_iter().collect()
+        self.windows.lock().owned.changes(SLICES).into_iter().collect()
     }
 
     fn stop_tracking(&mut self, table: &str) {
         if table == SLICES {
-            self.windows.own().owned.stop_tracking();
+            self.windows.lock().owned.stop_tracking();
         }
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
-        self.windows.own().restore(restored)
+        self.windows.lock().restore(restored)
     }
 }

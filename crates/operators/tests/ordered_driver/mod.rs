@@ -29,12 +29,12 @@ pub struct Schedule {
     pub partitions: usize,
     pub bundle_rows: usize,
     pub seed: u64,
-    /// Now and then all partitions are captured, and others, more or fewer, go on with what was
+    /// Now and then all partitions are captured, and others, more or fewer, continue with what was
     /// told.
     pub restores: bool,
 }
 
-/// How many partitions go on at most after a restore.
+/// How many partitions continue at most after a restore.
 const PARTITIONS_MAX: u64 = 5;
 
 #[derive(Default)]
@@ -134,7 +134,7 @@ pub fn drive(operator: &dyn Operator, inputs: &[Input], schedule: &Schedule) -> 
     };
     let inputs = bundles(inputs, schedule.bundle_rows);
     let mut next = 0;
-    let restores = schedule.restores && tells_its_state(operator);
+    let restores = schedule.restores && captures_state(operator);
     while let Some(input) = inputs.get(next) {
         if restores && driver.random.below(4) == 0 {
             driver.restore();
@@ -153,18 +153,18 @@ fn openings(partitions: usize) -> impl Iterator<Item = PartitionContext> {
     (0..partitions).map(move |partition| PartitionContext { partition, partitions, order })
 }
 
-fn tells_its_state(operator: &dyn Operator) -> bool {
+fn captures_state(operator: &dyn Operator) -> bool {
     operator.open(PartitionContext::only()).is_ok_and(|mut open| open.capture(Extent::Full).is_ok())
 }
 
 impl Driver<'_> {
-    /// Other partitions go on where these are.
+    /// Other partitions continue where these are.
     fn restore(&mut self) {
         let most = if self.operator.is_singleton() { 1 } else { PARTITIONS_MAX };
         let count = 1 + self.random.below(most) as usize;
         let order = OrderContract::Arrival;
         let reopened = reopened(self.operator, &mut self.partitions, count, order);
-        self.partitions = reopened.expect("what is told is taken back");
+        self.partitions = reopened.expect("what was captured is restored");
     }
 
     fn rows(&mut self, batch: &RecordBatch, before: &[i64]) {

@@ -3,7 +3,7 @@
 //! | structure | hand-over | paper |
 //! |---|---|---|
 //! | [`ReorderBuffer`] | a ring and a try-flag: nobody waits for another worker | §3.2, Fig. 4 |
-//! | [`LockedReorderBuffer`] | one lock around everything | §3.1, Fig. 2 (the baseline) |
+//! | `LockedReorderBuffer` | one lock around everything | §3.1, Fig. 2 (feature `baselines`) |
 //!
 //! Both keep one rule: **room is reserved when work is claimed.** A serial may be sent once
 //! `serial < next + capacity`, which [`Reorder::has_room`] answers; `next` only grows, so the
@@ -12,9 +12,11 @@
 //!
 //! Serials are dense, each is sent once, and they may wrap around at 2^64.
 
+#[cfg(feature = "baselines")]
 mod locked;
 mod non_blocking;
 
+#[cfg(feature = "baselines")]
 pub use locked::LockedReorderBuffer;
 pub use non_blocking::{Place, ReorderBuffer};
 

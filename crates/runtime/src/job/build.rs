@@ -14,26 +14,27 @@ use thalweg_ordering::sync::{Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize,
 use thalweg_ordering::{Mailbox, Sleep};
 
 use super::{Job, Report, SinkReceivers};
+#[cfg(feature = "baselines")]
 use crate::ablation::{Ablated, Ablation};
 use crate::barrier::{Completions, Joint};
 use crate::dispatcher::{Lines, ReadyCells};
 use crate::gates::Gates;
-use crate::gather::Gather;
 use crate::lane::Lane;
 use crate::memory::MemoryAccount;
 use crate::metrics::{LatencyHistogram, StageMetrics};
 use crate::news::News;
 use crate::options::RunOptions;
 use crate::ordered::OrderedFlow;
+use crate::pace::ELEMENTS_PER_TASK;
 use crate::presence::Presence;
 use crate::scheduler::meter::Measuring;
 use crate::slices::{Parked, SliceRows};
 use crate::snapshots::restore;
+use crate::source_batcher::SourceBatcher;
 use crate::stage::{
     Cell, CellState, Edge, OperatorRun, Sequencer, SinkRun, SourceRun, SourceState, StageRun,
     StageRunKind,
 };
-use crate::task::ELEMENTS_PER_TASK;
 use crate::waiting::Returned;
 
 /// What a job is put into.
@@ -62,11 +63,9 @@ pub(crate) fn build(
     let sources = (0..stages.len()).filter(|&place| is_source(&stages[place])).collect();
     let sinks = stages.iter().filter(|stage| matches!(stage.kind, StageRunKind::Sink(_))).count();
     let inputs = stages.iter().map(|stage| stage.inputs.clone()).collect();
-    let cells: Vec<usize> = stages.iter().map(StageRun::num_cells).collect();
-    let (scheme, of_stages) = (options.partitioning(), options.scheduler.chooses_stages());
+    #[cfg(feature = "baselines")]
     let ablated = Ablated::new(&options, &stages);
-    let of_stages = of_stages || ablated.is(Ablation::NoPriority);
-    let ready = ReadyCells::new(scheme, &cells, options.workers, of_stages);
+    let ready = ready_cells(&options, &stages);
     let news = Arc::new(News::new(sleep));
     let returned = Arc::new(Returned::new(Arc::clone(&news)));
     let mut job = Job {
@@ -75,6 +74,7 @@ pub(crate) fn build(
         news,
         urgent: Lines::new(options.workers),
         ready,
+        #[cfg(feature = "baselines")]
         ablated,
         ticks: ordered.is_none()
             && has_operator(&stages, |operator| operator.uses_processing_time()),
@@ -115,6 +115,15 @@ pub(crate) fn build(
     }
     prepare(&job);
     Ok(job)
+}
+
+/// Where cells with something to do are listed.
+fn ready_cells(options: &RunOptions, stages: &[StageRun]) -> ReadyCells {
+    let cells: Vec<usize> = stages.iter().map(StageRun::num_cells).collect();
+    let of_stages = options.scheduler.chooses_stages();
+    #[cfg(feature = "baselines")]
+    let of_stages = of_stages || options.ablation == Ablation::NoPriority;
+    ReadyCells::new(options.partitioning(), &cells, options.workers, of_stages)
 }
 
 /// What is to be done before anybody else has the job.
@@ -181,7 +190,8 @@ fn has_operator(stages: &[StageRun], is_meant: impl Fn(&dyn Operator) -> bool) -
     })
 }
 
-/// Refuses what goes by the clock where a sequence is promised and the clock is not admitted.
+/// Refuses what depends on processing time where a sequence is promised and the clock is not
+/// admitted.
 fn check_clock(kind: &StageKind, options: &RunOptions) -> Result<()> {
     let StageKind::Operator(operator) = kind else { return Ok(()) };
     let is_admitted = !options.order.is_ordered() || options.allow_nondeterministic_order;
@@ -314,7 +324,7 @@ fn source_run(
             assigner,
             current: Vec::new(),
             leftover: VecDeque::new(),
-            gather: Gather::default(),
+            batcher: SourceBatcher::default(),
             waits_for_epoch: false,
             heartbeat_ms: None,
             at_end: false,

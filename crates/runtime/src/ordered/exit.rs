@@ -1,12 +1,14 @@
 //! Outcomes of a stage leave in the order of its inputs, however the workers finished them: the
-//! reorder buffers of `ordering`, and who must be told when there is room again.
+//! reorder buffers of `ordering`, and who learns when there is room again.
 //!
 //! Room is asked for when work is claimed, and claims come in serial order, so whoever has the
-//! oldest serial can always finish. A claim that finds no room is not made; [`Exit::send`] tells
+//! oldest serial can always finish. A claim that finds no room is not made; [`Exit::send`] says
 //! when those who were refused should try again.
 
 use thalweg_core::Result;
-use thalweg_ordering::reorder::{LockedReorderBuffer, Reorder, ReorderBuffer};
+#[cfg(feature = "baselines")]
+use thalweg_ordering::reorder::LockedReorderBuffer;
+use thalweg_ordering::reorder::{Reorder, ReorderBuffer};
 use thalweg_ordering::sync::{AtomicBool, Ordering, fence};
 
 use crate::options::ReorderScheme;
@@ -14,12 +16,13 @@ use crate::options::ReorderScheme;
 /// The place where outcomes wait for older ones.
 pub(crate) struct Exit<T> {
     buffer: Buffer<T>,
-    /// Somebody found no room.
+    /// A claim found no room.
     refused: AtomicBool,
 }
 
 enum Buffer<T> {
     NonBlocking(ReorderBuffer<T>),
+    #[cfg(feature = "baselines")]
     Locked(LockedReorderBuffer<T>),
 }
 
@@ -29,7 +32,7 @@ enum Buffer<T> {
 pub(crate) enum Room {
     /// Nobody was refused.
     Unasked,
-    /// Somebody was, and there is room now.
+    /// A claim was, and there is room now.
     Wanted,
 }
 
@@ -38,6 +41,7 @@ impl<T> Exit<T> {
     pub(crate) fn new(scheme: ReorderScheme, capacity: usize, first: u64) -> Self {
         let buffer = match scheme {
             ReorderScheme::NonBlocking => Buffer::NonBlocking(ReorderBuffer::new(capacity, first)),
+            #[cfg(feature = "baselines")]
             ReorderScheme::Locked => Buffer::Locked(LockedReorderBuffer::new(capacity, first)),
         };
         Exit { buffer, refused: AtomicBool::new(false) }
@@ -47,12 +51,13 @@ impl<T> Exit<T> {
     pub(crate) fn has_room(&self, serial: u64) -> bool {
         let has_room = || match &self.buffer {
             Buffer::NonBlocking(buffer) => buffer.has_room(serial),
+            #[cfg(feature = "baselines")]
             Buffer::Locked(buffer) => buffer.has_room(serial),
         };
         has_room() || {
             self.refused.store(true, Ordering::Relaxed);
             // SeqCst on both sides, here and in `send`: either this sees the room that a delivery
-            // made, or the delivery sees that somebody was refused.
+            // made, or the delivery sees that a claim was refused.
             fence(Ordering::SeqCst);
             has_room()
         }
@@ -68,6 +73,7 @@ impl<T> Exit<T> {
     ) -> Result<Room> {
         let sent = match &self.buffer {
             Buffer::NonBlocking(buffer) => buffer.send(serial, outcome, deliver)?,
+            #[cfg(feature = "baselines")]
             Buffer::Locked(buffer) => buffer.send(serial, outcome, deliver)?,
         };
         if sent.delivered == 0 {
@@ -86,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_who_were_refused_are_told_of_room() {
+    fn claims_that_were_refused_learn_of_room() {
         for scheme in [ReorderScheme::NonBlocking, ReorderScheme::Locked] {
             let exit = Exit::new(scheme, 2, 0);
             let mut out = Vec::new();

@@ -8,11 +8,12 @@ use super::{Arrival, Element, OrderedFlow, Outcome, Passage, Port, Ports, Routed
 use crate::dispatcher::{Task, WorkerPlace};
 use crate::job::Job;
 use crate::metrics::StageMetrics;
+use crate::pace::Pace;
 use crate::stage::{INPUT_ENDED_NS, OperatorRun, SinkBatch, SinkMessage, SinkRun, StageRunKind};
-use crate::task::{Pace, apply_transform};
+use crate::task::apply_transform;
 use crate::waiting::OpenElement;
 
-/// The passage of one element in so many is measured.
+/// The passage of one element in this many is measured.
 const PASSAGE_SAMPLE: u64 = 8;
 
 impl Job {
@@ -158,7 +159,7 @@ impl Job {
     }
 
     /// Does an element of a stateless stage, or finds out where the rows of an operator's go. As
-    /// long as elements are small it goes on with the next ones. Says how many it did.
+    /// long as elements are small it continues with the next ones. Says how many it did.
     pub(crate) fn run_element(
         &self,
         stage: usize,
@@ -176,7 +177,7 @@ impl Job {
                 }
                 _ => self.transform_element(flow, stage, place, element, worker)?,
             }
-            if !self.may_go_on(&mut pace, rows) {
+            if !self.may_continue(&mut pace, rows) {
                 return Ok(pace.done());
             }
             match self.claim(stage) {
@@ -212,7 +213,7 @@ impl Job {
         if transform.is_asynchronous() && !ended && !bundles.is_empty() {
             let (rest, done) = (bundles.into(), Vec::new());
             let open = OpenElement { place, passage, watermark, bytes, rest, done };
-            return self.go_on(stage, transform.as_ref(), Box::new(open));
+            return self.continue_element(stage, transform.as_ref(), Box::new(open));
         }
         let apply = |bundle: Bundle| {
             StageMetrics::add(&run.metrics.rows_in, bundle.num_rows() as u64);
@@ -261,12 +262,12 @@ impl Job {
         self.send_element(flow, stage, OpenElement { place, passage, watermark, bytes, rest, done })
     }
 
-    /// Goes on with an element of a stage that waits for the outside.
-    pub(crate) fn go_on_with(&self, stage: usize, element: Box<OpenElement>) -> Result<()> {
+    /// Continues with an element of a stage that waits for the outside.
+    pub(crate) fn resume_element(&self, stage: usize, element: Box<OpenElement>) -> Result<()> {
         let StageRunKind::Transform(transform) = &self.stages[stage].kind else {
             unreachable!("only stateless stages wait")
         };
-        self.go_on(stage, transform.as_ref(), element)
+        self.continue_element(stage, transform.as_ref(), element)
     }
 
     /// Sends an element on whose bundles are done.

@@ -160,7 +160,7 @@ impl Job {
         self.is_stopping() || replaying.source_in_turn().is_none_or(|turn| turn == source)
     }
 
-    /// Tells every merge which source the next serial comes from, before it can come.
+    /// Announces to every merge which source the next serial comes from, before it can come.
     fn expect_at_merges(&self, flow: &OrderedFlow, source: usize, serial: u64) -> Result<()> {
         for (place, stage) in flow.stages.iter().enumerate() {
             if let Some((_, merge)) = &stage.merge {

@@ -6,7 +6,7 @@
 use thalweg_core::snapshot::InputState;
 use thalweg_core::{Result, Watermark, WatermarkBefore};
 
-use crate::joint::JointWatermark;
+use crate::joint_watermark::JointWatermark;
 
 /// The joint watermark of the lanes that are not idle.
 pub(super) struct JointOfLanes {
@@ -22,14 +22,14 @@ impl JointOfLanes {
     }
 
     /// What is known, for a snapshot.
-    pub(super) fn told(&self, passed: Watermark) -> InputState {
-        self.joint.told(|lane| self.idle[lane], passed)
+    pub(super) fn input_state(&self, passed: Watermark) -> InputState {
+        self.joint.input_state(|lane| self.idle[lane], passed)
     }
 
-    /// Goes on with what was known.
-    pub(super) fn restore(&mut self, told: &InputState) -> Result<()> {
-        self.joint.restore(told)?;
-        self.idle = told.lanes.iter().map(|lane| lane.idle).collect();
+    /// Restores what was known.
+    pub(super) fn restore(&mut self, saved: &InputState) -> Result<()> {
+        self.joint.restore(saved)?;
+        self.idle = saved.lanes.iter().map(|lane| lane.idle).collect();
         // What was said downstream follows from what is known here, and was said.
         let _ = self.idle_change();
         Ok(())
@@ -65,7 +65,7 @@ impl JointOfLanes {
         self.joint.advance(|lane| idle[lane]).then(|| self.joint.watermark())
     }
 
-    /// Rows of a lane that the others went on without are behind what those have reached.
+    /// Rows of a lane that the others advanced without are behind what those have reached.
     pub(super) fn stamp(&self, lane: usize, stamps: &mut WatermarkBefore) {
         if !self.joint.is_behind(lane) {
             return;

@@ -5,8 +5,8 @@
 //! source feeds, exactly once and in order, if only as an empty element; so the head of such a
 //! lane is the one that the sequence of ingestion names next.
 //!
-//! The sequence of ingestion (which source brought which serial) is told to each merge before the
-//! element itself sets out. The watermark that leaves is the least over all lanes, so it stands
+//! The sequence of ingestion (which source brought which serial) is announced to each merge before
+//! the element itself sets out. The watermark that leaves is the least over all lanes, so it stands
 //! where the data decide as long as the elements of a source end where its watermark moves.
 //!
 //! A lane that goes idle leaves the joint watermark at the element that says so, and is back at the
@@ -46,13 +46,13 @@ impl Merge {
     }
 
     /// What is known of the lanes, in which nothing waits.
-    pub(crate) fn told(&self, passed: Watermark) -> InputState {
-        self.joint.told(passed)
+    pub(crate) fn input_state(&self, passed: Watermark) -> InputState {
+        self.joint.input_state(passed)
     }
 
-    /// Goes on with what was known.
-    pub(crate) fn restore(&mut self, told: &InputState) -> Result<()> {
-        self.joint.restore(told)
+    /// Restores what was known.
+    pub(crate) fn restore(&mut self, saved: &InputState) -> Result<()> {
+        self.joint.restore(saved)
     }
 
     /// True if elements of this source come here.

@@ -72,7 +72,7 @@ pub struct Passage {
     pub(crate) serial: u64,
     /// When its youngest row entered the engine.
     pub(crate) ingest_ns: u64,
-    /// In `event_time`: no row of a later element is older. So it tells how far a lane has come
+    /// In `event_time`: no row of a later element is older. So it says how far a lane has come
     /// even where no row is left.
     pub(crate) frontier_ms: i64,
     /// The lane is idle from here on, or no longer. Only where the clock may change the sequence.
@@ -324,7 +324,7 @@ impl GatheredPiece {
         self.rows.as_ref().map_or(self.gather.bundles[self.bundle].num_rows(), Vec::len)
     }
 
-    /// The next rows, so many at most.
+    /// The next rows, at most `rows_max`.
     pub(crate) fn slice(&mut self, rows_max: usize) -> Piece<'_> {
         let bundle = &self.gather.bundles[self.bundle];
         next_slice(bundle, &mut self.rows, self.taken, rows_max, self.lanes)

@@ -288,8 +288,7 @@ impl Gather {
         self.emitted.lock().expect("no panic under this lock")
     }
 
-    /// Keeps what a partition emitted for rows of a bundle, so many bytes. How many there are in
-    /// all.
+    /// Keeps what a partition emitted for rows of a bundle. Returns the bytes kept in all.
     fn of_bundle(
         &self,
         bundle: usize,
@@ -305,7 +304,7 @@ impl Gather {
         gathered.bytes
     }
 
-    /// Keeps what a partition emitted at the watermark, so many bytes. How many there are in all.
+    /// Keeps what a partition emitted at the watermark. Returns the bytes kept in all.
     pub(crate) fn add_of_watermark(
         &self,
         cell: usize,

@@ -94,7 +94,7 @@ impl Replaying {
         self.replay.steps[self.next..].iter().find(is_needed).copied()
     }
 
-    /// So many rows of the current step have passed, or the end of its input.
+    /// These rows of the current step have passed, or the end of its input.
     fn pass(&mut self, rows: u32, has_ended: bool) {
         while self.inputs[self.replay.steps[self.next].input as usize].is_unwanted {
             self.next += 1;

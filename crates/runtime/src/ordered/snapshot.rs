@@ -6,7 +6,8 @@
 //! waits for no input, has nothing. What a merge by time keeps waits for rows that are not there
 //! yet, perhaps for long. A snapshot does not wait for them: such rows are part of it.
 //!
-//! Numbers go on where they were, because aggregates that depend on the order of rows compare them.
+//! Numbers continue where they were, because aggregates that depend on the order of rows compare
+//! them.
 
 use thalweg_core::snapshot::{InputState, LaneState, StageState};
 use thalweg_core::{Captured, Restored, Result, Watermark};
@@ -45,7 +46,7 @@ impl OrderedFlow {
     }
 
     /// What a stage knows of its inputs.
-    pub(crate) fn told_inputs(&self, stage: usize) -> Option<InputState> {
+    pub(crate) fn input_state(&self, stage: usize) -> Option<InputState> {
         let stage = &self.stages[stage];
         let dispatch = stage.dispatch.lock().expect("no panic under this lock");
         let (joint, passed) = (dispatch.watermark, dispatch.passed);
@@ -54,8 +55,8 @@ impl OrderedFlow {
             return Some(InputState { lanes, ended_at: Watermark::MIN, joint, passed });
         };
         Some(match &*merge.lock().expect("no panic under this lock") {
-            MergeKind::Arrival(merge) => merge.told(passed),
-            MergeKind::Time(merge) => merge.told(passed),
+            MergeKind::Arrival(merge) => merge.input_state(passed),
+            MergeKind::Time(merge) => merge.input_state(passed),
         })
     }
 
@@ -68,25 +69,25 @@ impl OrderedFlow {
         }
     }
 
-    /// A stage goes on where it was. Tells the bytes of rows that wait in front of it again.
+    /// A stage resumes where it was. Returns the bytes of rows that wait in front of it again.
     ///
     /// # Errors
-    /// If what was told does not fit.
-    pub(crate) fn restore(&mut self, stage: usize, told: &StageState<Restored>) -> Result<usize> {
+    /// If what was saved does not fit.
+    pub(crate) fn restore(&mut self, stage: usize, saved: &StageState<Restored>) -> Result<usize> {
         let reorder = self.reorder;
         let stage = &mut self.stages[stage];
-        stage.work.added.store(told.places, Ordering::SeqCst);
-        stage.work.claimed.store(told.places, Ordering::SeqCst);
-        stage.routed = Exit::new(reorder, UNDER_WAY_MAX, told.places);
-        stage.exit = Exit::new(reorder, UNDER_WAY_MAX, told.places);
+        stage.work.added.store(saved.places, Ordering::SeqCst);
+        stage.work.claimed.store(saved.places, Ordering::SeqCst);
+        stage.routed = Exit::new(reorder, UNDER_WAY_MAX, saved.places);
+        stage.exit = Exit::new(reorder, UNDER_WAY_MAX, saved.places);
         let mut dispatch = stage.dispatch.lock().expect("nobody else has the job yet");
-        dispatch.next = told.places;
-        let Some(inputs) = &told.inputs else { return Ok(0) };
+        dispatch.next = saved.places;
+        let Some(inputs) = &saved.inputs else { return Ok(0) };
         (dispatch.watermark, dispatch.passed) = (inputs.joint, inputs.passed);
         let Some((_, merge)) = &stage.merge else { return Ok(0) };
         match &mut *merge.lock().expect("nobody else has the job yet") {
             MergeKind::Arrival(merge) => merge.restore(inputs).map(|()| 0),
-            MergeKind::Time(merge) => merge.restore(inputs, &told.waiting),
+            MergeKind::Time(merge) => merge.restore(inputs, &saved.waiting),
         }
     }
 }

@@ -26,7 +26,7 @@ use super::lanes::JointOfLanes;
 use super::{Element, Passage};
 use crate::sorted_merge::{MergedRows, SortedMerge, SortedRows};
 
-mod waiting;
+mod snapshot;
 
 /// The most rows that leave in one element.
 const MERGED_ROWS_MAX: usize = 64 * 1024;
@@ -42,23 +42,23 @@ pub(crate) struct TimeMerge {
     bytes: usize,
     /// The time of the last row or watermark that left.
     frontier_ms: i64,
-    /// A lane has come further in time, and no row of it tells so.
+    /// A lane has come further in time, and no row of it says so.
     has_heartbeat: bool,
 }
 
 #[derive(Default)]
 struct Lane {
-    /// Before this no row of it has a place any more, since others went on without it.
+    /// Before this no row of it has a place any more, since others advanced without it.
     floor_ms: Option<i64>,
     /// The watermarks whose marks wait in the merge, and when they entered the engine.
     marked: VecDeque<(Watermark, u64)>,
 }
 
 impl TimeMerge {
-    /// A merge of so many lanes.
+    /// A merge of this many lanes.
     pub(crate) fn new(lanes: usize) -> Self {
         TimeMerge {
-            merge: SortedMerge::with_times_beside(lanes),
+            merge: SortedMerge::with_separate_times(lanes),
             lanes: (0..lanes).map(|_| Lane::default()).collect(),
             joint: JointOfLanes::new(lanes),
             serial: 0,
@@ -193,7 +193,7 @@ impl Lane {
     }
 }
 
-/// The rows of a bundle with their times beside them.
+/// The rows of a bundle with their times apart from them.
 fn sorted_rows(bundle: Bundle, ingest_ns: u64) -> SortedRows {
     let bytes = bundle.memory_bytes();
     let Bundle { batch, kinds, stamps } = bundle;

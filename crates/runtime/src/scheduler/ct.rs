@@ -1,7 +1,8 @@
 //! Current throughput (§6.4): the stage that in this window has got least far through the job's
 //! elements, which is likely the bottleneck.
 
-use super::{SLICE_NS, StageView};
+use super::stage_view::StageView;
+use crate::pace::SLICE_NS;
 
 /// Formula (3): `(T + w s) / (c cs)`, how many elements of the job the stage gets done in the
 /// current window if the workers that are at it stay for their slices.
@@ -18,8 +19,8 @@ pub fn priority(stage: &StageView) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::StageView;
     use super::super::tests::{rank, stage};
+    use super::StageView;
     use super::throughput;
     use crate::options::SchedulerPolicy::CurrentThroughput;
 

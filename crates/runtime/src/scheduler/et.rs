@@ -1,6 +1,6 @@
 //! Estimated time (§6.3): the stage whose waiting work would take longest if one more worker came.
 
-use super::StageView;
+use super::stage_view::StageView;
 
 /// Formula (2): `I c / (w + 1)`. The case `w >= M` is left to [`StageView::is_schedulable`].
 pub fn priority(stage: &StageView) -> f64 {
@@ -9,8 +9,8 @@ pub fn priority(stage: &StageView) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::StageView;
     use super::super::tests::{rank, stage};
+    use super::StageView;
     use super::priority;
     use crate::options::SchedulerPolicy::EstimatedTime;
 

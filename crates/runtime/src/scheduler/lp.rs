@@ -1,7 +1,7 @@
 //! Last in pipeline (§6.2): pull from the exit. The stage furthest downstream that has work, and a
 //! source only if nothing else has any. Nothing is measured for it.
 
-use super::StageView;
+use super::stage_view::StageView;
 
 /// How far downstream the stage is.
 pub fn priority(stage: &StageView) -> f64 {

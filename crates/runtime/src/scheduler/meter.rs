@@ -5,17 +5,18 @@
 //! A task writes two relaxed adds into its stage's [`StageMeter`], one when it begins and one when
 //! it ends; the time that it took is counted in the stage's metrics anyway. Every tenth of a window
 //! one worker, whoever comes first, folds what the counters have gained into an [`Estimate`] for
-//! each stage and publishes what follows from it; the others go on with the old values meanwhile.
+//! each stage and publishes what follows from it; the others use the old values meanwhile.
 //! So no task takes a lock, and a mean over tasks costs nothing for each of them.
 //!
 //! Relaxed throughout: each value stands for itself and only steers. A worker may see the cost of
-//! one fold beside the selectivity of the next one.
+//! one fold together with the selectivity of the next one.
 
 use std::time::Duration;
 
 use thalweg_ordering::sync::{AtomicU64, Mutex, Ordering};
 
-use super::{cumulative_selectivities, depths, qst};
+use super::qst;
+use super::selectivity::{cumulative_selectivities, depths};
 
 /// Folds in a window.
 const FOLDS_PER_WINDOW: u32 = 10;
@@ -64,7 +65,7 @@ impl StageMeter {
         self.load.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A worker has ended a task, and with it so many elements.
+    /// A worker has ended a task, and with it this many elements.
     pub fn leave(&self, elements: u64) {
         // The workers' bits hold at least the one that leaves, so nothing is borrowed.
         self.load.fetch_add((elements << WORKER_BITS).wrapping_sub(1), Ordering::Relaxed);
@@ -110,7 +111,7 @@ impl StageMeter {
         busy_ns.saturating_sub(self.spent_before_ns.load(Ordering::Relaxed))
     }
 
-    /// How many elements so many waiting pieces make, rounded up.
+    /// How many elements these waiting pieces make, rounded up.
     pub fn pieces_as_elements(&self, pieces: usize) -> usize {
         (pieces as f64 / read(&self.pieces_per_element)).ceil() as usize
     }
@@ -227,7 +228,7 @@ impl Measuring {
         self.depths[stage]
     }
 
-    /// Folds if it is time, unless somebody else is at it.
+    /// Folds if it is time, unless another worker is at it.
     pub fn fold_if_due<'a>(
         &self,
         now_ns: u64,
@@ -330,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_window_starts_anew_with_the_next() {
+    fn the_time_of_a_window_starts_over_with_the_next() {
         let meters: Vec<StageMeter> = (0..3).map(|_| StageMeter::default()).collect();
         let inputs = vec![vec![], vec![0], vec![1]];
         let measuring = Measuring::new(inputs, Duration::from_nanos(100));

@@ -12,7 +12,7 @@
 //! An *element* is what waits in a queue: a bundle where `epoch` is promised, an element with a
 //! serial in the ordered contracts, a poll of a source. I, c, s and cs all count elements. Rows
 //! would not do: nobody counts them while they wait, and a filter makes bundles smaller rather than
-//! fewer, which their measured cost already tells. What waits at the partitions of an operator are
+//! fewer, which their measured cost already shows. What waits at the partitions of an operator are
 //! pieces; they are counted in elements by how many an element has had so far.
 //!
 //! # Graphs that are no chain
@@ -23,59 +23,24 @@
 //! In a chain this is the paper's product.
 //!
 //! # Time
-//! The paper's slice s is [`SLICE_NS`], 1 ms: no task goes on for longer, so a wrong guess lasts no
-//! longer either, while the choice itself takes well under a thousandth of that. The window of `ct`
-//! ([`WINDOW`], which a caller can change) is 100 ms: a hundred slices, enough for shares of time
-//! to mean something with a few workers, and short against a change of the load. What is measured
-//! and how is in [`meter`].
+//! The paper's slice s is [`SLICE_NS`](crate::pace::SLICE_NS), 1 ms: no task takes longer, so a
+//! wrong guess lasts no longer either, while the choice itself takes well under a thousandth of
+//! that. The window of `ct` ([`SCHEDULER_WINDOW`](crate::options::SCHEDULER_WINDOW), which a caller
+//! can change) is 100 ms: a hundred slices, enough for shares of time to mean something with a few
+//! workers, and short against a change of the load. What is measured and how is in [`meter`].
 //!
 //! Results do not depend on any of this, and nothing here knows containers, cells or bundles.
 
-use std::time::Duration;
-
 use crate::options::SchedulerPolicy;
-use crate::task::SLICE_NS;
+use stage_view::StageView;
 
 pub mod ct;
 pub mod et;
 pub mod lp;
 pub mod meter;
 pub mod qst;
-
-/// The window over which `ct` compares the time spent on stages, unless a caller says otherwise.
-pub const WINDOW: Duration = Duration::from_millis(100);
-
-/// What a policy knows of a stage.
-#[derive(Clone, Copy, Debug)]
-pub struct StageView {
-    /// Elements that wait (I). A source that may be asked has one.
-    pub queued: usize,
-    /// Workers at it (w).
-    pub workers: usize,
-    /// How many it admits at once (M): sources and singletons 1, partitioned operators one for each
-    /// partition, stateless stages any number (`usize::MAX`).
-    pub parallelism_max: usize,
-    /// Time that one element takes, in nanoseconds (c); above zero.
-    pub cost_ns: f64,
-    /// Elements out of it per element of the job (cs, see [`cumulative_selectivities`]).
-    pub cumulative_selectivity: f64,
-    /// Time spent on it in the current window, in nanoseconds (T of `ct`).
-    pub spent_ns: u64,
-    /// Elements that wait behind it.
-    pub output_queued: usize,
-    /// How many may wait behind it before `qst` leaves it (T of `qst`, see
-    /// [`qst::thresholds`]).
-    pub output_queued_max: f64,
-    /// Steps from the sources, which are at 0.
-    pub depth: usize,
-}
-
-impl StageView {
-    /// True if something waits at it and fewer workers are at it than it admits.
-    pub fn is_schedulable(&self) -> bool {
-        self.queued > 0 && self.workers < self.parallelism_max
-    }
-}
+pub mod selectivity;
+pub mod stage_view;
 
 /// The schedulable stage to go to, if there is any. Among equals the one furthest downstream, whose
 /// outcome is nearest to a result; `qst`, which pushes, prefers the earliest.
@@ -101,40 +66,6 @@ pub fn choose(policy: SchedulerPolicy, stages: &[StageView]) -> Option<usize> {
             best_by(lp::priority)
         }
     }
-}
-
-/// For each stage how many elements leave it per element of the job.
-///
-/// `inputs` are the stages that feed each stage (none: a source), all before it; `selectivities`
-/// are elements out per element in; `flows` are elements that the sources have brought, which
-/// decide what share of the job each of them is.
-pub fn cumulative_selectivities(
-    inputs: &[Vec<usize>],
-    selectivities: &[f64],
-    flows: &[f64],
-) -> Vec<f64> {
-    let of_sources = || inputs.iter().zip(flows).filter(|(inputs, _)| inputs.is_empty());
-    // One more for each, so that one which has brought nothing yet still has a share.
-    let total: f64 = of_sources().map(|(_, flow)| flow + 1.0).sum();
-    let mut cumulative: Vec<f64> = Vec::with_capacity(inputs.len());
-    for (place, inputs) in inputs.iter().enumerate() {
-        let reaching = match inputs.is_empty() {
-            true => (flows[place] + 1.0) / total,
-            false => inputs.iter().map(|&input| cumulative[input]).sum(),
-        };
-        cumulative.push(reaching * selectivities[place]);
-    }
-    cumulative
-}
-
-/// For each stage how many steps it is from the sources, by the longest way.
-pub fn depths(inputs: &[Vec<usize>]) -> Vec<usize> {
-    let mut depths: Vec<usize> = Vec::with_capacity(inputs.len());
-    for inputs in inputs {
-        let deepest = inputs.iter().map(|&input| depths[input] + 1).max();
-        depths.push(deepest.unwrap_or(0));
-    }
-    depths
 }
 
 #[cfg(test)]
@@ -177,31 +108,5 @@ mod tests {
             let admitting = StageView { parallelism_max: 3, ..crowded };
             assert_eq!(choose(policy, &[idle, admitting]), Some(1), "{name}");
         }
-    }
-
-    #[test]
-    fn selectivities_multiply_along_a_chain() {
-        let inputs = [vec![], vec![0], vec![1], vec![2]];
-        let chain =
-            cumulative_selectivities(&inputs, &[1.0, 0.5, 4.0, 0.25], &[7.0, 0.0, 0.0, 0.0]);
-        assert_eq!(chain, [1.0, 0.5, 2.0, 0.5]);
-    }
-
-    #[test]
-    fn paths_that_meet_add_their_flows_up() {
-        // One source that feeds both 1 and 3, and 1 feeds 3 too.
-        let inputs = [vec![], vec![0], vec![1], vec![0, 2]];
-        let diamond = cumulative_selectivities(&inputs, &[1.0, 0.5, 1.0, 2.0], &[0.0; 4]);
-        assert_eq!(diamond, [1.0, 0.5, 0.5, 3.0]);
-        // Two sources, one of which brings three times as much (299 + 1 of 400).
-        let inputs = [vec![], vec![], vec![0, 1]];
-        let union = cumulative_selectivities(&inputs, &[1.0, 1.0, 0.5], &[299.0, 99.0, 0.0]);
-        assert_eq!(union, [0.75, 0.25, 0.5]);
-    }
-
-    #[test]
-    fn depth_is_the_longest_way_from_a_source() {
-        let inputs = [vec![], vec![0], vec![], vec![2, 1], vec![0, 3]];
-        assert_eq!(depths(&inputs), [0, 1, 0, 2, 3]);
     }
 }

@@ -5,7 +5,7 @@
 //! all others, so that no worker idles while there is work (what a queue may hold at most is the
 //! memory account's business, not this policy's).
 
-use super::StageView;
+use super::stage_view::StageView;
 
 /// Elements that all output queues together should hold (C, the capacity of the system). As many as
 /// may be under way between two stages in the ordered contracts.
@@ -27,8 +27,8 @@ pub fn priority(stage: &StageView) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::StageView;
     use super::super::tests::{rank, stage};
+    use super::StageView;
     use super::thresholds;
     use crate::options::SchedulerPolicy::QueueSizeThrottling;
 

@@ -22,7 +22,7 @@ pub enum Work {
     Rows,
     /// A partition takes a watermark.
     Watermark,
-    /// A bundle goes on that waited for the outside.
+    /// A bundle continues that waited for the outside.
     Continue,
 }
 
@@ -139,7 +139,7 @@ pub struct Total {
 }
 
 impl Ledger {
-    /// What a task of so many rows, if that is known, is expected to cost.
+    /// What a task of these rows, if their number is known, is expected to cost.
     pub(crate) fn expect(&self, key: (usize, Work), rows: Option<u64>) -> u64 {
         let per_unit = self.expected.get(&key).copied();
         per_unit.map_or(FIRST_GUESS_NS, |cost| cost * rows.unwrap_or(1).max(1) as f64) as u64

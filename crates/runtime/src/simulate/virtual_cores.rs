@@ -309,7 +309,7 @@ impl VirtualCores {
         self.wake();
     }
 
-    /// Lets those go on who wait for something that may be there now.
+    /// Wakes those who wait for something that may be there now.
     fn wake(&mut self) {
         for place in 0..self.sinks.len() {
             let StageRunKind::Sink(run) = &self.job.stages[self.sinks[place].stage].kind else {

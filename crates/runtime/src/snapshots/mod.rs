@@ -1,44 +1,43 @@
-//! Cuts: where a snapshot is taken, and where another run goes on.
+//! Cuts: where a snapshot is taken, and where another run resumes.
 //!
 //! # How a cut is taken
 //! 1. *Hold.* Sources are not asked any more ([`Job::holding`](crate::job::Job)), and nothing is
 //!    done that no row causes: no idle input is looked for and no clock calls
 //!    ([`Job::outside`](crate::job::Job) is held). Rows that a source has given and that wait for
 //!    company are sent.
-//! 2. *Drain.* Workers go on with what is inside until nothing is under way. This always ends: what
-//!    is inside is never refused room, and waits for no row that is not there. Two things stay:
-//!    what waits for a sink's thread, which the sink takes before it hears of the cut, and in
+//! 2. *Drain.* Workers continue with what is inside until nothing is under way. This always ends:
+//!    what is inside is never refused room, and waits for no row that is not there. Two things
+//!    stay: what waits for a sink's thread, which the sink takes before it hears of the cut, and in
 //!    `event_time` rows that wait in a merge for rows of another input. Those are part of the
 //!    state.
-//! 3. *Capture.* Every partition tells what it keeps, every source its position, every stage its
+//! 3. *Capture.* Every partition captures what it keeps, every source its position, every stage its
 //!    watermarks; several threads share that where there is much. What takes long is made later, by
 //!    whoever writes the snapshot.
-//! 4. *Go on.* Sources are asked again. Sinks end their transactions in their turn, on their own
+//! 4. *Continue.* Sources are asked again. Sinks end their transactions in their turn, on their own
 //!    threads.
 //!
 //! No barrier travels, no partition waits at a gate for others, and a stateless stage knows nothing
-//! of it. design.md §8 has gates for each partition, so that work from beyond a cut can begin
-//! before the cut is done elsewhere; docs/design/008 has the measurement that says what holding
-//! costs instead.
+//! of it. Gates for each partition would let work from beyond a cut begin before the cut is done
+//! elsewhere; docs/design/008 measures what holding costs instead.
 //!
 //! **Invariant:** while a cut is captured, no worker is present, no mailbox has an owner, and no
 //! row is in a container, a queue or a reorder buffer.
 
+mod capture;
 mod restore;
-mod take;
 
 use std::time::Duration;
 
 use thalweg_core::snapshot::TakenCut;
 
+pub use capture::ChooseExtent;
 pub(crate) use restore::restore;
-pub use take::ChooseExtent;
 
 /// What comes behind a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterCut {
-    /// The job goes on.
-    GoOn,
+    /// The job continues.
+    Continue,
     /// Sources stay held: the job is about to be stopped.
     Hold,
 }

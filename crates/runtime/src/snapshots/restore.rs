@@ -1,4 +1,4 @@
-//! A job that was built goes on where another run of it was at a cut.
+//! A job that was built resumes where another run of it was at a cut.
 //!
 //! **Invariant:** it is called while nobody else has the job, before sources are started and sinks
 //! are opened. Stages are found by their identifiers; a stage that the cut does not know begins
@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use thalweg_core::snapshot::{RestoredCut, SourceState as ToldSource, StageState};
+use thalweg_core::snapshot::{RestoredCut, SourceState, StageState};
 use thalweg_core::{Error, OrderContract, PartitionContext, Restored, Result, Watermark};
 use thalweg_ordering::sync::{AtomicUsize, Ordering};
 
@@ -19,23 +19,23 @@ use crate::stage::{OperatorRun, SinkRun, SourceRun, StageRun, StageRunKind};
 /// If something does not fit: the cut is of another query, or damaged.
 pub(crate) fn restore(job: &mut Job, cut: &RestoredCut) -> Result<()> {
     check_ended_sources(job, cut)?;
-    let told: HashMap<&str, &StageState<Restored>> =
+    let saved: HashMap<&str, &StageState<Restored>> =
         cut.stages.iter().map(|stage| (stage.id.as_str(), stage)).collect();
     let (order, workers) = (job.options.order, job.options.workers);
     for (place, run) in job.stages.iter_mut().enumerate() {
-        let Some(told) = told.get(run.id.as_str()) else { continue };
+        let Some(saved) = saved.get(run.id.as_str()) else { continue };
         let name = run.name.clone();
-        restore_stage(run, told, order, workers)
+        restore_stage(run, saved, order, workers)
             .map_err(|error| error.in_operator(name.clone()))?;
         if let Some(flow) = &mut job.ordered {
-            let bytes = flow.restore(place, told).map_err(|error| error.in_operator(name))?;
+            let bytes = flow.restore(place, saved).map_err(|error| error.in_operator(name))?;
             job.memory.add_in_flight(bytes as i64);
         }
     }
     if let Some(flow) = &job.ordered {
         flow.begin_at(cut.serial);
     }
-    tell_of_state(job)?;
+    report_all_state(job)?;
     open_gates(job);
     let fed = job.stages.iter().filter(|stage| is_fed_sink(stage)).count();
     job.fed_sinks.store(fed, Ordering::SeqCst);
@@ -51,9 +51,9 @@ fn check_ended_sources(job: &mut Job, cut: &RestoredCut) -> Result<()> {
     let is_over = cut.stages.iter().filter_map(|stage| stage.source.as_ref()).all(|s| s.finished);
     for run in &job.stages {
         let StageRunKind::Source(source) = &run.kind else { continue };
-        let told = cut.stages.iter().find(|told| told.id == run.id && !told.ended);
-        let told = told.and_then(|told| told.source.as_ref()).filter(|told| told.finished);
-        let Some(position) = told.and_then(|told| told.position.as_deref()) else { continue };
+        let saved = cut.stages.iter().find(|saved| saved.id == run.id && !saved.ended);
+        let saved = saved.and_then(|saved| saved.source.as_ref()).filter(|saved| saved.finished);
+        let Some(position) = saved.and_then(|saved| saved.position.as_deref()) else { continue };
         let mut state = source.state.lock().expect("nobody else has the job yet");
         let checked = state.source.check_ended(position);
         drop(state);
@@ -73,26 +73,27 @@ fn is_fed_sink(stage: &StageRun) -> bool {
 
 fn restore_stage(
     run: &mut StageRun,
-    told: &StageState<Restored>,
+    saved: &StageState<Restored>,
     order: OrderContract,
     workers: usize,
 ) -> Result<()> {
-    run.ended.store(told.ended, Ordering::SeqCst);
+    run.ended.store(saved.ended, Ordering::SeqCst);
     let is_ordered = order.is_ordered();
-    for (lane, told) in run.lanes.iter().zip(told.inputs.iter().flat_map(|inputs| &inputs.lanes)) {
-        lane.idle.store(told.idle && !is_ordered, Ordering::SeqCst);
+    for (lane, saved) in run.lanes.iter().zip(saved.inputs.iter().flat_map(|inputs| &inputs.lanes))
+    {
+        lane.idle.store(saved.idle && !is_ordered, Ordering::SeqCst);
     }
     let metrics = &run.metrics;
     match &run.kind {
         StageRunKind::Source(source) => {
-            let Some(told) = &told.source else { return Ok(()) };
-            if let Some(assigner) = &told.assigner {
+            let Some(saved) = &saved.source else { return Ok(()) };
+            if let Some(assigner) = &saved.assigner {
                 metrics.set_watermark(assigner.running);
             }
-            restore_source(source, told)
+            restore_source(source, saved)
         }
         StageRunKind::Operator(operator) => {
-            if let Some(inputs) = &told.inputs {
+            if let Some(inputs) = &saved.inputs {
                 metrics.set_watermark(inputs.joint);
                 let mut joint = operator.joint.lock().expect("nobody else has the job yet");
                 if !is_ordered {
@@ -100,30 +101,30 @@ fn restore_stage(
                 }
                 joint.passed = inputs.passed;
             }
-            restore_partitions(operator, told, order, workers)
+            restore_partitions(operator, saved, order, workers)
         }
         StageRunKind::Sink(sink) => {
-            restore_sink(sink, told);
+            restore_sink(sink, saved);
             Ok(())
         }
         StageRunKind::Transform(_) => Ok(()),
     }
 }
 
-fn restore_source(run: &SourceRun, told: &ToldSource) -> Result<()> {
+fn restore_source(run: &SourceRun, saved: &SourceState) -> Result<()> {
     let mut state = run.state.lock().expect("nobody else has the job yet");
-    run.finished.store(told.finished, Ordering::SeqCst);
-    run.ready.store(!told.finished, Ordering::SeqCst);
-    run.idle.store(told.idle, Ordering::SeqCst);
-    state.epoch = told.epoch;
-    state.serial = told.serial;
-    state.taken = told.taken;
-    state.frontier_ms = told.frontier_ms;
-    if let (Some(assigner), Some(position)) = (&mut state.assigner, told.assigner) {
+    run.finished.store(saved.finished, Ordering::SeqCst);
+    run.ready.store(!saved.finished, Ordering::SeqCst);
+    run.idle.store(saved.idle, Ordering::SeqCst);
+    state.epoch = saved.epoch;
+    state.serial = saved.serial;
+    state.taken = saved.taken;
+    state.frontier_ms = saved.frontier_ms;
+    if let (Some(assigner), Some(position)) = (&mut state.assigner, saved.assigner) {
         assigner.seek(position);
     }
-    match &told.position {
-        position if told.finished => {
+    match &saved.position {
+        position if saved.finished => {
             // It is never started, and knows of no place.
             state.ended_at.clone_from(position);
             Ok(())
@@ -138,16 +139,16 @@ fn restore_source(run: &SourceRun, told: &ToldSource) -> Result<()> {
 /// as reading.
 fn restore_partitions(
     operator: &OperatorRun,
-    told: &StageState<Restored>,
+    saved: &StageState<Restored>,
     order: OrderContract,
     workers: usize,
 ) -> Result<()> {
     let partitions = operator.cells.len();
-    let passed = told.inputs.as_ref().map_or(Watermark::MIN, |inputs| inputs.passed);
+    let passed = saved.inputs.as_ref().map_or(Watermark::MIN, |inputs| inputs.passed);
     let restore_one = |partition: usize| -> Result<()> {
         let cell = &operator.cells[partition];
         let mut state = cell.state.lock().expect("nobody else has the job yet");
-        let own = told.state.of_partition(PartitionContext { partition, partitions, order })?;
+        let own = saved.state.of_partition(PartitionContext { partition, partitions, order })?;
         state.partition.restore(&own)?;
         state.passed = passed;
         let ticks_at_ms = state.partition.ticks_at().unwrap_or(i64::MAX);
@@ -175,9 +176,9 @@ fn restore_partitions(
     })
 }
 
-fn restore_sink(run: &SinkRun, told: &StageState<Restored>) {
-    let has_ended = told.sink.as_ref().is_some_and(|sink| sink.has_ended);
-    let lanes = told.inputs.iter().flat_map(|inputs| &inputs.lanes);
+fn restore_sink(run: &SinkRun, saved: &StageState<Restored>) {
+    let has_ended = saved.sink.as_ref().is_some_and(|sink| sink.has_ended);
+    let lanes = saved.inputs.iter().flat_map(|inputs| &inputs.lanes);
     let ended = lanes.filter(|lane| lane.watermark == Watermark::END).count();
     let all = run.open_lanes.load(Ordering::SeqCst);
     let open = if has_ended { 0 } else { all.saturating_sub(ended) };
@@ -185,7 +186,7 @@ fn restore_sink(run: &SinkRun, told: &StageState<Restored>) {
 }
 
 /// The memory account learns what partitions keep.
-fn tell_of_state(job: &Job) -> Result<()> {
+fn report_all_state(job: &Job) -> Result<()> {
     for (place, stage) in job.stages.iter().enumerate() {
         let StageRunKind::Operator(operator) = &stage.kind else { continue };
         for cell in &operator.cells {

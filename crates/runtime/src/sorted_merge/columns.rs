@@ -21,7 +21,7 @@ use arrow_select::concat::concat;
 use arrow_select::take::take;
 use thalweg_core::{Result, RowKind, WatermarkBefore};
 
-use super::SortedRows;
+use super::rows::SortedRows;
 
 /// Consecutive rows of one of several batches.
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +92,7 @@ impl PickedRows<'_> {
         WatermarkBefore::Rows(self.ordered(joined))
     }
 
-    /// What each row does, if any batch tells it; rows of the others are inserts.
+    /// What each row does, if any batch says so; rows of the others are inserts.
     pub(super) fn kinds(&self) -> Option<Arc<[RowKind]>> {
         if self.spans.iter().all(|span| self.slots[span.slot].kinds.is_none()) {
             return None;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use thalweg_core::text::format_timestamp_millis;
 use thalweg_core::{Error, Result, Watermark};
 
-use super::{Pair, SortedRows};
+use super::rows::{Pair, SortedRows};
 
 /// What waits, in the order in which it came.
 pub(super) struct Input {

@@ -30,6 +30,7 @@
 mod columns;
 mod input;
 mod pick;
+mod rows;
 #[cfg(test)]
 mod tests;
 mod tournament;
@@ -39,51 +40,13 @@ use std::sync::Arc;
 use arrow_array::{Array, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 use arrow_schema::{FieldRef, SchemaRef};
-use thalweg_core::{Error, Result, RowKind, Watermark, WatermarkBefore};
+use thalweg_core::{Error, Result, Watermark, WatermarkBefore};
 
 use columns::{PickedRows, times_of};
 use input::{Input, Item};
 use pick::Picker;
-
-/// A place in the merged sequence: time and input. Rows of one input at one time follow each other
-/// by position.
-type Pair = (i64, usize);
-
-/// Rows of one input in time order.
-#[derive(Clone, Debug)]
-pub struct SortedRows {
-    /// The rows.
-    pub batch: RecordBatch,
-    /// The time of each, in milliseconds, ascending.
-    pub times: ScalarBuffer<i64>,
-    /// Stamps that go with the rows.
-    pub watermark_before: WatermarkBefore,
-    /// What each of them does, in a changelog.
-    pub kinds: Option<Arc<[RowKind]>>,
-    /// When the youngest of them entered the engine.
-    pub ingest_ns: u64,
-    /// What they count in the memory account.
-    pub bytes: usize,
-}
-
-/// Rows that no row to come can stand before.
-#[derive(Clone, Debug)]
-pub struct MergedRows {
-    /// The rows, by time, then input, then position.
-    pub batch: RecordBatch,
-    /// The time of each.
-    pub times: ScalarBuffer<i64>,
-    /// The stamps that came with each.
-    pub watermark_before: WatermarkBefore,
-    /// What each does, if one of them came with that.
-    pub kinds: Option<Arc<[RowKind]>>,
-    /// When the youngest of them entered the engine.
-    pub ingest_ns: u64,
-    /// What they counted while they waited.
-    pub bytes: usize,
-    /// The input that each came by, if [asked for](SortedMerge::with_origins).
-    pub origins: Option<ScalarBuffer<u32>>,
-}
+use rows::Pair;
+pub use rows::{MergedRows, SortedRows};
 
 /// Something that waits in an input.
 pub(crate) enum WaitingItem<'a> {
@@ -122,14 +85,14 @@ pub struct SortedMerge {
 }
 
 impl SortedMerge {
-    /// A merge of so many inputs with their time in this column: BIGINT or a timestamp, in
+    /// A merge of this many inputs with their time in this column: BIGINT or a timestamp, in
     /// milliseconds.
     pub fn new(inputs: usize, time_column: usize) -> Self {
-        SortedMerge { time_column: Some(time_column), ..Self::with_times_beside(inputs) }
+        SortedMerge { time_column: Some(time_column), ..Self::with_separate_times(inputs) }
     }
 
     /// A merge of inputs whose times are no column: rows come by [`push_rows`](Self::push_rows).
-    pub fn with_times_beside(inputs: usize) -> Self {
+    pub fn with_separate_times(inputs: usize) -> Self {
         SortedMerge {
             inputs: (0..inputs).map(Input::new).collect(),
             time_column: None,
@@ -139,7 +102,7 @@ impl SortedMerge {
         }
     }
 
-    /// Tells for each merged row which input it came by.
+    /// Says for each merged row which input it came by.
     #[must_use]
     pub fn with_origins(mut self) -> Self {
         self.with_origins = true;
@@ -173,7 +136,7 @@ impl SortedMerge {
         self.push_rows(input, rows)
     }
 
-    /// Adds rows to an input with their times beside them. As [`push`](Self::push).
+    /// Adds rows to an input with their times apart from them. As [`push`](Self::push).
     ///
     /// # Errors
     /// As [`push`](Self::push).
@@ -229,7 +192,8 @@ impl SortedMerge {
         input.items.push_back(Item::Mark { time_ms });
     }
 
-    /// The next ready rows, at most so many. `None` if none is ready, or a mark stands before them.
+    /// The next ready rows, at most `rows_max`. `None` if none is ready, or a mark stands before
+    /// them.
     ///
     /// # Errors
     /// If Arrow can't put the columns together (strings beyond 2 GiB). The rows stay.
@@ -284,7 +248,7 @@ impl SortedMerge {
         (self.inputs[input].frontier_ms, self.inputs[input].has_ended)
     }
 
-    /// Sets what [`state_of`](Self::state_of) told of the same input in another run.
+    /// Sets what [`state_of`](Self::state_of) said of the same input in another run.
     pub(crate) fn set_state(&mut self, input: usize, frontier_ms: i64, has_ended: bool) {
         self.inputs[input].frontier_ms = frontier_ms;
         self.inputs[input].has_ended = has_ended;

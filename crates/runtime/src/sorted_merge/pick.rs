@@ -9,16 +9,16 @@ use std::ops::Range;
 
 use super::columns::Span;
 use super::input::{Input, Item};
+use super::rows::{Pair, SortedRows};
 use super::tournament::Tournament;
-use super::{Pair, SortedRows};
 
 /// Shorter runs on average are left to the tournament.
 const RUN_ROWS_MIN: usize = 12;
 
-/// So many runs are looked at before they are judged short.
+/// This many runs are looked at before they are judged short.
 const RUNS_JUDGED: usize = 32;
 
-/// A run of so many rows is not copied to join others; it leaves by itself.
+/// A run of this many rows is not copied to join others; it leaves by itself.
 const RUN_ROWS_WHOLE: usize = 2048;
 
 /// What stands behind everything.
@@ -55,7 +55,7 @@ impl Picker {
         }
     }
 
-    /// Picks at most so many rows, and none if none is ready.
+    /// Picks at most `rows_max` rows, and none if none is ready.
     pub(super) fn pick(&mut self, inputs: &[Input], max_rows: usize) {
         let max_rows = max_rows.clamp(1, u32::MAX as usize);
         let can_share = max_rows >= 4 * inputs.len();
@@ -201,7 +201,7 @@ impl Picker {
     }
 }
 
-/// The first so many rows of an input, up to a mark: item, its rows, and which of them.
+/// The first rows of an input, up to a mark: item, its rows, and which of them.
 fn share_of(
     input: &Input,
     share: usize,

@@ -251,8 +251,8 @@ fn marks_end_shares_of_inputs_that_alternate() {
 }
 
 #[test]
-fn times_beside_and_no_columns_at_all() {
-    let mut merge = SortedMerge::with_times_beside(2);
+fn separate_times_and_no_columns_at_all() {
+    let mut merge = SortedMerge::with_separate_times(2);
     for input in 0..2 {
         let options = RecordBatchOptions::new().with_row_count(Some(2));
         let batch = RecordBatch::try_new_with_options(

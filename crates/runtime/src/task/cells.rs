@@ -10,19 +10,20 @@ use thalweg_core::operator::{Emitted, WatermarkCall};
 use thalweg_core::{Output, Piece, Progress, Result, Stamps};
 use thalweg_ordering::sync::{Arc, Ordering};
 
-use super::{Pace, REPORT_ROWS, SLICE_NS};
+use super::REPORT_ROWS;
 use crate::barrier::{Barrier, Countdown};
 use crate::container::Container;
 use crate::dispatcher::WorkerPlace;
 use crate::job::Job;
 use crate::memory::Pressure;
 use crate::ordered::Gather;
+use crate::pace::{Pace, SLICE_NS};
 use crate::slices::SliceRows;
 use crate::stage::{Cell, CellState, Item, OperatorRun, RowsItem, StageRunKind};
 
 impl Job {
-    /// Goes on with a cell that the worker owns, and where cells are called with those of the stage
-    /// that are called next, until time is up.
+    /// Continues with a cell that the worker owns, and where cells are called with those of the
+    /// stage that are called next, until time is up.
     pub(super) fn run_cells(
         &self,
         stage: usize,
@@ -30,7 +31,7 @@ impl Job {
         place: WorkerPlace,
         mut pace: Pace,
     ) -> Result<()> {
-        while self.run_cell(stage, cell, place, &mut pace)? && self.goes_on_with_calls() {
+        while self.run_cell(stage, cell, place, &mut pace)? && self.takes_more_calls() {
             let Some(next) = self.ready_cell_at(stage, place) else { return Ok(()) };
             cell = next;
         }
@@ -38,12 +39,12 @@ impl Job {
     }
 
     /// A policy that ranks the stages does so for each cell.
-    fn goes_on_with_calls(&self) -> bool {
+    fn takes_more_calls(&self) -> bool {
         self.calls_cells() && self.elements_per_task > 1 && !self.is_over()
     }
 
-    /// Goes on with a cell that the worker owns, until its mailbox is empty or time is up. True if
-    /// there is time left.
+    /// Continues with a cell that the worker owns, until its mailbox is empty or time is up. True
+    /// if there is time left.
     pub(super) fn run_cell(
         &self,
         stage: usize,
@@ -91,8 +92,8 @@ impl Job {
             // Only now: the next owner may take the barrier of the very container that these rows
             // were consumed from, and whoever completes it relies on the count.
             let has_more = cell.mailbox.done();
-            let goes_on = has_more || self.calls_cells();
-            let is_over = goes_on && pace.is_over(|| self.options.clock.now_ns());
+            let has_next = has_more || self.calls_cells();
+            let is_over = has_next && pace.is_over(|| self.options.clock.now_ns());
             if has_more && is_over {
                 self.list_cell(stage, place_of_cell, cell);
             }

@@ -7,21 +7,21 @@
 //! As many rows are asked for as came before, twice as many as long as the source always has more,
 //! half as many when it has none: a pipeline that keeps up gets what there is, and one that does
 //! not gets large bundles, whose fixed cost is spread. Nor more than a stateless stage has done in
-//! about [`BUNDLE_NS`]. Rows that are few wait as [`Gather`](crate::gather) says.
+//! about [`BUNDLE_NS`]. Rows that are few wait as [`source_batcher`](crate::source_batcher) says.
 
 use thalweg_core::{Bundle, Result, SourceBatch, SourcePoll, Stamps, Watermark, WatermarkBefore};
 use thalweg_ordering::sync::Ordering;
 
-use super::Pace;
 use crate::dispatcher::WorkerPlace;
-use crate::gather::Wait;
 use crate::job::Job;
 use crate::memory::Pressure;
 use crate::metrics::StageMetrics;
+use crate::pace::Pace;
+use crate::source_batcher::Wait;
 use crate::stage::{INPUT_ENDED_NS, SourceRun, SourceState, StageRun, StageRunKind};
 
-/// So many rows wait for no others. Putting them together copies them, and nobody else can ask the
-/// source meanwhile: with many cores that is what all wait for.
+/// This many rows wait for no others. Putting them together copies them, and nobody else can ask
+/// the source meanwhile: with many cores that is what all wait for.
 const GATHERED_ROWS: usize = 16 * 1024;
 
 /// The smallest bundle that is asked of a source that keeps up.
@@ -57,18 +57,18 @@ impl Job {
         place: WorkerPlace,
         mut pace: Pace,
     ) -> Result<u64> {
-        // Somebody looks whether it is idle: there is nothing to wait for.
+        // A worker looks whether it is idle: there is nothing to wait for.
         let Ok(mut state) = run.state.try_lock() else {
             return Ok(1);
         };
         let wall_ms = self.options.clock.wall_ms();
         loop {
             let rows = self.poll_once(stage, run, &mut state, place, wall_ms)?;
-            let may_go_on = self.may_go_on(&mut pace, rows.unwrap_or(usize::MAX))
+            let may_continue = self.may_continue(&mut pace, rows.unwrap_or(usize::MAX))
                 && self.memory.pressure() == Pressure::Low
                 && !self.holding.load(Ordering::Relaxed)
                 && self.is_in_turn(stage);
-            if !may_go_on {
+            if !may_continue {
                 return Ok(pace.done());
             }
         }
@@ -121,7 +121,7 @@ impl Job {
         }
     }
 
-    /// Tells the memory account how much a source keeps back.
+    /// Reports to the memory account how much a source keeps back.
     fn report_buffered(&self, stage: usize, state: &mut SourceState) -> Result<()> {
         let bytes = state.source.buffered_bytes();
         if bytes == state.buffered_bytes {
@@ -168,7 +168,7 @@ impl Job {
                     return Ok(Some(first));
                 }
             }
-            SourcePoll::Pending if state.gather.is_empty() => {
+            SourcePoll::Pending if state.batcher.is_empty() => {
                 run.gathers_until_ns.store(0, Ordering::Relaxed);
                 state.bundle_rows = (state.bundle_rows / 2).max(BUNDLE_ROWS_MIN.min(rows_max));
                 return Ok(Some(SourcePoll::Pending));
@@ -178,7 +178,7 @@ impl Job {
             SourcePoll::Heartbeat(time_ms) => {
                 run.ready.store(true, Ordering::SeqCst);
                 run.last_rows_ns.store(now_ns, Ordering::Relaxed);
-                if state.gather.is_empty() {
+                if state.batcher.is_empty() {
                     state.ingest_ns = now_ns;
                     return Ok(Some(SourcePoll::Heartbeat(time_ms)));
                 }
@@ -186,7 +186,7 @@ impl Job {
                 state.heartbeat_ms = Some(time_ms);
                 return self.gathered(state).map(Some);
             }
-            SourcePoll::End if state.gather.is_empty() => return Ok(Some(SourcePoll::End)),
+            SourcePoll::End if state.batcher.is_empty() => return Ok(Some(SourcePoll::End)),
             SourcePoll::End => {
                 state.at_end = true;
                 run.ready.store(true, Ordering::SeqCst);
@@ -198,7 +198,7 @@ impl Job {
             false => self.wait_while_busy(),
         };
         let company = wanted.min(GATHERED_ROWS);
-        let until_ns = state.gather.waits_until_ns(company, wait, now_ns);
+        let until_ns = state.batcher.waits_until_ns(company, wait, now_ns);
         run.gathers_until_ns.store(until_ns.unwrap_or(0), Ordering::Relaxed);
         match until_ns {
             None => self.gathered(state).map(Some),
@@ -231,15 +231,15 @@ impl Job {
         ends_epoch: bool,
         now_ns: u64,
     ) -> Result<Option<SourcePoll>> {
-        if state.gather.is_empty() {
+        if state.batcher.is_empty() {
             // Of what waits for company the first row counts.
             state.ingest_ns = now_ns.saturating_sub(state.source.overdue_ns());
         }
-        let Some(of_another_file) = state.gather.add(batch, ends_epoch, now_ns) else {
+        let Some(of_another_file) = state.batcher.add(batch, ends_epoch, now_ns) else {
             return Ok(None);
         };
         let first = self.gathered(state)?;
-        let rest = state.gather.add(of_another_file, ends_epoch, now_ns);
+        let rest = state.batcher.add(of_another_file, ends_epoch, now_ns);
         assert!(rest.is_none(), "an empty gather takes any batch");
         Ok(Some(first))
     }
@@ -253,7 +253,7 @@ impl Job {
 
     /// What is gathered, cut to the largest bundle.
     pub(crate) fn gathered(&self, state: &mut SourceState) -> Result<SourcePoll> {
-        let batch = state.gather.take()?.expect("there is something gathered");
+        let batch = state.batcher.take()?.expect("there is something gathered");
         let batch = split(batch, self.options.bundle_rows_max, &mut state.leftover);
         Ok(SourcePoll::Batch(batch))
     }
@@ -342,7 +342,7 @@ impl Job {
     fn end_source(&self, stage: usize, run: &SourceRun, state: &mut SourceState) -> Result<()> {
         state.source.stop();
         state.leftover.clear();
-        state.gather.clear();
+        state.batcher.clear();
         run.ready.store(false, Ordering::SeqCst);
         run.finished.store(true, Ordering::SeqCst);
         let bad_rows = state.source.bad_rows();

@@ -272,10 +272,10 @@ fn sum_int_overflow_and_avg_types() {
     check(&input, &rows(vec![1, 2, 2]), &[], calls, &expected);
 }
 
-/// Rule 17: a group whose count falls to 0 leaves with -D, and begins anew with +I, also within one
-/// bundle and for an aggregate over another one's updates.
+/// Rule 17: a group whose count falls to 0 leaves with -D, and starts from scratch with +I, also
+/// within one bundle and for an aggregate over another one's updates.
 #[test]
-fn a_group_that_ends_begins_anew() {
+fn a_group_that_ends_starts_from_scratch() {
     let input = table(&[("k", DataType::BigInt), ("v", DataType::Double)]);
     use RowKind::{Delete, Insert, UpdateAfter, UpdateBefore};
     let rows = [

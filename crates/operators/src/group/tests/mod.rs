@@ -1,4 +1,4 @@
-//! What leaves for which rows, against Flink's answers and against a table that is computed anew.
+//! What leaves for which rows, against Flink's answers and against a table that is recomputed.
 
 mod golden;
 mod random;

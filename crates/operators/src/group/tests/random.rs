@@ -1,5 +1,5 @@
-//! Random changelogs against the reference: NULLs, duplicates, keys that end and begin anew,
-//! retractions in any order.
+//! Random changelogs against the reference: NULLs, duplicates, keys that end and start from
+//! scratch, retractions in any order.
 
 use std::sync::Arc;
 
@@ -164,7 +164,7 @@ fn changes_are_those_of_the_reference() {
 
 /// Each call alone: what it says about changes is not hidden by another's.
 #[test]
-fn each_call_tells_its_own_changes() {
+fn each_call_counts_its_own_changes() {
     let input = input();
     let random = &mut SplitMix64::new(99);
     let (batch, kinds) = changelog(random, 200);
@@ -184,9 +184,9 @@ fn each_call_tells_its_own_changes() {
     }
 }
 
-/// A value that is taken back leaves no trace, be it huge, tiny, infinite or no number.
+/// A value that is retracted leaves no trace, be it huge, tiny, infinite or no number.
 #[test]
-fn doubles_of_any_kind_are_taken_back() {
+fn doubles_of_any_kind_are_retracted() {
     let input = input();
     let of = |name| call(&input, name, Some(3));
     let names = ["SUM", "AVG", "VAR_POP", "VAR_SAMP", "MIN", "MAX", "FIRST_VALUE", "LAST_VALUE"];

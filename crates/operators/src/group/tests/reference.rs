@@ -1,4 +1,4 @@
-//! The reference: for each row the values of its group are listed, and all results computed anew.
+//! The reference: for each row the values of its group are listed, and all results recomputed.
 
 use std::collections::BTreeMap;
 

@@ -31,7 +31,7 @@ struct Clocked {
     operator: GroupAggregate,
     partition: Box<dyn Partition>,
     clock: Arc<ManualClock>,
-    /// Another partition goes on with what this one told, before each piece.
+    /// Another partition continues with what this one captured, before each piece.
     restores: bool,
 }
 
@@ -42,9 +42,9 @@ impl Clocked {
         Clocked { operator, partition, clock: Arc::default(), restores: false }
     }
     fn restore(&mut self) {
-        let told = self.partition.capture(Extent::Full).expect("a capture");
+        let captured = self.partition.capture(Extent::Full).expect("a capture");
         self.partition = self.operator.open(PartitionContext::only()).expect("a partition");
-        self.partition.restore(&told.into_restored().expect("rows")).expect("it fits");
+        self.partition.restore(&captured.into_restored().expect("rows")).expect("it fits");
     }
     fn pass_ms(&self, ms: u64) {
         self.clock.advance(Duration::from_millis(ms));
@@ -146,7 +146,7 @@ fn values_that_are_not_there_are_ignored() {
 }
 
 /// A retraction of another value than came leaves something in every state; a group that begins
-/// anew, in the same bundle or a later one, must not see it.
+/// again, in the same bundle or a later one, must not see it.
 #[test]
 fn what_a_group_left_behind_is_not_seen_by_the_next() {
     use RowKind::{Delete, Insert};
@@ -207,7 +207,7 @@ fn sweeps_free_what_no_row_reaches() {
     assert!(most < 200_000, "{most} bytes");
 }
 
-/// Lists have no typed loop: they go row by row, or by number where rows are taken back.
+/// Lists have no typed loop: they go row by row, or by number where rows are retracted.
 #[test]
 fn nested_values_have_a_first_and_a_last() {
     use RowKind::{Delete, Insert};

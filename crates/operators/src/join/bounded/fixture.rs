@@ -164,7 +164,7 @@ pub(crate) struct Shape {
 pub(crate) fn random_steps(shape: Shape, random: &mut SplitMix64) -> Vec<Step> {
     let mut newest = [0i64, 0];
     let mut running = [i64::MIN, i64::MIN];
-    let (mut told, mut steps) = (i64::MIN, Vec::new());
+    let (mut last, mut steps) = (i64::MIN, Vec::new());
     for n in 0..shape.rows {
         let side = random.below(2) as usize;
         newest[side] += random.below(5) as i64;
@@ -180,9 +180,9 @@ pub(crate) fn random_steps(shape: Shape, random: &mut SplitMix64) -> Vec<Step> {
         }));
         running[side] = running[side].max(time - shape.delay_ms);
         let joint = running[0].min(running[1]);
-        if joint > told && random.below(4) == 0 {
+        if joint > last && random.below(4) == 0 {
             steps.push(Step::Watermark(joint));
-            told = joint;
+            last = joint;
         }
     }
     steps.push(Step::Watermark(i64::MAX));
@@ -218,12 +218,12 @@ impl Feed {
         Feed { partition, exchange: Exchange::new(1) }
     }
 
-    /// Rows come, as of one of so many lanes. No watermark is before them.
+    /// Rows come, as of one of this many lanes. No watermark is before them.
     pub(crate) fn rows(&mut self, rows: impl Iterator<Item = Row>, lanes: usize) {
         self.rows_behind(i64::MIN, rows, lanes);
     }
 
-    /// Rows come behind a watermark, as of one of so many lanes.
+    /// Rows come behind a watermark, as of one of this many lanes.
     pub(crate) fn rows_behind(
         &mut self,
         watermark: i64,

@@ -14,11 +14,11 @@ use thalweg_core::{
 };
 
 use super::reload::{Reader, Reload, Reloading};
-use super::snapshot::LastTold;
+use super::snapshot::LastCapture;
 use super::table::Collected;
 use super::{Plan, Shared};
-use crate::join::bounded::pieces::inserts_only;
 use crate::limit::{route_to_first, rows_of};
+use crate::rows::input::inserts_only;
 
 /// The operator of the build side.
 pub struct Build {
@@ -94,8 +94,8 @@ impl Operator for Build {
         let (plan, shared) = (Arc::clone(&self.plan), Arc::clone(&self.shared));
         let state = State::Collecting(Box::new(Collected::new(&plan)?));
         let (reload, reloading) = (self.reload.clone(), None);
-        let told = LastTold::default();
-        Ok(Box::new(BuildPartition { plan, shared, state, reload, reloading, told }))
+        let last_capture = LastCapture::default();
+        Ok(Box::new(BuildPartition { plan, shared, state, reload, reloading, last_capture }))
     }
     fn problem(&self) -> Option<String> {
         self.reload.as_ref()?.problem()
@@ -109,7 +109,7 @@ pub(super) struct BuildPartition {
     reload: Option<Arc<Reload>>,
     /// Ends with the partition.
     reloading: Option<Reloading>,
-    pub(super) told: LastTold,
+    pub(super) last_capture: LastCapture,
 }
 
 pub(super) enum State {
@@ -177,10 +177,10 @@ impl Partition for BuildPartition {
         Watermark::END
     }
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
-        self.tell(extent)
+        self.capture_state(extent)
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
-        self.take_back(restored)
+        self.restore_state(restored)
     }
 }

@@ -11,7 +11,7 @@
 //! | `build` | the operator that makes the table |
 //! | `probe` | the step that looks rows up |
 //! | `reload` | a table that is read again every so often |
-//! | `snapshot` | what is told of the table |
+//! | `snapshot` | what is captured of the table |
 //!
 //! **Invariants:**
 //! - the table is published once, when the build side has ended, and no row is looked up before:
@@ -19,8 +19,8 @@
 //!   (`thalweg_core::graph::Graph::gates`);
 //! - a row meets its partners in the order in which they came, so that in the contracts that
 //!   promise a sequence the result is that of the probe side's sequence;
-//! - nothing is kept of the probe side: its kinds, watermarks and times go on as they are. A change
-//!   of it (`-U`, `+U`, `-D`) meets the same partners as the row that it takes back.
+//! - nothing is kept of the probe side: its kinds, watermarks and times continue as they are. A
+//!   change of it (`-U`, `+U`, `-D`) meets the same partners as the row that it retracts.
 //!
 //! A lookup table that is refreshed is published again (`Shared::publish`); a bundle sees one
 //! version.
@@ -42,8 +42,8 @@ use thalweg_core::{DataType, Error, Result, TableSchema};
 use thalweg_expr::Expr;
 
 use super::JoinKind;
-use super::bounded::joined::{Joined, key_types};
 use super::sides::{Side, Sides};
+use crate::join::pairs::{Joined, key_types};
 
 pub use build::{Build, BuildTable};
 pub use probe::{Probe, Probed};
@@ -153,7 +153,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// From now on rows are looked up here. Bundles under way go on with the table they have.
+    /// From now on rows are looked up here. Bundles under way continue with the table they have.
     fn publish(&self, table: Arc<Table>) {
         *self.table.lock().expect("no panic under this lock") = Some(table);
     }

@@ -11,11 +11,11 @@ use super::table::Table;
 use super::{Plan, Shared};
 use crate::join::JoinKind;
 use crate::join::bounded::PAIRS_MAX;
-use crate::join::bounded::pieces::keys_of;
 use crate::join::sides::Side;
 use crate::keys::ABSENT;
+use crate::rows::input::keys_of;
 
-/// So many pairs are tested for each that may leave at once: time counts, too.
+/// This many pairs are tested for each that may leave at once: time counts, too.
 const TESTED_BY_PAIR: usize = 16;
 
 /// Looks the rows of the probe side up.
@@ -38,7 +38,7 @@ pub enum Probed {
     },
 }
 
-/// Rows of the probe side beside rows of the build side.
+/// Rows of the probe side next to rows of the build side.
 #[derive(Default)]
 struct Pairs {
     origins: Vec<u32>,
@@ -62,8 +62,8 @@ impl Probe {
         self.plan.spec.sides.schema(self.side().other()).len()
     }
 
-    /// Looks up the rows of a batch, until there are about so many pairs. Says how many of the rows
-    /// it has taken; the answer is about those.
+    /// Looks up the rows of a batch, until there are about this many pairs. Says how many of the
+    /// rows it has taken; the answer is about those.
     pub fn apply(
         &self,
         batch: &RecordBatch,
@@ -113,7 +113,7 @@ impl Probe {
         Probed::Kept(BooleanArray::new(kept, None))
     }
 
-    /// Every row beside every partner, where no condition is left to test.
+    /// Every row next to every partner, where no condition is left to test.
     fn all_pairs(&self, table: &Table, ids: Vec<u32>, pairs_max: usize) -> Result<(Pairs, usize)> {
         let rows = ids.len();
         if table.is_unique() {
@@ -147,7 +147,7 @@ impl Probe {
         pairs
     }
 
-    /// The pairs for which the condition holds, by row. Ends when there are so many, or many more
+    /// The pairs for which the condition holds, by row. Ends when there are this many, or many more
     /// were tested.
     fn tested(
         &self,

@@ -4,7 +4,7 @@
 //! - the first table comes by the flow of rows, as for any join of this kind; if it can't be read
 //!   the job fails;
 //! - a table that can't be read again leaves the one before in its place; how often that happened,
-//!   and why the last time, is told in the metrics;
+//!   and why the last time, is in the metrics;
 //! - the thread ends soon after the job, also while it reads.
 //!
 //! While a table is read again there are two of them. What the next one takes is not known to the
@@ -20,7 +20,7 @@ use thalweg_core::{Error, Result};
 use super::build::BuildTable;
 
 /// Reads all rows of a table, with the columns of the build side: hands batches over until it is
-/// told to stop.
+/// asked to stop.
 pub type Reader =
     Box<dyn FnMut(&mut dyn FnMut(RecordBatch) -> Result<()>, &Stop) -> Result<()> + Send>;
 
@@ -66,7 +66,7 @@ pub(super) struct Reloading {
 impl Drop for Reloading {
     fn drop(&mut self) {
         self.stop.set();
-        // What went wrong there was told there.
+        // The error was reported there.
         self.thread.take().into_iter().for_each(|thread| drop(thread.join()));
     }
 }

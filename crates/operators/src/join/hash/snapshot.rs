@@ -1,10 +1,10 @@
-//! What the build side of a hash join tells of its state: the rows that have come, and whether it
+//! What captures write of the build side of a hash join: the rows that have come, and whether it
 //! has ended. `$serial` names a row; the rows of a key have them in the order in which they came.
-//! Where nobody reads the columns of the side, those of the key are told alone.
+//! Where nobody reads the columns of the side, those of the key are captured alone.
 //!
-//! Captures tell the rows that have come since the one before, then the table once, since its rows
+//! Captures write the rows that have come since the one before, then the table once, since its rows
 //! lie otherwise. A table that has been published is made and published again before any row is
-//! looked up. One that is read again every so often is told as it is now, once.
+//! looked up. One that is read again every so often is captured as it is now, once.
 
 use std::sync::{Arc, Weak};
 
@@ -18,33 +18,33 @@ use thalweg_core::{Captured, Column, Error, Extent, Restored, Result, TableSchem
 use super::Plan;
 use super::build::{BuildPartition, State};
 use super::table::Table;
-use crate::join::bounded::pieces::keys_of;
-use crate::join::bounded::told::together;
+use crate::capture::rows::{SERIAL, SERIAL_IDENTITY, by_serial};
+use crate::rows::chunk_capture::together;
+use crate::rows::input::keys_of;
 use crate::tables::{
-    KEPT_ROWS_MAX, for_all, is_set, kept_batch, kept_columns, kept_schema, state_batch, tell,
+    KEPT_ROWS_MAX, add_table, for_all, is_set, kept_batch, kept_columns, kept_schema, state_batch,
 };
-use crate::watch::rows::{SERIAL, SERIAL_IDENTITY, by_serial};
 
 const NUMBERED: &str = "numbered_rows";
 const PROGRESS: &str = "progress";
 const IS_COMPLETE: &str = "is_complete";
 
-/// What is told of the rows.
-enum Told {
-    /// Batches as they came, behind so many rows.
+/// What a capture writes of the rows.
+enum CapturedBuild {
+    /// Batches as they came, and how many rows came before.
     Batches(Vec<RecordBatch>, u64),
     /// The table that is looked up.
     Table(Arc<Table>),
-    /// What was told is what there is.
+    /// Nothing has changed since the last capture.
     Nothing,
 }
 
-/// What the last capture has told.
+/// What the last capture wrote.
 #[derive(Default)]
-pub(super) enum LastTold {
+pub(super) enum LastCapture {
     #[default]
     Nothing,
-    /// So many batches, with so many rows.
+    /// The first batches, by number, and how many rows they have.
     Batches(usize, u64),
     /// This table.
     Table(Weak<Table>),
@@ -55,8 +55,8 @@ impl Plan {
         self.joined.reads(self.spec.build)
     }
 
-    /// The columns that are told.
-    fn told_columns(&self) -> TableSchema {
+    /// The columns that are captured.
+    fn captured_columns(&self) -> TableSchema {
         let schema = self.spec.sides.schema(self.spec.build);
         if self.is_read() {
             return schema.clone();
@@ -66,7 +66,7 @@ impl Plan {
     }
 
     fn numbered_schema(&self) -> SchemaRef {
-        kept_schema(&[(SERIAL, Arrow::UInt64)], &self.told_columns())
+        kept_schema(&[(SERIAL, Arrow::UInt64)], &self.captured_columns())
     }
 
     /// Rows of the table, the first of which has this serial.
@@ -86,17 +86,17 @@ impl Plan {
         })
     }
 
-    /// Rows of the build side from those that are told: NULL in what nobody reads.
+    /// Rows of the build side from those that are captured: NULL in what nobody reads.
     fn build_rows(&self, batch: &RecordBatch) -> Result<RecordBatch> {
-        let told = kept_columns(batch, &self.numbered_schema(), self.told_columns().len())?;
+        let captured = kept_columns(batch, &self.numbered_schema(), self.captured_columns().len())?;
         let schema = self.spec.sides.schema(self.spec.build);
         let keys = self.keys(self.spec.build);
         let column = |(place, of): (usize, &Column)| match keys.iter().position(|&k| k == place) {
-            Some(key) => ArrayRef::clone(&told[key]),
+            Some(key) => ArrayRef::clone(&captured[key]),
             None => new_null_array(&of.column_type.data_type.arrow(), batch.num_rows()),
         };
         let columns = match self.is_read() {
-            true => told,
+            true => captured,
             false => schema.columns.iter().enumerate().map(column).collect(),
         };
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
@@ -106,12 +106,12 @@ impl Plan {
     }
 }
 
-impl Told {
+impl CapturedBuild {
     fn rows(self, plan: &Plan) -> Result<Vec<RecordBatch>> {
         let (build, schema) = (plan.spec.build, plan.numbered_schema());
         match self {
-            Told::Nothing => Ok(Vec::new()),
-            Told::Batches(batches, mut next) => {
+            CapturedBuild::Nothing => Ok(Vec::new()),
+            CapturedBuild::Batches(batches, mut next) => {
                 let mut numbered = Vec::new();
                 for batch in &batches {
                     let columns = match plan.is_read() {
@@ -124,26 +124,28 @@ impl Told {
                 }
                 together(&schema, numbered.into_iter().map(Ok))
             }
-            Told::Table(table) if plan.is_read() => {
+            CapturedBuild::Table(table) if plan.is_read() => {
                 let (columns, rows) = table.columns();
                 plan.numbered(columns, rows, 0).collect()
             }
-            Told::Table(table) => plan.numbered(&table.keys()?, table.key_count(), 0).collect(),
+            CapturedBuild::Table(table) => {
+                plan.numbered(&table.keys()?, table.key_count(), 0).collect()
+            }
         }
     }
 }
 
 impl BuildPartition {
-    /// Tells the rows.
-    pub(super) fn tell(&mut self, extent: Extent) -> Result<Captured> {
+    /// Captures the rows.
+    pub(super) fn capture_state(&mut self, extent: Extent) -> Result<Captured> {
         let last = match extent {
-            Extent::Full => LastTold::Nothing,
-            Extent::Incremental => std::mem::take(&mut self.told),
+            Extent::Full => LastCapture::Nothing,
+            Extent::Incremental => std::mem::take(&mut self.last_capture),
         };
-        let (told, extent) = self.told_since(last)?;
+        let (build, extent) = self.rows_since(last)?;
         let is_complete: ArrayRef = Arc::new(BooleanArray::from(vec![self.is_complete()]));
         let plan = Arc::clone(&self.plan);
-        let make = move || Ok(TableRows { rows: told.rows(&plan)?, removed: Vec::new() });
+        let make = move || Ok(TableRows { rows: build.rows(&plan)?, removed: Vec::new() });
         let mut captured = Captured::default();
         captured.tables.push(CapturedTable {
             name: NUMBERED,
@@ -154,31 +156,32 @@ impl BuildPartition {
             rows: Box::new(make),
         });
         let columns = vec![(IS_COMPLETE.to_owned(), is_complete)];
-        tell(&mut captured, PROGRESS, state_batch(for_all(1), columns)?);
+        add_table(&mut captured, PROGRESS, state_batch(for_all(1), columns)?);
         Ok(captured)
     }
 
-    /// What is to be told where this was told last, and whether it is changes.
-    fn told_since(&mut self, last: LastTold) -> Result<(Told, Extent)> {
+    /// What to capture after this last capture, and whether it is incremental.
+    fn rows_since(&mut self, last: LastCapture) -> Result<(CapturedBuild, Extent)> {
         match &self.state {
             State::Collecting(rows) => {
                 let (batches, count) = (rows.batches(), rows.count());
-                self.told = LastTold::Batches(batches.len(), count);
+                self.last_capture = LastCapture::Batches(batches.len(), count);
                 Ok(match last {
-                    LastTold::Batches(told, first) => {
-                        (Told::Batches(batches[told..].to_vec(), first), Extent::Incremental)
-                    }
-                    _ => (Told::Batches(batches.to_vec(), 0), Extent::Full),
+                    LastCapture::Batches(count, first) => (
+                        CapturedBuild::Batches(batches[count..].to_vec(), first),
+                        Extent::Incremental,
+                    ),
+                    _ => (CapturedBuild::Batches(batches.to_vec(), 0), Extent::Full),
                 })
             }
             State::Done => {
                 let table = self.shared.table()?;
-                self.told = LastTold::Table(Arc::downgrade(&table));
+                self.last_capture = LastCapture::Table(Arc::downgrade(&table));
                 Ok(match last {
-                    LastTold::Table(told) if told.ptr_eq(&Arc::downgrade(&table)) => {
-                        (Told::Nothing, Extent::Incremental)
+                    LastCapture::Table(last) if last.ptr_eq(&Arc::downgrade(&table)) => {
+                        (CapturedBuild::Nothing, Extent::Incremental)
                     }
-                    _ => (Told::Table(table), Extent::Full),
+                    _ => (CapturedBuild::Table(table), Extent::Full),
                 })
             }
             State::Making => Err(Error::internal("a table that could not be made")),
@@ -186,7 +189,7 @@ impl BuildPartition {
     }
 
     /// Takes the rows back.
-    pub(super) fn take_back(&mut self, restored: &Restored) -> Result<()> {
+    pub(super) fn restore_state(&mut self, restored: &Restored) -> Result<()> {
         if let State::Collecting(rows) = &mut self.state {
             for batch in by_serial(restored.table(NUMBERED))? {
                 rows.add(&self.plan, self.plan.build_rows(&batch)?)?;

@@ -15,8 +15,8 @@ use thalweg_core::bundle::batch_bytes;
 use thalweg_core::{DataType, Error, Result};
 
 use super::Plan;
-use crate::join::bounded::pieces::{joinable, keys_of};
 use crate::keys::{ABSENT, KeyTable};
+use crate::rows::input::{joinable, keys_of};
 
 /// Rows that can be looked up.
 pub(super) struct Table {

@@ -15,7 +15,7 @@ use thalweg_core::{
 use super::{HashJoin, HashJoinSpec, Probed};
 use crate::join::JoinKind;
 use crate::join::sides::{Side, Sides};
-use crate::test_kit::{Event, check_damaged_state, rows_of, told_table};
+use crate::test_kit::{Event, capture_table, check_damaged_state, rows_of};
 
 fn schema() -> TableSchema {
     TableSchema::new(vec![
@@ -70,14 +70,14 @@ fn probed(join: &HashJoin) -> Vec<Vec<i64>> {
     }
 }
 
-fn restored(join: &HashJoin, told: &Restored) -> Box<dyn Partition> {
+fn restored(join: &HashJoin, captured: &Restored) -> Box<dyn Partition> {
     let mut partition = join.build().open(PartitionContext::only()).unwrap();
-    partition.restore(told).unwrap();
+    partition.restore(captured).unwrap();
     partition
 }
 
 #[test]
-fn a_build_side_goes_on_where_it_was_and_its_table_is_there_again() {
+fn a_build_side_resumes_with_its_table() {
     for kind in [JoinKind::Inner, JoinKind::Semi, JoinKind::Anti] {
         let plain = join(kind);
         let mut partition = plain.build().open(PartitionContext::only()).unwrap();
@@ -101,8 +101,8 @@ fn a_build_side_goes_on_where_it_was_and_its_table_is_there_again() {
         end(&mut *partition);
         assert_eq!(probed(&complete), expected, "{kind:?}, ended twice");
         assert_eq!(
-            told_rows(&ended),
-            told_rows(&partition.capture(Extent::Full).unwrap().into_restored().unwrap())
+            captured_rows(&ended),
+            captured_rows(&partition.capture(Extent::Full).unwrap().into_restored().unwrap())
         );
     }
 }
@@ -142,16 +142,16 @@ fn a_null_could_be_any_value() {
         end(&mut *partition);
         assert_eq!(kept(&own), expected, "{table:?}");
         let ended = partition.capture(Extent::Full).unwrap().into_restored().unwrap();
-        for told in [on_the_way, ended] {
+        for captured in [on_the_way, ended] {
             let again = not_in();
-            end(&mut *restored(&again, &told));
+            end(&mut *restored(&again, &captured));
             assert_eq!(kept(&again), expected, "{table:?}, from a snapshot");
         }
     }
 }
 
-fn told_rows(told: &Restored) -> usize {
-    rows_of(told.table("numbered_rows")).len()
+fn captured_rows(captured: &Restored) -> usize {
+    rows_of(captured.table("numbered_rows")).len()
 }
 
 #[test]
@@ -164,47 +164,47 @@ fn damaged_rows_are_refused() {
 }
 
 #[test]
-fn rows_are_told_once_and_again_when_they_lie_in_their_table() {
+fn rows_are_captured_once_and_again_when_they_lie_in_their_table() {
     for kind in [JoinKind::Inner, JoinKind::Semi] {
         let plain = join(kind);
         let mut partition = plain.build().open(PartitionContext::only()).unwrap();
-        let told = |partition: &mut Box<dyn Partition>| {
-            let told = told_table(&mut **partition, Extent::Incremental, "numbered_rows");
-            (told.rows, told.removed, told.extent)
+        let capture = |partition: &mut Box<dyn Partition>| {
+            let table = capture_table(&mut **partition, Extent::Incremental, "numbered_rows");
+            (table.rows, table.removed, table.extent)
         };
         take(&mut *partition, rows(0, 10_000));
-        assert_eq!(told(&mut partition), (8_000, 0, Extent::Full), "the first, without NULL");
+        assert_eq!(capture(&mut partition), (8_000, 0, Extent::Full), "the first, without NULL");
         take(&mut *partition, rows(10_000, 100));
-        assert_eq!(told(&mut partition), (80, 0, Extent::Incremental));
+        assert_eq!(capture(&mut partition), (80, 0, Extent::Incremental));
         end(&mut *partition);
         let all = if kind == JoinKind::Semi { 7 } else { 8_080 };
-        assert_eq!(told(&mut partition), (all, 0, Extent::Full), "they lie otherwise");
-        assert_eq!(told(&mut partition), (0, 0, Extent::Incremental));
+        assert_eq!(capture(&mut partition), (all, 0, Extent::Full), "they lie otherwise");
+        assert_eq!(capture(&mut partition), (0, 0, Extent::Incremental));
         let mut again = plain.build().again().unwrap();
         again.add(rows(0, 50)).unwrap();
         again.publish().unwrap();
         let all = if kind == JoinKind::Semi { 7 } else { 40 };
-        assert_eq!(told(&mut partition), (all, 0, Extent::Full), "another table");
+        assert_eq!(capture(&mut partition), (all, 0, Extent::Full), "another table");
     }
 }
 
 #[test]
-fn what_was_told_in_several_captures_is_the_table_of_a_job_that_goes_on() {
+fn several_captures_restore_the_table() {
     for kind in [JoinKind::Inner, JoinKind::Semi, JoinKind::Anti] {
         let plain = join(kind);
         let mut partition = plain.build().open(PartitionContext::only()).unwrap();
-        let mut told = Restored::default();
+        let mut captured = Restored::default();
         for round in 0..4 {
             take(&mut *partition, rows(round * 10, 10));
-            let captured = partition.capture(Extent::Incremental).unwrap();
-            for table in captured.tables.into_iter().filter(|table| table.name != "progress") {
+            let changes = partition.capture(Extent::Incremental).unwrap();
+            for table in changes.tables.into_iter().filter(|table| table.name != "progress") {
                 assert_eq!(table.extent == Extent::Full, round == 0);
-                told.add(table.name, (table.rows)().unwrap().rows);
+                captured.add(table.name, (table.rows)().unwrap().rows);
             }
         }
         end(&mut *partition);
         let again = join(kind);
-        end(&mut *restored(&again, &told));
+        end(&mut *restored(&again, &captured));
         assert_eq!(probed(&again), probed(&plain), "{kind:?}");
     }
 }

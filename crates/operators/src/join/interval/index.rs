@@ -14,7 +14,7 @@
 
 use thalweg_core::Extent;
 
-use super::super::bounded::chunks::RowRef;
+use crate::rows::chunks::RowRef;
 
 /// A row.
 struct Entry {
@@ -38,13 +38,13 @@ struct Bucket {
     reaches: Vec<i64>,
     /// How many rows of which chunk.
     holds: Vec<(u32, u32)>,
-    /// So many entries, the first ones, have been told.
-    told: usize,
+    /// How many entries, the first ones, have been captured.
+    captured: usize,
 }
 
 const HEADS_MIN: usize = 16;
 
-/// So many entries of a chain are read ahead for many rows at once. Few chains are longer.
+/// This many entries of a chain are read ahead for many rows at once. Few chains are longer.
 const STEPS_AHEAD: usize = 3;
 
 #[inline]
@@ -54,7 +54,7 @@ fn tag(hash: u64) -> u64 {
 }
 
 impl Bucket {
-    /// Makes room for about so many rows, without any.
+    /// Makes room for about this many rows, without any.
     fn reset(&mut self, expected: usize) {
         let heads = expected.next_power_of_two().max(HEADS_MIN);
         self.heads.clear();
@@ -62,7 +62,7 @@ impl Bucket {
         self.entries.clear();
         self.reaches.clear();
         self.holds.clear();
-        self.told = 0;
+        self.captured = 0;
     }
 
     #[inline]
@@ -304,11 +304,11 @@ impl Timeline {
         }
     }
 
-    /// Tells all rows, or those that have come since it did so last, in no order.
-    pub(super) fn tell(&mut self, extent: Extent, mut take: impl FnMut(Indexed)) {
+    /// Captures all rows, or those that have come since it did so last, in no order.
+    pub(super) fn capture(&mut self, extent: Extent, mut take: impl FnMut(Indexed)) {
         for (_, bucket) in &mut self.buckets {
-            let told = std::mem::replace(&mut bucket.told, bucket.entries.len());
-            let first = if extent == Extent::Full { 0 } else { told };
+            let first = std::mem::replace(&mut bucket.captured, bucket.entries.len());
+            let first = if extent == Extent::Full { 0 } else { first };
             let reaches = &bucket.reaches;
             bucket.entries[first..].iter().for_each(|entry| {
                 take(Indexed {

@@ -17,7 +17,7 @@
 //! | `bounds` | which times meet, what is late, when a row is done |
 //! | `index` | rows by time and key |
 //! | `partition` | what happens to rows and at watermarks |
-//! | `snapshot` | what is told of the state |
+//! | `snapshot` | what is captured of the state |
 //!
 //! Keys are compared with `=`: NULL meets nobody. Changes are not taken: both sides only grow.
 
@@ -38,8 +38,8 @@ use thalweg_core::{
 use thalweg_expr::Expr;
 
 use super::JoinKind;
-use super::bounded::joined::{Joined, key_types};
 use super::sides::Sides;
+use crate::join::pairs::{Joined, key_types};
 use crate::window::LatePolicy;
 use bounds::Bounds;
 use partition::IntervalPartition;

@@ -24,15 +24,16 @@ use super::Shared;
 use super::index::{Chains, Places, Sought, Timeline};
 use crate::join::JoinKind;
 use crate::join::bounded::PAIRS_MAX;
-use crate::join::bounded::chunks::{Chunks, RowRef};
-use crate::join::bounded::order::KeyRanks;
-use crate::join::bounded::pieces::{self, SideRows, Stretch};
-use crate::join::bounded::told::Notes;
-use crate::join::bounded::waiting::Waiting;
+use crate::join::bounded::side_rows::{self, SideRows, Stretch};
 use crate::join::sides::Side;
 use crate::keys::hash_keys;
+use crate::keys::ranks::KeyRanks;
+use crate::rows::chunk_capture::Notes;
+use crate::rows::chunks::{Chunks, RowRef};
+use crate::rows::input;
+use crate::rows::waiting::Waiting;
 
-/// At most so many rows are looked up together, where one set of buckets holds their partners.
+/// At most this many rows are looked up together, where one set of buckets holds their partners.
 const BLOCK_ROWS: usize = 256;
 
 /// What is kept of one side.
@@ -45,8 +46,8 @@ pub(super) struct Kept {
     pub(super) pads: bool,
     /// True if it matters who has found a partner.
     pub(super) marks: bool,
-    /// Where nobody reads the columns: a capture has told the rows that were there.
-    pub(super) is_told: bool,
+    /// Where nobody reads the columns: a capture has the rows that were there.
+    pub(super) is_captured: bool,
 }
 
 /// Rows of one side of a piece, ready to be looked up.
@@ -112,7 +113,7 @@ impl IntervalPartition {
             waiting: Waiting::new(),
             pads,
             marks,
-            is_told: false,
+            is_captured: false,
         };
         let selects = matches!(kind, JoinKind::Semi | JoinKind::Anti);
         let pads_left = kind.pads_left_rows() || kind == JoinKind::Anti;
@@ -150,8 +151,8 @@ impl IntervalPartition {
             Side::Right => (&shared.spec.right_keys, shared.spec.right_time),
         };
         let rows = &of_side.rows;
-        let times = pieces::times(&of_side.columns, time, shared.spec.sides.schema(side))?;
-        let keys = pieces::keys_of(&of_side.columns, keys);
+        let times = input::times(&of_side.columns, time, shared.spec.sides.schema(side))?;
+        let keys = input::keys_of(&of_side.columns, keys);
         let hashes = hash_keys(&keys, rows.len())?;
         let columns = match shared.joined.reads(side) {
             true => of_side.columns.clone(),
@@ -159,7 +160,7 @@ impl IntervalPartition {
         };
         let kept = self.kept(side);
         let chunk = kept.chunks.add(columns, rows.len(), kept.marks);
-        Ok(Arrived { side, chunk, rows, times, hashes, joinable: pieces::joinable(&keys), before })
+        Ok(Arrived { side, chunk, rows, times, hashes, joinable: input::joinable(&keys), before })
     }
 
     /// Looks for partners from the row at `from` on, until the rows or the room for pairs are used
@@ -401,7 +402,7 @@ impl IntervalPartition {
             output.stop_at(taken);
         }
         output.accepted += (taken - late.len()) as u64;
-        pieces::treat_late(self.shared.spec.late, &late, piece, output)
+        input::treat_late(self.shared.spec.late, &late, piece, output)
     }
 
     // --- at watermarks ---
@@ -524,8 +525,8 @@ impl Partition for IntervalPartition {
         if piece.num_rows() == 0 {
             return Ok(());
         }
-        pieces::inserts_only(&piece, "an interval join")?;
-        let split = pieces::split(&self.shared.spec.sides, &piece)?;
+        input::inserts_only(&piece, "an interval join")?;
+        let split = side_rows::split(&self.shared.spec.sides, &piece)?;
         let before = &piece.bundle.stamps.watermark_before;
         let [left, right] = [Side::Left, Side::Right].map(|side| {
             let of_side = split.of(side);
@@ -573,7 +574,7 @@ impl Partition for IntervalPartition {
             + self.chains.bytes()
     }
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
-        self.tell(extent)
+        self.capture_state(extent)
     }
 
     fn table_changes(&mut self) -> Vec<TableChanges> {
@@ -585,6 +586,6 @@ impl Partition for IntervalPartition {
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
-        self.take_back(restored)
+        self.restore_state(restored)
     }
 }

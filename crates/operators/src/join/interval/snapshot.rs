@@ -1,4 +1,4 @@
-//! What an interval join tells of its state: the rows of each side that somebody can still meet or
+//! What captures write of an interval join: the rows of each side that someone can still meet or
 //! that may leave without a partner, and the watermark it has seen.
 //!
 //! | column | |
@@ -15,16 +15,17 @@
 //! | `$reach` | the lowest time of a partner |
 //! | `$due` | where rows leave without a partner: the watermark at which it has left, if it came when its own time was over; else NULL |
 //!
-//! Rows go with their chunk (`bounded::told`), so there are also rows that are done. They meet
-//! nobody (`bounds`), have left, and are not taken back. Whether a row is in the index, when it
-//! leaves, and which rows are before which, follows from the columns, the watermark and the order.
-//! Nothing leaves while this is asked, and no pair waits. All partitions have seen one watermark,
-//! and each is higher than the one before.
+//! Rows go with their chunk (`rows::chunk_capture`), so there are also rows that are done. They
+//! meet nobody (`bounds`), have left, and are not restored. Whether a row is in the index, when
+//! it leaves, and which rows are before which, follows from the columns, the watermark and the
+//! order. Nothing leaves while this is asked, and no pair waits. All partitions have seen one
+//! watermark, and each is higher than the one before.
 //!
 //! Rows do not change but for `$matched`, so captures take chunks as they are.
 //!
-//! A side whose columns nobody reads has none in its chunks. It is told from the index, in which
-//! rows of a stretch of time stand in the order in which they came; rows that are done expire:
+//! A side whose columns nobody reads has none in its chunks. It is captured from the index, in
+//! which rows of a stretch of time stand in the order in which they came; rows that are done
+//! expire:
 //!
 //! | column | |
 //! |---|---|
@@ -45,16 +46,16 @@ use thalweg_core::{Captured, Extent, Restored, Result, TableChanges, TableSchema
 
 use super::Shared;
 use super::partition::{IntervalPartition, Kept};
-use crate::join::bounded::chunks::{RowRef, take_rows};
-use crate::join::bounded::pieces;
-use crate::join::bounded::told::{Notes, ToldChunk, ToldChunks, together};
+use crate::capture::rows::{RowName, SERIAL, SERIAL_IDENTITY, by_serial, removed};
 use crate::join::sides::Side;
 use crate::keys::hash_keys;
+use crate::rows::chunk_capture::{CapturedChunk, CapturedChunks, Notes, together};
+use crate::rows::chunks::{RowRef, take_rows};
+use crate::rows::input;
 use crate::tables::{
-    KEPT_ROWS_MAX, flags, for_all, kept_batch, kept_columns, kept_schema, numbers, numbers_of,
-    owners, state_batch, tell, typed,
+    KEPT_ROWS_MAX, add_table, flags, for_all, kept_batch, kept_columns, kept_schema, numbers,
+    numbers_of, owners, state_batch, typed,
 };
-use crate::watch::rows::{RowName, SERIAL, SERIAL_IDENTITY, by_serial, removed};
 
 /// The tables of state, by side, and that of the watermark.
 const TABLES: [&str; 2] = ["left", "right"];
@@ -70,7 +71,7 @@ const HASH: &str = "$hash";
 const UNREAD_IDENTITY: usize = 3;
 
 /// A row of a side whose columns nobody reads.
-struct Told {
+struct UnreadRow {
     serial: u64,
     hash: u64,
     time: i64,
@@ -81,7 +82,7 @@ struct Told {
 /// not say them.
 type Times = (Option<i64>, Option<i64>);
 
-/// How a side is told.
+/// How a side is captured.
 #[derive(Clone, Copy)]
 struct Shape {
     side: Side,
@@ -89,7 +90,7 @@ struct Shape {
     pads: bool,
 }
 
-/// What is read of a told row.
+/// What is read of a captured row.
 struct Rows {
     columns: Vec<ArrayRef>,
     times: ScalarBuffer<i64>,
@@ -98,8 +99,8 @@ struct Rows {
 }
 
 impl Shared {
-    /// The columns that are told of the rows of a side.
-    fn told_columns(&self, side: Side) -> TableSchema {
+    /// The columns that are captured of the rows of a side.
+    fn captured_columns(&self, side: Side) -> TableSchema {
         match self.joined.reads(side) {
             true => self.spec.sides.schema(side).clone(),
             false => TableSchema::new(Vec::new()),
@@ -119,7 +120,7 @@ impl Shared {
             own.extend([(TIME, Arrow::Int64), (SERIAL, Arrow::UInt64)]);
             own.extend([(REACH, Arrow::Int64), (HASH, Arrow::UInt64)]);
         }
-        kept_schema(&own, &self.told_columns(shape.side))
+        kept_schema(&own, &self.captured_columns(shape.side))
     }
 
     fn keys(&self, side: Side) -> &[usize] {
@@ -136,15 +137,15 @@ impl Shared {
         }
     }
 
-    /// Rows of a chunk as rows of the table; none if they are not told.
+    /// Rows of a chunk as rows of the table; none if they are not captured.
     fn chunk_batch(
         &self,
         shape: Shape,
         schema: &SchemaRef,
-        chunk: &ToldChunk,
+        chunk: &CapturedChunk,
     ) -> Result<RecordBatch> {
-        let told = self.told_of(shape, chunk);
-        let rows: Vec<u32> = (0..chunk.rows as u32).filter(|&row| told(row)).collect();
+        let is_captured = self.captured_of(shape, chunk);
+        let rows: Vec<u32> = (0..chunk.rows as u32).filter(|&row| is_captured(row)).collect();
         let serials = rows.iter().map(|&row| chunk.first + u64::from(row));
         let mut own: Vec<ArrayRef> = vec![Arc::new(UInt64Array::from_iter_values(serials))];
         if shape.marks {
@@ -152,29 +153,30 @@ impl Shared {
             own.push(Arc::new(matched.collect::<BooleanArray>()));
         }
         let columns = take_rows(&chunk.columns, &rows)?;
-        let keys = pieces::keys_of(&columns, self.keys(shape.side));
+        let keys = input::keys_of(&columns, self.keys(shape.side));
         kept_batch(schema, owners(hash_keys(&keys, rows.len())?.into_iter()), own, columns)
     }
 
-    /// Which rows of a chunk are told.
-    fn told_of<'a>(&self, shape: Shape, chunk: &'a ToldChunk) -> impl Fn(u32) -> bool + 'a {
-        let keys = pieces::keys_of(&chunk.columns, self.keys(shape.side));
-        let joinable = if shape.pads { None } else { pieces::joinable(&keys) };
-        let mut is_told = vec![true; chunk.rows];
-        chunk.notes.left_out.iter().for_each(|&row| is_told[row as usize] = false);
+    /// Which rows of a chunk are captured.
+    fn captured_of<'a>(&self, shape: Shape, chunk: &'a CapturedChunk) -> impl Fn(u32) -> bool + 'a {
+        let keys = input::keys_of(&chunk.columns, self.keys(shape.side));
+        let joinable = if shape.pads { None } else { input::joinable(&keys) };
+        let mut is_kept = vec![true; chunk.rows];
+        chunk.notes.left_out.iter().for_each(|&row| is_kept[row as usize] = false);
         move |row| {
-            is_told[row as usize]
+            is_kept[row as usize]
                 && joinable.as_ref().is_none_or(|joinable| joinable.is_valid(row as usize))
                 && chunk.wanted.as_ref().is_none_or(|wanted| is_set(wanted, row))
         }
     }
 
     /// What is known of rows of a chunk that came behind the watermark. It never changes.
-    fn late_batch(&self, shape: Shape, chunk: &ToldChunk) -> Result<RecordBatch> {
-        let told = self.told_of(shape, chunk);
-        let rows: Vec<u32> = chunk.notes.timed().into_iter().filter(|&row| told(row)).collect();
+    fn late_batch(&self, shape: Shape, chunk: &CapturedChunk) -> Result<RecordBatch> {
+        let is_captured = self.captured_of(shape, chunk);
+        let rows: Vec<u32> =
+            chunk.notes.timed().into_iter().filter(|&row| is_captured(row)).collect();
         let columns = take_rows(&chunk.columns, &rows)?;
-        let keys = pieces::keys_of(&columns, self.keys(shape.side));
+        let keys = input::keys_of(&columns, self.keys(shape.side));
         let owners = owners(hash_keys(&keys, rows.len())?.into_iter());
         let serials = rows.iter().map(|&row| chunk.first + u64::from(row));
         let serials: ArrayRef = Arc::new(UInt64Array::from_iter_values(serials));
@@ -184,12 +186,12 @@ impl Shared {
     }
 
     /// Rows of a side whose columns nobody reads.
-    fn unread_batch(&self, schema: &SchemaRef, rows: &[Told]) -> Result<RecordBatch> {
-        let hashes = || rows.iter().map(|told| told.hash);
+    fn unread_batch(&self, schema: &SchemaRef, rows: &[UnreadRow]) -> Result<RecordBatch> {
+        let hashes = || rows.iter().map(|row| row.hash);
         let own: Vec<ArrayRef> = vec![
-            Arc::new(Int64Array::from_iter_values(rows.iter().map(|told| told.time))),
-            Arc::new(UInt64Array::from_iter_values(rows.iter().map(|told| told.serial))),
-            Arc::new(rows.iter().map(|told| told.reach).collect::<Int64Array>()),
+            Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.time))),
+            Arc::new(UInt64Array::from_iter_values(rows.iter().map(|row| row.serial))),
+            Arc::new(rows.iter().map(|row| row.reach).collect::<Int64Array>()),
             Arc::new(UInt64Array::from_iter_values(hashes())),
         ];
         kept_batch(schema, owners(hashes()), own, Vec::new())
@@ -197,17 +199,17 @@ impl Shared {
 
     fn rows_of(&self, shape: Shape, batch: &RecordBatch) -> Result<Rows> {
         let side = shape.side;
-        let count = self.told_columns(side).len();
+        let count = self.captured_columns(side).len();
         let columns = kept_columns(batch, &self.state_schema(shape), count)?;
         if !self.joined.reads(side) {
             let times = numbers_of::<Int64Type>(batch, TIME)?.to_vec().into();
             let hashes = numbers_of::<UInt64Type>(batch, HASH)?.to_vec();
             return Ok(Rows { columns, times, hashes, joinable: None });
         }
-        let times = pieces::times(&columns, self.time(side), self.spec.sides.schema(side))?;
-        let keys = pieces::keys_of(&columns, self.keys(side));
+        let times = input::times(&columns, self.time(side), self.spec.sides.schema(side))?;
+        let keys = input::keys_of(&columns, self.keys(side));
         let hashes = hash_keys(&keys, batch.num_rows())?;
-        Ok(Rows { columns, times, hashes, joinable: pieces::joinable(&keys) })
+        Ok(Rows { columns, times, hashes, joinable: input::joinable(&keys) })
     }
 }
 
@@ -232,13 +234,13 @@ impl Kept {
         Shape { side, marks: self.marks, pads: self.pads }
     }
 
-    /// Tells a side as its chunks are: its rows, and what is known of late ones.
-    fn tell(&mut self, shared: &Arc<Shared>, side: Side, extent: Extent) -> [CapturedTable; 2] {
+    /// Captures a side as its chunks are: its rows, and what is known of late ones.
+    fn capture(&mut self, shared: &Arc<Shared>, side: Side, extent: Extent) -> [CapturedTable; 2] {
         let shape = self.shape(side);
-        let ToldChunks { extent, chunks, gone, gone_timed } =
+        let CapturedChunks { extent, chunks, gone, gone_timed } =
             self.chunks.capture(extent, shared.keys(side));
-        let is_late = |chunk: &&ToldChunk| chunk.wanted.is_none() && chunk.notes.is_timed();
-        let late: Vec<ToldChunk> = chunks.iter().filter(is_late).cloned().collect();
+        let is_late = |chunk: &&CapturedChunk| chunk.wanted.is_none() && chunk.notes.is_timed();
+        let late: Vec<CapturedChunk> = chunks.iter().filter(is_late).cloned().collect();
         let rows = {
             let (shared, schema) = (Arc::clone(shared), shared.state_schema(shape));
             Box::new(move || {
@@ -271,8 +273,8 @@ impl Kept {
         ]
     }
 
-    /// Tells a side whose columns nobody reads: the rows that matter from this watermark on.
-    fn tell_unread(
+    /// Captures a side whose columns nobody reads: the rows that matter from this watermark on.
+    fn capture_unread(
         &mut self,
         shared: &Arc<Shared>,
         side: Side,
@@ -280,21 +282,21 @@ impl Kept {
         extent: Extent,
     ) -> CapturedTable {
         // At the end nothing is later, so nothing would expire.
-        let is_whole = !std::mem::replace(&mut self.is_told, true) || watermark == i64::MAX;
+        let is_whole = !std::mem::replace(&mut self.is_captured, true) || watermark == i64::MAX;
         let extent = if is_whole { Extent::Full } else { extent };
         let kept_from = shared.bounds.kept_from(side, watermark);
         let (mut rows, chunks) = (Vec::new(), &self.chunks);
-        self.timeline.tell(extent, |indexed| {
+        self.timeline.capture(extent, |indexed| {
             let super::index::Indexed { hash, time, row, reach } = indexed;
             if time >= kept_from {
-                rows.push(Told { serial: chunks.arrival(row), hash, time, reach });
+                rows.push(UnreadRow { serial: chunks.arrival(row), hash, time, reach });
             }
         });
         let (shared, schema) = (Arc::clone(shared), shared.state_schema(self.shape(side)));
         let of_table = Arc::clone(&schema);
         let make = Box::new(move || {
-            rows.sort_unstable_by_key(|told| told.serial);
-            let batch = |rows: &[Told]| shared.unread_batch(&of_table, rows);
+            rows.sort_unstable_by_key(|row| row.serial);
+            let batch = |rows: &[UnreadRow]| shared.unread_batch(&of_table, rows);
             let rows = rows.chunks(KEPT_ROWS_MAX).map(batch).collect::<Result<_>>()?;
             Ok(TableRows { rows, removed: Vec::new() })
         });
@@ -305,20 +307,22 @@ impl Kept {
 }
 
 impl IntervalPartition {
-    /// Tells both sides.
-    pub(super) fn tell(&mut self, extent: Extent) -> Result<Captured> {
+    /// Captures both sides.
+    pub(super) fn capture_state(&mut self, extent: Extent) -> Result<Captured> {
         let mut captured = Captured::default();
         let (shared, watermark) = (Arc::clone(&self.shared), self.watermark);
         for side in [Side::Left, Side::Right] {
             let kept = self.kept(side);
             match shared.joined.reads(side) {
-                true => captured.tables.extend(kept.tell(&shared, side, extent)),
-                false => captured.tables.push(kept.tell_unread(&shared, side, watermark, extent)),
+                true => captured.tables.extend(kept.capture(&shared, side, extent)),
+                false => {
+                    captured.tables.push(kept.capture_unread(&shared, side, watermark, extent))
+                }
             }
         }
         let watermark: ArrayRef = Arc::new(Int64Array::from(vec![watermark]));
         let columns = vec![(WATERMARK.to_owned(), watermark)];
-        tell(&mut captured, WATERMARK, state_batch(for_all(1), columns)?);
+        add_table(&mut captured, WATERMARK, state_batch(for_all(1), columns)?);
         Ok(captured)
     }
 
@@ -339,21 +343,19 @@ impl IntervalPartition {
         }
     }
 
-    /// Takes back what partitions have told.
-    pub(super) fn take_back(&mut self, restored: &Restored) -> Result<()> {
-        let told = numbers::<Int64Type>(restored, WATERMARK, WATERMARK)?;
-        self.watermark = told.into_iter().max().unwrap_or(i64::MIN);
+    /// Restores what partitions captured.
+    pub(super) fn restore_state(&mut self, restored: &Restored) -> Result<()> {
+        let watermarks = numbers::<Int64Type>(restored, WATERMARK, WATERMARK)?;
+        self.watermark = watermarks.into_iter().max().unwrap_or(i64::MIN);
         for side in [Side::Left, Side::Right] {
             let table = restored.table(TABLES[side as usize]);
-            let late = Late::told(restored.table(LATE_TABLES[side as usize]))?;
-            by_serial(table)?
-                .iter()
-                .try_for_each(|batch| self.take_back_rows(side, batch, &late))?;
+            let late = Late::read(restored.table(LATE_TABLES[side as usize]))?;
+            by_serial(table)?.iter().try_for_each(|batch| self.restore_rows(side, batch, &late))?;
         }
         Ok(())
     }
 
-    fn take_back_rows(&mut self, side: Side, batch: &RecordBatch, late: &Late) -> Result<()> {
+    fn restore_rows(&mut self, side: Side, batch: &RecordBatch, late: &Late) -> Result<()> {
         let (shared, watermark) = (Arc::clone(&self.shared), self.watermark);
         let kept = self.kept(side);
         let rows = shared.rows_of(kept.shape(side), batch)?;
@@ -400,7 +402,7 @@ impl IntervalPartition {
 struct Late(HashMap<RowName, Times>);
 
 impl Late {
-    fn told(table: &[RecordBatch]) -> Result<Late> {
+    fn read(table: &[RecordBatch]) -> Result<Late> {
         let mut late = Late::default();
         for batch in table {
             let reaches = typed::<Int64Type>(batch, REACH)?.iter();

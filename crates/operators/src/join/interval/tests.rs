@@ -9,8 +9,8 @@ use crate::join::bounded::fixture::{
 use crate::join::sides::Side;
 use crate::reference::Value;
 use crate::test_kit::{
-    DriveOptions, assert_same_rows, check_captures, check_damaged_state, check_operator, drive,
-    rows_of, told_table,
+    DriveOptions, assert_same_rows, capture_table, check_captures, check_damaged_state,
+    check_operator, drive, rows_of,
 };
 use crate::window::LatePolicy;
 
@@ -321,9 +321,9 @@ fn errors_of_data_are_named() {
 }
 
 #[test]
-fn a_side_whose_columns_nobody_reads_is_told_once() {
+fn a_side_whose_columns_nobody_reads_is_captured_once() {
     let mut feed = Feed::new(&join(Keys::Integer, JoinKind::Semi, (-100, 100), false));
-    let right = |feed: &mut Feed| told_table(&mut *feed.partition, Extent::Incremental, "right");
+    let right = |feed: &mut Feed| capture_table(&mut *feed.partition, Extent::Incremental, "right");
     let rows = |times: std::ops::Range<i64>| times.map(|n| row(Side::Right, n, n, n, i64::MIN));
     feed.rows(rows(0..20_000), 1);
     let all = right(&mut feed);
@@ -335,5 +335,5 @@ fn a_side_whose_columns_nobody_reads_is_told_once() {
     feed.pass(10_099);
     let none = right(&mut feed);
     assert_eq!((none.rows, none.removed, none.kept_from), (0, 0, Some(10_000)), "the rest expires");
-    assert_eq!(told_table(&mut *feed.partition, Extent::Full, "right").rows, 10_200);
+    assert_eq!(capture_table(&mut *feed.partition, Extent::Full, "right").rows, 10_200);
 }

@@ -1,10 +1,10 @@
-//! The thread that waits for answers: it polls what is on its way, so many at once, gives up what
+//! The thread that waits for answers: it polls what is on its way, this many at once, gives up what
 //! takes too long, and asks again for what failed.
 //!
 //! It blocks nobody: whoever asks leaves a call and what is to be done with the answer. A waker
-//! sends the number of what can go on; a message that comes too late, for something that is over,
-//! is passed over. When the join is dropped the thread is told to end, and what is on its way is
-//! dropped with it.
+//! sends the number of what can continue; a message that comes too late, for something that is
+//! over, is passed over. When the join is dropped the thread is asked to end, and what is on its
+//! way is dropped with it.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -96,7 +96,7 @@ impl Asking {
 impl Drop for Asking {
     fn drop(&mut self) {
         let _ = self.sender.send(Message::End);
-        // A panic of the user's code was caught, and told, where it happened.
+        // A panic of the user's code was caught and reported where it happened.
         self.thread.take().into_iter().for_each(|thread| drop(thread.join()));
     }
 }

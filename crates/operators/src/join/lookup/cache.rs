@@ -1,6 +1,6 @@
 //! Answers that are remembered: the rows of a key, as long as there is room and they are young.
 //!
-//! **Invariants:** at most so many rows are kept, a key without rows counting as one; what came
+//! **Invariants:** at most this many rows are kept, a key without rows counting as one; what came
 //! first goes first; a key that has expired is not there. Memory follows the rows.
 
 use std::collections::VecDeque;
@@ -10,9 +10,9 @@ use arrow_select::take::take_record_batch;
 use thalweg_core::Result;
 use thalweg_core::lookup::LookupOptions;
 
-use crate::join::bounded::pieces::keys_of;
 use crate::join::hash::HashJoinSpec;
 use crate::keys::{ABSENT, KeyTable};
+use crate::rows::input::keys_of;
 
 struct Entry {
     rows: RecordBatch,

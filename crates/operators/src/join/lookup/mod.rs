@@ -1,9 +1,9 @@
 //! Lookup joins with a table that is asked over and over: each bundle of rows asks for the keys it
-//! has, and goes on when the answer is there.
+//! has, and continues when the answer is there.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `asking` | the thread that waits for answers: so many at once, timeouts, retries |
+//! | `asking` | the thread that waits for answers: this many at once, timeouts, retries |
 //! | `cache` | answers that are remembered |
 //!
 //! A bundle becomes a look-up of its distinct keys without NULL, and the answer a table of its own,
@@ -31,11 +31,11 @@ use thalweg_core::shim::SharedClock;
 use thalweg_core::{Bundle, Error, ErrorKind, Result, TableSchema, Transform};
 
 use super::JoinKind;
-use super::bounded::pieces::{joinable, keys_of};
 use super::hash::{HashJoin, HashJoinSpec};
 use super::sides::Side;
 use crate::chain::{Chain, Step};
 use crate::keys::KeyTable;
+use crate::rows::input::{joinable, keys_of};
 use asking::Asking;
 use cache::Cache;
 
@@ -184,7 +184,7 @@ impl Transform for LookupJoin {
     fn apply(&self, bundle: Bundle) -> Result<Bundle> {
         match bundle.num_rows() {
             0 => self.shared.finish(bundle, Vec::new()),
-            _ => Err(Error::internal("rows that are looked up go on when the answer is there")),
+            _ => Err(Error::internal("rows that are looked up continue when the answer is there")),
         }
     }
 

@@ -7,10 +7,10 @@ use arrow_array::{RecordBatch, RecordBatchOptions};
 use thalweg_core::{Output, Place as OutputPlace, Result, RowKind};
 
 use super::Plan;
-use super::arena::Place;
 use super::incoming::Arrivals;
 use super::state::SideState;
 use crate::join::sides::Side;
+use crate::rows::arena::Place;
 
 /// The most rows of one batch.
 const BATCH_ROWS_MAX: usize = 1 << 16;

@@ -3,8 +3,8 @@
 //!
 //! It keeps no values: whoever asks compares.
 
-use super::NIL;
 use crate::gradual::{GradualTable, Pages};
+use crate::rows::arena::NIL;
 
 #[derive(Clone, Copy)]
 struct Entry {

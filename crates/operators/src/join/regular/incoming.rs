@@ -7,10 +7,11 @@ use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_buffer::NullBuffer;
 use thalweg_core::{Error, Piece, Result, RowKind};
 
-use super::arena::take_all;
-use super::{NIL, Plan};
+use super::Plan;
 use crate::join::sides::Side;
 use crate::keys::{KeyTable, hash_keys};
+use crate::rows::arena::NIL;
+use crate::rows::arena::take_all;
 
 /// A row that arrives.
 #[derive(Clone, Copy)]

@@ -6,7 +6,7 @@
 //! - an inner join passes on the kind of the row that came;
 //! - an outer join emits `+I` and `-D`: a row without a partner leaves padded with NULL; its first
 //!   partner takes that back right before the pair leaves, and the last one to go puts it back
-//!   right behind. Only pairs that are taken back by the side that is not padded keep the kind of
+//!   right behind. Only pairs that are retracted by the side that is not padded keep the kind of
 //!   the row that came;
 //! - a semi or an anti join emits a row of the left side when its number of partners becomes, or
 //!   ceases to be, 0. Semi joins pass on the kind of the row that caused it; anti joins turn it
@@ -14,7 +14,7 @@
 //!
 //! **Invariants:**
 //! - what leaves depends on the sequence of the rows of a key alone, not on bundles, on partitions
-//!   or on other keys. Partners are met in the order of their arrival, and a retraction takes back
+//!   or on other keys. Partners are met in the order of their arrival, and a retraction removes
 //!   the newest of equal rows;
 //! - a row with NULL in a key (unless NULL equals NULL there) has no partner and is not kept;
 //! - memory follows the live rows; where no residual condition and no limited state asks for more,
@@ -29,7 +29,6 @@
 //!
 //! Nothing happens at watermarks, except that state whose time is over is freed.
 
-pub(crate) mod arena;
 mod changes;
 mod contents;
 pub(crate) mod equal;
@@ -57,9 +56,6 @@ use super::residual::Residual;
 use super::sides::{Side, Sides};
 use crate::keys::KeyTable;
 use crate::limit::route_to_first;
-
-/// No row, and no key.
-const NIL: u32 = u32::MAX;
 
 /// What is joined, and how.
 #[derive(Clone, Debug)]
@@ -185,7 +181,7 @@ impl RegularJoin {
         &self.plan.output
     }
 
-    /// True if nothing is ever taken back, given whether the inputs take nothing back.
+    /// True if nothing is ever retracted, given whether the inputs take nothing back.
     pub fn emits_inserts_only(&self, left_appends: bool, right_appends: bool) -> bool {
         !self.plan.retracts() && left_appends && right_appends
     }

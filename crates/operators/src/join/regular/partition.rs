@@ -8,20 +8,20 @@ use thalweg_core::{
     Captured, Extent, Output, Partition, Piece, Progress, Restored, Result, TableChanges,
 };
 
-use super::arena::Place;
 use super::changes::Changes;
 use super::expiry::Expiry;
 use super::incoming::{Arrival, Arrivals, adds};
 use super::settle::{Candidates, Settlement, Step};
-use super::snapshot::{changes, stop_tracking, tell};
+use super::snapshot::{capture_state, changes, stop_tracking};
 use super::state::{Chain, Incoming, SideState};
-use super::{NIL, Plan, Side};
+use super::{Plan, Side};
+use crate::capture::keys::{KeyTracker, KeyedState};
+use crate::capture::shared::SharedState;
 use crate::gradual::Pages;
-use crate::guarded::Guarded;
 use crate::keys::KeyTable;
-use crate::watch::keys::{KeyWatch, KeyedState};
+use crate::rows::arena::{NIL, Place};
 
-/// Candidates are settled when they are so many: that bounds memory, and keeps them in the cache.
+/// Candidates are settled when they are this many: that bounds memory, and keeps them in the cache.
 const CANDIDATES_MAX: usize = 1 << 15;
 
 /// The rows of one key.
@@ -49,7 +49,7 @@ pub(super) struct JoinState {
     /// Keys that may have no row left at the end of the piece.
     emptied: Vec<u32>,
     /// Where one side is only counted: set once there has been a capture.
-    pub lengths: Option<KeyWatch>,
+    pub lengths: Option<KeyTracker>,
     /// Keys that may have no row of that side left at the end of the piece. Only filled for
     /// captures.
     uncounted: Vec<u32>,
@@ -212,16 +212,16 @@ impl JoinState {
         for side in [Side::Left, Side::Right] {
             self.sides[side as usize].keep(arrivals.columns(side), bundle_rows, &self.keys)?;
         }
-        self.end_watch()?;
+        self.end_piece()?;
         self.release_keys();
         Ok(())
     }
 
     /// Captures learn of the keys of which there is nothing left to count.
-    fn end_watch(&mut self) -> Result<()> {
+    fn end_piece(&mut self) -> Result<()> {
         let mut gone = std::mem::take(&mut self.uncounted);
         gone.retain(|&key| !self.has(Side::Right as usize, key));
-        self.lengths.as_mut().map_or(Ok(()), |watch| watch.go(&self.keys, &gone))
+        self.lengths.as_mut().map_or(Ok(()), |tracker| tracker.go(&self.keys, &gone))
     }
 
     fn release_keys(&mut self) {
@@ -302,48 +302,48 @@ impl JoinState {
         self.keys.bytes()
             + self.slots.bytes()
             + self.sides.iter().map(SideState::bytes).sum::<usize>()
-            + self.lengths.as_ref().map_or(0, KeyWatch::bytes)
+            + self.lengths.as_ref().map_or(0, KeyTracker::bytes)
             + work
     }
 }
 
-/// The state of one key range, which captures read while rows go on.
+/// The state of one key range, which captures read while rows are processed.
 pub(super) struct JoinPartition {
-    state: Arc<Guarded<JoinState>>,
+    state: Arc<SharedState<JoinState>>,
 }
 
 impl JoinPartition {
     pub fn new(plan: Arc<Plan>) -> Result<Self> {
-        Ok(JoinPartition { state: Arc::new(Guarded::new(JoinState::new(plan)?)) })
+        Ok(JoinPartition { state: Arc::new(SharedState::new(JoinState::new(plan)?)) })
     }
 }
 
 impl Partition for JoinPartition {
     fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
-        self.state.own().rows(piece, output)
+        self.state.lock().rows(piece, output)
     }
 
     fn watermark(&mut self, _call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
-        self.state.own().expire(output.wall_ms(), || output.time_is_up())
+        self.state.lock().expire(output.wall_ms(), || output.time_is_up())
     }
 
     fn state_bytes(&self) -> usize {
-        self.state.own().state_bytes()
+        self.state.lock().state_bytes()
     }
 
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
-        tell(&self.state, extent)
+        capture_state(&self.state, extent)
     }
 
     fn table_changes(&mut self) -> Vec<TableChanges> {
-        changes(&mut self.state.own())
+        changes(&mut self.state.lock())
     }
 
     fn stop_tracking(&mut self, table: &str) {
-        stop_tracking(&mut self.state.own(), table);
+        stop_tracking(&mut self.state.lock(), table);
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
-        self.state.own().take_back(restored)
+        self.state.lock().restore_state(restored)
     }
 }

@@ -5,11 +5,11 @@ use std::ops::Range;
 use thalweg_core::RowKind;
 
 use super::Plan;
-use super::arena::Place;
+use super::Side;
 use super::changes::Changes;
 use super::incoming::adds;
 use super::state::SideState;
-use super::{NIL, Side};
+use crate::rows::arena::{NIL, Place};
 
 /// What the first pass found out about a row.
 #[derive(Clone, Copy)]

@@ -1,4 +1,4 @@
-//! What a regular join tells of its state: a table for each side.
+//! What captures write of a regular join: a table for each side.
 //!
 //! | column | |
 //! |---|---|
@@ -12,8 +12,8 @@
 //! `$rows`. Everything else follows: chains, what they are searched by, and the queue of times come
 //! again with the rows. Between two pieces, when this is asked, no candidate and no change waits.
 //!
-//! Rows are told in changes, and read while rows go on ([`crate::watch`]). A row that counts its
-//! partners is told again when their number has changed.
+//! Rows are captured incrementally, and read while rows are processed ([`crate::capture`]). A row
+//! that counts its partners is captured again when their number has changed.
 
 use std::sync::Arc;
 
@@ -26,18 +26,17 @@ use thalweg_core::{
 };
 
 use super::Plan;
-use super::arena::{Arena, Place};
 use super::expiry::Expiry;
 use super::partition::{JoinState, Slot};
-use crate::guarded::Guarded;
+use crate::capture::keys::{KeyTracker, KeyedState, capture, key_changes, stop_tracking_keys};
+use crate::capture::rows::{RowTracker, RowsBegun, SERIAL};
+use crate::capture::shared::SharedState;
 use crate::join::sides::Side;
 use crate::keys::{KeyTable, hash_keys};
+use crate::rows::arena::{Arena, Place};
 use crate::tables::{
     KeyedTable, does_not_fit, kept_batch, kept_columns, kept_schema, numbers_of, owners,
 };
-use crate::watch::READ_ROWS;
-use crate::watch::keys::{KeyWatch, KeyedState, capture, key_changes, stop_tracking_keys};
-use crate::watch::rows::{RowWatch, RowsBegun, SERIAL};
 
 /// The tables of state, by side.
 const TABLES: [&str; 2] = ["left", "right"];
@@ -46,14 +45,14 @@ const WRITTEN: &str = "$written";
 const ROWS: &str = "$rows";
 
 /// A row at the time of a capture.
-pub(super) struct ToldRow {
+pub(super) struct CapturedRow {
     pub serial: u64,
     pub place: Place,
     pub partners: u32,
     pub written_ms: i64,
 }
 
-/// How the rows of a side are told.
+/// How the rows of a side are captured.
 pub(super) struct SideTable {
     schema: SchemaRef,
     rows: SchemaRef,
@@ -70,21 +69,21 @@ impl SideTable {
     }
 
     /// These rows, as rows of the table.
-    pub fn batch(&self, told: &[ToldRow], arena: &Arena) -> Result<RecordBatch> {
-        let places: Vec<Place> = told.iter().map(|row| row.place).collect();
+    pub fn batch(&self, rows: &[CapturedRow], arena: &Arena) -> Result<RecordBatch> {
+        let places: Vec<Place> = rows.iter().map(|row| row.place).collect();
         let all: Vec<usize> = (0..self.rows.fields().len()).collect();
         let columns = arena.gather(&places, &[], &all)?;
         let keys: Vec<ArrayRef> =
             self.keys.iter().map(|&key| ArrayRef::clone(&columns[key])).collect();
-        let hashes = hash_keys(&keys, told.len())?;
-        let serials = told.iter().map(|row| row.serial);
+        let hashes = hash_keys(&keys, rows.len())?;
+        let serials = rows.iter().map(|row| row.serial);
         let mut own: Vec<ArrayRef> = vec![Arc::new(UInt64Array::from_iter_values(serials))];
         if self.is_counted {
-            let partners = told.iter().map(|row| row.partners);
+            let partners = rows.iter().map(|row| row.partners);
             own.push(Arc::new(UInt32Array::from_iter_values(partners)));
         }
         if self.expires {
-            let times = told.iter().map(|row| row.written_ms);
+            let times = rows.iter().map(|row| row.written_ms);
             own.push(Arc::new(Int64Array::from_iter_values(times)));
         }
         kept_batch(&self.schema, owners(hashes.into_iter()), own, columns)
@@ -92,7 +91,7 @@ impl SideTable {
 }
 
 impl Plan {
-    /// How the rows of a side are told.
+    /// How the rows of a side are captured.
     pub fn side_table(&self, side: Side) -> SideTable {
         let (is_counted, expires) = (self.counts(side), self.ttl_ms(side).is_some());
         let mut own = vec![(SERIAL, Arrow::UInt64)];
@@ -108,7 +107,7 @@ impl Plan {
         SideTable { schema, rows: columns.arrow(), keys, is_counted, expires }
     }
 
-    /// How the numbers of rows of a side are told.
+    /// How the numbers of rows of a side are captured.
     fn lengths_table(&self, side: Side) -> KeyedTable {
         let columns = &self.spec.sides.schema(side).columns;
         let keys = self.keys(side).iter().map(|&key| Column::clone(&columns[key])).collect();
@@ -118,39 +117,39 @@ impl Plan {
     }
 }
 
-/// Tells both sides.
-pub(super) fn tell(state: &Arc<Guarded<JoinState>>, extent: Extent) -> Result<Captured> {
-    let plan = Arc::clone(&state.own().plan);
+/// Captures both sides.
+pub(super) fn capture_state(
+    state: &Arc<SharedState<JoinState>>,
+    extent: Extent,
+) -> Result<Captured> {
+    let plan = Arc::clone(&state.lock().plan);
     let table = |side: Side| match plan.keeps(side) {
-        true => tell_rows(state, side, extent),
+        true => capture_rows(state, side, extent),
         false => capture(state, side as usize, TABLES[side as usize], extent),
     };
     Ok(Captured { tables: vec![table(Side::Left)?, table(Side::Right)?] })
 }
 
-fn tell_rows(
-    shared: &Arc<Guarded<JoinState>>,
+fn capture_rows(
+    shared: &Arc<SharedState<JoinState>>,
     side: Side,
     extent: Extent,
 ) -> Result<CapturedTable> {
-    let mut state = shared.own();
+    let mut state = shared.lock();
     let JoinState { sides, slots, .. } = &mut *state;
     let of_side = &mut sides[side as usize];
     while of_side.read_some(usize::MAX)? {}
-    of_side.begin_watch(slots.iter().map(|slot| &slot.chains[side as usize]));
+    of_side.begin_tracking(slots.iter().map(|slot| &slot.chains[side as usize]));
     let (limit, live) = (of_side.limit(), of_side.live());
-    let begin = |watch: &mut RowWatch| watch.begin(extent, limit, live);
-    let begun: Option<RowsBegun> = of_side.watch.as_mut().map(begin);
+    let begin = |tracker: &mut RowTracker| tracker.begin(extent, limit, live);
+    let begun: Option<RowsBegun> = of_side.tracker.as_mut().map(begin);
     let begun = begun.ok_or_else(|| Error::internal("rows are not watched"))?;
     let schema = Arc::clone(&of_side.table.schema);
     drop(state);
-    let shared = Arc::clone(shared);
-    Ok(begun.table(TABLES[side as usize], schema, move |begun| {
-        shared.read(|state| {
-            let of_side = &mut state.sides[side as usize];
-            let is_reading = of_side.watch.as_ref().is_some_and(|watch| watch.is_reading(begun));
-            Ok(is_reading && of_side.read_some(READ_ROWS)?)
-        })
+    Ok(begun.table(TABLES[side as usize], schema, shared, move |state, begun, most| {
+        let of_side = &mut state.sides[side as usize];
+        let is_reading = of_side.tracker.as_ref().is_some_and(|tracker| tracker.is_reading(begun));
+        Ok(is_reading && of_side.read_some(most)?)
     }))
 }
 
@@ -162,7 +161,7 @@ pub(super) fn changes(state: &mut JoinState) -> Vec<TableChanges> {
             return key_changes(state, side as usize, name);
         }
         let of_side = &state.sides[side as usize];
-        of_side.watch.as_ref().map(|watch| watch.changes(name, of_side.live()))
+        of_side.tracker.as_ref().map(|tracker| tracker.changes(name, of_side.live()))
     };
     [Side::Left, Side::Right].into_iter().filter_map(of_side).collect()
 }
@@ -172,7 +171,7 @@ pub(super) fn stop_tracking(state: &mut JoinState, table: &str) {
     for side in [Side::Left, Side::Right].into_iter().filter(|side| TABLES[*side as usize] == table)
     {
         match state.plan.keeps(side) {
-            true => state.sides[side as usize].watch.iter_mut().for_each(RowWatch::stop),
+            true => state.sides[side as usize].tracker.iter_mut().for_each(RowTracker::stop),
             false => stop_tracking_keys(state, side as usize),
         }
     }
@@ -189,30 +188,30 @@ impl KeyedState for JoinState {
     fn has(&self, side: usize, id: u32) -> bool {
         self.slots.get(id as usize).is_some_and(|slot| slot.chains[side].length > 0)
     }
-    fn tell(&self, side: usize, ids: &[u32]) -> Result<RecordBatch> {
+    fn rows_of_keys(&self, side: usize, ids: &[u32]) -> Result<RecordBatch> {
         let lengths = ids.iter().map(|&id| self.slots[id as usize].chains[side].length);
         let lengths: ArrayRef = Arc::new(UInt32Array::from_iter_values(lengths));
         let owners = owners(ids.iter().map(|&id| self.keys.hash_of(id)));
         let table = self.plan.lengths_table(Side::Right);
         table.batch(owners, vec![lengths], self.keys.take_keys(ids)?)
     }
-    fn watch(&mut self, _: usize) -> &mut Option<KeyWatch> {
+    fn tracker(&mut self, _: usize) -> &mut Option<KeyTracker> {
         &mut self.lengths
     }
 }
 
 impl JoinState {
-    /// Takes back what partitions have told.
-    pub fn take_back(&mut self, restored: &Restored) -> Result<()> {
+    /// Restores what partitions captured.
+    pub fn restore_state(&mut self, restored: &Restored) -> Result<()> {
         for side in [Side::Left, Side::Right] {
             let batches = restored.table(TABLES[side as usize]);
             if !self.plan.keeps(side) {
-                batches.iter().try_for_each(|batch| self.take_back_lengths(side, batch))?;
+                batches.iter().try_for_each(|batch| self.restore_lengths(side, batch))?;
                 continue;
             }
             let mut taken = Vec::new();
             for batch in batches {
-                self.take_back_rows(side, batch, &mut taken)?;
+                self.restore_rows(side, batch, &mut taken)?;
             }
             self.link(side, taken);
             self.sides[side as usize].expiry.as_mut().map(Expiry::put_in_order);
@@ -229,10 +228,10 @@ impl JoinState {
         for &(_, key, row) in &taken {
             state.link(&mut self.slots[key as usize].chains[side as usize], row);
         }
-        state.begin_watch_of(taken.into_iter().map(|(.., row)| row));
+        state.begin_tracking_of(taken.into_iter().map(|(.., row)| row));
     }
 
-    fn take_back_rows(
+    fn restore_rows(
         &mut self,
         side: Side,
         batch: &RecordBatch,
@@ -265,11 +264,11 @@ impl JoinState {
         self.plan.spec.sides.schema(side).len()
     }
 
-    fn take_back_lengths(&mut self, side: Side, batch: &RecordBatch) -> Result<()> {
+    fn restore_lengths(&mut self, side: Side, batch: &RecordBatch) -> Result<()> {
         let keys = self.plan.lengths_table(side).columns(batch)?;
         let lengths = numbers_of::<UInt32Type>(batch, ROWS)?;
         if lengths.contains(&0) {
-            return Err(does_not_fit("a key without rows is told".to_owned()));
+            return Err(does_not_fit("a key has no rows".to_owned()));
         }
         let ids = self.intern(&keys, batch.num_rows())?;
         for (&id, &length) in ids.iter().zip(lengths) {

@@ -1,7 +1,7 @@
 //! What one side of a join keeps: its rows in the order of their arrival, chained by key.
 //!
 //! A row has a number (reused after the piece in which it is removed), a place in the [`Arena`],
-//! and neighbours in the chain of its key. A retraction takes back the *newest* row that is equal
+//! and neighbours in the chain of its key. A retraction removes the *newest* row that is equal
 //! to it. Short chains are searched; once a chain is long, its rows are found by their hash in
 //! [`Contents`], so that a skewed key costs no more per retraction than others.
 //!
@@ -13,16 +13,15 @@
 use arrow_array::ArrayRef;
 use thalweg_core::Result;
 
-use super::NIL;
-use super::arena::{Arena, Place, take_all};
 use super::contents::Contents;
 use super::equal::same_row;
 use super::expiry::Expiry;
-use super::snapshot::{SideTable, ToldRow};
+use super::snapshot::{CapturedRow, SideTable};
+use crate::capture::rows::RowTracker;
 use crate::gradual::Pages;
 use crate::keys::{KeyTable, hash_keys};
+use crate::rows::arena::{Arena, NIL, Place, take_all};
 use crate::tables::virtual_partition;
-use crate::watch::rows::RowWatch;
 
 /// The rows of one key on one side. Where rows are only counted, only the length counts.
 #[derive(Clone, Copy, Debug)]
@@ -73,13 +72,13 @@ pub(super) struct SideState {
     is_unique: bool,
     pub arena: Arena,
     pub expiry: Option<Expiry>,
-    /// How rows are told.
+    /// How rows are captured.
     pub table: SideTable,
     /// Set once there has been a capture.
-    pub watch: Option<RowWatch>,
+    pub tracker: Option<RowTracker>,
     /// Rows as they were at the capture that is under way, which this piece has changed or removed.
-    changed: Vec<ToldRow>,
-    /// Keys and serials of told rows that this piece has removed.
+    changed: Vec<CapturedRow>,
+    /// Keys and serials of captured rows that this piece has removed.
     gone: Vec<(u32, u64)>,
 }
 
@@ -97,7 +96,7 @@ impl SideState {
             arena,
             expiry,
             table,
-            watch: None,
+            tracker: None,
             changed: Vec::new(),
             gone: Vec::new(),
         }
@@ -122,8 +121,8 @@ impl SideState {
         if chain.is_indexed {
             self.index(incoming, row)?;
         }
-        if let Some(watch) = &mut self.watch {
-            watch.add(row);
+        if let Some(tracker) = &mut self.tracker {
+            tracker.add(row);
         }
         Ok(row)
     }
@@ -168,7 +167,7 @@ impl SideState {
         Ok(())
     }
 
-    /// Takes back the newest row that is equal to this one; false if there is none.
+    /// Retracts the newest row that is equal to this one; false if there is none.
     pub fn remove(&mut self, chain: &mut Chain, incoming: &Incoming<'_>) -> Result<bool> {
         let found = match chain.length {
             1 if self.is_unique && !chain.is_indexed => chain.tail,
@@ -226,8 +225,8 @@ impl SideState {
     /// Takes a row out of its chain. Its number stays until the end of the piece.
     fn unlink(&mut self, chain: &mut Chain, row: u32, key: u32) {
         self.touch(row);
-        let told = self.watch.as_mut().and_then(|watch| watch.remove(row));
-        self.gone.extend(told.map(|serial| (key, serial)));
+        let serial = self.tracker.as_mut().and_then(|tracker| tracker.remove(row));
+        self.gone.extend(serial.map(|serial| (key, serial)));
         let Node { previous, next, place } = self.nodes[row as usize];
         match previous {
             NIL => chain.head = next,
@@ -262,54 +261,54 @@ impl SideState {
         Ok(())
     }
 
-    /// A row is about to change: it is told as it is if a capture has yet to read it.
+    /// A row is about to change: it is captured as it is if a capture has yet to read it.
     #[inline]
     fn touch(&mut self, row: u32) {
-        let Some(watch) = &mut self.watch else { return };
-        if watch.touch(row) {
-            self.changed.push(self.told(row));
+        let Some(tracker) = &mut self.tracker else { return };
+        if tracker.touch(row) {
+            self.changed.push(self.captured_row(row));
         }
     }
 
-    /// What is told of a row.
-    fn told(&self, row: u32) -> ToldRow {
-        ToldRow {
-            serial: self.watch.as_ref().map_or(0, |watch| watch.serial(row)),
+    /// What is captured of a row.
+    fn captured_row(&self, row: u32) -> CapturedRow {
+        CapturedRow {
+            serial: self.tracker.as_ref().map_or(0, |tracker| tracker.serial(row)),
             place: self.place(row),
             partners: self.counts.as_ref().map_or(0, |counts| counts[row as usize]),
             written_ms: self.expiry.as_ref().map_or(0, |expiry| expiry.written_ms(row)),
         }
     }
 
-    /// Tells the capture that is under way about some rows; false once there are none left. Between
+    /// Writes some rows to the capture under way; false once there are none left. Between
     /// two pieces.
     pub fn read_some(&mut self, most: usize) -> Result<bool> {
-        let Some(watch) = &mut self.watch else { return Ok(false) };
-        let unread = watch.take_unread(most, self.nodes.len());
+        let Some(tracker) = &mut self.tracker else { return Ok(false) };
+        let unread = tracker.take_unread(most, self.nodes.len());
         let is_more = !unread.is_empty();
         let live = unread.into_iter().filter(|&row| self.place(row).is_kept());
-        let told: Vec<ToldRow> = live.map(|row| self.told(row)).collect();
-        self.hand_over(&told)?;
+        let rows: Vec<CapturedRow> = live.map(|row| self.captured_row(row)).collect();
+        self.hand_over(&rows)?;
         Ok(is_more)
     }
 
-    fn hand_over(&mut self, told: &[ToldRow]) -> Result<()> {
-        if let (Some(watch), [_, ..]) = (&mut self.watch, told) {
-            watch.hand_over(self.table.batch(told, &self.arena)?);
+    fn hand_over(&mut self, rows: &[CapturedRow]) -> Result<()> {
+        if let (Some(tracker), [_, ..]) = (&mut self.tracker, rows) {
+            tracker.write(self.table.batch(rows, &self.arena)?);
         }
         Ok(())
     }
 
     /// Begins to watch rows, which are those of these chains.
-    pub fn begin_watch<'a>(&mut self, chains: impl Iterator<Item = &'a Chain>) {
-        if self.watch.is_none() {
-            self.watch = Some(RowWatch::of(chains.flat_map(|chain| self.chain(chain))));
+    pub fn begin_tracking<'a>(&mut self, chains: impl Iterator<Item = &'a Chain>) {
+        if self.tracker.is_none() {
+            self.tracker = Some(RowTracker::of(chains.flat_map(|chain| self.chain(chain))));
         }
     }
 
     /// Begins to watch rows, which are these, in this order.
-    pub fn begin_watch_of(&mut self, rows: impl Iterator<Item = u32>) {
-        self.watch = Some(RowWatch::of(rows));
+    pub fn begin_tracking_of(&mut self, rows: impl Iterator<Item = u32>) {
+        self.tracker = Some(RowTracker::of(rows));
     }
 
     /// How many numbers rows have.
@@ -355,7 +354,7 @@ impl SideState {
         bundle_rows: usize,
         keys: &KeyTable,
     ) -> Result<()> {
-        self.end_watch(keys)?;
+        self.end_piece(keys)?;
         let SideState { nodes, arena, arrived, .. } = self;
         let mut rows = Vec::with_capacity(arrived.len());
         let mut owners = Vec::with_capacity(arrived.len());
@@ -375,23 +374,23 @@ impl SideState {
     }
 
     /// What a capture asks of a piece, while the rows that it took still lie where they were.
-    fn end_watch(&mut self, keys: &KeyTable) -> Result<()> {
-        if self.watch.is_none() {
+    fn end_piece(&mut self, keys: &KeyTable) -> Result<()> {
+        if self.tracker.is_none() {
             return Ok(());
         }
         let changed = std::mem::take(&mut self.changed);
         self.hand_over(&changed)?;
         let live = self.live();
-        if let Some(watch) = &mut self.watch {
+        if let Some(tracker) = &mut self.tracker {
             let name = |(key, serial): (u32, u64)| (virtual_partition(keys.hash_of(key)), serial);
-            watch.gone(self.gone.drain(..).map(name), live);
-            watch.end_piece();
+            tracker.gone(self.gone.drain(..).map(name), live);
+            tracker.end_piece();
         }
         Ok(())
     }
 
     pub fn bytes(&self) -> usize {
-        let watch = self.watch.as_ref().map_or(0, RowWatch::bytes)
+        let tracker = self.tracker.as_ref().map_or(0, RowTracker::bytes)
             + self.gone.capacity() * size_of::<(u32, u64)>();
         let numbers = self.free.capacity() + self.released.capacity() + self.arrived.capacity();
         self.nodes.bytes()
@@ -400,7 +399,7 @@ impl SideState {
             + self.contents.bytes()
             + self.arena.bytes()
             + self.expiry.as_ref().map_or(0, Expiry::bytes)
-            + watch
+            + tracker
     }
 }
 

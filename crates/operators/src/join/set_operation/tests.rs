@@ -22,7 +22,7 @@ fn copies(kind: SetOperationKind, all: bool, left: &[Row], right: &[Row], row: &
     }
 }
 
-/// Lists of rows, counted anew for each change.
+/// Lists of rows, recounted for each change.
 fn naive(kind: SetOperationKind, all: bool, changes: &[Change]) -> Vec<Row> {
     let mut sides: [Vec<Row>; 2] = Default::default();
     let mut out = Vec::new();

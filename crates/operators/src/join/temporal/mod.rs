@@ -35,9 +35,9 @@ use thalweg_core::{
 use thalweg_expr::Expr;
 
 use super::JoinKind;
-use super::bounded::joined::{Joined, key_types};
 use super::sides::Sides;
-use crate::watch::keys::Watched;
+use crate::capture::keys::CapturedByKey;
+use crate::join::pairs::{Joined, key_types};
 use partition::TemporalPartition;
 
 /// What is joined.
@@ -119,7 +119,7 @@ impl Operator for TemporalJoin {
     }
     fn open(&self, opening: PartitionContext) -> Result<Box<dyn Partition>> {
         let partition = TemporalPartition::new(Arc::clone(&self.shared), opening)?;
-        Ok(Box::new(Watched::new(partition, &snapshot::TABLES)))
+        Ok(Box::new(CapturedByKey::new(partition, &snapshot::TABLES)))
     }
     /// Rows of the time that the watermark has just reached still wait.
     fn output_watermark(&self, input: Watermark) -> Option<Watermark> {

@@ -18,17 +18,18 @@ use thalweg_core::{
 use super::Shared;
 use super::snapshot::VERSIONS;
 use super::versions::Versions;
+use crate::capture::keys::{KeyTracker, KeyedState};
 use crate::join::JoinKind;
 use crate::join::bounded::PAIRS_MAX;
-use crate::join::bounded::chunks::{Chunks, RowRef};
-use crate::join::bounded::order::KeyRanks;
-use crate::join::bounded::pieces::{self, SideRows, Split};
-use crate::join::bounded::told::Notes;
-use crate::join::bounded::told_waiting::WaitingTables;
-use crate::join::bounded::waiting::Waiting;
+use crate::join::bounded::side_rows::{self, SideRows, Split};
 use crate::join::sides::Side;
 use crate::keys::KeyTable;
-use crate::watch::keys::{KeyWatch, KeyedState};
+use crate::keys::ranks::KeyRanks;
+use crate::rows::chunk_capture::Notes;
+use crate::rows::chunks::{Chunks, RowRef};
+use crate::rows::input;
+use crate::rows::waiting::Waiting;
+use crate::rows::waiting_capture::WaitingTables;
 
 /// How many keys are pruned between two looks at the clock.
 const PRUNED_AT_ONCE: usize = 1024;
@@ -67,7 +68,7 @@ pub(super) struct TemporalPartition {
     left_already: usize,
     /// Keys whose older versions are no longer needed.
     to_prune: Vec<u32>,
-    pub(super) watch: Option<KeyWatch>,
+    pub(super) tracker: Option<KeyTracker>,
 }
 
 impl TemporalPartition {
@@ -87,7 +88,7 @@ impl TemporalPartition {
             leaving: Vec::new(),
             left_already: 0,
             to_prune: Vec::new(),
-            watch: None,
+            tracker: None,
             shared,
         })
     }
@@ -99,7 +100,7 @@ impl TemporalPartition {
         keys: &[usize],
         rows: usize,
     ) -> Result<Vec<bool>> {
-        let keys = pieces::keys_of(columns, keys);
+        let keys = input::keys_of(columns, keys);
         self.ids.clear();
         self.keys.intern_rows(&keys, None, rows, &mut self.ids)?;
         let limit = self.keys.id_limit();
@@ -107,14 +108,14 @@ impl TemporalPartition {
         self.waits.resize(limit, 0);
         self.is_known.resize(limit, false);
         self.ids.iter().for_each(|&id| self.is_known[id as usize] = true);
-        let joinable = pieces::joinable(&keys);
+        let joinable = input::joinable(&keys);
         Ok((0..rows).map(|row| joinable.as_ref().is_none_or(|nulls| nulls.is_valid(row))).collect())
     }
 
     fn take_left(&mut self, of_side: &SideRows, piece: &Piece<'_>) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         let spec = &shared.spec;
-        let times = pieces::times(&of_side.columns, spec.left_time, spec.sides.schema(Side::Left))?;
+        let times = input::times(&of_side.columns, spec.left_time, spec.sides.schema(Side::Left))?;
         let joins = self.intern(&of_side.columns, &spec.left_keys, of_side.rows.len())?;
         let chunk = self.chunks.add(of_side.columns.clone(), of_side.rows.len(), false);
         let mut notes = Notes::default();
@@ -150,7 +151,7 @@ impl TemporalPartition {
         let shared = Arc::clone(&self.shared);
         let spec = &shared.spec;
         let schema = spec.sides.schema(Side::Right);
-        let times = pieces::times(&of_side.columns, spec.right_time, schema)?;
+        let times = input::times(&of_side.columns, spec.right_time, schema)?;
         let joins = self.intern(&of_side.columns, &spec.right_keys, of_side.rows.len())?;
         let ids = std::mem::take(&mut self.ids);
         self.touch(VERSIONS, &ids)?;
@@ -290,8 +291,8 @@ impl TemporalPartition {
                     gone.push(key);
                 }
             }
-            if let Some(watch) = &mut self.watch {
-                watch.go(&self.keys, &gone)?;
+            if let Some(tracker) = &mut self.tracker {
+                tracker.go(&self.keys, &gone)?;
             }
             gone.into_iter().for_each(|key| self.forget_if_unused(key));
             self.versions.merge_sparse()?;
@@ -309,7 +310,7 @@ impl Partition for TemporalPartition {
         if piece.num_rows() == 0 {
             return Ok(());
         }
-        let Split { left, right, .. } = pieces::split(&self.shared.spec.sides, &piece)?;
+        let Split { left, right, .. } = side_rows::split(&self.shared.spec.sides, &piece)?;
         if !right.rows.is_empty() {
             self.take_right(&right, &piece)?;
         }
@@ -342,14 +343,14 @@ impl Partition for TemporalPartition {
             + self.fresh.bytes()
             + self.leaving.capacity() * size_of::<(i64, Left)>()
             + self.to_prune.capacity() * 4
-            + self.watch.as_ref().map_or(0, KeyWatch::bytes)
+            + self.tracker.as_ref().map_or(0, KeyTracker::bytes)
     }
     /// Without keys, versions at once.
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
-        self.tell(extent)
+        self.capture_state(extent)
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
-        self.take_back(restored)
+        self.restore_state(restored)
     }
 }

@@ -1,18 +1,18 @@
-//! What a temporal join tells of its state: the rows that wait, and the versions of each key.
+//! What captures write of a temporal join: the rows that wait, and the versions of each key.
 //!
 //! | table | column | |
 //! |---|---|---|
-//! | `waiting`, `overdue` | | the rows of the left side that wait ([`crate::join::bounded::told_waiting`]) |
+//! | `waiting`, `overdue` | | the rows of the left side that wait ([`crate::rows::waiting_capture`]) |
 //! | `versions` | `$seen_from` | the watermark from which on the version is seen, in milliseconds |
 //! | | `$deleted` | the key has no version from this time on: only key and time are there |
 //! | | the columns of the right side | the versions of a key stand from the earliest to the latest |
 //!
-//! In `versions` the columns of the key stand first. Captures tell all versions of the keys that
-//! have got or lost one ([`crate::watch`]), and the rows that have come to wait. Where there is no
-//! key all versions are told each time: they are those that the watermark has not passed yet, and
-//! one.
+//! In `versions` the columns of the key stand first. Captures write all versions of the keys that
+//! have got or lost one ([`crate::capture`]), and the rows that have come to wait. Where there is
+//! no key all versions are captured each time: they are those that the watermark has not passed
+//! yet, and one.
 //!
-//! Taken back in that order, versions of equal times lie as they did. A key whose older versions
+//! Restored in that order, versions of equal times lie as they did. A key whose older versions
 //! have been dropped is looked at once more, which finds nothing. Nothing leaves while this is
 //! asked.
 
@@ -27,23 +27,23 @@ use thalweg_core::{Captured, DataType, Extent, Restored, Result};
 
 use super::Shared;
 use super::partition::{Left, TemporalPartition};
-use crate::join::bounded::chunks::{Chunks, RowRef};
-use crate::join::bounded::pieces;
-use crate::join::bounded::told::Notes;
-use crate::join::bounded::told_waiting::{OverdueRow, WaitingRows, WaitingShape, WaitingTables};
+use crate::capture::keys::{KeyTracker, KeyedState};
 use crate::join::sides::Side;
 use crate::keys::KeyTable;
+use crate::rows::chunk_capture::Notes;
+use crate::rows::chunks::{Chunks, RowRef};
+use crate::rows::input;
+use crate::rows::waiting_capture::{OverdueRow, WaitingRows, WaitingShape, WaitingTables};
 use crate::tables::{KEPT_ROWS_MAX, KeyedTable, flags, numbers_of, owners};
-use crate::watch::keys::{KeyWatch, KeyedState};
 
-/// The tables that are told by key.
+/// The tables that are captured by key.
 pub(super) const TABLES: [&str; 1] = ["versions"];
 pub(super) const VERSIONS: usize = 0;
 const SEEN_FROM: &str = "$seen_from";
 const DELETED: &str = "$deleted";
 
-/// A version: of which of the keys that are told, and its times.
-struct ToldVersion {
+/// A version: of which of the keys that are captured, and its times.
+struct CapturedVersion {
     key: u32,
     hash: u64,
     time: i64,
@@ -69,10 +69,10 @@ impl Shared {
         KeyedTable::new(&own, self.spec.sides.schema(Side::Right), &self.spec.right_keys)
     }
 
-    /// `keys` are the key columns of the keys that are told.
+    /// `keys` are the key columns of the keys that are captured.
     fn versions_batch(
         &self,
-        versions: &[ToldVersion],
+        versions: &[CapturedVersion],
         keys: &[ArrayRef],
         chunks: &Chunks,
     ) -> Result<RecordBatch> {
@@ -93,12 +93,12 @@ impl Shared {
     /// Gives deletions, which have no row, key and time.
     fn name_deleted(
         &self,
-        versions: &[ToldVersion],
+        versions: &[CapturedVersion],
         keys: &[ArrayRef],
         columns: &mut [ArrayRef],
     ) -> Result<()> {
         let put = |column: &mut ArrayRef, others: &ArrayRef, other: &dyn Fn(usize) -> usize| {
-            let pick = |(place, version): (usize, &ToldVersion)| match version.row.is_some() {
+            let pick = |(place, version): (usize, &CapturedVersion)| match version.row.is_some() {
                 true => (0, place),
                 false => (1, other(place)),
             };
@@ -126,61 +126,63 @@ impl KeyedState for TemporalPartition {
     fn has(&self, _: usize, id: u32) -> bool {
         !self.versions.is_empty(id)
     }
-    fn tell(&self, _: usize, ids: &[u32]) -> Result<RecordBatch> {
-        let (versions, keys) = self.told_versions(ids)?;
+    fn rows_of_keys(&self, _: usize, ids: &[u32]) -> Result<RecordBatch> {
+        let (versions, keys) = self.captured_versions(ids)?;
         self.shared.versions_batch(&versions, &keys, self.versions.rows())
     }
-    fn watch(&mut self, _: usize) -> &mut Option<KeyWatch> {
-        &mut self.watch
+    fn tracker(&mut self, _: usize) -> &mut Option<KeyTracker> {
+        &mut self.tracker
     }
-    fn tells_at_once(&self) -> bool {
+    fn captures_at_once(&self) -> bool {
         self.shared.key_types.is_empty()
     }
-    fn tell_others(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
-        self.tell_waiting(extent, captured)
+    fn capture_others(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
+        self.capture_waiting(extent, captured)
     }
 }
 
 impl TemporalPartition {
-    /// Tells what waits, and the versions.
-    pub(super) fn tell(&mut self, extent: Extent) -> Result<Captured> {
+    /// Captures what waits, and the versions.
+    pub(super) fn capture_state(&mut self, extent: Extent) -> Result<Captured> {
         let mut captured = Captured::default();
-        self.tell_waiting(extent, &mut captured)?;
-        self.tell_versions(&mut captured)?;
+        self.capture_waiting(extent, &mut captured)?;
+        self.capture_versions(&mut captured)?;
         Ok(captured)
     }
 
-    fn tell_waiting(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
+    fn capture_waiting(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
         let overdue = |(due, left): (i64, Left)| OverdueRow { due, row: left.row, kind: left.kind };
         let overdue: Vec<OverdueRow> = self.waiting.overdue(self.passed).map(overdue).collect();
         let wanted = (extent, !self.waiting.is_empty());
-        self.waiting_tables.tell(wanted, (&mut self.chunks, self.passed), &overdue, captured)
+        self.waiting_tables.capture(wanted, (&mut self.chunks, self.passed), &overdue, captured)
     }
 
     /// The versions of these keys, those of a key from the earliest to the latest, and the keys.
-    fn told_versions(&self, ids: &[u32]) -> Result<(Vec<ToldVersion>, Vec<ArrayRef>)> {
+    fn captured_versions(&self, ids: &[u32]) -> Result<(Vec<CapturedVersion>, Vec<ArrayRef>)> {
         let mut versions = Vec::new();
         for (key, &id) in (0..).zip(ids) {
             let (first, hash) = (versions.len(), self.keys.hash_of(id));
-            versions.extend(self.versions.of_key(id).map(|(time, seen_from, row)| ToldVersion {
-                key,
-                hash,
-                time,
-                seen_from,
-                row,
-            }));
+            versions.extend(
+                self.versions.of_key(id).map(|(time, seen_from, row)| CapturedVersion {
+                    key,
+                    hash,
+                    time,
+                    seen_from,
+                    row,
+                }),
+            );
             versions[first..].reverse();
         }
         Ok((versions, self.keys.take_keys(ids)?))
     }
 
-    fn tell_versions(&self, captured: &mut Captured) -> Result<()> {
+    fn capture_versions(&self, captured: &mut Captured) -> Result<()> {
         let ids = 0..self.keys.id_limit() as u32;
         let ids: Vec<u32> = ids.filter(|&id| !self.versions.is_empty(id)).collect();
-        let (versions, keys) = self.told_versions(&ids)?;
+        let (versions, keys) = self.captured_versions(&ids)?;
         let (shared, chunks) = (Arc::clone(&self.shared), self.versions.rows().frozen());
         let make = move || {
-            let batch = |some: &[ToldVersion]| shared.versions_batch(some, &keys, &chunks);
+            let batch = |some: &[CapturedVersion]| shared.versions_batch(some, &keys, &chunks);
             let batches = versions.chunks(KEPT_ROWS_MAX).map(batch);
             Ok(TableRows { rows: batches.collect::<Result<_>>()?, removed: Vec::new() })
         };
@@ -189,37 +191,37 @@ impl TemporalPartition {
         Ok(())
     }
 
-    /// Takes back what partitions have told.
-    pub(super) fn take_back(&mut self, restored: &Restored) -> Result<()> {
+    /// Restores what partitions captured.
+    pub(super) fn restore_state(&mut self, restored: &Restored) -> Result<()> {
         for batch in restored.table(TABLES[VERSIONS]) {
-            self.take_back_versions(batch)?;
+            self.restore_versions(batch)?;
         }
-        let waiting = self.waiting_tables.recall(restored)?;
-        waiting.into_iter().try_for_each(|rows| self.take_back_waiting(rows))
+        let waiting = self.waiting_tables.restored(restored)?;
+        waiting.into_iter().try_for_each(|rows| self.restore_waiting(rows))
     }
 
-    fn take_back_waiting(&mut self, told: WaitingRows) -> Result<()> {
+    fn restore_waiting(&mut self, waiting: WaitingRows) -> Result<()> {
         let shared = Arc::clone(&self.shared);
-        let rows = told.times.len();
-        let joins = self.intern(&told.columns, &shared.spec.left_keys, rows)?;
-        let chunk = self.chunks.add(told.columns.clone(), rows, false);
+        let rows = waiting.times.len();
+        let joins = self.intern(&waiting.columns, &shared.spec.left_keys, rows)?;
+        let chunk = self.chunks.add(waiting.columns.clone(), rows, false);
         let mut notes = Notes::default();
         for (place, joins) in joins.into_iter().enumerate() {
-            let (time, key, kind) = (told.times[place], self.ids[place], told.kind(place));
+            let (time, key, kind) = (waiting.times[place], self.ids[place], waiting.kind(place));
             let row = RowRef { chunk, row: place as u32 };
             let left = Left { time, key, row, kind, joins };
-            self.wait(told.dues[place], left, &mut notes);
+            self.wait(waiting.dues[place], left, &mut notes);
         }
         self.finish_waiting(chunk, rows, notes);
         Ok(())
     }
 
-    fn take_back_versions(&mut self, batch: &RecordBatch) -> Result<()> {
+    fn restore_versions(&mut self, batch: &RecordBatch) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         let (spec, rows) = (&shared.spec, batch.num_rows());
         let schema = spec.sides.schema(Side::Right);
         let columns = shared.versions_table().columns(batch)?;
-        let times = pieces::times(&columns, spec.right_time, schema)?;
+        let times = input::times(&columns, spec.right_time, schema)?;
         let seen = numbers_of::<Int64Type>(batch, SEEN_FROM)?;
         let deleted = flags(batch, DELETED)?;
         self.intern(&columns, &spec.right_keys, rows)?;

@@ -9,8 +9,8 @@ use crate::join::bounded::fixture::{
 use crate::join::sides::Side;
 use crate::reference::Value;
 use crate::test_kit::{
-    DriveOptions, assert_same_rows, check_captures, check_damaged, check_damaged_state,
-    check_operator, drive, told, told_table,
+    DriveOptions, assert_same_rows, capture_all, capture_table, check_captures, check_damaged,
+    check_damaged_state, check_operator, drive,
 };
 
 fn join(keys: Keys, kind: JoinKind, has_residual: bool) -> TemporalJoin {
@@ -224,11 +224,11 @@ fn memory_follows_versions_and_waiting_rows() {
 }
 
 #[test]
-fn rows_that_wait_are_told_once() {
+fn waiting_rows_are_captured_once() {
     let mut feed = Feed::new(&join(Keys::Integer, JoinKind::Left, false));
     let left = |kind, time, n| Row { kind, ..row(Side::Left, n, time, n, i64::MIN) };
     let waiting =
-        |feed: &mut Feed| told_table(&mut *feed.partition, Extent::Incremental, "waiting_rows");
+        |feed: &mut Feed| capture_table(&mut *feed.partition, Extent::Incremental, "waiting_rows");
     feed.rows((0..20_000).map(|n| left(RowKind::Insert, 100 + n % 2 * 100, n)), 1);
     let all = waiting(&mut feed);
     assert_eq!((all.rows, all.extent), (20_000, Extent::Full), "the first");
@@ -239,20 +239,20 @@ fn rows_that_wait_are_told_once() {
     feed.pass(150);
     let none = waiting(&mut feed);
     assert_eq!((none.rows, none.removed, none.kept_from), (0, 0, Some(150)), "the rest expires");
-    assert_eq!(told_table(&mut *feed.partition, Extent::Full, "waiting_rows").rows, 10_100);
+    assert_eq!(capture_table(&mut *feed.partition, Extent::Full, "waiting_rows").rows, 10_100);
 }
 
-/// Earlier versions told all rows as those are told that came late.
+/// Earlier versions captured all rows like those that came late.
 #[test]
 fn rows_that_came_late_say_when_they_are_due() {
     let operator = join(Keys::Integer, JoinKind::Left, false);
     let kept = |feed: &mut Feed| {
         let tables = ["waiting_rows", "late", "overdue"];
-        tables.map(|name| told_table(&mut *feed.partition, Extent::Full, name).rows)
+        tables.map(|name| capture_table(&mut *feed.partition, Extent::Full, name).rows)
     };
-    let restored = |told: &Restored| {
+    let restored = |captured: &Restored| {
         let mut other = Feed::new(&operator);
-        other.partition.restore(told).unwrap();
+        other.partition.restore(captured).unwrap();
         other
     };
     let mut feed = Feed::new(&operator);
@@ -260,9 +260,9 @@ fn rows_that_came_late_say_when_they_are_due() {
     feed.rows_behind(120, (0..10).map(|n| left(100, n)), 1);
     feed.rows_behind(120, (0..5).map(|n| left(121, n)), 1);
     assert_eq!(kept(&mut feed), [5, 10, 0]);
-    let told = told(std::slice::from_mut(&mut feed.partition)).unwrap();
+    let captured = capture_all(std::slice::from_mut(&mut feed.partition)).unwrap();
     check_damaged(&operator, std::slice::from_mut(&mut feed.partition));
-    for mut feed in [restored(&told), feed] {
+    for mut feed in [restored(&captured), feed] {
         feed.pass(120);
         assert_eq!(kept(&mut feed), [5, 10, 0], "none was due");
         feed.pass(121);

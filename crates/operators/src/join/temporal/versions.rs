@@ -13,12 +13,12 @@
 use arrow_array::ArrayRef;
 use thalweg_core::{Result, TableSchema};
 
-use crate::join::bounded::chunks::{Chunks, RowRef};
+use crate::rows::chunks::{Chunks, RowRef};
 
 /// No version.
 const NONE: u32 = u32::MAX;
 
-/// Chunks of which little is needed are merged when they hold so many rows together.
+/// Chunks of which little is needed are merged when they hold this many rows together.
 const SPARSE_ROWS_MAX: usize = 64 * 1024;
 
 #[derive(Clone, Copy)]

@@ -1,8 +1,8 @@
 //! A window that leaves, a few thousand rows at a time.
 //!
-//! Rows lie by key, and each key is visited once, in the order of keys. A step goes on until it has
-//! found enough pairs; the rows of one key may need many steps, and one row of the left side always
-//! meets all its partners in one. [`Closing::emit_some`] keeps its place between calls.
+//! Rows lie by key, and each key is visited once, in the order of keys. A step continues until it
+//! has found enough pairs; the rows of one key may need many steps, and one row of the left side
+//! always meets all its partners in one. [`Closing::emit_some`] keeps its place between calls.
 
 use std::ops::Range;
 
@@ -13,9 +13,9 @@ use super::Shared;
 use super::state::{Kept, Window};
 use crate::join::JoinKind;
 use crate::join::bounded::PAIRS_MAX;
-use crate::join::bounded::chunks::{Chunks, RowRef};
-use crate::join::bounded::order::KeyRanks;
 use crate::join::sides::Side;
+use crate::keys::ranks::KeyRanks;
+use crate::rows::chunks::{Chunks, RowRef};
 
 /// Where the rows of each key begin among those of a side, and the end of the last.
 struct Offsets(Vec<u32>);
@@ -162,7 +162,7 @@ impl Closing {
                     if needs_one { partners.end.min(partners.start + 1) } else { partners.end };
                 self.visited += 1;
                 if kind != JoinKind::Inner {
-                    found.tell(left.row, &partners);
+                    found.note(left.row, &partners);
                 }
                 found.add(left.row, &all_right[partners]);
                 if found.is_enough() {
@@ -254,7 +254,7 @@ impl Closing {
 
 impl Found {
     /// Notes which pairs and which partners the next row of the left side has.
-    fn tell(&mut self, row: RowRef, partners: &Range<usize>) {
+    fn note(&mut self, row: RowRef, partners: &Range<usize>) {
         let pairs = self.left.len()..self.left.len() + partners.len();
         self.tokens.push(Token::Left { row, pairs, first_partner: partners.start });
     }

@@ -32,14 +32,15 @@ use thalweg_core::{
 use thalweg_expr::Expr;
 
 use super::JoinKind;
-use super::bounded::chunks::Chunks;
-use super::bounded::joined::{Joined, key_types};
-use super::bounded::order::KeyRanks;
-use super::bounded::pieces;
+use super::bounded::side_rows;
 use super::sides::{Side, Sides};
+use crate::capture::serials::ExpiringSerials;
+use crate::join::pairs::{Joined, key_types};
+use crate::keys::ranks::KeyRanks;
+use crate::rows::chunks::Chunks;
+use crate::rows::input;
 use crate::window::Zone;
 use closing::Closing;
-use snapshot::Told;
 use state::{Grouping, Spare, Window, WindowRows};
 
 /// What is joined.
@@ -98,10 +99,10 @@ impl Shared {
     fn window_rows(&self, side: Side, columns: &[ArrayRef]) -> Result<WindowRows> {
         let window = self.window(side);
         let schema = self.spec.sides.schema(side);
-        let starts = pieces::times(columns, window.0, schema)?;
-        let ends = pieces::times(columns, window.1, schema)?;
-        let keys = pieces::keys_of(columns, self.keys(side));
-        let joinable = pieces::joinable(&keys);
+        let starts = input::times(columns, window.0, schema)?;
+        let ends = input::times(columns, window.1, schema)?;
+        let keys = input::keys_of(columns, self.keys(side));
+        let joinable = input::joinable(&keys);
         Ok(WindowRows { starts, ends, keys, joinable })
     }
 }
@@ -178,7 +179,7 @@ impl Operator for WindowJoin {
             zone: Zone::new(self.shared.zone),
             ranks: KeyRanks::new(opening.order, &self.shared.key_types)?,
             grouping: Grouping::default(),
-            told: Told::default(),
+            serials: ExpiringSerials::default(),
             shared: Arc::clone(&self.shared),
         }))
     }
@@ -198,12 +199,13 @@ struct WindowJoinPartition {
     zone: Zone,
     ranks: KeyRanks,
     grouping: Grouping,
-    told: Told,
+    /// Which rows of each side the last capture has.
+    serials: ExpiringSerials<[u64; 2]>,
 }
 
 impl WindowJoinPartition {
     /// Takes the rows of one side; says how many of them are late.
-    fn take(&mut self, side: Side, split: &pieces::Split, piece: &Piece<'_>) -> Result<usize> {
+    fn take(&mut self, side: Side, split: &side_rows::Split, piece: &Piece<'_>) -> Result<usize> {
         let of_side = split.of(side);
         if of_side.rows.is_empty() {
             return Ok(0);
@@ -253,7 +255,7 @@ impl WindowJoinPartition {
             return Ok(None);
         }
         let (end, window) = entry.remove_entry();
-        self.told.closes(end);
+        self.serials.leave(end);
         Closing::new(end, window, &self.ranks, &mut self.spare.rows).map(Some)
     }
 }
@@ -263,8 +265,8 @@ impl Partition for WindowJoinPartition {
         if piece.num_rows() == 0 {
             return Ok(());
         }
-        pieces::inserts_only(&piece, "a window join")?;
-        let split = pieces::split(&self.shared.spec.sides, &piece)?;
+        input::inserts_only(&piece, "a window join")?;
+        let split = side_rows::split(&self.shared.spec.sides, &piece)?;
         let mut late = 0;
         for side in [Side::Left, Side::Right] {
             late += self.take(side, &split, &piece)?;
@@ -283,7 +285,9 @@ impl Partition for WindowJoinPartition {
             };
             let Some(mut closing) = closing else {
                 let watermark = self.zone.local_watermark(call.watermark.0);
-                self.told.passes(watermark, self.windows.keys().next().copied());
+                let first = self.windows.keys().next().copied().unwrap_or(i64::MAX);
+                // A window closes a millisecond before its end.
+                self.serials.pass(watermark.saturating_add(2).min(first));
                 if call.watermark == Watermark::END {
                     self.spare = Spare::default();
                 }
@@ -308,10 +312,10 @@ impl Partition for WindowJoinPartition {
     }
 
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
-        self.tell(extent)
+        self.capture_state(extent)
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
-        self.take_back(restored)
+        self.restore_state(restored)
     }
 }

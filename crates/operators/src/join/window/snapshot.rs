@@ -1,4 +1,4 @@
-//! What a window join tells of its state: the rows of each side.
+//! What captures write of a window join: the rows of each side.
 //!
 //! | column of `left_rows` and `right_rows` | |
 //! |---|---|
@@ -14,8 +14,9 @@
 //! `$window_start`, `$window_end` and those. What a window knows besides comes again with its rows.
 //! No window leaves while this is asked.
 //!
-//! Rows never change, so captures tell those that have come since the one before; those of windows
-//! that have closed expire ([`Told`]). Where rows lie is noted, and they are put together later.
+//! Rows never change, so captures write those that have come since the one before; those of windows
+//! that have closed expire ([`crate::capture::serials`]). Where rows lie is noted, and they are put
+//! together later.
 
 use std::sync::Arc;
 
@@ -29,13 +30,13 @@ use thalweg_core::{Captured, Column, DataType, Extent, Restored, Result, TableSc
 
 use super::state::{Kept, Window, WindowRows};
 use super::{Shared, WindowJoinPartition};
-use crate::join::bounded::chunks::{Chunks, RowRef};
-use crate::join::bounded::pieces;
+use crate::capture::rows::{SERIAL, by_serial};
 use crate::join::sides::Side;
+use crate::rows::chunks::{Chunks, RowRef};
+use crate::rows::input;
 use crate::tables::{
     KEPT_ROWS_MAX, KeyedTable, kept_batch, kept_columns, kept_schema, numbers_of, owners,
 };
-use crate::watch::rows::{SERIAL, by_serial};
 
 /// The tables of state, by side.
 const TABLES: [&str; 2] = ["left_rows", "right_rows"];
@@ -50,46 +51,10 @@ const WINDOW_END: &str = "$window_end";
 /// leaves.
 const WINDOW_ROWS_MIN: usize = KEPT_ROWS_MAX / 8;
 
-/// A row that is told: where it lies, the hash of its key, when it expires, and its serial.
-type ToldRow = (RowRef, u64, i64, u64);
+/// A row that is captured: where it lies, the hash of its key, when it expires, and its serial.
+type CapturedRow = (RowRef, u64, i64, u64);
 
-/// What captures know of rows that were told, and of windows that have closed.
-pub(super) struct Told {
-    /// Of each side, rows with lower serials were told by the last capture; `None` if the next
-    /// tells all.
-    told: Option<[u64; 2]>,
-    /// All windows with lower ends have closed, but for those of rows that came later.
-    kept_from: i64,
-}
-
-impl Default for Told {
-    fn default() -> Self {
-        Told { told: None, kept_from: i64::MIN }
-    }
-}
-
-impl Told {
-    /// A window closes. Rows that came when its end was over have been told as if they expired
-    /// later.
-    pub(super) fn closes(&mut self, end: i64) {
-        if end < self.kept_from {
-            self.told = None;
-        }
-    }
-
-    /// A watermark has passed; the first window that is open.
-    pub(super) fn passes(&mut self, watermark: i64, first: Option<i64>) {
-        // A window closes a millisecond before its end.
-        let closed = watermark.saturating_add(2).min(first.unwrap_or(i64::MAX));
-        self.kept_from = self.kept_from.max(closed);
-        if self.kept_from == i64::MAX {
-            // Nothing is later, so nothing would expire.
-            self.told = None;
-        }
-    }
-}
-
-/// How rows of windows are told.
+/// How rows of windows are captured.
 enum RowTable {
     /// By the end of their window.
     Timed(KeyedTable),
@@ -109,7 +74,7 @@ impl RowTable {
     /// their end.
     fn batch(
         &self,
-        rows: &[ToldRow],
+        rows: &[CapturedRow],
         starts: Option<ArrayRef>,
         columns: Vec<ArrayRef>,
     ) -> Result<RecordBatch> {
@@ -131,25 +96,25 @@ impl Shared {
             return KeyedTable::new(&own[..1], schema, &[end]);
         }
         let end = Column::new(WINDOW_END, DataType::BigInt.not_null());
-        let columns = std::iter::once(end).chain(self.told_columns(side).columns);
+        let columns = std::iter::once(end).chain(self.captured_columns(side).columns);
         KeyedTable::new(&own, &TableSchema::new(columns.collect()), &[0])
     }
 
-    /// Rows that are told by the end of their window, as they are told where they say when they
-    /// expire.
+    /// Rows that are captured by the end of their window, as they are captured where they say when
+    /// they expire.
     fn with_expiry(&self, side: Side, batch: &RecordBatch) -> Result<RecordBatch> {
         let table = self.timed_table(side);
         let columns = table.columns(batch)?;
         let ends = match self.joined.reads(side) {
-            true => pieces::times(&columns, self.window(side).1, self.spec.sides.schema(side))?,
+            true => input::times(&columns, self.window(side).1, self.spec.sides.schema(side))?,
             false => numbers_of::<Int64Type>(batch, WINDOW_END)?.to_vec().into(),
         };
         let expires = Int64Array::new(ends, None);
         table.by_expiry(batch, (&self.state_schema(side), expires), columns)
     }
 
-    /// The columns that are told of the rows of a side.
-    fn told_columns(&self, side: Side) -> TableSchema {
+    /// The columns that are captured of the rows of a side.
+    fn captured_columns(&self, side: Side) -> TableSchema {
         let schema = self.spec.sides.schema(side);
         match self.joined.reads(side) {
             true => schema.clone(),
@@ -166,26 +131,26 @@ impl Shared {
         if !self.joined.reads(side) {
             own.extend(window);
         }
-        kept_schema(&own, &self.told_columns(side))
+        kept_schema(&own, &self.captured_columns(side))
     }
 
     fn rows_of(&self, side: Side, batch: &RecordBatch) -> Result<(WindowRows, Vec<ArrayRef>)> {
         let schema = self.state_schema(side);
-        let columns = kept_columns(batch, &schema, self.told_columns(side).len())?;
+        let columns = kept_columns(batch, &schema, self.captured_columns(side).len())?;
         if self.joined.reads(side) {
             return Ok((self.window_rows(side, &columns)?, columns));
         }
         let times = |name| -> Result<ScalarBuffer<i64>> {
             Ok(numbers_of::<Int64Type>(batch, name)?.to_vec().into())
         };
-        let joinable = pieces::joinable(&columns);
+        let joinable = input::joinable(&columns);
         let (starts, ends) = (times(WINDOW_START)?, times(WINDOW_END)?);
         Ok((WindowRows { starts, ends, keys: columns, joinable }, Vec::new()))
     }
 }
 
 /// The columns of all sides in front of those of the rows.
-fn marks(rows: &[ToldRow]) -> (ArrayRef, Vec<ArrayRef>) {
+fn marks(rows: &[CapturedRow]) -> (ArrayRef, Vec<ArrayRef>) {
     let expires = Int64Array::from_iter_values(rows.iter().map(|row| row.2));
     let serials = UInt64Array::from_iter_values(rows.iter().map(|row| row.3));
     (owners(rows.iter().map(|row| row.1)), vec![Arc::new(expires), Arc::new(serials)])
@@ -193,12 +158,12 @@ fn marks(rows: &[ToldRow]) -> (ArrayRef, Vec<ArrayRef>) {
 
 /// Rows of windows as batches that begin with a window, where windows are not tiny.
 fn batches(
-    windows: Vec<Vec<ToldRow>>,
+    windows: Vec<Vec<CapturedRow>>,
     chunks: &Chunks,
     table: &RowTable,
 ) -> Result<Vec<RecordBatch>> {
     let mut batches = Vec::new();
-    let mut open: Vec<ToldRow> = Vec::new();
+    let mut open: Vec<CapturedRow> = Vec::new();
     let last = windows.len();
     for (place, window) in (1..).zip(windows) {
         open.extend(window);
@@ -215,14 +180,13 @@ fn batches(
 }
 
 impl WindowJoinPartition {
-    /// Tells both sides.
-    pub(super) fn tell(&mut self, extent: Extent) -> Result<Captured> {
+    /// Captures both sides.
+    pub(super) fn capture_state(&mut self, extent: Extent) -> Result<Captured> {
         let next = [Side::Left, Side::Right].map(|side| self.chunks[side as usize].arrivals());
-        let told = self.told.told.replace(next).filter(|_| extent == Extent::Incremental);
-        let extent = if told.is_some() { Extent::Incremental } else { Extent::Full };
+        let (extent, since) = self.serials.begin(extent, next);
         let mut captured = Captured::default();
         for side in [Side::Left, Side::Right] {
-            let first = told.map_or(0, |told| told[side as usize]);
+            let first = since.map_or(0, |since| since[side as usize]);
             for is_late in [false, true] {
                 let (names, table) = match is_late {
                     false => (TABLES, RowTable::Timed(self.shared.timed_table(side))),
@@ -230,10 +194,10 @@ impl WindowJoinPartition {
                 };
                 let (name, schema) = (names[side as usize], table.schema());
                 let rows = match self.shared.joined.reads(side) {
-                    true => self.tell_rows(side, first, is_late, table),
-                    false => self.tell_keys(side, first, is_late, &table)?,
+                    true => self.capture_rows(side, first, is_late, table),
+                    false => self.capture_keys(side, first, is_late, &table)?,
                 };
-                let (identity_columns, kept_from) = (IDENTITY, Some(self.told.kept_from));
+                let (identity_columns, kept_from) = (IDENTITY, Some(self.serials.kept_from()));
                 let table =
                     CapturedTable { name, schema, extent, identity_columns, kept_from, rows };
                 captured.tables.push(table);
@@ -243,28 +207,28 @@ impl WindowJoinPartition {
     }
 
     /// The rows of a window from a serial on, and their keys.
-    fn rows_from(&self, side: Side, first: u64, end: i64, window: &Window) -> Vec<ToldRow> {
+    fn rows_from(&self, side: Side, first: u64, end: i64, window: &Window) -> Vec<CapturedRow> {
         let chunks = &self.chunks[side as usize];
         let rows = &window.rows[side as usize];
         let from = rows.partition_point(|kept| chunks.arrival(kept.row) < first);
-        let expires = end.max(self.told.kept_from);
-        let told = |kept: &Kept| {
+        let expires = end.max(self.serials.kept_from());
+        let captured = |kept: &Kept| {
             (kept.row, window.keys.hash_of(kept.key), expires, chunks.arrival(kept.row))
         };
-        rows[from..].iter().map(told).collect()
+        rows[from..].iter().map(captured).collect()
     }
 
     /// Windows whose end was over when the first of their rows came, or all others.
-    fn windows_told(&self, is_late: bool) -> impl Iterator<Item = (&i64, &Window)> {
-        let kept_from = self.told.kept_from;
+    fn captured_windows(&self, is_late: bool) -> impl Iterator<Item = (&i64, &Window)> {
+        let kept_from = self.serials.kept_from();
         self.windows.iter().filter(move |&(&end, _)| (end < kept_from) == is_late)
     }
 
     /// The rows of such windows from a serial on.
-    fn tell_rows(&self, side: Side, first: u64, is_late: bool, table: RowTable) -> MakeRows {
-        let windows = self.windows_told(is_late);
+    fn capture_rows(&self, side: Side, first: u64, is_late: bool, table: RowTable) -> MakeRows {
+        let windows = self.captured_windows(is_late);
         let windows = windows.map(|(&end, window)| self.rows_from(side, first, end, window));
-        let windows: Vec<Vec<ToldRow>> = windows.filter(|rows| !rows.is_empty()).collect();
+        let windows: Vec<Vec<CapturedRow>> = windows.filter(|rows| !rows.is_empty()).collect();
         let chunks = self.chunks[side as usize].frozen();
         Box::new(move || {
             let rows = batches(windows, &chunks, &table)?;
@@ -273,7 +237,7 @@ impl WindowJoinPartition {
     }
 
     /// The same of a side whose columns nobody reads.
-    fn tell_keys(
+    fn capture_keys(
         &self,
         side: Side,
         first: u64,
@@ -281,27 +245,27 @@ impl WindowJoinPartition {
         table: &RowTable,
     ) -> Result<MakeRows> {
         let mut batches = Vec::with_capacity(self.windows.len());
-        for (&end, window) in self.windows_told(is_late) {
-            let told = self.rows_from(side, first, end, window);
+        for (&end, window) in self.captured_windows(is_late) {
+            let captured = self.rows_from(side, first, end, window);
             let rows = &window.rows[side as usize];
-            let rows = &rows[rows.len() - told.len()..];
+            let rows = &rows[rows.len() - captured.len()..];
             let ids: Vec<u32> = rows.iter().map(|kept| kept.key).collect();
             let starts = Int64Array::from_iter_values(rows.iter().map(|kept| kept.start));
             let mut columns: Vec<ArrayRef> =
                 vec![Arc::new(Int64Array::from_value(end, rows.len()))];
             columns.extend(window.keys.take_keys(&ids)?);
-            batches.push(table.batch(&told, Some(Arc::new(starts)), columns)?);
+            batches.push(table.batch(&captured, Some(Arc::new(starts)), columns)?);
         }
         let rows = vec![concat_batches(&table.schema(), &batches)?];
         Ok(Box::new(move || Ok(TableRows { rows, removed: Vec::new() })))
     }
 
-    /// Takes back what partitions have told. All rows that were kept are kept again.
-    pub(super) fn take_back(&mut self, restored: &Restored) -> Result<()> {
+    /// Restores what partitions captured. All rows that were kept are kept again.
+    pub(super) fn restore_state(&mut self, restored: &Restored) -> Result<()> {
         for side in [Side::Left, Side::Right] {
-            let told = |of: [&str; 2]| restored.table(of[side as usize]).iter();
-            let timed = told(TABLES).map(|batch| self.shared.with_expiry(side, batch));
-            let late = told(LATE).map(|batch| {
+            let tables = |of: [&str; 2]| restored.table(of[side as usize]).iter();
+            let timed = tables(TABLES).map(|batch| self.shared.with_expiry(side, batch));
+            let late = tables(LATE).map(|batch| {
                 let schema = self.shared.state_schema(side);
                 kept_columns(batch, &schema, 0).map(|_| batch.clone())
             });

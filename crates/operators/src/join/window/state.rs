@@ -5,9 +5,9 @@ use arrow_buffer::{NullBuffer, ScalarBuffer};
 use hashbrown::HashMap;
 use thalweg_core::{DataType, Result};
 
-use crate::join::bounded::chunks::RowRef;
 use crate::join::sides::Side;
 use crate::keys::KeyTable;
+use crate::rows::chunks::RowRef;
 use crate::spare::{Spares, is_oversized};
 
 /// A row in a window.

@@ -17,8 +17,8 @@ use crate::join::bounded::fixture::{
 use crate::join::sides::{Side, Sides};
 use crate::reference::Value;
 use crate::test_kit::{
-    DriveOptions, Event, assert_same_rows, check_captures, check_damaged, check_damaged_state,
-    check_operator, drive, expiry_times, sorted, told, told_table,
+    DriveOptions, Event, assert_same_rows, capture_all, capture_table, check_captures,
+    check_damaged, check_damaged_state, check_operator, drive, expiry_times, sorted,
 };
 
 const KINDS: [JoinKind; 6] = [
@@ -259,7 +259,7 @@ fn windows_of_equal_ends_and_other_starts_are_apart() {
     assert_same_rows(&found, &[pair(1, 3), pair(1, 5), pair(2, 3)], "pairs of one start");
 }
 
-/// One partition of an inner join, and what its captures of changes tell.
+/// One partition of an inner join, and its incremental captures.
 struct Captured {
     partition: Box<dyn Partition>,
     exchange: Exchange,
@@ -272,8 +272,8 @@ impl Captured {
     }
 
     /// Rows of both sides in the window with this end, and then perhaps a watermark. How many rows
-    /// both tables tell, below which time nothing is left, and whether that is all.
-    fn go_on(&mut self, end: i64, rows: i64, watermark: Option<i64>) -> (usize, i64, Extent) {
+    /// both tables hold, below which time nothing is left, and whether that is all.
+    fn step(&mut self, end: i64, rows: i64, watermark: Option<i64>) -> (usize, i64, Extent) {
         let side = |n: i64| if n % 2 == 0 { Side::Left } else { Side::Right };
         let rows: Vec<Row> =
             (0..rows).map(|n| row(side(n), Some(n / 2), end, n, i64::MIN)).collect();
@@ -285,66 +285,66 @@ impl Captured {
             let call = WatermarkCall { watermark, phase: 0, exchange: &self.exchange };
             assert_eq!(self.partition.watermark(&call, &mut output).unwrap(), Progress::Done);
         }
-        let mut told = (0, 0, Extent::Full);
+        let mut captured = (0, 0, Extent::Full);
         for table in self.partition.capture(Extent::Incremental).unwrap().tables {
-            (told.1, told.2) = (table.kept_from.unwrap(), table.extent);
+            (captured.1, captured.2) = (table.kept_from.unwrap(), table.extent);
             let rows = (table.rows)().unwrap();
             assert!(rows.removed.is_empty(), "rows expire");
             let is_kept =
-                |rows: &RecordBatch| expiry_times(rows).iter().all(|&time| time >= told.1);
-            assert!(rows.rows.iter().all(is_kept), "nothing is told that has expired");
-            told.0 += rows.rows.iter().map(RecordBatch::num_rows).sum::<usize>();
+                |rows: &RecordBatch| expiry_times(rows).iter().all(|&time| time >= captured.1);
+            assert!(rows.rows.iter().all(is_kept), "nothing is captured that has expired");
+            captured.0 += rows.rows.iter().map(RecordBatch::num_rows).sum::<usize>();
         }
-        told
+        captured
     }
 }
 
 #[test]
-fn only_rows_that_have_come_are_told_and_windows_expire() {
+fn only_new_rows_are_captured_and_windows_expire() {
     for kind in [JoinKind::Full, JoinKind::Semi] {
         let mut join = Captured::new(kind);
-        let first = join.go_on(1000, 5000, Some(10));
+        let first = join.step(1000, 5000, Some(10));
         assert_eq!(first, (5000, 12, Extent::Full), "the first");
-        let more = join.go_on(1000, 50, Some(20));
+        let more = join.step(1000, 50, Some(20));
         assert_eq!(more, (50, 22, Extent::Incremental), "rows that came");
-        let other = join.go_on(2000, 40, Some(998));
+        let other = join.step(2000, 40, Some(998));
         assert_eq!(other, (40, 1000, Extent::Incremental), "another window");
-        let closed = join.go_on(2000, 10, Some(999));
+        let closed = join.step(2000, 10, Some(999));
         assert_eq!(closed, (10, 1001, Extent::Incremental), "one has closed");
-        let again = join.go_on(1000, 20, None);
+        let again = join.step(1000, 20, None);
         assert_eq!(again, (20, 1001, Extent::Incremental), "a lane was idle");
-        let left = join.go_on(2000, 0, Some(1500));
+        let left = join.step(2000, 0, Some(1500));
         assert_eq!(left, (50, 1502, Extent::Full), "its window has left");
-        let end = join.go_on(2000, 0, Some(i64::MAX));
+        let end = join.step(2000, 0, Some(i64::MAX));
         assert_eq!(end, (0, i64::MAX, Extent::Full), "the end");
     }
 }
 
-/// A lane was idle: rows come for a window that has closed. Earlier versions told all rows as these
-/// are told.
+/// A lane was idle: rows come for a window that has closed. Earlier versions captured all rows as
+/// these are captured.
 #[test]
 fn rows_of_windows_that_were_over_say_when_they_expire() {
     let kept = |partition: &mut dyn Partition| {
         let tables = ["left_rows", "left_late", "right_rows", "right_late"];
-        tables.map(|name| told_table(partition, Extent::Full, name).rows)
+        tables.map(|name| capture_table(partition, Extent::Full, name).rows)
     };
     // Nobody reads the right columns of a semi join.
     for kind in [JoinKind::Full, JoinKind::Semi] {
-        let restored = |told: &Restored| {
+        let restored = |captured: &Restored| {
             let mut other = Captured::new(kind);
-            other.partition.restore(told).unwrap();
+            other.partition.restore(captured).unwrap();
             kept(&mut *other.partition)
         };
         let mut join = Captured::new(kind);
-        join.go_on(1000, 40, Some(999));
-        join.go_on(1000, 20, None);
-        join.go_on(2000, 6, None);
+        join.step(1000, 40, Some(999));
+        join.step(1000, 20, None);
+        join.step(2000, 6, None);
         assert_eq!(kept(&mut *join.partition), [3, 10, 3, 10]);
-        let told = told(std::slice::from_mut(&mut join.partition)).unwrap();
+        let captured = capture_all(std::slice::from_mut(&mut join.partition)).unwrap();
         check_damaged(
             &self::join(Keys::Integer, kind, false),
             std::slice::from_mut(&mut join.partition),
         );
-        assert_eq!(restored(&told), [13, 0, 13, 0], "no watermark has come yet");
+        assert_eq!(restored(&captured), [13, 0, 13, 0], "no watermark has come yet");
     }
 }

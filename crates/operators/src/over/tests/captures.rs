@@ -1,5 +1,5 @@
-//! Captures of what has changed, read while rows go on, are what whole ones are, and no larger than
-//! need be.
+//! Captures of what has changed, read while rows are processed, are what whole ones are, and no
+//! larger than need be.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use thalweg_core::{
 use super::fixture::{N, Row, aggregate, batch, function, script, spec};
 use super::random::{DELAY_MS, random_rows};
 use crate::over::{Frame, OverAggregate, OverCall, OverFunction, OverSpec, OverTime};
-use crate::test_kit::{DriveOptions, ToldTable, check_captures, told_table};
+use crate::test_kit::{DriveOptions, TableCapture, capture_table, check_captures};
 
 fn lag(offset: u64) -> OverCall {
     function(OverFunction::Lag { column: N, offset, default: None })
@@ -84,7 +84,7 @@ impl Sums {
         self.pass(time);
     }
 
-    /// A row at this time for each of these keys, by one of so many lanes.
+    /// A row at this time for each of these keys, by one of this many lanes.
     fn wait(&mut self, time: i64, keys: impl Iterator<Item = u64>, lanes: usize) {
         let row = |key| Row { time, key: Some(format!("key {key}")), n: Some(time) };
         let rows: Vec<Row> = keys.map(row).collect();
@@ -102,42 +102,42 @@ impl Sums {
     }
 
     /// How many rows and bytes the keys of a capture come to, and whether they are all.
-    fn told(&mut self, extent: Extent) -> (usize, usize, Extent) {
+    fn capture(&mut self, extent: Extent) -> (usize, usize, Extent) {
         let captured = self.partition.capture(extent).expect("it is captured");
         let mut tables = captured.tables.into_iter();
         let table = tables.find(|table| table.name == "keys").expect("a table of keys");
         let extent = table.extent;
-        let told = (table.rows)().expect("it is read");
-        assert!(told.removed.is_empty(), "no key has gone");
-        let rows = told.rows.iter().map(|rows| rows.num_rows()).sum();
-        let bytes = told.rows.iter().map(thalweg_core::bundle::batch_bytes).sum();
+        let captured = (table.rows)().expect("it is read");
+        assert!(captured.removed.is_empty(), "no key has gone");
+        let rows = captured.rows.iter().map(|rows| rows.num_rows()).sum();
+        let bytes = captured.rows.iter().map(thalweg_core::bundle::batch_bytes).sum();
         (rows, bytes, extent)
     }
 }
 
 #[test]
-fn what_is_told_follows_what_changes() {
+fn captures_follow_what_changes() {
     let mut sums = Sums::new();
     sums.fire(1, 0..20_000);
-    let (all, all_bytes, extent) = sums.told(Extent::Incremental);
+    let (all, all_bytes, extent) = sums.capture(Extent::Incremental);
     assert_eq!((all, extent), (20_000, Extent::Full), "the first");
     let mut random = SplitMix64::new(1);
     for round in 2..5 {
         sums.fire(round, (0..200).map(|_| random.below(20_000)));
-        let (rows, bytes, extent) = sums.told(Extent::Incremental);
+        let (rows, bytes, extent) = sums.capture(Extent::Incremental);
         assert!((150..=200).contains(&rows), "{rows} rows of 200 updates");
         assert_eq!(extent, Extent::Incremental);
         assert!(bytes * 50 < all_bytes, "{bytes} bytes, and {all_bytes} for all");
     }
-    assert_eq!(sums.told(Extent::Incremental).0, 0, "nothing has changed");
-    assert_eq!(sums.told(Extent::Full).0, 20_000);
+    assert_eq!(sums.capture(Extent::Incremental).0, 0, "nothing has changed");
+    assert_eq!(sums.capture(Extent::Full).0, 20_000);
 }
 
 #[test]
-fn rows_that_wait_are_told_once() {
+fn waiting_rows_are_captured_once() {
     let mut sums = Sums::new();
     let waiting =
-        |sums: &mut Sums| told_table(&mut *sums.partition, Extent::Incremental, "waiting_rows");
+        |sums: &mut Sums| capture_table(&mut *sums.partition, Extent::Incremental, "waiting_rows");
     sums.wait(100, 0..20_000, 1);
     sums.wait(200, 0..20_000, 1);
     let all = waiting(&mut sums);
@@ -149,25 +149,26 @@ fn rows_that_wait_are_told_once() {
     sums.pass(150);
     let none = waiting(&mut sums);
     assert_eq!((none.rows, none.removed, none.kept_from), (0, 0, Some(151)), "the rest expires");
-    assert_eq!(told_table(&mut *sums.partition, Extent::Full, "waiting_rows").rows, 20_000);
+    assert_eq!(capture_table(&mut *sums.partition, Extent::Full, "waiting_rows").rows, 20_000);
 }
 
 /// Where inputs are joined, a watermark may be ahead of that of a lane.
 #[test]
-fn rows_that_come_when_their_time_is_over_are_told_until_they_leave() {
+fn overdue_rows_are_captured_until_they_leave() {
     let mut sums = Sums::new();
-    let told = |sums: &mut Sums, name| told_table(&mut *sums.partition, Extent::Incremental, name);
-    let rows = |told: ToldTable| (told.rows, told.removed);
+    let capture =
+        |sums: &mut Sums, name| capture_table(&mut *sums.partition, Extent::Incremental, name);
+    let rows = |captured: TableCapture| (captured.rows, captured.removed);
     sums.wait(100, 0..10, 2);
-    assert_eq!(rows(told(&mut sums, "waiting_rows")), (10, 0));
+    assert_eq!(rows(capture(&mut sums, "waiting_rows")), (10, 0));
     sums.pass(50);
     sums.wait(40, 0..3, 2);
     sums.wait(60, 0..2, 2);
-    // A capture tells both tables; what comes between two of them is told by the second.
-    assert_eq!(rows(told(&mut sums, "overdue")), (3, 0));
-    assert_eq!(rows(told(&mut sums, "waiting_rows")), (0, 0), "told by the capture before");
-    assert_eq!(rows(told(&mut sums, "overdue")), (3, 0), "they have not left");
+    // A capture writes both tables; what comes between two of them is captured by the second.
+    assert_eq!(rows(capture(&mut sums, "overdue")), (3, 0));
+    assert_eq!(rows(capture(&mut sums, "waiting_rows")), (0, 0), "captured by the capture before");
+    assert_eq!(rows(capture(&mut sums, "overdue")), (3, 0), "they have not left");
     sums.pass(51);
-    assert_eq!(rows(told(&mut sums, "overdue")), (0, 0));
-    assert_eq!(told_table(&mut *sums.partition, Extent::Full, "waiting_rows").rows, 12);
+    assert_eq!(rows(capture(&mut sums, "overdue")), (0, 0));
+    assert_eq!(capture_table(&mut *sums.partition, Extent::Full, "waiting_rows").rows, 12);
 }

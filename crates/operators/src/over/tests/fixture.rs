@@ -45,15 +45,15 @@ pub(super) fn batch(rows: &[Row]) -> RecordBatch {
 }
 
 /// A script in which every row establishes its time minus `delay_ms`, if that is more than
-/// `step_ms` above the last: Flink's watermarks go on in steps of 200 ms.
+/// `step_ms` above the last: Flink's watermarks continue in steps of 200 ms.
 pub(super) fn script(rows: &[Row], delay_ms: i64, step_ms: i64, epoch_rows: usize) -> Vec<Event> {
-    let mut told: Option<i64> = None;
+    let mut last: Option<i64> = None;
     let mut establish = |row: &Row| {
         let watermark = row.time - delay_ms;
-        if told.is_none_or(|told| watermark > told + step_ms) {
-            told = Some(watermark);
+        if last.is_none_or(|last| watermark > last + step_ms) {
+            last = Some(watermark);
         }
-        told
+        last
     };
     let watermarks: Vec<Option<i64>> = rows.iter().map(&mut establish).collect();
     stamped(&batch(rows), &watermarks, epoch_rows)

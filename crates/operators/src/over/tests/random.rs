@@ -26,12 +26,12 @@ pub(super) fn random_rows(seed: u64, count: usize) -> Vec<Row> {
 }
 
 fn befores(rows: &[Row], step_ms: i64) -> Vec<i64> {
-    let (mut told, mut befores) = (i64::MIN, Vec::new());
+    let (mut last, mut befores) = (i64::MIN, Vec::new());
     for row in rows {
-        befores.push(told);
+        befores.push(last);
         let watermark = row.time - DELAY_MS;
-        if told == i64::MIN || watermark > told + step_ms {
-            told = watermark;
+        if last == i64::MIN || watermark > last + step_ms {
+            last = watermark;
         }
     }
     befores

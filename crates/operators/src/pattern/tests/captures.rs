@@ -1,5 +1,5 @@
-//! Captures of what has changed, read while rows go on, are what whole ones are, and no larger than
-//! need be.
+//! Captures of what has changed, read while rows are processed, are what whole ones are, and no
+//! larger than need be.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use thalweg_core::{
 use super::fixture::{Case, Fits, Row, batch, script};
 use super::{DELAY_MS, case, one, random_rows};
 use crate::pattern::{MatchRecognize, Skip};
-use crate::test_kit::{DriveOptions, check_captures, told_table};
+use crate::test_kit::{DriveOptions, capture_table, check_captures};
 
 #[test]
 fn changes_put_together_are_the_whole() {
@@ -66,40 +66,41 @@ impl Pairs {
         assert_eq!(progress, Progress::Done, "there was time enough");
     }
 
-    /// How many keys a capture of changes tells, how many it names as gone, and whether they are
+    /// How many keys a capture of changes writes, how many it names as gone, and whether they are
     /// all.
-    fn told(&mut self) -> (usize, usize, Extent) {
+    fn capture(&mut self) -> (usize, usize, Extent) {
         let captured = self.partition.capture(Extent::Incremental).expect("it is captured");
         let mut tables = captured.tables.into_iter();
         let table = tables.find(|table| table.name == "keys").expect("a table of keys");
         let extent = table.extent;
-        let told = (table.rows)().expect("it is read");
+        let captured = (table.rows)().expect("it is read");
         let count = |rows: &[arrow_array::RecordBatch]| rows.iter().map(|b| b.num_rows()).sum();
-        (count(&told.rows), count(&told.removed), extent)
+        (count(&captured.rows), count(&captured.removed), extent)
     }
 }
 
 #[test]
-fn what_is_told_follows_what_changes() {
+fn captures_follow_what_changes() {
     let mut pairs = Pairs::new();
     pairs.fire(1, 1, 0..10_000);
-    assert_eq!(pairs.told(), (10_000, 0, Extent::Full), "the first");
+    assert_eq!(pairs.capture(), (10_000, 0, Extent::Full), "the first");
     pairs.fire(2, 1, 20..120);
-    assert_eq!(pairs.told(), (100, 0, Extent::Incremental), "runs that began anew");
+    assert_eq!(pairs.capture(), (100, 0, Extent::Incremental), "runs that started from scratch");
     pairs.fire(3, 2, 50..150);
-    assert_eq!(pairs.told(), (0, 100, Extent::Incremental), "matches have left");
+    assert_eq!(pairs.capture(), (0, 100, Extent::Incremental), "matches have left");
     pairs.fire(4, 0, 10_000..30_000);
-    assert_eq!(pairs.told(), (0, 0, Extent::Incremental), "keys that never had a run");
+    assert_eq!(pairs.capture(), (0, 0, Extent::Incremental), "keys that never had a run");
     pairs.fire(5, 1, 140..160);
     pairs.fire(6, 2, 155..158);
-    assert_eq!(pairs.told(), (17, 3, Extent::Incremental), "some of each");
+    assert_eq!(pairs.capture(), (17, 3, Extent::Incremental), "some of each");
 }
 
 #[test]
-fn rows_that_wait_are_told_once() {
+fn waiting_rows_are_captured_once() {
     let mut pairs = Pairs::new();
-    let waiting =
-        |pairs: &mut Pairs| told_table(&mut *pairs.partition, Extent::Incremental, "waiting_rows");
+    let waiting = |pairs: &mut Pairs| {
+        capture_table(&mut *pairs.partition, Extent::Incremental, "waiting_rows")
+    };
     pairs.wait(100, 1, 0..10_000);
     pairs.wait(200, 1, 0..10_000);
     let all = waiting(&mut pairs);
@@ -111,5 +112,5 @@ fn rows_that_wait_are_told_once() {
     pairs.pass(150);
     let none = waiting(&mut pairs);
     assert_eq!((none.rows, none.removed, none.kept_from), (0, 0, Some(151)), "the rest expires");
-    assert_eq!(told_table(&mut *pairs.partition, Extent::Full, "waiting_rows").rows, 10_000);
+    assert_eq!(capture_table(&mut *pairs.partition, Extent::Full, "waiting_rows").rows, 10_000);
 }

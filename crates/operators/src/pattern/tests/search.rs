@@ -67,7 +67,7 @@ fn ways(case: &Case, rows: &[Row], until: i64) -> (Vec<Vec<usize>>, Option<i64>,
 }
 
 impl Ways<'_> {
-    /// Goes on behind these rows, with a variable at hand.
+    /// Continues behind these rows, with a variable at hand.
     fn go(&mut self, taken: &mut Vec<usize>, variable: usize, until: i64) {
         if self.complete.iter().any(|way| way.len() <= taken.len()) {
             return;
@@ -97,10 +97,10 @@ impl Ways<'_> {
                     let way = taken.iter().copied().chain([candidate]).collect();
                     self.complete.push(way);
                 }
-                let goes_on_with = candidate + usize::from(is_full);
-                if goes_on_with < self.case.parts.len() {
+                let continues_with = candidate + usize::from(is_full);
+                if continues_with < self.case.parts.len() {
                     taken.push(candidate);
-                    self.go(taken, goes_on_with, until);
+                    self.go(taken, continues_with, until);
                     taken.pop();
                 }
             }

@@ -1,4 +1,4 @@
-//! Worked out by hand, and the virtual partition beside the hash of the operators.
+//! Worked out by hand, and the virtual partition next to the hash of the operators.
 
 use std::sync::Arc;
 

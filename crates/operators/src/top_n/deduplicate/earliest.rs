@@ -7,11 +7,11 @@
 //!   a watermark at or above a time lets its rows go, and then no row at that time can come any
 //!   more.
 //!
-//! Keys whose row has left are kept (for ever, or as long as the state lives): they tell that a row
+//! Keys whose row has left are kept (for ever, or as long as the state lives): they show that a row
 //! is not the first.
 //!
-//! Captures tell both tables in changes ([`crate::watch`]): a key goes from one to the other when
-//! its row leaves. Times and the order in which rows leave follow from the rows.
+//! Captures write both tables in changes ([`crate::capture`]): a key goes from one to the other
+//! when its row leaves. Times and the order in which rows leave follow from the rows.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -28,11 +28,11 @@ use thalweg_core::{
 
 use super::kept::KeptRows;
 use super::{DeduplicateSpec, rows};
+use crate::capture::keys::{KeyTracker, KeyedState};
 use crate::expiry::Expiry;
-use crate::join::regular::arena::Place as KeptPlace;
 use crate::keys::{CanonicalOrder, KeyTable};
-use crate::top_n::told::Told;
-use crate::watch::keys::{KeyWatch, KeyedState};
+use crate::rows::arena::Place as KeptPlace;
+use crate::top_n::tables::KeyedRowTable;
 use crate::window::LatePolicy;
 
 /// The tables of state: the rows that wait, and the keys whose row has left.
@@ -60,8 +60,8 @@ pub(super) struct EarliestRows {
     canonical: Option<CanonicalOrder>,
     expiry: Option<Expiry>,
     /// By table.
-    told: [Told; 2],
-    watch: [Option<KeyWatch>; 2],
+    tables: [KeyedRowTable; 2],
+    tracker: [Option<KeyTracker>; 2],
     ids: Vec<u32>,
 }
 
@@ -84,11 +84,11 @@ impl EarliestRows {
             leaving: (Vec::new(), 0),
             canonical: CanonicalOrder::wanted(opening.order, &spec.key_types())?,
             expiry: spec.ttl_ms().map(Expiry::new),
-            told: [
-                Told::rows(&spec.input, &spec.keys, false),
-                Told::keys(&spec.key_schema(), spec.ttl_ms().is_some()),
+            tables: [
+                KeyedRowTable::rows(&spec.input, &spec.keys, false),
+                KeyedRowTable::keys(&spec.key_schema(), spec.ttl_ms().is_some()),
             ],
-            watch: [None, None],
+            tracker: [None, None],
             ids: Vec::new(),
             spec,
         })
@@ -129,7 +129,7 @@ impl EarliestRows {
     /// Captures learn of the keys that may wait with another row now, and of those that begin
     /// again.
     fn touch_reached(&mut self, ids: &[u32], now_ms: i64) -> Result<()> {
-        if !self.is_watched() {
+        if !self.has_captures() {
             return Ok(());
         }
         let is_over = |id: u32| self.expiry.as_ref().is_some_and(|e| e.is_over(id, now_ms));
@@ -143,7 +143,7 @@ impl EarliestRows {
 
     /// Keys go from a table.
     fn go(&mut self, table: usize, ids: &[u32]) -> Result<()> {
-        self.watch[table].as_mut().map_or(Ok(()), |watch| watch.go(&self.keys, ids))
+        self.tracker[table].as_mut().map_or(Ok(()), |tracker| tracker.go(&self.keys, ids))
     }
 
     fn grow(&mut self) {
@@ -199,7 +199,7 @@ impl EarliestRows {
     }
 
     /// Lists the keys whose rows this watermark lets go.
-    fn let_go(&mut self, watermark: i64) -> Result<()> {
+    fn release_due(&mut self, watermark: i64) -> Result<()> {
         let mut ids = Vec::new();
         while let Some(&Reverse((time, id))) = self.waiting.peek()
             && time <= watermark
@@ -219,7 +219,7 @@ impl EarliestRows {
         Ok(())
     }
 
-    /// Sends some of the rows that are let go.
+    /// Sends some of the rows that are due.
     fn send(&mut self, output: &mut Output) -> Result<()> {
         let (ids, next) = &self.leaving;
         let some = ids[*next..ids.len().min(*next + BATCH_ROWS_MAX)].to_vec();
@@ -269,7 +269,7 @@ impl Partition for EarliestRows {
 
     fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
         if self.leaving.0.is_empty() {
-            self.let_go(call.watermark.0)?;
+            self.release_due(call.watermark.0)?;
         }
         while self.leaving.1 < self.leaving.0.len() {
             self.send(output)?;
@@ -288,7 +288,7 @@ impl Partition for EarliestRows {
             + self.sent.capacity()
             + self.waiting.capacity() * size_of::<Reverse<(i64, u32)>>()
             + self.expiry.as_ref().map_or(0, Expiry::bytes)
-            + self.watch.iter().flatten().map(KeyWatch::bytes).sum::<usize>()
+            + self.tracker.iter().flatten().map(KeyTracker::bytes).sum::<usize>()
             + (self.ids.capacity() + self.leaving.0.capacity()) * 4
     }
 
@@ -303,24 +303,24 @@ impl Partition for EarliestRows {
         let spec = Arc::clone(&self.spec);
         let mut ids = Vec::new();
         for batch in restored.table(TABLES[WAITING]) {
-            let told = self.told[WAITING].take_back(batch)?;
-            let times = rows::times(&told.rows, self.time_column)?;
-            rows::intern(&mut self.keys, &spec.keys, &told.rows, None, &mut ids)?;
+            let state = self.tables[WAITING].read(batch)?;
+            let times = rows::times(&state.rows, self.time_column)?;
+            rows::intern(&mut self.keys, &spec.keys, &state.rows, None, &mut ids)?;
             self.grow();
             for (row, &id) in ids.iter().enumerate() {
                 self.take_row(id, row as u32, times[row], i64::MIN);
             }
-            self.kept.keep(ids.iter().copied().zip(0..), told.rows.columns())?;
+            self.kept.keep(ids.iter().copied().zip(0..), state.rows.columns())?;
         }
         for batch in restored.table(TABLES[LEFT]) {
-            let told = self.told[LEFT].take_back(batch)?;
+            let state = self.tables[LEFT].read(batch)?;
             ids.clear();
-            let rows = told.rows.num_rows();
-            self.keys.intern_rows(told.rows.columns(), None, rows, &mut ids)?;
+            let rows = state.rows.num_rows();
+            self.keys.intern_rows(state.rows.columns(), None, rows, &mut ids)?;
             self.grow();
             for (row, &id) in ids.iter().enumerate() {
                 self.sent[id as usize] = true;
-                told.write(&mut self.expiry, id, row);
+                state.write(&mut self.expiry, id, row);
             }
         }
         Ok(())
@@ -342,14 +342,14 @@ impl KeyedState for EarliestRows {
             _ => !waits && self.sent.get(id as usize).is_some_and(|&sent| sent),
         }
     }
-    fn tell(&self, table: usize, ids: &[u32]) -> Result<RecordBatch> {
+    fn rows_of_keys(&self, table: usize, ids: &[u32]) -> Result<RecordBatch> {
         if table == LEFT {
-            return self.told[LEFT].tell_keys(&self.keys, &self.expiry, ids);
+            return self.tables[LEFT].capture_keys(&self.keys, &self.expiry, ids);
         }
         let places: Vec<KeptPlace> = ids.iter().map(|&id| self.kept.place(id)).collect();
-        self.told[WAITING].tell_rows(&self.keys, &None, &self.kept.arena, (ids, &places))
+        self.tables[WAITING].capture_rows(&self.keys, &None, &self.kept.arena, (ids, &places))
     }
-    fn watch(&mut self, table: usize) -> &mut Option<KeyWatch> {
-        &mut self.watch[table]
+    fn tracker(&mut self, table: usize) -> &mut Option<KeyTracker> {
+        &mut self.tracker[table]
     }
 }

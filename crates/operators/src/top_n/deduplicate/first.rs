@@ -1,6 +1,6 @@
 //! The first row of each key by arrival: a set of keys. Nothing of the rows is kept.
 //!
-//! Captures tell keys that are new, and those that have been forgotten ([`crate::watch`]).
+//! Captures write keys that are new, and those that have been forgotten ([`crate::capture`]).
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{DataType, Output, Partition, Piece, Place, Progress, Restored, Result};
 
 use super::{DeduplicateSpec, rows};
+use crate::capture::keys::{KeyTracker, KeyedState};
 use crate::expiry::Expiry;
 use crate::keys::KeyTable;
-use crate::top_n::told::Told;
-use crate::watch::keys::{KeyWatch, KeyedState};
+use crate::top_n::tables::KeyedRowTable;
 
 /// The tables of state: the keys whose row has left.
 pub(super) const TABLES: [&str; 1] = ["keys"];
@@ -25,8 +25,8 @@ pub(super) struct FirstArrivals {
     /// By key: true if its row has left.
     seen: Vec<bool>,
     expiry: Option<Expiry>,
-    told: Told,
-    watch: Option<KeyWatch>,
+    table: KeyedRowTable,
+    tracker: Option<KeyTracker>,
     ids: Vec<u32>,
 }
 
@@ -36,8 +36,8 @@ impl FirstArrivals {
             keys: KeyTable::new(&spec.key_types())?,
             seen: Vec::new(),
             expiry: spec.ttl_ms().map(Expiry::new),
-            told: Told::keys(&spec.key_schema(), spec.ttl_ms().is_some()),
-            watch: None,
+            table: KeyedRowTable::keys(&spec.key_schema(), spec.ttl_ms().is_some()),
+            tracker: None,
             ids: Vec::new(),
             spec,
         })
@@ -52,7 +52,7 @@ impl FirstArrivals {
 
     /// Captures learn of the keys that this piece writes.
     fn touch_new(&mut self, now_ms: i64) -> Result<()> {
-        if !self.is_watched() {
+        if !self.has_captures() {
             return Ok(());
         }
         let is_over = |id: u32| self.expiry.as_ref().is_some_and(|e| e.is_over(id, now_ms));
@@ -64,8 +64,8 @@ impl FirstArrivals {
     /// Forgets these keys.
     fn forget(&mut self, over: &[u32]) -> Result<()> {
         self.touch(KEYS, over)?;
-        if let Some(watch) = &mut self.watch {
-            watch.go(&self.keys, over)?;
+        if let Some(tracker) = &mut self.tracker {
+            tracker.go(&self.keys, over)?;
         }
         for &id in over {
             // A sweep may go round and name a key twice.
@@ -128,20 +128,20 @@ impl Partition for FirstArrivals {
 
     fn state_bytes(&self) -> usize {
         let expiry = self.expiry.as_ref().map_or(0, Expiry::bytes);
-        let watch = self.watch.as_ref().map_or(0, KeyWatch::bytes);
-        self.keys.bytes() + self.seen.capacity() + expiry + watch + self.ids.capacity() * 4
+        let tracker = self.tracker.as_ref().map_or(0, KeyTracker::bytes);
+        self.keys.bytes() + self.seen.capacity() + expiry + tracker + self.ids.capacity() * 4
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
         for batch in restored.table(TABLES[KEYS]) {
-            let told = self.told.take_back(batch)?;
+            let state = self.table.read(batch)?;
             let mut ids = Vec::new();
-            let rows = told.rows.num_rows();
-            self.keys.intern_rows(told.rows.columns(), None, rows, &mut ids)?;
+            let rows = state.rows.num_rows();
+            self.keys.intern_rows(state.rows.columns(), None, rows, &mut ids)?;
             self.grow();
             for (row, &id) in ids.iter().enumerate() {
                 self.seen[id as usize] = true;
-                told.write(&mut self.expiry, id, row);
+                state.write(&mut self.expiry, id, row);
             }
         }
         Ok(())
@@ -158,10 +158,10 @@ impl KeyedState for FirstArrivals {
     fn has(&self, _: usize, id: u32) -> bool {
         self.seen.get(id as usize).is_some_and(|&seen| seen)
     }
-    fn tell(&self, _: usize, ids: &[u32]) -> Result<RecordBatch> {
-        self.told.tell_keys(&self.keys, &self.expiry, ids)
+    fn rows_of_keys(&self, _: usize, ids: &[u32]) -> Result<RecordBatch> {
+        self.table.capture_keys(&self.keys, &self.expiry, ids)
     }
-    fn watch(&mut self, _: usize) -> &mut Option<KeyWatch> {
-        &mut self.watch
+    fn tracker(&mut self, _: usize) -> &mut Option<KeyTracker> {
+        &mut self.tracker
     }
 }

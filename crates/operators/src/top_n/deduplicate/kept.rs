@@ -7,7 +7,7 @@ use arrow_array::{Array, ArrayRef};
 use arrow_schema::SchemaRef;
 use thalweg_core::Result;
 
-use crate::join::regular::arena::{Arena, Place};
+use crate::rows::arena::{Arena, Place};
 
 pub(super) struct KeptRows {
     pub arena: Arena,

@@ -1,7 +1,7 @@
 //! The last row of each key, as a changelog: of rows that only come, or of upserts.
 //!
-//! Captures tell the rows of keys that rows have reached, and those that have gone
-//! ([`crate::watch`]).
+//! Captures write the rows of keys that rows have reached, and those that have gone
+//! ([`crate::capture`]).
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use thalweg_core::{DataType, Output, Partition, Piece, Progress, Restored, Resul
 
 use super::kept::KeptRows;
 use super::{DeduplicateBy, DeduplicateSpec, rows};
+use crate::capture::keys::{KeyTracker, KeyedState, release, retain_empty};
 use crate::expiry::Expiry;
-use crate::join::regular::arena::Place;
 use crate::join::regular::equal::same_row;
 use crate::keys::KeyTable;
+use crate::rows::arena::Place;
 use crate::top_n::changes::Changes;
-use crate::top_n::told::Told;
-use crate::watch::keys::{KeyWatch, KeyedState, release, retain_empty};
+use crate::top_n::tables::KeyedRowTable;
 
 /// The tables of state: the row of each key.
 pub(super) const TABLES: [&str; 1] = ["rows"];
@@ -32,8 +32,8 @@ pub(super) struct LastRows {
     times: Vec<i64>,
     changes: Changes,
     expiry: Option<Expiry>,
-    told: Told,
-    watch: Option<KeyWatch>,
+    table: KeyedRowTable,
+    tracker: Option<KeyTracker>,
     ids: Vec<u32>,
     /// Keys that may have no row.
     emptied: Vec<u32>,
@@ -48,8 +48,8 @@ impl LastRows {
             times: Vec::new(),
             changes: Changes::new(schema, spec.input.len(), false),
             expiry: spec.ttl_ms().map(Expiry::new),
-            told: Told::rows(&spec.input, &spec.keys, spec.ttl_ms().is_some()),
-            watch: None,
+            table: KeyedRowTable::rows(&spec.input, &spec.keys, spec.ttl_ms().is_some()),
+            tracker: None,
             ids: Vec::new(),
             emptied: Vec::new(),
             spec,
@@ -128,7 +128,7 @@ impl LastRows {
     /// Forgets keys that have no row.
     fn release_emptied(&mut self) -> Result<()> {
         retain_empty(&mut self.emptied, |id| !self.kept.has(id));
-        release(&mut self.watch, &mut self.keys, &self.emptied)?;
+        release(&mut self.tracker, &mut self.keys, &self.emptied)?;
         self.emptied.clear();
         Ok(())
     }
@@ -188,7 +188,7 @@ impl Partition for LastRows {
         self.touch(ROWS, &over)?;
         // A sweep may go round and name a key twice.
         over.retain(|&id| self.kept.remove(id).is_some());
-        release(&mut self.watch, &mut self.keys, &over)?;
+        release(&mut self.tracker, &mut self.keys, &over)?;
         let nothing: &[ArrayRef] = &[];
         self.kept.keep(std::iter::empty(), nothing)
     }
@@ -203,7 +203,7 @@ impl Partition for LastRows {
             + self.times.capacity() * 8
             + self.changes.bytes()
             + self.expiry.as_ref().map_or(0, Expiry::bytes)
-            + self.watch.as_ref().map_or(0, KeyWatch::bytes)
+            + self.tracker.as_ref().map_or(0, KeyTracker::bytes)
             + (self.ids.capacity() + self.emptied.capacity()) * 4
     }
 
@@ -211,20 +211,20 @@ impl Partition for LastRows {
     fn restore(&mut self, restored: &Restored) -> Result<()> {
         let spec = Arc::clone(&self.spec);
         for batch in restored.table(TABLES[ROWS]) {
-            let told = self.told.take_back(batch)?;
-            let times = self.row_times(&told.rows)?;
+            let state = self.table.read(batch)?;
+            let times = self.row_times(&state.rows)?;
             let mut ids = Vec::new();
-            rows::intern(&mut self.keys, &spec.keys, &told.rows, None, &mut ids)?;
+            rows::intern(&mut self.keys, &spec.keys, &state.rows, None, &mut ids)?;
             self.grow(times.is_some());
             for (row, &id) in ids.iter().enumerate() {
                 self.kept.set(id, row as u32);
                 if let Some(times) = &times {
                     self.times[id as usize] = times[row];
                 }
-                told.write(&mut self.expiry, id, row);
+                state.write(&mut self.expiry, id, row);
             }
             let rows = ids.iter().copied().zip(0..);
-            self.kept.keep(rows, told.rows.columns())?;
+            self.kept.keep(rows, state.rows.columns())?;
         }
         Ok(())
     }
@@ -240,11 +240,11 @@ impl KeyedState for LastRows {
     fn has(&self, _: usize, id: u32) -> bool {
         self.kept.place(id).is_kept()
     }
-    fn tell(&self, _: usize, ids: &[u32]) -> Result<RecordBatch> {
+    fn rows_of_keys(&self, _: usize, ids: &[u32]) -> Result<RecordBatch> {
         let places: Vec<Place> = ids.iter().map(|&id| self.kept.place(id)).collect();
-        self.told.tell_rows(&self.keys, &self.expiry, &self.kept.arena, (ids, &places))
+        self.table.capture_rows(&self.keys, &self.expiry, &self.kept.arena, (ids, &places))
     }
-    fn watch(&mut self, _: usize) -> &mut Option<KeyWatch> {
-        &mut self.watch
+    fn tracker(&mut self, _: usize) -> &mut Option<KeyTracker> {
+        &mut self.tracker
     }
 }

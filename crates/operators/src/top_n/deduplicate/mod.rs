@@ -33,8 +33,8 @@ use thalweg_core::{
 };
 
 use super::{check_columns, route_by_keys, types_of};
+use crate::capture::keys::CapturedByKey;
 use crate::keys::KeyTable;
-use crate::watch::keys::Watched;
 use crate::window::LatePolicy;
 use earliest::EarliestRows;
 use first::FirstArrivals;
@@ -49,7 +49,7 @@ pub enum Keep {
     Last,
 }
 
-/// What tells which row is first.
+/// Which row is first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeduplicateBy {
     /// The row time in this column, then the order of arrival.
@@ -68,7 +68,7 @@ pub struct DeduplicateSpec {
     pub keys: Vec<usize>,
     /// Which row.
     pub keep: Keep,
-    /// What tells which is first.
+    /// Which row is first.
     pub by: DeduplicateBy,
     /// The columns that come in.
     pub input: TableSchema,
@@ -172,12 +172,13 @@ impl Operator for Deduplicate {
         let spec = Arc::clone(&self.spec);
         Ok(match (spec.keep, spec.by) {
             (Keep::First, DeduplicateBy::Arrival | DeduplicateBy::Upserts) => {
-                Box::new(Watched::new(FirstArrivals::new(spec)?, &first::TABLES))
+                Box::new(CapturedByKey::new(FirstArrivals::new(spec)?, &first::TABLES))
             }
-            (Keep::First, DeduplicateBy::EventTime(column)) => {
-                Box::new(Watched::new(EarliestRows::new(spec, column, opening)?, &earliest::TABLES))
-            }
-            (Keep::Last, _) => Box::new(Watched::new(LastRows::new(spec)?, &last::TABLES)),
+            (Keep::First, DeduplicateBy::EventTime(column)) => Box::new(CapturedByKey::new(
+                EarliestRows::new(spec, column, opening)?,
+                &earliest::TABLES,
+            )),
+            (Keep::Last, _) => Box::new(CapturedByKey::new(LastRows::new(spec)?, &last::TABLES)),
         })
     }
     fn judges_lateness(&self) -> bool {

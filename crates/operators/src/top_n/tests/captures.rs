@@ -1,4 +1,4 @@
-//! Captures of rows that may be taken back tell what has changed, and no more.
+//! Captures of rows that may be retracted hold what has changed, and no more.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn rows(rows: &[[i64; 3]]) -> RecordBatch {
     batch(&input(), vec![column(0), column(1), column(2)])
 }
 
-/// A changelog in which rows come, are taken back, and take the place of others with their `id`.
+/// A changelog in which rows come, are retracted, and take the place of others with their `id`.
 fn changelog(random: &mut SplitMix64, is_by_id: bool) -> (Vec<[i64; 3]>, Vec<RowKind>) {
     let mut live: Vec<[i64; 3]> = Vec::new();
     let (mut log, mut kinds) = (Vec::new(), Vec::new());
@@ -78,8 +78,8 @@ fn changes_put_together_are_the_whole() {
     }
 }
 
-/// What a capture of changes tells: rows, names of rows that have gone, and whether that is all.
-fn told(partition: &mut dyn Partition) -> (usize, usize, Extent) {
+/// What a capture of changes writes: rows, names of rows that have gone, and whether that is all.
+fn capture(partition: &mut dyn Partition) -> (usize, usize, Extent) {
     let captured = partition.capture(Extent::Incremental).expect("it is captured");
     let table = captured.tables.into_iter().next().expect("there is a table");
     let rows = (table.rows)().expect("it is read");
@@ -88,7 +88,7 @@ fn told(partition: &mut dyn Partition) -> (usize, usize, Extent) {
 }
 
 #[test]
-fn what_is_told_follows_what_changes() {
+fn captures_follow_what_changes() {
     for unique in [None, Some(vec![2])] {
         let is_by_id = unique.is_some();
         let top = spec(&input(), &[], vec![SortKey::descending(1)], 10);
@@ -100,7 +100,7 @@ fn what_is_told_follows_what_changes() {
             let mut output = Output::new(Arc::new(ManualClock::default()), u64::MAX);
             let piece = Piece { bundle: &bundle, rows: None, lanes: 1 };
             partition.rows(piece, &mut output).expect("taken");
-            told(partition.as_mut())
+            capture(partition.as_mut())
         };
         let row = |id: i64| [0, id * 7919 % 10_000, id];
         let all = take((0..20_000).map(row).collect(), RowKind::Insert);

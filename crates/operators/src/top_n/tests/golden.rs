@@ -99,7 +99,7 @@ fn topn_changelog() {
         "+U,A,5.00,2",
     ];
     check(&operator(numbered(first_two(&input))), &inserts(&rows), &expected);
-    // What may be taken back changes nothing as long as nothing is.
+    // What may be retracted changes nothing as long as nothing is.
     let retracting = TopNSpec { retracts: true, ..numbered(first_two(&input)) };
     check(&operator(retracting), &inserts(&rows), &expected);
     // rank_not_row_number: without ties ranks are row numbers.

@@ -1,4 +1,4 @@
-//! What leaves for which rows, against Flink's answers and against lists that are sorted anew.
+//! What leaves for which rows, against Flink's answers and against lists that are sorted again.
 
 mod captures;
 mod deduplicate;

@@ -1,4 +1,4 @@
-//! Random changes against lists that are sorted anew.
+//! Random changes against lists that are sorted again.
 
 use std::sync::Arc;
 
@@ -95,7 +95,7 @@ struct Domain {
     keys: u64,
     values: u64,
     uniques: u64,
-    taken_back: u64,
+    retracted: u64,
 }
 
 fn random_row(domain: &Domain, random: &mut SplitMix64) -> Row {
@@ -116,8 +116,8 @@ fn random_changes(
     let mut live: Vec<Row> = Vec::new();
     for _ in 0..count {
         let row = random_row(domain, random);
-        let takes_back = mode != Mode::Inserts && random.below(10) < domain.taken_back;
-        if !takes_back {
+        let retracts = mode != Mode::Inserts && random.below(10) < domain.retracted;
+        if !retracts {
             live.push(row);
             let is_update = mode == Mode::Upserts && random.below(2) == 0;
             changes.push((if is_update { UpdateAfter } else { Insert }, row));
@@ -160,7 +160,7 @@ fn check(case: &Case, changelog: &[(RowKind, Row)], everywhere: bool, what: &str
     for &(kind, row) in changelog {
         match kind {
             RowKind::Insert | RowKind::UpdateAfter => expected.add(row),
-            RowKind::UpdateBefore | RowKind::Delete => expected.take_back(row),
+            RowKind::UpdateBefore | RowKind::Delete => expected.retract(row),
         }
     }
     let (kinds, all): (Vec<RowKind>, Vec<Row>) = changelog.iter().copied().unzip();
@@ -186,7 +186,7 @@ fn check(case: &Case, changelog: &[(RowKind, Row)], everywhere: bool, what: &str
 }
 
 #[test]
-fn changes_are_those_of_lists_that_are_sorted_anew() {
+fn changes_are_those_of_lists_that_are_sorted_again() {
     let mut seed = 0;
     for function in FUNCTIONS {
         for sorting in SORTINGS {
@@ -195,7 +195,7 @@ fn changes_are_those_of_lists_that_are_sorted_anew() {
                     for has_ranks in [false, true] {
                         seed += 1;
                         let mut random = SplitMix64::new(seed);
-                        let domain = Domain { keys: 4, values: 6, uniques: 7, taken_back: 4 };
+                        let domain = Domain { keys: 4, values: 6, uniques: 7, retracted: 4 };
                         let changelog = random_changes(mode, 120, &domain, &mut random);
                         let case =
                             Case { function, sorting, mode, ranks, has_ranks, is_keyed: true };
@@ -217,7 +217,7 @@ fn long_lists_keep_their_order() {
         for mode in [Mode::Inserts, Mode::Retractions, Mode::Upserts] {
             for sorting in [Sorting::Number, Sorting::Both] {
                 let mut random = SplitMix64::new(seed);
-                let domain = Domain { keys: 1, values: 400, uniques: 3000, taken_back: 2 };
+                let domain = Domain { keys: 1, values: 400, uniques: 3000, retracted: 2 };
                 let changelog = random_changes(mode, 650, &domain, &mut random);
                 let ranks = (270, 275);
                 let has_ranks = sorting == Sorting::Both;

@@ -1,5 +1,5 @@
-//! Top-N with plain lists: after each change the rows of the key are ranked anew, and what was seen
-//! before is compared with what is seen after.
+//! Top-N with plain lists: after each change the rows of the key are ranked again, and what was
+//! seen before is compared with what is seen after.
 
 use std::collections::BTreeMap;
 
@@ -71,7 +71,7 @@ impl Reference {
         let old = self.lists.get(&row.0).and_then(|list| list.iter().position(|r| r.1.2 == row.2));
         let old = old.filter(|_| self.is_upsert);
         if old.is_some() && self.function != RankFunction::RowNumber {
-            self.take_back(row);
+            self.retract(row);
             return self.add(row);
         }
         let before = self.ranked(row.0);
@@ -92,7 +92,7 @@ impl Reference {
     }
 
     /// A row goes: the first that is the same, or the one with its upsert key.
-    pub fn take_back(&mut self, row: Row) {
+    pub fn retract(&mut self, row: Row) {
         let before = self.ranked(row.0);
         let is_upsert = self.is_upsert;
         let Some(list) = self.lists.get_mut(&row.0) else { return };

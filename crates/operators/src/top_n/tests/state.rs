@@ -37,7 +37,7 @@ struct Clocked<'a> {
     operator: &'a dyn Operator,
     partition: Box<dyn Partition>,
     clock: Arc<ManualClock>,
-    /// True if another partition goes on before each call.
+    /// True if another partition continues before each call.
     restores: bool,
 }
 
@@ -56,7 +56,7 @@ impl<'a> Clocked<'a> {
         if self.restores {
             let partitions = std::slice::from_mut(&mut self.partition);
             let order = OrderContract::Epoch;
-            let mut others = reopened(self.operator, partitions, 1, order).expect("it goes on");
+            let mut others = reopened(self.operator, partitions, 1, order).expect("it continues");
             self.partition = others.remove(0);
         }
         let mut bundle = Bundle::new(batch, Stamps::first());
@@ -149,7 +149,7 @@ fn keys_that_were_not_written_for_long_are_forgotten() {
 fn check_forgets_old_keys(partition: &mut Clocked<'_>) {
     let (mut bytes, restores) = (Vec::new(), partition.restores);
     for round in 0..60 {
-        // Who goes on looks at keys from the first one, wherever the oldest stand: give it time.
+        // Who continues looks at keys from the first one, wherever the oldest stand: give it time.
         partition.restores = restores && round % 8 == 0;
         let keys: Vec<i64> = (0..200).map(|key| round * 200 + key).collect();
         partition.rows(rows(&keys, &keys), None);
@@ -195,7 +195,7 @@ fn deduplication_forgets_as_well() {
 }
 
 #[test]
-fn inserts_cannot_be_taken_back() {
+fn inserts_cannot_be_retracted() {
     let script = changes(&rows(&[1], &[1]), &[RowKind::Delete]);
     let error = drive(&operator(top(1)), &script, &DriveOptions::default()).expect_err("refused");
     assert_eq!(error.kind(), ErrorKind::Internal);

@@ -105,7 +105,7 @@ fn upserts_leave_as_full_changes() {
 }
 
 #[test]
-fn the_last_row_that_was_not_taken_back_counts() {
+fn the_last_row_that_was_not_retracted_counts() {
     for seed in 0..30 {
         let (rows, kinds) = random_changes(seed);
         let mut kept: BTreeMap<Option<i64>, Vec<Row>> = BTreeMap::new();
@@ -142,7 +142,7 @@ fn the_last_row_that_was_not_taken_back_counts() {
     }
 }
 
-/// Ever new keys, each taken back a little later: memory is that of the rows that are live.
+/// Ever new keys, each retracted a little later: memory is that of the rows that are live.
 #[test]
 fn state_follows_live_rows() {
     let (mut rows, mut kinds) = (Vec::new(), Vec::new());

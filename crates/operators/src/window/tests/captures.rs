@@ -1,4 +1,4 @@
-//! Captures of what has changed, read while rows go on, are what whole ones are.
+//! Captures of what has changed, read while rows are processed, are what whole ones are.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use crate::aggregate::AggregateCall;
 use crate::test_kit::{DriveOptions, Event, check_captures};
 use crate::window::WindowSpec;
 
-/// How many rows a partition's next capture of changes tells in its first table, how many names it
+/// How many rows a partition's next capture of changes writes in its first table, how many names it
 /// removes, and whether that is all.
-fn told(partition: &mut dyn Partition) -> (usize, usize, Extent) {
+fn capture(partition: &mut dyn Partition) -> (usize, usize, Extent) {
     let captured = partition.capture(Extent::Incremental).expect("it is captured");
     let table = captured.tables.into_iter().next().expect("there is a table");
     let rows = (table.rows)().expect("it is read");
@@ -26,7 +26,7 @@ fn told(partition: &mut dyn Partition) -> (usize, usize, Extent) {
 }
 
 /// Takes rows of these times and keys, and then a watermark.
-fn go_on(partition: &mut dyn Partition, rows: &[(i64, i64)], watermark: i64) {
+fn step(partition: &mut dyn Partition, rows: &[(i64, i64)], watermark: i64) {
     let rows: Vec<Row> =
         rows.iter().map(|&(time, key)| Row { time, key: Some(key), ..Row::default() }).collect();
     let bundle = Bundle::new(batch(&rows, &input_schema(DataType::Timestamp(3))), Stamps::first());
@@ -44,23 +44,23 @@ const ONE: PartitionContext =
     PartitionContext { partition: 0, partitions: 1, order: OrderContract::Epoch };
 
 #[test]
-fn only_what_changed_is_told_and_windows_expire() {
+fn only_changes_are_captured_and_windows_expire() {
     let operator = aligned(WindowSpec::Tumble { size_ms: 10, offset_ms: 0 }, Vec::new());
     let mut partition = operator.open(ONE).expect("it opens");
     let partition = partition.as_mut();
     let kept_from = |partition: &mut dyn Partition| {
         partition.capture(Extent::Incremental).expect("it is captured").tables[0].kept_from
     };
-    go_on(partition, &[(0, 1), (1, 2), (10, 1), (11, 2), (12, 3)], 0);
-    assert_eq!(told(partition), (5, 0, Extent::Full), "the first");
-    go_on(partition, &[(2, 1), (13, 4)], 8);
-    assert_eq!(told(partition), (2, 0, Extent::Incremental), "a key again, and a new one");
+    step(partition, &[(0, 1), (1, 2), (10, 1), (11, 2), (12, 3)], 0);
+    assert_eq!(capture(partition), (5, 0, Extent::Full), "the first");
+    step(partition, &[(2, 1), (13, 4)], 8);
+    assert_eq!(capture(partition), (2, 0, Extent::Incremental), "a key again, and a new one");
     assert_eq!(kept_from(partition), Some(10), "no window that ends before");
-    go_on(partition, &[(3, 9)], 9);
-    assert_eq!(told(partition), (0, 0, Extent::Incremental), "a window that has left");
+    step(partition, &[(3, 9)], 9);
+    assert_eq!(capture(partition), (0, 0, Extent::Incremental), "a window that has left");
     assert_eq!(kept_from(partition), Some(11), "which expires");
-    go_on(partition, &[(25, 1)], 19);
-    assert_eq!(told(partition), (1, 0, Extent::Incremental));
+    step(partition, &[(25, 1)], 19);
+    assert_eq!(capture(partition), (1, 0, Extent::Incremental));
 }
 
 #[test]
@@ -68,14 +68,22 @@ fn a_session_that_begins_earlier_takes_its_own_place() {
     let operator = sessions(10, &[KEY]);
     let mut partition = operator.open(ONE).expect("it opens");
     let partition = partition.as_mut();
-    go_on(partition, &[(50, 1), (50, 2), (80, 2), (50, 3)], 0);
-    assert_eq!(told(partition), (4, 0, Extent::Full), "the first");
-    go_on(partition, &[(55, 1), (100, 4)], 1);
-    assert_eq!(told(partition), (2, 0, Extent::Incremental), "one went on, one is new");
-    go_on(partition, &[(45, 1), (62, 3), (58, 3)], 2);
-    assert_eq!(told(partition), (2, 0, Extent::Incremental), "one begins earlier, one goes on");
-    go_on(partition, &[(60, 2), (70, 2), (200, 5), (202, 5)], 70);
-    assert_eq!(told(partition), (2, 2, Extent::Incremental), "two are one, another one has closed");
+    step(partition, &[(50, 1), (50, 2), (80, 2), (50, 3)], 0);
+    assert_eq!(capture(partition), (4, 0, Extent::Full), "the first");
+    step(partition, &[(55, 1), (100, 4)], 1);
+    assert_eq!(capture(partition), (2, 0, Extent::Incremental), "one continued, one is new");
+    step(partition, &[(45, 1), (62, 3), (58, 3)], 2);
+    assert_eq!(
+        capture(partition),
+        (2, 0, Extent::Incremental),
+        "one begins earlier, one continues"
+    );
+    step(partition, &[(60, 2), (70, 2), (200, 5), (202, 5)], 70);
+    assert_eq!(
+        capture(partition),
+        (2, 2, Extent::Incremental),
+        "two are one, another one has closed"
+    );
 }
 
 /// Some rows at a time, each time followed by their watermark.

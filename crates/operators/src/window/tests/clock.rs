@@ -162,11 +162,11 @@ impl Bench {
         }
     }
 
-    /// So many other partitions go on where these are.
+    /// This many other partitions continue where these are.
     fn restore(&mut self, count: usize) {
         let order = OrderContract::Epoch;
         self.partitions = reopened(&self.operator, &mut self.partitions, count, order)
-            .expect("what is told is taken back");
+            .expect("what was captured is restored");
     }
 
     fn take(&mut self, output: Output) {

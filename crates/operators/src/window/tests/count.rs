@@ -1,4 +1,4 @@
-//! Windows of so many rows against a loop that keeps the last rows of each key.
+//! Count windows against a loop that keeps the last rows of each key.
 
 use std::collections::HashMap;
 use std::sync::Arc;

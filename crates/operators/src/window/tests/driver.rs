@@ -123,7 +123,7 @@ pub(super) struct Run {
     pub(super) early: bool,
     /// Every call of `watermark` finds its time up.
     pub(super) hurried: bool,
-    /// Now and then other partitions go on with what these tell.
+    /// Now and then other partitions continue with what these captured.
     pub(super) restores: bool,
 }
 
@@ -213,11 +213,11 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// So many other partitions go on where these are.
+    /// This many other partitions continue where these are.
     pub(super) fn restore(&mut self, count: usize) {
         let order = OrderContract::Epoch;
         self.partitions = reopened(self.operator, &mut self.partitions, count, order)
-            .expect("what is told is taken back");
+            .expect("what was captured is restored");
         // What left is known of all of them.
         let last = self.last_ends.iter().copied().min().unwrap_or(i64::MIN);
         self.last_ends = vec![last; count];

@@ -3,7 +3,7 @@
 //! | module | looks for |
 //! |---|---|
 //! | `cases` | exact cases of a real Flink, zones, memory, errors |
-//! | `count` | windows of so many rows |
+//! | `count` | count windows |
 //! | `clock` | windows of processing time, against a clock that the test moves |
 //! | `tables` | how rows of windows that do not overlap are spread, and what memory follows |
 //! | `random` | any difference from the reference, over random rows, windows, lateness and partitions |

@@ -70,7 +70,7 @@ fn aligned_by(
     Box::new(WindowAggregate::new(spec).expect("a valid specification"))
 }
 
-/// Sets of values, and no count of rows beside them.
+/// Sets of values, and no count of rows next to them.
 fn distinct_only() -> Vec<AggregateCall> {
     let of = [("COUNT", NUMBER), ("COUNT", WORD), ("SUM", NUMBER)];
     of.map(|(name, of)| call(name, true, Some(of), None)).to_vec()
@@ -222,7 +222,7 @@ fn sequence(operator: &dyn Operator, rows: &[Row], restores: Option<u64>) -> Vec
         if restores.is_some() && when.below(3) == 0 {
             let count = 1 + when.below(4) as usize;
             bench.partitions = reopened(operator, &mut bench.partitions, count, ORDER)
-                .expect("what is told is taken back");
+                .expect("what was captured is restored");
         }
         bench.rows(&Bundle::new(batch(&rows[from..to], &schema), stamps));
         if random.below(3) > 0 {
@@ -259,9 +259,9 @@ fn damaged_tables_are_refused() {
     }
 }
 
-/// What windows with tables of their own tell is what slices are: other windows go on with it.
+/// Windows with tables of their own capture what slices do: other windows resume from it.
 #[test]
-fn sliced_windows_go_on_with_tables_of_windows() {
+fn sliced_windows_resume_from_tables_of_windows() {
     let tumble = WindowSpec::Tumble { size_ms: 10, offset_ms: 0 };
     let hop = WindowSpec::Hop { slide_ms: 10, size_ms: 20, offset_ms: 0 };
     let schema = input_schema(DataType::Timestamp(3));
@@ -277,7 +277,7 @@ fn sliced_windows_go_on_with_tables_of_windows() {
             bench.rows(&bundle);
             let other = aligned(window, aggregates.clone());
             let partitions = reopened(other.as_ref(), &mut bench.partitions, 1, ORDER);
-            let partitions = partitions.expect("what is told is taken back");
+            let partitions = partitions.expect("what was captured is restored");
             let mut other = Bench { operator: other.as_ref(), partitions, lines: Vec::new() };
             other.watermark(i64::MAX);
             other.lines

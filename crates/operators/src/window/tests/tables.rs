@@ -61,7 +61,7 @@ fn habits(window: i64, random: &mut SplitMix64) -> Vec<Vec<Row>> {
 }
 
 /// What a loop gives: COUNT, SUM and COUNT(DISTINCT) of the numbers by window and key. Windows last
-/// as long as so many of those of `habits`, and begin with each of them.
+/// as long as this many of those of `habits`, and begin with each of them.
 struct Expected {
     lasts: i64,
     numbers: BTreeMap<(i64, i64), Vec<i64>>,
@@ -150,7 +150,7 @@ fn distinct_values_of_all_rows_are_counted_once() -> Result<()> {
 }
 
 /// Without keys rows are spread by the values that are to be distinct, where these are many;
-/// however rows came, and if others go on with what partitions tell, each value counts once.
+/// however rows came, and if others continue with what partitions capture, each value counts once.
 #[test]
 fn rows_without_keys_are_spread_by_their_distinct_values() -> Result<()> {
     let distinct = |function| call(function, true, Some(NUMBER), None);
@@ -201,8 +201,8 @@ fn script() -> Vec<Event> {
     stamped(&batch(&rows, &input_schema(DataType::Timestamp(3))), &watermarks, 40)
 }
 
-/// Sets of keys, distinct values with and without keys, and counts: also where others go on with
-/// what partitions tell, which is taken back only if it is whole.
+/// Sets of keys, distinct values with and without keys, and counts: also where others continue with
+/// what partitions capture, which is restored only if it is whole.
 #[test]
 fn the_test_kit_finds_no_difference() -> Result<()> {
     let distinct = || call("COUNT", true, Some(NUMBER), None);

@@ -97,9 +97,9 @@ fn semi_join_in() {
     assert!(driven.kinds.iter().all(Option::is_none));
 }
 
-/// Rule 19: what is not there yet is in the result, and is taken back when it comes.
+/// Rule 19: what is not there yet is in the result, and is retracted when it comes.
 #[test]
-fn anti_joins_take_back_what_they_emitted() {
+fn anti_joins_retract_what_they_emitted() {
     let join = RegularJoin::new(spec(JoinKind::Anti, &[0], false, false)).unwrap();
     let driven = check_operator(&join, &appends(&golden()));
     let changes: Vec<(Value, Value)> =
@@ -143,7 +143,7 @@ fn keys_that_do_not_fit_are_refused() {
     assert!(RegularJoin::new(bad).is_err());
 }
 
-/// Ever new keys, each taken back a little later: memory is that of the rows that are live.
+/// Ever new keys, each retracted a little later: memory is that of the rows that are live.
 #[test]
 fn memory_follows_the_live_rows() {
     let turn = |start: i64, kind: RowKind| {
@@ -193,9 +193,9 @@ fn fed(join: &RegularJoin, steps: &[(u64, &[Change])], restores: bool) -> Vec<St
         let mut bundle = Bundle::new(batch(changes), Stamps::first());
         bundle.kinds = Some(changes.iter().map(|change| change.1).collect());
         if restores {
-            let told = partition.capture(Extent::Full).unwrap().into_restored().unwrap();
+            let captured = partition.capture(Extent::Full).unwrap().into_restored().unwrap();
             partition = join.open(PartitionContext::only()).unwrap();
-            partition.restore(&told).unwrap();
+            partition.restore(&captured).unwrap();
         }
         let mut output = Output::new(clock.clone(), u64::MAX);
         partition.rows(Piece { bundle: &bundle, rows: None, lanes: 1 }, &mut output).unwrap();
@@ -208,7 +208,7 @@ fn fed(join: &RegularJoin, steps: &[(u64, &[Change])], restores: bool) -> Vec<St
 }
 
 /// A row goes when it was not written for so long; gaining a partner writes a row of a padded side,
-/// as in Flink. A row that is gone is not taken back, and the others do not notice.
+/// as in Flink. A row that is gone is not retracted, and the others do not notice.
 #[test]
 fn rows_expire_by_the_wall_clock() {
     let left = |key, number, kind| (Side::Left, kind, row(Some(key), number, "l"));
@@ -223,7 +223,7 @@ fn rows_expire_by_the_wall_clock() {
         (60, &[right(1, "writes")]),
         (99, &[right(2, "just in time")]),
         (120, &[left(1, 1, INSERT)]),
-        // The first partner of key 1 is gone, but its row had counted it: no padding is taken back.
+        // The first partner of key 1 is gone, but its row had counted it: no padding is retracted.
         (159, &[right(1, "second")]),
         (400, &[right(1, "too late"), left(1, 0, DELETE)]),
     ];

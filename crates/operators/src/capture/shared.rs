@@ -1,32 +1,32 @@
-//! A partition's state that captures read while rows go on.
+//! A partition's state that captures read while rows are processed.
 //!
 //! The state stands behind a lock, which the partition takes once for each call: nobody else wants
 //! it unless a capture is being read. Who reads takes it for a moment at a time
-//! ([`Guarded::read`]), and lets the partition go first.
+//! ([`SharedState::read`]), and lets the partition go first.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use thalweg_core::Result;
 
-/// After so many pieces, each of a thousand rows or two, others may have the core: about a
+/// After how many pieces, each of a thousand rows or two, others may have the core: about a
 /// millisecond.
 const TURN_PIECES: usize = 16;
 
 /// A partition's state, and who wants it.
-pub(crate) struct Guarded<T> {
+pub(crate) struct SharedState<T> {
     state: Mutex<T>,
     /// The partition waits for the lock.
     is_wanted: AtomicBool,
 }
 
-impl<T> Guarded<T> {
+impl<T> SharedState<T> {
     pub(crate) fn new(state: T) -> Self {
-        Guarded { state: Mutex::new(state), is_wanted: AtomicBool::new(false) }
+        SharedState { state: Mutex::new(state), is_wanted: AtomicBool::new(false) }
     }
 
     /// The lock, for the partition itself.
-    pub(crate) fn own(&self) -> MutexGuard<'_, T> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         // Relaxed: nothing is published through it, and who sees it late reads a little more.
         self.is_wanted.store(true, Ordering::Relaxed);
         let state = locked(&self.state);
@@ -34,7 +34,7 @@ impl<T> Guarded<T> {
         state
     }
 
-    /// Reads for as long as there is more, each time with the lock taken anew.
+    /// Reads for as long as there is more, each time with the lock taken again.
     ///
     /// # Errors
     /// Those of reading.
@@ -57,7 +57,7 @@ impl<T> Guarded<T> {
     }
 }
 
-/// What a lock guards. Who has panicked while he held it has told the job so.
+/// What a lock guards. Poisoning is ignored: the panic has already failed the job.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

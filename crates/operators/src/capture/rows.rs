@@ -1,9 +1,9 @@
 //! Rows with numbers that are used again: captures of them, and of what has changed.
 //!
 //! Each row has a serial, which no other row of the partition has or had, and which goes up in the
-//! order in which rows came. A row is told with it, is named by it when it has gone, and is put
-//! into its place by it when it comes back. Serials are given by the first capture, and by taking
-//! state back.
+//! order in which rows came. A row is captured with it, is named by it when it has gone, and is put
+//! into its place by it when it comes back. Serials are given by the first capture, and by
+//! restoring.
 
 use std::sync::Arc;
 
@@ -14,7 +14,9 @@ use arrow_select::interleave::interleave_record_batch;
 use thalweg_core::snapshot::{CapturedTable, TableRows, state_schema};
 use thalweg_core::{Extent, Result, TableChanges};
 
-use super::{GONE_MIN, Noted, ToldRows, compact};
+use super::shared::SharedState;
+use super::tracker::{BegunCapture, NumberTracker, Tracking};
+use super::{GONE_MIN, READ_ROWS};
 use crate::gradual::Pages;
 use crate::tables::{KEPT_ROWS_MAX, numbers_of};
 
@@ -28,25 +30,25 @@ pub(crate) type RowName = (u8, u64);
 
 /// What a capture begins with.
 pub(crate) struct RowsBegun {
-    /// How much it tells.
-    extent: Extent,
-    told: ToldRows,
+    begun: BegunCapture,
     gone: Vec<RowName>,
 }
 
 impl RowsBegun {
-    /// The table that the capture tells; `read` reads what has yet to be read, when its rows are
-    /// wanted.
-    pub(crate) fn table(
+    /// The table that the capture writes. `read_some` writes up to a number of rows that have yet
+    /// to be read, and returns false once there are none left, or another capture is under way.
+    pub(crate) fn table<T: Send + 'static>(
         self,
         name: &'static str,
         schema: SchemaRef,
-        read: impl FnOnce(&Self) -> Result<()> + Send + 'static,
+        shared: &Arc<SharedState<T>>,
+        mut read_some: impl FnMut(&mut T, &BegunCapture, usize) -> Result<bool> + Send + 'static,
     ) -> CapturedTable {
-        let extent = self.extent;
+        let (extent, shared) = (self.begun.extent, Arc::clone(shared));
         let rows = Box::new(move || {
-            read(&self)?;
-            Ok(TableRows { rows: compact(&self.told)?, removed: removed(&self.gone)? })
+            let RowsBegun { begun, gone } = self;
+            let rows = begun.read(&shared, |state| read_some(state, &begun, READ_ROWS))?;
+            Ok(TableRows { rows, removed: removed(&gone)? })
         });
         let (identity_columns, kept_from) = (SERIAL_IDENTITY, None);
         CapturedTable { name, schema, extent, identity_columns, kept_from, rows }
@@ -92,27 +94,31 @@ pub(crate) fn by_serial(batches: &[RecordBatch]) -> Result<Vec<RecordBatch>> {
 
 /// What is known of rows between captures.
 #[derive(Default)]
-pub(crate) struct RowWatch {
+pub(crate) struct RowTracker {
     /// By number.
     serials: Pages<u64>,
     next: u64,
-    noted: Noted,
-    /// Rows with lower serials were told by the last capture.
-    told: u64,
+    tracking: Tracking,
+    /// The rows by number.
+    rows: NumberTracker,
+    /// Rows with lower serials were captured by the last capture.
+    captured: u64,
     gone: Vec<RowName>,
 }
 
-impl RowWatch {
+impl RowTracker {
     /// Rows with these numbers are there, in this order.
     pub(crate) fn of(rows: impl Iterator<Item = u32>) -> Self {
-        let mut watch = RowWatch::default();
-        rows.for_each(|row| watch.add(row));
-        watch
+        let mut tracker = RowTracker::default();
+        rows.for_each(|row| tracker.add(row));
+        tracker
     }
 
     /// Forgets a capture that nobody reads any more: worth asking once for many rows.
     pub(crate) fn end_piece(&mut self) {
-        self.noted.prepare(0);
+        if !self.tracking.is_read() {
+            self.rows.forget_unread();
+        }
     }
 
     /// A row has come, with this number.
@@ -121,36 +127,36 @@ impl RowWatch {
         self.serials.grow(at + 1, 0);
         self.serials[at] = self.next;
         self.next += 1;
-        if self.noted.tracks {
-            self.noted.changed.grow(at + 1);
+        if self.tracking.is_tracking() {
+            self.rows.grow(at + 1);
         }
         // The capture that is under way does not mean it: the row that it meant has gone.
-        self.noted.touch(row);
+        self.rows.touch(&self.tracking, row);
     }
 
     /// A row takes the place of another, which has been touched and is there no more: it has its
     /// serial.
     pub(crate) fn replace(&mut self, old: u32, new: u32) {
         self.serials[new as usize] = self.serials[old as usize];
-        self.noted.changed.clear(old);
+        self.rows.clear_change(old);
     }
 
     /// A row is about to change or to go; true if a capture has yet to read it.
     #[inline]
     pub(crate) fn touch(&mut self, row: u32) -> bool {
-        self.noted.touch(row)
+        self.rows.touch(&self.tracking, row)
     }
 
-    /// A row goes, which has been touched. Its serial, if a capture has told it.
+    /// A row goes, which has been touched. Its serial, if a capture has it.
     pub(crate) fn remove(&mut self, row: u32) -> Option<u64> {
-        self.noted.changed.clear(row);
+        self.rows.clear_change(row);
         let serial = self.serial(row);
-        (self.noted.tracks && serial < self.told).then_some(serial)
+        (self.tracking.is_tracking() && serial < self.captured).then_some(serial)
     }
 
-    /// Rows that a capture has told have gone, and so many are there.
+    /// Rows that a capture has are gone; `live` are there.
     pub(crate) fn gone(&mut self, names: impl Iterator<Item = RowName>, live: usize) {
-        if !self.noted.tracks {
+        if !self.tracking.is_tracking() {
             return;
         }
         self.gone.extend(names);
@@ -161,13 +167,16 @@ impl RowWatch {
 
     /// Notes no changes any more: the next capture is full.
     pub(crate) fn stop(&mut self) {
-        self.noted.stop();
+        self.tracking.stop();
+        self.rows.forget_changes();
         self.gone = Vec::new();
     }
 
-    /// What is known of the table, which has so many rows.
+    /// What is known of the table, which has `live` rows.
     pub(crate) fn changes(&self, name: &'static str, live: usize) -> TableChanges {
-        self.noted.changes(name, live, self.gone.len())
+        let changed = self.tracking.is_tracking();
+        let changed = changed.then(|| self.rows.changed() + self.gone.len() as u64);
+        TableChanges { name, live: live as u64, changed, written: self.rows.written() }
     }
 
     /// The serial of a row.
@@ -177,37 +186,37 @@ impl RowWatch {
     }
 
     /// True while this capture is under way.
-    pub(crate) fn is_reading(&self, begun: &RowsBegun) -> bool {
-        self.noted.is_reading(&begun.told)
+    pub(crate) fn is_reading(&self, begun: &BegunCapture) -> bool {
+        self.tracking.is_reading(begun)
     }
 
     /// Some numbers below `limit` that the capture under way has yet to read, perhaps of no row;
     /// none once there are none left.
     pub(crate) fn take_unread(&mut self, most: usize, limit: usize) -> Vec<u32> {
-        self.noted.take_unread(most, limit)
+        self.rows.take_unread(most, limit)
     }
 
     /// Rows of the capture that is under way.
-    pub(crate) fn hand_over(&mut self, rows: RecordBatch) {
-        self.noted.hand_over(rows);
+    pub(crate) fn write(&mut self, rows: RecordBatch) {
+        self.tracking.write(rows);
     }
 
-    /// Begins a capture of rows with numbers below `limit`, of which so many are there. One that is
+    /// Begins a capture of rows with numbers below `limit`, of which `live` are there. One that is
     /// under way must have been read to its end.
     pub(crate) fn begin(&mut self, extent: Extent, limit: usize, live: usize) -> RowsBegun {
-        let is_whole = extent == Extent::Full || !self.noted.tracks;
-        let gone = std::mem::take(&mut self.gone);
-        self.told = self.next;
-        let told = self.noted.begin(is_whole, limit, live, gone.len());
-        match is_whole {
-            // What is told whole says by itself what is not there.
-            true => RowsBegun { extent: Extent::Full, told, gone: Vec::new() },
-            false => RowsBegun { extent, told, gone },
+        let mut gone = std::mem::take(&mut self.gone);
+        self.captured = self.next;
+        let begun = self.tracking.begin(extent);
+        self.rows.begin(begun.extent, limit, live, gone.len());
+        if begun.extent == Extent::Full {
+            // A full capture needs no names of what has gone.
+            gone = Vec::new();
         }
+        RowsBegun { begun, gone }
     }
 
     pub(crate) fn bytes(&self) -> usize {
         let gone = self.gone.capacity() * size_of::<RowName>();
-        self.serials.bytes() + self.noted.bytes() + gone
+        self.serials.bytes() + self.tracking.bytes() + self.rows.bytes() + gone
     }
 }

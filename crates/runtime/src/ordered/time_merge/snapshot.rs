@@ -39,8 +39,8 @@ impl TimeMerge {
     }
 
     /// What is known of the lanes.
-    pub(crate) fn told(&self, passed: Watermark) -> InputState {
-        self.joint.told(passed)
+    pub(crate) fn input_state(&self, passed: Watermark) -> InputState {
+        self.joint.input_state(passed)
     }
 
     /// What waits, as tables.
@@ -52,7 +52,7 @@ impl TimeMerge {
             for (item, waiting) in self.merge.waiting(lane).enumerate() {
                 match waiting {
                     WaitingItem::Rows(of_item, from) => {
-                        rows.push(told_rows(lane as u32, item as u64, of_item, from)?);
+                        rows.push(captured_rows(lane as u32, item as u64, of_item, from)?);
                     }
                     WaitingItem::Mark(time_ms) => {
                         let (watermark, _) = marked.next().expect("every mark has its watermark");
@@ -64,13 +64,13 @@ impl TimeMerge {
         if let Some(first) = rows.first() {
             captured.add(WAITING, first.schema(), rows);
         }
-        tell(&mut captured, MARKS, marks_columns(&marks))?;
-        tell(&mut captured, LANES, self.lanes_columns())?;
+        add_table(&mut captured, MARKS, marks_columns(&marks))?;
+        add_table(&mut captured, LANES, self.lanes_columns())?;
         let of_merge: Vec<(&str, ArrayRef)> = vec![
             ("frontier_ms", Arc::new(Int64Array::from(vec![self.frontier_ms]))),
             ("serial", Arc::new(UInt64Array::from(vec![self.serial]))),
         ];
-        tell(&mut captured, MERGE, of_merge)?;
+        add_table(&mut captured, MERGE, of_merge)?;
         Ok(captured)
     }
 
@@ -87,14 +87,14 @@ impl TimeMerge {
         ]
     }
 
-    /// Takes back what waited. Tells its bytes.
+    /// Restores what waited. Returns its bytes.
     ///
     /// # Errors
-    /// If what was told does not fit.
-    pub(crate) fn restore(&mut self, inputs: &InputState, told: &Restored) -> Result<usize> {
+    /// If what was saved does not fit.
+    pub(crate) fn restore(&mut self, inputs: &InputState, saved: &Restored) -> Result<usize> {
         self.joint.restore(inputs)?;
-        self.restore_waiting(told)?;
-        for batch in told.table(LANES) {
+        self.restore_waiting(saved)?;
+        for batch in saved.table(LANES) {
             let frontiers = typed::<Int64Type>(batch, "frontier_ms")?;
             let floors = typed::<Int64Type>(batch, "floor_ms")?;
             let ended = batch.column_by_name("has_ended").and_then(|c| c.as_boolean_opt());
@@ -106,10 +106,10 @@ impl TimeMerge {
                 self.merge.set_state(number, frontiers.value(place), ended.value(place));
             }
         }
-        for (lane, told) in inputs.lanes.iter().enumerate() {
-            self.merge.set_idle(lane, told.idle);
+        for (lane, saved) in inputs.lanes.iter().enumerate() {
+            self.merge.set_idle(lane, saved.idle);
         }
-        for batch in told.table(MERGE).iter().filter(|batch| batch.num_rows() > 0) {
+        for batch in saved.table(MERGE).iter().filter(|batch| batch.num_rows() > 0) {
             self.frontier_ms = typed::<Int64Type>(batch, "frontier_ms")?.value(0);
             self.serial = typed::<UInt64Type>(batch, "serial")?.value(0);
         }
@@ -117,14 +117,14 @@ impl TimeMerge {
     }
 
     /// Rows and watermarks of each lane in the order in which they waited.
-    fn restore_waiting(&mut self, told: &Restored) -> Result<()> {
+    fn restore_waiting(&mut self, saved: &Restored) -> Result<()> {
         let mut items: Vec<(u32, u64, Back)> = Vec::new();
-        for batch in told.table(WAITING) {
+        for batch in saved.table(WAITING) {
             for (lane, item, rows) in rows_back(batch)? {
                 items.push((lane, item, Back::Rows(rows)));
             }
         }
-        for batch in told.table(MARKS) {
+        for batch in saved.table(MARKS) {
             let (times, watermarks) =
                 (typed::<Int64Type>(batch, "time_ms")?, typed::<Int64Type>(batch, "watermark_ms")?);
             let (lanes, numbers) =
@@ -158,7 +158,7 @@ enum Back {
 }
 
 /// The rows of an item from this one on, with what goes with them.
-fn told_rows(lane: u32, item: u64, rows: &SortedRows, from: usize) -> Result<RecordBatch> {
+fn captured_rows(lane: u32, item: u64, rows: &SortedRows, from: usize) -> Result<RecordBatch> {
     let count = rows.times.len() - from;
     let before = (from..from + count).map(|row| rows.watermark_before.at(row).0);
     let kinds: Int8Array = match &rows.kinds {
@@ -232,7 +232,11 @@ fn marks_columns(marks: &[(u32, u64, i64, i64)]) -> Vec<(&'static str, ArrayRef)
 }
 
 /// Adds a table that is for all.
-fn tell(captured: &mut Captured, name: &'static str, columns: Vec<(&str, ArrayRef)>) -> Result<()> {
+fn add_table(
+    captured: &mut Captured,
+    name: &'static str,
+    columns: Vec<(&str, ArrayRef)>,
+) -> Result<()> {
     let rows = columns.first().map_or(0, |(_, column)| column.len());
     let fields = columns.iter().map(|(name, c)| Field::new(*name, c.data_type().clone(), true));
     let schema = state_schema(fields);

@@ -19,7 +19,7 @@ use arrow_select::concat::concat_batches;
 use thalweg_core::connector::Origin;
 use thalweg_core::{Result, SourceBatch};
 
-/// So many rows wait for no watermark.
+/// This many rows wait for no watermark.
 pub const COMPANY_ROWS: usize = 512;
 
 /// For so long rows wait for a watermark.
@@ -27,7 +27,7 @@ pub const COMPANY_NS: u64 = 10_000_000;
 
 /// Rows that were read and wait for company.
 #[derive(Default)]
-pub struct Gather {
+pub struct SourceBatcher {
     parts: Vec<SourceBatch>,
     rows: usize,
     since_ns: u64,
@@ -48,9 +48,9 @@ pub enum Wait {
     ForEpoch,
 }
 
-impl Gather {
+impl SourceBatcher {
     /// Adds a batch, behind which the epoch may end or not. One that does not belong to the same
-    /// file comes back, and what is gathered must leave first: errors name a file and a row of it.
+    /// file comes back, and what is collected must leave first: errors name a file and a row of it.
     pub fn add(
         &mut self,
         batch: SourceBatch,
@@ -88,7 +88,7 @@ impl Gather {
         self.parts.is_empty()
     }
 
-    /// Until when what is gathered should wait on, if it should.
+    /// Until when what is collected should wait on, if it should.
     pub fn waits_until_ns(&self, rows_wanted: usize, wait: Wait, now_ns: u64) -> Option<u64> {
         let (rows_wanted, linger_ns) = match wait {
             Wait::WhileBusy { is_busy: false, .. } => return None,
@@ -100,7 +100,7 @@ impl Gather {
         (self.rows < rows_wanted && now_ns < until_ns).then_some(until_ns)
     }
 
-    /// Everything gathered as one batch, if there is anything.
+    /// Everything collected as one batch, if there is anything.
     ///
     /// # Errors
     /// If the rows do not fit into one batch (more than 2 GiB of text in one column).
@@ -141,45 +141,46 @@ mod tests {
 
     #[test]
     fn rows_of_one_file_go_together() {
-        let mut gather = Gather::default();
-        assert!(gather.add(batch(2, Some(("a", 1))), false, 0).is_none());
-        assert!(gather.add(batch(3, Some(("a", 3))), false, 5).is_none());
+        let mut batcher = SourceBatcher::default();
+        assert!(batcher.add(batch(2, Some(("a", 1))), false, 0).is_none());
+        assert!(batcher.add(batch(3, Some(("a", 3))), false, 5).is_none());
         let other =
-            gather.add(batch(1, Some(("b", 1))), false, 6).expect("another file comes back");
+            batcher.add(batch(1, Some(("b", 1))), false, 6).expect("another file comes back");
         assert_eq!(other.batch.num_rows(), 1);
-        let together = gather.take().expect("they fit").expect("there are some");
+        let together = batcher.take().expect("they fit").expect("there are some");
         assert_eq!(together.batch.num_rows(), 5);
         assert_eq!(together.origin.map(|o| o.first_row), Some(1));
-        assert!(gather.is_empty());
+        assert!(batcher.is_empty());
     }
 
     #[test]
     fn rows_wait_only_in_a_busy_pipeline_and_not_for_long() {
-        let mut gather = Gather::default();
-        assert!(gather.add(batch(2, None), false, 100).is_none());
+        let mut batcher = SourceBatcher::default();
+        assert!(batcher.add(batch(2, None), false, 100).is_none());
         let busy = |is_busy| Wait::WhileBusy { is_busy, linger_ns: 1000 };
-        assert_eq!(gather.waits_until_ns(10, busy(true), 150), Some(1100));
-        assert_eq!(gather.waits_until_ns(10, busy(false), 150), None, "nothing else to do");
-        assert_eq!(gather.waits_until_ns(2, busy(true), 150), None, "enough rows");
-        assert_eq!(gather.waits_until_ns(10, busy(true), 1100), None, "waited long enough");
+        assert_eq!(batcher.waits_until_ns(10, busy(true), 150), Some(1100));
+        assert_eq!(batcher.waits_until_ns(10, busy(false), 150), None, "nothing else to do");
+        assert_eq!(batcher.waits_until_ns(2, busy(true), 150), None, "enough rows");
+        assert_eq!(batcher.waits_until_ns(10, busy(true), 1100), None, "waited long enough");
     }
 
     #[test]
     fn rows_wait_for_the_end_of_their_epoch_and_not_for_long() {
-        let mut gather = Gather::default();
-        assert!(gather.add(batch(2, None), false, 100).is_none());
-        let until = |gather: &Gather, now_ns| gather.waits_until_ns(1024, Wait::ForEpoch, now_ns);
-        assert_eq!(until(&gather, 150), Some(100 + COMPANY_NS));
-        assert_eq!(until(&gather, 100 + COMPANY_NS), None, "waited long enough");
-        assert!(gather.add(batch(COMPANY_ROWS as i64 - 3, None), false, 120).is_none());
-        assert!(until(&gather, 150).is_some());
-        assert!(gather.add(batch(1, None), false, 130).is_none());
-        assert_eq!(until(&gather, 150), None, "enough rows");
-        gather.take().expect("they fit");
-        assert!(gather.add(batch(2, None), true, 200).is_none());
-        assert_eq!(until(&gather, 250), None, "somebody waits for them");
-        gather.take().expect("they fit");
-        assert!(gather.add(batch(2, None), false, 300).is_none());
-        assert!(until(&gather, 350).is_some(), "the next epoch has not ended");
+        let mut batcher = SourceBatcher::default();
+        assert!(batcher.add(batch(2, None), false, 100).is_none());
+        let until =
+            |batcher: &SourceBatcher, now_ns| batcher.waits_until_ns(1024, Wait::ForEpoch, now_ns);
+        assert_eq!(until(&batcher, 150), Some(100 + COMPANY_NS));
+        assert_eq!(until(&batcher, 100 + COMPANY_NS), None, "waited long enough");
+        assert!(batcher.add(batch(COMPANY_ROWS as i64 - 3, None), false, 120).is_none());
+        assert!(until(&batcher, 150).is_some());
+        assert!(batcher.add(batch(1, None), false, 130).is_none());
+        assert_eq!(until(&batcher, 150), None, "enough rows");
+        batcher.take().expect("they fit");
+        assert!(batcher.add(batch(2, None), true, 200).is_none());
+        assert_eq!(until(&batcher, 250), None, "a result waits for them");
+        batcher.take().expect("they fit");
+        assert!(batcher.add(batch(2, None), false, 300).is_none());
+        assert!(until(&batcher, 350).is_some(), "the next epoch has not ended");
     }
 }

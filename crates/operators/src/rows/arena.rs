@@ -19,7 +19,8 @@ use arrow_select::take::take;
 use thalweg_core::Result;
 use thalweg_core::bundle::batch_bytes;
 
-use super::NIL;
+/// No row, and no key.
+pub(crate) const NIL: u32 = u32::MAX;
 
 /// Where a row lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +58,7 @@ impl Place {
     }
 }
 
-/// Segments of one class are merged when they are so many.
+/// Segments of one class are merged when they are this many.
 const FAN: usize = 8;
 /// The class from which on segments are not merged: 4096 rows.
 const LARGEST: usize = 4;

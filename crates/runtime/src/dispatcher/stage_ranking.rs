@@ -4,8 +4,8 @@
 //! Cells and sources take part like all stages, except that cells with a watermark have gone first
 //! already. A choice is a hint: what a stage was chosen for may be gone, and then the next one is
 //! chosen. If nothing is schedulable the stages are looked through all the same, so that no work
-//! that can be done ever waits for the policy; only a source at which somebody is already is left
-//! to them, who will look again themselves.
+//! that can be done ever waits for the policy; only a source that a worker is asking
+//! already is left to that worker, which looks again itself.
 
 use thalweg_ordering::sync::{AtomicU64, Ordering};
 
@@ -13,8 +13,9 @@ use super::{Task, WorkerPlace};
 use crate::job::Job;
 use crate::memory::Pressure;
 use crate::options::SchedulerPolicy;
+use crate::scheduler;
 use crate::scheduler::meter::Totals;
-use crate::scheduler::{self, StageView};
+use crate::scheduler::stage_view::StageView;
 use crate::stage::{StageRun, StageRunKind};
 
 impl Job {

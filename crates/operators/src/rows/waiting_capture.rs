@@ -1,4 +1,4 @@
-//! What captures tell of rows that wait for a time: those that have come since the last one.
+//! What captures write of rows that wait for a time: those that have come since the last one.
 //!
 //! | column of `waiting_rows` | |
 //! |---|---|
@@ -11,7 +11,8 @@
 //! the watermark in front of them was beyond their time are due later than others, and stand in
 //! `late`, with `$expires` (the watermark at which the row leaves), `$serial`, `$kind` and all
 //! columns of the row. A row that came when its time was over already leaves at the next watermark:
-//! until then it stands in `overdue`, which has the columns of `late` and is told whole each time.
+//! until then it stands in `overdue`, which has the columns of `late` and is captured in full each
+//! time.
 //!
 //! A capture takes the chunks that have come as they are; they are made into rows of the table
 //! later.
@@ -25,14 +26,14 @@ use arrow_schema::{DataType as Arrow, SchemaRef};
 use thalweg_core::snapshot::{CapturedTable, TableRows};
 use thalweg_core::{Captured, Extent, Restored, Result, RowKind, TableSchema};
 
+use super::chunk_capture::{CapturedChunk, CapturedChunks, Notes, together};
 use super::chunks::{Chunks, RowRef, take_rows};
-use super::pieces::{keys_of, times};
-use super::told::{Notes, ToldChunk, ToldChunks, together};
+use super::input::{keys_of, times};
+use crate::capture::rows::{SERIAL, by_serial};
 use crate::keys::hash_keys;
 use crate::tables::{
     KeyedTable, does_not_fit, kept_batch, kept_columns, kept_schema, numbers_of, owners,
 };
-use crate::watch::rows::{SERIAL, by_serial};
 
 const WAITING: &str = "waiting_rows";
 const LATE: &str = "late";
@@ -45,13 +46,13 @@ const IDENTITY: usize = 3;
 /// The tables of rows that wait.
 const TABLES: [&str; 3] = [WAITING, LATE, OVERDUE];
 
-/// Where nothing waits, nothing may have been told that does.
+/// Where no row waits, no snapshot may hold waiting rows.
 ///
 /// # Errors
 /// If there are such rows.
 pub(crate) fn nothing_waits(restored: &Restored) -> Result<()> {
-    let mut told = TABLES.into_iter().flat_map(|name| restored.table(name));
-    match told.any(|batch| batch.num_rows() > 0) {
+    let mut batches = TABLES.into_iter().flat_map(|name| restored.table(name));
+    match batches.any(|batch| batch.num_rows() > 0) {
         true => Err(does_not_fit("rows wait, but not for a time".to_owned())),
         false => Ok(()),
     }
@@ -85,7 +86,7 @@ pub(crate) struct OverdueRow {
     pub(crate) kind: RowKind,
 }
 
-/// Rows that are taken back.
+/// Rows that are restored.
 pub(crate) struct WaitingRows {
     pub(crate) columns: Vec<ArrayRef>,
     pub(crate) times: ScalarBuffer<i64>,
@@ -137,12 +138,12 @@ impl WaitingTables {
         time.saturating_add(self.shape.behind_ms)
     }
 
-    /// Tells the rows that wait, if there are any. All that was due until `passed` has left, but
+    /// Captures the rows that wait, if there are any. All that was due until `passed` has left, but
     /// for what came later.
     ///
     /// # Errors
     /// None that is expected.
-    pub(crate) fn tell(
+    pub(crate) fn capture(
         self: &Arc<Self>,
         (extent, has_rows): (Extent, bool),
         (chunks, passed): (&mut Chunks, i64),
@@ -155,7 +156,7 @@ impl WaitingTables {
         let extent = if is_whole { Extent::Full } else { extent };
         let kept_from = passed.saturating_add(1);
         captured.add(OVERDUE, Arc::clone(&self.schema), self.overdue(overdue, chunks)?);
-        let ToldChunks { extent, chunks, .. } = chunks.capture_expiring(extent);
+        let CapturedChunks { extent, chunks, .. } = chunks.capture_expiring(extent);
         let chunks = Arc::new(chunks);
         for is_late in [false, true] {
             let (of_table, chunks) = (Arc::clone(self), Arc::clone(&chunks));
@@ -193,7 +194,7 @@ impl WaitingTables {
     }
 
     /// The rows of a chunk that have not left: those that are due later than others, or all others.
-    fn batch(&self, chunk: &ToldChunk, is_late: bool, kept_from: i64) -> Result<RecordBatch> {
+    fn batch(&self, chunk: &CapturedChunk, is_late: bool, kept_from: i64) -> Result<RecordBatch> {
         let times = times(&chunk.columns, self.shape.rowtime, &self.shape.input)?;
         let mut dues: Vec<i64> = times.iter().map(|&time| self.due_of(time)).collect();
         let mut kinds = vec![RowKind::Insert; if self.shape.has_kinds { chunk.rows } else { 0 }];
@@ -241,7 +242,7 @@ impl WaitingTables {
         Ok(owners(hash_keys(&keys, rows)?.into_iter()))
     }
 
-    /// Rows that are told by their time, as they are told where they say when they are due.
+    /// Rows that are captured by their time, as they are captured where they say when they are due.
     fn with_dues(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let columns = self.timed.columns(batch)?;
         let times = times(&columns, self.shape.rowtime, &self.shape.input)?;
@@ -249,11 +250,11 @@ impl WaitingTables {
         self.timed.by_expiry(batch, (&self.schema, dues), columns)
     }
 
-    /// The rows that partitions have told, in the order in which they came.
+    /// The rows that partitions have captured, in the order in which they came.
     ///
     /// # Errors
     /// If the tables have other columns, or hold what no row has.
-    pub(crate) fn recall(&self, restored: &Restored) -> Result<Vec<WaitingRows>> {
+    pub(crate) fn restored(&self, restored: &Restored) -> Result<Vec<WaitingRows>> {
         let timed = restored.table(WAITING).iter().map(|batch| self.with_dues(batch));
         let others = [LATE, OVERDUE].into_iter().flat_map(|name| restored.table(name));
         let others = others.map(|batch| {

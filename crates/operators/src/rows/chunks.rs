@@ -1,7 +1,7 @@
 //! Rows that are kept: batches of the columns of one side, and numbers that say where a row stands.
 //!
 //! **Invariants:**
-//! - a chunk lives as long as somebody holds one of its rows; holds are counted by chunk, not by
+//! - a chunk lives as long as someone holds one of its rows; holds are counted by chunk, not by
 //!   row;
 //! - arrivals ascend in the order in which rows came, over all chunks, and survive nothing else: a
 //!   chunk's number is used again.
@@ -16,8 +16,8 @@ use arrow_select::interleave::interleave;
 use arrow_select::take::take;
 use thalweg_core::{Extent, Result, TableChanges, TableSchema};
 
-use super::told::{ChunkWatch, Notes, ToldChunk, ToldChunks};
-use crate::watch::rows::RowName;
+use super::chunk_capture::{CapturedChunk, CapturedChunks, ChunkTracker, Notes};
+use crate::capture::rows::RowName;
 
 /// Where a row is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,7 +42,7 @@ impl RowRef {
     }
 }
 
-/// Rows are gathered run by run where runs have at least so many on the average.
+/// Rows are gathered run by run where runs have at least this many on the average.
 const RUN_ROWS_MIN: usize = 16;
 
 pub(super) struct Chunk {
@@ -68,7 +68,7 @@ pub(crate) struct Chunks {
     /// Rows of all chunks.
     rows: usize,
     /// Set once there has been a capture of changes.
-    watch: Option<Box<ChunkWatch>>,
+    tracker: Option<Box<ChunkTracker>>,
 }
 
 impl Chunks {
@@ -76,10 +76,10 @@ impl Chunks {
     pub(crate) fn new(schema: &TableSchema) -> Self {
         let types = schema.columns.iter().map(|c| c.column_type.data_type.arrow()).collect();
         let (slots, free) = (Vec::new(), Vec::new());
-        Chunks { types, slots, free, arrivals: 0, bytes: 0, rows: 0, watch: None }
+        Chunks { types, slots, free, arrivals: 0, bytes: 0, rows: 0, tracker: None }
     }
 
-    /// The same rows under the same names, for reading only: they stay while these go on.
+    /// The same rows under the same names, for reading only: they stay while these continue.
     pub(crate) fn frozen(&self) -> Chunks {
         let freeze = |chunk: &Chunk| Chunk {
             columns: chunk.columns.clone(),
@@ -98,7 +98,7 @@ impl Chunks {
             arrivals: self.arrivals,
             bytes: 0,
             rows: self.rows,
-            watch: None,
+            tracker: None,
         }
     }
 
@@ -120,13 +120,13 @@ impl Chunks {
             self.slots.len() as u32 - 1
         });
         self.slots[slot as usize] = Some(chunk);
-        if let Some(watch) = &mut self.watch {
-            watch.come(slot, self.slots.len());
+        if let Some(tracker) = &mut self.tracker {
+            tracker.come(slot, self.slots.len());
         }
         slot
     }
 
-    /// What is to be known of rows of a chunk when they are told.
+    /// What is to be known of rows of a chunk when they are captured.
     pub(crate) fn note(&mut self, chunk: u32, notes: Notes) {
         let of_chunk = self.at_mut(chunk);
         let before = of_chunk.notes.bytes();
@@ -140,20 +140,20 @@ impl Chunks {
     }
 
     /// Captures all rows, or what has changed. `keys` are the key columns.
-    pub(crate) fn capture(&mut self, extent: Extent, keys: &[usize]) -> ToldChunks {
-        self.capture_watched(extent, Some(keys))
+    pub(crate) fn capture(&mut self, extent: Extent, keys: &[usize]) -> CapturedChunks {
+        self.capture_tracked(extent, Some(keys))
     }
 
     /// Captures all rows, or those that have come, where it is known otherwise which have gone.
-    pub(crate) fn capture_expiring(&mut self, extent: Extent) -> ToldChunks {
-        self.capture_watched(extent, None)
+    pub(crate) fn capture_expiring(&mut self, extent: Extent) -> CapturedChunks {
+        self.capture_tracked(extent, None)
     }
 
     /// How many rows have come, found their first partner or gone since the last capture; `None` if
     /// that is not known.
     fn changed(&self) -> Option<u64> {
-        let watch = self.watch.as_ref()?;
-        let come = (self.arrivals - watch.told?).min(self.rows as u64);
+        let tracker = self.tracker.as_ref()?;
+        let come = (self.arrivals - tracker.arrivals.captured()?).min(self.rows as u64);
         let rematched = |&slot: &u32| {
             let Some(chunk) = self.slots.get(slot as usize).and_then(Option::as_ref) else {
                 return 0;
@@ -161,54 +161,54 @@ impl Chunks {
             let pairs = chunk.matched_before.iter().zip(&chunk.matched);
             pairs.map(|(before, now)| u64::from((now & !before).count_ones())).sum()
         };
-        let rematched: u64 = watch.rematched.iter().map(rematched).sum();
-        Some(come + rematched + watch.gone.len() as u64)
+        let rematched: u64 = tracker.rematched.iter().map(rematched).sum();
+        Some(come + rematched + tracker.gone.len() as u64)
     }
 
     /// What is known before a capture of the table with this name, once there has been one.
     pub(crate) fn changes(&self, name: &'static str) -> Option<TableChanges> {
-        let written = self.watch.as_ref()?.written;
+        let written = self.tracker.as_ref()?.written;
         Some(TableChanges { name, live: self.rows as u64, changed: self.changed(), written })
     }
 
     /// Stops tracking changes until the next capture.
     pub(crate) fn stop_tracking(&mut self) {
-        self.watch.iter_mut().for_each(|watch| watch.stop());
+        self.tracker.iter_mut().for_each(|tracker| tracker.stop());
     }
 
-    fn capture_watched(&mut self, extent: Extent, keys: Option<&[usize]>) -> ToldChunks {
+    fn capture_tracked(&mut self, extent: Extent, keys: Option<&[usize]>) -> CapturedChunks {
         let (changed, rows) = (self.changed(), self.rows as u64);
-        let watch = self.watch.get_or_insert_with(|| Box::new(ChunkWatch::new(keys)));
-        let told = watch.told.replace(self.arrivals).filter(|_| extent == Extent::Incremental);
-        watch.written = match (told, changed) {
-            (Some(_), Some(changed)) => watch.written + changed,
+        let tracker = self.tracker.get_or_insert_with(|| Box::new(ChunkTracker::new(keys)));
+        let (extent, since) = tracker.arrivals.begin(extent, self.arrivals);
+        tracker.written = match (since, changed) {
+            (Some(_), Some(changed)) => tracker.written + changed,
             _ => rows,
         };
-        let mut fresh = std::mem::take(&mut watch.fresh);
-        let rematched = std::mem::take(&mut watch.rematched);
-        let gone = std::mem::take(&mut watch.gone);
-        let gone_timed = std::mem::take(&mut watch.gone_timed);
-        let extent = if told.is_some() { Extent::Incremental } else { Extent::Full };
-        if told.is_none() {
+        let mut fresh = std::mem::take(&mut tracker.fresh);
+        let rematched = std::mem::take(&mut tracker.rematched);
+        let gone = std::mem::take(&mut tracker.gone);
+        let gone_timed = std::mem::take(&mut tracker.gone_timed);
+        if since.is_none() {
             fresh = (0..self.slots.len() as u32).collect();
         }
         // A number that is used again stands there twice.
         fresh.sort_unstable();
         fresh.dedup();
-        let mut chunks: Vec<ToldChunk> = fresh.iter().filter_map(|&at| self.told(at)).collect();
-        let changed = rematched.iter().filter_map(|&at| self.told_matches(at));
-        chunks.extend(changed.collect::<Vec<_>>().into_iter().filter(|_| told.is_some()));
+        let mut chunks: Vec<CapturedChunk> =
+            fresh.iter().filter_map(|&at| self.capture_chunk(at)).collect();
+        let changed = rematched.iter().filter_map(|&at| self.capture_matches(at));
+        chunks.extend(changed.collect::<Vec<_>>().into_iter().filter(|_| since.is_some()));
         chunks.sort_by_key(|chunk| chunk.first);
-        let of_changes = |gone: Vec<RowName>| if told.is_some() { gone } else { Vec::new() };
+        let of_changes = |gone: Vec<RowName>| if since.is_some() { gone } else { Vec::new() };
         let (gone, gone_timed) = (of_changes(gone), of_changes(gone_timed));
-        ToldChunks { extent, chunks, gone, gone_timed }
+        CapturedChunks { extent, chunks, gone, gone_timed }
     }
 
     /// A chunk as it is.
-    fn told(&mut self, slot: u32) -> Option<ToldChunk> {
+    fn capture_chunk(&mut self, slot: u32) -> Option<CapturedChunk> {
         let chunk = self.slots.get_mut(slot as usize)?.as_mut()?;
         chunk.matched_before = Vec::new();
-        Some(ToldChunk {
+        Some(CapturedChunk {
             columns: chunk.columns.clone(),
             rows: chunk.rows,
             first: chunk.first_arrival,
@@ -219,16 +219,16 @@ impl Chunks {
     }
 
     /// The rows of a chunk that have found their first partner since the last capture.
-    fn told_matches(&mut self, slot: u32) -> Option<ToldChunk> {
+    fn capture_matches(&mut self, slot: u32) -> Option<CapturedChunk> {
         let chunk = self.slots.get_mut(slot as usize)?.as_mut()?;
         let before = std::mem::take(&mut chunk.matched_before);
         let pairs = before.iter().zip(&chunk.matched);
         let wanted: Vec<u64> = pairs.map(|(before, now)| now & !before).collect();
-        // The number may have been used again, for a chunk that is told as a new one.
+        // The number may have been used again, for a chunk that is captured as a new one.
         (!wanted.is_empty())
-            .then(|| self.told(slot))
+            .then(|| self.capture_chunk(slot))
             .flatten()
-            .map(|told| ToldChunk { wanted: Some(wanted), ..told })
+            .map(|chunk| CapturedChunk { wanted: Some(wanted), ..chunk })
     }
 
     /// Adds holds on rows of a chunk.
@@ -245,8 +245,8 @@ impl Chunks {
             self.bytes -= bytes;
             self.rows -= rows;
             let freed = self.slots[chunk as usize].take();
-            if let (Some(watch), Some(freed)) = (&mut self.watch, freed) {
-                watch.gone(&freed, self.rows);
+            if let (Some(tracker), Some(freed)) = (&mut self.tracker, freed) {
+                tracker.gone(&freed, self.rows);
             }
             self.free.push(chunk);
             if self.free.len() == self.slots.len() {
@@ -276,13 +276,13 @@ impl Chunks {
         let (word, bit) = (row.row as usize / 64, 1 << (row.row % 64));
         let chunk = self.slots[row.chunk as usize].as_mut();
         let chunk = chunk.expect("whoever names a chunk holds it");
-        if let Some(watch) = &mut self.watch
+        if let Some(tracker) = &mut self.tracker
             && chunk.matched_before.is_empty()
             && chunk.matched[word] & bit == 0
-            && watch.told.is_some_and(|told| chunk.first_arrival < told)
+            && tracker.arrivals.captured().is_some_and(|captured| chunk.first_arrival < captured)
         {
             chunk.matched_before = chunk.matched.clone();
-            watch.rematched.push(row.chunk);
+            tracker.rematched.push(row.chunk);
         }
         chunk.matched[word] |= bit;
     }
@@ -365,9 +365,9 @@ impl Chunks {
 
     /// About how many bytes the rows take.
     pub(crate) fn bytes(&self) -> usize {
-        let watch = self.watch.as_ref().map_or(0, |watch| watch.bytes());
+        let tracker = self.tracker.as_ref().map_or(0, |tracker| tracker.bytes());
         let slots = self.slots.capacity() * size_of::<Option<Chunk>>();
-        self.bytes + slots + self.free.capacity() * 4 + watch
+        self.bytes + slots + self.free.capacity() * 4 + tracker
     }
 
     fn at(&self, chunk: u32) -> &Chunk {
@@ -405,15 +405,6 @@ pub(crate) fn take_rows(columns: &[ArrayRef], rows: &[u32]) -> Result<Vec<ArrayR
     }
     let indices = UInt32Array::from(rows.to_vec());
     columns.iter().map(|column| Ok(take(column, &indices, None)?)).collect()
-}
-
-/// The same texts in buffers that hold no others.
-pub(crate) fn own_text(column: ArrayRef) -> ArrayRef {
-    use arrow_array::cast::AsArray;
-    match column.as_string_view_opt() {
-        Some(texts) => std::sync::Arc::new(texts.gc()),
-        None => column,
-    }
 }
 
 fn column_bytes(column: &ArrayRef) -> usize {

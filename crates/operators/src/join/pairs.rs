@@ -15,10 +15,10 @@ use thalweg_core::{
 };
 use thalweg_expr::Expr;
 
-use super::pieces::keys_of;
 use crate::join::JoinKind;
 use crate::join::residual::Residual;
 use crate::join::sides::{Side, Sides};
+use crate::rows::input::keys_of;
 
 /// What leaves a join, and what decides over pairs.
 pub(crate) struct Joined {

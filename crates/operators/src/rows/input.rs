@@ -1,8 +1,4 @@
-//! The rows of a piece by side, with what a join asks of them: times, hashes, NULLs among the keys.
-//!
-//! Rows of one side lie together here (`rows`, `columns` and all the others have one length and one
-//! order, that of the bundle); `stretches` say in which alternation they came. Epochs bring rows of
-//! one side only, the ordered contracts any mixture.
+//! How operators read the rows of a bundle: event times, keys, and what happens to late rows.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
@@ -11,82 +7,7 @@ use arrow_buffer::{NullBuffer, ScalarBuffer};
 use arrow_select::take::take_record_batch;
 use thalweg_core::{Error, Output, Piece, Result, RowKind, TableSchema, Watermark};
 
-use crate::join::sides::{Side, Sides};
 use crate::window::LatePolicy;
-
-/// Rows of one side.
-#[derive(Default)]
-pub(crate) struct SideRows {
-    /// Their numbers in the bundle, ascending.
-    pub(crate) rows: Vec<u32>,
-    /// The side's own columns.
-    pub(crate) columns: Vec<ArrayRef>,
-}
-
-/// Rows of one side that came one behind the other: a range of [`SideRows::rows`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stretch {
-    pub(crate) side: Side,
-    pub(crate) from: usize,
-    pub(crate) to: usize,
-}
-
-/// The rows of a piece.
-pub(crate) struct Split {
-    pub(crate) left: SideRows,
-    pub(crate) right: SideRows,
-    pub(crate) stretches: Vec<Stretch>,
-}
-
-impl Split {
-    /// The rows of one side.
-    pub(crate) fn of(&self, side: Side) -> &SideRows {
-        match side {
-            Side::Left => &self.left,
-            Side::Right => &self.right,
-        }
-    }
-}
-
-/// Takes a piece apart.
-pub(crate) fn split(sides: &Sides, piece: &Piece<'_>) -> Result<Split> {
-    let batch = &piece.bundle.batch;
-    let tags = batch.columns().first().and_then(|column| column.as_boolean_opt());
-    let tags =
-        tags.ok_or_else(|| Error::internal("rows of two inputs do not say which they are"))?;
-    let (mut left, mut right) = (SideRows::default(), SideRows::default());
-    let mut stretches: Vec<Stretch> = Vec::new();
-    let rights = tags.true_count();
-    if rights == 0 || rights == tags.len() {
-        let (side, own) = match rights {
-            0 => (Side::Left, &mut left),
-            _ => (Side::Right, &mut right),
-        };
-        let all = || (0..tags.len() as u32).collect();
-        own.rows = piece.rows.map_or_else(all, <[u32]>::to_vec);
-        stretches.push(Stretch { side, from: 0, to: own.rows.len() });
-    } else {
-        let mut add = |row: u32| {
-            let (side, own) = match tags.value(row as usize) {
-                false => (Side::Left, &mut left),
-                true => (Side::Right, &mut right),
-            };
-            own.rows.push(row);
-            let to = own.rows.len();
-            match stretches.last_mut() {
-                Some(last) if last.side == side => last.to = to,
-                _ => stretches.push(Stretch { side, from: to - 1, to }),
-            }
-        };
-        match piece.rows {
-            Some(rows) => rows.iter().for_each(|&row| add(row)),
-            None => (0..tags.len() as u32).for_each(&mut add),
-        }
-    }
-    left.columns = sides.take(Side::Left, batch, &left.rows)?;
-    right.columns = sides.take(Side::Right, batch, &right.rows)?;
-    Ok(Split { left, right, stretches })
-}
 
 /// An error if a row is anything but an insert.
 pub(crate) fn inserts_only(piece: &Piece<'_>, what: &str) -> Result<()> {
@@ -132,7 +53,7 @@ pub(crate) fn joinable(keys: &[ArrayRef]) -> Option<NullBuffer> {
 }
 
 /// Counts late rows and does with them what the policy says. They leave as they came, with the
-/// column that tells their side.
+/// column that names their side.
 pub(crate) fn treat_late(
     policy: LatePolicy,
     late: &[(u32, i64)],

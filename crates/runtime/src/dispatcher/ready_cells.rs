@@ -166,7 +166,7 @@ impl Marks {
     }
 
     fn take_of_word(&self, word: usize, among: u64) -> Option<usize> {
-        // Relaxed: whatever is seen here is taken below, or is somebody else's.
+        // Relaxed: whatever is seen here is taken below, or is another worker's.
         let mut marks = self.words[word].load(Ordering::Relaxed) & among;
         while marks != 0 {
             let bit = marks.trailing_zeros();

@@ -1,8 +1,8 @@
 //! State that is something for each key: captures of it, and of what has changed.
 //!
 //! A table of such state ([`KeyedState`]) has the columns of the key right behind that of the
-//! partition, and one row or several for each key; those of a key are told together, and take the
-//! place of all that were told of it before.
+//! partition, and one row or several for each key; those of a key are captured together, and take
+//! the place of all that were captured of it before.
 
 use std::sync::Arc;
 
@@ -15,48 +15,52 @@ use thalweg_core::{
     Watermark,
 };
 
-use super::{GONE_MIN, Noted, READ_BYTES, READ_ROWS, ToldRows, compact};
-use crate::guarded::Guarded;
+use super::shared::SharedState;
+use super::tracker::{BegunCapture, NumberTracker, Tracking};
+use super::{GONE_MIN, READ_ROWS};
 use crate::keys::{ABSENT, KeyTable};
 use crate::tables::owners;
 
-/// So many keys are told at first.
+/// How many keys are read at first.
 const READ_FIRST: usize = READ_ROWS / 8;
-
-/// What a capture begins with.
-struct Begun {
-    extent: Extent,
-    /// Where its rows are handed over.
-    told: ToldRows,
-    /// Keys that have gone since the capture before, and perhaps come again.
-    gone: KeyTable,
-}
+/// About how many bytes are read at once of keys that are long, or have long lists.
+const READ_BYTES: usize = 256 * 1024;
 
 /// What is known of one table between captures.
-pub(crate) struct KeyWatch {
+pub(crate) struct KeyTracker {
     key_types: Vec<DataType>,
-    noted: Noted,
+    tracking: Tracking,
+    /// The keys by number.
+    keys: NumberTracker,
+    /// Keys that have gone since the last capture, and perhaps come again.
     gone: KeyTable,
 }
 
-impl KeyWatch {
-    /// Nothing is known yet of keys of these types, so the first capture tells everything.
+impl KeyTracker {
+    /// Nothing is known yet of keys of these types, so the first capture is full.
     fn new(key_types: Vec<DataType>) -> Result<Self> {
+        let (tracking, keys) = (Tracking::default(), NumberTracker::default());
         let gone = KeyTable::new(&key_types)?;
-        Ok(KeyWatch { key_types, noted: Noted::default(), gone })
+        Ok(KeyTracker { key_types, tracking, keys, gone })
     }
 
-    fn begin(&mut self, extent: Extent, limit: usize, live: usize) -> Result<Begun> {
-        // Without keys there is one row, and no name by which it could be told that it has gone.
-        let is_whole = extent == Extent::Full || !self.noted.tracks || self.key_types.is_empty();
-        let told = self.noted.begin(is_whole, limit, live, self.gone.len());
+    /// Begins a capture; with the keys that have gone since the last one.
+    fn begin(
+        &mut self,
+        extent: Extent,
+        limit: usize,
+        live: usize,
+    ) -> Result<(BegunCapture, KeyTable)> {
+        // Without keys there is one row, and no name by which its removal could be captured.
+        let extent = if self.key_types.is_empty() { Extent::Full } else { extent };
+        let begun = self.tracking.begin(extent);
+        self.keys.begin(begun.extent, limit, live, self.gone.len());
         let mut gone = std::mem::replace(&mut self.gone, KeyTable::new(&self.key_types)?);
-        if is_whole {
-            // What is told whole says by itself what is not there.
+        if begun.extent == Extent::Full {
+            // A full capture needs no names of what has gone.
             gone = KeyTable::new(&self.key_types)?;
         }
-        let extent = if is_whole { Extent::Full } else { Extent::Incremental };
-        Ok(Begun { extent, told, gone })
+        Ok((begun, gone))
     }
 
     /// Keys go from the table. They must have been touched.
@@ -64,7 +68,7 @@ impl KeyWatch {
     /// # Errors
     /// If keys cannot be decoded.
     pub(crate) fn go(&mut self, keys: &KeyTable, ids: &[u32]) -> Result<()> {
-        if !self.noted.tracks || self.key_types.is_empty() || ids.is_empty() {
+        if !self.tracking.is_tracking() || self.key_types.is_empty() || ids.is_empty() {
             return Ok(());
         }
         self.gone.intern(&keys.take_keys(ids)?, None, &mut Vec::new())?;
@@ -76,17 +80,20 @@ impl KeyWatch {
 
     /// Notes no changes any more: the next capture is full.
     fn stop(&mut self) {
-        self.noted.stop();
+        self.tracking.stop();
+        self.keys.forget_changes();
         self.gone.clear();
     }
 
-    /// What is known of the table, of which so many keys have something.
+    /// What is known of the table, which has `live` keys.
     fn changes(&self, name: &'static str, live: usize) -> TableChanges {
-        self.noted.changes(name, live, self.gone.len())
+        let changed = self.tracking.is_tracking();
+        let changed = changed.then(|| self.keys.changed() + self.gone.len() as u64);
+        TableChanges { name, live: live as u64, changed, written: self.keys.written() }
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.noted.bytes() + self.gone.bytes()
+        self.tracking.bytes() + self.keys.bytes() + self.gone.bytes()
     }
 }
 
@@ -95,12 +102,12 @@ impl KeyWatch {
 /// # Errors
 /// If keys cannot be decoded.
 pub(crate) fn release(
-    watch: &mut Option<KeyWatch>,
+    tracker: &mut Option<KeyTracker>,
     keys: &mut KeyTable,
     ids: &[u32],
 ) -> Result<()> {
-    if let Some(watch) = watch {
-        watch.go(keys, ids)?;
+    if let Some(tracker) = tracker {
+        tracker.go(keys, ids)?;
     }
     keys.release_all(ids);
     Ok(())
@@ -125,31 +132,31 @@ pub(crate) trait KeyedState: Sized {
     /// What a table has of these keys, the keys right behind the partition.
     ///
     /// # Errors
-    /// If it cannot be told.
-    fn tell(&self, table: usize, ids: &[u32]) -> Result<RecordBatch>;
+    /// If it cannot be captured.
+    fn rows_of_keys(&self, table: usize, ids: &[u32]) -> Result<RecordBatch>;
     /// What is known of a table; `None` until there is a capture.
-    fn watch(&mut self, table: usize) -> &mut Option<KeyWatch>;
+    fn tracker(&mut self, table: usize) -> &mut Option<KeyTracker>;
 
     /// True if the partition's own capture is asked, since there may be too much for one key.
-    fn tells_at_once(&self) -> bool {
+    fn captures_at_once(&self) -> bool {
         false
     }
 
-    /// Tells what stands in other tables.
+    /// Captures the other tables.
     ///
     /// # Errors
-    /// Those of telling.
-    fn tell_others(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
+    /// Those of capturing.
+    fn capture_others(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
         let _ = (extent, captured);
         Ok(())
     }
 
-    /// Tells tables whose rows are watched one by one, and read while rows go on.
+    /// Captures tables whose rows are tracked one by one.
     ///
     /// # Errors
-    /// Those of telling.
-    fn tell_rows(
-        shared: &Arc<Guarded<Self>>,
+    /// Those of capturing.
+    fn capture_rows(
+        shared: &Arc<SharedState<Self>>,
         extent: Extent,
         captured: &mut Captured,
     ) -> Result<()> {
@@ -168,70 +175,75 @@ pub(crate) trait KeyedState: Sized {
     }
 
     /// True once there has been a capture: only then it matters what is touched.
-    fn is_watched(&mut self) -> bool {
-        self.watch(0).is_some()
+    fn has_captures(&mut self) -> bool {
+        self.tracker(0).is_some()
     }
 
     /// What these keys have in a table is about to change; what a capture has yet to read of them
-    /// is told first. Nothing without captures.
+    /// is captured first. Nothing without captures.
     ///
     /// # Errors
-    /// Those of telling.
+    /// Those of capturing.
     #[inline]
     fn touch(&mut self, table: usize, ids: &[u32]) -> Result<()> {
-        if self.watch(table).is_none() {
+        if self.tracker(table).is_none() {
             return Ok(());
         }
         let limit = self.keys().id_limit();
-        let Some(watch) = self.watch(table) else { return Ok(()) };
-        watch.noted.prepare(limit);
-        if !watch.noted.is_interested() {
+        let Some(tracker) = self.tracker(table) else { return Ok(()) };
+        let KeyTracker { tracking, keys, .. } = tracker;
+        if !tracking.is_read() {
+            keys.forget_unread();
+        }
+        if tracking.is_tracking() {
+            keys.grow(limit);
+        } else if !keys.is_unread() {
             return Ok(());
         }
-        let unread = ids.iter().copied().filter(|&id| watch.noted.touch(id)).collect();
-        tell_some(self, table, unread)?;
+        let unread = ids.iter().copied().filter(|&id| keys.touch(tracking, id)).collect();
+        capture_some(self, table, unread)?;
         Ok(())
     }
 }
 
-/// A partition whose state is told by key, in these tables. Captures read it while rows go on.
-pub(crate) struct Watched<T> {
-    state: Arc<Guarded<T>>,
+/// A partition whose state is captured by key, in these tables, while rows are processed.
+pub(crate) struct CapturedByKey<T> {
+    state: Arc<SharedState<T>>,
     tables: &'static [&'static str],
 }
 
-impl<T: Partition + KeyedState> Watched<T> {
+impl<T: Partition + KeyedState> CapturedByKey<T> {
     pub(crate) fn new(state: T, tables: &'static [&'static str]) -> Self {
-        Watched { state: Arc::new(Guarded::new(state)), tables }
+        CapturedByKey { state: Arc::new(SharedState::new(state)), tables }
     }
 }
 
-impl<T: Partition + KeyedState + 'static> Partition for Watched<T> {
+impl<T: Partition + KeyedState + 'static> Partition for CapturedByKey<T> {
     fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
-        self.state.own().rows(piece, output)
+        self.state.lock().rows(piece, output)
     }
 
     fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
-        self.state.own().watermark(call, output)
+        self.state.lock().watermark(call, output)
     }
 
     fn state_bytes(&self) -> usize {
-        self.state.own().state_bytes()
+        self.state.lock().state_bytes()
     }
 
     fn wakes_at(&self) -> Watermark {
-        self.state.own().wakes_at()
+        self.state.lock().wakes_at()
     }
 
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
-        let mut state = self.state.own();
-        if state.tells_at_once() {
+        let mut state = self.state.lock();
+        if state.captures_at_once() {
             return state.capture(extent);
         }
         let mut captured = Captured::default();
-        state.tell_others(extent, &mut captured)?;
+        state.capture_others(extent, &mut captured)?;
         drop(state);
-        T::tell_rows(&self.state, extent, &mut captured)?;
+        T::capture_rows(&self.state, extent, &mut captured)?;
         for (table, name) in self.tables.iter().enumerate() {
             captured.tables.push(capture(&self.state, table, name, extent)?);
         }
@@ -239,8 +251,8 @@ impl<T: Partition + KeyedState + 'static> Partition for Watched<T> {
     }
 
     fn table_changes(&mut self) -> Vec<TableChanges> {
-        let state = &mut *self.state.own();
-        if state.tells_at_once() {
+        let state = &mut *self.state.lock();
+        if state.captures_at_once() {
             return Vec::new();
         }
         let mut changes = state.row_changes();
@@ -250,14 +262,14 @@ impl<T: Partition + KeyedState + 'static> Partition for Watched<T> {
     }
 
     fn stop_tracking(&mut self, table: &str) {
-        let state = &mut *self.state.own();
+        let state = &mut *self.state.lock();
         state.stop_tracking_rows(table);
         let by_key = self.tables.iter().position(|name| *name == table);
         by_key.into_iter().for_each(|table| stop_tracking_keys(state, table));
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
-        self.state.own().restore(restored)
+        self.state.lock().restore(restored)
     }
 }
 
@@ -268,39 +280,39 @@ pub(crate) fn key_changes(
     name: &'static str,
 ) -> Option<TableChanges> {
     let live = state.keys().len();
-    state.watch(table).as_ref().map(|watch| watch.changes(name, live))
+    state.tracker(table).as_ref().map(|tracker| tracker.changes(name, live))
 }
 
 /// Stops tracking the changes of a table.
 pub(crate) fn stop_tracking_keys(state: &mut impl KeyedState, table: usize) {
-    state.watch(table).iter_mut().for_each(KeyWatch::stop);
+    state.tracker(table).iter_mut().for_each(KeyTracker::stop);
 }
 
-/// Tells keys to the capture that is under way; how many bytes.
-fn tell_some(state: &mut impl KeyedState, table: usize, mut ids: Vec<u32>) -> Result<usize> {
+/// Writes keys to the capture under way; returns how many bytes.
+fn capture_some(state: &mut impl KeyedState, table: usize, mut ids: Vec<u32>) -> Result<usize> {
     ids.retain(|&id| state.has(table, id));
     if ids.is_empty() {
         return Ok(0);
     }
-    let told = state.tell(table, &ids)?;
-    let bytes = batch_bytes(&told);
-    state.watch(table).iter_mut().for_each(|watch| watch.noted.hand_over(told.clone()));
+    let rows = state.rows_of_keys(table, &ids)?;
+    let bytes = batch_bytes(&rows);
+    state.tracker(table).iter_mut().for_each(|tracker| tracker.tracking.write(rows.clone()));
     Ok(bytes)
 }
 
-/// Tells the capture that is under way about some keys; how many bytes, `None` once there are none
+/// Writes some keys to the capture under way; returns how many bytes, `None` once there are none
 /// left.
 fn read_some(state: &mut impl KeyedState, table: usize, most: usize) -> Result<Option<usize>> {
     let limit = state.keys().id_limit();
-    let Some(watch) = state.watch(table) else { return Ok(None) };
-    let unread = watch.noted.take_unread(most, limit);
+    let Some(tracker) = state.tracker(table) else { return Ok(None) };
+    let unread = tracker.keys.take_unread(most, limit);
     if unread.is_empty() {
         return Ok(None);
     }
-    tell_some(state, table, unread).map(Some)
+    capture_some(state, table, unread).map(Some)
 }
 
-/// How many keys to read at once, where so many came to so many bytes.
+/// How many keys to read at once, where `keys` came to `bytes`.
 fn most_at_once(keys: usize, bytes: usize) -> usize {
     (keys * READ_BYTES / bytes.max(1)).clamp(1, READ_ROWS.min(keys * 2))
 }
@@ -308,41 +320,40 @@ fn most_at_once(keys: usize, bytes: usize) -> usize {
 /// Captures a table. One that is under way is read to its end.
 ///
 /// # Errors
-/// Those of telling.
+/// Those of capturing.
 pub(crate) fn capture<T: KeyedState + Send + 'static>(
-    shared: &Arc<Guarded<T>>,
+    shared: &Arc<SharedState<T>>,
     table: usize,
     name: &'static str,
     extent: Extent,
 ) -> Result<CapturedTable> {
-    let mut state = shared.own();
-    let schema = state.tell(table, &[])?.schema();
+    let mut state = shared.lock();
+    let schema = state.rows_of_keys(table, &[])?.schema();
     while read_some(&mut *state, table, usize::MAX)?.is_some() {}
     let (key_types, limit, live) = (state.key_types(), state.keys().id_limit(), state.keys().len());
     let identity_columns = 1 + key_types.len();
-    let watch = match state.watch(table) {
-        Some(watch) => watch,
-        none => none.insert(KeyWatch::new(key_types)?),
+    let tracker = match state.tracker(table) {
+        Some(tracker) => tracker,
+        none => none.insert(KeyTracker::new(key_types)?),
     };
-    let begun = watch.begin(extent, limit, live)?;
+    let (begun, gone) = tracker.begin(extent, limit, live)?;
     drop(state);
     let (extent, shared) = (begun.extent, Arc::clone(shared));
-    let told_schema = Arc::clone(&schema);
+    let rows_schema = Arc::clone(&schema);
     let rows = Box::new(move || {
         let mut most = READ_FIRST;
-        shared.read(|state| {
-            let watch = state.watch(table).as_ref();
-            if !watch.is_some_and(|watch| watch.noted.is_reading(&begun.told)) {
+        let rows = begun.read(&shared, |state| {
+            let tracker = state.tracker(table).as_ref();
+            if !tracker.is_some_and(|tracker| tracker.tracking.is_reading(&begun)) {
                 return Ok(false);
             }
             let read = read_some(state, table, most)?;
             most = read.map_or(most, |bytes| most_at_once(most, bytes));
             Ok(read.is_some())
         })?;
-        let rows = compact(&begun.told)?;
         let identity: Vec<usize> = (0..identity_columns).collect();
-        let none = RecordBatch::new_empty(told_schema).project(&identity)?;
-        Ok(TableRows { removed: removed(&begun.gone, &rows, &none)?, rows })
+        let none = RecordBatch::new_empty(rows_schema).project(&identity)?;
+        Ok(TableRows { removed: removed(&gone, &rows, &none)?, rows })
     });
     let kept_from = None;
     Ok(CapturedTable { name, schema, extent, identity_columns, kept_from, rows })

@@ -1,4 +1,4 @@
-//! How operators tell what they keep, and take it back: small helpers around tables of state.
+//! Tables of state: the columns that captures write and restores read.
 //!
 //! A table ([`thalweg_core::snapshot`]) is made of columns by name; the first is always the virtual
 //! partition. What is read back is looked for by name and type, and what is not there is an error
@@ -16,8 +16,6 @@ use arrow_schema::{DataType as Arrow, Field, SchemaRef};
 use thalweg_core::snapshot::state_schema;
 use thalweg_core::{Captured, Error, Restored, Result, TableSchema};
 
-use crate::join::bounded::chunks::own_text;
-
 /// The virtual partition of keys with this hash: the one that
 /// [`partition_of`](crate::keys::partition_of) gives to a range.
 #[inline]
@@ -30,7 +28,7 @@ pub(crate) fn owners(hashes: impl Iterator<Item = u64>) -> ArrayRef {
     Arc::new(UInt8Array::from_iter_values(hashes.map(virtual_partition)))
 }
 
-/// The first column of a table of so many rows that are for all partitions.
+/// The first column of a table whose rows are for all partitions.
 pub(crate) fn for_all(rows: usize) -> ArrayRef {
     Arc::new(UInt8Array::new_null(rows))
 }
@@ -67,8 +65,8 @@ pub(crate) fn unique_names<'a>(wanted: impl Iterator<Item = &'a str>) -> Vec<Str
     names
 }
 
-/// Tells a table that is one batch.
-pub fn tell(captured: &mut Captured, name: &'static str, batch: RecordBatch) {
+/// Adds a table that is one batch.
+pub fn add_table(captured: &mut Captured, name: &'static str, batch: RecordBatch) {
     captured.add(name, batch.schema(), vec![batch]);
 }
 
@@ -154,7 +152,15 @@ pub(crate) fn kept_batch(
     Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
 }
 
-/// The columns of kept rows: so many, the last of a table with such a schema.
+/// The same texts in buffers that hold no others.
+pub(crate) fn own_text(column: ArrayRef) -> ArrayRef {
+    match column.as_string_view_opt() {
+        Some(texts) => Arc::new(texts.gc()),
+        None => column,
+    }
+}
+
+/// The columns of kept rows: the last `rows` of a table with such a schema.
 ///
 /// # Errors
 /// If its columns are others. Names may differ.
@@ -217,9 +223,9 @@ impl KeyedTable {
     ) -> Result<RecordBatch> {
         let options = RecordBatchOptions::new().with_row_count(Some(owners.len()));
         let column = |&at: &usize| own_text(ArrayRef::clone(&columns[at]));
-        let told = std::iter::once(owners).chain(self.keys.iter().map(column)).chain(own);
-        let told = told.chain(self.others.iter().map(column)).collect();
-        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), told, &options)?)
+        let columns = std::iter::once(owners).chain(self.keys.iter().map(column)).chain(own);
+        let columns = columns.chain(self.others.iter().map(column)).collect();
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
     }
 
     /// Rows of the table as a table with `schema` has them: not by their keys, but behind a column
@@ -234,10 +240,10 @@ impl KeyedTable {
         columns: Vec<ArrayRef>,
     ) -> Result<RecordBatch> {
         let behind = 1 + self.keys.len();
-        let mut told: Vec<ArrayRef> = vec![ArrayRef::clone(batch.column(0)), Arc::new(expires)];
-        told.extend_from_slice(&batch.columns()[behind..behind + self.own]);
-        told.extend(columns);
-        Ok(RecordBatch::try_new(Arc::clone(schema), told)?)
+        let mut all: Vec<ArrayRef> = vec![ArrayRef::clone(batch.column(0)), Arc::new(expires)];
+        all.extend_from_slice(&batch.columns()[behind..behind + self.own]);
+        all.extend(columns);
+        Ok(RecordBatch::try_new(Arc::clone(schema), all)?)
     }
 
     /// The columns of the rows.
@@ -245,10 +251,10 @@ impl KeyedTable {
     /// # Errors
     /// If the table's columns are others. Names may differ.
     pub(crate) fn columns(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
-        let told = kept_columns(batch, &self.schema, self.schema.fields().len() - 1)?;
+        let columns = kept_columns(batch, &self.schema, self.schema.fields().len() - 1)?;
         let behind = self.keys.len() + self.own;
-        let of_keys = self.keys.iter().copied().zip(&told);
-        let of_others = self.others.iter().copied().zip(&told[behind..]);
+        let of_keys = self.keys.iter().copied().zip(&columns);
+        let of_others = self.others.iter().copied().zip(&columns[behind..]);
         let mut columns: Vec<(usize, &ArrayRef)> = of_keys.chain(of_others).collect();
         columns.sort_by_key(|(at, _)| *at);
         columns.dedup_by_key(|(at, _)| *at);
@@ -301,7 +307,7 @@ pub(crate) fn is_set(restored: &Restored, table: &str, name: &str) -> Result<boo
     Ok(any)
 }
 
-/// What a snapshot tells is not what the operator has told.
+/// The snapshot does not hold what the operator captures.
 pub fn does_not_fit(what: String) -> Error {
     Error::data(format!("the state in the snapshot does not fit the operator: {what}"))
         .hint("the snapshot is damaged, or was written by another version")

@@ -17,7 +17,7 @@ use thalweg_operators::join::temporal::{TemporalJoin, TemporalJoinSpec};
 use thalweg_operators::join::window::{WindowJoin, WindowJoinSpec};
 use thalweg_operators::over::{Frame, OverAggregate, OverCall, OverFunction, OverSpec, OverTime};
 use thalweg_operators::sort::SortKey;
-use thalweg_operators::test_kit::told;
+use thalweg_operators::test_kit::capture_all;
 use thalweg_operators::top_n::{
     Deduplicate, DeduplicateBy, DeduplicateSpec, Keep, RankFunction, TopN, TopNSpec,
 };
@@ -70,8 +70,8 @@ fn ratio(operator: &dyn Operator, batch: &RecordBatch) -> f64 {
     let mut output = Output::new(Arc::new(ManualClock::default()), u64::MAX);
     let piece = Piece { bundle: &bundle, rows: None, lanes: 1 };
     partition.rows(piece, &mut output).expect("rows without errors");
-    let told = told(&mut [partition]).expect("it tells its state");
-    let batches = told.names().flat_map(|name| told.table(name));
+    let captured = capture_all(&mut [partition]).expect("the state is captured");
+    let batches = captured.names().flat_map(|name| captured.table(name));
     let bytes: usize = batches.map(batch_bytes).sum();
     let raw: usize = columns().iter().map(|column| column.len() * 8).sum();
     bytes as f64 / raw as f64
@@ -158,7 +158,7 @@ fn rows_that_wait_for_their_time() {
 }
 
 #[test]
-fn set_operations_tell_two_counts_besides() {
+fn set_operations_store_two_counts() {
     let (sides, batch) = both_sides();
     let except = SetOperation::new(sides, SetOperationKind::Except, true).expect("it fits");
     let ratio = ratio(&except, &batch);

@@ -1,33 +1,35 @@
 //! Keys in tables of state: their owners, and columns by the names and types that the input has.
 //!
-//! Dense ids are not told: a key is named by its values, and whoever takes keys back interns them
-//! anew.
+//! Dense ids are not captured: a key is named by its values, and restoring interns them again.
 
 use arrow_array::{ArrayRef, RecordBatch};
 use thalweg_core::{DataType, Result, TableSchema};
 
-use super::KeyTable;
+use crate::keys::KeyTable;
 use crate::tables::{column, does_not_fit, owners, unique_names};
 
-/// How an operator's keys are told.
+/// How an operator's keys are captured.
 #[derive(Clone, Debug)]
-pub(crate) struct ToldKeys {
+pub(crate) struct KeyColumns {
     names: Vec<String>,
     types: Vec<DataType>,
 }
 
-impl ToldKeys {
+impl KeyColumns {
     /// Keys of these columns of the input, which must be there.
     pub(crate) fn new(input: &TableSchema, keys: &[usize]) -> Self {
         let columns = || keys.iter().map(|&key| &input.columns[key]);
-        ToldKeys {
+        KeyColumns {
             names: unique_names(columns().map(|column| &column.name[..])),
             types: columns().map(|column| column.column_type.data_type.clone()).collect(),
         }
     }
 
-    /// Names for other columns beside the keys.
-    pub(crate) fn names_beside<'a>(&'a self, wanted: impl Iterator<Item = &'a str>) -> Vec<String> {
+    /// Names for other columns next to the keys.
+    pub(crate) fn names_besides_keys<'a>(
+        &'a self,
+        wanted: impl Iterator<Item = &'a str>,
+    ) -> Vec<String> {
         let keys = self.names.iter().map(|name| &name[..]);
         unique_names(keys.chain(wanted)).split_off(self.names.len())
     }
@@ -41,7 +43,7 @@ impl ToldKeys {
     ///
     /// # Errors
     /// If the keys cannot be decoded.
-    pub(crate) fn tell(
+    pub(crate) fn columns_of(
         &self,
         keys: &KeyTable,
         ids: &[u32],
@@ -67,10 +69,10 @@ impl ToldKeys {
         self.names.iter().zip(&self.types).map(found).collect()
     }
 
-    /// Interns the keys of some rows of a table, which are taken back now, and appends their ids.
+    /// Interns the keys of some rows of a table, which are restored now, and appends their ids.
     ///
     /// # Errors
-    /// As [`ToldKeys::columns`].
+    /// As [`KeyColumns::columns`].
     pub(crate) fn intern(
         &self,
         rows: &RecordBatch,

@@ -1,4 +1,4 @@
-//! What captures tell of kept rows that never change: those that have come since the last one,
+//! What captures write of kept rows that never change: those that have come since the last one,
 //! those that have found their first partner since, and the names of those that have gone.
 //!
 //! A capture takes chunks as they are, which costs nothing by row but a bit; they are made into
@@ -15,11 +15,12 @@ use arrow_select::coalesce::BatchCoalescer;
 use thalweg_core::{Extent, Result, RowKind};
 
 use super::chunks::Chunk;
-use super::pieces::keys_of;
+use super::input::keys_of;
+use crate::capture::GONE_MIN;
+use crate::capture::rows::RowName;
+use crate::capture::serials::SerialTracker;
 use crate::keys::hash_keys;
 use crate::tables::{KEPT_ROWS_MAX, virtual_partition};
-use crate::watch::GONE_MIN;
-use crate::watch::rows::RowName;
 
 /// What is to be known of some rows of a chunk, few as a rule.
 #[derive(Clone, Debug, Default)]
@@ -59,7 +60,7 @@ impl Notes {
 
 /// A chunk at a capture.
 #[derive(Clone)]
-pub(crate) struct ToldChunk {
+pub(crate) struct CapturedChunk {
     pub(crate) columns: Vec<ArrayRef>,
     pub(crate) rows: usize,
     /// The arrival of its first row.
@@ -67,16 +68,16 @@ pub(crate) struct ToldChunk {
     pub(crate) notes: Notes,
     /// A bit for each row; empty where nobody asks.
     pub(crate) matched: Vec<u64>,
-    /// A bit for each row that is told; all are where it is `None`.
+    /// A bit for each row that is captured; all are where it is `None`.
     pub(crate) wanted: Option<Vec<u64>>,
 }
 
 /// What a capture takes.
-pub(crate) struct ToldChunks {
-    /// How much it tells.
+pub(crate) struct CapturedChunks {
+    /// Whether it is full or incremental.
     pub(crate) extent: Extent,
     /// By arrival.
-    pub(crate) chunks: Vec<ToldChunk>,
+    pub(crate) chunks: Vec<CapturedChunk>,
     /// Rows that have gone.
     pub(crate) gone: Vec<RowName>,
     /// Those among them of which times were noted.
@@ -84,12 +85,11 @@ pub(crate) struct ToldChunks {
 }
 
 /// What is known of chunks between captures.
-pub(super) struct ChunkWatch {
+pub(super) struct ChunkTracker {
     /// The key columns; `None` where rows expire and need no names when they go.
     pub(super) keys: Option<Vec<usize>>,
-    /// Rows that arrived before this one were told by the last capture; `None` if the next tells
-    /// all.
-    pub(super) told: Option<u64>,
+    /// Which rows the last capture has, by arrival.
+    pub(super) arrivals: SerialTracker,
     /// Chunks that were added since.
     pub(super) fresh: Vec<u32>,
     /// Chunks of before with rows that have found their first partner since.
@@ -97,23 +97,31 @@ pub(super) struct ChunkWatch {
     pub(super) gone: Vec<RowName>,
     /// Those among them of which times were noted.
     pub(super) gone_timed: Vec<RowName>,
-    /// So many rows have been written since the last full capture, what that wrote included.
+    /// This many rows have been written since the last full capture, what that wrote included.
     pub(super) written: u64,
 }
 
-impl ChunkWatch {
-    /// The next capture tells everything.
+impl ChunkTracker {
+    /// The next capture is full.
     pub(super) fn new(keys: Option<&[usize]>) -> Self {
         let (fresh, rematched) = (Vec::new(), Vec::new());
         let (gone, gone_timed) = (Vec::new(), Vec::new());
         let keys = keys.map(<[usize]>::to_vec);
-        ChunkWatch { keys, told: None, fresh, rematched, gone, gone_timed, written: 0 }
+        ChunkTracker {
+            keys,
+            arrivals: SerialTracker::default(),
+            fresh,
+            rematched,
+            gone,
+            gone_timed,
+            written: 0,
+        }
     }
 
-    /// A chunk has come; there are so many. If there have been more since the last capture, there
-    /// may be no other one, and it would be as well to tell everything.
+    /// A chunk has come; there are this many. If there have been more since the last capture, there
+    /// may be no other one, and a full one would do as well.
     pub(super) fn come(&mut self, chunk: u32, live: usize) {
-        if self.told.is_none() {
+        if self.arrivals.captured().is_none() {
             return;
         }
         self.fresh.push(chunk);
@@ -122,9 +130,9 @@ impl ChunkWatch {
         }
     }
 
-    /// A chunk has gone. So many rows are there.
+    /// A chunk has gone. This many rows are there.
     pub(super) fn gone(&mut self, chunk: &Chunk, live: usize) {
-        if self.told.is_none_or(|told| chunk.first_arrival >= told) {
+        if self.arrivals.captured().is_none_or(|captured| chunk.first_arrival >= captured) {
             return;
         }
         let named = self.name(chunk);
@@ -135,7 +143,7 @@ impl ChunkWatch {
 
     /// Notes no changes any more: the next capture is full.
     pub(super) fn stop(&mut self) {
-        *self = ChunkWatch { written: self.written, ..ChunkWatch::new(self.keys.as_deref()) };
+        *self = ChunkTracker { written: self.written, ..ChunkTracker::new(self.keys.as_deref()) };
     }
 
     fn name(&mut self, chunk: &Chunk) -> Result<()> {

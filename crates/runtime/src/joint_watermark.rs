@@ -19,7 +19,7 @@ pub struct JointWatermark {
 }
 
 impl JointWatermark {
-    /// Nothing known of so many lanes.
+    /// Nothing known of this many lanes.
     pub fn new(lanes: usize) -> Self {
         let lanes = vec![Watermark::MIN; lanes];
         JointWatermark { lanes, ended_at: Watermark::MIN, watermark: Watermark::MIN }
@@ -31,7 +31,7 @@ impl JointWatermark {
     }
 
     /// True if rows that come by this lane may be behind the joint watermark: it was idle, and the
-    /// others went on without it.
+    /// others advanced without it.
     pub fn is_behind(&self, lane: usize) -> bool {
         self.lanes[lane] < self.watermark
     }
@@ -53,32 +53,36 @@ impl JointWatermark {
         }
     }
 
-    /// What is known, for a snapshot. `idle` tells which lanes do not count, `passed` what was
+    /// What is known, for a snapshot. `idle` says which lanes do not count, `passed` what was
     /// passed on.
-    pub(crate) fn told(&self, idle: impl Fn(usize) -> bool, passed: Watermark) -> InputState {
+    pub(crate) fn input_state(
+        &self,
+        idle: impl Fn(usize) -> bool,
+        passed: Watermark,
+    ) -> InputState {
         let lane = |(lane, &watermark)| LaneState { watermark, idle: idle(lane) };
         let lanes = self.lanes.iter().enumerate().map(lane).collect();
         InputState { lanes, ended_at: self.ended_at, joint: self.watermark, passed }
     }
 
-    /// Goes on with what was known.
+    /// Restores what was known.
     ///
     /// # Errors
     /// If that was of another number of lanes.
-    pub(crate) fn restore(&mut self, told: &InputState) -> Result<()> {
-        if told.lanes.len() != self.lanes.len() {
-            let (told, own) = (told.lanes.len(), self.lanes.len());
+    pub(crate) fn restore(&mut self, saved: &InputState) -> Result<()> {
+        if saved.lanes.len() != self.lanes.len() {
+            let (known, own) = (saved.lanes.len(), self.lanes.len());
             return Err(Error::data(format!(
-                "the snapshot knows {told} inputs, and there are {own}"
+                "the snapshot knows {known} inputs, and there are {own}"
             ))
-            .hint("the snapshot is of another query; begin anew without it"));
+            .hint("the snapshot is of another query; start from scratch without it"));
         }
-        self.lanes = told.lanes.iter().map(|lane| lane.watermark).collect();
-        (self.ended_at, self.watermark) = (told.ended_at, told.joint);
+        self.lanes = saved.lanes.iter().map(|lane| lane.watermark).collect();
+        (self.ended_at, self.watermark) = (saved.ended_at, saved.joint);
         Ok(())
     }
 
-    /// Works the joint watermark out anew and says whether it has moved. `idle` tells which lanes
+    /// Works the joint watermark out again and says whether it has moved. `idle` says which lanes
     /// do not count.
     pub fn advance(&mut self, idle: impl Fn(usize) -> bool) -> bool {
         let least = |counted: &dyn Fn(usize) -> bool| {

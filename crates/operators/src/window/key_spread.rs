@@ -10,7 +10,7 @@
 //! spread by: each partition has a range of them, and its results are put together with those of
 //! others without a look at the values.
 //!
-//! [`Spreading`] decides from what windows had when they were handed over or emitted, and while
+//! [`KeySpread`] decides from what windows had when they were handed over or emitted, and while
 //! they grow large. The decision shows in no result: a partition takes pieces of bundles as their
 //! owner and whole bundles as whoever was at hand, in any mixture, states of the latter are handed
 //! over before a watermark is passed on, and exact states may be merged in any order. So it may
@@ -23,13 +23,13 @@ use thalweg_core::{Bundle, OrderContract, Result, Route};
 use crate::keys::route_by_keys;
 
 /// With fewer rows for each key that a partition at hand has, rows are scattered: learning a key
-/// elsewhere, moving its state and learning it again takes about as long as scattering so many.
+/// elsewhere, moving its state and learning it again takes about as long as scattering this many.
 const FEW_ROWS: u64 = 16;
 
 /// So much more is wanted before bundles are taken at hand again.
 const MANY_ROWS: u64 = 2 * FEW_ROWS;
 
-/// A window with so many keys (or distinct values) is not waited for if most of its rows still
+/// A window with this many keys (or distinct values) is not waited for if most of its rows still
 /// bring new ones.
 const MANY_KEYS: usize = 64 * 1024;
 
@@ -37,19 +37,19 @@ const MANY_KEYS: usize = 64 * 1024;
 /// it is a task of its own, which costs more than what scattering saves.
 const SCATTERED_ROWS_MIN: usize = 32;
 
-/// What was seen before counts less by one part in so many with each window of a partition.
+/// What was seen before counts less by one part in this many with each window of a partition.
 const MEMORY: u64 = 8;
 
 /// Chooses between the two ways.
 #[derive(Default)]
-pub(super) struct Spreading {
+pub(super) struct KeySpread {
     by_key: AtomicBool,
     rows: AtomicU64,
     keys: AtomicU64,
     is_ordered: AtomicBool,
 }
 
-impl Spreading {
+impl KeySpread {
     /// A partition is opened under this contract, which says how many of them a worker has.
     pub(super) fn opened(&self, order: OrderContract) {
         self.is_ordered.store(order.is_ordered(), Ordering::Relaxed);
@@ -90,8 +90,8 @@ impl Spreading {
         self.by_key.load(Ordering::Relaxed)
     }
 
-    /// What a partition at hand took of a bundle, for a window with so many keys by then. The first
-    /// windows of a job may be long: what they have is not known before they close.
+    /// What a partition at hand took of a bundle, for a window with this many keys by then. The
+    /// first windows of a job may be long: what they have is not known before they close.
     pub(super) fn taken(&self, rows: usize, keys: usize, new_keys: usize) {
         if keys >= MANY_KEYS && new_keys > rows / 2 && !self.is_by_key() {
             self.decide(true, true);
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn it_takes_much_to_change_back() {
-        let spreading = Spreading::default();
+        let spreading = KeySpread::default();
         let by_key = || spreading.is_by_key();
         spreading.handed_over(1000, 50);
         assert!(!by_key(), "20 rows for each key");
@@ -159,8 +159,8 @@ mod tests {
     }
 
     #[test]
-    fn partitions_tell_how_many_workers_there_are() {
-        let spreading = Spreading::default();
+    fn partitions_say_how_many_workers_there_are() {
+        let spreading = KeySpread::default();
         let workers = || [1, 4, 8, 16].map(|partitions| spreading.workers(partitions));
         assert_eq!(workers(), [1, 2, 4, 8]);
         spreading.opened(OrderContract::EventTime);

@@ -5,8 +5,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use thalweg_core::snapshot::{
-    Captured, Extent, InputState, LaneState, OutputMark, SinkGuarantee, SinkState,
-    SourceState as ToldSource, StageState, TableChanges, TableExtent, TakenCut,
+    Captured, Extent, InputState, LaneState, OutputMark, SinkGuarantee, SinkState, SourceState,
+    StageState, TableChanges, TableExtent, TakenCut,
 };
 use thalweg_core::{Error, Result, SourcePoll, Watermark};
 use thalweg_ordering::sync::{Mutex, Ordering};
@@ -33,7 +33,7 @@ pub type ChooseExtent<'a> = dyn FnMut(&str, TableChanges) -> TableExtent + 'a;
 type Replies = Vec<(usize, Receiver<Option<String>>)>;
 
 impl JobControl {
-    /// Takes a cut, each table as far as it can be told to this extent. Returns when sinks have
+    /// Takes a cut, each table captured to this extent where it can be. Returns when sinks have
     /// prepared what is inside. One at a time.
     ///
     /// # Errors
@@ -73,7 +73,7 @@ impl JobControl {
         let drained_ns = job.options.clock.now_ns();
         let taken = drained.and_then(|()| job.capture(choose, extent));
         let captured_ns = job.options.clock.now_ns();
-        if after == AfterCut::GoOn || taken.is_err() {
+        if after == AfterCut::Continue || taken.is_err() {
             job.release();
         }
         drop(outside);
@@ -90,7 +90,7 @@ impl JobControl {
     }
 
     /// Makes what sinks had prepared at a cut visible, by their stages' identifiers, under this
-    /// mark, and tells sources that their positions are kept. The snapshot of the cut is durable.
+    /// mark, and informs sources that their positions are kept. The snapshot of the cut is durable.
     ///
     /// # Errors
     /// If the job ends before; it was then stopped, or has failed.
@@ -206,7 +206,7 @@ impl Job {
             while !run.finished.load(Ordering::SeqCst) {
                 let batch = match state.leftover.pop_front() {
                     Some(batch) => batch,
-                    None if !state.gather.is_empty() => match self.gathered(&mut state)? {
+                    None if !state.batcher.is_empty() => match self.gathered(&mut state)? {
                         SourcePoll::Batch(batch) => batch,
                         _ => break,
                     },
@@ -226,8 +226,8 @@ impl Job {
         Ok(has_sent)
     }
 
-    /// Everything that the job is, while nothing is under way; and who tells later what sinks have
-    /// ready.
+    /// Everything that the job is, while nothing is under way; and where sinks report later what
+    /// they have ready.
     pub(crate) fn capture(
         &self,
         choose: &mut ChooseExtent<'_>,
@@ -238,11 +238,11 @@ impl Job {
         untracked.into_iter().for_each(|(stage, table)| self.stop_tracking(stage, table));
         let mut stages = Vec::with_capacity(self.stages.len());
         for (place, run) in self.stages.iter().enumerate() {
-            let mut told = StageState {
+            let mut state = StageState {
                 id: run.id.clone(),
                 name: run.name.clone(),
                 ended: run.ended.load(Ordering::SeqCst),
-                inputs: self.told_inputs(place, run),
+                inputs: self.input_state(place, run),
                 places: self.ordered.as_ref().map_or(0, |flow| flow.places(place)),
                 source: None,
                 sink: None,
@@ -250,17 +250,17 @@ impl Job {
                 waiting: Vec::new(),
             };
             if let Some(flow) = &self.ordered {
-                told.waiting.extend(flow.capture_waiting(place)?);
+                state.waiting.extend(flow.capture_waiting(place)?);
             }
             match &run.kind {
                 StageRunKind::Source(source) => {
-                    let told_source = told_source(source);
-                    told.source = Some(told_source.map_err(|e| e.in_operator(run.name.clone()))?);
+                    let of_source = source_state(source);
+                    state.source = Some(of_source.map_err(|e| e.in_operator(run.name.clone()))?);
                 }
-                StageRunKind::Sink(sink) => told.sink = Some(told_sink(sink)),
+                StageRunKind::Sink(sink) => state.sink = Some(sink_state(sink)),
                 StageRunKind::Operator(_) | StageRunKind::Transform(_) => {}
             }
-            stages.push(told);
+            stages.push(state);
         }
         let is_complete = self.fed_sinks.load(Ordering::SeqCst) == 0;
         let serial = match &self.ordered {
@@ -276,15 +276,15 @@ impl Job {
         lanes.map(|lane| lane.made()).max().unwrap_or(0).max(self.first_epoch)
     }
 
-    fn told_inputs(&self, place: usize, run: &StageRun) -> Option<InputState> {
+    fn input_state(&self, place: usize, run: &StageRun) -> Option<InputState> {
         if let Some(flow) = &self.ordered {
-            return flow.told_inputs(place);
+            return flow.input_state(place);
         }
         match &run.kind {
             StageRunKind::Operator(operator) => {
                 let joint = operator.joint.lock().expect("no panic under the joint lock");
                 let idle = |lane: usize| run.lanes[lane].idle.load(Ordering::SeqCst);
-                Some(joint.watermark.told(idle, joint.passed))
+                Some(joint.watermark.input_state(idle, joint.passed))
             }
             StageRunKind::Sink(sink) => {
                 // Which of them are open makes no difference to a sink.
@@ -398,7 +398,7 @@ impl Job {
         Ok(())
     }
 
-    /// Tells sinks to end their transactions behind what is on its way to them.
+    /// Asks sinks to end their transactions behind what is on its way to them.
     fn prepare_sinks(&self) -> Result<Replies> {
         let mut replies = Vec::new();
         for (place, stage) in self.stages.iter().enumerate() {
@@ -471,7 +471,7 @@ impl Job {
     }
 }
 
-fn told_source(run: &SourceRun) -> Result<ToldSource> {
+fn source_state(run: &SourceRun) -> Result<SourceState> {
     let state = run.state.lock().expect("a source that panics ends the job");
     let finished = run.finished.load(Ordering::SeqCst);
     let position = state.ended_at.clone().or_else(|| state.source.position());
@@ -482,7 +482,7 @@ fn told_source(run: &SourceRun) -> Result<ToldSource> {
         ))
         .hint("run without snapshots, or read from a connector that can be replayed (files, for example)"));
     }
-    Ok(ToldSource {
+    Ok(SourceState {
         position,
         assigner: state.assigner.as_ref().map(|assigner| assigner.position()),
         finished,
@@ -494,7 +494,7 @@ fn told_source(run: &SourceRun) -> Result<ToldSource> {
     })
 }
 
-fn told_sink(run: &SinkRun) -> SinkState {
+fn sink_state(run: &SinkRun) -> SinkState {
     let guarantee = run.guarantee.get().copied().unwrap_or(SinkGuarantee::AtLeastOnce);
     let has_ended = run.open_lanes.load(Ordering::SeqCst) == 0;
     SinkState { guarantee, handle: None, has_ended }

@@ -1,8 +1,8 @@
-//! How what is kept for keys is told: rows that lie in an arena, and keys alone. Where state is
+//! How what is kept for keys is captured: rows that lie in an arena, and keys alone. Where state is
 //! kept for a limited time, `$written` says when that of the key was last written, in milliseconds
 //! since 1970.
 //!
-//! Columns of the key stand first ([`KeyedTable`]), but where rows are told one by one
+//! Columns of the key stand first ([`KeyedTable`]), but where rows are captured one by one
 //! ([`NumberedRows`]).
 
 use std::sync::Arc;
@@ -12,32 +12,32 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, UInt64A
 use arrow_schema::{DataType as Arrow, SchemaRef};
 use thalweg_core::{Result, TableSchema};
 
-use super::store::ToldRow;
+use super::store::NumberedRow;
+use crate::capture::rows::{SERIAL, by_serial};
 use crate::expiry::Expiry;
-use crate::join::regular::arena::{Arena, Place};
 use crate::keys::{KeyTable, hash_keys};
+use crate::rows::arena::{Arena, Place};
 use crate::tables::{KeyedTable, kept_batch, kept_columns, kept_schema, numbers_of, owners};
-use crate::watch::rows::{SERIAL, by_serial};
 
 const WRITTEN: &str = "$written";
 
 /// The shape of a table.
 #[derive(Clone)]
-pub(super) struct Told {
+pub(super) struct KeyedRowTable {
     table: KeyedTable,
     /// The rows, or the keys.
     schema: SchemaRef,
     expires: bool,
 }
 
-/// What a table tells of some rows.
-pub(super) struct TakenBack<'a> {
+/// The rows of a table.
+pub(super) struct RestoredRows<'a> {
     /// The rows, as the operator takes them.
     pub rows: RecordBatch,
     written_ms: Option<&'a [i64]>,
 }
 
-impl TakenBack<'_> {
+impl RestoredRows<'_> {
     /// The state of a key was last written when this row says.
     pub fn write(&self, expiry: &mut Option<Expiry>, id: u32, row: usize) {
         if let (Some(expiry), Some(written_ms)) = (expiry, self.written_ms) {
@@ -46,25 +46,25 @@ impl TakenBack<'_> {
     }
 }
 
-impl Told {
+impl KeyedRowTable {
     /// A table of such rows with these key columns.
     pub fn rows(columns: &TableSchema, keys: &[usize], expires: bool) -> Self {
         let own = [(WRITTEN, Arrow::Int64)];
         let table = KeyedTable::new(if expires { &own } else { &[] }, columns, keys);
-        Told { table, schema: columns.arrow(), expires }
+        KeyedRowTable { table, schema: columns.arrow(), expires }
     }
 
     /// A table of keys alone.
     pub fn keys(columns: &TableSchema, expires: bool) -> Self {
         let all: Vec<usize> = (0..columns.len()).collect();
-        Told::rows(columns, &all, expires)
+        KeyedRowTable::rows(columns, &all, expires)
     }
 
     /// Rows of keys, as rows of the table.
     ///
     /// # Errors
     /// If they do not fit the table.
-    pub fn tell_rows(
+    pub fn capture_rows(
         &self,
         keys: &KeyTable,
         expiry: &Option<Expiry>,
@@ -72,23 +72,23 @@ impl Told {
         (ids, places): (&[u32], &[Place]),
     ) -> Result<RecordBatch> {
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
-        self.tell(keys, expiry, ids, arena.gather(places, &[], &all)?)
+        self.batch(keys, expiry, ids, arena.gather(places, &[], &all)?)
     }
 
     /// Keys, as rows of the table.
     ///
     /// # Errors
     /// If they cannot be decoded.
-    pub fn tell_keys(
+    pub fn capture_keys(
         &self,
         keys: &KeyTable,
         expiry: &Option<Expiry>,
         ids: &[u32],
     ) -> Result<RecordBatch> {
-        self.tell(keys, expiry, ids, keys.take_keys(ids)?)
+        self.batch(keys, expiry, ids, keys.take_keys(ids)?)
     }
 
-    fn tell(
+    fn batch(
         &self,
         keys: &KeyTable,
         expiry: &Option<Expiry>,
@@ -107,7 +107,7 @@ impl Told {
     ///
     /// # Errors
     /// If it is not one of this table.
-    pub fn take_back<'b>(&self, batch: &'b RecordBatch) -> Result<TakenBack<'b>> {
+    pub fn read<'b>(&self, batch: &'b RecordBatch) -> Result<RestoredRows<'b>> {
         let columns = self.table.columns(batch)?;
         let written_ms = match self.expires {
             true => Some(numbers_of::<Int64Type>(batch, WRITTEN)?),
@@ -116,11 +116,11 @@ impl Told {
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let schema = Arc::clone(&self.schema);
         let rows = RecordBatch::try_new_with_options(schema, columns, &options)?;
-        Ok(TakenBack { rows, written_ms })
+        Ok(RestoredRows { rows, written_ms })
     }
 }
 
-/// The shape of a table of rows that are told one by one, by their serials.
+/// The shape of a table of rows that are captured one by one, by their serials.
 pub(super) struct NumberedRows {
     schema: SchemaRef,
     rows: SchemaRef,
@@ -142,14 +142,14 @@ impl NumberedRows {
     ///
     /// # Errors
     /// If they do not fit the table.
-    pub fn tell(&self, told: &[ToldRow], arena: &Arena) -> Result<RecordBatch> {
-        let places: Vec<Place> = told.iter().map(|&(_, place)| place).collect();
+    pub fn batch(&self, rows: &[NumberedRow], arena: &Arena) -> Result<RecordBatch> {
+        let places: Vec<Place> = rows.iter().map(|&(_, place)| place).collect();
         let all: Vec<usize> = (0..self.rows.fields().len()).collect();
         let columns = arena.gather(&places, &[], &all)?;
         let keys: Vec<ArrayRef> =
             self.keys.iter().map(|&key| ArrayRef::clone(&columns[key])).collect();
-        let hashes = hash_keys(&keys, told.len())?;
-        let serials = UInt64Array::from_iter_values(told.iter().map(|&(serial, _)| serial));
+        let hashes = hash_keys(&keys, rows.len())?;
+        let serials = UInt64Array::from_iter_values(rows.iter().map(|&(serial, _)| serial));
         kept_batch(&self.schema, owners(hashes.into_iter()), vec![Arc::new(serials)], columns)
     }
 
@@ -157,7 +157,7 @@ impl NumberedRows {
     ///
     /// # Errors
     /// If they are not of this table.
-    pub fn take_back(&self, batches: &[RecordBatch]) -> Result<Vec<RecordBatch>> {
+    pub fn read(&self, batches: &[RecordBatch]) -> Result<Vec<RecordBatch>> {
         let rows = by_serial(batches)?.into_iter().map(|batch| {
             let columns = kept_columns(&batch, &self.schema, self.rows.fields().len())?;
             let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));

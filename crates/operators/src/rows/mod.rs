@@ -1,0 +1,21 @@
+//! Rows that operators keep: where they lie, how long, and what captures write of them.
+//!
+//! Joins, OVER, patterns, Top-N and sorting by time keep rows in one of two ways:
+//!
+//! | module | rows |
+//! |---|---|
+//! | [`chunks`] | come in batches, never change and leave about together; a batch is freed as a whole |
+//! | [`arena`] | leave one by one; what they leave behind is compacted |
+//! | [`waiting`] | wait for an event time: who is due at a watermark |
+//! | [`chunk_capture`] | what captures write of rows in chunks |
+//! | [`waiting_capture`] | the tables of rows that wait for an event time |
+//! | [`input`] | how operators read the rows of a bundle: times, keys, lateness |
+//!
+//! No module here knows an operator.
+
+pub(crate) mod arena;
+pub(crate) mod chunk_capture;
+pub(crate) mod chunks;
+pub(crate) mod input;
+pub(crate) mod waiting;
+pub(crate) mod waiting_capture;
