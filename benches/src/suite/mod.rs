@@ -1,8 +1,8 @@
 //! `suite`: all benchmarks in one call, with checks, peers, tables and pictures.
 //!
 //! ```text
-//! make bench              at most 45 minutes          make bench-full     to the letter, for
-//! hours; resumes cargo run --release --manifest-path benches/Cargo.toml -- suite --list
+//! make bench              at most 45 minutes          make bench-full     to the letter, for hours; resumes
+//! cargo run --release --manifest-path benches/Cargo.toml -- suite --list
 //! ```
 //! Each point is measured in a process of its own ([`runner`]); a row of JSON stands for it in
 //! `benches/results` ([`record`]), and what stands there is not measured again by the same commit.
@@ -26,7 +26,6 @@
 //! stand with each latency.
 
 mod ablations;
-mod expected;
 mod age_sinks;
 mod arguments;
 mod bisection;
@@ -35,6 +34,7 @@ mod burst;
 mod compare;
 mod contrasts;
 mod disorder;
+mod expected;
 mod figures;
 mod folder;
 mod idle;

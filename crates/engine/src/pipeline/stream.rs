@@ -54,7 +54,7 @@ impl Stream {
         self.watermark_from(column, column, delay_ms)
     }
 
-    /// Declares the row time of a source, and another timestamp column that tells how far time has
+    /// Declares the row time of a source, and another timestamp column that shows how far time has
     /// come: each row establishes a watermark `delay_ms` before the value of `clock` in it. For
     /// rows that carry both when something was due and when it was reported.
     ///
@@ -200,7 +200,7 @@ impl Stream {
         Ok(WindowedStream::new(self, window, rowtime))
     }
 
-    /// Cuts the stream into windows of so many rows.
+    /// Cuts the stream into windows of a number of rows.
     pub fn count_window(self, window: CountWindow) -> CountWindowedStream {
         CountWindowedStream::new(self, window)
     }
