@@ -28,6 +28,15 @@ pub struct Stream {
     names: Vec<String>,
 }
 
+impl Pipeline {
+    /// Adds a source. `schema` names the columns that it delivers.
+    pub fn read(&self, name: &str, source: impl Source + 'static, schema: TableSchema) -> Stream {
+        let kind = NodeKind::Source { source: Box::new(source), watermark: None };
+        let from = self.add(name, kind, Vec::new());
+        Stream::new(self.clone(), Input { from, port: 0 }, schema)
+    }
+}
+
 impl Stream {
     pub(super) fn new(pipeline: Pipeline, from: Input, schema: TableSchema) -> Self {
         Stream { pipeline, schema, from, steps: Vec::new(), names: Vec::new() }
