@@ -11,7 +11,8 @@ pub struct PartitionContext {
     /// How many there are.
     pub partitions: usize,
     /// What is promised about the sequence of results. In an ordered contract rows leave with their
-    /// [`Place`](crate::operator::Place), those made at a watermark by window end, virtual partition and key bytes.
+    /// [`Place`](crate::operator::Place), those made at a watermark by window end, virtual
+    /// partition and key bytes.
     pub order: OrderContract,
 }
 
