@@ -68,6 +68,16 @@ pub fn is_later_aggregate(name: &str) -> bool {
     LATER_AGGREGATES.contains(&name)
 }
 
+/// The error of an aggregate that comes with a later version.
+pub fn later_aggregate(name: &str) -> Error {
+    if name == "COLLECT" {
+        return Error::unsupported("COLLECT gives a MULTISET, a type that there is not here")
+            .hint("ARRAY_AGG(x) gives the values as an ARRAY");
+    }
+    super::unsupported::later(&format!("the aggregate {name}"))
+        .hint(format!("there are {}", AGGREGATES.join(", ")))
+}
+
 /// True for `TUMBLE_START` and its kin.
 pub fn is_group_window_function(name: &str) -> bool {
     let Some((window, part)) = name.split_once('_') else { return false };
