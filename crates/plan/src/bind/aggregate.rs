@@ -10,7 +10,7 @@ use thalweg_expr::Expr;
 
 use super::functions::{
     function_name, is_aggregate, is_group_window_function, is_later_aggregate, is_star_call,
-    later_aggregate, plain_arguments,
+    plain_arguments,
 };
 use super::group::{GroupBy, GroupWindow};
 use super::names::{Names, PlainNames};
@@ -153,7 +153,7 @@ impl<'a> Grouping<'a> {
     fn aggregate(&mut self, binder: &Binder<'_>, call: &sql::Function) -> Result<Expr> {
         let name = function_name(call);
         if is_later_aggregate(&name) {
-            return Err(later_aggregate(&name));
+            return Err(unsupported::aggregate(&name));
         }
         let bound = self.bind_call(binder, call, name)?;
         let text = bound.to_string();

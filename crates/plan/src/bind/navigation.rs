@@ -20,7 +20,7 @@ use thalweg_expr::{Expr, Scalar, build};
 use thalweg_operators::pattern::{End, Pattern, PatternValue, Variable};
 
 use super::functions::{
-    function_name, is_aggregate, is_later_aggregate, is_star_call, later_aggregate, plain_arguments,
+    function_name, is_aggregate, is_later_aggregate, is_star_call, plain_arguments,
 };
 use super::names::Names;
 use super::pattern::unknown_variable;
@@ -185,7 +185,7 @@ impl<'a> PatternNames<'a> {
 
     fn aggregate(&mut self, binder: &Binder<'_>, call: &sql::Function, name: &str) -> Result<Expr> {
         if is_later_aggregate(name) {
-            return Err(later_aggregate(name));
+            return Err(unsupported::aggregate(name));
         }
         if self.row.is_some() {
             return Err(Error::plan(format!("{name} can't stand inside of FIRST or LAST")));
