@@ -13,8 +13,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use thalweg::{Error, Result};
 
-use super::expected::Given;
 use super::age_sinks::{Began, WindowAges, WindowColumns};
+use super::expected::Given;
 use super::folder::Folder;
 use super::job::{Script, Timing, session};
 use super::oracle::{self, BASE_MS, KEYS};

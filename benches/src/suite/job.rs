@@ -17,8 +17,8 @@ use thalweg_core::connector::{SourceLayer, Waker};
 use thalweg_core::graph::{Graph, StageKind};
 use thalweg_runtime::JobControl;
 
-use super::expected::Given;
 use super::age_sinks::Began;
+use super::expected::Given;
 use super::percentiles::Percentiles;
 use super::process::{Mark, Spent, forget_resident_peak};
 

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use thalweg::bench::{Preset, find};
 use thalweg::{Error, Result, Sink};
 
-use super::expected::{self, ExpectedResult, Given, Left};
 use super::age_sinks::{Began, RowAges, WindowAges, WindowColumns};
+use super::expected::{self, ExpectedResult, Given, Left};
 use super::folder::Folder;
 use super::job::{FORGETS, Measured, Script, Timing, generator_cost, session, with_short_auctions};
 use super::loops::{BothCame, HighestOfAll};
@@ -211,7 +211,12 @@ impl Ages {
 }
 
 /// Compares the whole result with what the events say.
-fn check(point: &Point, ages: &Ages, events: u64, expected_result: &ExpectedResult) -> Result<Value> {
+fn check(
+    point: &Point,
+    ages: &Ages,
+    events: u64,
+    expected_result: &ExpectedResult,
+) -> Result<Value> {
     let numbers = |keep: fn(u64) -> bool| {
         let mut sum = Sum::default();
         (0..events).filter(|&event| keep(event)).for_each(|event| sum.add(event));

@@ -23,8 +23,8 @@ use thalweg::pipeline::{Pipeline, Window, count};
 use thalweg::{Error, Result, RunOptions, Sink};
 use thalweg_workloads::streambox::words::{split, word_schema};
 
-use super::expected::{ExpectedResult, Given, Left, Query};
 use super::age_sinks::Began;
+use super::expected::{ExpectedResult, Given, Left, Query};
 use super::folder::Folder;
 use super::job::{
     FORGETS, Look, Measured, NOT_MEASURED, Script, Timing, Watch, generator_cost, session,
