@@ -142,9 +142,9 @@ fn read(tables: Vec<CapturedTable>) -> Result<Read, Error> {
     let start = Instant::now();
     let mut read = Read::default();
     for table in tables {
-        let told = (table.rows)()?;
-        read.rows += told.rows.iter().map(RecordBatch::num_rows).sum::<usize>();
-        read.bytes += told.rows.iter().map(batch_bytes).sum::<usize>();
+        let table_rows = (table.rows)()?;
+        read.rows += table_rows.rows.iter().map(RecordBatch::num_rows).sum::<usize>();
+        read.bytes += table_rows.rows.iter().map(batch_bytes).sum::<usize>();
     }
     read.took = start.elapsed();
     Ok(read)

@@ -339,9 +339,9 @@ fn sessions_that_rows_join() {
     }
 }
 
-/// Aligned to the clocks of New York, in the night in which they are set back: windows are told
-/// apart by local ends, so two hours fall together. The reference knows no zones; what any schedule
-/// gives, all give.
+/// Aligned to the clocks of New York, in the night in which they are set back: windows are
+/// distinguished by local ends, so two hours fall together. The reference knows no zones; what any
+/// schedule gives, all give.
 #[test]
 fn windows_in_local_time() {
     const SET_BACK: i64 = 1_730_613_600_000;
