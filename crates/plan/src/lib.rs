@@ -11,5 +11,6 @@ pub mod logical;
 pub mod parser;
 pub mod physical;
 mod planner;
+pub mod windows;
 
 pub use planner::{MakeSink, Planner, PlannerOptions, ResultTable};
