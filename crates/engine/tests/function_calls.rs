@@ -196,10 +196,10 @@ fn aggregates_take_every_type_or_refuse_it() {
         false
     };
     let (mut found, mut calls) = (Vec::new(), 0);
-    for name in thalweg_plan::bind::functions::AGGREGATES {
+    for name in thalweg_operators::aggregate::names() {
         for (before, behind, from) in PLACES {
             let query = |columns: &[&String]| {
-                let fraction = if *name == "PERCENTILE" { ", 0.5" } else { "" };
+                let fraction = if name == "PERCENTILE" { ", 0.5" } else { "" };
                 let call = |column: &&String| format!("{name}({before}{column}{fraction}){behind}");
                 let list: Vec<String> = columns.iter().map(call).collect();
                 let latest = |column: &&String| format!("LAST_VALUE({column}) AS {column}");

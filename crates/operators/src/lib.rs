@@ -30,7 +30,7 @@ pub mod pattern;
 pub mod reference;
 mod rows;
 pub mod sort;
-mod spare;
+mod spares;
 pub mod temporal_sort;
 #[cfg(any(test, feature = "test-support"))]
 pub mod test_kit;

@@ -10,10 +10,10 @@ use thalweg_core::connector::{Connector, Connectors, TableRequest};
 use thalweg_core::shim::SharedClock;
 use thalweg_core::{Error, Result, Sink, TableSchema};
 use thalweg_expr::{FunctionRegistry, ScalarFunction, Session, build};
-use thalweg_operators::aggregate::UserAggregate;
+use thalweg_operators::aggregate::{self, UserAggregate};
 
 use crate::ast::{CreateTable, Insert, Name, Query, Statement, StatementKind};
-use crate::bind::functions::{AGGREGATES, OVER_ROWS};
+use crate::bind::functions::OVER_ROWS;
 use crate::bind::insert::check_result;
 use crate::bind::{Binder, UserAggregates};
 use crate::catalog::{self, Catalog, RuntimeMode, Settings, TextRows};
@@ -199,7 +199,7 @@ impl Planner {
 
     fn function_names(&self) -> Vec<String> {
         let builtin = build::function_names().into_iter();
-        let builtin = builtin.chain(AGGREGATES.iter().chain(OVER_ROWS).copied());
+        let builtin = builtin.chain(aggregate::names()).chain(OVER_ROWS.iter().copied());
         let mut names: Vec<String> = builtin.map(str::to_string).collect();
         names.extend(self.functions.names());
         names.extend(self.aggregates.keys().cloned());

@@ -27,7 +27,7 @@ const THREAD_OWNERS: &[&str] = &[
     "crates/connectors/src/",
     "crates/engine/src/",
     "crates/operators/src/join/hash/reload.rs",
-    "crates/operators/src/join/lookup/asking.rs",
+    "crates/operators/src/join/lookup/requests.rs",
     "crates/workloads/src/commands/",
 ];
 

@@ -191,7 +191,7 @@ pub struct KeyedWindows {
 
 impl KeyedWindows {
     /// Aggregates per window and key. The columns are the keys, the aggregates, `window_start`,
-    /// `window_end` and `window_time`; a window of all rows ([`thalweg_operators::window::WindowSpec::Whole`]) has no times.
+    /// `window_end` and `window_time`; a window of all rows has no times.
     ///
     /// # Errors
     /// If an aggregate names no column or does not take its type.

@@ -159,7 +159,7 @@ impl World {
         let outcome = self.attempt(&Ask { resume, overwrite, has_snapshots: true });
         if let Outcome::Refused(error) = &outcome {
             self.can_resume &= !is_behind_end(error);
-            let could = could && self.can_resume;
+            let could = could && self.can_resume && !self.has_not_begun(error);
             assert!(!(is_resume && could), "{}: a resume is refused: {error:?}", self.context());
             return;
         }
@@ -327,7 +327,8 @@ impl World {
                 {
                     Outcome::Ended => return,
                     Outcome::Refused(error) => {
-                        let is_allowed = !overwrite && (!self.can_resume || is_behind_end(&error));
+                        let is_excused = is_behind_end(&error) || self.has_not_begun(&error);
+                        let is_allowed = !overwrite && (!self.can_resume || is_excused);
                         assert!(is_allowed, "{}: {error:?}", self.context());
                         break;
                     }
@@ -339,6 +340,13 @@ impl World {
         // It was killed or stopped behind its start from scratch.
         self.can_resume = true;
         self.bring_to_its_end();
+    }
+
+    /// A start with `--overwrite` was killed before it had replaced an output: there is nothing to
+    /// resume, and the output is still that of the run before, so the user has to say it again.
+    fn has_not_begun(&self, error: &Error) -> bool {
+        error.message().contains("would start from scratch")
+            && self.workspace.snapshots().is_empty()
     }
 
     fn back_up(&mut self) {

@@ -16,9 +16,10 @@ use std::hash::{BuildHasherDefault, Hasher};
 use thalweg_core::shim::mix64;
 use thalweg_core::{DataType, Error, Result};
 
+use super::description::TypedAggregate;
 use super::lists::ListBuilder;
 use super::state::elements_of;
-use super::{Accumulator, AggregateCall, RowOrder, StateColumns, StateRows, UpdateInput, concrete};
+use super::{Accumulator, RowOrder, StateColumns, StateRows, UpdateInput, concrete};
 use crate::keys::KeyTable;
 
 /// Value ids are small dense numbers: one mix spreads them.
@@ -51,8 +52,7 @@ struct Sight {
 type Seen = HashMap<u32, Sight, BuildHasherDefault<IdHasher>>;
 
 pub(super) struct Distinct {
-    call: AggregateCall,
-    argument: DataType,
+    of: TypedAggregate,
     values: KeyTable,
     /// In how many groups each value is.
     uses: Vec<u32>,
@@ -62,15 +62,10 @@ pub(super) struct Distinct {
 }
 
 impl Distinct {
-    pub(super) fn new(
-        call: AggregateCall,
-        argument: DataType,
-        inner: Box<dyn Accumulator>,
-    ) -> Result<Self> {
+    pub(super) fn new(of: TypedAggregate, inner: Box<dyn Accumulator>) -> Result<Self> {
         Ok(Distinct {
-            call,
-            values: KeyTable::new(std::slice::from_ref(&argument))?,
-            argument,
+            values: KeyTable::new(std::slice::from_ref(&of.types.argument))?,
+            of,
             uses: Vec::new(),
             groups: Vec::new(),
             inner,
@@ -79,8 +74,8 @@ impl Distinct {
     }
 
     fn empty(&self) -> Result<Self> {
-        let inner = self.call.plain_accumulator(&self.argument)?;
-        Distinct::new(self.call.clone(), self.argument.clone(), inner)
+        let inner = self.of.accumulator()?;
+        Distinct::new(self.of.clone(), inner)
     }
 
     /// Counts a value; true if the group had not seen it.
@@ -126,7 +121,7 @@ impl Distinct {
     /// which it first saw them.
     fn in_sequence(&self, seen: &Seen) -> Vec<(u32, u64)> {
         let mut sights: Vec<(u32, Sight)> = seen.iter().map(|(&v, &sight)| (v, sight)).collect();
-        if !self.call.is_exact() {
+        if !self.of.is_exact() {
             sights.sort_unstable_by_key(|(_, sight)| sight.rank);
         }
         sights.into_iter().map(|(value, sight)| (value, sight.times)).collect()
@@ -171,7 +166,7 @@ impl Accumulator for Distinct {
 
     fn update(&mut self, input: &UpdateInput<'_>) -> Result<()> {
         let column = input.column()?;
-        let nulls = super::values::nulls(column).filter(|_| !self.call.takes_nulls());
+        let nulls = super::values::nulls(column).filter(|_| !self.of.function.takes_nulls());
         let kept: Vec<(u32, u32)> = (0..input.ids.len())
             .map(|place| (input.ids[place], input.row(place)))
             .filter(|&(_, row)| nulls.is_none_or(|nulls| nulls.is_valid(row as usize)))
@@ -213,7 +208,7 @@ impl Accumulator for Distinct {
             }
         }
         self.value_ids = values;
-        let mut gone = self.call.plain_accumulator(&self.argument)?;
+        let mut gone = self.of.accumulator()?;
         gone.grow(gone_ids.len());
         let each: Vec<u32> = (0..gone_ids.len() as u32).collect();
         let (argument, order) = (Some(&column), RowOrder::default());
@@ -265,11 +260,11 @@ impl Accumulator for Distinct {
     /// how often it saw each. The inner states follow from them.
     fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         let groups = ids.iter().map(|&id| self.in_sequence(&self.groups[id as usize]));
-        tell_values(columns, &self.argument, &self.values, groups)
+        tell_values(columns, &self.of.types.argument, &self.values, groups)
     }
 
     fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        let Recalled { owners, values, times } = recall_values(ids, rows, &self.argument)?;
+        let Recalled { owners, values, times } = recall_values(ids, rows, &self.of.types.argument)?;
         self.add_pairs(&values, owners.into_iter().zip(times))
     }
 

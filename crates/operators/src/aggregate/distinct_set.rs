@@ -17,10 +17,11 @@
 
 use arrow_array::ArrayRef;
 use thalweg_core::shim::mix64;
-use thalweg_core::{DataType, Error, Result};
+use thalweg_core::{Error, Result};
 
+use super::description::TypedAggregate;
 use super::distinct::{Recalled, recall_values, tell_values};
-use super::{Accumulator, AggregateCall, RowOrder, StateColumns, StateRows, UpdateInput, concrete};
+use super::{Accumulator, RowOrder, StateColumns, StateRows, UpdateInput, concrete};
 use crate::gradual::{Entry, GradualTable, Pages};
 use crate::keys::KeyTable;
 
@@ -35,8 +36,7 @@ struct Pair {
 }
 
 pub(super) struct DistinctSet {
-    call: AggregateCall,
-    argument: DataType,
+    of: TypedAggregate,
     values: KeyTable,
     /// How many values the only group has.
     known: u32,
@@ -56,15 +56,10 @@ fn pair_of(group: u32, value: u32) -> u64 {
 }
 
 impl DistinctSet {
-    pub(super) fn new(
-        call: AggregateCall,
-        argument: DataType,
-        inner: Box<dyn Accumulator>,
-    ) -> Result<Self> {
+    pub(super) fn new(of: TypedAggregate, inner: Box<dyn Accumulator>) -> Result<Self> {
         Ok(DistinctSet {
-            call,
-            values: KeyTable::new(std::slice::from_ref(&argument))?,
-            argument,
+            values: KeyTable::new(std::slice::from_ref(&of.types.argument))?,
+            of,
             known: 0,
             newest: Vec::new(),
             pairs: Pages::default(),
@@ -185,7 +180,7 @@ impl Accumulator for DistinctSet {
 
     fn update(&mut self, input: &UpdateInput<'_>) -> Result<()> {
         let column = input.column()?;
-        let nulls = super::values::nulls(column).filter(|_| !self.call.takes_nulls());
+        let nulls = super::values::nulls(column).filter(|_| !self.of.function.takes_nulls());
         let Some(nulls) = nulls else {
             return self.add(input.ids, input.rows, column, input.order);
         };
@@ -219,8 +214,8 @@ impl Accumulator for DistinctSet {
 
     fn take(&mut self, ids: &[u32]) -> Result<Box<dyn Accumulator>> {
         self.check_whole()?;
-        let inner = self.call.plain_accumulator(&self.argument)?;
-        let mut taken = DistinctSet::new(self.call.clone(), self.argument.clone(), inner)?;
+        let inner = self.of.accumulator()?;
+        let mut taken = DistinctSet::new(self.of.clone(), inner)?;
         taken.grow(ids.len());
         taken.inner = self.inner.take(ids)?;
         if self.newest.len() <= 1 && ids.len() == 1 {
@@ -270,11 +265,11 @@ impl Accumulator for DistinctSet {
         self.check_whole()?;
         let once = |value| (value, 1);
         let groups = ids.iter().map(|&id| self.values_of(id).into_iter().map(once).collect());
-        tell_values(columns, &self.argument, &self.values, groups)
+        tell_values(columns, &self.of.types.argument, &self.values, groups)
     }
 
     fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        let Recalled { owners, values, .. } = recall_values(ids, rows, &self.argument)?;
+        let Recalled { owners, values, .. } = recall_values(ids, rows, &self.of.types.argument)?;
         self.add(&owners, None, &values, RowOrder::default())
     }
 

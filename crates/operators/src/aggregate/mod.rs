@@ -20,16 +20,17 @@
 //! [`resolve`].
 
 mod call;
+mod description;
 mod distinct;
 mod distinct_set;
 mod estimate;
 mod exact;
 mod extremes;
 mod fold;
+mod functions;
 mod lists;
 mod moments;
 mod ordinals;
-mod parameters;
 mod percentile;
 mod running;
 mod state;
@@ -42,8 +43,10 @@ use std::any::Any;
 use arrow_array::ArrayRef;
 use thalweg_core::{Error, Result};
 
-pub use call::{AggregateCall, AggregateFunction, resolve};
-pub use parameters::resolve_call;
+pub use call::AggregateCall;
+pub use description::{Aggregate, AggregateFunction, Exactness, Types};
+pub(crate) use functions::{first_value, last_value};
+pub use functions::{names, resolve, resolve_call};
 pub use percentile::Fractions;
 pub(crate) use running::mark_changes;
 pub use running::{RunInput, RunningAggregate, Step};

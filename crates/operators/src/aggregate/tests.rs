@@ -329,7 +329,7 @@ impl UserAccumulator for LongestState {
 #[test]
 fn users_write_aggregates() {
     let call = AggregateCall {
-        function: AggregateFunction::User(Arc::new(Longest)),
+        function: AggregateFunction::user(Arc::new(Longest)),
         argument: Some(0),
         distinct: false,
         filter: None,

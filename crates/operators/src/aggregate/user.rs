@@ -9,7 +9,9 @@ use arrow_array::{Array, ArrayRef, BinaryArray};
 use arrow_schema::DataType as Arrow;
 use thalweg_core::{ColumnType, DataType, Error, Result};
 
-use super::{Accumulator, StateColumns, StateRows, UpdateInput, concrete};
+use super::description::{Aggregate, AggregateFunction, Exactness, Types};
+use super::running::stepwise::Stepwise;
+use super::{Accumulator, RunningAggregate, StateColumns, StateRows, UpdateInput, concrete};
 use crate::keys::select;
 
 /// An aggregate function of the user's: makes the states. Rows of one group reach its state in
@@ -67,14 +69,52 @@ pub trait UserAccumulator: Any + Send + Sync {
     }
 }
 
+impl AggregateFunction {
+    /// A function of the user's.
+    pub fn user(function: Arc<dyn UserAggregate>) -> Self {
+        AggregateFunction::new(User(function))
+    }
+}
+
+/// A user's aggregate as any other.
+struct User(Arc<dyn UserAggregate>);
+
+impl Aggregate for User {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn result(&self, argument: &DataType) -> Option<ColumnType> {
+        self.0.result_type(&argument.clone().nullable()).ok().map(DataType::nullable)
+    }
+    fn exactness(&self, _: &DataType) -> Exactness {
+        Exactness::Ordered
+    }
+    fn takes_nulls(&self) -> bool {
+        true
+    }
+    fn accumulator(&self, _: &Types) -> Result<Box<dyn Accumulator>> {
+        Ok(Box::new(UserGroups::new(Arc::clone(&self.0))))
+    }
+    fn running(&self, types: &Types, retracts: bool) -> Result<Box<dyn RunningAggregate>> {
+        if retracts && !self.0.retracts() {
+            return Err(Error::unsupported(format!(
+                "{} over rows that may be updated or deleted: it cannot retract values",
+                self.name()
+            ))
+            .hint("implement `retract` in Rust, or aggregate a stream that only inserts"));
+        }
+        Ok(Box::new(Stepwise::new(self.accumulator(types)?, true)))
+    }
+}
+
 /// The states of a user's aggregate, made when a group gets its first row.
-pub(super) struct UserGroups {
+struct UserGroups {
     function: Arc<dyn UserAggregate>,
     groups: Vec<Option<Box<dyn UserAccumulator>>>,
 }
 
 impl UserGroups {
-    pub(super) fn new(function: Arc<dyn UserAggregate>) -> Self {
+    fn new(function: Arc<dyn UserAggregate>) -> Self {
         UserGroups { function, groups: Vec::new() }
     }
 

@@ -17,10 +17,8 @@ use arrow_schema::DataType as Arrow;
 use thalweg_core::Result;
 use thalweg_core::shim::mix64;
 
+use super::ids::NULL_HASH;
 use super::integer;
-
-/// The hash of NULL.
-pub(super) const NULL_HASH: u64 = 0x5851_F42D_4C95_7F2D;
 
 const FIRST: u64 = 0xA076_1D64_78BD_642F;
 const SECOND: u64 = 0xE703_7ED1_A0B4_28DB;

@@ -15,9 +15,9 @@ use arrow_schema::{DataType as Arrow, TimeUnit};
 use thalweg_core::Result;
 use thalweg_core::shim::mix64;
 
-use super::hash::NULL_HASH;
+use super::ids::NULL_HASH;
+use super::ids::{ABSENT, Ids};
 use super::low_bits::LowBits;
-use super::{ABSENT, Ids};
 use crate::gradual::{GradualTable, Pages};
 
 /// True for the types that [`values`] reads.

@@ -9,7 +9,7 @@
 //! once and ids start from scratch: then an id that is given again is the one of the key that is
 //! found with it.
 
-use super::ABSENT;
+use super::ids::ABSENT;
 
 /// With more keys than this nothing is guessed: they would no longer lie in the near caches. It is
 /// begun again with half as many.

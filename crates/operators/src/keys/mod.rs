@@ -16,6 +16,7 @@ mod blocks;
 mod canonical;
 mod encoding;
 mod hash;
+mod ids;
 mod integer;
 mod low_bits;
 mod packed;
@@ -31,63 +32,17 @@ use thalweg_core::{DataType, Error, Result};
 
 pub use canonical::CanonicalOrder;
 pub use hash::{hash_bytes, hash_keys};
+pub use ids::{ABSENT, partition_of};
 pub(crate) use scatter::{hash_rows, route_by_keys, scatter};
 
-use crate::gradual::Pages;
+use ids::Ids;
 use integer::IntegerTable;
 use packed::PackedTable;
 use rows::RowTable;
 use text::TextTable;
 
-/// The partition, of this many, that owns the keys with this hash. The top eight bits are the
-/// virtual partition; a partition owns a range of whole virtual partitions.
-#[inline]
-pub fn partition_of(hash: u64, partitions: usize) -> usize {
-    ((hash >> 56) as usize * partitions) >> 8
-}
-
-/// What hash tables are probed with. Keys of one partition agree in the top bits of their hash,
-/// which is where hashbrown takes its tags from, so lower bits are folded in.
-#[inline]
-fn probe_hash(hash: u64) -> u64 {
-    hash ^ (hash << 32)
-}
-
-/// The id of a key that is not there.
-pub const ABSENT: u32 = u32::MAX;
-
 /// To look at a key that stays costs about this many times less than to look one up that goes.
 const LOOKED_AT: usize = 16;
-
-/// Gives out dense ids and keeps each key's hash.
-#[derive(Default)]
-struct Ids {
-    free: Vec<u32>,
-    hashes: Pages<u64>,
-}
-
-impl Ids {
-    #[inline(always)]
-    fn assign(&mut self, hash: u64) -> u32 {
-        if let Some(id) = self.free.pop() {
-            self.hashes[id as usize] = hash;
-            return id;
-        }
-        let id = u32::try_from(self.hashes.len()).expect("fewer than 2^32 keys in one partition");
-        self.hashes.push(hash);
-        id
-    }
-    fn clear(&mut self) {
-        self.free.clear();
-        self.hashes.clear();
-    }
-    fn live(&self) -> usize {
-        self.hashes.len() - self.free.len()
-    }
-    fn bytes(&self) -> usize {
-        self.free.capacity() * 4 + self.hashes.bytes()
-    }
-}
 
 enum Layout {
     /// No key columns: one group, id 0.

@@ -11,9 +11,10 @@ use arrow_schema::DataType as Arrow;
 use thalweg_core::Result;
 use thalweg_core::shim::mix64;
 
-use super::hash::{NULL_HASH, combine, fold};
+use super::hash::{combine, fold};
+use super::ids::NULL_HASH;
+use super::ids::{ABSENT, Ids};
 use super::integer::{array_of, is_integer_like, values, values_at};
-use super::{ABSENT, Ids};
 use crate::gradual::{GradualTable, Pages};
 
 /// The most columns: as many as there are bits for NULL.

@@ -15,7 +15,8 @@ use thalweg_core::{Error, Result};
 
 use super::encoding::{Encoded, Encoding};
 use super::hash::{canonical_f32, canonical_f64, hash_into};
-use super::{ABSENT, Ids, probe_hash, select};
+use super::ids::{ABSENT, Ids, probe_hash};
+use super::select;
 use crate::gradual::{GradualTable, Pages};
 
 /// How keys become bytes.

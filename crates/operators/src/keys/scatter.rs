@@ -9,7 +9,8 @@ use thalweg_core::shim::mix64;
 use thalweg_core::{Bundle, Result, Route};
 
 use super::hash::hash_into;
-use super::{integer, partition_of};
+use super::ids::partition_of;
+use super::integer;
 use crate::limit::route_to_first;
 
 /// This many rows are hashed at a time.

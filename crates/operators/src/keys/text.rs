@@ -7,8 +7,9 @@ use arrow_array::{Array, ArrayRef, StringViewArray};
 use thalweg_core::Result;
 
 use super::blocks::{TextBlocks, Texts, is_long};
-use super::hash::{NULL_HASH, hash_bytes, hash_u128, hash_view};
-use super::{ABSENT, Ids, probe_hash};
+use super::hash::{hash_bytes, hash_u128, hash_view};
+use super::ids::NULL_HASH;
+use super::ids::{ABSENT, Ids, probe_hash};
 use crate::gradual::{self, GradualTable, Pages};
 
 /// This many rows are hashed before they are looked up: look-ups then wait for the memory together

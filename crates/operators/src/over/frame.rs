@@ -13,11 +13,11 @@ use arrow_buffer::BooleanBuffer;
 use arrow_select::take::take;
 use thalweg_core::{Error, Result, TableSchema};
 
-use super::fired::Fired;
 use super::spec::{Frame, OverSpec};
 use super::trail::Trail;
 use crate::aggregate::{AggregateCall, RunInput, RunningAggregate, StateColumns, StateRows, Step};
 use crate::rows::chunks::RowRef;
+use crate::rows::event_time::DueRows;
 
 /// The rows of frames in tables of state.
 const FRAME: &str = "$frame";
@@ -106,7 +106,7 @@ impl FrameAggregates {
     }
 
     /// The results of these rows, a column for each call.
-    pub(super) fn run(&mut self, fired: &Fired) -> Result<Vec<ArrayRef>> {
+    pub(super) fn run(&mut self, fired: &DueRows) -> Result<Vec<ArrayRef>> {
         if self.calls.is_empty() {
             return Ok(Vec::new());
         }
@@ -136,7 +136,7 @@ impl FrameAggregates {
     }
 
     /// Lets every row read what the last of its peers does.
-    fn read_after_peers(&mut self, fired: &Fired) {
+    fn read_after_peers(&mut self, fired: &DueRows) {
         let mut from = 0;
         for peers in fired.times.chunk_by(|a, b| a == b) {
             let to = from + peers.len();
@@ -153,7 +153,7 @@ impl FrameAggregates {
         }
     }
 
-    fn results(&mut self, fired: &Fired, columns: &[ArrayRef]) -> Result<Vec<ArrayRef>> {
+    fn results(&mut self, fired: &DueRows, columns: &[ArrayRef]) -> Result<Vec<ArrayRef>> {
         let is_plain = self.trail.is_none();
         let ids = if is_plain { &fired.ids } else { &self.events.ids };
         let steps = (!is_plain).then_some(&self.events.steps[..]);
@@ -230,7 +230,7 @@ impl Events {
     }
 
     /// Each row leaves its key's frame when this many came behind it.
-    fn rows(&mut self, trail: &mut Trail, fired: &Fired, chunk: u32, preceding: u64) {
+    fn rows(&mut self, trail: &mut Trail, fired: &DueRows, chunk: u32, preceding: u64) {
         for (row, (&id, &time)) in fired.ids.iter().zip(&fired.times).enumerate() {
             if trail.count(id) > preceding {
                 let left = trail.pop(id);
@@ -241,7 +241,7 @@ impl Events {
     }
 
     /// Each row leaves its key's frame when one comes that is so much later.
-    fn range(&mut self, trail: &mut Trail, fired: &Fired, chunk: u32, preceding_ms: i64) {
+    fn range(&mut self, trail: &mut Trail, fired: &DueRows, chunk: u32, preceding_ms: i64) {
         for (row, (&id, &time)) in fired.ids.iter().zip(&fired.times).enumerate() {
             let begin = time.saturating_sub(preceding_ms);
             while let Some(left) = trail.pop_before(id, begin) {

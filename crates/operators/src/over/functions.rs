@@ -3,12 +3,12 @@
 use arrow_array::{ArrayRef, RecordBatch};
 use thalweg_core::Result;
 
-use super::fired::Fired;
 use super::frame::FrameAggregates;
 use super::neighbor::Lag;
 use super::number::{Numbering, Numbers};
 use super::spec::{OverFunction, OverSpec, OverTime};
 use crate::aggregate::{StateColumns, StateRows};
+use crate::rows::event_time::DueRows;
 use crate::tables::unique_names;
 
 /// Who computes a call.
@@ -72,7 +72,7 @@ impl Functions {
     }
 
     /// The results of these rows, a column for each call but those of LEAD.
-    pub(super) fn run(&mut self, fired: &Fired) -> Result<Vec<ArrayRef>> {
+    pub(super) fn run(&mut self, fired: &DueRows) -> Result<Vec<ArrayRef>> {
         let aggregates = self.aggregates.run(fired)?;
         let mut results = Vec::with_capacity(self.parts.len());
         for part in &mut self.parts {

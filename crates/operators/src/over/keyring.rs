@@ -252,7 +252,7 @@ impl Keyring {
 
     /// All keys have been restored: the sequence in which they are forgotten is that of their
     /// newest rows. The time of the newest of all.
-    pub(super) fn recalled(&mut self) -> i64 {
+    pub(super) fn restored(&mut self) -> i64 {
         let fired = |&id: &u32| (self.newest(id), id);
         let mut fired: Vec<(i64, u32)> = self.live().iter().map(fired).collect();
         fired.retain(|&(newest, _)| newest != NEVER);

@@ -39,7 +39,6 @@
 //!
 //! It takes no updates, and it judges nothing by processing time but `state_ttl_ms`.
 
-mod fired;
 mod frame;
 mod functions;
 mod keyring;

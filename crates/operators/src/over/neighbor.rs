@@ -6,11 +6,11 @@ use arrow_array::{ArrayRef, BooleanArray};
 use arrow_select::zip::zip;
 use thalweg_core::{Error, Result, TableSchema};
 
-use super::fired::Fired;
 use super::spec::OverSpec;
 use super::trail::Trail;
 use crate::aggregate::{StateColumns, StateRows};
 use crate::rows::chunks::RowRef;
+use crate::rows::event_time::DueRows;
 
 /// One LAG.
 pub(super) struct Lag {
@@ -36,7 +36,7 @@ impl Lag {
         self.trail.grow(groups);
     }
 
-    pub(super) fn run(&mut self, fired: &Fired) -> Result<ArrayRef> {
+    pub(super) fn run(&mut self, fired: &DueRows) -> Result<ArrayRef> {
         let own = ArrayRef::clone(&fired.columns[self.column]);
         if self.offset == 0 {
             return Ok(own);

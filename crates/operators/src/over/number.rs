@@ -6,8 +6,8 @@ use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array};
 use thalweg_core::Result;
 
-use super::fired::Fired;
 use crate::aggregate::{StateColumns, StateRows};
+use crate::rows::event_time::DueRows;
 
 /// Which number is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Numbers {
         }
     }
 
-    pub(super) fn run(&mut self, fired: &Fired) -> ArrayRef {
+    pub(super) fn run(&mut self, fired: &DueRows) -> ArrayRef {
         let (numbering, has_peers, counters) = (self.numbering, self.has_peers, &mut self.counters);
         let number = |(&id, &time): (&u32, &i64)| {
             let counter = &mut counters[id as usize];

@@ -21,7 +21,6 @@ use thalweg_core::{
     Watermark,
 };
 
-use super::fired::Fired;
 use super::functions::Functions;
 use super::keyring::Keyring;
 use super::lead::Held;
@@ -31,22 +30,12 @@ use crate::capture::key_columns::KeyColumns;
 use crate::capture::keys::{KeyTracker, KeyedState};
 use crate::keys::ranks::KeyRanks;
 use crate::limit::rows_of;
-use crate::rows::chunk_capture::Notes;
-use crate::rows::chunks::{Chunks, RowRef};
+use crate::rows::chunks::RowRef;
+use crate::rows::event_time::{AddedRows, DueRows, EventTimeBuffer, WaitingRow};
 use crate::rows::input::{inserts_only, times, treat_late};
-use crate::rows::waiting::Waiting;
-use crate::rows::waiting_capture::WaitingTables;
 
 /// About how many rows are fired at once: results stay in the cache until they are put together.
 const FIRE_ROWS: usize = 8 * 1024;
-
-/// A row that waits.
-#[derive(Clone, Copy)]
-pub(super) struct Entry {
-    pub(super) time: i64,
-    pub(super) row: RowRef,
-    pub(super) id: u32,
-}
 
 /// One key range of an OVER window.
 pub(super) struct OverPartition {
@@ -58,14 +47,10 @@ pub(super) struct OverPartition {
     pub(super) key_columns: KeyColumns,
     pub(super) functions: Functions,
     pub(super) held: Option<Held>,
-    pub(super) rows: Chunks,
-    pub(super) waiting: Waiting<Entry>,
-    /// `None` where nothing waits.
-    pub(super) waiting_tables: Option<Arc<WaitingTables>>,
+    /// Rows that wait for their time; `None` where rows are fired as they come.
+    pub(super) waiting: Option<EventTimeBuffer>,
     /// Rows with their results whose watermark the partition has not been shown yet.
     pub(super) ready: VecDeque<(RecordBatch, Vec<i64>)>,
-    /// What waits is due after this watermark, but for what came when its time was over.
-    pub(super) passed: i64,
     /// The latest processing time that was seen.
     pub(super) wall_ms: i64,
     pub(super) tracker: Option<KeyTracker>,
@@ -86,11 +71,8 @@ impl OverPartition {
             key_columns: KeyColumns::new(&spec.input, &spec.keys),
             functions: Functions::new(&spec)?,
             held: Held::new(&spec, Arc::clone(&schema))?,
-            rows: Chunks::new(&spec.input),
-            waiting: Waiting::new(),
-            waiting_tables: spec.waiting_tables().map(Arc::new),
+            waiting: spec.waiting_shape().map(EventTimeBuffer::new),
             ready: VecDeque::new(),
-            passed: i64::MIN,
             wall_ms: i64::MIN,
             tracker: None,
             schema,
@@ -144,9 +126,9 @@ impl OverPartition {
         let row_of = |place: usize| piece.rows.map_or(place as u32, |rows| rows[place]);
         let by_key = self.late_by_key && piece.lanes == 1;
         let ids = self.intern(batch, output)?;
-        let chunk = self.rows.add(batch.columns().to_vec(), batch.num_rows(), false);
-        let (mut late, mut late_ids, mut held) = (Vec::new(), Vec::new(), 0);
-        let mut notes = Notes::default();
+        let Some(waiting) = &mut self.waiting else { return Ok(()) };
+        let mut added = waiting.add(batch.columns().to_vec(), batch.num_rows());
+        let (mut late, mut late_ids) = (Vec::new(), Vec::new());
         for (place, (&time, &id)) in times.iter().zip(&ids).enumerate() {
             let row = row_of(place);
             let watermark = before.at(row as usize).0;
@@ -155,38 +137,42 @@ impl OverPartition {
                 if !by_key || self.is_late(id, time, watermark)? {
                     late.push((row, time));
                     late_ids.push(id);
-                    notes.left_out.push(place as u32);
+                    added.leave_out(place as u32);
                     continue;
                 }
                 due = watermark.saturating_add(1);
             }
-            held += 1;
-            self.rows.hold(chunk, 1);
-            self.keys.wait(id);
-            let row = RowRef { chunk, row: place as u32 };
-            self.note(&mut notes, row.row, (time, due));
-            self.waiting.push(due, Entry { time, row, id });
+            output.accepted += 1;
+            self.keep(&mut added, place, (time, due), id);
         }
-        self.rows.note(chunk, notes);
-        self.rows.release(chunk, 1);
-        output.accepted += held;
+        if let Some(waiting) = &mut self.waiting {
+            waiting.finish(added);
+        }
         self.keys.retain_unused(&mut late_ids);
         self.release(&late_ids)?;
         treat_late(self.spec.late, &late, piece, output)
     }
 
-    /// Notes what captures have to know of a row that waits, by its time and when it is due.
+    /// A row waits until it is due.
     #[inline]
-    pub(super) fn note(&self, notes: &mut Notes, row: u32, times: (i64, i64)) {
-        if let Some(tables) = &self.waiting_tables {
-            tables.note(notes, (row, RowKind::Insert), times, self.passed);
-        }
+    pub(super) fn keep(
+        &mut self,
+        added: &mut AddedRows,
+        place: usize,
+        (time, due): (i64, i64),
+        key: u32,
+    ) {
+        let Some(waiting) = &mut self.waiting else { return };
+        self.keys.wait(key);
+        let (row, kind) = (added.row(place), RowKind::Insert);
+        waiting.wait(added, due, WaitingRow { time, row, key, kind, extra: () });
     }
 
     /// True if a row behind its watermark is late: not above the newest of its key that was fired.
     fn is_late(&mut self, id: u32, time: i64, watermark: i64) -> Result<bool> {
-        if watermark > self.passed {
-            self.passed = watermark;
+        let passed = self.waiting.as_ref().map_or(i64::MAX, EventTimeBuffer::passed);
+        if watermark > passed {
+            self.waiting.iter_mut().for_each(|waiting| waiting.pass(watermark));
             while let Some(fired) = self.next_due(watermark)? {
                 let result = self.fire(fired)?;
                 self.ready.push_back(result);
@@ -201,11 +187,12 @@ impl OverPartition {
     }
 
     /// Some of the rows that are due at a watermark, first ones first.
-    fn next_due(&mut self, watermark: i64) -> Result<Option<Fired>> {
-        let mut entries: Vec<Entry> = Vec::new();
-        while let Some((_, last)) = self.waiting.first_bucket().filter(|b| b.0 <= watermark) {
+    fn next_due(&mut self, watermark: i64) -> Result<Option<DueRows>> {
+        let Some(waiting) = &mut self.waiting else { return Ok(None) };
+        let mut entries: Vec<WaitingRow> = Vec::new();
+        while let Some((_, last)) = waiting.first_due().filter(|first| first.0 <= watermark) {
             let time = last.min(watermark);
-            self.waiting.pop_due(time, |_, entry| entries.push(entry));
+            waiting.pop_due(time, |_, entry| entries.push(entry));
             if time == watermark || entries.len() >= FIRE_ROWS {
                 break;
             }
@@ -215,28 +202,25 @@ impl OverPartition {
         }
         // Stable: rows of one bucket come in the order of arrival.
         if self.ranks.is_ordered() {
-            let ids: Vec<u32> = entries.iter().map(|entry| entry.id).collect();
+            let ids: Vec<u32> = entries.iter().map(|entry| entry.key).collect();
             let ranks = self.ranks.of_ids(&self.keys.table, &ids)?;
-            let mut ranked: Vec<(u32, Entry)> = ranks.into_iter().zip(entries).collect();
+            let mut ranked: Vec<(u32, WaitingRow)> = ranks.into_iter().zip(entries).collect();
             ranked.sort_by_key(|&(rank, entry)| (entry.time, rank));
             entries = ranked.into_iter().map(|(_, entry)| entry).collect();
         } else {
             entries.sort_by_key(|entry| entry.time);
         }
         let rows: Vec<RowRef> = entries.iter().map(|entry| entry.row).collect();
-        let columns = self.rows.gather(&rows)?;
-        for run in rows.chunk_by(|a, b| a.chunk == b.chunk) {
-            self.rows.release(run[0].chunk, run.len());
-        }
-        let ids: Vec<u32> = entries.iter().map(|entry| entry.id).collect();
+        let columns = waiting.take(&rows)?;
+        let ids: Vec<u32> = entries.iter().map(|entry| entry.key).collect();
         let times: Vec<i64> = entries.iter().map(|entry| entry.time).collect();
         self.touch(KEYS, &ids)?;
         self.keys.fire(&ids, &times, true);
-        Ok(Some(Fired { columns, ids, times }))
+        Ok(Some(DueRows { columns, ids, times }))
     }
 
     /// Rows with their results.
-    fn fire(&mut self, fired: Fired) -> Result<(RecordBatch, Vec<i64>)> {
+    fn fire(&mut self, fired: DueRows) -> Result<(RecordBatch, Vec<i64>)> {
         let results = self.functions.run(&fired)?;
         let mut columns = fired.columns;
         columns.extend(results);
@@ -277,7 +261,7 @@ impl OverPartition {
             let times = vec![self.wall_ms; to - from];
             self.keys.fire(&ids[from..to], &times, false);
             let columns = batch.slice(from, to - from).columns().to_vec();
-            let fired = Fired { columns, ids: ids[from..to].to_vec(), times };
+            let fired = DueRows { columns, ids: ids[from..to].to_vec(), times };
             let (result, _) = self.fire(fired)?;
             let rows = match piece.rows {
                 Some(rows) => rows[from..to].to_vec(),
@@ -318,7 +302,7 @@ impl Partition for OverPartition {
                 return Ok(Progress::More);
             }
         }
-        self.passed = self.passed.max(watermark);
+        self.waiting.iter_mut().for_each(|waiting| waiting.pass(watermark));
         let beyond = self.keys.pop_beyond_reach(watermark);
         self.release(&beyond)?;
         match call.watermark {
@@ -329,14 +313,16 @@ impl Partition for OverPartition {
 
     fn wakes_at(&self) -> Watermark {
         // Captures want to know which rows that wait have expired.
-        let captures_time = self.tracker.is_some() && !self.waiting.is_empty();
+        let has_rows = self.waiting.as_ref().is_some_and(|waiting| !waiting.is_empty());
+        let captures_time = self.tracker.is_some() && has_rows;
         if !self.ready.is_empty() || captures_time {
             return Watermark::MIN;
         }
         if self.spec.time == OverTime::Arrival {
             return Watermark::END;
         }
-        let fires_at = self.waiting.first_bucket().map(|(first, _)| first);
+        let fires_at =
+            self.waiting.as_ref().and_then(EventTimeBuffer::first_due).map(|(first, _)| first);
         let wakes_at = fires_at.into_iter().chain(self.keys.forgets_at()).min();
         wakes_at.map_or(Watermark::END, Watermark)
     }
@@ -349,13 +335,12 @@ impl Partition for OverPartition {
         self.keys.bytes()
             + self.functions.bytes()
             + self.held.as_ref().map_or(0, Held::bytes)
-            + self.rows.bytes()
-            + self.waiting.bytes()
+            + self.waiting.as_ref().map_or(0, EventTimeBuffer::bytes)
             + self.tracker.as_ref().map_or(0, KeyTracker::bytes)
             + ready
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
-        self.recall(restored)
+        self.restore_state(restored)
     }
 }

@@ -20,19 +20,15 @@ use arrow_schema::DataType as Arrow;
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
 use thalweg_core::snapshot::TableRows;
-use thalweg_core::{Captured, DataType, Extent, Restored, Result, RowKind};
+use thalweg_core::{Captured, DataType, Extent, Restored, Result};
 
-use super::partition::{Entry, OverPartition};
+use super::partition::OverPartition;
 use super::spec::{OverSpec, OverTime};
 use crate::aggregate::{StateColumns, StateRows};
 use crate::capture::keys::{KeyTracker, KeyedState};
 use crate::keys::{KeyTable, hash_keys};
-use crate::rows::chunk_capture::Notes;
-use crate::rows::chunks::RowRef;
 use crate::rows::input::keys_of;
-use crate::rows::waiting_capture::{
-    OverdueRow, WaitingRows, WaitingShape, WaitingTables, nothing_waits,
-};
+use crate::rows::waiting_capture::{WaitingRows, WaitingShape, nothing_waits};
 use crate::tables::{kept_batch, kept_columns, kept_schema, numbers_of, owners, state_batch};
 
 /// The table that is captured by key.
@@ -61,23 +57,20 @@ impl KeyedState for OverPartition {
         &mut self.tracker
     }
     fn capture_others(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
-        self.capture_waiting(extent, captured)?;
+        if let Some(waiting) = &mut self.waiting {
+            waiting.capture(extent, captured)?;
+        }
         self.capture_ready(captured);
         Ok(())
     }
 }
 
 impl OverSpec {
-    /// The tables of rows that wait for their time; `None` where nothing waits.
-    pub(super) fn waiting_tables(&self) -> Option<WaitingTables> {
+    /// What waits for its time; `None` where nothing does.
+    pub(super) fn waiting_shape(&self) -> Option<WaitingShape> {
         let OverTime::EventTime(rowtime) = self.time else { return None };
-        Some(WaitingTables::new(WaitingShape {
-            input: self.input.clone(),
-            keys: self.keys.clone(),
-            rowtime,
-            behind_ms: 0,
-            has_kinds: false,
-        }))
+        let (input, keys) = (self.input.clone(), self.keys.clone());
+        Some(WaitingShape { input, keys, rowtime, behind_ms: 0, has_kinds: false })
     }
 }
 
@@ -93,18 +86,6 @@ impl OverPartition {
         }
         columns.extend(states.finish());
         state_batch(owners, columns)
-    }
-
-    fn capture_waiting(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
-        let Some(tables) = &self.waiting_tables else { return Ok(()) };
-        let overdue = self.waiting.overdue(self.passed).map(|(due, entry)| OverdueRow {
-            due,
-            row: entry.row,
-            kind: RowKind::Insert,
-        });
-        let overdue: Vec<OverdueRow> = overdue.collect();
-        let wanted = (extent, !self.waiting.is_empty());
-        tables.capture(wanted, (&mut self.rows, self.passed), &overdue, captured)
     }
 
     fn capture_ready(&self, captured: &mut Captured) {
@@ -125,7 +106,7 @@ impl OverPartition {
     }
 
     /// Restores what partitions captured.
-    pub(super) fn recall(&mut self, restored: &Restored) -> Result<()> {
+    pub(super) fn restore_state(&mut self, restored: &Restored) -> Result<()> {
         for rows in restored.table(TABLES[KEYS]) {
             let ids = self.keys.restore(rows, &self.key_columns)?;
             self.grow();
@@ -134,14 +115,14 @@ impl OverPartition {
                 held.restore(&ids, &StateRows::new(rows, HELD))?;
             }
         }
-        let newest = self.keys.recalled();
+        let newest = self.keys.restored();
         if self.spec.time == OverTime::Arrival {
             // Times are those of the clock, and must not go back behind what frames hold.
             self.wall_ms = newest;
         }
-        match self.waiting_tables.clone() {
-            Some(tables) => {
-                let waiting = tables.restored(restored)?;
+        match &self.waiting {
+            Some(waiting) => {
+                let waiting = waiting.restored(restored)?;
                 waiting.into_iter().try_for_each(|rows| self.restore_waiting(rows))?;
             }
             None => nothing_waits(restored)?,
@@ -154,17 +135,14 @@ impl OverPartition {
         let ids = self.keys.intern(&keys_of(&columns, &self.spec.keys), times.len())?;
         self.keys.enliven(&ids);
         self.grow();
-        let chunk = self.rows.add(columns, ids.len(), false);
-        self.rows.hold(chunk, ids.len());
-        let mut notes = Notes::default();
-        for (row, ((&id, &time), due)) in ids.iter().zip(&times).zip(dues).enumerate() {
-            let row = RowRef { chunk, row: row as u32 };
-            self.keys.wait(id);
-            self.note(&mut notes, row.row, (time, due));
-            self.waiting.push(due, Entry { time, row, id });
+        let Some(waiting) = &mut self.waiting else { return Ok(()) };
+        let mut added = waiting.add(columns, ids.len());
+        for (place, ((&id, &time), due)) in ids.iter().zip(&times).zip(dues).enumerate() {
+            self.keep(&mut added, place, (time, due), id);
         }
-        self.rows.note(chunk, notes);
-        self.rows.release(chunk, 1);
+        if let Some(waiting) = &mut self.waiting {
+            waiting.finish(added);
+        }
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use thalweg_core::{Column, ColumnType, DataType, Error, Result, TableSchema};
 
-use crate::aggregate::{AggregateCall, AggregateFunction};
+use crate::aggregate::{AggregateCall, first_value, last_value};
 use crate::keys::KeyTable;
 use crate::window::LatePolicy;
 
@@ -116,8 +116,8 @@ impl OverCall {
         };
         match &self.function {
             OverFunction::Aggregate(call) => Some(call.clone()),
-            OverFunction::FirstValue(column) => Some(of(AggregateFunction::FirstValue, *column)),
-            OverFunction::LastValue(column) => Some(of(AggregateFunction::LastValue, *column)),
+            OverFunction::FirstValue(column) => Some(of(first_value(), *column)),
+            OverFunction::LastValue(column) => Some(of(last_value(), *column)),
             _ => None,
         }
     }

@@ -23,21 +23,12 @@ use arrow_schema::SchemaRef;
 use thalweg_core::{Column, Error, Result, TableSchema};
 use thalweg_expr::Expr;
 
-use super::kept::Kept;
+use super::rows::PatternRows;
 use super::runs::{Head, Key, NO_SLOT, Runs, Taken};
 use super::spec::{Condition, End, MatchSpec, PatternValue, Skip};
 use super::values::{Values, batch_of, context};
 use crate::rows::chunks::RowRef;
-
-/// Rows whose time has come, those of a key one behind the other and in their order.
-pub(super) struct Fired {
-    /// The input's columns.
-    pub(super) columns: Vec<ArrayRef>,
-    /// The key of each row.
-    pub(super) ids: Vec<u32>,
-    /// The time of each row.
-    pub(super) times: Vec<i64>,
-}
+use crate::rows::event_time::DueRows;
 
 /// How a condition is evaluated.
 enum Test {
@@ -111,7 +102,7 @@ pub(super) struct Machine {
     /// The input columns that runs are asked for.
     columns: Vec<usize>,
     tests: Vec<Test>,
-    pub(super) kept: Kept,
+    pub(super) kept: PatternRows,
     pub(super) keys: Vec<Key>,
     pub(super) keys_bytes: usize,
     offers: Vec<Offer>,
@@ -152,7 +143,7 @@ impl Machine {
         Ok(Machine {
             input: spec.input.arrow(),
             tests,
-            kept: Kept::new(kept),
+            kept: PatternRows::new(kept),
             keys: Vec::new(),
             keys_bytes: 0,
             offers: Vec::new(),
@@ -172,7 +163,7 @@ impl Machine {
     /// Takes rows of up to a time, and brings all these keys to that time.
     pub(super) fn advance(
         &mut self,
-        fired: &Fired,
+        fired: &DueRows,
         alarms: &[u32],
         until: i64,
         wall_ms: i64,
@@ -269,7 +260,7 @@ impl Machine {
     }
 
     /// Evaluates the conditions that need no run.
-    fn test_rows(&mut self, fired: &Fired, wall_ms: i64) -> Result<()> {
+    fn test_rows(&mut self, fired: &DueRows, wall_ms: i64) -> Result<()> {
         let batch = batch_of(&self.input, fired.columns.clone(), fired.ids.len())?;
         for test in &mut self.tests {
             if let Test::Rows { expr, mask } = test {
@@ -283,7 +274,7 @@ impl Machine {
     fn wave(
         &mut self,
         segments: &[Segment],
-        fired: &Fired,
+        fired: &DueRows,
         chunk: u32,
         wall_ms: i64,
     ) -> Result<()> {

@@ -25,14 +25,14 @@
 //! | `machine` | rows through the pattern |
 //! | `runs` | what may become a match |
 //! | `values` | what conditions and results read |
-//! | `kept` | the rows that runs share |
+//! | `rows` | the rows that runs share |
 //! | `snapshot` | what is captured and restored |
 //!
 //! It has no alternatives, no groups and no empty matches, and takes no updates.
 
-mod kept;
 mod machine;
 mod partition;
+mod rows;
 mod runs;
 mod snapshot;
 mod spec;
@@ -55,6 +55,7 @@ use crate::capture::keys::CapturedByKey;
 use crate::keys::route_by_keys;
 use crate::window::LatePolicy;
 use partition::MatchPartition;
+use values::Values;
 
 /// `… MATCH_RECOGNIZE (PARTITION BY … ORDER BY rowtime … PATTERN (…) DEFINE …)`.
 pub struct MatchRecognize {
@@ -70,6 +71,7 @@ impl MatchRecognize {
     /// pattern may be absent.
     pub fn new(spec: MatchSpec) -> Result<Self> {
         spec.check()?;
+        Values::new(&spec.values(), &spec.input)?;
         let schema = spec.output();
         Ok(MatchRecognize { spec: Arc::new(spec), schema })
     }

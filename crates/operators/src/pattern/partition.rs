@@ -20,7 +20,7 @@ use thalweg_core::{
     Watermark,
 };
 
-use super::machine::{Fired, Machine};
+use super::machine::Machine;
 use super::runs::Key;
 use super::snapshot::KEYS;
 use super::spec::MatchSpec;
@@ -30,11 +30,10 @@ use crate::capture::keys::{KeyTracker, KeyedState};
 use crate::keys::KeyTable;
 use crate::keys::ranks::KeyRanks;
 use crate::limit::rows_of;
-use crate::rows::chunk_capture::Notes;
-use crate::rows::chunks::{Chunks, RowRef};
+use crate::rows::chunks::RowRef;
+use crate::rows::due_queue::DueQueue;
+use crate::rows::event_time::{DueRows, EventTimeBuffer, WaitingRow};
 use crate::rows::input::{inserts_only, keys_of, times, treat_late};
-use crate::rows::waiting::Waiting;
-use crate::rows::waiting_capture::WaitingTables;
 use crate::sort::KeyEncoder;
 
 /// About how many rows are taken at once at most.
@@ -44,17 +43,9 @@ const FIRE_ROWS_FIRST: usize = 1024;
 /// About how often the rows that are taken at once are offered to runs at most: some milliseconds.
 const OFFERS_MAX: usize = 256 * 1024;
 
-/// A row that waits.
-#[derive(Clone, Copy)]
-pub(super) struct Entry {
-    pub(super) time: i64,
-    pub(super) row: RowRef,
-    pub(super) id: u32,
-}
-
 /// What is due: rows, keys whose alarm has come, and up to when.
 struct Due {
-    entries: Vec<Entry>,
+    entries: Vec<WaitingRow>,
     alarms: Vec<u32>,
     until: i64,
 }
@@ -69,12 +60,8 @@ pub(super) struct MatchPartition {
     pub(super) table: KeyTable,
     pub(super) key_columns: KeyColumns,
     pub(super) machine: Machine,
-    pub(super) rows: Chunks,
-    pub(super) waiting: Waiting<Entry>,
-    pub(super) waiting_tables: Arc<WaitingTables>,
-    /// What waits is due after this watermark, but for what came when its time was over.
-    pub(super) passed: i64,
-    alarms: Waiting<u32>,
+    pub(super) waiting: EventTimeBuffer,
+    alarms: DueQueue<u32>,
     pub(super) tracker: Option<KeyTracker>,
     /// How many rows are taken through the pattern before the job may stop.
     fire_rows: usize,
@@ -97,11 +84,8 @@ impl MatchPartition {
             table: KeyTable::new(&types)?,
             key_columns: KeyColumns::new(&spec.input, &spec.pattern.keys),
             machine: Machine::new(Arc::clone(&spec))?,
-            rows: Chunks::new(&spec.input),
-            waiting: Waiting::new(),
-            waiting_tables: Arc::new(spec.waiting_tables()),
-            passed: i64::MIN,
-            alarms: Waiting::new(),
+            waiting: EventTimeBuffer::new(spec.waiting_shape()),
+            alarms: DueQueue::new(),
             tracker: None,
             fire_rows: FIRE_ROWS_FIRST,
             input: spec.input.arrow(),
@@ -141,21 +125,18 @@ impl MatchPartition {
         self.table.intern_rows(&keys, Some(taken), times.len(), &mut ids)?;
         let limit = self.table.id_limit().max(self.machine.keys.len());
         self.machine.keys.resize_with(limit, Key::default);
-        let chunk = self.rows.add(columns, times.len(), false);
-        self.rows.hold(chunk, taken.len());
-        let mut notes = Notes::default();
+        let mut added = self.waiting.add(columns, times.len());
         let mut next = taken.iter().peekable();
         let late = |row: &u32| next.next_if_eq(&row).is_none();
-        notes.left_out.extend((0..times.len() as u32).filter(late));
+        (0..times.len() as u32).filter(late).for_each(|row| added.leave_out(row));
         for (&place, &id) in taken.iter().zip(&ids) {
             let time = times[place as usize];
             self.machine.keys[id as usize].waiting += 1;
-            let row = (place, RowKind::Insert);
-            self.waiting_tables.note(&mut notes, row, (time, time), self.passed);
-            self.waiting.push(time, Entry { time, row: RowRef { chunk, row: place }, id });
+            let (row, kind) = (added.row(place as usize), RowKind::Insert);
+            let row = WaitingRow { time, row, key: id, kind, extra: () };
+            self.waiting.wait(&mut added, time, row);
         }
-        self.rows.note(chunk, notes);
-        self.rows.release(chunk, 1);
+        self.waiting.finish(added);
         Ok(())
     }
 
@@ -163,7 +144,7 @@ impl MatchPartition {
     fn next_due(&mut self, watermark: i64) -> Option<Due> {
         let mut due = Due { entries: Vec::new(), alarms: Vec::new(), until: watermark };
         loop {
-            let buckets = [self.waiting.first_bucket(), self.alarms.first_bucket()];
+            let buckets = [self.waiting.first_due(), self.alarms.first_bucket()];
             let first = buckets.into_iter().flatten().min();
             let Some((_, last)) = first.filter(|&(first, _)| first <= watermark) else { break };
             let until = last.min(watermark);
@@ -184,28 +165,25 @@ impl MatchPartition {
     }
 
     /// Rows that wait no more, key by key in their order.
-    fn fire(&mut self, mut entries: Vec<Entry>) -> Result<Fired> {
+    fn fire(&mut self, mut entries: Vec<WaitingRow>) -> Result<DueRows> {
         // Stable: rows of one time come in the order of arrival.
         match &self.ties {
-            None => entries.sort_by_key(|entry| (entry.id, entry.time)),
+            None => entries.sort_by_key(|entry| (entry.key, entry.time)),
             Some(ties) => {
                 let rows: Vec<RowRef> = entries.iter().map(|entry| entry.row).collect();
-                let batch = batch_of(&self.input, self.rows.gather(&rows)?, rows.len())?;
+                let batch = batch_of(&self.input, self.waiting.rows().gather(&rows)?, rows.len())?;
                 let ties = ties.encode(&batch)?;
                 entries = sorted(entries, &ties);
             }
         }
         let rows: Vec<RowRef> = entries.iter().map(|entry| entry.row).collect();
-        let columns = self.rows.gather(&rows)?;
-        for run in rows.chunk_by(|a, b| a.chunk == b.chunk) {
-            self.rows.release(run[0].chunk, run.len());
-        }
+        let columns = self.waiting.take(&rows)?;
         for entry in &entries {
-            self.machine.keys[entry.id as usize].waiting -= 1;
+            self.machine.keys[entry.key as usize].waiting -= 1;
         }
-        let ids = entries.iter().map(|entry| entry.id).collect();
+        let ids = entries.iter().map(|entry| entry.key).collect();
         let times = entries.iter().map(|entry| entry.time).collect();
-        Ok(Fired { columns, ids, times })
+        Ok(DueRows { columns, ids, times })
     }
 
     /// Takes what is due through the pattern; the matches, and when they were found.
@@ -295,12 +273,12 @@ impl MatchPartition {
 }
 
 /// Entries by key, time, and what rows of equal time are ordered by.
-fn sorted(entries: Vec<Entry>, ties: &Rows) -> Vec<Entry> {
+fn sorted(entries: Vec<WaitingRow>, ties: &Rows) -> Vec<WaitingRow> {
     let mut order: Vec<usize> = (0..entries.len()).collect();
     order.sort_by(|&a, &b| {
         let (left, right) = (&entries[a], &entries[b]);
-        (left.id, left.time)
-            .cmp(&(right.id, right.time))
+        (left.key, left.time)
+            .cmp(&(right.key, right.time))
             .then_with(|| ties.row(a).cmp(&ties.row(b)))
     });
     order.into_iter().map(|place| entries[place]).collect()
@@ -323,7 +301,7 @@ impl Partition for MatchPartition {
                 return Ok(Progress::More);
             }
         }
-        self.passed = self.passed.max(call.watermark.0);
+        self.waiting.pass(call.watermark.0);
         Ok(Progress::Done)
     }
 
@@ -332,7 +310,7 @@ impl Partition for MatchPartition {
             // Captures want to know which rows that wait have expired.
             return Watermark::MIN;
         }
-        let buckets = [self.waiting.first_bucket(), self.alarms.first_bucket()];
+        let buckets = [self.waiting.first_due(), self.alarms.first_bucket()];
         let first = buckets.into_iter().flatten().map(|(first, _)| first).min();
         first.map_or(Watermark::END, Watermark)
     }
@@ -340,13 +318,12 @@ impl Partition for MatchPartition {
     fn state_bytes(&self) -> usize {
         self.table.bytes()
             + self.machine.bytes()
-            + self.rows.bytes()
             + self.waiting.bytes()
             + self.alarms.bytes()
             + self.tracker.as_ref().map_or(0, KeyTracker::bytes)
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
-        self.recall(restored)
+        self.restore_state(restored)
     }
 }

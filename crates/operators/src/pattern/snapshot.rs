@@ -12,7 +12,7 @@
 //! takes its rows in again, in the same sequence.
 
 use arrow_array::RecordBatch;
-use thalweg_core::{Captured, DataType, Extent, Restored, Result, RowKind};
+use thalweg_core::{Captured, DataType, Extent, Restored, Result};
 
 use super::machine::Machine;
 use super::partition::MatchPartition;
@@ -21,7 +21,7 @@ use super::spec::MatchSpec;
 use crate::aggregate::{StateColumns, StateRows};
 use crate::capture::keys::{KeyTracker, KeyedState};
 use crate::keys::KeyTable;
-use crate::rows::waiting_capture::{OverdueRow, WaitingRows, WaitingShape, WaitingTables};
+use crate::rows::waiting_capture::{WaitingRows, WaitingShape};
 use crate::tables::{does_not_fit, state_batch};
 
 /// The table that is captured by key.
@@ -53,33 +53,22 @@ impl KeyedState for MatchPartition {
         &mut self.tracker
     }
     fn capture_others(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
-        let overdue = self.waiting.overdue(self.passed).map(|(due, entry)| OverdueRow {
-            due,
-            row: entry.row,
-            kind: RowKind::Insert,
-        });
-        let overdue: Vec<OverdueRow> = overdue.collect();
-        let wanted = (extent, !self.waiting.is_empty());
-        self.waiting_tables.capture(wanted, (&mut self.rows, self.passed), &overdue, captured)
+        self.waiting.capture(extent, captured)
     }
 }
 
 impl MatchSpec {
-    /// The tables of rows that wait for their time.
-    pub(super) fn waiting_tables(&self) -> WaitingTables {
-        WaitingTables::new(WaitingShape {
-            input: self.input.clone(),
-            keys: self.pattern.keys.clone(),
-            rowtime: self.pattern.rowtime,
-            behind_ms: 0,
-            has_kinds: false,
-        })
+    /// What waits for its time.
+    pub(super) fn waiting_shape(&self) -> WaitingShape {
+        let (input, keys, rowtime) =
+            (self.input.clone(), self.pattern.keys.clone(), self.pattern.rowtime);
+        WaitingShape { input, keys, rowtime, behind_ms: 0, has_kinds: false }
     }
 }
 
 impl MatchPartition {
     /// Restores what partitions captured.
-    pub(super) fn recall(&mut self, restored: &Restored) -> Result<()> {
+    pub(super) fn restore_state(&mut self, restored: &Restored) -> Result<()> {
         for rows in restored.table(TABLES[KEYS]) {
             let known = self.table.len() - usize::from(self.spec.pattern.keys.is_empty());
             let mut ids = Vec::with_capacity(rows.num_rows());
@@ -91,7 +80,7 @@ impl MatchPartition {
             self.machine.restore(&ids, rows)?;
             ids.into_iter().for_each(|id| self.set_alarm(id));
         }
-        for WaitingRows { columns, times, .. } in self.waiting_tables.restored(restored)? {
+        for WaitingRows { columns, times, .. } in self.waiting.restored(restored)? {
             let rows: Vec<u32> = (0..times.len() as u32).collect();
             self.hold(columns, &times, &rows)?;
         }

@@ -3,7 +3,6 @@
 use thalweg_core::{Column, ColumnType, DataType, Error, Result, TableSchema};
 use thalweg_expr::{Expr, ExprKind};
 
-use super::values::Values;
 use crate::aggregate::AggregateFunction;
 use crate::keys::KeyTable;
 use crate::sort::SortKey;
@@ -290,7 +289,6 @@ impl MatchSpec {
             return Err(Error::internal("a condition asks for the time of its match"));
         }
         KeyTable::new(&self.key_types())?;
-        Values::new(&self.values(), &self.input)?;
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use arrow_schema::SchemaRef;
 use thalweg_core::{ColumnType, Error, Result, TableSchema, Watermark, WatermarkBefore};
 use thalweg_expr::{EvalContext, Expr};
 
-use super::kept::Kept;
+use super::rows::PatternRows;
 use super::runs::{Key, Taken};
 use super::spec::{End, PatternValue, only_column};
 use crate::aggregate::{Accumulator, AggregateCall, RowOrder, UpdateInput};
@@ -88,7 +88,7 @@ impl Values {
     }
 
     /// The values of all runs that were collected, a column for each value.
-    pub(super) fn take(&mut self, kept: &Kept, wall_ms: i64) -> Result<Vec<ArrayRef>> {
+    pub(super) fn take(&mut self, kept: &PatternRows, wall_ms: i64) -> Result<Vec<ArrayRef>> {
         self.count = 0;
         let mut columns = Vec::with_capacity(self.parts.len());
         for part in &mut self.parts {
@@ -152,7 +152,7 @@ impl Aggregate {
     }
 
     /// The results of the runs that were collected.
-    fn take(&mut self, kept: &Kept, wall_ms: i64) -> Result<ArrayRef> {
+    fn take(&mut self, kept: &PatternRows, wall_ms: i64) -> Result<ArrayRef> {
         let argument = match &self.argument {
             None => None,
             Some(argument) => Some(argument.evaluate(kept, &self.rows, wall_ms)?),
@@ -190,7 +190,7 @@ impl Argument {
         Argument { schema: TableSchema::new(kept).arrow(), expr: expr.remap(&place), columns }
     }
 
-    fn evaluate(&self, kept: &Kept, rows: &[RowRef], wall_ms: i64) -> Result<ArrayRef> {
+    fn evaluate(&self, kept: &PatternRows, rows: &[RowRef], wall_ms: i64) -> Result<ArrayRef> {
         let columns = self.columns.iter().map(|&column| kept.column(rows, column));
         let columns = columns.collect::<Result<Vec<_>>>()?;
         if only_column(&self.expr).is_some() {
@@ -243,7 +243,7 @@ fn part(value: &PatternValue, input: &TableSchema) -> Result<Part> {
                 distinct: false,
                 filter: None,
                 result: column_type.clone(),
-                name: function.name(),
+                name: function.name().to_string(),
             };
             let data_type = argument.as_ref().map(|expr| &expr.column_type.data_type);
             Part::Aggregate(Box::new(Aggregate {

@@ -6,7 +6,8 @@
 //! |---|---|
 //! | [`chunks`] | come in batches, never change and leave about together; a batch is freed as a whole |
 //! | [`arena`] | leave one by one; what they leave behind is compacted |
-//! | [`waiting`] | wait for an event time: who is due at a watermark |
+//! | [`event_time`] | wait for an event time, become due at a watermark and leave |
+//! | [`due_queue`] | the times at which they are due |
 //! | [`chunk_capture`] | what captures write of rows in chunks |
 //! | [`waiting_capture`] | the tables of rows that wait for an event time |
 //! | [`input`] | how operators read the rows of a bundle: times, keys, lateness |
@@ -16,6 +17,7 @@
 pub(crate) mod arena;
 pub(crate) mod chunk_capture;
 pub(crate) mod chunks;
+pub(crate) mod due_queue;
+pub(crate) mod event_time;
 pub(crate) mod input;
-pub(crate) mod waiting;
 pub(crate) mod waiting_capture;

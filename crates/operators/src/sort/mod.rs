@@ -92,7 +92,7 @@ impl Operator for SortLimit {
                 usize::try_from(limit.saturating_add(self.offset)).unwrap_or(usize::MAX)
             }),
             skip: usize::try_from(self.offset).unwrap_or(usize::MAX),
-            kept: Kept::default(),
+            kept: SortRows::default(),
             worst: None,
             sorted: None,
         }))
@@ -105,14 +105,14 @@ impl Operator for SortLimit {
 
 /// Rows that may be part of the result, with their encoded keys.
 #[derive(Default)]
-struct Kept {
+struct SortRows {
     batches: Vec<RecordBatch>,
     keys: Vec<Rows>,
     num_rows: usize,
     bytes: usize,
 }
 
-impl Kept {
+impl SortRows {
     fn push(&mut self, batch: RecordBatch, keys: Rows) {
         self.num_rows += batch.num_rows();
         self.bytes += batch_bytes(&batch) + keys.size();
@@ -142,7 +142,7 @@ struct SortPartition {
     /// Limit + offset.
     keep: usize,
     skip: usize,
-    kept: Kept,
+    kept: SortRows,
     /// The key of the last row that a cut kept: rows that are not smaller cannot win any more.
     worst: Option<OwnedRow>,
     /// Set when the end has come: the result and how far it has been emitted.
@@ -156,7 +156,7 @@ impl SortPartition {
         let best = self.kept.rows_at(&places)?;
         let keys = self.encoder.encode(&best)?;
         self.worst = keys.num_rows().checked_sub(1).map(|last| keys.row(last).owned());
-        self.kept = Kept::default();
+        self.kept = SortRows::default();
         self.kept.push(best, keys);
         Ok(())
     }
@@ -208,7 +208,7 @@ impl Partition for SortPartition {
                 return Ok(Progress::More);
             }
         }
-        self.kept = Kept::default();
+        self.kept = SortRows::default();
         self.sorted = Some((Vec::new(), 0));
         Ok(Progress::Done)
     }

@@ -105,7 +105,7 @@ impl Operator for TemporalSort {
 
 /// A row that waits, in the order in which rows leave, further keys aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
+struct TimedRow {
     time: i64,
     arrival: u64,
     place: Place,
@@ -117,8 +117,8 @@ struct TemporalSortPartition {
     late: LatePolicy,
     encoder: Option<KeyEncoder>,
     store: Store,
-    waiting: BinaryHeap<Reverse<Entry>>,
-    ready: VecDeque<Entry>,
+    waiting: BinaryHeap<Reverse<TimedRow>>,
+    ready: VecDeque<TimedRow>,
     arrivals: u64,
     /// The time of the last row made ready.
     sent_on: Option<i64>,
@@ -212,7 +212,7 @@ impl Partition for TemporalSortPartition {
                 return Ok(());
             }
             let place = self.store.keep(stored, row);
-            self.waiting.push(Reverse(Entry { time, arrival: self.arrivals, place }));
+            self.waiting.push(Reverse(TimedRow { time, arrival: self.arrivals, place }));
             self.arrivals += 1;
             Ok(())
         };
@@ -239,7 +239,7 @@ impl Partition for TemporalSortPartition {
                 self.serials.pass(call.watermark.0.saturating_add(1).min(first));
                 return Ok(Progress::Done);
             }
-            let leave = |entry: Entry| {
+            let leave = |entry: TimedRow| {
                 self.serials.leave(entry.time);
                 entry.place
             };
@@ -253,7 +253,7 @@ impl Partition for TemporalSortPartition {
 
     fn state_bytes(&self) -> usize {
         let entries = self.waiting.capacity() + self.ready.capacity();
-        self.store.bytes() + entries * size_of::<Entry>()
+        self.store.bytes() + entries * size_of::<TimedRow>()
     }
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
         self.capture_state(extent)

@@ -24,7 +24,7 @@ use thalweg_core::snapshot::{CapturedTable, TableRows};
 use thalweg_core::{Captured, Extent, Restored, Result};
 
 use super::store::{Place, Store};
-use super::{Entry, TemporalSortPartition};
+use super::{TemporalSortPartition, TimedRow};
 use crate::capture::rows::{SERIAL, by_serial};
 use crate::tables::{
     KEPT_ROWS_MAX, add_table, flags, for_all, kept_batch, kept_columns, kept_schema, state_batch,
@@ -41,7 +41,7 @@ const PROGRESS: &str = "progress";
 const SENT_ON: &str = "sent_on";
 
 /// A row that is captured, and whether it is ready.
-type CapturedRow = (Entry, bool);
+type CapturedRow = (TimedRow, bool);
 
 /// Rows as batches of the table. Rows of times below `kept_from` came when these were over.
 fn batches(
@@ -119,7 +119,7 @@ impl TemporalSortPartition {
         let stored = self.store.add(rows, keys);
         for (row, &time) in times.iter().enumerate() {
             let place = self.store.keep(stored, row as u32);
-            let entry = Entry { time, arrival: self.arrivals, place };
+            let entry = TimedRow { time, arrival: self.arrivals, place };
             self.arrivals += 1;
             match ready.is_valid(row) && ready.value(row) {
                 true => self.ready.push_back(entry),

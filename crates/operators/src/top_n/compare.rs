@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use arrow_array::ArrayRef;
 use arrow_array::cast::AsArray;
 
-use super::ordered::{Entry, Prefix};
+use super::ordered::{Prefix, RankedRow};
 use super::store::Store;
 
 /// A row of the piece whose place among others is asked for.
@@ -33,7 +33,7 @@ impl Compare<'_> {
 
     /// How a kept row stands to the one that is sought.
     #[inline]
-    pub fn order(&self, entry: &Entry, sought: Sought) -> Ordering {
+    pub fn order(&self, entry: &RankedRow, sought: Sought) -> Ordering {
         entry.prefix.cmp(&sought.prefix).then_with(|| match self.is_exact {
             true => Ordering::Equal,
             false => self.bytes(entry.row).cmp(bytes_at(self.columns, sought.piece_row as usize)),
@@ -41,7 +41,7 @@ impl Compare<'_> {
     }
 
     /// How two kept rows stand.
-    pub fn entries(&self, left: &Entry, right: &Entry) -> Ordering {
+    pub fn entries(&self, left: &RankedRow, right: &RankedRow) -> Ordering {
         left.prefix.cmp(&right.prefix).then_with(|| match self.is_exact {
             true => Ordering::Equal,
             false => self.bytes(left.row).cmp(self.bytes(right.row)),

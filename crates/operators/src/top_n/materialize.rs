@@ -34,13 +34,14 @@ use thalweg_core::{
 
 use super::changes::Changes;
 use super::deduplicate::rows;
+use super::spec::{check_columns, types_of};
 use super::store::Store;
 use super::tables::KeyedRowTable;
-use super::{check_columns, route_by_keys, types_of};
 use crate::capture::keys::{CapturedByKey, KeyTracker, KeyedState, release, retain_empty};
 use crate::expiry::Expiry;
 use crate::join::regular::equal::same_row;
 use crate::keys::KeyTable;
+use crate::keys::route_by_keys;
 
 /// The tables of state: the rows of each key, the oldest first.
 const TABLES: [&str; 1] = ["rows"];

@@ -33,6 +33,7 @@ mod ranks;
 mod row_numbers;
 mod snapshot;
 mod sort_keys;
+mod spec;
 mod store;
 mod tables;
 #[cfg(test)]
@@ -45,121 +46,24 @@ use std::sync::Arc;
 use chrono_tz::Tz;
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
-    Bundle, Column, DataType, Error, Grid, Operator, OperatorClass, Partition, PartitionContext,
-    Result, Route, TableSchema,
+    Bundle, Grid, Operator, OperatorClass, Partition, PartitionContext, Result, Route, TableSchema,
 };
 
 use crate::capture::keys::CapturedByKey;
 use crate::keys::{KeyTable, route_by_keys};
-use crate::sort::{KeyEncoder, SortKey};
+use crate::sort::KeyEncoder;
 
 use partition::TopNPartition;
+use spec::TopNContext;
 
 pub use deduplicate::{Deduplicate, DeduplicateBy, DeduplicateSpec, Keep};
 pub use materialize::{Materialize, MaterializeSpec};
 pub(crate) use sort_keys::SortKeys;
-
-/// How rows are numbered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RankFunction {
-    /// `ROW_NUMBER()`: each row has a number of its own.
-    RowNumber,
-    /// `RANK()`: rows that sort alike have one rank; the next has that of its row number.
-    Rank,
-    /// `DENSE_RANK()`: rows that sort alike have one rank; the next has the next.
-    DenseRank,
-}
-
-/// What is ranked, and which ranks leave.
-#[derive(Clone, Debug)]
-pub struct TopNSpec {
-    /// `PARTITION BY`; without, there is one partition.
-    pub keys: Vec<usize>,
-    /// `ORDER BY`; without, rows rank as they come.
-    pub order: Vec<SortKey>,
-    /// How rows are numbered.
-    pub function: RankFunction,
-    /// The first rank that leaves, from 1.
-    pub from: u64,
-    /// The last rank that leaves.
-    pub to: u64,
-    /// The name of a column `BIGINT NOT NULL` with the rank behind those of the input; `None` for
-    /// no such column.
-    pub rank_column: Option<String>,
-    /// The columns that come in.
-    pub input: TableSchema,
-    /// True if the input may hold `-U` and `-D`.
-    pub retracts: bool,
-    /// The upsert key of an input whose updates come as `+U` alone: it takes the place of the row
-    /// of the same partition with the same values here.
-    pub unique: Option<Vec<usize>>,
-    /// How long a key is kept after its last row, in processing time; `None` and 0 for ever.
-    pub state_ttl_ms: Option<i64>,
-    /// The key column that is the end of the window that a row belongs to. Its first rows then
-    /// leave when the watermark closes the window, and nothing is kept after that.
-    pub window_end: Option<usize>,
-}
-
-impl TopNSpec {
-    fn key_types(&self) -> Vec<DataType> {
-        types_of(&self.input, &self.keys)
-    }
-
-    /// True if rows may be retracted or replaced, so that any of them may move up.
-    fn keeps_all(&self) -> bool {
-        self.retracts || self.unique.is_some()
-    }
-
-    /// As in Flink, a time of 0 means for ever. Windows go with their watermark.
-    fn ttl_ms(&self) -> Option<i64> {
-        self.state_ttl_ms.filter(|&ttl_ms| ttl_ms > 0 && self.window_end.is_none())
-    }
-
-    fn check(&self) -> Result<()> {
-        let order = self.order.iter().map(|key| key.column);
-        let unique = self.unique.iter().flatten().copied();
-        check_columns(&self.input, self.keys.iter().copied().chain(order).chain(unique))?;
-        if self.from == 0 || self.from > self.to {
-            return Err(Error::internal(format!("no ranks from {} to {}", self.from, self.to)));
-        }
-        let Some(end) = self.window_end else { return Ok(()) };
-        if !self.keys.contains(&end) {
-            return Err(Error::internal("the end of a window is not among the keys"));
-        }
-        match self.input.columns[end].column_type.data_type {
-            DataType::Timestamp(3) | DataType::TimestampLtz(3) => Ok(()),
-            _ => Err(Error::internal("the end of a window is not a time in milliseconds")),
-        }
-    }
-
-    fn output(&self) -> TableSchema {
-        let rank =
-            self.rank_column.iter().map(|name| Column::new(name, DataType::BigInt.not_null()));
-        TableSchema::new(self.input.columns.iter().cloned().chain(rank).collect())
-    }
-}
-
-fn types_of(input: &TableSchema, columns: &[usize]) -> Vec<DataType> {
-    columns.iter().map(|&at| input.columns[at].column_type.data_type.clone()).collect()
-}
-
-fn check_columns(input: &TableSchema, mut columns: impl Iterator<Item = usize>) -> Result<()> {
-    match columns.find(|&column| column >= input.len()) {
-        Some(column) => Err(Error::internal(format!("there is no input column {column}"))),
-        None => Ok(()),
-    }
-}
-
-struct Shared {
-    spec: TopNSpec,
-    output: TableSchema,
-    zone: Option<Tz>,
-    ends: Option<Vec<Grid>>,
-}
+pub use spec::{RankFunction, TopNSpec};
 
 /// The first rows of each key.
 pub struct TopN {
-    shared: Arc<Shared>,
+    shared: Arc<TopNContext>,
 }
 
 impl TopN {
@@ -172,7 +76,7 @@ impl TopN {
         KeyTable::new(&spec.key_types())?;
         KeyEncoder::new(&spec.order, &spec.input)?;
         let output = spec.output();
-        Ok(TopN { shared: Arc::new(Shared { spec, output, zone: None, ends: None }) })
+        Ok(TopN { shared: Arc::new(TopNContext { spec, output, zone: None, ends: None }) })
     }
 
     /// The same for windows that are aligned to the clocks of a zone: row times are instants then,
@@ -188,7 +92,7 @@ impl TopN {
         self.with(|shared| shared.ends = Some(ends))
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Shared)) -> Self {
+    fn with(mut self, change: impl FnOnce(&mut TopNContext)) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
             change(shared);
         }
@@ -221,7 +125,7 @@ impl Operator for TopN {
         self.shared.spec.keys.is_empty()
     }
     fn watermark_interest(&self) -> WatermarkInterest {
-        let Shared { spec, zone, ends, .. } = &*self.shared;
+        let TopNContext { spec, zone, ends, .. } = &*self.shared;
         match (spec.window_end, ends, zone) {
             (None, ..) => WatermarkInterest::EndOnly,
             (Some(_), Some(ends), None) => WatermarkInterest::Grids(ends.clone()),

@@ -24,7 +24,7 @@ impl From<u128> for Prefix {
 
 /// A row in its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct RankedRow {
     pub prefix: Prefix,
     /// Its number.
     pub row: u32,
@@ -43,8 +43,8 @@ const JOINED_ENTRIES: usize = CHUNK_ENTRIES / 4;
 
 #[derive(Default)]
 pub(super) struct Ordered {
-    first: Vec<Entry>,
-    others: Vec<Vec<Entry>>,
+    first: Vec<RankedRow>,
+    others: Vec<Vec<RankedRow>>,
     len: usize,
 }
 
@@ -53,17 +53,17 @@ impl Ordered {
         self.len
     }
 
-    fn chunk(&self, number: usize) -> &Vec<Entry> {
+    fn chunk(&self, number: usize) -> &Vec<RankedRow> {
         if number == 0 { &self.first } else { &self.others[number - 1] }
     }
 
-    fn chunk_mut(&mut self, number: usize) -> &mut Vec<Entry> {
+    fn chunk_mut(&mut self, number: usize) -> &mut Vec<RankedRow> {
         if number == 0 { &mut self.first } else { &mut self.others[number - 1] }
     }
 
     /// Where the first entry stands for which this is false; it is true for those before.
-    pub fn find(&self, before: impl Fn(&Entry) -> bool) -> Cursor {
-        let ends_before = |chunk: &Vec<Entry>| chunk.last().is_some_and(&before);
+    pub fn find(&self, before: impl Fn(&RankedRow) -> bool) -> Cursor {
+        let ends_before = |chunk: &Vec<RankedRow>| chunk.last().is_some_and(&before);
         let mut chunk = 0;
         if !self.others.is_empty() && ends_before(&self.first) {
             // Behind the last entry of all is a place in the last chunk.
@@ -98,25 +98,25 @@ impl Ordered {
         Cursor { chunk: self.others.len(), at }
     }
 
-    pub fn get(&self, position: usize) -> Option<Entry> {
+    pub fn get(&self, position: usize) -> Option<RankedRow> {
         self.at(self.cursor(position))
     }
 
-    pub fn at(&self, cursor: Cursor) -> Option<Entry> {
+    pub fn at(&self, cursor: Cursor) -> Option<RankedRow> {
         self.chunk(cursor.chunk).get(cursor.at).copied()
     }
 
-    pub fn last(&self) -> Option<Entry> {
+    pub fn last(&self) -> Option<RankedRow> {
         self.others.last().unwrap_or(&self.first).last().copied()
     }
 
     /// The entries from a position on.
-    pub fn iter_from(&self, position: usize) -> impl Iterator<Item = Entry> + '_ {
+    pub fn iter_from(&self, position: usize) -> impl Iterator<Item = RankedRow> + '_ {
         self.iter_at(self.cursor(position)).map(|(_, entry)| entry)
     }
 
     /// The entries from a cursor on, with theirs.
-    pub fn iter_at(&self, from: Cursor) -> impl Iterator<Item = (Cursor, Entry)> + '_ {
+    pub fn iter_at(&self, from: Cursor) -> impl Iterator<Item = (Cursor, RankedRow)> + '_ {
         (from.chunk..=self.others.len()).flat_map(move |chunk| {
             let start = if chunk == from.chunk { from.at } else { 0 };
             let entries = self.chunk(chunk).iter().enumerate().skip(start);
@@ -124,7 +124,7 @@ impl Ordered {
         })
     }
 
-    pub fn insert(&mut self, cursor: Cursor, entry: Entry) {
+    pub fn insert(&mut self, cursor: Cursor, entry: RankedRow) {
         self.len += 1;
         let chunk = self.chunk_mut(cursor.chunk);
         chunk.insert(cursor.at, entry);
@@ -134,11 +134,11 @@ impl Ordered {
         }
     }
 
-    pub fn replace(&mut self, cursor: Cursor, entry: Entry) {
+    pub fn replace(&mut self, cursor: Cursor, entry: RankedRow) {
         self.chunk_mut(cursor.chunk)[cursor.at] = entry;
     }
 
-    pub fn remove(&mut self, cursor: Cursor) -> Entry {
+    pub fn remove(&mut self, cursor: Cursor) -> RankedRow {
         self.len -= 1;
         let entry = self.chunk_mut(cursor.chunk).remove(cursor.at);
         if !self.others.is_empty() {
@@ -147,7 +147,7 @@ impl Ordered {
         entry
     }
 
-    pub fn pop(&mut self) -> Option<Entry> {
+    pub fn pop(&mut self) -> Option<RankedRow> {
         let chunk = self.others.len();
         let at = self.chunk(chunk).len().checked_sub(1)?;
         Some(self.remove(Cursor { chunk, at }))
@@ -166,8 +166,8 @@ impl Ordered {
     /// About how many bytes it takes, all chunks but the first taken as full: this is asked for
     /// with each change.
     pub fn bytes(&self) -> usize {
-        let other = CHUNK_ENTRIES * size_of::<Entry>() + size_of::<Vec<Entry>>();
-        self.first.capacity() * size_of::<Entry>() + self.others.len() * other
+        let other = CHUNK_ENTRIES * size_of::<RankedRow>() + size_of::<Vec<RankedRow>>();
+        self.first.capacity() * size_of::<RankedRow>() + self.others.len() * other
     }
 }
 
@@ -181,7 +181,7 @@ mod tests {
     fn entries_stand_as_in_one_vector() {
         for seed in 0..20 {
             let mut random = SplitMix64::new(seed);
-            let (mut ordered, mut plain) = (Ordered::default(), Vec::<Entry>::new());
+            let (mut ordered, mut plain) = (Ordered::default(), Vec::<RankedRow>::new());
             for row in 0..6000 {
                 let grows = random.below(6000) as u32 > row / 2 + 1500;
                 if grows || plain.is_empty() {
@@ -189,8 +189,8 @@ mod tests {
                     let cursor = ordered.find(|entry| entry.prefix <= prefix);
                     let place = plain.partition_point(|entry| entry.prefix <= prefix);
                     assert_eq!(ordered.position(cursor, usize::MAX), place, "seed {seed}");
-                    ordered.insert(cursor, Entry { prefix, row });
-                    plain.insert(place, Entry { prefix, row });
+                    ordered.insert(cursor, RankedRow { prefix, row });
+                    plain.insert(place, RankedRow { prefix, row });
                 } else {
                     let place = random.below(plain.len() as u64) as usize;
                     let expected = plain.remove(place);

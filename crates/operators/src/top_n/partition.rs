@@ -17,15 +17,15 @@ use thalweg_core::{Output, Partition, PartitionContext, Piece, Progress, Restore
 use super::changes::Changes;
 use super::compare::{Compare, Sought};
 use super::incoming::Incoming;
-use super::ordered::{Cursor, Entry, Ordered, Prefix};
+use super::ordered::{Cursor, Ordered, Prefix, RankedRow};
 use super::ranks::{RankChange, Ranks};
 use super::row_numbers::RowNumbers;
 use super::snapshot::{BY_KEY, Tables};
 use super::sort_keys::SortKeys;
+use super::spec::{RankFunction, TopNContext, TopNSpec};
 use super::store::Store;
 use super::unique::Unique;
 use super::windows::Windows;
-use super::{RankFunction, Shared, TopNSpec};
 use crate::capture::keys::{KeyTracker, KeyedState, release, retain_empty};
 use crate::expiry::Expiry;
 use crate::join::regular::equal::same_row;
@@ -44,7 +44,7 @@ struct Spot {
 }
 
 pub(super) struct TopNPartition {
-    pub shared: Arc<Shared>,
+    pub shared: Arc<TopNContext>,
     pub sort: SortKeys,
     pub keys: KeyTable,
     /// The rows of each key.
@@ -71,7 +71,7 @@ pub(super) struct TopNPartition {
 }
 
 impl TopNPartition {
-    pub fn new(shared: Arc<Shared>, opening: PartitionContext) -> Result<Self> {
+    pub fn new(shared: Arc<TopNContext>, opening: PartitionContext) -> Result<Self> {
         let spec = &shared.spec;
         let sort = SortKeys::new(&spec.order, &spec.input)?;
         let mut fields = spec.input.arrow().fields().to_vec();
@@ -282,7 +282,7 @@ impl TopNPartition {
         }
         let piece_row = incoming.row(position);
         let row = self.store.add(piece_row);
-        let entry = Entry { prefix: incoming.prefixes[position], row };
+        let entry = RankedRow { prefix: incoming.prefixes[position], row };
         self.change(id, |ordered| ordered.insert(cursor, entry));
         if let Some(unique) = &mut self.unique {
             unique.set(position, entry);
@@ -378,7 +378,7 @@ impl TopNPartition {
     }
 
     /// The first row that holds the same values as one of the piece.
-    fn same_row(&self, id: u32, incoming: &Incoming<'_>, position: usize) -> Option<Entry> {
+    fn same_row(&self, id: u32, incoming: &Incoming<'_>, position: usize) -> Option<RankedRow> {
         let piece_row = incoming.row(position);
         let sought = Sought { prefix: incoming.prefixes[position], piece_row };
         let compare = self.compare(incoming);
@@ -393,7 +393,7 @@ impl TopNPartition {
     }
 
     /// Where a kept row stands.
-    fn spot_of(&self, id: u32, kept: Entry, incoming: &Incoming<'_>) -> Option<(Cursor, Spot)> {
+    fn spot_of(&self, id: u32, kept: RankedRow, incoming: &Incoming<'_>) -> Option<(Cursor, Spot)> {
         let compare = self.compare(incoming);
         let ordered = &self.ordered[id as usize];
         let first = ordered.find(|entry| compare.entries(entry, &kept) == Ordering::Less);
@@ -403,7 +403,7 @@ impl TopNPartition {
         Some((cursor, Spot { at, first: ordered.position(first, self.position_max()) }))
     }
 
-    fn remove(&mut self, id: u32, old: Entry, incoming: &Incoming<'_>, position: usize) {
+    fn remove(&mut self, id: u32, old: RankedRow, incoming: &Incoming<'_>, position: usize) {
         let Some((cursor, spot)) = self.spot_of(id, old, incoming) else { return };
         let place = self.store.place(old.row);
         let behind = match self.shared.spec.function {
@@ -429,7 +429,7 @@ impl TopNPartition {
     fn replace(
         &mut self,
         id: u32,
-        old: Entry,
+        old: RankedRow,
         incoming: &Incoming<'_>,
         position: usize,
         now_ms: i64,
@@ -445,7 +445,7 @@ impl TopNPartition {
         let compare = self.compare(incoming);
         let stays = compare.order(&old, Sought { prefix, piece_row }) == Ordering::Equal;
         let row = self.store.add(piece_row);
-        let entry = Entry { prefix, row };
+        let entry = RankedRow { prefix, row };
         let to = if stays {
             self.change(id, |ordered| ordered.replace(cursor, entry));
             from.at

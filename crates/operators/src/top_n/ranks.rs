@@ -7,7 +7,7 @@ use thalweg_core::RowKind;
 
 use super::changes::Changes;
 use super::compare::Compare;
-use super::ordered::{Entry, Ordered};
+use super::ordered::{Ordered, RankedRow};
 use crate::rows::arena::Place;
 
 /// Ranks of the rows of one key, from 1.
@@ -20,8 +20,8 @@ pub(super) struct Ranks<'a> {
 
 impl Ranks<'_> {
     /// Where the first row behind those that sort like this one stands.
-    fn behind(&self, like: &Entry) -> usize {
-        let compare = |entry: &Entry| self.compare.entries(entry, like) != Ordering::Greater;
+    fn behind(&self, like: &RankedRow) -> usize {
+        let compare = |entry: &RankedRow| self.compare.entries(entry, like) != Ordering::Greater;
         self.ordered.position(self.ordered.find(compare), usize::MAX)
     }
 
@@ -42,17 +42,17 @@ impl Ranks<'_> {
     /// The rank of the last row, or one above `most`; 0 of none.
     pub fn of_last(&self, most: usize) -> usize {
         let Some(last) = self.ordered.last() else { return 0 };
-        let before = |entry: &Entry| self.compare.entries(entry, &last) == Ordering::Less;
+        let before = |entry: &RankedRow| self.compare.entries(entry, &last) == Ordering::Less;
         self.at(self.ordered.position(self.ordered.find(before), usize::MAX), most)
     }
 
     /// Calls with each row from a position on and its rank, given that of the first, until it says
     /// that it has seen enough.
-    pub fn each(&self, from: usize, rank: usize, mut take: impl FnMut(&Entry, usize) -> bool) {
+    pub fn each(&self, from: usize, rank: usize, mut take: impl FnMut(&RankedRow, usize) -> bool) {
         let mut rank = rank;
-        let mut last: Option<Entry> = None;
+        let mut last: Option<RankedRow> = None;
         for (position, entry) in (from..).zip(self.ordered.iter_from(from)) {
-            let is_new = |last: &Entry| self.compare.entries(last, &entry) != Ordering::Equal;
+            let is_new = |last: &RankedRow| self.compare.entries(last, &entry) != Ordering::Equal;
             if last.as_ref().is_some_and(is_new) {
                 rank = if self.is_dense { rank + 1 } else { position + 1 };
             }

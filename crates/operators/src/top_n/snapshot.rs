@@ -22,10 +22,10 @@ use thalweg_core::{
     TableChanges, TableSchema,
 };
 
-use super::TopNSpec;
 use super::incoming::Incoming;
-use super::ordered::Entry;
+use super::ordered::RankedRow;
 use super::partition::TopNPartition;
+use super::spec::TopNSpec;
 use super::store::NumberedRow;
 use super::tables::{KeyedRowTable, NumberedRows, RestoredRows};
 use crate::capture::keys::{KeyTracker, KeyedState};
@@ -129,7 +129,7 @@ impl TopNPartition {
     fn places(&self, ids: impl Iterator<Item = u32>) -> impl Iterator<Item = (u32, Place)> {
         ids.flat_map(move |id| {
             let entries = self.ordered[id as usize].iter_from(0);
-            entries.map(move |entry: Entry| (id, self.store.place(entry.row)))
+            entries.map(move |entry: RankedRow| (id, self.store.place(entry.row)))
         })
     }
 
@@ -208,7 +208,7 @@ impl TopNPartition {
             let id = self.ids[position];
             let cursor = self.cursor_for(id, &incoming, position);
             let row = self.store.add(position as u32);
-            let entry = Entry { prefix: incoming.prefixes[position], row };
+            let entry = RankedRow { prefix: incoming.prefixes[position], row };
             self.change(id, |ordered| ordered.insert(cursor, entry));
             if let Some(unique) = &mut self.unique {
                 unique.set(position, entry);

@@ -3,19 +3,19 @@
 use arrow_array::{ArrayRef, RecordBatch};
 use thalweg_core::Result;
 
-use super::ordered::{Entry, Prefix};
-use super::{TopNSpec, types_of};
+use super::ordered::{Prefix, RankedRow};
+use super::spec::{TopNSpec, types_of};
 use crate::keys::KeyTable;
 
 /// No row.
-const NONE: Entry = Entry { prefix: Prefix::MAX, row: u32::MAX };
+const NONE: RankedRow = RankedRow { prefix: Prefix::MAX, row: u32::MAX };
 
 /// The rows by upsert key, and back.
 pub(super) struct Unique {
     columns: Vec<usize>,
     keys: KeyTable,
     /// By number of the key.
-    entries: Vec<Entry>,
+    entries: Vec<RankedRow>,
     /// By number of the row.
     of_rows: Vec<u32>,
     /// Keys that may have no row.
@@ -49,7 +49,7 @@ impl Unique {
     }
 
     /// The row that has the upsert key of a row of the piece.
-    pub fn entry(&mut self, position: usize) -> Option<Entry> {
+    pub fn entry(&mut self, position: usize) -> Option<RankedRow> {
         let id = self.ids[position];
         let entry = Some(self.entries[id as usize]).filter(|&entry| entry != NONE);
         if entry.is_none() {
@@ -59,7 +59,7 @@ impl Unique {
     }
 
     /// A row of the piece is kept.
-    pub fn set(&mut self, position: usize, entry: Entry) {
+    pub fn set(&mut self, position: usize, entry: RankedRow) {
         let (id, row) = (self.ids[position], entry.row as usize);
         self.entries[id as usize] = entry;
         self.of_rows.resize(self.of_rows.len().max(row + 1), u32::MAX);
@@ -88,6 +88,6 @@ impl Unique {
 
     pub fn bytes(&self) -> usize {
         let numbers = self.of_rows.capacity() + self.emptied.capacity() + self.ids.capacity();
-        self.keys.bytes() + self.entries.capacity() * size_of::<Entry>() + numbers * 4
+        self.keys.bytes() + self.entries.capacity() * size_of::<RankedRow>() + numbers * 4
     }
 }

@@ -1,11 +1,11 @@
 //! Tumbling, hopping and cumulating windows with aggregates, keyed or global.
 //!
 //! Where all aggregates are exact the operator is `Commuting`: any partition takes any bundle (or
-//! each row goes to the owner of its key, if that is cheaper: `spreading`), and a watermark has two
-//! phases. In the first each partition hands the states of slices that no row can reach any more to
-//! the partitions that own their keys; in the second each owner merges what it got and emits the
-//! windows that close. With one partition, or where an aggregate depends on the order of rows
-//! (`Sequenced`: rows are scattered by key), partitions own what they take and nothing is
+//! each row goes to the owner of its key, if that is cheaper: `key_spread`), and a watermark has
+//! two phases. In the first each partition hands the states of slices that no row can reach any
+//! more to the partitions that own their keys; in the second each owner merges what it got and
+//! emits the windows that close. With one partition, or where an aggregate depends on the order of
+//! rows (`Sequenced`: rows are scattered by key), partitions own what they take and nothing is
 //! exchanged.
 //!
 //! A window of all rows ([`WindowAggregate::of_whole`]) closes at the end of the input; that is
@@ -17,8 +17,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::SchemaRef;
+use arrow_array::RecordBatch;
 use chrono_tz::Tz;
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
@@ -26,73 +25,23 @@ use thalweg_core::{
     TableSchema, Watermark,
 };
 
-use super::judge::Rules;
+use super::calls::Calls;
 use super::key_spread::KeySpread;
 use super::output::{LatePolicy, WindowColumns, output_schema, whole_schema};
 use super::partition::WindowPartition;
-use super::slices::Calls;
+use super::shared::{CHUNK_ROWS, WindowAggregateSpec, WindowContext};
 use super::spec::WindowSpec;
 use super::tables::Spare;
 use super::top::{TopChooser, WindowTop};
 use super::tumbling::TumblingPartition;
 use super::zone::Zone;
-use crate::aggregate::{AggregateCall, RowOrder};
+use crate::aggregate::AggregateCall;
 use crate::keys::route_by_keys;
-
-/// What a [`WindowAggregate`] computes, by columns of its input.
-#[derive(Clone, Debug)]
-pub struct WindowAggregateSpec {
-    /// The windows.
-    pub window: WindowSpec,
-    /// The column of the row time: TIMESTAMP or TIMESTAMP_LTZ of at most 3 digits. Not read where
-    /// there is one window of all rows.
-    pub rowtime: usize,
-    /// For a row time of TIMESTAMP_LTZ: the session's zone, to whose clocks windows are aligned.
-    pub zone: Option<Tz>,
-    /// The grouping columns.
-    pub keys: Vec<usize>,
-    /// The aggregates.
-    pub aggregates: Vec<AggregateCall>,
-    /// What happens to late rows.
-    pub late: LatePolicy,
-    /// The input's columns.
-    pub input: TableSchema,
-}
-
-impl WindowAggregateSpec {
-    pub(super) fn rules(&self) -> Rules<'_> {
-        let WindowAggregateSpec { window, rowtime, late, input, .. } = self;
-        Rules { window, rowtime: *rowtime, late: *late, input }
-    }
-}
-
-/// Rows of one batch of results.
-pub(super) const CHUNK_ROWS: usize = 16 * 1024;
-
-/// What the partitions of an operator have in common.
-pub(super) struct Shared {
-    pub(super) spec: WindowAggregateSpec,
-    pub(super) calls: Arc<Calls>,
-    output: TableSchema,
-    pub(super) arrow: SchemaRef,
-    pub(super) columns: WindowColumns,
-    pub(super) exact: bool,
-    pub(super) invertible: bool,
-    pub(super) spreading: KeySpread,
-    /// The columns by whose values rows may be scattered where aggregates are exact.
-    pub(super) spread_by: Vec<usize>,
-    /// Where all rows are of one key: tables that no partition uses.
-    pub(super) spare: Spare,
-    /// Where nobody wants more than the first rows of a window.
-    pub(super) top: Option<TopChooser>,
-    /// What a window of all rows gives where there are none.
-    pub(super) otherwise: Option<RecordBatch>,
-}
 
 /// Aggregates per window and key. The result has the keys, the aggregates, and
 /// `window_start`, `window_end`, `window_time`.
 pub struct WindowAggregate {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<WindowContext>,
 }
 
 impl WindowAggregate {
@@ -109,14 +58,14 @@ impl WindowAggregate {
             true => whole_schema(&spec.input, &spec.keys, &spec.aggregates),
             false => output_schema(&spec.input, &spec.keys, &spec.aggregates, spec.zone),
         };
-        let shared = Shared {
+        let shared = WindowContext {
             arrow: output.arrow(),
             output,
             columns: WindowColumns::all(),
             calls: Arc::new(calls),
             exact: spec.aggregates.iter().all(AggregateCall::is_exact),
             invertible: spec.aggregates.iter().all(AggregateCall::is_invertible),
-            spreading: KeySpread::default(),
+            key_spread: KeySpread::default(),
             spread_by: spread_by(&spec),
             spare: Spare::default(),
             top: None,
@@ -174,7 +123,7 @@ impl WindowAggregate {
         Ok(self)
     }
 
-    fn shared_mut(&mut self) -> Result<&mut Shared> {
+    fn shared_mut(&mut self) -> Result<&mut WindowContext> {
         let shared = Arc::get_mut(&mut self.shared);
         shared.ok_or_else(|| Error::internal("windows are open already"))
     }
@@ -207,15 +156,6 @@ pub(super) fn check_columns(
     }
 }
 
-pub(super) fn key_columns(bundle: &Bundle, keys: &[usize]) -> Vec<ArrayRef> {
-    keys.iter().map(|&key| ArrayRef::clone(bundle.batch.column(key))).collect()
-}
-
-pub(super) fn row_order(bundle: &Bundle) -> RowOrder {
-    let stamps = &bundle.stamps;
-    RowOrder { lane: stamps.lane, epoch: stamps.epoch, ordinal: stamps.ordinal }
-}
-
 /// The watermarks that close a window of this kind: where windows end, as instants. With a zone
 /// windows follow its wall clock.
 pub fn closing_watermarks(window: WindowSpec, zone: Option<Tz>) -> Grid {
@@ -237,7 +177,7 @@ pub fn closing_watermarks(window: WindowSpec, zone: Option<Tz>) -> Grid {
 
 impl Operator for WindowAggregate {
     fn name(&self) -> String {
-        let Shared { spec, output, .. } = self.shared.as_ref();
+        let WindowContext { spec, output, .. } = self.shared.as_ref();
         if let Some(name) = spec.window.operator_name() {
             return name.to_string();
         }
@@ -264,9 +204,9 @@ impl Operator for WindowAggregate {
         if self.shared.spec.late == LatePolicy::Emit { 2 } else { 1 }
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
-        let Shared { spec, exact, spreading, spread_by, .. } = self.shared.as_ref();
+        let WindowContext { spec, exact, key_spread, spread_by, .. } = self.shared.as_ref();
         match exact {
-            true => spreading.route(bundle, spread_by, partitions),
+            true => key_spread.route(bundle, spread_by, partitions),
             false => route_by_keys(bundle, &spec.keys, partitions),
         }
     }
@@ -275,7 +215,7 @@ impl Operator for WindowAggregate {
     }
     fn open(&self, opening: PartitionContext) -> Result<Box<dyn Partition>> {
         let shared = Arc::clone(&self.shared);
-        shared.spreading.opened(opening.order);
+        shared.key_spread.opened(opening.order);
         if shared.spec.window.shares_no_slice() {
             return Ok(Box::new(TumblingPartition::new(shared, opening)?));
         }

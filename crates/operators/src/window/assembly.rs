@@ -27,17 +27,19 @@ use std::sync::Arc;
 
 use thalweg_core::{Error, Extent, Output, Place, Progress, Result};
 
-use super::aligned::CHUNK_ROWS;
-use super::most::MostRows;
+use super::most_rows::MostRows;
 use super::output::WindowRows;
+use super::shared::CHUNK_ROWS;
 use crate::aggregate::Accumulator;
 use crate::capture::tracker::{BegunCapture, Tracking, Unread};
 use crate::keys::CanonicalOrder;
 
+use super::calls::Marks;
+use super::calls::Partial;
 use super::parts::{Part, Parts, PartsSince};
 use super::slice_capture::SliceTable;
-use super::slices::{Partial, Slice, Slices};
-use super::snapshot::{Marks, part_marks};
+use super::slices::{Slice, Slices};
+use super::snapshot::part_marks;
 use super::spec::WindowSpec;
 use super::top::TopChooser;
 use super::tree::Tree;

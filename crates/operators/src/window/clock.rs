@@ -23,7 +23,7 @@ use thalweg_core::{
     WatermarkBefore,
 };
 
-use super::snapshot::mark;
+use super::calls::mark;
 use crate::keys::route_by_keys;
 use crate::tables::{add_table, for_all, numbers, state_batch};
 

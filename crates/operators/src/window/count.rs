@@ -28,9 +28,10 @@ use thalweg_core::{
     PartitionContext, Piece, Place, Progress, Restored, Result, Route, TableSchema, Watermark,
 };
 
-use super::aligned::{key_columns, row_order};
-use super::slices::{Calls, RowsOf, update_accumulators};
-use super::snapshot::{States, mark};
+use super::calls::Calls;
+use super::calls::{States, mark};
+use super::shared::{key_columns, row_order};
+use super::slices::{RowsOf, update_accumulators};
 use crate::aggregate::{Accumulator, AggregateCall};
 use crate::keys::{KeyTable, route_by_keys};
 use crate::tables::{add_table, does_not_fit, numbers_of, state_batch};
@@ -60,7 +61,7 @@ pub struct CountWindowSpec {
     pub input: TableSchema,
 }
 
-struct Shared {
+struct CountContext {
     spec: CountWindowSpec,
     calls: Calls,
     output: TableSchema,
@@ -69,7 +70,7 @@ struct Shared {
 
 /// Aggregates per key and count window. The result has the keys and the aggregates.
 pub struct CountWindowAggregate {
-    shared: Arc<Shared>,
+    shared: Arc<CountContext>,
 }
 
 impl CountWindowAggregate {
@@ -87,7 +88,7 @@ impl CountWindowAggregate {
             spec.aggregates.iter().map(|call| Column::new(&call.name, call.result.clone()));
         let output = TableSchema::new(keys.chain(results).collect());
         let arrow = output.arrow();
-        Ok(CountWindowAggregate { shared: Arc::new(Shared { spec, calls, output, arrow }) })
+        Ok(CountWindowAggregate { shared: Arc::new(CountContext { spec, calls, output, arrow }) })
     }
 
     /// The columns of the result.
@@ -253,7 +254,7 @@ impl Windows {
 }
 
 struct CountPartition {
-    shared: Arc<Shared>,
+    shared: Arc<CountContext>,
     keys: KeyTable,
     windows: Windows,
     /// Rows by slot.
@@ -330,7 +331,7 @@ impl CountPartition {
         Ok(())
     }
 
-    fn recall_windows(&mut self, rows: &RecordBatch) -> Result<()> {
+    fn restore_windows(&mut self, rows: &RecordBatch) -> Result<()> {
         let (seen, numbers) =
             (numbers_of::<UInt64Type>(rows, SEEN)?, numbers_of::<UInt64Type>(rows, WINDOW)?);
         let mut ids = Vec::new();
@@ -350,7 +351,7 @@ impl CountPartition {
         shared.calls.restore_at(rows, &slots, groups, counts, accumulators)
     }
 
-    fn recall_keys(&mut self, rows: &RecordBatch) -> Result<()> {
+    fn restore_keys(&mut self, rows: &RecordBatch) -> Result<()> {
         let mut ids = Vec::new();
         self.shared.calls.key_columns.intern(rows, &mut self.keys, &mut ids)?;
         self.windows.grow(self.keys.id_limit());
@@ -413,8 +414,8 @@ impl Partition for CountPartition {
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
-        restored.table(WINDOWS).iter().try_for_each(|rows| self.recall_windows(rows))?;
-        restored.table(KEYS).iter().try_for_each(|rows| self.recall_keys(rows))
+        restored.table(WINDOWS).iter().try_for_each(|rows| self.restore_windows(rows))?;
+        restored.table(KEYS).iter().try_for_each(|rows| self.restore_keys(rows))
     }
 
     fn state_bytes(&self) -> usize {

@@ -2,7 +2,7 @@
 //!
 //! Slices of the keys that the partition owns stand in `owned`, from where [`Assembly`] takes them;
 //! where any partition takes any bundle, those of the bundles that it took stand in `foreign` until
-//! a watermark hands them to the owners. Which way rows come is chosen as in `spreading.rs`.
+//! a watermark hands them to the owners. Which way rows come is chosen as in `key_spread.rs`.
 //!
 //! All stands behind a lock ([`SharedState`]), since captures read slices, and the parts of the
 //! window that leaves next, while rows are processed (`slice_capture.rs`, `snapshot.rs`).
@@ -15,14 +15,16 @@ use thalweg_core::{
     Captured, Error, Extent, Output, Partition, PartitionContext, Piece, Progress, Restored, Result,
 };
 
-use super::aligned::{Shared, key_columns, row_order};
 use super::assembly::{Assembly, Combining, Entered};
+use super::calls::Partial;
+use super::calls::bounds;
 use super::judge::{Judge, SliceKey};
 use super::output::WindowRows;
-use super::slices::{Partial, RowsOf, Slices};
+use super::shared::{WindowContext, key_columns, row_order};
+use super::slices::{RowsOf, Slices};
 use super::snapshot::{
-    ENTERED, PartRows, SLICES, TAKEN, bounds, capture_later, capture_next_end, capture_parts,
-    part_marks, restored_entered, restored_slices,
+    ENTERED, PartRows, SLICES, TAKEN, capture_later, capture_next_end, capture_parts, part_marks,
+    restored_entered, restored_slices,
 };
 use crate::capture::READ_ROWS;
 use crate::capture::shared::SharedState;
@@ -38,7 +40,7 @@ struct Parcel {
 
 /// What a partition has.
 struct Windows {
-    shared: Arc<Shared>,
+    shared: Arc<WindowContext>,
     opening: PartitionContext,
     /// Slices of the keys that this partition owns.
     owned: Slices,
@@ -65,7 +67,7 @@ pub(super) struct WindowPartition {
 }
 
 impl WindowPartition {
-    pub(super) fn new(shared: Arc<Shared>, opening: PartitionContext) -> Result<Self> {
+    pub(super) fn new(shared: Arc<WindowContext>, opening: PartitionContext) -> Result<Self> {
         let owned = Slices::new(Arc::clone(&shared.calls))?;
         let canonical = CanonicalOrder::wanted(opening.order, &shared.calls.key_types)?;
         let combining = match (shared.invertible, shared.exact) {
@@ -266,7 +268,7 @@ impl Windows {
                 return Ok(Progress::More);
             }
         }
-        if self.shared.spreading.is_by_key() && slices.first_end().is_none() {
+        if self.shared.key_spread.is_by_key() && slices.first_end().is_none() {
             // Rows may go to the owners of their keys for long: keys that came here would never be
             // forgotten.
             slices.sweep();
@@ -276,14 +278,14 @@ impl Windows {
 
     /// Reports which rows and keys came, at hand and to their owner, for choosing between the ways.
     fn compare_ways(&mut self) {
-        let spreading = &self.shared.spreading;
+        let key_spread = &self.shared.key_spread;
         let at_hand = std::mem::take(&mut self.seen_at_hand);
         let of_owned = std::mem::take(&mut self.seen_of_owned);
         if at_hand.rows > 0 {
-            spreading.handed_over(at_hand.rows, at_hand.keys);
+            key_spread.handed_over(at_hand.rows, at_hand.keys);
         }
         if of_owned.rows > 0 {
-            spreading.scattered(of_owned.rows, of_owned.keys, self.opening.partitions);
+            key_spread.scattered(of_owned.rows, of_owned.keys, self.opening.partitions);
         }
     }
 
@@ -305,7 +307,7 @@ impl Windows {
                 return Ok(Progress::More);
             }
         }
-        let Shared { arrow: schema, columns, top, .. } = self.shared.as_ref();
+        let WindowContext { arrow: schema, columns, top, .. } = self.shared.as_ref();
         let (zone, top) = (&mut self.judge.zone, top.as_ref());
         let mut rows = WindowRows { schema, columns, zone, top };
         self.assembly.advance(watermark, &mut self.owned, &mut rows, output)

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use thalweg_core::Extent;
 
-use super::slices::Partial;
+use super::calls::Partial;
 use crate::capture::serials::SerialTracker;
 
 /// If more parts have gone than this, the next capture is full.

@@ -21,8 +21,9 @@ use arrow_array::types::{Int64Type, UInt64Type};
 use arrow_array::{ArrayRef, RecordBatch};
 use thalweg_core::{Extent, Result, TableChanges};
 
-use super::slices::{Calls, RowsOf, update_accumulators};
-use super::snapshot::{States, mark};
+use super::calls::Calls;
+use super::calls::{States, mark};
+use super::slices::{RowsOf, update_accumulators};
 use crate::aggregate::Accumulator;
 use crate::capture::rows::{RowTracker, RowsBegun, SERIAL};
 use crate::capture::tracker::BegunCapture;

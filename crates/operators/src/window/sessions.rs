@@ -23,10 +23,12 @@ use thalweg_core::{
     Piece, Place, Progress, Restored, Result, Route, TableChanges, TableSchema, Watermark,
 };
 
-use super::aligned::{check_columns, key_columns, row_order};
+use super::aligned::check_columns;
+use super::calls::Calls;
 use super::output::{LatePolicy, output_schema, result_batch, row_times, treat_late};
 use super::session_table::{Arrival, Sessions, Taken};
-use super::slices::{Calls, RowsOf};
+use super::shared::{key_columns, row_order};
+use super::slices::RowsOf;
 use super::zone::Zone;
 use crate::aggregate::AggregateCall;
 use crate::capture::shared::SharedState;
@@ -55,7 +57,7 @@ pub struct SessionSpec {
     pub input: TableSchema,
 }
 
-struct Shared {
+struct SessionContext {
     spec: SessionSpec,
     calls: Arc<Calls>,
     output: TableSchema,
@@ -65,7 +67,7 @@ struct Shared {
 /// Aggregates per session and key. The result has the keys, the aggregates, and `window_start`,
 /// `window_end`, `window_time`.
 pub struct SessionAggregate {
-    shared: Arc<Shared>,
+    shared: Arc<SessionContext>,
 }
 
 impl SessionAggregate {
@@ -77,7 +79,7 @@ impl SessionAggregate {
         check_columns(Some(spec.rowtime), &spec.keys, &spec.input)?;
         let calls = Arc::new(Calls::new(&spec.aggregates, &spec.keys, &spec.input)?);
         let output = output_schema(&spec.input, &spec.keys, &spec.aggregates, spec.zone);
-        let shared = Shared { arrow: output.arrow(), output, calls, spec };
+        let shared = SessionContext { arrow: output.arrow(), output, calls, spec };
         Ok(SessionAggregate { shared: Arc::new(shared) })
     }
 
@@ -130,7 +132,7 @@ struct SessionState {
     canonical: Option<CanonicalOrder>,
     /// True if rows and states are added up exactly in the order in which rows come.
     in_order: bool,
-    shared: Arc<Shared>,
+    shared: Arc<SessionContext>,
     sessions: Sessions,
     zone: Zone,
     ids: Vec<u32>,

@@ -7,8 +7,9 @@
 
 use thalweg_core::Result;
 
-use super::slices::{Calls, Slice};
-use super::snapshot::{Marks, States};
+use super::calls::Calls;
+use super::calls::{Marks, States};
+use super::slices::Slice;
 use crate::capture::tracker::Tracking;
 use crate::keys::KeyTable;
 

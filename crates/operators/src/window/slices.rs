@@ -13,14 +13,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch};
-use thalweg_core::{DataType, Error, Extent, Result, TableSchema};
+use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
+use thalweg_core::{Error, Extent, Result};
 
+use super::calls::{Calls, Partial};
+use super::calls::{Marks, bounds};
 use super::judge::SliceKey;
 use super::slice_capture::SliceTable;
-use super::snapshot::{Marks, bounds};
-use crate::aggregate::{Accumulator, AggregateCall, RowOrder, UpdateInput};
-use crate::capture::key_columns::KeyColumns;
+use crate::aggregate::{Accumulator, RowOrder, UpdateInput};
 use crate::capture::tracker::{BegunCapture, Tracking, Unread};
 use crate::keys::KeyTable;
 
@@ -32,130 +32,6 @@ const BLOCK_ROWS: usize = 256;
 
 /// In [`Slices::idle_since`]: the key has not fallen idle, or is forgotten.
 const NOT_IDLE: u64 = u64::MAX - 2;
-
-/// Where a result comes from.
-#[derive(Clone, Copy)]
-enum ResultOf {
-    /// The number of rows.
-    RowCount,
-    /// The column of states at this place.
-    Accumulator(usize),
-}
-
-/// The aggregates of an operator, as all its slices share them.
-pub(super) struct Calls {
-    calls: Vec<AggregateCall>,
-    argument_types: Vec<Option<DataType>>,
-    results: Vec<ResultOf>,
-    /// False where states are only added to and dropped as a whole.
-    subtracts: bool,
-    pub(super) key_types: Vec<DataType>,
-    /// How keys stand in tables of state.
-    pub(super) key_columns: KeyColumns,
-    /// The names of the aggregates there.
-    pub(super) state_names: Vec<String>,
-}
-
-impl Calls {
-    pub(super) fn new(
-        calls: &[AggregateCall],
-        keys: &[usize],
-        input: &TableSchema,
-    ) -> Result<Self> {
-        let type_of = |column: usize| {
-            input
-                .columns
-                .get(column)
-                .map(|column| column.column_type.data_type.clone())
-                .ok_or_else(|| Error::internal(format!("there is no input column {column}")))
-        };
-        let key_types = keys.iter().map(|&key| type_of(key)).collect::<Result<_>>()?;
-        let mut own = Calls {
-            calls: Vec::new(),
-            argument_types: Vec::new(),
-            results: Vec::new(),
-            subtracts: true,
-            key_types,
-            key_columns: KeyColumns::new(input, keys),
-            state_names: Vec::new(),
-        };
-        for call in calls {
-            if call.counts_rows() {
-                own.results.push(ResultOf::RowCount);
-                continue;
-            }
-            own.results.push(ResultOf::Accumulator(own.calls.len()));
-            own.argument_types.push(call.argument.map(type_of).transpose()?);
-            own.calls.push(call.clone());
-        }
-        own.state_names =
-            own.key_columns.names_besides_keys(own.calls.iter().map(|call| &call.name[..]));
-        // Found here, an argument that fits no implementation is an error of the plan.
-        own.accumulators()?;
-        KeyTable::new(&own.key_types)?;
-        Ok(own)
-    }
-
-    pub(super) fn accumulators(&self) -> Result<Vec<Box<dyn Accumulator>>> {
-        let calls = self.calls.iter().zip(&self.argument_types);
-        calls
-            .map(|(call, argument)| match self.subtracts {
-                true => call.accumulator(argument.as_ref()),
-                false => call.accumulator_of_whole(argument.as_ref()),
-            })
-            .collect()
-    }
-
-    /// The same aggregates for states that are only added to and dropped as a whole.
-    pub(super) fn of_whole(self) -> Self {
-        Calls { subtracts: false, ..self }
-    }
-
-    /// True if a result is the number of rows of a group.
-    pub(super) fn count_rows(&self) -> bool {
-        self.results.iter().any(|result| matches!(result, ResultOf::RowCount))
-    }
-
-    /// The result columns of these groups.
-    pub(super) fn evaluate(
-        &self,
-        counts: &[i64],
-        accumulators: &[Box<dyn Accumulator>],
-        ids: &[u32],
-    ) -> Result<Vec<ArrayRef>> {
-        let column = |result| self.evaluate_result(result, counts, accumulators, ids);
-        (0..self.results.len()).map(column).collect()
-    }
-
-    /// The result that is the number of rows of a group.
-    pub(super) fn row_count(&self) -> Option<usize> {
-        self.results.iter().position(|result| matches!(result, ResultOf::RowCount))
-    }
-
-    /// One result column of these groups.
-    pub(super) fn evaluate_result(
-        &self,
-        result: usize,
-        counts: &[i64],
-        accumulators: &[Box<dyn Accumulator>],
-        ids: &[u32],
-    ) -> Result<ArrayRef> {
-        match self.results[result] {
-            ResultOf::RowCount => {
-                let counts = ids.iter().map(|&id| counts[id as usize]);
-                Ok(Arc::new(Int64Array::from_iter_values(counts)))
-            }
-            ResultOf::Accumulator(place) => accumulators[place].evaluate(ids),
-        }
-    }
-}
-
-/// The states of some keys, apart from any slice: the `i`-th group belongs to `ids[i]`.
-pub(super) struct Partial {
-    pub(super) ids: Vec<u32>,
-    pub(super) counts: Vec<i64>,
-    pub(super) accumulators: Vec<Box<dyn Accumulator>>,
-}
 
 /// Emptied lists of a [`Partial`]: where windows slide often one leaves as another comes, and
 /// memory that others had in between would have to be cleared again.
@@ -296,13 +172,6 @@ impl Slice {
     pub(super) fn bytes(&self) -> usize {
         let states: usize = self.accumulators.iter().map(|own| own.bytes()).sum();
         self.counts.capacity() * 8 + self.keys.capacity() * 4 + states + self.unread.bytes()
-    }
-}
-
-impl Partial {
-    pub(super) fn bytes(&self) -> usize {
-        let states: usize = self.accumulators.iter().map(|own| own.bytes()).sum();
-        self.ids.capacity() * 12 + states
     }
 }
 

@@ -1,9 +1,9 @@
 //! The states of windows in tables of state, and back.
 //!
-//! A row is the state of one key in one slice (or session, or count window): the virtual
-//! partition of the key, the bounds, the key by the names and types of the input's columns, how
-//! many rows there are, and the columns of each aggregate ([`StateColumns`]). Columns of the
-//! engine's own begin with `$`.
+//! A row is the state of one key in one slice (or session, or count window): the virtual partition
+//! of the key, the bounds, the key by the names and types of the input's columns, how many rows
+//! there are, and the columns of each aggregate ([`crate::aggregate::StateColumns`]). Columns of
+//! the engine's own begin with `$`.
 //!
 //! Four tables hold aligned windows, which come and go with the watermark:
 //!
@@ -35,21 +35,19 @@
 //! Sessions are captured incrementally in a table of their own, each named by its serial
 //! ([`crate::capture::rows`]).
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::types::{ArrowPrimitiveType, Int64Type, UInt64Type};
-use arrow_array::{ArrayRef, Int64Array, PrimitiveArray, RecordBatch, UInt8Array, UInt32Array};
+use arrow_array::types::{Int64Type, UInt64Type};
+use arrow_array::{RecordBatch, UInt8Array, UInt32Array};
 use arrow_select::take::take_record_batch;
 use thalweg_core::snapshot::{CapturedTable, TableRows, partition_of_virtual};
 use thalweg_core::{Captured, PartitionContext, Restored, Result};
 
+use super::calls::{Calls, FIRST_END, LAST_END, Marks, States, mark};
 use super::judge::SliceKey;
 use super::parts::{Part, PartName, PartsSince};
-use super::slices::{Calls, Partial};
-use crate::aggregate::{Accumulator, StateColumns, StateRows};
 use crate::capture::shared::SharedState;
 use crate::capture::tracker::BegunCapture;
 use crate::keys::KeyTable;
@@ -64,129 +62,15 @@ pub(super) const ENTERED: &str = "entered";
 /// The table of the end of the window that leaves next.
 const NEXT: &str = "next";
 
-/// The ends of the first and of the last window that hold a slice, in milliseconds.
-const FIRST_END: &str = "$first_end";
-const LAST_END: &str = "$last_end";
 /// The number of a part.
 const PLACE: &str = "$place";
 /// The virtual partition, the last end and the place name a part.
 const PART_IDENTITY: usize = 3;
 /// The end of the window that leaves next.
 const NEXT_END: &str = "$next_end";
-/// How many rows a key has there.
-const ROWS: &str = "$rows";
 
 /// This many states of a part are read at once while rows wait.
 const READ_STATES: usize = 2048;
-
-/// States of some keys: those of `keys[i]` stand at `places[i]` of the columns.
-pub(super) struct States<'a> {
-    pub(super) keys: &'a [u32],
-    pub(super) places: Cow<'a, [u32]>,
-    /// Empty where rows are not counted.
-    pub(super) counts: &'a [i64],
-    pub(super) accumulators: &'a [Box<dyn Accumulator>],
-}
-
-impl<'a> States<'a> {
-    /// Columns that are indexed by key.
-    pub(super) fn by_key(
-        keys: &'a [u32],
-        counts: &'a [i64],
-        accumulators: &'a [Box<dyn Accumulator>],
-    ) -> Self {
-        States { keys, places: Cow::Borrowed(keys), counts, accumulators }
-    }
-
-    /// Some of the states of a part.
-    fn of(partial: &'a Partial, range: Range<usize>) -> Self {
-        let Partial { ids, counts, accumulators } = partial;
-        let places = (range.start as u32..range.end as u32).collect();
-        States { keys: &ids[range], places, counts, accumulators }
-    }
-}
-
-/// Columns that say which part of the state rows are, by name.
-pub(super) type Marks = Vec<(String, ArrayRef)>;
-
-/// A mark with a number per row.
-pub(super) fn mark<T: ArrowPrimitiveType>(
-    name: &str,
-    numbers: impl IntoIterator<Item = T::Native>,
-) -> (String, ArrayRef) {
-    (name.to_owned(), Arc::new(PrimitiveArray::<T>::from_iter_values(numbers)))
-}
-
-impl Calls {
-    /// The rows that hold these states.
-    pub(super) fn rows(
-        &self,
-        keys: &KeyTable,
-        marks: Marks,
-        states: &States<'_>,
-    ) -> Result<RecordBatch> {
-        let (owners, named) = self.key_columns.columns_of(keys, states.keys)?;
-        let count = |&place: &u32| states.counts.get(place as usize).copied().unwrap_or(1);
-        let counts = states.places.iter().map(count);
-        let counts: ArrayRef = Arc::new(Int64Array::from_iter_values(counts));
-        let mut state = StateColumns::default();
-        for (name, accumulator) in self.state_names.iter().zip(states.accumulators) {
-            state.begin(name);
-            accumulator.tell(&states.places, &mut state)?;
-        }
-        let mut columns = marks;
-        columns.extend(named);
-        columns.push((ROWS.to_owned(), counts));
-        columns.extend(state.finish());
-        state_batch(owners, columns)
-    }
-
-    /// The rows of a table without any.
-    pub(super) fn no_rows(&self, marks: Marks) -> Result<RecordBatch> {
-        let accumulators = self.accumulators()?;
-        let keys = KeyTable::new(&self.key_types)?;
-        self.rows(&keys, marks, &States::by_key(&[], &[], &accumulators))
-    }
-
-    /// The key columns of some rows, and their states, which have no ids yet.
-    pub(super) fn restored(&self, rows: &RecordBatch) -> Result<(Vec<ArrayRef>, Partial)> {
-        let places: Vec<u32> = (0..rows.num_rows() as u32).collect();
-        let (mut counts, mut accumulators) = (Vec::new(), self.accumulators()?);
-        self.restore_at(rows, &places, places.len(), &mut counts, &mut accumulators)?;
-        let partial = Partial { ids: Vec::new(), counts, accumulators };
-        Ok((self.key_columns.columns(rows)?, partial))
-    }
-
-    /// Restores the states of some rows to these places, which are empty, in columns of this many
-    /// groups.
-    pub(super) fn restore_at(
-        &self,
-        rows: &RecordBatch,
-        places: &[u32],
-        groups: usize,
-        counts: &mut Vec<i64>,
-        accumulators: &mut [Box<dyn Accumulator>],
-    ) -> Result<()> {
-        counts.resize(groups, 0);
-        for (&place, &count) in places.iter().zip(numbers_of::<Int64Type>(rows, ROWS)?) {
-            if count <= 0 {
-                return Err(does_not_fit(format!("column '{ROWS}' counts no rows")));
-            }
-            counts[place as usize] = count;
-        }
-        for (name, accumulator) in self.state_names.iter().zip(accumulators) {
-            accumulator.grow(groups);
-            accumulator.recall(places, &StateRows::new(rows, name))?;
-        }
-        Ok(())
-    }
-}
-
-/// The bounds of a slice, for each of its rows.
-pub(super) fn bounds(key: SliceKey, rows: usize) -> Marks {
-    let of = |name, end| mark::<Int64Type>(name, std::iter::repeat_n(end, rows));
-    vec![of(FIRST_END, key.enter), of(LAST_END, key.leave)]
-}
 
 /// Captures a table whose rows are read later, in batches like this one without rows.
 pub(super) fn capture_later<T: Send + 'static>(

@@ -19,13 +19,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use arrow_array::{Array, ArrayRef};
 use thalweg_core::{Extent, Result, TableChanges};
 
+use super::calls::{Calls, Partial};
+use super::calls::{States, bounds};
 use super::judge::SliceKey;
-use super::slices::{Calls, Partial, RowsOf, update_accumulators};
-use super::snapshot::{States, bounds};
+use super::slices::{RowsOf, update_accumulators};
 use crate::aggregate::Accumulator;
 use crate::capture::tracker::{BegunCapture, NumberTracker, Tracking};
 use crate::keys::KeyTable;
-use crate::spare::{Spares, is_oversized};
+use crate::spares::{Spares, is_oversized};
 
 /// The keys and states of one window.
 pub(super) struct WindowTable {

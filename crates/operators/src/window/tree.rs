@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use thalweg_core::Result;
 
-use super::slices::{Calls, Lists, Partial, Slice};
+use super::calls::{Calls, Partial};
+use super::slices::{Lists, Slice};
 
 /// How many children a node has: four cost a little less time than two, and half the memory.
 const FAN_OUT: usize = 4;

@@ -31,11 +31,12 @@ use thalweg_core::{
     Restored, Result, TableChanges, Watermark,
 };
 
-use super::aligned::{CHUNK_ROWS, Shared, key_columns, row_order};
+use super::calls::bounds;
 use super::judge::{Judge, SliceKey};
 use super::output::WindowRows;
+use super::shared::{CHUNK_ROWS, WindowContext, key_columns, row_order};
 use super::slices::RowsOf;
-use super::snapshot::{SLICES, SliceRows, TAKEN, bounds, restored_slices};
+use super::snapshot::{SLICES, SliceRows, TAKEN, restored_slices};
 use super::spec::{WHOLE_END, WindowSpec};
 use super::tables::{Spare, Tables, WindowParcel, WindowTable};
 use crate::capture::READ_ROWS;
@@ -64,7 +65,7 @@ struct Emitting {
 
 /// What a partition has.
 struct Windows {
-    shared: Arc<Shared>,
+    shared: Arc<WindowContext>,
     partition: usize,
     partitions: usize,
     /// Windows of the keys that this partition owns.
@@ -91,7 +92,7 @@ pub(super) struct TumblingPartition {
 }
 
 impl TumblingPartition {
-    pub(super) fn new(shared: Arc<Shared>, opening: PartitionContext) -> Result<Self> {
+    pub(super) fn new(shared: Arc<WindowContext>, opening: PartitionContext) -> Result<Self> {
         let windows = Windows::new(shared, opening)?;
         Ok(TumblingPartition { windows: Arc::new(SharedState::new(windows)) })
     }
@@ -124,7 +125,7 @@ impl TumblingPartition {
 }
 
 impl Windows {
-    fn new(shared: Arc<Shared>, opening: PartitionContext) -> Result<Self> {
+    fn new(shared: Arc<WindowContext>, opening: PartitionContext) -> Result<Self> {
         let PartitionContext { partition, partitions, order } = opening;
         let mut spare = vec![Spare::default(), Spare::default()];
         if shared.spec.keys.is_empty() {
@@ -160,15 +161,15 @@ impl Windows {
                 Some(unfinished) => unfinished,
                 None => {
                     let Some((end, table)) = foreign.pop_closed(watermark) else {
-                        if self.shared.spreading.is_by_key() {
+                        if self.shared.key_spread.is_by_key() {
                             foreign.rest();
                         }
                         return Ok(Progress::Done);
                     };
                     let (rows, values) = (table.rows, table.distinct());
-                    self.shared.spreading.handed_over(rows, values);
+                    self.shared.key_spread.handed_over(rows, values);
                     if self.shared.spec.keys.is_empty() {
-                        self.shared.spreading.scattered(rows, values, self.partitions);
+                        self.shared.key_spread.scattered(rows, values, self.partitions);
                     }
                     Sealing { end, table, from: 0 }
                 }
@@ -223,7 +224,7 @@ impl Windows {
                 }
             };
             let zone = &mut self.judge.zone;
-            let Shared { arrow: schema, columns, .. } = self.shared.as_ref();
+            let WindowContext { arrow: schema, columns, .. } = self.shared.as_ref();
             let mut rows = WindowRows { schema, columns, zone, top: None };
             if emitting.emit(&self.shared, &mut rows, output)? {
                 self.owned.recycle(emitting.end, emitting.table);
@@ -246,7 +247,7 @@ impl Windows {
     }
 
     /// A window's rows of a table of state, as if another partition had handed them over.
-    fn recalled(&self, part: &SliceRows) -> Result<WindowParcel> {
+    fn parcel_of(&self, part: &SliceRows) -> Result<WindowParcel> {
         let SliceKey { enter, leave: end } = part.key;
         let window = self.shared.spec.window.slice(end.saturating_sub(1));
         if (window.enter, window.leave) != (enter, end) {
@@ -282,7 +283,7 @@ impl Windows {
             let rows = judged.rows_of(run, piece.rows);
             let (after, before) = tables.update(run.key.leave, of, &keys, rows, is_scattered)?;
             if is_foreign {
-                self.shared.spreading.taken(run.to - run.from, after, after - before);
+                self.shared.key_spread.taken(run.to - run.from, after, after - before);
             }
         }
         Ok(())
@@ -314,7 +315,7 @@ impl Windows {
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
         for part in restored_slices(restored, self.shared.spec.window.span_ms())? {
-            let parcel = self.recalled(&part)?;
+            let parcel = self.parcel_of(&part)?;
             self.owned.absorb(parcel)?;
         }
         Ok(())
@@ -355,7 +356,7 @@ impl Windows {
 
     fn emitting(&self, end: i64, table: WindowTable) -> Result<Emitting> {
         if self.foreign.is_some() && !table.has_absorbed && !self.shared.spec.keys.is_empty() {
-            self.shared.spreading.scattered(table.rows, table.len(), self.partitions);
+            self.shared.key_spread.scattered(table.rows, table.len(), self.partitions);
         }
         let keys: Vec<u32> = (0..table.len() as u32).collect();
         let sorted = match &self.canonical {
@@ -393,7 +394,7 @@ impl Emitting {
     /// Emits the next rows; true if they were the last.
     fn emit(
         &mut self,
-        shared: &Shared,
+        shared: &WindowContext,
         rows: &mut WindowRows<'_>,
         output: &mut Output,
     ) -> Result<bool> {

@@ -5,31 +5,11 @@ use sqlparser::ast::{
     FunctionArguments,
 };
 use thalweg_core::{Error, Result};
+use thalweg_operators::aggregate;
 
 use super::Binder;
 use super::spans::span_of;
 use crate::windows::WindowFunction;
-
-/// The aggregates, by Flink's names.
-pub const AGGREGATES: &[&str] = &[
-    "COUNT",
-    "SUM",
-    "AVG",
-    "MIN",
-    "MAX",
-    "STDDEV_POP",
-    "STDDEV_SAMP",
-    "STDDEV",
-    "VAR_POP",
-    "VAR_SAMP",
-    "VARIANCE",
-    "FIRST_VALUE",
-    "LAST_VALUE",
-    "LISTAGG",
-    "ARRAY_AGG",
-    "PERCENTILE",
-    "APPROX_COUNT_DISTINCT",
-];
 
 /// What is computed over the rows of a key or of GROUP BY, and means nothing elsewhere.
 pub const OVER_ROWS: &[&str] =
@@ -58,7 +38,7 @@ pub fn function_name(function: &Function) -> String {
 
 /// True for a built-in or registered aggregate, also for one that can't be computed yet.
 pub fn is_aggregate(binder: &Binder<'_>, name: &str) -> bool {
-    AGGREGATES.contains(&name)
+    aggregate::names().any(|own| own == name)
         || super::sets::is_grouping(name)
         || LATER_AGGREGATES.contains(&name)
         || binder.is_user_aggregate(name)

@@ -149,7 +149,7 @@ impl<'a> Binder<'a> {
         match arguments {
             [argument] if !distinct => {
                 let result = user.result_type(&argument.column_type)?.nullable();
-                Ok((AggregateFunction::User(user.clone()), result))
+                Ok((AggregateFunction::user(user.clone()), result))
             }
             [_] => Err(unsupported::later(&format!("{name}(DISTINCT …)"))),
             _ => {

@@ -37,8 +37,10 @@ pub fn aggregate(name: &str) -> Error {
         return Error::unsupported("COLLECT gives a MULTISET, a type that there is not here")
             .hint("ARRAY_AGG(x) gives the values as an ARRAY");
     }
-    Error::unsupported(format!("the aggregate {name} {LATER}"))
-        .hint(format!("there are {}", super::functions::AGGREGATES.join(", ")))
+    Error::unsupported(format!("the aggregate {name} {LATER}")).hint(format!(
+        "there are {}",
+        thalweg_operators::aggregate::names().collect::<Vec<_>>().join(", ")
+    ))
 }
 
 /// Anything else.

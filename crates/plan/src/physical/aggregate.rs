@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch};
 use thalweg_core::{Operator, Result, TableSchema};
 use thalweg_expr::Expr;
-use thalweg_operators::aggregate::{AggregateCall, AggregateFunction};
+use thalweg_operators::aggregate::AggregateCall;
 use thalweg_operators::group::{GroupAggregate, GroupSpec};
 use thalweg_operators::window::WindowAggregate;
 
@@ -59,13 +59,12 @@ impl Lowering<'_> {
     /// True if changed results are not emitted: the window of all rows yields the same at the end,
     /// at less cost.
     pub(super) fn gives_once(&self, aggregates: &[Aggregate]) -> bool {
-        // As they change, the last of distinct values is the last that was new.
-        let last_distinct =
-            |a: &Aggregate| a.distinct && matches!(a.function, AggregateFunction::LastValue);
+        let depends_on_changes =
+            |a: &Aggregate| a.distinct && a.function.distinct_depends_on_changes();
         self.environment.mode == RuntimeMode::Batch
             && !self.environment.takes_snapshots
             && !aggregates.is_empty()
-            && !aggregates.iter().any(last_distinct)
+            && !aggregates.iter().any(depends_on_changes)
     }
 
     fn aggregate_of_all(

@@ -14,21 +14,21 @@ use super::numbers::Choice;
 use super::{RunInput, RunningAggregate, is_taken};
 
 /// Builds a column from bytes.
-pub(super) enum BytesBuilder {
+pub(in crate::aggregate) enum BytesBuilder {
     Boolean(BooleanBuilder),
     Text(StringViewBuilder),
     Binary(BinaryBuilder),
 }
 
 impl BytesBuilder {
-    pub(super) fn new(kind: BytesKind, values: usize) -> Self {
+    pub(in crate::aggregate) fn new(kind: BytesKind, values: usize) -> Self {
         match kind {
             BytesKind::Boolean => BytesBuilder::Boolean(BooleanBuilder::with_capacity(values)),
             BytesKind::Text => BytesBuilder::Text(StringViewBuilder::with_capacity(values)),
             BytesKind::Binary => BytesBuilder::Binary(BinaryBuilder::new()),
         }
     }
-    pub(super) fn push(&mut self, value: Option<&[u8]>) -> Result<()> {
+    pub(in crate::aggregate) fn push(&mut self, value: Option<&[u8]>) -> Result<()> {
         match self {
             BytesBuilder::Boolean(builder) => builder.append_option(value.map(|v| v == [1])),
             BytesBuilder::Binary(builder) => builder.append_option(value),
@@ -39,7 +39,7 @@ impl BytesBuilder {
         }
         Ok(())
     }
-    pub(super) fn finish(self) -> ArrayRef {
+    pub(in crate::aggregate) fn finish(self) -> ArrayRef {
         match self {
             BytesBuilder::Boolean(mut builder) => Arc::new(builder.finish()),
             BytesBuilder::Text(mut builder) => Arc::new(builder.finish()),
@@ -49,7 +49,7 @@ impl BytesBuilder {
 }
 
 /// Reads values of a column as bytes.
-pub(super) fn bytes_at(kind: BytesKind, column: &ArrayRef, row: usize) -> &[u8] {
+pub(in crate::aggregate) fn bytes_at(kind: BytesKind, column: &ArrayRef, row: usize) -> &[u8] {
     match kind {
         BytesKind::Boolean if column.as_boolean().value(row) => &[1],
         BytesKind::Boolean => &[0],
@@ -84,7 +84,7 @@ impl Kept {
 }
 
 /// The kept values of all groups.
-pub(super) struct BytesColumn {
+pub(in crate::aggregate) struct BytesColumn {
     kind: BytesKind,
     choice: Choice,
     groups: Vec<Kept>,
@@ -93,7 +93,7 @@ pub(super) struct BytesColumn {
 }
 
 impl BytesColumn {
-    pub(super) fn new(kind: BytesKind, choice: Choice) -> Self {
+    pub(in crate::aggregate) fn new(kind: BytesKind, choice: Choice) -> Self {
         BytesColumn { kind, choice, groups: Vec::new(), heap_bytes: 0 }
     }
 }

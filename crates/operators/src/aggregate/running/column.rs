@@ -15,7 +15,7 @@ use super::{RunInput, RunningAggregate, Step};
 use crate::gradual::Pages;
 
 /// How values of a type enter and leave one group's state, and what it gives.
-pub(super) trait Rule: Send + 'static {
+pub(in crate::aggregate) trait Rule: Send + 'static {
     /// The argument's type.
     type Argument: ArrowPrimitiveType;
     /// The result's type.
@@ -52,7 +52,7 @@ pub(super) trait Rule: Send + 'static {
 }
 
 /// A column of states that a [`Rule`] works on.
-pub(super) struct Column<R: Rule> {
+pub(in crate::aggregate) struct Column<R: Rule> {
     rule: R,
     result: Arrow,
     groups: Pages<R::Group>,
@@ -61,7 +61,7 @@ pub(super) struct Column<R: Rule> {
 }
 
 impl<R: Rule> Column<R> {
-    pub(super) fn new(rule: R, result: Arrow) -> Self {
+    pub(in crate::aggregate) fn new(rule: R, result: Arrow) -> Self {
         Column { rule, result, groups: Pages::default(), heap_bytes: 0 }
     }
 
@@ -153,7 +153,7 @@ impl<R: Rule> RunningAggregate for Column<R> {
 
 /// Remembers the result of each group, for rules that work hard for it: it is found once per row
 /// and not twice. Only for results that are NULL while a group is empty.
-pub(super) struct Remembering<R>(pub(super) R);
+pub(in crate::aggregate) struct Remembering<R>(pub(in crate::aggregate) R);
 
 impl<R: Rule> Rule for Remembering<R> {
     type Argument = R::Argument;
@@ -197,7 +197,7 @@ impl<R: Rule> Rule for Remembering<R> {
 
 /// `COUNT(*)` and `COUNT(x)`.
 #[derive(Default)]
-pub(super) struct Count {
+pub(in crate::aggregate) struct Count {
     groups: Pages<i64>,
 }
 

@@ -13,7 +13,7 @@ use super::super::state::{elements_of, lists};
 use super::super::{StateColumns, StateRows};
 
 /// Tells values of groups and how often each is there.
-pub(super) fn tell(
+pub(in crate::aggregate) fn tell(
     lengths: Vec<usize>,
     values: ArrayRef,
     times: Vec<i64>,
@@ -25,16 +25,20 @@ pub(super) fn tell(
 }
 
 /// Values of groups, as they were told.
-pub(super) struct Counted {
-    pub(super) values: ArrayRef,
+pub(in crate::aggregate) struct Counted {
+    pub(in crate::aggregate) values: ArrayRef,
     /// The group of each value.
-    pub(super) ids: Vec<u32>,
+    pub(in crate::aggregate) ids: Vec<u32>,
     /// How often each is there, at least once.
-    pub(super) times: Vec<u64>,
+    pub(in crate::aggregate) times: Vec<u64>,
 }
 
 /// Takes values back of these groups, which are of this type.
-pub(super) fn recall(rows: &StateRows<'_>, of: &Arrow, groups: &[u32]) -> Result<Counted> {
+pub(in crate::aggregate) fn recall(
+    rows: &StateRows<'_>,
+    of: &Arrow,
+    groups: &[u32],
+) -> Result<Counted> {
     let (values, ids) = elements_of(rows.lists("values", of)?, groups);
     let (times, ids_of_times) = elements_of(rows.lists("times", &Arrow::Int64)?, groups);
     let times = times.as_primitive::<Int64Type>();

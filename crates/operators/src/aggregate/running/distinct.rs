@@ -134,7 +134,7 @@ impl PairCounts {
 }
 
 /// DISTINCT in front of an aggregate.
-pub(super) struct RunningDistinct {
+pub(in crate::aggregate) struct RunningDistinct {
     values: Values,
     /// NULL is a value to the inner aggregate.
     takes_nulls: bool,
@@ -143,7 +143,7 @@ pub(super) struct RunningDistinct {
 }
 
 impl RunningDistinct {
-    pub(super) fn new(
+    pub(in crate::aggregate) fn new(
         argument: &DataType,
         takes_nulls: bool,
         inner: Box<dyn RunningAggregate>,

@@ -15,7 +15,7 @@ use super::values::Values;
 use super::{RunInput, RunningAggregate, is_taken};
 
 /// The values of all groups.
-pub(super) struct Elements {
+pub(in crate::aggregate) struct Elements {
     argument: DataType,
     skips_nulls: bool,
     values: Values,
@@ -24,7 +24,7 @@ pub(super) struct Elements {
 }
 
 impl Elements {
-    pub(super) fn new(argument: &DataType, skips_nulls: bool) -> Result<Self> {
+    pub(in crate::aggregate) fn new(argument: &DataType, skips_nulls: bool) -> Result<Self> {
         let values = Values::new(argument.clone())?;
         let argument = argument.clone();
         Ok(Elements { argument, skips_nulls, values, groups: Vec::new(), heap_bytes: 0 })

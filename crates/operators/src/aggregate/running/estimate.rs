@@ -13,7 +13,7 @@ use crate::keys::hash_keys;
 
 /// The sketches of all groups.
 #[derive(Default)]
-pub(super) struct Sketches {
+pub(in crate::aggregate) struct Sketches {
     groups: Vec<Sketch>,
     heap_bytes: usize,
 }

@@ -28,9 +28,9 @@ use super::column::Rule;
 use super::numbers::Float;
 
 /// SUM and AVG.
-pub(super) struct Sum<T> {
-    pub(super) mean: bool,
-    pub(super) of: PhantomData<fn() -> T>,
+pub(in crate::aggregate) struct Sum<T> {
+    pub(in crate::aggregate) mean: bool,
+    pub(in crate::aggregate) of: PhantomData<fn() -> T>,
 }
 
 impl<T: Float> Rule for Sum<T> {
@@ -61,9 +61,9 @@ impl<T: Float> Rule for Sum<T> {
 }
 
 /// STDDEV_POP, STDDEV_SAMP, VAR_POP, VAR_SAMP.
-pub(super) struct Moments<T> {
-    pub(super) kind: MomentsKind,
-    pub(super) of: PhantomData<fn() -> T>,
+pub(in crate::aggregate) struct Moments<T> {
+    pub(in crate::aggregate) kind: MomentsKind,
+    pub(in crate::aggregate) of: PhantomData<fn() -> T>,
 }
 
 impl<T: Float> Rule for Moments<T> {

@@ -113,14 +113,14 @@ impl Log {
 }
 
 /// The joined texts of all groups.
-pub(super) struct Joined {
+pub(in crate::aggregate) struct Joined {
     separator: Box<[u8]>,
     groups: Vec<Log>,
     heap_bytes: usize,
 }
 
 impl Joined {
-    pub(super) fn new(separator: &str) -> Self {
+    pub(in crate::aggregate) fn new(separator: &str) -> Self {
         let separator = separator.as_bytes().into();
         Joined { separator, groups: Vec::new(), heap_bytes: 0 }
     }

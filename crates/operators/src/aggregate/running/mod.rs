@@ -24,22 +24,22 @@
 //! take it out. Of several equal values FIRST_VALUE and LAST_VALUE give the oldest back, as Flink
 //! does. DISTINCT stands in front of any of them ([`distinct`]).
 
-mod build;
 mod bytes;
-mod column;
+pub(super) mod column;
 mod counted;
-mod distinct;
-mod elements;
-mod estimate;
-mod exact;
-mod joined;
-mod numbers;
-mod oldest_first;
+pub(super) mod distinct;
+pub(super) mod elements;
+pub(super) mod estimate;
+pub(super) mod exact;
+pub(super) mod joined;
+pub(super) mod kept;
+pub(super) mod numbers;
+pub(super) mod oldest_first;
 mod pairs;
-mod percentile;
-mod ranked;
-mod sequence;
-mod stepwise;
+pub(super) mod percentile;
+pub(super) mod ranked;
+pub(super) mod sequence;
+pub(super) mod stepwise;
 mod values;
 
 use arrow_array::{Array, ArrayRef};
@@ -105,7 +105,7 @@ pub struct RunInput<'a> {
 }
 
 impl RunInput<'_> {
-    pub(super) fn column(&self) -> Result<&ArrayRef> {
+    pub(in crate::aggregate) fn column(&self) -> Result<&ArrayRef> {
         self.argument.ok_or_else(|| Error::internal("an aggregate with argument got no column"))
     }
 

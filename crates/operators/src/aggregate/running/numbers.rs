@@ -20,7 +20,7 @@ use super::super::{StateColumns, StateRows};
 use super::column::Rule;
 
 /// Integer types, as 64 bits.
-pub(super) trait Integer: ArrowPrimitiveType {
+pub(in crate::aggregate) trait Integer: ArrowPrimitiveType {
     /// With sign.
     fn widen(value: Self::Native) -> i64;
     /// The lowest bits.
@@ -28,7 +28,7 @@ pub(super) trait Integer: ArrowPrimitiveType {
 }
 
 /// FLOAT and DOUBLE, as DOUBLE.
-pub(super) trait Float: ArrowPrimitiveType {
+pub(in crate::aggregate) trait Float: ArrowPrimitiveType {
     /// Exactly.
     fn widen(value: Self::Native) -> f64;
     /// Rounded.
@@ -68,13 +68,13 @@ macro_rules! floats {
 floats!(Float32Type, Float64Type);
 
 /// A rule for values of the Arrow type `T` that leaves the arithmetic to `of`.
-pub(super) struct Of<T, A> {
+pub(in crate::aggregate) struct Of<T, A> {
     of: A,
     types: PhantomData<fn() -> T>,
 }
 
 impl<T, A> Of<T, A> {
-    pub(super) fn new(of: A) -> Self {
+    pub(in crate::aggregate) fn new(of: A) -> Self {
         Of { of, types: PhantomData }
     }
 }
@@ -141,14 +141,14 @@ fn all_of<G>(groups: &[G]) -> Vec<u32> {
 
 /// A value of those that came, if one has.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Kept<N> {
+pub(in crate::aggregate) struct Kept<N> {
     value: N,
     set: bool,
 }
 
 /// Which value of those that came is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Choice {
+pub(in crate::aggregate) enum Choice {
     Least,
     Greatest,
     First,
@@ -157,10 +157,10 @@ pub(super) enum Choice {
 
 /// MIN, MAX, FIRST_VALUE or LAST_VALUE of inserts: `CHOICE` is a [`Choice`] as a number, so that
 /// the loop knows it.
-pub(super) struct Keep<T, const CHOICE: u8>(PhantomData<fn() -> T>);
+pub(in crate::aggregate) struct Keep<T, const CHOICE: u8>(PhantomData<fn() -> T>);
 
 impl<T, const CHOICE: u8> Keep<T, CHOICE> {
-    pub(super) fn new() -> Self {
+    pub(in crate::aggregate) fn new() -> Self {
         Keep(PhantomData)
     }
 }

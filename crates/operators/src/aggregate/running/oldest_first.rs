@@ -29,34 +29,26 @@ use thalweg_core::{DataType, Error, Result};
 use super::super::extremes::with_primitive;
 use super::super::state::{elements_of, lists};
 use super::super::values::with_one_nan;
-use super::super::{AggregateCall, AggregateFunction, StateColumns, StateRows};
+use super::super::{StateColumns, StateRows};
 use super::pairs::Pairs;
 use super::{RunInput, RunningAggregate, is_taken};
 
-impl AggregateCall {
-    /// As [`AggregateCall::running`], for rows that are taken back in the sequence in which they
-    /// came.
-    pub fn running_oldest_first(
-        &self,
-        argument: Option<&DataType>,
-    ) -> Result<Box<dyn RunningAggregate>> {
-        let is_max = matches!(self.function, AggregateFunction::Max);
-        let (true, Some(data_type)) =
-            (is_max || matches!(self.function, AggregateFunction::Min), argument)
-        else {
-            return self.running(argument, true);
+/// MIN or MAX of rows that are retracted in the sequence in which they came; `None` where the
+/// values are no numbers.
+pub(in crate::aggregate) fn queues(
+    argument: &DataType,
+    is_max: bool,
+) -> Option<Box<dyn RunningAggregate>> {
+    let arrow = argument.arrow();
+    macro_rules! numbers {
+        ($type:ty) => {
+            Some(match is_max {
+                true => Box::new(Queues::<$type, true>::new(arrow)),
+                false => Box::new(Queues::<$type, false>::new(arrow)),
+            })
         };
-        let arrow = data_type.arrow();
-        macro_rules! numbers {
-            ($type:ty) => {
-                Ok(match is_max {
-                    true => Box::new(Queues::<$type, true>::new(arrow)),
-                    false => Box::new(Queues::<$type, false>::new(arrow)),
-                })
-            };
-        }
-        with_primitive!(arrow.clone(), numbers, self.running(argument, true))
     }
+    with_primitive!(arrow.clone(), numbers, None)
 }
 
 /// The values of a group that can still become the best, with their numbers.

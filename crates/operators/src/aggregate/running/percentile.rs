@@ -11,14 +11,14 @@ use super::super::{StateColumns, StateRows};
 use super::{RunInput, RunningAggregate, is_taken};
 
 /// The values of all groups, sorted.
-pub(super) struct SortedValues {
+pub(in crate::aggregate) struct SortedValues {
     fractions: Fractions,
     groups: Vec<Vec<f64>>,
     heap_bytes: usize,
 }
 
 impl SortedValues {
-    pub(super) fn new(fractions: Fractions) -> Self {
+    pub(in crate::aggregate) fn new(fractions: Fractions) -> Self {
         SortedValues { fractions, groups: Vec::new(), heap_bytes: 0 }
     }
 }

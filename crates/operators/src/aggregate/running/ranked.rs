@@ -26,7 +26,7 @@ use crate::gradual::Pages;
 
 /// A number in its total order.
 #[derive(Clone, Copy)]
-pub(super) struct Ordered<N>(N);
+pub(in crate::aggregate) struct Ordered<N>(N);
 
 impl<N: ArrowNativeTypeOp> Ord for Ordered<N> {
     fn cmp(&self, other: &Self) -> Ordering {
@@ -46,7 +46,7 @@ impl<N: ArrowNativeTypeOp> PartialEq for Ordered<N> {
 impl<N: ArrowNativeTypeOp> Eq for Ordered<N> {}
 
 /// A value that is kept: what it takes beyond its own size.
-pub(super) trait Kept: Ord + Send + 'static {
+pub(in crate::aggregate) trait Kept: Ord + Send + 'static {
     fn heap_bytes(&self) -> usize {
         0
     }
@@ -200,7 +200,7 @@ impl<V: Kept> Groups<V> {
 }
 
 /// Of numbers.
-pub(super) struct RankedNumbers<T: ArrowPrimitiveType> {
+pub(in crate::aggregate) struct RankedNumbers<T: ArrowPrimitiveType> {
     groups: Groups<Ordered<T::Native>>,
     result: Arrow,
     types: PhantomData<fn() -> T>,
@@ -210,7 +210,7 @@ impl<T: ArrowPrimitiveType> RankedNumbers<T>
 where
     T::Native: Send,
 {
-    pub(super) fn new(max: bool, result: Arrow) -> Self {
+    pub(in crate::aggregate) fn new(max: bool, result: Arrow) -> Self {
         RankedNumbers { groups: Groups::new(max), result, types: PhantomData }
     }
 }
@@ -272,13 +272,13 @@ where
 }
 
 /// Of strings, binaries and booleans.
-pub(super) struct RankedBytes {
+pub(in crate::aggregate) struct RankedBytes {
     groups: Groups<Box<[u8]>>,
     kind: BytesKind,
 }
 
 impl RankedBytes {
-    pub(super) fn new(max: bool, kind: BytesKind) -> Self {
+    pub(in crate::aggregate) fn new(max: bool, kind: BytesKind) -> Self {
         RankedBytes { groups: Groups::new(max), kind }
     }
 }

@@ -14,7 +14,7 @@ use super::values::{NO_VALUE, Values};
 use super::{RunInput, RunningAggregate, is_taken};
 
 /// The values of all groups by arrival.
-pub(super) struct Sequence {
+pub(in crate::aggregate) struct Sequence {
     last: bool,
     values: Values,
     /// The result of each group.
@@ -25,7 +25,7 @@ pub(super) struct Sequence {
 }
 
 impl Sequence {
-    pub(super) fn new(argument: &DataType, last: bool) -> Result<Self> {
+    pub(in crate::aggregate) fn new(argument: &DataType, last: bool) -> Result<Self> {
         Ok(Sequence {
             last,
             values: Values::new(argument.clone())?,

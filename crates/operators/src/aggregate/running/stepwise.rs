@@ -9,7 +9,7 @@ use super::super::{Accumulator, RowOrder, StateColumns, StateRows, UpdateInput};
 use super::{RunInput, RunningAggregate, concatenated};
 
 /// An accumulator that is asked before and after each row.
-pub(super) struct Stepwise {
+pub(in crate::aggregate) struct Stepwise {
     states: Box<dyn Accumulator>,
     /// NULLs are values to the function.
     takes_nulls: bool,
@@ -17,7 +17,7 @@ pub(super) struct Stepwise {
 }
 
 impl Stepwise {
-    pub(super) fn new(states: Box<dyn Accumulator>, takes_nulls: bool) -> Self {
+    pub(in crate::aggregate) fn new(states: Box<dyn Accumulator>, takes_nulls: bool) -> Self {
         Stepwise { states, takes_nulls, rows: 0 }
     }
 }

@@ -10,9 +10,9 @@ use thalweg_core::{DataType, Result};
 use crate::keys::KeyTable;
 
 /// Stands for no value.
-pub(super) const NO_VALUE: u32 = u32::MAX;
+pub(in crate::aggregate) const NO_VALUE: u32 = u32::MAX;
 
-pub(super) struct Values {
+pub(in crate::aggregate) struct Values {
     data_type: DataType,
     table: KeyTable,
     holders: Vec<u32>,
@@ -21,13 +21,17 @@ pub(super) struct Values {
 }
 
 impl Values {
-    pub(super) fn new(data_type: DataType) -> Result<Self> {
+    pub(in crate::aggregate) fn new(data_type: DataType) -> Result<Self> {
         let table = KeyTable::new(std::slice::from_ref(&data_type))?;
         Ok(Values { data_type, table, holders: Vec::new(), loose: Vec::new() })
     }
 
     /// The numbers of the values in these rows.
-    pub(super) fn intern(&mut self, column: &ArrayRef, rows: Option<&[u32]>) -> Result<Vec<u32>> {
+    pub(in crate::aggregate) fn intern(
+        &mut self,
+        column: &ArrayRef,
+        rows: Option<&[u32]>,
+    ) -> Result<Vec<u32>> {
         let mut ids = Vec::new();
         self.table.intern(std::slice::from_ref(column), rows, &mut ids)?;
         self.holders.resize(self.table.id_limit(), 0);
@@ -35,30 +39,30 @@ impl Values {
     }
 
     /// The type of columns of values.
-    pub(super) fn arrow(&self) -> Arrow {
+    pub(in crate::aggregate) fn arrow(&self) -> Arrow {
         self.data_type.arrow()
     }
 
     /// One more place holds this value.
-    pub(super) fn hold(&mut self, value: u32) {
+    pub(in crate::aggregate) fn hold(&mut self, value: u32) {
         self.holders[value as usize] += 1;
     }
 
     /// One place fewer holds this value.
-    pub(super) fn let_go(&mut self, value: u32) {
+    pub(in crate::aggregate) fn let_go(&mut self, value: u32) {
         self.holders[value as usize] -= 1;
         self.pass(value);
     }
 
     /// The value was only looked at.
-    pub(super) fn pass(&mut self, value: u32) {
+    pub(in crate::aggregate) fn pass(&mut self, value: u32) {
         if self.holders[value as usize] == 0 {
             self.loose.push(value);
         }
     }
 
     /// Forgets values without holders.
-    pub(super) fn settle(&mut self) {
+    pub(in crate::aggregate) fn settle(&mut self) {
         let mut loose = std::mem::take(&mut self.loose);
         loose.sort_unstable();
         loose.dedup();
@@ -71,7 +75,7 @@ impl Values {
     }
 
     /// These values as a column; NULL stands for [`NO_VALUE`].
-    pub(super) fn column(&self, values: &[u32]) -> Result<ArrayRef> {
+    pub(in crate::aggregate) fn column(&self, values: &[u32]) -> Result<ArrayRef> {
         let present: Vec<u32> = values.iter().copied().filter(|&v| v != NO_VALUE).collect();
         if present.is_empty() {
             return Ok(new_null_array(&self.data_type.arrow(), values.len()));
@@ -88,7 +92,7 @@ impl Values {
         Ok(arrow_select::take::take(&column, &places.collect::<UInt32Array>(), None)?)
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::aggregate) fn bytes(&self) -> usize {
         self.table.bytes() + (self.holders.capacity() + self.loose.capacity()) * 4
     }
 }

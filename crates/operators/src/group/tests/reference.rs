@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use thalweg_core::RowKind;
 
 use super::GroupSpec;
-use crate::aggregate::{AggregateCall, AggregateFunction as F};
+use crate::aggregate::AggregateCall;
 use crate::reference::{Value, doubles, list, median};
 
 /// The values that one call has taken, in order of arrival.
@@ -57,7 +57,7 @@ pub(super) fn changes(spec: &GroupSpec, rows: &[Vec<Value>], kinds: &[RowKind]) 
         for (call, taken) in spec.calls.iter().zip(&mut new.taken) {
             let passes = call.filter.is_none_or(|at| row[at] == Value::Boolean(true));
             let value = call.argument.map_or(Value::Boolean(true), |at| row[at].clone());
-            if passes && (matches!(call.function, F::ArrayAgg { .. }) || !value.is_null()) {
+            if passes && (call.function.takes_nulls() || !value.is_null()) {
                 taken.take(value, retracts);
             }
         }
@@ -92,26 +92,26 @@ pub(super) fn changes(spec: &GroupSpec, rows: &[Vec<Value>], kinds: &[RowKind]) 
 fn result(call: &AggregateCall, taken: &Taken) -> Value {
     let values = if call.distinct { &taken.distinct } else { &taken.all };
     let chosen = |value: Option<&Value>| value.cloned().unwrap_or(Value::Null);
-    match call.function {
-        F::Count => Value::Integer(values.len() as i64),
-        F::ApproxCountDistinct => Value::Integer(taken.distinct.len() as i64),
-        F::Min => chosen(values.iter().min()),
-        F::Max => chosen(values.iter().max()),
-        F::FirstValue => chosen(values.first()),
-        F::LastValue => chosen(values.last()),
+    match call.function.name() {
+        "COUNT" => Value::Integer(values.len() as i64),
+        "APPROX_COUNT_DISTINCT" => Value::Integer(taken.distinct.len() as i64),
+        "MIN" => chosen(values.iter().min()),
+        "MAX" => chosen(values.iter().max()),
+        "FIRST_VALUE" => chosen(values.first()),
+        "LAST_VALUE" => chosen(values.last()),
         _ if values.is_empty() => Value::Null,
-        F::ListAgg { .. } => {
+        "LISTAGG" => {
             let texts = values.iter().map(|value| match value {
                 Value::String(text) => text.clone(),
                 other => panic!("{other:?} is no text"),
             });
             Value::String(texts.collect::<Vec<_>>().join(","))
         }
-        F::ArrayAgg { .. } => list(&values.iter().collect::<Vec<_>>()),
-        F::Percentile(_) => median(&values.iter().collect::<Vec<_>>()),
-        F::Sum | F::Avg => total(values, matches!(call.function, F::Avg)),
-        F::VarPop => variance(values, 0),
-        F::VarSamp => variance(values, 1),
+        "ARRAY_AGG" => list(&values.iter().collect::<Vec<_>>()),
+        "PERCENTILE" => median(&values.iter().collect::<Vec<_>>()),
+        name @ ("SUM" | "AVG") => total(values, name == "AVG"),
+        "VAR_POP" => variance(values, 0),
+        "VAR_SAMP" => variance(values, 1),
         _ => panic!("{:?} is not in the reference", call.function),
     }
 }

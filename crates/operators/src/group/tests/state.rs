@@ -281,7 +281,7 @@ impl UserAccumulator for DoubledState {
 
 fn doubled(retracts: bool) -> AggregateCall {
     AggregateCall {
-        function: AggregateFunction::User(Arc::new(Doubled { retracts })),
+        function: AggregateFunction::user(Arc::new(Doubled { retracts })),
         argument: Some(1),
         distinct: false,
         filter: None,

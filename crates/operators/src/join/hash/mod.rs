@@ -2,7 +2,7 @@
 //! workers then share to look the rows of the other side up.
 //!
 //! ```text
-//! build side ──▶ [Build: one partition] ──▶ Shared ◀── [Probe: a step of a chain, any worker] ◀── probe side
+//! build side ──▶ [Build: one partition] ──▶ SharedTable ◀── [Probe: a step of a chain, any worker] ◀── probe side
 //! ```
 //!
 //! | module | holds |
@@ -22,7 +22,7 @@
 //! - nothing is kept of the probe side: its kinds, watermarks and times continue as they are. A
 //!   change of it (`-U`, `+U`, `-D`) meets the same partners as the row that it retracts.
 //!
-//! A lookup table that is refreshed is published again (`Shared::publish`); a bundle sees one
+//! A lookup table that is refreshed is published again (`SharedTable::publish`); a bundle sees one
 //! version.
 //!
 //! What it does not do: rows of the build side that find no partner never leave, so a join that
@@ -97,7 +97,7 @@ impl Plan {
 /// A join whose build side is read first.
 pub struct HashJoin {
     plan: Arc<Plan>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedTable>,
 }
 
 impl HashJoin {
@@ -148,11 +148,11 @@ impl HashJoin {
 
 /// The place of the table: empty until the build side has ended.
 #[derive(Default)]
-struct Shared {
+struct SharedTable {
     table: Mutex<Option<Arc<Table>>>,
 }
 
-impl Shared {
+impl SharedTable {
     /// From now on rows are looked up here. Bundles under way continue with the table they have.
     fn publish(&self, table: Arc<Table>) {
         *self.table.lock().expect("no panic under this lock") = Some(table);

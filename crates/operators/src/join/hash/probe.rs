@@ -8,7 +8,7 @@ use arrow_select::take::take;
 use thalweg_core::{Error, Result};
 
 use super::table::Table;
-use super::{Plan, Shared};
+use super::{Plan, SharedTable};
 use crate::join::JoinKind;
 use crate::join::bounded::PAIRS_MAX;
 use crate::join::sides::Side;
@@ -21,7 +21,7 @@ const TESTED_BY_PAIR: usize = 16;
 /// Looks the rows of the probe side up.
 pub struct Probe {
     plan: Arc<Plan>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedTable>,
 }
 
 /// What becomes of a batch.
@@ -47,7 +47,7 @@ struct Pairs {
 }
 
 impl Probe {
-    pub(super) fn new(plan: Arc<Plan>, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(plan: Arc<Plan>, shared: Arc<SharedTable>) -> Self {
         Probe { plan, shared }
     }
 

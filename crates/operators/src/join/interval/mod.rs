@@ -70,7 +70,7 @@ pub struct IntervalJoinSpec {
 }
 
 /// What all partitions share.
-pub(super) struct Shared {
+pub(super) struct IntervalContext {
     spec: IntervalJoinSpec,
     bounds: Bounds,
     joined: Joined,
@@ -79,7 +79,7 @@ pub(super) struct Shared {
 
 /// A join of rows whose times lie within a distance of one another.
 pub struct IntervalJoin {
-    shared: Arc<Shared>,
+    shared: Arc<IntervalContext>,
 }
 
 /// The longest that a row without a partner waits beyond its time for a watermark.
@@ -92,7 +92,7 @@ impl IntervalJoin {
         let key_types = key_types(&spec.sides, keys)?;
         let joined = Joined::new(&spec.sides, spec.kind, keys, spec.residual.clone(), false)?;
         let bounds = Bounds { lower_ms: spec.lower_ms, upper_ms: spec.upper_ms };
-        Ok(IntervalJoin { shared: Arc::new(Shared { spec, bounds, joined, key_types }) })
+        Ok(IntervalJoin { shared: Arc::new(IntervalContext { spec, bounds, joined, key_types }) })
     }
 
     /// The columns that leave: the left side's, then the right side's.
@@ -101,7 +101,7 @@ impl IntervalJoin {
     }
 }
 
-impl Shared {
+impl IntervalContext {
     /// True if rows leave at watermarks.
     fn pads(&self) -> bool {
         let kind = self.spec.kind;

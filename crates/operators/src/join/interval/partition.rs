@@ -20,7 +20,7 @@ use thalweg_core::{
     Result, TableChanges, WatermarkBefore,
 };
 
-use super::Shared;
+use super::IntervalContext;
 use super::index::{Chains, Places, Sought, Timeline};
 use crate::join::JoinKind;
 use crate::join::bounded::PAIRS_MAX;
@@ -30,18 +30,18 @@ use crate::keys::hash_keys;
 use crate::keys::ranks::KeyRanks;
 use crate::rows::chunk_capture::Notes;
 use crate::rows::chunks::{Chunks, RowRef};
+use crate::rows::due_queue::DueQueue;
 use crate::rows::input;
-use crate::rows::waiting::Waiting;
 
 /// At most this many rows are looked up together, where one set of buckets holds their partners.
 const BLOCK_ROWS: usize = 256;
 
 /// What is kept of one side.
-pub(super) struct Kept {
+pub(super) struct KeptSide {
     pub(super) chunks: Chunks,
     pub(super) timeline: Timeline,
     /// Rows that leave without a partner unless they find one.
-    pub(super) waiting: Waiting<RowRef>,
+    pub(super) waiting: DueQueue<RowRef>,
     /// True if such rows leave.
     pub(super) pads: bool,
     /// True if it matters who has found a partner.
@@ -89,9 +89,9 @@ struct Leaving {
 
 /// One key range.
 pub(super) struct IntervalPartition {
-    pub(super) shared: Arc<Shared>,
-    left: Kept,
-    right: Kept,
+    pub(super) shared: Arc<IntervalContext>,
+    left: KeptSide,
+    right: KeptSide,
     pub(super) watermark: i64,
     pairs: Pairs,
     partners: Vec<RowRef>,
@@ -104,13 +104,13 @@ pub(super) struct IntervalPartition {
 }
 
 impl IntervalPartition {
-    pub(super) fn new(shared: Arc<Shared>, opening: PartitionContext) -> Result<Self> {
+    pub(super) fn new(shared: Arc<IntervalContext>, opening: PartitionContext) -> Result<Self> {
         let kind = shared.spec.kind;
         let shift = shared.bounds.bucket_shift();
-        let kept = |side, pads, marks| Kept {
+        let kept = |side, pads, marks| KeptSide {
             chunks: Chunks::new(shared.spec.sides.schema(side)),
             timeline: Timeline::new(shift),
-            waiting: Waiting::new(),
+            waiting: DueQueue::new(),
             pads,
             marks,
             is_captured: false,
@@ -132,7 +132,7 @@ impl IntervalPartition {
         })
     }
 
-    pub(super) fn kept(&mut self, side: Side) -> &mut Kept {
+    pub(super) fn kept(&mut self, side: Side) -> &mut KeptSide {
         match side {
             Side::Left => &mut self.left,
             Side::Right => &mut self.right,
@@ -412,7 +412,7 @@ impl IntervalPartition {
         let mut leaving = Vec::new();
         for side in [Side::Left, Side::Right] {
             let watermark = self.watermark;
-            let Kept { chunks, waiting, .. } = self.kept(side);
+            let KeptSide { chunks, waiting, .. } = self.kept(side);
             waiting.pop_due(watermark, |due, row| match chunks.is_matched(row) {
                 true => chunks.release(row.chunk, 1),
                 false => leaving.push(Leaving { due, side, row }),
@@ -440,11 +440,12 @@ impl IntervalPartition {
         if !self.ranks.is_ordered() {
             return Ok(vec![0; leaving.len()]);
         }
-        let keys = |side: Side, kept: &Kept, keys: &[usize]| -> Result<(Vec<ArrayRef>, usize)> {
-            let rows: Vec<RowRef> =
-                leaving.iter().filter(|row| row.side == side).map(|row| row.row).collect();
-            Ok((kept.chunks.gather_columns(&rows, keys)?, rows.len()))
-        };
+        let keys =
+            |side: Side, kept: &KeptSide, keys: &[usize]| -> Result<(Vec<ArrayRef>, usize)> {
+                let rows: Vec<RowRef> =
+                    leaving.iter().filter(|row| row.side == side).map(|row| row.row).collect();
+                Ok((kept.chunks.gather_columns(&rows, keys)?, rows.len()))
+            };
         let spec = &self.shared.spec;
         let left = keys(Side::Left, &self.left, &spec.left_keys)?;
         let right = keys(Side::Right, &self.right, &spec.right_keys)?;
@@ -487,7 +488,7 @@ impl IntervalPartition {
     }
 }
 
-impl Kept {
+impl KeptSide {
     fn mark(&mut self, row: RowRef) {
         if self.marks {
             self.chunks.set_matched(row);
@@ -549,7 +550,7 @@ impl Partition for IntervalPartition {
             self.find_leaving()?;
             let (bounds, watermark) = (self.shared.bounds, self.watermark);
             for side in [Side::Left, Side::Right] {
-                let Kept { chunks, timeline, .. } = self.kept(side);
+                let KeptSide { chunks, timeline, .. } = self.kept(side);
                 timeline.drop_until(
                     |last| bounds.done_at(side, last) <= watermark,
                     |chunk, count| chunks.release(chunk, count),

@@ -44,8 +44,8 @@ use arrow_schema::{DataType as Arrow, SchemaRef};
 use thalweg_core::snapshot::{CapturedTable, PARTITION_COLUMN, TableRows};
 use thalweg_core::{Captured, Extent, Restored, Result, TableChanges, TableSchema};
 
-use super::Shared;
-use super::partition::{IntervalPartition, Kept};
+use super::IntervalContext;
+use super::partition::{IntervalPartition, KeptSide};
 use crate::capture::rows::{RowName, SERIAL, SERIAL_IDENTITY, by_serial, removed};
 use crate::join::sides::Side;
 use crate::keys::hash_keys;
@@ -98,7 +98,7 @@ struct Rows {
     joinable: Option<NullBuffer>,
 }
 
-impl Shared {
+impl IntervalContext {
     /// The columns that are captured of the rows of a side.
     fn captured_columns(&self, side: Side) -> TableSchema {
         match self.joined.reads(side) {
@@ -229,13 +229,18 @@ fn noted(notes: &[(u32, i64)], rows: &[u32]) -> ArrayRef {
     Arc::new(rows.iter().map(|row| notes.get(row).copied()).collect::<Int64Array>())
 }
 
-impl Kept {
+impl KeptSide {
     fn shape(&self, side: Side) -> Shape {
         Shape { side, marks: self.marks, pads: self.pads }
     }
 
     /// Captures a side as its chunks are: its rows, and what is known of late ones.
-    fn capture(&mut self, shared: &Arc<Shared>, side: Side, extent: Extent) -> [CapturedTable; 2] {
+    fn capture(
+        &mut self,
+        shared: &Arc<IntervalContext>,
+        side: Side,
+        extent: Extent,
+    ) -> [CapturedTable; 2] {
         let shape = self.shape(side);
         let CapturedChunks { extent, chunks, gone, gone_timed } =
             self.chunks.capture(extent, shared.keys(side));
@@ -276,7 +281,7 @@ impl Kept {
     /// Captures a side whose columns nobody reads: the rows that matter from this watermark on.
     fn capture_unread(
         &mut self,
-        shared: &Arc<Shared>,
+        shared: &Arc<IntervalContext>,
         side: Side,
         watermark: i64,
         extent: Extent,

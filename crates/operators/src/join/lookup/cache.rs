@@ -14,7 +14,7 @@ use crate::join::hash::HashJoinSpec;
 use crate::keys::{ABSENT, KeyTable};
 use crate::rows::input::keys_of;
 
-struct Entry {
+struct CachedKey {
     rows: RecordBatch,
     came_ns: u64,
 }
@@ -22,7 +22,7 @@ struct Entry {
 /// Rows by key.
 pub(super) struct Cache {
     keys: KeyTable,
-    entries: Vec<Option<Entry>>,
+    entries: Vec<Option<CachedKey>>,
     /// Ids with when they came, oldest first.
     order: VecDeque<(u32, u64)>,
     rows: usize,
@@ -92,7 +92,7 @@ impl Cache {
             }
             let rows = rows_of[from..to].iter().map(|&(_, row)| row);
             let rows = take_record_batch(answer, &UInt32Array::from_iter_values(rows))?;
-            self.put(id, Entry { rows, came_ns: now_ns });
+            self.put(id, CachedKey { rows, came_ns: now_ns });
         }
         while self.rows > self.rows_max {
             let Some((id, came_ns)) = self.order.pop_front() else { break };
@@ -101,7 +101,7 @@ impl Cache {
         Ok(())
     }
 
-    fn put(&mut self, id: u32, entry: Entry) {
+    fn put(&mut self, id: u32, entry: CachedKey) {
         let place = id as usize;
         if self.entries.len() <= place {
             self.entries.resize_with(place + 1, || None);
@@ -139,6 +139,6 @@ impl Cache {
     }
 }
 
-fn weight(entry: &Entry) -> usize {
+fn weight(entry: &CachedKey) -> usize {
     entry.rows.num_rows().max(1)
 }

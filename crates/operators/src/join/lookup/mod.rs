@@ -3,7 +3,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `asking` | the thread that waits for answers: this many at once, timeouts, retries |
+//! | `requests` | the thread that waits for answers: this many at once, timeouts, retries |
 //! | `cache` | answers that are remembered |
 //!
 //! A bundle becomes a look-up of its distinct keys without NULL, and the answer a table of its own,
@@ -17,8 +17,8 @@
 //! What it does not do: it asks for no key of another bundle, and bundles that ask at the same time
 //! may ask for the same key.
 
-mod asking;
 mod cache;
+mod requests;
 
 use std::sync::{Arc, Mutex};
 
@@ -36,8 +36,8 @@ use super::sides::Side;
 use crate::chain::{Chain, Step};
 use crate::keys::KeyTable;
 use crate::rows::input::{joinable, keys_of};
-use asking::Asking;
 use cache::Cache;
+use requests::Asking;
 
 /// The stage of a lookup join.
 pub struct LookupJoin {

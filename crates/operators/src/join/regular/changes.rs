@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use thalweg_core::{Output, Place as OutputPlace, Result, RowKind};
 
-use super::Plan;
 use super::incoming::Arrivals;
+use super::plan::Plan;
 use super::state::SideState;
 use crate::join::sides::Side;
 use crate::rows::arena::Place;

@@ -7,7 +7,7 @@ use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_buffer::NullBuffer;
 use thalweg_core::{Error, Piece, Result, RowKind};
 
-use super::Plan;
+use super::plan::Plan;
 use crate::join::sides::Side;
 use crate::keys::{KeyTable, hash_keys};
 use crate::rows::arena::NIL;

@@ -11,13 +11,14 @@ use thalweg_core::{
 use super::changes::Changes;
 use super::expiry::Expiry;
 use super::incoming::{Arrival, Arrivals, adds};
+use super::plan::Plan;
 use super::settle::{Candidates, Settlement, Step};
 use super::snapshot::{capture_state, changes, stop_tracking};
 use super::state::{Chain, Incoming, SideState};
-use super::{Plan, Side};
 use crate::capture::keys::{KeyTracker, KeyedState};
 use crate::capture::shared::SharedState;
 use crate::gradual::Pages;
+use crate::join::sides::Side;
 use crate::keys::KeyTable;
 use crate::rows::arena::{NIL, Place};
 

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use thalweg_core::RowKind;
 
-use super::Plan;
-use super::Side;
 use super::changes::Changes;
 use super::incoming::adds;
+use super::plan::Plan;
 use super::state::SideState;
+use crate::join::sides::Side;
 use crate::rows::arena::{NIL, Place};
 
 /// What the first pass found out about a row.

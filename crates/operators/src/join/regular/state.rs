@@ -16,7 +16,7 @@ use thalweg_core::Result;
 use super::contents::Contents;
 use super::equal::same_row;
 use super::expiry::Expiry;
-use super::snapshot::{CapturedRow, SideTable};
+use super::tables::{CapturedRow, SideTable};
 use crate::capture::rows::RowTracker;
 use crate::gradual::Pages;
 use crate::keys::{KeyTable, hash_keys};

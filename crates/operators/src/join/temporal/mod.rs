@@ -59,7 +59,7 @@ pub struct TemporalJoinSpec {
     pub residual: Option<Expr>,
 }
 
-struct Shared {
+struct TemporalContext {
     spec: TemporalJoinSpec,
     joined: Joined,
     key_types: Vec<DataType>,
@@ -68,7 +68,7 @@ struct Shared {
 
 /// A join of rows with the versions of another table.
 pub struct TemporalJoin {
-    shared: Arc<Shared>,
+    shared: Arc<TemporalContext>,
 }
 
 impl TemporalJoin {
@@ -80,7 +80,7 @@ impl TemporalJoin {
         let keys = (spec.left_keys.as_slice(), spec.right_keys.as_slice());
         let key_types = key_types(&spec.sides, keys)?;
         let joined = Joined::new(&spec.sides, spec.kind, keys, spec.residual.clone(), true)?;
-        let shared = Shared { spec, joined, key_types, append_only_versions: false };
+        let shared = TemporalContext { spec, joined, key_types, append_only_versions: false };
         Ok(TemporalJoin { shared: Arc::new(shared) })
     }
 

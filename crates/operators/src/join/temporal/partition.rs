@@ -15,7 +15,7 @@ use thalweg_core::{
     Result, RowKind,
 };
 
-use super::Shared;
+use super::TemporalContext;
 use super::snapshot::VERSIONS;
 use super::versions::Versions;
 use crate::capture::keys::{KeyTracker, KeyedState};
@@ -25,43 +25,31 @@ use crate::join::bounded::side_rows::{self, SideRows, Split};
 use crate::join::sides::Side;
 use crate::keys::KeyTable;
 use crate::keys::ranks::KeyRanks;
-use crate::rows::chunk_capture::Notes;
-use crate::rows::chunks::{Chunks, RowRef};
+use crate::rows::chunks::RowRef;
+use crate::rows::due_queue::DueQueue;
+use crate::rows::event_time::{EventTimeBuffer, WaitingRow};
 use crate::rows::input;
-use crate::rows::waiting::Waiting;
-use crate::rows::waiting_capture::WaitingTables;
 
 /// How many keys are pruned between two looks at the clock.
 const PRUNED_AT_ONCE: usize = 1024;
 
-/// A row of the left side that waits.
-#[derive(Clone, Copy)]
-pub(super) struct Left {
-    pub(super) time: i64,
-    pub(super) key: u32,
-    pub(super) row: RowRef,
-    pub(super) kind: RowKind,
-    /// False where a key column is NULL.
-    pub(super) joins: bool,
-}
+/// A row of the left side that waits; with false where a key column is NULL.
+pub(super) type Left = WaitingRow<bool>;
 
 /// One key range.
 pub(super) struct TemporalPartition {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<TemporalContext>,
     pub(super) keys: KeyTable,
     pub(super) ids: Vec<u32>,
     /// By key: how many rows wait.
     pub(super) waits: Vec<u32>,
     /// By key: whether it is known.
     pub(super) is_known: Vec<bool>,
-    pub(super) chunks: Chunks,
-    pub(super) waiting: Waiting<Left>,
-    pub(super) waiting_tables: Arc<WaitingTables>,
-    /// What waits is due after this watermark, but for what came when its time was over.
-    pub(super) passed: i64,
+    /// Rows of the left side.
+    pub(super) waiting: EventTimeBuffer<bool>,
     pub(super) versions: Versions,
     /// Keys with versions, by when these are seen.
-    pub(super) fresh: Waiting<u32>,
+    pub(super) fresh: DueQueue<u32>,
     ranks: KeyRanks,
     /// Rows that leave, in order, with the time at which they could.
     leaving: Vec<(i64, Left)>,
@@ -72,18 +60,15 @@ pub(super) struct TemporalPartition {
 }
 
 impl TemporalPartition {
-    pub(super) fn new(shared: Arc<Shared>, opening: PartitionContext) -> Result<Self> {
+    pub(super) fn new(shared: Arc<TemporalContext>, opening: PartitionContext) -> Result<Self> {
         Ok(TemporalPartition {
             keys: KeyTable::new(&shared.key_types)?,
             ids: Vec::new(),
             waits: Vec::new(),
             is_known: Vec::new(),
-            chunks: Chunks::new(shared.spec.sides.schema(Side::Left)),
-            waiting: Waiting::new(),
-            waiting_tables: Arc::new(shared.waiting_tables()),
-            passed: i64::MIN,
+            waiting: EventTimeBuffer::new(shared.waiting_shape()),
             versions: Versions::new(shared.spec.sides.schema(Side::Right)),
-            fresh: Waiting::new(),
+            fresh: DueQueue::new(),
             ranks: KeyRanks::new(opening.order, &shared.key_types)?,
             leaving: Vec::new(),
             left_already: 0,
@@ -117,34 +102,19 @@ impl TemporalPartition {
         let spec = &shared.spec;
         let times = input::times(&of_side.columns, spec.left_time, spec.sides.schema(Side::Left))?;
         let joins = self.intern(&of_side.columns, &spec.left_keys, of_side.rows.len())?;
-        let chunk = self.chunks.add(of_side.columns.clone(), of_side.rows.len(), false);
-        let mut notes = Notes::default();
+        let mut added = self.waiting.add(of_side.columns.clone(), of_side.rows.len());
         for (place, &row) in of_side.rows.iter().enumerate() {
             let (time, key) = (times[place], self.ids[place]);
             let kind = piece.bundle.kinds.as_ref().map_or(RowKind::Insert, |k| k[row as usize]);
             let before = piece.bundle.stamps.watermark_before.at(row as usize).0;
             let due = time.max(before).saturating_add(1);
-            let row = RowRef { chunk, row: place as u32 };
-            self.wait(due, Left { time, key, row, kind, joins: joins[place] }, &mut notes);
+            let row = added.row(place);
+            self.waits[key as usize] += 1;
+            let left = Left { time, key, row, kind, extra: joins[place] };
+            self.waiting.wait(&mut added, due, left);
         }
-        self.finish_waiting(chunk, of_side.rows.len(), notes);
+        self.waiting.finish(added);
         Ok(())
-    }
-
-    /// A row waits until it is due.
-    #[inline]
-    pub(super) fn wait(&mut self, due: i64, left: Left, notes: &mut Notes) {
-        let (row, times) = ((left.row.row, left.kind), (left.time, due));
-        self.waiting_tables.note(notes, row, times, self.passed);
-        self.waits[left.key as usize] += 1;
-        self.waiting.push(due, left);
-    }
-
-    /// All rows of a chunk wait.
-    pub(super) fn finish_waiting(&mut self, chunk: u32, rows: usize, notes: Notes) {
-        self.chunks.note(chunk, notes);
-        self.chunks.hold(chunk, rows);
-        self.chunks.release(chunk, 1);
     }
 
     fn take_right(&mut self, of_side: &SideRows, piece: &Piece<'_>) -> Result<()> {
@@ -198,7 +168,7 @@ impl TemporalPartition {
         self.fresh.pop_due(watermark.saturating_sub(1), |_, key| to_prune.push(key));
         to_prune.sort_unstable();
         to_prune.dedup();
-        let chunks = &self.chunks;
+        let chunks = self.waiting.rows();
         let ids: Vec<u32> = leaving.iter().map(|(_, left)| left.key).collect();
         let ranks = self.ranks.of_ids(&self.keys, &ids)?;
         let rows = std::mem::take(leaving).into_iter().zip(ranks);
@@ -216,7 +186,7 @@ impl TemporalPartition {
     /// The version that each row meets, if any.
     fn partners(&self, rows: &[(i64, Left)], wall_ms: i64) -> Result<Vec<RowRef>> {
         let partner = |(due, left): &(i64, Left)| {
-            let found = left.joins.then(|| self.versions.as_of(left.key, due - 1)).flatten();
+            let found = left.extra.then(|| self.versions.as_of(left.key, due - 1)).flatten();
             found.filter(|(time, _)| *time <= left.time).map_or(RowRef::NONE, |(_, row)| row)
         };
         let mut partners: Vec<RowRef> = rows.iter().map(partner).collect();
@@ -228,7 +198,8 @@ impl TemporalPartition {
         let left: Vec<RowRef> = places.iter().map(|&place| rows[place].1.row).collect();
         let right: Vec<RowRef> = places.iter().map(|&place| partners[place]).collect();
         let joined = &self.shared.joined;
-        let left = self.chunks.gather_columns(&left, joined.residual_columns(Side::Left))?;
+        let left =
+            self.waiting.rows().gather_columns(&left, joined.residual_columns(Side::Left))?;
         let right = self.versions.gather_columns(&right, joined.residual_columns(Side::Right))?;
         if let Some(mask) = joined.mask_of_equal(None, left, right, places.len(), wall_ms)? {
             let mask = BooleanArray::new(mask, None);
@@ -251,7 +222,8 @@ impl TemporalPartition {
             let kept: Vec<(i64, Left)> = kept.map(|(row, _)| *row).collect();
             partners.retain(|partner| !is_inner || stays(partner));
             let refs: Vec<RowRef> = kept.iter().map(|(_, left)| left.row).collect();
-            let (left, right) = (self.chunks.gather(&refs)?, self.versions.gather(&partners)?);
+            let (left, right) =
+                (self.waiting.rows().gather(&refs)?, self.versions.gather(&partners)?);
             let batch = self.shared.joined.batch(left, right, kept.len())?;
             let place = Place::WindowEnds(kept.iter().map(|(due, _)| *due).collect());
             match kept.iter().any(|(_, left)| left.kind != RowKind::Insert) {
@@ -263,7 +235,7 @@ impl TemporalPartition {
             }
             for place in self.left_already..to {
                 let Left { key, row, .. } = self.leaving[place].1;
-                self.chunks.release(row.chunk, 1);
+                self.waiting.release(std::iter::once(row));
                 self.waits[key as usize] -= 1;
                 self.forget_if_unused(key);
             }
@@ -328,7 +300,7 @@ impl Partition for TemporalPartition {
         if self.emit_leaving(output)? == Progress::More {
             return Ok(Progress::More);
         }
-        self.passed = self.passed.max(call.watermark.0);
+        self.waiting.pass(call.watermark.0);
         self.prune(call.watermark.0, output)
     }
 
@@ -337,7 +309,6 @@ impl Partition for TemporalPartition {
             + self.ids.capacity() * 4
             + self.waits.capacity() * 4
             + self.is_known.capacity()
-            + self.chunks.bytes()
             + self.waiting.bytes()
             + self.versions.bytes()
             + self.fresh.bytes()

@@ -25,15 +25,14 @@ use arrow_select::interleave::interleave;
 use thalweg_core::snapshot::TableRows;
 use thalweg_core::{Captured, DataType, Extent, Restored, Result};
 
-use super::Shared;
+use super::TemporalContext;
 use super::partition::{Left, TemporalPartition};
 use crate::capture::keys::{KeyTracker, KeyedState};
 use crate::join::sides::Side;
 use crate::keys::KeyTable;
-use crate::rows::chunk_capture::Notes;
 use crate::rows::chunks::{Chunks, RowRef};
 use crate::rows::input;
-use crate::rows::waiting_capture::{OverdueRow, WaitingRows, WaitingShape, WaitingTables};
+use crate::rows::waiting_capture::{WaitingRows, WaitingShape};
 use crate::tables::{KEPT_ROWS_MAX, KeyedTable, flags, numbers_of, owners};
 
 /// The tables that are captured by key.
@@ -51,17 +50,17 @@ struct CapturedVersion {
     row: RowRef,
 }
 
-impl Shared {
-    /// The tables of rows that wait for their version.
-    pub(super) fn waiting_tables(&self) -> WaitingTables {
-        WaitingTables::new(WaitingShape {
+impl TemporalContext {
+    /// What waits for its time.
+    pub(super) fn waiting_shape(&self) -> WaitingShape {
+        WaitingShape {
             input: self.spec.sides.schema(Side::Left).clone(),
             keys: self.spec.left_keys.clone(),
             rowtime: self.spec.left_time,
             // The first watermark beyond their time.
             behind_ms: 1,
             has_kinds: true,
-        })
+        }
     }
 
     fn versions_table(&self) -> KeyedTable {
@@ -137,7 +136,7 @@ impl KeyedState for TemporalPartition {
         self.shared.key_types.is_empty()
     }
     fn capture_others(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
-        self.capture_waiting(extent, captured)
+        self.waiting.capture(extent, captured)
     }
 }
 
@@ -145,16 +144,9 @@ impl TemporalPartition {
     /// Captures what waits, and the versions.
     pub(super) fn capture_state(&mut self, extent: Extent) -> Result<Captured> {
         let mut captured = Captured::default();
-        self.capture_waiting(extent, &mut captured)?;
+        self.waiting.capture(extent, &mut captured)?;
         self.capture_versions(&mut captured)?;
         Ok(captured)
-    }
-
-    fn capture_waiting(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
-        let overdue = |(due, left): (i64, Left)| OverdueRow { due, row: left.row, kind: left.kind };
-        let overdue: Vec<OverdueRow> = self.waiting.overdue(self.passed).map(overdue).collect();
-        let wanted = (extent, !self.waiting.is_empty());
-        self.waiting_tables.capture(wanted, (&mut self.chunks, self.passed), &overdue, captured)
     }
 
     /// The versions of these keys, those of a key from the earliest to the latest, and the keys.
@@ -196,7 +188,7 @@ impl TemporalPartition {
         for batch in restored.table(TABLES[VERSIONS]) {
             self.restore_versions(batch)?;
         }
-        let waiting = self.waiting_tables.restored(restored)?;
+        let waiting = self.waiting.restored(restored)?;
         waiting.into_iter().try_for_each(|rows| self.restore_waiting(rows))
     }
 
@@ -204,15 +196,14 @@ impl TemporalPartition {
         let shared = Arc::clone(&self.shared);
         let rows = waiting.times.len();
         let joins = self.intern(&waiting.columns, &shared.spec.left_keys, rows)?;
-        let chunk = self.chunks.add(waiting.columns.clone(), rows, false);
-        let mut notes = Notes::default();
+        let mut added = self.waiting.add(waiting.columns.clone(), rows);
         for (place, joins) in joins.into_iter().enumerate() {
             let (time, key, kind) = (waiting.times[place], self.ids[place], waiting.kind(place));
-            let row = RowRef { chunk, row: place as u32 };
-            let left = Left { time, key, row, kind, joins };
-            self.wait(waiting.dues[place], left, &mut notes);
+            self.waits[key as usize] += 1;
+            let left = Left { time, key, row: added.row(place), kind, extra: joins };
+            self.waiting.wait(&mut added, waiting.dues[place], left);
         }
-        self.finish_waiting(chunk, rows, notes);
+        self.waiting.finish(added);
         Ok(())
     }
 

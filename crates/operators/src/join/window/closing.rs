@@ -9,8 +9,8 @@ use std::ops::Range;
 use arrow_buffer::BooleanBuffer;
 use thalweg_core::{Output, Place, Result};
 
-use super::Shared;
-use super::state::{Kept, Window};
+use super::WindowJoinContext;
+use super::state::{KeptRow, Window};
 use crate::join::JoinKind;
 use crate::join::bounded::PAIRS_MAX;
 use crate::join::sides::Side;
@@ -23,10 +23,10 @@ struct Offsets(Vec<u32>);
 impl Offsets {
     /// Sorts rows by key and, where it matters, by start within each.
     fn sort(
-        rows: &mut [Kept],
+        rows: &mut [KeptRow],
         keys: usize,
         has_several_starts: bool,
-        unsorted: &mut Vec<Kept>,
+        unsorted: &mut Vec<KeptRow>,
     ) -> Self {
         let mut offsets = vec![0u32; keys + 1];
         if keys == 1 {
@@ -95,13 +95,14 @@ impl Closing {
         end: i64,
         mut window: Window,
         ranks: &KeyRanks,
-        unsorted: &mut Vec<Kept>,
+        unsorted: &mut Vec<KeptRow>,
     ) -> Result<Self> {
         let keys = window.keys.id_limit();
         let ids: Vec<u32> = (0..keys as u32).collect();
         let order = ranks.sorted(&window.keys, &ids)?;
         let has_several_starts = window.has_several_starts;
-        let mut sort = |rows: &mut [Kept]| Offsets::sort(rows, keys, has_several_starts, unsorted);
+        let mut sort =
+            |rows: &mut [KeptRow]| Offsets::sort(rows, keys, has_several_starts, unsorted);
         let offsets = window.rows.each_mut().map(|rows| sort(rows));
         let matched = vec![false; window.rows[Side::Right as usize].len()];
         Ok(Closing { end, window, offsets, order, at: 0, visited: 0, matched })
@@ -110,7 +111,7 @@ impl Closing {
     /// Sends some rows on; true once the window has left.
     pub(super) fn emit_some(
         &mut self,
-        shared: &Shared,
+        shared: &WindowJoinContext,
         chunks: &[Chunks; 2],
         output: &mut Output,
     ) -> Result<bool> {
@@ -140,7 +141,7 @@ impl Closing {
     }
 
     /// Visits rows until there are enough pairs.
-    fn find(&mut self, shared: &Shared) -> Found {
+    fn find(&mut self, shared: &WindowJoinContext) -> Found {
         let kind = shared.joined.kind;
         let needs_left = kind != JoinKind::Inner && kind != JoinKind::Right;
         let needs_one =
@@ -260,7 +261,7 @@ impl Found {
     }
 
     /// Adds a row of the left side with its partners.
-    fn add(&mut self, row: RowRef, partners: &[Kept]) {
+    fn add(&mut self, row: RowRef, partners: &[KeptRow]) {
         self.visited += 1;
         self.left.extend(std::iter::repeat_n(row, partners.len()));
         self.right.extend(partners.iter().map(|kept| kept.row));

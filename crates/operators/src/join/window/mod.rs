@@ -41,7 +41,7 @@ use crate::rows::chunks::Chunks;
 use crate::rows::input;
 use crate::window::Zone;
 use closing::Closing;
-use state::{Grouping, Spare, Window, WindowRows};
+use state::{Grouping, SpareRows, Window, WindowRows};
 
 /// What is joined.
 pub struct WindowJoinSpec {
@@ -62,7 +62,7 @@ pub struct WindowJoinSpec {
     pub residual: Option<Expr>,
 }
 
-struct Shared {
+struct WindowJoinContext {
     spec: WindowJoinSpec,
     joined: Joined,
     key_types: Vec<DataType>,
@@ -70,7 +70,7 @@ struct Shared {
     ends: Option<Vec<Grid>>,
 }
 
-impl Shared {
+impl WindowJoinContext {
     /// True if rows of a side leave although they have no partner.
     fn pads(&self, side: Side) -> bool {
         let kind = self.joined.kind;
@@ -109,7 +109,7 @@ impl Shared {
 
 /// A join of rows in the same window.
 pub struct WindowJoin {
-    shared: Arc<Shared>,
+    shared: Arc<WindowJoinContext>,
 }
 
 impl WindowJoin {
@@ -118,7 +118,7 @@ impl WindowJoin {
         let keys = (spec.left_keys.as_slice(), spec.right_keys.as_slice());
         let key_types = key_types(&spec.sides, keys)?;
         let joined = Joined::new(&spec.sides, spec.kind, keys, spec.residual.clone(), true)?;
-        let shared = Shared { spec, joined, key_types, zone: None, ends: None };
+        let shared = WindowJoinContext { spec, joined, key_types, zone: None, ends: None };
         Ok(WindowJoin { shared: Arc::new(shared) })
     }
 
@@ -135,7 +135,7 @@ impl WindowJoin {
         self.with(|shared| shared.ends = Some(ends))
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Shared)) -> Self {
+    fn with(mut self, change: impl FnOnce(&mut WindowJoinContext)) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
             change(shared);
         }
@@ -175,7 +175,7 @@ impl Operator for WindowJoin {
             chunks: [chunks(Side::Left), chunks(Side::Right)],
             windows: BTreeMap::new(),
             closing: None,
-            spare: Spare::default(),
+            spare: SpareRows::default(),
             zone: Zone::new(self.shared.zone),
             ranks: KeyRanks::new(opening.order, &self.shared.key_types)?,
             grouping: Grouping::default(),
@@ -189,13 +189,13 @@ impl Operator for WindowJoin {
 }
 
 struct WindowJoinPartition {
-    shared: Arc<Shared>,
+    shared: Arc<WindowJoinContext>,
     /// The rows of the left and of the right side.
     chunks: [Chunks; 2],
     /// By window end.
     windows: BTreeMap<i64, Window>,
     closing: Option<Closing>,
-    spare: Spare,
+    spare: SpareRows,
     zone: Zone,
     ranks: KeyRanks,
     grouping: Grouping,
@@ -289,7 +289,7 @@ impl Partition for WindowJoinPartition {
                 // A window closes a millisecond before its end.
                 self.serials.pass(watermark.saturating_add(2).min(first));
                 if call.watermark == Watermark::END {
-                    self.spare = Spare::default();
+                    self.spare = SpareRows::default();
                 }
                 return Ok(Progress::Done);
             };

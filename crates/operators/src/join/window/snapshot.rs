@@ -28,8 +28,8 @@ use arrow_select::concat::concat_batches;
 use thalweg_core::snapshot::{CapturedTable, MakeRows, TableRows};
 use thalweg_core::{Captured, Column, DataType, Extent, Restored, Result, TableSchema};
 
-use super::state::{Kept, Window, WindowRows};
-use super::{Shared, WindowJoinPartition};
+use super::state::{KeptRow, Window, WindowRows};
+use super::{WindowJoinContext, WindowJoinPartition};
 use crate::capture::rows::{SERIAL, by_serial};
 use crate::join::sides::Side;
 use crate::rows::chunks::{Chunks, RowRef};
@@ -87,7 +87,7 @@ impl RowTable {
     }
 }
 
-impl Shared {
+impl WindowJoinContext {
     /// The rows of a side by the end of their window.
     fn timed_table(&self, side: Side) -> KeyedTable {
         let own = [(SERIAL, Arrow::UInt64), (WINDOW_START, Arrow::Int64)];
@@ -212,7 +212,7 @@ impl WindowJoinPartition {
         let rows = &window.rows[side as usize];
         let from = rows.partition_point(|kept| chunks.arrival(kept.row) < first);
         let expires = end.max(self.serials.kept_from());
-        let captured = |kept: &Kept| {
+        let captured = |kept: &KeptRow| {
             (kept.row, window.keys.hash_of(kept.key), expires, chunks.arrival(kept.row))
         };
         rows[from..].iter().map(captured).collect()

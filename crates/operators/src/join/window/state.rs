@@ -8,11 +8,11 @@ use thalweg_core::{DataType, Result};
 use crate::join::sides::Side;
 use crate::keys::KeyTable;
 use crate::rows::chunks::RowRef;
-use crate::spare::{Spares, is_oversized};
+use crate::spares::{Spares, is_oversized};
 
 /// A row in a window.
 #[derive(Clone, Copy)]
-pub(super) struct Kept {
+pub(super) struct KeptRow {
     pub(super) key: u32,
     pub(super) row: RowRef,
     pub(super) start: i64,
@@ -41,7 +41,7 @@ pub(super) struct Window {
     /// By key: false where a column of it is NULL.
     pub(super) joins: Vec<bool>,
     /// The rows of the left and of the right side, as they came.
-    pub(super) rows: [Vec<Kept>; 2],
+    pub(super) rows: [Vec<KeptRow>; 2],
     /// How many rows of which chunk, for each side.
     pub(super) holds: [Vec<(u32, u32)>; 2],
     /// The start of the first row, as long as all have the same.
@@ -74,7 +74,7 @@ impl Window {
 
     /// True if it has memory for far more than its rows and keys need.
     pub(super) fn is_oversized(&self) -> bool {
-        let rows = |rows: &Vec<Kept>| is_oversized(rows.capacity(), rows.len());
+        let rows = |rows: &Vec<KeptRow>| is_oversized(rows.capacity(), rows.len());
         self.rows.iter().any(rows) || is_oversized(self.keys.capacity(), self.keys.len())
     }
 
@@ -98,7 +98,7 @@ impl Window {
         let first = *self.start.get_or_insert(starts[rows[0] as usize]);
         let same = rows.iter().all(|&row| starts[row as usize] == first);
         self.has_several_starts |= !same;
-        let kept = rows.iter().zip(&self.ids).map(|(&row, &key)| Kept {
+        let kept = rows.iter().zip(&self.ids).map(|(&row, &key)| KeptRow {
             key,
             row: RowRef { chunk, row },
             start: starts[row as usize],
@@ -114,7 +114,7 @@ impl Window {
         size_of::<Self>()
             + self.keys.bytes()
             + self.joins.capacity()
-            + rows * size_of::<Kept>()
+            + rows * size_of::<KeptRow>()
             + holds * 8
             + self.ids.capacity() * 4
     }
@@ -122,12 +122,12 @@ impl Window {
 
 /// What is kept for its memory.
 #[derive(Default)]
-pub(super) struct Spare {
+pub(super) struct SpareRows {
     windows: Spares<Window>,
-    pub(super) rows: Vec<Kept>,
+    pub(super) rows: Vec<KeptRow>,
 }
 
-impl Spare {
+impl SpareRows {
     /// A window without rows.
     pub(super) fn window(&mut self, key_types: &[DataType]) -> Result<Window> {
         self.windows.pop().map_or_else(|| Window::new(key_types), Ok)
@@ -146,7 +146,7 @@ impl Spare {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.windows.bytes() + self.rows.capacity() * size_of::<Kept>()
+        self.windows.bytes() + self.rows.capacity() * size_of::<KeptRow>()
     }
 }
 

@@ -5,7 +5,7 @@
 //! is: the sum and, for deviations, the mean so far and the sum of squared distances from it, as
 //! Welford updates them and as Chan, Golub and LeVeque put two of them together.
 
-use super::Values;
+use super::steps::Values;
 use crate::reference::{ReferenceAggregate, ReferenceFunction as Function, Value};
 
 /// The state of one aggregate.

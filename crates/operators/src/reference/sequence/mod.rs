@@ -20,32 +20,18 @@
 mod canonical;
 mod fold;
 mod sorting;
+mod steps;
 #[cfg(test)]
 mod tests;
 mod windows;
 
-use super::{ReferenceAggregate, ReferenceWindow, Value};
+use super::{ReferenceWindow, Value};
 use crate::sort::SortKey;
 
-/// A row.
-pub type Values = Vec<Value>;
+pub use steps::{Step, Values, WindowStage};
 
 /// What each row becomes: no row, one or several.
 pub type ChainFunction = Box<dyn Fn(&[Value]) -> Vec<Values>>;
-
-/// One step of an input, and of what leaves a stage.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Step {
-    /// A row arrives.
-    Row {
-        /// One per column.
-        values: Values,
-        /// The running watermark of its split just before it.
-        before: i64,
-    },
-    /// The watermark advances to this time.
-    Watermark(i64),
-}
 
 /// A stage of a plan.
 pub enum Stage {
@@ -76,19 +62,6 @@ pub enum Stage {
         /// Further keys.
         keys: Vec<SortKey>,
     },
-}
-
-/// Windows and what is computed in them.
-#[derive(Clone, Debug)]
-pub struct WindowStage {
-    /// The windows.
-    pub window: ReferenceWindow,
-    /// The position of the row time: a [`Value::Integer`] in milliseconds.
-    pub rowtime: usize,
-    /// The positions of the keys.
-    pub keys: Vec<usize>,
-    /// What is computed.
-    pub aggregates: Vec<ReferenceAggregate>,
 }
 
 /// What came out.
@@ -143,14 +116,6 @@ impl Stage {
             }
             Stage::TemporalSort { rowtime, keys } => sorting::by_time(*rowtime, keys, steps, late),
         }
-    }
-}
-
-/// The time in this column.
-fn time_of(values: &[Value], rowtime: usize) -> i64 {
-    match values[rowtime] {
-        Value::Integer(time) => time,
-        ref other => panic!("a row time is an integer and not NULL, but it is {other:?}"),
     }
 }
 

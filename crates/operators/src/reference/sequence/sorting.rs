@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Step, Values, time_of};
+use super::steps::{Step, Values, time_of};
 use crate::reference::Value;
 use crate::sort::SortKey;
 

@@ -9,7 +9,7 @@ use thalweg_core::shim::SplitMix64;
 use super::canonical::virtual_partition;
 use super::*;
 use crate::keys::hash_keys;
-use crate::reference::ReferenceFunction;
+use crate::reference::{ReferenceAggregate, ReferenceFunction};
 use crate::test_kit::rows_of;
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::canonical::virtual_partition;
 use super::fold::Fold;
-use super::{Step, Values, WindowStage, time_of};
+use super::steps::{Step, Values, WindowStage, time_of};
 use crate::reference::Value;
 
 /// One state per aggregate.

@@ -26,8 +26,9 @@ use thalweg_core::{
     Watermark,
 };
 
-use super::kept::KeptRows;
-use super::{DeduplicateSpec, rows};
+use super::kept_rows::KeptRows;
+use super::rows;
+use super::spec::DeduplicateSpec;
 use crate::capture::keys::{KeyTracker, KeyedState};
 use crate::expiry::Expiry;
 use crate::keys::{CanonicalOrder, KeyTable};

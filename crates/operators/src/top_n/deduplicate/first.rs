@@ -9,7 +9,8 @@ use arrow_select::take::take_record_batch;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{DataType, Output, Partition, Piece, Place, Progress, Restored, Result};
 
-use super::{DeduplicateSpec, rows};
+use super::rows;
+use super::spec::DeduplicateSpec;
 use crate::capture::keys::{KeyTracker, KeyedState};
 use crate::expiry::Expiry;
 use crate::keys::KeyTable;

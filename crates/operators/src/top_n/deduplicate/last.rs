@@ -10,8 +10,9 @@ use arrow_buffer::ScalarBuffer;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{DataType, Output, Partition, Piece, Progress, Restored, Result, RowKind};
 
-use super::kept::KeptRows;
-use super::{DeduplicateBy, DeduplicateSpec, rows};
+use super::kept_rows::KeptRows;
+use super::rows;
+use super::spec::{DeduplicateBy, DeduplicateSpec};
 use crate::capture::keys::{KeyTracker, KeyedState, release, retain_empty};
 use crate::expiry::Expiry;
 use crate::join::regular::equal::same_row;

@@ -20,100 +20,26 @@
 
 mod earliest;
 mod first;
-mod kept;
+mod kept_rows;
 mod last;
 pub(super) mod rows;
+mod spec;
 
 use std::sync::Arc;
 
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
-    Bundle, DataType, Error, Operator, OperatorClass, Partition, PartitionContext, Result, Route,
-    TableSchema,
+    Bundle, Operator, OperatorClass, Partition, PartitionContext, Result, Route, TableSchema,
 };
 
-use super::{check_columns, route_by_keys, types_of};
 use crate::capture::keys::CapturedByKey;
-use crate::keys::KeyTable;
+use crate::keys::{KeyTable, route_by_keys};
 use crate::window::LatePolicy;
 use earliest::EarliestRows;
 use first::FirstArrivals;
 use last::LastRows;
 
-/// Which row of a key is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Keep {
-    /// The first one.
-    First,
-    /// The last one.
-    Last,
-}
-
-/// Which row is first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DeduplicateBy {
-    /// The row time in this column, then the order of arrival.
-    EventTime(usize),
-    /// The order of arrival: processing time.
-    Arrival,
-    /// The order of arrival, of rows that are upserts: each takes the place of the row with its
-    /// key, and `-D` takes the row of a key away. Only for the last one.
-    Upserts,
-}
-
-/// What is kept.
-#[derive(Clone, Debug)]
-pub struct DeduplicateSpec {
-    /// `PARTITION BY`; without, one row is kept.
-    pub keys: Vec<usize>,
-    /// Which row.
-    pub keep: Keep,
-    /// Which row is first.
-    pub by: DeduplicateBy,
-    /// The columns that come in.
-    pub input: TableSchema,
-    /// How long a key is kept, in processing time; `None` and 0 for ever.
-    pub state_ttl_ms: Option<i64>,
-    /// What happens to late rows.
-    pub late: LatePolicy,
-}
-
-impl DeduplicateSpec {
-    fn key_types(&self) -> Vec<DataType> {
-        types_of(&self.input, &self.keys)
-    }
-
-    /// The columns of the key.
-    fn key_schema(&self) -> TableSchema {
-        TableSchema::new(self.keys.iter().map(|&key| self.input.columns[key].clone()).collect())
-    }
-
-    /// As in Flink, a time of 0 means for ever.
-    fn ttl_ms(&self) -> Option<i64> {
-        self.state_ttl_ms.filter(|&ttl_ms| ttl_ms > 0)
-    }
-
-    /// The column of the row time, if rows wait for the watermark.
-    fn waits_for(&self) -> Option<usize> {
-        match (self.keep, self.by) {
-            (Keep::First, DeduplicateBy::EventTime(column)) => Some(column),
-            _ => None,
-        }
-    }
-
-    fn check(&self) -> Result<()> {
-        check_columns(&self.input, self.keys.iter().copied())?;
-        if (self.keep, self.by) == (Keep::First, DeduplicateBy::Upserts) {
-            return Err(Error::internal("the first of upserts"));
-        }
-        let DeduplicateBy::EventTime(column) = self.by else { return Ok(()) };
-        check_columns(&self.input, std::iter::once(column))?;
-        match self.input.columns[column].column_type.data_type {
-            DataType::Timestamp(3) | DataType::TimestampLtz(3) => Ok(()),
-            _ => Err(Error::internal("a row time that is not in milliseconds")),
-        }
-    }
-}
+pub use spec::{DeduplicateBy, DeduplicateSpec, Keep};
 
 /// One row of each key.
 pub struct Deduplicate {

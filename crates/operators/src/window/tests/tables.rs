@@ -168,7 +168,7 @@ fn rows_without_keys_are_spread_by_their_distinct_values() -> Result<()> {
     let script = stamped(&batch(&rows, &input_schema(DataType::Timestamp(3))), &watermarks, 300);
     let driven = check_operator(&operator, &script);
     assert_eq!(driven.emitted.len(), 11, "windows");
-    assert!(operator.shared.spreading.is_by_key(), "the last window has many values");
+    assert!(operator.shared.key_spread.is_by_key(), "the last window has many values");
     check_damaged_state(&operator, &script);
     Ok(())
 }

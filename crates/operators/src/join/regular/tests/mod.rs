@@ -10,8 +10,9 @@ use arrow_array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringViewArr
 use thalweg_core::{Column, DataType, RowKind, TableSchema, Watermark, WatermarkBefore};
 use thalweg_expr::{CompareOp, Expr, ExprKind};
 
-use super::{JoinKind, JoinSpec, Sides};
+use super::{JoinKind, JoinSpec};
 use crate::join::sides::Side;
+use crate::join::sides::Sides;
 use crate::reference::Value;
 use crate::test_kit::Event;
 

@@ -1,7 +1,8 @@
 //! The rows that runs may ask for: batches of the columns that are asked for.
 //!
 //! **Invariant:** what is stored is at most [`SPARSE`] times what keys hold, and a little:
-//! otherwise the rows that are left are rewritten ([`Kept::is_sparse`], [`Kept::rewrite`]).
+//! otherwise the rows that are left are rewritten ([`PatternRows::is_sparse`],
+//! [`PatternRows::rewrite`]).
 
 use std::collections::VecDeque;
 
@@ -23,7 +24,7 @@ const SPARSE: usize = 4;
 const SPARSE_MIN: usize = 64 * 1024;
 
 /// Rows by place.
-pub(super) struct Kept {
+pub(super) struct PatternRows {
     schema: TableSchema,
     chunks: Chunks,
     /// For each chunk how many rows were stored and how many are held.
@@ -32,9 +33,9 @@ pub(super) struct Kept {
     held: usize,
 }
 
-impl Kept {
+impl PatternRows {
     pub(super) fn new(schema: TableSchema) -> Self {
-        Kept { chunks: Chunks::new(&schema), schema, sizes: Vec::new(), stored: 0, held: 0 }
+        PatternRows { chunks: Chunks::new(&schema), schema, sizes: Vec::new(), stored: 0, held: 0 }
     }
 
     /// Takes rows in, each of which is then held.
@@ -81,7 +82,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Restores rows that [`Kept::capture`] wrote; returns those of each key.
+    /// Restores rows that [`PatternRows::capture`] wrote; returns those of each key.
     pub(super) fn restore(&mut self, rows: &StateRows<'_>) -> Result<Vec<VecDeque<RowRef>>> {
         let lengths = rows.numbers::<UInt64Type>(ROWS)?;
         let keys: Vec<u32> = (0..lengths.len() as u32).collect();
@@ -124,7 +125,7 @@ impl Kept {
     pub(super) fn rewrite(&mut self, keys: &mut [Key]) -> Result<()> {
         let rows: Vec<RowRef> = keys.iter().flat_map(|key| key.rows.iter().copied()).collect();
         let columns = self.chunks.gather(&rows)?.into_iter().map(own_text).collect();
-        *self = Kept::new(self.schema.clone());
+        *self = PatternRows::new(self.schema.clone());
         if rows.is_empty() {
             return Ok(());
         }

@@ -9,15 +9,15 @@ use std::collections::BTreeMap;
 const SHIFT: u32 = 4;
 
 /// Items with the time at which they are due.
-pub(crate) struct Waiting<T> {
+pub(crate) struct DueQueue<T> {
     buckets: BTreeMap<i64, Vec<(i64, T)>>,
     count: usize,
 }
 
-impl<T: Copy> Waiting<T> {
+impl<T: Copy> DueQueue<T> {
     /// Nothing waits.
     pub(crate) fn new() -> Self {
-        Waiting { buckets: BTreeMap::new(), count: 0 }
+        DueQueue { buckets: BTreeMap::new(), count: 0 }
     }
 
     /// An item waits until time has reached `due`.
@@ -76,11 +76,11 @@ mod tests {
 
     #[test]
     fn items_leave_when_they_are_due_and_not_before() {
-        let mut waiting = Waiting::new();
+        let mut waiting = DueQueue::new();
         for due in [5, -3, 40, 5, 16, 15, i64::MAX, i64::MIN] {
             waiting.push(due, due);
         }
-        let due = |waiting: &mut Waiting<i64>, time: i64| {
+        let due = |waiting: &mut DueQueue<i64>, time: i64| {
             let mut taken = Vec::new();
             waiting.pop_due(time, |due, item| {
                 assert_eq!(due, item);

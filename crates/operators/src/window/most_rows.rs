@@ -120,7 +120,7 @@ mod tests {
 
     use super::*;
     use crate::capture::tracker::Unread;
-    use crate::window::slices::Partial;
+    use crate::window::calls::Partial;
 
     /// By sorting.
     fn by_sorting(slice: &Slice, wanted: usize) -> Vec<u32> {

@@ -1,0 +1,103 @@
+//! `STDDEV_POP(x)`, `STDDEV_SAMP(x)`, `VAR_POP(x)`, `VAR_SAMP(x)`
+
+use std::marker::PhantomData;
+
+use arrow_array::types::{
+    Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+};
+use thalweg_core::{ColumnType, DataType, Error, Result};
+
+use super::super::description::{Aggregate, Exactness, Types};
+use super::super::fold::Groups;
+use super::super::moments::{self, DecimalMoments, IntegerMoments, MomentsKind};
+use super::super::running::column::{Column, Remembering};
+use super::super::running::exact;
+use super::super::running::numbers::Of;
+use super::super::{Accumulator, RunningAggregate};
+
+/// How far a group's values lie from their mean.
+pub struct Moments {
+    name: &'static str,
+    kind: MomentsKind,
+}
+
+const fn named(name: &'static str, sample: bool, root: bool) -> Moments {
+    Moments { name, kind: MomentsKind { sample, root } }
+}
+
+pub const STDDEV_POP: Moments = named("STDDEV_POP", false, true);
+pub const STDDEV_SAMP: Moments = named("STDDEV_SAMP", true, true);
+pub const VAR_POP: Moments = named("VAR_POP", false, false);
+pub const VAR_SAMP: Moments = named("VAR_SAMP", true, false);
+
+impl Aggregate for Moments {
+    fn name(&self) -> &str {
+        self.name
+    }
+    fn result(&self, argument: &DataType) -> Option<ColumnType> {
+        let result = match argument {
+            DataType::Decimal(_, scale) => DataType::Decimal(38, (*scale).max(6)),
+            other if other.is_numeric() => other.clone(),
+            _ => return None,
+        };
+        Some(result.nullable())
+    }
+    fn exactness(&self, result: &DataType) -> Exactness {
+        if result.is_float() { Exactness::Ordered } else { Exactness::Invertible }
+    }
+    fn accumulator(&self, types: &Types) -> Result<Box<dyn Accumulator>> {
+        accumulator(&types.argument, types.result.clone(), self.kind)
+    }
+    fn running(&self, types: &Types, retracts: bool) -> Result<Box<dyn RunningAggregate>> {
+        running(&types.argument, types.result.clone(), self.kind, retracts)
+    }
+}
+
+fn accumulator(
+    argument: &DataType,
+    result: DataType,
+    kind: MomentsKind,
+) -> Result<Box<dyn Accumulator>> {
+    match argument {
+        DataType::Decimal(_, scale) => {
+            Ok(Box::new(Groups::new(DecimalMoments { kind, scale: *scale, result })))
+        }
+        other if other.is_integer() => Ok(Box::new(Groups::new(IntegerMoments { kind, result }))),
+        other if other.is_float() => Ok(Box::new(Groups::new(moments::Moments { kind, result }))),
+        other => Err(Error::plan(format!("variances cannot be taken of {other}"))),
+    }
+}
+
+fn running(
+    argument: &DataType,
+    result: DataType,
+    kind: MomentsKind,
+    retracts: bool,
+) -> Result<Box<dyn RunningAggregate>> {
+    let arrow = result.arrow();
+    macro_rules! exact {
+        ($type:ty) => {{
+            let rule = exact::Moments::<$type> { kind, of: PhantomData };
+            Ok(Box::new(Column::new(Remembering(rule), arrow)))
+        }};
+    }
+    macro_rules! of {
+        ($type:ty, $arithmetic:expr) => {
+            Ok(Box::new(Column::new(Remembering(Of::<$type, _>::new($arithmetic)), arrow)))
+        };
+    }
+    match argument {
+        DataType::TinyInt => of!(Int8Type, IntegerMoments { kind, result }),
+        DataType::SmallInt => of!(Int16Type, IntegerMoments { kind, result }),
+        DataType::Int => of!(Int32Type, IntegerMoments { kind, result }),
+        DataType::BigInt => of!(Int64Type, IntegerMoments { kind, result }),
+        DataType::Float if retracts => exact!(Float32Type),
+        DataType::Double if retracts => exact!(Float64Type),
+        DataType::Float => of!(Float32Type, moments::Moments { kind, result }),
+        DataType::Double => of!(Float64Type, moments::Moments { kind, result }),
+        DataType::Decimal(_, scale) => {
+            of!(Decimal128Type, DecimalMoments { kind, scale: *scale, result })
+        }
+        other => Err(Error::plan(format!("variances cannot be taken of {other}"))),
+    }
+}

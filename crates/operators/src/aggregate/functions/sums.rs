@@ -1,0 +1,100 @@
+//! `SUM(x)`, `AVG(x)`
+
+use std::marker::PhantomData;
+
+use arrow_array::types::{
+    Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+};
+use arrow_buffer::i256;
+use thalweg_core::{ColumnType, DataType, Error, Result};
+
+use super::super::description::{Aggregate, Exactness, Types};
+use super::super::fold::Groups;
+use super::super::running::column::{Column, Remembering};
+use super::super::running::exact;
+use super::super::running::numbers::Of;
+use super::super::sums::{DecimalSum, FloatSum, IntegerSum};
+use super::super::{Accumulator, RunningAggregate};
+
+/// The sum of a group's values, or their mean.
+pub struct Sum {
+    /// True for AVG.
+    pub is_mean: bool,
+}
+
+impl Aggregate for Sum {
+    fn name(&self) -> &str {
+        if self.is_mean { "AVG" } else { "SUM" }
+    }
+    fn result(&self, argument: &DataType) -> Option<ColumnType> {
+        let result = match argument {
+            DataType::Decimal(_, scale) if self.is_mean => DataType::Decimal(38, (*scale).max(6)),
+            DataType::Decimal(_, scale) => DataType::Decimal(38, *scale),
+            other if other.is_numeric() => other.clone(),
+            _ => return None,
+        };
+        Some(result.nullable())
+    }
+    fn exactness(&self, result: &DataType) -> Exactness {
+        if result.is_float() { Exactness::Ordered } else { Exactness::Invertible }
+    }
+    fn accumulator(&self, types: &Types) -> Result<Box<dyn Accumulator>> {
+        sum(&types.argument, types.result.clone(), self.is_mean)
+    }
+    fn running(&self, types: &Types, retracts: bool) -> Result<Box<dyn RunningAggregate>> {
+        running(&types.argument, types.result.clone(), self.is_mean, retracts)
+    }
+}
+
+fn sum(argument: &DataType, result: DataType, mean: bool) -> Result<Box<dyn Accumulator>> {
+    match argument {
+        DataType::Decimal(precision, scale) if *precision <= 18 => {
+            Ok(Box::new(Groups::new(DecimalSum::<i128>::new(*scale, result, mean))))
+        }
+        DataType::Decimal(_, scale) => {
+            Ok(Box::new(Groups::new(DecimalSum::<i256>::new(*scale, result, mean))))
+        }
+        other if other.is_integer() => Ok(Box::new(Groups::new(IntegerSum { result, mean }))),
+        other if other.is_float() => Ok(Box::new(Groups::new(FloatSum { result, mean }))),
+        other => Err(Error::plan(format!("SUM and AVG cannot be applied to {other}"))),
+    }
+}
+
+fn running(
+    argument: &DataType,
+    result: DataType,
+    mean: bool,
+    retracts: bool,
+) -> Result<Box<dyn RunningAggregate>> {
+    let arrow = result.arrow();
+    macro_rules! exact {
+        ($type:ty) => {{
+            let rule = exact::Sum::<$type> { mean, of: PhantomData };
+            Ok(Box::new(Column::new(Remembering(rule), arrow)))
+        }};
+    }
+    macro_rules! of {
+        ($type:ty, $arithmetic:expr) => {
+            Ok(Box::new(Column::new(Of::<$type, _>::new($arithmetic), arrow)))
+        };
+    }
+    match argument {
+        DataType::TinyInt => of!(Int8Type, IntegerSum { result, mean }),
+        DataType::SmallInt => of!(Int16Type, IntegerSum { result, mean }),
+        DataType::Int => of!(Int32Type, IntegerSum { result, mean }),
+        DataType::BigInt => of!(Int64Type, IntegerSum { result, mean }),
+        DataType::Float if retracts => exact!(Float32Type),
+        DataType::Double if retracts => exact!(Float64Type),
+        DataType::Float => of!(Float32Type, FloatSum { result, mean }),
+        DataType::Double => of!(Float64Type, FloatSum { result, mean }),
+        DataType::Decimal(precision, scale) if *precision <= 18 => {
+            let rule = Of::<Decimal128Type, _>::new(DecimalSum::<i128>::new(*scale, result, mean));
+            Ok(Box::new(Column::new(Remembering(rule), arrow)))
+        }
+        DataType::Decimal(_, scale) => {
+            let rule = Of::<Decimal128Type, _>::new(DecimalSum::<i256>::new(*scale, result, mean));
+            Ok(Box::new(Column::new(Remembering(rule), arrow)))
+        }
+        other => Err(Error::plan(format!("SUM and AVG cannot be applied to {other}"))),
+    }
+}

@@ -1,0 +1,101 @@
+//! What is joined, and what follows from that for each side.
+
+use arrow_schema::SchemaRef;
+use thalweg_core::{DataType, TableSchema};
+use thalweg_expr::Expr;
+
+use crate::join::JoinKind;
+use crate::join::residual::Residual;
+use crate::join::sides::{Side, Sides};
+
+/// What is joined, and how.
+#[derive(Clone, Debug)]
+pub struct JoinSpec {
+    /// The inputs.
+    pub sides: Sides,
+    /// Which rows are kept.
+    pub kind: JoinKind,
+    /// The key columns of the left side, by position. Without key columns every pair is a
+    /// candidate.
+    pub left_keys: Vec<usize>,
+    /// Those of the right side, in the same order and of the same types.
+    pub right_keys: Vec<usize>,
+    /// For each key whether NULL equals NULL (`IS NOT DISTINCT FROM`).
+    pub null_equals_null: Vec<bool>,
+    /// A further condition, over the columns of the left side, then those of the right side.
+    pub residual: Option<Expr>,
+    /// True if no two live rows of the left side have the same key. Only makes retractions cheaper.
+    pub left_unique: bool,
+    /// The same for the right side.
+    pub right_unique: bool,
+    /// How long rows of the left and of the right side are kept without being written.
+    pub state_ttl_ms: (Option<i64>, Option<i64>),
+}
+
+/// What all partitions share.
+pub(super) struct Plan {
+    pub(super) spec: JoinSpec,
+    pub(super) output: TableSchema,
+    pub(super) schema: SchemaRef,
+    pub(super) key_types: Vec<DataType>,
+    /// The positions of all columns, by side.
+    pub(super) columns: [Vec<usize>; 2],
+    pub(super) residual: Option<Residual>,
+}
+
+impl Plan {
+    /// True if rows of this side leave without a partner, padded.
+    pub(super) fn pads(&self, side: Side) -> bool {
+        match side {
+            Side::Left => self.spec.kind.pads_left_rows(),
+            Side::Right => self.spec.kind.pads_right_rows(),
+        }
+    }
+
+    pub(super) fn is_anti(&self) -> bool {
+        self.spec.kind == JoinKind::Anti
+    }
+
+    pub(super) fn keys(&self, side: Side) -> &[usize] {
+        match side {
+            Side::Left => &self.spec.left_keys,
+            Side::Right => &self.spec.right_keys,
+        }
+    }
+
+    pub(super) fn ttl_ms(&self, side: Side) -> Option<i64> {
+        match side {
+            Side::Left => self.spec.state_ttl_ms.0,
+            Side::Right => self.spec.state_ttl_ms.1,
+        }
+    }
+
+    /// True if a row's number of partners is not the length of the other chain: not all rows there
+    /// are partners, or some have left without a word.
+    pub(super) fn is_counted(&self) -> bool {
+        self.residual.is_some() || self.expires()
+    }
+
+    pub(super) fn expires(&self) -> bool {
+        self.spec.state_ttl_ms != (None, None)
+    }
+
+    /// True if rows of this side count their partners one by one.
+    pub(super) fn counts(&self, side: Side) -> bool {
+        let is_of_interest = match self.spec.kind.has_right_columns() {
+            true => self.pads(side),
+            false => side == Side::Left,
+        };
+        self.is_counted() && is_of_interest
+    }
+
+    /// True if the rows of this side are kept; else they are only counted by key.
+    pub(super) fn keeps(&self, side: Side) -> bool {
+        side == Side::Left || self.spec.kind.has_right_columns() || self.is_counted()
+    }
+
+    /// True if the result is a changelog whatever the input is.
+    pub(super) fn retracts(&self) -> bool {
+        !matches!(self.spec.kind, JoinKind::Inner | JoinKind::Semi)
+    }
+}

@@ -1,0 +1,53 @@
+//! Ids of keys, the partitions that own their hashes, and what hash tables are probed with.
+
+use crate::gradual::Pages;
+
+/// The partition, of this many, that owns the keys with this hash. The top eight bits are the
+/// virtual partition; a partition owns a range of whole virtual partitions.
+#[inline]
+pub fn partition_of(hash: u64, partitions: usize) -> usize {
+    ((hash >> 56) as usize * partitions) >> 8
+}
+
+/// What hash tables are probed with. Keys of one partition agree in the top bits of their hash,
+/// which is where hashbrown takes its tags from, so lower bits are folded in.
+#[inline]
+pub(super) fn probe_hash(hash: u64) -> u64 {
+    hash ^ (hash << 32)
+}
+
+/// The id of a key that is not there.
+pub const ABSENT: u32 = u32::MAX;
+
+/// Gives out dense ids and keeps each key's hash.
+#[derive(Default)]
+pub(super) struct Ids {
+    pub(super) free: Vec<u32>,
+    pub(super) hashes: Pages<u64>,
+}
+
+impl Ids {
+    #[inline(always)]
+    pub(super) fn assign(&mut self, hash: u64) -> u32 {
+        if let Some(id) = self.free.pop() {
+            self.hashes[id as usize] = hash;
+            return id;
+        }
+        let id = u32::try_from(self.hashes.len()).expect("fewer than 2^32 keys in one partition");
+        self.hashes.push(hash);
+        id
+    }
+    pub(super) fn clear(&mut self) {
+        self.free.clear();
+        self.hashes.clear();
+    }
+    pub(super) fn live(&self) -> usize {
+        self.hashes.len() - self.free.len()
+    }
+    pub(super) fn bytes(&self) -> usize {
+        self.free.capacity() * 4 + self.hashes.bytes()
+    }
+}
+
+/// The hash of NULL.
+pub(super) const NULL_HASH: u64 = 0x5851_F42D_4C95_7F2D;
