@@ -55,7 +55,7 @@ const CASES: [Case; 4] = [
         window: "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '30' SECOND)",
         batch: "SELECT *, ms // 30000 * 30000 AS ws, unnest(range(
                   ms // 5000 * 5000 + 5000, ms // 30000 * 30000 + 30001, 5000)) AS we FROM t",
-        reference: ReferenceWindow::Cumulate { step_ms: 5_000, max_ms: 30_000, offset_ms: 0 },
+        reference: ReferenceWindow::Cumulate { step_ms: 5_000, max_size_ms: 30_000, offset_ms: 0 },
     },
     Case {
         window: "SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '1' SECOND)",

@@ -105,12 +105,12 @@ const WINDOWS: [(Window, ReferenceWindow); 4] = [
     (
         Window::Aligned(thalweg_operators::window::WindowSpec::Cumulate {
             step_ms: 50,
-            max_ms: 200,
+            max_size_ms: 200,
             offset_ms: 0,
         }),
-        ReferenceWindow::Cumulate { step_ms: 50, max_ms: 200, offset_ms: 0 },
+        ReferenceWindow::Cumulate { step_ms: 50, max_size_ms: 200, offset_ms: 0 },
     ),
-    (Window::Session(60), ReferenceWindow::Session { gap_ms: 60 }),
+    (Window::Session { gap_ms: 60 }, ReferenceWindow::Session { gap_ms: 60 }),
 ];
 
 struct Case {
@@ -215,7 +215,7 @@ fn simulated_schedules_equal_the_reference() {
         let mut random = SplitMix64::new(seed);
         // Sessions over several inputs depend on which input is ahead, so they get one.
         let window = WINDOWS[random.below(4) as usize];
-        let is_session = matches!(window.0, Window::Session(_));
+        let is_session = matches!(window.0, Window::Session { .. });
         let count = if is_session { 1 } else { 1 + random.below(2) as usize };
         let inputs = (0..count).map(|_| random_rows(300, &mut random)).collect();
         let aggregates = if count == 1 && random.below(2) == 0 { ordered } else { exact };

@@ -227,8 +227,8 @@ fn operator(
         ReferenceWindow::Hop { slide_ms, size_ms, offset_ms } => {
             WindowSpec::Hop { slide_ms, size_ms, offset_ms }
         }
-        ReferenceWindow::Cumulate { step_ms, max_ms, offset_ms } => {
-            WindowSpec::Cumulate { step_ms, max_ms, offset_ms }
+        ReferenceWindow::Cumulate { step_ms, max_size_ms, offset_ms } => {
+            WindowSpec::Cumulate { step_ms, max_size_ms, offset_ms }
         }
     };
     let spec =
@@ -315,7 +315,7 @@ fn hopping_windows_with_gaps() {
 
 #[test]
 fn cumulating_windows() {
-    check_windows(ReferenceWindow::Cumulate { step_ms: 10, max_ms: 50, offset_ms: 1 });
+    check_windows(ReferenceWindow::Cumulate { step_ms: 10, max_size_ms: 50, offset_ms: 1 });
 }
 
 #[test]

@@ -148,8 +148,8 @@ fn operator(window: ReferenceWindow, keys: &[usize], aggregates: &Aggregates) ->
         ReferenceWindow::Hop { slide_ms, size_ms, offset_ms } => {
             WindowSpec::Hop { slide_ms, size_ms, offset_ms }
         }
-        ReferenceWindow::Cumulate { step_ms, max_ms, offset_ms } => {
-            WindowSpec::Cumulate { step_ms, max_ms, offset_ms }
+        ReferenceWindow::Cumulate { step_ms, max_size_ms, offset_ms } => {
+            WindowSpec::Cumulate { step_ms, max_size_ms, offset_ms }
         }
     };
     let spec =
@@ -240,7 +240,7 @@ fn hopping_windows_whose_size_is_no_multiple_of_the_slide() {
 
 #[test]
 fn cumulating_windows() {
-    check_all(ReferenceWindow::Cumulate { step_ms: 10, max_ms: 50, offset_ms: 1 });
+    check_all(ReferenceWindow::Cumulate { step_ms: 10, max_size_ms: 50, offset_ms: 1 });
 }
 
 #[test]

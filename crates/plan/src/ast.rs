@@ -7,6 +7,8 @@
 use sqlparser::ast as sql;
 use thalweg_core::{ColumnType, Span};
 
+use crate::windows::WindowFunction;
+
 /// A statement and where it begins.
 #[derive(Clone, Debug)]
 pub struct Statement {
@@ -205,7 +207,7 @@ pub struct WindowCall {
     /// The name of the table that stands for it in the tree.
     pub placeholder: String,
     /// Which function.
-    pub function: WindowFunction,
+    pub function: &'static WindowFunction,
     /// The rows.
     pub input: WindowInput,
     /// `PARTITION BY` of a session.
@@ -218,19 +220,6 @@ pub struct WindowCall {
     pub is_short: bool,
     /// Where it begins.
     pub span: Span,
-}
-
-/// The windowing table functions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WindowFunction {
-    /// (size [, offset])
-    Tumble,
-    /// (slide, size [, offset])
-    Hop,
-    /// (step, max size [, offset])
-    Cumulate,
-    /// (gap)
-    Session,
 }
 
 /// The rows that go into a window.

@@ -14,8 +14,7 @@ use crate::bind::state_table::state_call;
 use crate::catalog::table_options::table_option;
 
 use crate::ast::{
-    CreateTable, Insert, Name, Query, Show, Statement, StatementKind, WindowCall, WindowFunction,
-    WindowInput,
+    CreateTable, Insert, Name, Query, Show, Statement, StatementKind, WindowCall, WindowInput,
 };
 
 /// Something that Flink would refuse.
@@ -177,21 +176,15 @@ impl Check<'_> {
     }
 
     fn window(&mut self, window: &WindowCall) {
-        let name = match window.function {
-            WindowFunction::Tumble => "TUMBLE",
-            WindowFunction::Hop => "HOP",
-            WindowFunction::Cumulate => "CUMULATE",
-            WindowFunction::Session => "SESSION",
-        };
+        let name = window.function.name;
         if window.is_short {
             self.find(
                 window.span,
                 format!("Flink does not know this short form: write TABLE({name}(TABLE t, DESCRIPTOR(ts), …))"),
             );
         }
-        let steps = matches!(window.function, WindowFunction::Hop | WindowFunction::Cumulate);
         let lengths: Vec<Option<i64>> = window.intervals.iter().map(interval_ms).collect();
-        if let (true, [Some(step), Some(size), ..]) = (steps, &lengths[..])
+        if let (true, [Some(step), Some(size), ..]) = (window.function.has_step(), &lengths[..])
             && *step > 0
             && size % step != 0
         {

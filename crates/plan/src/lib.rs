@@ -12,5 +12,6 @@ pub mod parser;
 pub mod physical;
 mod planner;
 pub mod resolved_table;
+pub mod windows;
 
 pub use planner::{MakeSink, Planner, PlannerOptions, ResultTable};

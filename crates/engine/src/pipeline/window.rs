@@ -6,44 +6,18 @@ use thalweg_core::graph::Input;
 use thalweg_core::{ColumnType, Operator, Result, TableSchema};
 use thalweg_operators::aggregate::{self, AggregateCall};
 use thalweg_operators::window::{
-    LatePolicy, SessionAggregate, SessionSpec, WindowAggregate, WindowAggregateSpec, WindowSpec,
+    LatePolicy, SessionAggregate, SessionSpec, WindowAggregate, WindowAggregateSpec,
 };
 
 use super::build::NodeKind;
 use super::stream::Stream;
 
+/// How rows are put into windows of event time.
+pub use thalweg_operators::window::WindowKind as Window;
+
 /// What becomes of rows that come after all their windows have been closed. They are counted in
 /// any case.
 pub type Late = LatePolicy;
-
-/// How rows are put into windows of event time. All lengths in milliseconds; windows are aligned
-/// to 1970-01-01.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Window {
-    /// Windows one after the other, or overlapping, or cumulating.
-    Aligned(WindowSpec),
-    /// Per key, as long as no gap of this length comes.
-    Session(i64),
-}
-
-impl Window {
-    /// Windows of this size, one after the other.
-    pub fn tumbling(size_ms: i64) -> Self {
-        Window::Aligned(WindowSpec::Tumble { size_ms, offset_ms: 0 })
-    }
-    /// A window of `size_ms` every `slide_ms`.
-    pub fn sliding(size_ms: i64, slide_ms: i64) -> Self {
-        Window::Aligned(WindowSpec::Hop { slide_ms, size_ms, offset_ms: 0 })
-    }
-    /// Windows that grow by `step_ms` up to `max_ms`.
-    pub fn cumulating(step_ms: i64, max_ms: i64) -> Self {
-        Window::Aligned(WindowSpec::Cumulate { step_ms, max_ms, offset_ms: 0 })
-    }
-    /// Sessions that end when nothing comes for longer than `gap_ms`.
-    pub fn session(gap_ms: i64) -> Self {
-        Window::Session(gap_ms)
-    }
-}
 
 /// One aggregate over the rows of a window and key.
 #[derive(Clone, Debug)]
@@ -217,7 +191,7 @@ pub struct KeyedWindows {
 
 impl KeyedWindows {
     /// Aggregates per window and key. The columns are the keys, the aggregates, `window_start`,
-    /// `window_end` and `window_time`; a window of all rows ([`WindowSpec::Whole`]) has no times.
+    /// `window_end` and `window_time`; a window of all rows has no times.
     ///
     /// # Errors
     /// If an aggregate names no column or does not take its type.
@@ -235,7 +209,7 @@ impl KeyedWindows {
         let calls = aggregates.iter().map(|a| a.call(&stream)).collect::<Result<Vec<_>>>()?;
         let (pipeline, input) = (stream.pipeline.clone(), stream.schema.clone());
         let time = &input.columns[rowtime].name;
-        let windows = format!("{} of {}", window_text(window), column_text(&input, time));
+        let windows = format!("{} of {}", window.identity(), column_text(&input, time));
         let computes = identity(&windows, (&self.keys, &aggregates), &input);
         let (operator, output) = operator(window, rowtime, self.keys, calls, late, &input)?;
         let name = name.unwrap_or_else(|| operator.name());
@@ -244,22 +218,6 @@ impl KeyedWindows {
         let results = Stream::new(pipeline.clone(), Input { from, port: 0 }, output);
         let late = Stream::new(pipeline, Input { from, port: 1 }, input);
         Ok((results, late))
-    }
-}
-
-fn window_text(window: Window) -> String {
-    match window {
-        Window::Aligned(WindowSpec::Tumble { size_ms, offset_ms }) => {
-            format!("tumble {size_ms} from {offset_ms}")
-        }
-        Window::Aligned(WindowSpec::Hop { slide_ms, size_ms, offset_ms }) => {
-            format!("hop {size_ms} by {slide_ms} from {offset_ms}")
-        }
-        Window::Aligned(WindowSpec::Cumulate { step_ms, max_ms, offset_ms }) => {
-            format!("cumulate {max_ms} by {step_ms} from {offset_ms}")
-        }
-        Window::Aligned(WindowSpec::Whole) => "all rows".to_owned(),
-        Window::Session(gap_ms) => format!("session {gap_ms}"),
     }
 }
 
@@ -280,7 +238,7 @@ fn operator(
             let output = operator.output_schema().clone();
             (Arc::new(operator), output)
         }
-        Window::Session(gap_ms) => {
+        Window::Session { gap_ms } => {
             let spec = SessionSpec { gap_ms, rowtime, zone: None, keys, aggregates, late, input };
             let operator = SessionAggregate::new(spec)?;
             let output = operator.output_schema().clone();

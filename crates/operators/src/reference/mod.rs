@@ -63,12 +63,12 @@ pub enum ReferenceWindow {
         /// Where one of them begins.
         offset_ms: i64,
     },
-    /// Growing by `step_ms` up to `max_ms`, then from the start.
+    /// Growing by `step_ms` up to `max_size_ms`, then from the start.
     Cumulate {
         /// By how much each grows.
         step_ms: i64,
         /// Length of the longest.
-        max_ms: i64,
+        max_size_ms: i64,
         /// Where one of them begins.
         offset_ms: i64,
     },
@@ -97,9 +97,9 @@ impl ReferenceWindow {
                 }
                 windows
             }
-            ReferenceWindow::Cumulate { step_ms, max_ms, offset_ms } => {
-                let start = floor(time, max_ms, offset_ms);
-                (1..=max_ms / step_ms)
+            ReferenceWindow::Cumulate { step_ms, max_size_ms, offset_ms } => {
+                let start = floor(time, max_size_ms, offset_ms);
+                (1..=max_size_ms / step_ms)
                     .map(|steps| (start, start + steps * step_ms))
                     .filter(|(_, end)| *end > time)
                     .collect()

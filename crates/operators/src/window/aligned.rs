@@ -177,18 +177,14 @@ pub fn closing_watermarks(window: WindowSpec, zone: Option<Tz>) -> Grid {
 
 impl Operator for WindowAggregate {
     fn name(&self) -> String {
-        match self.shared.spec.window {
-            WindowSpec::Tumble { .. } => "tumbling window".to_string(),
-            WindowSpec::Hop { .. } => "hopping window".to_string(),
-            WindowSpec::Cumulate { .. } => "cumulating window".to_string(),
-            WindowSpec::Whole => {
-                let WindowContext { spec, output, .. } = self.shared.as_ref();
-                let keys = output.columns[..spec.keys.len()].iter();
-                match keys.map(|key| &key.name[..]).collect::<Vec<_>>().join(", ") {
-                    keys if keys.is_empty() => "aggregate".to_string(),
-                    keys => format!("group by {keys}"),
-                }
-            }
+        let WindowContext { spec, output, .. } = self.shared.as_ref();
+        if let Some(name) = spec.window.operator_name() {
+            return name.to_string();
+        }
+        let keys = output.columns[..spec.keys.len()].iter();
+        match keys.map(|key| &key.name[..]).collect::<Vec<_>>().join(", ") {
+            keys if keys.is_empty() => "aggregate".to_string(),
+            keys => format!("group by {keys}"),
         }
     }
     fn class(&self) -> OperatorClass {

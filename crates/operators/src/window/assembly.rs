@@ -130,19 +130,16 @@ impl Assembly {
         canonical: Option<CanonicalOrder>,
     ) -> Result<Self> {
         let slice = Slice::new(&slices.calls)?;
-        let current = match spec {
-            WindowSpec::Hop { slide_ms, size_ms, .. } => match combining {
-                Combining::Subtract => Current::Running { slice, leaving: BTreeMap::new() },
-                Combining::InOrder => {
-                    Current::InOrder { slices: Vec::new(), total: slice, added: 0 }
-                }
-                Combining::Tree => {
-                    let leaves = usize::try_from(size_ms / slide_ms).unwrap_or(0) + 2;
-                    let tree = Tree::new(&slices.calls, leaves)?;
-                    Current::Tree { tree, leaving: BTreeMap::new() }
-                }
-            },
-            _ => Current::Slice { slice, held: Vec::new() },
+        let current = match (spec.overlaps(), combining) {
+            (None, _) => Current::Slice { slice, held: Vec::new() },
+            (Some(_), Combining::Subtract) => Current::Running { slice, leaving: BTreeMap::new() },
+            (Some(_), Combining::InOrder) => {
+                Current::InOrder { slices: Vec::new(), total: slice, added: 0 }
+            }
+            (Some(most), Combining::Tree) => {
+                let tree = Tree::new(&slices.calls, most + 1)?;
+                Current::Tree { tree, leaving: BTreeMap::new() }
+            }
         };
         Ok(Assembly {
             spec,
@@ -489,11 +486,8 @@ impl Assembly {
     fn leave(&mut self, end: i64, slices: &mut Slices) -> Result<()> {
         match &mut self.current {
             Current::Slice { slice, held } => {
-                let over = match self.spec {
-                    WindowSpec::Cumulate { .. } => self.spec.slice(end - 1).leave <= end,
-                    _ => true,
-                };
-                if over {
+                let is_last_of_series = self.spec.slice(end - 1).leave <= end;
+                if is_last_of_series {
                     slice_table(slices, self.read_leave).finish(&mut self.tracking, slice)?;
                     slice.clear();
                     slices.release(held);

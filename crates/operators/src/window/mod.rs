@@ -6,6 +6,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `kind` | [`WindowKind`]: windows that depend on time alone, or sessions |
 //! | `spec` | [`WindowSpec`]: which windows hold a time |
 //! | `zone` | windows in a session's local time, right across daylight saving |
 //! | `judge` | which rows of a bundle are late, and the slice of every other |
@@ -33,6 +34,7 @@ mod clock;
 mod count;
 mod judge;
 mod key_spread;
+mod kind;
 mod most_rows;
 mod output;
 mod partition;
@@ -53,6 +55,7 @@ mod zone;
 pub use aligned::{WindowAggregate, closing_watermarks};
 pub use clock::ClockWindows;
 pub use count::{CountWindowAggregate, CountWindowSpec};
+pub use kind::WindowKind;
 pub use output::LatePolicy;
 pub use sessions::{SessionAggregate, SessionSpec};
 pub use shared::WindowAggregateSpec;

@@ -1,10 +1,18 @@
 //! Which windows hold a time. Windows are aligned to the epoch (and shifted by an offset), also
 //! before 1970.
+//!
+//! A kind of window is a variant of [`WindowSpec`] and its [`Shape`]: where windows begin, how far
+//! apart they end, how short and how long they are. All else follows from the shape, here and in
+//! the operators, so a further kind needs an arm of `WindowSpec::shape` and nothing more. Windows
+//! of a kind either all have one size, or start in series of which each ends before the next
+//! begins.
+
+use std::fmt;
 
 use thalweg_core::{Error, Grid, Result};
 
 /// Windows that depend on time alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WindowSpec {
     /// One after the other, each `size_ms` long.
     Tumble {
@@ -22,13 +30,13 @@ pub enum WindowSpec {
         /// How far windows are shifted from the epoch.
         offset_ms: i64,
     },
-    /// Windows that share a start and grow by `step_ms` up to `max_ms`; then it starts from
-    /// scratch.
+    /// Windows that share a start and grow by `step_ms` up to `max_size_ms`; then the next series
+    /// starts.
     Cumulate {
         /// By how much each is longer than the one before.
         step_ms: i64,
         /// How long the longest is; a multiple of the step.
-        max_ms: i64,
+        max_size_ms: i64,
         /// How far windows are shifted from the epoch.
         offset_ms: i64,
     },
@@ -38,6 +46,24 @@ pub enum WindowSpec {
 
 /// The end of [`WindowSpec::Whole`].
 pub(super) const WHOLE_END: i64 = i64::MAX;
+
+/// What distinguishes one kind of window from another.
+struct Shape {
+    /// In SQL.
+    name: &'static str,
+    /// Of the operator, in EXPLAIN and metrics.
+    operator: &'static str,
+    /// The lengths in SQL, in the order of the call.
+    lengths: [Option<i64>; 2],
+    /// Where windows begin.
+    starts: Grid,
+    /// From the end of one window to the end of the next.
+    step_ms: i64,
+    /// How long the shortest window is.
+    shortest_ms: i64,
+    /// How long the longest window is.
+    longest_ms: i64,
+}
 
 /// The slice that holds a time, and the windows that hold the slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,39 +85,116 @@ impl Slice {
     }
 }
 
+impl Shape {
+    fn has_one_size(&self) -> bool {
+        self.shortest_ms == self.longest_ms
+    }
+
+    /// The points in time at which windows end.
+    fn ends(&self) -> Grid {
+        let offset_ms = self.starts.offset_ms.saturating_add(self.shortest_ms);
+        Grid { period_ms: self.step_ms, offset_ms }
+    }
+
+    /// The start of the window that ends there.
+    fn start_of(&self, end: i64) -> i64 {
+        if self.has_one_size() { end - self.longest_ms } else { floor(self.starts, end - 1) }
+    }
+
+    /// The slice that holds a time: a stretch within which no window begins or ends.
+    fn slice(&self, time: i64) -> Slice {
+        let last_start = floor(self.starts, time);
+        // Where windows stand back to back, one ends wherever one begins.
+        let is_back_to_back = self.shortest_ms == self.starts.period_ms;
+        let last_end = if is_back_to_back { last_start } else { floor(self.ends(), time) };
+        let enter = last_end.saturating_add(self.step_ms);
+        Slice {
+            start: last_start.max(last_end),
+            end: last_start.saturating_add(self.starts.period_ms).min(enter),
+            enter,
+            leave: last_start.saturating_add(self.longest_ms),
+        }
+    }
+}
+
 impl WindowSpec {
+    /// What all else follows from; `None` for the window of all rows, which has no bounds.
+    #[inline]
+    fn shape(&self) -> Option<Shape> {
+        Some(match *self {
+            WindowSpec::Tumble { size_ms, offset_ms } => Shape {
+                name: "TUMBLE",
+                operator: "tumbling window",
+                lengths: [Some(size_ms), None],
+                starts: Grid { period_ms: size_ms, offset_ms },
+                step_ms: size_ms,
+                shortest_ms: size_ms,
+                longest_ms: size_ms,
+            },
+            WindowSpec::Hop { slide_ms, size_ms, offset_ms } => Shape {
+                name: "HOP",
+                operator: "hopping window",
+                lengths: [Some(slide_ms), Some(size_ms)],
+                starts: Grid { period_ms: slide_ms, offset_ms },
+                step_ms: slide_ms,
+                shortest_ms: size_ms,
+                longest_ms: size_ms,
+            },
+            WindowSpec::Cumulate { step_ms, max_size_ms, offset_ms } => Shape {
+                name: "CUMULATE",
+                operator: "cumulating window",
+                lengths: [Some(step_ms), Some(max_size_ms)],
+                starts: Grid { period_ms: max_size_ms, offset_ms },
+                step_ms,
+                shortest_ms: step_ms,
+                longest_ms: max_size_ms,
+            },
+            WindowSpec::Whole => return None,
+        })
+    }
+
     /// An error if lengths are not positive or do not fit each other.
     pub fn validate(&self) -> Result<()> {
-        let (lengths, fits) = match *self {
-            WindowSpec::Tumble { size_ms, .. } => ([size_ms, size_ms], true),
-            WindowSpec::Hop { slide_ms, size_ms, .. } => ([slide_ms, size_ms], true),
-            WindowSpec::Cumulate { step_ms, max_ms, .. } => {
-                ([step_ms, max_ms], step_ms <= 0 || max_ms % step_ms == 0)
-            }
-            WindowSpec::Whole => return Ok(()),
-        };
-        if lengths.iter().any(|&length| length <= 0) {
+        let Some(shape) = self.shape() else { return Ok(()) };
+        if shape.lengths.iter().flatten().any(|&length| length <= 0) {
             return Err(Error::plan("the lengths of a window must be positive"));
         }
-        if !fits {
-            let [step, max] = lengths;
+        let Shape { name, step_ms, longest_ms, .. } = shape;
+        if !shape.has_one_size() && longest_ms % step_ms != 0 {
             return Err(Error::plan(format!(
-                "CUMULATE needs a maximum size that is a multiple of the step, \
-                 but {max} ms is none of {step} ms"
+                "{name} needs a maximum size that is a multiple of the step, \
+                 but {longest_ms} ms is none of {step_ms} ms"
             )));
         }
         Ok(())
     }
 
+    /// Of the operator that computes such windows; `None` for the window of all rows.
+    pub(super) fn operator_name(&self) -> Option<&'static str> {
+        self.shape().map(|shape| shape.operator)
+    }
+
+    /// What the state of such windows depends on.
+    pub fn identity(&self) -> String {
+        let Some(Shape { name, lengths, starts, .. }) = self.shape() else {
+            return "all rows".to_owned();
+        };
+        let lengths: Vec<String> = lengths.iter().rev().flatten().map(i64::to_string).collect();
+        format!("{} {} from {}", name.to_lowercase(), lengths.join(" by "), starts.offset_ms)
+    }
+
     /// True if no two windows hold the same time: a slice is then in one window, and all there is
     /// of it.
     pub(super) fn shares_no_slice(&self) -> bool {
-        match *self {
-            WindowSpec::Tumble { .. } => true,
-            WindowSpec::Hop { slide_ms, size_ms, .. } => size_ms <= slide_ms,
-            WindowSpec::Cumulate { step_ms, max_ms, .. } => step_ms == max_ms,
-            WindowSpec::Whole => true,
-        }
+        self.shape().is_none_or(|shape| shape.longest_ms <= shape.step_ms)
+    }
+
+    /// How many windows hold a time at most, where one begins before the one before has ended;
+    /// `None` where windows that share rows share their start.
+    pub(super) fn overlaps(&self) -> Option<usize> {
+        let shape = self.shape().filter(Shape::has_one_size)?;
+        let most = shape.longest_ms / shape.starts.period_ms;
+        (shape.longest_ms > shape.starts.period_ms).then(|| usize::try_from(most).unwrap_or(0) + 1)
     }
 
     /// All windows that hold a time, as (start, end), by end.
@@ -133,80 +236,49 @@ impl WindowSpec {
 
     /// The points in time at which windows end.
     pub fn ends(&self) -> Grid {
-        match *self {
-            WindowSpec::Tumble { size_ms, offset_ms } => Grid { period_ms: size_ms, offset_ms },
-            WindowSpec::Hop { slide_ms, size_ms, offset_ms } => {
-                let offset_ms = (offset_ms + size_ms).rem_euclid(slide_ms);
-                Grid { period_ms: slide_ms, offset_ms }
-            }
-            WindowSpec::Cumulate { step_ms, offset_ms, .. } => {
-                Grid { period_ms: step_ms, offset_ms }
-            }
-            WindowSpec::Whole => Grid { period_ms: WHOLE_END, offset_ms: 0 },
-        }
+        let Some(shape) = self.shape() else { return Grid { period_ms: WHOLE_END, offset_ms: 0 } };
+        let Grid { period_ms, offset_ms } = shape.ends();
+        Grid { period_ms, offset_ms: offset_ms.rem_euclid(period_ms) }
     }
 
     /// From the end of one window to the end of the next.
     pub(super) fn step_ms(&self) -> i64 {
-        match *self {
-            WindowSpec::Tumble { size_ms, .. } => size_ms,
-            WindowSpec::Hop { slide_ms, .. } => slide_ms,
-            WindowSpec::Cumulate { step_ms, .. } => step_ms,
-            WindowSpec::Whole => WHOLE_END,
-        }
+        self.shape().map_or(WHOLE_END, |shape| shape.step_ms)
     }
 
     /// How long the longest window is.
     pub(super) fn span_ms(&self) -> i64 {
-        match *self {
-            WindowSpec::Tumble { size_ms, .. } | WindowSpec::Hop { size_ms, .. } => size_ms,
-            WindowSpec::Cumulate { max_ms, .. } => max_ms,
-            WindowSpec::Whole => WHOLE_END,
-        }
+        self.shape().map_or(WHOLE_END, |shape| shape.longest_ms)
     }
 
     /// The start of the window that ends there.
     pub(super) fn start_of(&self, end: i64) -> i64 {
-        match *self {
-            WindowSpec::Tumble { size_ms, .. } | WindowSpec::Hop { size_ms, .. } => end - size_ms,
-            WindowSpec::Cumulate { max_ms, offset_ms, .. } => {
-                floor(Grid { period_ms: max_ms, offset_ms }, end - 1)
-            }
-            WindowSpec::Whole => i64::MIN,
-        }
+        self.shape().map_or(i64::MIN, |shape| shape.start_of(end))
     }
 
     /// The slice that holds a time.
+    #[inline]
     pub(super) fn slice(&self, time: i64) -> Slice {
-        match *self {
-            WindowSpec::Tumble { size_ms, offset_ms } => {
-                let start = floor(Grid { period_ms: size_ms, offset_ms }, time);
-                let end = start.saturating_add(size_ms);
-                Slice { start, end, enter: end, leave: end }
-            }
-            WindowSpec::Hop { slide_ms, size_ms, offset_ms } => {
-                let starts = Grid { period_ms: slide_ms, offset_ms };
-                let last_start = floor(starts, time);
-                // The end, at or before this time, of the last window that is over.
-                let over = floor(starts, time.saturating_sub(size_ms)).saturating_add(size_ms);
-                let enter = over.saturating_add(slide_ms);
-                Slice {
-                    start: last_start.max(over),
-                    end: last_start.saturating_add(slide_ms).min(enter),
-                    enter,
-                    leave: last_start.saturating_add(size_ms),
-                }
-            }
-            WindowSpec::Cumulate { step_ms, max_ms, offset_ms } => {
-                let first = floor(Grid { period_ms: max_ms, offset_ms }, time);
-                let start = floor(Grid { period_ms: step_ms, offset_ms: first }, time);
-                let end = start.saturating_add(step_ms);
-                Slice { start, end, enter: end, leave: first.saturating_add(max_ms) }
-            }
-            WindowSpec::Whole => {
-                Slice { start: i64::MIN, end: WHOLE_END, enter: WHOLE_END, leave: WHOLE_END }
-            }
+        match self.shape() {
+            Some(shape) => shape.slice(time),
+            None => Slice { start: i64::MIN, end: WHOLE_END, enter: WHOLE_END, leave: WHOLE_END },
         }
+    }
+}
+
+/// As in EXPLAIN: the call in SQL, with lengths in milliseconds.
+impl fmt::Display for WindowSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(Shape { name, lengths, starts, .. }) = self.shape() else {
+            return f.write_str("all rows");
+        };
+        let lengths: Vec<String> =
+            lengths.iter().flatten().map(|length| format!("{length} ms")).collect();
+        write!(f, "{name}({}", lengths.join(", "))?;
+        if starts.offset_ms != 0 {
+            write!(f, ", offset {} ms", starts.offset_ms)?;
+        }
+        f.write_str(")")
     }
 }
 
@@ -230,9 +302,9 @@ mod tests {
                     let start = n * slide_ms + offset_ms;
                     vec![(start, start + size_ms)]
                 }
-                WindowSpec::Cumulate { step_ms, max_ms, offset_ms } => {
-                    let start = n * max_ms + offset_ms;
-                    (1..=max_ms / step_ms).map(|k| (start, start + k * step_ms)).collect()
+                WindowSpec::Cumulate { step_ms, max_size_ms, offset_ms } => {
+                    let start = n * max_size_ms + offset_ms;
+                    (1..=max_size_ms / step_ms).map(|k| (start, start + k * step_ms)).collect()
                 }
                 WindowSpec::Whole => panic!("it has no start"),
             })
@@ -249,7 +321,7 @@ mod tests {
             WindowSpec::Hop { slide_ms: 5, size_ms: 20, offset_ms: -2 },
             WindowSpec::Hop { slide_ms: 4, size_ms: 10, offset_ms: 1 },
             WindowSpec::Hop { slide_ms: 10, size_ms: 4, offset_ms: 0 },
-            WindowSpec::Cumulate { step_ms: 5, max_ms: 20, offset_ms: 7 },
+            WindowSpec::Cumulate { step_ms: 5, max_size_ms: 20, offset_ms: 7 },
         ];
         for spec in specs {
             for time in -60..60 {
@@ -269,7 +341,7 @@ mod tests {
 
     #[test]
     fn odd_lengths_are_refused() {
-        let odd = WindowSpec::Cumulate { step_ms: 7, max_ms: 20, offset_ms: 0 };
+        let odd = WindowSpec::Cumulate { step_ms: 7, max_size_ms: 20, offset_ms: 0 };
         assert!(odd.validate().expect_err("refused").message().contains("multiple of the step"));
         assert!(WindowSpec::Tumble { size_ms: 0, offset_ms: 0 }.validate().is_err());
     }

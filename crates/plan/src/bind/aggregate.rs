@@ -7,6 +7,7 @@
 use sqlparser::ast::{self as sql, Expr as SqlExpr};
 use thalweg_core::{Column, ColumnType, Error, Result};
 use thalweg_expr::Expr;
+use thalweg_operators::window::WindowKind;
 
 use super::functions::{
     function_name, is_aggregate, is_group_window_function, is_later_aggregate, is_star_call,
@@ -21,7 +22,7 @@ use super::strip::{Stripped, no_time, strip};
 use super::{Binder, unsupported};
 use crate::logical::fields::window_fields;
 use crate::logical::{
-    Aggregate, Field, LogicalKind, LogicalPlan, Node, TimeAttribute, Window, WindowKind, column_of,
+    Aggregate, Field, LogicalKind, LogicalPlan, Node, TimeAttribute, Window, column_of,
 };
 
 /// An aggregation while its query is being bound.
@@ -322,7 +323,7 @@ impl<'a> Grouping<'a> {
             (input, keys) = sets.expand(binder, input, keys)?;
         }
         // Behind the sets: a session of a key is none of a set without it.
-        check_session_keys(&window.kind, &window.partition_by, &keys, &self.group.window)?;
+        check_session_keys(window.kind, &window.partition_by, &keys, &self.group.window)?;
         window.partition_by.clear();
         let mut node = match stripped.carried {
             None => {
@@ -379,7 +380,7 @@ fn by_carried_window(
 
 /// A session belongs to a key, so the keys of GROUP BY and of PARTITION BY must be the same.
 fn check_session_keys(
-    kind: &WindowKind,
+    kind: WindowKind,
     partition_by: &[usize],
     keys: &[Expr],
     group: &GroupWindow,

@@ -9,6 +9,7 @@ use thalweg_operators::aggregate;
 
 use super::Binder;
 use super::spans::span_of;
+use crate::windows::WindowFunction;
 
 /// What is computed over the rows of a key or of GROUP BY, and means nothing elsewhere.
 pub const OVER_ROWS: &[&str] =
@@ -51,7 +52,7 @@ pub fn is_later_aggregate(name: &str) -> bool {
 /// True for `TUMBLE_START` and its kin.
 pub fn is_group_window_function(name: &str) -> bool {
     let Some((window, part)) = name.split_once('_') else { return false };
-    matches!(window, "TUMBLE" | "HOP" | "SESSION")
+    WindowFunction::named(window).is_some_and(|function| function.is_in_group_by)
         && matches!(part, "START" | "END" | "ROWTIME" | "PROCTIME")
 }
 

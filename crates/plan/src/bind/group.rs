@@ -13,8 +13,8 @@ use super::sets::{Sets, grouping_sets};
 use super::spans::span_of;
 use super::window::{check_time, window_kind};
 use super::{Binder, unsupported};
-use crate::ast::WindowFunction;
 use crate::logical::{TimeAttribute, Window, WindowId, column_of};
+use crate::windows::{WindowForm, WindowFunction};
 
 /// How a query groups.
 pub(super) struct GroupBy {
@@ -185,27 +185,22 @@ impl Binder<'_> {
     pub(super) fn legacy_window(&self, scope: &Scope, expr: &SqlExpr) -> Result<Option<Window>> {
         let SqlExpr::Function(call) = expr else { return Ok(None) };
         let name = function_name(call);
-        let function = match name.as_str() {
-            "TUMBLE" => WindowFunction::Tumble,
-            "HOP" => WindowFunction::Hop,
-            "SESSION" => WindowFunction::Session,
-            "CUMULATE" => {
-                return Err(Error::plan("CUMULATE can't stand in GROUP BY")
-                    .hint("write FROM TABLE(CUMULATE(TABLE t, DESCRIPTOR(ts), step, size))")
-                    .at(span_of(expr)));
-            }
-            _ => return Ok(None),
-        };
-        self.legacy_call(scope, function, call, &name).map(Some).map_err(|e| e.at(span_of(expr)))
+        let Some(function) = WindowFunction::named(&name) else { return Ok(None) };
+        if !function.is_in_group_by {
+            return Err(Error::plan(format!("{name} can't stand in GROUP BY"))
+                .hint(format!("write FROM {}", function.usage))
+                .at(span_of(expr)));
+        }
+        self.legacy_call(scope, function, call).map(Some).map_err(|e| e.at(span_of(expr)))
     }
 
     fn legacy_call(
         &self,
         scope: &Scope,
-        function: WindowFunction,
+        function: &WindowFunction,
         call: &sql::Function,
-        name: &str,
     ) -> Result<Window> {
+        let name = function.name;
         let args = plain_arguments(call)?;
         let [time, lengths @ ..] = args.as_slice() else {
             return Err(Error::plan(format!("{name} takes a row time and intervals")));
@@ -219,7 +214,7 @@ impl Binder<'_> {
             .at(span_of(*time)));
         };
         check_time(&scope.fields[rowtime], name, self.mode()).map_err(|e| e.at(span_of(*time)))?;
-        let kind = window_kind(self, function, lengths.iter().copied(), true)?;
+        let kind = window_kind(self, function, lengths.iter().copied(), WindowForm::GroupBy)?;
         let is_instant =
             matches!(scope.fields[rowtime].column_type.data_type, DataType::TimestampLtz(_));
         let id = self.next_window(scope.fields[rowtime].time);

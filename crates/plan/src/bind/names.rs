@@ -8,6 +8,7 @@ use super::Binder;
 use super::functions::{function_name, is_aggregate, is_group_window_function};
 use super::scope::{Scope, name_parts};
 use super::spans::span_of;
+use crate::windows::WindowFunction;
 
 /// Decides what names (and, in an aggregation, whole sub-expressions) mean. Asked for every node of
 /// an expression, top down, before the node is bound by its own rule.
@@ -49,8 +50,11 @@ impl Names for PlainNames<'_> {
                 .at(span_of(function)));
             }
             if is_group_window_function(&name) {
+                let windows = WindowFunction::names_in_group_by().join(" or ");
                 return Err(Error::plan(format!("{name} needs GROUP BY with the same window"))
-                    .hint("it can stand in SELECT and HAVING of a query that groups by TUMBLE, HOP or SESSION")
+                    .hint(format!(
+                        "it can stand in SELECT and HAVING of a query that groups by {windows}"
+                    ))
                     .at(span_of(function)));
             }
         }

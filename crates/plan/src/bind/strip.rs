@@ -6,10 +6,11 @@
 
 use thalweg_core::{DataType, Result};
 use thalweg_expr::{Expr, build};
+use thalweg_operators::window::WindowKind;
 
 use super::unsupported;
 use crate::logical::{
-    Field, LogicalKind, LogicalPlan, Node, TimeAttribute, Window, WindowId, WindowKind, column_of,
+    Field, LogicalKind, LogicalPlan, Node, TimeAttribute, Window, WindowId, column_of,
 };
 
 /// What a column of the original plan has become.
@@ -115,26 +116,11 @@ fn strip_aggregate(node: &Node, window: &Window) -> Stripped {
     let closing = Window { rowtime: width - 1, partition_by: Vec::new(), ..window.clone() };
     let mut stripped = Stripped::unchanged(node.clone(), closing);
     stripped.columns[width - 3..].copy_from_slice(&[Mapped::Start, Mapped::End, Mapped::Time]);
-    if let Some(size_ms) = closing_ms(window.kind) {
-        let offset_ms = match window.kind {
-            WindowKind::Hop { offset_ms, .. } | WindowKind::Cumulate { offset_ms, .. } => offset_ms,
-            _ => 0,
-        };
-        stripped.window.kind = WindowKind::Tumble { size_ms, offset_ms };
+    if let Some(closing) = window.kind.closing() {
+        stripped.window.kind = WindowKind::Aligned(closing);
         stripped.carried = Some((width - 3, width - 2));
     }
     stripped
-}
-
-/// The size of tumbling windows of which one ends wherever a window of this kind does; `None` if
-/// they are the same.
-fn closing_ms(kind: WindowKind) -> Option<i64> {
-    match kind {
-        WindowKind::Tumble { .. } => None,
-        WindowKind::Hop { slide_ms, size_ms, .. } if size_ms % slide_ms == 0 => Some(slide_ms),
-        WindowKind::Cumulate { step_ms, .. } => Some(step_ms),
-        WindowKind::Hop { .. } | WindowKind::Session { .. } => Some(1),
-    }
 }
 
 fn strip_filter(mut stripped: Stripped, predicate: &Expr) -> Result<Stripped> {

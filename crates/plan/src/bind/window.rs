@@ -3,16 +3,18 @@
 use sqlparser::ast::Expr as SqlExpr;
 use thalweg_core::{DataType, Error, Result};
 use thalweg_expr::{Expr, build};
+use thalweg_operators::window::WindowKind;
 
 use super::literal::interval_ms;
 use super::names::PlainNames;
 use super::scope::{Scope, missing_column};
 use super::spans::span_of;
 use super::{Binder, Context};
-use crate::ast::{Name, WindowCall, WindowFunction, WindowInput};
+use crate::ast::{Name, WindowCall, WindowInput};
 use crate::catalog::RuntimeMode;
 use crate::logical::fields::window_fields;
-use crate::logical::{Field, LogicalKind, LogicalPlan, Node, TimeAttribute, Window, WindowKind};
+use crate::logical::{Field, LogicalKind, LogicalPlan, Node, TimeAttribute, Window};
+use crate::windows::{WindowForm, WindowFunction};
 
 impl Binder<'_> {
     /// Binds a windowing function: its input with window_start, window_end and window_time.
@@ -25,15 +27,15 @@ impl Binder<'_> {
             WindowInput::Table(name) => self.named_relation(name, context)?,
             WindowInput::Query(query) => self.bind_query(query, context)?,
         };
-        let name = function_name(call.function);
+        let name = call.function.name;
         let rowtime = column_named(&input.fields, &call.time_column)?;
         check_time(&input.fields[rowtime], name, self.mode())
             .map_err(|e| e.at(call.time_column.span))?;
-        let kind = window_kind(self, call.function, call.intervals.iter(), false)
+        let kind = window_kind(self, call.function, call.intervals.iter(), WindowForm::Table)
             .map_err(|e| e.at(call.span))?;
         let partition_by = call.partition_by.iter().map(|n| column_named(&input.fields, n));
         let partition_by = partition_by.collect::<Result<Vec<usize>>>()?;
-        if !partition_by.is_empty() && call.function != WindowFunction::Session {
+        if !partition_by.is_empty() && !call.function.has_keys {
             return Err(Error::plan(format!("{name} takes no PARTITION BY; only SESSION does"))
                 .at(call.span));
         }
@@ -67,15 +69,6 @@ fn behind_window(field: &Field) -> Field {
     Field { time, ..field.clone() }
 }
 
-fn function_name(function: WindowFunction) -> &'static str {
-    match function {
-        WindowFunction::Tumble => "TUMBLE",
-        WindowFunction::Hop => "HOP",
-        WindowFunction::Cumulate => "CUMULATE",
-        WindowFunction::Session => "SESSION",
-    }
-}
-
 fn column_named(fields: &[Field], name: &Name) -> Result<usize> {
     fields.iter().position(|f| f.name == name.text).ok_or_else(|| {
         missing_column(&name.text, &name.text, fields.iter().map(|f| f.name.as_str())).at(name.span)
@@ -100,44 +93,21 @@ pub(super) fn check_time(field: &Field, function: &str, mode: RuntimeMode) -> Re
     .hint("a column is a row time if its table declares WATERMARK FOR it and no join or aggregate lies between; a column that is PROCTIME() is the processing time"))
 }
 
-/// Checks the lengths of a window. The old form in GROUP BY takes no offset, and sizes that are no
-/// multiple of the slide.
+/// The windows of a call.
 pub(super) fn window_kind<'e>(
     binder: &Binder<'_>,
-    function: WindowFunction,
-    lengths: impl Iterator<Item = &'e SqlExpr>,
-    legacy: bool,
+    function: &WindowFunction,
+    intervals: impl Iterator<Item = &'e SqlExpr>,
+    form: WindowForm,
 ) -> Result<WindowKind> {
-    let name = function_name(function);
     let scope = Scope::empty();
-    let length = |(i, expr): (usize, &'e SqlExpr)| {
+    let interval = |(i, expr): (usize, &'e SqlExpr)| {
         let bound = binder.expression(expr, &mut PlainNames::of(&scope, "a window"))?;
-        interval_ms(&bound, &format!("{} of {name}", ordinal(i))).map_err(|e| e.at(span_of(expr)))
+        let place = format!("{} of {}", ordinal(i), function.name);
+        interval_ms(&bound, &place).map_err(|e| e.at(span_of(expr)))
     };
-    let lengths: Vec<i64> = lengths.enumerate().map(length).collect::<Result<_>>()?;
-    let kind = match (function, lengths.as_slice(), legacy) {
-        (WindowFunction::Tumble, &[size_ms], _) => WindowKind::Tumble { size_ms, offset_ms: 0 },
-        (WindowFunction::Tumble, &[size_ms, offset_ms], false) => {
-            WindowKind::Tumble { size_ms, offset_ms }
-        }
-        (WindowFunction::Hop, &[slide_ms, size_ms], _) => {
-            WindowKind::Hop { slide_ms, size_ms, offset_ms: 0 }
-        }
-        (WindowFunction::Hop, &[slide_ms, size_ms, offset_ms], false) => {
-            WindowKind::Hop { slide_ms, size_ms, offset_ms }
-        }
-        (WindowFunction::Cumulate, &[step_ms, size_ms], false) => {
-            WindowKind::Cumulate { step_ms, size_ms, offset_ms: 0 }
-        }
-        (WindowFunction::Cumulate, &[step_ms, size_ms, offset_ms], false) => {
-            WindowKind::Cumulate { step_ms, size_ms, offset_ms }
-        }
-        (WindowFunction::Session, &[gap_ms], _) => WindowKind::Session { gap_ms },
-        _ => return Err(wrong_lengths(function, lengths.len())),
-    };
-    // Flink's batch mode lays any hops.
-    check_lengths(kind, legacy, binder.mode() == RuntimeMode::Batch)?;
-    Ok(kind)
+    let intervals: Vec<i64> = intervals.enumerate().map(interval).collect::<Result<_>>()?;
+    function.windows(&intervals, form, binder.mode() == RuntimeMode::Batch)
 }
 
 fn ordinal(index: usize) -> &'static str {
@@ -145,51 +115,5 @@ fn ordinal(index: usize) -> &'static str {
         0 => "the first interval",
         1 => "the second interval",
         _ => "the offset",
-    }
-}
-
-fn wrong_lengths(function: WindowFunction, found: usize) -> Error {
-    let form = match function {
-        WindowFunction::Tumble => "TUMBLE(data, time, size [, offset])",
-        WindowFunction::Hop => "HOP(data, time, slide, size [, offset])",
-        WindowFunction::Cumulate => "CUMULATE(data, time, step, size [, offset])",
-        WindowFunction::Session => "SESSION(data [PARTITION BY key], time, gap)",
-    };
-    Error::plan(format!("{} does not take {found} intervals", function_name(function)))
-        .hint(format!("the form is {form}"))
-}
-
-fn check_lengths(kind: WindowKind, legacy: bool, any_hops: bool) -> Result<()> {
-    let positive = |name: &str, what: &str, ms: i64| {
-        if ms > 0 {
-            return Ok(());
-        }
-        Err(Error::plan(format!("{name} needs a {what} above zero, but it is {ms} ms")))
-    };
-    match kind {
-        WindowKind::Tumble { size_ms, .. } => positive("TUMBLE", "size", size_ms),
-        WindowKind::Session { gap_ms } => positive("SESSION", "gap", gap_ms),
-        WindowKind::Hop { slide_ms, size_ms, .. } => {
-            positive("HOP", "slide", slide_ms)?;
-            positive("HOP", "size", size_ms)?;
-            if !any_hops && (slide_ms > size_ms || (!legacy && size_ms % slide_ms != 0)) {
-                return Err(Error::plan(format!(
-                    "HOP requires size to be a multiple of slide, but size is {size_ms} ms and slide {slide_ms} ms"
-                ))
-                .hint("slide comes first: HOP(data, time, slide, size)"));
-            }
-            Ok(())
-        }
-        WindowKind::Cumulate { step_ms, size_ms, .. } => {
-            positive("CUMULATE", "step", step_ms)?;
-            positive("CUMULATE", "size", size_ms)?;
-            if size_ms % step_ms != 0 {
-                return Err(Error::plan(format!(
-                    "CUMULATE requires its maximum size to be a multiple of step, but size is {size_ms} ms and step {step_ms} ms"
-                ))
-                .hint("step comes first: CUMULATE(data, time, step, size)"));
-            }
-            Ok(())
-        }
     }
 }

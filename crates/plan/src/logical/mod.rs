@@ -30,6 +30,7 @@ use thalweg_expr::Expr;
 use thalweg_operators::aggregate::AggregateFunction;
 use thalweg_operators::chain::NotNull;
 use thalweg_operators::pattern::{Pattern, PatternValue};
+use thalweg_operators::window::WindowKind;
 
 pub use anti_join::anti_join;
 pub use fields::{Field, TimeAttribute, WindowId, fields_schema};
@@ -260,41 +261,6 @@ pub struct Window {
     pub id: WindowId,
     /// `PARTITION BY` of a session window, as positions in the input.
     pub partition_by: Vec<usize>,
-}
-
-/// The kinds of window, lengths in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum WindowKind {
-    /// Back to back.
-    Tumble {
-        /// How long.
-        size_ms: i64,
-        /// Where one begins.
-        offset_ms: i64,
-    },
-    /// One every `slide_ms`, overlapping.
-    Hop {
-        /// From start to start.
-        slide_ms: i64,
-        /// How long.
-        size_ms: i64,
-        /// Where one begins.
-        offset_ms: i64,
-    },
-    /// Growing by steps up to a maximum.
-    Cumulate {
-        /// From end to end.
-        step_ms: i64,
-        /// The longest.
-        size_ms: i64,
-        /// Where one begins.
-        offset_ms: i64,
-    },
-    /// As long as rows are at most a gap apart.
-    Session {
-        /// The gap.
-        gap_ms: i64,
-    },
 }
 
 /// An aggregate to compute.
@@ -610,32 +576,5 @@ impl std::fmt::Display for Window {
             write!(f, " partition by {}", columns.join(", "))?;
         }
         Ok(())
-    }
-}
-
-impl std::fmt::Display for WindowKind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let offset = match *self {
-            WindowKind::Tumble { size_ms, offset_ms } => {
-                write!(f, "TUMBLE({size_ms} ms")?;
-                offset_ms
-            }
-            WindowKind::Hop { slide_ms, size_ms, offset_ms } => {
-                write!(f, "HOP({slide_ms} ms, {size_ms} ms")?;
-                offset_ms
-            }
-            WindowKind::Cumulate { step_ms, size_ms, offset_ms } => {
-                write!(f, "CUMULATE({step_ms} ms, {size_ms} ms")?;
-                offset_ms
-            }
-            WindowKind::Session { gap_ms } => {
-                write!(f, "SESSION({gap_ms} ms")?;
-                0
-            }
-        };
-        if offset != 0 {
-            write!(f, ", offset {offset} ms")?;
-        }
-        f.write_str(")")
     }
 }

@@ -13,8 +13,9 @@ use thalweg_core::{Error, Result};
 use super::query::{expression, query};
 use super::rewrite::quoted_word;
 use super::tokens::{Cursor, Source, closing, is_word, span, upper_word};
-use crate::ast::{Name, WindowCall, WindowFunction, WindowInput};
+use crate::ast::{Name, WindowCall, WindowInput};
 use crate::diagnostic::nearest;
+use crate::windows::{WINDOW_FUNCTIONS, WindowFunction};
 
 /// The tokens with a placeholder for each call, and the calls.
 pub(super) fn extract<'a>(
@@ -86,7 +87,7 @@ impl Clauses {
 
 /// A call at a place: where its arguments begin and end, and where all of it ends.
 struct Found {
-    function: WindowFunction,
+    function: &'static WindowFunction,
     begin: usize,
     arguments: (usize, usize),
     end: usize,
@@ -104,7 +105,7 @@ fn find(tokens: &[TokenWithSpan], at: usize, table_expected: bool) -> Option<Fou
         return None;
     }
     let name = if is_short { inner } else { inner + 2 };
-    let function = function(token(name)?)?;
+    let function = WindowFunction::named(&upper_word(token(name)?)?)?;
     if token(name + 1) != Some(&Token::LParen) {
         return None;
     }
@@ -126,32 +127,11 @@ fn refuse_unknown(tokens: &[TokenWithSpan], at: usize) -> Result<()> {
         return Ok(());
     };
     let error = Error::plan(format!("there is no table function {word}")).at(span(name.span));
-    Err(match nearest(&word, FUNCTIONS) {
+    let names = WINDOW_FUNCTIONS.each_ref().map(|function| function.name);
+    Err(match nearest(&word, names) {
         Some(near) => error.hint(format!("did you mean {near}?")),
-        None => error.hint(format!("the windowing functions are {}", FUNCTIONS.join(", "))),
+        None => error.hint(format!("the windowing functions are {}", names.join(", "))),
     })
-}
-
-const FUNCTIONS: [&str; 4] = ["TUMBLE", "HOP", "CUMULATE", "SESSION"];
-
-fn function(token: &Token) -> Option<WindowFunction> {
-    match upper_word(token)?.as_str() {
-        "TUMBLE" => Some(WindowFunction::Tumble),
-        "HOP" => Some(WindowFunction::Hop),
-        "CUMULATE" => Some(WindowFunction::Cumulate),
-        "SESSION" => Some(WindowFunction::Session),
-        _ => None,
-    }
-}
-
-/// What the intervals of a function are called, in order, and how many are needed.
-fn interval_names(function: WindowFunction) -> (&'static [&'static str], usize) {
-    match function {
-        WindowFunction::Tumble => (&["SIZE", "OFFSET"], 1),
-        WindowFunction::Hop => (&["SLIDE", "SIZE", "OFFSET"], 2),
-        WindowFunction::Cumulate => (&["STEP", "SIZE", "OFFSET"], 2),
-        WindowFunction::Session => (&["GAP"], 1),
-    }
 }
 
 fn parse<'a>(
@@ -173,13 +153,13 @@ fn parse<'a>(
     let here = span(name.span);
     let place = span(TokenSpan::new(name.span.start, tokens[found.end].span.end));
     let Read { input, partition_by, time_column, intervals } = arguments.read;
-    let (names, needed) = interval_names(found.function);
-    let usage = || usage(found.function);
+    let WindowFunction { usage, .. } = found.function;
     let missing =
-        |what: &str| Error::plan(format!("{} needs {what}", name.token)).hint(usage()).at(here);
+        |what: &str| Error::plan(format!("{} needs {what}", name.token)).hint(*usage).at(here);
     let given = intervals.iter().take_while(|interval| interval.is_some()).count();
-    if given < needed {
-        return Err(missing(&format!("an interval for {}", names[given])));
+    if given < found.function.needed_intervals() {
+        let name = found.function.arguments()[given];
+        return Err(missing(&format!("an interval for {name}")));
     }
     Ok(WindowCall {
         placeholder: format!("{}@{}:{}", name.token, here.line, here.column).to_lowercase(),
@@ -193,23 +173,6 @@ fn parse<'a>(
     })
 }
 
-fn usage(function: WindowFunction) -> &'static str {
-    match function {
-        WindowFunction::Tumble => {
-            "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE [, offset]))"
-        }
-        WindowFunction::Hop => {
-            "TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '5' MINUTE)): slide, then size"
-        }
-        WindowFunction::Cumulate => {
-            "TABLE(CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR, INTERVAL '1' DAY)): step, then largest size"
-        }
-        WindowFunction::Session => {
-            "TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' MINUTE))"
-        }
-    }
-}
-
 #[derive(Default)]
 struct Read {
     input: Option<WindowInput>,
@@ -219,7 +182,7 @@ struct Read {
 }
 
 struct Arguments<'a> {
-    function: WindowFunction,
+    function: &'static WindowFunction,
     is_short: bool,
     cursor: Cursor<'a>,
     read: Read,
@@ -227,7 +190,7 @@ struct Arguments<'a> {
 
 impl<'a> Arguments<'a> {
     fn read_all(&mut self) -> Result<()> {
-        let (names, _) = interval_names(self.function);
+        let names = &self.function.arguments()[..];
         self.read.intervals = vec![None; names.len()];
         let mut position = 0;
         loop {
@@ -259,7 +222,7 @@ impl<'a> Arguments<'a> {
             _ => match names.get(position - 2) {
                 Some(_) => self.interval(position - 2),
                 None => Err(Error::plan("this window function has no further argument")
-                    .hint(usage(self.function))
+                    .hint(self.function.usage)
                     .at(self.cursor.here())),
             },
         }
@@ -343,7 +306,7 @@ impl<'a> Arguments<'a> {
     /// when no DESCRIPTOR follows; it is left for the next argument.
     fn partition_by(&mut self) -> Result<()> {
         let here = self.cursor.here();
-        if self.function != WindowFunction::Session {
+        if !self.function.has_keys {
             return Err(Error::plan("PARTITION BY belongs to SESSION only")
                 .hint("group by the key instead: GROUP BY window_start, window_end, key")
                 .at(here));

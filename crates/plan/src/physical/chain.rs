@@ -4,8 +4,8 @@ use thalweg_core::{Column, Result};
 use thalweg_expr::Session;
 use thalweg_operators::chain::Step;
 
-use super::window::{window_spec, zone};
-use crate::logical::{LogicalKind, LogicalPlan, WindowKind};
+use super::window::zone;
+use crate::logical::{LogicalKind, LogicalPlan};
 
 /// The step that a node is, if it works row by row.
 pub(super) fn step_of(node: &LogicalPlan, session: &Session) -> Result<Option<Step>> {
@@ -27,14 +27,13 @@ pub(super) fn step_of(node: &LogicalPlan, session: &Session) -> Result<Option<St
         LogicalKind::CheckNotNull { columns, sink, .. } => {
             Some(Step::CheckNotNull { columns: columns.clone(), sink: sink.clone() })
         }
-        LogicalKind::WindowRows { window, .. } => match window.kind {
-            WindowKind::Session { .. } => None,
-            kind => Some(Step::WindowRows {
-                window: window_spec(kind)?,
+        LogicalKind::WindowRows { window, .. } => {
+            window.kind.aligned().map(|windows| Step::WindowRows {
+                window: windows,
                 rowtime: window.rowtime,
                 zone: zone(window, session),
-            }),
-        },
+            })
+        }
         _ => None,
     })
 }

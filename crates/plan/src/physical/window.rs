@@ -7,21 +7,21 @@ use std::sync::Arc;
 
 use thalweg_core::graph::Input;
 use thalweg_core::time::Grid;
-use thalweg_core::{Column, Error, Operator, Result, TableSchema};
+use thalweg_core::{Column, Operator, Result, TableSchema};
 use thalweg_expr::{Expr, Session};
 use thalweg_operators::aggregate::AggregateCall;
 use thalweg_operators::chain::Step;
 use thalweg_operators::temporal_sort::TemporalSort;
 use thalweg_operators::window::{
     ClockWindows, LatePolicy, SessionAggregate, SessionSpec, WindowAggregate, WindowAggregateSpec,
-    WindowSpec, closing_watermarks,
+    WindowKind, closing_watermarks,
 };
 
 use super::LateData;
 use super::late_rows::can_be_late;
 use super::lower::{Edges, Lowering};
 use crate::logical::traversal::post_order;
-use crate::logical::{Aggregate, LogicalKind, Node, SortKey, Window, WindowKind, column_of};
+use crate::logical::{Aggregate, LogicalKind, Node, SortKey, Window, column_of};
 
 /// The columns made for a window operator. Equal expressions are one column.
 #[derive(Clone, Default)]
@@ -102,9 +102,9 @@ impl Lowering<'_> {
                 late: policy,
                 input: input_schema,
             })?),
-            kind => {
+            WindowKind::Aligned(aligned) => {
                 let windows = WindowAggregate::new(WindowAggregateSpec {
-                    window: window_spec(kind)?,
+                    window: aligned,
                     rowtime,
                     zone,
                     keys: key_positions,
@@ -249,10 +249,8 @@ pub(super) fn ends_of_column(
     session: &Session,
 ) -> Result<Option<Grid>> {
     let Some(window) = window_of_column(node, column) else { return Ok(None) };
-    if matches!(window.kind, WindowKind::Session { .. }) {
-        return Ok(None);
-    }
-    Ok(Some(closing_watermarks(window_spec(window.kind)?, zone(&window, session))))
+    let windows = window.kind.aligned();
+    Ok(windows.map(|windows| closing_watermarks(windows, zone(&window, session))))
 }
 
 /// The windows that this column of a node identifies.
@@ -270,20 +268,4 @@ fn window_of_column(node: &Node, column: usize) -> Option<Window> {
 /// The session's zone where windows follow the wall clock of instants.
 pub(super) fn zone(window: &Window, session: &Session) -> Option<chrono_tz::Tz> {
     window.is_instant.then_some(session.zone)
-}
-
-/// The operators' word for a window.
-pub(super) fn window_spec(kind: WindowKind) -> Result<WindowSpec> {
-    Ok(match kind {
-        WindowKind::Tumble { size_ms, offset_ms } => WindowSpec::Tumble { size_ms, offset_ms },
-        WindowKind::Hop { slide_ms, size_ms, offset_ms } => {
-            WindowSpec::Hop { slide_ms, size_ms, offset_ms }
-        }
-        WindowKind::Cumulate { step_ms, size_ms, offset_ms } => {
-            WindowSpec::Cumulate { step_ms, max_ms: size_ms, offset_ms }
-        }
-        WindowKind::Session { .. } => {
-            return Err(Error::internal("a session window has no fixed size"));
-        }
-    })
 }

@@ -108,7 +108,7 @@ fn changes_put_together_are_the_whole() {
     let of = |fits: fn(&AggregateCall) -> bool| all.iter().filter(move |call| fits(call)).cloned();
     let hop = WindowSpec::Hop { slide_ms: 5, size_ms: 40, offset_ms: 1 };
     let uneven = WindowSpec::Hop { slide_ms: 6, size_ms: 20, offset_ms: 0 };
-    let cumulate = WindowSpec::Cumulate { step_ms: 4, max_ms: 16, offset_ms: 0 };
+    let cumulate = WindowSpec::Cumulate { step_ms: 4, max_size_ms: 16, offset_ms: 0 };
     let tumble = WindowSpec::Tumble { size_ms: 3, offset_ms: 0 };
     let gaps = WindowSpec::Hop { slide_ms: 6, size_ms: 4, offset_ms: 1 };
     for (place, window) in [hop, uneven, cumulate, tumble, gaps].into_iter().enumerate() {

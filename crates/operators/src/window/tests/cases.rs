@@ -102,7 +102,8 @@ fn hopping_windows_are_those_of_flink() {
 
 #[test]
 fn cumulating_windows_are_those_of_flink() {
-    let outcome = golden(WindowSpec::Cumulate { step_ms: 5_000, max_ms: 20_000, offset_ms: 0 });
+    let outcome =
+        golden(WindowSpec::Cumulate { step_ms: 5_000, max_size_ms: 20_000, offset_ms: 0 });
     let rows = [
         ("A", 1, "10.00", 0, 5),
         ("B", 1, "20.50", 0, 5),
@@ -245,7 +246,7 @@ fn memory_stays_flat_with_ever_new_keys() -> Result<()> {
     };
     let sums = || vec![call("COUNT", false, None, None), call("SUM", false, Some(NUMBER), None)];
     let hop = WindowSpec::Hop { slide_ms: 10, size_ms: 40, offset_ms: 0 };
-    let cumulate = WindowSpec::Cumulate { step_ms: 10, max_ms: 40, offset_ms: 0 };
+    let cumulate = WindowSpec::Cumulate { step_ms: 10, max_size_ms: 40, offset_ms: 0 };
     let session = SessionSpec {
         gap_ms: 10,
         rowtime: TIME,

@@ -35,7 +35,7 @@ enum Kind {
 const KINDS: [Kind; 4] = [
     Kind::Aligned(WindowSpec::Tumble { size_ms: 10, offset_ms: 3 }),
     Kind::Aligned(WindowSpec::Hop { slide_ms: 5, size_ms: 15, offset_ms: 0 }),
-    Kind::Aligned(WindowSpec::Cumulate { step_ms: 5, max_ms: 20, offset_ms: 0 }),
+    Kind::Aligned(WindowSpec::Cumulate { step_ms: 5, max_size_ms: 20, offset_ms: 0 }),
     Kind::Session(7),
 ];
 

@@ -53,7 +53,7 @@ fn values(lines: &[String]) -> BTreeMap<String, Vec<i64>> {
 fn the_first_rows_of_each_window_leave() {
     let specs = [
         WindowSpec::Hop { slide_ms: 5, size_ms: 40, offset_ms: 1 },
-        WindowSpec::Cumulate { step_ms: 4, max_ms: 16, offset_ms: 0 },
+        WindowSpec::Cumulate { step_ms: 4, max_size_ms: 16, offset_ms: 0 },
         WindowSpec::Tumble { size_ms: 20, offset_ms: 0 },
     ];
     // What is subtracted, and what is kept in a tree.

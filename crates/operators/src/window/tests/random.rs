@@ -138,7 +138,7 @@ fn window() -> impl Strategy<Value = WindowSpec> {
             WindowSpec::Hop { slide_ms, size_ms, offset_ms }
         }),
         (1..6i64, 1..6i64, -3..4i64).prop_map(|(step_ms, steps, offset_ms)| {
-            WindowSpec::Cumulate { step_ms, max_ms: step_ms * steps, offset_ms }
+            WindowSpec::Cumulate { step_ms, max_size_ms: step_ms * steps, offset_ms }
         }),
     ]
 }

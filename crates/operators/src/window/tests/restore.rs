@@ -97,7 +97,7 @@ fn counts(size: u64, slide: u64) -> Box<dyn Operator> {
 
 fn operators() -> Vec<Box<dyn Operator>> {
     let hop = WindowSpec::Hop { slide_ms: 5, size_ms: 20, offset_ms: 1 };
-    let cumulate = WindowSpec::Cumulate { step_ms: 4, max_ms: 16, offset_ms: 0 };
+    let cumulate = WindowSpec::Cumulate { step_ms: 4, max_size_ms: 16, offset_ms: 0 };
     let exact: Vec<_> = aggregates().into_iter().filter(AggregateCall::is_exact).collect();
     let invertible: Vec<_> =
         aggregates().into_iter().filter(AggregateCall::is_invertible).collect();
