@@ -62,7 +62,7 @@ pub fn sorted_schema() -> TableSchema {
     ])
 }
 
-/// One of `inputs` sorted inputs: merged by time, runs of so many rows come from each in turn.
+/// One of `inputs` sorted inputs: merged by time, runs of this many rows come from each in turn.
 pub fn sorted_input(
     count: usize,
     rows_per_batch: usize,

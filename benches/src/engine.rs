@@ -80,7 +80,7 @@ pub struct How {
 }
 
 impl How {
-    /// So many workers, in contract `epoch`, with bundles that grow.
+    /// This many workers, in contract `epoch`, with bundles that grow.
     pub fn workers(workers: usize) -> How {
         How { workers, order: OrderContract::Epoch, bundle_rows_max: 65_536 }
     }
@@ -144,7 +144,7 @@ pub enum Paced {
     CountPerKey,
 }
 
-/// A workload at so many rows per second for a while; how late its results leave.
+/// A workload at this many rows per second for a while; how late its results leave.
 pub fn paced(
     workload: Paced,
     input: &Input,

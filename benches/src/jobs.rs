@@ -2,7 +2,8 @@
 //! over ten seconds, every ten milliseconds, and gives the ten auctions with most bids.
 //!
 //! ```text
-//! cargo run --release --manifest-path benches/Cargo.toml -- jobs [--jobs 100] [--rate 1000000] [--keys 10000]
+//! cargo run --release --manifest-path benches/Cargo.toml -- jobs [--jobs 100] [--rate 1000000]
+//! [--keys 10000]
 //!     [--seconds 30] [--warm-up 15] [--workers 2]
 //! ```
 //! The suite's part `jobs` runs the same, with the machine's own noise before and after.
@@ -149,29 +150,29 @@ fn run_job(settings: &Settings, pool: &Pool) -> Result<Outcome> {
     let options =
         SessionOptions { pool: Some(pool.clone()), workers: Some(1), ..SessionOptions::default() };
     let mut watch = Watch {
-        told: Arc::new(Mutex::new(Told { ages: histogram(), slides: HashMap::new() })),
+        seen: Arc::new(Mutex::new(Seen { ages: histogram(), slides: HashMap::new() })),
         warm_up: settings.warm_up,
         lasts: settings.warm_up + settings.lasts,
         began: Instant::now(),
     };
     let mut done = Session::new(options)?.run_script(&script, &mut watch)?;
     let job = done.jobs.pop().ok_or_else(|| Error::internal("a script without a job"))?;
-    let told = watch.told.lock().expect("the sink does not panic");
-    told.check();
+    let seen = watch.seen.lock().expect("the sink does not panic");
+    seen.check();
     assert_eq!(job.report.metrics.late(), 0, "rows of a millisecond come together");
     let metrics = &job.report.metrics;
     let bundles = metrics.stages.iter().map(|stage| stage.bundles_in).sum();
-    Ok(Outcome { rows_in: metrics.rows_in(), bundles, ages: told.ages.clone() })
+    Ok(Outcome { rows_in: metrics.rows_in(), bundles, ages: seen.ages.clone() })
 }
 
 /// What the sink has seen.
-struct Told {
+struct Seen {
     ages: Histogram<u64>,
     /// The rows of each slide so far; slides may overtake each other.
     slides: HashMap<i64, usize>,
 }
 
-impl Told {
+impl Seen {
     /// # Panics
     /// If rows are missing, or slides.
     fn check(&self) {
@@ -185,7 +186,7 @@ impl Told {
 
 /// One job as its session sees it.
 struct Watch {
-    told: Arc<Mutex<Told>>,
+    seen: Arc<Mutex<Seen>>,
     warm_up: Duration,
     lasts: Duration,
     began: Instant,
@@ -193,9 +194,9 @@ struct Watch {
 
 impl Observer for Watch {
     fn result(&mut self, _table: &ResultTable, _zone: Tz) -> Result<Box<dyn Sink>> {
-        let (told, warm_up) = (Arc::clone(&self.told), self.warm_up);
+        let (seen, warm_up) = (Arc::clone(&self.seen), self.warm_up);
         Ok(Box::new(AgeSink {
-            told,
+            seen,
             warm_up,
             lasts: self.lasts,
             began: Instant::now(),
@@ -213,7 +214,7 @@ impl Observer for Watch {
 }
 
 struct AgeSink {
-    told: Arc<Mutex<Told>>,
+    seen: Arc<Mutex<Seen>>,
     warm_up: Duration,
     lasts: Duration,
     /// Soon before the sources start.
@@ -244,11 +245,11 @@ impl Sink for AgeSink {
     fn write(&mut self, batch: &RecordBatch, _: Option<&[RowKind]>) -> Result<()> {
         let ends = batch.column(0).as_primitive::<TimestampMillisecondType>().values();
         let places = batch.column(2).as_primitive::<Int64Type>().values();
-        let told = Arc::clone(&self.told);
-        let mut told = told.lock().expect("no panic under this lock");
+        let seen = Arc::clone(&self.seen);
+        let mut seen = seen.lock().expect("no panic under this lock");
         for (&end_ms, &place) in ends.iter().zip(places) {
             let first_ms = *self.first_ms.get_or_insert(end_ms - SLIDE_MS);
-            let Told { ages, slides } = &mut *told;
+            let Seen { ages, slides } = &mut *seen;
             let rows = slides.entry(end_ms).or_insert_with(|| {
                 self.note(ages, end_ms, first_ms);
                 0

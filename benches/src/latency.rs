@@ -1,5 +1,5 @@
-//! Latency at a fixed rate: contract `arrival` beside `epoch` at half of the load that `epoch`
-//! carries.
+//! Latency at a fixed rate: contract `arrival` compared with `epoch` at half of the load that
+//! `epoch` carries.
 //!
 //! The clock starts when a row happens by its event time, whenever the source was asked for it, so
 //! time spent waiting in front of the engine counts. Rows of one millisecond of event time happen
@@ -34,7 +34,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Rows from this event time on, so many per second.
+    /// Rows from this event time on, this many per second.
     pub fn new(rows_per_second: f64, first_ms: i64) -> Self {
         Schedule { rows_per_second, first_ms, began: Arc::default() }
     }

@@ -1,4 +1,4 @@
-//! Throughput of the building blocks beside floors written by hand, in one run.
+//! Throughput of the building blocks compared with floors written by hand, in one run.
 //!
 //! ```text
 //! cargo run --release --manifest-path benches/Cargo.toml [-- WORKLOAD…] [--repeat N] [--scale F]

@@ -1,5 +1,5 @@
 //! Floors of the statistics of each day: 15, 16 and 17. As in the engine each bid changes its
-//! group: the old row is taken back, and the new one is written.
+//! group: the old row is retracted, and the new one is written.
 
 use arrow_array::{Int64Array, StringViewArray};
 use hashbrown::{HashMap, HashTable};

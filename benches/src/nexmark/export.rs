@@ -6,11 +6,11 @@
 //!
 //! | part | what |
 //! |---|---|
-//! | head | u32: columns; of each: u16 and so many bytes of its name, one byte of type (`l` BIGINT, `t` TIMESTAMP(3), `s` VARCHAR) |
-//! | batch, any number | u32: rows; of each column: u32 and so many bytes of values |
+//! | head | u32: columns; of each: u16 and that many bytes of its name, one byte of type (`l` BIGINT, `t` TIMESTAMP(3), `s` VARCHAR) |
+//! | batch, any number | u32: rows; of each column: u32 and that many bytes of values |
 //! | end | u32: 0 |
 //!
-//! A value is an i64 (a time: milliseconds since 1970), or u32 and so many bytes of UTF-8. NULL
+//! A value is an i64 (a time: milliseconds since 1970), or u32 and that many bytes of UTF-8. NULL
 //! can't be written; events have none.
 
 use std::fs::File;

@@ -140,7 +140,7 @@ fn warm_up(benchmark: &mut Benchmark, process: &mut Process) {
     }
 }
 
-/// Millions of rows read in a second, by the clock and of processor time.
+/// Millions of rows read in a second, of wall clock and of processor time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Rates {
     wall: f64,

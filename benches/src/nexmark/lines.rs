@@ -1,5 +1,5 @@
-//! Word count beside other engines: the lines of their program, number by number, and how this
-//! engine counts their words.
+//! Word count compared with other engines: the lines of their program, number by number, and how
+//! this engine counts their words.
 //!
 //! There are 65,536 prepared lines of up to 100 bytes, of 10,000 words whose frequency falls with
 //! their rank (Zipf, exponent 1). Line n of the stream is one of them, picked by a hash of n;
@@ -17,7 +17,7 @@ use thalweg_workloads::streambox::wordcount;
 use crate::engine::Input;
 use crate::suite::oracle::{BASE_MS, hash_number};
 
-/// A line holds as many words as fit into so many bytes.
+/// A line holds as many words as fit into this many bytes.
 const LINE_BYTES_MAX: usize = 100;
 const WORDS: usize = 10_000;
 const LINES: usize = 1 << 16;

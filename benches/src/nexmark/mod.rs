@@ -1,8 +1,9 @@
-//! `nexmark`: the queries of NEXMark through the engine, beside loops written by hand, and beside
-//! other engines over the same events.
+//! `nexmark`: the queries of NEXMark through the engine, compared with loops written by hand, and
+//! with other engines over the same events.
 //!
 //! ```text
-//! cargo run --release --manifest-path benches/Cargo.toml -- nexmark [q0 q1 …] [--events N] [--repeat K]
+//! cargo run --release --manifest-path benches/Cargo.toml -- nexmark [q0 q1 …] [--events N]
+//! [--repeat K]
 //!     [--workers W] [--order CONTRACT]
 //! ```
 //! Engine and floor alternate in one process, over the same Arrow batches in memory, after a run of
@@ -113,7 +114,7 @@ pub fn main(arguments: impl Iterator<Item = String>) {
             let line = |flink| flink_sql::measure(query, &settings, flink);
             table.push(flink.as_ref().map_or_else(|| flink_sql::skipped(query), line));
         } else {
-            table.push(beside_floor(query, &settings));
+            table.push(compared_with_floor(query, &settings));
         }
     }
     println!("\nmillion rows in per second of processor time, medians of {} runs", settings.repeat);
@@ -124,7 +125,7 @@ pub fn main(arguments: impl Iterator<Item = String>) {
 fn engine(benchmark: &mut Benchmark) -> (Measurement, Outcome) {
     let run =
         benchmark.run(&mut |_| {}).unwrap_or_else(|error| panic!("the engine failed: {error}"));
-    let rows_left = run.rows_out - 2 * run.rows_taken_back;
+    let rows_left = run.rows_out - 2 * run.rows_retracted;
     (run.clone(), Outcome { rows_left, rows_out: run.rows_out })
 }
 
@@ -145,7 +146,7 @@ fn floor(query: &str, inputs: &[Input]) -> Option<Outcome> {
 }
 
 /// Engine and floor in turn; a line of the table.
-fn beside_floor(query: &str, settings: &Settings) -> String {
+fn compared_with_floor(query: &str, settings: &Settings) -> String {
     let found = find(Preset::Nexmark, query).unwrap_or_else(|error| panic!("{error}"));
     let benchmark = Benchmark::new(found, &settings.options(Preset::Nexmark));
     let mut benchmark = benchmark.unwrap_or_else(|error| panic!("{query}: {error}"));

@@ -7,8 +7,8 @@
 //! where a peer reads more events, to run for seconds.
 //!
 //! A peer makes its events while it runs (210 million a second, which costs it little); it is warm
-//! when it is measured. Beside the rate on the clock stands the rate by the time that processors
-//! worked, which other work on the machine does not lower.
+//! when it is measured. The table has the rate by wall clock and the rate by the time that
+//! processors worked, which other work on the machine does not lower.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -49,7 +49,7 @@ pub fn is_stateless(query: &str) -> bool {
     matches!(query.trim_start_matches(PREFIX), "q0" | "q1" | "q2")
 }
 
-/// Another engine: its class, what it is told for a query (`None` where it has no such query), and
+/// Another engine: its class, its argument for a query (`None` where it has no such query), and
 /// how many times the events it reads, so that it runs for seconds.
 struct Peer {
     name: &'static str,
@@ -82,7 +82,7 @@ struct Said {
     rows: u64,
 }
 
-/// Millions of events by the clock, and by the time of processors.
+/// Millions of events by wall clock, and by the time of processors.
 #[derive(Clone, Copy)]
 struct Rates {
     wall: f64,

@@ -68,7 +68,7 @@ pub fn query_4(inputs: &[Input]) -> Outcome {
                 }
             }
         };
-        // The old price of the auction is taken back before the new one counts, as the engine does.
+        // The old price of the auction is retracted before the new one counts, as the engine does.
         if before != i64::MIN {
             change(-before, -1);
         }

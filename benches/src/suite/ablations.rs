@@ -1,4 +1,4 @@
-//! StreamBox's decisions taken back one at a time (figures 9 and 10, and §9.2), epochs of several
+//! StreamBox's decisions removed one at a time (figures 9 and 10, and §9.2), epochs of several
 //! lengths (figure 11), and records that come early (figure 7). The variant of a point is how many
 //! million records a run has and how many runs are measured behind one to warm up: `4 x 3`.
 //!

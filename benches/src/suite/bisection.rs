@@ -1,8 +1,8 @@
 //! The highest rate within a bound on the output delay, found by bisection (StreamBox, §9).
 //!
-//! One step without a bound tells what the machine can do at all; from there each bound is searched
+//! One step without a bound shows what the machine can do at all; from there each bound is searched
 //! between what is known to hold and what is known not to. Steps are shared: a step that was
-//! measured for one bound tells about all.
+//! measured for one bound informs all.
 //!
 //! A step holds if its slowest result is within the bound and its source is not further behind than
 //! that. If only the slowest hundredth is outside, the step is repeated once: pauses of the machine

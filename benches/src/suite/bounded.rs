@@ -1,4 +1,5 @@
-//! The table of the highest rates within a bound on the output delay, with what they stand beside.
+//! The table of the highest rates within a bound on the output delay, with what they are compared
+//! with.
 
 use std::fmt::Write;
 
@@ -9,7 +10,7 @@ use super::parts::WITHOUT_A_BOUND;
 use super::streambox::paper_per_core;
 use super::tables::{Measured, megabytes, met, short};
 
-/// So many times the paper's rate per core is the goal.
+/// The goal is this many times the paper's rate per core.
 pub const TIMES_PAPER_MIN: f64 = 10.0;
 
 /// The steps of a workload.
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_step_is_told() {
+    fn a_wrong_step_is_reported() {
         let mut wrong = row("grep", 4_000_000, 4.0, "");
         wrong["check"] = json!("WRONG: 1 rows");
         let rows = [wrong, row("grep", 3_000_000, 4.0, "")];

@@ -13,8 +13,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use thalweg::{Error, Result};
 
-use super::again::Given;
-use super::ages::{Began, WindowAges, WindowColumns};
+use super::age_sinks::{Began, WindowAges, WindowColumns};
+use super::expected::Given;
 use super::folder::Folder;
 use super::job::{Script, Timing, session};
 use super::oracle::{self, BASE_MS, KEYS};
@@ -31,7 +31,7 @@ const LATE_MS_MIN: f64 = 4.0;
 const CALM_MS: u64 = 500;
 const TAIL_S: u64 = 1;
 
-/// A burst: so many times the rate for so long.
+/// A burst: this many times the rate for so long.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Burst {
     factor: u64,

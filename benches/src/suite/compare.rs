@@ -2,7 +2,7 @@
 //!
 //! Pairs are measured one right after the other, and the sequence within a pair changes from pair
 //! to pair, so that what the machine does in the long run hits both. The ratio of each pair counts;
-//! its median and spread are told. A difference is one only if no pair says otherwise.
+//! its median and spread are reported. A difference is one only if no pair says otherwise.
 
 use std::path::Path;
 
@@ -108,8 +108,8 @@ mod tests {
         let point = Point::new("latency-q5", Kind::Latency, "q5", 100);
         let row = |p50_ms: f64| json!({ "first": { "p50_ms": p50_ms } });
         let slower = [(row(1.2), row(1.0)), (row(1.5), row(1.0)), (row(1.1), row(1.0))];
-        let told = line(&point, &MEASURES[0], &slower).expect("a line");
-        assert!(told.contains("**1.200** | 1.100 to 1.500 | yes"), "{told}");
+        let reported = line(&point, &MEASURES[0], &slower).expect("a line");
+        assert!(reported.contains("**1.200** | 1.100 to 1.500 | yes"), "{reported}");
         let mixed = [(row(1.2), row(1.0)), (row(0.9), row(1.0))];
         assert!(line(&point, &MEASURES[0], &mixed).expect("a line").ends_with("| no |"));
         assert_eq!(line(&point, &MEASURES[3], &mixed), None, "it was not measured");

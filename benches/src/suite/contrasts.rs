@@ -11,7 +11,7 @@ use super::scaling::APART;
 use super::tables::{Measured, met, short};
 use crate::nexmark::peers::is_stateless;
 
-/// Two workers do so many times what one does.
+/// Two workers do this many times what one does.
 pub const SCALING_MIN: f64 = 1.85;
 
 fn runs<'a>(groups: &[&Measured<'a>]) -> Vec<&'a Value> {
@@ -50,8 +50,8 @@ fn processor(run: &Value) -> Option<f64> {
     Some(run["events"].as_f64()? / run["cpu_seconds"].as_f64()? / 1e6)
 }
 
-/// Mebibytes that were resident at most, the input in memory among them. Rows of older builds don't
-/// tell.
+/// Mebibytes that were resident at most, the input in memory among them. Rows of older builds do
+/// not have this figure.
 fn mebibytes(run: &Value) -> Option<f64> {
     Some(run["resident_peak_bytes"].as_f64()? / f64::from(1 << 20))
 }
@@ -63,7 +63,7 @@ pub struct Scaled {
     pub processor: [f64; 2],
     /// Resident at most.
     pub mebibytes: Option<[f64; 2]>,
-    /// By the clock, of two engines with a worker each; not every part has that.
+    /// By wall clock, of two engines with a worker each; not every part has that.
     pub apart: Option<f64>,
 }
 
@@ -103,7 +103,7 @@ pub fn scaling(groups: &[&Measured<'_>]) -> Option<String> {
     let scaled = scaled(groups);
     let mut text = String::from(
         "### One worker and two\n\n\
-         Million input rows per second of the clock over records in memory; medians of runs in turn. Beside them two engines \
+         Million input rows per second of the clock over records in memory; medians of runs in turn. Compared with them: two engines \
          of one worker each, which share nothing but the machine: what they lose, caches and memory take.\n\n\
          | workload | 1 worker | 2 workers | times | two engines, times | of that | ns CPU per row by one | by two | MB by one | by two | goal 1.85 |\n\
          |---|---|---|---|---|---|---|---|---|---|---|\n",
@@ -142,7 +142,7 @@ pub struct Ablated<'a> {
     pub mebibytes: Option<f64>,
     /// Of results, in milliseconds: the median and 99 %.
     pub latency_ms: (f64, f64),
-    /// The rate by the clock to that of the first variant.
+    /// The rate by wall clock to that of the first variant.
     pub of_first: f64,
 }
 
@@ -178,7 +178,7 @@ pub fn ablated<'a>(groups: &[&Measured<'a>]) -> Vec<Ablated<'a>> {
 pub fn ablations(groups: &[&Measured<'_>]) -> Option<String> {
     let all = ablated(groups);
     let mut text = String::from(
-        "### StreamBox's decisions taken back, epochs and early records\n\n\
+        "### StreamBox's decisions removed, epochs and early records\n\n\
          Figures are those of the paper; two workers, medians of runs in turn. Latency is how long after its last \
          record a result leaves when records come as fast as they are taken.\n\n\
          | figure | benchmark | variant | million rows per wall second | of the first | ns CPU per row | MB | latency ms, median | 99 % |\n\
@@ -202,11 +202,11 @@ pub fn ablations(groups: &[&Measured<'_>]) -> Option<String> {
     (!all.is_empty()).then_some(text)
 }
 
-/// Goals of a query beside others: million events per second and core.
+/// Goals of a query compared with others: million events per second and core.
 const PER_CORE_MIN: [(&str, f64); 2] = [("peer-q5s10", 30.0), ("peer-q5s500", 50.0)];
 const PEERS: [&str; 2] = ["Hazelcast", "Flink"];
 
-/// So many times as much per core as another engine; none is set for stateless queries on
+/// This many times as much per core as another engine; none is set for stateless queries on
 /// Hazelcast, which passes each event through two queues.
 fn times_min(query: &str, engine: &str) -> Option<f64> {
     match (engine, is_stateless(query)) {
@@ -220,7 +220,7 @@ fn times_min(query: &str, engine: &str) -> Option<f64> {
 /// A query on this engine and on others, in million events per second and core.
 pub struct Compared<'a> {
     pub query: &'a str,
-    /// By the clock, of this engine.
+    /// By wall clock, of this engine.
     pub wall: Option<f64>,
     pub here: f64,
     pub goal: Option<f64>,
@@ -250,7 +250,7 @@ pub fn compared<'a>(groups: &[&Measured<'a>]) -> Vec<Compared<'a>> {
 pub fn peers(groups: &[&Measured<'_>]) -> Option<String> {
     let queries = compared(groups);
     let mut text = String::from(
-        "### Beside Hazelcast and Flink\n\n\
+        "### Compared with Hazelcast and Flink\n\n\
          Million events per second of the clock, and per core that worked, medians of runs in turn; each makes its events \
          itself or has them in memory, and all have the same rows.\n\n\
          | query | here | per core | goal per core | Hazelcast per core | times | Flink per core | times |\n|---|---|---|---|---|---|---|---|\n",
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn scaling_is_told_with_what_it_costs() {
+    fn scaling_is_reported_with_what_it_costs() {
         let run = |variant: &str, seconds: f64, cpu_seconds: f64| {
             json!({ "workload": "w", "variant": variant,
             "events": 1e6, "seconds": seconds, "cpu_seconds": cpu_seconds,
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_back_stands_beside_the_first() {
+    fn what_is_removed_is_compared_with_the_first() {
         let run = |variant: &str, seconds: f64| {
             json!({ "figure": "11", "workload": "w", "variant": variant,
             "events": 1e6, "seconds": seconds, "cpu_seconds": 1.0, "latency": { "p50_ms": 1.0, "p99_ms": 9.0 } })

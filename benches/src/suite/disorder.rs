@@ -16,7 +16,7 @@ use thalweg::{Error, OrderContract, Result};
 use thalweg_core::shim::mix64;
 use thalweg_workloads::streambox::{Job, RunSettings, Table, distinct, netmon};
 
-use super::ages::each;
+use super::age_sinks::each;
 use super::point::Point;
 use super::process::Mark;
 

@@ -19,8 +19,8 @@ use thalweg_core::connector::Waker;
 use thalweg_core::shim::mix64;
 use thalweg_core::{SourceBatch, SourcePoll};
 
-use super::again::Given;
-use super::ages::{Began, RowAges};
+use super::age_sinks::{Began, RowAges};
+use super::expected::Given;
 use super::folder::Folder;
 use super::job::{Script, Timing, session_with};
 use super::oracle::Sum;

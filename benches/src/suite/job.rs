@@ -17,8 +17,8 @@ use thalweg_core::connector::{SourceLayer, Waker};
 use thalweg_core::graph::{Graph, StageKind};
 use thalweg_runtime::JobControl;
 
-use super::again::Given;
-use super::ages::Began;
+use super::age_sinks::Began;
+use super::expected::Given;
 use super::percentiles::Percentiles;
 use super::process::{Mark, Spent, forget_resident_peak};
 
@@ -162,7 +162,7 @@ pub fn with_short_windows(text: &str) -> String {
         .replace("INTERVAL '1' MINUTE", "INTERVAL '0.1' SECOND")
 }
 
-/// A session with so many workers that may read one folder.
+/// A session with this many workers that may read one folder.
 ///
 /// # Errors
 /// If the options are not valid.
@@ -331,7 +331,7 @@ struct Reading<'a> {
 
 impl Observer for Reading<'_> {
     fn result(&mut self, _: &ResultTable, _: Tz) -> Result<Box<dyn Sink>> {
-        Ok(Box::new(super::ages::nothing()))
+        Ok(Box::new(super::age_sinks::nothing()))
     }
     fn explanation(&mut self, _: &str) -> Result<()> {
         Ok(())

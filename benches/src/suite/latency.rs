@@ -1,7 +1,7 @@
 //! Result latency at a fixed rate: NEXMark's queries as the Jet paper runs them (PVLDB 14(12),
 //! 2021, §7).
 //!
-//! | query | rows tell | clock |
+//! | query | rows carry | clock |
 //! |---|---|---|
 //! | 5 (events and query as for peers), 7, 8 | the window's end | the first and the last row of each window, from its end |
 //! | 1, 2, 13 | the event's number | a sample of rows, each from when its event was due |
@@ -9,14 +9,14 @@
 //!
 //! Events are made while the query runs, on the same cores, by connector `nexmark` with a rate. The
 //! result is checked as a whole: by a closed form (5, 1, 2, 13), or by a loop through the same
-//! events ([`super::again`]).
+//! events ([`super::expected`]).
 
 use serde_json::{Value, json};
 use thalweg::bench::{Preset, find};
 use thalweg::{Error, Result, Sink};
 
-use super::again::{self, Again, Given, Left};
-use super::ages::{Began, RowAges, WindowAges, WindowColumns};
+use super::age_sinks::{Began, RowAges, WindowAges, WindowColumns};
+use super::expected::{self, ExpectedResult, Given, Left};
 use super::folder::Folder;
 use super::job::{FORGETS, Measured, Script, Timing, generator_cost, session, with_short_auctions};
 use super::loops::{BothCame, HighestOfAll};
@@ -28,58 +28,58 @@ use super::schedule::Schedule;
 /// Windows slide by so much in queries 5, 7 and 8.
 const SLIDE_MS: i64 = 10;
 const SIZE_MS: i64 = 10_000;
-/// Row queries: about so many rows a second are measured, as Jet does.
+/// Row queries: about this many rows a second are measured, as Jet does.
 const ROWS_PER_SECOND: u64 = 8_192;
-/// Events that come behind the measured time, so that its last windows close by the clock.
+/// Events that come behind the measured time, so that its last windows close in processing time.
 const TAIL_S: u64 = 1;
 /// Of the events of query 8.
 const PERSONS_PERCENT: u64 = 10;
-/// Keys of the table beside the bids of query 13.
+/// Keys of the table that the bids are joined with of query 13.
 const SIDE_KEYS: u64 = 10_000;
 /// Events for which the cost of the generator alone is looked at.
 const GENERATED: u64 = 2_000_000;
 
-/// How the rows of a query tell when they should have come.
+/// How the rows of a query show when they should have come.
 #[derive(Clone, Copy)]
-enum Tells {
+enum DueTime {
     WindowEnd(WindowColumns),
     Number(usize),
     /// What is left of it is added up.
-    Nothing(again::Query),
+    Nothing(expected::Query),
 }
 
 /// A query and what is known about it.
 struct Query {
     text: &'static str,
     preset: &'static str,
-    tells: Tells,
+    due_time: DueTime,
     /// State is kept for a while only.
     forgets: bool,
 }
 
 fn query(name: &str) -> Result<Query> {
-    let jet = |text, tells| Ok(Query { text, preset: "jet", tells, forgets: false });
+    let jet = |text, due_time| Ok(Query { text, preset: "jet", due_time, forgets: false });
     let suite = |query| {
         let text = find(Preset::Nexmark, name)?.text;
         let forgets = matches!(name, "q3" | "q4");
-        Ok(Query { text, preset: "nexmark", tells: Tells::Nothing(query), forgets })
+        Ok(Query { text, preset: "nexmark", due_time: DueTime::Nothing(query), forgets })
     };
-    let ends = |end, hashed| Tells::WindowEnd(WindowColumns { end, hashed });
+    let ends = |end, hashed| DueTime::WindowEnd(WindowColumns { end, hashed });
     match name {
         "q5" => Ok(Query {
             text: find(Preset::Peer, "q5s10")?.text,
             preset: "peer",
-            tells: ends(2, (0, 1)),
+            due_time: ends(2, (0, 1)),
             forgets: false,
         }),
-        "q1" => jet(include_str!("../../latency/q1.sql"), Tells::Number(0)),
-        "q2" => jet(include_str!("../../latency/q2.sql"), Tells::Number(0)),
-        "q13" => jet(include_str!("../../latency/q13.sql"), Tells::Number(0)),
+        "q1" => jet(include_str!("../../latency/q1.sql"), DueTime::Number(0)),
+        "q2" => jet(include_str!("../../latency/q2.sql"), DueTime::Number(0)),
+        "q13" => jet(include_str!("../../latency/q13.sql"), DueTime::Number(0)),
         "q7" => jet(include_str!("../../latency/q7.sql"), ends(1, (0, 0))),
         "q8" => jet(include_str!("../../latency/q8.sql"), ends(1, (0, 0))),
-        "q3" => suite(again::Query::LocalSellers),
-        "q4" => suite(again::Query::AveragePrices),
-        "q6" => suite(again::Query::SellersThatClosed),
+        "q3" => suite(expected::Query::LocalSellers),
+        "q4" => suite(expected::Query::AveragePrices),
+        "q6" => suite(expected::Query::SellersThatClosed),
         _ => Err(Error::plan(format!("the suite has no latency of '{name}'"))),
     }
 }
@@ -93,7 +93,7 @@ enum Rate {
     OfEventTime(u64),
 }
 
-/// The statements, over so many events. Persons and auctions of query 8 share them and the rate.
+/// The statements, over this many events. Persons and auctions of query 8 share them and the rate.
 fn script(query: &Query, events: u64, rate: Rate) -> String {
     let options = |percent: u64| {
         let share = |number: u64| (number * percent / 100).max(1);
@@ -128,7 +128,7 @@ pub fn run(point: &Point) -> Result<Value> {
     let (ages, given) = (Ages::new(&query, point, &began), Given::default());
     let script_of_job = Script {
         text: script(&query, events, Rate::Due(rate)),
-        sink: ages.sink(query.tells),
+        sink: ages.sink(query.due_time),
         began,
         timing: Timing {
             warm_up: std::time::Duration::from_secs(point.warm_up_s),
@@ -142,8 +142,8 @@ pub fn run(point: &Point) -> Result<Value> {
     let (measured, _) = script_of_job.run(&mut session(point.workers, folder.path())?)?;
     let mut row = ages.row(point, &measured);
     let text = script(&query, events, Rate::OfEventTime(rate));
-    let again = Again { folder: folder.path().to_owned(), script: text, given };
-    row["check"] = check(point, &ages, events, &again)?;
+    let expected_result = ExpectedResult { folder: folder.path().to_owned(), script: text, given };
+    row["check"] = check(point, &ages, events, &expected_result)?;
     let text = script(&query, GENERATED, Rate::OfEventTime(rate));
     let (rows, cost) = generator_cost(&mut session(point.workers, folder.path())?, &text)?;
     row["generator_ns_per_row"] = json!(cost.as_nanos() as f64 / rows.max(1) as f64);
@@ -166,23 +166,23 @@ impl Ages {
         let began = began.clone();
         let span_ns = |s: u64| s * 1_000_000_000;
         let span = (span_ns(point.warm_up_s), span_ns(point.warm_up_s + point.measured_s));
-        match query.tells {
-            Tells::WindowEnd(_) => Ages::Windows(WindowAges::new(began, BASE_MS, SLIDE_MS)),
-            Tells::Number(_) => {
+        match query.due_time {
+            DueTime::WindowEnd(_) => Ages::Windows(WindowAges::new(began, BASE_MS, SLIDE_MS)),
+            DueTime::Number(_) => {
                 // Query 2 keeps one row of 128.
                 let kept = if point.workload == "q2" { 128 } else { 1 };
                 let every = point.events_per_second / kept / ROWS_PER_SECOND;
                 let schedule = Schedule::constant(point.events_per_second);
                 Ages::Rows(RowAges::new(began, schedule, span, every))
             }
-            Tells::Nothing(query) => Ages::Nothing(Left::of(query)),
+            DueTime::Nothing(query) => Ages::Nothing(Left::of(query)),
         }
     }
 
-    fn sink(&self, tells: Tells) -> Box<dyn Sink> {
-        match (self, tells) {
-            (Ages::Windows(ages), Tells::WindowEnd(columns)) => Box::new(ages.sink(columns)),
-            (Ages::Rows(ages), Tells::Number(column)) => Box::new(ages.sink(column)),
+    fn sink(&self, due_time: DueTime) -> Box<dyn Sink> {
+        match (self, due_time) {
+            (Ages::Windows(ages), DueTime::WindowEnd(columns)) => Box::new(ages.sink(columns)),
+            (Ages::Rows(ages), DueTime::Number(column)) => Box::new(ages.sink(column)),
             (Ages::Nothing(left), _) => Box::new(left.sink()),
             _ => unreachable!("both come of the same query"),
         }
@@ -211,15 +211,20 @@ impl Ages {
 }
 
 /// Compares the whole result with what the events say.
-fn check(point: &Point, ages: &Ages, events: u64, again: &Again) -> Result<Value> {
+fn check(
+    point: &Point,
+    ages: &Ages,
+    events: u64,
+    expected_result: &ExpectedResult,
+) -> Result<Value> {
     let numbers = |keep: fn(u64) -> bool| {
         let mut sum = Sum::default();
         (0..events).filter(|&event| keep(event)).for_each(|event| sum.add(event));
         sum
     };
     let of_windows = || match point.workload.as_str() {
-        "q7" => again.expected(Box::new(HighestOfAll::new(SIZE_MS, SLIDE_MS))),
-        "q8" => again.expected(Box::new(BothCame::new(SIZE_MS, SLIDE_MS))),
+        "q7" => expected_result.expected(Box::new(HighestOfAll::new(SIZE_MS, SLIDE_MS))),
+        "q8" => expected_result.expected(Box::new(BothCame::new(SIZE_MS, SLIDE_MS))),
         _ => {
             let bid = |event: u64| {
                 let time_ms = BASE_MS + (event * 1000 / point.events_per_second) as i64;
@@ -235,7 +240,7 @@ fn check(point: &Point, ages: &Ages, events: u64, again: &Again) -> Result<Value
             ages.sum().compared(numbers(|event| (event % KEYS as u64).is_multiple_of(128)))
         }
         Ages::Rows(ages) => ages.sum().compared(numbers(|_| true)),
-        Ages::Nothing(left) => left.check(again)?,
+        Ages::Nothing(left) => left.check(expected_result)?,
     })
 }
 

@@ -1,7 +1,7 @@
 //! `suite`: all benchmarks in one call, with checks, peers, tables and pictures.
 //!
 //! ```text
-//! make bench              at most 45 minutes          make bench-full     to the letter, for hours; goes on
+//! make bench              at most 45 minutes          make bench-full     to the letter, for hours; resumes
 //! cargo run --release --manifest-path benches/Cargo.toml -- suite --list
 //! ```
 //! Each point is measured in a process of its own ([`runner`]); a row of JSON stands for it in
@@ -13,8 +13,8 @@
 //! |---|---|
 //! | `parts`, `point`, `arguments` | what is measured, for how long |
 //! | `latency`, `burst`, `idle`, `step`, `disorder`, `noise`, [`jobs`](crate::jobs) | how |
-//! | `job`, `ages`, `schedule`, `paced`, `process`, `percentiles`, `folder` | what these are made of |
-//! | `oracle`, `tally`, `again`, `loops` | what results must be |
+//! | `job`, `age_sinks`, `schedule`, `paced`, `process`, `percentiles`, `folder` | what these are made of |
+//! | `oracle`, `tally`, `expected`, `loops` | what results must be |
 //! | `bisection`, `search` | the highest rate within a bound |
 //! | `peers` | Hazelcast at the same rates |
 //! | `session`, `runner`, `record` | points in turn, in children, in files |
@@ -23,11 +23,10 @@
 //! **Latency** counts from when an event is due by a schedule that is fixed before the run, so what
 //! holds the source up counts in full. Generator and sink are on the same cores. Nothing here says
 //! what a figure means on a machine that does something else meanwhile: the machine's own pauses
-//! stand beside each latency.
+//! stand with each latency.
 
 mod ablations;
-mod again;
-mod ages;
+mod age_sinks;
 mod arguments;
 mod bisection;
 mod bounded;
@@ -35,6 +34,7 @@ mod burst;
 mod compare;
 mod contrasts;
 mod disorder;
+mod expected;
 mod figures;
 mod folder;
 mod idle;

@@ -23,10 +23,10 @@ use super::point::{Point, workers};
 use super::process::Mark;
 
 /// The variant of noise that is measured while something else is.
-pub const BESIDE: &str = "beside";
+pub const DURING: &str = "during";
 
 const TICK_NS: u64 = 100_000;
-const TICK_BESIDE_NS: u64 = 1_000_000;
+const TICK_DURING_NS: u64 = 1_000_000;
 /// Pauses under this are the loop itself.
 const GAP_NS_MIN: u64 = 10_000;
 
@@ -41,18 +41,18 @@ struct Seen {
 /// Measures for the time that the point says.
 pub fn run(point: &Point) -> Value {
     thread::sleep(Duration::from_secs(point.warm_up_s));
-    let is_beside = point.variant == BESIDE;
-    let tick_ns = if is_beside { TICK_BESIDE_NS } else { TICK_NS };
+    let is_during = point.variant == DURING;
+    let tick_ns = if is_during { TICK_DURING_NS } else { TICK_NS };
     let ticks = point.measured_s * 1_000_000_000 / tick_ns;
     let mark = Mark::now();
     let together = Barrier::new(workers());
     let seen: Vec<Seen> = thread::scope(|scope| {
         let watch = |core: usize| {
-            if is_beside {
+            if is_during {
                 keep_to(core);
             }
             together.wait();
-            if is_beside { doze(ticks) } else { spin(ticks) }
+            if is_during { doze(ticks) } else { spin(ticks) }
         };
         let threads: Vec<_> = (0..workers()).map(|core| scope.spawn(move || watch(core))).collect();
         threads.into_iter().map(|thread| thread.join().expect("it only counts")).collect()
@@ -104,9 +104,9 @@ fn doze(ticks: u64) -> Seen {
     let mut seen = Seen { late_ns: Vec::with_capacity(ticks as usize), gaps_ns: Vec::new() };
     let began = Instant::now();
     while (seen.late_ns.len() as u64) < ticks {
-        let next = Duration::from_nanos(seen.late_ns.len() as u64 * TICK_BESIDE_NS);
+        let next = Duration::from_nanos(seen.late_ns.len() as u64 * TICK_DURING_NS);
         thread::sleep(next.saturating_sub(began.elapsed()));
-        seen.ticks_until(nanoseconds(began.elapsed()), TICK_BESIDE_NS, ticks);
+        seen.ticks_until(nanoseconds(began.elapsed()), TICK_DURING_NS, ticks);
     }
     seen
 }
@@ -125,10 +125,10 @@ fn nanoseconds(time: Duration) -> u64 {
 }
 
 /// What the machine alone would have cost at p99.99, in milliseconds: the largest of what was seen
-/// before, beside and after a point.
+/// before, during and after a point.
 pub fn p99_99_ms(row: &Value) -> Option<f64> {
     let of = |when: &str| row[when]["ticks"]["p99_99_ms"].as_f64();
-    ["noise_before", "noise_beside", "noise_after"].into_iter().filter_map(of).reduce(f64::max)
+    ["noise_before", "noise_during", "noise_after"].into_iter().filter_map(of).reduce(f64::max)
 }
 
 #[cfg(test)]
@@ -143,13 +143,13 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_of_before_beside_and_after_is_the_machine() {
+    fn the_largest_of_before_during_and_after_is_the_machine() {
         let mut row = json!({
             "noise_before": {"ticks": {"p99_99_ms": 0.5}},
             "noise_after": {"ticks": {"p99_99_ms": 2.5}},
         });
         assert_eq!(p99_99_ms(&row), Some(2.5));
-        row["noise_beside"] = json!({"ticks": {"p99_99_ms": 4.5}});
+        row["noise_during"] = json!({"ticks": {"p99_99_ms": 4.5}});
         assert_eq!(p99_99_ms(&row), Some(4.5));
         assert_eq!(p99_99_ms(&json!({})), None);
     }

@@ -57,7 +57,7 @@ impl Sum {
 
     /// A row is none any more.
     #[inline]
-    pub fn take_back(&mut self, hash: u64) {
+    pub fn subtract(&mut self, hash: u64) {
         self.rows = self.rows.wrapping_sub(1);
         self.hash = self.hash.wrapping_sub(hash);
     }

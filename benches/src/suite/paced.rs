@@ -2,7 +2,8 @@
 //!
 //! They come out in ticks of 250 µs, as those of the engine's own sources with a rate do; a thread
 //! wakes the job at each. What a row loses by that counts as its latency, and so does every delay
-//! ([`Source::overdue_ns`]). Records in memory end at a time on the clock, bids after so many.
+//! ([`Source::overdue_ns`]). Records in memory end at a time on the clock, bids after a number of
+//! rows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +15,7 @@ use thalweg::{Column, DataType, Result, Source, TableSchema};
 use thalweg_core::connector::Waker;
 use thalweg_core::{SourceBatch, SourcePoll};
 
-use super::ages::Began;
+use super::age_sinks::Began;
 use super::oracle::{BASE_MS, KEYS};
 use super::schedule::Schedule;
 use crate::source::Replay;
@@ -150,7 +151,7 @@ pub const BIDS: &str = "CREATE TABLE bid (auction BIGINT NOT NULL, `dateTime` TI
      WITH ('connector' = 'registered', 'source' = 'bids');";
 
 impl Bids {
-    /// So many bids.
+    /// This many bids.
     pub fn new(schedule: Schedule, began: Began, events: u64) -> Bids {
         Bids { due: Due::new(schedule, began), events }
     }

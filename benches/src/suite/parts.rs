@@ -65,7 +65,7 @@ pub struct Search {
     pub only_by_name: bool,
     /// How often the rates that win are measured, by bound; bounds with 0 are not searched.
     pub repetitions: [usize; BOUNDS_MS.len()],
-    /// About so many steps.
+    /// About this many steps.
     pub steps: u64,
 }
 
@@ -98,7 +98,7 @@ fn latency_parts(mode: Mode) -> Vec<Part> {
     vec![
         Part {
             name: "latency-q5",
-            about: "query 5, 10 s sliding by 10 ms, 10,000 keys, all rows; beside Hazelcast",
+            about: "query 5, 10 s sliding by 10 ms, 10,000 keys, all rows; compared with Hazelcast",
             work: points(latency_q5(mode), mode.pick(1, 3, 3)),
         },
         Part {
@@ -146,7 +146,7 @@ fn throughput_parts(mode: Mode) -> Vec<Part> {
         },
         Part {
             name: "throughput-blocks",
-            about: "the building blocks beside loops by hand, one and two workers",
+            about: "the building blocks compared with loops by hand, one and two workers",
             work: points(
                 throughput(
                     "throughput-blocks",
@@ -159,12 +159,12 @@ fn throughput_parts(mode: Mode) -> Vec<Part> {
         },
         Part {
             name: "throughput-nexmark",
-            about: "NEXMark's queries beside loops by hand",
+            about: "NEXMark's queries compared with loops by hand",
             work: points(throughput_of_nexmark(mode), 1),
         },
         Part {
             name: "throughput-peers",
-            about: "NEXMark-like queries beside Hazelcast and Flink (full mode and THALWEG_PEERS)",
+            about: "NEXMark-like queries compared with Hazelcast and Flink (full mode and THALWEG_PEERS)",
             work: points(throughput_of_peers(mode), 1),
         },
         Part {
@@ -179,7 +179,7 @@ fn throughput_parts(mode: Mode) -> Vec<Part> {
         },
         Part {
             name: "ablations",
-            about: "StreamBox's decisions taken back, epochs of several lengths, early records",
+            about: "StreamBox's decisions removed, epochs of several lengths, early records",
             work: points(ablations(mode), 1),
         },
     ]

@@ -121,7 +121,7 @@ fn throughput(groups: &[Measured<'_>]) -> Option<Figure> {
     with_series(figure, vec![Series::over_names("engine : floor", shares)])
 }
 
-/// Two workers against one, by the clock.
+/// Two workers against one, by wall clock.
 fn scaling(groups: &[Measured<'_>]) -> Option<Figure> {
     let scaled = contrasts::scaled(&groups.iter().collect::<Vec<_>>());
     let times = scaled.iter().map(|of| (of.workload.as_str(), of.wall[1] / of.wall[0]));
@@ -167,7 +167,7 @@ fn ablations(groups: &[Measured<'_>]) -> Vec<Option<Figure>> {
     };
     let rates: fn(&Ablated<'_>) -> f64 = |of| of.of_first;
     vec![
-        with_series(figure("9-10", "StreamBox's decisions taken back", ""), lines("9-10", rates)),
+        with_series(figure("9-10", "StreamBox's decisions removed", ""), lines("9-10", rates)),
         with_series(late, lines("9-10", |of| of.latency_ms.1)),
         with_series(
             figure("11", "Epochs of several lengths", "Records in an epoch"),

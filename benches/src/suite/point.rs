@@ -46,7 +46,7 @@ pub enum Kind {
     Disorder,
     /// Throughput by one worker and by two: several runs come of it.
     Scaling,
-    /// StreamBox's decisions taken back, epochs of several lengths, early records: several runs
+    /// StreamBox's decisions removed, epochs of several lengths, early records: several runs
     /// come of it.
     Ablations,
     /// How long this machine keeps a thread waiting that wants to run.
@@ -92,7 +92,7 @@ impl Point {
         }
     }
 
-    /// The same with so many seconds of warm-up and of measurement.
+    /// The same with this many seconds of warm-up and of measurement.
     pub fn lasting(self, warm_up_s: u64, measured_s: u64) -> Point {
         Point { warm_up_s, measured_s, ..self }
     }

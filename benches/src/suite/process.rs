@@ -1,7 +1,7 @@
 //! What this process and this machine have spent: processor time, memory, and time that the machine
 //! was kept from running (steal).
 //!
-//! Linux tells memory and steal; elsewhere they are unknown (`None`), never 0.
+//! Linux reports memory and steal; elsewhere they are unknown (`None`), never 0.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ impl Spent {
         self.processor_time.as_secs_f64() / self.elapsed.as_secs_f64().max(1e-9)
     }
 
-    /// The fields of a row: for so many events that were read meanwhile.
+    /// The fields of a row: for this many events that were read meanwhile.
     pub fn fields(&self, events: u64) -> Value {
         json!({
             "seconds": self.elapsed.as_secs_f64(),

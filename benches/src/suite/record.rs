@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn each_part_is_told_by_the_commit_that_measured_it_last() {
+    fn each_part_comes_from_the_commit_that_measured_it_last() {
         let folder = Folder::new().expect("a folder");
         let row = |part: &str, commit: &str, mode: &str, at: u64| json!({"point": {"part": part}, "commit": commit, "mode": mode, "at": at});
         let rows = [

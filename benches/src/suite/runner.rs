@@ -1,9 +1,9 @@
 //! Runs points in processes of their own, so that memory and processor time are theirs, with the
-//! machine's own noise before, beside and after.
+//! machine's own noise before, during and after.
 //!
 //! A child is this program (or another build of it) called as `suite-run POINT`, with the point as
 //! JSON; its last line is what it measured. A child that fails or has no end within its time is
-//! reported in its row, and the suite goes on; a child whose suite is gone ends, too.
+//! reported in its row, and the suite continues; a child whose suite is gone ends, too.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ pub fn child(point: &str) -> std::result::Result<(), String> {
     Ok(())
 }
 
-/// A suite that was stopped wants no results, and its next call is not to be measured beside this
+/// A suite that was stopped wants no results, and its next call is not to be measured next to this
 /// one: a process that it has started ends with it, and takes along what it has started itself.
 pub fn end_with_the_suite() {
     if std::env::var_os(OF_SUITE).is_none() {
@@ -83,7 +83,7 @@ impl Runner {
     /// This program, and other engines.
     ///
     /// # Errors
-    /// If the system does not tell where this program lies.
+    /// If the system does not report where this program lies.
     pub fn new(mode: Mode, has_peers: bool) -> std::result::Result<Runner, String> {
         let program = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
         Ok(Runner { program, has_peers, mode })
@@ -118,17 +118,17 @@ impl Runner {
     ) -> std::result::Result<Value, String> {
         let noise = Point::new("noise", Kind::Noise, "clock", 0);
         let around = noise.clone().lasting(0, noise_s(self.mode));
-        let beside = noise.of_variant(noise::BESIDE).lasting(point.warm_up_s, point.measured_s);
+        let during = noise.of_variant(noise::DURING).lasting(point.warm_up_s, point.measured_s);
         let before = self.ask(&around)?;
-        let (row, beside) = thread::scope(|scope| {
-            let listener = scope.spawn(|| self.ask_at_once(&beside));
+        let (row, during) = thread::scope(|scope| {
+            let listener = scope.spawn(|| self.ask_at_once(&during));
             (measure(), listener.join().expect("it only waits for a child"))
         });
         let mut row = row?;
         row["noise_before"] = before;
         row["noise_after"] = self.ask(&around)?;
-        if let Some(beside) = beside {
-            row["noise_beside"] = beside;
+        if let Some(during) = during {
+            row["noise_during"] = during;
         }
         Ok(row)
     }

@@ -28,7 +28,7 @@ pub const APART: &str = "two engines, 1 worker each";
 /// NEXMark's queries whose state or output is not trivial, and one that is.
 pub const QUERIES: [&str; 7] = ["q1", "q3", "q4", "q5", "q7", "q8", "q11"];
 
-/// So many events of which a query reads enough for about a second by one worker: in shorter runs
+/// Events of which a query reads enough for about a second by one worker: in shorter runs
 /// memory that is touched for the first time, and what begins and ends a job, would be a good part.
 /// 3 and 8 read no bids. With one run, which is to see that all works, fewer.
 fn events_of(query: &str, repeat: usize) -> u64 {
@@ -46,11 +46,11 @@ const CHECKED_EVENTS: u64 = 1_000_000;
 /// A run.
 struct Run {
     events: u64,
-    /// By the clock.
+    /// By wall clock.
     elapsed: Duration,
 }
 
-/// The workers of each engine: one of each of [`WORKERS`], and another one that runs beside the
+/// The workers of each engine: one of each of [`WORKERS`], and another one that runs next to the
 /// first.
 const ENGINES: [usize; 3] = [WORKERS[0], WORKERS[1], WORKERS[0]];
 /// The engines that run side by side.
@@ -73,7 +73,7 @@ pub fn run(point: &Point) -> Result<Value> {
     let measured = measured(name, repeat)?;
     let mut runs = Vec::new();
     for repetition in 0..=repeat {
-        let mut tell = |variant: String, run: Run, processor: Duration| {
+        let mut add = |variant: String, run: Run, processor: Duration| {
             if repetition > 0 {
                 runs.push(json!({
                     "workload": name, "variant": variant, "events": run.events,
@@ -86,11 +86,11 @@ pub fn run(point: &Point) -> Result<Value> {
         for (engine, workers) in WORKERS.into_iter().enumerate() {
             let processor = ProcessTime::now();
             let run = measured.run(engine)?;
-            tell(variant(workers), run, processor.elapsed());
+            add(variant(workers), run, processor.elapsed());
         }
         let processor = ProcessTime::now();
         let run = apart(&*measured)?;
-        tell(APART.to_owned(), run, processor.elapsed());
+        add(APART.to_owned(), run, processor.elapsed());
     }
     // A wrong result is an error.
     Ok(json!({ "runs": runs, "check": "ok" }))

@@ -2,11 +2,11 @@
 //! in full.
 //!
 //! **Invariant:** event n is due at a time that depends on n and the phases alone. Its event time
-//! is that time, cut to milliseconds. Behind the last phase its rate goes on.
+//! is that time, cut to milliseconds. After the last phase its rate continues.
 
 const SECOND_NS: u128 = 1_000_000_000;
 
-/// So many events per second for so long.
+/// This many events per second for so long.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Phase {
     from_ns: u64,
@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(burst.due_ns(2_001), 2_000_100_000);
         assert_eq!(burst.due_ns(12_001), 3_001_000_000);
         let times: Vec<u64> = (0..13_000).map(|event| burst.due_ns(event)).collect();
-        assert!(times.is_sorted(), "time goes on");
+        assert!(times.is_sorted(), "time advances");
         let counts = times.iter().map(|&at| burst.count_at(at));
         assert!(counts.zip(0..).all(|(count, event)| count == event), "each the other's inverse");
     }

@@ -25,7 +25,7 @@ pub fn run(suite: &mut Suite, search: &Search) -> Result<(), String> {
         return Ok(());
     }
     let mut known = bisection::Search::new(events(&search.step, capacity), search.precision);
-    // The bound in the middle first: its steps tell most about the others.
+    // The bound in the middle first: its steps say most about the others.
     let searched = || [1, 0, 2].into_iter().filter(|&bound| search.repetitions[bound] > 0);
     for bound in searched() {
         if !probe(suite, search, &mut known, BOUNDS_MS[bound])? {
@@ -87,7 +87,7 @@ fn confirm(
     Ok(())
 }
 
-/// Events for so many rows: queries read a share of NEXMark's events, and rates are those of
+/// Events for this many rows: queries read a share of NEXMark's events, and rates are those of
 /// events.
 fn events(step: &Point, rows: u64) -> u64 {
     match step.workload.as_str() {

@@ -44,7 +44,7 @@ impl Suite {
         }
     }
 
-    /// Measures a point, unless that was done. `None` where it can't be measured, which is told.
+    /// Measures a point, unless that was done. `None` where it can't be measured, which is printed.
     ///
     /// # Errors
     /// If the row can't be written.
@@ -58,7 +58,7 @@ impl Suite {
             Ok(Some(measured)) => {
                 let row = self.records.add(point, repetition, mode, measured);
                 let row = row.map_err(|error| format!("the row can't be written: {error}"))?;
-                println!("  {} #{repetition}: {}", point.label(), told(row));
+                println!("  {} #{repetition}: {}", point.label(), summary(row));
                 Ok(Some(row.clone()))
             }
             Ok(None) => {
@@ -67,8 +67,8 @@ impl Suite {
             }
             Err(problem) => {
                 eprintln!("  {} #{repetition}: FAILED: {problem}", point.label());
-                let told = problem.lines().next().unwrap_or("it failed");
-                let failed = json!({ "failed": problem, "check": format!("FAILED: {told}") });
+                let reason = problem.lines().next().unwrap_or("it failed");
+                let failed = json!({ "failed": problem, "check": format!("FAILED: {reason}") });
                 let row = self.records.add(point, repetition, mode, failed);
                 row.map_err(|error| format!("the row can't be written: {error}"))?;
                 Ok(None)
@@ -78,7 +78,7 @@ impl Suite {
 }
 
 /// A row in a few words.
-fn told(row: &Value) -> String {
+fn summary(row: &Value) -> String {
     let mut words = Vec::new();
     for (what, place) in [("first", "first"), ("last", "last"), ("delay", "delay")] {
         let of = &row[place];

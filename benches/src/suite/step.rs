@@ -12,7 +12,7 @@
 //! (`generator_ns_per_row`). Sources end a moment after the measured time, the job runs to its end,
 //! and its results are compared with what was read: those of StreamBox with loops by hand
 //! ([`super::streambox`]), those of NEXMark where the one says the other ([`super::tally`]), else
-//! with what the same events say once more ([`super::again`]).
+//! with what the same events say once more ([`super::expected`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,8 +23,8 @@ use thalweg::pipeline::{Pipeline, Window, count};
 use thalweg::{Error, Result, RunOptions, Sink};
 use thalweg_workloads::streambox::words::{split, word_schema};
 
-use super::again::{Again, Given, Left, Query};
-use super::ages::Began;
+use super::age_sinks::Began;
+use super::expected::{ExpectedResult, Given, Left, Query};
 use super::folder::Folder;
 use super::job::{
     FORGETS, Look, Measured, NOT_MEASURED, Script, Timing, Watch, generator_cost, session,
@@ -188,18 +188,18 @@ fn words(point: &Point, sources: &Sources, total: &Total) -> Result<Measured> {
 /// How the results of one of NEXMark's queries are checked.
 enum Check {
     InPassing(Tally),
-    Again(Left),
+    ByHand(Left),
 }
 
 impl Check {
     fn of(query: &str) -> Check {
-        let again = |query| Check::Again(Left::of(query));
+        let by_hand = |query| Check::ByHand(Left::of(query));
         match query {
-            "q3" => again(Query::LocalSellers),
-            "q4" => again(Query::AveragePrices),
-            "q5" => again(Query::HottestAuctions { size_ms: WINDOW_MS, slide_ms: SLIDE_MS }),
-            "q6" => again(Query::SellersThatClosed),
-            "q8" => again(Query::NewSellers { size_ms: WINDOW_MS }),
+            "q3" => by_hand(Query::LocalSellers),
+            "q4" => by_hand(Query::AveragePrices),
+            "q5" => by_hand(Query::HottestAuctions { size_ms: WINDOW_MS, slide_ms: SLIDE_MS }),
+            "q6" => by_hand(Query::SellersThatClosed),
+            "q8" => by_hand(Query::NewSellers { size_ms: WINDOW_MS }),
             _ => Check::InPassing(Tally::of(query, WINDOW_MS)),
         }
     }
@@ -207,21 +207,21 @@ impl Check {
     fn sink(&self) -> Box<dyn Sink> {
         match self {
             Check::InPassing(tally) => Box::new(tally.sink()),
-            Check::Again(left) => Box::new(left.sink()),
+            Check::ByHand(left) => Box::new(left.sink()),
         }
     }
 
     fn look(&self) -> Option<Look> {
         match self {
             Check::InPassing(tally) => Some(tally.look()),
-            Check::Again(_) => None,
+            Check::ByHand(_) => None,
         }
     }
 
-    fn result(&self, again: &Again) -> Result<Value> {
+    fn result(&self, expected_result: &ExpectedResult) -> Result<Value> {
         match self {
             Check::InPassing(tally) => Ok(tally.check()),
-            Check::Again(left) => left.check(again),
+            Check::ByHand(left) => left.check(expected_result),
         }
     }
 }
@@ -256,13 +256,13 @@ fn nexmark(point: &Point) -> Result<(Measured, Found)> {
     let (measured, _) = job.run(&mut session(point.workers, folder.path())?)?;
     let generated = script(query, &format!("'events' = '{GENERATED}'"))?;
     let (rows, cost) = generator_cost(&mut session(point.workers, folder.path())?, &generated)?;
-    let again = Again {
+    let expected_result = ExpectedResult {
         folder: folder.path().to_owned(),
         script: script(query, &format!("'events' = '{events}', 'event-time-rate' = '{rate}'"))?,
         given,
     };
     let found = Found {
-        check: check.result(&again)?,
+        check: check.result(&expected_result)?,
         generator_ns_per_row: Some(cost.as_nanos() as f64 / rows.max(1) as f64),
         floor_ns_per_row: None,
     };

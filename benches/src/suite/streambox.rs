@@ -21,7 +21,7 @@ use thalweg_workloads::streambox::{
     Job, RunSettings, Table, distinct, floors, join, netmon, tweets, wordcount,
 };
 
-use super::ages::each;
+use super::age_sinks::each;
 use super::process::Mark;
 
 /// StreamBox's six benchmarks.
@@ -59,7 +59,7 @@ struct Lap {
 }
 
 impl Benchmark {
-    /// At this rate for each table, with about so many times four million short records or one
+    /// At this rate for each table, with about this many times four million short records or one
     /// million texts. Texts of a kilobyte are more by the square: they are shared.
     pub fn new(name: &str, rate: u64, scale: f64) -> Benchmark {
         let times = |records: f64| (records * scale) as u64;
@@ -162,7 +162,7 @@ impl Benchmark {
         self.job.tables.iter().map(|table| table.num_rows() as u64).collect()
     }
 
-    /// What the results must add up to if so many rows of each table were read.
+    /// What the results must add up to if this many rows of each table were read.
     pub fn expected(&self, given: &[u64]) -> u64 {
         self.windows() * self.of_laps(given)
     }
@@ -212,7 +212,7 @@ impl Benchmark {
     }
 
     /// Counts of the most frequent words of the seconds in which the mood turns: of whole laps and
-    /// of so many rows behind them.
+    /// of this many rows behind them.
     fn turns(&self, laps: u64, rows: u64) -> u64 {
         let rest = self.seconds(&prefix(&self.job.tables[0], rows));
         let all = (0..laps).flat_map(|_| &self.lap().seconds).chain(&rest);
@@ -332,7 +332,7 @@ fn records_per_ms(usual: u64, rate: u64) -> u64 {
     usual.min(rate / 1000).max(1)
 }
 
-/// About so many records, but as many as whole seconds have.
+/// About this many records, but as many as whole seconds have.
 fn whole_seconds(records: u64, records_per_ms: u64) -> u64 {
     let of_second = records_per_ms * 1000;
     (records / of_second).max(1) * of_second

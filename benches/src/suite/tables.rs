@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn goals_are_told_with_what_they_are_compared_with() {
+    fn goals_are_reported_with_what_they_are_compared_with() {
         let rows =
             [row(Engine::Thalweg, 3.9), row(Engine::Thalweg, 3.5), row(Engine::Hazelcast, 9.0)];
         let text = all(&rows.iter().collect::<Vec<_>>());
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_stand_beside_their_floor() {
+    fn rates_are_compared_with_their_floor() {
         let point = Point::new("throughput-blocks", Kind::Throughput, "merge", 0);
         let run = |variant: &str, cpu_seconds: f64| json!({ "workload": "w", "variant": variant, "events": 1e6, "cpu_seconds": cpu_seconds });
         let row =

@@ -4,7 +4,7 @@
 //!
 //! Bids are looked at before the engine has them, by the thread that made them; it is about a
 //! nanosecond for each, and part of what the generator takes. Of other queries the events are made
-//! once more ([`super::again`]).
+//! once more ([`super::expected`]).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use arrow_array::types::{Decimal128Type, Int64Type, TimestampMillisecondType};
 use serde_json::Value;
 use thalweg::Sink;
 
-use super::ages::each;
+use super::age_sinks::each;
 use super::job::Look;
 use super::oracle::Sum;
 

@@ -1,8 +1,9 @@
-//! The concurrent structures bare: elements per second of process CPU time, beside the baselines of
-//! their papers and a crossbeam queue.
+//! The concurrent structures bare: elements per second of process CPU time, compared with the
+//! baselines of their papers and a crossbeam queue.
 //!
 //! ```text
-//! cargo run --release --manifest-path benches/structures/Cargo.toml [-- --repeat N] [--figures [--json FILE]]
+//! cargo run --release --manifest-path benches/structures/Cargo.toml [-- --repeat N] [--figures
+//! [--json FILE]]
 //! ```
 //! `--figures` runs the experiments of Prasaad et al. §7.2 and §7.3 instead (see `ordered`);
 //! `--json` appends them to a file that the example `plot` of `thalweg-workloads` draws. All
@@ -19,7 +20,7 @@ use std::time::Instant;
 
 use cpu_time::ProcessTime;
 
-/// A variant: its name and a function that moves so many elements and returns how many it did.
+/// A variant: its name and a function that moves this many elements and returns how many it did.
 pub type Variant = (String, Box<dyn Fn() -> u64>);
 
 /// Elements moved in one run.

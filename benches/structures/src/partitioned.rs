@@ -29,7 +29,7 @@ pub fn variants() -> Vec<Variant> {
     variants
 }
 
-/// As in the engine, who adds stops when so many are under way.
+/// As in the engine, adding stops when this many are under way.
 const UNDER_WAY: u64 = 2048;
 
 /// Each worker adds a batch, then consumes about as much; who finds nothing lets others run.

@@ -29,11 +29,13 @@ pub mod claim;
 mod compression;
 mod dead_letter;
 mod description;
+mod excerpt;
 #[doc(hidden)]
 pub mod files;
 mod folder_sink;
 mod follow;
 mod identity;
+mod input_file;
 mod listing;
 mod marks;
 mod options;
@@ -42,12 +44,14 @@ mod partitions;
 mod parts;
 pub mod paths;
 mod position;
+mod reading;
 mod record;
 mod record_batches;
 mod recorded;
 mod row_groups;
 mod sink;
 mod source;
+mod stamp;
 mod state_options;
 #[cfg(test)]
 mod tests;
@@ -72,12 +76,14 @@ use self::description::DESCRIPTION;
 use self::files::{Files, OsFiles};
 use self::folder_sink::{FolderSink, Place};
 use self::follow::Following;
-use self::options::{BadData, Changelog, FileOptions};
+use self::options::{BadData, FileOptions};
 use self::partitions::FolderNames;
+use self::reading::Reading;
 use self::record::Record;
 use self::sink::{FileOrParts, FileSink};
-use self::source::{FileSource, Reading};
+use self::source::FileSource;
 use self::writer::Content;
+use self::writing::Changelog;
 use crate::format::{BadDataPolicy, RecordDecoder, RecordLayout};
 
 /// The connector, for a run: its clones share what is known of the run's dead letters.

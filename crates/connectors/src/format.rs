@@ -14,7 +14,8 @@
 //! |---|---|
 //! | [`bad_data`] | what happens to records that cannot be read |
 //! | [`text`] | blocks of text, and where their records are |
-//! | [`decoding`] | which columns records have and which are wanted; records to batches |
+//! | [`records`] | which columns records have and which are wanted; their batches |
+//! | [`decoding`] | blocks of records to batches |
 //! | [`encoding`] | batches to bytes |
 //! | [`csv`], [`json`] | text formats |
 //! | [`parquet`], [`arrow`] | formats that are read by random access |
@@ -31,6 +32,7 @@ pub mod json;
 pub(crate) mod options;
 pub mod parquet;
 pub mod record_end;
+pub mod records;
 #[cfg(test)]
 mod tests;
 pub mod text;
@@ -39,9 +41,10 @@ use thalweg_core::{Column, DataType};
 
 pub use self::bad_data::{BadDataPolicy, DecodeError, Rejected};
 pub use self::csv::CsvOptions;
-pub use self::decoding::{DecodedRecords, RecordDecoder, RecordLayout};
+pub use self::decoding::RecordDecoder;
 pub use self::encoding::{RowWriter, TextEncoder};
 pub use self::json::JsonOptions;
+pub use self::records::{DecodedRecords, RecordLayout};
 pub use self::text::TextBlock;
 
 /// A format with its options.

@@ -11,8 +11,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 
-use crate::connector::Origin;
-use crate::time::{TimeExtremes, Watermark};
+use crate::time::{TimeExtremes, Watermark, WatermarkBefore};
 
 /// What a row does to the result downstream (Flink's RowKind).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,36 +62,13 @@ impl RowKind {
     }
 }
 
-/// For each row, the running watermark of its own split just before it. Lateness is judged against
-/// this and nothing else, so it depends on the data alone.
+/// Where a batch was read, for errors and for replaying.
 #[derive(Clone, Debug)]
-pub enum WatermarkBefore {
-    /// The same for every row. Also used where the assigner knows that no row of the bundle can be
-    /// late for any window downstream; the value is then a lower bound.
-    All(Watermark),
-    /// One per row, in milliseconds.
-    Rows(ScalarBuffer<i64>),
-}
-
-impl WatermarkBefore {
-    /// The watermark before this row.
-    #[inline]
-    pub fn at(&self, row: usize) -> Watermark {
-        match self {
-            WatermarkBefore::All(watermark) => *watermark,
-            WatermarkBefore::Rows(rows) => Watermark(rows[row]),
-        }
-    }
-    /// The watermarks of the rows at these indices, in that order.
-    #[must_use]
-    pub fn take(&self, indices: &[u32]) -> WatermarkBefore {
-        match self {
-            WatermarkBefore::All(watermark) => WatermarkBefore::All(*watermark),
-            WatermarkBefore::Rows(rows) => {
-                WatermarkBefore::Rows(indices.iter().map(|&i| rows[i as usize]).collect())
-            }
-        }
-    }
+pub struct Origin {
+    /// The file as a user would name it.
+    pub file: Arc<str>,
+    /// The number of the batch's first row in that file, from 1 (text files: its line).
+    pub first_row: u64,
 }
 
 /// Where a bundle comes from and what the runtime must know to order it.

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_buffer::ScalarBuffer;
 
+pub use crate::bundle::Origin;
 use crate::bundle::RowKind;
 use crate::error::{Error, Result};
 use crate::snapshot::AssignerPosition;
@@ -33,15 +34,6 @@ pub use self::registry::{Connector, Connectors, STATE_CONNECTOR};
 pub use self::table::{
     AcceptedChanges, JobTables, KIND_COLUMN, StateTable, StateTableRequest, TableRequest,
 };
-
-/// Where a batch was read, for errors and for replaying.
-#[derive(Clone, Debug)]
-pub struct Origin {
-    /// The file as a user would name it.
-    pub file: Arc<str>,
-    /// The number of the batch's first row in that file, from 1 (text files: its line).
-    pub first_row: u64,
-}
 
 /// Rows from a source, in the order in which they arrived.
 #[derive(Clone, Debug)]
@@ -193,7 +185,7 @@ pub struct Assigned {
     /// The rows that are left.
     pub batch: RecordBatch,
     /// Each row's running watermark.
-    pub watermark_before: crate::bundle::WatermarkBefore,
+    pub watermark_before: crate::time::WatermarkBefore,
     /// The extremes of the row times, where they were looked for.
     pub time_extremes: Option<TimeExtremes>,
     /// Rows quarantined because their time lies too far in the future.

@@ -30,6 +30,7 @@ pub mod lock;
 pub mod lookup;
 pub mod operator;
 pub mod order;
+mod partition;
 pub mod search;
 pub mod shim;
 pub mod snapshot;
@@ -37,16 +38,16 @@ pub mod text;
 pub mod time;
 pub mod types;
 
-pub use bundle::{Bundle, RowKind, Stamps, WatermarkBefore};
+pub use bundle::{Bundle, RowKind, Stamps};
 pub use connector::{Sink, Source, SourceBatch, SourcePoll};
 pub use error::{Error, ErrorKind, Result, Span};
 pub use operator::{
-    Exchange, Operator, OperatorClass, Output, Partition, PartitionContext, Piece, Place, Progress,
-    Route, Transform,
+    Exchange, Operator, OperatorClass, Output, Partition, Piece, Place, Progress, Route, Transform,
 };
 pub use order::OrderContract;
+pub use partition::PartitionContext;
 pub use snapshot::{
     Captured, CapturedTable, Extent, Restored, TableChanges, TableExtent, TableRows,
 };
-pub use time::{Grid, TimeExtremes, Watermark};
+pub use time::{Grid, TimeExtremes, Watermark, WatermarkBefore};
 pub use types::{Column, ColumnType, DataType, TableSchema};

@@ -33,12 +33,12 @@ use arrow_array::RecordBatch;
 
 use crate::bundle::{Bundle, RowKind, batch_bytes};
 use crate::error::{Error, Result};
-use crate::order::OrderContract;
+pub use crate::partition::PartitionContext;
 use crate::shim::SharedClock;
 use crate::snapshot::{Captured, Extent, Restored, TableChanges};
 use crate::time::{Grid, Watermark};
 
-/// How rows may be taken (design.md §4).
+/// How far the runtime may depart from the order of rows and watermarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperatorClass {
     /// Rows commute bit for bit and output appears only at watermarks: rows of later epochs may be
@@ -195,26 +195,6 @@ pub trait Operator: Send + Sync {
     }
 }
 
-/// What a partition knows of its place when it is created.
-#[derive(Clone, Copy, Debug)]
-pub struct PartitionContext {
-    /// Its number, from 0. A partition owns a range of whole virtual partitions, and those of lower
-    /// numbers own lower ranges.
-    pub partition: usize,
-    /// How many there are.
-    pub partitions: usize,
-    /// What is promised about the sequence of results. In an ordered contract rows leave with their
-    /// [`Place`], those made at a watermark by window end, virtual partition and key bytes.
-    pub order: OrderContract,
-}
-
-impl PartitionContext {
-    /// The only partition, in contract `epoch`.
-    pub fn only() -> Self {
-        PartitionContext { partition: 0, partitions: 1, order: OrderContract::Epoch }
-    }
-}
-
 /// Rows for one partition: a bundle, or some rows of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Piece<'a> {
@@ -349,8 +329,7 @@ pub struct Emitted {
     pub place: Place,
 }
 
-/// Where rows stand in the output sequence of an operator (design.md §1), whatever partition made
-/// them.
+/// Where rows stand in the output sequence of an operator, whatever partition made them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Place {
     /// As emitted, partitions in ascending order. All that an operator with one partition needs.

@@ -1,4 +1,4 @@
-//! The three promises about order (design.md §1).
+//! The promises about the order of results.
 
 use std::fmt;
 use std::str::FromStr;

@@ -38,7 +38,7 @@ use arrow_schema::{DataType as Arrow, Field, Schema, SchemaRef};
 use arrow_select::filter::filter_record_batch;
 
 use crate::error::{Error, Result};
-use crate::operator::PartitionContext;
+use crate::partition::PartitionContext;
 use crate::time::Watermark;
 
 /// The first column of every table of state: UINT8, the virtual partition of a row; NULL for a row

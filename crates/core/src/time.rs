@@ -9,8 +9,6 @@ use std::sync::Arc;
 
 use arrow_buffer::ScalarBuffer;
 
-use crate::bundle::WatermarkBefore;
-
 /// A promise that no later row has an event time at or before this many milliseconds.
 ///
 /// ```
@@ -42,6 +40,38 @@ impl fmt::Display for Watermark {
             Watermark::MIN => f.write_str("none"),
             Watermark::END => f.write_str("end"),
             Watermark(t) => f.write_str(&crate::text::format_timestamp_millis(t, 3)),
+        }
+    }
+}
+
+/// For each row, the running watermark of its own split just before it. Lateness is judged against
+/// this and nothing else, so it depends on the data alone.
+#[derive(Clone, Debug)]
+pub enum WatermarkBefore {
+    /// The same for every row. Also used where the assigner knows that no row of the bundle can be
+    /// late for any window downstream; the value is then a lower bound.
+    All(Watermark),
+    /// One per row, in milliseconds.
+    Rows(ScalarBuffer<i64>),
+}
+
+impl WatermarkBefore {
+    /// The watermark before this row.
+    #[inline]
+    pub fn at(&self, row: usize) -> Watermark {
+        match self {
+            WatermarkBefore::All(watermark) => *watermark,
+            WatermarkBefore::Rows(rows) => Watermark(rows[row]),
+        }
+    }
+    /// The watermarks of the rows at these indices, in that order.
+    #[must_use]
+    pub fn take(&self, indices: &[u32]) -> WatermarkBefore {
+        match self {
+            WatermarkBefore::All(watermark) => WatermarkBefore::All(*watermark),
+            WatermarkBefore::Rows(rows) => {
+                WatermarkBefore::Rows(indices.iter().map(|&i| rows[i as usize]).collect())
+            }
         }
     }
 }

@@ -1,14 +1,15 @@
-//! What a snapshot of many keys weighs, what one of few changes costs beside it, and how fast it is
-//! taken back.
+//! What a snapshot of many keys weighs, what one of few changes costs compared with it, and how
+//! fast it is restored.
 //!
 //! Run with `cargo run --release -p thalweg --example snapshot_speed [FOLDER [KEYS]]`. A GROUP BY
 //! with COUNT(*) and SUM(BIGINT) over 10 million keys, once of BIGINT and once of texts with 83
 //! bytes (100 bytes a key with the two numbers and the partition). Printed are:
-//! - the bytes of a key in memory, as told and as written, beside the bytes of its columns;
-//! - processor time and bytes of a snapshot in which one key in a hundred has changed, beside those
-//!   of all of it;
-//! - how long reading and taking back takes, beside a floor: the same files decoded and their keys
-//!   interned, by as many threads; alternating, medians of three. Files are in the page cache.
+//! - the bytes of a key in memory, as captured and as written, compared with the bytes of its
+//!   columns;
+//! - processor time and bytes of a snapshot in which one key in a hundred has changed, compared
+//!   with those of all of it;
+//! - how long reading and restoring takes, compared with a floor: the same files decoded and their
+//!   keys interned, by as many threads; alternating, medians of three. Files are in the page cache.
 //!
 //! Behind them, for a million keys at most: OVER with COUNT(*) and SUM(BIGINT) over all rows of a
 //! key before, where one key in a hundred has had another row; and rows that wait in front of it,
@@ -168,14 +169,14 @@ fn recover(
         floor.push(timed(|| {
             decode_and_intern(&folder.join("speed/snapshots/0000000001"), key_type)
         })?);
-        own.push(timed(|| take_back(store, operator))?);
+        own.push(timed(|| restore(store, operator))?);
     }
     own.sort_unstable();
     floor.sort_unstable();
     let (own, floor) = (own[ROUNDS / 2].as_secs_f64(), floor[ROUNDS / 2].as_secs_f64());
     let megabytes = (keys as usize * raw_bytes) as f64 / 1e6;
     println!(
-        "  taken back in {own:.2} s, {:.0} MB of columns a second; the floor needs {floor:.2} s: {:.2} of its rate",
+        "  restored in {own:.2} s, {:.0} MB of columns a second; the floor needs {floor:.2} s: {:.2} of its rate",
         megabytes / own,
         floor / own
     );
@@ -188,8 +189,8 @@ fn timed(work: impl FnOnce() -> Result<()>) -> Result<Duration> {
     Ok(start.elapsed())
 }
 
-/// Reads the snapshot of all keys and gives it to new partitions, as a run that goes on does.
-fn take_back(store: &SnapshotStore, operator: &GroupAggregate) -> Result<()> {
+/// Reads the snapshot of all keys and gives it to new partitions, as a run that resumes does.
+fn restore(store: &SnapshotStore, operator: &GroupAggregate) -> Result<()> {
     let snapshot = store.read(1)?;
     let state = &snapshot.cut.stages[0].state;
     in_halves(|half| {

@@ -75,7 +75,8 @@ fn is_out(number: Number, right: &[Number]) -> bool {
     right.iter().all(|other| number.is_some() && other.is_some() && *other != number)
 }
 
-/// NULLs come and go on both sides, the right side is empty at first, and perhaps in the end.
+/// NULLs appear and disappear on both sides, the right side is empty at first, and perhaps in the
+/// end.
 #[test]
 fn not_in_is_that_of_plain_loops() {
     let folder = folder("not-in-loops");

@@ -35,7 +35,7 @@ fn run(folder: &Path, format: &str, more: &str) -> thalweg::Result<()> {
 }
 
 #[test]
-fn csv_has_a_first_column_that_tells_what_each_row_does() {
+fn csv_has_a_first_column_that_says_what_each_row_does() {
     let folder = folder("changelog-csv");
     run(&folder, "csv", ", 'changelog' = 'op', 'csv.header' = 'true'").expect("it runs");
     let text = fs::read_to_string(folder.join("out.csv")).expect("it is written");
@@ -240,7 +240,7 @@ fn changelogs_meet_in_joins() {
     let right_rows = [("+I", 1, 1), ("+I", 5, 2), ("+I", 2, 3), ("-D", 5, 6), ("+I", 5, 7)];
     for (name, rows) in [("l", left_rows), ("r", right_rows)] {
         let line = |(op, k, time): (&str, i32, u32)| format!("{op},{k},{}\n", day(time));
-        // Times tell when a change was made, so that a row that goes has another one than it came
+        // Times say when a change was made, so that a row that goes has another one than it came
         // with.
         let text: String = rows.into_iter().map(line).collect();
         fs::write(folder.join(format!("{name}.csv")), text).expect("an input");

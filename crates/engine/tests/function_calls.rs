@@ -3,7 +3,7 @@
 //! call computes is the business of `crates/expr/tests/function_fuzz.rs`, of golden cases and of
 //! DuckDB.
 //!
-//! `THALWEG_FUNCTION_CALLS=100000` makes so many random calls.
+//! `THALWEG_FUNCTION_CALLS=100000` makes 100,000 random calls.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,7 +19,7 @@ mod engine;
 
 use engine::Configuration;
 
-/// A column's type, and its values in four rows beside NULL.
+/// A column's type, and its values in four rows, next to NULL.
 const COLUMNS: [(&str, [&str; 4]); 21] = [
     ("BOOLEAN", ["true", "false", "true", "false"]),
     ("TINYINT", ["-128", "127", "0", "1"]),

@@ -285,7 +285,7 @@ fn endless(name: &str) -> PathBuf {
 }
 
 #[test]
-fn the_side_that_ends_is_read_first_without_being_told() {
+fn the_side_that_ends_is_read_first_without_a_hint() {
     let folder = endless("auto");
     for from in [
         "u JOIN few ON n = k",
@@ -326,7 +326,7 @@ fn the_side_that_ends_is_read_first_without_being_told() {
 }
 
 #[test]
-fn row_times_go_on_behind_the_join() {
+fn row_times_continue_after_the_join() {
     let (folder, _, _, tables) = two_tables("window");
     let query = |from: &str| {
         format!(

@@ -30,12 +30,12 @@ const PERSON: &str = "CREATE TABLE person (id BIGINT, `dateTime` TIMESTAMP(3),
   WATERMARK FOR `dateTime` AS `dateTime` - INTERVAL '4' SECOND)
   WITH ('connector' = 'nexmark', 'kind' = 'person', 'event-time-rate' = '2000' EVENTS);";
 
-/// Declares the tables of so many events.
+/// Declares the tables of this many events.
 fn tables(events: &str) -> String {
     [BID, AUCTION, PERSON].concat().replace("EVENTS", events)
 }
 
-/// What a job tells while it runs and when it is over.
+/// What a job reports while it runs and when it is over.
 #[derive(Default)]
 struct Watching {
     report: Option<Report>,
@@ -81,7 +81,7 @@ fn run(script: &str, workers: usize, settings: &[(&str, &str)]) -> (Result<()>, 
 mod flat {
     use super::{run, tables};
 
-    /// The report of a query that writes `columns` columns, over so many events.
+    /// The report of a query that writes `columns` columns, over this many events.
     fn report(query: &str, columns: &str, order: &str, events: u32) -> thalweg::Report {
         let tables = tables(&format!(", 'events' = '{events}'"));
         let sink = format!("CREATE TABLE o ({columns}) WITH ('connector' = 'blackhole');");
@@ -106,7 +106,7 @@ mod flat {
             let peaks = [short.state_peak_bytes, long.state_peak_bytes];
             println!("{order}: {} and {} bytes of state", peaks[0], peaks[1]);
             assert!(short.metrics.rows_out() > 0, "no result proves nothing");
-            assert!(long.metrics.rows_out() > 5 * short.metrics.rows_out(), "the input goes on");
+            assert!(long.metrics.rows_out() > 5 * short.metrics.rows_out(), "the input continues");
             assert!(peaks[0] > 10_000, "something is kept: {peaks:?}");
             // How far one input is ahead of the other is a matter of chance.
             assert!(

@@ -21,7 +21,7 @@ use thalweg_core::lookup::{Answer, AsyncLookup, LookupRequest};
 /// What the table was asked, and how it behaves.
 #[derive(Default)]
 struct Store {
-    /// Every so many calls one fails; 0 for none.
+    /// One of this many calls fails; 0 for none.
     fails: usize,
     /// Answers never.
     is_silent: bool,

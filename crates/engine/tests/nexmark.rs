@@ -75,7 +75,7 @@ fn whole_events_are_rows_in_rows() {
 }
 
 #[test]
-fn wrong_columns_are_told_before_anything_runs() {
+fn wrong_columns_are_reported_before_anything_runs() {
     let mut session = Session::default();
     let script = "CREATE TABLE bid (auction BIGINT, prize BIGINT) \
         WITH ('connector' = 'nexmark', 'kind' = 'bid'); SELECT auction FROM bid;";
@@ -113,7 +113,7 @@ fn results_of_windows_of_every_kind_are_aggregated_again_per_window() {
         }
         let wanted: Vec<Vec<i64>> =
             sums.into_iter().map(|((ws, we), (rows, n))| vec![ws, we, rows, n]).collect();
-        assert!(wanted.len() > 3, "{window} has too few windows to tell");
+        assert!(wanted.len() > 3, "{window} has too few windows to compare");
         let again =
             format!("SELECT COUNT(*) AS c, SUM(n) AS s, ws, we FROM ({inner}) GROUP BY ws, we");
         let got = rows(&format!("{tables} SELECT {start}, {end}, c, s FROM ({again});"), 4);

@@ -17,7 +17,7 @@
 //! `million` is for `make nexmark-check`.
 //!
 //! Query 10 writes files, one folder for each minute, which are compared with what query 0 gives.
-//! Query 12 goes by the clock; it counts every bid once.
+//! Query 12 uses processing time; it counts every bid once.
 
 use std::collections::HashMap;
 use std::fs;
@@ -105,8 +105,8 @@ const TIES: [&str; 1] = ["q6"];
 /// Queries that read several tables.
 const SEVERAL_TABLES: [&str; 8] = ["q3", "q4", "q6", "q8", "q9", "q13", "q20", "q23"];
 
-/// What has tests of its own: it writes files; it goes by the clock, so that no two runs need give
-/// the same.
+/// What has tests of its own: it writes files; it uses processing time, so that no two runs need
+/// give the same.
 const WITH_OWN_TESTS: [&str; 2] = ["q10", "q12"];
 
 macro_rules! queries {
@@ -433,7 +433,7 @@ fn answers(events: &Events) -> Option<PathBuf> {
     fs::create_dir_all(&folder).expect("a temporary folder");
     let file = folder.join("export.sql");
     fs::write(&file, export_script()).expect("the script");
-    // In the order of arrival, so that the position of a row tells when it came.
+    // In the order of arrival, so that the position of a row shows when it came.
     let output = thalweg(&file, events, ARRIVAL, &[]);
     successful("the export", output);
     let output = Command::new(python)

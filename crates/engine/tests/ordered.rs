@@ -230,7 +230,7 @@ fn constants_come_before_everything_that_has_a_time() {
     }
 }
 
-/// Two tables of so many rows each in `folder`, and a file of statements that unites them.
+/// Two tables of this many rows each in `folder`, and a file of statements that unites them.
 fn united(folder: &Path, rows: usize) -> PathBuf {
     let table = |name: &str| {
         let lines: String = (0..rows).map(|n| format!("{name}{n}\n")).collect();

@@ -113,7 +113,7 @@ fn folders_are_read_as_columns() {
     }
 }
 
-/// More partitions than files may be open: a partition goes on in the next part, and is read in
+/// More partitions than files may be open: a partition continues in the next part, and is read in
 /// order.
 #[test]
 fn few_files_are_open() {

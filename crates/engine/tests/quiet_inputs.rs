@@ -1,5 +1,5 @@
 //! Inputs that fall silent: what holds the others back in an ordered contract, and what lets them
-//! go on: a heartbeat always, the idle timeout only where it is allowed.
+//! advance: a heartbeat always, the idle timeout only where it is allowed.
 //!
 //! Another thread sends rows, looks at what has come out by then, and sends on; a result that is
 //! waited for in vain fails the test after a long time, never an early one.
@@ -83,11 +83,11 @@ impl RowSource<Row> for Sending {
     }
 }
 
-/// Tells each row, and when a second is over how many rows it had, as (end of the second, 100 +
+/// Emits each row, and when a second is over how many rows it had, as (end of the second, 100 +
 /// rows).
-struct Told;
+struct RowsAndSeconds;
 
-impl RowOperator<u8, Row> for Told {
+impl RowOperator<u8, Row> for RowsAndSeconds {
     type State = Vec<i64>;
     type Out = Row;
     fn timer_grid_ms(&self) -> Option<i64> {
@@ -109,14 +109,14 @@ struct Running {
     job: RunningJob,
     left: Input,
     right: Input,
-    told: Receiver<Row>,
+    emitted: Receiver<Row>,
 }
 
 /// Two inputs, their union and its seconds.
 fn start(options: RunOptions) -> Running {
     let ((left, from_left), (right, from_right)) = (Input::new(0), Input::new(1));
     let pipeline = Pipeline::new();
-    let (tell, told) = channel();
+    let (send, emitted) = channel();
     let time = |row: &Row| row.0;
     let left_rows = pipeline.read_timed_row_source("left", from_left, time, 0);
     let right_rows = pipeline.read_timed_row_source("right", from_right, time, 0);
@@ -124,14 +124,14 @@ fn start(options: RunOptions) -> Running {
         .union(vec![right_rows])
         .expect("one type")
         .key_by(4, |_| 7u8)
-        .process("told", Told)
-        .for_each("tell", move |row| {
+        .process("emitted", RowsAndSeconds)
+        .for_each("send", move |row| {
             // The test may have seen enough.
-            let _ = tell.send(row);
+            let _ = send.send(row);
             Ok(())
         });
     let job = pipeline.start(options).expect("it starts");
-    Running { job, left, right, told }
+    Running { job, left, right, emitted }
 }
 
 fn options(order: OrderContract, timeout: Duration, allowed: bool) -> RunOptions {
@@ -150,7 +150,7 @@ impl Running {
     fn until(&self, last: Row) -> Vec<Row> {
         let mut rows = Vec::new();
         while rows.last() != Some(&last) {
-            let row = self.told.recv_timeout(LONG);
+            let row = self.emitted.recv_timeout(LONG);
             rows.push(row.unwrap_or_else(|error| panic!("{error}: {last:?} after {rows:?}")));
         }
         rows
@@ -160,7 +160,7 @@ impl Running {
         self.left.end();
         self.right.end();
         self.job.wait()?;
-        Ok(self.told.iter().collect())
+        Ok(self.emitted.iter().collect())
     }
 }
 
@@ -222,7 +222,7 @@ fn without_leave_the_clock_changes_nothing() {
 }
 
 #[test]
-fn a_heartbeat_lets_the_others_go_on() {
+fn a_heartbeat_lets_the_others_advance() {
     let running = start(options(OrderContract::EventTime, LONG, false));
     running.right.rows([100]);
     running.left.rows([200, 1100, 2100, 3100]);

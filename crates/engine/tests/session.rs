@@ -97,12 +97,12 @@ fn a_panic_in_user_code_becomes_an_error() {
         arguments: vec![DataType::Int],
         result: DataType::Int.nullable(),
         deterministic: false,
-        function: Arc::new(|_arguments, _rows| panic!("told to")),
+        function: Arc::new(|_arguments, _rows| panic!("as asked")),
     });
     session.execute(NUMBERS).expect("declares");
     let error = session.execute("SELECT explode(n) FROM numbers").expect_err("panics");
     assert_eq!(error.kind(), ErrorKind::User);
-    assert!(error.message().contains("told to"), "{error}");
+    assert!(error.message().contains("as asked"), "{error}");
     assert!(error.operator().is_some(), "{error}");
 }
 
@@ -160,7 +160,7 @@ fn an_aggregate_function_of_the_users_is_called_from_sql() {
     assert_eq!(products, [2 * 3 * 4, 5 * 6 * 7 * 8 * 9]);
 }
 
-/// Counts what it is told.
+/// Counts what it is notified of.
 #[derive(Default)]
 struct Counter {
     jobs: Vec<JobDescription>,

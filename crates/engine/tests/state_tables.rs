@@ -1,5 +1,5 @@
 //! What a job has kept, read by SQL: `snapshot('PLACE', 'OPERATOR' [, 'TABLE'] [, NUMBER])`; and
-//! tables that no job with snapshots can go on with.
+//! tables that no job with snapshots can resume.
 
 use std::path::{Path, PathBuf};
 
@@ -115,7 +115,7 @@ fn a_job_with_snapshots_of_its_own_reads_those_of_others() {
 }
 
 #[test]
-fn what_is_not_there_is_told_with_what_there_is() {
+fn what_is_not_there_is_reported_with_what_there_is() {
     let mut session = after_a_job("missing");
     for (call, what, there) in [
         ("'other', 'group numbers'", "no snapshots in 'other'", "'sums'"),
@@ -142,7 +142,7 @@ fn several_jobs_in_a_folder_are_named() {
 }
 
 #[test]
-fn options_that_somebody_wrote_by_hand_lead_nowhere_else() {
+fn options_that_were_written_by_hand_lead_nowhere_else() {
     let mut session = session(&folder("by-hand"));
     let error = refused(
         &mut session,
@@ -154,7 +154,7 @@ fn options_that_somebody_wrote_by_hand_lead_nowhere_else() {
 }
 
 #[test]
-fn tables_that_no_job_with_snapshots_goes_on_with_are_refused_before_it_starts() {
+fn tables_that_no_job_with_snapshots_can_resume_are_refused_before_it_starts() {
     let mut session = session(&folder("unsuitable"));
     let tables = "SET 'execution.checkpointing.dir' = 'state';
       CREATE TABLE typed (n INT) WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = '-');

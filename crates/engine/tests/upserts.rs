@@ -58,7 +58,7 @@ fn updates_by_the_primary_key_leave_without_what_rows_were_before() {
 }
 
 #[test]
-fn deletions_are_told() {
+fn deletions_are_written() {
     let folder = folder("upsert-deletion");
     fs::write(folder.join("t.csv"), "+I,a,1\n+I,a,2\n-D,a,1\n-D,a,2\n+I,b,1\n").expect("an input");
     let tables = file("t", "k STRING, v INT", OP)

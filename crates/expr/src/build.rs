@@ -13,24 +13,26 @@
 //! | [`common_type`], [`coerce`] | the implicit casts of UNION ALL and INSERT INTO |
 //! | [`enforce_length`] | the lengths of a table's columns, where they are enforced |
 
-mod arithmetic;
+pub(crate) mod arithmetic;
+mod casts;
 mod literals;
 mod predicates;
 mod types;
 
-use thalweg_core::{ColumnType, DataType, Error, Result};
+use thalweg_core::{DataType, Error, Result};
 
-use crate::expr::{CompareOp, Expr, ExprKind, Scalar, Session};
-use crate::kernels::cast::can_cast;
+use crate::expr::{CompareOp, Expr, ExprKind, Session};
 
 pub use crate::functions::{call, function_names};
+pub use casts::cast;
 pub use literals::{
     binary_literal, boolean_literal, interval, null_literal, number_literal, string_literal,
     typed_literal,
 };
-pub use predicates::{between, in_list, is_distinct_from, is_null, like};
+pub use predicates::{between, case, in_list, is_distinct_from, is_null};
 pub use types::{Misfit, coerce, common_type, enforce_length};
 
+pub(crate) use casts::{implicit_cast, implicit_cast_in};
 pub(crate) use predicates::{and, check_comparable, compare, not, or};
 
 /// A binary operator.
@@ -138,73 +140,26 @@ pub fn unary(op: UnaryOp, expr: Expr) -> Result<Expr> {
     }
 }
 
-/// `CASE WHEN condition THEN result … [ELSE otherwise] END`. `CASE x WHEN y` is the caller's to
-/// write as `x = y`.
-pub fn case(branches: Vec<(Expr, Expr)>, otherwise: Option<Expr>) -> Result<Expr> {
-    let otherwise = otherwise.unwrap_or_else(|| Expr::null(DataType::Null));
-    let types: Vec<ColumnType> = branches
-        .iter()
-        .map(|(_, result)| result.column_type.clone())
-        .chain([otherwise.column_type.clone()])
-        .collect();
-    let column_type = common_type(&types).map_err(|_| {
-        let list: Vec<String> = types.iter().map(|t| t.data_type.to_string()).collect();
-        Error::plan(format!("the branches of CASE have no common type: {}", list.join(", ")))
-            .hint("cast them to one type")
-    })?;
-    let mut typed = Vec::with_capacity(branches.len());
-    for (condition, result) in branches {
-        let condition = predicates::condition(condition, "CASE WHEN")?;
-        typed.push((condition, implicit_cast(result, &column_type.data_type)));
+/// `expr [NOT] LIKE pattern [ESCAPE character]`, or `SIMILAR TO`.
+pub fn like(
+    expr: Expr,
+    pattern: Expr,
+    escape: Option<&str>,
+    kind: PatternKind,
+    negated: bool,
+    session: &Session,
+) -> Result<Expr> {
+    let name = match kind {
+        PatternKind::Like => "LIKE",
+        PatternKind::SimilarTo => "SIMILAR TO",
+    };
+    let mut args = vec![expr, pattern];
+    if let Some(escape) = escape {
+        if escape.chars().count() != 1 {
+            return Err(Error::plan(format!("ESCAPE takes one character, got '{escape}'")));
+        }
+        args.push(string_literal(escape));
     }
-    let otherwise = Box::new(implicit_cast(otherwise, &column_type.data_type));
-    Ok(Expr::new(ExprKind::Case { branches: typed, otherwise }, column_type).folded())
-}
-
-/// `CAST(expr AS type)`, or `TRY_CAST`.
-pub fn cast(expr: Expr, to: DataType, safe: bool, session: &Session) -> Result<Expr> {
-    let from = &expr.column_type.data_type;
-    if !can_cast(from, &to) {
-        let kind = if safe { "TRY_CAST" } else { "CAST" };
-        let error = Error::plan(format!("{kind} from {from} to {to} is not supported"));
-        return Err(if from.is_numeric() && to.is_timestamp() {
-            error.hint("TO_TIMESTAMP_LTZ(number, 0 or 3) makes a time of seconds or milliseconds")
-        } else {
-            error
-        });
-    }
-    let nullable = expr.column_type.nullable || safe;
-    Ok(cast_node(expr, to, nullable, safe, session))
-}
-
-fn cast_node(expr: Expr, to: DataType, nullable: bool, safe: bool, session: &Session) -> Expr {
-    let column_type = ColumnType { data_type: to, nullable };
-    let same = expr.column_type.data_type == column_type.data_type;
-    if same || expr.as_literal() == Some(&Scalar::Null) {
-        return Expr { column_type, ..expr };
-    }
-    let span = expr.span;
-    let kind = ExprKind::Cast { input: Box::new(expr), safe, zone: session.zone };
-    Expr::new(kind, column_type).folded().at(span)
-}
-
-/// The cast that makes an operand fit: never refused, because the types were chosen to fit. Text is
-/// only named differently, not cut.
-pub(crate) fn implicit_cast(expr: Expr, to: &DataType) -> Expr {
-    implicit_cast_in(expr, to, &Session::default())
-}
-
-/// [`implicit_cast`] where the session's zone matters: between TIMESTAMP and TIMESTAMP_LTZ.
-pub(crate) fn implicit_cast_in(expr: Expr, to: &DataType, session: &Session) -> Expr {
-    let nullable = expr.column_type.nullable;
-    let from = &expr.column_type.data_type;
-    let relabel = (from.is_string() && to.is_string())
-        || (from.is_binary() && to.is_binary())
-        || *from == *to;
-    if relabel {
-        let mut expr = expr;
-        expr.column_type.data_type = to.clone();
-        return expr;
-    }
-    cast_node(expr, to.clone(), nullable, false, session)
+    let found = call(name, args, session)?;
+    if negated { not(found) } else { Ok(found) }
 }

@@ -9,6 +9,7 @@ pub(crate) mod arrays;
 pub(crate) mod compiled;
 pub(crate) mod conditional;
 pub(crate) mod contains;
+pub(crate) mod definition;
 mod foreign;
 pub(crate) mod hashes;
 pub(crate) mod java_regex;
@@ -25,110 +26,13 @@ pub(crate) mod time_text;
 
 use std::sync::Arc;
 
-use arrow_array::ArrayRef;
-use thalweg_core::{ColumnType, DataType, Error, Result};
+use thalweg_core::{DataType, Error, Result};
 
-use crate::build::implicit_cast;
+use crate::build::{coerce, implicit_cast};
 use crate::expr::{Expr, ExprKind, Session};
-use crate::function::{Arguments, Function, Kernel, ScalarFunction, user_kernel};
+use crate::function::{Function, ScalarFunction, user_kernel};
 
-/// A function in a table.
-pub(crate) struct Definition {
-    name: &'static str,
-    signature: &'static str,
-    build: Build,
-}
-
-enum Build {
-    /// One kernel for all arguments, a rule for the type of the result, and whether data can make
-    /// it fail.
-    Plain(Returns, fn(&Arguments<'_>) -> Result<ArrayRef>, bool),
-    /// Code that looks at the arguments.
-    Custom(fn(Call<'_>) -> Result<Expr>),
-}
-
-/// A call whose arguments fit the signature.
-pub(crate) struct Call<'a> {
-    pub(crate) name: &'static str,
-    pub(crate) args: Vec<Expr>,
-    pub(crate) session: &'a Session,
-}
-
-/// The type of a result. Where not said otherwise it is nullable if an argument is.
-#[derive(Clone, Copy)]
-pub(crate) enum Returns {
-    /// STRING
-    Text,
-    /// STRING, always nullable
-    TextOrNull,
-    /// The type of the first argument
-    First,
-    /// VARCHAR of the first argument's length
-    FirstVarchar,
-    /// The same, always nullable
-    FirstVarcharOrNull,
-    /// `CHAR(n)`
-    Char(u32),
-    /// INT
-    Int,
-    /// BIGINT
-    BigInt,
-    /// DOUBLE
-    Double,
-    /// BOOLEAN
-    Boolean,
-}
-
-impl Returns {
-    fn resolve(self, args: &[Expr]) -> ColumnType {
-        let nullable = args.iter().any(|arg| arg.column_type.nullable);
-        let first = || args[0].column_type.data_type.clone();
-        let varchar = || match first() {
-            DataType::Char(length) => DataType::Varchar(length),
-            other => other,
-        };
-        let (data_type, nullable) = match self {
-            Returns::Text => (DataType::STRING, nullable),
-            Returns::TextOrNull => (DataType::STRING, true),
-            Returns::First => (first(), nullable),
-            Returns::FirstVarchar => (varchar(), nullable),
-            Returns::FirstVarcharOrNull => (varchar(), true),
-            Returns::Char(length) => (DataType::Char(length), nullable),
-            Returns::Int => (DataType::Int, nullable),
-            Returns::BigInt => (DataType::BigInt, nullable),
-            Returns::Double => (DataType::Double, nullable),
-            Returns::Boolean => (DataType::Boolean, nullable),
-        };
-        ColumnType { data_type, nullable }
-    }
-}
-
-const fn plain(
-    name: &'static str,
-    signature: &'static str,
-    returns: Returns,
-    kernel: fn(&Arguments<'_>) -> Result<ArrayRef>,
-) -> Definition {
-    Definition { name, signature, build: Build::Plain(returns, kernel, false) }
-}
-
-/// [`plain`] for a kernel that fails on some data.
-const fn fallible(
-    name: &'static str,
-    signature: &'static str,
-    returns: Returns,
-    kernel: fn(&Arguments<'_>) -> Result<ArrayRef>,
-) -> Definition {
-    Definition { name, signature, build: Build::Plain(returns, kernel, true) }
-}
-
-const fn custom(
-    name: &'static str,
-    signature: &'static str,
-    build: fn(Call<'_>) -> Result<Expr>,
-) -> Definition {
-    Definition { name, signature, build: Build::Custom(build) }
-}
+use self::definition::{Build, Call, Definition};
 
 const TABLES: [&[Definition]; 10] = [
     arrays::DEFINITIONS,
@@ -190,52 +94,6 @@ pub fn call(name: &str, args: Vec<Expr>, session: &Session) -> Result<Expr> {
     }
 }
 
-impl Call<'_> {
-    /// An expression that calls a kernel which never fails.
-    pub(crate) fn with_kernel(self, column_type: ColumnType, kernel: Kernel) -> Expr {
-        self.with_function(column_type, kernel, |_| {})
-    }
-    /// An expression that calls a kernel, with flags set by `adjust`.
-    pub(crate) fn with_function(
-        self,
-        column_type: ColumnType,
-        kernel: Kernel,
-        adjust: impl FnOnce(&mut Function),
-    ) -> Expr {
-        let mut function = Function {
-            name: self.name.to_owned(),
-            kernel,
-            zone: self.session.zone,
-            deterministic: true,
-            uses_wall_clock: false,
-            uses_watermark: false,
-            can_fail: false,
-        };
-        adjust(&mut function);
-        let kind = ExprKind::Call { function: Arc::new(function), args: self.args };
-        Expr::new(kind, column_type).folded()
-    }
-    /// True if any argument can be NULL.
-    pub(crate) fn nullable(&self) -> bool {
-        self.args.iter().any(|arg| arg.column_type.nullable)
-    }
-    /// The type of an argument.
-    pub(crate) fn arg_type(&self, index: usize) -> &DataType {
-        &self.args[index].column_type.data_type
-    }
-    /// The text of an argument that is a literal.
-    pub(crate) fn text(&self, index: usize) -> Option<&str> {
-        match self.args.get(index)?.as_literal()? {
-            crate::expr::Scalar::String(text) => Some(text),
-            _ => None,
-        }
-    }
-    /// An error that names the function.
-    pub(crate) fn error(&self, message: impl std::fmt::Display) -> Error {
-        Error::plan(format!("{}: {message}", self.name))
-    }
-}
-
 fn call_user(function: &ScalarFunction, args: Vec<Expr>, session: &Session) -> Result<Expr> {
     let expected = &function.arguments;
     let describe = |error: Error| error.hint(format!("it was registered as {function:?}"));
@@ -249,7 +107,7 @@ fn call_user(function: &ScalarFunction, args: Vec<Expr>, session: &Session) -> R
     }
     let mut typed = Vec::with_capacity(args.len());
     for (arg, data_type) in args.into_iter().zip(expected) {
-        let arg = crate::build::coerce(arg, &data_type.clone().nullable(), session);
+        let arg = coerce(arg, &data_type.clone().nullable(), session);
         typed.push(arg.map_err(|error| {
             let message = error.message().replace("a column", "an argument");
             describe(Error::plan(format!("{}: {message}", function.name)))

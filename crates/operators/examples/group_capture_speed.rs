@@ -142,9 +142,9 @@ fn read(tables: Vec<CapturedTable>) -> Result<Read, Error> {
     let start = Instant::now();
     let mut read = Read::default();
     for table in tables {
-        let told = (table.rows)()?;
-        read.rows += told.rows.iter().map(RecordBatch::num_rows).sum::<usize>();
-        read.bytes += told.rows.iter().map(batch_bytes).sum::<usize>();
+        let captured = (table.rows)()?;
+        read.rows += captured.rows.iter().map(RecordBatch::num_rows).sum::<usize>();
+        read.bytes += captured.rows.iter().map(batch_bytes).sum::<usize>();
     }
     read.took = start.elapsed();
     Ok(read)

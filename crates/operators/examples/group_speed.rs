@@ -110,7 +110,7 @@ fn measure(what: &str, keys: &[usize], calls: Vec<AggregateCall>, mode: Mode) ->
     Ok(())
 }
 
-/// Rows with keys of 10,000; retractions take back one of the rows of the same batch.
+/// Rows with keys of 10,000; retractions retract one of the rows of the same batch.
 fn bundles(mode: Mode) -> Result<Vec<Bundle>, Error> {
     let mut random = SplitMix64::new(1);
     (0..BATCHES)

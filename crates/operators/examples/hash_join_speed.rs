@@ -1,6 +1,6 @@
 //! How fast rows are looked up in a table that was read before, on one core.
 //!
-//! The form of NEXMark's query 13: rows of a key (BIGINT), a price (BIGINT) and a text beside a
+//! The form of NEXMark's query 13: rows of a key (BIGINT), a price (BIGINT) and a text next to a
 //! table of 10,000 rows with a key and a text, each key once.
 //! `cargo run --release -p thalweg-operators --example hash_join_speed`
 

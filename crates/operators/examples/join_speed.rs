@@ -2,7 +2,7 @@
 //!
 //! Run with `cargo run --release -p thalweg-operators --example join_speed`. Each line is the best
 //! of several passes over bundles of 8192 rows, in million rows of input per second. Keys are mixed
-//! 64-bit numbers, and each row has one partner; beside the key a row has one number.
+//! 64-bit numbers, and each row has one partner; next to the key a row has one number.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -101,13 +101,13 @@ fn measure(
         let mut partition = operator.open(PartitionContext::only())?;
         let exchange = Exchange::new(1);
         let clock = Arc::new(SystemClock::new());
-        let (mut told, mut rows) = (i64::MIN, 0);
+        let (mut captured, mut rows) = (i64::MIN, 0);
         let start = Instant::now();
         for (bundle, newest) in bundles {
             let mut output = Output::new(clock.clone(), u64::MAX);
             partition.rows(Piece { bundle, rows: None, lanes: 1 }, &mut output)?;
-            if newest / 100 > told {
-                told = newest / 100;
+            if newest / 100 > captured {
+                captured = newest / 100;
                 peak = peak.max(partition.state_bytes());
                 let watermark = Watermark(newest - 20);
                 let call = WatermarkCall { watermark, phase: 0, exchange: &exchange };

@@ -141,7 +141,7 @@ fn bundles() -> Result<Vec<Bundle>, Error> {
         .collect()
 }
 
-/// Every other batch takes back the rows of the one before.
+/// Every other batch retracts the rows of the one before.
 fn with_retractions(bundles: &[Bundle]) -> Vec<Bundle> {
     let pair = |inserts: &Bundle| {
         let mut deletes = inserts.clone();

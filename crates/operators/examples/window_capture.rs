@@ -2,8 +2,8 @@
 //!
 //! Run with `cargo run --release -p thalweg-operators --example window_capture`. One partition,
 //! COUNT(*) and SUM of a BIGINT per BIGINT key; the median of several captures. What is weighed is
-//! told in memory: in a file the bounds of slices, which are the same for many rows, cost next to
-//! nothing.
+//! captured in memory: in a file the bounds of slices, which are the same for many rows, cost next
+//! to nothing.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -100,7 +100,7 @@ fn measure(name: &str, window: WindowSpec) -> Result<(), Error> {
     let restored = start.elapsed();
     let each = |time: Duration| time.as_nanos() as f64 / rows as f64;
     println!(
-        "{name}: {rows} states, held {:.1} ms ({:.0} ns each), {:.2} of the raw bytes; taken back in \
+        "{name}: {rows} states, held {:.1} ms ({:.0} ns each), {:.2} of the raw bytes; retracted in \
          {:.0} ns each",
         holds[CAPTURES / 2].as_secs_f64() * 1e3,
         each(holds[CAPTURES / 2]),

@@ -339,7 +339,7 @@ fn sessions_that_rows_join() {
     }
 }
 
-/// Aligned to the clocks of New York, in the night in which they are set back: windows are told
+/// Aligned to the clocks of New York, in the night in which they are set back: windows are captured
 /// apart by local ends, so two hours fall together. The reference knows no zones; what any schedule
 /// gives, all give.
 #[test]

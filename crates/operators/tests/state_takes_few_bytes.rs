@@ -1,4 +1,4 @@
-//! What operators tell of their state takes little more than the rows that they keep.
+//! What operators capture of their state takes little more than the rows that they keep.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ fn both_sides() -> (Sides, RecordBatch) {
     (sides, batch)
 }
 
-/// How many bytes an operator tells for each that it keeps, where it keeps all rows.
+/// How many bytes an operator captures for each that it keeps, where it keeps all rows.
 fn ratio(operator: &dyn Operator, batch: &RecordBatch) -> f64 {
     let mut partition = operator.open(PartitionContext::only()).expect("a partition");
     let bundle = Bundle::new(batch.clone(), Stamps::first());

@@ -11,6 +11,7 @@ pub mod logical;
 pub mod parser;
 pub mod physical;
 mod planner;
+pub mod resolved_table;
 pub mod windows;
 
 pub use planner::{MakeSink, Planner, PlannerOptions, ResultTable};

@@ -10,7 +10,7 @@
 //! - A snapshot counts from the moment its manifest stands under its name, and not before: every
 //!   file that the manifest names is durable by then, and the manifest was read back and compared.
 //! - Whatever fails, and wherever: the snapshots that were there before are untouched.
-//! - Each byte that is read is covered by a checksum. What is damaged is told with its path and
+//! - Each byte that is read is covered by a checksum. Damage is reported with its path and
 //!   passed over; nothing that is damaged, and nothing that this version does not know, is ever
 //!   deleted by itself.
 //! - What is decided (when, which, what goes) is decided by the pure functions of [`decide`];

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_run_is_told_who_holds_the_directory() {
+    fn the_second_run_learns_who_holds_the_directory() {
         let directory = tempfile::tempdir().expect("a folder");
         let job = directory.path().join("state/flights");
         let first = JobLock::take(&job).expect("free");

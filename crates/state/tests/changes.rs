@@ -1,11 +1,12 @@
-//! Changes fold into what a map would hold, whatever was merged, deleted or told whole on the way.
+//! Changes fold into what a map would hold, whatever was merged, deleted or captured in full on the
+//! way.
 
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{Key, changes, key, removed, request, rows, told, whole};
+use common::{Key, changes, key, removed, request, rows, sorted_rows, whole};
 use proptest::prelude::*;
 use thalweg_core::snapshot::partition_of_virtual;
 use thalweg_core::{Captured, ErrorKind};
@@ -18,9 +19,9 @@ struct Step {
     set: Vec<(u64, i64)>,
     /// Keys that go, unless they get a value as well.
     gone: Vec<u64>,
-    /// Partitions that tell all they have, by bit.
+    /// Partitions with full captures, by bit.
     whole: u8,
-    /// Where a table would be told without rows: tell no table at all.
+    /// Where a table would be captured without rows: capture no table at all.
     silent: bool,
 }
 
@@ -38,7 +39,7 @@ fn steps() -> impl Strategy<Value = (usize, Vec<Step>)> {
     (prop_oneof![Just(1_usize), Just(3), Just(4)], prop::collection::vec(step, 1..45))
 }
 
-/// The partition that tells a key: rows for all are told by the first.
+/// The partition that captures a key: rows for all are captured by the first.
 fn teller(key: &Key, partitions: usize) -> usize {
     key.0.map_or(0, |owner| partition_of_virtual(owner, partitions))
 }
@@ -83,7 +84,7 @@ proptest! {
     fn changes_fold_into_what_a_map_holds(
         (partitions, steps) in steps(),
         kept in 1..4_usize,
-        // Beside many rows that stay, changes are folded together before they reach the table.
+        // Where many rows stay, changes are folded together before they reach the table.
         staying in prop_oneof![Just(0), Just(6000)],
     ) {
         static CASES: AtomicU64 = AtomicU64::new(0);
@@ -105,7 +106,7 @@ proptest! {
             let damage = store.verify(number).expect("there");
             prop_assert!(damage.is_empty(), "snapshot {}: {:?}", number, damage);
             let snapshot = store.read(number).expect("read");
-            let rows = told(snapshot.cut.stages[1].state.table("counts"));
+            let rows = sorted_rows(snapshot.cut.stages[1].state.table("counts"));
             prop_assert_eq!(rows.len(), expected.len());
             prop_assert_eq!(&rows.into_iter().collect::<BTreeMap<_, _>>(), expected);
         }
@@ -130,12 +131,12 @@ fn large_tables_are_shared_and_small_changes_folded_apart_until_all_has_changed(
     store.retain(1).expect("retained");
     // Files of others that it needs are no snapshots.
     assert_eq!(store.list().expect("listed").len(), 1);
-    let all = told(store.read(12).expect("read").cut.stages[1].state.table("counts"));
+    let all = sorted_rows(store.read(12).expect("read").cut.stages[1].state.table("counts"));
     assert_eq!((all.len(), all.iter().map(|row| row.1).sum::<i64>()), (100_000, 101_000));
-    for (number, is_anew) in [(13, false), (14, true)] {
+    for (number, is_merged) in [(13, false), (14, true)] {
         let state = vec![changes(vec![rows(&many[..60_000])], vec![])];
         let written = store.write(request(state, number, Some(number - 1))).expect("written");
-        assert_eq!(written.merged_tables > 0, is_anew, "snapshot {number}: {written:?}");
+        assert_eq!(written.merged_tables > 0, is_merged, "snapshot {number}: {written:?}");
     }
     assert_eq!(files_and_changes(&store, 14), (1, 0), "one file, of all rows");
 }
@@ -164,7 +165,7 @@ fn files_of_a_table_are_few_however_many_snapshots_there_were() {
             let (files, changes) = files_and_changes(&store, number);
             assert!(files <= 9 && changes <= 4, "snapshot {number}: {files} files");
         }
-        let all = told(store.read(90).expect("read").cut.stages[1].state.table("counts"));
+        let all = sorted_rows(store.read(90).expect("read").cut.stages[1].state.table("counts"));
         assert_eq!(all.len(), staying as usize + 20);
     }
 }
@@ -182,7 +183,7 @@ fn changes_of_something_that_is_not_there_are_refused() {
     other.cut.stages[1].id = "renamed".to_owned();
     let error = store.write(other).expect_err("not there before");
     assert!(error.message().contains("'counts'"), "{error}");
-    store.write(request(state(), 2, Some(1))).expect("what nobody told was empty");
+    store.write(request(state(), 2, Some(1))).expect("what no partition captured was empty");
     let read = store.read(2).expect("read");
-    assert_eq!(told(read.cut.stages[1].state.table("counts")), [(key(1), 1)]);
+    assert_eq!(sorted_rows(read.cut.stages[1].state.table("counts")), [(key(1), 1)]);
 }

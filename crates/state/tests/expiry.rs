@@ -1,5 +1,5 @@
 //! Rows that expire are forgotten by whole files, without being named, and without the table being
-//! written anew.
+//! rewritten.
 
 mod common;
 
@@ -39,7 +39,7 @@ fn batch(rows: &[(Row, i64)]) -> RecordBatch {
     RecordBatch::try_new(schema(), columns).expect("four columns")
 }
 
-fn told(batches: &[RecordBatch]) -> BTreeMap<Row, i64> {
+fn rows_by_key(batches: &[RecordBatch]) -> BTreeMap<Row, i64> {
     let mut all = BTreeMap::new();
     for batch in batches {
         let column = |at: usize| batch.column(at).as_primitive::<Int64Type>();
@@ -59,14 +59,15 @@ fn table(extent: Extent, made: TableRows, kept_from: Option<i64>) -> CapturedTab
     CapturedTable { name: "parts", schema: schema(), extent, identity_columns: 3, kept_from, rows }
 }
 
-/// The same table with instants for times, as rows have them that are told by a time of their own.
-fn with_instants(told: CapturedTable) -> CapturedTable {
+/// The same table with instants for times, as rows have them that are identified by a time of their
+/// own.
+fn with_instants(table: CapturedTable) -> CapturedTable {
     let instants = DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()));
     let others = ["number", "value"].map(|name| Field::new(name, DataType::Int64, true));
     let schema = state_schema([Field::new("time", instants, true)].into_iter().chain(others));
     let of_schema = Arc::clone(&schema);
     let rows = Box::new(move || {
-        let mut made = (told.rows)()?;
+        let mut made = (table.rows)()?;
         for batch in &mut made.rows {
             let mut columns = batch.columns().to_vec();
             let times = columns[1].as_primitive::<Int64Type>();
@@ -76,10 +77,10 @@ fn with_instants(told: CapturedTable) -> CapturedTable {
         }
         Ok(made)
     });
-    CapturedTable { schema, rows, ..told }
+    CapturedTable { schema, rows, ..table }
 }
 
-/// One row in this many is of another's place: it is told again with another value.
+/// One row in this many is of another's place: it is captured again with another value.
 const AGAIN: u64 = 7;
 
 #[test]
@@ -120,8 +121,10 @@ fn what_has_expired_is_not_there_and_its_files_go() {
                 let own = all.iter().filter(|(row, _)| of(row) == partition);
                 let rows: Vec<(Row, i64)> = own.map(|(row, value)| (*row, *value)).collect();
                 let made = TableRows { rows: vec![batch(&rows)], removed: Vec::new() };
-                let told = table(extent, made, Some(floors[partition]));
-                Captured { tables: vec![if seed % 2 == 0 { told } else { with_instants(told) }] }
+                let captured = table(extent, made, Some(floors[partition]));
+                Captured {
+                    tables: vec![if seed % 2 == 0 { captured } else { with_instants(captured) }],
+                }
             };
             let state = (0..PARTITIONS).map(capture).collect();
             let base = (!is_whole).then(|| step - 1);
@@ -129,7 +132,7 @@ fn what_has_expired_is_not_there_and_its_files_go() {
             store.retain(1).expect("retained");
             let read = store.read(step).expect("read");
             assert_eq!(
-                told(read.cut.stages[1].state.table("parts")),
+                rows_by_key(read.cut.stages[1].state.table("parts")),
                 live,
                 "seed {seed}, step {step}"
             );
@@ -155,11 +158,11 @@ fn files_do_not_pile_up() {
             state.extend(has_idle.then(|| Captured { tables: vec![idle] }));
             let base = (step > 1).then(|| step as u64 - 1);
             let written = store.write(request(state, step as u64, base)).expect("written");
-            assert_eq!(written.merged_tables, 0, "nothing is written anew");
+            assert_eq!(written.merged_tables, 0, "nothing is rewritten");
             store.retain(1).expect("retained");
             sizes.push(store.header(step as u64).expect("there").bytes);
             let read = store.read(step as u64).expect("read");
-            let kept = told(read.cut.stages[1].state.table("parts"));
+            let kept = rows_by_key(read.cut.stages[1].state.table("parts"));
             assert_eq!(kept.len() as i64, 5000 * step.min(5), "step {step}");
         }
         assert!(sizes[29] <= sizes[5] + sizes[5] / 10, "{sizes:?}");
@@ -167,7 +170,7 @@ fn files_do_not_pile_up() {
 }
 
 #[test]
-fn who_tells_of_expiry_has_a_column_of_times() {
+fn tables_that_expire_have_a_column_of_times() {
     let mut store = SnapshotStore::open("memory://expiry-wrong", "job").expect("a place");
     let fields = ["time", "number"].map(|name| Field::new(name, DataType::Utf8, true));
     let wrong = CapturedTable {

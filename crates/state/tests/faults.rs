@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use common::disk::{self, Disk};
 use common::objects::{self, FaultyObjects};
-use common::{changes, key, request, rows, told, whole};
+use common::{changes, key, request, rows, sorted_rows, whole};
 use object_store::memory::InMemory;
 use thalweg_core::Captured;
 use thalweg_state::{Kind, SnapshotStore, WriteRequest, Written};
@@ -31,7 +31,7 @@ fn round(store: &mut SnapshotStore, number: u64) -> thalweg_core::Result<Written
     Ok(written)
 }
 
-/// The number of the newest usable snapshot, whose rows are those that were told.
+/// The number of the newest usable snapshot, whose rows are those that were captured.
 fn newest(store: &mut SnapshotStore, why: &str) -> u64 {
     let found = store.newest_usable().unwrap_or_else(|error| panic!("{why}: {error}"));
     assert!(found.passed_over.is_empty(), "{why}: {:?}", found.passed_over);
@@ -40,15 +40,15 @@ fn newest(store: &mut SnapshotStore, why: &str) -> u64 {
     let mut values = vec![1; 200];
     let newest = i64::try_from(number).expect("small");
     values[..20].fill(newest);
-    let mut rows = told(snapshot.cut.stages[1].state.table("counts"));
+    let mut rows = sorted_rows(snapshot.cut.stages[1].state.table("counts"));
     let place_of = |key: &str| key["key ".len()..].parse::<usize>().expect("a number");
     rows.sort_by_key(|row| place_of(&row.0.1));
     assert_eq!(rows.into_iter().map(|row| row.1).collect::<Vec<_>>(), values, "{why}");
     number
 }
 
-/// Goes on after a fault, as another run does: it takes a new number and tells all.
-fn go_on(store: &mut SnapshotStore, why: &str) {
+/// Resumes after a fault, as another run does: it takes a new number and captures everything.
+fn resume(store: &mut SnapshotStore, why: &str) {
     let number = store.next_number().unwrap_or_else(|error| panic!("{why}: {error}"));
     let all: Vec<_> = (0..200).map(|n| (key(n), 7)).collect();
     let wanted = request(vec![whole(vec![rows(&all)])], number, None);
@@ -56,7 +56,7 @@ fn go_on(store: &mut SnapshotStore, why: &str) {
     store.retain(1).unwrap_or_else(|error| panic!("{why}: {error}"));
     let left = store.list().expect("listed");
     assert_eq!(left.len(), 1, "{why}: {left:?}");
-    let rows = told(store.read(number).expect("read").cut.stages[1].state.table("counts"));
+    let rows = sorted_rows(store.read(number).expect("read").cut.stages[1].state.table("counts"));
     assert!(rows.len() == 200 && rows.iter().all(|row| row.1 == 7), "{why}");
 }
 
@@ -110,7 +110,7 @@ fn fail_on_disk(calm: &Disk, before: u64, call: usize, fault: disk::Fault, power
     if outcome.is_ok() {
         assert_eq!(found, before + 1, "{why}: it was reported as written");
     }
-    go_on(&mut store, &why);
+    resume(&mut store, &why);
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn the_first_snapshot_is_there_or_there_is_none() {
             let found = on_disk(&disk).newest_usable().expect("readable");
             assert!(found.passed_over.is_empty(), "{fault:?} at {call}: {:?}", found.passed_over);
             assert!(found.snapshot.is_some() || outcome.is_err(), "{fault:?} at {call}");
-            go_on(&mut on_disk(&disk), &format!("{fault:?} at {call}"));
+            resume(&mut on_disk(&disk), &format!("{fault:?} at {call}"));
         }
     }
 }
@@ -160,13 +160,13 @@ fn an_object_store_may_fail_at_any_call() {
             let found = newest(&mut store, &why);
             assert!(found == 3 || found == 4, "{why}: {found}");
             assert!(outcome.is_err() || found == 4, "{why}: it was reported as written");
-            go_on(&mut store, &why);
+            resume(&mut store, &why);
         }
     }
 }
 
 #[test]
-fn of_two_runs_that_write_the_same_number_one_is_told() {
+fn of_two_runs_that_write_the_same_number_one_is_refused() {
     let inner: Arc<InMemory> = Arc::default();
     let open = || {
         SnapshotStore::over_objects(inner.clone(), "objects://here", "job", "job").expect("a place")

@@ -1,7 +1,7 @@
-//! What somebody has changed by hand, with checksums that fit: any bytes of a manifest or of a file
+//! Snapshots changed by hand, with checksums that fit: any bytes of a manifest or of a file
 //! of rows are a snapshot or an error, never a panic. Damage without such care is in `faults.rs`.
 //!
-//! `THALWEG_MUTATIONS=N` tries so many (4,000). The same ones come each time.
+//! `THALWEG_MUTATIONS=N` tries N (4,000). The same ones come each time.
 
 mod common;
 

@@ -5,7 +5,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{cut, key, request, rows, told, whole};
+use common::{cut, key, request, rows, sorted_rows, whole};
 use thalweg_core::{Captured, ErrorKind, OrderContract};
 use thalweg_state::{Kind, SnapshotStore, SnapshotSummary, WriteRequest};
 
@@ -39,13 +39,13 @@ fn every_field_comes_back(location: &str) {
     }
     let operator = &snapshot.cut.stages[1];
     let all = vec![(key(1), 10), (key(2), 20), ((None, "all".to_owned()), 5), (key(3), 30)];
-    assert_eq!(told(operator.state.table("counts")), all);
-    assert_eq!(told(operator.waiting.table("counts")), vec![(key(9), 90)]);
+    assert_eq!(sorted_rows(operator.state.table("counts")), all);
+    assert_eq!(sorted_rows(operator.waiting.table("counts")), vec![(key(9), 90)]);
 
     assert!(other.verify(1).expect("verified").is_empty());
     let tables = other.state_of(1, "the count").expect("by its name");
-    assert_eq!(told(&tables["counts"]), all);
-    assert_eq!(told(&tables["waiting.counts"]), vec![(key(9), 90)]);
+    assert_eq!(sorted_rows(&tables["counts"]), all);
+    assert_eq!(sorted_rows(&tables["waiting.counts"]), vec![(key(9), 90)]);
     let error = other.state_of(1, "nobody").expect_err("no such operator");
     assert!(error.help().is_some_and(|help| help.contains("'count'")), "{error}");
     let found = other.newest_usable().expect("found");
@@ -75,7 +75,10 @@ fn a_number_that_is_taken_is_refused_and_stays() {
         let error = store.write(request(Vec::new(), number, None)).expect_err("taken");
         assert!(error.message().contains("snapshot 4 is there"), "{error}");
     }
-    assert_eq!(told(store.read(4).expect("read").cut.stages[1].state.table("counts")).len(), 4);
+    assert_eq!(
+        sorted_rows(store.read(4).expect("read").cut.stages[1].state.table("counts")).len(),
+        4
+    );
 }
 
 #[test]

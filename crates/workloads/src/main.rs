@@ -23,10 +23,10 @@ enum Command {
     LinearRoad(linear_road::Arguments),
     /// Linear Road in real time: the largest number of expressways with every response in time.
     Rating(rating::Arguments),
-    /// StreamBox's six benchmarks beside loops written by hand: records per second and core.
+    /// StreamBox's six benchmarks compared with loops written by hand: records per second and core.
     #[command(name = "streambox")]
     StreamBox(streambox::Arguments),
-    /// StreamBox's decisions taken back one at a time, its watermark rates and its early records.
+    /// StreamBox's decisions removed one at a time, its watermark rates and its early records.
     Ablations(ablations::Arguments),
     /// Virtual machines of many cores: where the engine would stop scaling.
     VirtualCores(virtual_cores::Arguments),

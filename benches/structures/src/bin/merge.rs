@@ -1,11 +1,12 @@
 //! The merge of sorted batches bare, on one thread: million rows per second of process CPU time.
 //!
 //! ```text
-//! CARGO_TARGET_DIR=target/benches cargo run --release --manifest-path benches/structures/Cargo.toml \
+//! CARGO_TARGET_DIR=target/benches cargo run --release --manifest-path
+//! benches/structures/Cargo.toml \
 //!     --features merge --bin merge [-- --repeat N] [--inputs K]
 //! ```
-//! Three 8-byte columns, one of them the time; bundles of 8 Ki rows. Beside it stands a merge row
-//! by row with a heap, columns put together by Arrow's `interleave`. A sum over a column in the
+//! Three 8-byte columns, one of them the time; bundles of 8 Ki rows. It is compared with a merge
+//! row by row with a heap, columns put together by Arrow's `interleave`. A sum over a column in the
 //! order of the result is compared, so that each variant must have the same sequence.
 
 use std::cmp::Reverse;
@@ -69,7 +70,7 @@ fn report(name: &str, inputs: &Inputs, repeat: usize) {
     );
 }
 
-/// Times of inputs that take turns, so many rows at a time.
+/// Times of inputs that take turns, this many rows at a time.
 fn in_turn(inputs: usize, run: usize) -> Vec<Vec<i64>> {
     let time = |input: usize, n: usize| ((n / run * inputs + input) * run + n % run) as i64;
     (0..inputs).map(|input| (0..ROWS_PER_INPUT).map(|n| time(input, n)).collect()).collect()

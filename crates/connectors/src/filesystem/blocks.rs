@@ -14,10 +14,11 @@ use thalweg_core::connector::{Origin, SourceBatch};
 use thalweg_core::{Error, Result};
 
 use super::compression::Compression;
+use super::files::read_retrying;
 use super::identity::{Prefix, bytes_at};
-use super::paths::InputFile;
-use super::position::{Mark, Place, Reached, TextPlace, Work, changed};
-use super::source::{Reading, marking};
+use super::input_file::{InputFile, changed, read_error};
+use super::position::{Mark, Place, Reached, TextPlace, Work};
+use super::reading::{Reading, RecordLimit, marking};
 use crate::format::record_end::RecordEnd;
 use crate::format::text::{count_lines, readable};
 use crate::format::{Format, Rejected, TextBlock};
@@ -47,15 +48,6 @@ pub struct Block {
     pub end: Mark,
     /// A record that was too long to be kept, instead of text.
     pub too_long: Option<BadRow>,
-}
-
-/// How long a record may be.
-#[derive(Clone, Copy)]
-pub struct RecordLimit {
-    /// Bytes of a record.
-    pub bytes_max: usize,
-    /// A longer one is a bad record that is left out; else it fails the job.
-    pub rejects: bool,
 }
 
 /// Decodes a block.
@@ -242,11 +234,6 @@ pub fn decoding(block: Block, reading: &Arc<Reading>) -> Box<dyn Task> {
     Box::new(BlockTask { block, reading: reading.clone() })
 }
 
-/// The error of a file that cannot be read.
-pub fn read_error(file: &InputFile, error: &io::Error) -> Error {
-    Error::io(format!("cannot read: {error}")).in_file(file.label.as_ref())
-}
-
 /// The next block of a file, or `None` at its end.
 pub fn cut_block(
     format: &Format,
@@ -363,16 +350,6 @@ fn fill(open: &mut Open, bytes: &mut Vec<u8>, wanted: usize, is_interactive: boo
     // A file has ended when less came than was asked for; a pipe when nothing came.
     open.ended = if is_interactive { read == 0 } else { read < missing };
     Ok(())
-}
-
-/// Reads what comes, also if a signal comes first.
-pub fn read_retrying(reader: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
-    loop {
-        match reader.read(buffer) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            result => return result,
-        }
-    }
 }
 
 #[cfg(test)]

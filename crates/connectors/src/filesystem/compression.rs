@@ -7,8 +7,7 @@ use std::path::Path;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 
-use super::files::OutFile;
-use super::paths::PARTIAL;
+use super::files::{OutFile, PARTIAL};
 
 /// How a file is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,9 +24,9 @@ use serde_json::json;
 use thalweg_core::{Error, Result};
 
 use super::claim::Claim;
+use super::excerpt::{EXCERPT_BYTES, Excerpt, LetterMark, tail_of};
 use super::files::{OsFiles, create_new, sync_above};
 use super::paths::canonical_file;
-use super::position::{EXCERPT_BYTES, Excerpt};
 use super::writer::{partial, publish};
 use crate::handover::BadRow;
 
@@ -45,15 +45,6 @@ impl FinishedLetters {
     fn add(&self, path: &Path) {
         self.0.lock().expect("no panic under this lock").insert(path.to_path_buf());
     }
-}
-
-/// How much of a dead-letter file counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LetterMark {
-    /// Its first bytes.
-    pub bytes: u64,
-    /// The last of them, by which the file is known again; none without bytes.
-    pub tail: Option<Excerpt>,
 }
 
 /// How the file begins.
@@ -325,31 +316,6 @@ impl DeadLetters {
         Error::io(format!("cannot write dead letters: {error}"))
             .in_file(self.path.display().to_string())
     }
-}
-
-impl LetterMark {
-    /// True if a file begins with what this counts.
-    fn fits(self, path: &Path) -> io::Result<bool> {
-        let Some(found) = tail_of(path, self.bytes)? else { return Ok(false) };
-        Ok(self.tail.is_none_or(|tail| tail == Excerpt::of(&found)))
-    }
-}
-
-/// The last of this many bytes of a file, as many as an excerpt has; `None` if it is shorter or not
-/// there.
-fn tail_of(path: &Path, bytes: u64) -> io::Result<Option<Vec<u8>>> {
-    let mut file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        file => file?,
-    };
-    if file.metadata()?.len() < bytes {
-        return Ok(None);
-    }
-    let count = bytes.min(EXCERPT_BYTES as u64);
-    file.seek(SeekFrom::Start(bytes - count))?;
-    let mut tail = vec![0; count as usize];
-    file.read_exact(&mut tail)?;
-    Ok(Some(tail))
 }
 
 fn count_lines(path: &Path) -> io::Result<u64> {

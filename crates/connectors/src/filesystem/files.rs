@@ -5,12 +5,15 @@
 //! (new files, renames, removals) after [`Files::sync_folder`]. A rename is atomic.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use thalweg_core::Result;
 
 use super::claim::Claim;
+
+/// The suffix of output that is not complete.
+pub const PARTIAL: &str = ".partial";
 
 /// A file that is being written.
 pub trait OutFile: Write + Send {
@@ -133,4 +136,14 @@ pub fn create_new(path: &Path) -> io::Result<File> {
         _ => {}
     }
     OpenOptions::new().write(true).create_new(true).open(path)
+}
+
+/// Reads what comes, also if a signal comes first.
+pub fn read_retrying(reader: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match reader.read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
 }

@@ -28,14 +28,17 @@ use std::time::Duration;
 use thalweg_core::Result;
 use thalweg_core::connector::TableRequest;
 
-use super::blocks::{FIRST_BLOCK_BYTES, Open, cut_block, decoding, grown, read_error};
+use super::blocks::{FIRST_BLOCK_BYTES, Open, cut_block, decoding, grown};
 use super::compression::Compression;
-use super::identity::{Contents, HEAD_BYTES, Prefix, Stamp, bytes_at};
+use super::identity::{Contents, HEAD_BYTES, Prefix, bytes_at};
+use super::input_file::{InputFile, changed, changed_name, read_error};
 use super::listing::Listing;
-use super::paths::{self, InputFile};
-use super::position::{Mark, Place, Reached, TextPlace, Work, changed, changed_name};
+use super::paths;
+use super::position::{Mark, Place, Reached, TextPlace, Work};
+use super::reading::{Reading, marking};
 use super::recorded::{GROWN_LINE, ends_open};
-use super::source::{Reading, marking, rows_of};
+use super::row_groups::rows_of;
+use super::stamp::Stamp;
 use crate::handover::{Cut, Splitter};
 
 /// How many handles stay open between looks.

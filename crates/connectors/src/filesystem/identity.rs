@@ -1,8 +1,7 @@
 //! By what an input file is known again, and whether it still holds what was read of it.
 //!
-//! - A [`Stamp`] is what the file system says: where the file lies and when it was changed last. A
-//!   file with an equal stamp that had settled is the same, and nothing of it is read again to find
-//!   out.
+//! - A file with an equal [`Stamp`] that had settled is the same, and nothing of it is read again
+//!   to find out.
 //! - A [`Sum`] runs over all that was read of a text. Any other file is read again up to the
 //!   position and its sum compared, which costs what reading it costs.
 //! - The first bytes and the last ones of what was read decide, where a followed file holds
@@ -11,91 +10,24 @@
 //! What is not found out: another file with the same CRC-32, and a Parquet or Arrow file with the
 //! same length and the same last bytes.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use memchr::memmem::Finder;
 use serde_json::{Value, json};
 use thalweg_core::Result;
-use thalweg_core::shim::{Clock, SystemClock};
 
-use super::blocks::{read_error, read_retrying};
 use super::compression::Compression;
-use super::paths::InputFile;
-use super::position::changed;
+use super::files::read_retrying;
+use super::input_file::{InputFile, changed, read_error};
+use super::stamp::Stamp;
 
 /// How many of the first bytes of a followed file are kept.
 pub const HEAD_BYTES: usize = 256;
 /// How many of the last bytes that were read are kept.
 const TAIL_BYTES: usize = 64;
-/// File systems count time in steps. A change within the step in which a file was listed leaves its
-/// stamp as it was, so a stamp counts only if it is older than this.
-const SETTLED_MS: i64 = 1_000;
 const BUFFER_BYTES: usize = 256 << 10;
-
-/// What the file system says of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
-    device: u64,
-    inode: u64,
-    /// When contents or attributes were changed last, in nanoseconds since 1970. No program can set
-    /// it.
-    changed_ns: i64,
-    has_settled: bool,
-}
-
-impl Stamp {
-    /// The stamp of a file, if the system has such.
-    pub fn of(metadata: &Metadata) -> Option<Stamp> {
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::MetadataExt;
-            let changed_ns = metadata.ctime() * 1_000_000_000 + metadata.ctime_nsec();
-            let age_ms = SystemClock::new().wall_ms() - changed_ns / 1_000_000;
-            let has_settled = age_ms >= SETTLED_MS;
-            let (device, inode) = (metadata.dev(), metadata.ino());
-            Some(Stamp { device, inode, changed_ns, has_settled })
-        }
-        #[cfg(not(unix))]
-        {
-            let _ = (metadata, SystemClock::new().wall_ms());
-            None
-        }
-    }
-
-    /// Where the file lies.
-    pub fn place(self) -> (u64, u64) {
-        (self.device, self.inode)
-    }
-
-    /// True if a file with this stamp holds what it held when it had the other one.
-    pub fn proves(self, earlier: Stamp) -> bool {
-        earlier.has_settled
-            && self.place() == earlier.place()
-            && self.changed_ns == earlier.changed_ns
-    }
-
-    /// Adds it to the JSON of a file.
-    pub fn write(self, file: &mut Value) {
-        file["inode"] = json!(format!("{}:{}", self.device, self.inode));
-        if self.has_settled {
-            file["changedNs"] = json!(self.changed_ns);
-        }
-    }
-
-    /// Reads it from the JSON of a file.
-    pub fn read(file: &Value) -> Option<Stamp> {
-        let (device, inode) = file.get("inode")?.as_str()?.split_once(':')?;
-        let changed_ns = file.get("changedNs").and_then(Value::as_i64);
-        Some(Stamp {
-            device: device.parse().ok()?,
-            inode: inode.parse().ok()?,
-            changed_ns: changed_ns.unwrap_or(0),
-            has_settled: changed_ns.is_some(),
-        })
-    }
-}
 
 /// The sum of all bytes of a text up to a place: CRC-32, which continues from its own value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

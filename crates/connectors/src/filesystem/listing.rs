@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::identity::Stamp;
-use super::paths::InputFile;
+use super::input_file::InputFile;
+use super::stamp::Stamp;
 
 /// The files of a table as they are now, until each has found whose it is.
 pub struct Listing {

@@ -8,10 +8,10 @@ use thalweg_core::{Column, DataType, Error, Result};
 
 use super::description::DESCRIPTION;
 use super::paths;
+use super::reading::FileMetadata;
 use super::record::Record;
 use super::sink::check_continuable;
-use super::source::FileMetadata;
-use super::writing::{Delivery, GUARANTEE, Writing};
+use super::writing::{Changelog, Delivery, GUARANTEE, Writing};
 use crate::format::encoding::OP;
 use crate::format::{Format, csv};
 
@@ -45,15 +45,6 @@ pub struct FileOptions<'a> {
     pub writing: Writing,
     /// Files are followed: how often to look for new ones and for growth.
     pub monitor_interval: Option<Duration>,
-}
-
-/// `'changelog'`
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Changelog {
-    /// `'op'`: every change.
-    Op,
-    /// `'upsert'`: rows by the primary key, without what they were before.
-    Upsert,
 }
 
 impl<'a> FileOptions<'a> {

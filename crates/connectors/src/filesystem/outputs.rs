@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use thalweg_core::connector::{JobTables, TableRequest};
 use thalweg_core::{Error, Result, Span};
 
+use super::files::PARTIAL;
 use super::options::{BadData, FileOptions};
 use super::paths::{self, Target, canonical_file, is_hidden};
 use super::writer::partial;
@@ -228,7 +229,7 @@ fn is_visible(below: &Path) -> bool {
     below.components().all(|name| {
         let name = name.as_os_str().to_string_lossy();
         // The name of a file that is not complete stands for the one that it will have.
-        let name = name.strip_suffix(paths::PARTIAL).unwrap_or(&name);
+        let name = name.strip_suffix(PARTIAL).unwrap_or(&name);
         !is_hidden(name) || name.contains('=')
     })
 }

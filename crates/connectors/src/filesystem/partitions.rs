@@ -18,7 +18,7 @@ use thalweg_core::connector::TableRequest;
 use thalweg_core::text::TextColumn;
 use thalweg_core::{Column, DataType, Error, Result};
 
-use super::paths::InputFile;
+use super::input_file::InputFile;
 use crate::format::csv;
 
 /// The folder of rows that have no value.

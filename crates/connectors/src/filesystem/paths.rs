@@ -10,57 +10,12 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use arrow_array::ArrayRef;
 use thalweg_core::connector::{TableRequest, near_miss};
 use thalweg_core::{Error, Result};
 
-use super::identity::Stamp;
-
-/// The suffix of output that is not complete.
-pub const PARTIAL: &str = ".partial";
-
-/// An input file.
-#[derive(Clone, Debug)]
-pub struct InputFile {
-    /// The canonical path; `None` for standard input.
-    pub path: Option<PathBuf>,
-    /// The file as a user would name it.
-    pub label: Arc<str>,
-    /// Its name without folders.
-    pub name: String,
-    /// Its length in bytes.
-    pub size: u64,
-    /// When it was last changed, in milliseconds since 1970.
-    pub modified_ms: i64,
-    /// What the file system says of it otherwise.
-    pub stamp: Option<Stamp>,
-    /// Its first bytes, where it is followed.
-    pub head: Vec<u8>,
-    /// What its folders say: one value for each column of `PARTITIONED BY`.
-    pub partition: Vec<ArrayRef>,
-}
-
-impl InputFile {
-    /// Standard input.
-    pub fn stdin() -> InputFile {
-        InputFile {
-            path: None,
-            label: Arc::from("standard input"),
-            name: "-".to_string(),
-            size: 0,
-            modified_ms: 0,
-            stamp: None,
-            head: Vec::new(),
-            partition: Vec::new(),
-        }
-    }
-
-    /// The same file under the name of another one.
-    pub fn renamed(&self, to: &InputFile) -> InputFile {
-        let InputFile { path, label, name, partition, .. } = to.clone();
-        InputFile { path, label, name, partition, ..self.clone() }
-    }
-}
+use super::files::PARTIAL;
+use super::input_file::InputFile;
+use super::stamp::Stamp;
 
 /// Where a sink writes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -21,75 +21,20 @@
 //! Parquet or Arrow file is known again by its length and its last bytes.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+use thalweg_core::Result;
 use thalweg_core::connector::unread_rows;
-use thalweg_core::{Error, Result};
 
-use super::dead_letter::LetterMark;
-use super::identity::{Stamp, Sum, Tail};
+use super::excerpt::{Excerpt, LetterMark};
+use super::identity::{Sum, Tail};
+use super::input_file::{InputFile, changed, changed_name};
 use super::listing::Listing;
-use super::paths::InputFile;
 use super::recorded::{Checked, Position, Recorded};
-
-/// A file of rows is known again by this many of its last bytes.
-pub const EXCERPT_BYTES: usize = 1 << 10;
-
-/// Some bytes of a file, by which it is known again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Excerpt {
-    /// How many.
-    pub bytes: u32,
-    hash: u64,
-}
-
-impl Default for Excerpt {
-    fn default() -> Self {
-        Excerpt { bytes: 0, hash: 0xcbf2_9ce4_8422_2325 }
-    }
-}
-
-impl Excerpt {
-    /// The excerpt with these bytes, of which there are at most [`EXCERPT_BYTES`].
-    pub fn of(bytes: &[u8]) -> Excerpt {
-        Excerpt::default().and(bytes)
-    }
-
-    /// The last bytes of a file.
-    ///
-    /// # Errors
-    /// If it cannot be read.
-    pub fn of_end(file: &mut File) -> io::Result<Excerpt> {
-        let bytes = file.metadata()?.len().min(EXCERPT_BYTES as u64);
-        file.seek(SeekFrom::End(-(bytes as i64)))?;
-        let mut end = vec![0; bytes as usize];
-        file.read_exact(&mut end)?;
-        Ok(Excerpt::of(&end))
-    }
-
-    /// This one and more bytes (FNV-1a).
-    fn and(self, bytes: &[u8]) -> Excerpt {
-        let mix = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        let count = self.bytes + bytes.len() as u32;
-        Excerpt { bytes: count, hash: bytes.iter().fold(self.hash, mix) }
-    }
-
-    fn to_json(self) -> Value {
-        json!(format!("{}:{:016x}", self.bytes, self.hash))
-    }
-
-    /// From its text.
-    pub fn from_json(value: &Value) -> Option<Excerpt> {
-        let (bytes, hash) = value.as_str()?.split_once(':')?;
-        let bytes = bytes.parse().ok().filter(|&bytes| bytes as usize <= EXCERPT_BYTES)?;
-        Some(Excerpt { bytes, hash: u64::from_str_radix(hash, 16).ok()? })
-    }
-}
+use super::stamp::Stamp;
 
 /// A place between two records of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,19 +157,6 @@ impl Work {
             None => Ok(RowPlace { group: 0, row: 0, end }),
         }
     }
-}
-
-/// The error of a file that is not what it was when it was read.
-pub fn changed(file: &InputFile, how: &str) -> Error {
-    changed_name(&file.label, how)
-}
-
-/// The same by the file's name.
-pub fn changed_name(label: &str, how: &str) -> Error {
-    let message = format!("the file {how}: to read on would lose rows or read some twice");
-    Error::data(message)
-        .in_file(label)
-        .hint("put the file back as it was, or start from scratch, without the snapshot")
 }
 
 /// What is known of one file.

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use thalweg_core::connector::SourceBatch;
 use thalweg_core::{Error, Result};
 
+use super::excerpt::Excerpt;
 use super::identity::open_listed;
-use super::paths::InputFile;
-use super::position::{Excerpt, Mark, Place, Reached, RowPlace, Work};
-use super::source::{Reading, marking};
+use super::input_file::InputFile;
+use super::position::{Mark, Place, Reached, RowPlace, Work};
+use super::reading::{Reading, marking};
 use crate::format::arrow::reader::ArrowFile;
 use crate::handover::{Cut, Decoded, Emit, Splitter, Task};
 

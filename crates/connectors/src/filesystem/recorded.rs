@@ -9,12 +9,12 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use thalweg_core::{Error, Result};
 
-use super::blocks::read_error;
 use super::compression::Compression;
-use super::dead_letter::LetterMark;
-use super::identity::{Contents, Prefix, Stamp, Sum, Tail};
-use super::paths::InputFile;
-use super::position::{Excerpt, Place, RowPlace, Seen, TextPlace, changed};
+use super::excerpt::{Excerpt, LetterMark};
+use super::identity::{Contents, Prefix, Sum, Tail};
+use super::input_file::{InputFile, changed, changed_name, read_error};
+use super::position::{Place, RowPlace, Seen, TextPlace};
+use super::stamp::Stamp;
 
 /// A position as it was read.
 pub struct Position {
@@ -242,7 +242,7 @@ impl Recorded {
             ),
             false => "it had not been read to its end".to_owned(),
         };
-        super::position::changed_name(&self.path, &format!("is not there any more, and {what}"))
+        changed_name(&self.path, &format!("is not there any more, and {what}"))
     }
 
     /// True if a file has something that was not read of this one.

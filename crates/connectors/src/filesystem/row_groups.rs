@@ -6,13 +6,23 @@ use std::sync::Arc;
 use thalweg_core::connector::{Origin, SourceBatch};
 use thalweg_core::{Error, Result};
 
+use super::excerpt::Excerpt;
 use super::identity::open_listed;
-use super::paths::InputFile;
-use super::position::{Excerpt, Mark, Place, Reached, RowPlace, Work};
-use super::source::{Reading, marking};
-use crate::format::DecodeError;
+use super::input_file::InputFile;
+use super::position::{Mark, Place, Reached, RowPlace, Work};
+use super::reading::{Reading, marking};
+use super::record_batches::RecordBatchSplitter;
 use crate::format::parquet::reader::ParquetFile;
+use crate::format::{DecodeError, Format};
 use crate::handover::{Cut, Decoded, Emit, Splitter, Task};
+
+/// Cuts files that hold rows in groups.
+pub fn rows_of(reading: &Arc<Reading>, work: Vec<Work>) -> Box<dyn Splitter> {
+    match reading.format() {
+        Format::Arrow => Box::new(RecordBatchSplitter::new(reading.clone(), work)),
+        _ => Box::new(RowGroupSplitter::new(reading.clone(), work)),
+    }
+}
 
 /// The first batches are small, so that first results appear at once.
 const FIRST_BATCH_ROWS: usize = 4 << 10;

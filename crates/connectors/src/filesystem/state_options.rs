@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 
 use thalweg_core::connector::TableRequest;
 
-use super::options::{BadData, Changelog, FileOptions};
+use super::options::{BadData, FileOptions};
 use super::paths;
-use super::writing::{Delivery, GUARANTEE};
+use super::writing::{Changelog, Delivery, GUARANTEE};
 use crate::format::{CsvOptions, Format, JsonOptions};
 
 type StateOptions = BTreeMap<String, String>;

@@ -12,9 +12,8 @@ use arrow_select::filter::filter_record_batch;
 use thalweg_core::{Error, Result, RowKind, TableSchema};
 
 use super::compression::{Compression, Compressor};
-use super::files::{Files, OutFile};
-use super::options::Changelog;
-use super::paths::PARTIAL;
+use super::files::{Files, OutFile, PARTIAL};
+use super::writing::Changelog;
 use crate::format::{Format, RowWriter, TextEncoder};
 use crate::output::write_error;
 

@@ -35,6 +35,15 @@ impl Delivery {
     }
 }
 
+/// `'changelog'`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changelog {
+    /// `'op'`: every change.
+    Op,
+    /// `'upsert'`: rows by the primary key, without what they were before.
+    Upsert,
+}
+
 /// How files are written.
 #[derive(Clone, Copy, Debug)]
 pub struct Writing {

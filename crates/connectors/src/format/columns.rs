@@ -7,8 +7,8 @@ use thalweg_core::connector::near_miss;
 use thalweg_core::{Error, Result};
 
 use super::bad_data::{BadFields, DecodeError};
-use super::decoding::RecordLayout;
 use super::parquet::types::{convert, describe, is_readable};
+use super::records::RecordLayout;
 
 /// Where the wanted columns are.
 pub struct FileColumns {

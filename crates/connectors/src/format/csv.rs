@@ -15,7 +15,7 @@ use self::plain::PlainRecords;
 use self::scan::{Dialect, Field, Step, Walker};
 use self::values::column;
 use super::bad_data::{BadDataPolicy, BadFields, DecodeError, Rejected};
-use super::decoding::{DecodedRecords, RecordLayout, Records, finish};
+use super::records::{DecodedRecords, RecordLayout, Records, finish};
 use super::text::{Messages, NOT_UTF8, Text, TextBlock};
 
 /// How CSV is read and written.

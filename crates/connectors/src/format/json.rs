@@ -16,7 +16,7 @@ use thalweg_core::{Error, Result};
 
 use self::values::{Cell, column};
 use super::bad_data::{BadDataPolicy, BadFields, DecodeError, Rejected};
-use super::decoding::{DecodedRecords, RecordLayout, Records, finish};
+use super::records::{DecodedRecords, RecordLayout, Records, finish};
 use super::text::{NOT_UTF8, Text, TextBlock};
 
 /// How JSON is read and written.

@@ -64,7 +64,7 @@ pub struct Measurement {
     /// How many rows it wrote: results, and changes of results.
     pub rows_out: u64,
     /// How many of these take a row back or are its old form.
-    pub rows_taken_back: u64,
+    pub rows_retracted: u64,
     /// From start to end.
     pub elapsed: Duration,
     /// How long processors worked for this process meanwhile.
@@ -72,7 +72,7 @@ pub struct Measurement {
     /// The most that its operators kept, in bytes.
     pub state_peak_bytes: usize,
     /// The most that the process had resident during the run, its inputs included; where the
-    /// system tells.
+    /// system reports it.
     pub resident_peak_bytes: Option<usize>,
     /// How late results were, where events came at a rate.
     pub latency: Option<LatencyPercentiles>,
@@ -116,8 +116,8 @@ impl Benchmark {
         Ok(benchmark)
     }
 
-    /// The same query by so many workers, over the same events where these have been made: they lie
-    /// in memory once.
+    /// The same query by this many workers, over the same events where these have been made: they
+    /// lie in memory once.
     ///
     /// # Errors
     /// As [`Benchmark::new`].
@@ -171,7 +171,7 @@ impl Benchmark {
             events: self.options.events,
             rows_in: report.metrics.rows_in(),
             rows_out: report.metrics.rows_out(),
-            rows_taken_back: counts.taken_back,
+            rows_retracted: counts.retracted,
             elapsed: report.elapsed,
             processor_time: spent.processor_time,
             state_peak_bytes: report.state_peak_bytes,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use thalweg_core::{Error, Result};
 
-/// Keys of the table beside the bids of query 13.
+/// Keys of the table that query 13 joins with the bids.
 const SIDE_INPUT_KEYS: usize = 10_000;
 
 /// A folder that is removed in the end.

@@ -1,7 +1,7 @@
 //! The sink of the benchmark: counts rows, and on request adds up a number that stands for the
 //! result.
 //!
-//! The number is the sum of a hash of each row, minus the hashes of rows that are taken back. Sums
+//! The number is the sum of a hash of each row, minus the hashes of rows that are retracted. Sums
 //! have no order, so it depends on what is left of the result and not on how it came about.
 
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use thalweg_operators::keys::hash_keys;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     /// Rows that take another one back.
-    pub(super) taken_back: u64,
+    pub(super) retracted: u64,
     /// `None` unless it was asked for.
     pub(super) fingerprint: Option<u64>,
 }
@@ -28,7 +28,7 @@ impl Tally {
     /// Nothing so far.
     pub(super) fn new(has_fingerprint: bool) -> Tally {
         let fingerprint = has_fingerprint.then_some(0);
-        Tally(Arc::new(Mutex::new(Counts { taken_back: 0, fingerprint })))
+        Tally(Arc::new(Mutex::new(Counts { retracted: 0, fingerprint })))
     }
 
     /// What has come so far.
@@ -42,11 +42,11 @@ impl Tally {
     }
 }
 
-fn is_taken_back(kind: RowKind) -> bool {
+fn is_retracted(kind: RowKind) -> bool {
     matches!(kind, RowKind::UpdateBefore | RowKind::Delete)
 }
 
-/// The hashes of the rows, those of rows that are taken back subtracted.
+/// The hashes of the rows, those of rows that are retracted subtracted.
 fn sum_of_hashes(batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<u64> {
     let hashes = hash_keys(batch.columns(), batch.num_rows())?;
     // Mixed once more: the hash of a single key is not meant to be added up.
@@ -54,7 +54,7 @@ fn sum_of_hashes(batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<u64> 
     Ok(match kinds {
         None => hashes.fold(0, u64::wrapping_add),
         Some(kinds) => hashes.zip(kinds).fold(0, |sum, (hash, &kind)| {
-            if is_taken_back(kind) { sum.wrapping_sub(hash) } else { sum.wrapping_add(hash) }
+            if is_retracted(kind) { sum.wrapping_sub(hash) } else { sum.wrapping_add(hash) }
         }),
     })
 }
@@ -70,8 +70,8 @@ impl Sink for TallySink {
     }
     fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()> {
         let mut counts = self.0.0.lock().expect("no panic under this lock");
-        let taken_back = kinds.unwrap_or_default().iter().filter(|&&kind| is_taken_back(kind));
-        counts.taken_back += taken_back.count() as u64;
+        let retracted = kinds.unwrap_or_default().iter().filter(|&&kind| is_retracted(kind));
+        counts.retracted += retracted.count() as u64;
         if let Some(before) = counts.fingerprint {
             counts.fingerprint = Some(before.wrapping_add(sum_of_hashes(batch, kinds)?));
         }
@@ -108,7 +108,7 @@ mod tests {
         };
         let (insert, before) = (RowKind::Insert, RowKind::UpdateBefore);
         let changes = of(&[(&[7, 1], None), (&[7, 2], Some(&[before, insert]))]);
-        assert_eq!(changes.taken_back, 1);
+        assert_eq!(changes.retracted, 1);
         assert_eq!(changes.fingerprint, of(&[(&[2, 1], None)]).fingerprint);
         assert_ne!(changes.fingerprint, of(&[(&[3, 0], None)]).fingerprint);
     }

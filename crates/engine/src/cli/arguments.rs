@@ -52,7 +52,7 @@ Ctrl-C stops a job: what is complete is written, unfinished files keep the name 
 A second Ctrl-C ends the process at once.
 
 With SET 'execution.checkpointing.dir' = 'FOLDER' a job takes snapshots, also when it is stopped by
-Ctrl-C or SIGTERM, is started again after a failure, and goes on with
+Ctrl-C or SIGTERM, is started again after a failure, and continues with
   thalweg run --resume job.sql")]
     Run(Box<RunArguments>),
     /// Check the statements of a file; run nothing
@@ -70,7 +70,7 @@ As a picture:
     Explain(ExplainArguments),
     /// List, show, verify, delete and ask for snapshots of jobs
     #[command(after_help = "\
-Jobs take snapshots with SET 'execution.checkpointing.dir' = 'FOLDER', and go on from them with
+Jobs take snapshots with SET 'execution.checkpointing.dir' = 'FOLDER', and resume from them with
 `thalweg run --resume`.
 
 Examples:
@@ -93,8 +93,8 @@ Examples:
   thalweg upgrade --dry-run state/flights/snapshots/0000000012 new.sql
   thalweg upgrade --dry-run old.sql new.sql                     before there is any snapshot
 
-Exit status: 0 it goes on with all of its state, 1 some would have to be dropped (--drop-state), or it
-cannot go on; 2 the SQL or the command line is wrong.")]
+Exit status: 0 it resumes with all of its state, 1 some would have to be dropped (--drop-state), or it
+cannot resume; 2 the SQL or the command line is wrong.")]
     Upgrade(UpgradeArguments),
     /// Print what makes a shell complete commands and options
     #[command(after_help = "\
@@ -169,10 +169,10 @@ pub struct RunArguments {
     /// Lets the inputs come in as FILE says, which an earlier run has recorded
     #[arg(long, value_name = "FILE")]
     pub replay: Option<PathBuf>,
-    /// Goes on from the newest snapshot of each job ('execution.checkpointing.dir'), if it has one
+    /// Resumes from the newest snapshot of each job ('execution.checkpointing.dir'), if it has one
     #[arg(long, conflicts_with = "from")]
     pub resume: bool,
-    /// Goes on from this snapshot: its number, or its folder (…/JOB/snapshots/0000000012)
+    /// Resumes from this snapshot: its number, or its folder (…/JOB/snapshots/0000000012)
     #[arg(long, value_name = "SNAPSHOT", value_parser = snapshot)]
     pub from: Option<SnapshotReference>,
     /// Lets go of state in the snapshot that the query has no use for any more
@@ -229,7 +229,7 @@ pub struct UpgradeArguments {
     /// The new statements.
     #[command(flatten)]
     pub script: ScriptArguments,
-    /// Compares and changes nothing; to go on is `thalweg run`
+    /// Compares and changes nothing; `thalweg run` resumes the job
     #[arg(long, required = true)]
     pub dry_run: bool,
     /// Where snapshots are kept

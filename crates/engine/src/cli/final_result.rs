@@ -1,7 +1,7 @@
 //! `--final`: what is left of a result when all changes were applied, in place of the changes.
 //!
-//! **Invariant:** an identifier is live while its row is in the result, and `counts` tells how
-//! often. A row that is taken back before it was there counts nothing.
+//! **Invariant:** an identifier is live while its row is in the result, and `counts` says how
+//! often. A row that is retracted before it was inserted counts nothing.
 //!
 //! Rows are kept in memory until the input ends, as many as the result has. They are shown in the
 //! order in which they came in last. On a terminal the newest ones are shown while the job runs

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_signal_is_told_from_the_first() {
+    fn the_second_signal_is_distinguished_from_the_first() {
         let interrupt = Interrupt::default();
         interrupt.begin();
         assert!(!interrupt.is_pressed());

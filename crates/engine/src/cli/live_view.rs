@@ -1,7 +1,7 @@
-//! A result that changes, drawn anew on the terminal while it does.
+//! A result that changes, redrawn on the terminal while it does.
 //!
 //! The view is a table of as many rows as the terminal shows, the ones that came in last, and a
-//! line that tells how many there are. Drawing goes up over what was drawn before and clears from
+//! line that says how many there are. Drawing goes up over what was drawn before and clears from
 //! there.
 //!
 //! **Invariants:** lines never wrap while they are drawn (the terminal cuts them), so that a view
@@ -22,7 +22,7 @@ use thalweg_core::{Error, Result, TableSchema};
 const PERIOD: Duration = Duration::from_millis(100);
 /// Lines around the rows: four of the table's frame, the count, the progress, and the cursor's.
 const OTHER_LINES: usize = 7;
-/// Rows where the terminal does not tell its height.
+/// Rows where the terminal does not report its height.
 const USUAL_LINES: u16 = 24;
 
 const KEEP_LINES: &str = "\x1b[?7l";

@@ -2,7 +2,7 @@
 //! never appears.
 //!
 //! A panic on a thread of the runtime becomes an error of the job; here only its place is kept, so
-//! that it can be told with that error. On any other thread the message is printed at once.
+//! that it can be reported with that error. On any other thread the message is printed at once.
 
 use std::panic::PanicHookInfo;
 use std::sync::Mutex;

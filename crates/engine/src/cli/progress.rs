@@ -45,7 +45,7 @@ impl Drop for Progress {
     fn drop(&mut self) {
         self.stop.take();
         if let Some(thread) = self.thread.take() {
-            // A panic in drawing has been told by the hook; the job does not care.
+            // A panic in drawing has been reported by the hook; the job does not care.
             let _ = thread.join();
         }
         self.screen.erase();

@@ -87,7 +87,7 @@ struct Console {
     is_watched: bool,
     /// No word about rows that are missing from results.
     is_quiet: bool,
-    /// True once the limits have been told.
+    /// True once the limits have been printed.
     has_begun: bool,
     screen: Arc<Screen>,
     progress: Option<Progress>,

@@ -22,7 +22,7 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Draws the line anew.
+    /// Redraws the line.
     pub fn draw(&self, text: &str) {
         let mut line = self.lock();
         text.clone_into(&mut line);

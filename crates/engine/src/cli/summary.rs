@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ordered_job_tells_what_keeps_its_rows_in_order() {
+    fn an_ordered_job_says_what_keeps_its_rows_in_order() {
         let mut report = report();
         report.metrics.stages[2].held_by = Some("b".to_owned());
         let job = job(OrderContract::EventTime, &["", "scatter by key, reorder", "merge by time"]);
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_became_of_snapshots_is_told() {
+    fn what_became_of_snapshots_is_reported() {
         let mut own = SnapshotMetrics {
             taken: 3,
             number: Some(12),
@@ -374,8 +374,8 @@ mod tests {
              in 30.0 ms, sources held 2.00 ms (at most 4.00 ms)\n"
         );
         own.failed = 1;
-        let told = snapshot_problem(&own).expect("one failed");
-        assert_eq!(told, "1 snapshot failed; the newest is 12; later ones were kept");
+        let problem = snapshot_problem(&own).expect("one failed");
+        assert_eq!(problem, "1 snapshot failed; the newest is 12; later ones were kept");
         own.problem = Some("snapshots fail: the disk is full".to_owned());
         assert!(snapshots(&own).ends_with("; snapshots fail: the disk is full\n"));
         let mut report = report();

@@ -12,7 +12,7 @@
 use std::path::Path;
 
 use thalweg::jobs::compatibility::{Comparison, StageName, check_order, check_snapshot};
-use thalweg::jobs::{ResumeFrom, SnapshotReference, Speech, open_folder};
+use thalweg::jobs::{Interface, ResumeFrom, SnapshotReference, open_folder};
 use thalweg::session::{PlannedJob, Session};
 use thalweg_connectors::output::Format;
 use thalweg_core::{Error, ErrorKind, Result};
@@ -102,9 +102,9 @@ fn of_statements(arguments: &UpgradeArguments, jobs: &[PlannedJob]) -> Result<Ve
     Ok(pairs
         .map(|(old, new)| {
             let comparison = Comparison::of_queries(&old.graph, &new.graph);
-            let speech = Speech::CommandLine;
-            let checked = check_order(old.order, new.order, speech)
-                .and_then(|()| comparison.check(true, speech));
+            let interface = Interface::CommandLine;
+            let checked = check_order(old.order, new.order, interface)
+                .and_then(|()| comparison.check(true, interface));
             (old, new, comparison, checked.err())
         })
         .map(|(old, new, comparison, refusal)| Found {
@@ -144,7 +144,7 @@ fn of_snapshot(
             .find(|job| job.name == header.job)
             .ok_or_else(|| no_such_job(&header.job, jobs))?,
     };
-    let checked = check_snapshot(&details, (job.order, &job.graph), true, Speech::CommandLine);
+    let checked = check_snapshot(&details, (job.order, &job.graph), true, Interface::CommandLine);
     let is_newest = job.name == header.job
         && resumed(&store).ok() == Some(number)
         && job.snapshot_location.as_deref().is_none_or(|own| is_of(&store, own, &job.name));

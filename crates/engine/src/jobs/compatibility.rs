@@ -1,7 +1,7 @@
 //! Whether the state in a snapshot fits a query: which stages keep theirs, which begin empty, and
-//! which state nobody would take back.
+//! which state nobody would restore.
 //!
-//! Stages are told apart by identifiers that follow from what they compute, and from what; so a
+//! Stages have identifiers that follow from what they compute, and from what; so a
 //! stage with the identifier of another run computes the same, and its state fits if the options
 //! that decide what it means are the same ([`Stage::state_options`], which manifests note). A
 //! changed operator has another identifier: it is one that is gone and one that is new.
@@ -16,9 +16,9 @@ use thalweg_core::snapshot::StageState;
 use thalweg_core::{Error, OrderContract, Result};
 use thalweg_state::{SnapshotDetails, TableSummary};
 
-use super::speech::Speech;
+use super::interface::Interface;
 
-/// A stage as a person is told of it.
+/// A stage as messages name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageName {
     /// Its identifier.
@@ -30,13 +30,13 @@ pub struct StageName {
 /// What becomes of the state in a snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// Stages that go on with their state.
+    /// Stages that continue with their state.
     pub kept: Vec<StageName>,
     /// Stages that begin empty; sources among them from the beginning of their input.
     pub added: Vec<StageName>,
-    /// Stages whose state nobody would take back.
+    /// Stages whose state nobody would restore.
     pub removed: Vec<StageName>,
-    /// New stages behind an input that had ended already: it would tell them nothing, not even its
+    /// New stages behind an input that had ended already: it would send them nothing, not even its
     /// end.
     pub unfed: Vec<StageName>,
     /// Stages that compute the same under options that decide what their state means, and that have
@@ -66,25 +66,25 @@ impl Comparison {
     /// Compares a snapshot with the graph of a query. The rows of the snapshot are not looked at.
     pub fn of_details(details: &SnapshotDetails, graph: &Graph) -> Self {
         let has_rows = |tables: &Vec<TableSummary>| tables.iter().any(|table| table.rows > 0);
-        Self::of_told(&told(&details.stages, has_rows), &details.header.notes, graph)
+        Self::of_stages(&known_stages(&details.stages, has_rows), &details.header.notes, graph)
     }
 
     /// What would become of the state of another query, which is taken to have some everywhere.
     pub fn of_queries(old: &Graph, new: &Graph) -> Self {
-        let told = |stage: &Stage| Told {
+        let stages = |stage: &Stage| KnownStage {
             name: name_of(stage),
             has_something: true,
             is_source: matches!(stage.kind, StageKind::Source { .. }),
             has_ended: false,
         };
-        let told = stateful(old).map(told);
-        Self::of_told(&told.collect::<Vec<_>>(), &notes_of(old), new)
+        let stages = stateful(old).map(stages);
+        Self::of_stages(&stages.collect::<Vec<_>>(), &notes_of(old), new)
     }
 
-    fn of_told(told: &[Told], notes: &Notes, graph: &Graph) -> Self {
+    fn of_stages(stages: &[KnownStage], notes: &Notes, graph: &Graph) -> Self {
         // Also what has no state of its own: in contract `event_time` rows may wait in front of it.
         let present: BTreeSet<&str> = graph.stages.iter().map(|stage| stage.id.as_str()).collect();
-        let known: BTreeSet<&str> = told.iter().map(|stage| stage.name.id.as_str()).collect();
+        let known: BTreeSet<&str> = stages.iter().map(|stage| stage.name.id.as_str()).collect();
         let mut comparison = Comparison::default();
         for stage in stateful(graph) {
             let changed = match known.contains(stage.id.as_str()) {
@@ -99,10 +99,12 @@ impl Comparison {
             place.push(name_of(stage));
             comparison.changed.extend(changed);
         }
-        let is_gone = |told: &&Told| !present.contains(told.name.id.as_str()) && told.has_something;
-        let gone = || told.iter().filter(is_gone);
+        let is_gone = |stages: &&KnownStage| {
+            !present.contains(stages.name.id.as_str()) && stages.has_something
+        };
+        let gone = || stages.iter().filter(is_gone);
         comparison.removed = gone().map(|stage| stage.name.clone()).collect();
-        let ended = told.iter().filter(|stage| stage.has_ended);
+        let ended = stages.iter().filter(|stage| stage.has_ended);
         let ended: BTreeSet<&str> = ended.map(|stage| stage.name.id.as_str()).collect();
         comparison.unfed = unfed(graph, &known, &ended);
         if gone().any(|stage| stage.is_source) {
@@ -111,39 +113,39 @@ impl Comparison {
         comparison
     }
 
-    /// An error if the state does not fit the query: if there is state that nobody would take back,
+    /// An error if the state does not fit the query: if there is state that nobody would restore,
     /// unless that is wanted; if options have changed that decide what state means; if a new stage
     /// would never get anything; if a source would write again what another has written.
     ///
     /// # Errors
     /// Names the stages.
-    pub fn check(&self, drop_state: bool, speech: Speech) -> Result<()> {
+    pub fn check(&self, drop_state: bool, interface: Interface) -> Result<()> {
         if let Some(stage) = self.unfed.first() {
             return Err(Error::plan(format!(
                 "an input of {} ({}) had ended when the snapshot was taken, and nothing of it would come again",
                 stage.name, stage.id
             ))
             .hint(format!(
-                "leave what is new out of this job and run it as one of its own, which sees all rows; or begin anew, \
+                "leave what is new out of this job and run it as one of its own, which sees all rows; or start from scratch, \
                  {}, with outputs that are empty",
-                speech.begin_anew()
+                interface.start_from_scratch()
             )));
         }
-        self.check_options(speech)?;
+        self.check_options(interface)?;
         if !self.removed.is_empty() && !drop_state {
             let names: Vec<String> =
                 self.removed.iter().map(|gone| format!("{} ({})", gone.name, gone.id)).collect();
             return Err(Error::plan(format!(
                 "the snapshot holds state that the {} has no use for: {}",
-                speech.job(),
+                interface.job(),
                 names.join(", ")
             ))
-            .hint(speech.drop_state()));
+            .hint(interface.drop_state()));
         }
-        self.check_sources(speech)
+        self.check_sources(interface)
     }
 
-    fn check_options(&self, speech: Speech) -> Result<()> {
+    fn check_options(&self, interface: Interface) -> Result<()> {
         let Some(ChangedOption { stage, option, before, now }) = self.changed.first() else {
             return Ok(());
         };
@@ -153,13 +155,13 @@ impl Comparison {
         ))
         .hint(format!(
             "set the option back, or start from scratch, {}, with outputs that are empty",
-            speech.begin_anew()
+            interface.start_from_scratch()
         )))
     }
 
     /// A source under another name begins at its beginning; behind a sink that has rows already
     /// they come twice.
-    fn check_sources(&self, speech: Speech) -> Result<()> {
+    fn check_sources(&self, interface: Interface) -> Result<()> {
         let Some((source, sink)) = self.read_again.first() else { return Ok(()) };
         Err(Error::plan(format!(
             "{} ({}) is a new source and would be read from its beginning, while the position of another is dropped; \
@@ -168,7 +170,7 @@ impl Comparison {
         ))
         .hint(format!(
             "give the table the name that it had; or start from scratch, {}, with outputs that are empty",
-            speech.begin_anew()
+            interface.start_from_scratch()
         )))
     }
 }
@@ -229,7 +231,7 @@ fn read_again(graph: &Graph, known: &BTreeSet<&str>) -> Vec<(StageName, StageNam
     found
 }
 
-/// Checks that a snapshot fits a job, and tells what becomes of its state.
+/// Checks that a snapshot fits a job, and reports what becomes of its state.
 ///
 /// # Errors
 /// If it was taken under another contract of order; as [`Comparison::check`].
@@ -237,11 +239,11 @@ pub fn check_snapshot(
     details: &SnapshotDetails,
     (order, graph): (OrderContract, &Graph),
     drop_state: bool,
-    speech: Speech,
+    interface: Interface,
 ) -> Result<Comparison> {
-    check_order(details.header.order, order, speech)?;
+    check_order(details.header.order, order, interface)?;
     let comparison = Comparison::of_details(details, graph);
-    comparison.check(drop_state, speech)?;
+    comparison.check(drop_state, interface)?;
     Ok(comparison)
 }
 
@@ -249,19 +251,19 @@ pub fn check_snapshot(
 ///
 /// # Errors
 /// If it is another one.
-pub fn check_order(before: OrderContract, now: OrderContract, speech: Speech) -> Result<()> {
+pub fn check_order(before: OrderContract, now: OrderContract, interface: Interface) -> Result<()> {
     if before == now {
         return Ok(());
     }
     Err(Error::plan(format!(
         "the snapshot was taken under {} '{before}', and the job is to run under '{now}'",
-        speech.order(),
+        interface.order(),
     ))
     .hint("run it under the same contract, or start from scratch"))
 }
 
 /// A stage that there was.
-struct Told {
+struct KnownStage {
     name: StageName,
     /// Something is lost without it.
     has_something: bool,
@@ -271,8 +273,8 @@ struct Told {
     has_ended: bool,
 }
 
-fn told<T>(stages: &[StageState<T>], has_rows: impl Fn(&T) -> bool) -> Vec<Told> {
-    let of = |stage: &StageState<T>| Told {
+fn known_stages<T>(stages: &[StageState<T>], has_rows: impl Fn(&T) -> bool) -> Vec<KnownStage> {
+    let of = |stage: &StageState<T>| KnownStage {
         name: StageName { id: stage.id.clone(), name: stage.name.clone() },
         has_something: stage.source.is_some()
             || stage.sink.as_ref().is_some_and(|sink| sink.handle.is_some())

@@ -4,8 +4,8 @@
 //! A snapshot is: the cut (the job is held), the write (the job runs on; a thread makes and writes
 //! the rows), the manifest, the commit of what sinks had ready. One at a time, when [`Schedule`]
 //! says so. If any step before the manifest fails, nothing has happened: what sinks have prepared
-//! goes with the next one, and the next one tells everything. If the commit fails, the job fails;
-//! the run that goes on from the manifest commits again.
+//! goes with the next one, and the next one is full. If the commit fails, the job fails;
+//! the run that resumes from the manifest commits again.
 //!
 //! The job ends by itself only when a last snapshot is kept and committed: sinks finish behind
 //! that.
@@ -37,7 +37,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 const LOOK_AT_WRITE: Duration = Duration::from_millis(1);
 /// While a job is paused because snapshots fail: how long until the next try.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
-/// A snapshot is stale when none was kept for so many intervals.
+/// A snapshot is stale when none was kept for this many intervals.
 const STALE_INTERVALS: u32 = 3;
 
 /// How much the writer of snapshots gives way, as `nice` counts: with all cores busy it has a tenth
@@ -48,7 +48,7 @@ const WRITER_NICENESS: i32 = 10;
 /// Identifiers of stages with what goes to them.
 type ByStage = Vec<(String, String)>;
 
-/// Somebody of this process has asked for a snapshot: where its number goes.
+/// A request of this process for a snapshot: where its number goes.
 pub(crate) type Asked = Sender<Result<u64>>;
 
 /// Looks after one run of a job.
@@ -161,7 +161,7 @@ impl Watch<'_> {
         taken.map(|_| true)
     }
 
-    /// Takes a snapshot if it is time or somebody asks for one, else waits a little.
+    /// Takes a snapshot if it is due or requested, else waits a little.
     fn look(&mut self) -> Result<()> {
         let asked = self.own.store.directory().map(requests::waiting).unwrap_or_default();
         let asked_here: Vec<Asked> = self.own.asked.try_iter().collect();
@@ -193,7 +193,7 @@ impl Watch<'_> {
         if self.is_paused { AfterCut::Hold } else { AfterCut::Continue }
     }
 
-    /// A snapshot that fails is told, and tolerated for a while.
+    /// A snapshot that fails is reported, and tolerated for a while.
     fn tolerate(&mut self, taken: Result<u64>) -> Result<()> {
         let Err(error) = taken else {
             if std::mem::take(&mut self.is_paused) {
@@ -211,7 +211,7 @@ impl Watch<'_> {
         self.metrics.failed += 1;
         self.metrics.problem = Some(format!("snapshots fail: {error}"));
         self.metrics.is_behind = false;
-        self.tell();
+        self.report();
         let failures = self.schedule.failures();
         if failures <= self.own.settings.failures_max {
             return Ok(());
@@ -237,7 +237,7 @@ impl Watch<'_> {
         let outcome = if taken.is_ok() { Outcome::Done } else { Outcome::Failed };
         self.schedule.end(self.own.clock.now_ns(), outcome);
         if taken.is_err() {
-            // What changed before this one is told by nobody now.
+            // No incremental snapshot would hold what changed before this one.
             self.base = None;
         }
         taken
@@ -274,7 +274,7 @@ impl Watch<'_> {
             problem: self.lateness(),
             is_behind: self.schedule.behind().is_some(),
         };
-        self.tell();
+        self.report();
         self.own.store.retain(self.own.settings.retained)?;
         Ok(number)
     }
@@ -289,7 +289,7 @@ impl Watch<'_> {
         control.take_cut_by_table(&mut choose, asked, after, settings.timeout)
     }
 
-    /// What is told while the interval is not kept.
+    /// The note while the interval is not kept.
     fn lateness(&self) -> Option<String> {
         let (every, interval) = (self.schedule.behind()?, self.own.settings.interval?);
         let (every, interval) = (every.as_secs_f64(), interval.as_secs_f64());
@@ -299,7 +299,7 @@ impl Watch<'_> {
         ))
     }
 
-    /// Writes a snapshot on a thread, which is told to give up when it takes too long.
+    /// Writes a snapshot on a thread, which is asked to give up when it takes too long.
     fn write(&mut self, request: WriteRequest) -> Result<Written> {
         let give_up: Arc<AtomicBool> = Arc::clone(&request.give_up);
         let (store, schedule, clock) = (&mut self.own.store, &self.schedule, &self.own.clock);
@@ -335,17 +335,17 @@ impl Watch<'_> {
         if age > limit && self.metrics.problem.is_none() {
             let seconds = age.as_secs();
             self.metrics.problem = Some(format!("no snapshot was kept for {seconds} s"));
-            self.tell();
+            self.report();
         }
     }
 
-    fn tell(&self) {
+    fn report(&self) {
         self.control.report_snapshots(self.metrics.clone());
     }
 }
 
 /// The thread that calls lets those of the job go first: writing a snapshot must not delay results.
-/// Where a machine has no such thing it goes on as it was.
+/// Where a machine has no such thing it stays as it was.
 fn give_way() {
     // Elsewhere the whole process would be meant.
     #[cfg(target_os = "linux")]

@@ -1,14 +1,14 @@
-//! The life of a job that takes snapshots: begun or gone on with, looked after while it runs,
+//! The life of a job that takes snapshots: begun or resumed, looked after while it runs,
 //! stopped gracefully, started again after a failure.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `recovery` | which snapshot a run goes on from, and whether it fits the query |
+//! | `recovery` | which snapshot a run resumes from, and whether it fits the query |
 //! | `coordinator` | takes snapshots while a job runs, commits what they hold, ends the job |
 //! | `requests` | how another process asks for a snapshot |
 //! | `restarts` | whether and when a job that has failed is started again |
-//! | `runs` | run after run of a job, with whoever takes its snapshots beside it |
-//! | `speech` | how the user says what is to become of a job, for hints |
+//! | `runs` | run after run of a job, with the coordinator of its snapshots |
+//! | `interface` | how the user says what is to become of a job, for hints |
 //!
 //! # Protocol
 //! 1. The job directory is locked: one run of a job at a time.
@@ -22,15 +22,15 @@
 
 pub mod compatibility;
 mod coordinator;
+mod interface;
 mod recovery;
 mod requests;
 mod restarts;
 mod runs;
-mod speech;
 
+pub use interface::Interface;
 pub(crate) use recovery::{Recovery, newest_number};
 pub use recovery::{ResumeFrom, SnapshotReference, open_folder};
 pub use requests::ask_for_snapshot;
 pub(crate) use runs::{JobRuns, LookedAfter};
-pub use speech::Speech;
 pub use thalweg_plan::catalog::{OnSnapshotFailure, RestartSettings, SnapshotSettings};

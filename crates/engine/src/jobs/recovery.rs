@@ -19,7 +19,7 @@ use thalweg_state::{
 };
 
 use super::compatibility::check_snapshot;
-use super::speech::Speech;
+use super::interface::Interface;
 
 /// A snapshot as a user names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,10 +43,10 @@ impl std::str::FromStr for SnapshotReference {
     }
 }
 
-/// From where jobs of a script go on.
+/// What jobs of a script resume from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ResumeFrom {
-    /// They begin anew.
+    /// They start from scratch.
     #[default]
     Nothing,
     /// From their newest snapshot, where they have one.
@@ -63,8 +63,8 @@ pub(crate) struct Recovery {
     /// What outputs hold that is not of the snapshot, or of an earlier run, is replaced.
     pub overwrites: bool,
     /// How hints are to say it.
-    pub speech: Speech,
-    /// This run was started again after a failure: nothing is told of what is well known.
+    pub interface: Interface,
+    /// This run was started again after a failure: known facts are not reported again.
     pub is_restart: bool,
     /// The last run has started: its lineage is durable.
     pub has_started: bool,
@@ -91,7 +91,7 @@ impl Recovery {
 pub(crate) struct Begun {
     pub store: SnapshotStore,
     pub lock: Option<JobLock>,
-    /// To be told to the user.
+    /// Notes for the user.
     pub notes: Vec<String>,
     pub choice: Choice,
 }
@@ -157,7 +157,7 @@ fn find(store: &mut SnapshotStore, recovery: &Recovery, notes: &mut Vec<String>)
         ResumeFrom::Nothing => {
             Ok(Found { snapshot: None, current: store.lineage()?, begins: Some(None) })
         }
-        ResumeFrom::Newest => find_newest(store, recovery.speech, notes),
+        ResumeFrom::Newest => find_newest(store, recovery.interface, notes),
         ResumeFrom::Snapshot(SnapshotReference::Number(number)) => {
             let snapshot = (store.describe(*number)?, store.read(*number)?);
             found_by_name(store, snapshot, None)
@@ -175,11 +175,11 @@ fn find(store: &mut SnapshotStore, recovery: &Recovery, notes: &mut Vec<String>)
 /// The newest snapshot of the lineage; where it has none, what it began from.
 fn find_newest(
     store: &mut SnapshotStore,
-    speech: Speech,
+    interface: Interface,
     notes: &mut Vec<String>,
 ) -> Result<Found> {
     let current = store.lineage()?;
-    let newest = newest(store, current.as_ref(), speech, notes)?;
+    let newest = newest(store, current.as_ref(), interface, notes)?;
     let (snapshot, begins) = match (newest, &current) {
         (Some(snapshot), current) => {
             let number = snapshot.header.number;
@@ -288,16 +288,16 @@ fn note_of_scratch(
     }
     let newest = store.list()?.last().map(SnapshotSummary::number);
     Ok(newest.map(|number| {
-        let resume = recovery.speech.resume();
+        let resume = recovery.interface.resume();
         format!("job '{job}' has snapshots up to {number} and starts from scratch; to resume from them {resume}")
     }))
 }
 
-/// The newest snapshot that may be gone on from.
+/// The newest snapshot that may be resumed from.
 fn newest(
     store: &mut SnapshotStore,
     lineage: Option<&Lineage>,
-    speech: Speech,
+    interface: Interface,
     notes: &mut Vec<String>,
 ) -> Result<Option<Snapshot>> {
     let found = store.newest_of(lineage)?;
@@ -317,29 +317,29 @@ fn newest(
         let sinks = snapshot.cut.stages.iter().filter_map(|stage| stage.sink.as_ref());
         fall_back = FallBack::of(sinks.map(|sink| sink.guarantee));
     }
-    let told: Vec<String> = found.passed_over.iter().map(Damage::to_string).collect();
+    let damages: Vec<String> = found.passed_over.iter().map(Damage::to_string).collect();
     match decide::recovery(Wish::Newest, &candidates, fall_back) {
         Decision::Begin => Ok(None),
-        Decision::GoOn { .. } => {
-            notes.extend(told.into_iter().map(|damage| format!("passed over: {damage}")));
+        Decision::Resume { .. } => {
+            notes.extend(damages.into_iter().map(|damage| format!("passed over: {damage}")));
             Ok(found.snapshot)
         }
         Decision::Ask { from, .. } => {
             let error = Error::data(format!(
                 "the newest snapshot cannot be read, and what it had written may be visible already: {}",
-                told.join("; ")
+                damages.join("; ")
             ));
             Err(match from {
                 Some(number) => error.hint(format!(
                     "rows that were written since snapshot {number} would be written again: go back with {} and {}, which \
                      removes them",
-                    speech.from(number),
-                    speech.overwrite()
+                    interface.from(number),
+                    interface.overwrite()
                 )),
                 None => error.hint(format!(
                     "there is none that can be read: start from scratch, {}, with {}",
-                    speech.begin_anew(),
-                    speech.overwrite()
+                    interface.start_from_scratch(),
+                    interface.overwrite()
                 )),
             })
         }
@@ -379,14 +379,15 @@ fn fits(
     notes: &mut Vec<String>,
 ) -> Result<()> {
     let header = &details.header;
-    let comparison = check_snapshot(details, (order, graph), recovery.drop_state, recovery.speech)?;
+    let comparison =
+        check_snapshot(details, (order, graph), recovery.drop_state, recovery.interface)?;
     if recovery.is_restart {
         return Ok(());
     }
     let taken_at = thalweg_core::text::format_timestamp_millis(header.taken_at_ms, 3);
     let what = if header.is_complete { ", which was its end" } else { "" };
     notes.push(format!(
-        "job '{}' goes on from snapshot {} of {taken_at} UTC{what}",
+        "job '{}' resumes from snapshot {} of {taken_at} UTC{what}",
         header.job, header.number
     ));
     for stage in &comparison.added {

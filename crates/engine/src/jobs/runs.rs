@@ -1,8 +1,8 @@
 //! Run after run of a job: each is prepared, started and looked after, and one that fails may be
 //! followed by another.
 //!
-//! SQL and pipelines in Rust share it: they differ in where graphs come from, and in whom they tell
-//! what happens.
+//! SQL and pipelines in Rust share it: they differ in where graphs come from, and in whom they
+//! notify what happens.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::mpsc::{self, Sender};
@@ -44,13 +44,13 @@ pub(crate) struct Prepared {
     coordinator: Option<Coordinator>,
     ask: Option<Sender<Asked>>,
     begin_ns: u64,
-    /// To be told to the user.
+    /// Notes for the user.
     pub notes: Vec<Error>,
 }
 
 /// A run that follows one that has failed.
 pub(crate) struct Restart {
-    /// What is told of it.
+    /// What is reported of it.
     pub warning: Error,
     wait: Duration,
 }
@@ -67,7 +67,7 @@ impl JobRuns {
         JobRuns { name, snapshots, drains, clock, recovery, restarts }
     }
 
-    /// Takes the job's directory and finds out where the next run goes on.
+    /// Takes the job's directory and finds out where the next run resumes.
     ///
     /// # Errors
     /// As [`begin`]; if the run is to record or to replay.
@@ -78,7 +78,7 @@ impl JobRuns {
             return Ok(Prepared { choice: None, coordinator: None, ask: None, begin_ns, notes });
         };
         if options.record.is_some() || options.replay.is_some() {
-            return Err(self.recovery.speech.no_interleaving());
+            return Err(self.recovery.interface.no_interleaving());
         }
         options.snapshots = Some(match settings.exactly_once {
             true => SnapshotMode::ExactlyOnce,
@@ -138,7 +138,7 @@ impl JobRuns {
         let mut looked_after = LookedAfter::new(running?, coordinator, ask);
         if state_rows > 0 && !self.recovery.is_restart {
             let took_ms = (self.clock.now_ns() - begin_ns) / 1_000_000;
-            let note = format!("{state_rows} rows of state were taken back in {took_ms} ms");
+            let note = format!("{state_rows} rows of state were restored in {took_ms} ms");
             looked_after.note = Some(Error::plan(note));
         }
         Ok(looked_after)
@@ -200,7 +200,7 @@ pub(crate) struct LookedAfter {
     running: Option<RunningJob>,
     coordinator: Option<JoinHandle<Coordinator>>,
     ask: Option<Sender<Asked>>,
-    /// To be told to the user.
+    /// Notes for the user.
     pub note: Option<Error>,
 }
 

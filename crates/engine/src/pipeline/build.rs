@@ -8,13 +8,12 @@ use thalweg_core::connector::JobTables;
 use thalweg_core::graph::{Graph, Input, StageId, StageKind};
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::shim::{SharedClock, SystemClock};
-use thalweg_core::{Error, Operator, Result, Sink, Source, TableSchema};
+use thalweg_core::{Error, Operator, Result, Sink, Source};
 use thalweg_operators::assigner::{AssignerSpec, WatermarkAssigner};
 use thalweg_operators::chain::{Chain, Step};
 use thalweg_runtime::{Report, RunOptions, RunningJob};
 
 use super::identity;
-use super::stream::Stream;
 
 /// A pipeline under construction.
 #[derive(Clone, Default)]
@@ -51,13 +50,6 @@ impl Pipeline {
     /// An empty pipeline.
     pub fn new() -> Self {
         Pipeline::default()
-    }
-
-    /// Adds a source. `schema` names the columns that it delivers.
-    pub fn read(&self, name: &str, source: impl Source + 'static, schema: TableSchema) -> Stream {
-        let kind = NodeKind::Source { source: Box::new(source), watermark: None };
-        let from = self.add(name, kind, Vec::new());
-        Stream::new(self.clone(), Input { from, port: 0 }, schema)
     }
 
     pub(super) fn add(&self, name: &str, kind: NodeKind, inputs: Vec<Input>) -> StageId {

@@ -1,4 +1,4 @@
-//! Windows of so many rows in the builder.
+//! Windows of a number of rows in the builder.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::build::NodeKind;
 use super::stream::Stream;
 use super::window::{Aggregate, identity};
 
-/// Windows of so many rows of a key, as `countWindow` of Flink's DataStream.
+/// Windows of a number of rows of a key, as `countWindow` of Flink's DataStream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountWindow {
     size: u64,
@@ -29,7 +29,7 @@ impl CountWindow {
     }
 }
 
-/// A stream with windows of so many rows, not grouped by key yet.
+/// A stream with windows of a number of rows, not grouped by key yet.
 pub struct CountWindowedStream {
     stream: Stream,
     window: CountWindow,

@@ -4,7 +4,7 @@
 //!   front of or behind them: closures cannot be compared. So a name means one state, and two
 //!   stages of a kind must not share one.
 //! - Windows go by what they compute as well, which the builder knows: with other aggregates or
-//!   keys the state of a window is not taken back, but told of as state that nobody has a use for.
+//!   keys the state of a window is not restored, but reported as state without a stage.
 //! - Stateless stages keep nothing, but in contract `event_time` rows wait in front of a union:
 //!   they go by their names and by their inputs.
 //!
@@ -35,7 +35,7 @@ pub(super) fn identifiers(nodes: &[Node]) -> Vec<String> {
     identifiers
 }
 
-/// Refuses names by which a snapshot would not tell two stages apart.
+/// Refuses names that two stages share: a snapshot could not distinguish them.
 pub(super) fn check_names(nodes: &[Node]) -> Result<()> {
     let mut seen = HashSet::new();
     let keeping = nodes.iter().filter(|node| !matches!(node.kind, NodeKind::Chain(_)));
@@ -43,7 +43,7 @@ pub(super) fn check_names(nodes: &[Node]) -> Result<()> {
         if !seen.insert(identifier(node, &[])) {
             let (kind, name) = (kind(node), &node.name);
             return Err(Error::plan(format!(
-                "two stages of the kind '{kind}' are called '{name}': a snapshot would not tell them apart"
+                "two stages of the kind '{kind}' are called '{name}': a snapshot could not distinguish them"
             ))
             .hint("give each a name of its own; windows get one by `named`"));
         }

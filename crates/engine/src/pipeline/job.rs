@@ -1,4 +1,4 @@
-//! Pipelines as jobs with snapshots: they go on where another run of the program was.
+//! Pipelines as jobs with snapshots: they resume where another run of the program stopped.
 //!
 //! The life of such a job is that of an INSERT with `execution.checkpointing.dir`: one run at a
 //! time has its directory, `thalweg snapshot` lists and checks what it keeps, and `snapshot('…')`
@@ -11,7 +11,7 @@ use thalweg_runtime::{JobControl, Report, RunOptions};
 use super::build::{Node, NodeKind, Pipeline};
 use super::identity;
 use crate::jobs::{
-    JobRuns, LookedAfter, Recovery, RestartSettings, ResumeFrom, SnapshotSettings, Speech,
+    Interface, JobRuns, LookedAfter, Recovery, RestartSettings, ResumeFrom, SnapshotSettings,
 };
 
 /// How a pipeline runs as a job with snapshots.
@@ -31,7 +31,7 @@ pub struct JobOptions {
     pub name: String,
     /// Where snapshots are kept, when they are taken, and what they promise.
     pub snapshots: SnapshotSettings,
-    /// From where the first run goes on.
+    /// What the first run resumes from.
     pub resume: ResumeFrom,
     /// State in a snapshot that a changed pipeline has no use for is dropped.
     pub drop_state: bool,
@@ -45,7 +45,7 @@ pub struct JobOptions {
 }
 
 impl JobOptions {
-    /// A job that begins anew, with snapshots in this place (a folder, `file:///…`,
+    /// A job that starts from scratch, with snapshots in this place (a folder, `file:///…`,
     /// `s3://bucket/prefix`) and the defaults of SQL.
     pub fn new(name: &str, location: &str) -> Self {
         JobOptions {
@@ -64,7 +64,7 @@ impl JobOptions {
             resume: self.resume.clone(),
             drop_state: self.drop_state,
             overwrites: self.overwrites,
-            speech: Speech::Rust,
+            interface: Interface::Rust,
             ..Recovery::default()
         };
         JobRuns::new(
@@ -76,9 +76,9 @@ impl JobOptions {
     }
 }
 
-/// Is told what becomes of a job that [`run_with_restarts`]. `()` wants to know nothing.
+/// Is notified of what becomes of a job that [`run_with_restarts`]. `()` ignores it.
 pub trait JobObserver {
-    /// Something worth telling: where a run goes on, or that it begins anew though there are
+    /// A note: where a run resumes, or that it starts from scratch though there are
     /// snapshots.
     fn note(&mut self, note: &Error) {
         let _ = note;
@@ -113,8 +113,8 @@ impl PipelineJob {
         self.looked_after.control()
     }
 
-    /// What is worth telling a user: where it goes on, or that it begins anew though there are
-    /// snapshots.
+    /// What is worth telling a user: where it resumes, or that it starts from scratch though there
+    /// are snapshots.
     pub fn notes(&self) -> &[Error] {
         &self.notes
     }
@@ -123,7 +123,7 @@ impl PipelineJob {
     /// and what it holds of the output is visible.
     ///
     /// # Errors
-    /// If it fails (the job goes on, as its settings say), or the job ends before.
+    /// If it fails (the job continues, as its settings say), or the job ends before.
     pub fn take_snapshot(&self) -> Result<u64> {
         self.looked_after.take_snapshot()
     }
@@ -141,7 +141,7 @@ impl PipelineJob {
 impl Pipeline {
     /// Runs the pipeline as a job with snapshots, to the end of its inputs or until it is stopped.
     /// It is not started again when it fails: a pipeline is used up by a run. [`run_with_restarts`]
-    /// makes it anew.
+    /// builds it again.
     ///
     /// # Errors
     /// As [`Pipeline::start_job`] and [`PipelineJob::wait`].
@@ -153,7 +153,7 @@ impl Pipeline {
     ///
     /// # Errors
     /// If another run has the job, there is no such snapshot or it does not fit the pipeline; if
-    /// two stages have one name, or a source tells no positions; what opening a source or a sink
+    /// two stages have one name, or a source reports no positions; what opening a source or a sink
     /// reports.
     pub fn start_job(self, job: &JobOptions, options: RunOptions) -> Result<PipelineJob> {
         start_run(self, &mut job.runs(&options), options)
@@ -170,7 +170,7 @@ impl Pipeline {
     }
 }
 
-/// Refuses what cannot be gone on with from a snapshot.
+/// Refuses what cannot be resumed from a snapshot.
 fn check_snapshots(node: &Node) -> Result<()> {
     if let Some(refusal) = &node.refuses_snapshots {
         return Err(refusal.clone());
@@ -179,7 +179,7 @@ fn check_snapshots(node: &Node) -> Result<()> {
         NodeKind::Source { source, .. } if source.position().is_none() => {
             let name = &node.name;
             Err(Error::plan(format!(
-                "a job with snapshots can't go on from the source '{name}', which tells no positions"
+                "a job with snapshots can't resume from the source '{name}', which reports no positions"
             ))
             .hint("implement `position` and `seek` of the source, or run the pipeline without snapshots"))
         }

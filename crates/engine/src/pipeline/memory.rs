@@ -29,7 +29,7 @@ impl MemorySource {
         MemorySource { batches: batches.into(), offset: 0, given: 0 }
     }
 
-    /// The next rows of a batch, at most so many.
+    /// The next rows of a batch, at most this many.
     fn take(&mut self, rows_max: usize) -> Option<RecordBatch> {
         let front = self.batches.front()?;
         let rows = rows_max.max(1).min(front.num_rows() - self.offset);
@@ -70,7 +70,7 @@ impl Source for MemorySource {
                     "the input has {} rows, {rows} were read",
                     self.given
                 ))
-                .hint("give the same rows again, or begin anew, without the snapshot"));
+                .hint("give the same rows again, or start from scratch, without the snapshot"));
             }
         }
         Ok(())

@@ -36,7 +36,7 @@
 //!
 //! A [`Pipeline`] is a list of stages; a [`Stream`] is a handle to the rows that leave one of them.
 //! Consecutive stateless steps are fused into one stage. Nothing runs until [`Pipeline::run`] or
-//! [`Pipeline::start`]; [`Pipeline::run_job`] and [`Pipeline::start_job`] take snapshots and go on
+//! [`Pipeline::start`]; [`Pipeline::run_job`] and [`Pipeline::start_job`] take snapshots and resume
 //! from them.
 
 mod build;

@@ -28,6 +28,15 @@ pub struct Stream {
     names: Vec<String>,
 }
 
+impl Pipeline {
+    /// Adds a source. `schema` names the columns that it delivers.
+    pub fn read(&self, name: &str, source: impl Source + 'static, schema: TableSchema) -> Stream {
+        let kind = NodeKind::Source { source: Box::new(source), watermark: None };
+        let from = self.add(name, kind, Vec::new());
+        Stream::new(self.clone(), Input { from, port: 0 }, schema)
+    }
+}
+
 impl Stream {
     pub(super) fn new(pipeline: Pipeline, from: Input, schema: TableSchema) -> Self {
         Stream { pipeline, schema, from, steps: Vec::new(), names: Vec::new() }
@@ -54,7 +63,7 @@ impl Stream {
         self.watermark_from(column, column, delay_ms)
     }
 
-    /// Declares the row time of a source, and another timestamp column that tells how far time has
+    /// Declares the row time of a source, and another timestamp column that shows how far time has
     /// come: each row establishes a watermark `delay_ms` before the value of `clock` in it. For
     /// rows that carry both when something was due and when it was reported.
     ///
@@ -200,7 +209,7 @@ impl Stream {
         Ok(WindowedStream::new(self, window, rowtime))
     }
 
-    /// Cuts the stream into windows of so many rows.
+    /// Cuts the stream into windows of a number of rows.
     pub fn count_window(self, window: CountWindow) -> CountWindowedStream {
         CountWindowedStream::new(self, window)
     }

@@ -90,9 +90,9 @@ impl Aggregate {
     /// What the state of it depends on.
     pub(super) fn identity(&self, schema: &TableSchema) -> String {
         let distinct = if self.distinct { "DISTINCT " } else { "" };
-        let column = self.column.iter().map(|name| told_column(schema, name));
+        let column = self.column.iter().map(|name| column_text(schema, name));
         let filter =
-            self.filter.iter().map(|name| format!(" FILTER {}", told_column(schema, name)));
+            self.filter.iter().map(|name| format!(" FILTER {}", column_text(schema, name)));
         let (column, filter): (String, String) = (column.collect(), filter.collect());
         format!("{}({distinct}{column}){filter}", self.function.to_uppercase())
     }
@@ -115,8 +115,8 @@ impl Aggregate {
     }
 }
 
-/// A column by name and type, for what tells operators apart.
-fn told_column(schema: &TableSchema, name: &str) -> String {
+/// A column by name and type, for the identity of operators.
+fn column_text(schema: &TableSchema, name: &str) -> String {
     let column = schema.columns.iter().find(|column| column.name == name);
     let data_type = column.map(|column| column.column_type.data_type.to_string());
     format!("{name} {}", data_type.unwrap_or_default())
@@ -129,7 +129,7 @@ pub(super) fn identity(
     (keys, aggregates): (&[usize], &[Aggregate]),
     schema: &TableSchema,
 ) -> String {
-    let keys = keys.iter().map(|&key| told_column(schema, &schema.columns[key].name));
+    let keys = keys.iter().map(|&key| column_text(schema, &schema.columns[key].name));
     let aggregates = aggregates.iter().map(|aggregate| aggregate.identity(schema));
     let (keys, aggregates): (Vec<_>, Vec<_>) = (keys.collect(), aggregates.collect());
     format!("{window}\nby {}\n{}", keys.join(", "), aggregates.join(", "))
@@ -209,7 +209,7 @@ impl KeyedWindows {
         let calls = aggregates.iter().map(|a| a.call(&stream)).collect::<Result<Vec<_>>>()?;
         let (pipeline, input) = (stream.pipeline.clone(), stream.schema.clone());
         let time = &input.columns[rowtime].name;
-        let windows = format!("{} of {}", window.identity(), told_column(&input, time));
+        let windows = format!("{} of {}", window.identity(), column_text(&input, time));
         let computes = identity(&windows, (&self.keys, &aggregates), &input);
         let (operator, output) = operator(window, rowtime, self.keys, calls, late, &input)?;
         let name = name.unwrap_or_else(|| operator.name());

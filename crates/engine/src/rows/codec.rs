@@ -19,7 +19,7 @@ use super::Row;
 
 /// The column of packed rows, always the last one.
 const ROW_COLUMN: &str = "row";
-/// The column of row times, where a source tells them.
+/// The column of row times, where a source has them.
 pub(super) const TIME_COLUMN: &str = "row_time";
 
 /// How the rows of a stream are written.

@@ -24,7 +24,7 @@ use super::Row;
 use super::codec::{Codec, packed_schema};
 use super::key::{RowKey, hash_key};
 use super::operator::{KeyContext, RowOperator, TimerKind};
-use super::snapshot::{KeptParts, STATES, ToldKeyed};
+use super::snapshot::{KeptParts, KeyedLayout, STATES};
 use super::states::States;
 use super::timers::Timers;
 
@@ -34,8 +34,9 @@ const TIMERS_UNCHECKED: usize = 64;
 /// The key selector of an operator.
 pub(super) type KeyOf<T, K> = Arc<dyn Fn(&T) -> K + Send + Sync>;
 
-/// How the keys and states of an operator are told, once somebody asks.
-pub(super) type ToldOnce<K, S> = Arc<OnceLock<ToldKeyed<K, S>>>;
+/// The columns of an operator's keys and states, found when the first capture or restore needs
+/// them.
+pub(super) type SharedLayout<K, S> = Arc<OnceLock<KeyedLayout<K, S>>>;
 
 /// A keyed operator as the engine runs it.
 pub(super) struct KeyedOperator<T: Row, K: RowKey, O: RowOperator<K, T>> {
@@ -45,7 +46,7 @@ pub(super) struct KeyedOperator<T: Row, K: RowKey, O: RowOperator<K, T>> {
     /// `None` for a singleton.
     pub partitions: Option<usize>,
     pub operator: Arc<O>,
-    pub told: ToldOnce<K, O::State>,
+    pub layout: SharedLayout<K, O::State>,
 }
 
 impl<T: Row, K: RowKey, O: RowOperator<K, T>> Operator for KeyedOperator<T, K, O> {
@@ -97,7 +98,7 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> Operator for KeyedOperator<T, K, O
             is_ordered: opening.order.is_ordered(),
             has_ended: false,
             is_at_watermark: false,
-            told: Arc::clone(&self.told),
+            layout: Arc::clone(&self.layout),
         }))
     }
 }
@@ -121,7 +122,7 @@ struct KeyedPartition<T: Row, K: RowKey, O: RowOperator<K, T>> {
     is_ordered: bool,
     has_ended: bool,
     is_at_watermark: bool,
-    told: ToldOnce<K, O::State>,
+    layout: SharedLayout<K, O::State>,
 }
 
 impl<T: Row, K: RowKey, O: RowOperator<K, T>> KeyedPartition<T, K, O> {
@@ -149,10 +150,10 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> KeyedPartition<T, K, O> {
         self.context.emit.check()
     }
 
-    /// How it is told what is kept, and what that is.
-    fn kept(&mut self) -> (&ToldKeyed<K, O::State>, KeptParts<'_, K, O::State>) {
-        let KeyedPartition { states, timers, clock_timers, told, .. } = self;
-        (told.get_or_init(ToldKeyed::new), KeptParts { states, timers, clock_timers })
+    /// The layout of what is kept, and what that is.
+    fn kept(&mut self) -> (&KeyedLayout<K, O::State>, KeptParts<'_, K, O::State>) {
+        let KeyedPartition { states, timers, clock_timers, layout, .. } = self;
+        (layout.get_or_init(KeyedLayout::new), KeptParts { states, timers, clock_timers })
     }
 
     fn read_clock(&mut self, output: &Output) {
@@ -241,7 +242,7 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> Partition for KeyedPartition<T, K,
         self.is_at_watermark = false;
         let done = done?;
         if done && self.has_ended {
-            // They do not fire any more, and no snapshot has to tell of them.
+            // They do not fire any more, and no snapshot has to remove them.
             self.clock_timers = Timers::new(Some(1));
         }
         self.send(output, Place::WindowEnds)?;
@@ -271,8 +272,8 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> Partition for KeyedPartition<T, K,
     }
 
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
-        let (told, kept) = self.kept();
-        told.capture(extent, kept)
+        let (layout, kept) = self.kept();
+        layout.capture(extent, kept)
     }
 
     fn table_changes(&mut self) -> Vec<TableChanges> {
@@ -286,8 +287,8 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> Partition for KeyedPartition<T, K,
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
-        let (told, kept) = self.kept();
-        told.restore(restored, kept)
+        let (layout, kept) = self.kept();
+        layout.restore(restored, kept)
     }
 
     fn state_bytes(&self) -> usize {

@@ -52,12 +52,12 @@
 //! writes. The next run of a program reads them with the types that it has then, so change the name
 //! of an operator whose state changes.
 //!
-//! What it does not do: rows that come late for a timer are not set aside (operators see all rows).
+//! What it does not do: rows that come late for a timer are not dropped (operators see all rows).
 //!
 //! [`Stream::rows`]: crate::pipeline::Stream::rows
 
 mod codec;
-mod ends;
+mod endpoints;
 mod key;
 mod keyed;
 mod operator;
@@ -66,11 +66,11 @@ mod snapshot;
 mod states;
 mod stream;
 mod timers;
-mod told;
+mod value_columns;
 
 pub use thalweg_core::connector::Waker;
 
-pub use ends::{CollectedRows, PackedRows, RowPoll, RowSource};
+pub use endpoints::{CollectedRows, PackedRows, RowPoll, RowSource};
 pub use key::{RowKey, virtual_partition};
 pub use operator::{Emit, KeyContext, RowOperator, TimerKind};
 pub use process::{FiredTimer, ProcessFunction};

@@ -60,7 +60,7 @@ pub(super) struct TimerChange {
 /// What a [`RowOperator`] can do besides sending rows on.
 pub struct KeyContext<U> {
     pub(super) emit: Emit<U>,
-    /// Timers that were set and taken back during a call.
+    /// Timers that were set and cancelled during a call.
     pub(super) timers: Vec<TimerChange>,
     pub(super) forgets: bool,
     /// The wall clock; `None` for operators that have nothing to do with it.
@@ -117,13 +117,13 @@ impl<U: Row> KeyContext<U> {
         self.change(TimerKind::ProcessingTime, at_ms, true);
     }
 
-    /// Takes back a timer of this key that [`set_timer`](Self::set_timer) has set for this time, if
+    /// Cancels a timer of this key that [`set_timer`](Self::set_timer) has set for this time, if
     /// it has not fired.
     pub fn delete_timer(&mut self, at_ms: i64) {
         self.change(TimerKind::EventTime, at_ms, false);
     }
 
-    /// Takes back a timer of this key that [`set_processing_timer`](Self::set_processing_timer) has
+    /// Cancels a timer of this key that [`set_processing_timer`](Self::set_processing_timer) has
     /// set for this time, if it has not fired.
     pub fn delete_processing_timer(&mut self, at_ms: i64) {
         self.change(TimerKind::ProcessingTime, at_ms, false);
@@ -216,9 +216,9 @@ pub trait RowOperator<K: RowKey, T: Row>: Send + Sync + 'static {
         false
     }
 
-    /// A key for which no row and no timer came for so many milliseconds of wall clock time begins
-    /// anew, as with Flink's state TTL; its timers stay. `None` keeps states until they are
-    /// forgotten. In the ordered contracts this needs `allow_nondeterministic_order` too.
+    /// A key for which no row and no timer came for this many milliseconds of wall clock time
+    /// begins from scratch, as with Flink's state TTL; its timers stay. `None` keeps states until
+    /// they are forgotten. In the ordered contracts this needs `allow_nondeterministic_order` too.
     fn state_ttl_ms(&self) -> Option<i64> {
         None
     }

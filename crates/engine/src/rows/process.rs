@@ -30,7 +30,7 @@ pub struct FiredTimer {
 /// #[derive(Serialize, Deserialize)]
 /// struct Beat { time_ms: i64, machine: String }
 ///
-/// /// Tells of machines that say nothing for five seconds.
+/// /// Reports machines that say nothing for five seconds.
 /// struct Alarm;
 ///
 /// impl ProcessFunction<String, Beat> for Alarm {

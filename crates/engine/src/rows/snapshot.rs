@@ -1,4 +1,4 @@
-//! What a keyed operator tells of its keys, and takes back.
+//! Capture and restore of a keyed operator's keys.
 //!
 //! | table | a row | columns behind `$partition` |
 //! |---|---|---|
@@ -7,8 +7,8 @@
 //! | `clock_timers` | a timer of processing time | the key, `time_ms` |
 //!
 //! `used_ms` is the wall clock when the state was used last, or the least number where the operator
-//! does not go by the clock; `time_ms` of a timer at the end of the input is the greatest number.
-//! For columns of keys and states see [`Told`].
+//! does not use processing time; `time_ms` of a timer at the end of the input is the greatest
+//! number. For columns of keys and states see [`ValueColumns`].
 //!
 //! **Invariant:** a key belongs to the virtual partition that its table names; one that does not
 //! (the type hashes otherwise than it did) is refused, since its rows would go elsewhere.
@@ -26,7 +26,7 @@ use super::RowState;
 use super::key::{RowKey, virtual_partition};
 use super::states::{KeptState, States};
 use super::timers::{MeantTimers, Timers};
-use super::told::Told;
+use super::value_columns::ValueColumns;
 
 pub(super) const STATES: &str = "states";
 const TIMERS: &str = "timers";
@@ -42,18 +42,18 @@ pub(super) struct KeptParts<'a, K, S> {
 }
 
 /// How keys and states of an operator stand in tables.
-pub(super) struct ToldKeyed<K, S> {
-    keys: Arc<Told<K>>,
-    states: Told<S>,
+pub(super) struct KeyedLayout<K, S> {
+    keys: Arc<ValueColumns<K>>,
+    states: ValueColumns<S>,
 }
 
-impl<K: RowKey, S: RowState> ToldKeyed<K, S> {
-    /// Finds out how the types are told.
+impl<K: RowKey, S: RowState> KeyedLayout<K, S> {
+    /// Finds the columns of the types.
     pub(super) fn new() -> Self {
-        ToldKeyed { keys: Arc::new(Told::new("key")), states: Told::new("state") }
+        KeyedLayout { keys: Arc::new(ValueColumns::new("key")), states: ValueColumns::new("state") }
     }
 
-    /// Tells everything, or what has changed. States are written at once, timers later.
+    /// Captures everything, or what has changed. States are written at once, timers later.
     ///
     /// # Errors
     /// If a key or a state cannot be written.
@@ -111,10 +111,10 @@ impl<K: RowKey, S: RowState> ToldKeyed<K, S> {
     ) {
         let MeantTimers { extent, set, gone } = timers.mean(extent);
         let schema = state_schema(self.keys.fields().into_iter().chain([time_field()]));
-        let told = Arc::clone(&self.keys);
+        let columns = Arc::clone(&self.keys);
         let rows = move || {
             let batches = |timers: &[(i64, K)]| {
-                let batches = timers.chunks(KEPT_ROWS_MAX).map(|some| timer_rows(&told, some));
+                let batches = timers.chunks(KEPT_ROWS_MAX).map(|some| timer_rows(&columns, some));
                 batches.collect::<Result<Vec<_>>>()
             };
             Ok(TableRows { rows: batches(&set)?, removed: batches(&gone)? })
@@ -129,7 +129,7 @@ impl<K: RowKey, S: RowState> ToldKeyed<K, S> {
         });
     }
 
-    /// Takes back what was told.
+    /// Restores what was captured.
     ///
     /// # Errors
     /// If it is of other types, or damaged.
@@ -167,22 +167,25 @@ fn time_field() -> Field {
     Field::new(TIME, Arrow::Int64, true)
 }
 
-fn timer_rows<K: RowKey>(told: &Told<K>, timers: &[(i64, K)]) -> Result<RecordBatch> {
+fn timer_rows<K: RowKey>(
+    key_columns: &ValueColumns<K>,
+    timers: &[(i64, K)],
+) -> Result<RecordBatch> {
     let keys: Vec<&K> = timers.iter().map(|(_, key)| key).collect();
     let times = Int64Array::from_iter_values(timers.iter().map(|(time_ms, _)| *time_ms));
-    keyed(told, &keys, vec![(time_field(), Arc::new(times))])
+    keyed(key_columns, &keys, vec![(time_field(), Arc::new(times))])
 }
 
 /// Rows of keys: their virtual partitions, the keys, and more columns.
 fn keyed<K: RowKey>(
-    told: &Told<K>,
+    key_columns: &ValueColumns<K>,
     keys: &[&K],
     more: Vec<(Field, ArrayRef)>,
 ) -> Result<RecordBatch> {
     let owners = UInt8Array::from_iter_values(keys.iter().map(|key| virtual_partition(*key)));
     let (fields, columns): (Vec<Field>, Vec<ArrayRef>) = more.into_iter().unzip();
-    let schema = state_schema(told.fields().into_iter().chain(fields));
+    let schema = state_schema(key_columns.fields().into_iter().chain(fields));
     let owners = std::iter::once(Arc::new(owners) as ArrayRef);
-    let columns = owners.chain(told.columns(keys)?).chain(columns);
+    let columns = owners.chain(key_columns.columns(keys)?).chain(columns);
     Ok(RecordBatch::try_new(schema, columns.collect())?)
 }

@@ -8,7 +8,7 @@
 //! lifetimes.
 //!
 //! From the first capture on it is known which states were used since the last one, and which keys
-//! have gone; if more have gone than are there, the next capture tells everything instead.
+//! have gone; if more have gone than are there, the next capture is full instead.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasherDefault;
@@ -19,11 +19,11 @@ use thalweg_core::{Extent, TableChanges};
 
 use super::key::{ProbeHasher, RowKey};
 
-/// States that are measured to tell how large all of them are.
+/// States that are measured to estimate how large all of them are.
 const MEASURED_STATES: usize = 32;
 /// Keys that are looked at between two looks at the clock.
 const UNCHECKED_KEYS: usize = 64;
-/// Up to so many keys that have gone are noted, however few are there.
+/// Up to this many keys that have gone are noted, however few are there.
 pub(super) const GONE_MIN: usize = 64 * 1024;
 
 /// A state and when it was used last.
@@ -39,7 +39,7 @@ struct Kept<S> {
 /// A key, its state, and when that was used last.
 pub(super) type KeptState<'a, K, S> = (&'a K, &'a S, i64);
 
-/// What a capture is to tell.
+/// What a capture is to hold.
 pub(super) struct Meant<'a, K, S> {
     pub extent: Extent,
     pub kept: Vec<KeptState<'a, K, S>>,
@@ -99,7 +99,7 @@ impl<K: RowKey, S: Default> States<K, S> {
         }
     }
 
-    /// Begins a capture: what it is to tell. Everything, if nobody has noted what changed.
+    /// Begins a capture: what it is to hold. Everything, if nobody has noted what changed.
     pub(super) fn mean(&mut self, extent: Extent) -> Meant<'_, K, S> {
         let noted = self.gone.replace(Keys::default());
         let (extent, gone) = match (extent, noted) {
@@ -135,7 +135,7 @@ impl<K: RowKey, S: Default> States<K, S> {
         self.gone = None;
     }
 
-    /// Takes back a state that a capture has told.
+    /// Restores a state from a capture.
     pub(super) fn recall(&mut self, key: K, state: S, used_ms: i64) {
         let look_ms = self.ttl_ms.map_or(i64::MAX, |ttl_ms| used_ms.saturating_add(ttl_ms));
         if self.ttl_ms.is_some() {
@@ -144,7 +144,7 @@ impl<K: RowKey, S: Default> States<K, S> {
         self.kept.insert(key, Kept { state, used_ms, look_ms, is_used: false });
     }
 
-    /// All states have been taken back: keys are looked at in the order of their times.
+    /// All states have been restored: keys are looked at in the order of their times.
     pub(super) fn recalled(&mut self) {
         self.line.make_contiguous().sort_by_key(|(look_ms, _)| *look_ms);
     }
@@ -180,7 +180,7 @@ impl<K: RowKey, S: Default> States<K, S> {
         true
     }
 
-    /// About how many bytes the states take, those of some told for all.
+    /// About how many bytes the states take, estimated from some of them.
     pub(super) fn bytes(&self, extra_bytes: impl Fn(&S) -> usize) -> usize {
         let of_key = size_of::<K>() + size_of::<Kept<S>>() + 1;
         let measured = self.kept.values().take(MEASURED_STATES);
@@ -192,7 +192,7 @@ impl<K: RowKey, S: Default> States<K, S> {
     }
 }
 
-/// Notes that a key has gone, of so many that are there.
+/// Notes that a key has gone, of this many that are there.
 fn note_gone<K: RowKey>(gone: &mut Option<Keys<K>>, kept: usize, key: &K) {
     match gone {
         None => {}
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_that_was_not_used_for_its_lifetime_begins_anew() {
+    fn a_state_that_was_not_used_for_its_lifetime_starts_from_its_default() {
         let mut states = States::new(Some(10));
         assert_eq!(add(&mut states, 1, 100), 1);
         assert_eq!(add(&mut states, 1, 109), 2);
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn changes_are_what_was_used_and_what_has_gone_since_the_last_capture() {
         let mut states = States::new(None);
-        let told = |states: &mut States<u64, Vec<i64>>, extent| {
+        let capture = |states: &mut States<u64, Vec<i64>>, extent| {
             let meant = states.mean(extent);
             let mut keys: Vec<u64> = meant.kept.iter().map(|(key, ..)| **key).collect();
             keys.sort_unstable();
@@ -267,17 +267,23 @@ mod tests {
         };
         (0..3).for_each(|key| assert_eq!(add(&mut states, key, 0), 1));
         let all = (Extent::Full, vec![0, 1, 2], vec![]);
-        assert_eq!(told(&mut states, Extent::Incremental), all, "nobody has noted what changed");
-        assert_eq!(told(&mut states, Extent::Incremental), (Extent::Incremental, vec![], vec![]));
+        assert_eq!(capture(&mut states, Extent::Incremental), all, "nobody has noted what changed");
+        assert_eq!(
+            capture(&mut states, Extent::Incremental),
+            (Extent::Incremental, vec![], vec![])
+        );
         add(&mut states, 1, 1);
         states.remove(&2);
         states.remove(&7);
-        assert_eq!(told(&mut states, Extent::Incremental), (Extent::Incremental, vec![1], vec![2]));
-        assert_eq!(told(&mut states, Extent::Full).1, [0, 1]);
+        assert_eq!(
+            capture(&mut states, Extent::Incremental),
+            (Extent::Incremental, vec![1], vec![2])
+        );
+        assert_eq!(capture(&mut states, Extent::Full).1, [0, 1]);
     }
 
     #[test]
-    fn states_that_are_taken_back_end_when_they_would_have() {
+    fn states_that_are_restored_end_when_they_would_have() {
         let mut states = States::<u64, Vec<i64>>::new(Some(10));
         for (key, used_ms) in [(1, 7), (2, 3), (3, 5)] {
             states.recall(key, vec![used_ms], used_ms);

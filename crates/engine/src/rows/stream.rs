@@ -7,7 +7,7 @@ use arrow_schema::SchemaRef;
 use thalweg_core::{Error, Result, TableSchema};
 
 use super::codec::{Codec, TIME_COLUMN, into_columns, packed_schema};
-use super::ends::{
+use super::endpoints::{
     CollectedRows, EachRow, Iterated, PackedRows, Packing, RowSink, RowSource, TimeOf,
 };
 use super::key::RowKey;
@@ -201,8 +201,8 @@ impl<T: Row> Rows<T> {
     ) -> Rows<O::Out> {
         let (codec, operator) = (self.codec, Arc::new(operator));
         let name = name.to_owned();
-        let told = Arc::default();
-        let operator = KeyedOperator { name, codec, key, partitions, operator, told };
+        let layout = Arc::default();
+        let operator = KeyedOperator { name, codec, key, partitions, operator, layout };
         let stream = self.stream.operator(Arc::new(operator), packed_schema(false));
         Rows::new(stream, Codec::Packed)
     }
@@ -217,7 +217,7 @@ impl<T: Row> Rows<T> {
         Ok(Rows::new(self.bare().stream.union(others)?, Codec::Packed))
     }
 
-    /// Lets several pipelines go on from here: clones of what is returned share the work so far.
+    /// Lets several pipelines continue from here: clones of what is returned share the work so far.
     #[must_use]
     pub fn shared(self) -> Rows<T> {
         Rows::new(self.stream.shared(), self.codec)

@@ -8,8 +8,8 @@
 //! when its time has come.
 //!
 //! From the first capture on it is known which timers were set since the last one, and which of
-//! those that it told have gone; if more have gone than are there, the next capture tells
-//! everything instead.
+//! those that it holds have gone; if more have gone than are there, the next capture has everything
+//! instead.
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasherDefault;
@@ -30,11 +30,11 @@ type Unordered<K> = HashSet<(i64, K), BuildHasherDefault<ProbeHasher>>;
 struct Changes<K> {
     /// Timers that were set; they are there.
     set: Unordered<K>,
-    /// Those that were told, and have gone.
+    /// Those that were captured, and have gone.
     gone: Unordered<K>,
 }
 
-/// What a capture is to tell.
+/// What a capture is to hold.
 pub(super) struct MeantTimers<K> {
     pub extent: Extent,
     pub set: Vec<(i64, K)>,
@@ -84,7 +84,7 @@ impl<K: RowKey> Timers<K> {
         self.grid_ms.map_or(AT_END, |grid_ms| round_up(at_ms, grid_ms))
     }
 
-    /// Takes back the timer that was set for a key and a time, if there is one.
+    /// Cancels the timer that was set for a key and a time, if there is one.
     pub(super) fn remove(&mut self, at_ms: i64, key: &K) {
         let time_ms = self.on_grid(at_ms);
         if self.firing_ms == Some(time_ms) {
@@ -134,7 +134,7 @@ impl<K: RowKey> Timers<K> {
         }
     }
 
-    /// Begins a capture: what it is to tell. Everything, if nobody has noted what changed.
+    /// Begins a capture: what it is to hold. Everything, if nobody has noted what changed.
     pub(super) fn mean(&mut self, extent: Extent) -> MeantTimers<K> {
         let (set, gone) = (Unordered::default(), Unordered::default());
         match (extent, self.changes.replace(Changes { set, gone })) {
@@ -157,7 +157,7 @@ impl<K: RowKey> Timers<K> {
         firing.chain(waiting)
     }
 
-    /// Takes back a timer that a capture has told, for the time that it told.
+    /// Restores a timer from a capture, for the time that it holds.
     pub(super) fn recall(&mut self, time_ms: i64, key: K) {
         if self.waiting.entry(time_ms).or_default().insert(key) {
             self.count += 1;
@@ -181,13 +181,13 @@ impl<K: RowKey> Timers<K> {
 fn note_set<K: RowKey>(changes: &mut Option<Changes<K>>, time_ms: i64, key: &K) {
     let Some(Changes { set, gone }) = changes else { return };
     let timer = (time_ms, key.clone());
-    // One that was told, has gone and has come again is as it was told.
+    // One that was captured, has gone and has come again is as it was captured.
     if !gone.remove(&timer) {
         set.insert(timer);
     }
 }
 
-/// Notes that a timer has gone, of so many that are there.
+/// Notes that a timer has gone, of this many that are there.
 fn note_gone<K: RowKey>(changes: &mut Option<Changes<K>>, count: usize, time_ms: i64, key: &K) {
     let Some(Changes { set, gone }) = changes else { return };
     let timer = (time_ms, key.clone());
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_that_was_taken_back_does_not_fire() {
+    fn a_timer_that_was_cancelled_does_not_fire() {
         let mut timers = Timers::new(Some(10));
         (0..6u64).for_each(|key| timers.add(20, &key));
         timers.remove(15, &3);
@@ -269,14 +269,14 @@ mod tests {
         let second = (0..6u64).find(|key| *key != first && *key != 3).expect("another one");
         timers.remove(20, &second);
         let rest = std::iter::from_fn(|| timers.pop(Watermark(100))).count();
-        assert_eq!((rest, timers.len()), (3, 0), "one fired, one was taken back meanwhile");
+        assert_eq!((rest, timers.len()), (3, 0), "one fired, one was cancelled meanwhile");
         timers.add(40, &1);
         timers.remove(40, &1);
         assert_eq!(timers.first(), Watermark::END);
     }
 
     #[test]
-    fn timers_that_are_taken_back_fire_as_they_would_have_also_those_of_a_time_that_fires() {
+    fn timers_that_are_restored_fire_as_they_would_have_also_those_of_a_time_that_fires() {
         let set = |timers: &mut Timers<u64>| {
             (0..20).for_each(|key| timers.add(10 + (key % 3) as i64, &key))
         };
@@ -292,16 +292,16 @@ mod tests {
         assert_eq!(rest(&mut again), rest(&mut timers));
     }
 
-    /// What captures of changes tell, put together.
+    /// The contents of incremental captures, put together.
     fn take_over(kept: &mut BTreeSet<(i64, u64)>, meant: MeantTimers<u64>) {
         if meant.extent == Extent::Full {
             kept.clear();
         }
         for timer in &meant.gone {
-            assert!(kept.remove(timer), "only what was told goes");
+            assert!(kept.remove(timer), "only what was captured goes");
         }
         for timer in meant.set {
-            assert!(kept.insert(timer), "only what was not told comes");
+            assert!(kept.insert(timer), "only what was not captured comes");
         }
     }
 
@@ -337,27 +337,35 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_follows_what_changes() {
+    fn what_is_captured_follows_what_changes() {
         let mut timers = Timers::new(Some(1));
-        let told = |timers: &mut Timers<u64>| {
+        let capture = |timers: &mut Timers<u64>| {
             let meant = timers.mean(Extent::Incremental);
             (meant.set.len(), meant.gone.len(), meant.extent)
         };
         (0..20_000).for_each(|key| timers.add(1000 + key as i64, &key));
-        assert_eq!(told(&mut timers), (20_000, 0, Extent::Full), "nobody has noted what changed");
-        assert_eq!(told(&mut timers), (0, 0, Extent::Incremental));
+        assert_eq!(
+            capture(&mut timers),
+            (20_000, 0, Extent::Full),
+            "nobody has noted what changed"
+        );
+        assert_eq!(capture(&mut timers), (0, 0, Extent::Incremental));
         (0..10).for_each(|key| timers.remove(1000 + key as i64, &key));
         (0..30).for_each(|key| timers.add(500, &key));
         assert_eq!(std::iter::from_fn(|| timers.pop(Watermark(501))).count(), 30);
         (5..10).for_each(|key| timers.add(1000 + key as i64, &key));
         timers.add(7, &7);
-        assert_eq!(told(&mut timers), (1, 5, Extent::Incremental), "one new, and five that went");
+        assert_eq!(
+            capture(&mut timers),
+            (1, 5, Extent::Incremental),
+            "one new, and five that went"
+        );
         // More go than are left.
         let many = 4 * GONE_MIN as u64;
         (0..many).for_each(|key| timers.add(50_000, &key));
-        assert_eq!(told(&mut timers).2, Extent::Incremental);
+        assert_eq!(capture(&mut timers).2, Extent::Incremental);
         (0..many - 5).for_each(|key| timers.remove(50_000, &key));
-        assert_eq!(told(&mut timers).2, Extent::Full, "names would be more than what is there");
+        assert_eq!(capture(&mut timers).2, Extent::Full, "names would be more than what is there");
     }
 
     #[test]

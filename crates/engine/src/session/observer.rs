@@ -1,4 +1,4 @@
-//! What a session tells its caller while a script runs, and asks it for.
+//! What a session reports to its caller while a script runs, and asks it for.
 
 use chrono_tz::Tz;
 use thalweg_core::graph::Graph;

@@ -31,13 +31,13 @@ pub struct SessionOptions {
     pub pool: Option<Pool>,
     /// Everything that a job may keep in memory, such as `4gb` or `50%`; wins over `memory.limit`.
     pub memory_limit: Option<String>,
-    /// Each SELECT ends after so many rows.
+    /// Each SELECT ends after this many rows.
     pub row_limit: Option<u64>,
     /// Contract `arrival`: the file to take down in which sequence inputs came in.
     pub record: Option<PathBuf>,
     /// Contract `arrival`: the file with the sequence in which inputs have to come in.
     pub replay: Option<PathBuf>,
-    /// From where jobs go on that take snapshots.
+    /// What jobs that take snapshots resume from.
     pub resume: ResumeFrom,
     /// State in a snapshot that a changed query has no use for is dropped.
     pub drop_state: bool,

@@ -1,12 +1,12 @@
 //! `snapshot('PLACE', 'OPERATOR' [, 'TABLE'] [, NUMBER])`: tables of state in snapshots, as tables
 //! that SQL reads.
 //!
-//! While a query is planned, the manifest tells which columns there are ([`find`]); what is found
+//! While a query is planned, the manifest says which columns there are ([`find`]); what is found
 //! is written down as options of a table with connector [`STATE_CONNECTOR`], so that the job reads
 //! that snapshot, whichever is the newest by then. Rows are read, checksums compared and changes
 //! folded when the job starts ([`source`]).
 //!
-//! **Invariant:** only folders that the session may read are looked at, also where somebody writes
+//! **Invariant:** only folders that the session may read are looked at, also where a user writes
 //! the options by hand.
 //!
 //! What it does not do: the rows of a table are read as a whole and stay in memory until they have
@@ -185,9 +185,9 @@ fn find_stage<'a>(
     operator: &str,
 ) -> Result<&'a StageState<Vec<TableSummary>>> {
     let with_state = || details.stages.iter().filter(|stage| !tables_of(stage).is_empty());
-    let told = |stages: Vec<&StageState<_>>| -> String {
-        let told = stages.iter().map(|stage| format!("'{}' ({})", stage.id, stage.name));
-        told.collect::<Vec<_>>().join(", ")
+    let listed = |stages: Vec<&StageState<_>>| -> String {
+        let texts = stages.iter().map(|stage| format!("'{}' ({})", stage.id, stage.name));
+        texts.collect::<Vec<_>>().join(", ")
     };
     if let Some(stage) = with_state().find(|stage| stage.id == operator) {
         return Ok(stage);
@@ -201,12 +201,12 @@ fn find_stage<'a>(
                 Error::plan(format!("snapshot {number} has no operator '{operator}' with state"));
             Err(match with_state().next() {
                 None => error.hint("no operator of this job keeps any"),
-                Some(_) => error.hint(format!("there are {}", told(with_state().collect()))),
+                Some(_) => error.hint(format!("there are {}", listed(with_state().collect()))),
             })
         }
         several => {
             Err(Error::plan(format!("snapshot {number} has several operators '{operator}'"))
-                .hint(format!("name one of {}", told(several.to_vec()))))
+                .hint(format!("name one of {}", listed(several.to_vec()))))
         }
     }
 }
@@ -243,7 +243,7 @@ fn listed(names: &[String]) -> String {
     names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ")
 }
 
-/// A column as a manifest tells it: its name, then its type. Both may hold spaces.
+/// A column as a manifest describes it: its name, then its type. Both may hold spaces.
 fn column_of(text: &str) -> Result<Column> {
     let parts = text.match_indices(' ').map(|(at, _)| text.split_at(at));
     let mut types =
@@ -348,7 +348,7 @@ struct StateSource {
     rows: Option<MemorySource>,
     bytes_per_row: usize,
     rows_left: usize,
-    /// Where to go on, before the start.
+    /// The position to resume from, before the start.
     position: Option<String>,
 }
 
@@ -359,7 +359,7 @@ impl StateSource {
         if batch.num_columns() != schema.len() {
             let (table, number) = (&self.table, self.number);
             return Err(Error::data(format!(
-                "table '{table}' of snapshot {number} has {} columns, and {} were told",
+                "table '{table}' of snapshot {number} has {} columns, and {} were declared",
                 batch.num_columns(),
                 schema.len()
             ))
@@ -424,9 +424,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_told_by_name_and_type() {
-        let told = |text: &str| {
-            let column = column_of(text).expect("it is told");
+    fn columns_are_read_by_name_and_type() {
+        let described = |text: &str| {
+            let column = column_of(text).expect("it is read");
             format!("{}: {}", column.name, column.column_type)
         };
         for (text, expected) in [
@@ -436,7 +436,7 @@ mod tests {
             ("at Timestamp(ms)", "at: TIMESTAMP(3)"),
             ("sum Decimal128(38, 2)", "sum: DECIMAL(38,2)"),
         ] {
-            assert_eq!(told(text), expected);
+            assert_eq!(described(text), expected);
         }
         assert!(column_of("nothing").is_err());
     }

@@ -345,7 +345,7 @@ impl Session {
         runs.name.clone_into(&mut job.name);
         let mut graph = plan.graph;
         if runs.snapshots.is_some() && (self.recording.is_some() || self.replays.is_some()) {
-            return Err(runs.recovery.speech.no_interleaving());
+            return Err(runs.recovery.interface.no_interleaving());
         }
         self.follow_interleaving(&job, &graph, &mut options)?;
         let prepared = runs.prepare(&graph, &mut options)?;
@@ -362,7 +362,7 @@ impl Session {
         Ok(JobReport { job, report: result? })
     }
 
-    /// What is told about a job before it runs.
+    /// What is reported of a job before it runs.
     fn describe(
         &self,
         plan: &PhysicalPlan,
@@ -409,7 +409,7 @@ fn numbered(names: &mut HashMap<String, usize>, name: String) -> String {
 }
 
 fn no_place() -> Error {
-    Error::plan("there is no place for snapshots to go on from").hint(
+    Error::plan("there is no place for snapshots to resume from").hint(
         "say where they are kept: SET 'execution.checkpointing.dir' = '…', or --set execution.checkpointing.dir=…",
     )
 }

@@ -33,7 +33,7 @@ fn rows_are_those_that_are_known_of_apache_beams_events() {
     assert_eq!(lines.len(), known.len());
     for (line, (rows_in, rows_left)) in lines.iter().zip(known) {
         assert_eq!(line.number("rows_in"), rows_in, "{line:?}");
-        let left = line.number("rows_out") - 2.0 * line.number("rows_taken_back");
+        let left = line.number("rows_out") - 2.0 * line.number("rows_retracted");
         assert_eq!(left, rows_left, "{line:?}");
         assert_eq!(["fingerprint", "latency_p50_us"].map(|name| line.value(name)), ["null"; 2]);
     }

@@ -158,7 +158,7 @@ fn an_output_that_cannot_be_written_is_named() {
     let mut command = workspace.command(&["run", "-e", "SELECT 1 AS a"]);
     let run = Run::from(command.stdout(full).output().expect("starting thalweg"));
     assert_holds(run.message(1), &["cannot write: No space left", "standard output"]);
-    // As where a quota is used up: files end at so many blocks.
+    // As where a quota is used up: files end at a number of blocks.
     for format in ["csv", "json", "parquet", "arrow"] {
         let sql = format!(
             "CREATE TABLE g (n BIGINT, s STRING) WITH ('connector' = 'datagen', 'number-of-rows' = '20000',
@@ -178,8 +178,8 @@ fn an_output_that_cannot_be_written_is_named() {
     }
 }
 
-/// What a table that is read, written or unused is told about a wrong option, and what the carets
-/// underline.
+/// What a table that is read, written or unused is answered about a wrong option, and what the
+/// carets underline.
 #[test]
 fn a_wrong_option_is_shown_where_it_stands() {
     let workspace = Workspace::new("options");
@@ -244,7 +244,7 @@ fn a_type_that_a_format_cannot_hold_is_shown_where_it_stands() {
 }
 
 #[test]
-fn a_wrong_command_line_is_told_with_status_2() {
+fn a_wrong_command_line_is_reported_with_status_2() {
     let workspace = Workspace::new("usage");
     for arguments in [
         &["run"][..],

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use crate::support::{PATIENCE, Workspace, assert_holds, interrupt, wait};
 
 const LIMIT_BYTES: u64 = 64 << 20;
-/// What the process takes beside what it counts: its code, buffers of files, what is not given back
-/// at once.
+/// What the process takes in addition to what it counts: its code, buffers of files, what is not
+/// given back at once.
 const OWN_BYTES: u64 = 64 << 20;
 
 /// How much larger than usual inputs are.
@@ -31,7 +31,7 @@ fn events(rows: usize) -> String {
     (0..rows).map(row).collect()
 }
 
-/// Lines with an array of so many elements.
+/// Lines with an array of this many elements.
 fn arrays(rows: usize, elements: usize) -> String {
     let all: Vec<String> = (0..elements).map(|element| element.to_string()).collect();
     let all = all.join(",");

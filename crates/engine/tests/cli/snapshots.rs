@@ -71,7 +71,7 @@ fn what_is_damaged_is_found_with_its_path_and_deleted_only_by_hand() {
 }
 
 #[test]
-fn whoever_asks_wrongly_is_told_what_there_is() {
+fn a_wrong_request_is_answered_with_what_there_is() {
     let workspace = after_a_job("snapshot-wrong");
     let no_place = workspace.run(&["snapshot", "ls"]);
     assert_holds(no_place.message(2), &["--dir DIR", "THALWEG_SNAPSHOT_DIR"]);
@@ -109,7 +109,7 @@ INSERT INTO numbers SELECT n FROM endless;";
 
 /// What is new behind an input that has ended waited for it for ever.
 #[test]
-fn an_upgrade_is_told_before_it_is_done() {
+fn an_upgrade_is_described_before_it_is_done() {
     let workspace = after_a_job("snapshot-upgrade");
     let sql = workspace.read("daily.sql");
     let upgrade = |name: &str, new: &str| {
@@ -131,7 +131,7 @@ fn an_upgrade_is_told_before_it_is_done() {
     assert_eq!(changed.status, Some(1), "{}", changed.stderr);
     assert_holds(&changed.stdout, &["begins empty", "an input of window events (window-"]);
     let resumed = workspace.run(&["run", "--resume", "changed.sql"]);
-    assert_holds(resumed.message(2), &["window events", "begin anew"]);
+    assert_holds(resumed.message(2), &["window events", "start from scratch"]);
 
     workspace.write("old.sql", &sql);
     let of_files = workspace.run(&["upgrade", "--dry-run", "old.sql", "changed.sql"]);

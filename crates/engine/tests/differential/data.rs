@@ -23,7 +23,7 @@ impl Dice {
     pub fn below(&mut self, bound: usize) -> usize {
         self.0.below(bound as u64) as usize
     }
-    /// True in so many of a hundred cases.
+    /// True in this many of a hundred cases.
     pub fn percent(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
@@ -91,7 +91,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with at most so many rows.
+    /// A table with at most this many rows.
     pub fn random(name: &'static str, rows_max: usize, dice: &mut Dice) -> Table {
         let mut kinds = vec![Kind::Int, Kind::Time, Kind::Int, Kind::String];
         for _ in 0..dice.below(4) {

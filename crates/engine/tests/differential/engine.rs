@@ -1,7 +1,7 @@
 //! Runs a query through [`thalweg::session`], by a file or at once, and takes what is left of its
 //! changes.
 //!
-//! Every step of the changelog is checked: nothing may be taken back that is not there, and a
+//! Every step of the changelog is checked: nothing may be retracted that is not there, and a
 //! result whose rows are said to stay has insertions only.
 
 use std::collections::BTreeMap;
@@ -120,7 +120,7 @@ pub fn final_rows(outcome: &Outcome) -> std::result::Result<Vec<Row>, String> {
             RowKind::Insert | RowKind::UpdateAfter => *count += 1,
             RowKind::UpdateBefore | RowKind::Delete => {
                 *count = count.checked_sub(1).ok_or_else(|| {
-                    format!("change {position} takes back a row that is not there: {row:?}")
+                    format!("change {position} retracts a row that is not there: {row:?}")
                 })?;
             }
         }

@@ -145,7 +145,7 @@ pub fn aggregate(scope: &[Column], dice: &mut Dice) -> Typed {
     (call, kind)
 }
 
-/// What can be told of a collecting aggregate whatever the sequence of rows, and of a percentile
+/// What holds for a collecting aggregate whatever the sequence of rows, and of a percentile
 /// without a fraction.
 fn collected(scope: &[Column], dice: &mut Dice) -> Typed {
     let column = any_column(scope, dice);

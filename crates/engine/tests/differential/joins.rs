@@ -46,7 +46,7 @@ impl Grammar<'_> {
     }
 
     /// Each row with the time of the last one before it. Which of several rows of that time is
-    /// found is not told.
+    /// found is not reported.
     pub fn asof_join(&mut self) -> Relation {
         let (Some((left, scope)), Some((right, _))) = (self.timed_table(), self.timed_table())
         else {

@@ -44,9 +44,9 @@ mod windows;
 
 const QUERIES: u64 = 200;
 const SEED: u64 = 1;
-/// Each query that is kept runs over so many databases.
+/// Each query that is kept runs over this many databases.
 const KEPT_SEEDS: u64 = 4;
-/// After so many differences a run gives up.
+/// After this many differences a run gives up.
 const DIFFERENCES_MAX: usize = 5;
 /// Far more than a query over a few rows needs: a hang must not hang the suite.
 const QUERY_LIMIT: Duration = Duration::from_secs(60);

@@ -6,7 +6,7 @@
 //! of these combinations runs some of [`QUERIES`], and together they run all. The answers to
 //! compare with come from plain tables, whose queries [`super::grammar`] compares with DuckDB.
 //!
-//! - `THALWEG_MATRIX_SEEDS=10`: so many seeds, and each combination runs every query.
+//! - `THALWEG_MATRIX_SEEDS=10`: ten seeds, and each combination runs every query.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -102,8 +102,8 @@ impl Log {
         Log { changes, left }
     }
 
-    /// Rows are told by their key alone: inserted twice, updated before they are there, deleted
-    /// with values that they never had, and deleted when they are gone.
+    /// Rows are identified by their key alone: inserted twice, updated before they are there,
+    /// deleted with values that they never had, and deleted when they are gone.
     fn of_keys(dice: &mut Dice) -> Log {
         let (mut changes, mut left) = (Vec::new(), BTreeMap::new());
         while changes.len() < STEPS || left.is_empty() {
@@ -136,7 +136,8 @@ fn csv_rows(log: &Log, has_op: bool) -> Vec<String> {
 
 const COLUMNS: &str = "k INT NOT NULL, c STRING, v INT, ts TIMESTAMP(3)";
 
-/// Writes a log as this source under a name and declares it as table `t`, beside the table `plain`.
+/// Writes a log as this source under a name and declares it as table `t`, next to the table
+/// `plain`.
 fn declaration(folder: &Path, log: &Log, name: &str, (source, changelog): (&str, &str)) -> String {
     let has_op = changelog != "inserts";
     let rows = csv_rows(log, has_op);

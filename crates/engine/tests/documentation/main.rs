@@ -2,7 +2,7 @@
 //!
 //! In a Markdown file of `docs`, a fenced block opened by
 //! - `sql` stands for itself;
-//! - `sql orders` goes on from `docs/examples/orders.sql`;
+//! - `sql orders` continues `docs/examples/orders.sql`;
 //! - `sql then` is run where the block before has been run;
 //! - `sql fragment` is part of a statement and is not tested.
 //!

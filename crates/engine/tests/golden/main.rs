@@ -6,7 +6,7 @@
 //! runs with several worker counts, which must not show in the result.
 //!
 //! `append::ordered::NAME` and the like run a case in the ordered contracts (see [`ordered`]);
-//! [`restored`] runs them in jobs that are killed and go on from their snapshots.
+//! [`restored`] runs them in jobs that are killed and resume from their snapshots.
 //!
 //! Types are not compared here: the planner's tests do that for every case that has an answer, from
 //! `schema.json` (`golden_schemas_are_exact`).
@@ -211,7 +211,7 @@ fn every_case_is_listed_once() {
     assert_eq!(unique, present, "the lists in golden.rs and the folders in tests/golden differ");
 }
 
-/// A difference without its reason, or of a case that is gone, tells nothing.
+/// A difference without its reason, or of a case that is gone, means nothing.
 #[test]
 fn every_difference_has_a_reason() {
     let differences = golden_dir().join("differences");

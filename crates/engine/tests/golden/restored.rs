@@ -1,4 +1,4 @@
-//! The golden cases in jobs that take snapshots all the while, are killed, and go on with other
+//! The golden cases in jobs that take snapshots all the while, are killed, and resume with other
 //! workers and bundles: each row of the answer is there once, in the ordered contracts in its
 //! place.
 //!

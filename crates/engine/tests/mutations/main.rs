@@ -29,7 +29,7 @@ const USUAL_CASES: u64 = 2000;
 /// Far more than any case needs in a debug build on a busy machine: the budget of a run and the
 /// time to stop it.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// So many failures are shown.
+/// At most this many failures are shown.
 const SHOWN: usize = 20;
 
 /// The cases that took longest, and those that failed.

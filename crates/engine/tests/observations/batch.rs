@@ -28,7 +28,7 @@ const QUERIES: [&str; 16] = [
     "SELECT UPPER(k), COUNT(*) FROM t WHERE g <> 2 GROUP BY UPPER(k)",
 ];
 
-/// A table of so many rows, of which any value but the day may be NULL.
+/// A table of this many rows, of which any value but the day may be NULL.
 fn inputs(name: &str, rows: u64) -> Inputs {
     let mut random = SplitMix64::new(rows);
     let texts = ["tea", "coffee", "a text of more than twelve bytes", "a text of more than 12"];

@@ -56,7 +56,7 @@ fn the_last_row_by_time_is_not_an_older_one() {
 
 /// The two inputs meet by time, so that it is certain which row comes first.
 #[test]
-fn not_in_takes_back() {
+fn not_in_retracts() {
     let columns = "ts TIMESTAMP(3), k STRING, WATERMARK FOR ts AS ts";
     let inputs = Inputs::new("not-in")
         .table(

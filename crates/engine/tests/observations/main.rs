@@ -156,7 +156,7 @@ const OBSERVATIONS: [Observation; 32] = [
     (
         19,
         "EXCEPT and NOT IN take a row back when the other side comes",
-        &["golden/except_intersect", "golden/semi_join_in", "changes::not_in_takes_back"],
+        &["golden/except_intersect", "golden/semi_join_in", "changes::not_in_retracts"],
     ),
     (
         20,

@@ -90,7 +90,7 @@ pub fn numbers(names: &[&str]) -> TableSchema {
     TableSchema::new(names.iter().map(column).collect())
 }
 
-/// Drops what is behind so many columns.
+/// Drops the columns after this many.
 fn first_columns(stream: Stream, columns: usize) -> Stream {
     let schema = TableSchema::new(stream.schema().columns[..columns].to_vec());
     stream.map("first columns", schema, move |batch| {
@@ -192,7 +192,7 @@ struct Line {
 /// The sum of the levels of a sensor until it is silent for a while.
 struct Silence;
 
-/// When its silence is told, and the sum so far.
+/// When its silence is reported, and the sum so far.
 type Summed = (i64, i64);
 
 impl ProcessFunction<i64, Reading> for Silence {
@@ -263,8 +263,8 @@ impl RowSource<Reading> for GivenReadings {
 }
 
 /// A state for each key, timers of each key, and a state for all rows. Where no sequence is
-/// promised the singleton takes rows in any, so no line says both what was told and which number it
-/// has.
+/// promised the singleton takes rows in any, so no line says both what was reported and which
+/// number it has.
 fn rows(pipeline: &Pipeline, gate: &Arc<Gate>, rows: &[Reading], folder: &Path) -> Result<()> {
     let lines = pipeline
         .read_timed_row_source(
@@ -275,7 +275,7 @@ fn rows(pipeline: &Pipeline, gate: &Arc<Gate>, rows: &[Reading], folder: &Path) 
         )
         .key_by(16, |reading: &Reading| reading.sensor)
         .process_function("silence", Silence)
-        .key_by(16, |told: &(i64, i64)| told.0)
+        .key_by(16, |reported: &(i64, i64)| reported.0)
         .stateful("total", |sensor: &i64, total: &mut i64, (_, sum): (i64, i64), out| {
             *total += sum;
             out.emit((*sensor, *total));
@@ -289,11 +289,11 @@ fn rows(pipeline: &Pipeline, gate: &Arc<Gate>, rows: &[Reading], folder: &Path) 
 }
 
 fn rows_serially(readings: &[Reading]) -> Vec<String> {
-    // When the silence of a sensor is told, and the sum until then.
+    // When the silence of a sensor is reported, and the sum until then.
     let mut timers: BTreeMap<(i64, u8, i64), i64> = BTreeMap::new();
     let mut totals: BTreeMap<i64, i64> = BTreeMap::new();
     let mut lines = Vec::new();
-    let mut tell = |timers: &mut BTreeMap<(i64, u8, i64), i64>, until_ms: i64| {
+    let mut report_silences = |timers: &mut BTreeMap<(i64, u8, i64), i64>, until_ms: i64| {
         while let Some(first) = timers.first_entry() {
             if first.key().0 - 1 > until_ms {
                 break;
@@ -310,9 +310,11 @@ fn rows_serially(readings: &[Reading]) -> Vec<String> {
         let partition = virtual_partition(&reading.sensor);
         timers.insert((reading.time_ms + GAP_MS, partition, reading.sensor), sum + reading.level);
         // The row has moved the watermark to its own time.
-        tell(&mut timers, reading.time_ms);
+        report_silences(&mut timers, reading.time_ms);
     }
-    tell(&mut timers, i64::MAX - 1);
+    report_silences(&mut timers, i64::MAX - 1);
     let numbered = (1..).zip(lines);
-    numbered.flat_map(|(n, (told, sum))| [format!("{told},{sum}"), format!("{n},0")]).collect()
+    numbered
+        .flat_map(|(n, (reported, sum))| [format!("{reported},{sum}"), format!("{n},0")])
+        .collect()
 }

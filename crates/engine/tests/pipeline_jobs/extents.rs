@@ -12,7 +12,7 @@ use super::cases::{Build, Reading, given, numbers, read, write};
 use super::gate::Gate;
 use super::{folder, job_in, options};
 
-/// So many keys have a state.
+/// Keys with a state.
 const KEYS: i64 = 2000;
 
 /// Counts of each key in a session that stays open.

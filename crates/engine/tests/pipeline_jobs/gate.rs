@@ -35,7 +35,7 @@ impl Gate {
         *self.waker.lock().expect("no panic") = Some(waker);
     }
 
-    /// Lets rows pass, at most so many.
+    /// Lets rows pass, at most this many.
     pub fn pass(&self, rows_max: usize) -> usize {
         let left = usize::try_from(self.left.load(Ordering::SeqCst)).unwrap_or(usize::MAX);
         let passed = left.min(rows_max);

@@ -1,4 +1,4 @@
-//! Snapshots of pipelines as earlier versions wrote them, from which those of this one go on:
+//! Snapshots of pipelines as earlier versions wrote them, from which those of this one resume:
 //! `tests/golden-snapshots/rust`. Here is what only the Rust interface has; the README there says
 //! what lies where.
 
@@ -72,7 +72,7 @@ fn build(case: &Case, readings: &[Reading], folder: &Path, rows: u64) -> Pipelin
 }
 
 #[test]
-fn pipelines_go_on_from_the_golden_snapshots_of_earlier_versions() {
+fn pipelines_resume_from_the_golden_snapshots_of_earlier_versions() {
     let versions = folders(&home());
     let kept: Vec<PathBuf> = versions.iter().flat_map(|version| folders(version)).collect();
     assert!(kept.len() >= KEPT.len(), "{kept:?}");

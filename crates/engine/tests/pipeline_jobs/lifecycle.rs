@@ -29,7 +29,7 @@ fn sums(gate: &Arc<Gate>, folder: &Path) -> Result<Pipeline> {
     Ok(pipeline)
 }
 
-/// A job that has given so many readings and runs.
+/// A job that has read this many readings and runs.
 fn begun(job: &JobOptions, rows: u64, folder: &Path) -> PipelineJob {
     let gate = Gate::closed();
     let running = sums(&gate, folder).expect("it is built");
@@ -64,7 +64,7 @@ fn one_run_has_a_job_at_a_time_until_it_is_given_up() {
 }
 
 #[test]
-fn a_stopped_job_keeps_a_last_snapshot_and_says_where_it_goes_on() {
+fn a_stopped_job_keeps_a_last_snapshot_and_says_where_it_resumes() {
     let folder = folder("stop");
     let mut job = job_in(&folder);
     let running = begun(&job, 300, &folder);
@@ -78,12 +78,12 @@ fn a_stopped_job_keeps_a_last_snapshot_and_says_where_it_goes_on() {
     job.resume = ResumeFrom::Newest;
     let running = begun(&job, 0, &folder);
     let notes: Vec<String> = running.notes().iter().map(Error::to_string).collect();
-    assert!(notes[0].contains("goes on from snapshot 1"), "{notes:?}");
-    assert!(notes.iter().any(|note| note.contains("rows of state were taken back")), "{notes:?}");
+    assert!(notes[0].contains("resumes from snapshot 1"), "{notes:?}");
+    assert!(notes.iter().any(|note| note.contains("rows of state were restored")), "{notes:?}");
     drop(running);
     job.resume = ResumeFrom::Nothing;
     // What starts from scratch writes elsewhere.
-    let running = begun(&job, 0, &folder.join("anew"));
+    let running = begun(&job, 0, &folder.join("from-scratch"));
     let note = running.notes()[0].to_string();
     assert!(note.contains("starts from scratch") && note.contains("ResumeFrom::Newest"), "{note}");
 }
@@ -167,7 +167,7 @@ fn a_stage_that_is_put_in_keeps_the_state_behind_it() {
     let gate = Gate::closed();
     gate.open(u64::MAX);
     let ran = build(&gate, true).and_then(|pipeline| pipeline.run_job(&job, options(EPOCH, 2)));
-    ran.expect("it goes on");
+    ran.expect("it resumes");
     let expected: Vec<String> = (1..=readings().len()).map(|n| n.to_string()).collect();
     assert_eq!(visible(&folder.join("out")), expected);
 }
@@ -195,7 +195,7 @@ impl RowSource<i64> for Once {
 }
 
 #[test]
-fn sources_that_cannot_go_on_are_refused_by_name() {
+fn sources_that_cannot_resume_are_refused_by_name() {
     let folder = folder("once");
     let mut job = job_in(&folder);
     let of = |position| {
@@ -207,7 +207,7 @@ fn sources_that_cannot_go_on_are_refused_by_name() {
     assert!(error.message().contains("'telegrams'") && error.is_plan_error(), "{error}");
     assert!(error.help().is_some_and(|help| help.contains("position")), "{error:?}");
 
-    // It tells positions, but cannot go back to one.
+    // It reports positions, but cannot go back to one.
     let running = of(Some("here")).and_then(|p| p.start_job(&job, options(EPOCH, 1)));
     running.and_then(PipelineJob::wait).expect("it ends");
     let pending = |position| {
@@ -245,7 +245,7 @@ impl RowSource<i64> for Silent {
 }
 
 #[test]
-fn names_that_snapshots_would_not_tell_apart_are_refused() {
+fn names_that_two_stages_share_are_refused() {
     let folder = folder("names");
     let job = job_in(&folder);
     let build = |names: [&str; 2]| -> Result<Pipeline> {
@@ -268,7 +268,7 @@ fn names_that_snapshots_would_not_tell_apart_are_refused() {
     running.expect("it starts").control().cancel();
 }
 
-/// Counts runs, and what it is told.
+/// Counts runs, and what it is notified of.
 #[derive(Default)]
 struct Watching {
     runs: u32,
@@ -319,7 +319,7 @@ fn failing(failures: &Arc<AtomicU32>, folder: &Path) -> Result<Pipeline> {
 }
 
 #[test]
-fn a_job_that_fails_is_made_anew_and_gives_each_row_once() {
+fn a_job_that_fails_is_built_again_and_gives_each_row_once() {
     let folder = folder("restarts");
     let mut job = job_in(&folder);
     job.snapshots.interval = Some(Duration::from_millis(5));

@@ -1,4 +1,4 @@
-//! Pipelines in Rust as jobs with snapshots: stopped or given up, and gone on with by other numbers
+//! Pipelines in Rust as jobs with snapshots: stopped or given up, and resumed by other numbers
 //! of workers.
 //!
 //! What is visible in the end is compared with plain loops over the rows: the very sequence in
@@ -117,7 +117,7 @@ fn run(case: &Case, order: OrderContract, seed: u64, folder: &Path) -> Result<Ve
 }
 
 #[test]
-fn pipelines_that_end_early_and_go_on_give_what_a_loop_gives() {
+fn pipelines_that_end_early_and_resume_give_what_a_loop_gives() {
     let mut endings = Vec::new();
     for case in CASES {
         for (place, order) in ORDERS.into_iter().enumerate() {

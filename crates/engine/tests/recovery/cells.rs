@@ -24,7 +24,7 @@ pub enum Kind {
     Changes,
 }
 
-/// A query, told apart from its contract.
+/// A query, separate from its contract.
 #[derive(Clone, Copy, Debug)]
 pub struct Query {
     pub name: &'static str,
@@ -242,7 +242,7 @@ fn first_difference(expected: &[String], found: &[String]) -> Option<String> {
     ))
 }
 
-/// What is left when changes have been applied, sorted; an error if a row is taken back that is not
+/// What is left when changes have been applied, sorted; an error if a row is retracted that is not
 /// there.
 fn left(changes: &[String]) -> Result<Vec<String>, String> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -254,7 +254,7 @@ fn left(changes: &[String]) -> Result<Vec<String>, String> {
         }
         match counts.get_mut(row) {
             Some(count) if *count > 0 => *count -= 1,
-            _ => return Err(format!("change {at} takes back '{row}', which is not there")),
+            _ => return Err(format!("change {at} retracts '{row}', which is not there")),
         }
     }
     let repeated = counts.into_iter().flat_map(|(row, count)| std::iter::repeat_n(row, count));

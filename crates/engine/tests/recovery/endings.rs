@@ -88,8 +88,8 @@ CREATE TABLE result (n BIGINT) WITH ('connector' = 'filesystem', 'format' = 'csv
 INSERT INTO result SELECT n FROM a;
 ";
 
-/// The last snapshot of a job cannot be kept, and it is to go on without: it tried again for ever,
-/// whatever signal came. Whoever stops it gets an error, since rows that are written are not
+/// The last snapshot of a job cannot be kept, and it is to continue without: it tried again for
+/// ever, whatever signal came. Whoever stops it gets an error, since rows that are written are not
 /// visible.
 #[test]
 fn a_job_that_cannot_keep_its_last_snapshot_can_be_stopped() {

@@ -1,4 +1,4 @@
-//! Snapshots of earlier versions, from which jobs of this one go on: `tests/golden-snapshots`,
+//! Snapshots of earlier versions, from which jobs of this one resume: `tests/golden-snapshots`,
 //! whose README says what lies there.
 
 use std::fs;
@@ -16,9 +16,9 @@ use super::cells::Equality;
 use super::jobs::{Workspace, copy_folder, files, folders};
 use super::killed::{AtHold, Kill, Run, nothing, run};
 
-/// With how many workers each is gone on from.
+/// With how many workers each is resumed.
 const WORKERS: [usize; 2] = [1, 3];
-/// Rows of each input before the first snapshot, and between it and the second, which may tell
+/// Rows of each input before the first snapshot, and between it and the second, which may hold
 /// changes.
 const HOLDS: [u64; 2] = [50, 25];
 const INPUTS: [&str; 2] = ["a.csv", "b.csv"];
@@ -34,9 +34,9 @@ fn name(path: &Path) -> String {
     path.file_name().expect("a name").to_string_lossy().into_owned()
 }
 
-/// Each snapshot that there is, in jobs that go on from it.
+/// Each snapshot that there is, in jobs that resume from it.
 #[test]
-fn jobs_go_on_from_the_snapshots_of_earlier_versions() {
+fn jobs_resume_from_the_snapshots_of_earlier_versions() {
     let mut versions = folders(&home());
     versions.retain(|folder| name(folder).starts_with('v'));
     let mut wrong = Vec::new();
@@ -50,8 +50,8 @@ fn jobs_go_on_from_the_snapshots_of_earlier_versions() {
     assert!(checked >= 20, "{checked} snapshots");
 }
 
-/// Why a job does not give what it is to give: one that goes on with so many workers, or one that
-/// begins anew.
+/// Why a job does not give what it is to give: one that continues with this many workers, or one
+/// that starts from scratch.
 fn check(kept: &Path, workers: Option<usize>) -> Option<String> {
     let job = fs::read_to_string(kept.join("job.sql")).expect("the job of a snapshot");
     let what = match workers {

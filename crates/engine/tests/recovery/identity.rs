@@ -113,7 +113,7 @@ fn a_generated_table_with_other_values_is_refused() {
     assert_eq!(status, Some(0), "{said}");
 }
 
-/// A file that is half written goes on in the way in which it was begun.
+/// A file that is half written continues in the way in which it was begun.
 #[test]
 fn a_half_written_file_of_another_form_is_refused() {
     let workspace = stopped("file", &job(SEED, FILE, ROWS), &[]);
@@ -133,7 +133,7 @@ fn a_half_written_file_of_another_form_is_refused() {
     assert_eq!(status, Some(0), "{said}");
 }
 
-/// Rows that a snapshot promises are committed by whoever resumes, so somebody has to.
+/// Rows that a snapshot promises are committed by whoever resumes, so a run has to.
 #[test]
 fn a_sink_without_transactions_is_refused_where_it_had_some() {
     let workspace = stopped("guarantee", &job(SEED, FOLDER, GROUPS), &[]);

@@ -19,7 +19,7 @@ pub struct Workspace {
     pub folder: PathBuf,
 }
 
-/// A run that goes on, or has ended.
+/// A run that continues, or has ended.
 pub struct Running {
     child: Child,
     messages: PathBuf,

@@ -1,4 +1,4 @@
-//! Jobs that are killed at random moments, and go on with other workers, bundles and limits, until
+//! Jobs that are killed at random moments, and resume with other workers, bundles and limits, until
 //! they end.
 //!
 //! At each kill what is visible has to be a part of the output of the run without kills (a prefix
@@ -135,7 +135,7 @@ fn kill_job(cell: &Cell, kills: usize, row_count: usize, seed: u64, tally: &mut 
     }
 }
 
-/// Starts or goes on with a job, and kills it if it does not end before that. True if it was
+/// Starts or resumes a job, and kills it if it does not end before that. True if it was
 /// killed.
 fn run_once(
     workspace: &Workspace,

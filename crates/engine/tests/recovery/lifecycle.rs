@@ -107,7 +107,7 @@ fn flip_a_byte(path: &Path) {
 }
 
 #[test]
-fn a_stop_keeps_a_last_snapshot_and_the_job_goes_on_from_it() {
+fn a_stop_keeps_a_last_snapshot_and_the_job_resumes_from_it() {
     let workspace = workspace("stop");
     for signal in ["TERM", "INT"] {
         let before = manifests_or_none(&workspace).pop();
@@ -171,7 +171,7 @@ fn a_second_run_is_refused_and_a_dead_one_holds_nothing() {
     let mut first = begun(&workspace, SLOW, &[]);
     let messages = workspace.fail(1, &words(&["--resume"]));
     assert!(messages.contains("holds the job directory"), "{messages}");
-    assert!(first.ended().is_none(), "the first run goes on");
+    assert!(first.ended().is_none(), "the first run continues");
     first.kill();
     workspace.succeed(&words(&["--resume"]));
     assert_eq!(visible(&workspace), expected());
@@ -245,23 +245,23 @@ fn a_job_that_fails_is_started_again_so_often_and_no_more() {
     let messages = workspace.fail(1, &words(&strategy.concat()));
     assert_eq!(messages.matches("started again").count(), 2, "{messages}");
     assert!(messages.contains("2.csv"), "{messages}");
-    // The data are mended: it goes on.
+    // The data are mended: it resumes.
     workspace.write("a/2.csv", "3\n");
     workspace.succeed(&words(&["--resume"]));
     assert_eq!(workspace.visible("out"), ["1", "2", "3"]);
 }
 
-/// A run that begins anew beside the snapshots of an earlier one and fails before its first is not
-/// to go on from them: that one has read all there was, so nothing of the new data would ever be
-/// read.
+/// A run that starts from scratch next to the snapshots of an earlier one and fails before its
+/// first is not to resume from them: that one has read all there was, so nothing of the new data
+/// would ever be read.
 #[test]
-fn a_restart_does_not_go_on_from_what_an_earlier_run_has_kept() {
-    let workspace = workspace("anew");
+fn a_restart_does_not_resume_from_what_an_earlier_run_has_kept() {
+    let workspace = workspace("from-scratch");
     workspace.write("job.sql", FAILS);
     workspace.write("a/1.csv", "1\n");
     workspace.succeed(&words(&[]));
     workspace.write("a/1.csv", "many\n");
-    // A job that begins anew writes into a folder of its own.
+    // A job that starts from scratch writes into a folder of its own.
     files(&workspace.path("out")).iter().for_each(|file| fs::remove_file(file).expect("a file"));
     let strategy = [
         ["--set", "restart-strategy.type=fixed-delay"],

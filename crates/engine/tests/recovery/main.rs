@@ -14,7 +14,7 @@
 //! | `power` | whole jobs on a machine that goes off |
 //! | `endings` | signals in every state of a job, drains, and a resume behind an end |
 //! | `letters` | dead letters of jobs that are killed |
-//! | `golden_snapshots` | snapshots of earlier versions, from which jobs of this one go on |
+//! | `golden_snapshots` | snapshots of earlier versions, from which jobs of this one resume |
 
 mod cells;
 mod endings;

@@ -2,7 +2,7 @@
 //! file system, and again while the job is restored. What was not synced is lost, as far as chance
 //! has it (`killed/disk.rs`).
 //!
-//! `THALWEG_POWER_ROUNDS=N` runs so many jobs (20), `THALWEG_POWER_FIRST_SEED` says where to begin.
+//! `THALWEG_POWER_ROUNDS=N` runs N jobs (20), `THALWEG_POWER_FIRST_SEED` says where to begin.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::jobs::{Workspace, rows};
 use super::killed::disk::Disk;
 use super::killed::{AtHold, Kill, Run, await_snapshot, run};
 
-/// Rows of an input, in so many files.
+/// Rows of an input, and its number of files.
 const ROWS: usize = 240;
 const FILES: usize = 4;
 /// How often sources hold still until a snapshot is kept.

@@ -14,7 +14,7 @@
 //! A kill is an error that no sink hears of. It may come in the middle of a start (at any call of a
 //! sink), behind a manifest and before its commit, and anywhere else.
 //!
-//! `THALWEG_START_SEQUENCES=N` runs so many sequences (100), `THALWEG_START_FIRST_SEED` says where
+//! `THALWEG_START_SEQUENCES=N` runs N sequences (100), `THALWEG_START_FIRST_SEED` says where
 //! to begin.
 
 use std::collections::BTreeSet;
@@ -456,7 +456,7 @@ fn remove(path: &Path) {
     let _ = fs::remove_dir_all(path);
 }
 
-/// When a job dies: behind so many calls of its sinks, or from now on nothing becomes visible any
+/// When a job dies: after this many calls of its sinks, or from now on nothing becomes visible any
 /// more.
 #[derive(Clone)]
 struct Fate {

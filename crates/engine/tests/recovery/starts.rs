@@ -1,5 +1,5 @@
-//! Starts: what is refused changes no byte, what began anew is never resumed as what it abandoned,
-//! and outputs say which snapshot they belong to.
+//! Starts: what is refused changes no byte, what started from scratch is never resumed as what it
+//! abandoned, and outputs say which snapshot they belong to.
 
 use std::fs;
 use std::path::PathBuf;

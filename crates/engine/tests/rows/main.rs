@@ -66,13 +66,13 @@ fn sample(seed: u64) -> (RunOptions, usize) {
     (options, [1, 3, 16, 100, 256][pick(5)])
 }
 
-fn told(options: &RunOptions) -> String {
+fn described(options: &RunOptions) -> String {
     let RunOptions { workers, bundle_rows_max, scheduler, reorder, partitioning, .. } = options;
     format!("{workers} workers, {bundle_rows_max} rows, {scheduler}, {reorder:?}, {partitioning:?}")
 }
 
-/// Sums levels per sensor and second; a sensor that sends -1 more than once in a second is told at
-/// once, and how rows do that depends on the timer that forgets the second.
+/// Sums levels per sensor and second; a sensor that sends -1 more than once in a second is reported
+/// at once, and how rows do that depends on the timer that forgets the second.
 struct PerSecond;
 
 #[derive(Default, Serialize, Deserialize)]
@@ -169,7 +169,7 @@ fn timers_fire_behind_the_row_that_reached_them() {
         assert!(
             lines.rows() == expected,
             "seed {seed}: {}, {partitions} partitions",
-            told(&options)
+            described(&options)
         );
     }
 }
@@ -230,7 +230,7 @@ fn a_graph_of_all_kinds_equals_a_loop() {
         assert!(
             sums.rows() == expected,
             "seed {seed}: {}, {partitions} partitions",
-            told(&options)
+            described(&options)
         );
     }
 }
@@ -255,7 +255,7 @@ fn sorted_inputs_merge_by_time_input_and_position() {
         let first = streams.next().expect("three inputs");
         let merged = first.union(streams.collect()).expect("one type").collect("merged");
         pipeline.run(options.clone()).expect("the job runs");
-        assert!(merged.rows() == expected, "seed {seed}: {}", told(&options));
+        assert!(merged.rows() == expected, "seed {seed}: {}", described(&options));
     }
 }
 
@@ -330,7 +330,7 @@ fn a_closure_can_fail_and_a_panic_is_an_error() {
 }
 
 #[test]
-fn rows_go_on_into_windows() {
+fn rows_continue_into_windows() {
     let schema = TableSchema::new(vec![
         Column::new("ts", DataType::Timestamp(3).not_null()),
         Column::new("sensor", DataType::STRING.not_null()),

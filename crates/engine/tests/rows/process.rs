@@ -1,4 +1,4 @@
-//! Process functions: timers that are set and taken back, of both kinds, and states that end.
+//! Process functions: timers that are set and cancelled, of both kinds, and states that end.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -12,7 +12,7 @@ use thalweg::{OrderContract, RunOptions, RunningJob};
 use thalweg_core::connector::Waker;
 use thalweg_core::shim::{ManualClock, SplitMix64};
 
-use super::{Channel, Reading, readings, sample, seeds, told};
+use super::{Channel, Reading, described, readings, sample, seeds};
 
 const GAP_MS: i64 = 300;
 
@@ -25,20 +25,20 @@ pub(super) struct Session {
 }
 
 /// (end, sensor, rows, the level that came most often)
-pub(super) type Told = (i64, String, usize, Option<i32>);
+pub(super) type Fired = (i64, String, usize, Option<i32>);
 
 pub(super) struct Sessions;
 
 impl ProcessFunction<String, Reading> for Sessions {
     type State = Session;
-    type Out = Told;
+    type Out = Fired;
 
     fn on_row(
         &self,
         _: &String,
         state: &mut Session,
         row: Reading,
-        context: &mut KeyContext<Told>,
+        context: &mut KeyContext<Fired>,
     ) {
         assert!(context.watermark_ms() <= row.time_ms, "rows come in order of time");
         if let Some(old_ms) = state.timer_ms.replace(row.time_ms + GAP_MS) {
@@ -53,7 +53,7 @@ impl ProcessFunction<String, Reading> for Sessions {
         key: &String,
         state: &mut Session,
         timer: FiredTimer,
-        context: &mut KeyContext<Told>,
+        context: &mut KeyContext<Fired>,
     ) {
         assert_eq!(timer.kind, TimerKind::EventTime);
         assert_eq!(context.watermark_ms(), timer.time_ms - 1);
@@ -67,7 +67,7 @@ fn most(levels: &BTreeMap<i32, u32>) -> Option<i32> {
 }
 
 /// The sessions that are over behind each row and at the end: by end, virtual partition and sensor.
-pub(super) fn sessions_serially(rows: &[Reading]) -> Vec<Told> {
+pub(super) fn sessions_serially(rows: &[Reading]) -> Vec<Fired> {
     let mut open: HashMap<String, Vec<Reading>> = HashMap::new();
     let mut found = Vec::new();
     let mut close = |open: &mut HashMap<String, Vec<Reading>>, watermark_ms: i64| {
@@ -113,7 +113,7 @@ fn sessions_by_timers_that_move_are_those_of_a_loop() {
         assert!(
             sessions.rows() == expected,
             "seed {seed}: {}, {partitions} partitions",
-            told(&options)
+            described(&options)
         );
     }
 }
@@ -121,7 +121,7 @@ fn sessions_by_timers_that_move_are_those_of_a_loop() {
 #[test]
 fn in_epoch_sessions_are_the_same_set() {
     let rows = readings(12, 5000);
-    let expected: BTreeSet<Told> = sessions_serially(&rows).into_iter().collect();
+    let expected: BTreeSet<Fired> = sessions_serially(&rows).into_iter().collect();
     for seed in 0..seeds(6) {
         let (options, partitions) = sample(seed + 4000);
         let options = RunOptions { order: OrderContract::Epoch, ..options };
@@ -132,14 +132,14 @@ fn in_epoch_sessions_are_the_same_set() {
             .process_function("sessions", Sessions)
             .collect("sessions");
         pipeline.run(options.clone()).expect("the job runs");
-        let found: BTreeSet<Told> = sessions.rows().into_iter().collect();
+        let found: BTreeSet<Fired> = sessions.rows().into_iter().collect();
         let lost = expected.difference(&found).next();
         let made_up = found.difference(&expected).next();
-        assert!(found == expected, "seed {seed}: {}: {lost:?} {made_up:?}", told(&options));
+        assert!(found == expected, "seed {seed}: {}: {lost:?} {made_up:?}", described(&options));
     }
 }
 
-/// A timer at the same time for every key, and others that are taken back.
+/// A timer at the same time for every key, and others that are cancelled.
 struct AtNoon;
 
 impl ProcessFunction<u32, u32> for AtNoon {
@@ -192,11 +192,11 @@ fn timers_of_one_time_fire_by_virtual_partition_and_key_the_last_ones_at_the_end
             .process_function("at noon", AtNoon)
             .collect("fired");
         pipeline.run(options.clone()).expect("the job runs");
-        assert!(fired.rows() == expected, "seed {seed}: {}", told(&options));
+        assert!(fired.rows() == expected, "seed {seed}: {}", described(&options));
     }
 }
 
-/// Counts the rows of a number; tells of it when no row came for five seconds of the clock.
+/// Counts the rows of a number; reports it when no row came for five seconds of the clock.
 pub(super) struct Silence;
 
 impl ProcessFunction<i64, i64> for Silence {
@@ -236,7 +236,7 @@ struct Running {
     clock: Arc<ManualClock>,
     sender: Sender<i64>,
     waker: Arc<Mutex<Option<Waker>>>,
-    told: Receiver<(i64, u32)>,
+    fired: Receiver<(i64, u32)>,
     job: RunningJob,
 }
 
@@ -248,20 +248,20 @@ impl Running {
         let clock = Arc::new(ManualClock::default());
         let (sender, receiver) = channel();
         let waker = Arc::default();
-        let (tell, told) = channel();
+        let (send, fired) = channel();
         let pipeline = Pipeline::new();
         pipeline
             .read_row_source("numbers", Channel { receiver, waker: Arc::clone(&waker) })
             .key_by(4, |number: &i64| *number)
             .process_function("process", function)
-            .for_each("tell", move |row| {
+            .for_each("send", move |row| {
                 // The test may have seen enough.
-                let _ = tell.send(row);
+                let _ = send.send(row);
                 Ok(())
             });
         let options = RunOptions { clock: clock.clone(), workers: 2, ..options };
         let job = pipeline.start(options).expect("it starts");
-        Running { clock, sender, waker, told, job }
+        Running { clock, sender, waker, fired, job }
     }
 
     fn send(&self, number: i64) {
@@ -276,10 +276,10 @@ impl Running {
     }
 
     fn next(&self) -> (i64, u32) {
-        self.told.recv_timeout(Duration::from_secs(60)).expect("the timer fires")
+        self.fired.recv_timeout(Duration::from_secs(60)).expect("the timer fires")
     }
 
-    /// Waits until the job has taken so many rows.
+    /// Waits until the job has taken this many rows.
     fn wait_for_rows(&self, rows: u64) {
         let accepted = || -> u64 {
             self.job.control().metrics().stages.iter().map(|stage| stage.accepted).sum()
@@ -295,7 +295,7 @@ impl Running {
             wake();
         }
         self.job.wait().expect("the job ends");
-        self.told.try_iter().collect()
+        self.fired.try_iter().collect()
     }
 }
 
@@ -342,7 +342,8 @@ fn where_a_sequence_is_promised_the_clock_must_be_admitted() {
         assert!(error.help().is_some_and(|help| help.contains("allow_nondeterministic_order")));
         run(true, function).expect("it is admitted");
     }
-    run(false, || Lifetime { ttl_ms: None, by_clock: false }).expect("nothing goes by the clock");
+    run(false, || Lifetime { ttl_ms: None, by_clock: false })
+        .expect("nothing uses processing time");
 }
 
 #[test]
@@ -386,7 +387,7 @@ impl ProcessFunction<i64, i64> for Lifetime {
 }
 
 #[test]
-fn a_state_that_nobody_used_for_its_lifetime_begins_anew_and_its_memory_is_given_back() {
+fn a_state_that_nobody_used_for_its_lifetime_starts_from_its_default_and_its_memory_is_freed() {
     let running =
         Running::start(Lifetime { ttl_ms: Some(1_000), by_clock: false }, RunOptions::default());
     let count = |number: i64| {
@@ -406,7 +407,7 @@ fn a_state_that_nobody_used_for_its_lifetime_begins_anew_and_its_memory_is_given
 }
 
 #[test]
-fn who_does_not_say_that_it_goes_by_the_clock_does_not_get_its_time() {
+fn who_does_not_declare_processing_time_does_not_get_it() {
     struct Secretly;
     impl ProcessFunction<i64, i64> for Secretly {
         type State = ();
@@ -481,7 +482,7 @@ fn alarms_are_the_gaps_between_neighbours_in_time() {
             .collect("alarms");
         pipeline.run(options.clone()).expect("the job runs");
         let found: BTreeSet<(u64, i64)> = alarms.rows().into_iter().collect();
-        assert!(found == expected, "seed {seed}: {}", told(&options));
+        assert!(found == expected, "seed {seed}: {}", described(&options));
         assert!(found.len() > 100, "{} alarms prove little", found.len());
     }
 }

@@ -1,4 +1,4 @@
-//! Jobs over rows that are killed and go on from a snapshot, with other numbers of workers and
+//! Jobs over rows that are killed and resume from a snapshot, with other numbers of workers and
 //! partitions: what gets out is what a loop over the rows gives.
 //!
 //! Snapshots are written and read by the store, every second one as changes, so that its folding of
@@ -80,7 +80,7 @@ fn killed<T: Row + Clone>(
         let restored = snapshots.read();
         let mut job =
             Simulation::begin(pipeline.graph(), options, 1, random.next_u64(), restored.as_ref())
-                .expect("it goes on");
+                .expect("it resumes");
         // Of a run, only its own snapshots are what changes build on.
         let mut extent = Extent::Full;
         let is_done = loop {
@@ -174,7 +174,7 @@ fn killed_operators_and_closures_give_the_lines_of_a_loop() {
     });
 }
 
-/// Numbers that a test gives, also to a run that goes on.
+/// Numbers that a test gives, also to a run that resumes.
 #[derive(Clone, Default)]
 struct Given {
     state: Arc<Mutex<GivenState>>,
@@ -228,19 +228,19 @@ fn accepted(job: &RunningJob) -> u64 {
 }
 
 #[test]
-fn timers_of_the_clock_fire_in_the_run_that_goes_on() {
+fn timers_of_the_clock_fire_in_the_run_that_resumes() {
     let given = Given::default();
     let clock = Arc::new(ManualClock::default());
-    let (tell, told) = std::sync::mpsc::channel();
+    let (send, fired) = std::sync::mpsc::channel();
     let start = |workers: usize, partitions: usize, cut: Option<RestoredCut>| {
-        let (pipeline, tell) = (Pipeline::new(), tell.clone());
+        let (pipeline, send) = (Pipeline::new(), send.clone());
         pipeline
             .read_row_source("numbers", given.clone())
             .key_by(partitions, |number: &i64| *number)
             .process_function("silence", Silence)
-            .for_each("tell", move |row: (i64, u32)| {
+            .for_each("send", move |row: (i64, u32)| {
                 // The test may have seen enough.
-                let _ = tell.send(row);
+                let _ = send.send(row);
                 Ok(())
             });
         let snapshots = Some(SnapshotMode::ExactlyOnce);
@@ -271,7 +271,7 @@ fn timers_of_the_clock_fire_in_the_run_that_goes_on() {
 
     let job = start(3, 9, snapshots.read());
     clock.advance(Duration::from_secs(5));
-    let mut silent = [0, 1].map(|_| told.recv_timeout(Duration::from_secs(60)).expect("it fires"));
+    let mut silent = [0, 1].map(|_| fired.recv_timeout(Duration::from_secs(60)).expect("it fires"));
     silent.sort_unstable();
     assert_eq!(silent, [(7, 2), (8, 1)]);
     given.change(|given| given.has_ended = true);
@@ -281,5 +281,5 @@ fn timers_of_the_clock_fire_in_the_run_that_goes_on() {
     take(&job);
     job.control().complete().expect("it finishes");
     job.wait().expect("it ends");
-    assert!(told.try_recv().is_err(), "nothing is read again, and no timer fires again");
+    assert!(fired.try_recv().is_err(), "nothing is read again, and no timer fires again");
 }

@@ -4,13 +4,13 @@
 
 use thalweg_core::{ColumnType, DataType, Error, Result};
 
-use super::types::{MAX_PRECISION, decimal_of};
-use super::{common_type, implicit_cast};
+use super::casts::implicit_cast;
+use super::types::{MAX_PRECISION, common_type, decimal_of};
 use crate::expr::{ArithmeticOp, Expr, ExprKind, Scalar, Session};
 use crate::functions::time;
 
 /// Builds `left op right`.
-pub(super) fn build(op: ArithmeticOp, left: Expr, right: Expr, session: &Session) -> Result<Expr> {
+pub(crate) fn build(op: ArithmeticOp, left: Expr, right: Expr, session: &Session) -> Result<Expr> {
     let (l, r) = (&left.column_type.data_type, &right.column_type.data_type);
     if is_number(l) && is_number(r) {
         return match op == ArithmeticOp::Modulo && (l.is_float() || r.is_float()) {

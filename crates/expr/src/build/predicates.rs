@@ -1,10 +1,11 @@
-//! Conditions: comparisons, three-valued logic, IN, BETWEEN, LIKE.
+//! Conditions: comparisons, three-valued logic, IN, BETWEEN, CASE.
 
 use thalweg_core::{ColumnType, DataType, Error, Result};
 
 use super::arithmetic::to_decimal;
-use super::types;
-use super::{PatternKind, call, cast, common_type, implicit_cast_in, string_literal};
+use super::casts::{cast, implicit_cast, implicit_cast_in};
+use super::literals::boolean_literal;
+use super::types::{self, common_type};
 use crate::expr::{CompareOp, Expr, ExprKind, Session};
 use crate::functions::sets;
 
@@ -112,7 +113,7 @@ pub(crate) fn compare(op: CompareOp, left: Expr, right: Expr, session: &Session)
 /// `expr IS [NOT] NULL`
 pub fn is_null(expr: Expr, negated: bool) -> Expr {
     if !expr.column_type.can_be_null() {
-        return super::boolean_literal(negated);
+        return boolean_literal(negated);
     }
     let kind = ExprKind::IsNull { input: Box::new(expr), negated };
     Expr::new(kind, boolean(false)).folded()
@@ -157,26 +158,25 @@ pub fn in_list(expr: Expr, list: Vec<Expr>, negated: bool, session: &Session) ->
     if negated { not(found) } else { Ok(found) }
 }
 
-/// `expr [NOT] LIKE pattern [ESCAPE character]`, or `SIMILAR TO`.
-pub fn like(
-    expr: Expr,
-    pattern: Expr,
-    escape: Option<&str>,
-    kind: PatternKind,
-    negated: bool,
-    session: &Session,
-) -> Result<Expr> {
-    let name = match kind {
-        PatternKind::Like => "LIKE",
-        PatternKind::SimilarTo => "SIMILAR TO",
-    };
-    let mut args = vec![expr, pattern];
-    if let Some(escape) = escape {
-        if escape.chars().count() != 1 {
-            return Err(Error::plan(format!("ESCAPE takes one character, got '{escape}'")));
-        }
-        args.push(string_literal(escape));
+/// `CASE WHEN condition THEN result … [ELSE otherwise] END`. `CASE x WHEN y` is the caller's to
+/// write as `x = y`.
+pub fn case(branches: Vec<(Expr, Expr)>, otherwise: Option<Expr>) -> Result<Expr> {
+    let otherwise = otherwise.unwrap_or_else(|| Expr::null(DataType::Null));
+    let types: Vec<ColumnType> = branches
+        .iter()
+        .map(|(_, result)| result.column_type.clone())
+        .chain([otherwise.column_type.clone()])
+        .collect();
+    let column_type = common_type(&types).map_err(|_| {
+        let list: Vec<String> = types.iter().map(|t| t.data_type.to_string()).collect();
+        Error::plan(format!("the branches of CASE have no common type: {}", list.join(", ")))
+            .hint("cast them to one type")
+    })?;
+    let mut typed = Vec::with_capacity(branches.len());
+    for (when, result) in branches {
+        let when = condition(when, "CASE WHEN")?;
+        typed.push((when, implicit_cast(result, &column_type.data_type)));
     }
-    let found = call(name, args, session)?;
-    if negated { not(found) } else { Ok(found) }
+    let otherwise = Box::new(implicit_cast(otherwise, &column_type.data_type));
+    Ok(Expr::new(ExprKind::Case { branches: typed, otherwise }, column_type).folded())
 }

@@ -6,7 +6,7 @@
 use thalweg_core::types::MAX_LENGTH;
 use thalweg_core::{Column, ColumnType, DataType, Error, Result};
 
-use super::implicit_cast_in;
+use super::casts::implicit_cast_in;
 use crate::expr::{Expr, Session};
 use crate::functions::lengths;
 

@@ -19,7 +19,7 @@ use arrow_select::take::take;
 use thalweg_core::search::for_each_place;
 use thalweg_core::{Column, ColumnType, DataType, Error, Result};
 
-use super::{Call, Definition, Returns, custom, plain};
+use super::definition::{Call, Definition, Returns, custom, plain};
 use crate::build::{common_type, implicit_cast_in};
 use crate::expr::Expr;
 use crate::function::Arguments;

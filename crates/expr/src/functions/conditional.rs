@@ -7,8 +7,8 @@ use arrow_select::zip::zip;
 use std::sync::Arc;
 use thalweg_core::{ColumnType, Result};
 
-use super::{Call, Definition, custom};
-use crate::build::{self, common_type, compare, implicit_cast_in};
+use super::definition::{Call, Definition, custom};
+use crate::build::{case, check_comparable, common_type, compare, implicit_cast_in};
 use crate::evaluate::true_mask;
 use crate::expr::{CompareOp, Expr, ExprKind};
 use crate::function::{Arguments, Value};
@@ -50,7 +50,7 @@ fn null_if(call: Call<'_>) -> Result<Expr> {
     let (first, second) = (args.remove(0), args.remove(0));
     let equal = compare(CompareOp::Equal, first.clone(), second, session)?;
     let null = Expr::null(first.column_type.data_type.clone());
-    build::case(vec![(equal, null)], Some(first))
+    case(vec![(equal, null)], Some(first))
 }
 
 fn choose(call: Call<'_>) -> Result<Expr> {
@@ -58,13 +58,13 @@ fn choose(call: Call<'_>) -> Result<Expr> {
     let (Some(condition), Some(yes), otherwise) = (args.next(), args.next(), args.next()) else {
         return Err(thalweg_core::Error::internal("IF without its arguments"));
     };
-    build::case(vec![(condition, yes)], otherwise)
+    case(vec![(condition, yes)], otherwise)
 }
 
 /// GREATEST and LEAST: NULL if any argument is.
 fn extreme(call: Call<'_>, op: CompareOp) -> Result<Expr> {
     let (args, column_type) = unify(&call)?;
-    let compared = build::check_comparable(&column_type.data_type);
+    let compared = check_comparable(&column_type.data_type);
     compared.map_err(|error| error.hint(format!("{} compares its arguments", call.name)))?;
     let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
         let mut best = a.value(0).clone();

@@ -9,7 +9,7 @@ use sha1::Sha1;
 use sha2::{Sha224, Sha256, Sha384, Sha512};
 use thalweg_core::{DataType, Result};
 
-use super::{Call, Definition, Returns, custom, plain};
+use super::definition::{Call, Definition, Returns, custom, plain};
 use crate::expr::{Expr, Scalar};
 use crate::function::Arguments;
 

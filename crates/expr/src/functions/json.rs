@@ -8,7 +8,7 @@ use arrow_array::ArrayRef;
 use serde_json::Value as Json;
 use thalweg_core::{DataType, Result};
 
-use super::{Call, Definition, custom};
+use super::definition::{Call, Definition, custom};
 use crate::expr::Expr;
 use crate::function::Arguments;
 

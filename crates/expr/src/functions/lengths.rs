@@ -6,7 +6,7 @@ use arrow_array::ArrayRef;
 use arrow_array::cast::AsArray;
 use thalweg_core::{DataType, Error, Result};
 
-use super::Call;
+use super::definition::Call;
 use crate::expr::{Expr, Session};
 use crate::function::Arguments;
 

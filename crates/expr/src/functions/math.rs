@@ -10,9 +10,9 @@ use arrow_array::{ArrayRef, Float64Array};
 use thalweg_core::shim::mix64;
 use thalweg_core::{DataType, Result};
 
-use super::{Call, Definition, Returns, custom, plain};
-use crate::build::{self, BinaryOp};
-use crate::expr::Expr;
+use super::definition::{Call, Definition, Returns, custom, plain};
+use crate::build::{arithmetic, implicit_cast};
+use crate::expr::{ArithmeticOp, Expr};
 use crate::function::Arguments;
 
 pub(super) const DEFINITIONS: &[Definition] = &[
@@ -44,7 +44,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     custom("MOD", "number number", |call| {
         let Call { mut args, session, .. } = call;
         let (left, right) = (args.remove(0), args.remove(0));
-        build::binary(BinaryOp::Modulo, left, right, session)
+        arithmetic::build(ArithmeticOp::Modulo, left, right, session)
     }),
     plain("BIN", "bigint", Returns::Text, |a| {
         let n = a.bigints(0);
@@ -80,7 +80,7 @@ fn hex(call: Call<'_>) -> Result<Expr> {
         return Err(call.error("takes a whole number or text"));
     }
     let Call { name, mut args, session } = call;
-    let args = vec![build::implicit_cast(args.remove(0), &DataType::BigInt)];
+    let args = vec![implicit_cast(args.remove(0), &DataType::BigInt)];
     let kernel = |a: &Arguments<'_>| {
         let n = a.bigints(0);
         a.text_result(|row, out| write!(out, "{:X}", n.get(row)?).ok())

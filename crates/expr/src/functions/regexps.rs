@@ -15,8 +15,8 @@ use thalweg_core::{DataType, Error, Result};
 
 use super::compiled::Compiled;
 use super::contains::rows_that_contain;
+use super::definition::{Call, Definition, custom};
 use super::java_regex::translated;
-use super::{Call, Definition, custom};
 use crate::expr::Expr;
 use crate::function::{Arguments, Kernel};
 

@@ -9,7 +9,8 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef};
 use thalweg_core::{DataType, Result};
 
-use super::{Call, Definition, Returns, custom, plain, time};
+use super::definition::{Call, Definition, Returns, custom, plain};
+use super::time;
 use crate::expr::{Expr, Scalar};
 use crate::function::Arguments;
 use crate::kernels::{decimal, parse};

@@ -13,7 +13,7 @@ use hashbrown::HashSet;
 use thalweg_core::shim::mix64;
 use thalweg_core::{ColumnType, DataType, Result};
 
-use super::Call;
+use super::definition::Call;
 use crate::build::{common_type, implicit_cast_in};
 use crate::expr::{Expr, Scalar, Session};
 use crate::function::Arguments;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use thalweg_core::{DataType, Error, Result};
 
 use super::arguments::GrownText;
-use super::{Call, Definition, Returns, custom, fallible, plain};
+use super::definition::{Call, Definition, Returns, custom, fallible, plain};
 use crate::expr::{Expr, Scalar};
 use crate::function::Arguments;
 

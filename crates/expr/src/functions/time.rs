@@ -13,7 +13,7 @@ use arrow_schema::{DataType as Arrow, TimeUnit};
 use chrono_tz::Tz;
 use thalweg_core::{ColumnType, DataType, Error, Result, Watermark};
 
-use super::{Call, Definition, custom};
+use super::definition::{Call, Definition, custom};
 use crate::build::{cast, implicit_cast};
 use crate::expr::{Expr, Scalar, Session};
 use crate::function::{Arguments, Kernel, Value};

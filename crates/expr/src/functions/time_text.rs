@@ -8,9 +8,9 @@ use arrow_buffer::NullBuffer;
 use chrono_tz::Tz;
 use thalweg_core::{DataType, Result};
 
+use super::definition::{Call, Definition, custom};
 use super::pattern::{Pattern, Reading};
 use super::time::local_ms;
-use super::{Call, Definition, custom};
 use crate::build::{cast, implicit_cast};
 use crate::expr::{Expr, Scalar};
 use crate::function::{Arguments, Kernel};

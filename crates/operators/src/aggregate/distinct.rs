@@ -127,7 +127,8 @@ impl Distinct {
         sights.into_iter().map(|(value, sight)| (value, sight.times)).collect()
     }
 
-    /// Adds values to groups: a value, and how often its group has seen it, stand beside the group.
+    /// Adds values to groups: a value, and how often its group has seen it, stand next to the
+    /// group.
     fn add_pairs(
         &mut self,
         column: &ArrayRef,
@@ -256,15 +257,16 @@ impl Accumulator for Distinct {
         self.inner.evaluate(ids)
     }
 
-    /// Tells the values of each group, in the order in which it saw them where that matters, and
+    /// Captures the values of each group, in the order in which it saw them where that matters, and
     /// how often it saw each. The inner states follow from them.
-    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+    fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         let groups = ids.iter().map(|&id| self.in_sequence(&self.groups[id as usize]));
-        tell_values(columns, &self.of.types.argument, &self.values, groups)
+        capture_values(columns, &self.of.types.argument, &self.values, groups)
     }
 
-    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        let Recalled { owners, values, times } = recall_values(ids, rows, &self.of.types.argument)?;
+    fn restore(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        let Restored { owners, values, times } =
+            restore_values(ids, rows, &self.of.types.argument)?;
         self.add_pairs(&values, owners.into_iter().zip(times))
     }
 
@@ -275,9 +277,9 @@ impl Accumulator for Distinct {
     }
 }
 
-/// Tells the values of some groups, each with how often the group has seen it. Sets with and
-/// without such counts are told alike: where nobody counts, a value has been seen once.
-pub(super) fn tell_values(
+/// Captures the values of some groups, each with how often the group has seen it. Sets with and
+/// without such counts are captured alike: where nobody counts, a value has been seen once.
+pub(super) fn capture_values(
     columns: &mut StateColumns,
     argument: &DataType,
     table: &KeyTable,
@@ -299,21 +301,21 @@ pub(super) fn tell_values(
 }
 
 /// Values that groups have seen: the `i`-th one by group `owners[i]`, `times[i]` times.
-pub(super) struct Recalled {
+pub(super) struct Restored {
     pub(super) owners: Vec<u32>,
     pub(super) values: ArrayRef,
     pub(super) times: Vec<u64>,
 }
 
-/// The values that [`tell_values`] told of groups `ids`, in their order.
+/// The values that [`capture_values`] captured of groups `ids`, in their order.
 ///
 /// # Errors
 /// If the columns do not fit.
-pub(super) fn recall_values(
+pub(super) fn restore_values(
     ids: &[u32],
     rows: &StateRows<'_>,
     argument: &DataType,
-) -> Result<Recalled> {
+) -> Result<Restored> {
     let (values, owners) = elements_of(rows.lists("values", &argument.arrow())?, ids);
     let (times, owners_of_times) =
         elements_of(rows.lists("times", &DataType::BigInt.arrow())?, ids);
@@ -323,5 +325,5 @@ pub(super) fn recall_values(
         return Err(rows.damaged("times", "does not count the values"));
     }
     let times = times.values().iter().map(|&times| times as u64).collect();
-    Ok(Recalled { owners, values, times })
+    Ok(Restored { owners, values, times })
 }

@@ -13,14 +13,14 @@
 //!
 //! What is taken or reset leaves its values behind until everything is cleared. Once states were
 //! added whose values are others ([`Accumulator::merge_apart`]), there are results, but the values
-//! are not all here: whoever asks for them, or adds more, is told of it.
+//! are not all here: whoever asks for them, or adds more, is captured of it.
 
 use arrow_array::ArrayRef;
 use thalweg_core::shim::mix64;
 use thalweg_core::{Error, Result};
 
 use super::description::TypedAggregate;
-use super::distinct::{Recalled, recall_values, tell_values};
+use super::distinct::{Restored, capture_values, restore_values};
 use super::{Accumulator, RowOrder, StateColumns, StateRows, UpdateInput, concrete};
 use crate::gradual::{Entry, GradualTable, Pages};
 use crate::keys::KeyTable;
@@ -260,16 +260,16 @@ impl Accumulator for DistinctSet {
         self.inner.evaluate(ids)
     }
 
-    /// Tells what a counted set would tell that has seen each value once.
-    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+    /// Captures what a counted set would capture that has seen each value once.
+    fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         self.check_whole()?;
         let once = |value| (value, 1);
         let groups = ids.iter().map(|&id| self.values_of(id).into_iter().map(once).collect());
-        tell_values(columns, &self.of.types.argument, &self.values, groups)
+        capture_values(columns, &self.of.types.argument, &self.values, groups)
     }
 
-    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        let Recalled { owners, values, .. } = recall_values(ids, rows, &self.of.types.argument)?;
+    fn restore(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        let Restored { owners, values, .. } = restore_values(ids, rows, &self.of.types.argument)?;
         self.add(&owners, None, &values, RowOrder::default())
     }
 

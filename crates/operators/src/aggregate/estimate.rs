@@ -8,7 +8,7 @@
 //!
 //! Invariant: a state is a function of the set of hashes alone, so states commute, and the same
 //! values give the same estimate on every run. Values are hashed as keys are
-//! ([`hash_keys`](crate::keys::hash_keys)). Nothing can be taken back.
+//! ([`hash_keys`](crate::keys::hash_keys)). Nothing can be retracted.
 
 use std::sync::Arc;
 
@@ -176,7 +176,7 @@ impl Sketch {
         }
     }
 
-    /// What it takes beside its own size.
+    /// What it takes next to its own size.
     pub(super) fn heap_bytes(&self) -> usize {
         match self {
             Sketch::Few(hashes) => hashes.capacity() * 8,
@@ -185,8 +185,8 @@ impl Sketch {
     }
 }
 
-/// Tells sketches: the hashes of those that are exact, the registers of the others.
-fn tell_sketches<'a>(sketches: impl Iterator<Item = &'a Sketch>, columns: &mut StateColumns) {
+/// Captures sketches: the hashes of those that are exact, the registers of the others.
+fn capture_sketches<'a>(sketches: impl Iterator<Item = &'a Sketch>, columns: &mut StateColumns) {
     let mut hashes = ListBuilder::new(UInt64Builder::new());
     let mut registers = BinaryBuilder::new();
     for sketch in sketches {
@@ -206,8 +206,8 @@ fn tell_sketches<'a>(sketches: impl Iterator<Item = &'a Sketch>, columns: &mut S
     columns.add("registers", Arc::new(registers.finish()));
 }
 
-/// The sketch that a row tells.
-fn recall_sketch(hashes: Option<&[u64]>, ranks: Option<&[u8]>) -> Option<Sketch> {
+/// The sketch in a row of a snapshot.
+fn restore_sketch(hashes: Option<&[u64]>, ranks: Option<&[u8]>) -> Option<Sketch> {
     if let Some(ranks) = ranks {
         return Registers::from_ranks(ranks).map(Sketch::Many);
     }
@@ -241,11 +241,11 @@ impl Fold for DistinctEstimate {
         let estimates = ids.iter().map(|&id| groups[id as usize].estimate());
         Ok(Arc::new(Int64Array::from_iter_values(estimates)))
     }
-    fn tell(&self, groups: &[Sketch], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
-        tell_sketches(ids.iter().map(|&id| &groups[id as usize]), columns);
+    fn capture(&self, groups: &[Sketch], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        capture_sketches(ids.iter().map(|&id| &groups[id as usize]), columns);
         Ok(())
     }
-    fn recall(&self, groups: &mut [Sketch], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+    fn restore(&self, groups: &mut [Sketch], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
         let lists = rows.lists("hashes", &Arrow::UInt64)?;
         let registers = rows.column("registers", &Arrow::Binary)?;
         let registers: &BinaryArray = registers.as_binary();
@@ -258,7 +258,7 @@ impl Fold for DistinctEstimate {
             });
             let ranks = registers.is_valid(row).then(|| registers.value(row));
             let no_sketch = || rows.damaged("registers", "holds no sketch");
-            groups[id as usize] = recall_sketch(few, ranks).ok_or_else(no_sketch)?;
+            groups[id as usize] = restore_sketch(few, ranks).ok_or_else(no_sketch)?;
         }
         Ok(())
     }

@@ -340,7 +340,7 @@ impl ExactSum {
         others + self.sum.heap_bytes()
     }
 
-    /// The parts that a state is told in: the sum of the finite values, rounded; what it is
+    /// The parts that a state is captured in: the sum of the finite values, rounded; what it is
     /// exactly, in numbers that are added to the list; how many values are not finite.
     pub(super) fn encode(&self, numbers: &mut Vec<i64>) -> (f64, NotFinite) {
         self.sum.encode(VALUE_UNIT, numbers);

@@ -111,11 +111,16 @@ where
         let array: PrimitiveArray<T> = values.collect();
         Ok(Arc::new(array.with_data_type(self.arrow.clone())))
     }
-    fn tell(&self, groups: &[Self::Group], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+    fn capture(
+        &self,
+        groups: &[Self::Group],
+        ids: &[u32],
+        columns: &mut StateColumns,
+    ) -> Result<()> {
         columns.add("", self.evaluate(groups, ids)?);
         Ok(())
     }
-    fn recall(&self, groups: &mut [Self::Group], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+    fn restore(&self, groups: &mut [Self::Group], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
         self.update(groups, &as_rows(ids, rows.column("", &self.arrow)?))
     }
 }
@@ -254,11 +259,11 @@ impl Fold for BytesExtreme {
             group.set.then_some(&group.value[..])
         })))
     }
-    fn tell(&self, groups: &[BestBytes], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+    fn capture(&self, groups: &[BestBytes], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         columns.add("", self.evaluate(groups, ids)?);
         Ok(())
     }
-    fn recall(&self, groups: &mut [BestBytes], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+    fn restore(&self, groups: &mut [BestBytes], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
         self.update(groups, &as_rows(ids, rows.column("", &self.kind.arrow())?))
     }
     fn heap_bytes(&self, group: &BestBytes) -> usize {

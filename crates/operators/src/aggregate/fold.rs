@@ -22,10 +22,15 @@ pub(super) trait Fold: Send + Sync + 'static {
     }
     /// The results of these groups.
     fn evaluate(&self, groups: &[Self::Group], ids: &[u32]) -> Result<ArrayRef>;
-    /// Tells the states of these groups ([`Accumulator::tell`]).
-    fn tell(&self, groups: &[Self::Group], ids: &[u32], columns: &mut StateColumns) -> Result<()>;
-    /// Takes states back into empty groups ([`Accumulator::recall`]).
-    fn recall(&self, groups: &mut [Self::Group], ids: &[u32], rows: &StateRows<'_>) -> Result<()>;
+    /// Captures the states of these groups ([`Accumulator::capture`]).
+    fn capture(
+        &self,
+        groups: &[Self::Group],
+        ids: &[u32],
+        columns: &mut StateColumns,
+    ) -> Result<()>;
+    /// Takes states back into empty groups ([`Accumulator::restore`]).
+    fn restore(&self, groups: &mut [Self::Group], ids: &[u32], rows: &StateRows<'_>) -> Result<()>;
     /// Bytes that a state takes elsewhere.
     fn heap_bytes(&self, _group: &Self::Group) -> usize {
         0
@@ -86,11 +91,11 @@ impl<F: Fold> Accumulator for Groups<F> {
     fn evaluate(&self, ids: &[u32]) -> Result<ArrayRef> {
         self.fold.evaluate(&self.groups, ids)
     }
-    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
-        self.fold.tell(&self.groups, ids, columns)
+    fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        self.fold.capture(&self.groups, ids, columns)
     }
-    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        self.fold.recall(&mut self.groups, ids, rows)
+    fn restore(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        self.fold.restore(&mut self.groups, ids, rows)
     }
     fn bytes(&self) -> usize {
         let own = self.groups.capacity() * size_of::<F::Group>();

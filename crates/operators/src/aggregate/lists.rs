@@ -1,10 +1,10 @@
 //! LISTAGG and ARRAY_AGG: the values of a group by arrival.
 //!
 //! A state is one run of bytes: texts with the separator between them, or values in Arrow's row
-//! encoding with their lengths beside them. Merging appends, so it is associative and does not
+//! encoding with their lengths next to them. Merging appends, so it is associative and does not
 //! commute: rows must come in order ([`AggregateCall::is_exact`](super::AggregateCall::is_exact)).
 //!
-//! What may be taken back is in `running`.
+//! What may be retracted is in `running`.
 
 use std::sync::Arc;
 
@@ -70,11 +70,16 @@ impl Fold for JoinedTexts {
         texts().flatten().try_for_each(|text| check_text(text.len()))?;
         Ok(BytesKind::Text.array(texts()))
     }
-    fn tell(&self, groups: &[Self::Group], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+    fn capture(
+        &self,
+        groups: &[Self::Group],
+        ids: &[u32],
+        columns: &mut StateColumns,
+    ) -> Result<()> {
         columns.add("", self.evaluate(groups, ids)?);
         Ok(())
     }
-    fn recall(&self, groups: &mut [Self::Group], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+    fn restore(&self, groups: &mut [Self::Group], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
         self.update(groups, &as_rows(ids, rows.column("", &BytesKind::Text.arrow())?))
     }
     fn heap_bytes(&self, group: &Self::Group) -> usize {
@@ -94,7 +99,7 @@ impl ListBuilder {
         let element = argument.clone().nullable().field("item");
         ListBuilder { element: Arc::new(element), lengths: Vec::new() }
     }
-    /// The next array has so many elements. One without any is NULL: there were no rows.
+    /// The next array has this many elements. One without any is NULL: there were no rows.
     pub(super) fn push(&mut self, length: usize) {
         self.lengths.push(length);
     }
@@ -170,11 +175,11 @@ impl Fold for Elements {
         }
         lists.finish(self.converter.convert_rows(rows)?.swap_remove(0))
     }
-    fn tell(&self, groups: &[Encoded], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+    fn capture(&self, groups: &[Encoded], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         columns.add("", self.evaluate(groups, ids)?);
         Ok(())
     }
-    fn recall(&self, groups: &mut [Encoded], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+    fn restore(&self, groups: &mut [Encoded], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
         let lists = rows.lists("", &self.argument.arrow())?;
         let (elements, ids) = elements_of(lists, ids);
         self.update(groups, &as_rows(&ids, &elements))

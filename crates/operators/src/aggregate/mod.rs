@@ -13,7 +13,7 @@
 //! - *Invertible* ones can take a merged state out again ([`AggregateCall::is_invertible`]), which
 //!   sliding windows use.
 //!
-//! Where results are wanted after each row, and rows may be taken back, a [`RunningAggregate`]
+//! Where results are wanted after each row, and rows may be retracted, a [`RunningAggregate`]
 //! stands in for the accumulator ([`AggregateCall::running`]).
 //!
 //! FILTER is applied by the caller, which passes the accepted rows only. Result types are Flink's:
@@ -130,17 +130,17 @@ pub trait Accumulator: Any + Send + Sync {
     fn evaluate(&self, ids: &[u32]) -> Result<ArrayRef>;
     /// About how many bytes the states take.
     fn bytes(&self) -> usize;
-    /// Tells the states of these groups, which keep them: one row for each.
+    /// Captures the states of these groups, which keep them: one row for each.
     ///
     /// # Errors
-    /// If the states cannot be told: those of a user's aggregate that has no snapshots.
-    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()>;
-    /// Takes back what [`Accumulator::tell`] of the same call told: the `i`-th row is the state of
-    /// group `ids[i]`, which is empty and has room. No id occurs twice.
+    /// If the states cannot be captured: those of a user's aggregate that has no snapshots.
+    fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()>;
+    /// Restores what [`Accumulator::capture`] of the same call captured: the `i`-th row is the
+    /// state of group `ids[i]`, which is empty and has room. No id occurs twice.
     ///
     /// # Errors
     /// If the rows do not fit: the snapshot is of something else, or damaged.
-    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()>;
+    fn restore(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()>;
 }
 
 /// The concrete column behind a partial state of the same call.

@@ -103,14 +103,14 @@ impl Fold for Moments {
         let values = ids.iter().map(|&id| self.value(&groups[id as usize]));
         Ok(float_array(&self.result, values))
     }
-    fn tell(&self, groups: &[Welford], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+    fn capture(&self, groups: &[Welford], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         let of = |&id: &u32| &groups[id as usize];
         columns.add_numbers::<Int64Type>("count", ids.iter().map(|id| of(id).count));
         columns.add_numbers::<Float64Type>("mean", ids.iter().map(|id| of(id).mean));
         columns.add_numbers::<Float64Type>("squares", ids.iter().map(|id| of(id).squares));
         Ok(())
     }
-    fn recall(&self, groups: &mut [Welford], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+    fn restore(&self, groups: &mut [Welford], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
         let counts = rows.numbers::<Int64Type>("count")?;
         let means = rows.numbers::<Float64Type>("mean")?;
         let squares = rows.numbers::<Float64Type>("squares")?;
@@ -163,8 +163,8 @@ impl Powers {
 }
 
 impl Powers {
-    /// Tells sums and sums of squares, as columns of these types.
-    fn tell(
+    /// Captures sums and sums of squares, as columns of these types.
+    fn capture(
         groups: &[Self],
         ids: &[u32],
         columns: &mut StateColumns,
@@ -180,7 +180,7 @@ impl Powers {
         columns.add("squares", Arc::new(squares.with_data_type(of_squares)));
     }
 
-    fn recall(groups: &mut [Self], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+    fn restore(groups: &mut [Self], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
         let counts = rows.numbers::<Int64Type>("count")?;
         let sums = rows.numbers::<Decimal256Type>("sum")?;
         let squares = rows.numbers::<Decimal256Type>("squares")?;
@@ -230,13 +230,13 @@ impl Fold for IntegerMoments {
         let values = ids.iter().map(|&id| self.value(&groups[id as usize]));
         Ok(integer_array(&self.result, values))
     }
-    fn tell(&self, groups: &[Powers], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+    fn capture(&self, groups: &[Powers], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         let whole = || Arrow::Decimal256(76, 0);
-        Powers::tell(groups, ids, columns, [whole(), whole()]);
+        Powers::capture(groups, ids, columns, [whole(), whole()]);
         Ok(())
     }
-    fn recall(&self, groups: &mut [Powers], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        Powers::recall(groups, ids, rows)
+    fn restore(&self, groups: &mut [Powers], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        Powers::restore(groups, ids, rows)
     }
 }
 
@@ -297,12 +297,12 @@ impl Fold for DecimalMoments {
         let values = ids.iter().map(|&id| self.value(&groups[id as usize]));
         Ok(decimal_array(&self.result, values))
     }
-    fn tell(&self, groups: &[Powers], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+    fn capture(&self, groups: &[Powers], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         let scaled = |times: i8| Arrow::Decimal256(76, self.scale as i8 * times);
-        Powers::tell(groups, ids, columns, [scaled(1), scaled(2)]);
+        Powers::capture(groups, ids, columns, [scaled(1), scaled(2)]);
         Ok(())
     }
-    fn recall(&self, groups: &mut [Powers], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        Powers::recall(groups, ids, rows)
+    fn restore(&self, groups: &mut [Powers], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        Powers::restore(groups, ids, rows)
     }
 }

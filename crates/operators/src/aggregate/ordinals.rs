@@ -64,8 +64,8 @@ impl<V> Placed<V> {
     }
 }
 
-/// Tells the places of values as four columns, NULL where there is no value.
-fn tell_places(places: impl Iterator<Item = Option<Place>> + Clone, columns: &mut StateColumns) {
+/// Captures the places of values as four columns, NULL where there is no value.
+fn capture_places(places: impl Iterator<Item = Option<Place>> + Clone, columns: &mut StateColumns) {
     let longs = |of: fn(Place) -> u64| -> ArrayRef {
         let column: PrimitiveArray<UInt64Type> =
             places.clone().map(|place| place.map(of)).collect();
@@ -82,8 +82,8 @@ fn tell_places(places: impl Iterator<Item = Option<Place>> + Clone, columns: &mu
     columns.add("row", shorts(|(_, row)| row));
 }
 
-/// The places that [`tell_places`] told; those of rows without a value mean nothing.
-fn recall_places(rows: &StateRows<'_>) -> Result<Vec<Place>> {
+/// The places that [`capture_places`] captured; those of rows without a value mean nothing.
+fn restore_places(rows: &StateRows<'_>) -> Result<Vec<Place>> {
     let lanes = rows.primitive::<UInt32Type>("lane")?;
     let epochs = rows.primitive::<UInt64Type>("epoch")?;
     let ordinals = rows.primitive::<UInt64Type>("ordinal")?;
@@ -128,13 +128,18 @@ where
         let array: PrimitiveArray<T> = values.collect();
         Ok(Arc::new(array.with_data_type(self.arrow.clone())))
     }
-    fn tell(&self, groups: &[Self::Group], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+    fn capture(
+        &self,
+        groups: &[Self::Group],
+        ids: &[u32],
+        columns: &mut StateColumns,
+    ) -> Result<()> {
         columns.add("", self.evaluate(groups, ids)?);
-        tell_places(ids.iter().map(|&id| groups[id as usize].place), columns);
+        capture_places(ids.iter().map(|&id| groups[id as usize].place), columns);
         Ok(())
     }
-    fn recall(&self, groups: &mut [Self::Group], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        let places = recall_places(rows)?;
+    fn restore(&self, groups: &mut [Self::Group], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        let places = restore_places(rows)?;
         let column = rows.column("", &self.arrow)?;
         for_each_value::<T>(column, &as_rows(ids, column), |id, value, row| {
             groups[id] = Placed { value, place: Some(places[row as usize]) };
@@ -218,13 +223,18 @@ impl Fold for Bytes {
         };
         rows_to_array(converter, values.collect())
     }
-    fn tell(&self, groups: &[Self::Group], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+    fn capture(
+        &self,
+        groups: &[Self::Group],
+        ids: &[u32],
+        columns: &mut StateColumns,
+    ) -> Result<()> {
         columns.add("", self.evaluate(groups, ids)?);
-        tell_places(ids.iter().map(|&id| groups[id as usize].place), columns);
+        capture_places(ids.iter().map(|&id| groups[id as usize].place), columns);
         Ok(())
     }
-    fn recall(&self, groups: &mut [Self::Group], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        let places = recall_places(rows)?;
+    fn restore(&self, groups: &mut [Self::Group], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        let places = restore_places(rows)?;
         let values = as_rows(ids, rows.column("", &self.arrow)?);
         self.take(groups, &values, |row| places[row as usize])
     }

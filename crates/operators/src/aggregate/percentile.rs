@@ -164,14 +164,14 @@ impl Fold for Percentile {
         }
         results.finish()
     }
-    fn tell(&self, groups: &[Vec<f64>], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+    fn capture(&self, groups: &[Vec<f64>], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         let mut lists = ListBuilder::new(&DataType::Double);
         ids.iter().for_each(|&id| lists.push(groups[id as usize].len()));
         let values = ids.iter().flat_map(|&id| groups[id as usize].iter().copied());
         columns.add("", lists.finish(Arc::new(Float64Array::from_iter_values(values)))?);
         Ok(())
     }
-    fn recall(&self, groups: &mut [Vec<f64>], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+    fn restore(&self, groups: &mut [Vec<f64>], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
         let lists = rows.lists("", &DataType::Double.arrow())?;
         let (elements, ids) = elements_of(lists, ids);
         self.update(groups, &as_rows(&ids, &elements))

@@ -1,7 +1,7 @@
 //! The states of an aggregate as columns of a table of state, and back.
 //!
-//! A state is one or more columns with a row per group. What is a number is told as a number, so
-//! that a person who opens a snapshot sees sums and counts: the columns of an aggregate named
+//! A state is one or more columns with a row per group. What is a number is captured as a number,
+//! so that a person who opens a snapshot sees sums and counts: the columns of an aggregate named
 //! `total` are `total.sum` and `total.count`, or just `total` where there is only one. Whoever
 //! reads looks for columns by name and type, and what is not there is an error of the snapshot.
 //!
@@ -17,7 +17,7 @@ use thalweg_core::{Error, Result};
 
 use crate::tables::{column, does_not_fit, numbers_of, typed};
 
-/// The columns that tell the states of some groups.
+/// The columns that hold the states of some groups.
 #[derive(Debug, Default)]
 pub struct StateColumns {
     name: String,
@@ -30,7 +30,7 @@ impl StateColumns {
         name.clone_into(&mut self.name);
     }
 
-    /// Adds a column. The part of the state that it tells is empty where it is the only one.
+    /// Adds a column. The part of the state that it holds is empty where it is the only one.
     pub fn add(&mut self, part: &str, column: ArrayRef) {
         self.columns.push((column_name(&self.name, part), column));
     }
@@ -130,8 +130,10 @@ fn column_name(name: &str, part: &str) -> String {
 /// A list for each group, which divide these values among them.
 pub(crate) fn lists(lengths: Vec<usize>, values: ArrayRef) -> Result<ArrayRef> {
     if i32::try_from(lengths.iter().sum::<usize>()).is_err() {
-        return Err(Error::data("some keys keep more than 2^31 values together, too many to tell")
-            .hint("aggregate fewer rows: per window, or with FILTER (WHERE …)"));
+        return Err(Error::data(
+            "some keys keep more than 2^31 values together, too many for a snapshot",
+        )
+        .hint("aggregate fewer rows: per window, or with FILTER (WHERE …)"));
     }
     let element = Arc::new(Field::new("item", values.data_type().clone(), true));
     let offsets = OffsetBuffer::from_lengths(lengths);

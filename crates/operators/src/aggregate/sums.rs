@@ -51,11 +51,11 @@ impl Fold for Count {
     fn evaluate(&self, groups: &[i64], ids: &[u32]) -> Result<ArrayRef> {
         Ok(Arc::new(Int64Array::from_iter_values(ids.iter().map(|&id| groups[id as usize]))))
     }
-    fn tell(&self, groups: &[i64], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+    fn capture(&self, groups: &[i64], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         columns.add("", self.evaluate(groups, ids)?);
         Ok(())
     }
-    fn recall(&self, groups: &mut [i64], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+    fn restore(&self, groups: &mut [i64], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
         for (&id, &count) in ids.iter().zip(rows.numbers::<Int64Type>("")?) {
             groups[id as usize] = count;
         }
@@ -111,8 +111,8 @@ impl<W: Wide> Sum<W> {
 }
 
 impl<T: Copy> Sum<T> {
-    /// Tells sums of this type, and how many values each is of.
-    fn tell<P: ArrowPrimitiveType<Native = T>>(
+    /// Captures sums of this type, and how many values each is of.
+    fn capture<P: ArrowPrimitiveType<Native = T>>(
         groups: &[Self],
         ids: &[u32],
         columns: &mut StateColumns,
@@ -124,7 +124,7 @@ impl<T: Copy> Sum<T> {
         columns.add_numbers::<Int64Type>("count", ids.iter().map(|id| of(id).count));
     }
 
-    fn recall<P: ArrowPrimitiveType<Native = T>>(
+    fn restore<P: ArrowPrimitiveType<Native = T>>(
         groups: &mut [Self],
         ids: &[u32],
         rows: &StateRows<'_>,
@@ -175,12 +175,12 @@ impl Fold for IntegerSum {
         let values = ids.iter().map(|&id| self.value(&groups[id as usize]));
         Ok(integer_array(&self.result, values))
     }
-    fn tell(&self, groups: &[Sum<i64>], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
-        Sum::tell::<Int64Type>(groups, ids, columns, Arrow::Int64);
+    fn capture(&self, groups: &[Sum<i64>], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        Sum::capture::<Int64Type>(groups, ids, columns, Arrow::Int64);
         Ok(())
     }
-    fn recall(&self, groups: &mut [Sum<i64>], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        Sum::recall::<Int64Type>(groups, ids, rows)
+    fn restore(&self, groups: &mut [Sum<i64>], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        Sum::restore::<Int64Type>(groups, ids, rows)
     }
 }
 
@@ -217,12 +217,12 @@ impl Fold for FloatSum {
         let values = ids.iter().map(|&id| self.value(&groups[id as usize]));
         Ok(float_array(&self.result, values))
     }
-    fn tell(&self, groups: &[Sum<f64>], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
-        Sum::tell::<Float64Type>(groups, ids, columns, Arrow::Float64);
+    fn capture(&self, groups: &[Sum<f64>], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        Sum::capture::<Float64Type>(groups, ids, columns, Arrow::Float64);
         Ok(())
     }
-    fn recall(&self, groups: &mut [Sum<f64>], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        Sum::recall::<Float64Type>(groups, ids, rows)
+    fn restore(&self, groups: &mut [Sum<f64>], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        Sum::restore::<Float64Type>(groups, ids, rows)
     }
 }
 
@@ -339,12 +339,12 @@ impl<W: Wide> Fold for DecimalSum<W> {
         let values = ids.iter().map(|&id| self.value(&groups[id as usize]));
         Ok(decimal_array(&self.result, values))
     }
-    fn tell(&self, groups: &[Sum<W>], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
-        Sum::tell::<W::Type>(groups, ids, columns, W::arrow(self.scale));
+    fn capture(&self, groups: &[Sum<W>], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        Sum::capture::<W::Type>(groups, ids, columns, W::arrow(self.scale));
         Ok(())
     }
-    fn recall(&self, groups: &mut [Sum<W>], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        Sum::recall::<W::Type>(groups, ids, rows)
+    fn restore(&self, groups: &mut [Sum<W>], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        Sum::restore::<W::Type>(groups, ids, rows)
     }
 }
 

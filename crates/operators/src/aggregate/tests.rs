@@ -178,9 +178,9 @@ fn parts_merge_in_any_order_and_subtract_cleanly() {
     }
 }
 
-/// States that were told and taken back give what the others give, also when rows follow.
+/// States that were captured and retracted give what the others give, also when rows follow.
 #[test]
-fn states_that_are_told_come_back() {
+fn states_that_are_captured_come_back() {
     let argument = DataType::Int;
     let numbers: ArrayRef = Arc::new(Int32Array::from(vec![Some(5), None, Some(7), Some(5)]));
     let more: ArrayRef = Arc::new(Int32Array::from(vec![Some(7), Some(1), Some(-2), None]));
@@ -192,13 +192,13 @@ fn states_that_are_told_come_back() {
             let mut states = call.accumulator(Some(&argument)).expect("an accumulator");
             states.grow(4);
             states.update(&input(&ids, &numbers, 0)).expect("updated");
-            let batch = told(states.as_ref(), &[2, 0, 3, 1]);
+            let batch = captured(states.as_ref(), &[2, 0, 3, 1]);
             let mut back = call.accumulator(Some(&argument)).expect("an accumulator");
             back.grow(4);
-            // Taken back in parts, as after a snapshot of several partitions.
+            // Restored in parts, as after a snapshot of several partitions.
             for (from, ids) in [(0, vec![2, 0]), (2, vec![3, 1])] {
                 let rows = batch.slice(from, 2);
-                back.recall(&ids, &StateRows::new(&rows, "x")).expect("it fits");
+                back.restore(&ids, &StateRows::new(&rows, "x")).expect("it fits");
             }
             for states in [&mut states, &mut back] {
                 states.update(&input(&ids, &more, 1)).expect("updated");
@@ -208,17 +208,17 @@ fn states_that_are_told_come_back() {
             };
             assert_eq!(results(back.as_ref()), results(states.as_ref()), "{name} {distinct}");
             let nothing = RecordBatch::new_empty(Arc::new(arrow_schema::Schema::empty()));
-            let error = back.recall(&[], &StateRows::new(&nothing, "x")).expect_err("refused");
+            let error = back.restore(&[], &StateRows::new(&nothing, "x")).expect_err("refused");
             assert!(error.message().contains("does not fit"), "{error}");
         }
     }
 }
 
 /// The states as a table with the columns of an aggregate named `x`.
-fn told(states: &dyn Accumulator, ids: &[u32]) -> RecordBatch {
+fn captured(states: &dyn Accumulator, ids: &[u32]) -> RecordBatch {
     let mut columns = StateColumns::default();
     columns.begin("x");
-    states.tell(ids, &mut columns).expect("told");
+    states.capture(ids, &mut columns).expect("captured");
     RecordBatch::try_from_iter(columns.finish()).expect("columns of one length")
 }
 
@@ -231,8 +231,8 @@ fn many_distinct_values_come_back_as_registers() {
     states.update(&input(&[0; 10_000], &numbers, 0)).expect("updated");
     let mut back = call.accumulator(Some(&DataType::BigInt)).expect("an accumulator");
     back.grow(1);
-    let batch = told(states.as_ref(), &[0]);
-    back.recall(&[0], &StateRows::new(&batch, "x")).expect("it fits");
+    let batch = captured(states.as_ref(), &[0]);
+    back.restore(&[0], &StateRows::new(&batch, "x")).expect("it fits");
     let results = |states: &dyn Accumulator| show(&states.evaluate(&[0]).expect("evaluated"));
     assert_eq!(results(back.as_ref()), results(states.as_ref()));
 }
@@ -345,16 +345,16 @@ fn users_write_aggregates() {
     states.merge(&[0], part.as_ref()).expect("merged");
     let result = states.evaluate(&[0, 1, 2]).expect("evaluated");
     assert_eq!(result.as_primitive::<Int64Type>().values(), &[4, 0, 0]);
-    let batch = told(states.as_ref(), &[2, 0]);
+    let batch = captured(states.as_ref(), &[2, 0]);
     let mut back = call.accumulator(Some(&DataType::STRING)).expect("an accumulator");
     back.grow(2);
-    back.recall(&[1, 0], &StateRows::new(&batch, "x")).expect("it fits");
+    back.restore(&[1, 0], &StateRows::new(&batch, "x")).expect("it fits");
     let result = back.evaluate(&[0, 1]).expect("evaluated");
     assert_eq!(result.as_primitive::<Int64Type>().values(), &[4, 0]);
 }
 
 /// Sets that are dropped as a whole give what sets that count give, whatever is merged and taken,
-/// and either goes on with what the other has told.
+/// and either continues with what the other has captured.
 #[test]
 fn sets_of_distinct_values_give_what_counted_ones_give() {
     let random = &mut thalweg_core::shim::SplitMix64::new(11);
@@ -395,13 +395,14 @@ fn sets_of_distinct_values_give_what_counted_ones_give() {
             }
             let all: Vec<u32> = (0..groups as u32).collect();
             if step % 30 == 17 {
-                // Each goes on with what the other tells.
-                let [of_sets, of_counted] = [&sets, &counted].map(|own| told(own.as_ref(), &all));
+                // Each starts from what the other captured.
+                let [of_sets, of_counted] =
+                    [&sets, &counted].map(|own| captured(own.as_ref(), &all));
                 sets = call.accumulator_of_whole(Some(&argument)).expect("a set");
                 counted = call.accumulator(Some(&argument)).expect("a counted set");
-                for (own, told) in [(&mut sets, of_counted), (&mut counted, of_sets)] {
+                for (own, captured) in [(&mut sets, of_counted), (&mut counted, of_sets)] {
                     own.grow(groups);
-                    own.recall(&all, &StateRows::new(&told, "x")).expect("it fits");
+                    own.restore(&all, &StateRows::new(&captured, "x")).expect("it fits");
                 }
             }
             let [sets, counted] =

@@ -35,7 +35,7 @@ pub trait UserAggregate: Send + Sync {
     /// If these bytes are no state of this function.
     fn decode(&self, state: &[u8]) -> Result<Box<dyn UserAccumulator>> {
         let _ = state;
-        Err(Error::user(format!("{} cannot take its state back from a snapshot", self.name()))
+        Err(Error::user(format!("{} cannot restore its state from a snapshot", self.name()))
             .hint("implement UserAggregate::decode and UserAccumulator::encode"))
     }
 }
@@ -55,11 +55,11 @@ pub trait UserAccumulator: Any + Send + Sync {
     /// The result: an array of exactly one value, of the declared type.
     fn result(&self) -> Result<ArrayRef>;
     /// All of the state as bytes, for a snapshot. The same state gives the same bytes for ever;
-    /// [`UserAggregate::decode`] makes it again. `None` where it cannot be told: then no snapshot
-    /// can be taken.
+    /// [`UserAggregate::decode`] makes it again. `None` where it cannot be captured: then no
+    /// snapshot can be taken.
     ///
     /// # Errors
-    /// If telling fails.
+    /// If that fails.
     fn encode(&self) -> Result<Option<Vec<u8>>> {
         Ok(None)
     }
@@ -121,7 +121,7 @@ impl UserGroups {
     fn encode(&self, state: &dyn UserAccumulator) -> Result<Vec<u8>> {
         state.encode()?.ok_or_else(|| {
             let name = self.function.name();
-            Error::user(format!("{name} cannot tell its state, so no snapshot can be taken")).hint(
+            Error::user(format!("{name} cannot write its state, so no snapshot can be taken")).hint(
                 "implement UserAccumulator::encode and UserAggregate::decode, or run without snapshots",
             )
         })
@@ -200,7 +200,7 @@ impl Accumulator for UserGroups {
         let results: Vec<&dyn Array> = results.iter().map(|result| result.as_ref()).collect();
         Ok(arrow_select::concat::concat(&results)?)
     }
-    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+    fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         // A function without snapshots is found at the first one, not when the first row has come.
         self.encode(self.function.create().as_ref())?;
         let mut states = BinaryBuilder::new();
@@ -213,7 +213,7 @@ impl Accumulator for UserGroups {
         columns.add("", Arc::new(states.finish()));
         Ok(())
     }
-    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+    fn restore(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
         let states: &BinaryArray = rows.column("", &Arrow::Binary)?.as_binary();
         for (&id, state) in ids.iter().zip(states) {
             let decode = |state| self.function.decode(state);

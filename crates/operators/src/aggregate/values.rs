@@ -14,7 +14,7 @@ use thalweg_core::{DataType, Error, Result};
 use super::UpdateInput;
 
 /// The native type of a primitive column and a loop over its non-NULL values: `each(group, value,
-/// row)`. The four shapes (with and without NULLs and selection) are told apart once per run.
+/// row)`. The four shapes (with and without NULLs and selection) are captured apart once per run.
 #[inline]
 pub(super) fn for_each_value<T: ArrowPrimitiveType>(
     column: &ArrayRef,

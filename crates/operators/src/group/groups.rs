@@ -263,7 +263,7 @@ impl Groups {
         let mut states = StateColumns::default();
         for (name, aggregate) in self.aggregate_names.iter().zip(&self.aggregates) {
             states.begin(name);
-            aggregate.tell(ids, &mut states)?;
+            aggregate.capture(ids, &mut states)?;
         }
         columns.extend(states.finish());
         state_batch(owners, columns)
@@ -299,7 +299,7 @@ impl Groups {
             }
         }
         for (name, aggregate) in self.aggregate_names.iter().zip(&mut self.aggregates) {
-            aggregate.recall(&ids, &StateRows::new(rows, name))?;
+            aggregate.restore(&ids, &StateRows::new(rows, name))?;
         }
         Ok(())
     }

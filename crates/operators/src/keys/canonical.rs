@@ -1,4 +1,4 @@
-//! The order in which the groups of a window leave in ordered contracts (design.md §1): by virtual
+//! The order in which the groups of a window leave in ordered contracts: by virtual
 //! partition, then by key bytes. It depends on the keys alone, so it is the same for every number
 //! of partitions: a partition owns a range of whole virtual partitions.
 

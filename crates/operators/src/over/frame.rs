@@ -187,7 +187,7 @@ impl FrameAggregates {
     pub(super) fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         for call in &self.calls {
             columns.begin(&call.state_name);
-            call.states.tell(ids, columns)?;
+            call.states.capture(ids, columns)?;
         }
         if let Some(trail) = &self.trail {
             columns.begin(FRAME);
@@ -199,7 +199,7 @@ impl FrameAggregates {
     /// Restores what [`FrameAggregates::capture`] wrote.
     pub(super) fn restore(&mut self, ids: &[u32], rows: &RecordBatch) -> Result<()> {
         for call in &mut self.calls {
-            call.states.recall(ids, &StateRows::new(rows, &call.state_name))?;
+            call.states.restore(ids, &StateRows::new(rows, &call.state_name))?;
         }
         match &mut self.trail {
             Some(trail) => trail.restore(ids, &StateRows::new(rows, FRAME), u64::MAX),

@@ -10,7 +10,7 @@
 //! - hopping over other aggregates: the [`Tree`];
 //! - hopping over aggregates that depend on the order of rows, where the sequence is promised:
 //!   each window adds its slices up again, oldest first. That costs a merge per slice and window,
-//!   and its rounding errors are those of one thread (design.md §1).
+//!   and its rounding errors are those of one thread.
 //!
 //! Windows without rows are passed over: while the current window has rows the next one follows a
 //! step later, else it is the first that any slice enters. A gap of years costs nothing.

@@ -204,7 +204,7 @@ impl Calls {
         let mut state = StateColumns::default();
         for (name, accumulator) in self.state_names.iter().zip(states.accumulators) {
             state.begin(name);
-            accumulator.tell(&states.places, &mut state)?;
+            accumulator.capture(&states.places, &mut state)?;
         }
         let mut columns = marks;
         columns.extend(named);
@@ -248,7 +248,7 @@ impl Calls {
         }
         for (name, accumulator) in self.state_names.iter().zip(accumulators) {
             accumulator.grow(groups);
-            accumulator.recall(places, &StateRows::new(rows, name))?;
+            accumulator.restore(places, &StateRows::new(rows, name))?;
         }
         Ok(())
     }

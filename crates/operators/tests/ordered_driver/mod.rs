@@ -30,7 +30,7 @@ pub struct Schedule {
     pub bundle_rows: usize,
     pub seed: u64,
     /// Now and then all partitions are captured, and others, more or fewer, continue with what was
-    /// told.
+    /// captured.
     pub restores: bool,
 }
 

@@ -8,10 +8,10 @@ use thalweg_operators::chain::NotNull;
 
 use super::Binder;
 use super::near::did_you_mean;
-use super::table::{ColumnOrigin, ResolvedTable};
 use crate::ast::{Insert, Name};
 use crate::logical::not_null::is_never_null;
 use crate::logical::{Field, LogicalKind, LogicalPlan, Node};
+use crate::resolved_table::{ColumnOrigin, ResolvedTable};
 
 /// A bound INSERT.
 #[derive(Debug)]

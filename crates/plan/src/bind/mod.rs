@@ -53,7 +53,7 @@ use crate::ast::{JoinHint, Name, WindowCall};
 use crate::catalog::{Catalog, RuntimeMode};
 use crate::logical::{LogicalPlan, Node, TimeAttribute, WindowId};
 use crate::physical::Places;
-use table::ResolvedTable;
+use crate::resolved_table::ResolvedTable;
 pub use unsupported::later;
 
 /// How deep views may refer to views.

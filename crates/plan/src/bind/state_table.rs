@@ -14,8 +14,8 @@ use thalweg_core::{Error, Result};
 
 use super::Binder;
 use super::spans::span_of;
-use super::table::{ColumnOrigin, Reading, ResolvedColumn, ResolvedTable, TableSpans};
 use crate::logical::{LogicalPlan, Node};
+use crate::resolved_table::{ColumnOrigin, Reading, ResolvedColumn, ResolvedTable, TableSpans};
 
 const FORM: &str = "snapshot('FOLDER OR JOB', 'OPERATOR' [, 'TABLE'] [, NUMBER])";
 

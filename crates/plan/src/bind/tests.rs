@@ -8,7 +8,7 @@ use thalweg_expr::Session;
 use super::Binder;
 use crate::ast::StatementKind;
 use crate::catalog::Catalog;
-use crate::logical::dag::post_order;
+use crate::logical::traversal::post_order;
 use crate::logical::{LogicalKind, Node};
 use crate::parser::parse_script;
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::columns;
 use crate::logical::Node;
-use crate::logical::dag::post_order;
+use crate::logical::traversal::post_order;
 use crate::physical::{PhysicalPlan, StageDescription};
 
 /// Columns that a box lists before it says how many more there are.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use thalweg_core::connector::AcceptedChanges;
 use thalweg_core::{Error, Result};
 
-use super::dag::post_order;
+use super::traversal::post_order;
 use super::{JoinBound, JoinKind, LogicalKind, LogicalPlan, Node, TimeAttribute};
 use crate::catalog::RuntimeMode;
 

@@ -9,15 +9,11 @@ use std::sync::Arc;
 
 use thalweg_core::{Error, Result};
 
-use super::demand::demands;
+use super::demand::{LateColumns, demands};
 use super::prune::{Pruned, prune};
 use super::pushdown::{Pushdown, with_inputs};
-use super::{Field, LogicalKind, LogicalPlan, Node};
-
-/// Finds the columns of an input that its late rows need, besides those that the operator uses.
-/// Takes the columns of the input, those of the other side of a join, and the position of the row
-/// time.
-pub type LateColumns<'a> = &'a dyn Fn(&[Field], &[Field], usize) -> Result<Vec<usize>>;
+use super::traversal::post_order;
+use super::{LogicalKind, LogicalPlan, Node};
 
 /// Shares and prunes. The roots keep all their columns, in order.
 pub fn optimize(roots: &[Node], late: LateColumns<'_>) -> Result<Vec<Node>> {
@@ -40,28 +36,6 @@ pub fn optimize(roots: &[Node], late: LateColumns<'_>) -> Result<Vec<Node>> {
     // Pruning can make plans equal that were not before.
     let mut interner = Interner::default();
     Ok(roots.iter().map(|root| interner.intern(&pruned[&Arc::as_ptr(root)].node)).collect())
-}
-
-/// Every node below these, each once, inputs first.
-pub fn post_order(roots: &[Node]) -> Vec<Node> {
-    fn visit(
-        node: &Node,
-        seen: &mut std::collections::HashSet<*const LogicalPlan>,
-        order: &mut Vec<Node>,
-    ) {
-        if !seen.insert(Arc::as_ptr(node)) {
-            return;
-        }
-        for input in node.inputs() {
-            visit(input, seen, order);
-        }
-        order.push(node.clone());
-    }
-    let (mut seen, mut order) = (Default::default(), Vec::new());
-    for root in roots {
-        visit(root, &mut seen, &mut order);
-    }
-    order
 }
 
 /// The error of the first part that can't be run, inputs before what uses them.

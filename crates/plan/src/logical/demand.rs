@@ -9,10 +9,15 @@ use std::sync::Arc;
 use thalweg_core::Result;
 use thalweg_expr::Expr;
 
-use super::dag::LateColumns;
 use super::{
-    Aggregate, JoinBound, JoinCondition, LogicalKind, LogicalPlan, Node, OverCall, OverWindow,
+    Aggregate, Field, JoinBound, JoinCondition, LogicalKind, LogicalPlan, Node, OverCall,
+    OverWindow,
 };
+
+/// Finds the columns of an input that its late rows need, besides those that the operator uses.
+/// Takes the columns of the input, those of the other side of a join, and the position of the row
+/// time.
+pub type LateColumns<'a> = &'a dyn Fn(&[Field], &[Field], usize) -> Result<Vec<usize>>;
 
 /// Positions of columns.
 pub(super) type Demand = BTreeSet<usize>;

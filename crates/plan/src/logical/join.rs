@@ -5,6 +5,7 @@
 //! windows make it a window join; all else is a residual condition, looked at pair by pair. What a
 //! join is decides which of its columns are row times behind it.
 
+use std::collections::HashSet;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ pub use thalweg_operators::join::hash::HashJoin;
 pub use thalweg_operators::join::sides::Side;
 
 use super::changes::Changes;
-use super::dag::post_order;
+use super::traversal::post_order;
 use super::{Field, LogicalKind, LogicalPlan, Node, TimeAttribute};
 use crate::catalog::RuntimeMode;
 
@@ -297,6 +298,26 @@ pub fn filter(node: Node, conjuncts: Vec<Expr>) -> Node {
     let (is_lookup, state_ttl_ms) = (condition.is_lookup, condition.state_ttl_ms);
     let again = JoinCondition { is_lookup, state_ttl_ms, ..again };
     join(left, right, JoinKind::Inner, again)
+}
+
+/// The nodes whose rows flow to the results, without those that are only read first.
+pub fn outside_of_builds(roots: &[Node]) -> HashSet<*const LogicalPlan> {
+    let mut found = HashSet::new();
+    let mut open: Vec<&Node> = roots.iter().collect();
+    while let Some(node) = open.pop() {
+        if !found.insert(Arc::as_ptr(node)) {
+            continue;
+        }
+        match &node.kind {
+            LogicalKind::Join { left, right, condition, .. } => match condition.bound {
+                JoinBound::Build(Side::Left) => open.push(right),
+                JoinBound::Build(Side::Right) | JoinBound::Lookup => open.push(left),
+                _ => open.extend([left, right]),
+            },
+            _ => open.extend(node.inputs()),
+        }
+    }
+    found
 }
 
 /// The parts of a condition that all have to hold.

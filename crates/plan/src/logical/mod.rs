@@ -18,6 +18,7 @@ pub mod pattern;
 mod prune;
 pub mod pushdown;
 pub mod ranks;
+pub mod traversal;
 pub mod upserts;
 
 use std::fmt::Write;
@@ -36,7 +37,7 @@ pub use fields::{Field, TimeAttribute, WindowId, fields_schema};
 pub use join::{JoinBound, JoinCondition, JoinKey, JoinKind};
 pub use ranks::{OverCall, OverFrame, OverFunction, OverWindow, RankFunction};
 
-use crate::bind::table::{ColumnOrigin, ResolvedColumn, ResolvedTable};
+use crate::resolved_table::{ColumnOrigin, ResolvedColumn, ResolvedTable};
 
 /// A node, shared.
 pub type Node = Arc<LogicalPlan>;

@@ -25,32 +25,17 @@ mod window;
 #[cfg(test)]
 mod tests;
 
-use thalweg_core::{Result, Span};
+use thalweg_core::Result;
 
 pub use dialect::FlinkDialect;
 pub use pattern::WITHIN;
 pub use query::parse_expression;
-pub use tokens::span;
+pub use tokens::{Note, TEXT_BYTES_MAX, span};
 pub use types::{data_type, parse_type};
 
 pub use asof::ASOF;
 
 use crate::ast::Statement;
-
-/// The longest text that is read, in bytes.
-pub const TEXT_BYTES_MAX: usize = 1 << 20;
-
-/// How deep `sqlparser` may recurse.
-const RECURSION_MAX: usize = 50;
-
-/// Something worth telling that is no error.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Note {
-    /// Where it stands.
-    pub span: Span,
-    /// What it is.
-    pub message: String,
-}
 
 /// A parsed text.
 #[derive(Clone, Debug)]

@@ -1,26 +1,10 @@
 //! `sqlparser`'s complaints in our words: its location becomes a span, its jargon goes.
 
 use sqlparser::parser::ParserError;
-use sqlparser::tokenizer::{Location, Span as TokenSpan, TokenWithSpan, TokenizerError};
+use sqlparser::tokenizer::{Location, Span as TokenSpan, TokenWithSpan};
 use thalweg_core::{Error, Span};
 
-use super::tokens::{describe, span};
-
-/// A text that can't be cut into words.
-pub(super) fn from_tokenizer(error: TokenizerError) -> Error {
-    let message = match error.message.as_str() {
-        m if m.starts_with("Unterminated string literal") => "this string has no closing quote",
-        m if m.starts_with("Unterminated encoded string literal") => {
-            "this string has no closing quote"
-        }
-        m if m.starts_with("Unexpected EOF while in a multi-line comment") => {
-            "a comment /* … is not closed by */"
-        }
-        m if m.starts_with("Expected close delimiter") => "this name has no closing quote",
-        other => &lower_first(other),
-    };
-    Error::plan(message.to_owned()).at(span(TokenSpan::new(error.location, error.location)))
-}
+use super::tokens::{describe, lower_first, span};
 
 /// A query or expression that can't be parsed; `tokens` are what the parser was given.
 pub(super) fn from_parser(error: ParserError, tokens: &[TokenWithSpan]) -> Error {
@@ -88,14 +72,6 @@ fn humane(message: &str, found: Option<&TokenWithSpan>) -> String {
         other => other.to_owned(),
     };
     format!("expected {wanted}, found {}", describe(found))
-}
-
-fn lower_first(text: &str) -> String {
-    let mut characters = text.chars();
-    match characters.next() {
-        Some(first) => first.to_lowercase().chain(characters).collect(),
-        None => "this can't be parsed".to_owned(),
-    }
 }
 
 /// Takes `sqlparser`'s " at Line: 3, Column: 7" off its message.

@@ -8,8 +8,11 @@ use thalweg_core::{Error, Result};
 
 use super::dialect::FlinkDialect;
 use super::tokens::{Source, describe, is_word, span, tokenize};
-use super::{RECURSION_MAX, asof, depth, problem, rewrite, window};
+use super::{asof, depth, problem, rewrite, window};
 use crate::ast::Query;
+
+/// How deep `sqlparser` may recurse.
+const RECURSION_MAX: usize = 50;
 
 /// Parses a query that takes up all of `tokens`.
 pub(super) fn query<'a>(source: &'a Source<'a>, tokens: &'a [TokenWithSpan]) -> Result<Query> {

@@ -4,14 +4,26 @@
 //! token keeps its place in the file. A [`Cursor`] never reads beyond its slice and never panics.
 
 use sqlparser::tokenizer::{
-    Location, Span as TokenSpan, Token, TokenWithSpan, Tokenizer, Whitespace, Word,
+    Location, Span as TokenSpan, Token, TokenWithSpan, Tokenizer, TokenizerError, Whitespace, Word,
 };
 use thalweg_core::{Error, Result, Span};
 
 use crate::ast::{JoinHint, Name};
 
 use super::dialect::FlinkDialect;
-use super::{Note, TEXT_BYTES_MAX, hint, problem};
+use super::hint;
+
+/// The longest text that is read, in bytes.
+pub const TEXT_BYTES_MAX: usize = 1 << 20;
+
+/// Something to report that is no error.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Note {
+    /// Where it stands.
+    pub span: Span,
+    /// What it is.
+    pub message: String,
+}
 
 /// The text of a script with an index of its lines.
 pub(super) struct Source<'a> {
@@ -89,9 +101,8 @@ pub(super) fn tokenize(text: &str) -> Result<Tokens> {
         ))
         .hint("split it into several files, or move data out of it"));
     }
-    let all = Tokenizer::new(&FlinkDialect, text)
-        .tokenize_with_location()
-        .map_err(problem::from_tokenizer)?;
+    let all =
+        Tokenizer::new(&FlinkDialect, text).tokenize_with_location().map_err(cannot_be_cut)?;
     let mut tokens = Vec::with_capacity(all.len() / 2);
     let (mut notes, mut hints) = (Vec::new(), Vec::new());
     for token in all {
@@ -119,6 +130,31 @@ pub(super) fn tokenize(text: &str) -> Result<Tokens> {
         }
     }
     Ok(Tokens { words: tokens, notes, hints })
+}
+
+/// A text that can't be cut into words.
+fn cannot_be_cut(error: TokenizerError) -> Error {
+    let message = match error.message.as_str() {
+        m if m.starts_with("Unterminated string literal") => "this string has no closing quote",
+        m if m.starts_with("Unterminated encoded string literal") => {
+            "this string has no closing quote"
+        }
+        m if m.starts_with("Unexpected EOF while in a multi-line comment") => {
+            "a comment /* … is not closed by */"
+        }
+        m if m.starts_with("Expected close delimiter") => "this name has no closing quote",
+        other => &lower_first(other),
+    };
+    Error::plan(message.to_owned()).at(span(TokenSpan::new(error.location, error.location)))
+}
+
+/// A text that begins with a lower-case letter.
+pub(super) fn lower_first(text: &str) -> String {
+    let mut characters = text.chars();
+    match characters.next() {
+        Some(first) => first.to_lowercase().chain(characters).collect(),
+        None => "this can't be parsed".to_owned(),
+    }
 }
 
 /// Most hints say how to compute the same result; OPTIONS says what is read.

@@ -6,7 +6,6 @@
 //! stand on both sides: waiting follows the tree of the plan. The price is that such a table is
 //! read more than once.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use thalweg_core::Result;
@@ -18,7 +17,7 @@ use thalweg_operators::join::sides::{Side, Sides};
 use super::identity::table_name;
 use super::join::{PreparedSide, without_keys};
 use super::lower::{Edges, Lowering};
-use crate::logical::{JoinBound, JoinCondition, JoinKind, LogicalKind, LogicalPlan, Node};
+use crate::logical::{JoinCondition, JoinKind, Node};
 
 impl Lowering<'_> {
     /// The rows of the join as steps behind those of its probe side.
@@ -86,24 +85,4 @@ fn join_word(kind: JoinKind) -> &'static str {
         JoinKind::Semi => "semi join",
         JoinKind::Anti => "anti join",
     }
-}
-
-/// The nodes whose rows flow to the results, without those that are only read first.
-pub(super) fn outside_of_builds(roots: &[Node]) -> HashSet<*const LogicalPlan> {
-    let mut found = HashSet::new();
-    let mut open: Vec<&Node> = roots.iter().collect();
-    while let Some(node) = open.pop() {
-        if !found.insert(Arc::as_ptr(node)) {
-            continue;
-        }
-        match &node.kind {
-            LogicalKind::Join { left, right, condition, .. } => match condition.bound {
-                JoinBound::Build(Side::Left) => open.push(right),
-                JoinBound::Build(Side::Right) | JoinBound::Lookup => open.push(left),
-                _ => open.extend([left, right]),
-            },
-            _ => open.extend(node.inputs()),
-        }
-    }
-    found
 }

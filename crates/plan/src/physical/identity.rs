@@ -21,9 +21,9 @@ use std::sync::Arc;
 
 use thalweg_core::OrderContract;
 
-use crate::bind::table::{ColumnOrigin, ResolvedTable};
-use crate::logical::dag::post_order;
+use crate::logical::traversal::post_order;
 use crate::logical::{Aggregate, LogicalKind, LogicalPlan, Node, column_of};
+use crate::resolved_table::{ColumnOrigin, ResolvedTable};
 use thalweg_expr::Expr;
 
 /// Gives identifiers, each once.

@@ -2,61 +2,18 @@
 
 use std::sync::Arc;
 
-use thalweg_core::graph::{Input, StageId};
-use thalweg_core::{Column, DataType, Error, Result, TableSchema};
+use thalweg_core::graph::Input;
+use thalweg_core::{Column, DataType, Error, Result};
 use thalweg_expr::{Expr, ExprKind, build};
 use thalweg_operators::chain::{NotNull, Step};
-use thalweg_operators::join::sides::{Side, Sides};
+use thalweg_operators::join::sides::Side;
 
 use super::LateData;
+use super::late_rows::{LateOperator, can_be_late};
 use super::lower::{Edges, Lowering};
 use crate::bind::near::did_you_mean;
-use crate::bind::table::ResolvedTable;
-use crate::logical::{Field, TimeAttribute};
-
-/// The operators whose late rows are wanted.
-#[derive(Default)]
-pub(super) struct LateRows {
-    operators: Vec<LateOperator>,
-}
-
-struct LateOperator {
-    stage: StageId,
-    /// The columns of a late row: those of the operator's input.
-    input: TableSchema,
-    /// Where the columns of the table stand in it; `None` for those of the other side of a join.
-    columns: Vec<Option<usize>>,
-    /// For a join, the side whose rows are meant; the others have a chain of their own.
-    side: Option<Side>,
-}
-
-impl LateRows {
-    /// Takes note of an operator and the positions of the table's columns in its input.
-    pub(super) fn add(&mut self, stage: StageId, input: TableSchema, columns: Vec<usize>) {
-        let columns = columns.into_iter().map(Some).collect();
-        self.operators.push(LateOperator { stage, input, columns, side: None });
-    }
-
-    /// The same for one side of a join, with positions among the columns of that side.
-    pub(super) fn add_side(
-        &mut self,
-        stage: StageId,
-        sides: &Sides,
-        side: Side,
-        columns: &[Option<usize>],
-    ) {
-        let first = sides.first_column(side);
-        let columns = columns.iter().map(|column| column.map(|column| first + column)).collect();
-        let input = sides.combined().clone();
-        self.operators.push(LateOperator { stage, input, columns, side: Some(side) });
-    }
-}
-
-/// True if rows can be late for an operator over this row time. The time of a window is newer than
-/// every watermark before it.
-pub(super) fn can_be_late(fields: &[Field], rowtime: usize) -> bool {
-    fields[rowtime].time == TimeAttribute::RowTime
-}
+use crate::logical::Field;
+use crate::resolved_table::ResolvedTable;
 
 impl LateData {
     /// For a table of late rows, where its columns stand in the input of an operator.

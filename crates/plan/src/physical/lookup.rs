@@ -20,12 +20,12 @@ use super::lower::{Edges, Lowering};
 use super::ordered::refuse;
 use super::scan::plan_scan;
 use super::window::Prepared;
-use crate::bind::table::ResolvedTable;
 use crate::catalog::parse_duration;
 use crate::catalog::table_options::{
     CACHE, CAPACITY, EXPIRES, INTERVAL, MAX_RETRIES, MAX_ROWS, MISSING, STRATEGY, TIMEOUT,
 };
 use crate::logical::{JoinCondition, JoinKind, LogicalKind, Node};
+use crate::resolved_table::ResolvedTable;
 
 /// How a table is looked up.
 #[derive(Debug, PartialEq)]

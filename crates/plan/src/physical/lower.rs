@@ -18,20 +18,27 @@ use thalweg_operators::window::WindowTop;
 
 use super::chain::{describe_steps, step_of};
 use super::identity::{Identities, table_name};
-use super::late::LateRows;
+use super::late_rows::LateRows;
 use super::notes::notes;
 use super::scan::{ScanPlan, delivered_names, plan_scan};
 use super::values::ValuesSource;
 use super::{
     LateData, Output, PhysicalPlan, PlanEnvironment, StageDescription, Target, standard_input_twice,
 };
-use crate::bind::table::ResolvedTable;
 use crate::catalog::table_options::SORT_WITHIN;
 use crate::catalog::{RuntimeMode, UpsertMaterialize};
 use crate::logical::changes::Changes;
-use crate::logical::dag::{optimize, post_order};
+use crate::logical::dag::optimize;
+use crate::logical::join::outside_of_builds;
+use crate::logical::traversal::post_order;
 use crate::logical::upserts::upsert_key;
 use crate::logical::{JoinBound, LogicalKind, LogicalPlan, Node};
+use crate::resolved_table::ResolvedTable;
+
+/// Lowers the roots of a statement (or statement set) to one graph.
+pub fn lower(outputs: Vec<Output>, environment: &PlanEnvironment<'_>) -> Result<PhysicalPlan> {
+    Lowering::new(environment).run(outputs)
+}
 
 /// The edges by which rows arrive; several form a union.
 pub(super) type Edges = Vec<Input>;
@@ -160,7 +167,7 @@ impl<'a> Lowering<'a> {
             *self.readers.entry(Arc::as_ptr(root)).or_default() += 1;
         }
         let mut unbounded = None;
-        let in_flow = super::hash_join::outside_of_builds(roots);
+        let in_flow = outside_of_builds(roots);
         for node in &order {
             for input in node.inputs() {
                 *self.readers.entry(Arc::as_ptr(input)).or_default() += 1;

@@ -5,7 +5,7 @@ use thalweg_core::Error;
 use super::PlanEnvironment;
 use super::identity::table_name;
 use crate::logical::changes::Changes;
-use crate::logical::dag::post_order;
+use crate::logical::traversal::post_order;
 use crate::logical::{JoinBound, LogicalKind, Node};
 
 /// Notes on the plan of these roots, of whose nodes is known which read for ever.

@@ -8,10 +8,10 @@ use thalweg_operators::time_order::TimeOrderedSource;
 
 use super::PlanEnvironment;
 use super::scan::ScanPlan;
-use crate::bind::table::{ColumnOrigin, ResolvedTable};
 use crate::catalog::parse_duration;
 use crate::catalog::table_options::SORT_WITHIN;
 use crate::diagnostic::nearest;
+use crate::resolved_table::{ColumnOrigin, ResolvedTable};
 
 /// Refuses expressions whose values the data do not decide.
 pub(super) fn check_expressions<'a>(

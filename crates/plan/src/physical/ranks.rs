@@ -13,9 +13,9 @@ use thalweg_operators::window::{LatePolicy, WindowTop};
 
 use super::lower::{Edges, Lowering, describe_operator};
 use super::window::{ends_of_column, zone_of_column};
-use crate::bind::table::ResolvedTable;
 use crate::logical::changes::window_end_key;
 use crate::logical::{LogicalKind, Node, SortKey, TimeAttribute, column_of};
+use crate::resolved_table::ResolvedTable;
 
 impl Lowering<'_> {
     pub(super) fn lower_top_n(&mut self, node: &Node) -> Result<Edges> {

@@ -12,8 +12,8 @@ use thalweg_operators::assigner::AssignerSpec;
 use thalweg_operators::chain::Step;
 
 use super::PlanEnvironment;
-use crate::bind::table::{ColumnOrigin, ResolvedTable};
 use crate::logical::column_of;
+use crate::resolved_table::{ColumnOrigin, ResolvedTable};
 
 /// How a table is read.
 pub(super) struct ScanPlan {
@@ -81,7 +81,7 @@ impl Layout {
         let mut physical = of(|origin| matches!(origin, ColumnOrigin::Physical(_)));
         if physical.is_empty() {
             // A batch must have a column to have a length.
-            let first = |c: &crate::bind::table::ResolvedColumn| {
+            let first = |c: &crate::resolved_table::ResolvedColumn| {
                 matches!(c.origin, ColumnOrigin::Physical(_))
             };
             physical.extend(table.columns.iter().position(first));

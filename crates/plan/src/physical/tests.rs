@@ -15,7 +15,7 @@ use thalweg_core::{Error, Result, Sink, Source, SourcePoll};
 use super::PhysicalPlan;
 use crate::ast::StatementKind;
 use crate::logical::LogicalKind;
-use crate::logical::dag::post_order;
+use crate::logical::traversal::post_order;
 use crate::logical::upserts::is_unique_by;
 use crate::parser::parse_script;
 use crate::planner::{Planner, PlannerOptions};

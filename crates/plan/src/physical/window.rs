@@ -18,8 +18,9 @@ use thalweg_operators::window::{
 };
 
 use super::LateData;
+use super::late_rows::can_be_late;
 use super::lower::{Edges, Lowering};
-use crate::logical::dag::post_order;
+use crate::logical::traversal::post_order;
 use crate::logical::{Aggregate, LogicalKind, Node, SortKey, Window, column_of};
 
 /// The columns made for a window operator. Equal expressions are one column.
@@ -199,7 +200,7 @@ impl Lowering<'_> {
     /// What happens to late rows. Rows that come from a window carry its time, which is never late.
     pub(super) fn late_policy(&self, input: &Node, rowtime: usize) -> LatePolicy {
         match &self.environment.late {
-            _ if !super::late::can_be_late(&input.fields, rowtime) => LatePolicy::Drop,
+            _ if !can_be_late(&input.fields, rowtime) => LatePolicy::Drop,
             LateData::Drop => LatePolicy::Drop,
             LateData::Fail => LatePolicy::Fail,
             LateData::Table(_) => LatePolicy::Emit,

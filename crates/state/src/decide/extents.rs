@@ -16,15 +16,15 @@ use std::collections::BTreeMap;
 
 use thalweg_core::{Extent, TableChanges, TableExtent};
 
-/// Tracking pauses for at most so many captures.
+/// Tracking pauses for at most this many captures.
 pub const PAUSE_MAX: u32 = 8;
 
 /// How long tracking pauses for a table.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pause {
-    /// So many captures the last time; 0 if changes were few.
+    /// Captures of the last pause; 0 if changes were few.
     length: u32,
-    /// So many captures are left.
+    /// Captures that are left of this pause.
     left: u32,
 }
 
@@ -44,8 +44,8 @@ impl Extents {
     /// use thalweg_state::decide::Extents;
     /// let mut extents = Extents::default();
     /// let mut choose = |changed| {
-    ///     let table = TableChanges { name: "groups", live: 1000, changed: Some(changed), written: 1000 };
-    ///     extents.choose("count", table, Extent::Incremental).extent
+    ///     let table = TableChanges { name: "groups", live: 1000, changed: Some(changed), written:
+    ///     1000 }; extents.choose("count", table, Extent::Incremental).extent
     /// };
     /// assert_eq!(choose(10), Extent::Incremental);
     /// assert_eq!(choose(900), Extent::Full);

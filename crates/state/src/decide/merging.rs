@@ -1,4 +1,4 @@
-//! When the changes of a table are folded together, or into it, and written anew.
+//! When the changes of a table are folded together, or into it, and rewritten.
 //!
 //! Changes cost twice: their files must be kept as long as anything builds on them, and a restart
 //! reads them all. Where half as much as a table holds has been replaced, it is captured in full
@@ -9,19 +9,19 @@
 //!
 //! Small changes reach that late, and are many by then. A bound on the length keeps files few: the
 //! newest generations are folded together, as many of them as are, newest first, not larger than
-//! what is newer. So what is folded at least doubles each time, and a byte is written anew only a
+//! what is newer. So what is folded at least doubles each time, and a byte is rewritten only a
 //! few times before it reaches the table. Generations that are small together are folded when there
 //! are a few: that costs nothing, and a table with little in it has few files.
 
-/// So many generations, the whole one included, are not yet too many.
+/// Up to this many generations, the full one included, are kept.
 pub const CHAIN_MAX: usize = 16;
-/// So many generations that are small together are not yet too many.
+/// Up to this many generations are kept if they are small together.
 pub const SMALL_MAX: usize = 4;
 /// Generations with fewer bytes in sum are small.
 pub const SMALL_BYTES: u64 = 256 * 1024;
 
 /// From which generation on those of a table, given in bytes and oldest (the whole one) first, are
-/// folded into one. `Some(0)` folds all: the table is written anew. A table whose rows expire is
+/// folded into one. `Some(0)` folds all: the table is rewritten. A table whose rows expire is
 /// never: its oldest generation goes by itself.
 ///
 /// ```
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_are_written_anew_when_half_changed_and_changes_when_they_are_many() {
+    fn tables_are_rewritten_when_half_changed_and_changes_when_they_are_many() {
         const MB: u64 = 1 << 20;
         let few = |count| [vec![1000 * MB], vec![MB; count]].concat();
         let sizes = |first: &[u64], count| {
@@ -87,7 +87,7 @@ mod tests {
             let of_expiring = wanted.filter(|&from| from > 0);
             assert_eq!(merge_from(&generations, true), of_expiring, "{generations:?}");
         }
-        // A small table is written anew; of one whose rows expire the oldest generation stays.
+        // A small table is rewritten; of one whose rows expire the oldest generation stays.
         for (generations, expires, wanted) in [
             (small(&[1000 * MB], SMALL_MAX), false, None),
             (small(&[1000 * MB], SMALL_MAX + 1), false, Some(1)),
@@ -101,13 +101,13 @@ mod tests {
         }
     }
 
-    /// What is told once is written how often, on average, until it is in the table?
+    /// How often is a captured byte written, on average, until it is in the table?
     #[test]
     fn little_is_written_twice() {
-        let (mut chain, mut told, mut written) = (vec![100_000_000_u64], 0, 0);
+        let (mut chain, mut captured, mut written) = (vec![100_000_000_u64], 0, 0);
         for _ in 0..500 {
             chain.push(1_000_000);
-            told += 1_000_000;
+            captured += 1_000_000;
             let Some(from) = merge_from(&chain, false) else { continue };
             let folded = match from {
                 0 => 100_000_000,
@@ -118,6 +118,6 @@ mod tests {
             chain.push(folded);
             assert!(chain.len() <= CHAIN_MAX, "{chain:?}");
         }
-        assert!(written < 5 * told, "{written} bytes for {told}");
+        assert!(written < 5 * captured, "{written} bytes for {captured}");
     }
 }

@@ -6,7 +6,7 @@
 //! | question | answered by |
 //! |---|---|
 //! | is it time for the next snapshot? | [`Schedule`] |
-//! | which snapshot does a job go on from? | [`recovery`] |
+//! | which snapshot does a job resume from? | [`recovery`] |
 //! | what becomes of prepared transactions then? | [`transactions`] |
 //! | which snapshots and files go? | [`expired`], [`deletable`] |
 //! | which tables are captured in full, and where are changes tracked? | [`Extents`] |

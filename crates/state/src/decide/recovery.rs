@@ -1,4 +1,4 @@
-//! Which snapshot a job goes on from, and what becomes of the transactions that it names.
+//! Which snapshot a job resumes from, and what becomes of the transactions that it names.
 //!
 //! A snapshot that counted and cannot be read may have been committed: what its sinks wrote is
 //! visible. Going on from an older one writes those rows again. That is right by itself only where
@@ -29,12 +29,12 @@ pub struct Candidate {
 /// What the user asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// To go on from where the job was, or to begin where there is nothing.
+    /// To resume from where the job was, or to begin where there is nothing.
     Newest,
-    /// To go on from this snapshot, whatever was written since.
+    /// To resume from this snapshot, whatever was written since.
     Number(u64),
-    /// To begin anew.
-    Anew,
+    /// To start from scratch.
+    FromScratch,
 }
 
 /// Whether rows may be written again that an unreadable snapshot may have committed.
@@ -59,17 +59,17 @@ impl FallBack {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Recovery {
-    /// Begin anew.
+    /// Start from scratch.
     Begin,
-    /// Go on from this snapshot; these newer ones are passed over.
-    GoOn {
+    /// Resume from this snapshot; these newer ones are passed over.
+    Resume {
         /// Its number.
         from: u64,
         /// Newer ones, newest first.
         passed_over: Vec<u64>,
     },
     /// A person has to choose: these can't be read, and going on would write rows again. `from`
-    /// could be gone on from; without one, the job could only begin anew.
+    /// could be resumed from; without one, the job could only start from scratch.
     Ask {
         /// The newest that can be read.
         from: Option<u64>,
@@ -90,15 +90,15 @@ pub enum Recovery {
     },
 }
 
-/// Which snapshot a job goes on from. Candidates come newest first; those behind the first usable
+/// Which snapshot a job resumes from. Candidates come newest first; those behind the first usable
 /// one need not be there where the newest is wanted.
 pub fn recovery(wish: Wish, candidates: &[Candidate], fall_back: FallBack) -> Recovery {
     match wish {
-        Wish::Anew => Recovery::Begin,
+        Wish::FromScratch => Recovery::Begin,
         Wish::Number(number) => match candidates.iter().find(|own| own.number == number) {
             None => Recovery::NoSuch { number },
             Some(Candidate { state: CandidateState::Usable, .. }) => {
-                Recovery::GoOn { from: number, passed_over: Vec::new() }
+                Recovery::Resume { from: number, passed_over: Vec::new() }
             }
             Some(&Candidate { state, .. }) => Recovery::CannotRead { number, state },
         },
@@ -114,14 +114,14 @@ fn newest(candidates: &[Candidate], fall_back: FallBack) -> Recovery {
     match from {
         None if passed_over.is_empty() => Recovery::Begin,
         Some(from) if passed_over.is_empty() || fall_back == FallBack::Allowed => {
-            Recovery::GoOn { from, passed_over }
+            Recovery::Resume { from, passed_over }
         }
-        // Beginning anew by itself would throw everything away: that is never right without a word.
+        // Starting from scratch unasked would throw everything away: that is never right.
         from => Recovery::Ask { from, passed_over },
     }
 }
 
-/// What becomes of a sink when a job goes on.
+/// What becomes of a sink when a job resumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transaction {
     /// Commit this (again), and do away with everything else that was not committed.
@@ -182,22 +182,22 @@ mod tests {
 
     #[test]
     fn which_snapshot() {
-        let go_on =
-            |from, passed_over: &[u64]| Recovery::GoOn { from, passed_over: passed_over.into() };
+        let resume =
+            |from, passed_over: &[u64]| Recovery::Resume { from, passed_over: passed_over.into() };
         let ask =
             |from, passed_over: &[u64]| Recovery::Ask { from, passed_over: passed_over.into() };
         let three = [(3, Damaged), (2, Usable), (1, Usable)];
         for (name, wish, states, fall_back, expected) in [
             ("nothing is there", Wish::Newest, &[][..], AskFirst, Recovery::Begin),
-            ("the newest", Wish::Newest, &[(2, Usable), (1, Usable)], AskFirst, go_on(2, &[])),
-            ("rows may come again", Wish::Newest, &three, Allowed, go_on(2, &[3])),
+            ("the newest", Wish::Newest, &[(2, Usable), (1, Usable)], AskFirst, resume(2, &[])),
+            ("rows may come again", Wish::Newest, &three, Allowed, resume(2, &[3])),
             ("rows may not come again", Wish::Newest, &three, AskFirst, ask(Some(2), &[3])),
             (
                 "older damage is no matter",
                 Wish::Newest,
                 &[(2, Usable), (1, Damaged)],
                 AskFirst,
-                go_on(2, &[]),
+                resume(2, &[]),
             ),
             (
                 "nothing is left",
@@ -206,7 +206,7 @@ mod tests {
                 Allowed,
                 ask(None, &[2, 1]),
             ),
-            ("a number", Wish::Number(1), &three, AskFirst, go_on(1, &[])),
+            ("a number", Wish::Number(1), &three, AskFirst, resume(1, &[])),
             ("no such number", Wish::Number(7), &three, Allowed, Recovery::NoSuch { number: 7 }),
             (
                 "a damaged number",
@@ -215,7 +215,7 @@ mod tests {
                 Allowed,
                 Recovery::CannotRead { number: 3, state: Damaged },
             ),
-            ("anew", Wish::Anew, &three, AskFirst, Recovery::Begin),
+            ("from scratch", Wish::FromScratch, &three, AskFirst, Recovery::Begin),
         ] {
             assert_eq!(recovery(wish, &candidates(states), fall_back), expected, "{name}");
         }

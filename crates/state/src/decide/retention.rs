@@ -1,6 +1,6 @@
 //! Which snapshots go, and which files.
 //!
-//! - Periodic snapshots go when there are enough newer ones; others stay until somebody deletes
+//! - Periodic snapshots go when there are enough newer ones; others stay until a user deletes
 //!   them.
 //! - One that is known to be damaged, or that cannot be read, neither goes nor counts as one of the
 //!   newer ones.
@@ -24,7 +24,8 @@ pub struct Kept {
     pub is_damaged: bool,
 }
 
-/// The numbers of the snapshots that go if so many periodic ones are to be kept. At least one is.
+/// The numbers of the snapshots to delete if this many periodic ones are to be kept. At least one
+/// is.
 pub fn expired(snapshots: &[Kept], periodic_max: usize) -> Vec<u64> {
     let goes = |own: &&Kept| own.kind == Some(Kind::Periodic) && !own.is_damaged;
     let mut periodic: Vec<u64> = snapshots.iter().filter(goes).map(|own| own.number).collect();
@@ -47,7 +48,7 @@ pub struct Files {
     pub unreadable: Vec<u64>,
 }
 
-/// The names of the files that nothing needs. `deleted` is a snapshot that somebody has just
+/// The names of the files that nothing needs. `deleted` is a snapshot that a user has just
 /// deleted: what lies in its folder is known to be of no use.
 pub fn deletable(files: &Files, deleted: Option<u64>) -> Vec<String> {
     let goes = |name: &&String| {

@@ -17,7 +17,7 @@ pub struct Timing {
     pub pause_min: Duration,
     /// One that takes longer is given up.
     pub timeout: Duration,
-    /// So many may fail one after the other.
+    /// Up to this many may fail one after the other.
     pub failures_max: u32,
 }
 
@@ -52,7 +52,7 @@ pub enum Next {
 /// A snapshot is late when it begins by half an interval later than it should, and by this at
 /// least.
 const LATE_MIN: Duration = Duration::from_millis(500);
-/// The interval is not kept when so many in a row are late.
+/// The interval is not kept when this many in a row are late.
 const LATE_IN_A_ROW: u32 = 2;
 
 /// What is known about the snapshots of a run.
@@ -66,7 +66,7 @@ pub struct Schedule {
     is_under_way: bool,
     is_asked_for: bool,
     failures: u32,
-    /// So many in a row have begun late.
+    /// This many in a row have begun late.
     late: u32,
     /// From the beginning of the one before the last to that of the last.
     distance: Duration,
@@ -88,7 +88,7 @@ impl Schedule {
         }
     }
 
-    /// Somebody wants a snapshot: the next begins as soon as none is under way, without a pause.
+    /// A snapshot was requested: the next begins as soon as none is under way, without a pause.
     pub fn ask(&mut self) {
         self.is_asked_for = true;
     }

@@ -1,4 +1,4 @@
-//! The stages of a cut as a manifest tells them: everything but the rows of their tables.
+//! The stages of a cut as a manifest lists them: everything but the rows of their tables.
 //!
 //! Watermarks are whole milliseconds; those that stand for no time have names: `"min"` where
 //! nothing is promised yet, `"end"` where the input has ended.
@@ -13,7 +13,7 @@ use thalweg_core::snapshot::{
 
 use super::TableEntry;
 
-/// A watermark as a manifest tells it.
+/// A watermark as a manifest writes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct WatermarkText(pub Watermark);
 
@@ -105,7 +105,7 @@ enum GuaranteeText {
 }
 
 impl StageEntry {
-    /// What is told of a stage, without its tables.
+    /// The entry of a stage, without its tables.
     pub fn of<T>(stage: &StageState<T>) -> StageEntry {
         StageEntry {
             id: stage.id.clone(),

@@ -32,7 +32,7 @@ pub(crate) const SNAPSHOTS: &str = "snapshots";
 pub enum Kind {
     /// Because it was time; kept until there are enough newer ones.
     Periodic,
-    /// Because somebody asked for it; kept until somebody deletes it.
+    /// On request; kept until a user deletes it.
     Manual,
     /// The last one of a job, which has ended or was suspended; kept as one that was asked for.
     Final,
@@ -86,14 +86,14 @@ pub(crate) struct TableEntry {
     pub generations: Vec<Generation>,
 }
 
-/// What one snapshot told of a table.
+/// What one snapshot captured of a table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Generation {
     /// The number of that snapshot.
     pub snapshot: u64,
     /// How many partitions there were.
     pub partitions: usize,
-    /// Which of them told all of it: of what older generations say about them nothing is left.
+    /// Which of them captured all of it: their rows in older generations are obsolete.
     pub whole: Vec<usize>,
     pub rows: Vec<FileEntry>,
     pub removed: Vec<FileEntry>,
@@ -103,7 +103,7 @@ pub(crate) struct Generation {
 }
 
 impl Generation {
-    /// All of it is told; nothing older matters.
+    /// All of it is captured; nothing older matters.
     pub fn is_whole(&self) -> bool {
         self.whole.len() == self.partitions
     }
@@ -189,7 +189,7 @@ impl TableEntry {
                 && whole.iter().all(|&p| p < generation.partitions)
         };
         if !self.generations.iter().all(is_known) {
-            return Err(malformed(format!("table '{}' is told by no partition", self.name)));
+            return Err(malformed(format!("table '{}' was captured by no partition", self.name)));
         }
         Ok(())
     }

@@ -34,7 +34,7 @@ const UNFINISHED: &str = ".unfinished";
 pub trait FileSystem: Send + Sync {
     /// Makes a folder below one that is there. It may be there already.
     fn create_folder(&self, path: &Path) -> io::Result<()>;
-    /// Writes a file, new or anew, and makes its bytes durable.
+    /// Creates or replaces a file, and makes its bytes durable.
     fn write_synced(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
     /// Gives a file another name in the same folder, at once and in the place of what has it.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
@@ -151,7 +151,7 @@ impl LocalStorage {
         if !self.is_rooted.load(Ordering::Relaxed) {
             for above in self.root.ancestors().skip(1).filter(|path| !path.as_os_str().is_empty()) {
                 match self.files.sync_folder(above) {
-                    // Somebody else's folder, which was there before.
+                    // Another process's folder, which was there before.
                     Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
                     synced => synced.map_err(|error| failed("sync the folder", above, &error))?,
                 }

@@ -2,7 +2,7 @@
 //!
 //! An object appears with all its bytes or not at all, and is durable when the store says so; that
 //! is all that `publish` needs. It puts an object only where there is none (a conditional put), so
-//! that of two runs which write the same snapshot one is told.
+//! that of two runs which write the same snapshot one is refused.
 //!
 //! The crate is asynchronous, the engine is not: this is the one place that waits for it, on a
 //! small runtime that has no thread of its own. So these calls must not be made from within another

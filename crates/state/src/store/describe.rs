@@ -1,4 +1,4 @@
-//! What there is to be told of snapshots without reading the rows that they hold.
+//! Descriptions of snapshots, without reading the rows that they hold.
 
 use thalweg_core::Result;
 use thalweg_core::snapshot::StageState;
@@ -7,7 +7,7 @@ use super::{SnapshotHeader, SnapshotStore, header};
 use crate::manifest::{StageEntry, TableEntry};
 use crate::storage;
 
-/// A table of state, as the manifest tells it.
+/// A table of state, as the manifest describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableSummary {
     /// Its name.
@@ -16,7 +16,7 @@ pub struct TableSummary {
     pub columns: Vec<String>,
     /// Rows in its files. Where changes lie on top of older rows, some stand there more than once.
     pub rows: u64,
-    /// How many snapshots have told changes since the table was told whole.
+    /// How many incremental captures followed the full one.
     pub changes: usize,
     /// How many files it has, those included that it shares with earlier snapshots.
     pub files: usize,

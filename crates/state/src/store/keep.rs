@@ -27,7 +27,7 @@ impl SnapshotStore {
         self.remove_unneeded(Some(number)).map(|_| ())
     }
 
-    /// Deletes periodic snapshots, but for so many of the newest (at least one), and whatever
+    /// Deletes periodic snapshots, but for this many of the newest (at least one), and whatever
     /// unfinished ones left behind. Says which went. What is damaged, cannot be read or was asked
     /// for stays.
     ///

@@ -128,7 +128,7 @@ pub struct Found {
     /// It; none if there is no such snapshot.
     pub snapshot: Option<Snapshot>,
     /// Newer ones that counted and can't be used, newest first. They stay where they are. Whether a
-    /// job may go on without a word is for [`crate::decide::recovery`] to say.
+    /// job may resume unasked is for [`crate::decide::recovery`] to say.
     pub passed_over: Vec<Damage>,
 }
 
@@ -273,12 +273,12 @@ impl SnapshotStore {
 
     /// The manifest, or what is wrong with it.
     fn try_manifest(&self, number: u64) -> Result<Result<Manifest, Damage>> {
-        self.told_apart(number, self.manifest(number))
+        self.split_damage(number, self.manifest(number))
     }
 
-    /// What is wrong with a snapshot, told apart from what is wrong with the place: that may be
+    /// What is wrong with a snapshot, kept apart from what is wrong with the place: that may be
     /// gone when it is tried again, and is no reason to pass a snapshot over.
-    fn told_apart<T>(&self, number: u64, tried: Result<T>) -> Result<Result<T, Damage>> {
+    fn split_damage<T>(&self, number: u64, tried: Result<T>) -> Result<Result<T, Damage>> {
         match tried {
             Ok(done) => Ok(Ok(done)),
             Err(error) if matches!(error.kind(), ErrorKind::Data | ErrorKind::Unsupported) => {

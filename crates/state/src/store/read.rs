@@ -53,7 +53,7 @@ impl SnapshotStore {
             if !is_wanted(number, self.try_manifest(number)?.ok().as_ref()) {
                 continue;
             }
-            match self.told_apart(number, self.read(number))? {
+            match self.split_damage(number, self.read(number))? {
                 Ok(snapshot) => return Ok(Found { snapshot: Some(snapshot), passed_over }),
                 Err(damage) => {
                     self.damaged.insert(number);
@@ -91,7 +91,7 @@ impl SnapshotStore {
         let (mut found, mut room) = (Vec::new(), Vec::new());
         for file in manifest.files() {
             let loaded = load(self.storage.as_ref(), file, &mut room);
-            found.extend(self.told_apart(number, loaded)?.err());
+            found.extend(self.split_damage(number, loaded)?.err());
         }
         Ok(found)
     }

@@ -2,8 +2,8 @@
 //!
 //! # Protocol
 //! 1. The rows of each table are made, partition by partition, and written as files in the folder
-//!    of the new snapshot. A table of which only changes are told takes the files of the snapshot
-//!    before along; if they have become too many, it is folded and written anew.
+//!    of the new snapshot. A table of which only changes are captured takes the files of the
+//!    snapshot before along; if they have become too many, it is folded and rewritten.
 //! 2. The folder is listed: each file has the size that was written.
 //! 3. The manifest is published ([`crate::storage::Storage::publish`]) and read back: now the
 //!    snapshot counts.
@@ -44,7 +44,7 @@ pub struct WriteRequest {
     /// When it was taken, in milliseconds since 1970-01-01T00:00:00Z.
     pub taken_at_ms: i64,
     /// The snapshot that tables of changes build on: that of the capture before. Without one, all
-    /// tables are told whole.
+    /// tables are captured in full.
     pub base: Option<u64>,
     /// The lineage that it is of.
     pub lineage: Option<String>,
@@ -58,7 +58,7 @@ pub struct WriteRequest {
 }
 
 impl WriteRequest {
-    /// A snapshot that is told whole, with nothing noted.
+    /// A full snapshot, with nothing noted.
     pub fn new(cut: TakenCut, number: u64, kind: Kind, order: OrderContract) -> WriteRequest {
         WriteRequest {
             cut,
@@ -86,7 +86,7 @@ pub struct Written {
     pub bytes: u64,
     /// Their rows.
     pub rows: u64,
-    /// Tables whose changes were folded in, and which were written anew.
+    /// Tables whose changes were folded in, and which were rewritten.
     pub merged_tables: usize,
 }
 
@@ -95,7 +95,7 @@ impl SnapshotStore {
     /// to make and to write the rows: call it from a thread that has time.
     ///
     /// # Errors
-    /// Those of making rows and of the place; if the number is taken; if changes are told of
+    /// Those of making rows and of the place; if the number is taken; if changes are captured of
     /// something that the snapshot before does not hold. Earlier snapshots are untouched. A later
     /// one must not build on it.
     pub fn write(&mut self, request: WriteRequest) -> Result<Written> {
@@ -214,8 +214,9 @@ impl<'a> Files<'a> {
         Ok(())
     }
 
-    /// Removes what was written, as far as that can be done: the error that led here is the one to
-    /// tell. If the manifest stands there whole, the snapshot may count for another run, and stays.
+    /// Removes what was written, as far as that can be done: the error that led here is the one
+    /// to report. If the manifest stands there whole, the snapshot may count for another run, and
+    /// stays.
     fn discard(&self) {
         let name = manifest::manifest_name(self.number);
         match self.storage.get(&name) {
@@ -316,39 +317,41 @@ impl Writing<'_> {
                 match by_name.entry(name).or_default().entry(partition) {
                     MapEntry::Vacant(free) => free.insert(table),
                     MapEntry::Occupied(_) => {
-                        return Err(Place { stage, is_waiting, name }.error("it is told twice"));
+                        return Err(
+                            Place { stage, is_waiting, name }.error("it was captured twice")
+                        );
                     }
                 };
             }
         }
-        let tables = by_name
-            .into_iter()
-            .map(|(name, told)| self.table(&Place { stage, is_waiting, name }, told, partitions));
+        let tables = by_name.into_iter().map(|(name, captured)| {
+            self.table(&Place { stage, is_waiting, name }, captured, partitions)
+        });
         tables.collect()
     }
 
     fn table(
         &mut self,
         place: &Place<'_>,
-        told: BTreeMap<usize, CapturedTable>,
+        captured: BTreeMap<usize, CapturedTable>,
         partitions: usize,
     ) -> Result<TableEntry> {
-        let Shape { schema, identity_columns } = Shape::of(place, told.values())?;
+        let Shape { schema, identity_columns } = Shape::of(place, captured.values())?;
         let columns = column_texts(&schema);
         let fingerprint = checksum::text_of(columns.join("\n").as_bytes());
         let name = place.name.to_owned();
         let generations = Vec::new();
         let mut entry = TableEntry { name, columns, fingerprint, identity_columns, generations };
-        // Who tells nothing has nothing, which is all of it.
-        let tells_whole = |p: &usize| told.get(p).is_none_or(|own| own.extent == Extent::Full);
-        let whole: Vec<usize> = (0..partitions).filter(tells_whole).collect();
+        // A partition without a capture is empty, which is all of it.
+        let is_full = |p: &usize| captured.get(p).is_none_or(|own| own.extent == Extent::Full);
+        let whole: Vec<usize> = (0..partitions).filter(is_full).collect();
         if whole.len() < partitions {
             entry.generations = self.base_of(place, &entry)?;
         }
         let (snapshot, rows, removed) = (self.files.number, Vec::new(), Vec::new());
-        let kept_from = kept_from(place, &told, partitions)?;
+        let kept_from = kept_from(place, &captured, partitions)?;
         let mut newest = Generation { snapshot, partitions, whole, rows, removed, kept_from };
-        self.generation(place, &schema, identity_columns, told, &mut newest)?;
+        self.generation(place, &schema, identity_columns, captured, &mut newest)?;
         entry.generations.push(newest);
         expire(&mut entry.generations);
         self.merge_if_wanted(place, schema, &mut entry)?;
@@ -363,7 +366,7 @@ impl Writing<'_> {
         }
         let snapshot = base.number;
         let Some(base) = base.table(place.stage, place.is_waiting, place.name) else {
-            // Nobody told it: it was empty.
+            // No partition captured it: it was empty.
             let (rows, removed) = (Vec::new(), Vec::new());
             let (partitions, whole, kept_from) = (1, vec![0], Vec::new());
             let empty = Generation { snapshot, partitions, whole, rows, removed, kept_from };
@@ -382,7 +385,7 @@ impl Writing<'_> {
         place: &Place<'_>,
         schema: &SchemaRef,
         identity_columns: usize,
-        told: BTreeMap<usize, CapturedTable>,
+        captured: BTreeMap<usize, CapturedTable>,
         generation: &mut Generation,
     ) -> Result<()> {
         let (row_label, removed_label) = (place.label("rows"), place.label("removed"));
@@ -390,7 +393,7 @@ impl Writing<'_> {
         let mut rows = TableWriter::new(schema.clone()).expiring(expires);
         let mut removed = TableWriter::new(identity_schema(schema, identity_columns)?);
         let files = &mut self.files;
-        for table in told.into_values() {
+        for table in captured.into_values() {
             files.check_given_up()?;
             let made = (table.rows)()?;
             for batch in made.rows {
@@ -398,7 +401,7 @@ impl Writing<'_> {
                 rows.write(&batch, &mut |file| files.add(list, &row_label, file))?;
             }
             if table.extent == Extent::Full && !made.removed.is_empty() {
-                return Err(place.error("it is told whole, and something is removed"));
+                return Err(place.error("its capture is full, and something is removed"));
             }
             for batch in made.removed {
                 let list = &mut generation.removed;
@@ -432,7 +435,7 @@ impl Writing<'_> {
         let Some(newest) = folded.into_iter().next_back() else { return Ok(()) };
         if from == 0 {
             // Of all partitions, also where the first generation had another number of them: one
-            // that nobody told stands as one.
+            // that nobody captured stands as one.
             whole = (0..newest.partitions).collect();
         }
         self.files.withdraw(&newest.rows);
@@ -492,28 +495,28 @@ impl Writing<'_> {
     }
 }
 
-/// Below which time the partitions keep nothing; empty where rows do not expire. Who tells nothing
-/// has nothing, and says nothing about what comes.
+/// Below which time the partitions keep nothing; empty where rows do not expire. A partition
+/// without a capture is empty, and says nothing about what comes.
 fn kept_from(
     place: &Place<'_>,
-    told: &BTreeMap<usize, CapturedTable>,
+    captured: &BTreeMap<usize, CapturedTable>,
     partitions: usize,
 ) -> Result<Vec<i64>> {
-    let expires = told.values().filter(|own| own.kept_from.is_some()).count();
+    let expires = captured.values().filter(|own| own.kept_from.is_some()).count();
     if expires == 0 {
         return Ok(Vec::new());
     }
-    if expires < told.len() {
+    if expires < captured.len() {
         return Err(place.error("its rows expire in some partitions only"));
     }
-    let of = |p: usize| told.get(&p).and_then(|own| own.kept_from).unwrap_or(i64::MIN);
+    let of = |p: usize| captured.get(&p).and_then(|own| own.kept_from).unwrap_or(i64::MIN);
     Ok((0..partitions).map(of).collect())
 }
 
 /// Forgets files of which every row has expired, and generations that say nothing any more.
 fn expire(generations: &mut Vec<Generation>) {
     let Some((newest, before)) = generations.split_last_mut() else { return };
-    // Of a partition that tells all it has nothing of before holds, whatever it says about times.
+    // No earlier row of a partition with a full capture holds, whatever it says about times.
     let changes = newest.kept_from.iter().enumerate();
     let changes = changes.filter(|(partition, _)| !newest.whole.contains(partition));
     let Some(lowest) = changes.map(|(_, kept_from)| *kept_from).min() else { return };
@@ -529,16 +532,19 @@ fn expire(generations: &mut Vec<Generation>) {
     }
 }
 
-/// What the partitions that tell a table must agree upon.
+/// What the partitions that capture a table must agree upon.
 struct Shape {
     schema: SchemaRef,
     identity_columns: usize,
 }
 
 impl Shape {
-    fn of<'a>(place: &Place<'_>, told: impl Iterator<Item = &'a CapturedTable>) -> Result<Shape> {
+    fn of<'a>(
+        place: &Place<'_>,
+        captured: impl Iterator<Item = &'a CapturedTable>,
+    ) -> Result<Shape> {
         let mut shape: Option<Shape> = None;
-        for table in told {
+        for table in captured {
             let is_change = table.extent == Extent::Incremental;
             if is_change && table.identity_columns == 0 {
                 return Err(place.error("it has changes, and its rows have no identity"));
@@ -550,7 +556,7 @@ impl Shape {
             let own = Shape { schema, identity_columns };
             shape = Some(shape.map_or(Ok(own), |known| known.joined(place, table))?);
         }
-        shape.ok_or_else(|| place.error("nobody tells it"))
+        shape.ok_or_else(|| place.error("no partition captured it"))
     }
 
     fn joined(self, place: &Place<'_>, table: &CapturedTable) -> Result<Shape> {
@@ -558,7 +564,7 @@ impl Shape {
         let own = table.identity_columns;
         let has_same = own == 0 || self.identity_columns == 0 || own == self.identity_columns;
         if columns != column_texts(&table.schema) || !has_same {
-            return Err(place.error("partitions tell it with different columns"));
+            return Err(place.error("partitions captured it with different columns"));
         }
         let identity_columns = own.max(self.identity_columns);
         Ok(Shape { identity_columns, ..self })

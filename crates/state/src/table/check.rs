@@ -11,7 +11,7 @@ use arrow_ipc::{Block, CompressionType, MessageHeader, RecordBatch};
 const MAGIC: &[u8] = b"ARROW1";
 /// What stands in front of a message before its length.
 const CONTINUES: [u8; 4] = [0xff; 4];
-/// A byte of an LZ4 frame stands for at most so many.
+/// A byte of an LZ4 frame stands for at most this many bytes.
 const UNPACKED_MAX: u64 = 256;
 
 /// Compares all lengths.

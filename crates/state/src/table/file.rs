@@ -171,10 +171,10 @@ pub(crate) fn decode(bytes: &[u8], columns: Option<usize>) -> Result<Vec<RecordB
     }
 }
 
-/// The columns that tell one row from all others.
+/// The columns that identify a row.
 ///
 /// # Errors
-/// If there are not so many.
+/// If there are fewer columns.
 pub(crate) fn identity_schema(schema: &Schema, columns: usize) -> Result<SchemaRef> {
     let identity: Vec<usize> = (0..columns).collect();
     Ok(Arc::new(schema.project(&identity)?))

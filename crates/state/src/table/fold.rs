@@ -1,12 +1,12 @@
-//! Folding: the rows of a table whose snapshot tells only what has changed.
+//! Folding: the rows of a table whose snapshot holds only what has changed.
 //!
-//! A table is a chain of generations, oldest first: the first is whole, each later one tells rows
-//! that are new or changed, identities of rows that went, and perhaps partitions that were told
-//! anew as a whole. A row holds if no newer generation says anything about it:
-//! - its identity (its first columns) is not told, as a row or as removed, by a newer generation.
+//! A table is a chain of generations, oldest first: the first is full, each later one has rows
+//! that are new or changed, identities of rows that went, and perhaps partitions that were captured
+//! in full again. A row holds if no newer generation says anything about it:
+//! - its identity (its first columns) is not named, as a row or as removed, by a newer generation.
 //!   Several rows of one generation may have one identity: they come and go together;
-//! - its virtual partition is not one of a partition that a newer generation tells whole. Rows that
-//!   are for all partitions count as told by the first partition;
+//! - its virtual partition is not one of a partition that a newer generation captures in full. Rows
+//!   that are for all partitions count as captured by the first partition;
 //! - it has not expired: its time, in the second column, is not below what its partition keeps, as
 //!   any generation says.
 //!
@@ -40,7 +40,7 @@ pub(crate) struct Fold {
     identity_columns: usize,
     /// `None` until something is noted.
     identities: Option<Identities>,
-    /// By owner: the newest generation that tells it whole.
+    /// By owner: the newest generation that captures it in full.
     whole: [usize; OWNERS],
     /// By owner: below this time nothing is kept. `None` where rows do not expire.
     kept_from: Option<[i64; OWNERS]>,
@@ -65,9 +65,9 @@ impl Identities {
     }
 
     fn note(&mut self, generation: usize, columns: &[ArrayRef]) -> Result<()> {
-        let told = self.converter.convert_columns(columns).map_err(|_| misfit())?;
+        let identities = self.converter.convert_columns(columns).map_err(|_| misfit())?;
         let mut before = None;
-        for own in told.iter() {
+        for own in identities.iter() {
             // Rows of one identity stand together, if there are several.
             if before.replace(own) != Some(own) {
                 self.note_one(generation, own);
@@ -115,7 +115,7 @@ impl Identities {
 }
 
 impl Fold {
-    /// Nothing is noted yet. So many first columns tell one row from all others.
+    /// Nothing is noted yet. This many first columns identify a row.
     pub fn new(identity_columns: usize) -> Fold {
         Fold { identity_columns, identities: None, whole: [0; OWNERS], kept_from: None }
     }
@@ -150,7 +150,7 @@ impl Fold {
         batch.columns().get(..self.identity_columns).ok_or_else(misfit)
     }
 
-    /// Notes which partitions, of so many, a generation tells whole.
+    /// Notes which partitions, of this many, a generation captures in full.
     pub fn note_whole(&mut self, generation: usize, whole: &[usize], partitions: usize) {
         for virtual_partition in 0..=u8::MAX {
             if whole.contains(&partition_of_virtual(virtual_partition, partitions)) {
@@ -180,8 +180,8 @@ impl Fold {
         };
         let holds = |(row, (owner, newest)): (usize, (Option<u8>, usize))| {
             let owner = owner.map_or(FOR_ALL, usize::from);
-            let is_told = newest <= generation && self.whole[owner] <= generation;
-            Some(is_told && is_kept(row, owner))
+            let is_newest = newest <= generation && self.whole[owner] <= generation;
+            Some(is_newest && is_kept(row, owner))
         };
         let holding: BooleanArray = owners.iter().zip(newest).enumerate().map(holds).collect();
         if holding.true_count() == batch.num_rows() {

@@ -49,7 +49,7 @@ fn identity<'a>(keys: impl Iterator<Item = &'a Key> + Clone) -> [ArrayRef; 2] {
 }
 
 /// What batches of the table hold, in their order.
-pub fn told(batches: &[RecordBatch]) -> Vec<(Key, i64)> {
+pub fn sorted_rows(batches: &[RecordBatch]) -> Vec<(Key, i64)> {
     let mut all = Vec::new();
     for batch in batches {
         let owners = batch.column(0).as_primitive::<UInt8Type>();
@@ -63,7 +63,7 @@ pub fn told(batches: &[RecordBatch]) -> Vec<(Key, i64)> {
     all
 }
 
-/// The table, told whole.
+/// The table, captured in full.
 pub fn whole(batches: Vec<RecordBatch>) -> Captured {
     let mut captured = Captured::default();
     captured.add("counts", schema(), batches);
@@ -142,7 +142,7 @@ pub fn request(state: Vec<Captured>, number: u64, base: Option<u64>) -> WriteReq
     WriteRequest { base, notes, taken_at_ms: 1_700_000_000_000, ..request }
 }
 
-/// Keys that are easy to tell from others.
+/// Keys that are easy to distinguish from others.
 pub fn key(n: u64) -> Key {
     let owner = u8::try_from(n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56).expect("eight bits");
     (Some(owner), format!("key {n}"))

@@ -1,4 +1,4 @@
-//! `ablations`: StreamBox's decisions taken back one at a time (figures 9 and 10, §9.2), watermark
+//! `ablations`: StreamBox's decisions removed one at a time (figures 9 and 10, §9.2), watermark
 //! rates (figure 11) and records that come early (figure 7). Variants alternate, and all of a
 //! benchmark with the same records must give the same results.
 
@@ -133,7 +133,7 @@ fn groups<'a>(
         }
     }
     [
-        ("9-10", "decisions taken back", designs),
+        ("9-10", "decisions removed", designs),
         ("11", "records in an epoch", rates),
         ("7", "records that come early", early),
     ]

@@ -43,7 +43,7 @@ pub struct TrafficArguments {
 }
 
 impl TrafficArguments {
-    /// The settings for so many expressways.
+    /// The settings for this many expressways.
     pub fn settings(&self, expressways: usize) -> Result<TrafficSettings, String> {
         let preset = match self.preset.as_str() {
             "ci" => TrafficSettings::ci(),

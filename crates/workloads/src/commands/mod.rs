@@ -33,7 +33,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Runs a job over so many rows and adds what it took.
+    /// Runs a job over this many rows and adds what it took.
     pub fn run(
         &mut self,
         rows: usize,
@@ -47,7 +47,7 @@ impl Measured {
         Ok(())
     }
 
-    /// Runs anything over so many rows and adds what it took.
+    /// Runs anything over this many rows and adds what it took.
     pub fn time<T>(&mut self, rows: usize, work: impl FnOnce() -> T) -> T {
         let (wall, cpu) = (Instant::now(), ProcessTime::now());
         let result = work();

@@ -101,12 +101,12 @@ fn figures(query: Query, points: &[Point]) -> Vec<Figure> {
     ]
 }
 
-/// Whether the machine tells its energy.
+/// Whether the machine reports its energy.
 fn energy() -> String {
     let counter = "/sys/class/powercap/intel-rapl:0/energy_uj";
     match std::fs::read_to_string(counter) {
         Ok(_) => format!("energy can be read from {counter}"),
-        Err(_) => "the machine does not tell its energy (no RAPL counter)".to_owned(),
+        Err(_) => "the machine does not report its energy (no RAPL counter)".to_owned(),
     }
 }
 

@@ -37,10 +37,10 @@ pub struct Arguments {
     /// The most rows of a bundle.
     #[arg(long, default_value_t = 65_536)]
     bundle_rows: usize,
-    /// Ends an epoch every so many milliseconds of event time, a thousand records each.
+    /// Ends an epoch every this many milliseconds of event time, a thousand records each.
     #[arg(long)]
     watermark_step_ms: Option<i64>,
-    /// Tells the work of each stage.
+    /// Prints the work of each stage.
     #[arg(long)]
     stages: bool,
     /// Adds figures to this file, for the example `plot`.
@@ -113,9 +113,9 @@ fn one(
             let report = measure(arguments, benchmark, &records, machine, costs.clone())?;
             let rate = records.num_rows() as f64 * 1e3 / report.elapsed_ns as f64;
             let times = rate / *first.get_or_insert(rate);
-            tell(benchmark, machine, &report, rate, times);
+            print_run(benchmark, machine, &report, rate, times);
             if arguments.stages {
-                tell_stages(&report);
+                print_stages(&report);
             }
             if nodes == 1 {
                 points.push((cores as f64, times));
@@ -147,7 +147,7 @@ fn measure(
     run_on(&machine, graph, options)
 }
 
-fn tell(
+fn print_run(
     benchmark: Benchmark,
     (cores, nodes): (usize, usize),
     report: &VirtualReport,
@@ -178,7 +178,7 @@ fn tell(
     );
 }
 
-fn tell_stages(report: &VirtualReport) {
+fn print_stages(report: &VirtualReport) {
     for (name, _, work, total) in &report.work {
         println!(
             "  {name} | {work:?} | {} tasks | {} rows | {:.1} ms | longest {:.2} ms",

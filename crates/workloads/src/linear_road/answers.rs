@@ -32,7 +32,7 @@ pub enum Answer {
         segment: i32,
         /// The direction.
         direction: i32,
-        /// The car that is told.
+        /// The car that is notified.
         vehicle: i32,
     },
     /// All tolls charged to the car so far.

@@ -43,7 +43,7 @@ struct Car {
 }
 
 impl Car {
-    /// A new trip. `index` tells the trips of a car apart.
+    /// A new trip. `index` distinguishes the trips of a car.
     fn enter(seed: u64, vehicle: i32, index: u64) -> Self {
         let mut random = Random::new(seed, vehicle as u64, index);
         let (mut from, mut to): (i32, i32) = (0, 0);

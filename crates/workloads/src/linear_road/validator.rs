@@ -14,7 +14,7 @@
 //! 3. **Statistics by (expressway, direction, segment)**: counts the report, and computes the toll
 //!    of a car that enters. Uses minutes before the report's own only, as step 2 does, so the order
 //!    within a minute does not matter to either.
-//! 4. **Accounts by vehicle**: the toll told last and the sum charged. Queries go here directly.
+//! 4. **Accounts by vehicle**: the toll quoted last and the sum charged. Queries go here directly.
 //!
 //! # Decisions where the benchmark is loose
 //!
@@ -22,7 +22,7 @@
 //!   M-5 to M-1, rounded half up; without readings it is 0.
 //! * A report in lane 0 more than 60 s after the car's last one starts a new trip. After a report
 //!   in lane 4 the car is ignored (also in the statistics) until a report in lane 0, whenever that
-//!   comes, starts a new trip. A new trip forgets the segment, the stop and the toll told.
+//!   comes, starts a new trip. A new trip forgets the segment, the stop and the toll quoted.
 //! * A place is (expressway, direction, lane, segment, position). A car is stopped from its fourth
 //!   report of one place in a row; every other report of it, and a new trip, ends the stop.
 //! * An accident begins when a second car is stopped at a place, and is cleared when the first car
@@ -31,8 +31,8 @@
 //!   clearing.
 //! * An alert names the nearest accident ahead and comes before the toll notification, whose toll
 //!   is 0 then.
-//! * The toll told is charged with the next report in a new segment, in any lane. A report in lane
-//!   4 of the same segment, or a new trip, drops it.
+//! * The toll quoted is charged with the next report in a new segment, in any lane. A report in
+//!   lane 4 of the same segment, or a new trip, drops it.
 //! * A balance holds all that was charged up to the query; its result time is the query's.
 //!
 //! Travel times are not answered.
@@ -126,7 +126,7 @@ struct Minute {
 
 #[derive(Debug, Default)]
 struct Account {
-    told: Option<i64>,
+    quoted: Option<i64>,
     charged: i64,
 }
 
@@ -186,7 +186,7 @@ impl Validator {
         self.count(report);
         self.settle(report, movement.step);
         if movement.step != Step::SameSegment && report.lane != EXIT_LANE {
-            self.tell_toll(report, answers);
+            self.quote_toll(report, answers);
         }
     }
 
@@ -291,7 +291,7 @@ impl Validator {
     }
 
     /// Steps 2 to 4 for a car that enters a segment: the alert and the toll.
-    fn tell_toll(&mut self, report: &Record, answers: &mut Vec<Answer>) {
+    fn quote_toll(&mut self, report: &Record, answers: &mut Vec<Answer>) {
         let Record { time_s, vehicle, expressway, direction, segment, .. } = *report;
         let entered = Place::of(report).segment;
         let lav = self.average_speed(entered, report.minute());
@@ -300,17 +300,17 @@ impl Validator {
             toll = 0;
             answers.push(Answer::Accident { time_s, expressway, segment, direction, vehicle });
         }
-        self.accounts.entry(vehicle).or_default().told = Some(toll);
+        self.accounts.entry(vehicle).or_default().quoted = Some(toll);
         answers.push(Answer::Toll { vehicle, time_s, lav, toll, expressway, direction, segment });
     }
 
-    /// Step 4: charges or drops the toll told before this report.
+    /// Step 4: charges or drops the toll quoted before this report.
     fn settle(&mut self, report: &Record, step: Step) {
         let account = self.accounts.entry(report.vehicle).or_default();
         match step {
-            Step::NewTrip => account.told = None,
-            Step::NewSegment => account.charged += account.told.take().unwrap_or(0),
-            Step::SameSegment if report.lane == EXIT_LANE => account.told = None,
+            Step::NewTrip => account.quoted = None,
+            Step::NewSegment => account.charged += account.quoted.take().unwrap_or(0),
+            Step::SameSegment if report.lane == EXIT_LANE => account.quoted = None,
             Step::SameSegment => {}
         }
     }

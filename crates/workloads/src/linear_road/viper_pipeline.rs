@@ -27,7 +27,7 @@ pub fn position_reports(records: Rows<Record>) -> Rows<Record> {
     records.filter("pos_rep", |record| record.kind == POSITION_REPORT)
 }
 
-/// `new_seg` over position reports, in so many instances: forwards a car's first report and each
+/// `new_seg` over position reports, in this many instances: forwards a car's first report and each
 /// one in another segment than the one before.
 pub fn new_segments(reports: Rows<Record>, instances: usize) -> Rows<Record> {
     reports.key_by(instances, |report| report.vehicle).stateful(

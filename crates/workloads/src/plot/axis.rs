@@ -135,7 +135,7 @@ fn ten_to(power: i32) -> f64 {
     format!("1e{power}").parse().unwrap_or_else(|_| 10f64.powi(power))
 }
 
-/// A number as people write it: so many digits at most, and k, M or G for large ones.
+/// A number as people write it: at most this many digits, and k, M or G for large ones.
 pub fn number(value: f64, digits: i32) -> String {
     let size = value.abs();
     if size == 0.0 {

@@ -1,7 +1,7 @@
 //! Pixels: texts, lines, bars and markers on a white ground, as SVG.
 //!
-//! The colours are those of Okabe and Ito, which people with any colour vision tell apart; series
-//! of one colour differ in their markers. Widths of texts are estimated from the number of
+//! The colours are those of Okabe and Ito, which people with any colour vision can distinguish;
+//! series of one colour differ in their markers. Widths of texts are estimated from the number of
 //! characters, since the fonts of the reader are unknown.
 
 use plotters::backend::SVGBackend;
@@ -47,7 +47,7 @@ pub fn width(text: &str, size: i32) -> i32 {
     (text.chars().count() as f64 * f64::from(size) * 0.56).ceil() as i32
 }
 
-/// Breaks a text at spaces into lines of at most so many pixels; a longer word is cut.
+/// Breaks a text at spaces into lines of at most this many pixels; a longer word is cut.
 pub fn wrap(text: &str, size: i32, width_max: i32) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

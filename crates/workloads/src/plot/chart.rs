@@ -24,11 +24,11 @@ const EDGE: i32 = 14;
 const SAMPLE: i32 = 32;
 /// No bar is wider.
 const BAR_WIDTH_MAX: i32 = 56;
-/// A line has about so many markers at most.
+/// A line has at most about this many markers.
 const MARKERS_MAX: usize = 30;
 /// Higher than that is the area of the data, even under a legend that leaves no room.
 const AREA_HEIGHT_MIN: i32 = 60;
-/// No text below or beside the area has more lines.
+/// No text below or next to the area has more lines.
 const LINES_MAX: usize = 4;
 /// Digits of the numbers at ticks, and of those above bars.
 const TICK_DIGITS: i32 = 5;
@@ -167,7 +167,7 @@ impl<'figure> Chart<'figure> {
         place.map_or(point.x, |place| place as f64 + 0.5)
     }
 
-    /// Draws grid, axes and all texts below and beside the area.
+    /// Draws grid, axes and all texts below and next to the area.
     fn frame(&self, canvas: &Canvas<'_>) {
         for tick in &self.y.ticks {
             let Some(y) = self.up(*tick) else { continue };

@@ -1,5 +1,5 @@
 //! The drawn texts and shapes are read back from the SVG by an XML parser; where a value stands is
-//! told from the labels of the axis, as a reader of the picture would.
+//! derived from the labels of the axis, as a reader of the picture would.
 
 use roxmltree::{Document, Node};
 

@@ -26,7 +26,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// So many records with ids by Zipf(0.9) out of two millions.
+    /// This many records with ids by Zipf(0.9) out of two millions.
     pub fn with_records(records: u64) -> Self {
         let (records_per_ms, ids) = (RECORDS_PER_MS, 2_000_000);
         Settings { seed: 7, records, records_per_ms, ids, exponent: 0.9 }

@@ -30,7 +30,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// So many records, half a million in a second as in the paper, of 10,000 hosts in 200,000
+    /// This many records, half a million in a second as in the paper, of 10,000 hosts in 200,000
     /// pairs.
     pub fn with_records(records: u64) -> Self {
         let records_per_ms = RECORDS_PER_MS / 2;

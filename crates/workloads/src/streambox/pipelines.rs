@@ -11,7 +11,7 @@
 //! moved into a later epoch, and nothing else becomes late.
 //!
 //! Invariant: which records are early depends on the seed and their numbers alone. Inputs longer
-//! than what is generated repeat it, with times that go on; the text itself is shared.
+//! than what is generated repeat it, with times that continue; the text itself is shared.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ const CLOCK: &str = "clock";
 /// An epoch of event time, as in the paper.
 pub const EPOCH_MS: i64 = 1000;
 
-/// StreamBox's decisions taken back one at a time; nothing first.
+/// StreamBox's decisions removed one at a time; first with all of them.
 pub const DESIGNS: [(&str, Ablation); 4] = [
     ("as it is", Ablation::Nothing),
     ("epochs in order (fig. 9)", Ablation::InOrderEpochs),
@@ -87,7 +87,7 @@ impl Benchmark {
         }
     }
 
-    /// The column of the results whose sum tells whether they are right.
+    /// The column of the results whose sum shows whether they are right.
     pub fn checked(self) -> &'static str {
         match self {
             Benchmark::NetMon => "mean_us",
@@ -103,7 +103,7 @@ pub struct Variation {
     pub seed: u64,
     /// Records that are generated.
     pub records: u64,
-    /// How often they come, with times that go on.
+    /// How often they come, with times that continue.
     pub laps: u64,
     /// Records in a millisecond of event time.
     pub records_per_ms: u64,
@@ -115,7 +115,7 @@ pub struct Variation {
 }
 
 impl Variation {
-    /// So many records, a million in a second, none of them early.
+    /// This many records, a million in a second, none of them early.
     pub fn with_records(records: u64, laps: u64) -> Self {
         let records_per_ms = RECORDS_PER_MS;
         Variation { seed: 7, records, laps, records_per_ms, early_percent: None, early_epochs: 3 }
@@ -187,7 +187,7 @@ fn keys(how: &Variation) -> Table {
 /// How records come in.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
-    /// Sources end epochs at least every so many milliseconds of event time; else only where
+    /// Sources end epochs at least every this many milliseconds of event time; else only where
     /// windows end.
     pub watermark_step_ms: Option<i64>,
     /// How many sources share the batches, each with a clock of its own (StreamBox §8 has one to

@@ -21,7 +21,7 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// So many words of a seed.
+    /// This many words of a seed.
     pub fn new(seed: u64, count: usize) -> Self {
         let mut seen = HashSet::new();
         let mut words = Vec::with_capacity(count);

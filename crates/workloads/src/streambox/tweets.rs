@@ -58,14 +58,14 @@ pub struct Settings {
     pub records: u64,
     /// Records in a millisecond of event time.
     pub records_per_ms: u64,
-    /// After so many seconds the mood flips.
+    /// After this many seconds the mood flips.
     pub windows_of_mood: i64,
-    /// A window stays if its mean score differs from the one before by so many thousandths.
+    /// A window stays if its mean score differs from the one before by this many thousandths.
     pub threshold_per_mille: i64,
 }
 
 impl Settings {
-    /// So many records, at a tenth of the paper's rate so that a run has several windows.
+    /// This many records, at a tenth of the paper's rate so that a run has several windows.
     pub fn with_records(records: u64) -> Self {
         Settings {
             seed: 7,
@@ -81,8 +81,8 @@ impl Settings {
     }
 }
 
-/// A word of at most eight bytes as a number, so that one comparison tells it from another. Zeros
-/// are behind it.
+/// A word of at most eight bytes as a number, so that one comparison distinguishes it from another.
+/// Zeros are behind it.
 const fn packed(word: &[u8]) -> u64 {
     let (mut packed, mut place) = (0, 0);
     while place < word.len() {
@@ -144,7 +144,7 @@ pub fn score(text: &str) -> i64 {
     total + points(&text[from..], text.len() - from)
 }
 
-/// What the word of so many bytes in front of a text is worth.
+/// What the word of this many bytes in front of a text is worth.
 #[inline]
 fn points(text: &[u8], bytes: usize) -> i64 {
     if !(1..=8).contains(&bytes) {

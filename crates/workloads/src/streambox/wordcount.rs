@@ -24,7 +24,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// So many records, a million in a second.
+    /// This many records, a million in a second.
     pub fn with_records(records: u64) -> Self {
         Settings { seed: 7, records, records_per_ms: RECORDS_PER_MS }
     }

@@ -31,13 +31,13 @@ pub enum PageType {
     Welcome,
     /// An advertisement.
     Ad,
-    /// What users tell the shop.
+    /// What users report to the shop.
     Feedback,
     /// Only for users who are logged in.
     Protected,
     /// The cart.
     Dynamic,
-    /// What users tell each other.
+    /// What users write to each other.
     Review,
 }
 

@@ -28,7 +28,7 @@ const ABLATIONS: [Ablation; 4] = [
     Ablation::NoPriority,
 ];
 
-/// So many workers, and bundles of so many rows.
+/// This many workers, and bundles of this many rows.
 fn combination(workers: usize, bundle_rows: usize) -> Combination {
     let mut combination = Combination::sample(0);
     (combination.workers, combination.bundle_rows) = (workers, bundle_rows);
@@ -106,7 +106,7 @@ fn words_are_counted_as_the_oracle_counts() {
 }
 
 #[test]
-fn words_are_counted_however_the_input_varies_and_whatever_is_taken_back() {
+fn words_are_counted_however_the_input_varies_and_whatever_is_removed() {
     let plain = Variation { records_per_ms: 1, ..Variation::with_records(1200, 2) };
     for early_percent in [None, Some(0), Some(40)] {
         let how = Variation { early_percent, ..plain };
@@ -168,7 +168,7 @@ fn half_of_the_unique_keys_find_their_partner() {
 }
 
 #[test]
-fn urls_are_told_apart_as_in_the_oracle() {
+fn urls_are_distinguished_as_in_the_oracle() {
     let settings = distinct::Settings {
         records_per_ms: 1,
         ids: 3000,
@@ -196,7 +196,7 @@ fn latencies_are_averaged_as_in_the_oracle() {
 }
 
 #[test]
-fn tweets_tell_when_the_mood_turns() {
+fn tweets_show_when_the_mood_turns() {
     let settings = tweets::Settings {
         records_per_ms: 1,
         windows_of_mood: 1,

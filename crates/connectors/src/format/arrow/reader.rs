@@ -12,7 +12,7 @@ use arrow_schema::ArrowError;
 use thalweg_core::{Error, Result};
 
 use crate::format::columns::FileColumns;
-use crate::format::decoding::RecordLayout;
+use crate::format::records::RecordLayout;
 
 /// An Arrow IPC file whose footer was read and whose columns were checked. It keeps no handle.
 pub struct ArrowFile {

@@ -16,7 +16,7 @@ use thalweg_core::{Error, Result};
 use super::types::with_views;
 use crate::format::bad_data::DecodeError;
 use crate::format::columns::FileColumns;
-use crate::format::decoding::RecordLayout;
+use crate::format::records::RecordLayout;
 
 /// A Parquet file whose footer was read and whose columns were checked. It keeps no handle: each
 /// row group is read through one of its own, so that several threads can.

@@ -53,7 +53,7 @@ pub struct NexmarkArguments {
     /// Which events
     #[arg(long, value_name = "PRESET", default_value = "nexmark")]
     pub preset: Preset,
-    /// Lets so many events come in a second, and measures how late results are
+    /// Lets this many events come in a second, and measures how late results are
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub rate: Option<u64>,
     /// Worker threads [default: one for each core]

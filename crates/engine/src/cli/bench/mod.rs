@@ -71,7 +71,7 @@ struct Bench {
     repeat: u16,
     lines: Lines,
     interrupt: Interrupt,
-    /// Where progress is shown, if somebody watches.
+    /// Where progress is shown, if a terminal shows it.
     screen: Option<Arc<Screen>>,
 }
 

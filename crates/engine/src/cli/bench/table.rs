@@ -90,7 +90,7 @@ fn head(options: &BenchOptions) -> String {
     )
 }
 
-/// The name to the left, numbers to the right; what is no row of the table goes on to the right.
+/// The name to the left, numbers to the right; what is no row of the table extends to the right.
 fn line(cells: &[String], widths: &[usize]) -> String {
     let is_row = cells.len() == widths.len();
     let padded = cells.iter().zip(widths).enumerate().map(|(place, (cell, &width))| {
@@ -113,7 +113,7 @@ pub fn json(run: &Measurement, options: &BenchOptions) -> String {
         ("events", run.events.to_string()),
         ("rows_in", run.rows_in.to_string()),
         ("rows_out", run.rows_out.to_string()),
-        ("rows_taken_back", run.rows_taken_back.to_string()),
+        ("rows_retracted", run.rows_retracted.to_string()),
         ("seconds", format!("{:.6}", run.elapsed.as_secs_f64())),
         ("processor_seconds", format!("{:.6}", run.processor_time.as_secs_f64())),
         ("state_peak_bytes", run.state_peak_bytes.to_string()),

@@ -72,7 +72,7 @@ Examples:
     },
     /// Compare every byte of snapshots with their checksums
     #[command(after_help = "\
-Exit status: 0 all is as it was written, 1 something is damaged; its path is told.
+Exit status: 0 all is as it was written, 1 something is damaged; its path is printed.
 
 Examples:
   thalweg snapshot verify flights --dir state       all of the job's

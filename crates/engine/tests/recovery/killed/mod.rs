@@ -1,7 +1,7 @@
-//! Jobs of this process that are killed where a test wants it, and go on from what they have kept.
+//! Jobs of this process that are killed where a test wants it, and resume from what they have kept.
 //!
-//! Sources are wrapped: each gives so many rows and then holds still, so it is certain what a
-//! snapshot behind that holds. A kill is an error from outside that no sink is told of; what
+//! Sources are wrapped: each gives this many rows and then holds still, so it is certain what a
+//! snapshot behind that holds. A kill is an error from outside that no sink is notified of; what
 //! another run finds is what was prepared and committed, no more. Kills of real processes are in
 //! `kills.rs`.
 #![allow(dead_code, reason = "each test program uses some of it")]
@@ -40,7 +40,7 @@ pub struct Run<'a> {
     pub settings: Vec<(&'a str, String)>,
     /// Worker threads.
     pub workers: usize,
-    /// Where it goes on.
+    /// Where it resumes.
     pub resume: ResumeFrom,
     /// What an earlier run has written is replaced.
     pub overwrite: bool,
@@ -62,7 +62,7 @@ pub struct Kill {
 }
 
 impl Kill {
-    /// Draws one for sources of so many rows.
+    /// Draws one for sources of this many rows.
     pub fn draw(random: &mut SplitMix64, rows: &[u64]) -> Kill {
         Kill {
             holds: vec![rows.iter().map(|&rows| random.below(rows + 1)).collect()],

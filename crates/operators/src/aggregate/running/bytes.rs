@@ -132,11 +132,11 @@ impl RunningAggregate for BytesColumn {
     fn bytes(&self) -> usize {
         self.groups.capacity() * size_of::<Kept>() + self.heap_bytes
     }
-    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+    fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         columns.add("", self.kind.array(ids.iter().map(|&id| self.groups[id as usize].get())));
         Ok(())
     }
-    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+    fn restore(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
         let column = rows.column("", &self.kind.arrow())?;
         for (row, &id) in ids.iter().enumerate().filter(|&(row, _)| column.is_valid(row)) {
             let group = &mut self.groups[id as usize];

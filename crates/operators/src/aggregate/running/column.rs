@@ -34,15 +34,15 @@ pub(in crate::aggregate) trait Rule: Send + 'static {
     }
     /// The result.
     fn result(&self, group: &Self::Group) -> Option<<Self::Result as ArrowPrimitiveType>::Native>;
-    /// Tells these groups ([`RunningAggregate::tell`]); their results are of this type.
-    fn tell(
+    /// Captures these groups ([`RunningAggregate::capture`]); their results are of this type.
+    fn capture(
         &self,
         groups: &[Self::Group],
         result: &Arrow,
         columns: &mut StateColumns,
     ) -> Result<()>;
-    /// Takes groups back ([`RunningAggregate::recall`]), as many as there are rows.
-    fn recall(&self, groups: &mut [Self::Group], rows: &StateRows<'_>) -> Result<()>;
+    /// Takes groups back ([`RunningAggregate::restore`]), as many as there are rows.
+    fn restore(&self, groups: &mut [Self::Group], rows: &StateRows<'_>) -> Result<()>;
     /// Bytes that a state takes elsewhere.
     fn heap_bytes(&self, _group: &Self::Group) -> usize {
         0
@@ -139,14 +139,15 @@ impl<R: Rule> RunningAggregate for Column<R> {
     fn bytes(&self) -> usize {
         self.groups.bytes() + self.heap_bytes
     }
-    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
-        let told: Vec<R::Group> = ids.iter().map(|&id| self.groups[id as usize].clone()).collect();
-        self.rule.tell(&told, &self.result, columns)
+    fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        let captured: Vec<R::Group> =
+            ids.iter().map(|&id| self.groups[id as usize].clone()).collect();
+        self.rule.capture(&captured, &self.result, columns)
     }
-    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        let mut told = vec![R::Group::default(); ids.len()];
-        self.rule.recall(&mut told, rows)?;
-        ids.iter().zip(told).for_each(|(&id, group)| self.replace(id, group));
+    fn restore(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        let mut captured = vec![R::Group::default(); ids.len()];
+        self.rule.restore(&mut captured, rows)?;
+        ids.iter().zip(captured).for_each(|(&id, group)| self.replace(id, group));
         Ok(())
     }
 }
@@ -171,21 +172,21 @@ impl<R: Rule> Rule for Remembering<R> {
     fn result(&self, group: &Self::Group) -> Option<<R::Result as ArrowPrimitiveType>::Native> {
         group.1
     }
-    fn tell(
+    fn capture(
         &self,
         groups: &[Self::Group],
         result: &Arrow,
         columns: &mut StateColumns,
     ) -> Result<()> {
-        let told: Vec<R::Group> = groups.iter().map(|(group, _)| group.clone()).collect();
-        self.0.tell(&told, result, columns)
+        let captured: Vec<R::Group> = groups.iter().map(|(group, _)| group.clone()).collect();
+        self.0.capture(&captured, result, columns)
     }
-    fn recall(&self, groups: &mut [Self::Group], rows: &StateRows<'_>) -> Result<()> {
-        let mut told = vec![R::Group::default(); groups.len()];
-        self.0.recall(&mut told, rows)?;
-        for (recalled, group) in groups.iter_mut().zip(told) {
+    fn restore(&self, groups: &mut [Self::Group], rows: &StateRows<'_>) -> Result<()> {
+        let mut captured = vec![R::Group::default(); groups.len()];
+        self.0.restore(&mut captured, rows)?;
+        for (restored, group) in groups.iter_mut().zip(captured) {
             let result = self.0.result(&group);
-            *recalled = (group, result);
+            *restored = (group, result);
         }
         Ok(())
     }
@@ -237,11 +238,11 @@ impl RunningAggregate for Count {
     fn bytes(&self) -> usize {
         self.groups.bytes()
     }
-    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+    fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         columns.add_numbers::<Int64Type>("", ids.iter().map(|&id| self.groups[id as usize]));
         Ok(())
     }
-    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+    fn restore(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
         for (&id, &count) in ids.iter().zip(rows.numbers::<Int64Type>("")?) {
             self.groups[id as usize] = count;
         }

@@ -12,8 +12,8 @@ use thalweg_core::Result;
 use super::super::state::{elements_of, lists};
 use super::super::{StateColumns, StateRows};
 
-/// Tells values of groups and how often each is there.
-pub(in crate::aggregate) fn tell(
+/// Captures values of groups and how often each is there.
+pub(in crate::aggregate) fn capture(
     lengths: Vec<usize>,
     values: ArrayRef,
     times: Vec<i64>,
@@ -24,7 +24,7 @@ pub(in crate::aggregate) fn tell(
     Ok(())
 }
 
-/// Values of groups, as they were told.
+/// Values of groups, as they were captured.
 pub(in crate::aggregate) struct Counted {
     pub(in crate::aggregate) values: ArrayRef,
     /// The group of each value.
@@ -34,7 +34,7 @@ pub(in crate::aggregate) struct Counted {
 }
 
 /// Takes values back of these groups, which are of this type.
-pub(in crate::aggregate) fn recall(
+pub(in crate::aggregate) fn restore(
     rows: &StateRows<'_>,
     of: &Arrow,
     groups: &[u32],

@@ -55,7 +55,7 @@ impl PairCounts {
         self.table.find(hash(group, value), same).copied()
     }
 
-    /// Counts so many more; true if they are the first.
+    /// Counts this many more; true if they are the first.
     fn add(&mut self, group: u32, value: u32, times: u64) -> bool {
         if let Some(at) = self.find(group, value) {
             self.arena[at as usize].times += times;
@@ -154,7 +154,7 @@ impl RunningDistinct {
 
     fn clear(&mut self, id: u32) {
         while let Some(value) = self.counts.pop(id) {
-            self.values.let_go(value);
+            self.values.release(value);
         }
     }
 
@@ -169,7 +169,7 @@ impl RunningDistinct {
         }
         let gone = self.counts.remove(id, value);
         if gone {
-            self.values.let_go(value);
+            self.values.release(value);
         } else {
             self.values.pass(value);
         }
@@ -211,7 +211,7 @@ impl RunningAggregate for RunningDistinct {
     fn bytes(&self) -> usize {
         self.values.bytes() + self.counts.bytes() + self.inner.bytes()
     }
-    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+    fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         let (mut values, mut times) = (Vec::new(), Vec::new());
         let mut of_group = |&id: &u32| {
             let before = values.len();
@@ -222,18 +222,18 @@ impl RunningAggregate for RunningDistinct {
             values.len() - before
         };
         let lengths = ids.iter().map(&mut of_group).collect();
-        counted::tell(lengths, self.values.column(&values)?, times, columns)?;
-        self.inner.tell(ids, columns)
+        counted::capture(lengths, self.values.column(&values)?, times, columns)?;
+        self.inner.capture(ids, columns)
     }
-    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        let told = counted::recall(rows, &self.values.arrow(), ids)?;
-        let values = self.values.intern(&told.values, None)?;
-        for ((&id, &value), &times) in told.ids.iter().zip(&values).zip(&told.times) {
+    fn restore(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        let captured = counted::restore(rows, &self.values.arrow(), ids)?;
+        let values = self.values.intern(&captured.values, None)?;
+        for ((&id, &value), &times) in captured.ids.iter().zip(&values).zip(&captured.times) {
             if !self.counts.add(id, value, times) {
                 return Err(rows.damaged("values", "holds a value twice"));
             }
             self.values.hold(value);
         }
-        self.inner.recall(ids, rows)
+        self.inner.restore(ids, rows)
     }
 }

@@ -1,7 +1,7 @@
 //! ARRAY_AGG row by row: the values of each group by arrival, NULLs among them.
 //!
 //! Values are interned once per column of states, and a group is a list of their numbers. A result
-//! is as long as its group, so to look a value up that is taken back costs no more than to show
+//! is as long as its group, so to look a value up that is retracted costs no more than to show
 //! what is left. Of several equal values the oldest is given back; one that is not there is
 //! ignored.
 
@@ -44,7 +44,7 @@ impl Elements {
             None => self.values.pass(value),
             Some(place) => {
                 group.remove(place);
-                self.values.let_go(value);
+                self.values.release(value);
             }
         }
     }
@@ -52,7 +52,7 @@ impl Elements {
     fn clear(&mut self, id: u32) {
         let group = std::mem::take(&mut self.groups[id as usize]);
         self.heap_bytes -= group.capacity() * 4;
-        group.into_iter().for_each(|value| self.values.let_go(value));
+        group.into_iter().for_each(|value| self.values.release(value));
     }
 }
 
@@ -96,7 +96,7 @@ impl RunningAggregate for Elements {
         let groups = self.groups.capacity() * size_of::<Vec<u32>>();
         self.values.bytes() + groups + self.heap_bytes
     }
-    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+    fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         let mut lists = ListBuilder::new(&self.argument);
         let mut elements = Vec::new();
         for &id in ids {
@@ -107,7 +107,7 @@ impl RunningAggregate for Elements {
         columns.add("", lists.finish(self.values.column(&elements)?)?);
         Ok(())
     }
-    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+    fn restore(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
         let (column, owners) = elements_of(rows.lists("", &self.argument.arrow())?, ids);
         let values = self.values.intern(&column, None)?;
         owners.into_iter().zip(values).for_each(|(id, value)| self.add(id, value));

@@ -53,13 +53,13 @@ impl RunningAggregate for Sketches {
     fn bytes(&self) -> usize {
         self.groups.capacity() * size_of::<Sketch>() + self.heap_bytes
     }
-    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
-        DistinctEstimate.tell(&self.groups, ids, columns)
+    fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        DistinctEstimate.capture(&self.groups, ids, columns)
     }
-    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        DistinctEstimate.recall(&mut self.groups, ids, rows)?;
-        let told = ids.iter().map(|&id| self.groups[id as usize].heap_bytes());
-        self.heap_bytes += told.sum::<usize>();
+    fn restore(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        DistinctEstimate.restore(&mut self.groups, ids, rows)?;
+        let captured = ids.iter().map(|&id| self.groups[id as usize].heap_bytes());
+        self.heap_bytes += captured.sum::<usize>();
         Ok(())
     }
 }

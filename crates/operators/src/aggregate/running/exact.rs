@@ -1,4 +1,4 @@
-//! SUM, AVG, deviations and variances of FLOAT and DOUBLE where values are taken back: sums that
+//! SUM, AVG, deviations and variances of FLOAT and DOUBLE where values are retracted: sums that
 //! lose nothing.
 //!
 //! | column of state | holds |
@@ -48,11 +48,11 @@ impl<T: Float> Rule for Sum<T> {
         let divisor = if self.mean { group.count() as f64 } else { 1.0 };
         (group.count() > 0).then(|| T::narrow(group.value() / divisor))
     }
-    fn tell(&self, groups: &[ExactSum], _: &Arrow, columns: &mut StateColumns) -> Result<()> {
-        tell_sums(groups.iter(), columns)
+    fn capture(&self, groups: &[ExactSum], _: &Arrow, columns: &mut StateColumns) -> Result<()> {
+        capture_sums(groups.iter(), columns)
     }
-    fn recall(&self, groups: &mut [ExactSum], rows: &StateRows<'_>) -> Result<()> {
-        recall_sums(groups.iter_mut(), rows)
+    fn restore(&self, groups: &mut [ExactSum], rows: &StateRows<'_>) -> Result<()> {
+        restore_sums(groups.iter_mut(), rows)
     }
     fn heap_bytes(&self, group: &ExactSum) -> usize {
         group.heap_bytes()
@@ -82,16 +82,16 @@ impl<T: Float> Rule for Moments<T> {
         let distance = if count > 0 { group.squared_distance() } else { 0.0 };
         self.kind.finish(distance, count).map(T::narrow)
     }
-    fn tell(&self, groups: &[ExactPowers], _: &Arrow, columns: &mut StateColumns) -> Result<()> {
-        tell_sums(groups.iter().map(|group| &group.sum), columns)?;
+    fn capture(&self, groups: &[ExactPowers], _: &Arrow, columns: &mut StateColumns) -> Result<()> {
+        capture_sums(groups.iter().map(|group| &group.sum), columns)?;
         let mut exact = Exact::default();
         let rounded: Vec<f64> =
             groups.iter().map(|group| exact.add(|n| group.encode_squares(n))).collect();
         columns.add_numbers::<Float64Type>("square_sum", rounded.into_iter());
-        exact.tell("exact_squares", columns)
+        exact.capture("exact_squares", columns)
     }
-    fn recall(&self, groups: &mut [ExactPowers], rows: &StateRows<'_>) -> Result<()> {
-        recall_sums(groups.iter_mut().map(|group| &mut group.sum), rows)?;
+    fn restore(&self, groups: &mut [ExactPowers], rows: &StateRows<'_>) -> Result<()> {
+        restore_sums(groups.iter_mut().map(|group| &mut group.sum), rows)?;
         let rounded = rows.numbers::<Float64Type>("square_sum")?;
         let exact = Captured::read(rows, "exact_squares")?;
         for (row, (group, &rounded)) in groups.iter_mut().zip(rounded).enumerate() {
@@ -123,7 +123,7 @@ impl Exact {
         result
     }
 
-    fn tell(self, part: &str, columns: &mut StateColumns) -> Result<()> {
+    fn capture(self, part: &str, columns: &mut StateColumns) -> Result<()> {
         columns.add(part, lists(self.lengths, Arc::new(Int64Array::from(self.numbers)))?);
         Ok(())
     }
@@ -153,7 +153,7 @@ impl<'a> Captured<'a> {
     }
 }
 
-fn tell_sums<'a>(
+fn capture_sums<'a>(
     sums: impl Iterator<Item = &'a ExactSum> + Clone,
     columns: &mut StateColumns,
 ) -> Result<()> {
@@ -162,7 +162,7 @@ fn tell_sums<'a>(
         sums.clone().map(|sum| exact.add(|numbers| sum.encode(numbers))).collect();
     columns.add_numbers::<Float64Type>("sum", parts.iter().map(|(sum, _)| *sum));
     columns.add_numbers::<Int64Type>("count", sums.map(ExactSum::count));
-    exact.tell("exact", columns)?;
+    exact.capture("exact", columns)?;
     let others = parts.iter().map(|(_, others)| others);
     columns.add_numbers::<Int64Type>("nans", others.clone().map(|others| others.nans));
     columns.add_numbers::<Int64Type>("infinities", others.clone().map(|others| others.positive));
@@ -173,7 +173,7 @@ fn tell_sums<'a>(
 /// How many values of each kind are in no sum.
 const NOT_FINITE: [&str; 3] = ["nans", "infinities", "negative_infinities"];
 
-fn recall_sums<'a>(
+fn restore_sums<'a>(
     sums: impl Iterator<Item = &'a mut ExactSum>,
     rows: &StateRows<'_>,
 ) -> Result<()> {

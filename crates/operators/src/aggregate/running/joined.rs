@@ -2,8 +2,8 @@
 //!
 //! A result grows with every row, and a run asks for it before and after each. So results of a run
 //! share their bytes: each group has a *log* that only grows within a run, and every result is a
-//! stretch of it: more text appends to it, and what is taken back from the front moves its begin.
-//! Only what is taken back elsewhere writes the text anew behind the log. At the end of a run logs
+//! stretch of it: more text appends to it, and what is retracted from the front moves its begin.
+//! Only what is retracted elsewhere writes the text again behind the log. At the end of a run logs
 //! are copied into the result, and cut to what is current.
 //!
 //! Of several equal texts the oldest is given back; one that is not there is ignored.
@@ -196,7 +196,7 @@ impl RunningAggregate for Joined {
     fn bytes(&self) -> usize {
         self.groups.capacity() * size_of::<Log>() + self.heap_bytes
     }
-    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+    fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         let logs = || ids.iter().map(|&id| &self.groups[id as usize]);
         let separator = self.separator.len();
         let texts = logs().flat_map(|log| log.texts(separator)).map(Some);
@@ -204,7 +204,7 @@ impl RunningAggregate for Joined {
         columns.add("", lists(lengths, BytesKind::Text.array(texts))?);
         Ok(())
     }
-    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+    fn restore(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
         let (texts, owners) = elements_of(rows.lists("", &BytesKind::Text.arrow())?, ids);
         for (id, text) in owners.into_iter().zip(texts.as_string_view()) {
             let log = &mut self.groups[id as usize];

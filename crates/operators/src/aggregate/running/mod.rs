@@ -2,7 +2,7 @@
 //!
 //! A [`RunningAggregate`] is a column of states by dense group id, like an
 //! [`Accumulator`](super::Accumulator), but it takes changes: a row adds a value or takes one back,
-//! and a group may end and begin anew within a run of rows. One call per aggregate and run; its
+//! and a group may end and begin again within a run of rows. One call per aggregate and run; its
 //! loop is typed, so there is no virtual call and no allocation per row.
 //!
 //! Results come as *pairs*: an array of twice as many values as rows, in which `2 i` is the result
@@ -14,13 +14,13 @@
 //! | inserts only | the best value | the first, the last value | all values by arrival | all values, sorted | sums and counts |
 //! | retractions | a counted, sorted multiset | all values by arrival | the same | the same | the same |
 //!
-//! APPROX_COUNT_DISTINCT can take nothing back. Where what is taken back is always the oldest
+//! APPROX_COUNT_DISTINCT can take nothing back. Where what is retracted is always the oldest
 //! (frames), MIN and MAX of numbers keep a monotonic queue.
 //!
 //! Sums of FLOAT and DOUBLE that values leave are exact ([`exact`](super::exact)). Rounded ones
 //! would lose small values to a large one that has left, and keep NaN for ever.
 //!
-//! What is taken back without being there is ignored wherever values are kept; sums cannot tell and
+//! What is retracted without being there is ignored wherever values are kept; sums cannot know and
 //! take it out. Of several equal values FIRST_VALUE and LAST_VALUE give the oldest back, as Flink
 //! does. DISTINCT stands in front of any of them ([`distinct`]).
 
@@ -74,7 +74,7 @@ impl Step {
     pub fn ending(self) -> Step {
         Step(self.0 | Step::ENDS)
     }
-    /// True if its value is taken back.
+    /// True if its value is retracted.
     #[inline]
     pub fn retracts(self) -> bool {
         self.0 & Step::RETRACTS != 0
@@ -136,17 +136,17 @@ pub trait RunningAggregate: Send {
     fn reset(&mut self, ids: &[u32]);
     /// About how many bytes the states take.
     fn bytes(&self) -> usize;
-    /// Tells the states of these groups, which keep them: one row for each.
+    /// Captures the states of these groups, which keep them: one row for each.
     ///
     /// # Errors
-    /// If the states cannot be told: those of a user's aggregate that has no snapshots.
-    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()>;
-    /// Takes back what [`RunningAggregate::tell`] of the same call told: the `i`-th row is the
+    /// If the states cannot be captured: those of a user's aggregate that has no snapshots.
+    fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()>;
+    /// Restores what [`RunningAggregate::capture`] of the same call captured: the `i`-th row is the
     /// state of group `ids[i]`, which is empty and has room. No id occurs twice.
     ///
     /// # Errors
     /// If the rows do not fit: the snapshot is of something else, or damaged.
-    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()>;
+    fn restore(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()>;
 }
 
 /// True where the rows of a column are those that are meant.

@@ -107,21 +107,21 @@ macro_rules! rule {
             ) -> Option<<$type as ArrowPrimitiveType>::Native> {
                 self.of.value(group).map($narrow)
             }
-            fn tell(
+            fn capture(
                 &self,
                 groups: &[Self::Group],
                 _result: &Arrow,
                 columns: &mut StateColumns,
             ) -> Result<()> {
-                Fold::tell(&self.of, groups, &all_of(groups), columns)
+                Fold::capture(&self.of, groups, &all_of(groups), columns)
             }
-            fn recall(
+            fn restore(
                 &self,
                 groups: &mut [Self::Group],
                 rows: &StateRows<'_>,
             ) -> Result<()> {
                 let ids = all_of(groups);
-                Fold::recall(&self.of, groups, &ids, rows)
+                Fold::restore(&self.of, groups, &ids, rows)
             }
         }
     };
@@ -192,7 +192,7 @@ where
     fn result(&self, group: &Self::Group) -> Option<T::Native> {
         group.set.then_some(group.value)
     }
-    fn tell(
+    fn capture(
         &self,
         groups: &[Self::Group],
         result: &Arrow,
@@ -203,7 +203,7 @@ where
         columns.add("", Arc::new(values.with_data_type(result.clone())));
         Ok(())
     }
-    fn recall(&self, groups: &mut [Self::Group], rows: &StateRows<'_>) -> Result<()> {
+    fn restore(&self, groups: &mut [Self::Group], rows: &StateRows<'_>) -> Result<()> {
         for (group, value) in groups.iter_mut().zip(rows.primitive::<T>("")?) {
             let set = value.is_some();
             *group = Kept { value: value.unwrap_or_default(), set };

@@ -1,4 +1,4 @@
-//! MIN and MAX over frames, where what is taken back is always the oldest value: a monotonic queue
+//! MIN and MAX over frames, where what is retracted is always the oldest value: a monotonic queue
 //! per group.
 //!
 //! A value that came before a better one (or an equal one) can never be the best again, for it
@@ -81,7 +81,7 @@ impl<N: ArrowNativeTypeOp> Queue<N> {
     }
 
     #[inline(always)]
-    fn take_back(&mut self) {
+    fn retract(&mut self) {
         if self.values.front().is_some_and(|&(_, number)| number == self.left) {
             self.values.pop_front();
         }
@@ -134,7 +134,7 @@ where
             let before = queue.best();
             if is_taken(taken.as_ref(), place) {
                 match step.retracts() {
-                    true => queue.take_back(),
+                    true => queue.retract(),
                     false => queue.add::<MAX>(value),
                 }
             }
@@ -154,7 +154,7 @@ where
         self.groups.capacity() * size_of::<Queue<T::Native>>()
             + self.kept * 2 * size_of::<(T::Native, u64)>()
     }
-    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+    fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         let queues = || ids.iter().map(|&id| &self.groups[id as usize]);
         let kept = || queues().flat_map(|queue| &queue.values);
         let lengths = || queues().map(|queue| queue.values.len()).collect();
@@ -167,7 +167,7 @@ where
         columns.add_numbers::<UInt64Type>("left", queues().map(|queue| queue.left));
         Ok(())
     }
-    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+    fn restore(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
         let (values, owners) = elements_of(rows.lists("values", &self.result)?, ids);
         let (numbers, others) =
             elements_of(rows.lists("numbers", &arrow_schema::DataType::UInt64)?, ids);

@@ -1,6 +1,6 @@
 //! PERCENTILE row by row: the sorted values of each group.
 //!
-//! What is taken back without being there is ignored.
+//! What is retracted without being there is ignored.
 
 use arrow_array::ArrayRef;
 use thalweg_core::Result;
@@ -64,14 +64,14 @@ impl RunningAggregate for SortedValues {
     fn bytes(&self) -> usize {
         self.groups.capacity() * size_of::<Vec<f64>>() + self.heap_bytes
     }
-    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
-        Percentile::new(self.fractions.clone()).tell(&self.groups, ids, columns)
+    fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        Percentile::new(self.fractions.clone()).capture(&self.groups, ids, columns)
     }
-    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        Percentile::new(self.fractions.clone()).recall(&mut self.groups, ids, rows)?;
+    fn restore(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        Percentile::new(self.fractions.clone()).restore(&mut self.groups, ids, rows)?;
         for &id in ids {
             let group = &mut self.groups[id as usize];
-            // They were told in order; whoever relies on it must not depend on the snapshot.
+            // They were captured in order; whoever relies on it must not depend on the snapshot.
             group.sort_by(f64::total_cmp);
             self.heap_bytes += group.capacity() * 8;
         }

@@ -1,7 +1,7 @@
-//! MIN and MAX of values that may be taken back: a counted, sorted multiset per group.
+//! MIN and MAX of values that may be retracted: a counted, sorted multiset per group.
 //!
-//! The best value stands beside the tree, so groups with one value have no tree, and a row that
-//! does not touch the best one costs one descent. A value that is taken back without being there is
+//! The best value stands next to the tree, so groups with one value have no tree, and a row that
+//! does not touch the best one costs one descent. A value that is retracted without being there is
 //! ignored.
 
 use std::borrow::Borrow;
@@ -94,7 +94,7 @@ impl<V: Kept> Groups<V> {
         self.groups[id as usize].best.as_ref().map(|(value, _)| value)
     }
 
-    /// Adds a value so many times.
+    /// Adds a value this many times.
     fn add<B: Ord + ?Sized>(&mut self, id: u32, value: &B, count: u64, own: impl FnOnce(&B) -> V)
     where
         V: Borrow<B>,
@@ -173,7 +173,7 @@ impl<V: Kept> Groups<V> {
         best.chain(group.rest.iter().map(|(value, times)| (value, *times)))
     }
 
-    fn tell<'a>(
+    fn capture<'a>(
         &'a self,
         ids: &[u32],
         columns: &mut StateColumns,
@@ -189,7 +189,7 @@ impl<V: Kept> Groups<V> {
             }
             lengths.push(values.len() - before);
         }
-        counted::tell(lengths, column(values), times, columns)
+        counted::capture(lengths, column(values), times, columns)
     }
 
     fn bytes(&self) -> usize {
@@ -250,21 +250,21 @@ where
     fn bytes(&self) -> usize {
         self.groups.bytes()
     }
-    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+    fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         let array = |values: Vec<&Ordered<T::Native>>| -> ArrayRef {
             let values = values.into_iter().map(|value| value.0);
             let values = PrimitiveArray::<T>::from_iter_values(values);
             Arc::new(values.with_data_type(self.result.clone()))
         };
-        self.groups.tell(ids, columns, array)
+        self.groups.capture(ids, columns, array)
     }
-    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        let told = counted::recall(rows, &self.result, ids)?;
-        if told.values.null_count() > 0 {
+    fn restore(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        let captured = counted::restore(rows, &self.result, ids)?;
+        if captured.values.null_count() > 0 {
             return Err(rows.damaged("values", "holds NULL"));
         }
-        let values = told.values.as_primitive::<T>().values();
-        for ((&id, &value), &times) in told.ids.iter().zip(values).zip(&told.times) {
+        let values = captured.values.as_primitive::<T>().values();
+        for ((&id, &value), &times) in captured.ids.iter().zip(values).zip(&captured.times) {
             self.groups.add(id, &Ordered(value), times, |&value| value);
         }
         Ok(())
@@ -312,19 +312,19 @@ impl RunningAggregate for RankedBytes {
     fn bytes(&self) -> usize {
         self.groups.bytes()
     }
-    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+    fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         let array = |values: Vec<&Box<[u8]>>| {
             self.kind.array(values.into_iter().map(|value| Some(&value[..])))
         };
-        self.groups.tell(ids, columns, array)
+        self.groups.capture(ids, columns, array)
     }
-    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        let told = counted::recall(rows, &self.kind.arrow(), ids)?;
-        if told.values.null_count() > 0 {
+    fn restore(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        let captured = counted::restore(rows, &self.kind.arrow(), ids)?;
+        if captured.values.null_count() > 0 {
             return Err(rows.damaged("values", "holds NULL"));
         }
-        for (row, (&id, &times)) in told.ids.iter().zip(&told.times).enumerate() {
-            let value = bytes_at(self.kind, &told.values, row);
+        for (row, (&id, &times)) in captured.ids.iter().zip(&captured.times).enumerate() {
+            let value = bytes_at(self.kind, &captured.values, row);
             self.groups.add(id, value, times, |value| value.into());
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! FIRST_VALUE and LAST_VALUE of values that may be taken back: each group's values by arrival.
+//! FIRST_VALUE and LAST_VALUE of values that may be retracted: each group's values by arrival.
 //!
 //! Of several equal values the oldest is given back, as Flink does; one that is not there is
 //! ignored. All groups share two trees: by (group, arrival), and by (group, value, arrival).
@@ -52,7 +52,7 @@ impl Sequence {
         let Some(oldest) = oldest else { return self.values.pass(value) };
         self.by_value.remove(&oldest);
         self.by_arrival.remove(&(id, oldest.2));
-        self.values.let_go(value);
+        self.values.release(value);
         let mut left = self.by_arrival.range((id, 0)..=(id, u64::MAX));
         let chosen = if self.last { left.next_back() } else { left.next() };
         self.chosen[id as usize] = chosen.map_or(NO_VALUE, |(_, &value)| value);
@@ -68,7 +68,7 @@ impl Sequence {
         {
             self.by_arrival.remove(&(id, arrival));
             self.by_value.remove(&(id, value, arrival));
-            self.values.let_go(value);
+            self.values.release(value);
         }
     }
 }
@@ -104,9 +104,9 @@ impl RunningAggregate for Sequence {
         ids.iter().for_each(|&id| self.clear(id));
         self.values.settle();
     }
-    /// Tells the values of each group by arrival. When they came says nothing beyond that, and the
-    /// result follows.
-    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+    /// Captures the values of each group by arrival. When they came says nothing beyond that, and
+    /// the result follows.
+    fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         let mut values = Vec::new();
         let mut of_group = |&id: &u32| {
             let before = values.len();
@@ -117,7 +117,7 @@ impl RunningAggregate for Sequence {
         columns.add("", lists(lengths, self.values.column(&values)?)?);
         Ok(())
     }
-    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+    fn restore(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
         let (column, owners) = elements_of(rows.lists("", &self.values.arrow())?, ids);
         let values = self.values.intern(&column, None)?;
         owners.into_iter().zip(values).for_each(|(id, value)| self.add(id, value));

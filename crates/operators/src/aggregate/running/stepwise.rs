@@ -59,14 +59,14 @@ impl RunningAggregate for Stepwise {
     fn bytes(&self) -> usize {
         self.states.bytes()
     }
-    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
-        self.states.tell(ids, columns)?;
+    fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        self.states.capture(ids, columns)?;
         columns.add_numbers::<UInt64Type>("rows", ids.iter().map(|_| self.rows));
         Ok(())
     }
-    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        self.states.recall(ids, rows)?;
-        // New rows come behind those of every partition that has told.
+    fn restore(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        self.states.restore(ids, rows)?;
+        // New rows come behind those of every partition that has captured.
         let most = rows.numbers::<UInt64Type>("rows")?.iter().copied().max().unwrap_or(0);
         self.rows = self.rows.max(most);
         Ok(())

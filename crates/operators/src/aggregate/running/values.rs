@@ -49,7 +49,7 @@ impl Values {
     }
 
     /// One place fewer holds this value.
-    pub(in crate::aggregate) fn let_go(&mut self, value: u32) {
+    pub(in crate::aggregate) fn release(&mut self, value: u32) {
         self.holders[value as usize] -= 1;
         self.pass(value);
     }

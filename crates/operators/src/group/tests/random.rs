@@ -177,7 +177,7 @@ fn each_call_counts_its_own_changes() {
         check(plain.clone(), &fresh, None, &what);
         if is_estimate {
             let refused = GroupAggregate::new(GroupSpec { retracts: true, ..plain });
-            assert!(refused.is_err_and(|error| error.to_string().contains("taken back")));
+            assert!(refused.is_err_and(|error| error.to_string().contains("retracted")));
             continue;
         }
         check(GroupSpec { retracts: true, ..plain }, &batch, Some(&kinds), &what);

@@ -1,4 +1,4 @@
-//! Accounts by vehicle: the toll told last, the sum charged, and all answers.
+//! Accounts by vehicle: the toll quoted last, the sum charged, and all answers.
 
 use serde::{Deserialize, Serialize};
 use thalweg::rows::Emit;
@@ -12,7 +12,7 @@ use super::{Report, Step};
 /// The account of a car.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Account {
-    told: Option<i64>,
+    quoted: Option<i64>,
     charged: i64,
 }
 
@@ -23,14 +23,14 @@ pub fn settle(_: &i32, account: &mut Account, assessed: Assessed, out: &mut Emit
         Assessed::Report { report, accident, lav, toll } => {
             account.charge(&report);
             if report.enters() {
-                account.told = Some(toll);
-                tell(&report, accident, lav, toll, out);
+                account.quoted = Some(toll);
+                answer(&report, accident, lav, toll, out);
             }
         }
     }
 }
 
-fn tell(report: &Report, accident: Option<i32>, lav: i64, toll: i64, out: &mut Emit<Answer>) {
+fn answer(report: &Report, accident: Option<i32>, lav: i64, toll: i64, out: &mut Emit<Answer>) {
     let Report { time_s, vehicle, place, .. } = *report;
     let (expressway, direction) = (place.expressway, place.direction);
     if let Some(segment) = accident {
@@ -41,12 +41,12 @@ fn tell(report: &Report, accident: Option<i32>, lav: i64, toll: i64, out: &mut E
 }
 
 impl Account {
-    /// Charges or drops the toll told before this report.
+    /// Charges or drops the toll quoted before this report.
     fn charge(&mut self, report: &Report) {
         match report.step {
-            Step::NewTrip => self.told = None,
-            Step::NewSegment => self.charged += self.told.take().unwrap_or(0),
-            Step::SameSegment if report.place.lane == EXIT_LANE => self.told = None,
+            Step::NewTrip => self.quoted = None,
+            Step::NewSegment => self.charged += self.quoted.take().unwrap_or(0),
+            Step::SameSegment if report.place.lane == EXIT_LANE => self.quoted = None,
             Step::SameSegment => {}
         }
     }

@@ -14,7 +14,7 @@ const SILENCE_S: i64 = 60;
 /// What leaves car tracking.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub enum Tracked {
-    /// A car that stood at this place does so no more. Comes before the report that tells it.
+    /// A car that stood at this place does so no more. Comes before the report that shows it.
     StopEnded {
         /// The place that was left.
         place: Place,

@@ -27,7 +27,7 @@ pub enum Assessed {
         accident: Option<i32>,
         /// The average speed before this minute.
         lav: i64,
-        /// The toll to be told.
+        /// The toll to quote.
         toll: i64,
     },
     /// A query on its way.

@@ -58,7 +58,7 @@ fn balances(answers: &[Answer]) -> Vec<i64> {
     answers.iter().filter_map(balance).collect()
 }
 
-/// So many cars with numbers from 1000 in a segment in minute 1.
+/// This many cars with numbers from 1000 in a segment in minute 1.
 fn crowd(cars: i32, segment: i32, speed: i32) -> Vec<Record> {
     (0..cars).map(|car| report(0, 1000 + car, 1, segment, speed)).collect()
 }
@@ -113,11 +113,11 @@ fn an_accident_is_announced_from_the_next_minute_on_up_to_four_segments_ahead() 
         Record { expressway: 1, ..report(126, 17, 1, 12, 50) },
     ]);
     let answers = answers(records);
-    let told: Vec<_> = (10..=17).map(|car| alerts(&answers, car)).collect();
+    let notified: Vec<_> = (10..=17).map(|car| alerts(&answers, car)).collect();
     let none = Vec::new();
     let expected = [vec![], vec![(120, 12)], vec![(121, 12)]];
-    assert_eq!(told[..3], expected);
-    assert!(told[3..].iter().all(|alerts| *alerts == none));
+    assert_eq!(notified[..3], expected);
+    assert!(notified[3..].iter().all(|alerts| *alerts == none));
     let first = answers.iter().position(|a| matches!(a, Answer::Accident { .. })).unwrap();
     assert!(matches!(answers[first + 1], Answer::Toll { vehicle: 11, toll: 0, .. }));
     assert!(alerts(&answers, 1).is_empty() && alerts(&answers, 2).is_empty());

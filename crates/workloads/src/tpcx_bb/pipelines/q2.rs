@@ -36,7 +36,7 @@ pub fn query_2(
         .process_alone("first pairs", TopAtEnd { top: parameters.top, order })
 }
 
-/// How often a pair was viewed, told at the end.
+/// How often a pair was viewed, emitted at the end.
 struct Totals;
 
 impl RowOperator<(i64, i64), (i64, i64)> for Totals {

@@ -55,7 +55,7 @@ fn views_before_purchase(
     }
 }
 
-/// How often an item was viewed, told at the end.
+/// How often an item was viewed, emitted at the end.
 struct Counts;
 
 impl RowOperator<i64, Viewed> for Counts {

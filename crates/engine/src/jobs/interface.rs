@@ -1,10 +1,10 @@
-//! How a user says what is to become of a job: hints speak as the user does.
+//! The interface by which a job was started: hints name its options.
 
 use thalweg_core::Error;
 
-/// Where jobs come from.
+/// What starts jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Speech {
+pub enum Interface {
     /// Statements, on the command line.
     #[default]
     CommandLine,
@@ -12,49 +12,49 @@ pub enum Speech {
     Rust,
 }
 
-impl Speech {
-    /// To go on from the newest snapshot.
+impl Interface {
+    /// To resume from the newest snapshot.
     pub(crate) fn resume(self) -> &'static str {
         match self {
-            Speech::CommandLine => "use --resume",
-            Speech::Rust => "set `resume: ResumeFrom::Newest`",
+            Interface::CommandLine => "use --resume",
+            Interface::Rust => "set `resume: ResumeFrom::Newest`",
         }
     }
 
-    /// To go on from a certain one.
+    /// To resume from a certain one.
     pub(crate) fn from(self, number: u64) -> String {
         match self {
-            Speech::CommandLine => format!("--from {number}"),
-            Speech::Rust => {
+            Interface::CommandLine => format!("--from {number}"),
+            Interface::Rust => {
                 format!("`ResumeFrom::Snapshot(SnapshotReference::Number({number}))`")
             }
         }
     }
 
-    /// To begin anew.
-    pub(crate) fn begin_anew(self) -> &'static str {
+    /// To start from scratch.
+    pub(crate) fn start_from_scratch(self) -> &'static str {
         match self {
-            Speech::CommandLine => "without --resume",
-            Speech::Rust => "with `resume: ResumeFrom::Nothing`",
+            Interface::CommandLine => "without --resume",
+            Interface::Rust => "with `resume: ResumeFrom::Nothing`",
         }
     }
 
     /// To let outputs be replaced.
     pub(crate) fn overwrite(self) -> &'static str {
         match self {
-            Speech::CommandLine => "--overwrite",
-            Speech::Rust => "`overwrites: true`",
+            Interface::CommandLine => "--overwrite",
+            Interface::Rust => "`overwrites: true`",
         }
     }
 
     /// To let state go.
     pub(crate) fn drop_state(self) -> &'static str {
         match self {
-            Speech::CommandLine => {
+            Interface::CommandLine => {
                 "run the query that the snapshot is of; or let that state go with --drop-state \
                  (`thalweg upgrade --dry-run` shows what would be kept)"
             }
-            Speech::Rust => {
+            Interface::Rust => {
                 "run the pipeline that the snapshot is of, with the names that its stages had; or let that state \
                  go with `drop_state: true`"
             }
@@ -64,19 +64,19 @@ impl Speech {
     /// The option that holds the contract.
     pub(crate) fn order(self) -> &'static str {
         match self {
-            Speech::CommandLine => "'pipeline.order' =",
-            Speech::Rust => "the contract",
+            Interface::CommandLine => "'pipeline.order' =",
+            Interface::Rust => "the contract",
         }
     }
 
     /// Why a job that takes snapshots records and replays nothing.
     pub(crate) fn no_interleaving(self) -> Error {
         let (options, hint) = match self {
-            Speech::CommandLine => (
+            Interface::CommandLine => (
                 "--record and --replay do",
                 "RESET 'execution.checkpointing.dir' for this run, or run it without --record and --replay",
             ),
-            Speech::Rust => (
+            Interface::Rust => (
                 "`RunOptions::record` and `replay` do",
                 "run the pipeline by `Pipeline::run`, or leave them out",
             ),
@@ -90,8 +90,8 @@ impl Speech {
     /// What is run.
     pub(crate) fn job(self) -> &'static str {
         match self {
-            Speech::CommandLine => "query",
-            Speech::Rust => "pipeline",
+            Interface::CommandLine => "query",
+            Interface::Rust => "pipeline",
         }
     }
 }

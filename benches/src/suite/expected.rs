@@ -2,9 +2,10 @@
 //! when the job is over, and a loop by hand ([`super::loops`]) goes through them, which shares
 //! nothing with the engine but the source.
 //!
-//! Tables are sources of their own, and where a job ends by the clock each has given as many events
-//! as it had come to: [`Given`] counts them, and the loop sees those and no others. Results that
-//! change are added up with their signs, so that what is compared is what is left in the end.
+//! Tables are sources of their own, and where a job ends at a time on the clock each has given as
+//! many events as it had come to: [`Given`] counts them, and the loop sees those and no others.
+//! Results that change are added up with their signs, so that what is compared is what is left in
+//! the end.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,7 +15,7 @@ use arrow_array::RecordBatch;
 use serde_json::{Value, json};
 use thalweg::{Error, Result, RowKind, Sink};
 
-use super::ages::each_change;
+use super::age_sinks::each_change;
 use super::job::{read_sources, session};
 use super::loops::{self, ByHand};
 use super::oracle::Sum;
@@ -24,7 +25,7 @@ use super::oracle::Sum;
 pub struct Given(Arc<Mutex<BTreeMap<String, usize>>>);
 
 impl Given {
-    /// A table has given so many more.
+    /// A table has given this many more rows.
     pub fn add(&self, table: &str, rows: usize) {
         let mut given = self.0.lock().expect("nobody panics with it");
         match given.get_mut(table) {
@@ -45,11 +46,11 @@ pub enum Query {
     LocalSellers,
     /// 4
     AveragePrices,
-    /// 5, with windows of so many milliseconds that slide by so many
+    /// 5, with windows of this many milliseconds that slide by this many
     HottestAuctions { size_ms: i64, slide_ms: i64 },
     /// 6
     SellersThatClosed,
-    /// 8, with windows of so many milliseconds
+    /// 8, with windows of this many milliseconds
     NewSellers { size_ms: i64 },
 }
 
@@ -102,7 +103,7 @@ impl Left {
             let hash = self.query.hash(batch, row);
             match kinds.map_or(RowKind::Insert, |kinds| kinds[row]) {
                 RowKind::Insert | RowKind::UpdateAfter => sum.add(hash),
-                RowKind::UpdateBefore | RowKind::Delete => sum.take_back(hash),
+                RowKind::UpdateBefore | RowKind::Delete => sum.subtract(hash),
             }
         }
     }
@@ -110,9 +111,9 @@ impl Left {
     /// Compares it with what the events say.
     ///
     /// # Errors
-    /// As [`Again::expected`].
-    pub fn check(&self, again: &Again) -> Result<Value> {
-        let expected = again.expected(self.query.by_hand())?;
+    /// As [`ExpectedResult::expected`].
+    pub fn check(&self, expected_result: &ExpectedResult) -> Result<Value> {
+        let expected = expected_result.expected(self.query.by_hand())?;
         if expected.rows == 0 {
             return Ok(json!("WRONG: nothing was compared, the events have no result"));
         }
@@ -121,7 +122,7 @@ impl Left {
 }
 
 /// The events of a job that is over.
-pub struct Again {
+pub struct ExpectedResult {
     /// Where its files are.
     pub folder: PathBuf,
     /// Makes them without a rate, at the same event times.
@@ -129,7 +130,7 @@ pub struct Again {
     pub given: Given,
 }
 
-impl Again {
+impl ExpectedResult {
     /// What a loop by hand makes of those that were given.
     ///
     /// # Errors
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_back_does_not_count() {
+    fn what_is_retracted_does_not_count() {
         let left = Left::of(Query::AveragePrices);
         left.take(&pairs(&[(1, 10), (2, 20)]), None);
         left.take(

@@ -1,4 +1,4 @@
-//! Sinks that record how late results leave, by the clock on which events are due.
+//! Sinks that record how late results leave, on the clock on which events are due.
 //!
 //! [`WindowAges`]: the first and the last row of each window, from the window's end on that clock;
 //! the first row anywhere counts (as in the measurements of Jet). [`RowAges`]: a sample of rows,
@@ -163,7 +163,7 @@ struct Rows {
     /// Rows whose events are due in this span on the clock are measured.
     from_ns: u64,
     to_ns: u64,
-    /// Every so-many-th row.
+    /// Measures one row of this many.
     every: u64,
     seen: u64,
     sum: Sum,
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn every_so_many_th_row_is_measured_across_batches() {
+    fn one_row_of_this_many_is_measured_across_batches() {
         let began = Began::default();
         began.start();
         let ages = RowAges::new(began, Schedule::constant(1_000_000_000), (0, u64::MAX), 3);

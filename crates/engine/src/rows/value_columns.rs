@@ -5,7 +5,7 @@
 //! snapshot can be read by anything. Whatever else serde can write (options, lists, maps, enums)
 //! stands in one column of bytes, written by postcard as rows are.
 //!
-//! **Invariant:** the form follows from the type alone, so every run of a program tells and reads
+//! **Invariant:** the form follows from the type alone, so every run of a program writes and reads
 //! the same columns. What is read is looked for by name and type; what is not there is an error of
 //! the snapshot.
 
@@ -23,7 +23,7 @@ use thalweg_core::{Error, ErrorKind, Result};
 use thalweg_operators::tables::{column, does_not_fit};
 
 /// How the values of a type stand in a table.
-pub(super) struct Told<T> {
+pub(super) struct ValueColumns<T> {
     /// Of the column, or how the columns begin.
     name: &'static str,
     form: Form,
@@ -39,10 +39,14 @@ enum Form {
     Bytes,
 }
 
-impl<T: Serialize + DeserializeOwned> Told<T> {
+impl<T: Serialize + DeserializeOwned> ValueColumns<T> {
     /// Finds the form for a type.
     pub(super) fn new(name: &'static str) -> Self {
-        Told { name, form: traced::<T>().map_or(Form::Bytes, Form::of), values: PhantomData }
+        ValueColumns {
+            name,
+            form: traced::<T>().map_or(Form::Bytes, Form::of),
+            values: PhantomData,
+        }
     }
 
     /// The columns.
@@ -134,7 +138,7 @@ fn is_plain(field: &FieldRef) -> bool {
     is_scalar && !field.is_nullable()
 }
 
-/// The field of a type, if what serde says of the type tells.
+/// The field of a type, if what serde says of the type decides it.
 fn traced<T: DeserializeOwned>() -> Option<FieldRef> {
     let options = TracingOptions::default().map_as_struct(false).strings_as_large_utf8(false);
     let fields = Vec::<FieldRef>::from_type::<Item<T>>(options).ok()?;
@@ -178,13 +182,13 @@ mod tests {
     use std::fmt::Debug;
 
     fn columns_of<T: Serialize + DeserializeOwned + PartialEq + Debug>(values: &[T]) -> String {
-        let told = Told::<T>::new("key");
+        let layout = ValueColumns::<T>::new("key");
         let references: Vec<&T> = values.iter().collect();
-        let columns = told.columns(&references).expect("values are written");
-        let fields = told.fields();
+        let columns = layout.columns(&references).expect("values are written");
+        let fields = layout.fields();
         let schema = Arc::new(arrow_schema::Schema::new(fields.clone()));
         let batch = RecordBatch::try_new(schema, columns).expect("columns fit");
-        assert_eq!(told.values(&batch).expect("values are read"), values);
+        assert_eq!(layout.values(&batch).expect("values are read"), values);
         let named = fields.iter().map(|field| format!("{} {}", field.name(), field.data_type()));
         named.collect::<Vec<_>>().join(", ")
     }
@@ -213,11 +217,11 @@ mod tests {
 
     #[test]
     fn what_is_something_else_is_an_error() {
-        let told = Told::<u64>::new("key");
+        let layout = ValueColumns::<u64>::new("key");
         let texts: ArrayRef = Arc::new(arrow_array::StringArray::from(vec!["a"]));
         let batch = RecordBatch::try_from_iter([("key", texts)]).expect("one column");
-        assert!(told.values(&batch).is_err());
-        let pairs = Told::<Vec<String>>::new("key");
+        assert!(layout.values(&batch).is_err());
+        let pairs = ValueColumns::<Vec<String>>::new("key");
         let bytes: ArrayRef = Arc::new(BinaryArray::from_vec(vec![&[255u8, 255, 255]]));
         let batch = RecordBatch::try_from_iter([("key", bytes)]).expect("one column");
         let error = pairs.values(&batch).expect_err("three bytes are no list");

@@ -14,7 +14,7 @@ use super::codec::{Codec, RowWriter, packed_schema};
 /// Rows in a batch that was packed ahead.
 const PACKED_ROWS: usize = 64 * 1024;
 
-/// Tells the time of a row, in milliseconds since 1970.
+/// Returns the time of a row, in milliseconds since 1970.
 pub(super) type TimeOf<T> = Arc<dyn Fn(&T) -> i64 + Send + Sync>;
 
 /// A source of rows of one's own: a queue, a socket, a clock.
@@ -28,7 +28,7 @@ pub trait RowSource<T>: Send {
         let _ = waker;
         Ok(())
     }
-    /// Adds at most so many rows to `rows`. Must not wait.
+    /// Adds at most this many rows to `rows`. Must not wait.
     ///
     /// # Errors
     /// What stops the job.
@@ -39,25 +39,25 @@ pub trait RowSource<T>: Send {
     }
     /// The job is over: `poll` is not called again.
     fn stop(&mut self) {}
-    /// Where to go on behind the last row that was given, in words of the source's own, for
+    /// The position after the last row that was given, in words of the source's own, for
     /// [`RowSource::seek`] in another run of the program. `None` if rows can't be given again from
     /// there: a job with such a source has no snapshots.
     fn position(&self) -> Option<String> {
         None
     }
-    /// Goes on from a position. Called before [`RowSource::start`].
+    /// Resumes from a position. Called before [`RowSource::start`].
     ///
     /// # Errors
     /// If there is no such place any more.
     fn seek(&mut self, position: &str) -> Result<()> {
         let _ = position;
-        Err(Error::user("it cannot go on from where it was: its rows can't be given again")
-            .hint("implement RowSource::position and RowSource::seek, or begin anew"))
+        Err(Error::user("it cannot resume from where it was: its rows can't be given again")
+            .hint("implement RowSource::position and RowSource::seek, or start from scratch"))
     }
     /// A snapshot with this position is kept: what lies before need not be given again.
     ///
     /// # Errors
-    /// If the outside can't be told; the job fails then.
+    /// If the outside can't be notified; the job fails then.
     fn committed(&mut self, position: &str) -> Result<()> {
         let _ = position;
         Ok(())
@@ -73,7 +73,7 @@ pub enum RowPoll {
     Pending,
     /// Behind the rows that were added, if any: a promise that no row to come is older than this,
     /// in milliseconds since 1970. It raises the watermark to just before it, and lets merges by
-    /// time go on. The source is asked again at once.
+    /// time advance. The source is asked again at once.
     Heartbeat(i64),
     /// There will never be more.
     End,
@@ -110,7 +110,9 @@ impl<T, I: Iterator<Item = T> + Send> RowSource<T> for Iterated<I> {
             if self.rows.next().is_none() {
                 let given = self.given;
                 return Err(Error::user(format!("there are {given} rows, and {rows} were read"))
-                    .hint("give the same rows again, or begin anew, without the snapshot"));
+                    .hint(
+                        "give the same rows again, or start from scratch, without the snapshot",
+                    ));
             }
             self.given += 1;
         }
@@ -400,7 +402,7 @@ mod tests {
         let mut source = promising();
         assert_eq!(rows_of(source.poll(10)), [0, 1]);
         let mut next = promising();
-        next.seek(&source.position().expect("a position")).expect("it goes on");
+        next.seek(&source.position().expect("a position")).expect("it resumes");
         for source in [&mut source, &mut next] {
             assert!(matches!(source.poll(10), Ok(SourcePoll::Heartbeat(77))));
             assert_eq!(source.position().as_deref(), Some("{\"row\":2}"));

@@ -1,0 +1,174 @@
+//! Which columns records have and which are wanted, and batches of them: what is common to the
+//! formats that are read record by record.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, BooleanArray, Int8Array, RecordBatch, RecordBatchOptions};
+use arrow_buffer::BooleanBufferBuilder;
+use arrow_schema::SchemaRef;
+use thalweg_core::connector::KIND_COLUMN;
+use thalweg_core::{Column, DataType, Error, Result, RowKind, TableSchema};
+
+use super::bad_data::{BadDataPolicy, BadFields, DecodeError, Rejected};
+use super::text::TextBlock;
+
+/// Which columns records have, which of them are wanted, and what happens to bad ones.
+pub struct RecordLayout {
+    /// The table's name, for messages.
+    pub table: String,
+    /// The columns of a record.
+    pub schema: TableSchema,
+    /// Positions in `schema` of the columns to deliver. Where row kinds are read, the last of them
+    /// is the column of their short names (`+I`, `-U`, `+U`, `-D`).
+    pub wanted: Vec<usize>,
+    /// Positions in `schema` of columns that are read only to find bad records.
+    pub checked: Vec<usize>,
+    /// True if the last wanted column becomes the row kinds of the batch ([`KIND_COLUMN`]).
+    pub reads_kinds: bool,
+    /// What happens to bad values.
+    pub policy: BadDataPolicy,
+    delivered: SchemaRef,
+}
+
+impl RecordLayout {
+    /// Records with these columns, of which these are wanted.
+    pub fn new(table: &str, schema: TableSchema, wanted: Vec<usize>, reads_kinds: bool) -> Self {
+        let values = &wanted[..wanted.len() - usize::from(reads_kinds && !wanted.is_empty())];
+        let mut columns: Vec<Column> =
+            values.iter().map(|&at| schema.columns[at].clone()).collect();
+        if reads_kinds {
+            columns.push(Column::new(KIND_COLUMN, DataType::TinyInt.not_null()));
+        }
+        let delivered = TableSchema::new(columns).arrow();
+        RecordLayout {
+            table: table.to_owned(),
+            schema,
+            wanted,
+            checked: Vec::new(),
+            reads_kinds,
+            policy: BadDataPolicy::Fail,
+            delivered,
+        }
+    }
+
+    /// With this policy for bad records, which these columns find as well.
+    #[must_use]
+    pub fn with_policy(mut self, policy: BadDataPolicy, checked: Vec<usize>) -> Self {
+        (self.policy, self.checked) = (policy, checked);
+        self
+    }
+
+    /// The positions of all columns that are read.
+    pub(super) fn read(&self) -> impl Iterator<Item = usize> {
+        self.wanted.iter().chain(&self.checked).copied()
+    }
+
+    /// A batch of the wanted columns.
+    pub(super) fn batch(
+        &self,
+        mut columns: Vec<ArrayRef>,
+        rows: usize,
+        bad: &mut BadFields,
+    ) -> Result<RecordBatch> {
+        if self.reads_kinds {
+            let names = columns.pop();
+            let names = names.ok_or_else(|| Error::internal("no column of row kinds was read"))?;
+            columns.push(row_kinds(&names, bad)?);
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        Ok(RecordBatch::try_new_with_options(self.delivered.clone(), columns, &options)?)
+    }
+}
+
+/// Turns the short names of row kinds into their codes. An unknown name is a bad row under every
+/// policy: nothing says what the row does.
+fn row_kinds(names: &ArrayRef, bad: &mut BadFields) -> Result<ArrayRef> {
+    let names = names.as_string_view_opt().ok_or_else(|| Error::internal("'op' is no text"))?;
+    let mut codes = Vec::with_capacity(names.len());
+    for row in 0..names.len() {
+        let name = (!names.is_null(row)).then(|| names.value(row));
+        let kind = name.and_then(RowKind::from_short);
+        if kind.is_none() {
+            let found = name.map_or("missing".to_owned(), |name| format!("'{name}'"));
+            bad.refuse(row, format!("op is {found}: it must be +I, -U, +U or -D"));
+        }
+        codes.push(kind.unwrap_or(RowKind::Insert).code());
+    }
+    Ok(Arc::new(Int8Array::from(codes)))
+}
+
+/// What a decoder has made of a block.
+#[derive(Debug)]
+pub struct DecodedRecords {
+    /// The wanted columns of the records that could be read; row kinds last, if they are read.
+    pub batch: RecordBatch,
+    /// Those that could not, ascending by number.
+    pub rejected: Vec<Rejected>,
+    /// The number of the first record that was found.
+    pub first_number: u64,
+    /// For messages: the number of the message that each row of the batch came from.
+    pub messages: Vec<u32>,
+}
+
+/// The records that were found in a block.
+pub(super) trait Records {
+    /// How many there are.
+    fn rows(&self) -> usize;
+    /// The number of a record.
+    fn number(&self, row: usize) -> u64;
+    /// The bytes of a record.
+    fn raw(&self, row: usize) -> &[u8];
+    /// The error of a job that fails because of this one.
+    fn error(&self, reason: &str, number: u64) -> DecodeError;
+    /// The first piece that is no record, which ended the search. A value in a record before it
+    /// may be bad as well, and is then the first mistake of the input.
+    fn take_broken(&mut self) -> Option<DecodeError>;
+}
+
+/// Makes a batch of the columns that were read and leaves out the bad records. `rejected` are those
+/// that were found before any column was read.
+pub(super) fn finish(
+    layout: &RecordLayout,
+    block: &TextBlock<'_>,
+    records: &mut impl Records,
+    mut columns: Vec<ArrayRef>,
+    mut bad: BadFields,
+    mut rejected: Vec<Rejected>,
+) -> Result<DecodedRecords, DecodeError> {
+    columns.truncate(layout.wanted.len());
+    let rows = records.rows();
+    let mut batch = layout.batch(columns, rows, &mut bad)?;
+    let bad = bad.into_rows();
+    if let (BadDataPolicy::Fail, Some((row, reason))) = (layout.policy, bad.first()) {
+        return Err(records.error(reason, records.number(*row)));
+    }
+    if let Some(error) = records.take_broken() {
+        return Err(error);
+    }
+    let first_number = if rows > 0 { records.number(0) } else { block.number_at(0) };
+    let mut messages: Vec<u32> = match block.as_messages() {
+        Some(_) => (0..rows).map(|row| records.number(row) as u32).collect(),
+        None => Vec::new(),
+    };
+    if !bad.is_empty() {
+        let keep = without(rows, bad.iter().map(|(row, _)| *row));
+        batch = arrow_select::filter::filter_record_batch(&batch, &keep).map_err(Error::from)?;
+        let mut kept = keep.values().iter();
+        messages.retain(|_| kept.next().unwrap_or(true));
+        for (row, reason) in bad {
+            let (number, raw) = (records.number(row), records.raw(row).to_vec());
+            rejected.push(Rejected { number, reason, raw });
+        }
+        rejected.sort_by_key(|record| record.number);
+    }
+    Ok(DecodedRecords { batch, rejected, first_number, messages })
+}
+
+/// True for all rows but these (ascending).
+fn without(rows: usize, bad: impl Iterator<Item = usize>) -> BooleanArray {
+    let mut keep = BooleanBufferBuilder::new(rows);
+    keep.append_n(rows, true);
+    bad.for_each(|row| keep.set_bit(row, false));
+    BooleanArray::new(keep.finish(), None)
+}
