@@ -18,7 +18,9 @@
 //! | how far files were read | `position.rs` |
 //! | who may write a file or folder | `claim.rs` |
 //! | that no output names an input | `outputs.rs` |
-//! | whether they still hold what was read | `recorded.rs`, `identity.rs` |
+//! | what is known of an input file | `input_file.rs`, `stamp.rs`, `excerpt.rs` |
+//! | what readers deliver | `reading.rs` |
+//! | whether files still hold what was read | `recorded.rs`, `identity.rs` |
 //! | files that appear and grow | `follow.rs` |
 //! | which options decide what a position means | `state_options.rs` |
 //! | folders that are written in transactions | `folder_sink.rs`, `parts.rs` |

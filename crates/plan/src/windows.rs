@@ -12,8 +12,9 @@ use thalweg_operators::window::{WindowKind, WindowSpec};
 pub struct WindowFunction {
     /// Its name in SQL.
     pub name: &'static str,
-    /// Its lengths in the order of the call; the second one, if any, is a multiple of the first.
-    lengths: &'static [Length],
+    /// Its lengths in the order of the call, each by its name as an argument and its name in
+    /// messages. The second one, if any, is a multiple of the first.
+    lengths: &'static [(&'static str, &'static str)],
     /// True if a last, optional interval shifts the windows.
     has_offset: bool,
     /// True if the windows belong to keys: `PARTITION BY` is allowed.
@@ -25,77 +26,68 @@ pub struct WindowFunction {
     may_be_uneven: bool,
     /// A call as an example.
     pub usage: &'static str,
-    /// The windows of checked lengths and an offset.
-    windows: fn(&[i64], i64) -> Option<WindowKind>,
+    /// The windows of checked lengths (the second is 0 where there is none) and an offset.
+    windows: fn([i64; 2], i64) -> WindowKind,
 }
 
-/// One length of a window.
-#[derive(Debug)]
-struct Length {
-    /// Its name as an argument.
-    argument: &'static str,
-    /// In messages.
-    word: &'static str,
+/// A function as most are: with an offset, without keys, also for GROUP BY, and even.
+const fn function(
+    name: &'static str,
+    lengths: &'static [(&'static str, &'static str)],
+    usage: &'static str,
+    windows: fn([i64; 2], i64) -> WindowKind,
+) -> WindowFunction {
+    WindowFunction {
+        name,
+        lengths,
+        has_offset: true,
+        has_keys: false,
+        is_in_group_by: true,
+        may_be_uneven: false,
+        usage,
+        windows,
+    }
 }
-
-const SIZE: Length = Length { argument: "SIZE", word: "size" };
 
 /// All of them.
 pub static WINDOW_FUNCTIONS: [WindowFunction; 4] = [
+    function(
+        "TUMBLE",
+        &[("SIZE", "size")],
+        "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE [, offset]))",
+        |[size_ms, _], offset_ms| WindowKind::Aligned(WindowSpec::Tumble { size_ms, offset_ms }),
+    ),
     WindowFunction {
-        name: "TUMBLE",
-        lengths: &[SIZE],
-        has_offset: true,
-        has_keys: false,
-        is_in_group_by: true,
-        may_be_uneven: false,
-        usage: "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE [, offset]))",
-        windows: |lengths, offset_ms| {
-            let &[size_ms] = lengths else { return None };
-            Some(WindowKind::Aligned(WindowSpec::Tumble { size_ms, offset_ms }))
-        },
-    },
-    WindowFunction {
-        name: "HOP",
-        lengths: &[Length { argument: "SLIDE", word: "slide" }, SIZE],
-        has_offset: true,
-        has_keys: false,
-        is_in_group_by: true,
         may_be_uneven: true,
-        usage: "TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '5' MINUTE)): slide, then size",
-        windows: |lengths, offset_ms| {
-            let &[slide_ms, size_ms] = lengths else { return None };
-            Some(WindowKind::Aligned(WindowSpec::Hop { slide_ms, size_ms, offset_ms }))
-        },
+        ..function(
+            "HOP",
+            &[("SLIDE", "slide"), ("SIZE", "size")],
+            "TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '5' MINUTE)): slide, then size",
+            |[slide_ms, size_ms], offset_ms| {
+                WindowKind::Aligned(WindowSpec::Hop { slide_ms, size_ms, offset_ms })
+            },
+        )
     },
     WindowFunction {
-        name: "CUMULATE",
-        lengths: &[
-            Length { argument: "STEP", word: "step" },
-            Length { argument: "SIZE", word: "max size" },
-        ],
-        has_offset: true,
-        has_keys: false,
         is_in_group_by: false,
-        may_be_uneven: false,
-        usage: "TABLE(CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR, INTERVAL '1' DAY)): step, then max size",
-        windows: |lengths, offset_ms| {
-            let &[step_ms, max_size_ms] = lengths else { return None };
-            Some(WindowKind::Aligned(WindowSpec::Cumulate { step_ms, max_size_ms, offset_ms }))
-        },
+        ..function(
+            "CUMULATE",
+            &[("STEP", "step"), ("SIZE", "max size")],
+            "TABLE(CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR, INTERVAL '1' DAY)): step, then max size",
+            |[step_ms, max_size_ms], offset_ms| {
+                WindowKind::Aligned(WindowSpec::Cumulate { step_ms, max_size_ms, offset_ms })
+            },
+        )
     },
     WindowFunction {
-        name: "SESSION",
-        lengths: &[Length { argument: "GAP", word: "gap" }],
         has_offset: false,
         has_keys: true,
-        is_in_group_by: true,
-        may_be_uneven: false,
-        usage: "TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' MINUTE))",
-        windows: |lengths, _| {
-            let &[gap_ms] = lengths else { return None };
-            Some(WindowKind::Session { gap_ms })
-        },
+        ..function(
+            "SESSION",
+            &[("GAP", "gap")],
+            "TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' MINUTE))",
+            |[gap_ms, _], _| WindowKind::Session { gap_ms },
+        )
     },
 ];
 
@@ -122,7 +114,7 @@ impl WindowFunction {
 
     /// The names of its intervals in the order of the call.
     pub fn arguments(&self) -> Vec<&'static str> {
-        let lengths = self.lengths.iter().map(|length| length.argument);
+        let lengths = self.lengths.iter().map(|(argument, _)| *argument);
         lengths.chain(self.has_offset.then_some("OFFSET")).collect()
     }
 
@@ -139,7 +131,7 @@ impl WindowFunction {
     /// Its call in words.
     pub fn form(&self) -> String {
         let keys = if self.has_keys { " [PARTITION BY key]" } else { "" };
-        let lengths: Vec<&str> = self.lengths.iter().map(|length| length.word).collect();
+        let lengths: Vec<&str> = self.lengths.iter().map(|(_, name)| *name).collect();
         let offset = if self.has_offset { " [, offset]" } else { "" };
         format!("{}(data{keys}, time, {}{offset})", self.name, lengths.join(", "))
     }
@@ -161,7 +153,9 @@ impl WindowFunction {
             _ => return Err(self.wrong_number(intervals.len())),
         };
         self.check(lengths, form, is_batch)?;
-        (self.windows)(lengths, offset).ok_or_else(|| self.wrong_number(intervals.len()))
+        let mut both = [0; 2];
+        both.iter_mut().zip(lengths).for_each(|(to, length)| *to = *length);
+        Ok((self.windows)(both, offset))
     }
 
     fn wrong_number(&self, found: usize) -> Error {
@@ -171,18 +165,19 @@ impl WindowFunction {
 
     fn check(&self, lengths: &[i64], form: WindowForm, is_batch: bool) -> Result<()> {
         let name = self.name;
-        for (Length { word, .. }, ms) in self.lengths.iter().zip(lengths) {
+        for ((_, word), ms) in self.lengths.iter().zip(lengths) {
             if *ms <= 0 {
                 let message = format!("{name} needs a {word} above zero, but it is {ms} ms");
                 return Err(Error::plan(message));
             }
         }
-        let ([step, size], &[step_ms, size_ms]) = (self.lengths, lengths) else { return Ok(()) };
+        let ([(_, step), (_, size)], &[step_ms, size_ms]) = (self.lengths, lengths) else {
+            return Ok(());
+        };
         let is_old_hop = form == WindowForm::GroupBy && size_ms >= step_ms;
         if size_ms % step_ms == 0 || (self.may_be_uneven && (is_batch || is_old_hop)) {
             return Ok(());
         }
-        let (step, size) = (step.word, size.word);
         Err(Error::plan(format!(
             "{name} requires {size} to be a multiple of {step}, but {size} is {size_ms} ms and {step} {step_ms} ms"
         ))
