@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::Findings;
 use crate::circles::{self, CrateCircles};
+use crate::house_lines::{self, CrateLines};
 use crate::tidy;
 
 /// Crate (by its folder) to the crates that it depends on.
@@ -36,22 +37,38 @@ pub fn check(root: &Path) -> io::Result<Findings> {
     }
     let metadata = serde_json::from_slice(&output.stdout).map_err(io::Error::other)?;
     let edges = actual_edges(&metadata);
-    let crates = circles::of_crates(&tidy::read_sources(root)?);
-    print_house(&edges, &crates);
+    let files = tidy::read_sources(root)?;
+    let crates = circles::of_crates(&files);
+    print_house(&edges, &crates, &house_lines::of_crates(&files));
     let mut findings = compare(&allowed, &edges);
     findings.extend(circles::check(&crates, &tidy::exceptions(root)));
     Ok(findings)
 }
 
-/// One line for each crate: its modules, its largest circle, and the crates that it needs.
-fn print_house(edges: &Edges, crates: &[CrateCircles]) {
-    println!("{:<12} {:>7} {:>8}  depends on", "crate", "modules", "circle");
+/// One line for each crate: its lines of code, its share of comment lines, its modules, its largest
+/// circle, and the crates that it needs.
+fn print_house(
+    edges: &Edges,
+    crates: &[CrateCircles],
+    lines_by_crate: &BTreeMap<String, CrateLines>,
+) {
+    println!(
+        "{:<12} {:>7} {:>6} {:>7} {:>6}  depends on",
+        "crate", "lines", "prose", "modules", "circle"
+    );
     for found in crates {
         let needed = edges.get(&found.name).into_iter().flatten();
         let needed: Vec<&str> = needed.map(String::as_str).collect();
         let (name, modules, largest) = (&found.name, found.modules, found.largest());
-        println!("{name:<12} {modules:>7} {largest:>8}  {}", needed.join(", "));
+        let lines = lines_by_crate.get(name).copied().unwrap_or_default();
+        println!(
+            "{name:<12} {:>7} {:>5}% {modules:>7} {largest:>6}  {}",
+            lines.code,
+            lines.prose_percent(),
+            needed.join(", ")
+        );
     }
+    println!("{:<12} {:>7}", "all", lines_by_crate.values().map(|lines| lines.code).sum::<usize>());
     for found in crates {
         for circle in &found.circles {
             println!("circle in {}: {}", found.name, circle.join(", "));

@@ -7,6 +7,7 @@
 mod book;
 mod circles;
 mod depcheck;
+mod house_lines;
 mod lexer;
 mod paths;
 mod results;

@@ -22,6 +22,8 @@ use crate::lexer::{self, Split};
 use crate::results;
 use crate::tree;
 
+pub use modules::children_folder;
+
 /// One Rust file, taken apart once for all checks.
 pub struct SourceFile {
     /// Relative to the repository's root.
