@@ -26,32 +26,13 @@
 //! after the other anyway.
 
 use thalweg_core::OperatorClass;
-use thalweg_core::{Bundle, Result, Watermark};
-use thalweg_ordering::sync::{Arc, AtomicUsize, Ordering};
+use thalweg_ordering::sync::{Arc, AtomicUsize};
 
 use crate::container::{Container, ContainerState};
-use crate::dispatcher::{Task, WorkerPlace};
-use crate::job::Job;
 use crate::lane::Lane;
-use crate::memory::Pressure;
-use crate::options::RunOptions;
-use crate::stage::{StageRun, StageRunKind};
-
-/// Which decision is switched off.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ablation {
-    /// None: the engine as it is.
-    #[default]
-    Nothing,
-    /// A stage works on an epoch once all of its rows have arrived and every older one is finished
-    /// ("hold and sort" without the sort).
-    InOrderEpochs,
-    /// What a stateless stage makes goes to the youngest container that is open downstream.
-    IgnoreEpochBoundaries,
-    /// A worker drains the stage that it is at, then moves to the next one; watermarks wait for
-    /// their turn.
-    NoPriority,
-}
+use crate::news::News;
+use crate::policies::Ablation;
+use crate::stage::StageRun;
 
 /// What a job switches off, and where its workers are.
 pub(crate) struct Ablated {
@@ -61,104 +42,57 @@ pub(crate) struct Ablated {
 }
 
 impl Ablated {
-    /// What of the wish these stages admit.
-    pub(crate) fn new(options: &RunOptions, stages: &[StageRun]) -> Self {
-        let is_sequenced = |stage: &StageRun| match &stage.kind {
-            StageRunKind::Operator(operator) => operator.class == OperatorClass::Sequenced,
-            _ => false,
+    /// What of the wish a job in the contract `epoch` with these stages admits.
+    pub(crate) fn new(
+        wish: Ablation,
+        stages: &[StageRun],
+        takes_snapshots: bool,
+        workers: usize,
+    ) -> Self {
+        let is_sequenced = |stage: &StageRun| {
+            stage.operator().is_some_and(|run| run.class == OperatorClass::Sequenced)
         };
-        let what = match options.ablation {
-            _ if options.order.is_ordered() => Ablation::Nothing,
-            Ablation::IgnoreEpochBoundaries
-                if options.snapshots.is_some() || stages.iter().any(is_sequenced) =>
-            {
-                Ablation::Nothing
-            }
+        let keeps_boundaries = takes_snapshots || stages.iter().any(is_sequenced);
+        let what = match wish {
+            Ablation::IgnoreEpochBoundaries if keeps_boundaries => Ablation::Nothing,
             what => what,
         };
-        let at = (0..options.workers.max(1)).map(|_| AtomicUsize::new(0)).collect();
-        Ablated { what, at }
+        Ablated { what, at: (0..workers.max(1)).map(|_| AtomicUsize::new(0)).collect() }
     }
 
     /// True if this is switched off.
     pub(crate) fn is(&self, what: Ablation) -> bool {
         self.what == what
     }
-}
 
-impl Job {
     /// Walks from the oldest container that may have bundles to claim to the youngest until `visit`
-    /// returns something. In order only the oldest one is looked at, and only if it is complete.
+    /// returns something. In order only the oldest one is looked at, and only if it is complete, or
+    /// the memory is full.
     pub(crate) fn walk<T>(
         &self,
         lane: &Lane,
+        is_full: bool,
         mut visit: impl FnMut(&Arc<Container>) -> Option<T>,
     ) -> Option<T> {
-        match self.ablated.what {
+        match self.what {
             Ablation::Nothing | Ablation::NoPriority => return lane.walk_unclaimed(visit),
             Ablation::IgnoreEpochBoundaries => return lane.walk(visit),
             Ablation::InOrderEpochs => {}
         }
         let front = lane.front()?;
         let is_held = front.state() == ContainerState::Open;
-        if is_held && self.memory.pressure() != Pressure::Full { None } else { visit(&front) }
+        if is_held && !is_full { None } else { visit(&front) }
     }
 
     /// A container is complete or gone: in order, others can be worked on only now.
-    pub(crate) fn release_epoch(&self) {
-        if self.ablated.is(Ablation::InOrderEpochs) {
-            self.news.notify_all();
+    pub(crate) fn release_epoch(&self, news: &News) {
+        if self.is(Ablation::InOrderEpochs) {
+            news.notify_all();
         }
     }
 
-    /// Whatever is at the stage that the worker is at, or at the next one that has something.
-    pub(crate) fn without_priority(&self, place: WorkerPlace) -> Option<Task> {
-        let at = &self.ablated.at[place.worker % self.ablated.at.len()];
-        // Relaxed: the worker's own.
-        let (first, stages) = (at.load(Ordering::Relaxed), self.stages.len());
-        let in_turn = (0..stages).map(|step| (first + step) % stages);
-        let found = in_turn.into_iter().find_map(|stage| {
-            let task = match &self.stages[stage].kind {
-                StageRunKind::Source(_) => self.next_poll(),
-                _ => self.waiting_at(stage, place),
-            };
-            task.map(|task| (stage, task))
-        });
-        let (stage, task) = found?;
-        // A source always has more: it would never be drained.
-        let stays = !matches!(task, Task::Poll { .. });
-        at.store(if stays { stage } else { (stage + 1) % stages }, Ordering::Relaxed);
-        Some(task)
-    }
-
-    /// Hands what a stateless stage has made to the container that is open downstream.
-    pub(crate) fn deposit_in_open(
-        &self,
-        stage: usize,
-        edge: usize,
-        lane: usize,
-        mut bundle: Bundle,
-    ) -> Result<()> {
-        let edge = &self.stages[stage].edges[edge];
-        let down_lane = edge.lane_base + lane;
-        let (open, place) = self.stages[edge.to.0].lanes[down_lane].count_into_open();
-        (bundle.stamps.epoch, bundle.stamps.ordinal) = (open.index, place);
-        self.deposit_counted(stage, edge, down_lane, &open, bundle)
-    }
-
-    /// Closes what is open downstream of a stateless stage with a watermark.
-    pub(crate) fn close_open(
-        &self,
-        stage: usize,
-        lane: usize,
-        end: Watermark,
-        ingest_ns: u64,
-    ) -> Result<()> {
-        for edge in &self.stages[stage].edges {
-            let down_lane = edge.lane_base + lane;
-            self.stages[edge.to.0].lanes[down_lane].close_open(end, ingest_ns);
-            self.advance(edge.to.0, down_lane)?;
-        }
-        Ok(())
+    /// Where a worker is.
+    pub(crate) fn at(&self, worker: usize) -> &AtomicUsize {
+        &self.at[worker % self.at.len()]
     }
 }

@@ -19,7 +19,7 @@
 //! Barriers get dense sequence numbers under the `Joint` lock, are posted to the cells under it,
 //! and complete in that order ([`Completions`]), so watermarks leave a stage in order even when the
 //! last cells of two barriers finish on two workers at once. Operators with several phases have at
-//! most one barrier under way; the others wait in `Joint::waiting`.
+//! most one barrier under way ([`BarrierQueue`]).
 //!
 //! # Few results
 //! What each cell makes of a watermark may be a handful of rows. As bundles of their own they would
@@ -35,12 +35,20 @@ use thalweg_core::{Exchange, Watermark};
 use thalweg_ordering::sync::{Arc, AtomicUsize, Mutex, Ordering};
 
 use crate::container::Container;
-use crate::flow::COALESCED_ROWS_MIN;
 use crate::joint_watermark::JointWatermark;
-use crate::ordered::Gather;
+use crate::ordered::gather::Gather;
 
 /// A watermark under way.
 pub struct Barrier {
+    /// What it is about.
+    pub call: BarrierCall,
+    phase: AtomicUsize,
+    remaining: AtomicUsize,
+    few: Mutex<Few>,
+}
+
+/// What a barrier brings to the partitions, and where their results go.
+pub struct BarrierCall {
     /// Its place among the barriers of the stage.
     pub sequence: u64,
     /// The joint watermark.
@@ -50,24 +58,32 @@ pub struct Barrier {
     pub advances: bool,
     /// What partitions leave for one another.
     pub exchange: Exchange,
-    /// The lane and the container whose end watermark this is; `None` if a lane became idle.
-    pub container: Option<(usize, Arc<Container>)>,
-    /// Where results go, one per main edge.
-    pub outputs: Vec<Arc<Container>>,
-    /// Where results of rows behind this barrier go, one per main edge.
-    pub next_outputs: Vec<Arc<Container>>,
     /// What to pass on.
     pub pass: Option<Watermark>,
     /// The watermark that was passed on last before this one: no result is older.
     pub passed_before: Watermark,
     /// When the row that ended the epoch entered the engine.
     pub ingest_ns: u64,
-    /// In the ordered contracts: the element whose watermark this is. What partitions emit goes
-    /// there, and there are no containers.
-    pub gather: Option<Arc<Gather>>,
-    phase: AtomicUsize,
-    remaining: AtomicUsize,
-    few: Mutex<Few>,
+    /// Where results go.
+    pub results: BarrierResults,
+}
+
+/// Where what partitions make at a watermark goes.
+pub enum BarrierResults {
+    /// `epoch`: into containers.
+    Containers(BarrierContainers),
+    /// Ordered contracts: to the element whose watermark this is.
+    Element(Arc<Gather>),
+}
+
+/// The containers that a barrier has to do with.
+pub struct BarrierContainers {
+    /// The lane and the container whose end watermark this is; `None` if a lane became idle.
+    pub consumed: Option<(usize, Arc<Container>)>,
+    /// Where results go, one per main edge.
+    pub outputs: Vec<Arc<Container>>,
+    /// Where results of rows behind this barrier go, one per main edge.
+    pub next_outputs: Vec<Arc<Container>>,
 }
 
 /// Results of cells that had few.
@@ -76,6 +92,9 @@ struct Few {
     rows: usize,
     emitted: Vec<Emitted>,
 }
+
+/// Batches of this many rows are not few: they are bundles as they are.
+pub(crate) const FEW_ROWS_MAX: usize = 1024;
 
 /// Results of several cells wait for no more rows than this.
 const GATHERED_ROWS_MAX: usize = 16 * 1024;
@@ -92,36 +111,18 @@ pub enum Countdown {
     Complete,
 }
 
-/// What makes the barrier of an element (ordered contracts).
-pub(crate) struct BarrierStart {
-    pub sequence: u64,
-    pub watermark: Watermark,
-    pub pass: Option<Watermark>,
-    pub passed_before: Watermark,
-    pub ingest_ns: u64,
-    pub cells: usize,
-    pub exchange: Exchange,
-    pub gather: Arc<Gather>,
-}
-
 impl Barrier {
-    /// The barrier of an element's watermark.
-    pub(crate) fn of_element(start: BarrierStart) -> Self {
-        Barrier {
-            sequence: start.sequence,
-            watermark: start.watermark,
-            advances: true,
-            exchange: start.exchange,
-            container: None,
-            outputs: Vec::new(),
-            next_outputs: Vec::new(),
-            pass: start.pass,
-            passed_before: start.passed_before,
-            ingest_ns: start.ingest_ns,
-            gather: Some(start.gather),
-            phase: AtomicUsize::new(0),
-            remaining: AtomicUsize::new(start.cells),
-            few: Mutex::default(),
+    /// A barrier for this many cells.
+    pub fn new(call: BarrierCall, cells: usize) -> Self {
+        let remaining = AtomicUsize::new(cells);
+        Barrier { call, phase: AtomicUsize::new(0), remaining, few: Mutex::default() }
+    }
+
+    /// The containers that it has to do with, in the flow of `epoch`.
+    pub(crate) fn containers(&self) -> &BarrierContainers {
+        match &self.call.results {
+            BarrierResults::Containers(containers) => containers,
+            BarrierResults::Element(_) => unreachable!("elements have no containers"),
         }
     }
 
@@ -137,7 +138,7 @@ impl Barrier {
         let rows = emitted.iter().map(|of_port| of_port.batch.num_rows()).sum::<usize>();
         // The changes of a key have an order, and late rows belong to another container.
         let may_wait = |of_port: &Emitted| of_port.port == 0 && of_port.kinds.is_none();
-        if rows >= COALESCED_ROWS_MIN || !emitted.iter().all(may_wait) {
+        if rows >= FEW_ROWS_MAX || !emitted.iter().all(may_wait) {
             return emitted;
         }
         let mut few = self.few.lock().expect("no panic under this lock");
@@ -162,7 +163,7 @@ impl Barrier {
         if before > 1 {
             return Countdown::Others;
         }
-        if !self.advances || self.phase() + 1 == phases {
+        if !self.call.advances || self.phase() + 1 == phases {
             return Countdown::Complete;
         }
         // Nobody else touches the barrier between two phases.
@@ -183,10 +184,35 @@ pub struct Joint {
     pub made: u64,
     /// Where results go now, one per main edge.
     pub outputs: Vec<Arc<Container>>,
-    /// True while a barrier of an operator with several phases is under way.
-    pub busy: bool,
-    /// Barriers that wait for it.
-    pub waiting: VecDeque<Arc<Barrier>>,
+    /// Barriers on their way through the cells.
+    pub barriers: BarrierQueue,
+}
+
+/// Barriers that go to the cells one by one. Phases of two barriers must not mix, since what
+/// partitions exchange in one phase is for the next one: an operator with several phases has one
+/// barrier under way at most. With one phase the mailboxes alone keep the order.
+#[derive(Default)]
+pub struct BarrierQueue {
+    is_busy: bool,
+    waiting: VecDeque<Arc<Barrier>>,
+}
+
+impl BarrierQueue {
+    /// A barrier is made. It comes back if it may go to the cells at once, else it waits here.
+    pub fn begin(&mut self, phases: usize, barrier: Arc<Barrier>) -> Option<Arc<Barrier>> {
+        if phases > 1 && std::mem::replace(&mut self.is_busy, true) {
+            self.waiting.push_back(barrier);
+            return None;
+        }
+        Some(barrier)
+    }
+
+    /// A barrier is complete; the one that goes to the cells now.
+    pub fn end(&mut self) -> Option<Arc<Barrier>> {
+        let next = self.waiting.pop_front();
+        self.is_busy = next.is_some();
+        next
+    }
 }
 
 /// A barrier to be made.
@@ -205,8 +231,7 @@ impl Joint {
             passed: Watermark::MIN,
             made: 0,
             outputs,
-            busy: false,
-            waiting: VecDeque::new(),
+            barriers: BarrierQueue::default(),
         }
     }
 
@@ -223,28 +248,27 @@ impl Joint {
         if advances {
             self.outputs = make_outputs();
         }
-        let barrier = Barrier {
+        let containers = BarrierContainers {
+            consumed: request.container,
+            outputs,
+            next_outputs: self.outputs.clone(),
+        };
+        let call = BarrierCall {
             sequence: self.made,
             watermark: self.watermark.watermark(),
             advances,
             exchange: Exchange::new(cells),
-            container: request.container,
-            outputs,
-            next_outputs: self.outputs.clone(),
             pass,
             passed_before: self.passed,
             ingest_ns: request.ingest_ns,
-            gather: None,
-            phase: AtomicUsize::new(0),
-            remaining: AtomicUsize::new(cells),
-            few: Mutex::default(),
+            results: BarrierResults::Containers(containers),
         };
         self.made += 1;
         if let Some(watermark) = pass {
             assert!(watermark >= self.passed, "output watermarks never go back");
             self.passed = watermark;
         }
-        Arc::new(barrier)
+        Arc::new(Barrier::new(call, cells))
     }
 }
 
@@ -258,7 +282,7 @@ pub struct Completions {
 impl Completions {
     /// Adds a finished barrier.
     pub fn add(&mut self, barrier: Arc<Barrier>) {
-        let previous = self.finished.insert(barrier.sequence, barrier);
+        let previous = self.finished.insert(barrier.call.sequence, barrier);
         assert!(previous.is_none(), "a barrier finishes once");
     }
 
@@ -293,8 +317,8 @@ mod tests {
         completions.add(second);
         assert!(completions.pop().is_none());
         completions.add(first);
-        assert_eq!(completions.pop().map(|b| b.sequence), Some(0));
-        assert_eq!(completions.pop().map(|b| b.sequence), Some(1));
+        assert_eq!(completions.pop().map(|b| b.call.sequence), Some(0));
+        assert_eq!(completions.pop().map(|b| b.call.sequence), Some(1));
     }
 
     #[test]
@@ -385,13 +409,14 @@ mod tests {
                     outputs += 1;
                     vec![output(outputs)]
                 });
-                assert_eq!(barrier.watermark, Watermark(expected), "{sequence:?}");
-                let stays = Arc::ptr_eq(&barrier.outputs[0], &barrier.next_outputs[0]);
+                assert_eq!(barrier.call.watermark, Watermark(expected), "{sequence:?}");
+                let of_barrier = barrier.containers();
+                let stays = Arc::ptr_eq(&of_barrier.outputs[0], &of_barrier.next_outputs[0]);
                 assert_eq!(stays, !advances, "only a watermark that moves ends an output");
                 let fixed = known_in_a_fixed_order(known, ends);
                 assert!(fixed <= expected, "{sequence:?}");
                 gained |= fixed < expected;
-                if let Some((_, container)) = &barrier.container {
+                if let Some((_, container)) = &of_barrier.consumed {
                     container.mark_consumed();
                 }
             }

@@ -35,7 +35,7 @@ use thalweg_core::{Bundle, Watermark};
 use thalweg_ordering::Closing;
 use thalweg_ordering::sync::{Arc, AtomicI64, AtomicU8, AtomicU64, Mutex, Ordering, Queue, RwLock};
 
-use crate::parts::Leaving;
+use crate::leaving::Leaving;
 
 /// Where a container is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! Which task is next: a plain function over shared structures.
 //!
-//! Threads call [`Job::next_task`], and so does the simulator with whatever worker it likes; there
+//! Threads call [`next_task`], and so does the simulator with whatever worker it likes; there
 //! is no dispatcher thread and no state of its own. The order of looking:
 //!
 //! 1. cells with a watermark in their mailbox (StreamBox §6: watermark tasks first);
 //! 2. bundles that have what they waited for outside;
-//! 3. cells with rows, in the order that the partitioning scheme gives them (see `ready_cells`);
+//! 3. cells with rows, in the order that the partitioning scheme gives them (see [`queues`](crate::queues));
 //! 4. bundles in containers, by policy;
 //! 5. sources, if the memory account allows more.
 //!
@@ -17,7 +17,7 @@
 //! [`crate::scheduler`]); cells and sources then take part like all stages. While the memory is
 //! full each policy takes what is furthest downstream, as `lp` does: that is what makes room.
 //!
-//! While cells are parked for want of room (see [`crate::slices`]) they are resumed last of all
+//! While cells are parked for want of room (see `parked`) they are resumed last of all
 //! that is inside, and before sources are asked; where the memory is full, bundles furthest
 //! downstream come first.
 //!
@@ -27,26 +27,23 @@
 use thalweg_core::{Bundle, Watermark};
 use thalweg_ordering::sync::{Arc, Ordering};
 
-#[cfg(feature = "baselines")]
-use crate::ablation::Ablation;
 use crate::container::{Container, ContainerState};
 use crate::job::Job;
-#[cfg(not(feature = "baselines"))]
 use crate::lane::Lane;
 use crate::memory::Pressure;
-use crate::options::{PartitionScheme, SchedulerPolicy};
-use crate::ordered::Element;
-use crate::slices::Waiting;
-use crate::stage::{StageRun, StageRunKind};
-use crate::waiting::Continued;
+use crate::ordered::element::Element;
+use crate::ordered::elements::ElementStage;
+use crate::parked::Waiting;
+#[cfg(feature = "baselines")]
+use crate::policies::Ablation;
+use crate::policies::SchedulerPolicy;
+use crate::returned::Continued;
+use crate::topology::WorkerPlace;
 
-mod ready_cells;
+mod polls;
+#[cfg(feature = "baselines")]
+mod priority;
 mod stage_ranking;
-
-/// Once in this many times a source is asked because it is its turn.
-const ASKED_BEHIND: usize = 8;
-
-pub(crate) use ready_cells::{Lines, ReadyCells};
 
 /// A piece of work for one worker.
 pub enum Task {
@@ -86,79 +83,97 @@ pub enum Task {
     },
 }
 
-/// What a worker brings along when it asks.
-#[derive(Clone, Copy, Debug)]
-pub struct WorkerPlace {
-    /// Its number.
-    pub worker: usize,
-    /// Its NUMA node.
-    pub numa_node: usize,
+impl Task {
+    /// The stage that it is at.
+    pub(crate) fn stage(&self) -> usize {
+        match self {
+            Task::Cell { stage, .. }
+            | Task::Bundle { stage, .. }
+            | Task::Element { stage, .. }
+            | Task::Poll { stage }
+            | Task::Continue(Continued { stage, .. }) => *stage,
+        }
+    }
 }
 
-impl Job {
-    /// The next task for a worker, if there is any.
-    pub fn next_task(&self, place: WorkerPlace) -> Option<Task> {
-        if !self.parked.is_empty() {
-            return self.next_while_parked(place);
+/// The next task for a worker, if there is any.
+pub(crate) fn next_task(job: &Job, worker: WorkerPlace) -> Option<Task> {
+    Dispatcher { job, worker }.next_task()
+}
+
+/// A worker that asks what comes next.
+struct Dispatcher<'a> {
+    job: &'a Job,
+    worker: WorkerPlace,
+}
+
+/// A task at a cell.
+fn of_cell((stage, cell): (usize, usize)) -> Task {
+    Task::Cell { stage, cell }
+}
+
+impl<'a> Dispatcher<'a> {
+    fn next_task(&self) -> Option<Task> {
+        let (job, queues) = (self.job, &self.job.queues);
+        if !queues.parked.is_empty() {
+            return self.next_while_parked();
         }
         #[cfg(feature = "baselines")]
-        if self.ablated.is(Ablation::NoPriority) {
-            let continued = self.returned.pop().map(Task::Continue);
-            return continued.or_else(|| self.without_priority(place));
+        if job.ablated.is(Ablation::NoPriority) {
+            let continued = queues.returned.pop().map(Task::Continue);
+            return continued.or_else(|| self.without_priority());
         }
-        if let Some((stage, cell)) = self.urgent.take(place.worker) {
-            return Some(Task::Cell { stage, cell });
+        let first = queues.take_urgent(self.worker.worker).map(of_cell);
+        if let Some(first) = first.or_else(|| queues.returned.pop().map(Task::Continue)) {
+            return Some(first);
         }
-        if let Some(continued) = self.returned.pop() {
-            return Some(Task::Continue(continued));
+        if job.settings.scheduler.chooses_stages() {
+            return self.by_rank();
         }
-        if self.options.scheduler.chooses_stages() {
-            return self.by_rank(place);
+        if let Some(cell) = queues.take_ready(&job.stages, self.worker.worker) {
+            return Some(of_cell(cell));
         }
-        if let Some((stage, cell)) = self.ready_cell(|| self.ready.take(place.worker)) {
-            return Some(Task::Cell { stage, cell });
-        }
-        let is_full = self.memory.pressure() == Pressure::Full;
-        let waiting = match &self.ordered {
+        let is_full = self.is_full();
+        let waiting = match &job.ordered {
             Some(_) => self.next_element(is_full),
-            None if is_full => self.furthest_downstream(place),
-            None => self.next_bundle(place),
+            None if is_full => self.furthest_downstream(),
+            None => self.next_bundle(),
         };
         waiting.or_else(|| self.next_poll())
     }
 
+    fn is_full(&self) -> bool {
+        self.job.memory.pressure() == Pressure::Full
+    }
+
     /// The next task while cells wait for room, whatever the policy.
-    fn next_while_parked(&self, place: WorkerPlace) -> Option<Task> {
-        let is_full = self.memory.pressure() == Pressure::Full;
+    fn next_while_parked(&self) -> Option<Task> {
+        let (is_full, queues) = (self.is_full(), &self.job.queues);
+        let is_ordered = self.job.ordered.is_some();
         // Where the memory is full, no bundle of a stage that multiplies rows is begun: its results
         // would wait.
-        let drained = || self.furthest_among(place, |stage| !is_full || !self.multiplies(stage));
-        let cell = |(stage, cell)| Task::Cell { stage, cell };
-        (is_full && self.ordered.is_none())
+        let drained = || self.furthest_among(|stage| !is_full || !self.multiplies(stage));
+        (is_full && !is_ordered)
             .then(drained)
             .flatten()
-            .or_else(|| self.urgent.take(place.worker).map(cell))
-            .or_else(|| self.returned.pop().map(Task::Continue))
-            .or_else(|| self.ready_cell(|| self.ready.take(place.worker)).map(cell))
-            .or_else(|| match &self.ordered {
-                Some(_) => self.next_element(is_full),
-                None => drained(),
-            })
-            .or_else(|| self.resume_parked(place, is_full))
+            .or_else(|| queues.take_urgent(self.worker.worker).map(of_cell))
+            .or_else(|| queues.returned.pop().map(Task::Continue))
+            .or_else(|| queues.take_ready(&self.job.stages, self.worker.worker).map(of_cell))
+            .or_else(|| if is_ordered { self.next_element(is_full) } else { drained() })
+            .or_else(|| self.resume_parked(is_full))
             .or_else(|| self.next_poll())
     }
 
     /// Something that is parked, if there is room or room can come of nothing else.
-    fn resume_parked(&self, place: WorkerPlace, is_full: bool) -> Option<Task> {
-        let is_stuck = || !self.others_work() && self.sinks_keep_up();
-        let may_resume = !self.is_giving_up() && (!is_full || is_stuck());
-        if !may_resume {
+    fn resume_parked(&self, is_full: bool) -> Option<Task> {
+        let is_stuck = || !self.job.queues.others_work() && self.sinks_keep_up();
+        if self.job.lifecycle.is_giving_up() || (is_full && !is_stuck()) {
             return None;
         }
-        let Some((stage, waiting)) = self.parked.take(is_full) else {
+        let Some((stage, waiting)) = self.job.queues.parked.take(is_full) else {
             // All of it waits for a bundle that another worker is at or that nobody has begun.
-            let may_begin = is_full && self.ordered.is_none();
-            return may_begin.then(|| self.furthest_downstream(place)).flatten();
+            let may_begin = is_full && self.job.ordered.is_none();
+            return may_begin.then(|| self.furthest_downstream()).flatten();
         };
         Some(match waiting {
             Waiting::Cell(cell) => Task::Cell { stage, cell },
@@ -167,80 +182,38 @@ impl Job {
         })
     }
 
-    /// True while any worker does a task.
-    pub(crate) fn others_work(&self) -> bool {
-        self.at_work.load(Ordering::SeqCst) > 0
-    }
-
     /// True if a stateless stage makes many rows of one.
     fn multiplies(&self, stage: usize) -> bool {
-        match &self.stages[stage].kind {
-            StageRunKind::Transform(transform) => transform.multiplies(),
-            _ => false,
-        }
-    }
-
-    /// True if a stage that multiplies rows is to begin nothing more: the memory is full, and
-    /// others make room.
-    pub(crate) fn is_refused(&self, stage: usize) -> bool {
-        self.memory.pressure() == Pressure::Full && self.others_work() && self.multiplies(stage)
+        self.job.stages[stage].transform().is_some_and(|transform| transform.multiplies())
     }
 
     /// True if little of what is in flight waits for the threads of sinks.
     fn sinks_keep_up(&self) -> bool {
-        let waiting_bytes = |stage: &StageRun| match &stage.kind {
-            StageRunKind::Sink(sink) => sink.waiting_bytes.load(Ordering::SeqCst).max(0) as usize,
-            _ => 0,
-        };
-        let of_sinks: usize = self.stages.iter().map(waiting_bytes).sum();
-        of_sinks < self.memory.in_flight_bytes_max() / 2
-    }
-
-    /// The next cell that nobody is at. A call for one that has a worker is left to that worker.
-    fn ready_cell(&self, next: impl Fn() -> Option<(usize, usize)>) -> Option<(usize, usize)> {
-        loop {
-            let (stage, cell) = next()?;
-            match &self.stages[stage].kind {
-                StageRunKind::Operator(operator)
-                    if self.calls_cells() && !operator.cells[cell].mailbox.call() => {}
-                _ => return Some((stage, cell)),
-            }
-        }
-    }
-
-    /// The next cell of a stage that nobody is at.
-    pub(crate) fn ready_cell_at(&self, stage: usize, place: WorkerPlace) -> Option<usize> {
-        let next = || self.ready.take_at(stage, place.worker).map(|cell| (stage, cell));
-        self.ready_cell(next).map(|(_, cell)| cell)
-    }
-
-    /// True if cells are called once for each item rather than listed once while they have any.
-    pub(crate) fn calls_cells(&self) -> bool {
-        self.ordered.is_some() && self.options.partitioning == PartitionScheme::Hybrid
+        self.job.stages.bytes_at_sinks() < self.job.memory.in_flight_bytes_max() / 2
     }
 
     /// Walks through the containers of a lane that may have bundles to claim, oldest first.
-    #[cfg(not(feature = "baselines"))]
     fn walk<T>(&self, lane: &Lane, visit: impl FnMut(&Arc<Container>) -> Option<T>) -> Option<T> {
+        #[cfg(feature = "baselines")]
+        return self.job.ablated.walk(lane, self.is_full(), visit);
+        #[cfg(not(feature = "baselines"))]
         lane.walk_unclaimed(visit)
     }
 
-    fn next_bundle(&self, place: WorkerPlace) -> Option<Task> {
-        match self.options.scheduler {
-            SchedulerPolicy::Nem => {
-                self.needed_next(place).or_else(|| self.most_open_containers(place))
-            }
-            _ => self.in_turn(place),
+    fn next_bundle(&self) -> Option<Task> {
+        match self.job.settings.scheduler {
+            SchedulerPolicy::Nem => self.needed_next().or_else(|| self.most_open_containers()),
+            _ => self.in_turn(),
         }
     }
 
     /// The oldest element of the stage furthest downstream that has any, or of each stage in turn.
     fn next_element(&self, is_full: bool) -> Option<Task> {
-        let stages = self.stages.len();
-        let first = match self.options.scheduler {
+        let stages = self.job.stages.len();
+        let first = match self.job.settings.scheduler {
             // Relaxed: only spreads the starting points.
             SchedulerPolicy::RoundRobin if !is_full => {
-                self.turn.fetch_add(1, Ordering::Relaxed) % stages
+                self.job.queues.turn.fetch_add(1, Ordering::Relaxed) % stages
             }
             _ => 0,
         };
@@ -252,14 +225,14 @@ impl Job {
 
     fn has_queued(&self, stage: usize) -> bool {
         // Relaxed: a hint; the worker that deposits notifies after the bundle is in its container.
-        self.stages[stage].metrics.queued.load(Ordering::Relaxed) > 0
+        self.job.stages[stage].metrics.queued.load(Ordering::Relaxed) > 0
     }
 
     /// A bundle of the closed container with the smallest end.
-    fn needed_next(&self, place: WorkerPlace) -> Option<Task> {
+    fn needed_next(&self) -> Option<Task> {
         let mut best: Option<(Watermark, usize, usize, Arc<Container>)> = None;
-        for stage in (0..self.stages.len()).rev().filter(|&stage| self.has_queued(stage)) {
-            for (lane, containers) in self.stages[stage].lanes.iter().enumerate() {
+        for stage in (0..self.job.stages.len()).rev().filter(|&stage| self.has_queued(stage)) {
+            for (lane, containers) in self.job.stages[stage].lanes.iter().enumerate() {
                 let closed = self.walk(containers, |container| {
                     let is_closed = container.state() == ContainerState::WatermarkAssigned;
                     (is_closed && !container.is_claimed()).then(|| Arc::clone(container))
@@ -272,48 +245,49 @@ impl Job {
             }
         }
         let (_, stage, lane, container) = best?;
-        let bundle = container.claim(place.numa_node)?;
+        let bundle = container.claim(self.worker.numa_node)?;
         Some(self.claimed(stage, lane, container, bundle))
     }
 
     /// The oldest bundle of the stage with the most open containers.
-    fn most_open_containers(&self, place: WorkerPlace) -> Option<Task> {
-        let mut stages: Vec<(usize, usize)> = (0..self.stages.len())
+    fn most_open_containers(&self) -> Option<Task> {
+        let mut stages: Vec<(usize, usize)> = (0..self.job.stages.len())
             .filter(|&stage| self.has_queued(stage))
             .map(|stage| {
-                let open = self.stages[stage].lanes.iter().map(|l| l.open_containers()).sum();
+                let open = self.job.stages[stage].lanes.iter().map(|l| l.open_containers()).sum();
                 (open, stage)
             })
             .collect();
         stages.sort_unstable_by(|a, b| b.cmp(a));
-        stages.into_iter().find_map(|(_, stage)| self.oldest_bundle(stage, place))
+        stages.into_iter().find_map(|(_, stage)| self.oldest_bundle(stage))
     }
 
-    fn furthest_downstream(&self, place: WorkerPlace) -> Option<Task> {
-        self.furthest_among(place, |_| true)
+    fn furthest_downstream(&self) -> Option<Task> {
+        self.furthest_among(|_| true)
     }
 
     /// The oldest bundle of the stage furthest downstream of these.
-    fn furthest_among(&self, place: WorkerPlace, is_meant: impl Fn(usize) -> bool) -> Option<Task> {
-        let mut stages =
-            (0..self.stages.len()).rev().filter(|&stage| self.has_queued(stage) && is_meant(stage));
-        stages.find_map(|stage| self.oldest_bundle(stage, place))
+    fn furthest_among(&self, is_meant: impl Fn(usize) -> bool) -> Option<Task> {
+        let mut stages = (0..self.job.stages.len())
+            .rev()
+            .filter(|&stage| self.has_queued(stage) && is_meant(stage));
+        stages.find_map(|stage| self.oldest_bundle(stage))
     }
 
-    fn in_turn(&self, place: WorkerPlace) -> Option<Task> {
-        let stages = self.stages.len();
+    fn in_turn(&self) -> Option<Task> {
+        let stages = self.job.stages.len();
         // Relaxed: only spreads the starting points.
-        let first = self.turn.fetch_add(1, Ordering::Relaxed) % stages;
+        let first = self.job.queues.turn.fetch_add(1, Ordering::Relaxed) % stages;
         (0..stages)
             .map(|step| (first + step) % stages)
             .filter(|&stage| self.has_queued(stage))
-            .find_map(|stage| self.oldest_bundle(stage, place))
+            .find_map(|stage| self.oldest_bundle(stage))
     }
 
-    fn oldest_bundle(&self, stage: usize, place: WorkerPlace) -> Option<Task> {
-        for (lane, containers) in self.stages[stage].lanes.iter().enumerate() {
+    fn oldest_bundle(&self, stage: usize) -> Option<Task> {
+        for (lane, containers) in self.job.stages[stage].lanes.iter().enumerate() {
             let found = self.walk(containers, |container| {
-                container.claim(place.numa_node).map(|bundle| (Arc::clone(container), bundle))
+                container.claim(self.worker.numa_node).map(|bundle| (Arc::clone(container), bundle))
             });
             if let Some((container, bundle)) = found {
                 return Some(self.claimed(stage, lane, container, bundle));
@@ -329,96 +303,31 @@ impl Job {
         container: Arc<Container>,
         bundle: Bundle,
     ) -> Task {
-        self.stages[stage].metrics.queued.fetch_sub(1, Ordering::Relaxed);
+        self.job.stages[stage].metrics.queued.fetch_sub(1, Ordering::Relaxed);
         Task::Bundle { stage, lane, container, bundle }
     }
 
-    /// True if the gates of a source are open, or it would be asked only to end.
-    fn may_be_asked(&self, source: usize) -> bool {
-        self.gates.is_open(source)
-            || self.is_stopping()
-            || self.is_draining()
-            || self.stages[source].ended.load(Ordering::SeqCst)
+    fn claim_element(&self, stage: usize) -> Option<Task> {
+        let (place, element) = ElementStage::of(self.job, stage).claim()?;
+        Some(Task::Element { stage, place, element })
     }
 
-    /// A task for a source that may bring rows.
-    pub(crate) fn next_poll(&self) -> Option<Task> {
-        // Each turn another worker has come first and the source is not to be had any more.
-        while let Some(stage) = self.pollable() {
-            if let Some(task) = self.claim_poll(stage) {
-                return Some(task);
-            }
+    /// Something to do at a stage: a cell first, then whatever came first.
+    fn waiting_at(&self, stage: usize) -> Option<Task> {
+        let job = self.job;
+        if job.stages[stage].source().is_some() {
+            return self.claim_poll(stage);
         }
-        None
-    }
-
-    /// The right to ask a source, which one worker has at a time. Whoever has it gives it back when
-    /// the task is done.
-    fn claim_poll(&self, stage: usize) -> Option<Task> {
-        let StageRunKind::Source(source) = &self.stages[stage].kind else { return None };
-        let is_free = !source.is_asked.swap(true, Ordering::SeqCst);
-        is_free.then(|| {
-            // Relaxed: only spreads the asking.
-            self.asked.fetch_add(1, Ordering::Relaxed);
-            Task::Poll { stage }
-        })
-    }
-
-    /// A source that may bring rows and that nobody is at: where memory is short only the one that
-    /// is furthest behind in event time, else mostly that one.
-    fn pollable(&self) -> Option<usize> {
-        // SeqCst: a worker that has entered after a cut began to hold asks no source.
-        if self.holding.load(Ordering::SeqCst) {
+        let cell = job.queues.take_ready_at(&job.stages, stage, self.worker.worker);
+        if let Some(cell) = cell {
+            return Some(Task::Cell { stage, cell });
+        }
+        if !self.has_queued(stage) {
             return None;
         }
-        let pressure = self.memory.pressure();
-        let ready = |&stage: &usize| match &self.stages[stage].kind {
-            // SeqCst: the waker's store comes before its notify, see the sleep protocol.
-            StageRunKind::Source(source) => {
-                source.ready.load(Ordering::SeqCst)
-                    && !source.is_asked.load(Ordering::SeqCst)
-                    && self.is_in_turn(stage)
-                    && self.may_be_asked(stage)
-            }
-            _ => false,
-        };
-        let mut candidates: Vec<usize> = self.sources.iter().copied().filter(ready).collect();
-        if pressure == Pressure::Full {
-            let is_needed =
-                |&source: &usize| self.is_waited_for(source) || self.gates.is_awaited(source);
-            candidates.retain(is_needed);
-        }
-        match (pressure, candidates.len()) {
-            (_, 0) => None,
-            (_, 1) => Some(candidates[0]),
-            (Pressure::High, _) => self.furthest_behind(&candidates),
-            _ => Some(self.mostly_behind(&candidates)),
-        }
-    }
-
-    /// What gates or merges wait for comes first, then what is furthest behind in event time.
-    fn furthest_behind(&self, candidates: &[usize]) -> Option<usize> {
-        let place = |&stage: &usize| {
-            let is_needed = self.gates.is_awaited(stage) || self.is_waited_for(stage);
-            (!is_needed, self.stages[stage].metrics.watermark())
-        };
-        candidates.iter().copied().min_by_key(place)
-    }
-
-    /// The source that is furthest behind in event time, and now and then the next one in turn.
-    /// Where inputs meet, what is ahead waits for what is behind, and its rows fill the state
-    /// meanwhile; where they don't, one that reads the past must not keep the others from the
-    /// present. In turn, too, while one of them has no time yet.
-    fn mostly_behind(&self, candidates: &[usize]) -> usize {
-        // Relaxed: only spreads the asking.
-        let asked = self.asked.load(Ordering::Relaxed);
-        let has_time = |&stage: &usize| self.stages[stage].metrics.watermark() > Watermark::MIN;
-        if !candidates.iter().all(has_time) {
-            return candidates[asked % candidates.len()];
-        }
-        match self.furthest_behind(candidates) {
-            Some(stage) if !asked.is_multiple_of(ASKED_BEHIND) => stage,
-            _ => candidates[asked / ASKED_BEHIND % candidates.len()],
+        match &job.ordered {
+            Some(_) => self.claim_element(stage),
+            None => self.oldest_bundle(stage),
         }
     }
 }

@@ -114,6 +114,11 @@ impl Lane {
         }
     }
 
+    /// True while every source behind it is idle.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.idle.load(Ordering::SeqCst)
+    }
+
     /// The oldest container, if any.
     pub fn front(&self) -> Option<Arc<Container>> {
         self.list.read().expect("no panic under a list lock").front().cloned()

@@ -30,41 +30,57 @@
 //! | [`topology`] | NUMA nodes and cores |
 
 #[cfg(feature = "baselines")]
-pub mod ablation;
-pub mod barrier;
-pub mod container;
-pub mod dispatcher;
-pub mod flow;
+mod ablation;
+mod barrier;
+mod cells;
+mod container;
+mod control;
+mod dispatcher;
+mod epoch;
+mod flow;
 mod gates;
+mod hold;
+mod idleness;
 pub mod interleaving;
-pub mod job;
-pub mod joint_watermark;
-pub mod lane;
+mod job;
+mod joint_watermark;
+mod lane;
+mod leaving;
+mod lifecycle;
 pub mod memory;
 pub mod metrics;
 mod news;
-pub mod options;
-pub mod ordered;
-pub mod pace;
-mod parts;
-pub mod pool;
+mod options;
+mod ordered;
+mod pace;
+mod parked;
+mod policies;
+mod pool;
 mod presence;
-pub mod scheduler;
+mod queues;
+mod returned;
+mod scheduler;
 #[cfg(any(test, feature = "simulator"))]
 pub mod simulate;
+mod sinks;
 mod slices;
 mod snapshots;
 pub mod sorted_merge;
-pub mod source_batcher;
-pub mod stage;
-pub mod task;
+mod source_batcher;
+mod sources;
+mod stage;
+mod stages;
+mod start;
+mod task;
 pub mod topology;
-mod waiting;
+mod transforms;
 
-#[cfg(feature = "baselines")]
-pub use ablation::Ablation;
-pub use job::{Beginning, JobControl, Report, RunningJob, rehearse_start, start, start_from};
+pub use control::{JobControl, Report};
 pub use metrics::{MetricsSnapshot, SnapshotMetrics, StageSnapshot};
-pub use options::{PartitionScheme, ReorderScheme, RunOptions, SchedulerPolicy, SnapshotMode};
+pub use options::RunOptions;
+#[cfg(feature = "baselines")]
+pub use policies::Ablation;
+pub use policies::{PartitionScheme, ReorderScheme, SchedulerPolicy, SnapshotMode};
 pub use pool::Pool;
 pub use snapshots::{AfterCut, ChooseExtent, CutTimes, Taken};
+pub use start::{Beginning, RunningJob, rehearse_start, start, start_from};

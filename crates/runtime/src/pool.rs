@@ -33,9 +33,11 @@ use thalweg_core::{Error, Result};
 use thalweg_ordering::Sleep;
 use thalweg_ordering::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
 
-use crate::dispatcher::{Task, WorkerPlace};
+use crate::dispatcher::{Task, next_task};
+use crate::idleness::{look_around, look_at_the_clock};
 use crate::job::Job;
-use crate::topology::{Topology, affinity};
+use crate::task::execute;
+use crate::topology::{Topology, WorkerPlace, affinity};
 
 /// How long an idle worker sleeps at most before it looks around by itself.
 const PARK_MS: u64 = 50;
@@ -146,13 +148,13 @@ impl Pool {
     /// Workers look at this job no more, which must be over. Returns when none of them is at it.
     /// Nothing happens if they have left it before.
     pub(crate) fn leave(&self, job: &Arc<Job>) {
-        debug_assert!(job.is_over());
+        debug_assert!(job.lifecycle.is_over());
         let is_same = |other: &Arc<Job>| Arc::ptr_eq(other, job);
         if !self.0.shared.jobs().1.iter().any(is_same) {
             return;
         }
         self.0.shared.change(|jobs| jobs.retain(|other| !is_same(other)));
-        while !job.presence.is_quiet(|| true) {
+        while !job.hold.presence.is_quiet(|| true) {
             std::thread::sleep(LEAVING);
         }
     }
@@ -197,7 +199,7 @@ impl Shared {
         let lived = catch_unwind(AssertUnwindSafe(|| Worker::new(self, place).live()));
         if lived.is_err() {
             for job in self.jobs().1.iter() {
-                job.fail(Error::internal("a worker panicked outside its tasks"));
+                job.lifecycle.fail(Error::internal("a worker panicked outside its tasks"));
             }
         }
     }
@@ -294,8 +296,8 @@ impl<'a> Worker<'a> {
     fn next_task(&mut self) -> Option<Task> {
         if let Some(at) = self.at
             && (self.jobs.len() == 1 || self.pool.clock.now_ns() - self.since_ns < SLICE_NS)
-            && !self.jobs[at].is_over()
-            && let Some(task) = self.jobs[at].next_task(self.place)
+            && !self.jobs[at].lifecycle.is_over()
+            && let Some(task) = next_task(&self.jobs[at], self.place)
         {
             return Some(task);
         }
@@ -306,7 +308,7 @@ impl<'a> Worker<'a> {
             if !has_news || !self.enter(at) {
                 continue;
             }
-            if let Some(task) = self.jobs[at].next_task(self.place) {
+            if let Some(task) = next_task(&self.jobs[at], self.place) {
                 if jobs > 1 {
                     // There may be more of it, for others.
                     self.jobs[at].news.notify();
@@ -322,10 +324,10 @@ impl<'a> Worker<'a> {
     fn enter(&mut self, at: usize) -> bool {
         if self.at != Some(at) {
             self.leave();
-            self.jobs[at].presence.enter();
+            self.jobs[at].hold.presence.enter();
             self.at = Some(at);
         }
-        let is_over = self.jobs[at].is_over();
+        let is_over = self.jobs[at].lifecycle.is_over();
         if is_over {
             self.leave();
         }
@@ -334,7 +336,7 @@ impl<'a> Worker<'a> {
 
     fn leave(&mut self) {
         if let Some(at) = self.at.take() {
-            self.jobs[at].presence.leave();
+            self.jobs[at].hold.presence.leave();
         }
     }
 
@@ -342,14 +344,14 @@ impl<'a> Worker<'a> {
     fn execute(&mut self, task: Task) {
         let at = self.at.expect("a task is of the job at which it was found");
         let job = &self.jobs[at];
-        job.execute(task, self.place);
+        execute(job, task, self.place);
         if self.jobs.len() > 1 {
             job.news.mark();
         }
         self.tasks += 1;
         // Where all are busy one of them has to look as well.
         if self.tasks.is_multiple_of(TASKS_PER_TICK) {
-            job.look_at_the_clock();
+            look_at_the_clock(job);
         }
     }
 
@@ -365,8 +367,8 @@ impl<'a> Worker<'a> {
             }
             let job = &self.jobs[at];
             job.news.mark();
-            if let Err(error) = job.look_around() {
-                job.fail(error);
+            if let Err(error) = look_around(job) {
+                job.lifecycle.fail(error);
             }
         }
     }

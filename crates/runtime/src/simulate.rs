@@ -21,11 +21,16 @@ use thalweg_core::shim::SplitMix64;
 use thalweg_core::snapshot::{Extent, RestoredCut, TableExtent, TakenCut};
 use thalweg_core::{Error, Result};
 use thalweg_ordering::Sleep;
-use thalweg_ordering::sync::Ordering;
 
-use crate::dispatcher::WorkerPlace;
-use crate::job::{self, Beginning, Job, JobControl, Report};
+use crate::control::{JobControl, Report};
+use crate::dispatcher::next_task;
+use crate::job::Job;
 use crate::options::RunOptions;
+use crate::snapshots::capture::Cut;
+use crate::start::build::{Surroundings, build};
+use crate::start::opening::{Beginning, open, stop_sources};
+use crate::task::execute;
+use crate::topology::WorkerPlace;
 
 pub use costs::{AssumedCosts, Costs, RowCosts, Total, Work};
 pub use virtual_cores::{VirtualMachine, VirtualReport, run_on};
@@ -67,26 +72,26 @@ impl Simulation {
         restored: Option<&RestoredCut>,
     ) -> Result<Self> {
         let sleep = Arc::new(Sleep::new());
-        let around = job::parts::Surroundings { numa_nodes, sleep, receivers: None };
-        let mut job = job::parts::build(graph, options, restored, around)?;
+        let around = Surroundings { numa_nodes, sleep, receivers: None };
+        let mut job = build(graph, options, restored, around)?;
         // Where each task does one element, workers mix most.
         let elements_max = if seed.is_multiple_of(2) { 1 } else { 3 };
-        job.elements_per_task = job.elements_per_task.min(elements_max);
+        job.settings.elements_per_task = job.settings.elements_per_task.min(elements_max);
         let job = Arc::new(job);
-        job::parts::open(&job, Beginning::from(restored.cloned()))?;
+        open(&job, Beginning::from(restored.cloned()))?;
         let (random, numa_nodes) = (SplitMix64::new(seed), numa_nodes.max(1) as u64);
         Ok(Simulation { job, random, seed, numa_nodes, idle_steps: 0, fails_in: None })
     }
 
     /// True once the job has ended or failed.
     pub fn is_over(&self) -> bool {
-        self.job.is_over() || self.job.all_sinks_finished()
+        self.job.lifecycle.is_over() || self.job.lifecycle.all_sinks_finished()
     }
 
     /// True once all input of a job with snapshots is written: a last cut, its commit and
     /// [`JobControl::complete`] are left.
     pub fn has_ended(&self) -> bool {
-        self.job.fed_sinks.load(Ordering::SeqCst) == 0
+        self.job.lifecycle.have_sinks_ended()
     }
 
     /// The job fails after this many steps, those of a cut included.
@@ -97,24 +102,25 @@ impl Simulation {
     /// Some worker does a few tasks.
     pub fn step(&mut self) {
         match self.fails_in.take() {
-            Some((0, error)) => self.job.fail(error),
+            Some((0, error)) => self.job.lifecycle.fail(error),
             Some((steps, error)) => self.fails_in = Some((steps - 1, error)),
             None => {}
         }
-        let workers = self.job.options.workers.max(1) as u64;
+        let workers = self.job.settings.workers.max(1) as u64;
         let worker = self.random.below(workers) as usize;
         let place = WorkerPlace { worker, numa_node: worker % self.numa_nodes as usize };
         for _ in 0..=self.random.below(3) {
-            match self.job.next_task(place) {
+            match next_task(&self.job, place) {
                 Some(task) => {
                     self.idle_steps = 0;
-                    self.job.execute(task, place);
+                    execute(&self.job, task, place);
                 }
                 None => self.idle_steps += 1,
             }
         }
         if self.idle_steps > IDLE_STEPS_MAX {
             self.job
+                .lifecycle
                 .fail(Error::internal(format!("the simulation with seed {} is stuck", self.seed)));
         }
     }
@@ -125,16 +131,17 @@ impl Simulation {
     /// As [`JobControl::take_cut`](crate::JobControl::take_cut).
     pub fn take_cut(&mut self, extent: Extent) -> Result<TakenCut> {
         let job = Arc::clone(&self.job);
-        job.holding.store(true, Ordering::SeqCst);
-        job.drain_for_cut(|| {
+        let cut = Cut(&job);
+        job.hold.set(true);
+        cut.drain(|| {
             self.step();
             Ok(())
         })?;
-        let (mut cut, replies) =
-            job.capture(&mut |_, _| TableExtent { extent, tracks: true }, extent)?;
-        job.await_sinks(&mut cut, replies, u64::MAX)?;
+        let (mut taken, replies) =
+            cut.capture(&mut |_, _| TableExtent { extent, tracks: true }, extent)?;
+        cut.await_sinks(&mut taken, replies, u64::MAX)?;
         job.release();
-        Ok(cut)
+        Ok(taken)
     }
 
     /// The job's handle.
@@ -147,10 +154,10 @@ impl Simulation {
     /// # Errors
     /// The error that ended it.
     pub fn end(self) -> Result<Report> {
-        job::parts::stop_sources(&self.job);
-        match self.job.take_failure() {
+        stop_sources(&self.job);
+        match self.job.lifecycle.take_failure() {
             Some(error) => Err(error),
-            None => Ok(job::parts::report(&self.job)),
+            None => Ok(Report::of(&self.job)),
         }
     }
 }

@@ -18,17 +18,17 @@ use thalweg_core::connector::Assign;
 use thalweg_core::graph::StageId;
 use thalweg_core::snapshot::{OutputMark, SinkGuarantee};
 use thalweg_core::{
-    Bundle, Operator, OperatorClass, Partition, Piece, Route, Sink, Source, SourceBatch, Transform,
-    Watermark,
+    Bundle, Error, Operator, OperatorClass, Partition, Piece, Result, Route, Sink, Source,
+    SourceBatch, Transform, Watermark,
 };
 use thalweg_ordering::Mailbox;
 use thalweg_ordering::sync::{Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex, Ordering};
 
-use crate::barrier::{Barrier, Joint, SharedCompletions};
+use crate::barrier::{Barrier, BarrierResults, Joint, SharedCompletions};
 use crate::container::Container;
 use crate::lane::Lane;
 use crate::metrics::{StageMetrics, StageRole};
-use crate::ordered::GatheredPiece;
+use crate::ordered::gather::Gather;
 use crate::slices::{SliceRows, next_slice};
 use crate::source_batcher::SourceBatcher;
 
@@ -74,12 +74,46 @@ impl StageRun {
         }
     }
 
-    /// How many cells it has.
-    pub(crate) fn num_cells(&self) -> usize {
+    /// The source that it is.
+    pub(crate) fn source(&self) -> Option<&SourceRun> {
         match &self.kind {
-            StageRunKind::Operator(operator) => operator.cells.len(),
-            _ => 0,
+            StageRunKind::Source(source) => Some(source),
+            _ => None,
         }
+    }
+
+    /// The operator that it is.
+    pub(crate) fn operator(&self) -> Option<&OperatorRun> {
+        match &self.kind {
+            StageRunKind::Operator(operator) => Some(operator),
+            _ => None,
+        }
+    }
+
+    /// The sink that it is.
+    pub(crate) fn sink(&self) -> Option<&SinkRun> {
+        match &self.kind {
+            StageRunKind::Sink(sink) => Some(sink),
+            _ => None,
+        }
+    }
+
+    /// What it does, if it is stateless.
+    pub(crate) fn transform(&self) -> Option<&dyn Transform> {
+        match &self.kind {
+            StageRunKind::Transform(transform) => Some(transform.as_ref()),
+            _ => None,
+        }
+    }
+
+    /// Its cells; none unless it is an operator.
+    pub(crate) fn cells(&self) -> &[Cell] {
+        self.operator().map_or(&[], |operator| &operator.cells)
+    }
+
+    /// True if nobody needs what it makes. A hint: another worker may see it later.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
     }
 
     /// The edges of a port with their places.
@@ -185,6 +219,69 @@ pub struct OperatorRun {
     pub sequencers: Vec<Mutex<Sequencer<Routed>>>,
 }
 
+impl OperatorRun {
+    /// The cell for a bundle that any may take: the first idle one from `first` on, else that one.
+    /// As many come into question as there are workers: each cell that takes rows keeps a table of
+    /// the keys, and more of them would fill the caches and be merged at each watermark.
+    pub(crate) fn cell_at_hand(&self, first: usize, workers: usize) -> usize {
+        let cells = self.cells.len().min(workers.max(1));
+        let mut candidates = (0..cells).map(|step| (first + step) % cells);
+        candidates.find(|&cell| self.cells[cell].mailbox.is_idle()).unwrap_or(first % cells)
+    }
+
+    /// Where rows of a bundle go. A `sequenced` operator must say which partition takes which row.
+    pub(crate) fn route(&self, bundle: &Bundle) -> Result<Route> {
+        let cells = self.cells.len();
+        if cells == 1 {
+            return Ok(Route::Any);
+        }
+        match self.operator.route(bundle, cells)? {
+            Route::Any if self.class == OperatorClass::Sequenced => Err(Error::internal(
+                "a sequenced operator with several partitions must say where rows go",
+            )),
+            route => Ok(route),
+        }
+    }
+
+    /// The watermark to pass on for this one, if any.
+    pub(crate) fn passes(&self, watermark: Watermark) -> Option<Watermark> {
+        match watermark {
+            Watermark::END => Some(watermark),
+            watermark => self.operator.output_watermark(watermark),
+        }
+    }
+
+    /// How many rows a partition is given at once.
+    pub(crate) fn slice_rows(&self, state: &CellState) -> usize {
+        if self.takes_slices { state.slice.rows() } else { usize::MAX }
+    }
+}
+
+/// How many partitions a route leads to.
+pub(crate) fn num_shares(route: &Route) -> usize {
+    match route {
+        Route::Scatter(parts) if parts.len() > 1 => {
+            parts.iter().filter(|rows| !rows.is_empty()).count()
+        }
+        Route::Any | Route::Scatter(_) => 1,
+    }
+}
+
+/// The shares of partitions in a bundle, with their cells; `None` stands for all of its rows. The
+/// cell at hand takes what has no route.
+pub(crate) fn shares(
+    route: Route,
+    at_hand: usize,
+) -> impl Iterator<Item = (usize, Option<Vec<u32>>)> {
+    let (whole, parts) = match route {
+        Route::Any => (Some((at_hand, None)), Vec::new()),
+        Route::Scatter(parts) if parts.len() == 1 => (Some((0, None)), Vec::new()),
+        Route::Scatter(parts) => (None, parts),
+    };
+    let parts = parts.into_iter().enumerate().filter(|(_, rows)| !rows.is_empty());
+    whole.into_iter().chain(parts.map(|(cell, rows)| (cell, Some(rows))))
+}
+
 /// A partition behind its mailbox.
 pub struct Cell {
     /// Pieces and barriers in the order in which the partition takes them.
@@ -243,43 +340,85 @@ pub struct CellState {
     pub unreported_rows: usize,
 }
 
+impl CellState {
+    /// A watermark is taken in all phases: rows behind it belong to the next epoch.
+    pub(crate) fn enter_epoch_behind(&mut self, barrier: &Barrier) {
+        if let BarrierResults::Containers(of) = &barrier.call.results {
+            self.outputs.clone_from(&of.next_outputs);
+        }
+        self.passed = barrier.call.pass.unwrap_or(self.passed);
+    }
+}
+
 /// What lies in a cell's mailbox.
 pub enum Item {
     /// Rows.
     Rows(RowsItem),
     /// A watermark.
     Barrier(Arc<Barrier>),
-    /// Rows of an element (ordered contracts).
-    Gathered(GatheredPiece),
     /// The clock has come to what the partition waits for.
     Tick,
 }
 
-/// Rows for a partition.
+/// Rows for a partition. A partition may take them slice by slice: `taken` says how far it is, and
+/// whoever continues begins there.
 pub struct RowsItem {
-    /// The bundle, shared with other partitions.
-    pub bundle: Arc<Bundle>,
-    /// Which rows; `None` means all.
+    /// The bundle that they are of.
+    pub of: RowsOrigin,
+    /// Which of its rows; `None` means all.
     pub rows: Option<Vec<u32>>,
-    /// The lane that it came by.
-    pub lane: usize,
-    /// The container that it is consumed from.
-    pub container: Arc<Container>,
-    /// Bytes to give back when it is consumed.
-    pub bytes: usize,
+    /// How many lanes they may come by.
+    pub lanes: usize,
     /// How many of the rows are taken.
     pub taken: usize,
 }
 
+/// Where rows for a partition come from.
+pub enum RowsOrigin {
+    /// `epoch`: a bundle, shared with other partitions, of a container.
+    Container {
+        /// The bundle.
+        bundle: Arc<Bundle>,
+        /// The lane that it came by.
+        lane: usize,
+        /// The container that it is consumed from.
+        container: Arc<Container>,
+        /// Bytes to give back when it is consumed.
+        bytes: usize,
+    },
+    /// Ordered contracts: a bundle of an element.
+    Element {
+        /// The element.
+        gather: Arc<Gather>,
+        /// The bundle's number.
+        bundle: usize,
+    },
+}
+
 impl RowsItem {
+    /// None of these rows is taken.
+    pub(crate) fn new(of: RowsOrigin, rows: Option<Vec<u32>>, lanes: usize) -> Self {
+        RowsItem { of, rows, lanes, taken: 0 }
+    }
+
     /// How many rows there are.
     pub(crate) fn num_rows(&self) -> usize {
-        self.rows.as_ref().map_or(self.bundle.num_rows(), Vec::len)
+        self.rows.as_ref().map_or_else(|| self.of.bundle().num_rows(), Vec::len)
     }
 
     /// The next rows, at most `rows_max`.
-    pub(crate) fn slice(&mut self, rows_max: usize, lanes: usize) -> Piece<'_> {
-        next_slice(&self.bundle, &mut self.rows, self.taken, rows_max, lanes)
+    pub(crate) fn slice(&mut self, rows_max: usize) -> Piece<'_> {
+        next_slice(self.of.bundle(), &mut self.rows, self.taken, rows_max, self.lanes)
+    }
+}
+
+impl RowsOrigin {
+    /// The bundle.
+    pub(crate) fn bundle(&self) -> &Bundle {
+        match self {
+            RowsOrigin::Container { bundle, .. } => bundle,
+            RowsOrigin::Element { gather, bundle } => &gather.bundles[*bundle],
+        }
     }
 }
 
@@ -306,13 +445,22 @@ pub struct Sequencer<T> {
 }
 
 impl<T> Sequencer<T> {
-    /// Moves to the container that the lane has now. Those before it were merged and have
-    /// nothing that is not consumed, so another worker may drop them at any moment.
-    pub fn go_to(&mut self, container: u64) {
+    /// What is next in the container that the lane has now, if it is here. Containers before that
+    /// one were merged and have nothing that is not consumed, so another worker may drop them at
+    /// any moment.
+    pub(crate) fn next(&mut self, container: u64) -> Option<T> {
         if container > self.container {
-            self.container = container;
-            self.ordinal = 0;
+            (self.container, self.ordinal) = (container, 0);
         }
+        let next = self.early.remove(&(self.container, self.ordinal))?;
+        self.ordinal += 1;
+        Some(next)
+    }
+
+    /// All of the container is let through.
+    pub(crate) fn finish_container(&mut self) {
+        self.container += 1;
+        self.ordinal = 0;
     }
 }
 

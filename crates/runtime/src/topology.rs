@@ -15,6 +15,15 @@ pub struct Topology {
     pub nodes: Vec<Vec<usize>>,
 }
 
+/// A worker and where it runs.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkerPlace {
+    /// Its number.
+    pub worker: usize,
+    /// Its NUMA node.
+    pub numa_node: usize,
+}
+
 impl Topology {
     /// Reads the topology, or answers one node with all cores where it can't be read. It is read
     /// once.

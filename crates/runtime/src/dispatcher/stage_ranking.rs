@@ -9,77 +9,55 @@
 
 use thalweg_ordering::sync::{AtomicU64, Ordering};
 
-use super::{Task, WorkerPlace};
-use crate::job::Job;
+use super::{Dispatcher, Task};
 use crate::memory::Pressure;
-use crate::options::SchedulerPolicy;
+use crate::policies::SchedulerPolicy;
 use crate::scheduler;
 use crate::scheduler::meter::Totals;
 use crate::scheduler::stage_view::StageView;
 use crate::stage::{StageRun, StageRunKind};
 
-impl Job {
+impl Dispatcher<'_> {
     /// A task of the stage that the policy chooses; of the one furthest downstream while the memory
     /// is full, whatever the policy.
-    pub(super) fn by_rank(&self, place: WorkerPlace) -> Option<Task> {
-        let now_ns = self.options.clock.now_ns();
-        let meter = |stage: usize| &self.stages[stage].metrics.meter;
-        self.measuring.fold_if_due(now_ns, |stage| self.totals(stage), meter);
-        let policy = match self.memory.pressure() {
-            Pressure::Low | Pressure::High => self.options.scheduler,
+    pub(super) fn by_rank(&self) -> Option<Task> {
+        let now_ns = self.job.now_ns();
+        let meter = |stage: usize| &self.job.stages[stage].metrics.meter;
+        self.job.measured.scheduling.fold_if_due(now_ns, |stage| self.totals(stage), meter);
+        let policy = match self.job.memory.pressure() {
+            Pressure::Low | Pressure::High => self.job.settings.scheduler,
             Pressure::Full => SchedulerPolicy::LastInPipeline,
         };
         let pollable = self.pollable();
-        let mut views: Vec<StageView> = (0..self.stages.len()).map(|s| self.view(s)).collect();
+        let mut views: Vec<StageView> = (0..self.job.stages.len()).map(|s| self.view(s)).collect();
         if let Some(source) = pollable.filter(|&source| !self.waits_for_company(source, now_ns)) {
             views[source].queued = 1;
         }
         while let Some(stage) = scheduler::choose(policy, &views) {
-            if let Some(task) = self.waiting_at(stage, place) {
+            if let Some(task) = self.waiting_at(stage) {
                 return Some(task);
             }
             views[stage].queued = 0;
         }
-        let all = (0..self.stages.len()).rev();
+        let all = (0..self.job.stages.len()).rev();
         let left_over = all.filter(|&stage| !self.is_source(stage));
-        let mut left_over = left_over.filter_map(|stage| self.waiting_at(stage, place));
+        let mut left_over = left_over.filter_map(|stage| self.waiting_at(stage));
         left_over.next().or_else(|| self.claim_poll(pollable?))
     }
 
-    /// Something to do at a stage: a cell first, then whatever came first.
-    pub(crate) fn waiting_at(&self, stage: usize, place: WorkerPlace) -> Option<Task> {
-        if self.is_source(stage) {
-            return self.claim_poll(stage);
-        }
-        if let Some(cell) = self.ready_cell_at(stage, place) {
-            return Some(Task::Cell { stage, cell });
-        }
-        if !self.has_queued(stage) {
-            return None;
-        }
-        match &self.ordered {
-            Some(_) => self.claim_element(stage),
-            None => self.oldest_bundle(stage, place),
-        }
-    }
-
     fn is_source(&self, stage: usize) -> bool {
-        matches!(self.stages[stage].kind, StageRunKind::Source(_))
+        self.job.stages[stage].source().is_some()
     }
 
     /// True while a source has too few rows for a bundle and would only be asked in vain.
     fn waits_for_company(&self, stage: usize, now_ns: u64) -> bool {
-        match &self.stages[stage].kind {
-            StageRunKind::Source(source) => {
-                now_ns < source.gathers_until_ns.load(Ordering::Relaxed)
-            }
-            _ => false,
-        }
+        let source = self.job.stages[stage].source();
+        source.is_some_and(|source| now_ns < source.gathers_until_ns.load(Ordering::Relaxed))
     }
 
     /// What the policies know of a stage.
     fn view(&self, stage: usize) -> StageView {
-        let run = &self.stages[stage];
+        let run = &self.job.stages[stage];
         let meter = &run.metrics.meter;
         // Relaxed throughout: gauges that steer.
         let busy_ns = run.metrics.busy_ns.load(Ordering::Relaxed);
@@ -94,19 +72,23 @@ impl Job {
             cost_ns: meter.cost_ns(),
             cumulative_selectivity: meter.cumulative_selectivity(),
             spent_ns: meter.spent_ns(busy_ns),
-            output_queued: run.edges.iter().map(|edge| output_queued(self, edge.to.0)).sum(),
+            output_queued: run
+                .edges
+                .iter()
+                .map(|edge| output_queued(&self.job.stages[edge.to.0]))
+                .sum(),
             output_queued_max: meter.output_queued_max(),
-            depth: self.measuring.depth(stage),
+            depth: self.job.measured.scheduling.depth(stage),
         }
     }
 
     fn totals(&self, stage: usize) -> Totals {
-        let run = &self.stages[stage];
+        let run = &self.job.stages[stage];
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (meter, edges) = (&run.metrics.meter, run.edges.len());
         let (elements, pieces) = (meter.elements(), meter.pieces());
         // In the ordered contracts every stage gives on one element for each, if only an empty one.
-        let outputs = match self.ordered.is_some() && !self.is_source(stage) {
+        let outputs = match self.job.ordered.is_some() && !self.is_source(stage) {
             true if elements == 0 => pieces * edges as u64,
             true => elements * edges as u64,
             false => read(&run.metrics.bundles_out),
@@ -124,8 +106,7 @@ fn waiting(run: &StageRun) -> usize {
 }
 
 /// Elements that wait at a stage as another one's output; a sink's wait for its thread.
-fn output_queued(job: &Job, stage: usize) -> usize {
-    let run = &job.stages[stage];
+fn output_queued(run: &StageRun) -> usize {
     match &run.kind {
         StageRunKind::Sink(sink) => sink.waiting.load(Ordering::Relaxed),
         _ => waiting(run),

@@ -11,7 +11,7 @@ use thalweg_ordering::reorder::LockedReorderBuffer;
 use thalweg_ordering::reorder::{Reorder, ReorderBuffer};
 use thalweg_ordering::sync::{AtomicBool, Ordering, fence};
 
-use crate::options::ReorderScheme;
+use crate::policies::ReorderScheme;
 
 /// The place where outcomes wait for older ones.
 pub(crate) struct Exit<T> {

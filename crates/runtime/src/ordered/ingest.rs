@@ -6,28 +6,24 @@ use arrow_buffer::ScalarBuffer;
 use thalweg_core::{Bundle, OrderContract, Result, Watermark, WatermarkBefore};
 use thalweg_ordering::sync::Ordering;
 
-use super::{Arrival, Element, OrderedFlow, Outcome, Passage, Port, Ports, element_bytes};
+use super::OrderedFlow;
+use super::element::{Element, Outcome, Passage, Port, Ports, element_bytes, slice};
+use super::elements::ElementStage;
+use super::merge::Arrival;
 use crate::interleaving::Step;
 use crate::job::Job;
-use crate::metrics::StageMetrics;
 use crate::stage::SourceState;
 
-impl Job {
+impl ElementStage<'_> {
     /// A source's bundle becomes elements. Where the place of a watermark matters, an element ends
     /// with each row at which it crosses a time that matters.
-    pub(crate) fn ingest_bundle(
-        &self,
-        flow: &OrderedFlow,
-        stage: usize,
-        state: &mut SourceState,
-        bundle: Bundle,
-    ) -> Result<()> {
-        if !flow.places_watermarks {
+    pub(crate) fn ingest_bundle(&self, state: &mut SourceState, bundle: Bundle) -> Result<()> {
+        if !self.flow.places_watermarks {
             let watermark = state.assigner.as_mut().and_then(|assigner| assigner.take_watermark());
             let passage = Passage::new(state.ingest_ns, i64::MIN);
-            return self.ingest(flow, stage, vec![bundle], watermark, passage);
+            return self.ingest_element(vec![bundle], watermark, passage);
         }
-        let times = match (&state.assigner, flow.order) {
+        let times = match (&state.assigner, self.flow.order) {
             (Some(assigner), OrderContract::EventTime) => assigner.row_times(&bundle.batch)?,
             // Constants have no time: they come before everything that has one.
             (None, OrderContract::EventTime) => Some(vec![i64::MIN; bundle.num_rows()].into()),
@@ -36,158 +32,116 @@ impl Job {
         let cuts = cuts(state, &bundle);
         let mut from = 0;
         for (rows, watermark) in cuts {
-            let part = flow.slice(&bundle, times.as_ref(), from, rows - from);
+            let part = self.flow.slice(&bundle, times.as_ref(), from, rows - from);
             let passage = Passage::new(state.ingest_ns, frontier(state, &part));
-            self.ingest(flow, stage, vec![part], Some(watermark), passage)?;
+            self.ingest_element(vec![part], Some(watermark), passage)?;
             from = rows;
         }
         if from < bundle.num_rows() || from == 0 {
-            let part = flow.slice(&bundle, times.as_ref(), from, bundle.num_rows() - from);
+            let part = self.flow.slice(&bundle, times.as_ref(), from, bundle.num_rows() - from);
             let passage = Passage::new(state.ingest_ns, frontier(state, &part));
-            self.ingest(flow, stage, vec![part], None, passage)?;
+            self.ingest_element(vec![part], None, passage)?;
         }
         Ok(())
     }
 
     /// A source has ended.
-    pub(crate) fn ingest_end(
-        &self,
-        flow: &OrderedFlow,
-        stage: usize,
-        ingest_ns: u64,
-    ) -> Result<()> {
+    pub(crate) fn ingest_end(&self, ingest_ns: u64) -> Result<()> {
         let passage = Passage::new(ingest_ns, i64::MAX);
-        self.ingest(flow, stage, Vec::new(), Some(Watermark::END), passage)
+        self.ingest_element(Vec::new(), Some(Watermark::END), passage)
     }
 
     /// A source is idle from here on, or no longer.
-    pub(crate) fn ingest_idleness(
-        &self,
-        flow: &OrderedFlow,
-        stage: usize,
-        idle: bool,
-    ) -> Result<()> {
-        let now_ns = self.options.clock.now_ns();
+    pub(crate) fn ingest_idleness(&self, idle: bool) -> Result<()> {
+        let now_ns = self.job.now_ns();
         let passage = Passage { idle: Some(idle), ..Passage::new(now_ns, i64::MIN) };
-        self.ingest(flow, stage, Vec::new(), None, passage)
+        self.ingest_element(Vec::new(), None, passage)
     }
 
     /// A source has promised that none of its rows to come is older.
-    pub(crate) fn ingest_heartbeat(
-        &self,
-        flow: &OrderedFlow,
-        stage: usize,
-        state: &mut SourceState,
-        time_ms: i64,
-    ) -> Result<()> {
+    pub(crate) fn ingest_heartbeat(&self, state: &mut SourceState, time_ms: i64) -> Result<()> {
         state.frontier_ms = state.frontier_ms.max(time_ms);
         let taken = state.taken;
         let watermark = state.assigner.as_mut().and_then(|assigner| {
             let running = assigner.running_watermark();
-            match flow.places_watermarks {
+            match self.flow.places_watermarks {
                 true => (running > taken && assigner.crosses(taken, running)).then_some(running),
                 false => assigner.take_watermark(),
             }
         });
         state.taken = watermark.unwrap_or(taken);
         let passage = Passage::new(state.ingest_ns, state.frontier_ms);
-        self.ingest(flow, stage, Vec::new(), watermark, passage)
+        self.ingest_element(Vec::new(), watermark, passage)
     }
 
-    fn ingest(
+    fn ingest_element(
         &self,
-        flow: &OrderedFlow,
-        stage: usize,
         bundles: Vec<Bundle>,
         watermark: Option<Watermark>,
         passage: Passage,
     ) -> Result<()> {
         let bytes = element_bytes(&bundles);
         let element = Element { passage, bundles, watermark, bytes };
-        flow.ingest.put((stage, element), |(source, element)| {
-            let Some(replaying) = &flow.replaying else { return self.enter(flow, source, element) };
+        self.flow.ingest.put((self.place, element), |(source, element)| {
+            let Some(replaying) = &self.flow.replaying else {
+                return Self::of(self.job, source).enter(element);
+            };
             // Only the one whose turn it is keeps this lock; others look whose turn it is.
             let lock = || replaying.lock().expect("no panic under this lock");
             let next = || lock().pop();
-            lock().push(source, element, self.stages[source].ended.load(Ordering::SeqCst));
+            lock().push(source, element, self.job.stages[source].ended.load(Ordering::SeqCst));
             while let Some((source, element)) = next()? {
-                self.enter(flow, source, element)?;
+                Self::of(self.job, source).enter(element)?;
             }
             // The input that is asked may be another one now.
-            self.news.notify();
+            self.job.news.notify();
             Ok(())
         })
     }
 
     /// Gives an element its serial and sends it on. Only for the one whose turn it is.
-    fn enter(&self, flow: &OrderedFlow, source: usize, mut element: Element) -> Result<()> {
-        self.record(source, &element)?;
+    fn enter(&self, mut element: Element) -> Result<()> {
+        self.record(&element)?;
         // Relaxed: only the one whose turn it is gets here.
-        element.passage.serial = flow.serial.fetch_add(1, Ordering::Relaxed);
+        element.passage.serial = self.flow.serial.fetch_add(1, Ordering::Relaxed);
         for bundle in &mut element.bundles {
             bundle.stamps.serial = element.passage.serial;
         }
-        self.expect_at_merges(flow, source, element.passage.serial)?;
-        let metrics = &self.stages[source].metrics;
+        self.expect_at_merges(element.passage.serial)?;
         if let Some(watermark) = element.watermark {
-            metrics.set_watermark(watermark);
+            self.run.metrics.set_watermark(watermark);
         }
         let Element { passage, bundles, watermark, .. } = element;
         let ports = Ports::One(Port { bundles, watermark });
-        self.pass_on(flow, source, Outcome { passage, ports })
+        self.pass_on(Outcome { passage, ports })
     }
 
     /// Takes down that rows of an input, or its end, have come in.
-    fn record(&self, source: usize, element: &Element) -> Result<()> {
-        let Some(recorder) = &self.options.record else { return Ok(()) };
-        let rows: usize = element.bundles.iter().map(Bundle::num_rows).sum();
-        let is_unwanted = self.stages[source].ended.load(Ordering::SeqCst);
+    fn record(&self, element: &Element) -> Result<()> {
+        let Some(recorder) = &self.job.settings.record else { return Ok(()) };
+        let rows = element.num_rows();
+        let is_unwanted = self.run.ended.load(Ordering::SeqCst);
         if rows == 0 && (element.watermark != Some(Watermark::END) || is_unwanted) {
             return Ok(());
         }
-        let input = self.sources.iter().position(|&place| place == source);
+        let mut sources = self.job.stages.source_places().iter();
+        let input = sources.position(|&place| place == self.place);
         let input = input.expect("every source is listed") as u32;
         let mut recorder = recorder.lock().expect("no panic under this lock");
         recorder.record(Step { input, rows: rows as u32 })
     }
 
-    /// True if rows of this source may come in now: a recording may want another one first.
-    pub(crate) fn is_in_turn(&self, source: usize) -> bool {
-        let Some(replaying) = self.ordered.as_ref().and_then(|flow| flow.replaying.as_ref()) else {
-            return true;
-        };
-        let replaying = replaying.lock().expect("no panic under this lock");
-        self.is_stopping() || replaying.source_in_turn().is_none_or(|turn| turn == source)
-    }
-
     /// Announces to every merge which source the next serial comes from, before it can come.
-    fn expect_at_merges(&self, flow: &OrderedFlow, source: usize, serial: u64) -> Result<()> {
-        for (place, stage) in flow.stages.iter().enumerate() {
-            if let Some((_, merge)) = &stage.merge {
-                let fed = merge.lock().expect("no panic under this lock").is_fed_by(source);
-                if fed {
-                    self.arrive_at_merge(flow, place, Arrival::Expected(serial, source))?;
-                }
+    fn expect_at_merges(&self, serial: u64) -> Result<()> {
+        for (place, stage) in self.flow.stages.iter().enumerate() {
+            let Some((_, merge)) = &stage.merge else { continue };
+            let is_fed = merge.lock().expect("no panic under this lock").is_fed_by(self.place);
+            if is_fed {
+                let expected = Arrival::Expected(serial, self.place);
+                Self::of(self.job, place).arrive_at_merge(expected)?;
             }
         }
         Ok(())
-    }
-
-    /// True if rows wait in a merge by time for what this source brings.
-    pub(crate) fn is_waited_for(&self, source: usize) -> bool {
-        let Some(flow) = &self.ordered else { return false };
-        let held_by = self.stages.iter().filter_map(|stage| stage.metrics.held_by());
-        held_by.into_iter().any(|stage| flow.fed_by[stage][source])
-    }
-
-    /// Room in memory that outgoing rows take, one edge at a time.
-    pub(crate) fn count_outgoing(&self, stage: usize, bundles: &[Bundle], bytes: usize) {
-        self.memory.add_in_flight(bytes as i64);
-        let metrics = &self.stages[stage].metrics;
-        let rows: usize = bundles.iter().map(Bundle::num_rows).sum();
-        StageMetrics::add(&metrics.rows_out, rows as u64);
-        StageMetrics::add(&metrics.bundles_out, bundles.len() as u64);
-        StageMetrics::add(&metrics.bytes_out, bytes as u64);
     }
 }
 
@@ -235,6 +189,19 @@ fn frontier(state: &mut SourceState, bundle: &Bundle) -> i64 {
 }
 
 impl OrderedFlow {
+    /// True if rows of this source may come in now: a recording may want another one first.
+    pub(crate) fn is_in_turn(&self, source: usize) -> bool {
+        let Some(replaying) = &self.replaying else { return true };
+        let replaying = replaying.lock().expect("no panic under this lock");
+        replaying.source_in_turn().is_none_or(|turn| turn == source)
+    }
+
+    /// True if rows wait in a merge by time for what this source brings.
+    pub(crate) fn is_waited_for(&self, job: &Job, source: usize) -> bool {
+        let mut held_by = job.stages.iter().filter_map(|stage| stage.metrics.held_by());
+        held_by.any(|stage| self.fed_by[stage][source])
+    }
+
     /// Some rows of a bundle; where edges meet, with their places.
     fn slice(
         &self,
@@ -250,21 +217,4 @@ impl OrderedFlow {
         });
         part
     }
-}
-
-/// Some rows of a bundle.
-pub(super) fn slice(bundle: &Bundle, from: usize, rows: usize) -> Bundle {
-    if (from, rows) == (0, bundle.num_rows()) {
-        return bundle.clone();
-    }
-    let mut stamps = bundle.stamps.clone();
-    stamps.watermark_before = match stamps.watermark_before {
-        WatermarkBefore::Rows(before) => WatermarkBefore::Rows(before.slice(from, rows)),
-        all => all,
-    };
-    if let Some(origin) = &mut stamps.origin {
-        origin.first_row += from as u64;
-    }
-    let kinds = bundle.kinds.as_ref().map(|kinds| kinds[from..from + rows].into());
-    Bundle { batch: bundle.batch.slice(from, rows), kinds, stamps }
 }

@@ -18,9 +18,26 @@ use std::collections::VecDeque;
 use thalweg_core::snapshot::InputState;
 use thalweg_core::{Bundle, Result, Watermark};
 
+use super::element::{Element, Passage};
 use super::lanes::JointOfLanes;
 use super::rows::by_ordinal;
-use super::{Element, MergeKind, Passage};
+use super::time_merge::TimeMerge;
+
+/// How several edges become one sequence.
+pub(crate) enum MergeKind {
+    /// `arrival`: in the sequence of ingestion.
+    Arrival(Merge),
+    /// `event_time`: by time, input, position.
+    Time(Box<TimeMerge>),
+}
+
+/// What comes to a merge.
+pub(crate) enum Arrival {
+    /// A source has ingested this serial.
+    Expected(u64, usize),
+    /// An element by a lane.
+    Element(usize, Element),
+}
 
 /// The edges into one stage.
 pub(crate) struct Merge {

@@ -2,7 +2,7 @@
 //! that of one thread which takes one row at a time.
 //!
 //! # Elements and serials
-//! What moves is an [`Element`]: bundles, then perhaps a watermark, under one serial. Each source
+//! What moves is an [`Element`](element::Element): bundles, then perhaps a watermark, under one serial. Each source
 //! numbers its elements (job-wide, in the order of ingestion). **Every stage turns one element into
 //! one element per edge**, if only into an empty one, so every serial reaches every stage
 //! downstream of its source exactly once and in order. That is the invariant everything here rests
@@ -30,133 +30,40 @@
 //! upstream to downstream only, and none is held while an outcome is delivered.
 
 use std::collections::VecDeque;
-use std::ops::{Index, IndexMut};
 
 use thalweg_core::graph::{Graph, StageKind};
-use thalweg_core::operator::Emitted;
-use thalweg_core::{Bundle, OrderContract, Piece, Route, Watermark};
-use thalweg_ordering::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Queue};
+use thalweg_core::{OrderContract, Watermark};
+use thalweg_ordering::sync::{AtomicU64, Mutex};
 
-use crate::barrier::Barrier;
-use crate::options::{ReorderScheme, RunOptions};
-use crate::slices::next_slice;
+use crate::barrier::BarrierQueue;
+use crate::interleaving::Replay;
+use crate::policies::ReorderScheme;
+use element::{Element, Outcome, Routed};
 use exit::Exit;
-use merge::Merge;
+use merge::{Arrival, Merge, MergeKind};
 use replay::Replaying;
 use time_merge::TimeMerge;
 use turn::InTurn;
+use worklist::Worklist;
 
+pub(crate) mod element;
+pub(crate) mod elements;
 mod exit;
-mod flow;
+pub(crate) mod gather;
 mod ingest;
 mod lanes;
 mod merge;
-mod operator;
+mod partitions;
 mod replay;
 mod rows;
 mod snapshot;
 mod time_merge;
 mod turn;
+mod worklist;
 
 /// Elements under way in one stage at most. More would only let caches grow cold; fewer would stop
 /// workers while one of them has a long element.
 const UNDER_WAY_MAX: usize = 256;
-
-/// What an element counts in the memory account on top of its rows.
-const ELEMENT_BYTES: usize = 64;
-
-/// What goes with an element through all stages, and is the same for everything derived from it.
-#[derive(Clone, Copy, Debug)]
-pub struct Passage {
-    /// Its place in the sequence of ingestion.
-    pub(crate) serial: u64,
-    /// When its youngest row entered the engine.
-    pub(crate) ingest_ns: u64,
-    /// In `event_time`: no row of a later element is older. So it says how far a lane has come
-    /// even where no row is left.
-    pub(crate) frontier_ms: i64,
-    /// The lane is idle from here on, or no longer. Only where the clock may change the sequence.
-    pub(crate) idle: Option<bool>,
-}
-
-impl Passage {
-    /// Of an element that has no serial yet.
-    fn new(ingest_ns: u64, frontier_ms: i64) -> Self {
-        Passage { serial: 0, ingest_ns, frontier_ms, idle: None }
-    }
-}
-
-/// Rows and perhaps a watermark behind them, under one serial.
-#[derive(Clone)]
-pub struct Element {
-    /// Its serial and what else stays with it.
-    pub(crate) passage: Passage,
-    /// The rows, in order.
-    pub(crate) bundles: Vec<Bundle>,
-    /// The watermark behind them.
-    pub(crate) watermark: Option<Watermark>,
-    /// What it counts in the memory account.
-    pub(crate) bytes: usize,
-}
-
-impl Element {
-    /// True if it has neither rows nor a watermark and only holds its place in the sequence.
-    fn is_blank(&self) -> bool {
-        self.bundles.is_empty() && self.watermark.is_none()
-    }
-
-    fn num_rows(&self) -> usize {
-        self.bundles.iter().map(Bundle::num_rows).sum()
-    }
-}
-
-/// An element whose routes are known, one per bundle; `None` where any partition takes all.
-pub(crate) struct Routed {
-    element: Element,
-    routes: Option<Vec<Route>>,
-}
-
-/// What became of an element.
-pub(crate) struct Outcome {
-    passage: Passage,
-    ports: Ports,
-}
-
-/// What leaves by one port.
-#[derive(Default)]
-pub(crate) struct Port {
-    bundles: Vec<Bundle>,
-    watermark: Option<Watermark>,
-}
-
-/// What leaves, by port. Most stages have one, and nothing is allocated for it.
-pub(crate) enum Ports {
-    /// The only one.
-    One(Port),
-    /// In order.
-    Several(Vec<Port>),
-}
-
-impl Index<usize> for Ports {
-    type Output = Port;
-    fn index(&self, port: usize) -> &Port {
-        match self {
-            Ports::One(only) => std::slice::from_ref(only),
-            Ports::Several(ports) => ports,
-        }
-        .index(port)
-    }
-}
-
-impl IndexMut<usize> for Ports {
-    fn index_mut(&mut self, port: usize) -> &mut Port {
-        match self {
-            Ports::One(only) => std::slice::from_mut(only),
-            Ports::Several(ports) => ports,
-        }
-        .index_mut(port)
-    }
-}
 
 /// The ordered flow of a job.
 pub(crate) struct OrderedFlow {
@@ -195,68 +102,6 @@ pub(crate) struct OrderedStage {
     sources: usize,
 }
 
-/// How several edges become one sequence.
-pub(crate) enum MergeKind {
-    /// `arrival`: in the sequence of ingestion.
-    Arrival(Merge),
-    /// `event_time`: by time, input, position.
-    Time(Box<TimeMerge>),
-}
-
-/// What comes to a merge.
-pub(crate) enum Arrival {
-    /// A source has ingested this serial.
-    Expected(u64, usize),
-    /// An element by a lane.
-    Element(usize, Element),
-}
-
-/// Elements that any worker may claim, oldest first.
-struct Worklist {
-    queue: Queue<(u64, Element)>,
-    /// Elements added so far, which is the serial of the next one within this stage. Written after
-    /// the push by whoever brings elements in order, one at a time; read by those who claim.
-    added: AtomicU64,
-    /// Elements claimed so far. Raised by whoever claims, before the pop.
-    claimed: AtomicU64,
-}
-
-impl Worklist {
-    fn new() -> Self {
-        Worklist { queue: Queue::new(), added: AtomicU64::new(0), claimed: AtomicU64::new(0) }
-    }
-
-    /// Adds an element. Only for whoever brings the elements of this stage in order.
-    fn push(&self, element: Element) {
-        // Relaxed: one writer at a time, ordered by whatever hands the turn on.
-        let serial = self.added.load(Ordering::Relaxed);
-        self.queue.push((serial, element));
-        // Release: pairs with the Acquire in `claim`; the element is in the queue.
-        self.added.store(serial + 1, Ordering::Release);
-    }
-
-    /// Takes the oldest element, if there is one and `exit` has room for its outcome.
-    fn claim<T>(&self, exit: &Exit<T>) -> Option<(u64, Element)> {
-        let mut claimed = self.claimed.load(Ordering::Relaxed);
-        loop {
-            // Claims come in the order of elements, so this one is the oldest, or younger than
-            // others that had room before it.
-            if claimed == self.added.load(Ordering::Acquire) || !exit.has_room(claimed) {
-                return None;
-            }
-            let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
-            match self.claimed.compare_exchange_weak(claimed, claimed + 1, success, failure) {
-                // Perhaps another's element, who then gets this one: both have room.
-                Ok(_) => {
-                    let element = self.queue.pop();
-                    return Some(element.expect("an element is pushed before it is counted"));
-                }
-                Err(now) => claimed = now,
-            }
-        }
-    }
-}
-
 /// How elements get to the partitions of an operator. Behind a lock that is held to post items, not
 /// to do them.
 struct Dispatch {
@@ -267,74 +112,20 @@ struct Dispatch {
     watermark: Watermark,
     /// The watermark that was passed on last.
     passed: Watermark,
-    /// A barrier of several phases is under way.
-    busy: bool,
-    /// Barriers that wait for it.
-    waiting: VecDeque<Arc<Barrier>>,
+    /// Barriers on their way through the partitions.
+    barriers: BarrierQueue,
     /// Items posted to each cell so far.
     posted: Vec<u64>,
 }
 
-/// An element on its way through the partitions of an operator. The last one to finish a piece of
-/// it puts the outcome together.
-pub struct Gather {
-    /// The serial within the stage.
-    place: u64,
-    passage: Passage,
-    /// The place of rows that are made at the watermark: behind all rows of the element.
-    closing_place: i64,
-    bytes: usize,
-    bundles: Vec<Bundle>,
-    watermark: Option<Watermark>,
-    pass: Option<Watermark>,
-    /// The watermark that was passed on last before this element.
-    passed_before: Watermark,
-    /// Pieces and the barrier that are not finished.
-    remaining: AtomicUsize,
-    emitted: Mutex<GatheredRows>,
-}
-
-/// What the partitions have emitted, by partition.
-#[derive(Default)]
-struct GatheredRows {
-    /// For each bundle; none as long as nothing has been emitted.
-    of_rows: Vec<Vec<(usize, Emitted)>>,
-    /// At the watermark.
-    of_watermark: Vec<(usize, Emitted)>,
-    /// About how many bytes all of them take.
-    bytes: usize,
-}
-
-/// Rows of an element for one partition.
-pub struct GatheredPiece {
-    pub(crate) gather: Arc<Gather>,
-    /// Which bundle.
-    pub(crate) bundle: usize,
-    /// Which of its rows; `None` means all.
-    pub(crate) rows: Option<Vec<u32>>,
-    /// How many lanes the operator has.
-    pub(crate) lanes: usize,
-    /// How many of the rows are taken.
-    pub(crate) taken: usize,
-}
-
-impl GatheredPiece {
-    /// How many rows there are.
-    pub(crate) fn num_rows(&self) -> usize {
-        self.rows.as_ref().map_or(self.gather.bundles[self.bundle].num_rows(), Vec::len)
-    }
-
-    /// The next rows, at most `rows_max`.
-    pub(crate) fn slice(&mut self, rows_max: usize) -> Piece<'_> {
-        let bundle = &self.gather.bundles[self.bundle];
-        next_slice(bundle, &mut self.rows, self.taken, rows_max, self.lanes)
-    }
-}
-
 impl OrderedFlow {
     /// Lays the flow out.
-    pub(crate) fn new(graph: &Graph, options: &RunOptions) -> Self {
-        let RunOptions { order, reorder, .. } = *options;
+    pub(crate) fn new(
+        graph: &Graph,
+        order: OrderContract,
+        reorder: ReorderScheme,
+        replay: Option<Replay>,
+    ) -> Self {
         let count = graph.stages.len();
         let mut fed_by = vec![vec![false; count]; count];
         let mut lanes = vec![Vec::new(); count];
@@ -372,7 +163,7 @@ impl OrderedFlow {
             stages,
             ingest: InTurn::new(),
             serial: AtomicU64::new(0),
-            replaying: replaying(graph, options).map(Mutex::new),
+            replaying: replay.map(|replay| Mutex::new(replaying(graph, replay))),
             order,
             reorder,
             fed_by,
@@ -380,20 +171,14 @@ impl OrderedFlow {
             places_watermarks: has_merges || rows_depend,
         }
     }
-
-    /// True if the sources follow a recording.
-    pub(crate) fn is_replaying(&self) -> bool {
-        self.replaying.is_some()
-    }
 }
 
-/// The sequence that the sources have to follow, if there is one.
-fn replaying(graph: &Graph, options: &RunOptions) -> Option<Replaying> {
-    let replay = options.replay.clone().filter(|_| options.order == OrderContract::Arrival)?;
+/// The sequence that the sources have to follow.
+fn replaying(graph: &Graph, replay: Replay) -> Replaying {
     let is_source = |kind: &StageKind| matches!(kind, StageKind::Source { .. });
     let stages = graph.stages.iter().enumerate();
     let sources = stages.filter(|(_, stage)| is_source(&stage.kind));
-    Some(Replaying::new(replay, sources.map(|(place, stage)| (place, stage.name.clone()))))
+    Replaying::new(replay, sources.map(|(place, stage)| (place, stage.name.clone())))
 }
 
 impl Dispatch {
@@ -403,14 +188,8 @@ impl Dispatch {
             next: 0,
             watermark: Watermark::MIN,
             passed: Watermark::MIN,
-            busy: false,
-            waiting: VecDeque::new(),
+            barriers: BarrierQueue::default(),
             posted: Vec::new(),
         }
     }
-}
-
-/// What an element of these bundles counts in the memory account.
-pub(crate) fn element_bytes(bundles: &[Bundle]) -> usize {
-    ELEMENT_BYTES + bundles.iter().map(Bundle::memory_bytes).sum::<usize>()
 }

@@ -10,8 +10,7 @@ use std::collections::VecDeque;
 
 use thalweg_core::{Error, Result, Watermark};
 
-use super::Element;
-use super::ingest::slice;
+use super::element::{Element, slice};
 use crate::interleaving::{Replay, Step};
 
 /// Elements on their way into the recorded sequence.
@@ -147,7 +146,7 @@ fn other_data(what: String) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ordered::Passage;
+    use crate::ordered::element::Passage;
     use arrow_array::cast::AsArray;
     use arrow_array::types::Int64Type;
     use arrow_array::{ArrayRef, Int64Array, RecordBatch};

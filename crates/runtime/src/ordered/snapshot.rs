@@ -14,7 +14,8 @@ use thalweg_core::{Captured, Restored, Result, Watermark};
 use thalweg_ordering::sync::Ordering;
 
 use super::exit::Exit;
-use super::{MergeKind, OrderedFlow, UNDER_WAY_MAX};
+use super::merge::MergeKind;
+use super::{OrderedFlow, UNDER_WAY_MAX};
 
 impl OrderedFlow {
     /// Elements ingested so far.
@@ -31,7 +32,7 @@ impl OrderedFlow {
     pub(crate) fn places(&self, stage: usize) -> u64 {
         let stage = &self.stages[stage];
         let dispatch = stage.dispatch.lock().expect("no panic under this lock");
-        stage.work.added.load(Ordering::SeqCst).max(dispatch.next)
+        stage.work.added().max(dispatch.next)
     }
 
     /// Bytes of rows that wait in merges for other inputs.
@@ -76,8 +77,7 @@ impl OrderedFlow {
     pub(crate) fn restore(&mut self, stage: usize, saved: &StageState<Restored>) -> Result<usize> {
         let reorder = self.reorder;
         let stage = &mut self.stages[stage];
-        stage.work.added.store(saved.places, Ordering::SeqCst);
-        stage.work.claimed.store(saved.places, Ordering::SeqCst);
+        stage.work.begin_at(saved.places);
         stage.routed = Exit::new(reorder, UNDER_WAY_MAX, saved.places);
         stage.exit = Exit::new(reorder, UNDER_WAY_MAX, saved.places);
         let mut dispatch = stage.dispatch.lock().expect("nobody else has the job yet");

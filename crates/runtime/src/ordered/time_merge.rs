@@ -22,8 +22,8 @@ use std::collections::VecDeque;
 
 use thalweg_core::{Bundle, Result, Stamps, Watermark};
 
+use super::element::{Element, Passage};
 use super::lanes::JointOfLanes;
-use super::{Element, Passage};
 use crate::sorted_merge::{MergedRows, SortedMerge, SortedRows};
 
 mod snapshot;

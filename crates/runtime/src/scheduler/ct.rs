@@ -22,7 +22,7 @@ mod tests {
     use super::super::tests::{rank, stage};
     use super::StageView;
     use super::throughput;
-    use crate::options::SchedulerPolicy::CurrentThroughput;
+    use crate::policies::SchedulerPolicy::CurrentThroughput;
 
     fn of(workers: usize, cost_ns: f64, cumulative_selectivity: f64, spent_ns: u64) -> StageView {
         StageView { workers, cost_ns, cumulative_selectivity, spent_ns, ..stage(1, 1) }

@@ -12,7 +12,7 @@ mod tests {
     use super::super::tests::{rank, stage};
     use super::StageView;
     use super::priority;
-    use crate::options::SchedulerPolicy::EstimatedTime;
+    use crate::policies::SchedulerPolicy::EstimatedTime;
 
     #[test]
     fn waiting_work_is_shared_by_the_workers() {

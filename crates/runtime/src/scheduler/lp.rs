@@ -11,7 +11,7 @@ pub fn priority(stage: &StageView) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{rank, stage};
-    use crate::options::SchedulerPolicy::LastInPipeline;
+    use crate::policies::SchedulerPolicy::LastInPipeline;
 
     #[test]
     fn the_latest_with_work_comes_first() {

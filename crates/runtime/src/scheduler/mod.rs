@@ -31,7 +31,7 @@
 //!
 //! Results do not depend on any of this, and nothing here knows containers, cells or bundles.
 
-use crate::options::SchedulerPolicy;
+use crate::policies::SchedulerPolicy;
 use stage_view::StageView;
 
 pub mod ct;

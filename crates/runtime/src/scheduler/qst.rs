@@ -30,7 +30,7 @@ mod tests {
     use super::super::tests::{rank, stage};
     use super::StageView;
     use super::thresholds;
-    use crate::options::SchedulerPolicy::QueueSizeThrottling;
+    use crate::policies::SchedulerPolicy::QueueSizeThrottling;
 
     #[test]
     fn capacity_is_shared_out_by_cumulative_selectivity() {

@@ -31,12 +31,16 @@ use thalweg_ordering::Sleep;
 use thalweg_ordering::sync::{Arc, AtomicU64, Ordering};
 
 use super::costs::{AssumedCosts, Costs, Ledger, Total, VirtualClock, Work};
-use crate::dispatcher::{Task, WorkerPlace};
-use crate::job::{self, Beginning, Job, Report, SinkReceivers};
+use crate::control::Report;
+use crate::dispatcher::{Task, next_task};
+use crate::job::Job;
 use crate::metrics::StageMetrics;
 use crate::options::RunOptions;
-use crate::stage::StageRunKind;
-use crate::topology::Topology;
+use crate::sinks::{self, SinkReceivers};
+use crate::start::build::{Surroundings, build};
+use crate::start::opening::{Beginning, open, stop_sources};
+use crate::task::execute;
+use crate::topology::{Topology, WorkerPlace};
 
 /// A machine that does not exist.
 #[derive(Clone)]
@@ -105,7 +109,7 @@ pub fn run_on(
     options: RunOptions,
 ) -> Result<VirtualReport> {
     let mut cores = VirtualCores::begin(machine, graph, options)?;
-    while !cores.job.is_over() && !cores.job.all_sinks_finished() {
+    while !cores.job.lifecycle.is_over() && !cores.job.lifecycle.all_sinks_finished() {
         cores.step();
     }
     cores.end()
@@ -186,14 +190,11 @@ impl VirtualCores {
         let mut receivers = SinkReceivers::new();
         let nodes = machine.topology.numa_nodes();
         let sleep = Arc::new(Sleep::new());
-        let around =
-            job::parts::Surroundings { numa_nodes: nodes, sleep, receivers: Some(&mut receivers) };
-        let job = Arc::new(job::parts::build(graph, options, None, around)?);
-        job::parts::open(&job, Beginning::default())?;
+        let around = Surroundings { numa_nodes: nodes, sleep, receivers: Some(&mut receivers) };
+        let job = Arc::new(build(graph, options, None, around)?);
+        open(&job, Beginning::default())?;
         let thread = |(stage, _): &(usize, _)| {
-            let StageRunKind::Sink(run) = &job.stages[*stage].kind else {
-                unreachable!("only sinks have channels")
-            };
+            let run = job.stages[*stage].sink().expect("only sinks have channels");
             let sink = run.inline.lock().expect("nobody else runs").take();
             SinkThread { stage: *stage, sink, is_waiting: true, busy_ns: 0 }
         };
@@ -230,7 +231,7 @@ impl VirtualCores {
         let Some(Reverse((now_ns, _, actor))) = self.agenda.pop() else {
             let seed = self.machine.seed;
             let stuck = format!("the virtual machine with seed {seed} is stuck");
-            return self.job.fail(Error::internal(stuck));
+            return self.job.lifecycle.fail(Error::internal(stuck));
         };
         self.now_ns = now_ns;
         match actor {
@@ -247,7 +248,7 @@ impl VirtualCores {
     /// A worker asks for a task. True if it got one.
     fn ask(&mut self, worker: usize) -> bool {
         self.clock.begin(self.now_ns);
-        let task = self.job.next_task(self.places[worker]);
+        let task = next_task(&self.job, self.places[worker]);
         let asking_ns = match self.assumed() {
             Some(costs) => costs.ask_ns,
             None => self.clock.taken_ns(),
@@ -283,7 +284,7 @@ impl VirtualCores {
         let Running { task, key, rows, began_ns, planned_ns } = running;
         let (before, taken_before) = (self.rows_at(key), self.rows_at((key.0, Work::Rows)));
         self.clock.begin(began_ns);
-        self.job.execute(task, self.places[worker]);
+        execute(&self.job, task, self.places[worker]);
         let measured_ns = self.clock.taken_ns();
         let done = rows.unwrap_or(self.rows_at(key) - before);
         let is_at_hand = self.rows_at((key.0, Work::Rows)) > taken_before;
@@ -312,9 +313,7 @@ impl VirtualCores {
     /// Wakes those who wait for something that may be there now.
     fn wake(&mut self) {
         for place in 0..self.sinks.len() {
-            let StageRunKind::Sink(run) = &self.job.stages[self.sinks[place].stage].kind else {
-                continue;
-            };
+            let run = self.job.stages[self.sinks[place].stage].sink().expect("it is a sink");
             if self.sinks[place].is_waiting && run.waiting.load(Ordering::Relaxed) > 0 {
                 self.sinks[place].is_waiting = false;
                 self.plan(self.now_ns, Actor::Sink(place));
@@ -351,7 +350,7 @@ impl VirtualCores {
         let stage = thread.stage;
         let before = written(&self.job, stage);
         self.clock.begin(self.now_ns);
-        let result = job::parts::handle(&self.job, stage, &mut thread.sink, message);
+        let result = sinks::at(&self.job, stage).handle(&mut thread.sink, message);
         let taken_ns = match &self.machine.costs {
             Costs::Assumed(costs) => {
                 costs.task_ns + (written(&self.job, stage) - before) * costs.row_ns
@@ -360,7 +359,7 @@ impl VirtualCores {
         };
         thread.busy_ns += taken_ns;
         if let Err(error) = result {
-            self.job.fail(error.in_operator(self.job.stages[stage].name.clone()));
+            self.job.lifecycle.fail(error.in_operator(self.job.stages[stage].name.clone()));
         }
         self.plan(self.now_ns + taken_ns, Actor::Sink(place));
         self.wake();
@@ -385,10 +384,8 @@ impl VirtualCores {
             Task::Continue(continued) => ((continued.stage, Work::Continue), None),
             Task::Element { stage, .. } => ((*stage, Work::Bundle), None),
             Task::Cell { stage, cell } => {
-                let StageRunKind::Operator(operator) = &self.job.stages[*stage].kind else {
-                    unreachable!("only operators have cells")
-                };
-                let has_barrier = operator.cells[*cell].barriers.load(Ordering::Relaxed) > 0;
+                let cell = &self.job.stages[*stage].cells()[*cell];
+                let has_barrier = cell.barriers.load(Ordering::Relaxed) > 0;
                 ((*stage, if has_barrier { Work::Watermark } else { Work::Rows }), None)
             }
         }
@@ -422,14 +419,14 @@ impl VirtualCores {
     }
 
     fn end(self) -> Result<VirtualReport> {
-        job::parts::stop_sources(&self.job);
-        if let Some(error) = self.job.take_failure() {
+        stop_sources(&self.job);
+        if let Some(error) = self.job.lifecycle.take_failure() {
             return Err(error);
         }
         let name = |stage: usize| self.job.stages[stage].name.clone();
         let totals = self.ledger.totals().into_iter();
         Ok(VirtualReport {
-            report: job::parts::report(&self.job),
+            report: Report::of(&self.job),
             elapsed_ns: self.now_ns,
             work: totals.map(|((stage, work), total)| (name(stage), stage, work, total)).collect(),
             asking_ns: self.asking_ns,

@@ -5,16 +5,18 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use thalweg_core::snapshot::{
-    Captured, Extent, InputState, LaneState, OutputMark, SinkGuarantee, SinkState, SourceState,
-    StageState, TableChanges, TableExtent, TakenCut,
+    Captured, Extent, OutputMark, SinkGuarantee, SinkState, SourceState, StageState, TableChanges,
+    TableExtent, TakenCut,
 };
-use thalweg_core::{Error, Result, SourcePoll, Watermark};
+use thalweg_core::{Error, Result};
 use thalweg_ordering::sync::{Mutex, Ordering};
 
 use super::{AfterCut, CutTimes, Taken};
-use crate::dispatcher::WorkerPlace;
-use crate::job::{Job, JobControl};
-use crate::stage::{Cell, OperatorRun, SinkMessage, SinkRun, SourceRun, StageRun, StageRunKind};
+use crate::flow::Flow;
+use crate::job::Job;
+use crate::sinks;
+use crate::sources;
+use crate::stage::{Cell, SinkMessage, SinkRun, SourceRun, StageRunKind};
 
 /// How long to wait before looking again whether all is quiet.
 const LOOK_AGAIN: Duration = Duration::from_micros(50);
@@ -32,129 +34,81 @@ pub type ChooseExtent<'a> = dyn FnMut(&str, TableChanges) -> TableExtent + 'a;
 /// The replies of sinks, with their stages.
 type Replies = Vec<(usize, Receiver<Option<String>>)>;
 
-impl JobControl {
-    /// Takes a cut, each table captured to this extent where it can be. Returns when sinks have
-    /// prepared what is inside. One at a time.
-    ///
-    /// # Errors
-    /// If the job ends before, or the time is over; if something cannot be captured (the job goes
-    /// on then).
-    pub fn take_cut(&self, extent: Extent, after: AfterCut, timeout: Duration) -> Result<Taken> {
-        self.take_cut_by_table(
-            &mut |_, _| TableExtent { extent, tracks: true },
-            extent,
-            after,
-            timeout,
-        )
+/// Takes a cut in which `choose` says of each table to what extent it is captured; `extent` holds
+/// for tables of which no changes are known.
+pub(crate) fn take_cut(
+    job: &Job,
+    choose: &mut ChooseExtent<'_>,
+    extent: Extent,
+    after: AfterCut,
+    timeout: Duration,
+) -> Result<Taken> {
+    let cut = Cut(job);
+    let outside = job.hold.outside();
+    let begun_ns = job.now_ns();
+    job.hold.set(true);
+    let deadline_ns = begun_ns.saturating_add(timeout.as_nanos() as u64);
+    let drained = cut.drain(|| {
+        std::thread::sleep(LOOK_AGAIN);
+        cut.check_unfinished()?;
+        cut.check_deadline(deadline_ns, "what is under way takes too long")
+    });
+    let drained_ns = job.now_ns();
+    let taken = drained.and_then(|()| cut.capture(choose, extent));
+    let captured_ns = job.now_ns();
+    if after == AfterCut::Continue || taken.is_err() {
+        job.release();
     }
-
-    /// Takes a cut in which `choose` says of each table to what extent it is captured; `extent`
-    /// holds for tables of which no changes are known.
-    ///
-    /// # Errors
-    /// As [`JobControl::take_cut`].
-    pub fn take_cut_by_table(
-        &self,
-        choose: &mut ChooseExtent<'_>,
-        extent: Extent,
-        after: AfterCut,
-        timeout: Duration,
-    ) -> Result<Taken> {
-        let job = &*self.0;
-        let outside = job.outside.lock().expect("no panic under this lock");
-        let begun_ns = job.options.clock.now_ns();
-        job.holding.store(true, Ordering::SeqCst);
-        let deadline_ns = begun_ns.saturating_add(timeout.as_nanos() as u64);
-        let drained = job.drain_for_cut(|| {
-            std::thread::sleep(LOOK_AGAIN);
-            job.check_unfinished()?;
-            job.check_deadline(deadline_ns, "what is under way takes too long")
-        });
-        let drained_ns = job.options.clock.now_ns();
-        let taken = drained.and_then(|()| job.capture(choose, extent));
-        let captured_ns = job.options.clock.now_ns();
-        if after == AfterCut::Continue || taken.is_err() {
-            job.release();
-        }
-        drop(outside);
-        let (mut cut, replies) = taken?;
-        job.prepare_sources()?;
-        job.await_sinks(&mut cut, replies, deadline_ns)?;
-        let since = |from_ns: u64, to_ns: u64| Duration::from_nanos(to_ns.saturating_sub(from_ns));
-        let times = CutTimes {
-            drain: since(begun_ns, drained_ns),
-            capture: since(drained_ns, captured_ns),
-            hold: since(begun_ns, captured_ns),
-        };
-        Ok(Taken { cut, times })
-    }
-
-    /// Makes what sinks had prepared at a cut visible, by their stages' identifiers, under this
-    /// mark, and informs sources that their positions are kept. The snapshot of the cut is durable.
-    ///
-    /// # Errors
-    /// If the job ends before; it was then stopped, or has failed.
-    pub fn commit(
-        &self,
-        handles: &[(String, String)],
-        positions: &[(String, String)],
-        mark: Option<&OutputMark>,
-    ) -> Result<()> {
-        let job = &*self.0;
-        for (id, handle) in handles {
-            let Some((stage, sink)) = job.sink_of(id) else { continue };
-            let (reply, committed) = mpsc::channel();
-            let commit = SinkMessage::Commit(handle.clone(), mark.cloned(), reply);
-            job.send_to_sink(stage, sink, commit)?;
-            job.await_reply(&committed, u64::MAX)?;
-        }
-        for (id, position) in positions {
-            let stage = job.stages.iter().find(|stage| stage.id == *id);
-            if let Some(StageRunKind::Source(source)) = stage.map(|stage| &stage.kind) {
-                let mut state = source.state.lock().expect("a source that panics ends the job");
-                state.source.committed(position)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Sources are not asked any more.
-    pub fn hold(&self) {
-        self.0.holding.store(true, Ordering::SeqCst);
-    }
-
-    /// Sources are asked again.
-    pub fn release(&self) {
-        self.0.release();
-    }
-
-    /// True once all input of all sinks is written: what is left is a last cut, and
-    /// [`JobControl::complete`].
-    pub fn has_ended(&self) -> bool {
-        self.0.fed_sinks.load(Ordering::SeqCst) == 0
-    }
-
-    /// The last snapshot is committed: sinks finish, and with them the job.
-    ///
-    /// # Errors
-    /// None, unless sinks run in the caller's thread.
-    pub fn complete(&self) -> Result<()> {
-        let job = &*self.0;
-        for (place, stage) in job.stages.iter().enumerate() {
-            if let StageRunKind::Sink(sink) = &stage.kind {
-                job.send_to_sink(place, sink, SinkMessage::Complete)?;
-            }
-        }
-        Ok(())
-    }
+    drop(outside);
+    let (mut taken, replies) = taken?;
+    cut.prepare_sources()?;
+    cut.await_sinks(&mut taken, replies, deadline_ns)?;
+    let since = |from_ns: u64, to_ns: u64| Duration::from_nanos(to_ns.saturating_sub(from_ns));
+    let times = CutTimes {
+        drain: since(begun_ns, drained_ns),
+        capture: since(drained_ns, captured_ns),
+        hold: since(begun_ns, captured_ns),
+    };
+    Ok(Taken { cut: taken, times })
 }
 
-impl Job {
+/// Makes what sinks had prepared at a cut visible, by their stages' identifiers, under this mark,
+/// and informs sources that their positions are kept. The snapshot of the cut is durable.
+pub(crate) fn commit(
+    job: &Job,
+    handles: &[(String, String)],
+    positions: &[(String, String)],
+    mark: Option<&OutputMark>,
+) -> Result<()> {
+    for (id, handle) in handles {
+        let mut all = job.stages.sinks();
+        let Some((stage, _)) = all.find(|&(stage, _)| job.stages[stage].id == *id) else {
+            continue;
+        };
+        let (reply, committed) = mpsc::channel();
+        let commit = SinkMessage::Commit(handle.clone(), mark.cloned(), reply);
+        sinks::at(job, stage).send(commit)?;
+        Cut(job).await_reply(&committed, u64::MAX)?;
+    }
+    for (id, position) in positions {
+        let stage = job.stages.iter().find(|stage| stage.id == *id);
+        if let Some(source) = stage.and_then(|stage| stage.source()) {
+            let mut state = source.state.lock().expect("a source that panics ends the job");
+            state.source.committed(position)?;
+        }
+    }
+    Ok(())
+}
+
+/// A cut of this job.
+pub(crate) struct Cut<'a>(pub(crate) &'a Job);
+
+impl Cut<'_> {
     /// Sends what sources have given and waits until nothing is under way. `step` lets time pass.
-    pub(crate) fn drain_for_cut(&self, mut step: impl FnMut() -> Result<()>) -> Result<()> {
+    pub(crate) fn drain(&self, mut step: impl FnMut() -> Result<()>) -> Result<()> {
         loop {
-            while !self.presence.is_quiet(|| self.nothing_is_under_way()) {
-                if self.is_over() {
+            while !self.0.hold.presence.is_quiet(|| self.nothing_is_under_way()) {
+                if self.0.lifecycle.is_over() {
                     return Err(Error::user("the job has ended before a snapshot could be taken"));
                 }
                 step()?;
@@ -165,63 +119,18 @@ impl Job {
         }
     }
 
-    /// Sources are asked again.
-    pub(crate) fn release(&self) {
-        self.holding.store(false, Ordering::SeqCst);
-        self.news.notify_all();
-    }
-
     /// True if no row and no watermark is in a queue, but for rows that wait for a sink's thread,
     /// or in a merge for another input.
     fn nothing_is_under_way(&self) -> bool {
-        let of_sinks: i64 = self
-            .stages
-            .iter()
-            .map(|stage| match &stage.kind {
-                StageRunKind::Sink(sink) => sink.waiting_bytes.load(Ordering::SeqCst),
-                _ => 0,
-            })
-            .sum();
-        let of_merges = self.ordered.as_ref().map_or(0, |flow| flow.waiting_bytes());
-        let is_idle = |stage: &StageRun| match &stage.kind {
-            StageRunKind::Operator(operator) => operator.cells.iter().all(|c| c.mailbox.is_idle()),
-            _ => true,
-        };
-        self.memory.in_flight_bytes() as i64 <= of_sinks + of_merges as i64
-            && self
-                .stages
-                .iter()
-                .all(|s| s.metrics.queued.load(Ordering::SeqCst) == 0 && is_idle(s))
+        self.0.is_drained(self.0.stages.bytes_at_sinks())
     }
 
     /// Rows that sources have given and that wait for company, and promises that they have made, go
     /// their way. True if there were any.
     fn send_what_was_given(&self) -> Result<bool> {
-        let place = WorkerPlace { worker: 0, numa_node: 0 };
-        let wall_ms = self.options.clock.wall_ms();
         let mut has_sent = false;
-        for &stage in &self.sources {
-            let StageRunKind::Source(run) = &self.stages[stage].kind else { continue };
-            let mut state = run.state.lock().expect("a source that panics ends the job");
-            while !run.finished.load(Ordering::SeqCst) {
-                let batch = match state.leftover.pop_front() {
-                    Some(batch) => batch,
-                    None if !state.batcher.is_empty() => match self.gathered(&mut state)? {
-                        SourcePoll::Batch(batch) => batch,
-                        _ => break,
-                    },
-                    None => match state.heartbeat_ms.take() {
-                        Some(time_ms) => {
-                            self.take_heartbeat(stage, &mut state, time_ms)?;
-                            has_sent = true;
-                            continue;
-                        }
-                        None => break,
-                    },
-                };
-                self.send(stage, &mut state, batch, place, wall_ms)?;
-                has_sent = true;
-            }
+        for &stage in self.0.stages.source_places() {
+            has_sent |= sources::send_what_was_given(self.0, stage)?;
         }
         Ok(has_sent)
     }
@@ -236,20 +145,20 @@ impl Job {
         let untracked = self.choose_extents(choose);
         let mut captures = self.capture_partitions(extent)?;
         untracked.into_iter().for_each(|(stage, table)| self.stop_tracking(stage, table));
-        let mut stages = Vec::with_capacity(self.stages.len());
-        for (place, run) in self.stages.iter().enumerate() {
+        let mut stages = Vec::with_capacity(self.0.stages.len());
+        for (place, run) in self.0.stages.iter().enumerate() {
             let mut state = StageState {
                 id: run.id.clone(),
                 name: run.name.clone(),
                 ended: run.ended.load(Ordering::SeqCst),
-                inputs: self.input_state(place, run),
-                places: self.ordered.as_ref().map_or(0, |flow| flow.places(place)),
+                inputs: Flow::at(self.0, place).input_state(),
+                places: self.0.ordered.as_ref().map_or(0, |flow| flow.places(place)),
                 source: None,
                 sink: None,
                 state: std::mem::take(&mut captures[place]),
                 waiting: Vec::new(),
             };
-            if let Some(flow) = &self.ordered {
+            if let Some(flow) = &self.0.ordered {
                 state.waiting.extend(flow.capture_waiting(place)?);
             }
             match &run.kind {
@@ -262,48 +171,24 @@ impl Job {
             }
             stages.push(state);
         }
-        let is_complete = self.fed_sinks.load(Ordering::SeqCst) == 0;
-        let serial = match &self.ordered {
-            Some(flow) => flow.serial(),
-            None => self.epochs_made(),
-        };
-        Ok((TakenCut { stages, serial, is_complete }, self.prepare_sinks()?))
+        let is_complete = self.0.lifecycle.have_sinks_ended();
+        Ok((TakenCut { stages, serial: self.serial(), is_complete }, self.prepare_sinks()?))
     }
 
-    /// One more than the highest number of an epoch.
-    fn epochs_made(&self) -> u64 {
-        let lanes = self.stages.iter().flat_map(|stage| &stage.lanes);
-        lanes.map(|lane| lane.made()).max().unwrap_or(0).max(self.first_epoch)
-    }
-
-    fn input_state(&self, place: usize, run: &StageRun) -> Option<InputState> {
-        if let Some(flow) = &self.ordered {
-            return flow.input_state(place);
+    /// Elements ingested so far, or one more than the highest number of an epoch.
+    fn serial(&self) -> u64 {
+        if let Some(flow) = &self.0.ordered {
+            return flow.serial();
         }
-        match &run.kind {
-            StageRunKind::Operator(operator) => {
-                let joint = operator.joint.lock().expect("no panic under the joint lock");
-                let idle = |lane: usize| run.lanes[lane].idle.load(Ordering::SeqCst);
-                Some(joint.watermark.input_state(idle, joint.passed))
-            }
-            StageRunKind::Sink(sink) => {
-                // Which of them are open makes no difference to a sink.
-                let open = sink.open_lanes.load(Ordering::SeqCst);
-                let watermark = |lane| if lane < open { Watermark::MIN } else { Watermark::END };
-                let lane = |lane| LaneState { watermark: watermark(lane), idle: false };
-                let lanes = (0..run.lanes.len()).map(lane).collect();
-                let (joint, passed) = (Watermark::MIN, Watermark::MIN);
-                Some(InputState { lanes, ended_at: Watermark::MIN, joint, passed })
-            }
-            StageRunKind::Source(_) | StageRunKind::Transform(_) => None,
-        }
+        let lanes = self.0.stages.iter().flat_map(|stage| &stage.lanes);
+        lanes.map(|lane| lane.made()).max().unwrap_or(0).max(self.0.first_epoch)
     }
 
     /// Asks to what extent tables are captured, and has those captured in full that are to be. The
     /// tables whose changes are not tracked behind the capture, with their stages.
     fn choose_extents(&self, choose: &mut ChooseExtent<'_>) -> Vec<(usize, &'static str)> {
         let mut untracked = Vec::new();
-        for (place, stage) in self.stages.iter().enumerate() {
+        for (place, stage) in self.0.stages.iter().enumerate() {
             let mut tables: BTreeMap<&'static str, TableChanges> = BTreeMap::new();
             for changes in self.table_changes(place) {
                 tables
@@ -323,19 +208,14 @@ impl Job {
     }
 
     fn table_changes(&self, stage: usize) -> Vec<TableChanges> {
-        let StageRunKind::Operator(OperatorRun { cells, .. }) = &self.stages[stage].kind else {
-            return Vec::new();
-        };
         let of_cell = |cell: &Cell| cell.state.lock().expect(FAILED_CELL).partition.table_changes();
-        cells.iter().flat_map(of_cell).collect()
+        self.0.stages[stage].cells().iter().flat_map(of_cell).collect()
     }
 
     /// Captures of a table are full the next time, and nothing is noted for them until then.
     fn stop_tracking(&self, stage: usize, table: &str) {
-        if let StageRunKind::Operator(OperatorRun { cells, .. }) = &self.stages[stage].kind {
-            for cell in cells {
-                cell.state.lock().expect(FAILED_CELL).partition.stop_tracking(table);
-            }
+        for cell in self.0.stages[stage].cells() {
+            cell.state.lock().expect(FAILED_CELL).partition.stop_tracking(table);
         }
     }
 
@@ -343,11 +223,12 @@ impl Job {
     /// share it.
     fn capture_partitions(&self, extent: Extent) -> Result<Vec<Vec<Captured>>> {
         let mut cells: Vec<(usize, usize)> = Vec::new();
-        for (place, stage) in self.stages.iter().enumerate() {
-            cells.extend((0..stage.num_cells()).map(|cell| (place, cell)));
+        for (place, stage) in self.0.stages.iter().enumerate() {
+            cells.extend((0..stage.cells().len()).map(|cell| (place, cell)));
         }
-        let is_small = self.memory.state_bytes() < STATE_BYTES_ALONE;
-        let threads = if is_small { 1 } else { self.options.workers.clamp(1, cells.len().max(1)) };
+        let is_small = self.0.memory.state_bytes() < STATE_BYTES_ALONE;
+        let threads =
+            if is_small { 1 } else { self.0.settings.workers.clamp(1, cells.len().max(1)) };
         let next = Mutex::new(cells.iter());
         let take = || {
             let mut taken = Vec::new();
@@ -371,7 +252,7 @@ impl Job {
             }),
         };
         taken.sort_by_key(|(place, _)| *place);
-        let mut captures: Vec<Vec<Captured>> = self.stages.iter().map(|_| Vec::new()).collect();
+        let mut captures: Vec<Vec<Captured>> = self.0.stages.iter().map(|_| Vec::new()).collect();
         for ((stage, _), captured) in taken {
             captures[stage].push(captured?);
         }
@@ -379,21 +260,17 @@ impl Job {
     }
 
     fn capture_partition(&self, stage: usize, cell: usize, extent: Extent) -> Result<Captured> {
-        let run = &self.stages[stage];
-        let StageRunKind::Operator(OperatorRun { cells, .. }) = &run.kind else {
-            unreachable!("only operators have cells")
-        };
-        let mut state = cells[cell].state.lock().expect(FAILED_CELL);
+        let run = &self.0.stages[stage];
+        let mut state = run.cells()[cell].state.lock().expect(FAILED_CELL);
         state.partition.capture(extent).map_err(|error| error.in_operator(run.name.clone()))
     }
 
     /// What sources have written besides the rows in front of the cut becomes durable.
     fn prepare_sources(&self) -> Result<()> {
-        for &place in &self.sources {
-            let StageRunKind::Source(run) = &self.stages[place].kind else { continue };
+        for (place, run) in self.0.stages.sources() {
             let mut state = run.state.lock().expect("a source that panics ends the job");
             let prepared = state.source.prepare();
-            prepared.map_err(|error| error.in_operator(self.stages[place].name.clone()))?;
+            prepared.map_err(|error| error.in_operator(self.0.stages[place].name.clone()))?;
         }
         Ok(())
     }
@@ -401,12 +278,10 @@ impl Job {
     /// Asks sinks to end their transactions behind what is on its way to them.
     fn prepare_sinks(&self) -> Result<Replies> {
         let mut replies = Vec::new();
-        for (place, stage) in self.stages.iter().enumerate() {
-            if let StageRunKind::Sink(sink) = &stage.kind {
-                let (reply, handle) = mpsc::channel();
-                self.send_to_sink(place, sink, SinkMessage::Prepare(reply))?;
-                replies.push((place, handle));
-            }
+        for (place, _) in self.0.stages.sinks() {
+            let (reply, handle) = mpsc::channel();
+            sinks::at(self.0, place).send(SinkMessage::Prepare(reply))?;
+            replies.push((place, handle));
         }
         Ok(replies)
     }
@@ -429,7 +304,7 @@ impl Job {
 
     /// A job that is to stop does not wait for rows that lead to many results.
     fn check_unfinished(&self) -> Result<()> {
-        if self.parked.is_empty() || !self.is_giving_up() {
+        if self.0.queues.parked.is_empty() || !self.0.lifecycle.is_giving_up() {
             return Ok(());
         }
         Err(Error::user(
@@ -439,7 +314,7 @@ impl Job {
     }
 
     fn check_deadline(&self, deadline_ns: u64, what: &str) -> Result<()> {
-        if self.options.clock.now_ns() < deadline_ns {
+        if self.0.now_ns() < deadline_ns {
             return Ok(());
         }
         Err(Error::resource(format!("the snapshot was given up: {what}")).hint(
@@ -451,7 +326,7 @@ impl Job {
         loop {
             match reply.recv_timeout(LOOK_FOR_END) {
                 Ok(answer) => return Ok(answer),
-                Err(RecvTimeoutError::Timeout) if !self.is_over() => {
+                Err(RecvTimeoutError::Timeout) if !self.0.lifecycle.is_over() => {
                     self.check_deadline(deadline_ns, "a sink does not get ready in time")?;
                 }
                 Err(_) => {
@@ -461,13 +336,6 @@ impl Job {
                 }
             }
         }
-    }
-
-    fn sink_of(&self, id: &str) -> Option<(usize, &SinkRun)> {
-        self.stages.iter().enumerate().find_map(|(place, stage)| match &stage.kind {
-            StageRunKind::Sink(sink) if stage.id == id => Some((place, sink)),
-            _ => None,
-        })
     }
 }
 

@@ -1,10 +1,9 @@
 //! Cuts: where a snapshot is taken, and where another run resumes.
 //!
 //! # How a cut is taken
-//! 1. *Hold.* Sources are not asked any more ([`Job::holding`](crate::job::Job)), and nothing is
-//!    done that no row causes: no idle input is looked for and no clock calls
-//!    ([`Job::outside`](crate::job::Job) is held). Rows that a source has given and that wait for
-//!    company are sent.
+//! 1. *Hold.* Sources are not asked any more, and nothing is done that no row causes: no idle input
+//!    is looked for and no clock calls ([`Hold`](crate::hold::Hold)). Rows that a source has given
+//!    and that wait for company are sent.
 //! 2. *Drain.* Workers continue with what is inside until nothing is under way. This always ends:
 //!    what is inside is never refused room, and waits for no row that is not there. Two things
 //!    stay: what waits for a sink's thread, which the sink takes before it hears of the cut, and in
@@ -23,7 +22,7 @@
 //! **Invariant:** while a cut is captured, no worker is present, no mailbox has an owner, and no
 //! row is in a container, a queue or a reorder buffer.
 
-mod capture;
+pub(crate) mod capture;
 mod restore;
 
 use std::time::Duration;

@@ -21,7 +21,7 @@ pub(crate) fn restore(job: &mut Job, cut: &RestoredCut) -> Result<()> {
     check_ended_sources(job, cut)?;
     let saved: HashMap<&str, &StageState<Restored>> =
         cut.stages.iter().map(|stage| (stage.id.as_str(), stage)).collect();
-    let (order, workers) = (job.options.order, job.options.workers);
+    let (order, workers) = (job.settings.order, job.settings.workers);
     for (place, run) in job.stages.iter_mut().enumerate() {
         let Some(saved) = saved.get(run.id.as_str()) else { continue };
         let name = run.name.clone();
@@ -37,8 +37,8 @@ pub(crate) fn restore(job: &mut Job, cut: &RestoredCut) -> Result<()> {
     }
     report_all_state(job)?;
     open_gates(job);
-    let fed = job.stages.iter().filter(|stage| is_fed_sink(stage)).count();
-    job.fed_sinks.store(fed, Ordering::SeqCst);
+    let is_fed = |(_, sink): &(usize, &SinkRun)| sink.open_lanes.load(Ordering::SeqCst) > 0;
+    job.lifecycle.restore_fed_sinks(job.stages.sinks().filter(is_fed).count());
     Ok(())
 }
 
@@ -49,8 +49,8 @@ pub(crate) fn restore(job: &mut Job, cut: &RestoredCut) -> Result<()> {
 /// mistake of the plan) is refused at once.
 fn check_ended_sources(job: &mut Job, cut: &RestoredCut) -> Result<()> {
     let is_over = cut.stages.iter().filter_map(|stage| stage.source.as_ref()).all(|s| s.finished);
-    for run in &job.stages {
-        let StageRunKind::Source(source) = &run.kind else { continue };
+    for (place, source) in job.stages.sources() {
+        let run = &job.stages[place];
         let saved = cut.stages.iter().find(|saved| saved.id == run.id && !saved.ended);
         let saved = saved.and_then(|saved| saved.source.as_ref()).filter(|saved| saved.finished);
         let Some(position) = saved.and_then(|saved| saved.position.as_deref()) else { continue };
@@ -65,10 +65,6 @@ fn check_ended_sources(job: &mut Job, cut: &RestoredCut) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn is_fed_sink(stage: &StageRun) -> bool {
-    matches!(&stage.kind, StageRunKind::Sink(sink) if sink.open_lanes.load(Ordering::SeqCst) > 0)
 }
 
 fn restore_stage(
@@ -187,12 +183,11 @@ fn restore_sink(run: &SinkRun, saved: &StageState<Restored>) {
 
 /// The memory account learns what partitions keep.
 fn report_all_state(job: &Job) -> Result<()> {
-    for (place, stage) in job.stages.iter().enumerate() {
-        let StageRunKind::Operator(operator) = &stage.kind else { continue };
+    for (place, operator) in job.stages.operators() {
+        let at = job.at(place);
         for cell in &operator.cells {
             let mut state = cell.state.lock().expect("nobody else has the job yet");
-            job.report_state(place, &mut state)
-                .map_err(|error| error.in_operator(stage.name.clone()))?;
+            at.report_state(&mut state).map_err(|e| e.in_operator(at.run.name.clone()))?;
         }
     }
     Ok(())
@@ -200,9 +195,8 @@ fn report_all_state(job: &Job) -> Result<()> {
 
 /// Sides that had been read to their end let others be asked.
 fn open_gates(job: &Job) {
-    for (place, stage) in job.stages.iter().enumerate() {
-        let is_operator = matches!(stage.kind, StageRunKind::Operator(_));
-        if is_operator && stage.metrics.watermark() == Watermark::END {
+    for (place, _) in job.stages.operators() {
+        if job.stages[place].metrics.watermark() == Watermark::END {
             job.gates.open(place);
         }
     }

@@ -1,41 +1,48 @@
-//! From a graph to a job that can run, and from a job that has run to its report.
+//! From a graph to a job that can run.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, OnceLock, mpsc};
-use std::time::Duration;
+use std::sync::{OnceLock, mpsc};
 
 use thalweg_core::connector::Assign;
 use thalweg_core::graph::{Graph, Stage, StageId, StageKind};
 use thalweg_core::snapshot::RestoredCut;
 use thalweg_core::{
-    Error, Operator, OperatorClass, Partition, PartitionContext, Result, Source, Watermark,
+    Error, Operator, OperatorClass, OrderContract, Partition, PartitionContext, Result, Source,
+    Watermark,
 };
-use thalweg_ordering::sync::{Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex, Ordering};
+use thalweg_ordering::sync::{Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex};
 use thalweg_ordering::{Mailbox, Sleep};
 
-use super::{Job, Report, SinkReceivers};
 #[cfg(feature = "baselines")]
-use crate::ablation::{Ablated, Ablation};
+use crate::ablation::Ablated;
 use crate::barrier::{Completions, Joint};
-use crate::dispatcher::{Lines, ReadyCells};
+use crate::epoch::EpochStage;
 use crate::gates::Gates;
+use crate::hold::Hold;
+use crate::job::{Job, Measured, Settings};
 use crate::lane::Lane;
+use crate::lifecycle::Lifecycle;
 use crate::memory::MemoryAccount;
 use crate::metrics::{LatencyHistogram, StageMetrics};
 use crate::news::News;
 use crate::options::RunOptions;
 use crate::ordered::OrderedFlow;
 use crate::pace::ELEMENTS_PER_TASK;
-use crate::presence::Presence;
+#[cfg(feature = "baselines")]
+use crate::policies::Ablation;
+use crate::policies::PartitionScheme;
+use crate::queues::WorkQueues;
+use crate::queues::ready_cells::ReadyCells;
 use crate::scheduler::meter::Measuring;
-use crate::slices::{Parked, SliceRows};
+use crate::sinks::SinkReceivers;
+use crate::slices::SliceRows;
 use crate::snapshots::restore;
 use crate::source_batcher::SourceBatcher;
 use crate::stage::{
     Cell, CellState, Edge, OperatorRun, Sequencer, SinkRun, SourceRun, SourceState, StageRun,
     StageRunKind,
 };
-use crate::waiting::Returned;
+use crate::stages::Stages;
 
 /// What a job is put into.
 pub(crate) struct Surroundings<'a> {
@@ -55,60 +62,43 @@ pub(crate) fn build(
     around: Surroundings<'_>,
 ) -> Result<Job> {
     let Surroundings { numa_nodes, sleep, receivers } = around;
-    let ordered = options.order.is_ordered().then(|| OrderedFlow::new(&graph, &options));
+    let RunOptions { order, reorder, workers, .. } = options;
+    let replay = options.replay.clone().filter(|_| order == OrderContract::Arrival);
+    let may_use_clock =
+        !order.is_ordered() || (options.allow_nondeterministic_order && replay.is_none());
+    let ordered = order.is_ordered().then(|| OrderedFlow::new(&graph, order, reorder, replay));
     let gates = Gates::new(&graph)?;
     let mut stages = stages(graph, &options, numa_nodes, receivers)?;
-    let first_epoch = begin_epochs(&mut stages, &options, restored);
-    let is_source = |stage: &StageRun| matches!(stage.kind, StageRunKind::Source(_));
-    let sources = (0..stages.len()).filter(|&place| is_source(&stages[place])).collect();
-    let sinks = stages.iter().filter(|stage| matches!(stage.kind, StageRunKind::Sink(_))).count();
+    let first_epoch = begin_epochs(&mut stages, order, restored);
+    let stages = Stages::new(stages);
+    let news = Arc::new(News::new(sleep));
     let inputs = stages.iter().map(|stage| stage.inputs.clone()).collect();
     #[cfg(feature = "baselines")]
-    let ablated = Ablated::new(&options, &stages);
-    let ready = ready_cells(&options, &stages);
-    let news = Arc::new(News::new(sleep));
-    let returned = Arc::new(Returned::new(Arc::clone(&news)));
+    let ablated = {
+        let wish = if order.is_ordered() { Ablation::Nothing } else { options.ablation };
+        Ablated::new(wish, &stages, options.snapshots.is_some(), workers)
+    };
     let mut job = Job {
-        sources,
-        memory: MemoryAccount::new(options.memory_limit_bytes, options.workers),
+        memory: MemoryAccount::new(options.memory_limit_bytes, workers),
+        queues: queues(&options, &stages, &news),
+        lifecycle: Lifecycle::new(options.clock.clone(), &news, stages.sinks().count()),
+        measured: Measured {
+            scheduling: Measuring::new(inputs, options.scheduler_window),
+            latency: LatencyHistogram::new(),
+            passage: LatencyHistogram::new(),
+            snapshots: Mutex::new(None),
+        },
+        settings: settings(options, &stages, may_use_clock),
         news,
-        urgent: Lines::new(options.workers),
-        ready,
+        gates,
+        ordered,
+        hold: Hold::default(),
+        idleness: Mutex::new(()),
+        first_epoch,
+        unread: None,
         #[cfg(feature = "baselines")]
         ablated,
-        ticks: ordered.is_none()
-            && has_operator(&stages, |operator| operator.uses_processing_time()),
-        ordered,
-        gates,
-        returned,
-        parked: Parked::default(),
-        at_work: AtomicUsize::new(0),
-        turn: AtomicUsize::new(0),
-        asked: AtomicUsize::new(0),
-        // A policy that ranks the stages does so for each element.
-        elements_per_task: if options.scheduler.chooses_stages() { 1 } else { ELEMENTS_PER_TASK },
-        measuring: Measuring::new(inputs, options.scheduler_window),
-        latency: LatencyHistogram::new(),
-        passage: LatencyHistogram::new(),
-        stopping: AtomicBool::new(false),
-        stop_asked_ns: AtomicU64::new(0),
-        over: AtomicBool::new(false),
-        failure: Mutex::new(None),
-        holding: AtomicBool::new(false),
-        draining: AtomicBool::new(false),
-        unread: None,
-        stop_requested: AtomicBool::new(false),
-        snapshots: Mutex::new(None),
-        presence: Presence::default(),
-        outside: Mutex::new(()),
-        first_epoch,
-        idleness: Mutex::new(()),
-        open_sinks: AtomicUsize::new(sinks),
-        fed_sinks: AtomicUsize::new(sinks),
-        changed: (Mutex::new(()), Condvar::new()),
-        started_ns: options.clock.now_ns(),
         stages,
-        options,
     };
     if let Some(cut) = restored {
         restore(&mut job, cut)?;
@@ -117,13 +107,41 @@ pub(crate) fn build(
     Ok(job)
 }
 
-/// Where cells with something to do are listed.
-fn ready_cells(options: &RunOptions, stages: &[StageRun]) -> ReadyCells {
-    let cells: Vec<usize> = stages.iter().map(StageRun::num_cells).collect();
+/// What the job goes by while it runs.
+fn settings(options: RunOptions, stages: &Stages, may_use_clock: bool) -> Settings {
+    let ticks = !options.order.is_ordered()
+        && has_operator(stages, |operator| operator.uses_processing_time());
+    Settings {
+        clock: options.clock,
+        order: options.order,
+        workers: options.workers,
+        scheduler: options.scheduler,
+        // A policy that ranks the stages does so for each element.
+        elements_per_task: if options.scheduler.chooses_stages() { 1 } else { ELEMENTS_PER_TASK },
+        bundle_rows_max: options.bundle_rows_max,
+        bundle_linger: options.bundle_linger,
+        idle_timeout: options.idle_timeout.filter(|_| may_use_clock),
+        ticks,
+        record: options.record,
+        snapshots: options.snapshots,
+    }
+}
+
+/// Where what is to be done waits for workers.
+fn queues(options: &RunOptions, stages: &Stages, news: &Arc<News>) -> WorkQueues {
+    let cells: Vec<usize> = stages.iter().map(|stage| stage.cells().len()).collect();
     let of_stages = options.scheduler.chooses_stages();
     #[cfg(feature = "baselines")]
     let of_stages = of_stages || options.ablation == Ablation::NoPriority;
-    ReadyCells::new(options.partitioning(), &cells, options.workers, of_stages)
+    let ready = ReadyCells::new(options.partitioning(), &cells, options.workers, of_stages);
+    WorkQueues::new(
+        news,
+        ready,
+        options.workers,
+        options.partitioning() == PartitionScheme::Hybrid,
+        #[cfg(feature = "baselines")]
+        (!options.order.is_ordered() && options.ablation == Ablation::NoPriority),
+    )
 }
 
 /// What is to be done before anybody else has the job.
@@ -142,10 +160,10 @@ fn prepare(job: &Job) {
 /// Counts epochs from where another run was, and says where that is.
 fn begin_epochs(
     stages: &mut [StageRun],
-    options: &RunOptions,
+    order: OrderContract,
     restored: Option<&RestoredCut>,
 ) -> u64 {
-    let counted = restored.filter(|_| !options.order.is_ordered());
+    let counted = restored.filter(|_| !order.is_ordered());
     let first_epoch = counted.map_or(0, |cut| cut.serial);
     stages
         .iter_mut()
@@ -183,11 +201,8 @@ fn stages(
     Ok(stages)
 }
 
-fn has_operator(stages: &[StageRun], is_meant: impl Fn(&dyn Operator) -> bool) -> bool {
-    stages.iter().any(|stage| match &stage.kind {
-        StageRunKind::Operator(run) => is_meant(run.operator.as_ref()),
-        _ => false,
-    })
+fn has_operator(stages: &Stages, is_meant: impl Fn(&dyn Operator) -> bool) -> bool {
+    stages.operators().any(|(_, run)| is_meant(run.operator.as_ref()))
 }
 
 /// Refuses what depends on processing time where a sequence is promised and the clock is not
@@ -349,26 +364,22 @@ fn source_run(
 /// Where elements end at the row that moves a watermark, or operators go by the one before a row,
 /// each row's must be known.
 fn prepare_sources(job: &Job, stamps_exactly: bool) {
-    for stage in job.stages.iter().filter(|_| stamps_exactly) {
-        if let StageRunKind::Source(source) = &stage.kind {
-            let mut state = source.state.lock().expect("nobody else has the job yet");
-            if let Some(assigner) = &mut state.assigner {
-                assigner.stamp_exactly();
-            }
+    for (_, source) in job.stages.sources().filter(|_| stamps_exactly) {
+        let mut state = source.state.lock().expect("nobody else has the job yet");
+        if let Some(assigner) = &mut state.assigner {
+            assigner.stamp_exactly();
         }
     }
 }
 
 /// Finds the sources whose rows nobody sees before a watermark.
 fn let_rows_wait(job: &Job) {
-    if job.options.bundle_linger.is_zero() {
+    if job.settings.bundle_linger.is_zero() {
         return;
     }
-    for &place in &job.sources {
-        if let StageRunKind::Source(source) = &job.stages[place].kind {
-            let mut state = source.state.lock().expect("nobody else has the job yet");
-            state.waits_for_epoch = state.assigner.is_some() && is_seen_at_watermarks(job, place);
-        }
+    for (place, source) in job.stages.sources() {
+        let mut state = source.state.lock().expect("nobody else has the job yet");
+        state.waits_for_epoch = state.assigner.is_some() && is_seen_at_watermarks(job, place);
     }
 }
 
@@ -383,89 +394,16 @@ fn is_seen_at_watermarks(job: &Job, stage: usize) -> bool {
 
 /// Gives every operator and source its first output containers.
 fn first_outputs(job: &Job) {
-    for (place, stage) in job.stages.iter().enumerate() {
-        match &stage.kind {
-            StageRunKind::Operator(operator) => {
-                let outputs = job.make_outputs(place);
-                for cell in &operator.cells {
-                    let mut state = cell.state.lock().expect("nobody else has the job yet");
-                    state.outputs.clone_from(&outputs);
-                }
-                operator.joint.lock().expect("nobody else has the job yet").outputs = outputs;
-            }
-            StageRunKind::Source(source) => {
-                let mut state = source.state.lock().expect("nobody else has the job yet");
-                state.current = vec![None; stage.edges.len()];
-            }
-            _ => {}
+    for (place, operator) in job.stages.operators() {
+        let outputs = EpochStage::of(job, place).make_outputs();
+        for cell in &operator.cells {
+            let mut state = cell.state.lock().expect("nobody else has the job yet");
+            state.outputs.clone_from(&outputs);
         }
+        operator.joint.lock().expect("nobody else has the job yet").outputs = outputs;
     }
-}
-
-/// Makes sure that no source reads on.
-pub(crate) fn stop_sources(job: &Job) {
-    for &place in &job.sources {
-        if let StageRunKind::Source(run) = &job.stages[place].kind
-            && let Ok(mut state) = run.state.lock()
-        {
-            state.source.stop();
-        }
-    }
-}
-
-/// What sources have written besides their rows becomes final: the job is done.
-pub(crate) fn finish_sources(job: &Job) -> Result<()> {
-    for stage in &job.stages {
-        if let StageRunKind::Source(run) = &stage.kind {
-            let mut state = run.state.lock().expect("a source that panics ends the job");
-            state.source.finish().map_err(|error| error.in_operator(stage.name.clone()))?;
-        }
-    }
-    Ok(())
-}
-
-/// What sources have written besides their rows stays unfinished, and others may write it.
-pub(crate) fn abort_sources(job: &Job) {
-    for &place in &job.sources {
-        if let StageRunKind::Source(run) = &job.stages[place].kind
-            && let Ok(mut state) = run.state.lock()
-        {
-            state.source.abort();
-        }
-    }
-}
-
-/// Bad rows are counted at the end of an input, and here for inputs that were not read to their
-/// end.
-fn count_bad_rows(job: &Job) {
-    for &place in &job.sources {
-        let stage = &job.stages[place];
-        if let StageRunKind::Source(run) = &stage.kind
-            && let Ok(state) = run.state.lock()
-        {
-            stage.metrics.bad_rows.store(state.source.bad_rows(), Ordering::Relaxed);
-        }
-    }
-}
-
-/// What a job that has ended did.
-pub(crate) fn report(job: &Job) -> Report {
-    let cancelled = job.is_stopping() && !job.all_sinks_finished();
-    let gone = job.gone_sinks();
-    // Where nobody reads any more, rows stay on their way.
-    if !cancelled && gone.is_empty() {
-        job.assert_conservation();
-    }
-    count_bad_rows(job);
-    let elapsed_ns = job.options.clock.now_ns().saturating_sub(job.started_ns);
-    Report {
-        metrics: job.metrics(),
-        elapsed: Duration::from_nanos(elapsed_ns),
-        latency: job.latency.percentiles(),
-        passage: job.passage.percentiles(),
-        peak_bytes: job.memory.peak_bytes(),
-        state_peak_bytes: job.memory.state_peak_bytes(),
-        cancelled,
-        gone,
+    for (place, source) in job.stages.sources() {
+        let mut state = source.state.lock().expect("nobody else has the job yet");
+        state.current = vec![None; job.stages[place].edges.len()];
     }
 }

@@ -1,4 +1,5 @@
-//! How a job that was built starts: what sinks and sources are asked, and in which order.
+//! How a job that was built starts: what sinks and sources are asked, and in which order. And how
+//! sources end.
 //!
 //! # Two phases
 //! 1. Every sink claims its output, and every source what it writes besides its rows. Then each
@@ -16,10 +17,10 @@ use thalweg_core::connector::Waker;
 use thalweg_core::snapshot::{OutputMark, OutputStart, RestoredCut, SinkGuarantee, SinkState};
 use thalweg_ordering::sync::{Arc, Ordering};
 
-use super::Job;
-use super::build::{abort_sources, stop_sources};
-use crate::options::SnapshotMode;
-use crate::stage::{SinkRun, SourceRun, StageRunKind};
+use crate::epoch;
+use crate::job::Job;
+use crate::policies::SnapshotMode;
+use crate::stage::{SinkRun, SourceRun};
 
 /// Where a job starts, and what is to happen once all of its parts have agreed to it.
 #[derive(Default)]
@@ -59,10 +60,8 @@ pub(crate) fn rehearse(job: &Arc<Job>, beginning: &Beginning<'_>) -> Result<()> 
 
 /// Nothing of the job was started, or some of it was and the rest can't be.
 fn give_up(job: &Arc<Job>) {
-    for stage in &job.stages {
-        if let StageRunKind::Sink(sink) = &stage.kind
-            && let Some(sink) = sink.inline.lock().expect("nobody else runs yet").as_mut()
-        {
+    for (_, sink) in job.stages.sinks() {
+        if let Some(sink) = sink.inline.lock().expect("nobody else runs yet").as_mut() {
             sink.abort();
         }
     }
@@ -85,7 +84,7 @@ fn open_all(job: &Arc<Job>, beginning: Beginning<'_>) -> Result<()> {
     each_sink(job, cut.as_ref(), |run, handle| open_sink(job, run, handle, mark.as_ref()))?;
     each_source(job, open_source)?;
     if cut.is_some() && job.ordered.is_none() {
-        job.spread_idleness()?;
+        epoch::spread_idleness(job);
     }
     Ok(())
 }
@@ -96,8 +95,8 @@ fn each_sink(
     cut: Option<&RestoredCut>,
     mut each: impl FnMut(&SinkRun, Option<&str>) -> Result<()>,
 ) -> Result<()> {
-    for stage in &job.stages {
-        let StageRunKind::Sink(run) = &stage.kind else { continue };
+    for (place, run) in job.stages.sinks() {
+        let stage = &job.stages[place];
         let restored = cut.and_then(|cut| cut.stages.iter().find(|own| own.id == stage.id));
         let sink: Option<&SinkState> = restored.and_then(|own| own.sink.as_ref());
         let handle = sink.and_then(|sink| sink.handle.as_deref());
@@ -111,10 +110,8 @@ fn each_source(
     job: &Arc<Job>,
     each: impl Fn(&Arc<Job>, usize, &SourceRun) -> Result<()>,
 ) -> Result<()> {
-    for &place in &job.sources {
-        if let StageRunKind::Source(run) = &job.stages[place].kind
-            && !run.finished.load(Ordering::SeqCst)
-        {
+    for (place, run) in job.stages.sources() {
+        if !run.finished.load(Ordering::SeqCst) {
             each(job, place, run).map_err(|e| e.in_operator(job.stages[place].name.clone()))?;
         }
     }
@@ -129,11 +126,9 @@ fn claim_sink(run: &SinkRun) -> Result<()> {
 
 /// Takes the rights to what sources write besides their rows.
 fn claim_sources(job: &Job) -> Result<()> {
-    for stage in &job.stages {
-        if let StageRunKind::Source(run) = &stage.kind {
-            let claimed = run.state.lock().expect("nobody else runs yet").source.claim();
-            claimed.map_err(|error| error.in_operator(stage.name.clone()))?;
-        }
+    for (place, run) in job.stages.sources() {
+        let claimed = run.state.lock().expect("nobody else runs yet").source.claim();
+        claimed.map_err(|error| error.in_operator(job.stages[place].name.clone()))?;
     }
     Ok(())
 }
@@ -142,7 +137,7 @@ fn claim_sources(job: &Job) -> Result<()> {
 fn check_sink(job: &Job, run: &SinkRun, handle: Option<&str>, outputs: &OutputStart) -> Result<()> {
     let mut sink = run.inline.lock().expect("nobody else runs yet");
     let sink = sink.as_mut().expect("the sink is still here");
-    let guarantee = match job.options.snapshots {
+    let guarantee = match job.settings.snapshots {
         None => SinkGuarantee::AtLeastOnce,
         Some(SnapshotMode::AtLeastOnce) => {
             sink.write_at_least_once();
@@ -163,7 +158,7 @@ fn open_sink(
 ) -> Result<()> {
     let mut sink = run.inline.lock().expect("nobody else runs yet");
     let sink = sink.as_mut().expect("the sink is still here");
-    if job.options.snapshots.is_some() {
+    if job.settings.snapshots.is_some() {
         mark.map_or(Ok(()), |mark| sink.mark(mark))?;
         sink.recover(handle)?;
     }
@@ -174,7 +169,7 @@ fn start_source(job: &Arc<Job>, place: usize, run: &SourceRun) -> Result<()> {
     let weak = Arc::downgrade(job);
     let waker: Waker = Arc::new(move || {
         let Some(job) = weak.upgrade() else { return };
-        if let StageRunKind::Source(run) = &job.stages[place].kind {
+        if let Some(run) = job.stages[place].source() {
             run.ready.store(true, Ordering::SeqCst);
             job.news.notify();
         }
@@ -184,4 +179,33 @@ fn start_source(job: &Arc<Job>, place: usize, run: &SourceRun) -> Result<()> {
 
 fn open_source(_: &Arc<Job>, _: usize, run: &SourceRun) -> Result<()> {
     run.state.lock().expect("nobody else runs yet").source.open()
+}
+
+/// Makes sure that no source reads on.
+pub(crate) fn stop_sources(job: &Job) {
+    for (_, run) in job.stages.sources() {
+        // A source that has panicked is asked nothing more.
+        if let Ok(mut state) = run.state.lock() {
+            state.source.stop();
+        }
+    }
+}
+
+/// What sources have written besides their rows becomes final: the job is done.
+pub(crate) fn finish_sources(job: &Job) -> Result<()> {
+    for (place, run) in job.stages.sources() {
+        let mut state = run.state.lock().expect("a source that panics ends the job");
+        let finished = state.source.finish();
+        finished.map_err(|error| error.in_operator(job.stages[place].name.clone()))?;
+    }
+    Ok(())
+}
+
+/// What sources have written besides their rows stays unfinished, and others may write it.
+pub(crate) fn abort_sources(job: &Job) {
+    for (_, run) in job.stages.sources() {
+        if let Ok(mut state) = run.state.lock() {
+            state.source.abort();
+        }
+    }
 }

@@ -26,7 +26,7 @@
 
 use thalweg_ordering::sync::{AtomicU64, AtomicUsize, Ordering, Queue};
 
-use crate::options::PartitionScheme;
+use crate::policies::PartitionScheme;
 
 /// Marks in one word.
 const BITS: usize = u64::BITS as usize;

@@ -1,0 +1,193 @@
+//! What is said to a running job and what it answers, from any thread; and its report at the end.
+
+use std::time::Duration;
+
+use thalweg_core::snapshot::{Extent, OutputMark, TableExtent};
+use thalweg_core::{Error, Result};
+use thalweg_ordering::sync::{Arc, Ordering};
+
+use crate::job::Job;
+use crate::metrics::{LatencyPercentiles, MetricsSnapshot, SnapshotMetrics};
+use crate::sinks;
+use crate::snapshots::{AfterCut, ChooseExtent, Taken, capture};
+use crate::stage::SinkMessage;
+
+/// A handle to watch and stop a job, from any thread.
+#[derive(Clone)]
+pub struct JobControl(pub(crate) Arc<Job>);
+
+impl JobControl {
+    /// Stops the job: sources are asked no more, what is in flight drains, and sinks leave their
+    /// output unfinished.
+    pub fn cancel(&self) {
+        self.0.lifecycle.stop();
+        self.0.hold.set(false);
+        self.0.ask_all_sources();
+    }
+    /// Asks for a graceful end: at once, or where snapshots are taken by whoever takes them, who
+    /// sees [`JobControl::is_stop_requested`], takes a last one and cancels.
+    pub fn stop(&self) {
+        self.0.lifecycle.request_stop();
+        match self.0.settings.snapshots {
+            Some(_) => self.0.lifecycle.signal(),
+            None => self.cancel(),
+        }
+    }
+    /// True once [`JobControl::stop`] was called.
+    pub fn is_stop_requested(&self) -> bool {
+        self.0.lifecycle.is_stop_requested()
+    }
+    /// Ends the job with an error.
+    pub fn fail(&self, error: Error) {
+        self.0.lifecycle.fail(error);
+    }
+    /// Reports what became of snapshots, for the metrics.
+    pub fn report_snapshots(&self, metrics: SnapshotMetrics) {
+        let mut snapshots = self.0.measured.snapshots.lock().expect("no panic under this lock");
+        *snapshots = Some(metrics);
+    }
+    /// Ends the sources as if their inputs had: windows close, and the job ends by itself.
+    pub fn drain(&self) {
+        self.0.lifecycle.drain();
+        self.0.ask_all_sources();
+    }
+    /// True once the job has ended, failed or been stopped.
+    pub fn is_over(&self) -> bool {
+        self.0.lifecycle.is_over()
+    }
+    /// Waits until something happens that whoever looks after a job may want to see, or for this
+    /// long.
+    pub fn wait(&self, timeout: Duration) {
+        self.0.lifecycle.wait(timeout);
+    }
+    /// A copy of all counters.
+    pub fn metrics(&self) -> MetricsSnapshot {
+        self.0.metrics()
+    }
+    /// The latency of results since it was last taken, which is no longer part of the report then:
+    /// a measurement that begins behind a warm-up takes it twice.
+    pub fn take_latency(&self) -> Option<LatencyPercentiles> {
+        self.0.measured.latency.take()
+    }
+
+    // --- snapshots ---
+
+    /// Takes a cut, each table captured to this extent where it can be. Returns when sinks have
+    /// prepared what is inside. One at a time.
+    ///
+    /// # Errors
+    /// If the job ends before, or the time is over; if something cannot be captured (the job goes
+    /// on then).
+    pub fn take_cut(&self, extent: Extent, after: AfterCut, timeout: Duration) -> Result<Taken> {
+        let choose: &mut ChooseExtent<'_> = &mut |_, _| TableExtent { extent, tracks: true };
+        self.take_cut_by_table(choose, extent, after, timeout)
+    }
+
+    /// Takes a cut in which `choose` says of each table to what extent it is captured; `extent`
+    /// holds for tables of which no changes are known.
+    ///
+    /// # Errors
+    /// As [`JobControl::take_cut`].
+    pub fn take_cut_by_table(
+        &self,
+        choose: &mut ChooseExtent<'_>,
+        extent: Extent,
+        after: AfterCut,
+        timeout: Duration,
+    ) -> Result<Taken> {
+        capture::take_cut(&self.0, choose, extent, after, timeout)
+    }
+
+    /// Makes what sinks had prepared at a cut visible, by their stages' identifiers, under this
+    /// mark, and informs sources that their positions are kept. The snapshot of the cut is durable.
+    ///
+    /// # Errors
+    /// If the job ends before; it was then stopped, or has failed.
+    pub fn commit(
+        &self,
+        handles: &[(String, String)],
+        positions: &[(String, String)],
+        mark: Option<&OutputMark>,
+    ) -> Result<()> {
+        capture::commit(&self.0, handles, positions, mark)
+    }
+
+    /// Sources are not asked any more.
+    pub fn hold(&self) {
+        self.0.hold.set(true);
+    }
+
+    /// Sources are asked again.
+    pub fn release(&self) {
+        self.0.release();
+    }
+
+    /// True once all input of all sinks is written: what is left is a last cut, and
+    /// [`JobControl::complete`].
+    pub fn has_ended(&self) -> bool {
+        self.0.lifecycle.have_sinks_ended()
+    }
+
+    /// The last snapshot is committed: sinks finish, and with them the job.
+    ///
+    /// # Errors
+    /// None, unless sinks run in the caller's thread.
+    pub fn complete(&self) -> Result<()> {
+        let mut all = self.0.stages.sinks();
+        all.try_for_each(|(stage, _)| sinks::at(&self.0, stage).send(SinkMessage::Complete))
+    }
+}
+
+/// What a job did.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// All counters at the end.
+    pub metrics: MetricsSnapshot,
+    /// From start to end.
+    pub elapsed: Duration,
+    /// Result latency.
+    pub latency: Option<LatencyPercentiles>,
+    /// How long what came in took to get through, whether a result came of it or not, in a sample
+    /// (the markers of Prasaad et al. §7.1). Ordered contracts only.
+    pub passage: Option<LatencyPercentiles>,
+    /// The most that rows in flight and state took, in bytes.
+    pub peak_bytes: usize,
+    /// The most that state alone took, in bytes.
+    pub state_peak_bytes: usize,
+    /// True if the job was stopped before its inputs ended.
+    pub cancelled: bool,
+    /// The places of the outputs whose reader had gone before all was written.
+    pub gone: Vec<usize>,
+}
+
+impl Report {
+    /// What a job that has ended did.
+    pub(crate) fn of(job: &Job) -> Report {
+        let cancelled = job.lifecycle.is_stopping() && !job.lifecycle.all_sinks_finished();
+        let all = job.stages.sinks();
+        let gone = all.filter(|(_, sink)| sink.gone.load(Ordering::SeqCst));
+        let gone: Vec<usize> = gone.map(|(place, _)| place).collect();
+        // Where nobody reads any more, rows stay on their way.
+        if !cancelled && gone.is_empty() {
+            job.assert_conservation();
+        }
+        // Bad rows were counted at the end of each input that was read to its end.
+        for (place, source) in job.stages.sources() {
+            if let Ok(state) = source.state.lock() {
+                let bad_rows = state.source.bad_rows();
+                job.stages[place].metrics.bad_rows.store(bad_rows, Ordering::Relaxed);
+            }
+        }
+        let elapsed_ns = job.now_ns().saturating_sub(job.lifecycle.started_ns);
+        Report {
+            metrics: job.metrics(),
+            elapsed: Duration::from_nanos(elapsed_ns),
+            latency: job.measured.latency.percentiles(),
+            passage: job.measured.passage.percentiles(),
+            peak_bytes: job.memory.peak_bytes(),
+            state_peak_bytes: job.memory.state_peak_bytes(),
+            cancelled,
+            gone,
+        }
+    }
+}

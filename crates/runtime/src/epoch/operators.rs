@@ -1,0 +1,179 @@
+//! Watermarks and sequenced bundles on their way through the partitions of an operator.
+//!
+//! `commuting` operators take bundles as they come: whoever consumes the last one of the oldest
+//! epoch sends its watermark to the cells. `sequenced` ones take a lane's bundles by ordinal, then
+//! the watermark behind them, and the cells' mailboxes keep that order.
+//!
+//! **Invariants:**
+//! - a barrier gets its number and goes to the cells under the lock of the joint watermark, and
+//!   barriers complete in the order of their numbers;
+//! - with several phases the lane of a `sequenced` operator is held until the barrier is complete,
+//!   so no later bundle gets between two phases.
+
+use thalweg_core::{OperatorClass, Result};
+use thalweg_ordering::sync::Arc;
+
+use super::EpochStage;
+use crate::barrier::{Barrier, BarrierContainers, BarrierRequest};
+use crate::container::{Container, ContainerState};
+use crate::stage::{Item, Routed, RowsItem, RowsOrigin, num_shares, shares};
+
+impl EpochStage<'_> {
+    /// Carries the end watermarks of a lane to the cells.
+    pub(super) fn advance_commuting(&self, lane: usize) -> Result<()> {
+        while let Some(front) = self.retrieve_front(lane)? {
+            if self.begin_watermark(Some((lane, Arc::clone(&front)))) {
+                // The barrier's completion continues from here.
+                return Ok(());
+            }
+            self.finish_container(lane, &front)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the watermark of a container (or a change of idleness) into the joint watermark and
+    /// sends a barrier to the cells if one is needed. False if there is nothing to wait for.
+    pub(crate) fn begin_watermark(&self, container: Option<(usize, Arc<Container>)>) -> bool {
+        let operator = self.operator();
+        let mut joint = operator.joint.lock().expect("no panic under the joint lock");
+        if let Some((lane, container)) = &container {
+            joint.watermark.raise(*lane, container.end());
+        }
+        let advances = joint.watermark.advance(|lane| self.run.lanes[lane].is_idle());
+        let must_pass_cells = operator.class == OperatorClass::Sequenced && container.is_some();
+        if !advances && !must_pass_cells {
+            return false;
+        }
+        let pass = advances.then(|| operator.passes(joint.watermark.watermark())).flatten();
+        let ingest_ns = match &container {
+            Some((_, container)) => container.end_ingest_ns(),
+            None => self.job.now_ns(),
+        };
+        let request = BarrierRequest { container, ingest_ns };
+        let make_outputs = || self.make_outputs();
+        let barrier = joint.barrier(request, advances, pass, operator.cells.len(), make_outputs);
+        if let Some(barrier) = joint.barriers.begin(operator.phases, barrier) {
+            self.post_barrier(&barrier);
+        }
+        true
+    }
+
+    /// New containers at the main edges of an operator.
+    pub(crate) fn make_outputs(&self) -> Vec<Arc<Container>> {
+        let edges = self.run.edges_of(0);
+        edges.map(|(_, edge)| self.downstream(edge).run.lanes[edge.lane_base].append()).collect()
+    }
+
+    /// All cells have finished a barrier: completes it and any that wait behind it, in order.
+    pub(crate) fn complete(&self, barrier: Arc<Barrier>) -> Result<()> {
+        let completions = &self.operator().completions;
+        let mut completions = completions.lock().expect("no panic under this lock");
+        completions.add(barrier);
+        while let Some(barrier) = completions.pop() {
+            self.complete_in_order(&barrier, barrier.containers())?;
+        }
+        Ok(())
+    }
+
+    fn complete_in_order(&self, barrier: &Barrier, of: &BarrierContainers) -> Result<()> {
+        let (operator, call) = (self.operator(), &barrier.call);
+        if call.advances {
+            self.note_watermark(call.watermark);
+            for ((_, edge), output) in self.run.edges_of(0).zip(&of.outputs) {
+                self.close(edge, edge.lane_base, output, call.pass, call.ingest_ns)?;
+            }
+        }
+        if operator.phases > 1 {
+            let mut joint = operator.joint.lock().expect("no panic under the joint lock");
+            if let Some(next) = joint.barriers.end() {
+                self.post_barrier(&next);
+            }
+        }
+        let Some((lane, container)) = &of.consumed else { return Ok(()) };
+        self.finish_container(*lane, container)?;
+        match operator.class {
+            OperatorClass::Commuting => self.advance_commuting(*lane),
+            OperatorClass::Sequenced if operator.phases > 1 => {
+                operator.sequencers[*lane].lock().expect("no panic under this lock").held = false;
+                self.let_through(*lane)
+            }
+            OperatorClass::Sequenced => Ok(()),
+        }
+    }
+
+    /// A container's watermark is consumed: its late rows are complete, and it can go.
+    fn finish_container(&self, lane: usize, container: &Arc<Container>) -> Result<()> {
+        self.close_links(lane, container, Some(1))?;
+        container.mark_consumed();
+        self.drop_finished(lane)
+    }
+
+    /// Takes a routed bundle: a `commuting` operator at once, a `sequenced` one in its turn.
+    pub(crate) fn take_routed(
+        &self,
+        lane: usize,
+        container: &Arc<Container>,
+        routed: Routed,
+    ) -> Result<()> {
+        let operator = self.operator();
+        if operator.class == OperatorClass::Commuting {
+            self.scatter(lane, container, routed);
+            return Ok(());
+        }
+        let mut sequencer = operator.sequencers[lane].lock().expect("no panic under this lock");
+        let key = (container.index, routed.bundle.stamps.ordinal);
+        let previous = sequencer.early.insert(key, routed);
+        assert!(previous.is_none(), "two bundles with the same place");
+        drop(sequencer);
+        self.let_through(lane)
+    }
+
+    /// Sends to the cells whatever is next in the lane: bundles by ordinal, then the watermark.
+    pub(super) fn let_through(&self, lane: usize) -> Result<()> {
+        let operator = self.operator();
+        let mut sequencer = operator.sequencers[lane].lock().expect("no panic under this lock");
+        while !sequencer.held {
+            let next = self.run.lanes[lane].at_or_after(sequencer.container);
+            let Some(container) = next else { break };
+            if let Some(routed) = sequencer.next(container.index) {
+                self.scatter(lane, &container, routed);
+                continue;
+            }
+            match container.state() {
+                ContainerState::WatermarkAssigned if container.total() == sequencer.ordinal => {
+                    assert!(container.retrieve(), "only the sequencer retrieves here");
+                    sequencer.held = operator.phases > 1;
+                    let waits = self.begin_watermark(Some((lane, container)));
+                    assert!(waits, "a sequenced operator's watermark passes its cells");
+                }
+                ContainerState::WatermarkCancelled if container.total() == sequencer.ordinal => {
+                    self.drop_finished(lane)?;
+                }
+                _ => break,
+            }
+            sequencer.finish_container();
+        }
+        Ok(())
+    }
+
+    /// Posts the shares of a bundle to their cells.
+    fn scatter(&self, lane: usize, container: &Arc<Container>, routed: Routed) {
+        let Routed { bundle, route, bytes } = routed;
+        let bundle = Arc::new(bundle);
+        let post = |cell: usize, rows: Option<Vec<u32>>, bytes: usize| {
+            let (bundle, container) = (Arc::clone(&bundle), Arc::clone(container));
+            let of = RowsOrigin::Container { bundle, lane, container, bytes };
+            let item = RowsItem::new(of, rows, self.run.lanes.len());
+            self.post(cell, Item::Rows(item));
+        };
+        let count = num_shares(&route);
+        if count == 0 {
+            // An empty bundle still has its place; the first cell takes it.
+            return post(0, Some(Vec::new()), bytes);
+        }
+        container.split_into(count);
+        for (number, (cell, rows)) in shares(route, 0).enumerate() {
+            post(cell, rows, if number == 0 { bytes } else { 0 });
+        }
+    }
+}

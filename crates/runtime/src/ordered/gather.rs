@@ -1,0 +1,171 @@
+//! An element on its way through the partitions of an operator, and what they make of it.
+//!
+//! **Invariant:** the count of pieces is above zero until everything the partitions emit for the
+//! element is here; the one that brings it to zero puts the outcome together, in an order that
+//! depends on the rows' places alone (see `rows`).
+
+use thalweg_core::operator::Emitted;
+use thalweg_core::{Bundle, Operator, Result, Stamps, Watermark, WatermarkBefore};
+use thalweg_ordering::sync::{AtomicUsize, Mutex, MutexGuard, Ordering};
+
+use super::element::{Outcome, Passage, Ports};
+use super::rows::{self, Ordered};
+
+/// The largest bundle that leaves at a watermark.
+const CLOSING_ROWS_MAX: usize = 64 * 1024;
+
+/// An element on its way through the partitions of an operator. The last one to finish a piece of
+/// it puts the outcome together.
+pub struct Gather {
+    /// The serial within the stage.
+    pub(crate) place: u64,
+    pub(crate) passage: Passage,
+    /// The place of rows that are made at the watermark: behind all rows of the element.
+    pub(crate) closing_place: i64,
+    pub(crate) bytes: usize,
+    pub(crate) bundles: Vec<Bundle>,
+    pub(crate) watermark: Option<Watermark>,
+    pub(crate) pass: Option<Watermark>,
+    /// The watermark that was passed on last before this element.
+    pub(crate) passed_before: Watermark,
+    /// Pieces and the barrier that are not finished.
+    pub(super) remaining: AtomicUsize,
+    pub(super) emitted: Mutex<GatheredRows>,
+}
+
+/// What the partitions have emitted, by partition.
+#[derive(Default)]
+pub(super) struct GatheredRows {
+    /// For each bundle; none as long as nothing has been emitted.
+    of_rows: Vec<Vec<(usize, Emitted)>>,
+    /// At the watermark.
+    of_watermark: Vec<(usize, Emitted)>,
+    /// About how many bytes all of them take.
+    bytes: usize,
+}
+
+impl Gather {
+    fn lock_emitted(&self) -> MutexGuard<'_, GatheredRows> {
+        self.emitted.lock().expect("no panic under this lock")
+    }
+
+    /// This many more pieces have to be finished. Only for whoever has a hold on it, which keeps
+    /// the count above zero.
+    pub(crate) fn expect(&self, pieces: usize) {
+        self.remaining.fetch_add(pieces, Ordering::Relaxed);
+    }
+
+    /// A piece, or the caller's hold, is finished. True if it was the last one.
+    #[must_use = "the last one sends the outcome on"]
+    pub(crate) fn finish_one(&self) -> bool {
+        // AcqRel: the last one sees what all others have left here.
+        self.remaining.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Keeps what a partition emitted for rows of a bundle, or at the watermark. Returns the bytes
+    /// kept in all.
+    pub(crate) fn keep(
+        &self,
+        of_bundle: Option<usize>,
+        cell: usize,
+        emitted: Vec<Emitted>,
+        bytes: usize,
+    ) -> usize {
+        let mut kept = self.lock_emitted();
+        kept.bytes += bytes;
+        if of_bundle.is_some() && kept.of_rows.is_empty() {
+            kept.of_rows.resize_with(self.bundles.len(), Vec::new);
+        }
+        let of_what = match of_bundle {
+            Some(bundle) => &mut kept.of_rows[bundle],
+            None => &mut kept.of_watermark,
+        };
+        of_what.extend(emitted.into_iter().map(|emitted| (cell, emitted)));
+        kept.bytes
+    }
+
+    /// Puts everything together, in order.
+    pub(crate) fn outcome(&self, operator: &dyn Operator, keeps_places: bool) -> Result<Outcome> {
+        let emitted = std::mem::take(&mut *self.lock_emitted());
+        let ports = operator.ports();
+        let mut out = Ports::without_rows(ports, self.pass, self.watermark);
+        for (number, of_bundle) in emitted.of_rows.into_iter().enumerate() {
+            for (port, emitted) in by_port(of_bundle, ports) {
+                let Some(ordered) = rows::by_cause(emitted)? else { continue };
+                let places = keeps_places.then(|| self.places(number, &ordered.places));
+                out[port].bundles.push(self.bundle(ordered, places));
+            }
+        }
+        for (port, emitted) in by_port(emitted.of_watermark, ports) {
+            let Some(ordered) = rows::by_window_end(emitted)? else { continue };
+            let rows = ordered.batch.num_rows();
+            let places = keeps_places.then(|| vec![self.closing_place; rows]);
+            out[port].bundles.extend(in_bundles(self.bundle(ordered, places)));
+        }
+        Ok(Outcome { passage: self.passage, ports: out })
+    }
+
+    /// The rows of the source bundle behind rows that these rows of a bundle caused.
+    fn places(&self, bundle: usize, causes: &[i64]) -> Vec<i64> {
+        let of_bundle = &self.bundles[bundle].stamps.row_places;
+        let place = |&cause: &i64| match of_bundle {
+            Some(places) => places.get(cause as usize).copied().unwrap_or(self.closing_place),
+            None => cause,
+        };
+        causes.iter().map(place).collect()
+    }
+
+    fn bundle(&self, ordered: Ordered, places: Option<Vec<i64>>) -> Bundle {
+        let stamps = Stamps {
+            serial: self.passage.serial,
+            ingest_ns: self.passage.ingest_ns,
+            watermark_before: WatermarkBefore::All(self.passed_before),
+            row_places: places.map(Into::into),
+            ..Stamps::first()
+        };
+        Bundle { batch: ordered.batch, kinds: ordered.kinds, stamps }
+    }
+}
+
+/// Stamps bundles with their place in the sequence of the stage: aggregates that depend on the
+/// order of rows compare it.
+pub(super) fn in_sequence(mut bundles: Vec<Bundle>, place: u64) -> Vec<Bundle> {
+    for (number, bundle) in bundles.iter_mut().enumerate() {
+        bundle.stamps.lane = 0;
+        bundle.stamps.epoch = place;
+        bundle.stamps.ordinal = number as u64;
+    }
+    bundles
+}
+
+/// What was emitted by each port, partitions in ascending order.
+fn by_port(mut emitted: Vec<(usize, Emitted)>, ports: usize) -> Vec<(usize, Vec<Emitted>)> {
+    if emitted.is_empty() {
+        return Vec::new();
+    }
+    emitted.sort_by_key(|&(cell, _)| cell);
+    let mut of_ports: Vec<(usize, Vec<Emitted>)> =
+        (0..ports).map(|port| (port, Vec::new())).collect();
+    for (_, emitted) in emitted {
+        if let Some((_, of_port)) = of_ports.get_mut(emitted.port) {
+            of_port.push(emitted);
+        }
+    }
+    of_ports
+}
+
+/// Cuts a large result into bundles that several workers can share.
+fn in_bundles(bundle: Bundle) -> Vec<Bundle> {
+    let rows = bundle.num_rows();
+    if rows <= CLOSING_ROWS_MAX {
+        return vec![bundle];
+    }
+    let piece = |from: usize| {
+        let count = CLOSING_ROWS_MAX.min(rows - from);
+        let mut stamps = bundle.stamps.clone();
+        stamps.row_places = stamps.row_places.map(|places| places.slice(from, count));
+        let kinds = bundle.kinds.as_ref().map(|kinds| kinds[from..from + count].into());
+        Bundle { batch: bundle.batch.slice(from, count), kinds, stamps }
+    };
+    (0..rows).step_by(CLOSING_ROWS_MAX).map(piece).collect()
+}

@@ -1,0 +1,169 @@
+//! How an element gets through the partitions of an operator.
+//!
+//! Routed elements are dispatched in order: their shares and then their watermark are posted to the
+//! cells under a short lock, so every mailbox has them in that order. The last one to finish a piece
+//! puts the outcome together and sends it on.
+//!
+//! **Invariant:** an element is dispatched only if its outcome has room in the reorder buffer, and
+//! elements are dispatched in order; so the oldest one under way can always finish.
+
+use thalweg_core::{Exchange, OrderContract, Result, Route, Watermark};
+use thalweg_ordering::sync::{Arc, AtomicUsize, Mutex};
+
+use super::Dispatch;
+use super::element::{Element, Outcome, Ports, Routed};
+use super::elements::ElementStage;
+use super::gather::{Gather, in_sequence};
+use super::rows::AT_WATERMARK;
+use crate::barrier::{Barrier, BarrierCall, BarrierResults};
+use crate::stage::{Item, RowsItem, RowsOrigin, num_shares, shares};
+
+impl ElementStage<'_> {
+    /// Queues a routed element for the partitions. Called in order.
+    pub(super) fn dispatch(&self, routed: Routed) -> Result<()> {
+        let mut dispatch = self.own.dispatch.lock().expect("no panic under this lock");
+        dispatch.pending.push_back(routed);
+        drop(dispatch);
+        self.dispatch_more()
+    }
+
+    /// Posts pending elements as long as their outcomes find room.
+    pub(super) fn dispatch_more(&self) -> Result<()> {
+        loop {
+            let mut dispatch = self.own.dispatch.lock().expect("no panic under this lock");
+            if dispatch.pending.is_empty() || !self.own.exit.has_room(dispatch.next) {
+                return Ok(());
+            }
+            let routed = dispatch.pending.pop_front().expect("checked above");
+            if routed.element.is_blank() {
+                let place = dispatch.next;
+                dispatch.next += 1;
+                drop(dispatch);
+                self.pass_blank(place, &routed.element)?;
+                continue;
+            }
+            let gather = self.post_element(&mut dispatch, routed);
+            drop(dispatch);
+            // Everything but this hold on it may be done already.
+            self.finish_piece(&gather)?;
+        }
+    }
+
+    /// An element without rows and watermark leaves as it is.
+    fn pass_blank(&self, place: u64, element: &Element) -> Result<()> {
+        let ports = Ports::without_rows(self.operator().operator.ports(), None, None);
+        let outcome = Outcome { passage: element.passage, ports };
+        self.send_outcome(place, outcome, element.bytes)
+    }
+
+    /// Posts the shares of an element and its watermark; one hold on the gather stays with the
+    /// caller.
+    fn post_element(&self, dispatch: &mut Dispatch, routed: Routed) -> Arc<Gather> {
+        let Routed { element, routes } = routed;
+        let operator = self.operator();
+        dispatch.posted.resize(operator.cells.len(), 0);
+        let advanced = element.watermark.filter(|&watermark| watermark > dispatch.watermark);
+        let pass = advanced.and_then(|watermark| operator.passes(watermark));
+        let gather = Arc::new(Gather {
+            place: dispatch.next,
+            passage: element.passage,
+            closing_place: match self.flow.order {
+                OrderContract::EventTime => element.passage.frontier_ms,
+                _ => AT_WATERMARK,
+            },
+            bytes: element.bytes,
+            bundles: in_sequence(element.bundles, dispatch.next),
+            watermark: advanced,
+            pass,
+            passed_before: dispatch.passed,
+            remaining: AtomicUsize::new(1),
+            emitted: Mutex::default(),
+        });
+        dispatch.next += 1;
+        let mut routes = routes.map(Vec::into_iter);
+        for bundle in 0..gather.bundles.len() {
+            let route = routes.as_mut().and_then(Iterator::next).unwrap_or(Route::Any);
+            self.post_bundle(&mut dispatch.posted, &gather, bundle, route);
+        }
+        if let Some(watermark) = advanced {
+            dispatch.watermark = watermark;
+            dispatch.passed = pass.unwrap_or(dispatch.passed);
+            self.post_watermark(dispatch, &gather, watermark);
+        }
+        gather
+    }
+
+    fn post_bundle(&self, posted: &mut [u64], gather: &Arc<Gather>, bundle: usize, route: Route) {
+        let rows = gather.bundles[bundle].num_rows();
+        self.count_in(rows);
+        if rows == 0 {
+            return;
+        }
+        let at_hand = match &route {
+            Route::Any => {
+                let workers = self.job.settings.workers;
+                self.operator().cell_at_hand(gather.place as usize, workers)
+            }
+            Route::Scatter(_) => 0,
+        };
+        gather.expect(num_shares(&route));
+        for (cell, rows) in shares(route, at_hand) {
+            posted[cell] += 1;
+            let of = RowsOrigin::Element { gather: Arc::clone(gather), bundle };
+            self.post(cell, Item::Rows(RowsItem::new(of, rows, self.own.sources)));
+        }
+    }
+
+    fn post_watermark(&self, dispatch: &mut Dispatch, gather: &Arc<Gather>, watermark: Watermark) {
+        // An operator of one phase exchanges nothing: partitions with nothing to do are left alone.
+        let operator = self.operator();
+        let is_concerned = |&cell: &usize| {
+            operator.phases > 1
+                || !operator.cells[cell].sleeps_through(dispatch.posted[cell], watermark)
+        };
+        let concerned: Vec<usize> = (0..operator.cells.len()).filter(is_concerned).collect();
+        if concerned.is_empty() {
+            return;
+        }
+        gather.expect(1);
+        let call = BarrierCall {
+            sequence: gather.place,
+            watermark,
+            advances: true,
+            exchange: Exchange::new(if operator.phases > 1 { concerned.len() } else { 0 }),
+            pass: gather.pass,
+            passed_before: gather.passed_before,
+            ingest_ns: gather.passage.ingest_ns,
+            results: BarrierResults::Element(Arc::clone(gather)),
+        };
+        let barrier = Arc::new(Barrier::new(call, concerned.len()));
+        if let Some(barrier) = dispatch.barriers.begin(operator.phases, barrier) {
+            concerned.iter().for_each(|&cell| dispatch.posted[cell] += 1);
+            self.job.queues.post_barrier(self.run, self.place, &barrier, concerned);
+        }
+    }
+
+    /// A piece of an element is finished; whoever finishes the last one sends the outcome on.
+    pub(crate) fn finish_piece(&self, gather: &Gather) -> Result<()> {
+        if !gather.finish_one() {
+            return Ok(());
+        }
+        if let Some(watermark) = gather.watermark {
+            self.note_watermark(watermark);
+        }
+        let operator = self.operator().operator.as_ref();
+        let outcome = gather.outcome(operator, self.flow.has_merges)?;
+        self.send_outcome(gather.place, outcome, gather.bytes)
+    }
+
+    /// All partitions have taken the watermark of an element.
+    pub(crate) fn finish_watermark(&self, gather: &Gather) -> Result<()> {
+        if self.operator().phases > 1 {
+            let mut dispatch = self.own.dispatch.lock().expect("no panic under this lock");
+            if let Some(next) = dispatch.barriers.end() {
+                self.post_barrier(&next);
+            }
+        }
+        self.finish_piece(gather)
+    }
+}

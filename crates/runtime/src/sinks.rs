@@ -1,0 +1,243 @@
+//! Sinks: what is sent to them, and their threads, which may block without holding a worker up.
+//!
+//! The channel to it has no bound of its own. What waits in it counts as bytes in flight until it
+//! is written, so a slow sink fills the memory account, and sources are asked no more: the bound is
+//! kept at the one place where slowing down loses nothing.
+//!
+//! A sink that wants no more ([`Demand`]) is finished at once. Its thread stays, and answers in its
+//! place.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use thalweg_core::connector::Demand;
+use thalweg_core::{Error, Result, Sink};
+use thalweg_ordering::sync::{Arc, Ordering};
+
+use crate::job::{Job, StageAt};
+use crate::lifecycle::caught;
+use crate::metrics::StageMetrics;
+use crate::stage::{INPUT_ENDED_NS, SinkBatch, SinkMessage, SinkRun};
+
+/// A sink to which nothing comes is flushed again after this.
+const FLUSH_AGAIN: Duration = Duration::from_millis(500);
+
+/// Whether a sink takes more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SinkState {
+    /// More may come.
+    Open,
+    /// Finished, stopped or aborted.
+    Closed,
+}
+
+/// The receiving ends of the sinks' channels with their stages.
+pub(crate) type SinkReceivers = Vec<(usize, Receiver<SinkMessage>)>;
+
+/// A sink at its stage.
+#[derive(Clone, Copy)]
+pub(crate) struct SinkAt<'a> {
+    at: StageAt<'a>,
+    run: &'a SinkRun,
+}
+
+/// The sink at this stage.
+pub(crate) fn at(job: &Job, stage: usize) -> SinkAt<'_> {
+    let at = job.at(stage);
+    SinkAt { at, run: at.run.sink().expect("the stage is a sink") }
+}
+
+/// Starts the thread of the sink at this stage.
+pub(crate) fn spawn(
+    job: Arc<Job>,
+    stage: usize,
+    receiver: Receiver<SinkMessage>,
+) -> Result<JoinHandle<()>> {
+    let name = format!("sink-{stage}");
+    let body = move || {
+        let place = at(&job, stage);
+        let mut sink = place.run.inline.lock().expect("the job starts once").take();
+        let Err(error) = caught(|| place.listen(&mut sink, &receiver)) else { return };
+        if let Some(sink) = sink.as_mut() {
+            sink.abort();
+        }
+        job.lifecycle.fail(error.in_operator(place.at.run.name.clone()));
+    };
+    let thread = std::thread::Builder::new().name(name).spawn(body);
+    thread.map_err(|error| Error::io(format!("can't start a sink's thread: {error}")))
+}
+
+impl SinkAt<'_> {
+    /// Sends a message to the sink's thread; without one, in a simulation, it is handled at once.
+    pub(crate) fn send(&self, message: SinkMessage) -> Result<()> {
+        self.run.waiting.fetch_add(1, Ordering::Relaxed);
+        if let SinkMessage::Rows(rows) = &message {
+            self.run.waiting_bytes.fetch_add(rows.bytes as i64, Ordering::SeqCst);
+        }
+        if let Some(channel) = &self.run.channel {
+            // The thread ends early only after an error, which has ended the job already.
+            let _ = channel.send(message);
+            return Ok(());
+        }
+        let mut inline = self.run.inline.lock().expect("no panic under this lock");
+        self.handle(&mut inline, message).map(drop)
+    }
+
+    /// The thread's life.
+    fn listen(
+        &self,
+        sink: &mut Option<Box<dyn Sink>>,
+        receiver: &Receiver<SinkMessage>,
+    ) -> Result<()> {
+        loop {
+            let message = match receiver.try_recv() {
+                Ok(message) => message,
+                Err(TryRecvError::Empty) => {
+                    if let Some(open) = sink.as_mut() {
+                        open.flush()?;
+                        self.look_at_demand(sink)?;
+                    }
+                    match receiver.recv_timeout(FLUSH_AGAIN) {
+                        Ok(message) => message,
+                        // A sink may show by time what it has.
+                        Err(RecvTimeoutError::Timeout) => continue,
+                        Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                    }
+                }
+                Err(TryRecvError::Disconnected) => return Ok(()),
+            };
+            if self.handle(sink, message)? == SinkState::Closed {
+                return Ok(());
+            }
+        }
+    }
+
+    fn has_failed(&self) -> bool {
+        self.at.job.lifecycle.has_failed()
+    }
+
+    fn takes_snapshots(&self) -> bool {
+        self.at.job.settings.snapshots.is_some()
+    }
+
+    /// Does what a message says. Called by the sink's thread, or inline in a simulation.
+    pub(crate) fn handle(
+        &self,
+        slot: &mut Option<Box<dyn Sink>>,
+        message: SinkMessage,
+    ) -> Result<SinkState> {
+        // The end of a job may add messages that were never counted in.
+        let lower = |waiting: usize| waiting.checked_sub(1);
+        let _ = self.run.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lower);
+        let Some(sink) = slot.as_mut() else { return Ok(self.answer_for_finished(message)) };
+        match message {
+            SinkMessage::Rows(batch) => {
+                let written = self.write(sink.as_mut(), &batch);
+                self.pass(&batch);
+                written?;
+                self.look_at_demand(slot)?;
+                return Ok(SinkState::Open);
+            }
+            SinkMessage::Prepare(reply) => {
+                // Of a job that has failed rows in front of this message may have been passed over:
+                // a snapshot would count them as written. Whoever asks gets no answer.
+                if !self.has_failed() {
+                    // Whoever asked may have given up; the transaction then ends with the next one.
+                    let _ = reply.send(sink.prepare()?);
+                }
+                return Ok(SinkState::Open);
+            }
+            SinkMessage::Commit(handle, mark, reply) => {
+                // First: what is visible is never ahead of the mark.
+                mark.map_or(Ok(()), |mark| sink.mark(&mark))?;
+                sink.commit(&handle)?;
+                let _ = reply.send(());
+                return Ok(SinkState::Open);
+            }
+            SinkMessage::Finish if self.takes_snapshots() && !self.has_failed() => {
+                self.at.job.lifecycle.sink_ended();
+                return Ok(SinkState::Open);
+            }
+            // Rows in front of this message may have been passed over: it must not look finished.
+            SinkMessage::Finish | SinkMessage::Complete if self.has_failed() => sink.abort(),
+            SinkMessage::Finish | SinkMessage::Complete => {
+                self.finish(sink.as_mut())?;
+                self.at.job.lifecycle.sink_finished();
+            }
+            SinkMessage::Stop => {
+                sink.flush()?;
+                sink.abort();
+            }
+            SinkMessage::Abort => sink.abort(),
+        }
+        *slot = None;
+        Ok(SinkState::Closed)
+    }
+
+    /// Finishes a sink that wants no more rows: nothing more is made for it. Where snapshots are
+    /// taken, the job that is restored may have a reader again, so what leads to the sink stays as
+    /// it is.
+    fn look_at_demand(&self, slot: &mut Option<Box<dyn Sink>>) -> Result<()> {
+        let Some(sink) = slot else { return Ok(()) };
+        if sink.demand() == Demand::More || self.has_failed() {
+            return Ok(());
+        }
+        self.finish(sink.as_mut())?;
+        *slot = None;
+        if !self.takes_snapshots() {
+            self.at.end();
+        }
+        self.at.job.lifecycle.sink_finished();
+        Ok(())
+    }
+
+    /// Makes an output final, unless its reader has gone.
+    fn finish(&self, sink: &mut dyn Sink) -> Result<()> {
+        sink.finish()?;
+        if sink.demand() == Demand::Gone {
+            self.run.gone.store(true, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+
+    /// What is said to a sink that has finished before the job: it gets no rows, and has nothing to
+    /// commit.
+    fn answer_for_finished(&self, message: SinkMessage) -> SinkState {
+        match message {
+            SinkMessage::Rows(batch) => self.pass(&batch),
+            SinkMessage::Prepare(reply) => drop(reply.send(None)),
+            SinkMessage::Commit(_, _, reply) => drop(reply.send(())),
+            SinkMessage::Finish if self.takes_snapshots() => self.at.job.lifecycle.sink_ended(),
+            SinkMessage::Finish
+            | SinkMessage::Complete
+            | SinkMessage::Stop
+            | SinkMessage::Abort => return SinkState::Closed,
+        }
+        SinkState::Open
+    }
+
+    fn write(&self, sink: &mut dyn Sink, rows: &SinkBatch) -> Result<()> {
+        let StageAt { job, run, .. } = self.at;
+        let started_ns = job.now_ns();
+        if rows.batch.num_rows() > 0 && !self.has_failed() {
+            sink.write(&rows.batch, rows.kinds.as_deref())?;
+            StageMetrics::add(&run.metrics.rows_out, rows.batch.num_rows() as u64);
+            StageMetrics::add(&run.metrics.bundles_out, 1);
+            let now_ns = job.now_ns();
+            StageMetrics::add(&run.metrics.busy_ns, now_ns.saturating_sub(started_ns));
+            if rows.ingest_ns != INPUT_ENDED_NS {
+                job.measured.latency.record_us(now_ns.saturating_sub(rows.ingest_ns) / 1000);
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows are on their way no longer.
+    fn pass(&self, rows: &SinkBatch) {
+        self.run.waiting_bytes.fetch_sub(rows.bytes as i64, Ordering::SeqCst);
+        self.at.job.memory.add_in_flight(-(rows.bytes as i64));
+        // A source may have been waiting for room.
+        self.at.job.news.notify();
+    }
+}
