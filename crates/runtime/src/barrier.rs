@@ -215,14 +215,6 @@ impl BarrierQueue {
     }
 }
 
-/// A barrier to be made.
-pub struct BarrierRequest {
-    /// The lane and container whose watermark is consumed.
-    pub container: Option<(usize, Arc<Container>)>,
-    /// When the row that ended the epoch entered the engine.
-    pub ingest_ns: u64,
-}
-
 impl Joint {
     /// Nothing known of `lanes` lanes.
     pub fn new(lanes: usize, outputs: Vec<Arc<Container>>) -> Self {
@@ -238,7 +230,8 @@ impl Joint {
     /// Makes the next barrier for the current joint watermark.
     pub fn barrier(
         &mut self,
-        request: BarrierRequest,
+        consumed: Option<(usize, Arc<Container>)>,
+        ingest_ns: u64,
         advances: bool,
         pass: Option<Watermark>,
         cells: usize,
@@ -248,11 +241,8 @@ impl Joint {
         if advances {
             self.outputs = make_outputs();
         }
-        let containers = BarrierContainers {
-            consumed: request.container,
-            outputs,
-            next_outputs: self.outputs.clone(),
-        };
+        let containers =
+            BarrierContainers { consumed, outputs, next_outputs: self.outputs.clone() };
         let call = BarrierCall {
             sequence: self.made,
             watermark: self.watermark.watermark(),
@@ -260,7 +250,7 @@ impl Joint {
             exchange: Exchange::new(cells),
             pass,
             passed_before: self.passed,
-            ingest_ns: request.ingest_ns,
+            ingest_ns,
             results: BarrierResults::Containers(containers),
         };
         self.made += 1;
@@ -308,10 +298,7 @@ mod tests {
     #[test]
     fn completions_come_in_sequence() {
         let mut joint = Joint::new(1, Vec::new());
-        let mut make = || {
-            let request = BarrierRequest { container: None, ingest_ns: 0 };
-            joint.barrier(request, true, None, 2, Vec::new)
-        };
+        let mut make = || joint.barrier(None, 0, true, None, 2, Vec::new);
         let (first, second) = (make(), make());
         let mut completions = Completions::default();
         completions.add(second);
@@ -324,8 +311,7 @@ mod tests {
     #[test]
     fn phases_end_with_the_last_cell() {
         let mut joint = Joint::new(1, Vec::new());
-        let request = BarrierRequest { container: None, ingest_ns: 0 };
-        let barrier = joint.barrier(request, true, None, 2, Vec::new);
+        let barrier = joint.barrier(None, 0, true, None, 2, Vec::new);
         assert_eq!(barrier.count_down(2, 2), Countdown::Others);
         assert_eq!(barrier.count_down(2, 2), Countdown::NextPhase);
         assert_eq!(barrier.phase(), 1);
@@ -342,8 +328,7 @@ mod tests {
     #[test]
     fn few_results_wait_for_those_of_other_cells() {
         let mut joint = Joint::new(1, Vec::new());
-        let request = BarrierRequest { container: None, ingest_ns: 0 };
-        let barrier = joint.barrier(request, true, None, 40, Vec::new);
+        let barrier = joint.barrier(None, 0, true, None, 40, Vec::new);
         let rows_of = |emitted: Vec<Emitted>| -> usize {
             emitted.iter().map(|of_port| of_port.batch.num_rows()).sum()
         };
@@ -403,9 +388,8 @@ mod tests {
                 let newest =
                     |lane: usize| known[lane].checked_sub(1).map_or(i64::MIN, |n| ends[lane][n]);
                 let expected = newest(0).min(newest(1));
-                let request = BarrierRequest { container: Some((lane, container)), ingest_ns: 0 };
                 let pass = advances.then_some(Watermark(expected));
-                let barrier = joint.barrier(request, advances, pass, 1, || {
+                let barrier = joint.barrier(Some((lane, container)), 0, advances, pass, 1, || {
                     outputs += 1;
                     vec![output(outputs)]
                 });

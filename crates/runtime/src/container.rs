@@ -54,16 +54,14 @@ pub enum ContainerState {
 }
 
 impl ContainerState {
-    fn from_u8(value: u8) -> Self {
-        match value {
-            0 => ContainerState::Open,
-            1 => ContainerState::WatermarkAssigned,
-            2 => ContainerState::WatermarkRetrieved,
-            3 => ContainerState::WatermarkConsumed,
-            4 => ContainerState::WatermarkCancelled,
-            other => panic!("no container state {other}"),
-        }
-    }
+    /// In the order of their numbers.
+    const ALL: [ContainerState; 5] = [
+        ContainerState::Open,
+        ContainerState::WatermarkAssigned,
+        ContainerState::WatermarkRetrieved,
+        ContainerState::WatermarkConsumed,
+        ContainerState::WatermarkCancelled,
+    ];
 
     /// The documented transitions and no others.
     pub fn may_become(self, next: ContainerState) -> bool {
@@ -121,7 +119,7 @@ impl Container {
     /// Where it is in its life.
     pub fn state(&self) -> ContainerState {
         // SeqCst: one order with the count, see invariant 3.
-        ContainerState::from_u8(self.state.load(Ordering::SeqCst))
+        ContainerState::ALL[usize::from(self.state.load(Ordering::SeqCst))]
     }
 
     /// The end watermark, once assigned.

@@ -2,15 +2,11 @@
 
 use std::time::Duration;
 
-use thalweg_core::snapshot::{Extent, OutputMark, TableExtent};
-use thalweg_core::{Error, Result};
+use thalweg_core::Error;
 use thalweg_ordering::sync::{Arc, Ordering};
 
 use crate::job::Job;
 use crate::metrics::{LatencyPercentiles, MetricsSnapshot, SnapshotMetrics};
-use crate::sinks;
-use crate::snapshots::{AfterCut, ChooseExtent, Taken, capture};
-use crate::stage::SinkMessage;
 
 /// A handle to watch and stop a job, from any thread.
 #[derive(Clone)]
@@ -68,73 +64,6 @@ impl JobControl {
     /// a measurement that begins behind a warm-up takes it twice.
     pub fn take_latency(&self) -> Option<LatencyPercentiles> {
         self.0.measured.latency.take()
-    }
-
-    // --- snapshots ---
-
-    /// Takes a cut, each table captured to this extent where it can be. Returns when sinks have
-    /// prepared what is inside. One at a time.
-    ///
-    /// # Errors
-    /// If the job ends before, or the time is over; if something cannot be captured (the job goes
-    /// on then).
-    pub fn take_cut(&self, extent: Extent, after: AfterCut, timeout: Duration) -> Result<Taken> {
-        let choose: &mut ChooseExtent<'_> = &mut |_, _| TableExtent { extent, tracks: true };
-        self.take_cut_by_table(choose, extent, after, timeout)
-    }
-
-    /// Takes a cut in which `choose` says of each table to what extent it is captured; `extent`
-    /// holds for tables of which no changes are known.
-    ///
-    /// # Errors
-    /// As [`JobControl::take_cut`].
-    pub fn take_cut_by_table(
-        &self,
-        choose: &mut ChooseExtent<'_>,
-        extent: Extent,
-        after: AfterCut,
-        timeout: Duration,
-    ) -> Result<Taken> {
-        capture::take_cut(&self.0, choose, extent, after, timeout)
-    }
-
-    /// Makes what sinks had prepared at a cut visible, by their stages' identifiers, under this
-    /// mark, and informs sources that their positions are kept. The snapshot of the cut is durable.
-    ///
-    /// # Errors
-    /// If the job ends before; it was then stopped, or has failed.
-    pub fn commit(
-        &self,
-        handles: &[(String, String)],
-        positions: &[(String, String)],
-        mark: Option<&OutputMark>,
-    ) -> Result<()> {
-        capture::commit(&self.0, handles, positions, mark)
-    }
-
-    /// Sources are not asked any more.
-    pub fn hold(&self) {
-        self.0.hold.set(true);
-    }
-
-    /// Sources are asked again.
-    pub fn release(&self) {
-        self.0.release();
-    }
-
-    /// True once all input of all sinks is written: what is left is a last cut, and
-    /// [`JobControl::complete`].
-    pub fn has_ended(&self) -> bool {
-        self.0.lifecycle.have_sinks_ended()
-    }
-
-    /// The last snapshot is committed: sinks finish, and with them the job.
-    ///
-    /// # Errors
-    /// None, unless sinks run in the caller's thread.
-    pub fn complete(&self) -> Result<()> {
-        let mut all = self.0.stages.sinks();
-        all.try_for_each(|(stage, _)| sinks::at(&self.0, stage).send(SinkMessage::Complete))
     }
 }
 

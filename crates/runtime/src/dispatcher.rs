@@ -5,7 +5,7 @@
 //!
 //! 1. cells with a watermark in their mailbox (StreamBox §6: watermark tasks first);
 //! 2. bundles that have what they waited for outside;
-//! 3. cells with rows, in the order that the partitioning scheme gives them (see [`queues`](crate::queues));
+//! 3. cells with rows, in the order that the partitioning scheme gives them (see `ready_cells`);
 //! 4. bundles in containers, by policy;
 //! 5. sources, if the memory account allows more.
 //!

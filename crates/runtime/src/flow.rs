@@ -1,17 +1,19 @@
-//! The seam between what works and how rows move: tasks, sources, snapshots and the clock call
-//! [`Flow`], and never one of its two implementations.
+//! The seam between what works and how rows move: sources, partitions, cuts and the clock call
+//! [`Flow`] and need not know which of its two implementations a job has.
 //!
 //! | | [`epoch`](crate::epoch) | [`ordered`](crate::ordered) |
 //! |---|---|---|
-//! | promise | the multiset of results | the very sequence of results |
+//! | promise | which results there are | and in which sequence |
 //! | what moves | bundles in containers, by epoch and lane | elements under serials |
 //! | a watermark is | the end of a container | a part of an element |
 //! | results leave | at once | when the element's last piece is done |
 //! | idleness | marks on lanes | an element, in its turn |
 //!
-//! **Invariant:** a job has one flow from start to end, and every item in a mailbox is of that flow.
+//! **Invariant:** a job has one flow from start to end, and every item in a mailbox is of that
+//! flow.
 //!
-//! Not here: which bundle or element comes next. That is the dispatcher's choice, and differs.
+//! Not here: which bundle or element comes next, and what a task does with one. Each is known in
+//! one flow only, so the dispatcher and the task go to that flow directly.
 
 use thalweg_core::operator::Emitted;
 use thalweg_core::snapshot::InputState;

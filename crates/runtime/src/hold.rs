@@ -29,7 +29,7 @@ impl Hold {
         self.holding.load(Ordering::SeqCst)
     }
 
-    /// The right to do what no row causes, unless somebody has it.
+    /// The right to do what no row causes, unless another thread has it.
     pub(crate) fn try_outside(&self) -> Option<MutexGuard<'_, ()>> {
         self.outside.try_lock().ok()
     }

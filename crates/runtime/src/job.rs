@@ -261,7 +261,7 @@ impl StageAt<'_> {
         self.grow_state(grown)
     }
 
-    /// What the stage keeps has grown by so many bytes.
+    /// What the stage keeps has grown by this many bytes.
     pub(crate) fn grow_state(&self, grown: i64) -> Result<()> {
         if grown == 0 {
             return Ok(());

@@ -1,31 +1,32 @@
 //! The runtime: containers, dispatcher and workers.
 //!
 //! A job is a [`Graph`](thalweg_core::graph::Graph) of stages. Sources end epochs; each stage keeps
-//! a [`container`] per epoch and lane; bundles and watermarks flow from container to container;
-//! any worker does any work that the [`dispatcher`] finds, oldest and most urgent first, and none
-//! ever waits inside a task. [`start`] runs a job on threads, `simulate` (feature `simulator`) runs
+//! a container per epoch and lane; bundles and watermarks flow from container to container; any
+//! worker does any work that the dispatcher finds, oldest and most urgent first, and none ever
+//! waits inside a task. [`start()`] runs a job on threads; `simulate` (feature `simulator`) runs
 //! the same dispatcher, containers and operators on one thread by a seed.
 //!
-//! | module | holds |
+//! From top to bottom; modules know only those below them:
+//!
+//! | modules | hold |
 //! |---|---|
-//! | [`options`] | what a caller can set, [`memory`]: the one limit |
-//! | [`container`], [`lane`] | epochs in flight, their life cycle, the lists that hold them |
-//! | [`stage`] | a stage at run time: cells, sequencers, sinks |
-//! | [`barrier`] | one watermark on its way through the partitions of an operator |
-//! | [`flow`] | deposit, consume, close: how bundles and watermarks move |
-//! | [`ordered`] | the flow of the contracts `arrival` and `event_time` |
+//! | `start`, `control`, `simulate` | jobs are built, started, waited for and stopped |
+//! | `options` | what a caller can set |
+//! | `pool` | workers, and how they spread over the jobs that share them |
+//! | `dispatcher`, `scheduler` | which task is next: policies and heuristics |
+//! | `task` | what a worker does with a task; `sources`: with a source; `cells`: with a partition |
+//! | `snapshots`, `idleness` | cuts are taken and restored; what no row causes |
+//! | `flow` | the seam between all of these and how rows move |
+//! | `epoch`, `ordered` | its two sides: containers of `epoch`; elements of `arrival` and `event_time` |
+//! | `sinks` | what is sent to sinks, and their threads |
+//! | `job` | what all workers of a job share, each duty in a type of its own: `stages`, `lifecycle`, `queues`, `hold`, `gates`, `news`, [`memory`], [`metrics`] |
+//! | `stage`, `barrier` | a stage at run time; one watermark on its way through its partitions |
+//! | `container`, `lane` | epochs in flight, their life cycle, the lists that hold them |
+//! | `parked`, `returned`, `leaving` | what waits for room; for the outside; for what is before it |
+//! | `policies` | what a caller can choose by name |
 //! | [`sorted_merge`] | sorted inputs become one sequence by time |
 //! | [`interleaving`] | the sequence in which inputs came in, recorded and replayed |
-//! | `gates` | sources that wait for others to end |
-//! | [`source_batcher`] | small batches of a source become one bundle |
-//! | [`dispatcher`] | which task is next, policies `nem` and `round-robin` |
-//! | [`scheduler`] | the heuristics `lp`, `ct`, `et`, `qst`, and what they measure |
-//! | [`task`] | what a worker does with a task |
-//! | [`job`] | start, wait, cancel, fail |
-//! | [`pool`] | workers, and how they spread over the jobs that share them; `news`: which jobs may have work |
-//! | [`metrics`] | what is counted |
-//! | `snapshots` | cuts are taken, and jobs resume from them; `presence`: how a cut knows that nothing is under way |
-//! | `waiting` | bundles of stages that wait for the outside |
+//! | `source_batcher` | small batches of a source become one bundle |
 //! | `ablation` | decisions of the design switched off (feature `baselines`) |
 //! | [`topology`] | NUMA nodes and cores |
 

@@ -1,5 +1,5 @@
-//! What waits until there is room: cells in the middle of a piece, bundles and elements of stateless
-//! stages that multiply rows.
+//! What waits until there is room: cells in the middle of a piece, bundles and elements of
+//! stateless stages that multiply rows.
 //!
 //! # Who is resumed
 //! [`Parked`] holds what is refused room. Below the high-water mark any worker resumes some of it.

@@ -26,25 +26,28 @@ pub enum SchedulerPolicy {
 }
 
 impl SchedulerPolicy {
+    /// The names by which policies are chosen.
+    pub const NAMES: [&'static str; 6] = ["nem", "round-robin", "lp", "ct", "et", "qst"];
+
+    /// The policies in the order of their names.
+    const ALL: [SchedulerPolicy; 6] = [
+        SchedulerPolicy::Nem,
+        SchedulerPolicy::RoundRobin,
+        SchedulerPolicy::LastInPipeline,
+        SchedulerPolicy::CurrentThroughput,
+        SchedulerPolicy::EstimatedTime,
+        SchedulerPolicy::QueueSizeThrottling,
+    ];
+
     /// True for the policies that rank the stages for each task.
     pub(crate) fn chooses_stages(self) -> bool {
         !matches!(self, SchedulerPolicy::Nem | SchedulerPolicy::RoundRobin)
     }
-
-    /// The names by which policies are chosen.
-    pub const NAMES: [&'static str; 6] = ["nem", "round-robin", "lp", "ct", "et", "qst"];
 }
 
 impl fmt::Display for SchedulerPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            SchedulerPolicy::Nem => "nem",
-            SchedulerPolicy::RoundRobin => "round-robin",
-            SchedulerPolicy::LastInPipeline => "lp",
-            SchedulerPolicy::CurrentThroughput => "ct",
-            SchedulerPolicy::EstimatedTime => "et",
-            SchedulerPolicy::QueueSizeThrottling => "qst",
-        })
+        f.write_str(SchedulerPolicy::NAMES[*self as usize])
     }
 }
 
@@ -52,20 +55,23 @@ impl FromStr for SchedulerPolicy {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        Ok(match text.trim().to_ascii_lowercase().as_str() {
-            "nem" => SchedulerPolicy::Nem,
-            "round-robin" => SchedulerPolicy::RoundRobin,
-            "lp" => SchedulerPolicy::LastInPipeline,
-            "ct" => SchedulerPolicy::CurrentThroughput,
-            "et" => SchedulerPolicy::EstimatedTime,
-            "qst" => SchedulerPolicy::QueueSizeThrottling,
-            other => {
-                let names = SchedulerPolicy::NAMES.map(|name| format!("'{name}'")).join(", ");
-                return Err(Error::plan(format!("'{other}' is no scheduling policy"))
-                    .hint(format!("choose one of {names}")));
-            }
-        })
+        chosen(text, Self::NAMES, Self::ALL, "scheduling policy")
     }
+}
+
+/// What stands at the place of this name.
+fn chosen<T: Copy, const N: usize>(
+    text: &str,
+    names: [&str; N],
+    all: [T; N],
+    what: &str,
+) -> Result<T, Error> {
+    let name = text.trim().to_ascii_lowercase();
+    let place = names.iter().position(|known| *known == name);
+    place.map(|place| all[place]).ok_or_else(|| {
+        let names = names.map(|name| format!("'{name}'")).join(", ");
+        Error::plan(format!("'{name}' is no {what}")).hint(format!("choose one of {names}"))
+    })
 }
 
 /// How outcomes that were made out of order get back into it (ordered contracts).
@@ -102,16 +108,8 @@ impl FromStr for PartitionScheme {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        Ok(match text.trim().to_ascii_lowercase().as_str() {
-            "hybrid" => PartitionScheme::Hybrid,
-            "cells" => PartitionScheme::Cells,
-            "partitioned" => PartitionScheme::Partitioned,
-            other => {
-                let names = PartitionScheme::NAMES.map(|name| format!("'{name}'")).join(", ");
-                return Err(Error::plan(format!("'{other}' is no way to find partitions"))
-                    .hint(format!("choose one of {names}")));
-            }
-        })
+        let all = [PartitionScheme::Hybrid, PartitionScheme::Cells, PartitionScheme::Partitioned];
+        chosen(text, Self::NAMES, all, "way to find partitions")
     }
 }
 

@@ -8,8 +8,8 @@
 //! | `parked` | what waits for room | owns it |
 //!
 //! **Invariants:** an item is in its mailbox before its cell is listed, and a cell is listed before
-//! [`News`] says so; so a worker that sees the news finds the cell, and whoever takes the cell finds
-//! the item. A cell is in one list at a time, unless cells are called once for each item.
+//! [`News`] says so; so a worker that sees the news finds the cell, and whoever takes the cell
+//! finds the item. A cell is in one list at a time, unless cells are called once for each item.
 
 use thalweg_ordering::sync::{Arc, AtomicUsize, Ordering};
 

@@ -155,6 +155,20 @@ pub struct SourceRun {
     pub idle: AtomicBool,
 }
 
+impl SourceRun {
+    /// True once the last epoch is closed.
+    pub(crate) fn has_finished(&self) -> bool {
+        self.finished.load(Ordering::SeqCst)
+    }
+
+    /// Calls the source, unless it has panicked: such a one is asked nothing more.
+    pub(crate) fn call(&self, call: impl FnOnce(&mut dyn Source)) {
+        if let Ok(mut state) = self.state.lock() {
+            call(state.source.as_mut());
+        }
+    }
+}
+
 /// What the worker that polls a source works with.
 pub struct SourceState {
     /// The source.

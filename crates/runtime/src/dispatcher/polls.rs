@@ -1,5 +1,5 @@
-//! Which source is asked next: none while a cut holds them or memory is full, unless others wait for
-//! its rows; where memory is short the one furthest behind in event time.
+//! Which source is asked next: none while a cut holds them, and while memory is full only one whose
+//! rows others wait for; where memory is short the one furthest behind in event time.
 
 use thalweg_core::Watermark;
 use thalweg_ordering::sync::Ordering;

@@ -14,7 +14,7 @@ use thalweg_core::{OperatorClass, Result};
 use thalweg_ordering::sync::Arc;
 
 use super::EpochStage;
-use crate::barrier::{Barrier, BarrierContainers, BarrierRequest};
+use crate::barrier::{Barrier, BarrierContainers};
 use crate::container::{Container, ContainerState};
 use crate::stage::{Item, Routed, RowsItem, RowsOrigin, num_shares, shares};
 
@@ -49,9 +49,8 @@ impl EpochStage<'_> {
             Some((_, container)) => container.end_ingest_ns(),
             None => self.job.now_ns(),
         };
-        let request = BarrierRequest { container, ingest_ns };
-        let make_outputs = || self.make_outputs();
-        let barrier = joint.barrier(request, advances, pass, operator.cells.len(), make_outputs);
+        let (cells, make_outputs) = (operator.cells.len(), || self.make_outputs());
+        let barrier = joint.barrier(container, ingest_ns, advances, pass, cells, make_outputs);
         if let Some(barrier) = joint.barriers.begin(operator.phases, barrier) {
             self.post_barrier(&barrier);
         }

@@ -1,8 +1,8 @@
 //! What partitions emit, and where it goes.
 //!
-//! Results belong to the container that was current when they were made: those of rows to the
-//! cell's own outputs, those of a watermark to the barrier's. Late rows (port 1) go to the container
-//! that hangs on the one they came from.
+//! **Invariant:** results belong to the container that was current when they were made: those of
+//! rows to the cell's own outputs, those of a watermark to the barrier's. Late rows (port 1) go to
+//! the container that hangs on the one they came from, so they never change their epoch.
 
 use arrow_array::RecordBatch;
 use arrow_select::concat::concat_batches;

@@ -1,8 +1,8 @@
 //! Stateless stages: a bundle becomes a bundle, or many parts, in any order.
 //!
-//! Several workers apply bundles of a stage that makes many rows of one at once, and each makes its
-//! bundle in parts, which leave in order ([`Leaving`](crate::leaving)). Between two parts the worker
-//! asks for room, and parks the rest of its bundle if there is none.
+//! Several workers apply bundles of a stage that makes many rows of one at once, and each makes
+//! its bundle in parts, which leave in order (see `leaving`). Between two parts the worker asks for
+//! room, and parks the rest of its bundle if there is none.
 //!
 //! **Invariants:**
 //! - what leaves a container is in the order of what came in;

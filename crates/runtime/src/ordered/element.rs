@@ -116,8 +116,8 @@ impl IndexMut<usize> for Ports {
 }
 
 impl Ports {
-    /// Ports without rows: the first with what the operator passes on, the others with the watermark
-    /// itself.
+    /// Ports without rows: the first with what the operator passes on, the others with the
+    /// watermark itself.
     pub(crate) fn without_rows(
         ports: usize,
         pass: Option<Watermark>,

@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 
+use thalweg_core::operator::Part;
 use thalweg_core::snapshot::InputState;
 use thalweg_core::{Bundle, Error, Result, Transform, Watermark};
 use thalweg_ordering::sync::Ordering;
@@ -241,39 +242,28 @@ impl<'a> ElementStage<'a> {
         element: Element,
         worker: WorkerPlace,
     ) -> Result<()> {
-        let mut done = Vec::with_capacity(element.bundles.len());
+        let room_bytes = self.job.room_bytes();
+        let (mut done, mut bytes) = (Vec::with_capacity(element.bundles.len()), 0);
         for bundle in &element.bundles {
             self.count_in(bundle.num_rows());
-            let Some(parts) = self.all_parts(transform, bundle.clone())? else {
-                self.job.queues.parked.park_element(self.place, place, element);
-                return Ok(());
-            };
-            done.extend(parts.into_iter().filter(|part| part.num_rows() > 0));
-            self.check_kept(element_bytes(&done))?;
+            let begin = |bundle| transform.begin_parts(bundle, room_bytes);
+            let mut next = Some(located(transform, bundle.clone(), begin)?);
+            while let Some(Part { mut bundle, rest }) = next {
+                bytes += bundle.memory_bytes();
+                self.check_kept(bytes)?;
+                bundle.stamps.origin = None;
+                bundle.stamps.numa_node = worker.numa_node as u16;
+                done.extend((bundle.num_rows() > 0).then_some(bundle));
+                if rest.is_some() && self.job.lifecycle.is_giving_up() {
+                    self.job.queues.parked.park_element(self.place, place, element);
+                    return Ok(());
+                }
+                next = rest.map(|rest| transform.next_part(rest, room_bytes)).transpose()?;
+            }
         }
-        done.iter_mut().for_each(|part| part.stamps.numa_node = worker.numa_node as u16);
         let Element { passage, watermark, bytes, .. } = element;
         let rest = Default::default();
         self.send(OpenElement { place, passage, watermark, bytes, rest, done })
-    }
-
-    /// All parts of a bundle; `None` if the job is to stop before.
-    fn all_parts(&self, transform: &dyn Transform, bundle: Bundle) -> Result<Option<Vec<Bundle>>> {
-        let room_bytes = self.job.room_bytes();
-        let mut part =
-            located(transform, bundle, |bundle| transform.begin_parts(bundle, room_bytes))?;
-        let (mut parts, mut bytes) = (Vec::new(), 0);
-        loop {
-            bytes += part.bundle.memory_bytes();
-            self.check_kept(bytes)?;
-            part.bundle.stamps.origin = None;
-            parts.push(part.bundle);
-            let Some(rest) = part.rest else { return Ok(Some(parts)) };
-            if self.job.lifecycle.is_giving_up() {
-                return Ok(None);
-            }
-            part = transform.next_part(rest, room_bytes)?;
-        }
     }
 
     /// What comes of an element is kept until all of it is made. Fails if that is too much.

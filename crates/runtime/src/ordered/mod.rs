@@ -2,7 +2,7 @@
 //! that of one thread which takes one row at a time.
 //!
 //! # Elements and serials
-//! What moves is an [`Element`](element::Element): bundles, then perhaps a watermark, under one serial. Each source
+//! What moves is an [`Element`]: bundles, then perhaps a watermark, under one serial. Each source
 //! numbers its elements (job-wide, in the order of ingestion). **Every stage turns one element into
 //! one element per edge**, if only into an empty one, so every serial reaches every stage
 //! downstream of its source exactly once and in order. That is the invariant everything here rests
@@ -28,6 +28,24 @@
 //! refused. Where a full memory holds rows that wait in a merge by time, the source that they wait
 //! for is asked all the same: its rows are the ones that let them out. Locks are taken from
 //! upstream to downstream only, and none is held while an outcome is delivered.
+//!
+//! # Why an element leaves in one piece
+//! In `epoch` a partition that has made much is stopped at a row, and what it has made leaves. Here
+//! all that comes of an element is kept until the last of it is made, and a result of more than a
+//! quarter of the memory limit fails the job. Pieces cannot leave earlier, for three reasons:
+//!
+//! - The outcome of a bundle is ordered by the rows that caused it, over all partitions, and that
+//!   of a watermark by window end. A row may leave only when no partition can make one before it
+//!   any more, and partitions do not say how far they are: they take their rows at different times.
+//! - The reorder buffer takes one outcome for each serial; the next serial is due behind it. Only
+//!   the oldest serial could leave in pieces. A younger one would have to keep its own until it is
+//!   the oldest, so the bound would not hold for up to [`UNDER_WAY_MAX`] elements at once.
+//! - Downstream, merges in `arrival` take one element for each serial and lane, and stages number
+//!   elements: these numbers order rows for aggregates, go into snapshots, and must not depend on
+//!   where memory was short.
+//!
+//! Stopping and resuming itself is shared with `epoch`: a job that gives up leaves its items where
+//! they are.
 
 use std::collections::VecDeque;
 

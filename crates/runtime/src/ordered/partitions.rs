@@ -1,8 +1,8 @@
 //! How an element gets through the partitions of an operator.
 //!
-//! Routed elements are dispatched in order: their shares and then their watermark are posted to the
-//! cells under a short lock, so every mailbox has them in that order. The last one to finish a piece
-//! puts the outcome together and sends it on.
+//! Routed elements are dispatched in order: their shares and then their watermark are posted to
+//! the cells under a short lock, so every mailbox has them in that order. The last one to finish a
+//! piece puts the outcome together and sends it on.
 //!
 //! **Invariant:** an element is dispatched only if its outcome has room in the reorder buffer, and
 //! elements are dispatched in order; so the oldest one under way can always finish.

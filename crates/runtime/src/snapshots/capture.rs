@@ -9,14 +9,16 @@ use thalweg_core::snapshot::{
     TableExtent, TakenCut,
 };
 use thalweg_core::{Error, Result};
-use thalweg_ordering::sync::{Mutex, Ordering};
+use thalweg_ordering::sync::Ordering;
 
+use super::sharing::shared;
 use super::{AfterCut, CutTimes, Taken};
+use crate::control::JobControl;
 use crate::flow::Flow;
 use crate::job::Job;
 use crate::sinks;
 use crate::sources;
-use crate::stage::{Cell, SinkMessage, SinkRun, SourceRun, StageRunKind};
+use crate::stage::{Cell, SinkMessage, SinkRun, SourceRun, StageRun, StageRunKind};
 
 /// How long to wait before looking again whether all is quiet.
 const LOOK_AGAIN: Duration = Duration::from_micros(50);
@@ -34,70 +36,116 @@ pub type ChooseExtent<'a> = dyn FnMut(&str, TableChanges) -> TableExtent + 'a;
 /// The replies of sinks, with their stages.
 type Replies = Vec<(usize, Receiver<Option<String>>)>;
 
-/// Takes a cut in which `choose` says of each table to what extent it is captured; `extent` holds
-/// for tables of which no changes are known.
-pub(crate) fn take_cut(
-    job: &Job,
-    choose: &mut ChooseExtent<'_>,
-    extent: Extent,
-    after: AfterCut,
-    timeout: Duration,
-) -> Result<Taken> {
-    let cut = Cut(job);
-    let outside = job.hold.outside();
-    let begun_ns = job.now_ns();
-    job.hold.set(true);
-    let deadline_ns = begun_ns.saturating_add(timeout.as_nanos() as u64);
-    let drained = cut.drain(|| {
-        std::thread::sleep(LOOK_AGAIN);
-        cut.check_unfinished()?;
-        cut.check_deadline(deadline_ns, "what is under way takes too long")
-    });
-    let drained_ns = job.now_ns();
-    let taken = drained.and_then(|()| cut.capture(choose, extent));
-    let captured_ns = job.now_ns();
-    if after == AfterCut::Continue || taken.is_err() {
-        job.release();
+impl JobControl {
+    /// Takes a cut, each table captured to this extent where it can be. Returns when sinks have
+    /// prepared what is inside. One at a time.
+    ///
+    /// # Errors
+    /// If the job ends before, or the time is over; if something cannot be captured (the job goes
+    /// on then).
+    pub fn take_cut(&self, extent: Extent, after: AfterCut, timeout: Duration) -> Result<Taken> {
+        let choose: &mut ChooseExtent<'_> = &mut |_, _| TableExtent { extent, tracks: true };
+        self.take_cut_by_table(choose, extent, after, timeout)
     }
-    drop(outside);
-    let (mut taken, replies) = taken?;
-    cut.prepare_sources()?;
-    cut.await_sinks(&mut taken, replies, deadline_ns)?;
-    let since = |from_ns: u64, to_ns: u64| Duration::from_nanos(to_ns.saturating_sub(from_ns));
-    let times = CutTimes {
-        drain: since(begun_ns, drained_ns),
-        capture: since(drained_ns, captured_ns),
-        hold: since(begun_ns, captured_ns),
-    };
-    Ok(Taken { cut: taken, times })
-}
 
-/// Makes what sinks had prepared at a cut visible, by their stages' identifiers, under this mark,
-/// and informs sources that their positions are kept. The snapshot of the cut is durable.
-pub(crate) fn commit(
-    job: &Job,
-    handles: &[(String, String)],
-    positions: &[(String, String)],
-    mark: Option<&OutputMark>,
-) -> Result<()> {
-    for (id, handle) in handles {
-        let mut all = job.stages.sinks();
-        let Some((stage, _)) = all.find(|&(stage, _)| job.stages[stage].id == *id) else {
-            continue;
-        };
-        let (reply, committed) = mpsc::channel();
-        let commit = SinkMessage::Commit(handle.clone(), mark.cloned(), reply);
-        sinks::at(job, stage).send(commit)?;
-        Cut(job).await_reply(&committed, u64::MAX)?;
-    }
-    for (id, position) in positions {
-        let stage = job.stages.iter().find(|stage| stage.id == *id);
-        if let Some(source) = stage.and_then(|stage| stage.source()) {
-            let mut state = source.state.lock().expect("a source that panics ends the job");
-            state.source.committed(position)?;
+    /// Takes a cut in which `choose` says of each table to what extent it is captured; `extent`
+    /// holds for tables of which no changes are known.
+    ///
+    /// # Errors
+    /// As [`JobControl::take_cut`].
+    pub fn take_cut_by_table(
+        &self,
+        choose: &mut ChooseExtent<'_>,
+        extent: Extent,
+        after: AfterCut,
+        timeout: Duration,
+    ) -> Result<Taken> {
+        let job = &*self.0;
+        let cut = Cut(job);
+        let outside = job.hold.outside();
+        let begun_ns = job.now_ns();
+        job.hold.set(true);
+        let deadline_ns = begun_ns.saturating_add(timeout.as_nanos() as u64);
+        let drained = cut.drain(|| {
+            std::thread::sleep(LOOK_AGAIN);
+            cut.check_unfinished()?;
+            cut.check_deadline(deadline_ns, "what is under way takes too long")
+        });
+        let drained_ns = job.now_ns();
+        let taken = drained.and_then(|()| cut.capture(choose, extent));
+        let captured_ns = job.now_ns();
+        if after == AfterCut::Continue || taken.is_err() {
+            job.release();
         }
+        drop(outside);
+        let (mut taken, replies) = taken?;
+        cut.prepare_sources()?;
+        cut.await_sinks(&mut taken, replies, deadline_ns)?;
+        let since = |from_ns: u64, to_ns: u64| Duration::from_nanos(to_ns.saturating_sub(from_ns));
+        let times = CutTimes {
+            drain: since(begun_ns, drained_ns),
+            capture: since(drained_ns, captured_ns),
+            hold: since(begun_ns, captured_ns),
+        };
+        Ok(Taken { cut: taken, times })
     }
-    Ok(())
+
+    /// Makes what sinks had prepared at a cut visible, by their stages' identifiers, under this
+    /// mark, and informs sources that their positions are kept. The snapshot of the cut is durable.
+    ///
+    /// # Errors
+    /// If the job ends before; it was then stopped, or has failed.
+    pub fn commit(
+        &self,
+        handles: &[(String, String)],
+        positions: &[(String, String)],
+        mark: Option<&OutputMark>,
+    ) -> Result<()> {
+        let job = &*self.0;
+        for (id, handle) in handles {
+            let mut all = job.stages.sinks();
+            let Some((stage, _)) = all.find(|&(stage, _)| job.stages[stage].id == *id) else {
+                continue;
+            };
+            let (reply, committed) = mpsc::channel();
+            let commit = SinkMessage::Commit(handle.clone(), mark.cloned(), reply);
+            sinks::at(job, stage).send(commit)?;
+            Cut(job).await_reply(&committed, u64::MAX)?;
+        }
+        for (id, position) in positions {
+            let stage = job.stages.iter().find(|stage| stage.id == *id);
+            if let Some(source) = stage.and_then(|stage| stage.source()) {
+                let mut state = source.state.lock().expect("a source that panics ends the job");
+                state.source.committed(position)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sources are not asked any more.
+    pub fn hold(&self) {
+        self.0.hold.set(true);
+    }
+
+    /// Sources are asked again.
+    pub fn release(&self) {
+        self.0.release();
+    }
+
+    /// True once all input of all sinks is written: what is left is a last cut, and
+    /// [`JobControl::complete`].
+    pub fn has_ended(&self) -> bool {
+        self.0.lifecycle.have_sinks_ended()
+    }
+
+    /// The last snapshot is committed: sinks finish, and with them the job.
+    ///
+    /// # Errors
+    /// None, unless sinks run in the caller's thread.
+    pub fn complete(&self) -> Result<()> {
+        let mut all = self.0.stages.sinks();
+        all.try_for_each(|(stage, _)| sinks::at(&self.0, stage).send(SinkMessage::Complete))
+    }
 }
 
 /// A cut of this job.
@@ -222,39 +270,20 @@ impl Cut<'_> {
     /// What all partitions keep, by stage. Where that is much, as many threads as there are workers
     /// share it.
     fn capture_partitions(&self, extent: Extent) -> Result<Vec<Vec<Captured>>> {
-        let mut cells: Vec<(usize, usize)> = Vec::new();
-        for (place, stage) in self.0.stages.iter().enumerate() {
-            cells.extend((0..stage.cells().len()).map(|cell| (place, cell)));
-        }
+        let stages = &self.0.stages;
+        let cells_of = |(place, stage): (usize, &StageRun)| {
+            (0..stage.cells().len()).map(move |cell| (place, cell)).collect::<Vec<_>>()
+        };
+        let cells: Vec<(usize, usize)> = stages.iter().enumerate().flat_map(cells_of).collect();
         let is_small = self.0.memory.state_bytes() < STATE_BYTES_ALONE;
-        let threads =
-            if is_small { 1 } else { self.0.settings.workers.clamp(1, cells.len().max(1)) };
-        let next = Mutex::new(cells.iter());
-        let take = || {
-            let mut taken = Vec::new();
-            loop {
-                let Some(&(stage, cell)) = next.lock().expect("no panic under this lock").next()
-                else {
-                    return taken;
-                };
-                taken.push(((stage, cell), self.capture_partition(stage, cell, extent)));
-            }
-        };
-        let mut taken = match threads {
-            1 => take(),
-            _ => std::thread::scope(|scope| {
-                let others: Vec<_> = (1..threads).map(|_| scope.spawn(take)).collect();
-                let mut taken = take();
-                for other in others {
-                    taken.extend(other.join().expect("a capture that panics is a defect"));
-                }
-                taken
-            }),
-        };
-        taken.sort_by_key(|(place, _)| *place);
-        let mut captures: Vec<Vec<Captured>> = self.0.stages.iter().map(|_| Vec::new()).collect();
-        for ((stage, _), captured) in taken {
-            captures[stage].push(captured?);
+        let threads = if is_small { 1 } else { self.0.settings.workers };
+        let captured = shared(threads, cells.len(), |number| {
+            let (stage, cell) = cells[number];
+            self.capture_partition(stage, cell, extent)
+        })?;
+        let mut captures: Vec<Vec<Captured>> = stages.iter().map(|_| Vec::new()).collect();
+        for ((stage, _), captured) in cells.into_iter().zip(captured) {
+            captures[stage].push(captured);
         }
         Ok(captures)
     }

@@ -24,6 +24,7 @@
 
 pub(crate) mod capture;
 mod restore;
+mod sharing;
 
 use std::time::Duration;
 

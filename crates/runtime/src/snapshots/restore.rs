@@ -8,8 +8,9 @@ use std::collections::HashMap;
 
 use thalweg_core::snapshot::{RestoredCut, SourceState, StageState};
 use thalweg_core::{Error, OrderContract, PartitionContext, Restored, Result, Watermark};
-use thalweg_ordering::sync::{AtomicUsize, Ordering};
+use thalweg_ordering::sync::Ordering;
 
+use super::sharing::shared;
 use crate::job::Job;
 use crate::stage::{OperatorRun, SinkRun, SourceRun, StageRun, StageRunKind};
 
@@ -151,25 +152,7 @@ fn restore_partitions(
         cell.ticks_at.store(ticks_at_ms, Ordering::Relaxed);
         Ok(())
     };
-    let next = AtomicUsize::new(0);
-    let restore_some = || loop {
-        // Relaxed: it only hands out numbers.
-        let partition = next.fetch_add(1, Ordering::Relaxed);
-        if partition >= partitions {
-            return Ok(());
-        }
-        restore_one(partition)?;
-    };
-    std::thread::scope(|scope| {
-        let others: Vec<_> =
-            (1..workers.min(partitions)).map(|_| scope.spawn(restore_some)).collect();
-        let own = restore_some();
-        let others = others.into_iter().map(|other| {
-            let panicked = |_| Err(Error::internal("taking state back panicked"));
-            other.join().unwrap_or_else(panicked)
-        });
-        others.fold(own, |all, other| all.and(other))
-    })
+    shared(workers, partitions, restore_one).map(drop)
 }
 
 fn restore_sink(run: &SinkRun, saved: &StageState<Restored>) {

@@ -12,15 +12,18 @@
 //! **Invariant:** where anything refuses in the first phase, no byte was changed. So a start can be
 //! rehearsed ([`rehearse`]): it ends after the first phase, whatever the answer.
 
-use thalweg_core::Result;
 use thalweg_core::connector::Waker;
-use thalweg_core::snapshot::{OutputMark, OutputStart, RestoredCut, SinkGuarantee, SinkState};
+use thalweg_core::snapshot::{OutputMark, OutputStart, RestoredCut, SinkGuarantee};
+use thalweg_core::{Result, Sink};
 use thalweg_ordering::sync::{Arc, Ordering};
 
 use crate::epoch;
 use crate::job::Job;
 use crate::policies::SnapshotMode;
 use crate::stage::{SinkRun, SourceRun};
+
+/// No worker has the job before all of it is open.
+const ALONE: &str = "nobody else runs yet";
 
 /// Where a job starts, and what is to happen once all of its parts have agreed to it.
 #[derive(Default)]
@@ -61,7 +64,7 @@ pub(crate) fn rehearse(job: &Arc<Job>, beginning: &Beginning<'_>) -> Result<()> 
 /// Nothing of the job was started, or some of it was and the rest can't be.
 fn give_up(job: &Arc<Job>) {
     for (_, sink) in job.stages.sinks() {
-        if let Some(sink) = sink.inline.lock().expect("nobody else runs yet").as_mut() {
+        if let Some(sink) = sink.inline.lock().expect(ALONE).as_mut() {
             sink.abort();
         }
     }
@@ -69,20 +72,45 @@ fn give_up(job: &Arc<Job>) {
     abort_sources(job);
 }
 
-/// The first phase.
+/// The first phase: takes the rights to outputs and to what sources write besides their rows, and
+/// asks each sink whether it can write from where the job starts.
 fn agree(job: &Job, cut: Option<&RestoredCut>, outputs: &OutputStart) -> Result<()> {
-    each_sink(job, cut, |run, _| claim_sink(run))?;
-    claim_sources(job)?;
-    each_sink(job, cut, |run, handle| check_sink(job, run, handle, outputs))
+    each_sink(job, cut, |sink, _, _| sink.claim())?;
+    each_source(job, |run| run.state.lock().expect(ALONE).source.claim())?;
+    each_sink(job, cut, |sink, run, handle| {
+        let guarantee = match job.settings.snapshots {
+            None => SinkGuarantee::AtLeastOnce,
+            Some(SnapshotMode::AtLeastOnce) => {
+                sink.write_at_least_once();
+                SinkGuarantee::AtLeastOnce
+            }
+            Some(SnapshotMode::ExactlyOnce) => sink.use_transactions(),
+        };
+        run.guarantee.get_or_init(|| guarantee);
+        sink.check_start(handle, outputs)
+    })
 }
 
 fn open_all(job: &Arc<Job>, beginning: Beginning<'_>) -> Result<()> {
     let Beginning { cut, outputs, mark, agreed } = beginning;
     agree(job, cut.as_ref(), &outputs)?;
-    each_source(job, start_source)?;
+    for (place, run) in job.stages.sources().filter(|(_, run)| !run.has_finished()) {
+        let started = run.state.lock().expect(ALONE).source.start(waker(job, place));
+        started.map_err(|error| error.in_operator(job.stages[place].name.clone()))?;
+    }
     agreed.map_or(Ok(()), |agreed| agreed())?;
-    each_sink(job, cut.as_ref(), |run, handle| open_sink(job, run, handle, mark.as_ref()))?;
-    each_source(job, open_source)?;
+    each_sink(job, cut.as_ref(), |sink, _, handle| {
+        if job.settings.snapshots.is_some() {
+            mark.as_ref().map_or(Ok(()), |mark| sink.mark(mark))?;
+            // It commits again what it had prepared.
+            sink.recover(handle)?;
+        }
+        sink.open()
+    })?;
+    each_source(job, |run| match run.has_finished() {
+        true => Ok(()),
+        false => run.state.lock().expect(ALONE).source.open(),
+    })?;
     if cut.is_some() && job.ordered.is_none() {
         epoch::spread_idleness(job);
     }
@@ -93,119 +121,51 @@ fn open_all(job: &Arc<Job>, beginning: Beginning<'_>) -> Result<()> {
 fn each_sink(
     job: &Job,
     cut: Option<&RestoredCut>,
-    mut each: impl FnMut(&SinkRun, Option<&str>) -> Result<()>,
+    mut each: impl FnMut(&mut dyn Sink, &SinkRun, Option<&str>) -> Result<()>,
 ) -> Result<()> {
     for (place, run) in job.stages.sinks() {
         let stage = &job.stages[place];
         let restored = cut.and_then(|cut| cut.stages.iter().find(|own| own.id == stage.id));
-        let sink: Option<&SinkState> = restored.and_then(|own| own.sink.as_ref());
-        let handle = sink.and_then(|sink| sink.handle.as_deref());
-        each(run, handle).map_err(|error| error.in_operator(stage.name.clone()))?;
+        let handle = restored.and_then(|own| own.sink.as_ref()?.handle.as_deref());
+        let mut sink = run.inline.lock().expect(ALONE);
+        let sink = sink.as_mut().expect("the sink is still here");
+        each(sink.as_mut(), run, handle).map_err(|error| error.in_operator(stage.name.clone()))?;
     }
     Ok(())
 }
 
-/// Does something with each source that has not ended in an earlier run.
-fn each_source(
-    job: &Arc<Job>,
-    each: impl Fn(&Arc<Job>, usize, &SourceRun) -> Result<()>,
-) -> Result<()> {
-    for (place, run) in job.stages.sources() {
-        if !run.finished.load(Ordering::SeqCst) {
-            each(job, place, run).map_err(|e| e.in_operator(job.stages[place].name.clone()))?;
-        }
-    }
-    Ok(())
+/// Does something with each source.
+fn each_source(job: &Job, mut each: impl FnMut(&SourceRun) -> Result<()>) -> Result<()> {
+    job.stages.sources().try_for_each(|(place, run)| {
+        each(run).map_err(|error| error.in_operator(job.stages[place].name.clone()))
+    })
 }
 
-/// Takes the right to an output.
-fn claim_sink(run: &SinkRun) -> Result<()> {
-    let mut sink = run.inline.lock().expect("nobody else runs yet");
-    sink.as_mut().expect("the sink is still here").claim()
-}
-
-/// Takes the rights to what sources write besides their rows.
-fn claim_sources(job: &Job) -> Result<()> {
-    for (place, run) in job.stages.sources() {
-        let claimed = run.state.lock().expect("nobody else runs yet").source.claim();
-        claimed.map_err(|error| error.in_operator(job.stages[place].name.clone()))?;
-    }
-    Ok(())
-}
-
-/// Asks a sink whether it can write from where the job starts.
-fn check_sink(job: &Job, run: &SinkRun, handle: Option<&str>, outputs: &OutputStart) -> Result<()> {
-    let mut sink = run.inline.lock().expect("nobody else runs yet");
-    let sink = sink.as_mut().expect("the sink is still here");
-    let guarantee = match job.settings.snapshots {
-        None => SinkGuarantee::AtLeastOnce,
-        Some(SnapshotMode::AtLeastOnce) => {
-            sink.write_at_least_once();
-            SinkGuarantee::AtLeastOnce
-        }
-        Some(SnapshotMode::ExactlyOnce) => sink.use_transactions(),
-    };
-    run.guarantee.get_or_init(|| guarantee);
-    sink.check_start(handle, outputs)
-}
-
-/// The second phase; in a job with snapshots the sink first commits again what it had prepared.
-fn open_sink(
-    job: &Job,
-    run: &SinkRun,
-    handle: Option<&str>,
-    mark: Option<&OutputMark>,
-) -> Result<()> {
-    let mut sink = run.inline.lock().expect("nobody else runs yet");
-    let sink = sink.as_mut().expect("the sink is still here");
-    if job.settings.snapshots.is_some() {
-        mark.map_or(Ok(()), |mark| sink.mark(mark))?;
-        sink.recover(handle)?;
-    }
-    sink.open()
-}
-
-fn start_source(job: &Arc<Job>, place: usize, run: &SourceRun) -> Result<()> {
+/// What a source calls when it may have rows.
+fn waker(job: &Arc<Job>, place: usize) -> Waker {
     let weak = Arc::downgrade(job);
-    let waker: Waker = Arc::new(move || {
+    Arc::new(move || {
         let Some(job) = weak.upgrade() else { return };
         if let Some(run) = job.stages[place].source() {
             run.ready.store(true, Ordering::SeqCst);
             job.news.notify();
         }
-    });
-    run.state.lock().expect("nobody else runs yet").source.start(waker)
-}
-
-fn open_source(_: &Arc<Job>, _: usize, run: &SourceRun) -> Result<()> {
-    run.state.lock().expect("nobody else runs yet").source.open()
+    })
 }
 
 /// Makes sure that no source reads on.
 pub(crate) fn stop_sources(job: &Job) {
-    for (_, run) in job.stages.sources() {
-        // A source that has panicked is asked nothing more.
-        if let Ok(mut state) = run.state.lock() {
-            state.source.stop();
-        }
-    }
+    job.stages.sources().for_each(|(_, run)| run.call(|source| source.stop()));
 }
 
 /// What sources have written besides their rows becomes final: the job is done.
 pub(crate) fn finish_sources(job: &Job) -> Result<()> {
-    for (place, run) in job.stages.sources() {
-        let mut state = run.state.lock().expect("a source that panics ends the job");
-        let finished = state.source.finish();
-        finished.map_err(|error| error.in_operator(job.stages[place].name.clone()))?;
-    }
-    Ok(())
+    each_source(job, |run| {
+        run.state.lock().expect("a source that panics ends the job").source.finish()
+    })
 }
 
 /// What sources have written besides their rows stays unfinished, and others may write it.
 pub(crate) fn abort_sources(job: &Job) {
-    for (_, run) in job.stages.sources() {
-        if let Ok(mut state) = run.state.lock() {
-            state.source.abort();
-        }
-    }
+    job.stages.sources().for_each(|(_, run)| run.call(|source| source.abort()));
 }
