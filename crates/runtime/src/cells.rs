@@ -72,14 +72,17 @@ impl<'a> CellWorker<'a> {
             let mut state = cell.state.lock().expect("a failed cell is not run again");
             let item = state.resume.take().unwrap_or_else(|| cell.mailbox.take());
             let taken = self.take_item(number, &mut state, item)?;
-            if let Taken::Unfinished = taken {
-                self.put_off(number, cell, &state);
-                return Ok(false);
+            if !matches!(taken, Taken::Unfinished) {
+                cell.finish_item(state.partition.as_ref());
             }
-            cell.finish_item(state.partition.as_ref());
+            let epoch = state.outputs.first().map_or(0, |container| container.index);
+            // Before the cell is listed: whoever takes it then never waits.
             drop(state);
             match taken {
-                Taken::Unfinished => unreachable!("put off above"),
+                Taken::Unfinished => {
+                    self.put_off(number, cell, epoch);
+                    return Ok(false);
+                }
                 Taken::Rows(item) => {
                     run.metrics.meter.take_piece();
                     self.flow.finish_rows(item)?;
@@ -107,9 +110,8 @@ impl<'a> CellWorker<'a> {
     }
 
     /// Leaves a cell in the middle of an item to whoever comes next, or until there is room.
-    fn put_off(&self, number: usize, cell: &Cell, state: &CellState) {
+    fn put_off(&self, number: usize, cell: &Cell, epoch: u64) {
         let StageAt { job, place: stage, .. } = self.at;
-        let epoch = state.outputs.first().map_or(0, |container| container.index);
         if job.is_held_back() {
             job.queues.parked.park_cell(stage, epoch, number);
             job.news.notify();

@@ -18,6 +18,7 @@
 use thalweg_core::operator::Emitted;
 use thalweg_core::snapshot::InputState;
 use thalweg_core::{Bundle, Result, Watermark};
+use thalweg_ordering::sync::Arc;
 
 use crate::barrier::{Barrier, BarrierResults};
 use crate::epoch::{self, EpochStage};
@@ -196,11 +197,7 @@ impl<'a> Flow<'a> {
     }
 
     /// All partitions have taken a watermark.
-    pub(crate) fn complete(
-        &self,
-        barrier: std::sync::Arc<Barrier>,
-        worker: WorkerPlace,
-    ) -> Result<()> {
+    pub(crate) fn complete(&self, barrier: Arc<Barrier>, worker: WorkerPlace) -> Result<()> {
         match (self, &barrier.call.results) {
             (Flow::Epochs(stage), BarrierResults::Containers(_)) => {
                 // Before its containers downstream are closed.

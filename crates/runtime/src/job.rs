@@ -277,6 +277,6 @@ impl StageAt<'_> {
         Err(Error::resource(format!(
             "the state of the job has grown to {state_mib} MiB and the memory limit is {limit_mib} MiB"
         ))
-        .hint(hint.unwrap_or("raise 'memory.limit'".into())))
+        .hint(hint.unwrap_or("raise 'memory.limit'")))
     }
 }
