@@ -8,27 +8,31 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | this one | deposit, consume, close: the same at every stage |
-//! | `stateless` | stages that turn a bundle into a bundle, or into parts |
-//! | `operators` | watermarks and sequenced bundles on their way through partitions |
-//! | `results` | what partitions emit, and where it goes |
+//! | this one | deposit, consume, close; stateless stages; the order in which a sink gets its rows |
+//! | `parts` | stateless stages that make many rows of one |
+//! | `operators` | bundles and watermarks on their way through partitions, and their results |
+//! | `coalesce` | small results become one bundle |
 //! | `idleness` | lanes that are not waited for |
-//! | `sinks` | the order in which a sink gets its rows |
 
 use std::ops::Deref;
 
-use thalweg_core::{Bundle, OperatorClass, Result, Watermark};
+use thalweg_core::{Bundle, OperatorClass, Result, Transform, Watermark};
 use thalweg_ordering::sync::{Arc, Ordering};
 
 use crate::container::{Container, ContainerState};
 use crate::job::{Job, StageAt};
-use crate::stage::{Edge, OperatorRun, SourceState, StageRunKind};
+#[cfg(feature = "baselines")]
+use crate::policies::Ablation;
+use crate::returned::Home;
+use crate::sinks;
+use crate::stage::{Edge, OperatorRun, SinkBatch, SinkMessage, SinkRun, SourceState, StageRunKind};
+use crate::topology::WorkerPlace;
+use crate::transforms::{apply_transform, without_rows};
 
+mod coalesce;
 mod idleness;
 mod operators;
-mod results;
-mod sinks;
-mod stateless;
+mod parts;
 
 pub(crate) use idleness::spread_idleness;
 
@@ -221,6 +225,151 @@ impl<'a> EpochStage<'a> {
             let linked = self.linked(lane, container, place);
             let (end, ingest_ns) = (container.end(), container.end_ingest_ns());
             self.close(edge, edge.lane_base + lane, &linked, Some(end), ingest_ns)?;
+        }
+        Ok(())
+    }
+
+    // --- stateless stages ---
+
+    /// Applies a bundle.
+    pub(crate) fn transform(
+        &self,
+        transform: &dyn Transform,
+        lane: usize,
+        container: &Arc<Container>,
+        bundle: Bundle,
+        worker: WorkerPlace,
+    ) -> Result<()> {
+        let bytes = bundle.memory_bytes();
+        let ended = self.run.is_ended();
+        // Nobody needs the rows, but downstream each place is waited for: one worker may still pass
+        // a bundle on whose older neighbour another has dropped.
+        let bundle = if ended { without_rows(bundle) } else { bundle };
+        let ordinal = bundle.stamps.ordinal;
+        let container = Arc::clone(container);
+        if transform.multiplies() {
+            return self.begin_parts(transform, (lane, container, bytes), bundle, worker);
+        }
+        if transform.is_asynchronous() && bundle.num_rows() > 0 {
+            let home = Home::Container { lane, container, bytes };
+            self.job.queues.returned.begin(self.place, transform, bundle, home);
+            return Ok(());
+        }
+        let mut result = apply_transform(transform, bundle)?;
+        assert_eq!(result.stamps.ordinal, ordinal, "a transform keeps the stamps of its bundle");
+        result.stamps.numa_node = worker.numa_node as u16;
+        self.pass_transformed(lane, &container, result, bytes)
+    }
+
+    /// Hands on what a stateless stage has made of a bundle of `bytes` bytes, which is consumed
+    /// then.
+    pub(crate) fn pass_transformed(
+        &self,
+        lane: usize,
+        container: &Arc<Container>,
+        result: Bundle,
+        bytes: usize,
+    ) -> Result<()> {
+        self.deposit_transformed(lane, container, &result, true)?;
+        self.consume(lane, container, bytes)
+    }
+
+    /// Puts what a stateless stage has made into the containers downstream.
+    fn deposit_transformed(
+        &self,
+        lane: usize,
+        container: &Arc<Container>,
+        result: &Bundle,
+        keep_ordinal: bool,
+    ) -> Result<()> {
+        for (place, edge) in self.run.edges.iter().enumerate() {
+            let down_lane = edge.lane_base + lane;
+            #[cfg(feature = "baselines")]
+            if self.job.ablated.is(Ablation::IgnoreEpochBoundaries) {
+                let (open, ordinal) = self.downstream(edge).run.lanes[down_lane].count_into_open();
+                let mut bundle = result.clone();
+                (bundle.stamps.epoch, bundle.stamps.ordinal) = (open.index, ordinal);
+                self.deposit_counted(edge, down_lane, &open, bundle)?;
+                continue;
+            }
+            let linked = self.linked(lane, container, place);
+            self.deposit(edge, down_lane, &linked, result.clone(), keep_ordinal)?;
+        }
+        Ok(())
+    }
+
+    /// Carries the end watermarks of a lane on.
+    fn advance_stateless(&self, lane: usize) -> Result<()> {
+        while let Some(front) = self.retrieve_front(lane)? {
+            self.run.metrics.set_watermark(front.end());
+            self.close_downstream(lane, &front)?;
+            front.mark_consumed();
+            self.drop_finished(lane)?;
+        }
+        Ok(())
+    }
+
+    /// Closes what hangs on a container; without epoch boundaries, what is open downstream.
+    fn close_downstream(&self, lane: usize, container: &Arc<Container>) -> Result<()> {
+        #[cfg(feature = "baselines")]
+        if self.job.ablated.is(Ablation::IgnoreEpochBoundaries) {
+            for edge in &self.run.edges {
+                let (down, down_lane) = (self.downstream(edge), edge.lane_base + lane);
+                down.run.lanes[down_lane].close_open(container.end(), container.end_ingest_ns());
+                down.advance(down_lane)?;
+            }
+            return Ok(());
+        }
+        self.close_links(lane, container, None)
+    }
+
+    // --- sinks ---
+
+    /// Rows have come; whatever is next in the lane goes to the sink.
+    fn offer_to_sink(
+        &self,
+        sink: &SinkRun,
+        lane: usize,
+        container: &Arc<Container>,
+        bundle: Bundle,
+        bytes: usize,
+    ) -> Result<()> {
+        let Bundle { batch, kinds, stamps } = bundle;
+        let rows = SinkBatch { bytes, ingest_ns: stamps.ingest_ns, batch, kinds };
+        let mut sequencer = sink.sequencers[lane].lock().expect("no panic under this lock");
+        sequencer.early.insert((container.index, stamps.ordinal), rows);
+        drop(sequencer);
+        self.let_through_sink(sink, lane)
+    }
+
+    /// Hands to the sink's thread whatever is next in the lane.
+    fn let_through_sink(&self, sink: &SinkRun, lane: usize) -> Result<()> {
+        let to = sinks::at(self.job, self.place);
+        let mut sequencer = sink.sequencers[lane].lock().expect("no panic under this lock");
+        while let Some(container) = self.run.lanes[lane].at_or_after(sequencer.container) {
+            if let Some(rows) = sequencer.next(container.index) {
+                self.count_in(rows.batch.num_rows());
+                to.send(SinkMessage::Rows(rows))?;
+                // The loop looks at the state itself, whoever is last.
+                let _ = container.consume_one();
+                continue;
+            }
+            let state = container.state();
+            if state == ContainerState::Open || container.total() != sequencer.ordinal {
+                break;
+            }
+            let ends = state == ContainerState::WatermarkAssigned && container.retrieve();
+            if ends {
+                self.run.metrics.set_watermark(container.end());
+                container.mark_consumed();
+            }
+            self.drop_finished(lane)?;
+            sequencer.finish_container();
+            let is_last = ends && container.end() == Watermark::END;
+            // AcqRel: the lane that ends last sees that the others have sent all they had.
+            if is_last && sink.open_lanes.fetch_sub(1, Ordering::AcqRel) == 1 {
+                to.send(SinkMessage::Finish)?;
+            }
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! Watermarks and sequenced bundles on their way through the partitions of an operator.
+//! Bundles and watermarks on their way through the partitions of an operator, and what comes of
+//! them.
 //!
 //! `commuting` operators take bundles as they come: whoever consumes the last one of the oldest
 //! epoch sends its watermark to the cells. `sequenced` ones take a lane's bundles by ordinal, then
@@ -8,15 +9,21 @@
 //! - a barrier gets its number and goes to the cells under the lock of the joint watermark, and
 //!   barriers complete in the order of their numbers;
 //! - with several phases the lane of a `sequenced` operator is held until the barrier is complete,
-//!   so no later bundle gets between two phases.
+//!   so no later bundle gets between two phases;
+//! - results belong to the container that was current when they were made: those of rows to the
+//!   cell's own outputs, those of a watermark to the barrier's. Late rows (port 1) go to the
+//!   container that hangs on the one they came from, so they never change their epoch.
 
-use thalweg_core::{OperatorClass, Result};
+use thalweg_core::operator::Emitted;
+use thalweg_core::{Bundle, OperatorClass, Result, Stamps, Watermark, WatermarkBefore};
 use thalweg_ordering::sync::Arc;
 
 use super::EpochStage;
+use super::coalesce::coalesce;
 use crate::barrier::{Barrier, BarrierContainers};
 use crate::container::{Container, ContainerState};
-use crate::stage::{Item, Routed, RowsItem, RowsOrigin, num_shares, shares};
+use crate::stage::{CellState, Item, Routed, RowsItem, RowsOrigin, num_shares, shares};
+use crate::topology::WorkerPlace;
 
 impl EpochStage<'_> {
     /// Carries the end watermarks of a lane to the cells.
@@ -174,5 +181,73 @@ impl EpochStage<'_> {
         for (number, (cell, rows)) in shares(route, 0).enumerate() {
             post(cell, rows, if number == 0 { bytes } else { 0 });
         }
+    }
+
+    // --- results ---
+
+    /// Results of rows, or of the clock: they belong to the epoch that the cell is in.
+    pub(crate) fn emit_of_cell(
+        &self,
+        emitted: Vec<Emitted>,
+        state: &CellState,
+        from: Option<(usize, &Arc<Container>)>,
+        (ingest_ns, serial): (u64, u64),
+        worker: WorkerPlace,
+    ) -> Result<()> {
+        let stamps = derived_stamps(ingest_ns, serial, state.passed, worker);
+        self.emit(emitted, &state.outputs, from, &stamps)
+    }
+
+    /// Results of a watermark.
+    pub(crate) fn emit_of_watermark(
+        &self,
+        emitted: Vec<Emitted>,
+        barrier: &Barrier,
+        worker: WorkerPlace,
+    ) -> Result<()> {
+        if emitted.is_empty() {
+            return Ok(());
+        }
+        let (call, of) = (&barrier.call, barrier.containers());
+        let stamps = derived_stamps(call.ingest_ns, call.sequence, call.passed_before, worker);
+        let from = of.consumed.as_ref().map(|(lane, container)| (*lane, container));
+        self.emit(emitted, &of.outputs, from, &stamps)
+    }
+
+    /// Puts what a partition emitted into the containers downstream. Port 0 goes to `outputs`
+    /// (one container per main edge), port 1 to the container that hangs on `from`.
+    fn emit(
+        &self,
+        emitted: Vec<Emitted>,
+        outputs: &[Arc<Container>],
+        from: Option<(usize, &Arc<Container>)>,
+        stamps: &Stamps,
+    ) -> Result<()> {
+        for Emitted { port, batch, kinds, .. } in coalesce(emitted)? {
+            let bundle = Bundle { batch, kinds, stamps: stamps.clone() };
+            if port == 0 {
+                for ((_, edge), output) in self.run.edges_of(0).zip(outputs) {
+                    self.deposit(edge, edge.lane_base, output, bundle.clone(), false)?;
+                }
+                continue;
+            }
+            let Some((lane, container)) = from else { continue };
+            for (place, edge) in self.run.edges_of(port) {
+                let linked = self.linked(lane, container, place);
+                self.deposit(edge, edge.lane_base + lane, &linked, bundle.clone(), false)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Stamps for rows that an operator derives.
+fn derived_stamps(ingest_ns: u64, serial: u64, passed: Watermark, worker: WorkerPlace) -> Stamps {
+    Stamps {
+        serial,
+        numa_node: worker.numa_node as u16,
+        ingest_ns,
+        watermark_before: WatermarkBefore::All(passed),
+        ..Stamps::first()
     }
 }
