@@ -34,6 +34,7 @@ pub use self::registry::{Connector, Connectors, STATE_CONNECTOR};
 pub use self::table::{
     AcceptedChanges, JobTables, KIND_COLUMN, StateTable, StateTableRequest, TableRequest,
 };
+pub use crate::option_table;
 
 /// Rows from a source, in the order in which they arrived.
 #[derive(Clone, Debug)]

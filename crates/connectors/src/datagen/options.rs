@@ -1,8 +1,8 @@
 //! The options of generated tables.
 
 use thalweg_core::connector::{
-    AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, OptionDescription,
-    OptionKind, Options, SourceCapability, TableRequest, near_miss,
+    AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, OptionDescription, Options,
+    SourceCapability, TableRequest, near_miss, option_table,
 };
 use thalweg_core::text::parse_decimal;
 use thalweg_core::{Column, DataType, Error, Result};
@@ -26,64 +26,34 @@ pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
     ..ConnectorDescription::new("datagen", "rows made from counters or at random")
 };
 
-const OPTIONS: &[OptionDescription] = &[
-    OptionDescription::new(
-        "rows-per-second",
-        OptionKind::Other("number, `unlimited`"),
-        "how many rows come in a second",
-    )
-    .or("10000")
-    .as_in_flink_but("unlimited", "Flink takes a number"),
-    OptionDescription::new(
-        "number-of-rows",
-        OptionKind::Number,
-        "how many rows there are. A sequence ends the table as well",
-    )
-    .or_else("without end")
-    .as_in_flink(),
-    OptionDescription::new(
-        "seed",
-        OptionKind::Number,
-        "each row is a function of the seed and of its number, and so is each time: row n is n \
-         times the distance of two rows after 2026-01-01. Without a seed times are those of the \
-         clock",
-    )
-    .but_flink("Flink's random rows differ in each run"),
-    OptionDescription::new(
-        "fields.*.kind",
-        OptionKind::Words(&["random", "sequence"]),
-        "how the values of this column are made",
-    )
-    .or("random")
-    .as_in_flink(),
-    OptionDescription::new("fields.*.start", OptionKind::Number, "the first value of a sequence")
-        .as_in_flink(),
-    OptionDescription::new("fields.*.end", OptionKind::Number, "the last value of a sequence")
-        .as_in_flink(),
-    OptionDescription::new("fields.*.min", OptionKind::Number, "the least random number")
-        .or_else("the least of the type")
-        .as_in_flink(),
-    OptionDescription::new("fields.*.max", OptionKind::Number, "the greatest random number")
-        .or_else("the greatest of the type")
-        .as_in_flink(),
-    OptionDescription::new("fields.*.length", OptionKind::Number, "how long a text is")
-        .or_else("that of the type, `100` for STRING and BYTES")
-        .as_in_flink(),
-    OptionDescription::new(
-        "fields.*.max-past",
-        OptionKind::Duration,
-        "how far a time may lie in the past",
-    )
-    .or("0 s")
-    .as_in_flink(),
-    OptionDescription::new(
-        "fields.*.null-rate",
-        OptionKind::Number,
-        "the share of NULLs among the values, from 0 to 1",
-    )
-    .or("0")
-    .as_in_flink(),
-];
+const OPTIONS: &[OptionDescription] = &option_table! {
+    "rows-per-second": Other("number, `unlimited`"), or("10000"),
+        as_in_flink_but("unlimited", "Flink takes a number")
+        => "how many rows come in a second";
+    "number-of-rows": Number, or_else("without end"), as_in_flink()
+        => "how many rows there are. A sequence ends the table as well";
+    "seed": Number, but_flink("Flink's random rows differ in each run")
+        => "each row is a function of the seed and of its number, and so is each time: row n is n \
+            times the distance of two rows after 2026-01-01. Without a seed times are those of the \
+            clock";
+    "fields.*.kind": Words(&["random", "sequence"]), or("random"), as_in_flink()
+        => "how the values of this column are made";
+    "fields.*.start": Number, as_in_flink()
+        => "the first value of a sequence";
+    "fields.*.end": Number, as_in_flink()
+        => "the last value of a sequence";
+    "fields.*.min": Number, or_else("the least of the type"), as_in_flink()
+        => "the least random number";
+    "fields.*.max": Number, or_else("the greatest of the type"), as_in_flink()
+        => "the greatest random number";
+    "fields.*.length": Number, or_else("that of the type, `100` for STRING and BYTES"),
+        as_in_flink()
+        => "how long a text is";
+    "fields.*.max-past": Duration, or("0 s"), as_in_flink()
+        => "how far a time may lie in the past";
+    "fields.*.null-rate": Number, or("0"), as_in_flink()
+        => "the share of NULLs among the values, from 0 to 1";
+};
 
 /// The length of a STRING or BYTES without `length`, as in Flink.
 const DEFAULT_LENGTH: u32 = 100;

@@ -10,7 +10,7 @@ use chrono_tz::Tz;
 use thalweg_core::{Error, OrderContract, Result};
 use thalweg_expr::build::Misfit;
 
-use super::keys::{INERT_PREFIXES, KEYS, Kind, Origin, find};
+use super::keys::{INERT_PREFIXES, KEYS, Kind, LATER_WORDS, Origin, find};
 use super::quantity::{parse_duration, parse_size_bytes};
 use super::{Key, TextRows};
 use crate::diagnostic::nearest;
@@ -314,17 +314,14 @@ fn check(key: &Key, value: &str) -> Result<()> {
         Kind::DurationOrOff => parse_duration(value).map(drop),
         Kind::Memory if parse_memory(value).is_some() => Ok(()),
         Kind::Memory => refuse("a size such as '4 gb', or a share such as '70%'"),
-        Kind::Word(words) => {
-            match words.iter().find(|(word, _)| word.eq_ignore_ascii_case(value)) {
-                Some((_, true)) => Ok(()),
-                Some((word, false)) => Err(not_yet(key, word)),
-                None => {
-                    let list: Vec<String> =
-                        words.iter().map(|(word, _)| format!("'{word}'")).collect();
-                    refuse(&list.join(", "))
-                }
+        Kind::Word(words) => match words.iter().find(|word| word.eq_ignore_ascii_case(value)) {
+            Some(word) if LATER_WORDS.contains(word) => Err(not_yet(key, word)),
+            Some(_) => Ok(()),
+            None => {
+                let list: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+                refuse(&list.join(", "))
             }
-        }
+        },
     }
 }
 
