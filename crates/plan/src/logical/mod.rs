@@ -18,6 +18,7 @@ pub mod pattern;
 mod prune;
 pub mod pushdown;
 pub mod ranks;
+pub mod references;
 pub mod traversal;
 pub mod upserts;
 
@@ -375,29 +376,7 @@ impl LogicalPlan {
 
     /// The relations it is made from.
     pub fn inputs(&self) -> Vec<&Node> {
-        match &self.kind {
-            LogicalKind::Scan { .. } | LogicalKind::Values { .. } => Vec::new(),
-            LogicalKind::UnionAll { inputs } | LogicalKind::Refused { inputs, .. } => {
-                inputs.iter().collect()
-            }
-            LogicalKind::Join { left, right, .. }
-            | LogicalKind::SetOperation { left, right, .. } => vec![left, right],
-            LogicalKind::Filter { input, .. }
-            | LogicalKind::Project { input, .. }
-            | LogicalKind::WindowRows { input, .. }
-            | LogicalKind::WindowAggregate { input, .. }
-            | LogicalKind::Aggregate { input, .. }
-            | LogicalKind::Over { input, .. }
-            | LogicalKind::Match { input, .. }
-            | LogicalKind::TopN { input, .. }
-            | LogicalKind::Deduplicate { input, .. }
-            | LogicalKind::Normalize { input, .. }
-            | LogicalKind::Unnest { input, .. }
-            | LogicalKind::TemporalSort { input, .. }
-            | LogicalKind::SortLimit { input, .. }
-            | LogicalKind::Limit { input, .. }
-            | LogicalKind::CheckNotNull { input, .. } => vec![input],
-        }
+        self.kind.inputs()
     }
 
     /// What the node computes, without its inputs: the same text means the same rows.

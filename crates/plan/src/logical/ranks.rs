@@ -61,40 +61,6 @@ pub enum OverFunction {
     },
 }
 
-impl OverFunction {
-    /// The expressions in it.
-    pub fn expressions(&self) -> Vec<&Expr> {
-        match self {
-            OverFunction::Aggregate(aggregate) => {
-                aggregate.argument.iter().chain(aggregate.filter.iter()).collect()
-            }
-            OverFunction::Rank(_) => Vec::new(),
-            OverFunction::Shifted { value, default, .. } => {
-                std::iter::once(value).chain(default.iter()).collect()
-            }
-        }
-    }
-
-    /// The same over an input whose columns stand elsewhere.
-    #[must_use]
-    pub fn map(&self, map: &dyn Fn(&Expr) -> Expr) -> OverFunction {
-        match self {
-            OverFunction::Aggregate(aggregate) => OverFunction::Aggregate(Aggregate {
-                argument: aggregate.argument.as_ref().map(map),
-                filter: aggregate.filter.as_ref().map(map),
-                ..aggregate.clone()
-            }),
-            OverFunction::Rank(rank) => OverFunction::Rank(*rank),
-            OverFunction::Shifted { value, offset, default, leads } => OverFunction::Shifted {
-                value: map(value),
-                offset: *offset,
-                default: default.as_ref().map(map),
-                leads: *leads,
-            },
-        }
-    }
-}
-
 /// Conditions over a node. Where they bound the rank that a projection below passes on, the node
 /// becomes the first rows of each key; what else they say stays a filter.
 pub fn filter(node: Node, conjuncts: Vec<Expr>) -> Node {

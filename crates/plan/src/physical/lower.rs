@@ -30,6 +30,7 @@ use crate::catalog::{RuntimeMode, UpsertMaterialize};
 use crate::logical::changes::Changes;
 use crate::logical::dag::optimize;
 use crate::logical::join::outside_of_builds;
+use crate::logical::references::Reference;
 use crate::logical::traversal::post_order;
 use crate::logical::upserts::upsert_key;
 use crate::logical::{JoinBound, LogicalKind, LogicalPlan, Node};
@@ -172,8 +173,9 @@ impl<'a> Lowering<'a> {
             for input in node.inputs() {
                 *self.readers.entry(Arc::as_ptr(input)).or_default() += 1;
             }
-            super::ordered::check_expressions(expressions(node), self.environment)?;
-            self.needs_exact_watermarks |= expressions(node).any(Expr::uses_watermark);
+            let expressions = expressions(node);
+            super::ordered::check_expressions(expressions.iter(), self.environment)?;
+            self.needs_exact_watermarks |= expressions.iter().any(Expr::uses_watermark);
             if let LogicalKind::Scan { table, columns } = &node.kind {
                 let scan = plan_scan(table, columns, self.environment);
                 let is_merged = in_flow.contains(&Arc::as_ptr(node));
@@ -756,29 +758,16 @@ fn describe_interest(interest: &WatermarkInterest) -> String {
 }
 
 /// The expressions of a node.
-fn expressions(node: &LogicalPlan) -> Box<dyn Iterator<Item = &Expr> + '_> {
-    match &node.kind {
-        LogicalKind::Filter { predicate, .. } => Box::new(std::iter::once(predicate)),
-        LogicalKind::Project { expressions, .. } => Box::new(expressions.iter()),
-        LogicalKind::Unnest { array, .. } => Box::new(std::iter::once(array)),
-        LogicalKind::WindowAggregate { keys, aggregates, .. }
-        | LogicalKind::Aggregate { keys, aggregates, .. } => {
-            Box::new(keys.iter().chain(aggregates.iter().flat_map(of_aggregate)))
+fn expressions(node: &LogicalPlan) -> Vec<Expr> {
+    let mut found = Vec::new();
+    node.kind.clone().each_reference(&mut |reference| {
+        if let Reference::Expr(expr) = reference {
+            found.push(expr.clone());
         }
-        LogicalKind::Join { left, condition, .. } => {
-            Box::new(condition.expressions(left.fields.len()).map(|(expr, _)| expr))
-        }
-        LogicalKind::Over { calls, .. } => {
-            Box::new(calls.iter().flat_map(|call| call.function.expressions()))
-        }
-        LogicalKind::Match { pattern, values, .. } => {
-            let conditions = pattern.conditions().flat_map(Condition::expressions);
-            Box::new(conditions.chain(values.iter().filter_map(PatternValue::argument)))
-        }
-        _ => Box::new(std::iter::empty()),
+    });
+    if let LogicalKind::Match { pattern, values, .. } = &node.kind {
+        let conditions = pattern.conditions().flat_map(Condition::expressions);
+        found.extend(conditions.chain(values.iter().filter_map(PatternValue::argument)).cloned());
     }
-}
-
-fn of_aggregate(aggregate: &crate::logical::Aggregate) -> impl Iterator<Item = &Expr> {
-    aggregate.argument.iter().chain(aggregate.filter.iter())
+    found
 }
