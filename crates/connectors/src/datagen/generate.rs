@@ -6,14 +6,12 @@ use std::sync::Arc;
 use arrow_array::builder::{BinaryBuilder, StringViewBuilder};
 use arrow_array::types::{
     ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type,
-    Int32Type, Int64Type, Time32MillisecondType, TimestampMicrosecondType,
-    TimestampMillisecondType, TimestampNanosecondType,
+    Int32Type, Int64Type, Time32MillisecondType,
 };
 use arrow_array::{ArrayRef, BooleanArray, PrimitiveArray};
 use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
-use arrow_schema::TimeUnit;
 use thalweg_core::shim::{SplitMix64, mix64};
-use thalweg_core::types::timestamp_unit;
+use thalweg_core::types::{timestamp_units_per_ms, timestamps};
 use thalweg_core::{DataType, Error, Result};
 
 /// How the values of a field are chosen.
@@ -151,8 +149,8 @@ pub fn column(field: &Field, rows: Range<u64>, times: Times) -> Result<ArrayRef>
         DataType::Time(_) => numbers::<Time32MillisecondType>(field, rows, |row| {
             (times.at(row).rem_euclid(86_400_000) / 1_000 * 1_000) as i32
         }),
-        DataType::Timestamp(precision) => timestamps(field, rows, *precision, false, times),
-        DataType::TimestampLtz(precision) => timestamps(field, rows, *precision, true, times),
+        DataType::Timestamp(precision) => instants(field, rows, *precision, false, times),
+        DataType::TimestampLtz(precision) => instants(field, rows, *precision, true, times),
         other => return Err(Error::internal(format!("datagen was asked for {other}"))),
     })
 }
@@ -274,7 +272,7 @@ fn bytes(field: &Field, rows: Range<u64>) -> ArrayRef {
     Arc::new(builder.finish())
 }
 
-fn timestamps(
+fn instants(
     field: &Field,
     rows: Range<u64>,
     precision: u8,
@@ -285,25 +283,10 @@ fn timestamps(
         Kind::Now { max_past_ms } => max_past_ms,
         _ => 0,
     };
-    let millis = |row: u64| {
+    let per_ms = timestamp_units_per_ms(precision);
+    let value = |row: u64| {
         let back = field.numbers(row).below(max_past_ms.saturating_add(1));
-        times.at(row).saturating_sub_unsigned(back)
+        times.at(row).saturating_sub_unsigned(back).saturating_mul(per_ms)
     };
-    let zone: Option<Arc<str>> = is_instant.then(|| Arc::from("UTC"));
-    match timestamp_unit(precision) {
-        TimeUnit::Microsecond => {
-            let value = |row| millis(row).saturating_mul(1_000);
-            let array = array::<TimestampMicrosecondType>(field, rows, value);
-            Arc::new(array.with_timezone_opt(zone))
-        }
-        TimeUnit::Nanosecond => {
-            let value = |row| millis(row).saturating_mul(1_000_000);
-            let array = array::<TimestampNanosecondType>(field, rows, value);
-            Arc::new(array.with_timezone_opt(zone))
-        }
-        _ => {
-            let array = array::<TimestampMillisecondType>(field, rows, millis);
-            Arc::new(array.with_timezone_opt(zone))
-        }
-    }
+    timestamps(&array(field, rows, value), precision, is_instant)
 }

@@ -6,15 +6,10 @@
 
 use std::sync::Arc;
 
-use arrow_array::types::{
-    ArrowTimestampType, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
-};
-use arrow_array::{
-    Array, ArrayRef, Int32Array, Int64Array, PrimitiveArray, StructArray, UInt32Array,
-};
-use arrow_schema::{DataType as Arrow, TimeUnit};
+use arrow_array::{Array, ArrayRef, Int32Array, Int64Array, StructArray, UInt32Array};
+use arrow_schema::DataType as Arrow;
 use arrow_select::take::take;
-use thalweg_core::types::timestamp_unit;
+use thalweg_core::types::{timestamp_units_per_ms, timestamps};
 use thalweg_core::{DataType, Error, Result};
 
 use super::events::{Entity, Timeline, entity};
@@ -197,36 +192,21 @@ fn plain(
         _ => preset.numbers(entity, field, events),
     };
     Ok(match data_type {
-        DataType::Timestamp(precision) => times(values, *precision, None),
-        DataType::TimestampLtz(precision) => times(values, *precision, Some(Arc::from("UTC"))),
+        DataType::Timestamp(precision) => times(values, *precision, false),
+        DataType::TimestampLtz(precision) => times(values, *precision, true),
         _ => Arc::new(Int64Array::from(values)),
     })
 }
 
-fn times(mut values_ms: Vec<i64>, precision: u8, zone: Option<Arc<str>>) -> ArrayRef {
-    match timestamp_unit(precision) {
-        TimeUnit::Microsecond => {
-            values_ms.iter_mut().for_each(|value| *value *= 1_000);
-            timestamps::<TimestampMicrosecondType>(values_ms, zone)
-        }
-        TimeUnit::Nanosecond => {
-            values_ms.iter_mut().for_each(|value| *value *= 1_000_000);
-            timestamps::<TimestampNanosecondType>(values_ms, zone)
-        }
-        _ if precision < 3 => {
-            let unit = 10i64.pow(3 - u32::from(precision));
-            values_ms.iter_mut().for_each(|value| *value = value.div_euclid(unit) * unit);
-            timestamps::<TimestampMillisecondType>(values_ms, zone)
-        }
-        _ => timestamps::<TimestampMillisecondType>(values_ms, zone),
+fn times(mut values_ms: Vec<i64>, precision: u8, is_instant: bool) -> ArrayRef {
+    if precision < 3 {
+        let unit = 10i64.pow(3 - u32::from(precision));
+        values_ms.iter_mut().for_each(|value| *value = value.div_euclid(unit) * unit);
+    } else {
+        let per_ms = timestamp_units_per_ms(precision);
+        values_ms.iter_mut().for_each(|value| *value *= per_ms);
     }
-}
-
-fn timestamps<T>(values: Vec<i64>, zone: Option<Arc<str>>) -> ArrayRef
-where
-    T: ArrowTimestampType,
-{
-    Arc::new(PrimitiveArray::<T>::new(values.into(), None).with_timezone_opt(zone))
+    timestamps(&values_ms.into(), precision, is_instant)
 }
 
 fn row(

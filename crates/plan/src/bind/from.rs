@@ -295,11 +295,9 @@ fn unit_row() -> Node {
 fn behind_unit(kind: LogicalKind, fresh: &[Field]) -> Node {
     let unit = Field::plain("unit", DataType::Boolean.not_null());
     let fields: Arc<[Field]> = std::iter::once(unit).chain(fresh.iter().cloned()).collect();
-    let column = |(place, field): (usize, &Field)| {
-        (field.name.clone(), Expr::column(place + 1, field.column_type.clone()))
-    };
-    let columns = fresh.iter().enumerate().map(column).collect();
-    LogicalPlan::project(LogicalPlan::node(kind, fields), columns)
+    let node = LogicalPlan::node(kind, fields);
+    let columns = node.columns().skip(1).collect();
+    LogicalPlan::project(node, columns)
 }
 
 /// The columns that the elements of an array or map become.

@@ -66,11 +66,9 @@ impl Binder<'_> {
         let pattern = Pattern { keys, rowtime, ties, variables, skip, within_ms };
 
         let mut names = PatternNames::of_measures(&scope, &pattern);
-        let mut columns: Vec<(String, Expr)> = Vec::new();
-        for (place, &key) in pattern.keys.iter().enumerate() {
-            let field = &scope.fields[key];
-            columns.push((field.name.clone(), Expr::column(place, field.column_type.clone())));
-        }
+        let keys = pattern.keys.iter().enumerate();
+        let mut columns: Vec<(String, Expr)> =
+            keys.map(|(place, &key)| scope.fields[key].named_at(place)).collect();
         for measure in measures {
             let value = self.expression(&measure.expr, &mut names)?;
             columns.push((measure.alias.value.clone(), value));
@@ -81,10 +79,7 @@ impl Binder<'_> {
                 .at(span_of(factor)));
         }
         let values = names.into_values();
-        let keys = pattern.keys.iter().map(|&key| {
-            let field = &scope.fields[key];
-            Field::plain(&field.name, field.column_type.clone())
-        });
+        let keys = pattern.keys.iter().map(|&key| scope.fields[key].clone().without_time());
         let results = values.iter().enumerate().map(|(place, value)| Field {
             name: format!("value${place}"),
             column_type: value.column_type().clone(),

@@ -9,9 +9,7 @@ use thalweg_expr::{Expr, build};
 use thalweg_operators::window::WindowKind;
 
 use super::unsupported;
-use crate::logical::{
-    Field, LogicalKind, LogicalPlan, Node, TimeAttribute, Window, WindowId, column_of,
-};
+use crate::logical::{Field, LogicalKind, LogicalPlan, Node, Window, WindowId, column_of};
 
 /// What a column of the original plan has become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,9 +153,7 @@ fn strip_project(stripped: Stripped, fields: &[Field], expressions: &[Expr]) -> 
         columns.push(mapped);
     }
     let shift = projected.len();
-    for (i, field) in stripped.node.fields.iter().enumerate() {
-        projected.push((field.name.clone(), Expr::column(i, field.column_type.clone())));
-    }
+    projected.extend(stripped.node.columns());
     let mut window = stripped.window;
     window.rowtime += shift;
     for column in &mut window.partition_by {
@@ -188,9 +184,4 @@ pub fn conjunction(parts: Vec<Expr>, session: &thalweg_expr::Session) -> Result<
         parts.try_fold(first, |a, b| build::binary(build::BinaryOp::And, a, b, session))?;
     debug_assert_eq!(joined.column_type.data_type, DataType::Boolean);
     Ok(Some(joined))
-}
-
-/// The fields of a windowed aggregate behind its keys and aggregates.
-pub(super) fn no_time(field: Field) -> Field {
-    Field { time: TimeAttribute::None, ..field }
 }

@@ -350,10 +350,8 @@ impl LogicalPlan {
 
     /// Each row once: a grouping by all columns.
     pub fn distinct(input: Node) -> Node {
-        let plain = |field: &Field| Field::plain(field.name.clone(), field.column_type.clone());
-        let fields: Vec<Field> = input.fields.iter().map(plain).collect();
-        let columns = fields.iter().enumerate();
-        let keys = columns.map(|(i, field)| Expr::column(i, field.column_type.clone())).collect();
+        let fields: Vec<Field> = input.fields.iter().cloned().map(Field::without_time).collect();
+        let keys = input.columns().map(|(_, column)| column).collect();
         let (aggregates, state_ttl_ms) = (Vec::new(), None);
         Self::node(LogicalKind::Aggregate { input, keys, aggregates, state_ttl_ms }, fields)
     }
@@ -372,6 +370,11 @@ impl LogicalPlan {
     /// The columns as a schema.
     pub fn schema(&self) -> TableSchema {
         fields_schema(&self.fields)
+    }
+
+    /// Its columns as expressions over it, with their names.
+    pub fn columns(&self) -> impl Iterator<Item = (String, Expr)> {
+        self.fields.iter().enumerate().map(|(position, field)| field.named_at(position))
     }
 
     /// The relations it is made from.

@@ -243,10 +243,7 @@ fn narrowed(
         if exact {
             return below.node.clone();
         }
-        let column = |&i: &usize| {
-            let column = Expr::column(place(i), input.fields[i].column_type.clone());
-            (fields[i].name.clone(), column)
-        };
+        let column = |&i: &usize| (fields[i].name.clone(), input.fields[i].at(place(i)));
         LogicalPlan::project(below.node.clone(), kept.iter().map(column).collect())
     };
     inputs.iter().map(narrowed).collect()
