@@ -16,7 +16,7 @@ use super::events::{Entity, Timeline, entity};
 
 /// A column of a person, an auction or a bid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Field {
+pub enum EventField {
     /// The number of a person or an auction
     Id,
     /// A person's name
@@ -61,31 +61,31 @@ pub enum Field {
     Sequence,
 }
 
-impl Field {
+impl EventField {
     /// The name in SQL.
     pub fn name(self) -> &'static str {
         match self {
-            Field::Id => "id",
-            Field::Name => "name",
-            Field::EmailAddress => "emailAddress",
-            Field::CreditCard => "creditCard",
-            Field::City => "city",
-            Field::State => "state",
-            Field::ItemName => "itemName",
-            Field::Description => "description",
-            Field::InitialBid => "initialBid",
-            Field::Reserve => "reserve",
-            Field::Expires => "expires",
-            Field::Seller => "seller",
-            Field::Category => "category",
-            Field::Auction => "auction",
-            Field::Bidder => "bidder",
-            Field::Price => "price",
-            Field::Channel => "channel",
-            Field::Url => "url",
-            Field::DateTime => "dateTime",
-            Field::Extra => "extra",
-            Field::Sequence => "seq",
+            EventField::Id => "id",
+            EventField::Name => "name",
+            EventField::EmailAddress => "emailAddress",
+            EventField::CreditCard => "creditCard",
+            EventField::City => "city",
+            EventField::State => "state",
+            EventField::ItemName => "itemName",
+            EventField::Description => "description",
+            EventField::InitialBid => "initialBid",
+            EventField::Reserve => "reserve",
+            EventField::Expires => "expires",
+            EventField::Seller => "seller",
+            EventField::Category => "category",
+            EventField::Auction => "auction",
+            EventField::Bidder => "bidder",
+            EventField::Price => "price",
+            EventField::Channel => "channel",
+            EventField::Url => "url",
+            EventField::DateTime => "dateTime",
+            EventField::Extra => "extra",
+            EventField::Sequence => "seq",
         }
     }
 
@@ -93,7 +93,7 @@ impl Field {
     pub fn type_name(self) -> &'static str {
         match self {
             _ if self.is_text() => "STRING",
-            Field::DateTime | Field::Expires => "TIMESTAMP(3)",
+            EventField::DateTime | EventField::Expires => "TIMESTAMP(3)",
             _ => "BIGINT",
         }
     }
@@ -102,7 +102,7 @@ impl Field {
     pub fn fits(self, data_type: &DataType) -> bool {
         match self {
             _ if self.is_text() => matches!(data_type, DataType::Varchar(_)),
-            Field::DateTime | Field::Expires => data_type.is_timestamp(),
+            EventField::DateTime | EventField::Expires => data_type.is_timestamp(),
             _ => *data_type == DataType::BigInt,
         }
     }
@@ -110,16 +110,16 @@ impl Field {
     fn is_text(self) -> bool {
         matches!(
             self,
-            Field::Name
-                | Field::EmailAddress
-                | Field::CreditCard
-                | Field::City
-                | Field::State
-                | Field::ItemName
-                | Field::Description
-                | Field::Channel
-                | Field::Url
-                | Field::Extra
+            EventField::Name
+                | EventField::EmailAddress
+                | EventField::CreditCard
+                | EventField::City
+                | EventField::State
+                | EventField::ItemName
+                | EventField::Description
+                | EventField::Channel
+                | EventField::Url
+                | EventField::Extra
         )
     }
 }
@@ -144,20 +144,20 @@ impl Events<'_> {
 /// A way to make events. The values of an event depend on its number (and the options) alone.
 pub trait Preset: Send {
     /// A column of numbers; times are in milliseconds since 1970.
-    fn numbers(&self, entity: Entity, field: Field, events: Events<'_>) -> Vec<i64>;
+    fn numbers(&self, entity: Entity, field: EventField, events: Events<'_>) -> Vec<i64>;
     /// A column of text.
-    fn texts(&self, entity: Entity, field: Field, events: Events<'_>) -> Result<ArrayRef>;
+    fn texts(&self, entity: Entity, field: EventField, events: Events<'_>) -> Result<ArrayRef>;
 }
 
 /// What a declared column shows.
 #[derive(Clone, Debug)]
 pub enum Column {
     /// A column of an entity.
-    Plain(Entity, Field, DataType),
+    Plain(Entity, EventField, DataType),
     /// 0, 1 or 2: person, auction or bid.
     EventType,
     /// All that is declared of an entity, or NULL where the event is of another.
-    Row(Entity, Vec<(Field, DataType)>, DataType),
+    Row(Entity, Vec<(EventField, DataType)>, DataType),
 }
 
 impl Column {
@@ -179,7 +179,7 @@ impl Column {
 fn plain(
     preset: &dyn Preset,
     entity: Entity,
-    field: Field,
+    field: EventField,
     data_type: &DataType,
     events: Events<'_>,
 ) -> Result<ArrayRef> {
@@ -187,8 +187,8 @@ fn plain(
         return preset.texts(entity, field, events);
     }
     let values = match field {
-        Field::DateTime => events.map(|number| events.timeline.at_ms(number)),
-        Field::Sequence => events.map(|number| number as i64),
+        EventField::DateTime => events.map(|number| events.timeline.at_ms(number)),
+        EventField::Sequence => events.map(|number| number as i64),
         _ => preset.numbers(entity, field, events),
     };
     Ok(match data_type {
@@ -212,7 +212,7 @@ fn times(mut values_ms: Vec<i64>, precision: u8, is_instant: bool) -> ArrayRef {
 fn row(
     preset: &dyn Preset,
     of: Entity,
-    fields: &[(Field, DataType)],
+    fields: &[(EventField, DataType)],
     data_type: &DataType,
     events: Events<'_>,
 ) -> Result<ArrayRef> {
@@ -225,7 +225,7 @@ fn row(
     };
     let places: UInt32Array = events.numbers.iter().map(|&number| place(number)).collect();
     let own = Events { numbers: &own, ..events };
-    let child = |(field, data_type): &(Field, DataType)| {
+    let child = |(field, data_type): &(EventField, DataType)| {
         Ok(take(&plain(preset, of, *field, data_type, own)?, &places, None)?)
     };
     let children = fields.iter().map(child).collect::<Result<Vec<_>>>()?;

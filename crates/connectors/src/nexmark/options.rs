@@ -9,7 +9,7 @@ use thalweg_core::types;
 use thalweg_core::{DataType, Error, Result};
 
 use super::beam::Beam;
-use super::columns::{Column, Field, Preset};
+use super::columns::{Column, EventField, Preset};
 use super::events::{EVENTS_MAX, Entity, STRIDE, Selection};
 use super::jet::{self, Jet};
 use super::mixed::{self, Mixed};
@@ -98,7 +98,7 @@ impl PresetName {
     }
 
     /// The columns of an entity, besides the time and the number of the event.
-    fn fields(self, entity: Entity) -> &'static [Field] {
+    fn fields(self, entity: Entity) -> &'static [EventField] {
         match (self, entity) {
             (PresetName::Nexmark | PresetName::Beam, Entity::Person) => &mixed::PERSON,
             (PresetName::Nexmark | PresetName::Beam, Entity::Auction) => &mixed::AUCTION,
@@ -347,8 +347,8 @@ fn field(
     entity: Option<Entity>,
     path: &str,
     data_type: &DataType,
-) -> Result<Field> {
-    let common = [Field::DateTime, Field::Sequence];
+) -> Result<EventField> {
+    let common = [EventField::DateTime, EventField::Sequence];
     let fields = entity.map_or(&[][..], |entity| name.fields(entity)).iter().chain(&common);
     let written = path.rsplit_once('.').map_or(path, |(_, last)| last);
     let found = fields.clone().find(|field| field.name().eq_ignore_ascii_case(written));

@@ -1,7 +1,7 @@
 //! Aggregation: the names that SELECT, HAVING and ORDER BY can use behind GROUP BY.
 //!
 //! While those clauses are bound, keys, window columns and aggregates have provisional positions
-//! (keys, then the three window columns, then aggregates as they are met). [`Layout`] moves them
+//! (keys, then the three window columns, then aggregates as they are met). [`GroupLayout`] moves them
 //! to where the operator puts them once all aggregates are known.
 
 use sqlparser::ast::{self as sql, Expr as SqlExpr};
@@ -36,12 +36,12 @@ pub(super) struct Grouping<'a> {
 }
 
 /// Where provisional positions end up.
-pub(super) struct Layout {
+pub(super) struct GroupLayout {
     keys: usize,
     aggregates: usize,
 }
 
-impl Layout {
+impl GroupLayout {
     /// An expression over the columns of the aggregate.
     pub(super) fn place(&self, expr: &Expr) -> Expr {
         expr.remap(&|i| match i.checked_sub(self.keys) {
@@ -245,8 +245,8 @@ impl<'a> Grouping<'a> {
     }
 
     /// The aggregate over its input.
-    pub(super) fn finish(self, binder: &Binder<'_>, input: Node) -> Result<(Node, Layout)> {
-        let layout = Layout { keys: self.group.keys.len(), aggregates: self.aggregates.len() };
+    pub(super) fn finish(self, binder: &Binder<'_>, input: Node) -> Result<(Node, GroupLayout)> {
+        let layout = GroupLayout { keys: self.group.keys.len(), aggregates: self.aggregates.len() };
         let span = self.group.span;
         let stripped = match &self.group.window {
             GroupWindow::None => return Ok((self.unwindowed(binder, input)?, layout)),

@@ -10,7 +10,7 @@ use super::scope::name_parts;
 use super::spans::span_of;
 use super::unsupported;
 use crate::catalog::RuntimeMode;
-use crate::logical::changes::Changes;
+use crate::logical::changes::NodeChanges;
 use crate::logical::{Field, LogicalKind, LogicalPlan, Node, SortKey};
 
 /// LIMIT and OFFSET.
@@ -71,7 +71,7 @@ fn has_limit(bounds: Option<Bounds>) -> bool {
 
 /// Rows that change can't be sorted as they come, but the first of them are a Top-N.
 fn changes(node: &Node) -> bool {
-    Changes::of(std::slice::from_ref(node), RuntimeMode::Streaming)
+    NodeChanges::of(std::slice::from_ref(node), RuntimeMode::Streaming)
         .is_ok_and(|changes| changes.has_updates(node))
 }
 

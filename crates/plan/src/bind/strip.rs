@@ -9,6 +9,7 @@ use thalweg_expr::{Expr, build};
 use thalweg_operators::window::WindowKind;
 
 use super::unsupported;
+use crate::logical::join::conjuncts;
 use crate::logical::{Field, LogicalKind, LogicalPlan, Node, Window, WindowId, column_of};
 
 /// What a column of the original plan has become.
@@ -122,7 +123,7 @@ fn strip_aggregate(node: &Node, window: &Window) -> Stripped {
 }
 
 fn strip_filter(mut stripped: Stripped, predicate: &Expr) -> Result<Stripped> {
-    for part in conjuncts(predicate) {
+    for part in conjuncts(predicate.clone()) {
         if let Some(before) = stripped.map(&part) {
             stripped.node = LogicalPlan::filter(stripped.node, before);
         } else if let Some(after) = stripped.window_only(&part) {
@@ -162,18 +163,6 @@ fn strip_project(stripped: Stripped, fields: &[Field], expressions: &[Expr]) -> 
     let node = LogicalPlan::project(stripped.node, projected);
     let carried = stripped.carried.map(|(start, end)| (start + shift, end + shift));
     Stripped { node, window, columns, after: stripped.after, carried }
-}
-
-/// The parts of a condition joined by AND.
-pub fn conjuncts(predicate: &Expr) -> Vec<Expr> {
-    match &predicate.kind {
-        thalweg_expr::ExprKind::And(left, right) => {
-            let mut parts = conjuncts(left);
-            parts.extend(conjuncts(right));
-            parts
-        }
-        _ => vec![predicate.clone()],
-    }
 }
 
 /// Joins conditions by AND.

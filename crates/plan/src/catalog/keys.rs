@@ -15,7 +15,7 @@ pub enum Origin {
 
 /// How a value is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SettingKind {
     /// Any text that is not empty.
     Text,
     /// One of these words, in any case.
@@ -36,11 +36,11 @@ pub enum Kind {
 
 /// A key.
 #[derive(Clone, Copy, Debug)]
-pub struct Key {
+pub struct SettingKey {
     /// Its name.
     pub name: &'static str,
     /// How its values are checked.
-    pub kind: Kind,
+    pub kind: SettingKind,
     /// Its default, as a user would write it; empty if there is none.
     pub default: &'static str,
     /// Where it comes from.
@@ -49,13 +49,13 @@ pub struct Key {
     pub doc: &'static str,
 }
 
-/// An array of [`Key`]s: name, kind, default and origin of each, then what it means.
+/// An array of [`SettingKey`]s: name, kind, default and origin of each, then what it means.
 macro_rules! keys {
     ($($name:literal: $kind:ident $(($($values:expr),*))? = $default:literal, $origin:ident $(($of:expr))?
         => $doc:literal;)*) => {
-        [$(Key {
+        [$(SettingKey {
             name: $name,
-            kind: Kind::$kind $(($($values),*))?,
+            kind: SettingKind::$kind $(($($values),*))?,
             default: $default,
             origin: Origin::$origin $(($of))?,
             doc: $doc,
@@ -72,7 +72,7 @@ const WATERMARKS: &str = "watermarks follow the data alone";
 const RESULT_MODE: &str = "the command line's --format decides how results look";
 
 /// All keys.
-pub const KEYS: &[Key] = &keys! {
+pub const KEYS: &[SettingKey] = &keys! {
     "table.local-time-zone": Zone = "UTC", Flink
         => "session time zone: TIMESTAMP_LTZ as text, as TIMESTAMP, and in windows";
     "pipeline.name": Text = "", Flink
@@ -209,6 +209,6 @@ pub(super) const INERT_PREFIXES: [(&str, &str); 20] = [
 ];
 
 /// The key of this name.
-pub(super) fn find(name: &str) -> Option<&'static Key> {
+pub(super) fn find(name: &str) -> Option<&'static SettingKey> {
     KEYS.iter().find(|key| key.name == name)
 }

@@ -502,8 +502,8 @@ fn join<T: std::fmt::Display>(items: &[T]) -> String {
     items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// A constant for where only the number of rows matters: a batch must have a column to have a
-/// length.
+/// TRUE, also as a column for where only the number of rows matters: a batch must have a column to
+/// have a length.
 pub fn unit() -> Expr {
     Expr::literal(thalweg_expr::Scalar::Boolean(true), DataType::Boolean.not_null())
 }

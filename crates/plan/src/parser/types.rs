@@ -11,7 +11,7 @@ use sqlparser::tokenizer::Token;
 use thalweg_core::types::MAX_LENGTH;
 use thalweg_core::{Column, ColumnType, DataType, Error, Result};
 
-use super::tokens::{Cursor, Source, tokenize};
+use super::tokens::{Cursor, SourceText, tokenize};
 use crate::diagnostic::nearest;
 
 /// How deeply ARRAY, MAP and ROW may be nested.
@@ -41,7 +41,7 @@ pub fn parse_type(text: &str) -> Result<ColumnType> {
 
 fn parse(text: &str, default_length: u32) -> Result<ColumnType> {
     let tokens = tokenize(text)?;
-    let source = Source::new(text);
+    let source = SourceText::new(text);
     let mut cursor = Cursor::new(&source, &tokens.words);
     let column_type = read(&mut cursor, default_length)?;
     cursor.expect_end()?;

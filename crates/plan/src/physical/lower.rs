@@ -23,11 +23,12 @@ use super::notes::notes;
 use super::scan::{ScanPlan, delivered_names, plan_scan};
 use super::values::ValuesSource;
 use super::{
-    LateData, Output, PhysicalPlan, PlanEnvironment, StageDescription, Target, standard_input_twice,
+    LateData, PhysicalPlan, PlanEnvironment, PlanOutput, StageDescription, Target,
+    standard_input_twice,
 };
 use crate::catalog::table_options::SORT_WITHIN;
 use crate::catalog::{RuntimeMode, UpsertMaterialize};
-use crate::logical::changes::Changes;
+use crate::logical::changes::NodeChanges;
 use crate::logical::dag::optimize;
 use crate::logical::join::outside_of_builds;
 use crate::logical::references::Reference;
@@ -37,7 +38,7 @@ use crate::logical::{JoinBound, LogicalKind, LogicalPlan, Node};
 use crate::resolved_table::ResolvedTable;
 
 /// Lowers the roots of a statement (or statement set) to one graph.
-pub fn lower(outputs: Vec<Output>, environment: &PlanEnvironment<'_>) -> Result<PhysicalPlan> {
+pub fn lower(outputs: Vec<PlanOutput>, environment: &PlanEnvironment<'_>) -> Result<PhysicalPlan> {
     Lowering::new(environment).run(outputs)
 }
 
@@ -51,7 +52,7 @@ struct OpenSource {
 }
 
 /// A table that is written, and the rows for it.
-struct Written {
+struct WrittenTable {
     table: Arc<ResolvedTable>,
     edges: Edges,
     has_updates: bool,
@@ -61,10 +62,10 @@ struct Written {
     has_other_key: bool,
 }
 
-impl Written {
+impl WrittenTable {
     fn new(table: Arc<ResolvedTable>) -> Self {
         let (edges, has_updates, queries, has_other_key) = (Vec::new(), false, 0, false);
-        Written { table, edges, has_updates, queries, has_other_key }
+        WrittenTable { table, edges, has_updates, queries, has_other_key }
     }
 }
 
@@ -82,7 +83,7 @@ pub(super) struct Lowering<'a> {
     /// The table that reads standard input.
     standard_input: Option<String>,
     needs_exact_watermarks: bool,
-    pub(super) changes: Changes,
+    pub(super) changes: NodeChanges,
     /// Windows of which nobody wants more than the first rows.
     pub(super) tops: HashMap<*const LogicalPlan, WindowTop>,
 }
@@ -101,24 +102,24 @@ impl<'a> Lowering<'a> {
             is_bounded: true,
             standard_input: None,
             needs_exact_watermarks: false,
-            changes: Changes::default(),
+            changes: NodeChanges::default(),
             tops: HashMap::new(),
         }
     }
 
     /// Lowers everything.
-    pub(super) fn run(mut self, outputs: Vec<Output>) -> Result<PhysicalPlan> {
+    pub(super) fn run(mut self, outputs: Vec<PlanOutput>) -> Result<PhysicalPlan> {
         let roots: Vec<Node> = outputs.iter().map(|output| output.node.clone()).collect();
         let late = self.environment.late.clone();
         let logical = optimize(&roots, &|fields, other, rowtime| {
             let columns = late.columns_of_side(fields, other, rowtime)?;
             Ok(columns.into_iter().flatten().collect())
         })?;
-        self.changes = Changes::of(&logical, self.environment.mode)?;
+        self.changes = NodeChanges::of(&logical, self.environment.mode)?;
         self.look_over(&logical)?;
         self.check_sinks(&outputs, &logical)?;
         self.check_files(&outputs, &logical)?;
-        let mut tables: BTreeMap<String, Written> = BTreeMap::new();
+        let mut tables: BTreeMap<String, WrittenTable> = BTreeMap::new();
         let mut given: Vec<(Box<dyn Sink>, Edges, TableSchema)> = Vec::new();
         for (node, output) in logical.iter().zip(outputs) {
             let edges = self.edges(node)?;
@@ -126,7 +127,7 @@ impl<'a> Lowering<'a> {
                 Target::Table(table) => {
                     let has_updates = self.changes.has_updates(node);
                     let entry = tables.entry(table.name.clone());
-                    let entry = entry.or_insert_with(|| Written::new(table));
+                    let entry = entry.or_insert_with(|| WrittenTable::new(table));
                     entry.has_updates |= has_updates;
                     entry.queries += 1;
                     entry.has_other_key |= has_updates && !updates_by_key(node, &entry.table);
@@ -138,7 +139,7 @@ impl<'a> Lowering<'a> {
         if let LateData::Table(table) = &late {
             let edges = self.late_edges(table)?;
             let entry = tables.entry(table.name.clone());
-            entry.or_insert_with(|| Written::new(table.clone())).edges.extend(edges);
+            entry.or_insert_with(|| WrittenTable::new(table.clone())).edges.extend(edges);
         }
         for written in tables.into_values() {
             self.add_table_sink(written)?;
@@ -227,7 +228,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Checks the options of every table that is written, before anything is opened.
-    fn check_sinks(&self, outputs: &[Output], rows: &[Node]) -> Result<()> {
+    fn check_sinks(&self, outputs: &[PlanOutput], rows: &[Node]) -> Result<()> {
         let connectors = self.environment.places.connectors;
         if let LateData::Table(table) = &self.environment.late {
             self.check_sink(table)
@@ -246,7 +247,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Checks that no output names what the job reads, or another output.
-    fn check_files(&self, outputs: &[Output], roots: &[Node]) -> Result<()> {
+    fn check_files(&self, outputs: &[PlanOutput], roots: &[Node]) -> Result<()> {
         let environment = self.environment;
         let mut tables = JobTables {
             snapshots: environment.snapshots.clone(),
@@ -634,7 +635,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    fn add_table_sink(&mut self, written: Written) -> Result<()> {
+    fn add_table_sink(&mut self, written: WrittenTable) -> Result<()> {
         let table = written.table.clone();
         let has_updates = written.has_updates;
         let request = TableRequest { has_updates, ..self.environment.request(&table) };
@@ -656,7 +657,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// True if the rows of each key have to be kept in front of a table that takes upserts.
-    fn must_materialize(&self, written: &Written, request: &TableRequest) -> bool {
+    fn must_materialize(&self, written: &WrittenTable, request: &TableRequest) -> bool {
         let connector = self.environment.places.connectors.find(request);
         let accepted = connector.map(|connector| connector.accepted_changes(request));
         if !matches!(accepted, Ok(AcceptedChanges::Upserts)) {

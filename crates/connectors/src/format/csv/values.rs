@@ -22,7 +22,7 @@ use thalweg_core::text::{
 use thalweg_core::types::timestamps;
 use thalweg_core::{Column, DataType, Error, Result};
 
-use super::{CsvOptions, Found};
+use super::{CsvOptions, FoundRecords};
 use crate::format::bad_data::BadFields;
 
 /// True if a field of this column can be bad.
@@ -57,7 +57,7 @@ fn is_scalar(data_type: &DataType) -> bool {
 /// Reads one column of all records.
 pub fn column(
     text: &str,
-    records: &Found<'_>,
+    records: &FoundRecords<'_>,
     position: usize,
     declared: &Column,
     options: &CsvOptions,
@@ -68,14 +68,14 @@ pub fn column(
     let data_type = &declared.column_type.data_type;
     let delimiter = &options.array_delimiter;
     match records {
-        Found::Plain(records) => {
+        FoundRecords::Plain(records) => {
             let field = |row: usize| {
                 let value = records.value(row, position);
                 if null_literal == Some(&*value) { None } else { Some(value) }
             };
             typed(data_type, delimiter, rows, field, bad)
         }
-        Found::Walked(records) => {
+        FoundRecords::Walked(records) => {
             let width = records.fields.len().checked_div(rows).unwrap_or(0);
             let field = |row: usize| {
                 let field = records.fields[row * width + position];
