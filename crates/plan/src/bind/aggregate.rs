@@ -1,8 +1,8 @@
 //! Aggregation: the names that SELECT, HAVING and ORDER BY can use behind GROUP BY.
 //!
 //! While those clauses are bound, keys, window columns and aggregates have provisional positions
-//! (keys, then the three window columns, then aggregates as they are met). [`GroupLayout`] moves them
-//! to where the operator puts them once all aggregates are known.
+//! (keys, then the three window columns, then aggregates as they are met). [`GroupLayout`] moves
+//! them to where the operator puts them once all aggregates are known.
 
 use sqlparser::ast::{self as sql, Expr as SqlExpr};
 use thalweg_core::{Column, ColumnType, Error, Result};
