@@ -278,19 +278,9 @@ pub(super) struct ExactSum {
 }
 
 impl ExactSum {
+    /// Adds a value (`by` is 1), or takes one out (-1).
     #[inline]
-    pub(super) fn add(&mut self, value: f64) {
-        self.change(value, 1);
-    }
-
-    /// Takes a value out.
-    #[inline]
-    pub(super) fn remove(&mut self, value: f64) {
-        self.change(value, -1);
-    }
-
-    #[inline]
-    fn change(&mut self, value: f64, by: i64) {
+    pub(super) fn change(&mut self, value: f64, by: i64) {
         self.count += by;
         match parts(value) {
             Some((value, shift)) => self.sum.add(value * i128::from(by), shift),
@@ -335,7 +325,7 @@ impl ExactSum {
         }
     }
 
-    pub(super) fn heap_bytes(&self) -> usize {
+    pub(super) fn bytes_elsewhere(&self) -> usize {
         let others = if self.others.is_some() { size_of::<NotFinite>() } else { 0 };
         others + self.sum.heap_bytes()
     }
@@ -369,16 +359,8 @@ pub(super) struct ExactPowers {
 }
 
 impl ExactPowers {
-    pub(super) fn add(&mut self, value: f64) {
-        self.change(value, 1);
-    }
-
-    /// Takes a value out.
-    pub(super) fn remove(&mut self, value: f64) {
-        self.change(value, -1);
-    }
-
-    fn change(&mut self, value: f64, by: i64) {
+    /// Adds a value (`by` is 1), or takes one out (-1).
+    pub(super) fn change(&mut self, value: f64, by: i64) {
         self.sum.change(value, by);
         if let Some((value, shift)) = parts(value) {
             self.squares.add(value * value * i128::from(by), 2 * shift);
@@ -397,8 +379,8 @@ impl ExactPowers {
         scaled(value / count as f64, exponent)
     }
 
-    pub(super) fn heap_bytes(&self) -> usize {
-        self.sum.heap_bytes() + self.squares.heap_bytes()
+    pub(super) fn bytes_elsewhere(&self) -> usize {
+        self.sum.bytes_elsewhere() + self.squares.heap_bytes()
     }
 
     /// The sum of squares, as [`ExactSum::encode`] has sums.

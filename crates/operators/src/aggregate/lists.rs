@@ -18,7 +18,7 @@ use super::extremes::{BytesKind, as_rows};
 use super::fold::Fold;
 use super::state::elements_of;
 use super::values::nulls;
-use super::{StateColumns, StateRows, UpdateInput};
+use super::{StateRows, UpdateInput};
 
 /// The most bytes of one text, which Arrow's views count in 32 bits.
 const TEXT_BYTES_MAX: usize = i32::MAX as usize;
@@ -69,15 +69,6 @@ impl Fold for JoinedTexts {
         let texts = || ids.iter().map(|&id| groups[id as usize].as_deref());
         texts().flatten().try_for_each(|text| check_text(text.len()))?;
         Ok(BytesKind::Text.array(texts()))
-    }
-    fn capture(
-        &self,
-        groups: &[Self::Group],
-        ids: &[u32],
-        columns: &mut StateColumns,
-    ) -> Result<()> {
-        columns.add("", self.evaluate(groups, ids)?);
-        Ok(())
     }
     fn restore(&self, groups: &mut [Self::Group], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
         self.update(groups, &as_rows(ids, rows.column("", &BytesKind::Text.arrow())?))
@@ -174,10 +165,6 @@ impl Fold for Elements {
             }
         }
         lists.finish(self.converter.convert_rows(rows)?.swap_remove(0))
-    }
-    fn capture(&self, groups: &[Encoded], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
-        columns.add("", self.evaluate(groups, ids)?);
-        Ok(())
     }
     fn restore(&self, groups: &mut [Encoded], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
         let lists = rows.lists("", &self.argument.arrow())?;

@@ -6,15 +6,10 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use arrow_array::types::{
-    ArrowPrimitiveType, Date32Type, Decimal128Type, DurationMillisecondType, Float32Type,
-    Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, IntervalYearMonthType,
-    Time32MillisecondType, TimestampMicrosecondType, TimestampMillisecondType,
-    TimestampNanosecondType, UInt32Type, UInt64Type,
-};
+use arrow_array::types::{ArrowPrimitiveType, UInt32Type, UInt64Type};
 use arrow_array::{ArrayRef, PrimitiveArray};
 use arrow_row::{RowConverter, SortField};
-use arrow_schema::{DataType as Arrow, IntervalUnit, TimeUnit};
+use arrow_schema::DataType as Arrow;
 use thalweg_core::{DataType, Result};
 
 use super::extremes::{BytesKind, as_rows, with_primitive};
