@@ -6,11 +6,11 @@
 
 use std::sync::Arc;
 
+use crate::rows::input::batch_of;
 use arrow_array::cast::AsArray;
 use arrow_array::types::ArrowPrimitiveType;
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, Int64Array, PrimitiveArray, RecordBatch, RecordBatchOptions,
-    UInt8Array,
+    Array, ArrayRef, BooleanArray, Int64Array, PrimitiveArray, RecordBatch, UInt8Array,
 };
 use arrow_schema::{DataType as Arrow, Field, SchemaRef};
 use thalweg_core::snapshot::state_schema;
@@ -40,9 +40,9 @@ pub(crate) fn for_all(rows: usize) -> ArrayRef {
 pub fn state_batch(owners: ArrayRef, columns: Vec<(String, ArrayRef)>) -> Result<RecordBatch> {
     let fields = columns.iter().map(|(name, c)| Field::new(name, c.data_type().clone(), true));
     let schema = state_schema(fields);
-    let options = RecordBatchOptions::new().with_row_count(Some(owners.len()));
+    let rows = owners.len();
     let columns = std::iter::once(owners).chain(columns.into_iter().map(|(_, column)| column));
-    Ok(RecordBatch::try_new_with_options(schema, columns.collect(), &options)?)
+    batch_of(&schema, columns.collect(), rows)
 }
 
 /// Names for columns of a table, in this order, such that none is another's or the beginning of
@@ -146,10 +146,10 @@ pub(crate) fn kept_batch(
     own: Vec<ArrayRef>,
     columns: Vec<ArrayRef>,
 ) -> Result<RecordBatch> {
-    let options = RecordBatchOptions::new().with_row_count(Some(owners.len()));
+    let rows = owners.len();
     let columns = columns.into_iter().map(own_text);
     let columns = std::iter::once(owners).chain(own).chain(columns).collect();
-    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+    batch_of(schema, columns, rows)
 }
 
 /// The same texts in buffers that hold no others.
@@ -221,11 +221,11 @@ impl KeyedTable {
         own: Vec<ArrayRef>,
         columns: Vec<ArrayRef>,
     ) -> Result<RecordBatch> {
-        let options = RecordBatchOptions::new().with_row_count(Some(owners.len()));
+        let rows = owners.len();
         let column = |&at: &usize| own_text(ArrayRef::clone(&columns[at]));
         let columns = std::iter::once(owners).chain(self.keys.iter().map(column)).chain(own);
         let columns = columns.chain(self.others.iter().map(column)).collect();
-        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
+        batch_of(&self.schema, columns, rows)
     }
 
     /// Rows of the table as a table with `schema` has them: not by their keys, but behind a column

@@ -47,9 +47,10 @@ impl<T> Pages<T> {
     /// Adds the next one.
     #[inline(always)]
     pub(crate) fn push(&mut self, element: T) {
-        match self.len < PAGE {
-            true => self.first.push(element),
-            false => self.push_behind(element),
+        if self.len < PAGE {
+            self.first.push(element)
+        } else {
+            self.push_behind(element)
         }
         self.len += 1;
     }
@@ -79,10 +80,7 @@ impl<T> Pages<T> {
     /// If there are fewer before it.
     #[inline(always)]
     pub(crate) fn put(&mut self, number: usize, element: T) {
-        match number == self.len {
-            true => self.push(element),
-            false => self[number] = element,
-        }
+        if number == self.len { self.push(element) } else { self[number] = element }
     }
 
     /// Adds elements until there are this many.

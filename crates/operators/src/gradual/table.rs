@@ -82,10 +82,7 @@ impl<T> GradualTable<T> {
 
     #[inline(always)]
     fn part(&self, hash: u64) -> &HashTable<T> {
-        match self.parts.is_empty() {
-            true => &self.only,
-            false => &self.parts[self.number(hash)],
-        }
+        if self.parts.is_empty() { &self.only } else { &self.parts[self.number(hash)] }
     }
 
     #[inline(always)]

@@ -4,9 +4,7 @@
 //! stay: those whose keys are equal, where hashes do not prove it, and for which the residual
 //! condition holds.
 
-use std::sync::Arc;
-
-use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow_buffer::BooleanBuffer;
 use arrow_ord::ord::make_comparator;
 use arrow_schema::{DataType as Arrow, SchemaRef, SortOptions, TimeUnit};
@@ -18,7 +16,7 @@ use thalweg_expr::Expr;
 use crate::join::JoinKind;
 use crate::join::residual::Residual;
 use crate::join::sides::{Side, Sides};
-use crate::rows::input::keys_of;
+use crate::rows::input::{batch_of, keys_of};
 
 /// What leaves a join, and what decides over pairs.
 pub(crate) struct Joined {
@@ -134,8 +132,7 @@ impl Joined {
         if self.kind.has_right_columns() {
             columns.extend(right);
         }
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.arrow), columns, &options)?)
+        batch_of(&self.arrow, columns, rows)
     }
 }
 

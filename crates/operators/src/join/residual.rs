@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow_schema::{Schema, SchemaRef};
 use thalweg_core::{Column, Result, WatermarkBefore};
 use thalweg_expr::{EvalContext, Expr};
 
 use super::sides::{Side, Sides};
+use crate::rows::input::batch_of;
 
 /// A residual condition.
 pub(crate) struct Residual {
@@ -60,9 +61,7 @@ impl Residual {
         rows: usize,
     ) -> Result<Pairs> {
         left.extend(right);
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let schema = Arc::clone(&self.schema);
-        Ok(Pairs { batch: RecordBatch::try_new_with_options(schema, left, &options)? })
+        Ok(Pairs { batch: batch_of(&self.schema, left, rows)? })
     }
 
     /// For which pairs it holds.

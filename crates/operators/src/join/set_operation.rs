@@ -20,20 +20,20 @@
 
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow_array::{ArrayRef, UInt64Array};
 use arrow_schema::{DataType as Arrow, SchemaRef};
 use arrow_select::interleave::interleave;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Captured, Column, DataType, Error, Extent, Operator, OperatorClass, Output, Partition,
+    Bundle, Captured, Column, DataType, Error, Extent, Operator, Output, Partition,
     PartitionContext, Piece, Place, Progress, Restored, Result, Route, RowKind, TableSchema,
 };
 
-use super::sides::{Side, Sides};
+use super::sides::{Side, Sides, tags};
 use crate::keys::KeyTable;
 use crate::limit::route_to_first;
+use crate::rows::input::batch_of;
 use crate::tables::{add_table, kept_batch, kept_columns, kept_schema, numbers_of, owners};
 
 /// The table of state: each row that stands on a side, and how often.
@@ -131,9 +131,6 @@ impl Operator for SetOperation {
             SetOperationKind::Except => "except",
         };
         if self.plan.all { format!("{name} all") } else { name.to_owned() }
-    }
-    fn class(&self) -> OperatorClass {
-        OperatorClass::Sequenced
     }
     fn is_singleton(&self) -> bool {
         self.plan.key_types.is_empty()
@@ -236,9 +233,7 @@ impl SetPartition {
             Ok(interleave(&[left.as_ref(), right.as_ref()], &changes.rows)?)
         };
         let columns = pairs.map(column).collect::<Result<_>>()?;
-        let options = RecordBatchOptions::new().with_row_count(Some(changes.rows.len()));
-        let schema = self.plan.output.arrow();
-        let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
+        let batch = batch_of(&self.plan.output.arrow(), columns, changes.rows.len())?;
         let place = Place::Caused(changes.causes.clone());
         if self.plan.kind == SetOperationKind::Except || piece.bundle.kinds.is_some() {
             output.emit_changes(batch, Arc::from(&changes.kinds[..]), place);
@@ -252,9 +247,7 @@ impl SetPartition {
 impl Partition for SetPartition {
     fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
         output.accepted += piece.num_rows() as u64;
-        let tags = piece.bundle.batch.columns().first().and_then(|column| column.as_boolean_opt());
-        let tags =
-            tags.ok_or_else(|| Error::internal("rows of two inputs do not say which they are of"))?;
+        let tags = tags(&piece.bundle.batch)?;
         let is_right: Vec<bool> = (0..tags.len()).map(|row| tags.value(row)).collect();
         let keys = [
             self.intern(Side::Left, &piece, &is_right)?,

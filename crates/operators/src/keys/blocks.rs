@@ -219,10 +219,7 @@ impl TextBlocks {
         let was_mostly_dead = block.is_mostly_dead();
         block.live = block.live.saturating_sub(length(view));
         let is_open = self.open == Some(number);
-        let is_due = match is_open {
-            true => block.bytes().len() >= OPEN_BYTES_MIN,
-            false => !was_mostly_dead,
-        };
+        let is_due = if is_open { block.bytes().len() >= OPEN_BYTES_MIN } else { !was_mostly_dead };
         if is_due && block.is_mostly_dead() {
             self.open = self.open.filter(|_| !is_open);
             self.dead.push(number);

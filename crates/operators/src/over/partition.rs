@@ -13,7 +13,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{
@@ -32,7 +32,7 @@ use crate::keys::ranks::KeyRanks;
 use crate::limit::rows_of;
 use crate::rows::chunks::RowRef;
 use crate::rows::event_time::{AddedRows, DueRows, EventTimeBuffer, WaitingRow};
-use crate::rows::input::{inserts_only, times, treat_late};
+use crate::rows::input::{inserts_only, keys_of, times, treat_late};
 
 /// About how many rows are fired at once: results stay in the cache until they are put together.
 const FIRE_ROWS: usize = 8 * 1024;
@@ -82,9 +82,7 @@ impl OverPartition {
 
     /// The keys of rows, with room for their states; keys that were too old are empty.
     fn intern(&mut self, batch: &RecordBatch, output: &Output) -> Result<Vec<u32>> {
-        let column = |&key: &usize| ArrayRef::clone(batch.column(key));
-        let columns: Vec<ArrayRef> = self.spec.keys.iter().map(column).collect();
-        let ids = self.keys.intern(&columns, batch.num_rows())?;
+        let ids = self.keys.intern(&keys_of(batch.columns(), &self.spec.keys), batch.num_rows())?;
         self.grow();
         if self.has_captures() {
             self.touch(KEYS, &self.keys.changed_by_reach(&ids))?;

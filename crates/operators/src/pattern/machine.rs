@@ -26,9 +26,10 @@ use thalweg_expr::Expr;
 use super::rows::PatternRows;
 use super::runs::{Head, Key, NO_SLOT, Runs, Taken};
 use super::spec::{Condition, End, MatchSpec, PatternValue, Skip};
-use super::values::{Values, batch_of, context};
+use super::values::{Values, context};
 use crate::rows::chunks::RowRef;
 use crate::rows::event_time::DueRows;
+use crate::rows::input::batch_of;
 
 /// How a condition is evaluated.
 enum Test {

@@ -24,7 +24,6 @@ use super::machine::Machine;
 use super::runs::Key;
 use super::snapshot::KEYS;
 use super::spec::MatchSpec;
-use super::values::batch_of;
 use crate::capture::key_columns::KeyColumns;
 use crate::capture::keys::{KeyTracker, KeyedState};
 use crate::keys::KeyTable;
@@ -33,7 +32,7 @@ use crate::limit::rows_of;
 use crate::rows::chunks::RowRef;
 use crate::rows::due_queue::DueQueue;
 use crate::rows::event_time::{DueRows, EventTimeBuffer, WaitingRow};
-use crate::rows::input::{inserts_only, keys_of, times, treat_late};
+use crate::rows::input::{batch_of, inserts_only, keys_of, times, treat_late};
 use crate::sort::KeyEncoder;
 
 /// About how many rows are taken at once at most.
@@ -203,10 +202,7 @@ impl MatchPartition {
         let found = self.in_order(columns, times, &ids)?;
         let mut idle = Vec::new();
         for id in reached {
-            match self.machine.settle(id) {
-                true => idle.push(id),
-                false => self.set_alarm(id),
-            }
+            if self.machine.settle(id) { idle.push(id) } else { self.set_alarm(id) }
         }
         self.note_emptied(busy)?;
         self.table.release_all(&idle);

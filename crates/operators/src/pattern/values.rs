@@ -18,6 +18,7 @@ use super::runs::{Key, Taken};
 use super::spec::{End, PatternValue, only_column};
 use crate::aggregate::{Accumulator, AggregateCall, RowOrder, UpdateInput};
 use crate::rows::chunks::RowRef;
+use crate::rows::input::batch_of;
 
 /// One value, for every run that was collected.
 enum Part {
@@ -199,16 +200,6 @@ impl Argument {
         let batch = batch_of(&self.schema, columns, rows.len())?;
         self.expr.evaluate(&context(&batch, wall_ms))
     }
-}
-
-/// A batch of this many rows, also without columns.
-pub(super) fn batch_of(
-    schema: &SchemaRef,
-    columns: Vec<ArrayRef>,
-    rows: usize,
-) -> Result<RecordBatch> {
-    let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(rows));
-    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
 }
 
 /// Expressions of a pattern do not read the watermarks before rows.

@@ -11,8 +11,9 @@
 //! that it grows through, at most four times, and then again only when half of its neighbours are
 //! gone.
 
+use crate::rows::input::batch_of;
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array};
+use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array, new_null_array};
 use arrow_schema::{DataType, SchemaRef};
 use arrow_select::interleave::interleave;
 use arrow_select::take::take;
@@ -128,8 +129,7 @@ impl Arena {
     ) -> Result<()> {
         columns.iter_mut().for_each(release_text);
         let rows = owners.len();
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?;
+        let batch = batch_of(&self.schema, columns, rows)?;
         let bytes = batch_bytes(&batch) + rows * size_of::<u32>();
         let number = self.free.pop().unwrap_or_else(|| {
             self.segments.push(None);

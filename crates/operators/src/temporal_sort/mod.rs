@@ -31,8 +31,8 @@ use arrow_select::take::take_record_batch;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::text::format_timestamp_millis;
 use thalweg_core::{
-    Bundle, Captured, Error, Extent, Operator, OperatorClass, Output, Partition, PartitionContext,
-    Piece, Progress, Restored, Result, Route, TableSchema, Watermark,
+    Bundle, Captured, Error, Extent, Operator, Output, Partition, PartitionContext, Piece,
+    Progress, Restored, Result, Route, TableSchema, Watermark,
 };
 
 use crate::capture::serials::ExpiringSerials;
@@ -64,9 +64,6 @@ impl TemporalSort {
 impl Operator for TemporalSort {
     fn name(&self) -> String {
         format!("sort by {}", self.schema.columns[self.rowtime].name)
-    }
-    fn class(&self) -> OperatorClass {
-        OperatorClass::Sequenced
     }
     fn is_singleton(&self) -> bool {
         true

@@ -4,11 +4,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use arrow_schema::SchemaRef;
 use thalweg_core::{Output, Place as OutputPlace, Result, RowKind};
 
 use crate::rows::arena::{Arena, Place};
+use crate::rows::input::batch_of;
 
 /// The most rows of one batch.
 const BATCH_ROWS_MAX: usize = 1 << 14;
@@ -90,8 +91,7 @@ impl Changes {
         if self.has_ranks {
             columns.push(Arc::new(Int64Array::from(self.ranks[range.clone()].to_vec())));
         }
-        let options = RecordBatchOptions::new().with_row_count(Some(range.len()));
-        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
+        batch_of(&self.schema, columns, range.len())
     }
 
     fn clear(&mut self) {

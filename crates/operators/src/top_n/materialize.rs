@@ -28,8 +28,8 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch};
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, DataType, Operator, OperatorClass, Output, Partition, PartitionContext, Piece,
-    Progress, Restored, Result, Route, RowKind, TableSchema,
+    Bundle, DataType, Operator, Output, Partition, PartitionContext, Piece, Progress, Restored,
+    Result, Route, RowKind, TableSchema,
 };
 
 use super::changes::Changes;
@@ -87,9 +87,6 @@ impl Materialize {
 impl Operator for Materialize {
     fn name(&self) -> String {
         "materialize".to_owned()
-    }
-    fn class(&self) -> OperatorClass {
-        OperatorClass::Sequenced
     }
     fn is_singleton(&self) -> bool {
         self.spec.keys.is_empty()

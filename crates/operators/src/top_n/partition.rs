@@ -31,6 +31,7 @@ use crate::expiry::Expiry;
 use crate::join::regular::equal::same_row;
 use crate::keys::KeyTable;
 use crate::rows::arena::Place;
+use crate::rows::input::keys_of;
 
 /// Rows of windows leave in batches of about this many.
 const WINDOW_ROWS: usize = 8192;
@@ -115,8 +116,7 @@ impl TopNPartition {
             return Ok(());
         }
         let shared = Arc::clone(&self.shared);
-        let column = |&key: &usize| ArrayRef::clone(batch.column(key));
-        let columns: Vec<ArrayRef> = shared.spec.keys.iter().map(column).collect();
+        let columns = keys_of(batch.columns(), &shared.spec.keys);
         self.ids.clear();
         self.keys.intern_rows(&columns, chosen, batch.num_rows(), &mut self.ids)?;
         self.grow();
@@ -462,10 +462,7 @@ impl TopNPartition {
         if self.windows.is_none() {
             self.row_numbers(id, incoming.cause(position)).replaced(from.at, place, to);
         }
-        match stays {
-            true => self.store.replace(old.row, row),
-            false => self.remove_row(id, old.row),
-        }
+        if stays { self.store.replace(old.row, row) } else { self.remove_row(id, old.row) }
     }
 
     fn row_numbers(&mut self, id: u32, cause: u32) -> RowNumbers<'_> {

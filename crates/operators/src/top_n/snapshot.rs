@@ -16,7 +16,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::RecordBatch;
 use thalweg_core::{
     Bundle, Captured, Column, DataType, Error, Extent, Piece, Restored, Result, Stamps,
     TableChanges, TableSchema,
@@ -33,6 +33,7 @@ use crate::capture::rows::RowTracker;
 use crate::capture::shared::SharedState;
 use crate::keys::KeyTable;
 use crate::rows::arena::Place;
+use crate::rows::input::keys_of;
 use crate::tables::{does_not_fit, virtual_partition};
 
 const ROWS: &str = "rows";
@@ -196,8 +197,7 @@ impl TopNPartition {
         let bundle = Bundle::new(rows.clone(), Stamps::first());
         let piece = Piece { bundle: &bundle, rows: None, lanes: 1 };
         let incoming = Incoming::new(&piece, None, &self.sort)?;
-        let column = |&key: &usize| ArrayRef::clone(rows.column(key));
-        let columns: Vec<ArrayRef> = self.shared.spec.keys.iter().map(column).collect();
+        let columns = keys_of(rows.columns(), &self.shared.spec.keys);
         self.ids.clear();
         self.keys.intern_rows(&columns, None, rows.num_rows(), &mut self.ids)?;
         self.grow();

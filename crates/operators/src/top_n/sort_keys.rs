@@ -8,12 +8,13 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Date32Type, Decimal128Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMillisecondType,
 };
-use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, BinaryArray, RecordBatch};
+use arrow_array::{Array, ArrowPrimitiveType, BinaryArray, RecordBatch};
 use arrow_schema::{DataType, TimeUnit};
 use thalweg_core::{Result, TableSchema};
 
 use super::ordered::Prefix;
 use crate::rows::arena::take_all;
+use crate::rows::input::keys_of;
 use crate::sort::{KeyEncoder, SortKey};
 
 enum Plan {
@@ -78,8 +79,7 @@ impl SortKeys {
     /// The keys of these rows, or of all.
     pub fn encode(&self, batch: &RecordBatch, chosen: Option<&[u32]>) -> Result<Encoded> {
         let rows = chosen.map_or(batch.num_rows(), <[u32]>::len);
-        let pick = |&column: &usize| ArrayRef::clone(batch.column(column));
-        let mut columns: Vec<ArrayRef> = self.columns.iter().map(pick).collect();
+        let mut columns = keys_of(batch.columns(), &self.columns);
         if let Some(chosen) = chosen {
             columns = take_all(&columns, chosen)?;
         }

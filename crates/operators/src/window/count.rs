@@ -24,16 +24,18 @@ use arrow_array::types::UInt64Type;
 use arrow_schema::SchemaRef;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Captured, Column, Error, Extent, Operator, OperatorClass, Output, Partition,
-    PartitionContext, Piece, Place, Progress, Restored, Result, Route, TableSchema, Watermark,
+    Bundle, Captured, Error, Extent, Operator, Output, Partition, PartitionContext, Piece, Place,
+    Progress, Restored, Result, Route, TableSchema, Watermark,
 };
 
 use super::calls::Calls;
 use super::calls::{States, mark};
+use super::output::whole_schema;
 use super::shared::{key_columns, row_order};
 use super::slices::{RowsOf, update_accumulators};
 use crate::aggregate::{Accumulator, AggregateCall};
 use crate::keys::{KeyTable, route_by_keys};
+use crate::rows::input::batch_of;
 use crate::tables::{add_table, does_not_fit, numbers_of, state_batch};
 
 /// The table of open windows: the key, how many rows of it came, and the number of the window.
@@ -83,10 +85,7 @@ impl CountWindowAggregate {
             return Err(Error::plan("a window of rows must have and slide by at least one row"));
         }
         let calls = Calls::new(&spec.aggregates, &spec.keys, &spec.input)?;
-        let keys = spec.keys.iter().map(|&key| spec.input.columns[key].clone());
-        let results =
-            spec.aggregates.iter().map(|call| Column::new(&call.name, call.result.clone()));
-        let output = TableSchema::new(keys.chain(results).collect());
+        let output = whole_schema(&spec.input, &spec.keys, &spec.aggregates);
         let arrow = output.arrow();
         Ok(CountWindowAggregate { shared: Arc::new(CountContext { spec, calls, output, arrow }) })
     }
@@ -100,9 +99,6 @@ impl CountWindowAggregate {
 impl Operator for CountWindowAggregate {
     fn name(&self) -> String {
         "count window".to_string()
-    }
-    fn class(&self) -> OperatorClass {
-        OperatorClass::Sequenced
     }
     fn watermark_interest(&self) -> WatermarkInterest {
         WatermarkInterest::EndOnly
@@ -284,9 +280,7 @@ impl CountPartition {
         }
         let mut columns = self.keys.take_keys(&self.taken.keys)?;
         columns.extend(self.shared.calls.evaluate(&self.counts, &self.accumulators, closed)?);
-        let rows = arrow_array::RecordBatchOptions::new().with_row_count(Some(closed.len()));
-        let arrow = Arc::clone(&self.shared.arrow);
-        let batch = RecordBatch::try_new_with_options(arrow, columns, &rows)?;
+        let batch = batch_of(&self.shared.arrow, columns, closed.len())?;
         output.emit_at(batch, Place::Caused(std::mem::take(&mut self.taken.causes)));
         closed.iter().for_each(|&slot| self.counts[slot as usize] = 0);
         self.accumulators.iter_mut().for_each(|own| own.reset(closed));

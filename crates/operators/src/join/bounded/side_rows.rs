@@ -5,10 +5,9 @@
 //! one side only, the ordered contracts any mixture.
 
 use arrow_array::ArrayRef;
-use arrow_array::cast::AsArray;
-use thalweg_core::{Error, Piece, Result};
+use thalweg_core::{Piece, Result};
 
-use crate::join::sides::{Side, Sides};
+use crate::join::sides::{Side, Sides, tags};
 
 /// Rows of one side.
 #[derive(Default)]
@@ -37,19 +36,14 @@ pub(crate) struct Split {
 impl Split {
     /// The rows of one side.
     pub(crate) fn of(&self, side: Side) -> &SideRows {
-        match side {
-            Side::Left => &self.left,
-            Side::Right => &self.right,
-        }
+        side.pick(&self.left, &self.right)
     }
 }
 
 /// Takes a piece apart.
 pub(crate) fn split(sides: &Sides, piece: &Piece<'_>) -> Result<Split> {
     let batch = &piece.bundle.batch;
-    let tags = batch.columns().first().and_then(|column| column.as_boolean_opt());
-    let tags =
-        tags.ok_or_else(|| Error::internal("rows of two inputs do not say which they are"))?;
+    let tags = tags(batch)?;
     let (mut left, mut right) = (SideRows::default(), SideRows::default());
     let mut stretches: Vec<Stretch> = Vec::new();
     let rights = tags.true_count();

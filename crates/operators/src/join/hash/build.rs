@@ -9,8 +9,8 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Captured, Error, Extent, Operator, OperatorClass, Output, Partition, PartitionContext,
-    Piece, Progress, Restored, Result, Route, Watermark,
+    Bundle, Captured, Error, Extent, Operator, Output, Partition, PartitionContext, Piece,
+    Progress, Restored, Result, Route, Watermark,
 };
 
 use super::reload::{Reader, Reload, Reloading};
@@ -73,9 +73,6 @@ impl BuildTable {
 impl Operator for Build {
     fn name(&self) -> String {
         "build".to_owned()
-    }
-    fn class(&self) -> OperatorClass {
-        OperatorClass::Sequenced
     }
     fn is_singleton(&self) -> bool {
         true

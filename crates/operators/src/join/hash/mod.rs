@@ -87,10 +87,7 @@ struct Plan {
 
 impl Plan {
     fn keys(&self, side: Side) -> &[usize] {
-        match side {
-            Side::Left => &self.spec.left_keys,
-            Side::Right => &self.spec.right_keys,
-        }
+        side.pick(&self.spec.left_keys, &self.spec.right_keys)
     }
 }
 

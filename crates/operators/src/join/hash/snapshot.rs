@@ -8,9 +8,7 @@
 
 use std::sync::{Arc, Weak};
 
-use arrow_array::{
-    ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt64Array, new_null_array,
-};
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch, UInt64Array, new_null_array};
 use arrow_schema::{DataType as Arrow, Field, Schema, SchemaRef};
 use thalweg_core::snapshot::{CapturedTable, TableRows};
 use thalweg_core::{Captured, Column, Error, Extent, Restored, Result, TableSchema};
@@ -20,6 +18,7 @@ use super::build::{BuildPartition, State};
 use super::table::Table;
 use crate::capture::rows::{SERIAL, SERIAL_IDENTITY, by_serial};
 use crate::rows::chunk_capture::together;
+use crate::rows::input::batch_of;
 use crate::rows::input::keys_of;
 use crate::tables::{
     KEPT_ROWS_MAX, add_table, for_all, is_set, kept_batch, kept_columns, kept_schema, state_batch,
@@ -99,10 +98,9 @@ impl Plan {
             true => captured,
             false => schema.columns.iter().enumerate().map(column).collect(),
         };
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let field = |of: &Column| Field::new(&of.name, of.column_type.data_type.arrow(), true);
         let nullable = Schema::new(schema.columns.iter().map(field).collect::<Vec<_>>());
-        Ok(RecordBatch::try_new_with_options(Arc::new(nullable), columns, &options)?)
+        batch_of(&Arc::new(nullable), columns, batch.num_rows())
     }
 }
 

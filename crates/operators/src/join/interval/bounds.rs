@@ -29,18 +29,13 @@ impl Bounds {
     /// The watermark at which no partner can come any more.
     #[inline]
     pub(super) fn done_at(&self, side: Side, time: i64) -> i64 {
-        match side {
-            Side::Left => time.saturating_sub(self.lower_ms),
-            Side::Right => time.saturating_add(self.upper_ms),
-        }
+        side.pick(time.saturating_sub(self.lower_ms), time.saturating_add(self.upper_ms))
     }
 
     /// Rows of lower times are done at this watermark.
     pub(super) fn kept_from(&self, side: Side, watermark: i64) -> i64 {
-        let last = match side {
-            Side::Left => watermark.saturating_add(self.lower_ms),
-            Side::Right => watermark.saturating_sub(self.upper_ms),
-        };
+        let last = side
+            .pick(watermark.saturating_add(self.lower_ms), watermark.saturating_sub(self.upper_ms));
         last.saturating_add(1)
     }
 
@@ -54,10 +49,7 @@ impl Bounds {
     #[inline]
     pub(super) fn reach(&self, side: Side, time: i64, before: i64) -> i64 {
         let effective = time.max(before.saturating_add(1));
-        match side {
-            Side::Left => effective.saturating_sub(self.upper_ms),
-            Side::Right => effective.saturating_add(self.lower_ms),
-        }
+        side.pick(effective.saturating_sub(self.upper_ms), effective.saturating_add(self.lower_ms))
     }
 
     /// How far the older time of a pair, or the time of a row that found no partner, may lie behind

@@ -133,10 +133,7 @@ impl IntervalPartition {
     }
 
     pub(super) fn kept(&mut self, side: Side) -> &mut KeptSide {
-        match side {
-            Side::Left => &mut self.left,
-            Side::Right => &mut self.right,
-        }
+        side.pick(&mut self.left, &mut self.right)
     }
 
     fn arrive<'a>(
@@ -146,18 +143,15 @@ impl IntervalPartition {
         before: &'a WatermarkBefore,
     ) -> Result<Arrived<'a>> {
         let shared = Arc::clone(&self.shared);
-        let (keys, time) = match side {
-            Side::Left => (&shared.spec.left_keys, shared.spec.left_time),
-            Side::Right => (&shared.spec.right_keys, shared.spec.right_time),
-        };
+        let (keys, time) = side.pick(
+            (&shared.spec.left_keys, shared.spec.left_time),
+            (&shared.spec.right_keys, shared.spec.right_time),
+        );
         let rows = &of_side.rows;
         let times = input::times(&of_side.columns, time, shared.spec.sides.schema(side))?;
         let keys = input::keys_of(&of_side.columns, keys);
         let hashes = hash_keys(&keys, rows.len())?;
-        let columns = match shared.joined.reads(side) {
-            true => of_side.columns.clone(),
-            false => Vec::new(),
-        };
+        let columns = if shared.joined.reads(side) { of_side.columns.clone() } else { Vec::new() };
         let kept = self.kept(side);
         let chunk = kept.chunks.add(columns, rows.len(), kept.marks);
         Ok(Arrived { side, chunk, rows, times, hashes, joinable: input::joinable(&keys), before })
@@ -169,10 +163,7 @@ impl IntervalPartition {
         let bounds = self.shared.bounds;
         let selects = matches!(self.shared.spec.kind, JoinKind::Semi | JoinKind::Anti);
         let (left, partners) = (&self.left.chunks, &mut self.partners);
-        let others = match arrived.side {
-            Side::Left => &self.right,
-            Side::Right => &self.left,
-        };
+        let others = arrived.side.pick(&self.right, &self.left);
         let mut places = Places::none();
         // The chains of these rows are begun; few at first, for times that go to and fro.
         let (mut begun, mut block) = (from..from, 1);
@@ -422,9 +413,10 @@ impl IntervalPartition {
             return Ok(());
         }
         let ranks = self.ranks_of(&leaving)?;
-        let arrival = |leaving: &Leaving| match leaving.side {
-            Side::Left => self.left.chunks.arrival(leaving.row),
-            Side::Right => self.right.chunks.arrival(leaving.row),
+        let arrival = |leaving: &Leaving| {
+            leaving
+                .side
+                .pick(self.left.chunks.arrival(leaving.row), self.right.chunks.arrival(leaving.row))
         };
         let keyed = leaving.into_iter().zip(ranks);
         let mut keyed: Vec<_> =

@@ -124,17 +124,11 @@ impl IntervalContext {
     }
 
     fn keys(&self, side: Side) -> &[usize] {
-        match side {
-            Side::Left => &self.spec.left_keys,
-            Side::Right => &self.spec.right_keys,
-        }
+        side.pick(&self.spec.left_keys, &self.spec.right_keys)
     }
 
     fn time(&self, side: Side) -> usize {
-        match side {
-            Side::Left => self.spec.left_time,
-            Side::Right => self.spec.right_time,
-        }
+        side.pick(self.spec.left_time, self.spec.right_time)
     }
 
     /// Rows of a chunk as rows of the table; none if they are not captured.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_array::RecordBatch;
 use thalweg_core::{Output, Place as OutputPlace, Result, RowKind};
 
 use super::incoming::Arrivals;
@@ -11,6 +11,7 @@ use super::plan::Plan;
 use super::state::SideState;
 use crate::join::sides::Side;
 use crate::rows::arena::Place;
+use crate::rows::input::batch_of;
 
 /// The most rows of one batch.
 const BATCH_ROWS_MAX: usize = 1 << 16;
@@ -83,8 +84,7 @@ impl Changes {
         if plan.spec.kind.has_right_columns() {
             columns.extend(of_side(Side::Right)?);
         }
-        let options = RecordBatchOptions::new().with_row_count(Some(range.len()));
-        Ok(RecordBatch::try_new_with_options(Arc::clone(&plan.schema), columns, &options)?)
+        batch_of(&plan.schema, columns, range.len())
     }
 
     pub fn bytes(&self) -> usize {

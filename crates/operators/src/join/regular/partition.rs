@@ -16,7 +16,7 @@ use super::settle::{Candidates, Settlement, Step};
 use super::snapshot::{capture_state, changes, stop_tracking};
 use super::state::{Chain, Incoming, SideState};
 use crate::capture::keys::{KeyTracker, KeyedState};
-use crate::capture::shared::SharedState;
+use crate::capture::shared::{SharedCapture, SharedState};
 use crate::gradual::Pages;
 use crate::join::sides::Side;
 use crate::keys::KeyTable;
@@ -266,7 +266,7 @@ impl JoinState {
     }
 }
 
-impl JoinState {
+impl Partition for JoinState {
     fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
         let _ = self.expire(output.wall_ms(), || false)?;
         if piece.num_rows() == 0 {
@@ -306,45 +306,26 @@ impl JoinState {
             + self.lengths.as_ref().map_or(0, KeyTracker::bytes)
             + work
     }
-}
-
-/// The state of one key range, which captures read while rows are processed.
-pub(super) struct JoinPartition {
-    state: Arc<SharedState<JoinState>>,
-}
-
-impl JoinPartition {
-    pub fn new(plan: Arc<Plan>) -> Result<Self> {
-        Ok(JoinPartition { state: Arc::new(SharedState::new(JoinState::new(plan)?)) })
-    }
-}
-
-impl Partition for JoinPartition {
-    fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
-        self.state.lock().rows(piece, output)
-    }
 
     fn watermark(&mut self, _call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
-        self.state.lock().expire(output.wall_ms(), || output.time_is_up())
-    }
-
-    fn state_bytes(&self) -> usize {
-        self.state.lock().state_bytes()
-    }
-
-    fn capture(&mut self, extent: Extent) -> Result<Captured> {
-        capture_state(&self.state, extent)
+        self.expire(output.wall_ms(), || output.time_is_up())
     }
 
     fn table_changes(&mut self) -> Vec<TableChanges> {
-        changes(&mut self.state.lock())
+        changes(self)
     }
 
     fn stop_tracking(&mut self, table: &str) {
-        stop_tracking(&mut self.state.lock(), table);
+        stop_tracking(self, table);
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
-        self.state.lock().restore_state(restored)
+        self.restore_state(restored)
+    }
+}
+
+impl SharedCapture for JoinState {
+    fn capture_shared(shared: &Arc<SharedState<Self>>, extent: Extent) -> Result<Captured> {
+        capture_state(shared, extent)
     }
 }

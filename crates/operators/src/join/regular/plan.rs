@@ -46,10 +46,7 @@ pub(super) struct Plan {
 impl Plan {
     /// True if rows of this side leave without a partner, padded.
     pub(super) fn pads(&self, side: Side) -> bool {
-        match side {
-            Side::Left => self.spec.kind.pads_left_rows(),
-            Side::Right => self.spec.kind.pads_right_rows(),
-        }
+        side.pick(self.spec.kind.pads_left_rows(), self.spec.kind.pads_right_rows())
     }
 
     pub(super) fn is_anti(&self) -> bool {
@@ -57,17 +54,11 @@ impl Plan {
     }
 
     pub(super) fn keys(&self, side: Side) -> &[usize] {
-        match side {
-            Side::Left => &self.spec.left_keys,
-            Side::Right => &self.spec.right_keys,
-        }
+        side.pick(&self.spec.left_keys, &self.spec.right_keys)
     }
 
     pub(super) fn ttl_ms(&self, side: Side) -> Option<i64> {
-        match side {
-            Side::Left => self.spec.state_ttl_ms.0,
-            Side::Right => self.spec.state_ttl_ms.1,
-        }
+        side.pick(self.spec.state_ttl_ms.0, self.spec.state_ttl_ms.1)
     }
 
     /// True if a row's number of partners is not the length of the other chain: not all rows there

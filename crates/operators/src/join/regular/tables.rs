@@ -11,6 +11,7 @@ use crate::capture::rows::SERIAL;
 use crate::join::sides::Side;
 use crate::keys::hash_keys;
 use crate::rows::arena::{Arena, Place};
+use crate::rows::input::keys_of;
 use crate::tables::{KeyedTable, kept_batch, kept_schema, owners};
 
 pub(super) const PARTNERS: &str = "$partners";
@@ -46,9 +47,7 @@ impl SideTable {
         let places: Vec<Place> = rows.iter().map(|row| row.place).collect();
         let all: Vec<usize> = (0..self.rows.fields().len()).collect();
         let columns = arena.gather(&places, &[], &all)?;
-        let keys: Vec<ArrayRef> =
-            self.keys.iter().map(|&key| ArrayRef::clone(&columns[key])).collect();
-        let hashes = hash_keys(&keys, rows.len())?;
+        let hashes = hash_keys(&keys_of(&columns, &self.keys), rows.len())?;
         let serials = rows.iter().map(|row| row.serial);
         let mut own: Vec<ArrayRef> = vec![Arc::new(UInt64Array::from_iter_values(serials))];
         if self.is_counted {

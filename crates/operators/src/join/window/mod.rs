@@ -26,8 +26,8 @@ use arrow_array::ArrayRef;
 use chrono_tz::Tz;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Captured, DataType, Extent, Grid, Operator, OperatorClass, Output, Partition,
-    PartitionContext, Piece, Progress, Restored, Result, Route, TableSchema, Watermark,
+    Bundle, Captured, DataType, Extent, Grid, Operator, Output, Partition, PartitionContext, Piece,
+    Progress, Restored, Result, Route, TableSchema, Watermark,
 };
 use thalweg_expr::Expr;
 
@@ -74,25 +74,16 @@ impl WindowJoinContext {
     /// True if rows of a side leave although they have no partner.
     fn pads(&self, side: Side) -> bool {
         let kind = self.joined.kind;
-        match side {
-            Side::Left => kind.pads_left_rows() || kind == JoinKind::Anti,
-            Side::Right => kind.pads_right_rows(),
-        }
+        side.pick(kind.pads_left_rows() || kind == JoinKind::Anti, kind.pads_right_rows())
     }
 
     fn keys(&self, side: Side) -> &[usize] {
-        match side {
-            Side::Left => &self.spec.left_keys,
-            Side::Right => &self.spec.right_keys,
-        }
+        side.pick(&self.spec.left_keys, &self.spec.right_keys)
     }
 
     /// Window start and end of a side, positions in its own columns.
     fn window(&self, side: Side) -> (usize, usize) {
-        match side {
-            Side::Left => self.spec.left_window,
-            Side::Right => self.spec.right_window,
-        }
+        side.pick(self.spec.left_window, self.spec.right_window)
     }
 
     /// What decides where rows belong, from the columns of their side.
@@ -151,9 +142,6 @@ impl WindowJoin {
 impl Operator for WindowJoin {
     fn name(&self) -> String {
         "window join".to_owned()
-    }
-    fn class(&self) -> OperatorClass {
-        OperatorClass::Sequenced
     }
     fn is_singleton(&self) -> bool {
         self.shared.key_types.is_empty()
