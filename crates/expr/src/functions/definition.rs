@@ -10,7 +10,7 @@ use arrow_array::ArrayRef;
 use thalweg_core::{ColumnType, DataType, Error, Result};
 
 use crate::expr::{Expr, ExprKind, Scalar, Session};
-use crate::function::{Arguments, Function, Kernel};
+use crate::function::{Arguments, Function, KernelCode};
 
 /// A function in a table.
 pub(crate) struct Definition {
@@ -116,19 +116,19 @@ pub(crate) const fn custom(
 
 impl Call<'_> {
     /// An expression that calls a kernel which never fails.
-    pub(crate) fn with_kernel(self, column_type: ColumnType, kernel: Kernel) -> Expr {
+    pub(crate) fn with_kernel(self, column_type: ColumnType, kernel: impl KernelCode) -> Expr {
         self.with_function(column_type, kernel, |_| {})
     }
     /// An expression that calls a kernel, with flags set by `adjust`.
     pub(crate) fn with_function(
         self,
         column_type: ColumnType,
-        kernel: Kernel,
+        kernel: impl KernelCode,
         adjust: impl FnOnce(&mut Function),
     ) -> Expr {
         let mut function = Function {
             name: self.name.to_owned(),
-            kernel,
+            kernel: Arc::new(kernel),
             zone: self.session.zone,
             deterministic: true,
             uses_wall_clock: false,

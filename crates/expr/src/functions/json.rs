@@ -2,15 +2,11 @@
 //!
 //! Paths are `$`, `.key`, `['key']`, `[n]`, `[*]` and `.*`, after an optional `lax` or `strict`.
 
-use std::sync::Arc;
-
-use arrow_array::ArrayRef;
 use serde_json::Value as Json;
 use thalweg_core::{DataType, Result};
 
 use super::definition::{Call, Definition, custom};
 use crate::expr::Expr;
-use crate::function::Arguments;
 
 pub(super) const DEFINITIONS: &[Definition] = &[
     custom("JSON_VALUE", "string string", |call| with_path(call, value_kernel)),
@@ -92,24 +88,22 @@ fn literal_path(call: &Call<'_>) -> Result<Vec<Step>> {
 
 fn with_path(call: Call<'_>, kernel: PathKernel) -> Result<Expr> {
     let path = literal_path(&call)?;
-    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
+    Ok(call.with_kernel(DataType::STRING.nullable(), move |a| {
         let s = a.texts(0);
         a.text_result(|row, out| {
             let json: Json = serde_json::from_str(s.get(row)?).ok()?;
             kernel(&json, &path, out)
         })
-    };
-    Ok(call.with_kernel(DataType::STRING.nullable(), Arc::new(kernel)))
+    }))
 }
 
 /// FALSE for NULL as well.
 fn is_json(call: Call<'_>) -> Result<Expr> {
-    let kernel = |a: &Arguments<'_>| -> Result<ArrayRef> {
+    Ok(call.with_kernel(DataType::Boolean.not_null(), |a| {
         let s = a.texts(0);
         let is_json = |text: &str| serde_json::from_str::<Json>(text).is_ok();
         a.boolean_result(|row| Some(s.get(row).is_some_and(is_json)))
-    };
-    Ok(call.with_kernel(DataType::Boolean.not_null(), Arc::new(kernel)))
+    }))
 }
 
 /// Appends a number as Java's `BigDecimal` writes it: its digits stay, and an exponent is written
@@ -219,7 +213,7 @@ fn query_kernel(json: &Json, path: &[Step], out: &mut String) -> Option<()> {
 
 fn exists(call: Call<'_>) -> Result<Expr> {
     let path = literal_path(&call)?;
-    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
+    Ok(call.with_kernel(DataType::Boolean.nullable(), move |a| {
         let s = a.texts(0);
         a.boolean_result(|row| {
             let text = s.get(row)?;
@@ -228,8 +222,7 @@ fn exists(call: Call<'_>) -> Result<Expr> {
             let exists = |json: &Json| !matches!(select(json, &path)[..], [] | [Json::Null]);
             Some(json.is_ok_and(|json| exists(&json)))
         })
-    };
-    Ok(call.with_kernel(DataType::Boolean.nullable(), Arc::new(kernel)))
+    }))
 }
 
 #[cfg(test)]

@@ -53,6 +53,13 @@ pub(crate) struct Reading {
     pub(crate) offset_seconds: Option<i64>,
 }
 
+impl Reading {
+    /// A local time of whole milliseconds, without an offset.
+    pub(crate) fn of_ms(ms: i64) -> Self {
+        Reading { ms, nanos_below_ms: 0, offset_seconds: None }
+    }
+}
+
 impl Pattern {
     /// Reads a pattern.
     pub(crate) fn parse(text: &str) -> Result<Pattern> {
