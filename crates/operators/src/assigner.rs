@@ -15,9 +15,9 @@
 //! make all other rows late. The wall clock, not the running maximum, is the measure, because a
 //! replay of old data may skip years between two rows without anything being broken.
 
+use crate::rows::columns::batch_of;
 use std::sync::Arc;
 
-use crate::rows::input::batch_of;
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
 use arrow_array::{Array, ArrayRef, BooleanArray, PrimitiveArray, RecordBatch};

@@ -4,9 +4,9 @@
 //! partition. What is read back is looked for by name and type, and what is not there is an error
 //! of the snapshot, never a panic.
 
+use crate::rows::columns::batch_of;
 use std::sync::Arc;
 
-use crate::rows::input::batch_of;
 use arrow_array::cast::AsArray;
 use arrow_array::types::ArrowPrimitiveType;
 use arrow_array::{

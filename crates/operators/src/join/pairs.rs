@@ -16,7 +16,7 @@ use thalweg_expr::Expr;
 use crate::join::JoinKind;
 use crate::join::residual::Residual;
 use crate::join::sides::{Side, Sides};
-use crate::rows::input::{batch_of, keys_of};
+use crate::rows::columns::{batch_of, keys_of};
 
 /// What leaves a join, and what decides over pairs.
 pub(crate) struct Joined {

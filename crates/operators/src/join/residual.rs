@@ -1,6 +1,7 @@
 //! What must hold of a pair besides equal keys, over the columns that it reads: no others are
 //! gathered to decide.
 
+use crate::rows::columns::batch_of;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
@@ -9,7 +10,6 @@ use thalweg_core::{Column, Result, WatermarkBefore};
 use thalweg_expr::{EvalContext, Expr};
 
 use super::sides::{Side, Sides};
-use crate::rows::input::batch_of;
 
 /// A residual condition.
 pub(crate) struct Residual {

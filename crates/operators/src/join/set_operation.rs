@@ -33,7 +33,7 @@ use thalweg_core::{
 use super::sides::{Side, Sides, tags};
 use crate::keys::KeyTable;
 use crate::limit::route_to_first;
-use crate::rows::input::batch_of;
+use crate::rows::columns::batch_of;
 use crate::tables::{add_table, kept_batch, kept_columns, kept_schema, numbers_of, owners};
 
 /// The table of state: each row that stands on a side, and how often.

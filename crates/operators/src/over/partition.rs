@@ -31,8 +31,9 @@ use crate::capture::keys::{KeyTracker, KeyedState};
 use crate::keys::ranks::KeyRanks;
 use crate::limit::rows_of;
 use crate::rows::chunks::RowRef;
+use crate::rows::columns::keys_of;
 use crate::rows::event_time::{AddedRows, DueRows, EventTimeBuffer, WaitingRow};
-use crate::rows::input::{inserts_only, keys_of, times, treat_late};
+use crate::rows::input::{inserts_only, times, treat_late};
 
 /// About how many rows are fired at once: results stay in the cache until they are put together.
 const FIRE_ROWS: usize = 8 * 1024;

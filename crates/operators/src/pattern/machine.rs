@@ -28,8 +28,8 @@ use super::runs::{Head, Key, NO_SLOT, Runs, Taken};
 use super::spec::{Condition, End, MatchSpec, PatternValue, Skip};
 use super::values::{Values, context};
 use crate::rows::chunks::RowRef;
+use crate::rows::columns::batch_of;
 use crate::rows::event_time::DueRows;
-use crate::rows::input::batch_of;
 
 /// How a condition is evaluated.
 enum Test {

@@ -30,9 +30,10 @@ use crate::keys::KeyTable;
 use crate::keys::ranks::KeyRanks;
 use crate::limit::rows_of;
 use crate::rows::chunks::RowRef;
+use crate::rows::columns::{batch_of, keys_of};
 use crate::rows::due_queue::DueQueue;
 use crate::rows::event_time::{DueRows, EventTimeBuffer, WaitingRow};
-use crate::rows::input::{batch_of, inserts_only, keys_of, times, treat_late};
+use crate::rows::input::{inserts_only, times, treat_late};
 use crate::sort::KeyEncoder;
 
 /// About how many rows are taken at once at most.

@@ -18,7 +18,7 @@ use super::runs::{Key, Taken};
 use super::spec::{End, PatternValue, only_column};
 use crate::aggregate::{Accumulator, AggregateCall, RowOrder, UpdateInput};
 use crate::rows::chunks::RowRef;
-use crate::rows::input::batch_of;
+use crate::rows::columns::batch_of;
 
 /// One value, for every run that was collected.
 enum Part {

@@ -11,7 +11,7 @@
 //! that it grows through, at most four times, and then again only when half of its neighbours are
 //! gone.
 
-use crate::rows::input::batch_of;
+use crate::rows::columns::batch_of;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array, new_null_array};
 use arrow_schema::{DataType, SchemaRef};

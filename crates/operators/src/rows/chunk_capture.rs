@@ -15,11 +15,11 @@ use arrow_select::coalesce::BatchCoalescer;
 use thalweg_core::{Extent, Result, RowKind};
 
 use super::chunks::Chunk;
-use super::input::keys_of;
 use crate::capture::GONE_MIN;
 use crate::capture::rows::RowName;
 use crate::capture::serials::SerialTracker;
 use crate::keys::hash_keys;
+use crate::rows::columns::keys_of;
 use crate::tables::{KEPT_ROWS_MAX, virtual_partition};
 
 /// What is to be known of some rows of a chunk, few as a rule.

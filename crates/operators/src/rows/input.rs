@@ -1,12 +1,10 @@
-//! How operators read the rows of a bundle: event times, keys, and what happens to late rows.
-
-use std::sync::Arc;
+//! How operators read the rows of a bundle: event times, which rows have keys, and what happens to
+//! late rows.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_buffer::{NullBuffer, ScalarBuffer};
-use arrow_schema::SchemaRef;
 use arrow_select::take::take_record_batch;
 use thalweg_core::{Error, Output, Piece, Result, RowKind, TableSchema, Watermark};
 
@@ -42,21 +40,6 @@ pub(crate) fn times(
             .hint("filter such rows out, or give the column a value with COALESCE"));
     }
     Ok(times.values().clone())
-}
-
-/// The key columns of a side.
-pub(crate) fn keys_of(columns: &[ArrayRef], keys: &[usize]) -> Vec<ArrayRef> {
-    keys.iter().map(|&key| ArrayRef::clone(&columns[key])).collect()
-}
-
-/// A batch of these columns, with this many rows even if there is no column.
-pub(crate) fn batch_of(
-    schema: &SchemaRef,
-    columns: Vec<ArrayRef>,
-    rows: usize,
-) -> Result<RecordBatch> {
-    let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
 }
 
 /// Which rows have a value in each key column; `None` if all.

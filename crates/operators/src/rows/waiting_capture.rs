@@ -28,9 +28,10 @@ use thalweg_core::{Captured, Extent, Restored, Result, RowKind, TableSchema};
 
 use super::chunk_capture::{CapturedChunk, CapturedChunks, Notes, together};
 use super::chunks::{Chunks, RowRef, take_rows};
-use super::input::{keys_of, times};
 use crate::capture::rows::{SERIAL, by_serial};
 use crate::keys::hash_keys;
+use crate::rows::columns::keys_of;
+use crate::rows::input::times;
 use crate::tables::{
     KeyedTable, does_not_fit, kept_batch, kept_columns, kept_schema, numbers_of, owners,
 };

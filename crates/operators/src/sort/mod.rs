@@ -32,7 +32,7 @@ pub(crate) use keys::KeyEncoder;
 pub use keys::SortKey;
 
 use crate::limit::{route_to_first, rows_of};
-use crate::rows::input::batch_of;
+use crate::rows::columns::batch_of;
 use crate::tables::{kept_columns, kept_parts, kept_schema};
 
 /// The table of state: the rows that may be part of the result, as they came.

@@ -24,7 +24,7 @@ use thalweg_core::{Captured, Extent, Restored, Result};
 use super::store::{Place, Store};
 use super::{TemporalSortPartition, TimedRow};
 use crate::capture::rows::{SERIAL, by_serial};
-use crate::rows::input::batch_of;
+use crate::rows::columns::batch_of;
 use crate::tables::{
     KEPT_ROWS_MAX, add_table, flags, for_all, kept_batch, kept_columns, kept_schema, state_batch,
     typed,

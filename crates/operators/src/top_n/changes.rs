@@ -9,7 +9,7 @@ use arrow_schema::SchemaRef;
 use thalweg_core::{Output, Place as OutputPlace, Result, RowKind};
 
 use crate::rows::arena::{Arena, Place};
-use crate::rows::input::batch_of;
+use crate::rows::columns::batch_of;
 
 /// The most rows of one batch.
 const BATCH_ROWS_MAX: usize = 1 << 14;

@@ -31,7 +31,7 @@ use crate::expiry::Expiry;
 use crate::join::regular::equal::same_row;
 use crate::keys::KeyTable;
 use crate::rows::arena::Place;
-use crate::rows::input::keys_of;
+use crate::rows::columns::keys_of;
 
 /// Rows of windows leave in batches of about this many.
 const WINDOW_ROWS: usize = 8192;

@@ -33,7 +33,7 @@ use crate::capture::rows::RowTracker;
 use crate::capture::shared::SharedState;
 use crate::keys::KeyTable;
 use crate::rows::arena::Place;
-use crate::rows::input::keys_of;
+use crate::rows::columns::keys_of;
 use crate::tables::{does_not_fit, virtual_partition};
 
 const ROWS: &str = "rows";

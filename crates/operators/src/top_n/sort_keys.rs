@@ -14,7 +14,7 @@ use thalweg_core::{Result, TableSchema};
 
 use super::ordered::Prefix;
 use crate::rows::arena::take_all;
-use crate::rows::input::keys_of;
+use crate::rows::columns::keys_of;
 use crate::sort::{KeyEncoder, SortKey};
 
 enum Plan {

@@ -17,7 +17,7 @@ use crate::capture::rows::{SERIAL, by_serial};
 use crate::expiry::Expiry;
 use crate::keys::{KeyTable, hash_keys};
 use crate::rows::arena::{Arena, Place};
-use crate::rows::input::{batch_of, keys_of};
+use crate::rows::columns::{batch_of, keys_of};
 use crate::tables::{KeyedTable, kept_batch, kept_columns, kept_schema, numbers_of, owners};
 
 const WRITTEN: &str = "$written";

@@ -6,7 +6,7 @@ use thalweg_core::Result;
 use super::ordered::{Prefix, RankedRow};
 use super::spec::{TopNSpec, types_of};
 use crate::keys::KeyTable;
-use crate::rows::input::keys_of;
+use crate::rows::columns::keys_of;
 
 /// No row.
 const NONE: RankedRow = RankedRow { prefix: Prefix::MAX, row: u32::MAX };

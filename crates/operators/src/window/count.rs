@@ -35,7 +35,7 @@ use super::shared::{key_columns, row_order};
 use super::slices::{RowsOf, update_accumulators};
 use crate::aggregate::{Accumulator, AggregateCall};
 use crate::keys::{KeyTable, route_by_keys};
-use crate::rows::input::batch_of;
+use crate::rows::columns::batch_of;
 use crate::tables::{add_table, does_not_fit, numbers_of, state_batch};
 
 /// The table of open windows: the key, how many rows of it came, and the number of the window.

@@ -13,7 +13,7 @@ use crate::join::JoinKind;
 use crate::join::bounded::PAIRS_MAX;
 use crate::join::sides::Side;
 use crate::keys::ABSENT;
-use crate::rows::input::keys_of;
+use crate::rows::columns::keys_of;
 
 /// This many pairs are tested for each that may leave at once: time counts, too.
 const TESTED_BY_PAIR: usize = 16;

@@ -18,8 +18,7 @@ use super::build::{BuildPartition, State};
 use super::table::Table;
 use crate::capture::rows::{SERIAL, SERIAL_IDENTITY, by_serial};
 use crate::rows::chunk_capture::together;
-use crate::rows::input::batch_of;
-use crate::rows::input::keys_of;
+use crate::rows::columns::{batch_of, keys_of};
 use crate::tables::{
     KEPT_ROWS_MAX, add_table, for_all, is_set, kept_batch, kept_columns, kept_schema, state_batch,
 };

@@ -16,7 +16,8 @@ use thalweg_core::{DataType, Error, Result};
 
 use super::Plan;
 use crate::keys::{ABSENT, KeyTable};
-use crate::rows::input::{joinable, keys_of};
+use crate::rows::columns::keys_of;
+use crate::rows::input::joinable;
 
 /// Rows that can be looked up.
 pub(super) struct Table {

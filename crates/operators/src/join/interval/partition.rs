@@ -30,6 +30,7 @@ use crate::keys::hash_keys;
 use crate::keys::ranks::KeyRanks;
 use crate::rows::chunk_capture::Notes;
 use crate::rows::chunks::{Chunks, RowRef};
+use crate::rows::columns::keys_of;
 use crate::rows::due_queue::DueQueue;
 use crate::rows::input;
 
@@ -149,7 +150,7 @@ impl IntervalPartition {
         );
         let rows = &of_side.rows;
         let times = input::times(&of_side.columns, time, shared.spec.sides.schema(side))?;
-        let keys = input::keys_of(&of_side.columns, keys);
+        let keys = keys_of(&of_side.columns, keys);
         let hashes = hash_keys(&keys, rows.len())?;
         let columns = if shared.joined.reads(side) { of_side.columns.clone() } else { Vec::new() };
         let kept = self.kept(side);

@@ -12,7 +12,7 @@ use thalweg_core::lookup::LookupOptions;
 
 use crate::join::hash::HashJoinSpec;
 use crate::keys::{ABSENT, KeyTable};
-use crate::rows::input::keys_of;
+use crate::rows::columns::keys_of;
 
 struct CachedKey {
     rows: RecordBatch,

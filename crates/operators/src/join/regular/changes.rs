@@ -11,7 +11,7 @@ use super::plan::Plan;
 use super::state::SideState;
 use crate::join::sides::Side;
 use crate::rows::arena::Place;
-use crate::rows::input::batch_of;
+use crate::rows::columns::batch_of;
 
 /// The most rows of one batch.
 const BATCH_ROWS_MAX: usize = 1 << 16;

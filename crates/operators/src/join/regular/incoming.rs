@@ -11,7 +11,7 @@ use crate::join::sides::{Side, side_at, tags};
 use crate::keys::{KeyTable, hash_keys};
 use crate::rows::arena::NIL;
 use crate::rows::arena::take_all;
-use crate::rows::input::keys_of;
+use crate::rows::columns::keys_of;
 
 /// A row that arrives.
 #[derive(Clone, Copy)]

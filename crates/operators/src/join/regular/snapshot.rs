@@ -30,7 +30,7 @@ use crate::capture::rows::{RowTracker, RowsBegun, SERIAL};
 use crate::capture::shared::SharedState;
 use crate::join::sides::Side;
 use crate::keys::KeyTable;
-use crate::rows::input::keys_of;
+use crate::rows::columns::keys_of;
 use crate::tables::{does_not_fit, kept_columns, numbers_of, owners};
 
 /// The tables of state, by side.

@@ -11,7 +11,7 @@ use crate::capture::rows::SERIAL;
 use crate::join::sides::Side;
 use crate::keys::hash_keys;
 use crate::rows::arena::{Arena, Place};
-use crate::rows::input::keys_of;
+use crate::rows::columns::keys_of;
 use crate::tables::{KeyedTable, kept_batch, kept_schema, owners};
 
 pub(super) const PARTNERS: &str = "$partners";

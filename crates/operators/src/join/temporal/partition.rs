@@ -26,6 +26,7 @@ use crate::join::sides::Side;
 use crate::keys::KeyTable;
 use crate::keys::ranks::KeyRanks;
 use crate::rows::chunks::RowRef;
+use crate::rows::columns::keys_of;
 use crate::rows::due_queue::DueQueue;
 use crate::rows::event_time::{EventTimeBuffer, WaitingRow};
 use crate::rows::input;
@@ -85,7 +86,7 @@ impl TemporalPartition {
         keys: &[usize],
         rows: usize,
     ) -> Result<Vec<bool>> {
-        let keys = input::keys_of(columns, keys);
+        let keys = keys_of(columns, keys);
         self.ids.clear();
         self.keys.intern_rows(&keys, None, rows, &mut self.ids)?;
         let limit = self.keys.id_limit();

@@ -38,6 +38,7 @@ use crate::capture::serials::ExpiringSerials;
 use crate::join::pairs::{Joined, key_types};
 use crate::keys::ranks::KeyRanks;
 use crate::rows::chunks::Chunks;
+use crate::rows::columns::keys_of;
 use crate::rows::input;
 use crate::window::Zone;
 use closing::Closing;
@@ -92,7 +93,7 @@ impl WindowJoinContext {
         let schema = self.spec.sides.schema(side);
         let starts = input::times(columns, window.0, schema)?;
         let ends = input::times(columns, window.1, schema)?;
-        let keys = input::keys_of(columns, self.keys(side));
+        let keys = keys_of(columns, self.keys(side));
         let joinable = input::joinable(&keys);
         Ok(WindowRows { starts, ends, keys, joinable })
     }
