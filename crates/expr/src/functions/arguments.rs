@@ -18,7 +18,7 @@ pub(crate) struct ByRow<A> {
 
 impl<A: ArrayAccessor> ByRow<A> {
     #[inline]
-    pub(crate) fn get(&self, row: usize) -> Option<A::Item> {
+    pub fn get(&self, row: usize) -> Option<A::Item> {
         let row = if self.constant { 0 } else { row };
         self.array.is_valid(row).then(|| self.array.value(row))
     }
@@ -37,7 +37,7 @@ pub(crate) struct Optional<A: ArrayAccessor> {
 
 impl<A: ArrayAccessor<Item: Copy>> Optional<A> {
     #[inline]
-    pub(crate) fn get(&self, row: usize) -> Option<A::Item> {
+    pub fn get(&self, row: usize) -> Option<A::Item> {
         self.given.as_ref().map_or(Some(self.default), |given| given.get(row))
     }
 }
@@ -55,13 +55,13 @@ impl GrownText {
 
     /// Appends a part; `None` once the text is too long. What is not longer than it was before
     /// (`from_bytes`) never is.
-    pub(crate) fn push(&mut self, part: &str, from_bytes: usize) -> Option<()> {
+    pub fn push(&mut self, part: &str, from_bytes: usize) -> Option<()> {
         self.grow(part.len(), from_bytes)?;
         self.text.push_str(part);
         Some(())
     }
     /// Appends a part `times` times.
-    pub(crate) fn repeat(&mut self, part: &str, times: usize) -> Option<()> {
+    pub fn repeat(&mut self, part: &str, times: usize) -> Option<()> {
         self.grow(part.len().saturating_mul(times), 0)?;
         self.text.push_str(&part.repeat(times));
         Some(())

@@ -55,14 +55,14 @@ pub(crate) struct Reading {
 
 impl Reading {
     /// A local time of whole milliseconds, without an offset.
-    pub(crate) fn of_ms(ms: i64) -> Self {
+    pub fn of_ms(ms: i64) -> Self {
         Reading { ms, nanos_below_ms: 0, offset_seconds: None }
     }
 }
 
 impl Pattern {
     /// Reads a pattern.
-    pub(crate) fn parse(text: &str) -> Result<Pattern> {
+    pub fn parse(text: &str) -> Result<Pattern> {
         let mut parts = Vec::new();
         let mut rest = text.chars().peekable();
         while let Some(c) = rest.next() {
@@ -93,7 +93,7 @@ impl Pattern {
     }
 
     /// Appends a wall clock reading of a zone.
-    pub(crate) fn print(&self, out: &mut String, reading: Reading, zone: Tz) {
+    pub fn print(&self, out: &mut String, reading: Reading, zone: Tz) {
         for part in &self.parts {
             match part {
                 Part::Text(text) => out.push_str(text),
@@ -105,7 +105,7 @@ impl Pattern {
 
     /// How many milliseconds a text lasts, counted from the start of 1970 on the wall clock:
     /// readings of one such span print the same.
-    pub(crate) fn span_ms(&self) -> i64 {
+    pub fn span_ms(&self) -> i64 {
         let of = |part: &Part| match part {
             Part::Field('H' | 'k' | 'K' | 'h' | 'a', _) => 3_600_000,
             Part::Field('m', _) => 60_000,
@@ -118,7 +118,7 @@ impl Pattern {
     }
 
     /// Reads a whole text; `None` if it does not fit.
-    pub(crate) fn read(&self, text: &str) -> Option<Reading> {
+    pub fn read(&self, text: &str) -> Option<Reading> {
         let mut fields = Fields::default();
         let rest = read_parts(&self.parts, text, &mut fields)?;
         if rest.is_empty() { fields.resolve() } else { None }

@@ -62,7 +62,7 @@ pub(super) struct Distinct {
 }
 
 impl Distinct {
-    pub(super) fn new(of: TypedAggregate, inner: Box<dyn Accumulator>) -> Result<Self> {
+    pub fn new(of: TypedAggregate, inner: Box<dyn Accumulator>) -> Result<Self> {
         Ok(Distinct {
             values: KeyTable::new(std::slice::from_ref(&of.types.argument))?,
             of,

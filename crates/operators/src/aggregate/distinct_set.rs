@@ -56,7 +56,7 @@ fn pair_of(group: u32, value: u32) -> u64 {
 }
 
 impl DistinctSet {
-    pub(super) fn new(of: TypedAggregate, inner: Box<dyn Accumulator>) -> Result<Self> {
+    pub fn new(of: TypedAggregate, inner: Box<dyn Accumulator>) -> Result<Self> {
         Ok(DistinctSet {
             values: KeyTable::new(std::slice::from_ref(&of.types.argument))?,
             of,

@@ -85,7 +85,7 @@ pub(super) enum Choice {
 
 impl Choice {
     /// That of MAX, or of MIN.
-    pub(super) fn extreme(is_max: bool) -> Self {
+    pub fn extreme(is_max: bool) -> Self {
         if is_max { Choice::Greatest } else { Choice::Least }
     }
 }
@@ -100,7 +100,7 @@ pub(super) struct Chosen<N> {
 impl<N: ArrowNativeTypeOp> Chosen<N> {
     /// A value comes; `CHOICE` is a [`Choice`] as a number, so that the loop knows it.
     #[inline(always)]
-    pub(super) fn offer<const CHOICE: u8>(&mut self, value: N) {
+    pub fn offer<const CHOICE: u8>(&mut self, value: N) {
         const LEAST: u8 = Choice::Least as u8;
         const GREATEST: u8 = Choice::Greatest as u8;
         const FIRST: u8 = Choice::First as u8;
@@ -116,7 +116,7 @@ impl<N: ArrowNativeTypeOp> Chosen<N> {
     }
     /// The value.
     #[inline(always)]
-    pub(super) fn get(&self) -> Option<N> {
+    pub fn get(&self) -> Option<N> {
         self.set.then_some(self.value)
     }
 }
@@ -171,7 +171,7 @@ pub(super) enum BytesKind {
 }
 
 impl BytesKind {
-    pub(super) fn of(arrow: &Arrow) -> Result<Self> {
+    pub fn of(arrow: &Arrow) -> Result<Self> {
         match arrow {
             Arrow::Boolean => Ok(BytesKind::Boolean),
             Arrow::Utf8View => Ok(BytesKind::Text),
@@ -181,7 +181,7 @@ impl BytesKind {
     }
 
     /// The type of such columns.
-    pub(super) fn arrow(self) -> Arrow {
+    pub fn arrow(self) -> Arrow {
         match self {
             BytesKind::Boolean => Arrow::Boolean,
             BytesKind::Text => Arrow::Utf8View,
@@ -190,7 +190,7 @@ impl BytesKind {
     }
 
     /// A loop over the non-NULL values: `each(group, bytes, row)`.
-    pub(super) fn for_each(
+    pub fn for_each(
         self,
         input: &UpdateInput<'_>,
         mut each: impl FnMut(usize, &[u8], u32),
@@ -225,7 +225,7 @@ impl BytesKind {
     }
 
     /// A column of these values.
-    pub(super) fn array<'a>(self, values: impl Iterator<Item = Option<&'a [u8]>>) -> ArrayRef {
+    pub fn array<'a>(self, values: impl Iterator<Item = Option<&'a [u8]>>) -> ArrayRef {
         match self {
             BytesKind::Boolean => {
                 Arc::new(values.map(|v| v.map(|v| v == [1])).collect::<BooleanArray>())
@@ -257,12 +257,12 @@ pub(super) struct ChosenBytes {
 
 impl ChosenBytes {
     /// The value.
-    pub(super) fn get(&self) -> Option<&[u8]> {
+    pub fn get(&self) -> Option<&[u8]> {
         self.set.then_some(&self.value)
     }
     /// A value comes.
     #[inline]
-    pub(super) fn offer(&mut self, value: &[u8], choice: Choice) {
+    pub fn offer(&mut self, value: &[u8], choice: Choice) {
         let better = match choice {
             Choice::Least => value < &self.value[..],
             Choice::Greatest => value > &self.value[..],
@@ -276,11 +276,11 @@ impl ChosenBytes {
         }
     }
     /// No value has come.
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.set = false;
     }
     /// Bytes that it takes elsewhere.
-    pub(super) fn heap_bytes(&self) -> usize {
+    pub fn heap_bytes(&self) -> usize {
         self.value.capacity()
     }
 }

@@ -50,7 +50,7 @@ pub(super) struct Groups<F: Fold> {
 }
 
 impl<F: Fold> Groups<F> {
-    pub(super) fn new(fold: F) -> Self {
+    pub fn new(fold: F) -> Self {
         Groups { fold: Arc::new(fold), groups: Vec::new() }
     }
 }

@@ -38,7 +38,7 @@ pub(super) struct JoinedTexts {
 }
 
 impl JoinedTexts {
-    pub(super) fn new(separator: &str) -> Self {
+    pub fn new(separator: &str) -> Self {
         JoinedTexts { separator: separator.as_bytes().into() }
     }
 
@@ -86,16 +86,16 @@ pub(super) struct ListBuilder {
 
 impl ListBuilder {
     /// Arrays of this type of values, which may be NULL.
-    pub(super) fn new(argument: &DataType) -> Self {
+    pub fn new(argument: &DataType) -> Self {
         let element = argument.clone().nullable().field("item");
         ListBuilder { element: Arc::new(element), lengths: Vec::new() }
     }
     /// The next array has this many elements. One without any is NULL: there were no rows.
-    pub(super) fn push(&mut self, length: usize) {
+    pub fn push(&mut self, length: usize) {
         self.lengths.push(length);
     }
     /// The arrays, which divide these elements among them.
-    pub(super) fn finish(self, elements: ArrayRef) -> Result<ArrayRef> {
+    pub fn finish(self, elements: ArrayRef) -> Result<ArrayRef> {
         let total: usize = self.lengths.iter().sum();
         if i32::try_from(total).is_err() {
             return Err(Error::data("ARRAY_AGG gives more than 2^31 elements at once")
@@ -122,7 +122,7 @@ pub(super) struct Encoded {
 }
 
 impl Elements {
-    pub(super) fn new(argument: &DataType, skips_nulls: bool) -> Result<Self> {
+    pub fn new(argument: &DataType, skips_nulls: bool) -> Result<Self> {
         let converter = RowConverter::new(vec![SortField::new(argument.arrow())])?;
         Ok(Elements { argument: argument.clone(), skips_nulls, converter })
     }

@@ -27,7 +27,7 @@ pub(super) struct MomentsKind {
 
 impl MomentsKind {
     /// The result from the sum of squared distances from the mean of `count` values.
-    pub(super) fn finish(self, squares: f64, count: i64) -> Option<f64> {
+    pub fn finish(self, squares: f64, count: i64) -> Option<f64> {
         let divisor = count - i64::from(self.sample);
         if divisor <= 0 {
             return None;

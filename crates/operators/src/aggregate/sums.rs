@@ -225,7 +225,7 @@ pub(super) struct DecimalSum<W> {
 }
 
 impl<W> DecimalSum<W> {
-    pub(super) fn new(scale: u8, result: DataType, mean: bool) -> Self {
+    pub fn new(scale: u8, result: DataType, mean: bool) -> Self {
         let finer = match &result {
             DataType::Decimal(_, result_scale) if mean => result_scale.saturating_sub(scale),
             _ => 0,

@@ -24,12 +24,12 @@ pub(crate) struct SharedState<T> {
 }
 
 impl<T> SharedState<T> {
-    pub(crate) fn new(state: T) -> Self {
+    pub fn new(state: T) -> Self {
         SharedState { state: Mutex::new(state), is_wanted: AtomicBool::new(false) }
     }
 
     /// The lock, for the partition itself.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+    pub fn lock(&self) -> MutexGuard<'_, T> {
         // Relaxed: nothing is published through it, and who sees it late reads a little more.
         self.is_wanted.store(true, Ordering::Relaxed);
         let state = locked(&self.state);
@@ -41,7 +41,7 @@ impl<T> SharedState<T> {
     ///
     /// # Errors
     /// Those of reading.
-    pub(crate) fn read(&self, mut some: impl FnMut(&mut T) -> Result<bool>) -> Result<()> {
+    pub fn read(&self, mut some: impl FnMut(&mut T) -> Result<bool>) -> Result<()> {
         for piece in 1_usize.. {
             // Another thread of the job may wait for the core. Not after each piece: where all
             // cores are busy, who yields has his next turn when everybody else has had one.
@@ -73,7 +73,7 @@ pub(crate) trait SharedCapture: Partition + Sized {
 pub(crate) struct SharedPartition<T>(Arc<SharedState<T>>);
 
 impl<T> SharedPartition<T> {
-    pub(crate) fn new(state: T) -> Self {
+    pub fn new(state: T) -> Self {
         SharedPartition(Arc::new(SharedState::new(state)))
     }
 }

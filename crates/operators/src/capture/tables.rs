@@ -196,7 +196,7 @@ pub(crate) struct KeyedTable {
 impl KeyedTable {
     /// A table of such rows, with these key columns. Names that are taken are as in
     /// [`kept_schema`].
-    pub(crate) fn new(own: &[(&str, Arrow)], rows: &TableSchema, keys: &[usize]) -> Self {
+    pub fn new(own: &[(&str, Arrow)], rows: &TableSchema, keys: &[usize]) -> Self {
         let others: Vec<usize> = (0..rows.len()).filter(|column| !keys.contains(column)).collect();
         let named = kept_schema(own, rows);
         // The partition, the operator's own, and the columns of the rows.
@@ -207,7 +207,7 @@ impl KeyedTable {
         KeyedTable { schema, others, keys: keys.to_vec(), own: own.len() }
     }
 
-    pub(crate) fn schema(&self) -> SchemaRef {
+    pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
 
@@ -215,7 +215,7 @@ impl KeyedTable {
     ///
     /// # Errors
     /// If the columns do not fit the table.
-    pub(crate) fn batch(
+    pub fn batch(
         &self,
         owners: ArrayRef,
         own: Vec<ArrayRef>,
@@ -233,7 +233,7 @@ impl KeyedTable {
     ///
     /// # Errors
     /// If the columns do not fit that table.
-    pub(crate) fn by_expiry(
+    pub fn by_expiry(
         &self,
         batch: &RecordBatch,
         (schema, expires): (&SchemaRef, Int64Array),
@@ -250,7 +250,7 @@ impl KeyedTable {
     ///
     /// # Errors
     /// If the table's columns are others. Names may differ.
-    pub(crate) fn columns(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
+    pub fn columns(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
         let columns = kept_columns(batch, &self.schema, self.schema.fields().len() - 1)?;
         let behind = self.keys.len() + self.own;
         let of_keys = self.keys.iter().copied().zip(&columns);

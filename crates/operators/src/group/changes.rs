@@ -29,7 +29,7 @@ pub(super) struct Run {
 impl Run {
     /// One step per key: from before its first row to after its last, which is said to cause it.
     /// `places` is scratch space, by key.
-    pub(super) fn net(self, ids: &[u32], limit: usize, places: &mut Vec<u32>) -> Result<Run> {
+    pub fn net(self, ids: &[u32], limit: usize, places: &mut Vec<u32>) -> Result<Run> {
         const NONE: u32 = u32::MAX;
         places.resize(limit, NONE);
         let mut spans: Vec<(u32, u32)> = Vec::new();
@@ -114,7 +114,7 @@ pub(super) struct Changes {
 
 impl Changes {
     /// Sends out what these rows of the batch changed.
-    pub(super) fn emit(&self, run: &Run, batch: &RecordBatch, output: &mut Output) -> Result<()> {
+    pub fn emit(&self, run: &Run, batch: &RecordBatch, output: &mut Output) -> Result<()> {
         let leaving = self.leaving(run)?;
         let Leaving { picks, kinds, causes } = leaving;
         if kinds.is_empty() {

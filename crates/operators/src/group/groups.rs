@@ -72,7 +72,7 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    pub(super) fn new(spec: Arc<GroupSpec>, schema: SchemaRef, inserts_only: bool) -> Result<Self> {
+    pub fn new(spec: Arc<GroupSpec>, schema: SchemaRef, inserts_only: bool) -> Result<Self> {
         let counts_rows = |call: &crate::aggregate::AggregateCall| call.counts_rows();
         let counted = !spec.mini_batch && spec.calls.iter().any(counts_rows);
         // As in Flink, a time of 0 means for ever.
@@ -235,7 +235,7 @@ impl Groups {
     }
 
     /// Takes a piece, and forgets some keys that are too old.
-    pub(super) fn rows(&mut self, piece: &Piece<'_>, output: &mut Output) -> Result<()> {
+    pub fn rows(&mut self, piece: &Piece<'_>, output: &mut Output) -> Result<()> {
         output.accepted += piece.num_rows() as u64;
         if piece.num_rows() > 0 {
             self.take(piece, output)?;
@@ -270,7 +270,7 @@ impl Groups {
     }
 
     /// Makes room for this many groups.
-    pub(super) fn reserve(&mut self, groups: usize) {
+    pub fn reserve(&mut self, groups: usize) {
         let limit = self.keys.id_limit() + groups;
         self.keys.reserve(groups);
         self.counts.reserve(groups);
@@ -278,7 +278,7 @@ impl Groups {
     }
 
     /// Restores groups that [`Groups::capture_groups`] wrote.
-    pub(super) fn restore_groups(&mut self, rows: &RecordBatch) -> Result<()> {
+    pub fn restore_groups(&mut self, rows: &RecordBatch) -> Result<()> {
         let known = self.keys.len() - usize::from(self.spec.keys.is_empty());
         let mut ids = Vec::with_capacity(rows.num_rows());
         self.key_columns.intern(rows, &mut self.keys, &mut ids)?;
@@ -304,7 +304,7 @@ impl Groups {
         Ok(())
     }
 
-    pub(super) fn state_bytes(&self) -> usize {
+    pub fn state_bytes(&self) -> usize {
         let scratch = self.ids.capacity() + self.ended.capacity() + self.places.capacity();
         let aggregates: usize = self.aggregates.iter().map(|aggregate| aggregate.bytes()).sum();
         let expiry = self.expiry.as_ref().map_or(0, Expiry::bytes);

@@ -35,7 +35,7 @@ impl Joined {
     ///
     /// # Errors
     /// If keys or condition do not fit the sides.
-    pub(crate) fn new(
+    pub fn new(
         sides: &Sides,
         kind: JoinKind,
         keys: (&[usize], &[usize]),
@@ -58,22 +58,22 @@ impl Joined {
     }
 
     /// True if some pairs may not stay.
-    pub(crate) fn has_mask(&self) -> bool {
+    pub fn has_mask(&self) -> bool {
         self.residual.is_some() || !self.unproved.is_empty()
     }
 
     /// True if the columns of a side are read at all.
-    pub(crate) fn reads(&self, side: Side) -> bool {
+    pub fn reads(&self, side: Side) -> bool {
         side == Side::Left || self.kind.has_right_columns() || self.has_mask()
     }
 
     /// The columns of a side that the residual condition reads.
-    pub(crate) fn residual_columns(&self, side: Side) -> &[usize] {
+    pub fn residual_columns(&self, side: Side) -> &[usize] {
         self.residual.as_ref().map_or(&[], |residual| residual.columns(side))
     }
 
     /// Which pairs stay, of whose columns these are all; `None` if all do.
-    pub(crate) fn mask(
+    pub fn mask(
         &self,
         left: &[ArrayRef],
         right: &[ArrayRef],
@@ -94,7 +94,7 @@ impl Joined {
 
     /// Which pairs of equal keys stay: of all of them, or of those in `equal`. Of their columns
     /// these are [`Joined::residual_columns`].
-    pub(crate) fn mask_of_equal(
+    pub fn mask_of_equal(
         &self,
         equal: Option<BooleanBuffer>,
         left: Vec<ArrayRef>,
@@ -122,7 +122,7 @@ impl Joined {
     }
 
     /// The batch that leaves; `right` is not read where only rows of the left side leave.
-    pub(crate) fn batch(
+    pub fn batch(
         &self,
         left: Vec<ArrayRef>,
         right: Vec<ArrayRef>,

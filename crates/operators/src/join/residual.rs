@@ -25,7 +25,7 @@ pub(crate) struct Pairs {
 
 impl Residual {
     /// A condition over the columns of the left side, then those of the right.
-    pub(crate) fn new(condition: &Expr, sides: &Sides) -> Self {
+    pub fn new(condition: &Expr, sides: &Sides) -> Self {
         let left = sides.schema(Side::Left).len();
         let both: Vec<&Column> = [Side::Left, Side::Right]
             .into_iter()
@@ -46,7 +46,7 @@ impl Residual {
     }
 
     /// The columns of a side that it reads.
-    pub(crate) fn columns(&self, side: Side) -> &[usize] {
+    pub fn columns(&self, side: Side) -> &[usize] {
         &self.columns[side as usize]
     }
 
@@ -54,7 +54,7 @@ impl Residual {
     ///
     /// # Errors
     /// If they are others.
-    pub(crate) fn pairs(
+    pub fn pairs(
         &self,
         mut left: Vec<ArrayRef>,
         right: Vec<ArrayRef>,
@@ -68,7 +68,7 @@ impl Residual {
     ///
     /// # Errors
     /// If it fails for one.
-    pub(crate) fn holds(
+    pub fn holds(
         &self,
         pairs: &Pairs,
         watermark_before: &WatermarkBefore,
@@ -79,14 +79,14 @@ impl Residual {
     }
 
     /// True if it may fail for some values.
-    pub(crate) fn can_fail(&self) -> bool {
+    pub fn can_fail(&self) -> bool {
         self.condition.can_fail()
     }
 }
 
 impl Pairs {
     /// Some of them.
-    pub(crate) fn filtered(&self, kept: &BooleanArray) -> Result<Pairs> {
+    pub fn filtered(&self, kept: &BooleanArray) -> Result<Pairs> {
         Ok(Pairs { batch: arrow_select::filter::filter_record_batch(&self.batch, kept)? })
     }
 }

@@ -43,7 +43,7 @@ struct Column<'a> {
 }
 
 impl TextTable {
-    pub(super) fn intern(
+    pub fn intern(
         &mut self,
         ids: &mut Ids,
         column: &ArrayRef,
@@ -75,7 +75,7 @@ impl TextTable {
     }
 
     /// The same for all rows of a column that nobody else needs: its memory may become the table's.
-    pub(super) fn intern_owned(&mut self, ids: &mut Ids, column: &ArrayRef, out: &mut Vec<u32>) {
+    pub fn intern_owned(&mut self, ids: &mut Ids, column: &ArrayRef, out: &mut Vec<u32>) {
         let strings = column.as_string_view();
         let column = Column { strings, taken: self.blocks.take_over(strings) };
         self.intern_hashed(ids, &column, strings.len(), |place| place, out);
@@ -118,14 +118,14 @@ impl TextTable {
     }
 
     /// Makes room for this many more keys.
-    pub(super) fn reserve(&mut self, ids: &Ids, more: usize) {
+    pub fn reserve(&mut self, ids: &Ids, more: usize) {
         let hashes = &ids.hashes;
         self.table.reserve(more, |entry| probe_hash(hashes[entry.id as usize]));
         self.views.reserve(more);
     }
 
     /// Appends the ids of keys that are there.
-    pub(super) fn find(&self, column: &ArrayRef, out: &mut Vec<u32>) {
+    pub fn find(&self, column: &ArrayRef, out: &mut Vec<u32>) {
         let strings = column.as_string_view();
         let views = strings.views();
         let one = |row: usize| self.find_one(strings, row, views[row]).unwrap_or(ABSENT);
@@ -218,7 +218,7 @@ impl TextTable {
         self.views.put(id as usize, view);
     }
 
-    pub(super) fn remove(&mut self, hash: u64, id: u32) {
+    pub fn remove(&mut self, hash: u64, id: u32) {
         if self.null == Some(id) {
             self.null = None;
             return;
@@ -228,7 +228,7 @@ impl TextTable {
     }
 
     /// Forgets the keys with such ids, which are these.
-    pub(super) fn remove_all(&mut self, is_gone: impl Fn(u32) -> bool, ids: &[u32]) {
+    pub fn remove_all(&mut self, is_gone: impl Fn(u32) -> bool, ids: &[u32]) {
         let null = self.null;
         self.null = null.filter(|&id| !is_gone(id));
         self.table.retain(|entry| !is_gone(entry.id));
@@ -242,7 +242,7 @@ impl TextTable {
         }
     }
 
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.table.clear();
         self.null = None;
         self.views.clear();
@@ -250,7 +250,7 @@ impl TextTable {
     }
 
     /// False for NULL, and the first eight bytes as a number that has their order.
-    pub(super) fn prefix(&self, id: u32) -> (bool, u64) {
+    pub fn prefix(&self, id: u32) -> (bool, u64) {
         if self.null == Some(id) {
             return (false, 0);
         }
@@ -265,7 +265,7 @@ impl TextTable {
         (true, u64::from_be_bytes(first))
     }
 
-    pub(super) fn take(&self, ids: &[u32]) -> Result<ArrayRef> {
+    pub fn take(&self, ids: &[u32]) -> Result<ArrayRef> {
         let mut texts = Texts::default();
         for &id in ids {
             let view = self.views[id as usize];
@@ -281,12 +281,12 @@ impl TextTable {
         texts.finish()
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.table.bytes() + self.views.bytes() + self.text_bytes()
     }
 
     /// What is taken by the bytes of long strings.
-    pub(super) fn text_bytes(&self) -> usize {
+    pub fn text_bytes(&self) -> usize {
         self.blocks.memory()
     }
 }

@@ -30,7 +30,7 @@ pub(super) struct Functions {
 }
 
 impl Functions {
-    pub(super) fn new(spec: &OverSpec) -> Result<Self> {
+    pub fn new(spec: &OverSpec) -> Result<Self> {
         // In processing time each row leaves at once, and has no peers behind it.
         let has_peers = matches!(spec.time, OverTime::EventTime(_));
         let mut aggregates = Vec::new();
@@ -60,7 +60,7 @@ impl Functions {
     }
 
     /// Makes room for ids below `groups`.
-    pub(super) fn grow(&mut self, groups: usize) {
+    pub fn grow(&mut self, groups: usize) {
         self.aggregates.grow(groups);
         for part in &mut self.parts {
             match part {
@@ -72,7 +72,7 @@ impl Functions {
     }
 
     /// The results of these rows, a column for each call but those of LEAD.
-    pub(super) fn run(&mut self, fired: &DueRows) -> Result<Vec<ArrayRef>> {
+    pub fn run(&mut self, fired: &DueRows) -> Result<Vec<ArrayRef>> {
         let aggregates = self.aggregates.run(fired)?;
         let mut results = Vec::with_capacity(self.parts.len());
         for part in &mut self.parts {
@@ -87,7 +87,7 @@ impl Functions {
     }
 
     /// Forgets these keys.
-    pub(super) fn reset(&mut self, ids: &[u32]) -> Result<()> {
+    pub fn reset(&mut self, ids: &[u32]) -> Result<()> {
         self.aggregates.reset(ids)?;
         for part in &mut self.parts {
             match part {
@@ -100,7 +100,7 @@ impl Functions {
     }
 
     /// Captures what is known of these keys.
-    pub(super) fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+    pub fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         self.aggregates.capture(ids, columns)?;
         for (part, name) in self.parts.iter().zip(&self.names) {
             columns.begin(name);
@@ -114,7 +114,7 @@ impl Functions {
     }
 
     /// Restores what [`Functions::capture`] wrote of these keys, of which nothing is known.
-    pub(super) fn restore(&mut self, ids: &[u32], rows: &RecordBatch) -> Result<()> {
+    pub fn restore(&mut self, ids: &[u32], rows: &RecordBatch) -> Result<()> {
         self.aggregates.restore(ids, rows)?;
         for (part, name) in self.parts.iter_mut().zip(&self.names) {
             let rows = StateRows::new(rows, name);
@@ -127,7 +127,7 @@ impl Functions {
         Ok(())
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let part = |part: &Part| match part {
             Part::Lag(lag) => lag.bytes(),
             Part::Numbers(numbers) => numbers.bytes(),

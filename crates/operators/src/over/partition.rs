@@ -58,11 +58,7 @@ pub(super) struct OverPartition {
 }
 
 impl OverPartition {
-    pub(super) fn new(
-        spec: Arc<OverSpec>,
-        schema: SchemaRef,
-        opening: PartitionContext,
-    ) -> Result<Self> {
+    pub fn new(spec: Arc<OverSpec>, schema: SchemaRef, opening: PartitionContext) -> Result<Self> {
         let types = spec.key_types();
         let ttl_ms = spec.state_ttl_ms.filter(|_| !spec.has_lead());
         Ok(OverPartition {
@@ -95,7 +91,7 @@ impl OverPartition {
     }
 
     /// Makes room for the states of all keys.
-    pub(super) fn grow(&mut self) {
+    pub fn grow(&mut self) {
         self.functions.grow(self.keys.limit());
         if let Some(held) = &mut self.held {
             held.grow(self.keys.limit());
@@ -154,13 +150,7 @@ impl OverPartition {
 
     /// A row waits until it is due.
     #[inline]
-    pub(super) fn keep(
-        &mut self,
-        added: &mut AddedRows,
-        place: usize,
-        (time, due): (i64, i64),
-        key: u32,
-    ) {
+    pub fn keep(&mut self, added: &mut AddedRows, place: usize, (time, due): (i64, i64), key: u32) {
         let Some(waiting) = &mut self.waiting else { return };
         self.keys.wait(key);
         let (row, kind) = (added.row(place), RowKind::Insert);

@@ -119,7 +119,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    pub(super) fn new(spec: Arc<MatchSpec>) -> Result<Self> {
+    pub fn new(spec: Arc<MatchSpec>) -> Result<Self> {
         let outputs = spec.values();
         let mut columns = kept_columns(&spec, &outputs);
         columns.sort_unstable();
@@ -162,7 +162,7 @@ impl Machine {
     }
 
     /// Takes rows of up to a time, and brings all these keys to that time.
-    pub(super) fn advance(
+    pub fn advance(
         &mut self,
         fired: &DueRows,
         alarms: &[u32],
@@ -197,22 +197,19 @@ impl Machine {
     }
 
     /// How many variables the pattern has.
-    pub(super) fn variables(&self) -> usize {
+    pub fn variables(&self) -> usize {
         self.tests.len()
     }
 
     /// The matches that were found, in the order in which each key found its own.
-    pub(super) fn take_matches(
-        &mut self,
-        wall_ms: i64,
-    ) -> Result<(Vec<ArrayRef>, Vec<i64>, Vec<u32>)> {
+    pub fn take_matches(&mut self, wall_ms: i64) -> Result<(Vec<ArrayRef>, Vec<i64>, Vec<u32>)> {
         let columns = self.found.values.take(&self.kept, wall_ms)?;
         let (times, ids) = (&mut self.found.times, &mut self.found.ids);
         Ok((columns, std::mem::take(times), std::mem::take(ids)))
     }
 
     /// Forgets rows that nothing of this key asks for any more. True if the key knows nothing now.
-    pub(super) fn settle(&mut self, id: u32) -> bool {
+    pub fn settle(&mut self, id: u32) -> bool {
         let key = &mut self.keys[id as usize];
         let from = key.needed_from();
         while key.base < from
@@ -230,11 +227,11 @@ impl Machine {
     }
 
     /// Writes rows again if few of those that are stored are held.
-    pub(super) fn compact(&mut self) -> Result<()> {
+    pub fn compact(&mut self) -> Result<()> {
         if self.kept.is_sparse() { self.kept.rewrite(&mut self.keys) } else { Ok(()) }
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let test = |test: &Test| match test {
             Test::Runs { values, .. } => values.bytes(),
             Test::Rows { .. } | Test::Always => 0,

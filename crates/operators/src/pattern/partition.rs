@@ -68,11 +68,7 @@ pub(super) struct MatchPartition {
 }
 
 impl MatchPartition {
-    pub(super) fn new(
-        spec: Arc<MatchSpec>,
-        schema: SchemaRef,
-        opening: PartitionContext,
-    ) -> Result<Self> {
+    pub fn new(spec: Arc<MatchSpec>, schema: SchemaRef, opening: PartitionContext) -> Result<Self> {
         let types = spec.key_types();
         let ties = match &spec.pattern.ties[..] {
             [] => None,
@@ -114,12 +110,7 @@ impl MatchPartition {
     }
 
     /// Holds some of these rows, in order, until their times.
-    pub(super) fn hold(
-        &mut self,
-        columns: Vec<ArrayRef>,
-        times: &[i64],
-        taken: &[u32],
-    ) -> Result<()> {
+    pub fn hold(&mut self, columns: Vec<ArrayRef>, times: &[i64], taken: &[u32]) -> Result<()> {
         let keys = keys_of(&columns, &self.spec.pattern.keys);
         let mut ids = Vec::with_capacity(taken.len());
         self.table.intern_rows(&keys, Some(taken), times.len(), &mut ids)?;
@@ -240,7 +231,7 @@ impl MatchPartition {
         }
     }
 
-    pub(super) fn set_alarm(&mut self, id: u32) {
+    pub fn set_alarm(&mut self, id: u32) {
         let Some(within_ms) = self.spec.pattern.within_ms else { return };
         let key = &mut self.machine.keys[id as usize];
         if let (None, Some(first)) = (key.alarm, key.runs.first()) {

@@ -60,19 +60,19 @@ pub(super) struct Values {
 
 impl Values {
     /// Collects such values over rows with these columns.
-    pub(super) fn new(values: &[PatternValue], input: &TableSchema) -> Result<Self> {
+    pub fn new(values: &[PatternValue], input: &TableSchema) -> Result<Self> {
         let parts = values.iter().map(|value| part(value, input)).collect::<Result<_>>()?;
         Ok(Values { parts, count: 0 })
     }
 
     /// True if runs need slots.
-    pub(super) fn has_aggregates(&self) -> bool {
+    pub fn has_aggregates(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::Aggregate(_)))
     }
 
     /// Takes note of a run, whose aggregates stand in this slot, or of a match that was found at
     /// this time. Slots of one call of [`Values::take`] differ.
-    pub(super) fn collect(&mut self, key: &Key, taken: Taken<'_>, slot: Option<u32>, time: i64) {
+    pub fn collect(&mut self, key: &Key, taken: Taken<'_>, slot: Option<u32>, time: i64) {
         for part in &mut self.parts {
             match part {
                 Part::Row { variable, end, offset, rows, .. } => {
@@ -89,7 +89,7 @@ impl Values {
     }
 
     /// The values of all runs that were collected, a column for each value.
-    pub(super) fn take(&mut self, kept: &PatternRows, wall_ms: i64) -> Result<Vec<ArrayRef>> {
+    pub fn take(&mut self, kept: &PatternRows, wall_ms: i64) -> Result<Vec<ArrayRef>> {
         self.count = 0;
         let mut columns = Vec::with_capacity(self.parts.len());
         for part in &mut self.parts {
@@ -110,7 +110,7 @@ impl Values {
     }
 
     /// Nobody uses these slots any more.
-    pub(super) fn forget(&mut self, slots: &[u32]) {
+    pub fn forget(&mut self, slots: &[u32]) {
         for part in &mut self.parts {
             if let Part::Aggregate(aggregate) = part {
                 aggregate.forget(slots);
@@ -118,7 +118,7 @@ impl Values {
         }
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let part = |part: &Part| match part {
             Part::Row { rows, .. } => rows.capacity() * size_of::<RowRef>(),
             Part::Aggregate(aggregate) => {

@@ -123,7 +123,7 @@ struct Sorted {
 }
 
 impl Assembly {
-    pub(super) fn new(
+    pub fn new(
         spec: WindowSpec,
         slices: &Slices,
         combining: Combining,
@@ -158,7 +158,7 @@ impl Assembly {
     }
 
     /// The same, of which no more than what this chooses is wanted of each window.
-    pub(super) fn with_top(mut self, top: Option<&TopChooser>, slices: &Slices) -> Self {
+    pub fn with_top(mut self, top: Option<&TopChooser>, slices: &Slices) -> Self {
         let is_running = matches!(self.current, Current::Running { .. });
         if let (Some(top), Some(result), None, true) =
             (top, slices.calls.row_count(), &self.canonical, is_running)
@@ -170,7 +170,7 @@ impl Assembly {
     }
 
     /// Emits every window that this watermark (in the windows' own time) closes.
-    pub(super) fn advance(
+    pub fn advance(
         &mut self,
         watermark: i64,
         slices: &mut Slices,
@@ -292,7 +292,7 @@ impl Assembly {
     ///
     /// # Errors
     /// If a window is on its way out.
-    pub(super) fn entered(&self) -> Result<Entered> {
+    pub fn entered(&self) -> Result<Entered> {
         if self.emitting.is_some() {
             return Err(Error::internal("a window was asked for its state while it leaves"));
         }
@@ -309,17 +309,17 @@ impl Assembly {
     }
 
     /// The end of the window that leaves next, if anything has entered it.
-    pub(super) fn next_end_of_entered(&self) -> Option<i64> {
+    pub fn next_end_of_entered(&self) -> Option<i64> {
         self.has_entered().then(|| self.last_end.saturating_add(self.spec.step_ms()))
     }
 
     /// What came and went since the capture before.
-    pub(super) fn begin_capture(&mut self, extent: Extent) -> PartsSince {
+    pub fn begin_capture(&mut self, extent: Extent) -> PartsSince {
         self.parts.begin_capture(extent, self.last_end.saturating_add(1))
     }
 
     /// Begins a capture of what changes with each slice; one that is under way is read to its end.
-    pub(super) fn begin_running(&mut self, slices: &Slices) -> Result<BegunCapture> {
+    pub fn begin_running(&mut self, slices: &Slices) -> Result<BegunCapture> {
         while self.read_running(slices, usize::MAX)? {}
         let begun = self.tracking.begin(Extent::Full);
         let Current::Slice { slice, .. } = &mut self.current else { return Ok(begun) };
@@ -333,7 +333,7 @@ impl Assembly {
 
     /// Writes this capture some keys of what changes with each slice; false once all have been
     /// captured.
-    pub(super) fn read_some(
+    pub fn read_some(
         &mut self,
         begun: &BegunCapture,
         slices: &Slices,
@@ -348,7 +348,7 @@ impl Assembly {
     }
 
     /// Restores what the window with this end has so far. The keys have their references.
-    pub(super) fn resume(
+    pub fn resume(
         &mut self,
         next_end: i64,
         parts: Vec<(i64, Partial)>,
@@ -527,7 +527,7 @@ impl Assembly {
         Ok(())
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let most_rows = self.most_rows.as_ref().map_or(0, MostRows::bytes);
         self.tracking.bytes() + self.part_bytes + self.current.bytes() + most_rows
     }

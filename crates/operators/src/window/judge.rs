@@ -105,7 +105,7 @@ fn is_closed(end: i64, watermark: i64) -> bool {
 impl Judged {
     /// Judges the rows named (or all) by their times, which are indexed by row. Something may be
     /// known of all times already.
-    pub(super) fn judge(
+    pub fn judge(
         &mut self,
         spec: &WindowSpec,
         times: &[i64],
@@ -223,13 +223,13 @@ impl Judged {
     }
 
     /// The rows that are in any run, where these were judged; `None` for all, as they stand.
-    pub(super) fn taken<'a>(&'a self, given: Option<&'a [u32]>) -> Option<&'a [u32]> {
+    pub fn taken<'a>(&'a self, given: Option<&'a [u32]>) -> Option<&'a [u32]> {
         if self.as_given { given } else { Some(&self.rows) }
     }
 
     /// The rows of a run, where these were judged; `None` if it is the only one, of all as they
     /// stand.
-    pub(super) fn rows_of<'a>(&'a self, run: &Run, given: Option<&'a [u32]>) -> Option<&'a [u32]> {
+    pub fn rows_of<'a>(&'a self, run: &Run, given: Option<&'a [u32]>) -> Option<&'a [u32]> {
         let all = match self.taken(given) {
             None if self.runs.len() > 1 => Some(&self.numbers[..]),
             taken => taken,
@@ -430,7 +430,7 @@ pub(super) struct Judge {
 }
 
 impl Judge {
-    pub(super) fn new(zone: Option<Tz>) -> Self {
+    pub fn new(zone: Option<Tz>) -> Self {
         let (local_times, local_before) = Default::default();
         Judge { zone: Zone::new(zone), judged: Judged::default(), local_times, local_before }
     }
@@ -439,7 +439,7 @@ impl Judge {
     ///
     /// # Errors
     /// If a row time is NULL, or a row is late where that fails the job.
-    pub(super) fn piece(
+    pub fn piece(
         &mut self,
         rules: &Rules<'_>,
         piece: &Piece<'_>,
@@ -455,7 +455,7 @@ impl Judge {
     }
 
     /// All rows of a piece are of the window of all rows, and none is late.
-    pub(super) fn whole(&mut self, piece: &Piece<'_>, output: &mut Output) -> &Judged {
+    pub fn whole(&mut self, piece: &Piece<'_>, output: &mut Output) -> &Judged {
         let rows = piece.num_rows();
         let judged = &mut self.judged;
         judged.as_given = true;

@@ -69,12 +69,12 @@ pub(super) struct WindowColumns {
 
 impl WindowColumns {
     /// All are read.
-    pub(super) fn all() -> Self {
+    pub fn all() -> Self {
         WindowColumns { read: [true; 3], unread: Vec::new().into() }
     }
 
     /// These are read, of batches that mostly have no more rows than this.
-    pub(super) fn some(read: [bool; 3], rows: usize) -> Self {
+    pub fn some(read: [bool; 3], rows: usize) -> Self {
         let rows = if read == [true; 3] { 0 } else { rows };
         WindowColumns { read, unread: vec![0; rows].into() }
     }
@@ -99,7 +99,7 @@ pub(super) struct WindowRows<'a> {
 
 impl WindowRows<'_> {
     /// A batch of one window, which is given in its own (local) time.
-    pub(super) fn batch(
+    pub fn batch(
         &mut self,
         keys: Vec<ArrayRef>,
         results: Vec<ArrayRef>,

@@ -62,7 +62,7 @@ struct Seen {
 }
 
 impl SlicedWindows {
-    pub(super) fn new(shared: Arc<WindowContext>, opening: PartitionContext) -> Result<Self> {
+    pub fn new(shared: Arc<WindowContext>, opening: PartitionContext) -> Result<Self> {
         let owned = Slices::new(Arc::clone(&shared.calls))?;
         let canonical = CanonicalOrder::wanted(opening.order, &shared.calls.key_types)?;
         let combining = match (shared.invertible, shared.exact) {

@@ -54,14 +54,14 @@ pub(super) struct Parts {
 
 impl Parts {
     /// A new part.
-    pub(super) fn part(&mut self, leave: i64, states: Arc<Partial>) -> Part {
+    pub fn part(&mut self, leave: i64, states: Arc<Partial>) -> Part {
         let number = self.next;
         self.next += 1;
         Part { number, leave, states }
     }
 
     /// Another takes the place of a part.
-    pub(super) fn replace(&mut self, part: &Part) {
+    pub fn replace(&mut self, part: &Part) {
         if self.numbers.captured().is_none_or(|captured| part.number >= captured) {
             return;
         }
@@ -73,7 +73,7 @@ impl Parts {
     }
 
     /// Begins a capture of parts that are there from this end on.
-    pub(super) fn begin_capture(&mut self, extent: Extent, kept_from: i64) -> PartsSince {
+    pub fn begin_capture(&mut self, extent: Extent, kept_from: i64) -> PartsSince {
         let gone = std::mem::take(&mut self.gone);
         let (extent, first) = self.numbers.begin(extent, self.next);
         match first {

@@ -47,7 +47,7 @@ pub(super) struct Tree {
 
 impl Tree {
     /// A tree for at most this many leaves at a time.
-    pub(super) fn new(calls: &Calls, leaves: usize) -> Result<Self> {
+    pub fn new(calls: &Calls, leaves: usize) -> Result<Self> {
         let mut full = 1;
         while full < leaves {
             full *= FAN_OUT;
@@ -67,12 +67,7 @@ impl Tree {
     }
 
     /// Adds states to the leaf with this number; what it is then.
-    pub(super) fn add(
-        &mut self,
-        number: i64,
-        partial: Partial,
-        groups: usize,
-    ) -> Result<Arc<Partial>> {
+    pub fn add(&mut self, number: i64, partial: Partial, groups: usize) -> Result<Arc<Partial>> {
         let place = self.place(number);
         self.scratch.grow(groups);
         let merged = match self.put(place, Node::Empty) {
@@ -90,7 +85,7 @@ impl Tree {
     }
 
     /// Empties the leaf with this number.
-    pub(super) fn remove(&mut self, number: i64) {
+    pub fn remove(&mut self, number: i64) {
         let place = self.place(number);
         self.put(place, Node::Empty);
         self.changed.push(place);
@@ -105,7 +100,7 @@ impl Tree {
     }
 
     /// Brings the nodes above changed leaves up to date.
-    pub(super) fn settle(&mut self) -> Result<()> {
+    pub fn settle(&mut self) -> Result<()> {
         let mut level = std::mem::take(&mut self.changed);
         while level.first().is_some_and(|&place| place > 0) {
             level.iter_mut().for_each(|place| *place = (*place - 1) / FAN_OUT);
@@ -147,7 +142,7 @@ impl Tree {
     }
 
     /// All states together. Valid after [`Tree::settle`].
-    pub(super) fn total(&self) -> Option<&Partial> {
+    pub fn total(&self) -> Option<&Partial> {
         debug_assert!(self.changed.is_empty(), "the tree is settled before it is read");
         match &self.nodes[self.resolve(0)?] {
             Node::Own(partial) => Some(partial),
@@ -155,7 +150,7 @@ impl Tree {
         }
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.scratch.bytes() + self.own_bytes + self.nodes.capacity() * size_of::<Node>()
     }
 }

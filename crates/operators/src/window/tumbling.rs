@@ -113,7 +113,7 @@ impl TumblingWindows {
         Ok(CapturedTable { name, schema, extent, identity_columns, kept_from, rows })
     }
 
-    pub(super) fn new(shared: Arc<WindowContext>, opening: PartitionContext) -> Result<Self> {
+    pub fn new(shared: Arc<WindowContext>, opening: PartitionContext) -> Result<Self> {
         let PartitionContext { partition, partitions, order } = opening;
         let mut spare = vec![Spare::default(), Spare::default()];
         if shared.spec.keys.is_empty() {

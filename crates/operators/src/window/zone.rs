@@ -36,20 +36,20 @@ pub(crate) struct Zone {
 }
 
 impl Zone {
-    pub(crate) fn new(zone: Option<Tz>) -> Self {
+    pub fn new(zone: Option<Tz>) -> Self {
         let zone = zone.filter(|&zone| zone != Tz::UTC);
         Zone { zone, last: Stretch { from: 0, to: 0, offset: 0 } }
     }
 
     /// True if local time is the instant itself.
-    pub(super) fn is_identity(&self) -> bool {
+    pub fn is_identity(&self) -> bool {
         self.zone.is_none()
     }
 
     /// The reading of local clocks at an instant.
     #[inline]
     #[expect(clippy::wrong_self_convention, reason = "it converts what it is given, not itself")]
-    pub(crate) fn to_local(&mut self, instant: i64) -> i64 {
+    pub fn to_local(&mut self, instant: i64) -> i64 {
         if self.last.from <= instant && instant < self.last.to {
             return instant + self.last.offset;
         }
@@ -57,7 +57,7 @@ impl Zone {
     }
 
     /// The latest local time that no instant after this watermark shows again or undercuts.
-    pub(crate) fn local_watermark(&mut self, watermark: i64) -> i64 {
+    pub fn local_watermark(&mut self, watermark: i64) -> i64 {
         if self.is_identity() || watermark == i64::MIN || watermark == i64::MAX {
             return watermark;
         }
@@ -76,7 +76,7 @@ impl Zone {
     }
 
     /// The last instant whose local time lies before this one.
-    pub(crate) fn last_instant_before(&mut self, local: i64) -> i64 {
+    pub fn last_instant_before(&mut self, local: i64) -> i64 {
         let wanted = local.saturating_sub(1);
         if self.is_identity() {
             return wanted;

@@ -20,14 +20,14 @@ pub(in crate::aggregate) enum BytesBuilder {
 }
 
 impl BytesBuilder {
-    pub(in crate::aggregate) fn new(kind: BytesKind, values: usize) -> Self {
+    pub fn new(kind: BytesKind, values: usize) -> Self {
         match kind {
             BytesKind::Boolean => BytesBuilder::Boolean(BooleanBuilder::with_capacity(values)),
             BytesKind::Text => BytesBuilder::Text(StringViewBuilder::with_capacity(values)),
             BytesKind::Binary => BytesBuilder::Binary(BinaryBuilder::new()),
         }
     }
-    pub(in crate::aggregate) fn push(&mut self, value: Option<&[u8]>) -> Result<()> {
+    pub fn push(&mut self, value: Option<&[u8]>) -> Result<()> {
         match self {
             BytesBuilder::Boolean(builder) => builder.append_option(value.map(|v| v == [1])),
             BytesBuilder::Binary(builder) => builder.append_option(value),
@@ -38,7 +38,7 @@ impl BytesBuilder {
         }
         Ok(())
     }
-    pub(in crate::aggregate) fn finish(self) -> ArrayRef {
+    pub fn finish(self) -> ArrayRef {
         match self {
             BytesBuilder::Boolean(mut builder) => Arc::new(builder.finish()),
             BytesBuilder::Text(mut builder) => Arc::new(builder.finish()),
@@ -67,7 +67,7 @@ pub(in crate::aggregate) struct BytesColumn {
 }
 
 impl BytesColumn {
-    pub(in crate::aggregate) fn new(kind: BytesKind, choice: Choice) -> Self {
+    pub fn new(kind: BytesKind, choice: Choice) -> Self {
         BytesColumn { kind, choice, groups: Vec::new(), heap_bytes: 0 }
     }
 }

@@ -57,7 +57,7 @@ pub(in crate::aggregate) struct Column<R: Rule> {
 }
 
 impl<R: Rule> Column<R> {
-    pub(in crate::aggregate) fn new(rule: R, result: Arrow) -> Self {
+    pub fn new(rule: R, result: Arrow) -> Self {
         Column { rule, result, groups: Pages::default(), heap_bytes: 0 }
     }
 

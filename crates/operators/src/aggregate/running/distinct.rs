@@ -143,7 +143,7 @@ pub(in crate::aggregate) struct RunningDistinct {
 }
 
 impl RunningDistinct {
-    pub(in crate::aggregate) fn new(
+    pub fn new(
         argument: &DataType,
         takes_nulls: bool,
         inner: Box<dyn RunningAggregate>,

@@ -120,7 +120,7 @@ pub(in crate::aggregate) struct Joined {
 }
 
 impl Joined {
-    pub(in crate::aggregate) fn new(separator: &str) -> Self {
+    pub fn new(separator: &str) -> Self {
         let separator = separator.as_bytes().into();
         Joined { separator, groups: Vec::new(), heap_bytes: 0 }
     }

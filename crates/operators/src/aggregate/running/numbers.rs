@@ -118,12 +118,12 @@ impl<T: Holds<A::Number>, A: Arithmetic> Rule for Of<T, A> {
     const ON_HEAP: bool = A::State::ON_HEAP;
 }
 
-/// MIN, MAX, FIRST_VALUE or LAST_VALUE of inserts: `CHOICE` is a [`Choice`](super::super::extremes::Choice) as a number, so that
-/// the loop knows it.
+/// MIN, MAX, FIRST_VALUE or LAST_VALUE of inserts: `CHOICE` is a
+/// [`Choice`](super::super::extremes::Choice) as a number, so that the loop knows it.
 pub(in crate::aggregate) struct Keep<T, const CHOICE: u8>(PhantomData<fn() -> T>);
 
 impl<T, const CHOICE: u8> Keep<T, CHOICE> {
-    pub(in crate::aggregate) fn new() -> Self {
+    pub fn new() -> Self {
         Keep(PhantomData)
     }
 }

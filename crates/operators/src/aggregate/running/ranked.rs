@@ -210,7 +210,7 @@ impl<T: ArrowPrimitiveType> RankedNumbers<T>
 where
     T::Native: Send,
 {
-    pub(in crate::aggregate) fn new(max: bool, result: Arrow) -> Self {
+    pub fn new(max: bool, result: Arrow) -> Self {
         RankedNumbers { groups: Groups::new(max), result, types: PhantomData }
     }
 }
@@ -275,7 +275,7 @@ pub(in crate::aggregate) struct RankedBytes {
 }
 
 impl RankedBytes {
-    pub(in crate::aggregate) fn new(max: bool, kind: BytesKind) -> Self {
+    pub fn new(max: bool, kind: BytesKind) -> Self {
         RankedBytes { groups: Groups::new(max), kind }
     }
 }

@@ -17,7 +17,7 @@ pub(in crate::aggregate) struct Stepwise {
 }
 
 impl Stepwise {
-    pub(in crate::aggregate) fn new(states: Box<dyn Accumulator>, takes_nulls: bool) -> Self {
+    pub fn new(states: Box<dyn Accumulator>, takes_nulls: bool) -> Self {
         Stepwise { states, takes_nulls, rows: 0 }
     }
 }

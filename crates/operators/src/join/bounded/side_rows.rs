@@ -35,7 +35,7 @@ pub(crate) struct Split {
 
 impl Split {
     /// The rows of one side.
-    pub(crate) fn of(&self, side: Side) -> &SideRows {
+    pub fn of(&self, side: Side) -> &SideRows {
         side.pick(&self.left, &self.right)
     }
 }

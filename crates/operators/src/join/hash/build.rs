@@ -118,12 +118,12 @@ pub(super) enum State {
 
 impl BuildPartition {
     /// True once the table is there.
-    pub(super) fn is_complete(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         matches!(self.state, State::Done)
     }
 
     /// Publishes the table of the rows that have come, once.
-    pub(super) fn complete(&mut self) -> Result<()> {
+    pub fn complete(&mut self) -> Result<()> {
         let rows = match std::mem::replace(&mut self.state, State::Making) {
             State::Collecting(rows) => rows,
             other => {

@@ -105,7 +105,7 @@ pub(super) struct IntervalPartition {
 }
 
 impl IntervalPartition {
-    pub(super) fn new(shared: Arc<IntervalContext>, opening: PartitionContext) -> Result<Self> {
+    pub fn new(shared: Arc<IntervalContext>, opening: PartitionContext) -> Result<Self> {
         let kind = shared.spec.kind;
         let shift = shared.bounds.bucket_shift();
         let kept = |side, pads, marks| KeptSide {
@@ -133,7 +133,7 @@ impl IntervalPartition {
         })
     }
 
-    pub(super) fn kept(&mut self, side: Side) -> &mut KeptSide {
+    pub fn kept(&mut self, side: Side) -> &mut KeptSide {
         side.pick(&mut self.left, &mut self.right)
     }
 

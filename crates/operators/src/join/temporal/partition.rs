@@ -61,7 +61,7 @@ pub(super) struct TemporalPartition {
 }
 
 impl TemporalPartition {
-    pub(super) fn new(shared: Arc<TemporalContext>, opening: PartitionContext) -> Result<Self> {
+    pub fn new(shared: Arc<TemporalContext>, opening: PartitionContext) -> Result<Self> {
         Ok(TemporalPartition {
             keys: KeyTable::new(&shared.key_types)?,
             ids: Vec::new(),
@@ -80,7 +80,7 @@ impl TemporalPartition {
     }
 
     /// Numbers the keys of the rows in `ids`; says which columns hold no NULL.
-    pub(super) fn intern(
+    pub fn intern(
         &mut self,
         columns: &[ArrayRef],
         keys: &[usize],

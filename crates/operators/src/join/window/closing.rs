@@ -91,7 +91,7 @@ pub(super) struct Closing {
 
 impl Closing {
     /// A window that is to leave. What `unsorted` holds is overwritten.
-    pub(super) fn new(
+    pub fn new(
         end: i64,
         mut window: Window,
         ranks: &KeyRanks,
@@ -109,7 +109,7 @@ impl Closing {
     }
 
     /// Sends some rows on; true once the window has left.
-    pub(super) fn emit_some(
+    pub fn emit_some(
         &mut self,
         shared: &WindowJoinContext,
         chunks: &[Chunks; 2],
@@ -237,7 +237,7 @@ impl Closing {
     }
 
     /// Gives the rows back. What is left of the window names them still.
-    pub(super) fn release(self, chunks: &mut [Chunks; 2]) -> Window {
+    pub fn release(self, chunks: &mut [Chunks; 2]) -> Window {
         let mut window = self.window;
         for side in [Side::Left, Side::Right] {
             for (chunk, count) in window.holds[side as usize].drain(..) {
@@ -247,7 +247,7 @@ impl Closing {
         window
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let offsets: usize = self.offsets.iter().map(|offsets| offsets.0.capacity()).sum();
         self.window.bytes() + (offsets + self.order.capacity()) * 4 + self.matched.capacity()
     }
