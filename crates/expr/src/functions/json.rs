@@ -16,13 +16,13 @@ pub(super) const DEFINITIONS: &[Definition] = &[
 ];
 
 /// A step of a path.
-enum Step {
+enum PathStep {
     Key(String),
     Index(usize),
     Wildcard,
 }
 
-fn parse_path(text: &str) -> Option<Vec<Step>> {
+fn parse_path(text: &str) -> Option<Vec<PathStep>> {
     let text = text.trim();
     let text = text.strip_prefix("lax ").or_else(|| text.strip_prefix("strict ")).unwrap_or(text);
     let mut rest = text.trim_start().strip_prefix('$')?;
@@ -34,19 +34,19 @@ fn parse_path(text: &str) -> Option<Vec<Step>> {
             if key.is_empty() {
                 return None;
             }
-            steps.push(if key == "*" { Step::Wildcard } else { Step::Key(key.to_owned()) });
+            steps.push(if key == "*" { PathStep::Wildcard } else { PathStep::Key(key.to_owned()) });
             rest = &tail[end..];
         } else {
             let tail = rest.strip_prefix('[')?;
             if let Some(quote) = tail.chars().next().filter(|c| matches!(c, '\'' | '"')) {
                 let (key, after) = tail[1..].split_once(quote)?;
-                steps.push(Step::Key(key.to_owned()));
+                steps.push(PathStep::Key(key.to_owned()));
                 rest = after.strip_prefix(']')?;
             } else {
                 let (index, after) = tail.split_once(']')?;
                 steps.push(match index.trim() {
-                    "*" => Step::Wildcard,
-                    index => Step::Index(index.parse().ok()?),
+                    "*" => PathStep::Wildcard,
+                    index => PathStep::Index(index.parse().ok()?),
                 });
                 rest = after;
             }
@@ -56,19 +56,21 @@ fn parse_path(text: &str) -> Option<Vec<Step>> {
 }
 
 /// What a path leads to; several values only behind a wildcard.
-fn select<'j>(json: &'j Json, path: &[Step]) -> Vec<&'j Json> {
+fn select<'j>(json: &'j Json, path: &[PathStep]) -> Vec<&'j Json> {
     let mut found = vec![json];
     for step in path {
         found = found
             .into_iter()
             .flat_map(|json| -> Vec<&Json> {
                 match (step, json) {
-                    (Step::Key(key), Json::Object(object)) => object.get(key).into_iter().collect(),
-                    (Step::Index(index), Json::Array(array)) => {
+                    (PathStep::Key(key), Json::Object(object)) => {
+                        object.get(key).into_iter().collect()
+                    }
+                    (PathStep::Index(index), Json::Array(array)) => {
                         array.get(*index).into_iter().collect()
                     }
-                    (Step::Wildcard, Json::Array(array)) => array.iter().collect(),
-                    (Step::Wildcard, Json::Object(object)) => object.values().collect(),
+                    (PathStep::Wildcard, Json::Array(array)) => array.iter().collect(),
+                    (PathStep::Wildcard, Json::Object(object)) => object.values().collect(),
                     _ => Vec::new(),
                 }
             })
@@ -77,9 +79,9 @@ fn select<'j>(json: &'j Json, path: &[Step]) -> Vec<&'j Json> {
     found
 }
 
-type PathKernel = fn(&Json, &[Step], &mut String) -> Option<()>;
+type PathKernel = fn(&Json, &[PathStep], &mut String) -> Option<()>;
 
-fn literal_path(call: &Call<'_>) -> Result<Vec<Step>> {
+fn literal_path(call: &Call<'_>) -> Result<Vec<PathStep>> {
     let text = call.text(1).ok_or_else(|| call.error("the path must be a literal"))?;
     parse_path(text).ok_or_else(|| {
         call.error(format!("'{text}' is not a path")).hint("paths look like $.a.b[0]['c']")
@@ -180,7 +182,7 @@ fn append_json(out: &mut String, json: &Json) {
 }
 
 /// A single scalar; NULL for anything else.
-fn value_kernel(json: &Json, path: &[Step], out: &mut String) -> Option<()> {
+fn value_kernel(json: &Json, path: &[PathStep], out: &mut String) -> Option<()> {
     match select(json, path)[..] {
         [Json::String(text)] => out.push_str(text),
         [Json::Number(number)] => append_number(out, &number.to_string()),
@@ -191,8 +193,8 @@ fn value_kernel(json: &Json, path: &[Step], out: &mut String) -> Option<()> {
 }
 
 /// An object or array, as JSON.
-fn query_kernel(json: &Json, path: &[Step], out: &mut String) -> Option<()> {
-    let wildcard = path.iter().any(|step| matches!(step, Step::Wildcard));
+fn query_kernel(json: &Json, path: &[PathStep], out: &mut String) -> Option<()> {
+    let wildcard = path.iter().any(|step| matches!(step, PathStep::Wildcard));
     let found = select(json, path);
     match found[..] {
         _ if wildcard => {

@@ -30,7 +30,7 @@ const NONE: u32 = u32::MAX;
 
 /// A value of a group, and the pair of the group before it.
 #[derive(Clone, Copy)]
-struct Pair {
+struct SeenPair {
     value: u32,
     before: u32,
 }
@@ -42,7 +42,7 @@ pub(super) struct DistinctSet {
     known: u32,
     /// The newest pair of each group.
     newest: Vec<u32>,
-    pairs: Pages<Pair>,
+    pairs: Pages<SeenPair>,
     /// The pairs in which a group has a value, each as one number.
     seen: GradualTable<u64>,
     inner: Box<dyn Accumulator>,
@@ -95,7 +95,7 @@ impl DistinctSet {
             Entry::Vacant(place) => {
                 place.insert(pair);
                 let newest = &mut self.newest[group as usize];
-                self.pairs.push(Pair { value, before: *newest });
+                self.pairs.push(SeenPair { value, before: *newest });
                 *newest = self.pairs.len() as u32 - 1;
                 true
             }

@@ -21,7 +21,7 @@ use arrow_schema::SchemaRef;
 use thalweg_core::{DataType, Error, Output, Piece, Result, RowKind};
 
 use super::GroupSpec;
-use super::changes::{Changes, Run};
+use super::changes::{GroupChanges, GroupRun};
 use crate::aggregate::{RunInput, RunningAggregate, StateColumns, StateRows, Step};
 use crate::capture::key_columns::KeyColumns;
 use crate::capture::keys::{KeyTracker, KeyedState, release, retain_empty};
@@ -52,7 +52,7 @@ pub(super) const GROUPS: usize = 0;
 /// The groups of one partition.
 pub(super) struct Groups {
     spec: Arc<GroupSpec>,
-    changes: Changes,
+    changes: GroupChanges,
     keys: KeyTable,
     /// How many rows each group has.
     counts: Pages<i64>,
@@ -82,7 +82,7 @@ impl Groups {
         let names = spec.keys.iter().map(|&key| &input[key].name[..]);
         let names = unique_names(names.chain(spec.calls.iter().map(|call| &call.name[..])));
         Ok(Groups {
-            changes: Changes { schema, keys: spec.keys.clone(), always, inserts_only },
+            changes: GroupChanges { schema, keys: spec.keys.clone(), always, inserts_only },
             keys: KeyTable::new(&spec.key_types())?,
             counts: Pages::default(),
             aggregates: spec.aggregates()?,
@@ -150,7 +150,7 @@ impl Groups {
         }
         self.empty_ended(first_ended);
         let Admitted { ids, rows, steps, .. } = admitted;
-        let mut run = Run { rows, steps, pairs };
+        let mut run = GroupRun { rows, steps, pairs };
         if self.spec.mini_batch {
             run = run.net(&ids, self.counts.len(), &mut self.places)?;
         }

@@ -19,7 +19,7 @@ pub(crate) struct Residual {
 }
 
 /// The columns of pairs that a condition reads: those of the left side, then those of the right.
-pub(crate) struct Pairs {
+pub(crate) struct ResidualPairs {
     batch: RecordBatch,
 }
 
@@ -59,9 +59,9 @@ impl Residual {
         mut left: Vec<ArrayRef>,
         right: Vec<ArrayRef>,
         rows: usize,
-    ) -> Result<Pairs> {
+    ) -> Result<ResidualPairs> {
         left.extend(right);
-        Ok(Pairs { batch: batch_of(&self.schema, left, rows)? })
+        Ok(ResidualPairs { batch: batch_of(&self.schema, left, rows)? })
     }
 
     /// For which pairs it holds.
@@ -70,7 +70,7 @@ impl Residual {
     /// If it fails for one.
     pub fn holds(
         &self,
-        pairs: &Pairs,
+        pairs: &ResidualPairs,
         watermark_before: &WatermarkBefore,
         wall_ms: i64,
     ) -> Result<BooleanArray> {
@@ -84,9 +84,9 @@ impl Residual {
     }
 }
 
-impl Pairs {
+impl ResidualPairs {
     /// Some of them.
-    pub fn filtered(&self, kept: &BooleanArray) -> Result<Pairs> {
-        Ok(Pairs { batch: arrow_select::filter::filter_record_batch(&self.batch, kept)? })
+    pub fn filtered(&self, kept: &BooleanArray) -> Result<ResidualPairs> {
+        Ok(ResidualPairs { batch: arrow_select::filter::filter_record_batch(&self.batch, kept)? })
     }
 }

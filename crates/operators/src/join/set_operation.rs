@@ -50,7 +50,7 @@ pub enum SetOperationKind {
     Except,
 }
 
-struct Plan {
+struct SetPlan {
     sides: Sides,
     kind: SetOperationKind,
     all: bool,
@@ -62,7 +62,7 @@ struct Plan {
 
 /// The operator of INTERSECT and EXCEPT.
 pub struct SetOperation {
-    plan: Arc<Plan>,
+    plan: Arc<SetPlan>,
 }
 
 impl SetOperation {
@@ -84,7 +84,9 @@ impl SetOperation {
         KeyTable::new(&key_types)?;
         let output = output_schema(&sides, kind);
         let columns = (0..key_types.len()).collect();
-        Ok(SetOperation { plan: Arc::new(Plan { sides, kind, all, output, key_types, columns }) })
+        Ok(SetOperation {
+            plan: Arc::new(SetPlan { sides, kind, all, output, key_types, columns }),
+        })
     }
 
     /// The columns of the left side. Those of INTERSECT are NOT NULL where those of one side are.
@@ -108,7 +110,7 @@ fn output_schema(sides: &Sides, kind: SetOperationKind) -> TableSchema {
     TableSchema::new(pairs.map(column).collect())
 }
 
-impl Plan {
+impl SetPlan {
     fn state_schema(&self) -> SchemaRef {
         kept_schema(&COUNTS.map(|name| (name, Arrow::UInt64)), self.sides.schema(Side::Left))
     }
@@ -161,7 +163,7 @@ struct Counts {
 }
 
 struct SetPartition {
-    plan: Arc<Plan>,
+    plan: Arc<SetPlan>,
     keys: KeyTable,
     counts: Vec<Counts>,
     /// Keys that may stand on no side at the end of the piece.
@@ -170,7 +172,7 @@ struct SetPartition {
 
 /// Changes that wait to leave: which side's columns hold each row, and the row.
 #[derive(Default)]
-struct Changes {
+struct SetChanges {
     rows: Vec<(usize, usize)>,
     kinds: Vec<RowKind>,
     causes: Vec<u32>,
@@ -225,7 +227,7 @@ impl SetPartition {
         }
     }
 
-    fn emit(&self, changes: &Changes, piece: &Piece<'_>, output: &mut Output) -> Result<()> {
+    fn emit(&self, changes: &SetChanges, piece: &Piece<'_>, output: &mut Output) -> Result<()> {
         let batch = &piece.bundle.batch;
         let of_side = |side| self.plan.sides.columns(side, batch);
         let pairs = of_side(Side::Left).iter().zip(of_side(Side::Right));
@@ -255,7 +257,7 @@ impl Partition for SetPartition {
         ];
         self.counts.resize(self.keys.id_limit(), Counts::default());
         let mut next = [0; 2];
-        let mut changes = Changes::default();
+        let mut changes = SetChanges::default();
         for position in 0..piece.num_rows() {
             let row = piece.rows.map_or(position as u32, |rows| rows[position]);
             let side = if is_right[row as usize] { Side::Right } else { Side::Left };

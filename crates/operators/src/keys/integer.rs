@@ -141,14 +141,14 @@ fn probe(key: i64) -> u64 {
 }
 
 #[derive(Clone, Copy)]
-struct Entry {
+struct IntegerEntry {
     key: i64,
     id: u32,
 }
 
 pub(super) struct IntegerTable {
     data_type: Arrow,
-    table: GradualTable<Entry>,
+    table: GradualTable<IntegerEntry>,
     /// Ids of keys that stand in the table.
     low_bits: LowBits,
     null: Option<u32>,
@@ -233,7 +233,7 @@ impl IntegerTable {
     #[inline(never)]
     fn insert(&mut self, ids: &mut Ids, key: i64) -> u32 {
         let id = ids.assign(mix64(key as u64));
-        self.table.insert_unique(probe(key), Entry { key, id }, |entry| probe(entry.key));
+        self.table.insert_unique(probe(key), IntegerEntry { key, id }, |entry| probe(entry.key));
         self.low_bits.fit(self.table.len());
         self.remember(id, key);
         id
@@ -270,7 +270,7 @@ impl IntegerTable {
     pub fn remove_all(&mut self, is_gone: impl Fn(u32) -> bool) {
         self.null = self.null.filter(|&id| !is_gone(id));
         let low_bits = &mut self.low_bits;
-        self.table.retain(|&mut Entry { key, id }| {
+        self.table.retain(|&mut IntegerEntry { key, id }| {
             let stays = !is_gone(id);
             if !stays {
                 low_bits.forget(key, id);

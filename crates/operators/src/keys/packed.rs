@@ -61,14 +61,14 @@ impl Packed {
 
 /// A key and its id, with the id where [`Packed`] has padding.
 #[derive(Clone, Copy)]
-struct Entry {
+struct PackedEntry {
     high: u64,
     low: u64,
     id: u32,
     nulls: u8,
 }
 
-impl Entry {
+impl PackedEntry {
     fn key(&self) -> Packed {
         Packed { high: self.high, low: self.low, nulls: self.nulls }
     }
@@ -83,7 +83,7 @@ fn probe(key: &Packed) -> u64 {
 
 pub(super) struct PackedTable {
     types: Vec<Arrow>,
-    table: GradualTable<Entry>,
+    table: GradualTable<PackedEntry>,
     /// The key of each id; meaningless for free ids.
     keys: Pages<Packed>,
     /// The keys of the rows that are interned.
@@ -157,7 +157,7 @@ impl PackedTable {
     fn insert(&mut self, ids: &mut Ids, key: &Packed) -> u32 {
         let id = ids.assign(self.hash(key));
         let Packed { high, low, nulls } = *key;
-        let entry = Entry { high, low, id, nulls };
+        let entry = PackedEntry { high, low, id, nulls };
         self.table.insert_unique(probe(key), entry, |entry| probe(&entry.key()));
         self.keys.put(id as usize, *key);
         id

@@ -185,7 +185,7 @@ const COMPACT_MIN_BYTES: usize = 64 * 1024;
 
 /// Where the bytes of a key stand.
 #[derive(Clone, Copy, Default)]
-struct Stretch {
+struct KeyStretch {
     start: usize,
     len: u32,
 }
@@ -195,22 +195,22 @@ struct Stretch {
 struct EncodedKeys {
     bytes: Vec<u8>,
     /// Empty for free ids.
-    stretches: Pages<Stretch>,
+    stretches: Pages<KeyStretch>,
     live_bytes: usize,
 }
 
 impl EncodedKeys {
     #[inline]
     fn get(&self, id: u32) -> &[u8] {
-        let Stretch { start, len } = self.stretches[id as usize];
+        let KeyStretch { start, len } = self.stretches[id as usize];
         &self.bytes[start..start + len as usize]
     }
 
     fn set(&mut self, id: u32, bytes: &[u8]) -> Result<()> {
         let len = u32::try_from(bytes.len())
             .map_err(|_| Error::user("a key of more than 4 GiB can't be grouped by"))?;
-        self.stretches.grow(id as usize + 1, Stretch::default());
-        self.stretches[id as usize] = Stretch { start: self.bytes.len(), len };
+        self.stretches.grow(id as usize + 1, KeyStretch::default());
+        self.stretches[id as usize] = KeyStretch { start: self.bytes.len(), len };
         self.bytes.extend_from_slice(bytes);
         self.live_bytes += bytes.len();
         Ok(())

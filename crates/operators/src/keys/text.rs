@@ -19,7 +19,7 @@ const HASHED_ROWS: usize = 256;
 /// Low and high half of a view; for long strings the high half is the hash, since the place of
 /// the text in its buffer says nothing.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Entry {
+struct TextEntry {
     low: u64,
     high: u64,
     id: u32,
@@ -27,7 +27,7 @@ struct Entry {
 
 #[derive(Default)]
 pub(super) struct TextTable {
-    table: GradualTable<Entry>,
+    table: GradualTable<TextEntry>,
     null: Option<u32>,
     /// The view of each id; 0 where there is no such key.
     views: Pages<u128>,
@@ -145,14 +145,14 @@ impl TextTable {
             return self.find_long(text, hash_bytes(text), view);
         }
         let (low, high) = (view as u64, (view >> 64) as u64);
-        let is_it = |entry: &Entry| entry.low == low && entry.high == high;
+        let is_it = |entry: &TextEntry| entry.low == low && entry.high == high;
         self.table.find(probe_hash(hash_u128(view)), is_it).map(|entry| entry.id)
     }
 
     #[inline(always)]
     fn find_long(&self, text: &[u8], hash: u64, view: u128) -> Option<u32> {
         let low = view as u64;
-        let is_it = |entry: &Entry| {
+        let is_it = |entry: &TextEntry| {
             let own = || self.blocks.bytes_of(self.views[entry.id as usize]);
             entry.low == low && entry.high == hash && own() == text
         };
@@ -166,7 +166,7 @@ impl TextTable {
             self.table.find(probe_hash(hash), |entry| entry.low == low && entry.high == high);
         match found {
             Some(entry) => entry.id,
-            None => self.insert(ids, Entry { low, high, id: 0 }, hash, view),
+            None => self.insert(ids, TextEntry { low, high, id: 0 }, hash, view),
         }
     }
 
@@ -174,17 +174,17 @@ impl TextTable {
     fn long_id(&mut self, ids: &mut Ids, column: &Column<'_>, row: usize, hash: u64) -> u32 {
         let (text, view) = (column.strings.value(row), column.strings.views()[row]);
         let low = view as u64;
-        let is_it = |entry: &Entry| {
+        let is_it = |entry: &TextEntry| {
             let own = || self.blocks.bytes_of(self.views[entry.id as usize]);
             entry.low == low && entry.high == hash && own() == text.as_bytes()
         };
-        let hash_of = |entry: &Entry| probe_hash(ids.hashes[entry.id as usize]);
+        let hash_of = |entry: &TextEntry| probe_hash(ids.hashes[entry.id as usize]);
         let place = match self.table.entry(probe_hash(hash), is_it, hash_of) {
             gradual::Entry::Occupied(entry) => return entry.id,
             gradual::Entry::Vacant(place) => place,
         };
         let id = ids.assign(hash);
-        place.insert(Entry { low, high: hash, id });
+        place.insert(TextEntry { low, high: hash, id });
         let view = match column.taken {
             Some(first) => self.blocks.put_taken(id, view, first),
             None => self.blocks.put(id, text, view),
@@ -195,7 +195,7 @@ impl TextTable {
 
     #[cold]
     #[inline(never)]
-    fn insert(&mut self, ids: &mut Ids, mut entry: Entry, hash: u64, view: u128) -> u32 {
+    fn insert(&mut self, ids: &mut Ids, mut entry: TextEntry, hash: u64, view: u128) -> u32 {
         entry.id = ids.assign(hash);
         let hashes = &ids.hashes;
         self.table

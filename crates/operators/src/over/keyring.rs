@@ -28,7 +28,7 @@ const SWEPT_MIN: usize = 256;
 pub(super) const NEVER: i64 = i64::MIN;
 
 #[derive(Clone, Copy)]
-struct Key {
+struct OverKey {
     /// Rows that wait.
     waiting: u32,
     is_live: bool,
@@ -39,7 +39,7 @@ struct Key {
 /// The keys, by dense id.
 pub(super) struct Keyring {
     pub(super) table: KeyTable,
-    keys: Vec<Key>,
+    keys: Vec<OverKey>,
     /// How long keys are remembered behind their newest row, in the time of rows.
     reach_ms: Option<i64>,
     /// Keys in the order in which rows of them were fired, with the newest time.
@@ -68,7 +68,7 @@ impl Keyring {
     pub fn intern(&mut self, columns: &[ArrayRef], rows: usize) -> Result<Vec<u32>> {
         let mut ids = Vec::with_capacity(rows);
         self.table.intern_rows(columns, None, rows, &mut ids)?;
-        let free = Key { waiting: 0, is_live: false, newest: NEVER };
+        let free = OverKey { waiting: 0, is_live: false, newest: NEVER };
         self.keys.resize(self.table.id_limit().max(self.keys.len()), free);
         Ok(ids)
     }
@@ -259,7 +259,7 @@ impl Keyring {
     pub fn bytes(&self) -> usize {
         let fired: usize = self.fired.iter().map(|(_, ids)| 32 + ids.capacity() * 4).sum();
         self.table.bytes()
-            + self.keys.capacity() * size_of::<Key>()
+            + self.keys.capacity() * size_of::<OverKey>()
             + self.reached_ms.capacity() * 8
             + fired
     }

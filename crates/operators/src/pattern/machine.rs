@@ -63,7 +63,7 @@ struct Offer {
 const FRESH: u32 = u32::MAX;
 
 /// Rows of one key that are left of those that were fired.
-struct Segment {
+struct KeySegment {
     id: u32,
     next: usize,
     end: usize,
@@ -271,7 +271,7 @@ impl Machine {
     /// Takes the next row of every segment.
     fn wave(
         &mut self,
-        segments: &[Segment],
+        segments: &[KeySegment],
         fired: &DueRows,
         chunk: u32,
         wall_ms: i64,
@@ -297,7 +297,7 @@ impl Machine {
     }
 
     /// Offers a key's next row to its runs, and as the first row of a new one.
-    fn offer(&mut self, segment: &Segment) {
+    fn offer(&mut self, segment: &KeySegment) {
         let key = &self.keys[segment.id as usize];
         let offer = |run: u32, variable: u32, slot: u32| Offer {
             id: segment.id,
@@ -537,12 +537,12 @@ fn test(
     Ok(Test::Runs { values, schema, predicate: condition.predicate.clone() })
 }
 
-fn segments(ids: &[u32]) -> Vec<Segment> {
+fn segments(ids: &[u32]) -> Vec<KeySegment> {
     let mut next = 0;
     let of_key = |of_key: &[u32]| {
         let from = next;
         next += of_key.len();
-        Segment { id: of_key[0], next: from, end: next }
+        KeySegment { id: of_key[0], next: from, end: next }
     };
     ids.chunk_by(|a, b| a == b).map(of_key).collect()
 }

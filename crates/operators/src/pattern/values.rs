@@ -21,7 +21,7 @@ use crate::rows::chunks::RowRef;
 use crate::rows::columns::batch_of;
 
 /// One value, for every run that was collected.
-enum Part {
+enum ValuePart {
     Row { variable: Option<usize>, end: End, offset: u32, column: usize, rows: Vec<RowRef> },
     Aggregate(Box<Aggregate>),
     Time { column_type: ColumnType, times: Vec<i64> },
@@ -54,7 +54,7 @@ struct Argument {
 
 /// Values of the same kind for several runs.
 pub(super) struct Values {
-    parts: Vec<Part>,
+    parts: Vec<ValuePart>,
     count: usize,
 }
 
@@ -67,7 +67,7 @@ impl Values {
 
     /// True if runs need slots.
     pub fn has_aggregates(&self) -> bool {
-        self.parts.iter().any(|part| matches!(part, Part::Aggregate(_)))
+        self.parts.iter().any(|part| matches!(part, ValuePart::Aggregate(_)))
     }
 
     /// Takes note of a run, whose aggregates stand in this slot, or of a match that was found at
@@ -75,14 +75,14 @@ impl Values {
     pub fn collect(&mut self, key: &Key, taken: Taken<'_>, slot: Option<u32>, time: i64) {
         for part in &mut self.parts {
             match part {
-                Part::Row { variable, end, offset, rows, .. } => {
+                ValuePart::Row { variable, end, offset, rows, .. } => {
                     let row = taken.row(*variable, *end, *offset);
                     rows.push(row.map_or(RowRef::NONE, |row| key.row(row)));
                 }
-                Part::Aggregate(aggregate) => {
+                ValuePart::Aggregate(aggregate) => {
                     aggregate.collect(key, taken, slot, self.count as u32);
                 }
-                Part::Time { times, .. } => times.push(time),
+                ValuePart::Time { times, .. } => times.push(time),
             }
         }
         self.count += 1;
@@ -94,13 +94,13 @@ impl Values {
         let mut columns = Vec::with_capacity(self.parts.len());
         for part in &mut self.parts {
             columns.push(match part {
-                Part::Row { column, rows, .. } => {
+                ValuePart::Row { column, rows, .. } => {
                     let values = kept.column(rows, *column)?;
                     rows.clear();
                     values
                 }
-                Part::Aggregate(aggregate) => aggregate.take(kept, wall_ms)?,
-                Part::Time { column_type, times } => {
+                ValuePart::Aggregate(aggregate) => aggregate.take(kept, wall_ms)?,
+                ValuePart::Time { column_type, times } => {
                     let times = TimestampMillisecondArray::from(std::mem::take(times));
                     of_type(times, column_type)?
                 }
@@ -112,22 +112,22 @@ impl Values {
     /// Nobody uses these slots any more.
     pub fn forget(&mut self, slots: &[u32]) {
         for part in &mut self.parts {
-            if let Part::Aggregate(aggregate) = part {
+            if let ValuePart::Aggregate(aggregate) = part {
                 aggregate.forget(slots);
             }
         }
     }
 
     pub fn bytes(&self) -> usize {
-        let part = |part: &Part| match part {
-            Part::Row { rows, .. } => rows.capacity() * size_of::<RowRef>(),
-            Part::Aggregate(aggregate) => {
+        let part = |part: &ValuePart| match part {
+            ValuePart::Row { rows, .. } => rows.capacity() * size_of::<RowRef>(),
+            ValuePart::Aggregate(aggregate) => {
                 aggregate.rows.capacity() * size_of::<RowRef>()
                     + (aggregate.ids.capacity() + aggregate.slots.capacity()) * 4
                     + aggregate.held.capacity() * size_of::<Range<u64>>()
                     + aggregate.states.bytes()
             }
-            Part::Time { times, .. } => times.capacity() * 8,
+            ValuePart::Time { times, .. } => times.capacity() * 8,
         };
         self.parts.iter().map(part).sum()
     }
@@ -218,9 +218,9 @@ fn of_type(times: TimestampMillisecondArray, column_type: &ColumnType) -> Result
     }
 }
 
-fn part(value: &PatternValue, input: &TableSchema) -> Result<Part> {
+fn part(value: &PatternValue, input: &TableSchema) -> Result<ValuePart> {
     Ok(match value {
-        PatternValue::Row { variable, end, offset, column, .. } => Part::Row {
+        PatternValue::Row { variable, end, offset, column, .. } => ValuePart::Row {
             variable: *variable,
             end: *end,
             offset: *offset,
@@ -237,7 +237,7 @@ fn part(value: &PatternValue, input: &TableSchema) -> Result<Part> {
                 name: function.name().to_string(),
             };
             let data_type = argument.as_ref().map(|expr| &expr.column_type.data_type);
-            Part::Aggregate(Box::new(Aggregate {
+            ValuePart::Aggregate(Box::new(Aggregate {
                 variable: *variable,
                 argument: argument.as_ref().map(|expr| Argument::new(expr, input)),
                 states: call.accumulator(data_type)?,
@@ -250,7 +250,7 @@ fn part(value: &PatternValue, input: &TableSchema) -> Result<Part> {
             }))
         }
         PatternValue::Time { column_type } => {
-            Part::Time { column_type: column_type.clone(), times: Vec::new() }
+            ValuePart::Time { column_type: column_type.clone(), times: Vec::new() }
         }
     })
 }

@@ -39,7 +39,7 @@ use crate::capture::serials::ExpiringSerials;
 use crate::limit::route_to_first;
 use crate::sort::{EMIT_ROWS, KeyEncoder, SortKey};
 use crate::window::LatePolicy;
-use store::{Place, Store};
+use store::{Store, StoredPlace};
 
 /// `ORDER BY rowtime [, …]`.
 pub struct TemporalSort {
@@ -105,7 +105,7 @@ impl Operator for TemporalSort {
 struct TimedRow {
     time: i64,
     arrival: u64,
-    place: Place,
+    place: StoredPlace,
 }
 
 struct TemporalSortPartition {
@@ -240,7 +240,7 @@ impl Partition for TemporalSortPartition {
                 self.serials.leave(entry.time);
                 entry.place
             };
-            let places = self.ready.drain(..count).map(leave).collect::<Vec<Place>>();
+            let places = self.ready.drain(..count).map(leave).collect::<Vec<StoredPlace>>();
             output.emit(self.store.take(&places)?);
             if !self.ready.is_empty() && output.time_is_up() {
                 return Ok(Progress::More);

@@ -21,7 +21,7 @@ use arrow_schema::{DataType as Arrow, SchemaRef};
 use thalweg_core::snapshot::{CapturedTable, TableRows};
 use thalweg_core::{Captured, Extent, Restored, Result};
 
-use super::store::{Place, Store};
+use super::store::{Store, StoredPlace};
 use super::{TemporalSortPartition, TimedRow};
 use crate::capture::rows::{SERIAL, by_serial};
 use crate::rows::columns::batch_of;
@@ -56,7 +56,7 @@ fn batches(
             Arc::new(UInt64Array::from_iter_values(rows.iter().map(|(row, _)| row.arrival))),
             Arc::new(rows.iter().map(|&(_, is_ready)| Some(is_ready)).collect::<BooleanArray>()),
         ];
-        let places: Vec<Place> = rows.iter().map(|(row, _)| row.place).collect();
+        let places: Vec<StoredPlace> = rows.iter().map(|(row, _)| row.place).collect();
         kept_batch(schema, for_all(rows.len()), own, store.read(&places)?.columns().to_vec())
     };
     rows.chunks(KEPT_ROWS_MAX).map(batch).collect()

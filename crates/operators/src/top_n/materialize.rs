@@ -32,7 +32,7 @@ use thalweg_core::{
     Result, Route, RowKind, TableSchema,
 };
 
-use super::changes::Changes;
+use super::changes::TopNChanges;
 use super::deduplicate::rows;
 use super::spec::{check_columns, types_of};
 use super::store::Store;
@@ -111,7 +111,7 @@ struct MaterializePartition {
     newest: Vec<u32>,
     /// By row: the one that came before it to its key.
     older: Vec<u32>,
-    changes: Changes,
+    changes: TopNChanges,
     expiry: Option<Expiry>,
     table: KeyedRowTable,
     tracker: Option<KeyTracker>,
@@ -129,7 +129,7 @@ impl MaterializePartition {
             store: Store::new(Arc::clone(&schema)),
             newest: Vec::new(),
             older: Vec::new(),
-            changes: Changes::new(schema, spec.input.len(), false),
+            changes: TopNChanges::new(schema, spec.input.len(), false),
             expiry: ttl_ms.map(Expiry::new),
             table: KeyedRowTable::rows(&spec.input, &spec.keys, ttl_ms.is_some()),
             tracker: None,

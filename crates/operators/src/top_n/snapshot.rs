@@ -32,7 +32,7 @@ use crate::capture::keys::{KeyTracker, KeyedState};
 use crate::capture::rows::RowTracker;
 use crate::capture::shared::SharedState;
 use crate::keys::KeyTable;
-use crate::rows::arena::Place;
+use crate::rows::arena::ArenaPlace;
 use crate::rows::columns::keys_of;
 use crate::tables::{does_not_fit, virtual_partition};
 
@@ -85,7 +85,7 @@ impl KeyedState for TopNPartition {
         match &self.tables {
             Tables::Numbered { keys, .. } => keys.capture_keys(&self.keys, &self.expiry, ids),
             Tables::Rows(rows) => {
-                let (ids, places): (Vec<u32>, Vec<Place>) =
+                let (ids, places): (Vec<u32>, Vec<ArenaPlace>) =
                     self.places(ids.iter().copied()).unzip();
                 rows.capture_rows(&self.keys, &self.expiry, &self.store.arena, (&ids, &places))
             }
@@ -127,7 +127,7 @@ impl KeyedState for TopNPartition {
 
 impl TopNPartition {
     /// The rows of these keys, in their order.
-    fn places(&self, ids: impl Iterator<Item = u32>) -> impl Iterator<Item = (u32, Place)> {
+    fn places(&self, ids: impl Iterator<Item = u32>) -> impl Iterator<Item = (u32, ArenaPlace)> {
         ids.flat_map(move |id| {
             let entries = self.ordered[id as usize].iter_from(0);
             entries.map(move |entry: RankedRow| (id, self.store.place(entry.row)))

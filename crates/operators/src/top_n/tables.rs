@@ -16,7 +16,7 @@ use super::store::NumberedRow;
 use crate::capture::rows::{SERIAL, by_serial};
 use crate::expiry::Expiry;
 use crate::keys::{KeyTable, hash_keys};
-use crate::rows::arena::{Arena, Place};
+use crate::rows::arena::{Arena, ArenaPlace};
 use crate::rows::columns::{batch_of, keys_of};
 use crate::tables::{KeyedTable, kept_batch, kept_columns, kept_schema, numbers_of, owners};
 
@@ -70,7 +70,7 @@ impl KeyedRowTable {
         keys: &KeyTable,
         expiry: &Option<Expiry>,
         arena: &Arena,
-        (ids, places): (&[u32], &[Place]),
+        (ids, places): (&[u32], &[ArenaPlace]),
     ) -> Result<RecordBatch> {
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
         self.batch(keys, expiry, ids, arena.gather(places, &[], &all)?)
@@ -142,7 +142,7 @@ impl NumberedRows {
     /// # Errors
     /// If they do not fit the table.
     pub fn batch(&self, rows: &[NumberedRow], arena: &Arena) -> Result<RecordBatch> {
-        let places: Vec<Place> = rows.iter().map(|&(_, place)| place).collect();
+        let places: Vec<ArenaPlace> = rows.iter().map(|&(_, place)| place).collect();
         let all: Vec<usize> = (0..self.rows.fields().len()).collect();
         let columns = arena.gather(&places, &[], &all)?;
         let hashes = hash_keys(&keys_of(&columns, &self.keys), rows.len())?;

@@ -17,7 +17,7 @@
 //!
 //! A window is emitted in chunks; between chunks the work can be interrupted and taken up again.
 //!
-//! What has entered a hopping window stands in [`Part`]s, which never change: a capture shares them
+//! What has entered a hopping window stands in [`WindowPart`]s, which never change: a capture shares them
 //! and reads them later, and the next one writes only those that came since. What has entered a
 //! cumulating one is read later too, and captured before it changes ([`SliceTable`]).
 
@@ -36,7 +36,7 @@ use crate::keys::CanonicalOrder;
 
 use super::calls::Marks;
 use super::calls::Partial;
-use super::parts::{Part, Parts, PartsSince};
+use super::parts::{PartsSince, WindowPart, WindowParts};
 use super::slice_capture::SliceTable;
 use super::slices::{Slice, Slices};
 use super::snapshot::part_marks;
@@ -49,12 +49,12 @@ enum Current {
     /// Tumbling: one slice. Cumulating: all so far. `held` are the references to release.
     Slice { slice: Slice, held: Vec<u32> },
     /// Hopping, by subtraction: what leaves, by the end of its last window.
-    Running { slice: Slice, leaving: BTreeMap<i64, Vec<Part>> },
+    Running { slice: Slice, leaving: BTreeMap<i64, Vec<WindowPart>> },
     /// Hopping, by the tree: its leaf, and the references to release, by the end of the last
     /// window.
-    Tree { tree: Tree, leaving: BTreeMap<i64, (Part, Vec<u32>)> },
+    Tree { tree: Tree, leaving: BTreeMap<i64, (WindowPart, Vec<u32>)> },
     /// Hopping, in order: the slices, oldest first, and how many of them `total` holds.
-    InOrder { slices: Vec<Part>, total: Slice, added: usize },
+    InOrder { slices: Vec<WindowPart>, total: Slice, added: usize },
 }
 
 /// How the slices of hopping windows become windows.
@@ -84,7 +84,7 @@ pub(super) struct Assembly {
     /// Of the window that is being emitted, where not all groups are wanted: the places of those
     /// that are.
     chosen: Option<Vec<u32>>,
-    parts: Parts,
+    parts: WindowParts,
     /// What the parts of the current window take, added up as they come and go: there may be
     /// thousands, and the memory is asked for with each bundle.
     part_bytes: usize,
@@ -98,7 +98,7 @@ pub(super) enum Entered {
     /// States that change with each slice ([`Assembly::begin_running`]).
     Changing,
     /// Parts that never change, in the order in which they were added up.
-    Parts(Vec<Part>),
+    Parts(Vec<WindowPart>),
 }
 
 /// The groups of a window.
@@ -150,7 +150,7 @@ impl Assembly {
             most_rows: None,
             sorted: Sorted::default(),
             chosen: None,
-            parts: Parts::default(),
+            parts: WindowParts::default(),
             part_bytes: 0,
             tracking: Tracking::default(),
             read_leave: i64::MIN,

@@ -109,11 +109,11 @@ impl Operator for CountWindowAggregate {
     fn open(&self, _opening: PartitionContext) -> Result<Box<dyn Partition>> {
         Ok(Box::new(CountPartition {
             keys: KeyTable::new(&self.shared.calls.key_types)?,
-            windows: Windows::new(self.shared.spec.size, self.shared.spec.slide),
+            windows: CountWindows::new(self.shared.spec.size, self.shared.spec.slide),
             counts: Vec::new(),
             accumulators: self.shared.calls.accumulators()?,
             ids: Vec::new(),
-            taken: Taken::default(),
+            taken: CountTaken::default(),
             shared: Arc::clone(&self.shared),
         }))
     }
@@ -121,7 +121,7 @@ impl Operator for CountWindowAggregate {
 
 /// What the rows of a bundle belong to, and what they complete.
 #[derive(Default)]
-struct Taken {
+struct CountTaken {
     /// Rows and the slots they are added to, in the order of rows.
     rows: Vec<u32>,
     slots: Vec<u32>,
@@ -131,15 +131,15 @@ struct Taken {
     causes: Vec<u32>,
 }
 
-impl Taken {
+impl CountTaken {
     fn clear(&mut self) {
-        let Taken { rows, slots, closed, keys, causes } = self;
+        let CountTaken { rows, slots, closed, keys, causes } = self;
         [rows, slots, closed, keys, causes].into_iter().for_each(Vec::clear);
     }
 }
 
 /// The open windows of the keys of a partition.
-struct Windows {
+struct CountWindows {
     size: u64,
     slide: u64,
     /// How many windows of a key can be open at once.
@@ -154,10 +154,10 @@ struct Windows {
     slots: u32,
 }
 
-impl Windows {
+impl CountWindows {
     fn new(size: u64, slide: u64) -> Self {
         let width = size.div_ceil(slide) as usize;
-        Windows {
+        CountWindows {
             size,
             slide,
             width,
@@ -179,7 +179,7 @@ impl Windows {
     }
 
     /// Adds the next row of a key to its windows.
-    fn take(&mut self, key: u32, row: u32, taken: &mut Taken) {
+    fn take(&mut self, key: u32, row: u32, taken: &mut CountTaken) {
         self.seen[key as usize] += 1;
         let number = self.seen[key as usize];
         let first = number.div_ceil(self.slide);
@@ -252,13 +252,13 @@ impl Windows {
 struct CountPartition {
     shared: Arc<CountContext>,
     keys: KeyTable,
-    windows: Windows,
+    windows: CountWindows,
     /// Rows by slot.
     counts: Vec<i64>,
     /// States by slot.
     accumulators: Vec<Box<dyn Accumulator>>,
     ids: Vec<u32>,
-    taken: Taken,
+    taken: CountTaken,
 }
 
 impl CountPartition {
@@ -268,7 +268,7 @@ impl CountPartition {
         self.accumulators.iter_mut().for_each(|own| own.grow(slots));
         self.taken.slots.iter().for_each(|&slot| self.counts[slot as usize] += 1);
         let of = RowsOf { batch: &piece.bundle.batch, order: row_order(piece.bundle) };
-        let Taken { slots, rows, .. } = &self.taken;
+        let CountTaken { slots, rows, .. } = &self.taken;
         update_accumulators(&mut self.accumulators, &self.shared.calls, of, slots, Some(rows))
     }
 

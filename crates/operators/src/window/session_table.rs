@@ -40,7 +40,7 @@ const NONE: u32 = u32::MAX;
 
 /// A row as it comes.
 #[derive(Clone, Copy)]
-pub(super) struct Arrival {
+pub(super) struct SessionArrival {
     pub(super) time: i64,
     /// The watermark before it.
     pub(super) before: i64,
@@ -78,7 +78,7 @@ pub(super) struct Sessions {
 
 /// The rows of a bundle that were taken, and the sessions they joined.
 #[derive(Default)]
-pub(super) struct Taken {
+pub(super) struct SessionsTaken {
     pub(super) rows: Vec<u32>,
     pub(super) sessions: Vec<u32>,
     /// (from, into): sessions that were joined while the bundle was taken.
@@ -129,10 +129,10 @@ impl Sessions {
     pub fn take(
         &mut self,
         key: u32,
-        arrival: Arrival,
+        arrival: SessionArrival,
         joined: &mut Vec<(u32, u32)>,
     ) -> Option<u32> {
-        let Arrival { time, before, closed } = arrival;
+        let SessionArrival { time, before, closed } = arrival;
         let number = self.first[key as usize];
         let row_end = time.saturating_add(self.gap_ms);
         // Most often a key has one session, and the row belongs to it.
@@ -154,10 +154,10 @@ impl Sessions {
     fn take_among(
         &mut self,
         key: u32,
-        arrival: Arrival,
+        arrival: SessionArrival,
         joined: &mut Vec<(u32, u32)>,
     ) -> Option<u32> {
-        let Arrival { time, before, closed } = arrival;
+        let SessionArrival { time, before, closed } = arrival;
         let mut start = time;
         let mut end = time.saturating_add(self.gap_ms);
         let (row_start, row_end) = (start, end);
@@ -249,7 +249,7 @@ impl Sessions {
         &mut self,
         calls: &Calls,
         of: RowsOf<'_>,
-        taken: &mut Taken,
+        taken: &mut SessionsTaken,
         in_order: bool,
     ) -> Result<()> {
         self.counts.resize(self.all.len(), 0);
@@ -278,7 +278,7 @@ impl Sessions {
         update_accumulators(&mut self.accumulators, calls, of, sessions, Some(rows))
     }
 
-    fn apply_joins(&mut self, taken: &mut Taken) -> Result<()> {
+    fn apply_joins(&mut self, taken: &mut SessionsTaken) -> Result<()> {
         // A session that others joined may itself have joined another one later.
         let mut target: hashbrown::HashMap<u32, u32> = taken.joined.iter().copied().collect();
         for (from, _) in taken.joined.iter().rev() {

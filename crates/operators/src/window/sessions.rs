@@ -26,7 +26,7 @@ use thalweg_core::{
 use super::aligned::check_columns;
 use super::calls::Calls;
 use super::output::{LatePolicy, output_schema, result_batch, row_times, treat_late};
-use super::session_table::{Arrival, Sessions, Taken};
+use super::session_table::{SessionArrival, Sessions, SessionsTaken};
 use super::shared::{key_columns, row_order};
 use super::slices::RowsOf;
 use super::zone::Zone;
@@ -114,7 +114,7 @@ impl Operator for SessionAggregate {
             ids: Vec::new(),
             late: Vec::new(),
             late_keys: Vec::new(),
-            taken: Taken::default(),
+            taken: SessionsTaken::default(),
         };
         Ok(Box::new(SharedPartition::new(state)))
     }
@@ -135,7 +135,7 @@ struct SessionState {
     ids: Vec<u32>,
     late: Vec<u32>,
     late_keys: Vec<u32>,
-    taken: Taken,
+    taken: SessionsTaken,
 }
 
 impl SessionState {
@@ -151,7 +151,7 @@ impl SessionState {
             let closed = if piece.lanes == 1 { before } else { i64::MIN };
             let time = times[row as usize];
             let joined = &mut self.taken.joined;
-            match self.sessions.take(key, Arrival { time, before, closed }, joined) {
+            match self.sessions.take(key, SessionArrival { time, before, closed }, joined) {
                 Some(session) => {
                     self.taken.rows.push(row);
                     self.taken.sessions.push(session);

@@ -16,19 +16,19 @@ use thalweg_core::{
 use super::reload::{Reader, Reload, Reloading};
 use super::snapshot::LastCapture;
 use super::table::Collected;
-use super::{Plan, SharedTable};
+use super::{HashJoinPlan, SharedTable};
 use crate::limit::{route_to_first, rows_of};
 use crate::rows::input::inserts_only;
 
 /// The operator of the build side.
 pub struct Build {
-    plan: Arc<Plan>,
+    plan: Arc<HashJoinPlan>,
     shared: Arc<SharedTable>,
     reload: Option<Arc<Reload>>,
 }
 
 impl Build {
-    pub(super) fn new(plan: Arc<Plan>, shared: Arc<SharedTable>) -> Self {
+    pub(super) fn new(plan: Arc<HashJoinPlan>, shared: Arc<SharedTable>) -> Self {
         Build { plan, shared, reload: None }
     }
 
@@ -46,13 +46,13 @@ impl Build {
 
 /// A table that is made outside the flow of rows.
 pub struct BuildTable {
-    plan: Arc<Plan>,
+    plan: Arc<HashJoinPlan>,
     shared: Arc<SharedTable>,
     rows: Collected,
 }
 
 impl BuildTable {
-    fn new(plan: Arc<Plan>, shared: Arc<SharedTable>) -> Result<Self> {
+    fn new(plan: Arc<HashJoinPlan>, shared: Arc<SharedTable>) -> Result<Self> {
         Ok(BuildTable { rows: Collected::new(&plan)?, plan, shared })
     }
 
@@ -100,7 +100,7 @@ impl Operator for Build {
 }
 
 pub(super) struct BuildPartition {
-    pub(super) plan: Arc<Plan>,
+    pub(super) plan: Arc<HashJoinPlan>,
     pub(super) shared: Arc<SharedTable>,
     pub(super) state: State,
     reload: Option<Arc<Reload>>,

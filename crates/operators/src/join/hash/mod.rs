@@ -79,13 +79,13 @@ impl HashJoinSpec {
     }
 }
 
-struct Plan {
+struct HashJoinPlan {
     spec: HashJoinSpec,
     joined: Joined,
     key_types: Vec<DataType>,
 }
 
-impl Plan {
+impl HashJoinPlan {
     fn keys(&self, side: Side) -> &[usize] {
         side.pick(&self.spec.left_keys, &self.spec.right_keys)
     }
@@ -93,7 +93,7 @@ impl Plan {
 
 /// A join whose build side is read first.
 pub struct HashJoin {
-    plan: Arc<Plan>,
+    plan: Arc<HashJoinPlan>,
     shared: Arc<SharedTable>,
 }
 
@@ -116,7 +116,10 @@ impl HashJoin {
         let key_types = spec.key_types()?;
         crate::keys::KeyTable::new(&key_types)?;
         let joined = Joined::new(&spec.sides, spec.kind, keys, spec.residual.clone(), true)?;
-        Ok(HashJoin { plan: Arc::new(Plan { spec, joined, key_types }), shared: Arc::default() })
+        Ok(HashJoin {
+            plan: Arc::new(HashJoinPlan { spec, joined, key_types }),
+            shared: Arc::default(),
+        })
     }
 
     /// True if this kind of join can be made with this build side.

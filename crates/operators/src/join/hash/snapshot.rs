@@ -13,7 +13,7 @@ use arrow_schema::{DataType as Arrow, Field, Schema, SchemaRef};
 use thalweg_core::snapshot::{CapturedTable, TableRows};
 use thalweg_core::{Captured, Column, Error, Extent, Restored, Result, TableSchema};
 
-use super::Plan;
+use super::HashJoinPlan;
 use super::build::{BuildPartition, State};
 use super::table::Table;
 use crate::capture::rows::{SERIAL, SERIAL_IDENTITY, by_serial};
@@ -48,7 +48,7 @@ pub(super) enum LastCapture {
     Table(Weak<Table>),
 }
 
-impl Plan {
+impl HashJoinPlan {
     fn is_read(&self) -> bool {
         self.joined.reads(self.spec.build)
     }
@@ -104,7 +104,7 @@ impl Plan {
 }
 
 impl CapturedBuild {
-    fn rows(self, plan: &Plan) -> Result<Vec<RecordBatch>> {
+    fn rows(self, plan: &HashJoinPlan) -> Result<Vec<RecordBatch>> {
         let (build, schema) = (plan.spec.build, plan.numbered_schema());
         match self {
             CapturedBuild::Nothing => Ok(Vec::new()),

@@ -14,7 +14,7 @@ use arrow_select::take::take;
 use thalweg_core::bundle::batch_bytes;
 use thalweg_core::{DataType, Error, Result};
 
-use super::Plan;
+use super::HashJoinPlan;
 use crate::keys::{ABSENT, KeyTable};
 use crate::rows::columns::keys_of;
 use crate::rows::input::joinable;
@@ -115,13 +115,13 @@ pub(super) struct Collected {
 }
 
 impl Collected {
-    pub fn new(plan: &Plan) -> Result<Self> {
+    pub fn new(plan: &HashJoinPlan) -> Result<Self> {
         let keys = KeyTable::new(&plan.key_types)?;
         Ok(Collected { keys, ids: Vec::new(), batches: Vec::new(), bytes: 0 })
     }
 
     /// Takes rows.
-    pub fn add(&mut self, plan: &Plan, batch: RecordBatch) -> Result<()> {
+    pub fn add(&mut self, plan: &HashJoinPlan, batch: RecordBatch) -> Result<()> {
         let keys = plan.keys(plan.spec.build);
         let mut batch = batch;
         let without_null = joinable(&keys_of(batch.columns(), keys));
@@ -158,7 +158,7 @@ impl Collected {
     }
 
     /// The table of these rows.
-    pub fn into_table(self, plan: &Plan) -> Result<Table> {
+    pub fn into_table(self, plan: &HashJoinPlan) -> Result<Table> {
         let Collected { keys, ids, batches, .. } = self;
         let schema = plan.spec.sides.schema(plan.spec.build);
         let types: Vec<Arrow> =
@@ -180,7 +180,7 @@ impl Collected {
 }
 
 /// True if one of the keys is NULL.
-fn has_null_key(keys: &KeyTable, plan: &Plan) -> Result<bool> {
+fn has_null_key(keys: &KeyTable, plan: &HashJoinPlan) -> Result<bool> {
     let null = |of: &DataType| new_null_array(&of.arrow(), 1);
     let nulls: Vec<ArrayRef> = plan.key_types.iter().map(null).collect();
     let mut ids = Vec::new();

@@ -17,7 +17,7 @@ use thalweg_core::Extent;
 use crate::rows::chunks::RowRef;
 
 /// A row.
-struct Entry {
+struct IndexEntry {
     hash: u64,
     time: i64,
     /// The next one of the chain, counted from 1; 0 ends it.
@@ -33,7 +33,7 @@ struct Entry {
 struct Bucket {
     /// Chains: low half, the first entry, counted from 1; high half, a bit for each hash in it.
     heads: Vec<u64>,
-    entries: Vec<Entry>,
+    entries: Vec<IndexEntry>,
     /// The lowest time that a partner may have.
     reaches: Vec<i64>,
     /// How many rows of which chunk.
@@ -76,7 +76,8 @@ impl Bucket {
         });
         let slot = hash as usize & (self.heads.len() - 1);
         let head = &mut self.heads[slot];
-        let entry = Entry { hash, time, next: *head as u32, chunk: row.chunk, row: row.row, reach };
+        let entry =
+            IndexEntry { hash, time, next: *head as u32, chunk: row.chunk, row: row.row, reach };
         self.entries.push(entry);
         *head = *head & !u64::from(u32::MAX) | tag(hash) | self.entries.len() as u64;
         match self.holds.last_mut() {
@@ -166,7 +167,7 @@ impl Bucket {
 
     /// The rows of a chain that are sought.
     #[inline]
-    fn follow(&self, first: u32, sought: &Sought, mut found: impl FnMut(RowRef)) {
+    fn follow(&self, first: u32, sought: &SoughtTimes, mut found: impl FnMut(RowRef)) {
         let mut next = first;
         while next != 0 {
             let entry = &self.entries[next as usize - 1];
@@ -183,13 +184,13 @@ impl Bucket {
 
     fn bytes(&self) -> usize {
         self.heads.capacity() * 8
-            + self.entries.capacity() * size_of::<Entry>()
+            + self.entries.capacity() * size_of::<IndexEntry>()
             + (self.reaches.capacity() + self.holds.capacity()) * 8
     }
 }
 
 /// What a row looks for.
-pub(super) struct Sought {
+pub(super) struct SoughtTimes {
     pub(super) hash: u64,
     /// The row's own time.
     pub(super) time: i64,
@@ -296,7 +297,7 @@ impl Timeline {
         &self,
         places: &Places,
         (chains, place): (&Chains, usize),
-        sought: &Sought,
+        sought: &SoughtTimes,
         mut found: impl FnMut(RowRef),
     ) {
         for (n, (_, bucket)) in self.buckets[places.from..places.to].iter().enumerate() {

@@ -21,10 +21,10 @@ use thalweg_core::{
 };
 
 use super::IntervalContext;
-use super::index::{Chains, Places, Sought, Timeline};
+use super::index::{Chains, Places, SoughtTimes, Timeline};
 use crate::join::JoinKind;
 use crate::join::bounded::PAIRS_MAX;
-use crate::join::bounded::side_rows::{self, SideRows, Stretch};
+use crate::join::bounded::side_rows::{self, SideRows, SideStretch};
 use crate::join::sides::Side;
 use crate::keys::hash_keys;
 use crate::keys::ranks::KeyRanks;
@@ -75,7 +75,7 @@ impl Arrived<'_> {
 
 /// Pairs, and the row of the bundle that caused each.
 #[derive(Default)]
-struct Pairs {
+struct IntervalPairs {
     left: Vec<RowRef>,
     right: Vec<RowRef>,
     causes: Vec<u32>,
@@ -94,7 +94,7 @@ pub(super) struct IntervalPartition {
     left: KeptSide,
     right: KeptSide,
     pub(super) watermark: i64,
-    pairs: Pairs,
+    pairs: IntervalPairs,
     partners: Vec<RowRef>,
     chains: Chains,
     ranks: KeyRanks,
@@ -123,7 +123,7 @@ impl IntervalPartition {
             left: kept(Side::Left, pads_left, pads_left || selects),
             right: kept(Side::Right, pads_right, pads_right),
             watermark: i64::MIN,
-            pairs: Pairs::default(),
+            pairs: IntervalPairs::default(),
             partners: Vec::new(),
             chains: Chains::default(),
             ranks: KeyRanks::new(opening.order, &shared.key_types)?,
@@ -187,7 +187,7 @@ impl IntervalPartition {
                 let hashes = &arrived.hashes[begun.clone()];
                 others.timeline.begin(&places, hashes, &mut self.chains);
             }
-            let sought = Sought { hash: arrived.hashes[place], time, low, high };
+            let sought = SoughtTimes { hash: arrived.hashes[place], time, low, high };
             let chain = (&self.chains, place - begun.start);
             others.timeline.find(&places, chain, &sought, |row| partners.push(row));
             if partners.is_empty() {
@@ -248,7 +248,7 @@ impl IntervalPartition {
     fn stretch(
         &mut self,
         arrived: &Arrived<'_>,
-        stretch: Stretch,
+        stretch: SideStretch,
         output: &mut Output,
     ) -> Result<usize> {
         let mut from = stretch.from;
@@ -269,7 +269,7 @@ impl IntervalPartition {
     /// before the last.
     fn stretches(
         &mut self,
-        stretches: &[Stretch],
+        stretches: &[SideStretch],
         all: [Option<&Arrived<'_>>; 2],
         output: &mut Output,
     ) -> Result<Option<u32>> {
@@ -493,7 +493,7 @@ impl KeptSide {
     }
 }
 
-impl Pairs {
+impl IntervalPairs {
     /// Adds a row with its partners.
     #[inline]
     fn add(&mut self, arrived: &Arrived<'_>, place: usize, partners: &mut Vec<RowRef>) {
@@ -553,7 +553,7 @@ impl Partition for IntervalPartition {
                 }
             }
             if watermark == i64::MAX {
-                (self.pairs, self.partners) = (Pairs::default(), Vec::new());
+                (self.pairs, self.partners) = (IntervalPairs::default(), Vec::new());
             }
         }
         self.emit_leaving(output)

@@ -6,7 +6,7 @@ use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_buffer::NullBuffer;
 use thalweg_core::{Piece, Result, RowKind};
 
-use super::plan::Plan;
+use super::plan::RegularJoinPlan;
 use crate::join::sides::{Side, side_at, tags};
 use crate::keys::{KeyTable, hash_keys};
 use crate::rows::arena::NIL;
@@ -15,7 +15,7 @@ use crate::rows::columns::keys_of;
 
 /// A row that arrives.
 #[derive(Clone, Copy)]
-pub(super) struct Arrival {
+pub(super) struct JoinArrival {
     /// Its row in the bundle.
     pub row: u32,
     pub side: Side,
@@ -52,7 +52,7 @@ pub(super) struct Arrivals<'a> {
 
 impl<'a> Arrivals<'a> {
     /// Gives the rows their keys.
-    pub fn new(plan: &Plan, piece: Piece<'a>, keys: &mut KeyTable) -> Result<Self> {
+    pub fn new(plan: &RegularJoinPlan, piece: Piece<'a>, keys: &mut KeyTable) -> Result<Self> {
         let batch = &piece.bundle.batch;
         let tags = tags(batch)?;
         let mut of_side = |side| {
@@ -64,7 +64,7 @@ impl<'a> Arrivals<'a> {
     }
 
     /// The rows in order.
-    pub fn iter(&self) -> impl Iterator<Item = Arrival> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = JoinArrival> + '_ {
         let kinds = self.piece.bundle.kinds.as_deref();
         let mut next = [0; 2];
         (0..self.piece.num_rows()).map(move |position| {
@@ -75,7 +75,7 @@ impl<'a> Arrivals<'a> {
             let key = if of_side.can_match(row) { of_side.keys[nth] } else { NIL };
             next[side as usize] += usize::from(key != NIL);
             let kind = kinds.map_or(RowKind::Insert, |kinds| kinds[row as usize]);
-            Arrival { row, side, kind, key, nth }
+            JoinArrival { row, side, kind, key, nth }
         })
     }
 
@@ -90,7 +90,7 @@ impl<'a> Arrivals<'a> {
     }
 
     /// The hash of all columns of a row that has a key.
-    pub fn hash(&self, arrival: Arrival) -> Result<u64> {
+    pub fn hash(&self, arrival: JoinArrival) -> Result<u64> {
         let OfSide { columns, rows, hashes, .. } = &self.sides[arrival.side as usize];
         if let Some(hashes) = hashes.get() {
             return Ok(hashes[arrival.nth]);
@@ -102,7 +102,7 @@ impl<'a> Arrivals<'a> {
 
 impl<'a> OfSide<'a> {
     fn new(
-        plan: &Plan,
+        plan: &RegularJoinPlan,
         side: Side,
         columns: &'a [ArrayRef],
         piece: &Piece<'_>,

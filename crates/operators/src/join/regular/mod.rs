@@ -59,11 +59,11 @@ use super::sides::Side;
 use crate::capture::shared::SharedPartition;
 use crate::keys::KeyTable;
 use crate::limit::route_to_first;
-use plan::Plan;
+use plan::RegularJoinPlan;
 
 /// The operator of regular, semi and anti joins.
 pub struct RegularJoin {
-    plan: Arc<Plan>,
+    plan: Arc<RegularJoinPlan>,
 }
 
 impl RegularJoin {
@@ -77,7 +77,7 @@ impl RegularJoin {
         let (left, right) = (spec.sides.schema(Side::Left), spec.sides.schema(Side::Right));
         let output = pairs::output_schema(left, right, spec.kind);
         let all = |side| (0..spec.sides.schema(side).len()).collect();
-        let plan = Plan {
+        let plan = RegularJoinPlan {
             schema: output.arrow(),
             output,
             key_types,

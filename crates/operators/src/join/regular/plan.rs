@@ -33,7 +33,7 @@ pub struct JoinSpec {
 }
 
 /// What all partitions share.
-pub(super) struct Plan {
+pub(super) struct RegularJoinPlan {
     pub(super) spec: JoinSpec,
     pub(super) output: TableSchema,
     pub(super) schema: SchemaRef,
@@ -43,7 +43,7 @@ pub(super) struct Plan {
     pub(super) residual: Option<Residual>,
 }
 
-impl Plan {
+impl RegularJoinPlan {
     /// True if rows of this side leave without a partner, padded.
     pub fn pads(&self, side: Side) -> bool {
         side.pick(self.spec.kind.pads_left_rows(), self.spec.kind.pads_right_rows())

@@ -22,7 +22,7 @@ use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
 use thalweg_core::snapshot::CapturedTable;
 use thalweg_core::{Captured, DataType, Error, Extent, Restored, Result, TableChanges};
 
-use super::expiry::Expiry;
+use super::expiry::RowExpiry;
 use super::partition::{JoinState, Slot};
 use super::tables::{PARTNERS, ROWS, WRITTEN};
 use crate::capture::keys::{KeyTracker, KeyedState, capture, key_changes, stop_tracking_keys};
@@ -133,7 +133,7 @@ impl JoinState {
                 self.restore_rows(side, batch, &mut taken)?;
             }
             self.link(side, taken);
-            self.sides[side as usize].expiry.as_mut().map(Expiry::put_in_order);
+            self.sides[side as usize].expiry.as_mut().map(RowExpiry::put_in_order);
         }
         Ok(())
     }

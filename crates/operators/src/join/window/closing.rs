@@ -2,7 +2,7 @@
 //!
 //! Rows lie by key, and each key is visited once, in the order of keys. A step continues until it
 //! has found enough pairs; the rows of one key may need many steps, and one row of the left side
-//! always meets all its partners in one. [`Closing::emit_some`] keeps its place between calls.
+//! always meets all its partners in one. [`ClosingWindow::emit_some`] keeps its place between calls.
 
 use std::ops::Range;
 
@@ -74,7 +74,7 @@ struct Found {
 }
 
 /// A window that leaves.
-pub(super) struct Closing {
+pub(super) struct ClosingWindow {
     end: i64,
     /// Its rows are sorted by key.
     window: Window,
@@ -89,7 +89,7 @@ pub(super) struct Closing {
     matched: Vec<bool>,
 }
 
-impl Closing {
+impl ClosingWindow {
     /// A window that is to leave. What `unsorted` holds is overwritten.
     pub fn new(
         end: i64,
@@ -105,7 +105,7 @@ impl Closing {
             |rows: &mut [KeptRow]| Offsets::sort(rows, keys, has_several_starts, unsorted);
         let offsets = window.rows.each_mut().map(|rows| sort(rows));
         let matched = vec![false; window.rows[Side::Right as usize].len()];
-        Ok(Closing { end, window, offsets, order, at: 0, visited: 0, matched })
+        Ok(ClosingWindow { end, window, offsets, order, at: 0, visited: 0, matched })
     }
 
     /// Sends some rows on; true once the window has left.

@@ -41,7 +41,7 @@ use crate::rows::chunks::Chunks;
 use crate::rows::columns::keys_of;
 use crate::rows::input;
 use crate::window::Zone;
-use closing::Closing;
+use closing::ClosingWindow;
 use state::{Grouping, SpareRows, Window, WindowRows};
 
 /// What is joined.
@@ -183,7 +183,7 @@ struct WindowJoinPartition {
     chunks: [Chunks; 2],
     /// By window end.
     windows: BTreeMap<i64, Window>,
-    closing: Option<Closing>,
+    closing: Option<ClosingWindow>,
     spare: SpareRows,
     zone: Zone,
     ranks: KeyRanks,
@@ -238,14 +238,14 @@ impl WindowJoinPartition {
     }
 
     /// The first window, if this watermark closes it.
-    fn next_closed(&mut self, watermark: i64) -> Result<Option<Closing>> {
+    fn next_closed(&mut self, watermark: i64) -> Result<Option<ClosingWindow>> {
         let Some(entry) = self.windows.first_entry() else { return Ok(None) };
         if self.zone.last_instant_before(*entry.key()) > watermark {
             return Ok(None);
         }
         let (end, window) = entry.remove_entry();
         self.serials.leave(end);
-        Closing::new(end, window, &self.ranks, &mut self.spare.rows).map(Some)
+        ClosingWindow::new(end, window, &self.ranks, &mut self.spare.rows).map(Some)
     }
 }
 
@@ -295,7 +295,7 @@ impl Partition for WindowJoinPartition {
 
     fn state_bytes(&self) -> usize {
         let windows: usize = self.windows.values().map(Window::bytes).sum();
-        let closing = self.closing.as_ref().map_or(0, Closing::bytes);
+        let closing = self.closing.as_ref().map_or(0, ClosingWindow::bytes);
         let chunks: usize = self.chunks.iter().map(Chunks::bytes).sum();
         windows + closing + chunks + self.grouping.bytes() + self.spare.bytes()
     }

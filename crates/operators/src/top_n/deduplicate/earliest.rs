@@ -32,7 +32,7 @@ use super::spec::DeduplicateSpec;
 use crate::capture::keys::{KeyTracker, KeyedState};
 use crate::expiry::Expiry;
 use crate::keys::{CanonicalOrder, KeyTable};
-use crate::rows::arena::Place as KeptPlace;
+use crate::rows::arena::ArenaPlace;
 use crate::top_n::tables::KeyedRowTable;
 use crate::window::LatePolicy;
 
@@ -347,7 +347,7 @@ impl KeyedState for EarliestRows {
         if table == LEFT {
             return self.tables[LEFT].capture_keys(&self.keys, &self.expiry, ids);
         }
-        let places: Vec<KeptPlace> = ids.iter().map(|&id| self.kept.place(id)).collect();
+        let places: Vec<ArenaPlace> = ids.iter().map(|&id| self.kept.place(id)).collect();
         self.tables[WAITING].capture_rows(&self.keys, &None, &self.kept.arena, (ids, &places))
     }
     fn tracker(&mut self, table: usize) -> &mut Option<KeyTracker> {
