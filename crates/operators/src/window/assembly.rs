@@ -17,9 +17,9 @@
 //!
 //! A window is emitted in chunks; between chunks the work can be interrupted and taken up again.
 //!
-//! What has entered a hopping window stands in [`WindowPart`]s, which never change: a capture shares them
-//! and reads them later, and the next one writes only those that came since. What has entered a
-//! cumulating one is read later too, and captured before it changes ([`SliceTable`]).
+//! What has entered a hopping window stands in [`WindowPart`]s, which never change: a capture
+//! shares them and reads them later, and the next one writes only those that came since. What has
+//! entered a cumulating one is read later too, and captured before it changes ([`SliceTable`]).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
