@@ -1,4 +1,9 @@
 //! Walking the shared plan and adding stages to the graph.
+//!
+//! A node becomes a step of a chain or a stage of its own. [`Lowering::open_chain`] returns the
+//! edges of the last stage with the steps that still follow it, so that the caller can add steps
+//! and the whole run of row-by-row nodes becomes one stage. A chain is closed where a node has
+//! several readers, where a stage follows, and at a sink.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -76,12 +81,14 @@ pub(super) struct Lowering<'a> {
     pub(super) graph: Graph,
     stages: Vec<StageDescription>,
     pub(super) done: HashMap<*const LogicalPlan, Edges>,
+    // How many nodes and outputs read each node. With more than one its chain is closed and shared.
     readers: HashMap<*const LogicalPlan, usize>,
     sources: Vec<OpenSource>,
     pub(super) late: LateRows,
     is_bounded: bool,
     /// The table that reads standard input.
     standard_input: Option<String>,
+    // True if an expression reads the watermark of single rows (`CURRENT_WATERMARK`).
     needs_exact_watermarks: bool,
     pub(super) changes: NodeChanges,
     /// Windows of which nobody wants more than the first rows.
@@ -141,6 +148,8 @@ impl<'a> Lowering<'a> {
             let entry = tables.entry(table.name.clone());
             entry.or_insert_with(|| WrittenTable::new(table.clone())).edges.extend(edges);
         }
+        // After all queries, since several may write one table; by name, so that the order is
+        // stable.
         for written in tables.into_values() {
             self.add_table_sink(written)?;
         }
@@ -419,6 +428,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// In batch mode a node emits its final result instead of its changes.
+    /// An aggregate that gives each result once has nothing to settle.
     fn settle(&mut self, node: &Node, edges: Edges) -> Result<Edges> {
         let is_given_once = matches!(&node.kind, LogicalKind::Aggregate { aggregates, .. }
             if self.gives_once(aggregates));

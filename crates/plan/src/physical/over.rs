@@ -1,4 +1,11 @@
 //! Functions over the rows before a row.
+//!
+//! The operator gets its input's columns at their old places, then the arguments that had to be
+//! computed, and appends the results. A projection drops the arguments afterwards.
+//!
+//! Only an order by one ascending time can run: earlier rows are then complete at some point. Ranks
+//! in an order of values are computed only as a Top-N (`logical::ranks`), so what arrives here with
+//! such an order had no usable condition on its rank.
 
 use std::sync::Arc;
 
@@ -22,6 +29,8 @@ impl Lowering<'_> {
         window: &OverWindow,
         calls: &[OverCall],
     ) -> Result<Edges> {
+        // The binder admits other orders for ranks, since a condition above may make a Top-N of
+        // them.
         let [SortKey { column: time, descending: false, .. }] = window.order[..] else {
             return Err(unfiltered_rank());
         };

@@ -1,4 +1,7 @@
 //! MATCH_RECOGNIZE.
+//!
+//! The binder has made the operator's own description of the pattern, so only names of results are
+//! added. Late rows are those of the input, as for windows.
 
 use std::sync::Arc;
 
