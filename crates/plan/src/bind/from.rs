@@ -1,4 +1,15 @@
 //! FROM: tables, views, common table expressions, windowing functions, sub-queries, UNNEST, joins.
+//!
+//! Each factor becomes a node with a scope ([`BoundSource`]): the names by which clauses see its
+//! columns. Factors are joined from left to right, as they are written; nothing is reordered. A
+//! comma is a cross join, which WHERE may turn into an equi-join.
+//!
+//! A name is looked up as a placeholder of a windowing function, then as a common table expression
+//! (the innermost first), then as a table or view.
+//!
+//! UNNEST is a lateral join: its array is an expression over what stands left of it, and each row
+//! is repeated per element. An inner join drops rows without elements, a left join keeps them with
+//! NULL.
 
 use std::sync::Arc;
 
@@ -16,6 +27,7 @@ use crate::ast::Name;
 use crate::logical::{Field, LogicalKind, LogicalPlan, Node};
 
 /// A relation with the names by which it is seen.
+/// Both have the same columns.
 pub(super) struct BoundSource {
     pub(super) node: Node,
     pub(super) scope: Scope,
@@ -301,6 +313,7 @@ fn behind_unit(kind: LogicalKind, fresh: &[Field]) -> Node {
 }
 
 /// The columns that the elements of an array or map become.
+/// A ROW becomes its fields, anything else one column.
 fn element_fields(array: &Expr) -> Option<Vec<Field>> {
     match &array.column_type.data_type {
         DataType::Array(element) => Some(match &element.data_type {

@@ -1,7 +1,17 @@
 //! Resolves the definitions of tables: types every column, binds computed columns and watermark.
 //!
-//! Computed columns may refer to physical and metadata columns, the watermark to all of them, as
-//! in Flink.
+//! Computed columns may refer to physical and metadata columns, the watermark to all of them, as in
+//! Flink.
+//!
+//! **Invariants:**
+//! - three kinds of position are in use: among the *declared* columns (expressions of a
+//!   [`ResolvedTable`], the row time), among the *physical* ones (primary key, partitions, what a
+//!   connector knows), and among the *base* columns that computed columns are bound over (only
+//!   inside of this module);
+//! - the row time is TIMESTAMP or TIMESTAMP_LTZ of at most three digits, the unit of watermarks;
+//!   its watermark has the same kind of type;
+//! - a table's options are not checked here: CREATE TABLE accepts what its connector refuses when
+//!   the table is used. Only how it reads is asked, for the rules about bounded inputs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,6 +30,7 @@ use crate::resolved_table::{
 
 impl Binder<'_> {
     /// The table with this definition, typed. Bound once per statement.
+    /// Bound at CREATE TABLE too, and the result dropped: only its errors matter then.
     pub fn resolve_table(&self, definition: &CreateTable) -> Result<Arc<ResolvedTable>> {
         if let Some(found) = self.tables.borrow().get(&definition.name.text) {
             return Ok(found.clone());
@@ -114,6 +125,7 @@ impl Binder<'_> {
 }
 
 /// True for a type that can carry row time.
+/// Watermarks are in milliseconds.
 fn is_time(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Timestamp(0..=3) | DataType::TimestampLtz(0..=3))
 }
