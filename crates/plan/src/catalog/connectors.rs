@@ -1,4 +1,7 @@
 //! The answers of SHOW CONNECTORS and DESCRIBE CONNECTOR, from the descriptions of connectors.
+//!
+//! The pages about connectors are made of the same descriptions, with Markdown in their texts; a
+//! terminal shows them without it (`plain`).
 
 use thalweg_core::connector::{
     AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, Connectors, FlinkOption,

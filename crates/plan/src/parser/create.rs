@@ -2,6 +2,12 @@
 //!
 //! Only what the text says is checked here: names that are there twice, keys that name no column.
 //! Types of expressions, options and connectors are checked by the binder.
+//!
+//! What is kept and what is dropped: comments of columns and names of constraints are read and
+//! dropped; the statement's text is kept for SHOW CREATE TABLE. Options keep their order and their
+//! places, which errors of connectors point at (`TableSpans::locate`).
+//!
+//! A column of a primary key becomes NOT NULL, whether it says so or not.
 
 use sqlparser::tokenizer::Token;
 use thalweg_core::{Error, Result};
@@ -64,6 +70,7 @@ pub(super) fn create_table(cursor: &mut Cursor<'_>) -> Result<CreateTable> {
 }
 
 /// One entry between the brackets.
+/// A column that is called CONSTRAINT needs backticks.
 fn element(cursor: &mut Cursor<'_>, table: &mut CreateTable) -> Result<()> {
     if cursor.is_words(&["WATERMARK", "FOR"]) {
         return watermark(cursor, table);

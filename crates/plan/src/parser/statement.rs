@@ -1,4 +1,11 @@
 //! Statements by their first words.
+//!
+//! Everything but queries is read by hand, since Flink's statements differ from what `sqlparser`
+//! knows. A statement ends at a semicolon, except for statement sets and what EXPLAIN explains,
+//! which read their own end.
+//!
+//! A statement of Flink that is not supported is recognized by its first words, so that the message
+//! says "not supported" and not "unknown".
 
 use sqlparser::tokenizer::Token;
 use thalweg_core::{Error, Result};
@@ -34,7 +41,9 @@ pub(super) fn statements(cursor: &mut Cursor<'_>) -> Result<Vec<Statement>> {
     }
 }
 
-/// The next statement, semicolon included.
+/// The next statement. The semicolon behind it is left, but for that of a statement set.
+///
+/// `EXPLAIN` and statement sets come first: they may hold semicolons.
 fn statement(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let span = cursor.here();
     if cursor.is_words(&["EXECUTE", "STATEMENT", "SET"])
@@ -105,6 +114,7 @@ fn rest_as_query(cursor: &mut Cursor<'_>) -> Result<Query> {
 }
 
 /// Behind EXPLAIN.
+/// Flink's details are accepted and change nothing: there is one form of plan.
 fn explained(cursor: &mut Cursor<'_>) -> Result<Statement> {
     const DETAILS: [&str; 4] =
         ["ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE"];
@@ -182,6 +192,7 @@ fn insert(cursor: &mut Cursor<'_>) -> Result<Insert> {
             .hint("select the constant as a column")
             .at(cursor.here()));
     }
+    // `INSERT INTO t (SELECT …)` has no column list.
     let is_query = |word| cursor.is_word_at(1, word);
     let bracket_is_query = ["SELECT", "WITH", "VALUES"].into_iter().any(is_query)
         || cursor.peek_at(1) == Some(&Token::LParen);
@@ -281,6 +292,7 @@ fn reset(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
 }
 
 /// `'a.b-c'` or `a.b-c`
+/// Unquoted names are several tokens (`-` is an operator), so the text is taken as it stands.
 fn option_name(cursor: &mut Cursor<'_>, what: &str, stop: Token) -> Result<Name> {
     if matches!(cursor.peek_at(0), Some(Token::SingleQuotedString(_))) {
         return cursor.string(what);

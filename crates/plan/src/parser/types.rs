@@ -5,6 +5,12 @@
 //! in its trees go through [`data_type`].
 //!
 //! Source: Apache Flink documentation, "Data Types".
+//!
+//! **Defaults:** DECIMAL is (10, 0), TIMESTAMP and TIMESTAMP_LTZ have six digits, TIME none, CHAR
+//! and BINARY one character. A VARCHAR without a length has one character in a declaration, and any
+//! number in a CAST: nobody means to cut a text to one letter there.
+//!
+//! A type is nullable unless NOT NULL follows, also inside of ARRAY, MAP and ROW.
 
 use sqlparser::ast as sql;
 use sqlparser::tokenizer::Token;
@@ -66,6 +72,8 @@ fn read(cursor: &mut Cursor<'_>, default_length: u32) -> Result<ColumnType> {
 struct TypeReader<'r, 'a> {
     cursor: &'r mut Cursor<'a>,
     /// `>>` is one token: true after its first half was used.
+    /// While it is true the cursor still stands on that token, so nothing but a closing `>` may be
+    /// read.
     half_closed: bool,
     depth: usize,
     /// The length of a VARCHAR or VARBINARY that names none.
@@ -242,6 +250,7 @@ impl TypeReader<'_, '_> {
     }
 
     /// True for a field of years and months.
+    /// A precision is read and dropped: intervals have one precision here.
     fn interval_field(&mut self) -> Result<bool> {
         let is_month = ["YEAR", "MONTH"].iter().any(|w| self.cursor.take_words(&[w]));
         let is_second = ["DAY", "HOUR", "MINUTE", "SECOND"];
