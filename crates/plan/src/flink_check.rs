@@ -2,8 +2,8 @@
 //!
 //! The check reads statements only. It finds what is an extension of ours in the text (the table
 //! below) and the connectors, formats and options that Flink does not know, as their descriptions
-//! say. It does not plan the query as Flink would, so a script without findings can still be refused
-//! there.
+//! say. It does not plan the query as Flink would, so a script without findings can still be
+//! refused there.
 //!
 //! | extension | what Flink takes |
 //! |---|---|

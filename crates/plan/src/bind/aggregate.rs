@@ -175,6 +175,7 @@ impl<'a> Grouping<'a> {
         }
     }
 
+    /// An aggregate's provisional column; the same call again is the same column.
     fn aggregate(&mut self, binder: &Binder<'_>, call: &sql::Function) -> Result<Expr> {
         let name = function_name(call);
         if is_later_aggregate(&name) {
@@ -319,6 +320,7 @@ impl<'a> Grouping<'a> {
         keys.chain(aggregates).collect()
     }
 
+    /// An aggregate that is updated, behind the expansion of grouping sets if there are some.
     fn unwindowed(self, binder: &Binder<'_>, input: Node) -> Result<Node> {
         let fields = self.result_fields();
         let Grouping { mut group, aggregates, state_ttl_ms, .. } = self;
@@ -331,6 +333,8 @@ impl<'a> Grouping<'a> {
         Ok(LogicalPlan::node(kind, fields))
     }
 
+    /// An aggregate per window over the stripped plan, to whose columns keys and arguments are
+    /// moved.
     fn windowed(self, binder: &Binder<'_>, stripped: Stripped) -> Result<Node> {
         let mut fields = self.result_fields();
         let mapped = |expr: &Expr| {
@@ -437,6 +441,7 @@ pub(super) struct Treatment {
     pub(super) skips_nulls: bool,
 }
 
+/// DISTINCT and IGNORE NULLS of a call; other clauses inside of its brackets are refused.
 pub(super) fn treatment(call: &sql::Function, name: &str) -> Result<Treatment> {
     let mut treatment = Treatment { distinct: false, skips_nulls: false };
     let sql::FunctionArguments::List(list) = &call.args else { return Ok(treatment) };

@@ -56,6 +56,8 @@ impl Binder<'_> {
         }
     }
 
+    /// Split in three, so that no function has all kinds: operators and literals here, predicates,
+    /// then functions with a syntax of their own.
     fn by_kind(&self, expr: &SqlExpr, names: &mut dyn Names) -> Result<Expr> {
         match expr {
             SqlExpr::Value(value) => bind_value(&value.value),
@@ -219,6 +221,8 @@ impl Binder<'_> {
         build::cast(input, target.data_type, safe, self.session)
     }
 
+    /// `CASE x WHEN v THEN …` compares x with each value; x is written once and evaluated per
+    /// branch.
     fn case(
         &self,
         operand: Option<&SqlExpr>,
@@ -294,6 +298,7 @@ impl Binder<'_> {
         build::call(name, args, self.session)
     }
 
+    /// `TRIM([BOTH | LEADING | TRAILING] [what] FROM text)`; without `what` it removes blanks.
     fn trim(
         &self,
         side: Option<sql::TrimWhereField>,
@@ -397,6 +402,7 @@ impl Binder<'_> {
         build::call(name, bound, self.session)
     }
 
+    /// `CURRENT_WATERMARK(rowtime)`: the watermark before the row, NULL before the first.
     fn current_watermark(&self, args: &[&SqlExpr], names: &mut dyn Names) -> Result<Expr> {
         let bound = self.expressions(args.iter().copied(), names)?;
         if let [argument] = bound.as_slice() {

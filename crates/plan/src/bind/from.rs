@@ -88,6 +88,7 @@ impl Binder<'_> {
         Ok(source)
     }
 
+    /// A factor with the joins that follow it. Behind a comma `left` is what stands before.
     fn bind_joined(
         &self,
         left: Option<BoundSource>,
@@ -108,6 +109,8 @@ impl Binder<'_> {
         Ok(source)
     }
 
+    /// One element of FROM. UNNEST and windowing functions look like tables with arguments to
+    /// sqlparser, so they are recognized first.
     pub(super) fn bind_factor(
         &self,
         factor: &TableFactor,
@@ -178,6 +181,8 @@ impl Binder<'_> {
         (!is_window).then_some(name.text)
     }
 
+    /// A node under a name: its alias, which may rename the columns too, or else the name of the
+    /// table. Without either only bare column names reach it.
     pub(super) fn named(
         &self,
         node: Node,
@@ -194,6 +199,8 @@ impl Binder<'_> {
         }
     }
 
+    /// `CROSS JOIN UNNEST(array)`. Without a left side the array is constant, and one row stands
+    /// for it.
     pub(super) fn bind_unnest(
         &self,
         left: BoundSource,
@@ -211,6 +218,7 @@ impl Binder<'_> {
         if call.ordinality {
             fresh.push(Field::plain("ORDINALITY", DataType::Int.not_null()));
         }
+        // A row without elements is kept with NULL, so the columns of a left join may be NULL.
         for field in &mut fresh {
             field.column_type.nullable |= outer;
         }
@@ -265,6 +273,7 @@ pub(super) fn is_unnest(factor: &TableFactor) -> bool {
     }
 }
 
+/// The call in any of the three forms in which sqlparser delivers it.
 pub(super) fn unnest_call(factor: &TableFactor) -> Result<UnnestCall<'_>> {
     let (arrays, alias, ordinality): (Vec<&sql::Expr>, _, bool) = match factor {
         TableFactor::UNNEST { alias, array_exprs, with_ordinality, with_offset: false, .. } => {

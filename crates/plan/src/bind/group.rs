@@ -173,6 +173,8 @@ impl Binder<'_> {
         Ok(GroupItem::Key(found.keys.len() - 1))
     }
 
+    /// A key as an expression over the input. A number is refused: it would group by a constant,
+    /// and whoever writes it means a column.
     fn group_key(&self, scope: &Scope, expr: &SqlExpr) -> Result<Expr> {
         match expr {
             SqlExpr::Value(value) if matches!(value.value, sql::Value::Number(..)) => {
@@ -209,6 +211,8 @@ impl Binder<'_> {
         self.legacy_call(scope, function, call).map(Some).map_err(|e| e.at(span_of(expr)))
     }
 
+    /// The arguments of the old form: the time must be a column, since the operator reads it from
+    /// the row.
     fn legacy_call(
         &self,
         scope: &Scope,

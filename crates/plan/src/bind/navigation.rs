@@ -130,6 +130,7 @@ impl<'a> PatternNames<'a> {
         Ok((of, self.scope.resolve(column)?))
     }
 
+    /// A name outside of aggregates: the value of one row.
     fn name(&mut self, parts: &[Ident]) -> Result<Expr> {
         let (variable, column) = self.resolve(parts)?;
         let RowReference { end, offset } = self.row.unwrap_or(LAST_ROW);
@@ -190,6 +191,8 @@ impl<'a> PatternNames<'a> {
             .at(span_of(argument)))
     }
 
+    /// An aggregate over the rows of one variable, or of all. Its argument is over the columns of
+    /// the input (`RowNames`), not over values of the match.
     fn aggregate(&mut self, binder: &Binder<'_>, call: &sql::Function, name: &str) -> Result<Expr> {
         if is_later_aggregate(name) {
             return Err(unsupported::aggregate(name));

@@ -105,6 +105,7 @@ impl<'a> OverCalls<'a> {
         (node, OverLayout { positions: self.places.iter().map(position).collect() })
     }
 
+    /// Binds a call and returns its provisional column.
     fn over_call(&mut self, binder: &Binder<'_>, call: &sql::Function) -> Result<Expr> {
         let name = function_name(call);
         let over = call.over.as_ref().ok_or_else(|| Error::internal("a call without OVER"))?;
@@ -142,6 +143,7 @@ impl<'a> OverCalls<'a> {
         Err(Error::plan(format!("there is no WINDOW '{}'", name.value)).at(ident_span(name)))
     }
 
+    /// The rows that a call sees. An order that is not an ascending time is left to ranks.
     fn window(
         &mut self,
         binder: &Binder<'_>,
@@ -196,6 +198,7 @@ impl<'a> OverCalls<'a> {
         Ok((self.scope.fields.len() + place, time))
     }
 
+    /// What is computed, and the type of its result.
     fn function(
         &self,
         binder: &Binder<'_>,
@@ -282,6 +285,8 @@ fn shifted(
     Ok((OverFunction::Shifted { value, offset, default, leads }, column_type))
 }
 
+/// `ROWS` or `RANGE BETWEEN … PRECEDING AND CURRENT ROW`. Bounds are constants: an operator keeps
+/// as many rows as they say.
 fn bind_frame(binder: &Binder<'_>, frame: &sql::WindowFrame) -> Result<OverFrame> {
     if !matches!(frame.end_bound, None | Some(WindowFrameBound::CurrentRow)) {
         return Err(Error::plan("a frame of OVER ends at CURRENT ROW"));

@@ -284,6 +284,8 @@ fn variable(written: &WrittenVariable<'_>) -> Result<Variable> {
     Ok(Variable { name: name.value.clone(), min, max, is_greedy, condition: None })
 }
 
+/// The variables in order. sqlparser reads `A+?` as a quantifier of a quantifier, which is how a
+/// reluctant one is recognized.
 fn flatten<'a>(pattern: &'a Syntax, written: &mut Vec<WrittenVariable<'a>>) -> Result<()> {
     match pattern {
         Syntax::Concat(parts) => parts.iter().try_for_each(|part| flatten(part, written)),
@@ -326,6 +328,7 @@ fn single(pattern: &Syntax) -> Option<&sql::Ident> {
     }
 }
 
+/// The least number of rows and the greatest; `None` for any number.
 fn bounds(quantifier: &RepetitionQuantifier) -> (u32, Option<u32>) {
     match *quantifier {
         RepetitionQuantifier::ZeroOrMore => (0, None),
@@ -364,6 +367,8 @@ fn first_name(pattern: &Syntax) -> Option<Span> {
     }
 }
 
+/// Where the search resumes after a match. SKIP TO FIRST of the pattern's first variable is
+/// refused: it would find the same match again.
 fn skip(after: Option<&AfterMatchSkip>, variables: &[Variable]) -> Result<Skip> {
     let find = |name: &sql::Ident| {
         let place = variables.iter().position(|variable| variable.name == name.value);

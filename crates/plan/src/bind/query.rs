@@ -146,6 +146,8 @@ impl Binder<'_> {
         ordered.finish(bounds, self.mode())
     }
 
+    /// Each sees those before it. They are bound once, whether they are used or not, so that
+    /// mistakes in them are found.
     fn bind_ctes(&self, with: &sql::With, context: &mut Context<'_>) -> Result<()> {
         if with.recursive {
             return Err(unsupported::never("WITH RECURSIVE"));
@@ -189,6 +191,7 @@ impl Binder<'_> {
         }
     }
 
+    /// Each column gets the common type of its rows. Names are `EXPR$n`, as in Flink.
     fn bind_values(&self, values: &sql::Values) -> Result<Node> {
         let scope = Scope::empty();
         let mut rows: Vec<Vec<Expr>> = Vec::with_capacity(values.rows.len());
@@ -263,6 +266,8 @@ impl Binder<'_> {
         Ok(fields)
     }
 
+    /// A union of unions is one flat union, so that a stage reads all inputs without stages
+    /// between.
     fn bind_union(&self, left: Node, right: Node, fields: Vec<Field>) -> Result<Node> {
         let mut inputs = Vec::new();
         for side in [left, right] {
@@ -305,6 +310,7 @@ impl Binder<'_> {
         build::cast(expr, to.data_type.clone(), false, self.session)
     }
 
+    /// ORDER BY of a set operation or of VALUES, which has no FROM that a key could refer to.
     fn order_by_output(&self, node: Node, order: Option<&sql::OrderBy>) -> Result<Ordered> {
         let visible = node.fields.len();
         let mut keys = Vec::new();

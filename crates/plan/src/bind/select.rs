@@ -66,6 +66,8 @@ impl Binder<'_> {
         }
     }
 
+    /// A SELECT without aggregation. The list is bound before the node of its OVER calls exists,
+    /// then moved to its columns by the layout.
     fn bind_list(
         &self,
         select: &sql::Select,
@@ -84,6 +86,8 @@ impl Binder<'_> {
         Ok(Ordered { node, visible, keys, span: order_span(order) })
     }
 
+    /// A SELECT with aggregation. HAVING is a filter over the aggregate; keys of ORDER BY may be
+    /// aggregates that the list does not have.
     fn bind_grouped(
         &self,
         select: &sql::Select,
@@ -146,6 +150,7 @@ impl Binder<'_> {
         children(expr).into_iter().any(|child| self.contains_aggregate(child))
     }
 
+    /// The columns of the list, with `*` and `row.*` expanded.
     fn select_list(
         &self,
         select: &sql::Select,
@@ -292,6 +297,7 @@ fn implied_name(expr: &sql::Expr, position: usize) -> String {
     }
 }
 
+/// The keys of GROUP BY; without the clause none.
 fn group_expressions(
     group_by: &GroupByExpr,
     refuse_all: impl FnOnce() -> Error,
@@ -308,6 +314,7 @@ fn group_expressions(
     }
 }
 
+/// The columns of `relation.*`.
 fn wildcard_range(
     kind: &sql::SelectItemQualifiedWildcardKind,
     scope: &Scope,

@@ -65,6 +65,7 @@ impl Binder<'_> {
         Ok(table)
     }
 
+    /// Computed columns are bound over the base columns and moved to declared positions.
     fn bind_columns(&self, definition: &CreateTable) -> Result<Vec<ResolvedColumn>> {
         let scope = Scope::of(Some(definition.name.text.clone()), base_fields(definition).into());
         let mut columns = Vec::with_capacity(definition.columns.len());
@@ -130,6 +131,7 @@ fn is_time(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Timestamp(0..=3) | DataType::TimestampLtz(0..=3))
 }
 
+/// A TIMESTAMP and a TIMESTAMP_LTZ can't be compared without a time zone, so the kinds must agree.
 fn check_watermark_type(rowtime: &Column, found: &ColumnType) -> Result<()> {
     let same_kind = matches!(
         (&rowtime.column_type.data_type, &found.data_type),

@@ -114,7 +114,8 @@ pub(super) fn prune(
             prune_project(of(input), expressions, fields, demand)
         }
         LogicalKind::WindowAggregate { input, keys, aggregates, .. } => {
-            // The window's columns keep their places: what follows finds them behind the aggregates.
+            // The window's columns keep their places: what follows finds them behind the
+            // aggregates.
             let first_window = keys.len() + aggregates.len();
             let mut kept = kept_behind(keys.len(), aggregates.len(), demand);
             kept.extend(first_window..first_window + 3);

@@ -108,6 +108,7 @@ fn not_enforced(cursor: &mut Cursor<'_>) -> Result<()> {
         .hint("a stream's keys are not checked, and the statement has to say so"))
 }
 
+/// `WATERMARK FOR column AS expression`. The column may be declared before or after it.
 fn watermark(cursor: &mut Cursor<'_>, table: &mut CreateTable) -> Result<()> {
     let here = cursor.here();
     cursor.index += 2;
@@ -125,6 +126,7 @@ fn watermark(cursor: &mut Cursor<'_>, table: &mut CreateTable) -> Result<()> {
     Ok(())
 }
 
+/// A physical, metadata or computed column.
 fn column(cursor: &mut Cursor<'_>, table: &mut CreateTable) -> Result<()> {
     let name = cursor.name("a column name")?;
     if cursor.take_words(&["AS"]) {
@@ -198,6 +200,7 @@ fn clauses(cursor: &mut Cursor<'_>, table: &mut CreateTable) -> Result<()> {
     }
 }
 
+/// `('name' = 'value', …)`, both in quotes, as in Flink.
 fn options(cursor: &mut Cursor<'_>, table: &mut CreateTable) -> Result<()> {
     cursor.expect_token(&Token::LParen)?;
     loop {
@@ -216,6 +219,7 @@ fn options(cursor: &mut Cursor<'_>, table: &mut CreateTable) -> Result<()> {
     }
 }
 
+/// What can be checked only when all columns are read.
 fn check(table: &mut CreateTable) -> Result<()> {
     if table.columns.is_empty() {
         return Err(Error::plan(format!("table {} has no columns", table.name.text))

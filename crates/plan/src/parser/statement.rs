@@ -88,6 +88,7 @@ fn kind(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
 const OBJECTS: &str = "TABLE VIEW FUNCTION DATABASE CATALOG MODEL MODULE MODULES JAR JOB PLAN \
     STATEMENT MATERIALIZED FROM INTO PROCEDURE";
 
+/// The error for first words that begin no statement.
 fn unknown(cursor: &Cursor<'_>, word: &str) -> Error {
     let here = cursor.here();
     if UNSUPPORTED.contains(&word) || word == "EXECUTE" || word == "BEGIN" {
@@ -178,6 +179,7 @@ fn set_member(cursor: &Cursor<'_>) -> Error {
     error.hint("a statement set holds INSERT statements only; to print, insert into a table WITH ('connector' = 'print')")
 }
 
+/// `INSERT INTO table [(columns)] query`, the whole of the cursor.
 fn insert(cursor: &mut Cursor<'_>) -> Result<Insert> {
     cursor.expect_words(&["INSERT"])?;
     if cursor.is_word("OVERWRITE") {
@@ -268,6 +270,7 @@ fn show(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
     }
 }
 
+/// `SET 'key' = 'value'`, or SET alone. A value without quotes is the text up to the semicolon.
 fn set(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
     cursor.expect_words(&["SET"])?;
     if cursor.at_end() {

@@ -81,6 +81,7 @@ struct TypeReader<'r, 'a> {
 }
 
 impl TypeReader<'_, '_> {
+    /// A type with its nullability; `INT ARRAY` is the postfix form of `ARRAY<INT>`.
     fn column_type(&mut self) -> Result<ColumnType> {
         self.depth += 1;
         if self.depth > NESTING_MAX {
@@ -270,6 +271,7 @@ impl TypeReader<'_, '_> {
         Ok(DataType::Map(Box::new(key), Box::new(value)))
     }
 
+    /// `ROW<a INT, b STRING 'comment'>` or `ROW(…)`. Comments are read and dropped.
     fn row(&mut self) -> Result<DataType> {
         let parenthesized = self.cursor.take_token(&Token::LParen);
         if !parenthesized {
@@ -314,6 +316,7 @@ impl TypeReader<'_, '_> {
         self.cursor.expect_token(&Token::Lt)
     }
 
+    /// One closing `>`, which may be the first or the second half of a `>>`.
     fn close(&mut self) -> Result<()> {
         if self.half_closed {
             self.half_closed = false;

@@ -31,6 +31,7 @@ use crate::catalog::RuntimeMode;
 use crate::logical::{Aggregate, Node, unit};
 
 impl Lowering<'_> {
+    /// An aggregate without windows. Its columns are those of the node: keys, then results.
     pub(super) fn lower_aggregate(
         &mut self,
         node: &Node,
@@ -82,6 +83,8 @@ impl Lowering<'_> {
             && !aggregates.iter().any(depends_on_changes)
     }
 
+    /// The operator of batch mode: one window over everything, which closes with the last
+    /// watermark.
     fn aggregate_of_all(
         &self,
         node: &Node,

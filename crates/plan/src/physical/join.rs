@@ -55,6 +55,7 @@ pub(super) struct PreparedSide {
 type LateSides = Vec<(Side, Vec<Option<usize>>)>;
 
 impl PreparedSide {
+    /// All columns of the input at their places, then the keys that are no columns, as `key$n`.
     pub(super) fn of<'e>(input: &Node, keys: impl Iterator<Item = &'e Expr>) -> Self {
         let mut columns = Prepared::default();
         columns.all_of(input);
@@ -65,6 +66,8 @@ impl PreparedSide {
 }
 
 impl Lowering<'_> {
+    /// A join of two streams: the sides are tagged, joined, and the computed keys are dropped
+    /// again.
     pub(super) fn lower_join(
         &mut self,
         node: &Node,
@@ -132,6 +135,8 @@ impl Lowering<'_> {
         Ok((sides, policy))
     }
 
+    /// The operator for a bound. Keys and bound are positions on their own side; the residual
+    /// condition is over the prepared columns of both.
     fn join_operator(
         &self,
         (left, right): (&Node, &Node),
@@ -228,6 +233,8 @@ impl Lowering<'_> {
         Ok(residual.map(|expr| expr.remap(&place)))
     }
 
+    /// INTERSECT and EXCEPT compare whole rows, so there are no keys and nothing is computed. NULLs
+    /// are equal to one another there.
     pub(super) fn lower_set_operation(
         &mut self,
         node: &Node,

@@ -91,6 +91,8 @@ impl Lowering<'_> {
         Ok(edges)
     }
 
+    /// From port 1 of an operator to the table's columns. The cast is that of INSERT: a type that
+    /// does not fit is an error of the plan. The identifier is derived from that of the operator.
     fn late_chain(&mut self, table: &Arc<ResolvedTable>, operator: &LateOperator) -> Result<Edges> {
         let LateOperator { stage, input, columns, side } = operator;
         let wanted = table.physical_schema();
@@ -130,6 +132,7 @@ impl Lowering<'_> {
 }
 
 /// Keeps the rows of one side of a join.
+/// Column 0 of a tagged row is its side, TRUE for the right one.
 fn of_side(side: Side) -> Step {
     let is_right = Expr::column(0, DataType::Boolean.not_null());
     Step::Filter(match side {

@@ -332,6 +332,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The settings that decide what the state of an operator means.
+    /// A job that resumes under other values is refused with the names of those that differ.
     fn settings_of_state(&self, id: &str, kind: &StageKind) -> BTreeMap<String, String> {
         let mut found = BTreeMap::new();
         if !matches!(kind, StageKind::Operator(_)) {
@@ -454,6 +455,7 @@ impl<'a> Lowering<'a> {
         self.add_chain(id, name, edges, steps)
     }
 
+    /// A chain with an identifier of its own, for steps that no node of the plan stands for.
     pub(super) fn add_chain(
         &mut self,
         id: String,
@@ -468,6 +470,8 @@ impl<'a> Lowering<'a> {
         vec![Input { from: stage, port: 0 }]
     }
 
+    /// A table's source stage, and the steps that make the scan's columns of what it delivers. The
+    /// assigner follows in `finish_sources`.
     fn open_scan(
         &mut self,
         node: &Node,
@@ -645,6 +649,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
+    /// The sink of a table, behind all queries that write it and, if need be, a `Materialize`.
     fn add_table_sink(&mut self, written: WrittenTable) -> Result<()> {
         let table = written.table.clone();
         let has_updates = written.has_updates;

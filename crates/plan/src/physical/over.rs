@@ -22,6 +22,7 @@ use super::window::{Prepared, call_of};
 use crate::logical::{Node, OverCall, OverFrame, OverFunction, OverWindow, RankFunction, SortKey};
 
 impl Lowering<'_> {
+    /// The input's columns, then one per call.
     pub(super) fn lower_over(
         &mut self,
         node: &Node,
@@ -101,6 +102,7 @@ fn operator_function(function: &OverFunction, prepared: &mut Prepared) -> Operat
     }
 }
 
+/// The error for an order that has no end: a rank by values changes with each row that arrives.
 fn unfiltered_rank() -> Error {
     Error::plan("a rank in an order of values changes with every row")
         .hint("keep the first rows: SELECT … FROM (SELECT *, ROW_NUMBER() OVER (…) AS rn …) WHERE rn <= n")

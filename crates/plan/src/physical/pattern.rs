@@ -12,6 +12,7 @@ use super::lower::{Edges, Lowering};
 use crate::logical::Node;
 
 impl Lowering<'_> {
+    /// The partition keys, then one column per value.
     pub(super) fn lower_match(
         &mut self,
         node: &Node,

@@ -29,6 +29,7 @@ use crate::logical::{LogicalKind, Node, SortKey, TimeAttribute, column_of};
 use crate::resolved_table::ResolvedTable;
 
 impl Lowering<'_> {
+    /// A Top-N, per window where its keys are those of one.
     pub(super) fn lower_top_n(&mut self, node: &Node) -> Result<Edges> {
         let LogicalKind::TopN { input, keys, order, function, ranks, shows_rank } = &node.kind
         else {
@@ -179,6 +180,8 @@ impl Lowering<'_> {
         Ok(vec![Input { from: stage, port: 0 }])
     }
 
+    /// One row per key. Only the first row by row time judges lateness: an older row that comes
+    /// later would have to replace it. The last row is simply updated, or not.
     pub(super) fn lower_deduplicate(
         &mut self,
         node: &Node,

@@ -90,6 +90,8 @@ impl Prepared {
 }
 
 impl Lowering<'_> {
+    /// A window aggregate. Its output has the columns of the node: keys, aggregates, window
+    /// columns.
     pub(super) fn lower_window(
         &mut self,
         node: &Node,
@@ -157,6 +159,7 @@ impl Lowering<'_> {
         Ok(self.add_late((node, input), operator, edges, "window", late, late_schema))
     }
 
+    /// The input with the prepared columns, in one chain with the steps that were open below it.
     pub(super) fn prepare_input(&mut self, input: &Node, prepared: Prepared) -> Result<Edges> {
         let (edges, mut steps) = self.open_chain(input)?;
         steps.extend(prepared.into_step(input));
@@ -166,6 +169,7 @@ impl Lowering<'_> {
         Ok(self.close_chain(edges, steps, input))
     }
 
+    /// ORDER BY a row time. The first key is that time; the others order rows of equal time.
     pub(super) fn lower_temporal_sort(
         &mut self,
         node: &Node,
@@ -246,6 +250,8 @@ fn column(input: &Node, position: usize) -> Expr {
     Expr::column(position, input.fields[position].column_type.clone())
 }
 
+/// An aggregate over prepared columns, to which its argument and its filter are added. What is
+/// added comes after all columns that were placed before, so earlier positions stay.
 pub(super) fn call_of(aggregate: &Aggregate, prepared: &mut Prepared) -> AggregateCall {
     let argument = aggregate
         .argument
