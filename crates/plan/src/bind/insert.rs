@@ -184,8 +184,8 @@ fn drop_nulls(table: &ResolvedTable, node: Node) -> Result<Node> {
 }
 
 /// The NOT NULL columns of the table that a row may have NULL in.
-/// A type that claims NOT NULL is not believed where a value may be NULL all the same
-/// (`can_be_null`); a proof by a condition is, if the type admits NULL.
+/// A DECIMAL is checked also where its type says NOT NULL, since one beyond its range is NULL
+/// (`can_be_null`). Other types are believed, and so is a condition that excludes NULL.
 fn columns_to_check(table: &ResolvedTable, node: &Node) -> Vec<usize> {
     let physical = table.physical_schema();
     (0..physical.len())
@@ -208,7 +208,7 @@ fn declared_fields(table: &ResolvedTable, node: &Node) -> Vec<Field> {
 }
 
 /// The same in front of a result that nobody has declared: where its own type says NOT NULL.
-/// A type that claims more than the data hold would otherwise reach the user as wrong data.
+/// That is, for DECIMAL: a computed one beyond its range is NULL.
 pub fn check_result(node: Node) -> Node {
     let is_checked = |field: &Field| !field.column_type.nullable && field.column_type.can_be_null();
     let check = |column: usize| NotNull { column, is_key: false, span: place_of(&node, column) };
