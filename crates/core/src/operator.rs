@@ -130,8 +130,10 @@ pub type Done = Box<dyn FnOnce(Finish) + Send>;
 pub trait Operator: Send + Sync {
     /// A short name for metrics, EXPLAIN and errors.
     fn name(&self) -> String;
-    /// How rows may be taken.
-    fn class(&self) -> OperatorClass;
+    /// How rows may be taken: in order, unless it says otherwise.
+    fn class(&self) -> OperatorClass {
+        OperatorClass::Sequenced
+    }
     /// True if there can be only one partition.
     fn is_singleton(&self) -> bool {
         false

@@ -32,7 +32,7 @@ pub(crate) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    pub(crate) fn new(context: &EvalContext<'a>) -> Self {
+    pub fn new(context: &EvalContext<'a>) -> Self {
         Rows {
             columns: Cow::Borrowed(context.batch.columns()),
             len: context.batch.num_rows(),
@@ -40,7 +40,7 @@ impl<'a> Rows<'a> {
             wall_ms: context.wall_ms,
         }
     }
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.len
     }
     /// The rows at these indices, with the columns that the expression reads.

@@ -73,6 +73,14 @@ pub struct Arguments<'a> {
     pub watermark_before: &'a WatermarkBefore,
 }
 
+/// What can be the code of a [`Kernel`].
+pub(crate) trait KernelCode:
+    Fn(&Arguments<'_>) -> Result<ArrayRef> + Send + Sync + 'static
+{
+}
+
+impl<F: Fn(&Arguments<'_>) -> Result<ArrayRef> + Send + Sync + 'static> KernelCode for F {}
+
 /// Computes a column from columns.
 pub type Kernel = Arc<dyn Fn(&Arguments<'_>) -> Result<ArrayRef> + Send + Sync>;
 

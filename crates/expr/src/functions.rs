@@ -88,8 +88,7 @@ pub fn call(name: &str, args: Vec<Expr>, session: &Session) -> Result<Expr> {
         Build::Plain(returns, kernel, can_fail) => {
             let column_type = returns.resolve(&args);
             let call = Call { name: definition.name, args, session };
-            let kernel = Arc::new(*kernel);
-            Ok(call.with_function(column_type, kernel, |function| function.can_fail = *can_fail))
+            Ok(call.with_function(column_type, *kernel, |function| function.can_fail = *can_fail))
         }
     }
 }

@@ -48,16 +48,15 @@ pub(crate) fn timestamps_with(
     let Arrow::Timestamp(unit, zone) = to.arrow() else {
         unreachable!("only timestamps are built from ticks, not {to}")
     };
+    macro_rules! of {
+        ($type:ty) => {
+            Arc::new(PrimitiveArray::<$type>::new(values, nulls).with_timezone_opt(zone))
+        };
+    }
     match unit {
-        TimeUnit::Microsecond => Arc::new(
-            PrimitiveArray::<TimestampMicrosecondType>::new(values, nulls).with_timezone_opt(zone),
-        ),
-        TimeUnit::Nanosecond => Arc::new(
-            PrimitiveArray::<TimestampNanosecondType>::new(values, nulls).with_timezone_opt(zone),
-        ),
-        _ => Arc::new(
-            PrimitiveArray::<TimestampMillisecondType>::new(values, nulls).with_timezone_opt(zone),
-        ),
+        TimeUnit::Microsecond => of!(TimestampMicrosecondType),
+        TimeUnit::Nanosecond => of!(TimestampNanosecondType),
+        _ => of!(TimestampMillisecondType),
     }
 }
 

@@ -15,11 +15,12 @@
 //! make all other rows late. The wall clock, not the running maximum, is the measure, because a
 //! replay of old data may skip years between two rows without anything being broken.
 
+use crate::rows::columns::batch_of;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
-use arrow_array::{Array, ArrayRef, BooleanArray, PrimitiveArray, RecordBatch, RecordBatchOptions};
+use arrow_array::{Array, ArrayRef, BooleanArray, PrimitiveArray, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 use arrow_schema::{Schema, SchemaRef};
 use arrow_select::filter::filter_record_batch;
@@ -114,8 +115,7 @@ impl WatermarkAssigner {
             columns.push(self.evaluate(expr, &batch, wall_ms)?);
         }
         let schema = self.extended_schema(batch.schema_ref());
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
+        batch_of(&schema, columns, batch.num_rows())
     }
 
     fn extended_schema(&mut self, delivered: &SchemaRef) -> SchemaRef {

@@ -15,9 +15,8 @@ use arrow_array::{ArrayRef, BooleanArray, Int64Array, RecordBatch};
 use arrow_schema::{DataType as Arrow, SchemaRef};
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Captured, DataType, Extent, Operator, OperatorClass, Output, Partition,
-    PartitionContext, Piece, Place, Progress, Restored, Result, Route, RowKind, TableSchema,
-    Watermark,
+    Bundle, Captured, DataType, Extent, Operator, Output, Partition, PartitionContext, Piece,
+    Place, Progress, Restored, Result, Route, RowKind, TableSchema, Watermark,
 };
 
 use crate::keys::route_by_keys;
@@ -68,9 +67,6 @@ impl FinalRows {
 impl Operator for FinalRows {
     fn name(&self) -> String {
         "final rows".to_owned()
-    }
-    fn class(&self) -> OperatorClass {
-        OperatorClass::Sequenced
     }
     fn is_singleton(&self) -> bool {
         // Only who has all rows knows that there are none.

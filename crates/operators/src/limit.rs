@@ -10,8 +10,8 @@ use arrow_array::{ArrayRef, RecordBatch, UInt32Array, UInt64Array};
 use arrow_select::take::take_record_batch;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Captured, Extent, Operator, OperatorClass, Output, Partition, PartitionContext, Piece,
-    Place, Progress, Restored, Result, Route, TableSchema,
+    Bundle, Captured, Extent, Operator, Output, Partition, PartitionContext, Piece, Place,
+    Progress, Restored, Result, Route, TableSchema,
 };
 
 use crate::tables::{add_table, for_all, numbers, state_batch};
@@ -45,9 +45,6 @@ impl Operator for Limit {
             (Some(limit), offset) => format!("limit {limit} offset {offset}"),
             (None, offset) => format!("offset {offset}"),
         }
-    }
-    fn class(&self) -> OperatorClass {
-        OperatorClass::Sequenced
     }
     fn is_singleton(&self) -> bool {
         true

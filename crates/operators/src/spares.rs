@@ -31,7 +31,7 @@ impl<T> Default for Spares<T> {
 
 impl<T> Spares<T> {
     /// Keeps one that has this many bytes, unless there is enough.
-    pub(crate) fn push(&mut self, one: T, bytes: usize) {
+    pub fn push(&mut self, one: T, bytes: usize) {
         let is_small = self.kept.len() < MANY && self.bytes + bytes <= BYTES_MAX;
         if self.kept.len() < FEW || is_small {
             self.kept.push((one, bytes));
@@ -40,19 +40,19 @@ impl<T> Spares<T> {
     }
 
     /// One, if there is any.
-    pub(crate) fn pop(&mut self) -> Option<T> {
+    pub fn pop(&mut self) -> Option<T> {
         let (one, bytes) = self.kept.pop()?;
         self.bytes -= bytes;
         Some(one)
     }
 
     /// Keeps none.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         *self = Spares::default();
     }
 
     /// The bytes of all.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.bytes
     }
 }

@@ -14,113 +14,101 @@ use thalweg_core::{DataType, Error, Result};
 
 use super::events::{Entity, Timeline, entity};
 
-/// A column of a person, an auction or a bid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventField {
+/// What a column holds.
+#[derive(Clone, Copy)]
+enum FieldKind {
+    Number,
+    Time,
+    Text,
+}
+
+/// Defines the columns: names in SQL, and what they hold.
+macro_rules! event_fields {
+    ($($(#[$doc:meta])* $field:ident = $name:literal: $kind:ident,)*) => {
+        /// A column of a person, an auction or a bid.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum EventField {
+            $($(#[$doc])* $field,)*
+        }
+
+        impl EventField {
+            /// The name in SQL.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(EventField::$field => $name,)*
+                }
+            }
+            fn kind(self) -> FieldKind {
+                match self {
+                    $(EventField::$field => FieldKind::$kind,)*
+                }
+            }
+        }
+    };
+}
+
+event_fields! {
     /// The number of a person or an auction
-    Id,
+    Id = "id": Number,
     /// A person's name
-    Name,
+    Name = "name": Text,
     /// A person's address for mail
-    EmailAddress,
+    EmailAddress = "emailAddress": Text,
     /// A person's card
-    CreditCard,
+    CreditCard = "creditCard": Text,
     /// Where a person lives
-    City,
+    City = "city": Text,
     /// Where the city lies
-    State,
+    State = "state": Text,
     /// What is on offer
-    ItemName,
+    ItemName = "itemName": Text,
     /// What it is like
-    Description,
+    Description = "description": Text,
     /// The price at which an auction starts, in cents
-    InitialBid,
+    InitialBid = "initialBid": Number,
     /// The price below which nothing is sold, in cents
-    Reserve,
+    Reserve = "reserve": Number,
     /// When an auction ends
-    Expires,
+    Expires = "expires": Time,
     /// The person who sells
-    Seller,
+    Seller = "seller": Number,
     /// The kind of thing on offer
-    Category,
+    Category = "category": Number,
     /// The auction of a bid
-    Auction,
+    Auction = "auction": Number,
     /// The person who bids
-    Bidder,
+    Bidder = "bidder": Number,
     /// What is offered, in cents
-    Price,
+    Price = "price": Number,
     /// Where the bid was made
-    Channel,
+    Channel = "channel": Text,
     /// The page on which it was made
-    Url,
+    Url = "url": Text,
     /// When the event happens
-    DateTime,
+    DateTime = "dateTime": Time,
     /// Ballast
-    Extra,
+    Extra = "extra": Text,
     /// The number of the event
-    Sequence,
+    Sequence = "seq": Number,
 }
 
 impl EventField {
-    /// The name in SQL.
-    pub fn name(self) -> &'static str {
-        match self {
-            EventField::Id => "id",
-            EventField::Name => "name",
-            EventField::EmailAddress => "emailAddress",
-            EventField::CreditCard => "creditCard",
-            EventField::City => "city",
-            EventField::State => "state",
-            EventField::ItemName => "itemName",
-            EventField::Description => "description",
-            EventField::InitialBid => "initialBid",
-            EventField::Reserve => "reserve",
-            EventField::Expires => "expires",
-            EventField::Seller => "seller",
-            EventField::Category => "category",
-            EventField::Auction => "auction",
-            EventField::Bidder => "bidder",
-            EventField::Price => "price",
-            EventField::Channel => "channel",
-            EventField::Url => "url",
-            EventField::DateTime => "dateTime",
-            EventField::Extra => "extra",
-            EventField::Sequence => "seq",
-        }
-    }
-
     /// The type in SQL, for messages.
     pub fn type_name(self) -> &'static str {
-        match self {
-            _ if self.is_text() => "STRING",
-            EventField::DateTime | EventField::Expires => "TIMESTAMP(3)",
-            _ => "BIGINT",
+        match self.kind() {
+            FieldKind::Text => "STRING",
+            FieldKind::Time => "TIMESTAMP(3)",
+            FieldKind::Number => "BIGINT",
         }
     }
 
     /// True if a column of this type can hold the values.
     pub fn fits(self, data_type: &DataType) -> bool {
-        match self {
-            _ if self.is_text() => matches!(data_type, DataType::Varchar(_)),
-            EventField::DateTime | EventField::Expires => data_type.is_timestamp(),
-            _ => *data_type == DataType::BigInt,
+        match self.kind() {
+            FieldKind::Text => matches!(data_type, DataType::Varchar(_)),
+            FieldKind::Time => data_type.is_timestamp(),
+            FieldKind::Number => *data_type == DataType::BigInt,
         }
-    }
-
-    fn is_text(self) -> bool {
-        matches!(
-            self,
-            EventField::Name
-                | EventField::EmailAddress
-                | EventField::CreditCard
-                | EventField::City
-                | EventField::State
-                | EventField::ItemName
-                | EventField::Description
-                | EventField::Channel
-                | EventField::Url
-                | EventField::Extra
-        )
     }
 }
 
@@ -183,7 +171,7 @@ fn plain(
     data_type: &DataType,
     events: Events<'_>,
 ) -> Result<ArrayRef> {
-    if field.is_text() {
+    if matches!(field.kind(), FieldKind::Text) {
         return preset.texts(entity, field, events);
     }
     let values = match field {

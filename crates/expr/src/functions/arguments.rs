@@ -5,38 +5,40 @@ use std::sync::Arc;
 use arrow_array::builder::{BooleanBuilder, PrimitiveBuilder, StringViewBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int32Type, Int64Type};
-use arrow_array::{Array, ArrayRef, PrimitiveArray, StringViewArray};
+use arrow_array::{ArrayAccessor, ArrayRef, PrimitiveArray, StringViewArray};
 use thalweg_core::{Error, Result};
 
 use crate::function::{Arguments, Value};
 
-/// An argument of text.
-pub(crate) struct Texts<'a> {
-    array: &'a StringViewArray,
+/// An argument, by row. NULL rows and NULL constants give `None`.
+pub(crate) struct ByRow<A> {
+    array: A,
     constant: bool,
 }
 
-impl<'a> Texts<'a> {
-    /// The text in a row.
+impl<A: ArrayAccessor> ByRow<A> {
     #[inline]
-    pub(crate) fn get(&self, row: usize) -> Option<&'a str> {
+    pub fn get(&self, row: usize) -> Option<A::Item> {
         let row = if self.constant { 0 } else { row };
         self.array.is_valid(row).then(|| self.array.value(row))
     }
 }
 
-/// An argument of numbers.
-pub(crate) struct Numbers<'a, T: ArrowPrimitiveType> {
-    array: &'a PrimitiveArray<T>,
-    constant: bool,
+/// An argument of text.
+pub(crate) type Texts<'a> = ByRow<&'a StringViewArray>;
+/// An argument of a primitive type.
+pub(crate) type Numbers<'a, T> = ByRow<&'a PrimitiveArray<T>>;
+
+/// An argument that can be left out, and what it then is.
+pub(crate) struct Optional<A: ArrayAccessor> {
+    given: Option<ByRow<A>>,
+    default: A::Item,
 }
 
-impl<T: ArrowPrimitiveType> Numbers<'_, T> {
-    /// The number in a row.
+impl<A: ArrayAccessor<Item: Copy>> Optional<A> {
     #[inline]
-    pub(crate) fn get(&self, row: usize) -> Option<T::Native> {
-        let row = if self.constant { 0 } else { row };
-        self.array.is_valid(row).then(|| self.array.value(row))
+    pub fn get(&self, row: usize) -> Option<A::Item> {
+        self.given.as_ref().map_or(Some(self.default), |given| given.get(row))
     }
 }
 
@@ -53,13 +55,13 @@ impl GrownText {
 
     /// Appends a part; `None` once the text is too long. What is not longer than it was before
     /// (`from_bytes`) never is.
-    pub(crate) fn push(&mut self, part: &str, from_bytes: usize) -> Option<()> {
+    pub fn push(&mut self, part: &str, from_bytes: usize) -> Option<()> {
         self.grow(part.len(), from_bytes)?;
         self.text.push_str(part);
         Some(())
     }
     /// Appends a part `times` times.
-    pub(crate) fn repeat(&mut self, part: &str, times: usize) -> Option<()> {
+    pub fn repeat(&mut self, part: &str, times: usize) -> Option<()> {
         self.grow(part.len().saturating_mul(times), 0)?;
         self.text.push_str(&part.repeat(times));
         Some(())
@@ -83,12 +85,12 @@ impl Arguments<'_> {
     /// Text.
     pub(crate) fn texts(&self, index: usize) -> Texts<'_> {
         let value = &self.values[index];
-        Texts { array: value.array().as_string_view(), constant: value.is_constant() }
+        ByRow { array: value.array().as_string_view(), constant: value.is_constant() }
     }
     /// Numbers of an Arrow type.
     pub(crate) fn numbers<T: ArrowPrimitiveType>(&self, index: usize) -> Numbers<'_, T> {
         let value = &self.values[index];
-        Numbers { array: value.array().as_primitive::<T>(), constant: value.is_constant() }
+        ByRow { array: value.array().as_primitive::<T>(), constant: value.is_constant() }
     }
     /// INT.
     pub(crate) fn ints(&self, index: usize) -> Numbers<'_, Int32Type> {
@@ -101,6 +103,22 @@ impl Arguments<'_> {
     /// DOUBLE.
     pub(crate) fn doubles(&self, index: usize) -> Numbers<'_, Float64Type> {
         self.numbers(index)
+    }
+    /// An INT that may have been left out.
+    pub(crate) fn ints_or(
+        &self,
+        index: usize,
+        default: i32,
+    ) -> Optional<&PrimitiveArray<Int32Type>> {
+        Optional { given: (self.len() > index).then(|| self.ints(index)), default }
+    }
+    /// A text that may have been left out.
+    pub(crate) fn texts_or<'t>(
+        &'t self,
+        index: usize,
+        default: &'t str,
+    ) -> Optional<&'t StringViewArray> {
+        Optional { given: (self.len() > index).then(|| self.texts(index)), default }
     }
     /// How many arguments there are.
     pub(crate) fn len(&self) -> usize {

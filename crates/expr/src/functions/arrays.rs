@@ -118,13 +118,12 @@ fn array(call: Call<'_>) -> Result<Expr> {
     let cast = |arg: &Expr| implicit_cast_in(arg.clone(), &element.data_type, call.session);
     let args = call.args.iter().map(cast).collect();
     let column_type = DataType::Array(Box::new(element.clone())).not_null();
-    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
+    Ok(Call { args, ..call }.with_kernel(column_type, move |a| {
         let width = a.len();
         let values = interleaved(a, 0, 1)?;
         let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(width, a.rows));
         Ok(Arc::new(ListArray::new(Arc::new(element.field("item")), offsets, values, None)))
-    };
-    Ok(Call { args, ..call }.with_kernel(column_type, Arc::new(kernel)))
+    }))
 }
 
 fn row(call: Call<'_>) -> Result<Expr> {
@@ -135,7 +134,7 @@ fn row(call: Call<'_>) -> Result<Expr> {
         .map(|(index, arg)| Column::new(format!("EXPR${index}"), arg.column_type.clone()))
         .collect();
     let column_type = DataType::Row(columns).not_null();
-    let kernel = |a: &Arguments<'_>| -> Result<ArrayRef> {
+    Ok(call.with_kernel(column_type, |a| {
         let arrow_schema::DataType::Struct(fields) = a.result.arrow() else {
             return Err(Error::internal("ROW without the type of a row"));
         };
@@ -144,8 +143,7 @@ fn row(call: Call<'_>) -> Result<Expr> {
             arrays.push(value.clone().into_rows(a.rows)?);
         }
         Ok(Arc::new(StructArray::try_new(fields, arrays, None)?))
-    };
-    Ok(call.with_kernel(column_type, Arc::new(kernel)))
+    }))
 }
 
 /// `row.name`: NULL where the row is.
@@ -162,7 +160,7 @@ fn field(call: Call<'_>) -> Result<Expr> {
     };
     let own = &columns[at].column_type;
     let column_type = own.clone().with_nullable(own.nullable || call.args[0].column_type.nullable);
-    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
+    Ok(call.with_kernel(column_type, move |a| {
         let rows = a.value(0).clone().into_rows(a.rows)?;
         let rows = rows.as_struct();
         let values = rows.column(at);
@@ -170,8 +168,7 @@ fn field(call: Call<'_>) -> Result<Expr> {
             None => Ok(values.clone()),
             Some(valid) => Ok(nullif(values, &BooleanArray::new(!valid.inner(), None))?),
         }
-    };
-    Ok(call.with_kernel(column_type, Arc::new(kernel)))
+    }))
 }
 
 /// `array[n]`, NULL beyond its ends; or the only element, an error where there are more.
@@ -211,7 +208,7 @@ fn element(call: Call<'_>, only: bool) -> Result<Expr> {
         }
         Ok(take(&lists.values, &UInt32Array::from(picks), None)?)
     };
-    Ok(call.with_function(column_type, Arc::new(kernel), |function| function.can_fail = only))
+    Ok(call.with_function(column_type, kernel, |function| function.can_fail = only))
 }
 
 /// `map[key]`, NULL where the key is missing.
@@ -232,7 +229,7 @@ fn map_value(call: Call<'_>) -> Result<Expr> {
             .hint("cast the key to the type of the map's keys"));
     }
     args[1] = implicit_cast_in(args[1].clone(), &key.data_type, session);
-    let kernel = |a: &Arguments<'_>| -> Result<ArrayRef> {
+    Ok(Call { name, args, session }.with_kernel(column_type, |a| {
         let lists = Lists::new(a, 0);
         let entries = lists.values.as_struct();
         let matches = equal_to_second(a, &lists, entries.column(0))?;
@@ -245,8 +242,7 @@ fn map_value(call: Call<'_>) -> Result<Expr> {
             next += count;
         }
         Ok(take(entries.column(1), &UInt32Array::from(picks), None)?)
-    };
-    Ok(Call { name, args, session }.with_kernel(column_type, Arc::new(kernel)))
+    }))
 }
 
 /// `MAP[key, value, …]`. An entry whose key is NULL is left out: Arrow's maps have no such keys.
@@ -266,7 +262,7 @@ fn map(call: Call<'_>) -> Result<Expr> {
     };
     let args: Vec<Expr> = call.args.iter().enumerate().map(cast).collect();
     let column_type = DataType::Map(Box::new(key), Box::new(value)).not_null();
-    let kernel = |a: &Arguments<'_>| -> Result<ArrayRef> {
+    Ok(Call { args, ..call }.with_kernel(column_type, |a| {
         let arrow_schema::DataType::Map(field, sorted) = a.result.arrow() else {
             return Err(Error::internal("MAP without the type of a map"));
         };
@@ -288,8 +284,7 @@ fn map(call: Call<'_>) -> Result<Expr> {
         let entries = StructArray::try_new(fields, arrays, None)?;
         let offsets = OffsetBuffer::from_lengths(lengths);
         Ok(Arc::new(MapArray::try_new(field, offsets, entries, None, sorted)?))
-    };
-    Ok(Call { args, ..call }.with_kernel(column_type, Arc::new(kernel)))
+    }))
 }
 
 /// The arguments `first`, `first + step`, … of each row, one row after the other.
@@ -330,7 +325,7 @@ fn contains(call: Call<'_>) -> Result<Expr> {
         })
     };
     let column_type = DataType::Boolean.nullable().with_nullable(nullable);
-    Ok(Call { name, args, session }.with_kernel(column_type, Arc::new(kernel)))
+    Ok(Call { name, args, session }.with_kernel(column_type, kernel))
 }
 
 /// The most parts made for rows that are computed together: 1 GiB of views.
@@ -364,7 +359,7 @@ fn split(call: Call<'_>) -> Result<Expr> {
         let nulls = Some(NullBuffer::from(valid)).filter(|nulls| nulls.null_count() > 0);
         Ok(Arc::new(ListArray::new(field, OffsetBuffer::from_lengths(lengths), values, nulls)))
     };
-    Ok(call.with_function(column_type, Arc::new(kernel), |function| function.can_fail = true))
+    Ok(call.with_function(column_type, kernel, |function| function.can_fail = true))
 }
 
 /// About how many parts the texts have, and some more: by those of the first. What is asked for in

@@ -21,12 +21,12 @@ pub(super) struct Compiled {
 
 impl Compiled {
     /// No copies yet.
-    pub(super) fn new(regex: Regex) -> Self {
+    pub fn new(regex: Regex) -> Self {
         Compiled { regex, copies: Mutex::default() }
     }
 
     /// The copy of this thread. Takes a lock: ask once for many texts.
-    pub(super) fn of_this_thread(&self) -> Arc<Regex> {
+    pub fn of_this_thread(&self) -> Arc<Regex> {
         let this = thread::current().id();
         let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, copy)) = copies.iter().find(|(thread, _)| *thread == this) {

@@ -4,7 +4,6 @@ use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_buffer::NullBuffer;
 use arrow_select::nullif::nullif;
 use arrow_select::zip::zip;
-use std::sync::Arc;
 use thalweg_core::{ColumnType, Result};
 
 use super::definition::{Call, Definition, custom};
@@ -83,5 +82,5 @@ fn extreme(call: Call<'_>, op: CompareOp) -> Result<Expr> {
         }
     };
     let call = Call { args, ..call };
-    Ok(call.with_kernel(column_type, Arc::new(kernel)))
+    Ok(call.with_kernel(column_type, kernel))
 }

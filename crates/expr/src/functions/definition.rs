@@ -10,7 +10,7 @@ use arrow_array::ArrayRef;
 use thalweg_core::{ColumnType, DataType, Error, Result};
 
 use crate::expr::{Expr, ExprKind, Scalar, Session};
-use crate::function::{Arguments, Function, Kernel};
+use crate::function::{Arguments, Function, KernelCode};
 
 /// A function in a table.
 pub(crate) struct Definition {
@@ -62,7 +62,7 @@ pub(crate) enum Returns {
 
 impl Returns {
     /// The type for these arguments.
-    pub(crate) fn resolve(self, args: &[Expr]) -> ColumnType {
+    pub fn resolve(self, args: &[Expr]) -> ColumnType {
         let nullable = args.iter().any(|arg| arg.column_type.nullable);
         let first = || args[0].column_type.data_type.clone();
         let varchar = || match first() {
@@ -116,19 +116,19 @@ pub(crate) const fn custom(
 
 impl Call<'_> {
     /// An expression that calls a kernel which never fails.
-    pub(crate) fn with_kernel(self, column_type: ColumnType, kernel: Kernel) -> Expr {
+    pub fn with_kernel(self, column_type: ColumnType, kernel: impl KernelCode) -> Expr {
         self.with_function(column_type, kernel, |_| {})
     }
     /// An expression that calls a kernel, with flags set by `adjust`.
-    pub(crate) fn with_function(
+    pub fn with_function(
         self,
         column_type: ColumnType,
-        kernel: Kernel,
+        kernel: impl KernelCode,
         adjust: impl FnOnce(&mut Function),
     ) -> Expr {
         let mut function = Function {
             name: self.name.to_owned(),
-            kernel,
+            kernel: Arc::new(kernel),
             zone: self.session.zone,
             deterministic: true,
             uses_wall_clock: false,
@@ -140,22 +140,22 @@ impl Call<'_> {
         Expr::new(kind, column_type).folded()
     }
     /// True if any argument can be NULL.
-    pub(crate) fn nullable(&self) -> bool {
+    pub fn nullable(&self) -> bool {
         self.args.iter().any(|arg| arg.column_type.nullable)
     }
     /// The type of an argument.
-    pub(crate) fn arg_type(&self, index: usize) -> &DataType {
+    pub fn arg_type(&self, index: usize) -> &DataType {
         &self.args[index].column_type.data_type
     }
     /// The text of an argument that is a literal.
-    pub(crate) fn text(&self, index: usize) -> Option<&str> {
+    pub fn text(&self, index: usize) -> Option<&str> {
         match self.args.get(index)?.as_literal()? {
             Scalar::String(text) => Some(text),
             _ => None,
         }
     }
     /// An error that names the function.
-    pub(crate) fn error(&self, message: impl fmt::Display) -> Error {
+    pub fn error(&self, message: impl fmt::Display) -> Error {
         Error::plan(format!("{}: {message}", self.name))
     }
 }

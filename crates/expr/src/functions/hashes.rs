@@ -1,7 +1,6 @@
 //! Digests of text, as lower-case hexadecimal digits.
 
 use std::fmt::Write;
-use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 use md5::{Digest, Md5};
@@ -43,5 +42,5 @@ fn sha2(call: Call<'_>) -> Result<Expr> {
         _ => return Err(call.error("the number of bits must be 224, 256, 384 or 512")),
     };
     let column_type = DataType::Varchar(128).nullable().with_nullable(call.nullable());
-    Ok(call.with_kernel(column_type, Arc::new(kernel)))
+    Ok(call.with_kernel(column_type, kernel))
 }

@@ -2,15 +2,11 @@
 //!
 //! Paths are `$`, `.key`, `['key']`, `[n]`, `[*]` and `.*`, after an optional `lax` or `strict`.
 
-use std::sync::Arc;
-
-use arrow_array::ArrayRef;
 use serde_json::Value as Json;
 use thalweg_core::{DataType, Result};
 
 use super::definition::{Call, Definition, custom};
 use crate::expr::Expr;
-use crate::function::Arguments;
 
 pub(super) const DEFINITIONS: &[Definition] = &[
     custom("JSON_VALUE", "string string", |call| with_path(call, value_kernel)),
@@ -20,13 +16,13 @@ pub(super) const DEFINITIONS: &[Definition] = &[
 ];
 
 /// A step of a path.
-enum Step {
+enum PathStep {
     Key(String),
     Index(usize),
     Wildcard,
 }
 
-fn parse_path(text: &str) -> Option<Vec<Step>> {
+fn parse_path(text: &str) -> Option<Vec<PathStep>> {
     let text = text.trim();
     let text = text.strip_prefix("lax ").or_else(|| text.strip_prefix("strict ")).unwrap_or(text);
     let mut rest = text.trim_start().strip_prefix('$')?;
@@ -38,19 +34,19 @@ fn parse_path(text: &str) -> Option<Vec<Step>> {
             if key.is_empty() {
                 return None;
             }
-            steps.push(if key == "*" { Step::Wildcard } else { Step::Key(key.to_owned()) });
+            steps.push(if key == "*" { PathStep::Wildcard } else { PathStep::Key(key.to_owned()) });
             rest = &tail[end..];
         } else {
             let tail = rest.strip_prefix('[')?;
             if let Some(quote) = tail.chars().next().filter(|c| matches!(c, '\'' | '"')) {
                 let (key, after) = tail[1..].split_once(quote)?;
-                steps.push(Step::Key(key.to_owned()));
+                steps.push(PathStep::Key(key.to_owned()));
                 rest = after.strip_prefix(']')?;
             } else {
                 let (index, after) = tail.split_once(']')?;
                 steps.push(match index.trim() {
-                    "*" => Step::Wildcard,
-                    index => Step::Index(index.parse().ok()?),
+                    "*" => PathStep::Wildcard,
+                    index => PathStep::Index(index.parse().ok()?),
                 });
                 rest = after;
             }
@@ -60,19 +56,21 @@ fn parse_path(text: &str) -> Option<Vec<Step>> {
 }
 
 /// What a path leads to; several values only behind a wildcard.
-fn select<'j>(json: &'j Json, path: &[Step]) -> Vec<&'j Json> {
+fn select<'j>(json: &'j Json, path: &[PathStep]) -> Vec<&'j Json> {
     let mut found = vec![json];
     for step in path {
         found = found
             .into_iter()
             .flat_map(|json| -> Vec<&Json> {
                 match (step, json) {
-                    (Step::Key(key), Json::Object(object)) => object.get(key).into_iter().collect(),
-                    (Step::Index(index), Json::Array(array)) => {
+                    (PathStep::Key(key), Json::Object(object)) => {
+                        object.get(key).into_iter().collect()
+                    }
+                    (PathStep::Index(index), Json::Array(array)) => {
                         array.get(*index).into_iter().collect()
                     }
-                    (Step::Wildcard, Json::Array(array)) => array.iter().collect(),
-                    (Step::Wildcard, Json::Object(object)) => object.values().collect(),
+                    (PathStep::Wildcard, Json::Array(array)) => array.iter().collect(),
+                    (PathStep::Wildcard, Json::Object(object)) => object.values().collect(),
                     _ => Vec::new(),
                 }
             })
@@ -81,9 +79,9 @@ fn select<'j>(json: &'j Json, path: &[Step]) -> Vec<&'j Json> {
     found
 }
 
-type PathKernel = fn(&Json, &[Step], &mut String) -> Option<()>;
+type PathKernel = fn(&Json, &[PathStep], &mut String) -> Option<()>;
 
-fn literal_path(call: &Call<'_>) -> Result<Vec<Step>> {
+fn literal_path(call: &Call<'_>) -> Result<Vec<PathStep>> {
     let text = call.text(1).ok_or_else(|| call.error("the path must be a literal"))?;
     parse_path(text).ok_or_else(|| {
         call.error(format!("'{text}' is not a path")).hint("paths look like $.a.b[0]['c']")
@@ -92,24 +90,22 @@ fn literal_path(call: &Call<'_>) -> Result<Vec<Step>> {
 
 fn with_path(call: Call<'_>, kernel: PathKernel) -> Result<Expr> {
     let path = literal_path(&call)?;
-    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
+    Ok(call.with_kernel(DataType::STRING.nullable(), move |a| {
         let s = a.texts(0);
         a.text_result(|row, out| {
             let json: Json = serde_json::from_str(s.get(row)?).ok()?;
             kernel(&json, &path, out)
         })
-    };
-    Ok(call.with_kernel(DataType::STRING.nullable(), Arc::new(kernel)))
+    }))
 }
 
 /// FALSE for NULL as well.
 fn is_json(call: Call<'_>) -> Result<Expr> {
-    let kernel = |a: &Arguments<'_>| -> Result<ArrayRef> {
+    Ok(call.with_kernel(DataType::Boolean.not_null(), |a| {
         let s = a.texts(0);
         let is_json = |text: &str| serde_json::from_str::<Json>(text).is_ok();
         a.boolean_result(|row| Some(s.get(row).is_some_and(is_json)))
-    };
-    Ok(call.with_kernel(DataType::Boolean.not_null(), Arc::new(kernel)))
+    }))
 }
 
 /// Appends a number as Java's `BigDecimal` writes it: its digits stay, and an exponent is written
@@ -186,7 +182,7 @@ fn append_json(out: &mut String, json: &Json) {
 }
 
 /// A single scalar; NULL for anything else.
-fn value_kernel(json: &Json, path: &[Step], out: &mut String) -> Option<()> {
+fn value_kernel(json: &Json, path: &[PathStep], out: &mut String) -> Option<()> {
     match select(json, path)[..] {
         [Json::String(text)] => out.push_str(text),
         [Json::Number(number)] => append_number(out, &number.to_string()),
@@ -197,8 +193,8 @@ fn value_kernel(json: &Json, path: &[Step], out: &mut String) -> Option<()> {
 }
 
 /// An object or array, as JSON.
-fn query_kernel(json: &Json, path: &[Step], out: &mut String) -> Option<()> {
-    let wildcard = path.iter().any(|step| matches!(step, Step::Wildcard));
+fn query_kernel(json: &Json, path: &[PathStep], out: &mut String) -> Option<()> {
+    let wildcard = path.iter().any(|step| matches!(step, PathStep::Wildcard));
     let found = select(json, path);
     match found[..] {
         _ if wildcard => {
@@ -219,7 +215,7 @@ fn query_kernel(json: &Json, path: &[Step], out: &mut String) -> Option<()> {
 
 fn exists(call: Call<'_>) -> Result<Expr> {
     let path = literal_path(&call)?;
-    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
+    Ok(call.with_kernel(DataType::Boolean.nullable(), move |a| {
         let s = a.texts(0);
         a.boolean_result(|row| {
             let text = s.get(row)?;
@@ -228,8 +224,7 @@ fn exists(call: Call<'_>) -> Result<Expr> {
             let exists = |json: &Json| !matches!(select(json, &path)[..], [] | [Json::Null]);
             Some(json.is_ok_and(|json| exists(&json)))
         })
-    };
-    Ok(call.with_kernel(DataType::Boolean.nullable(), Arc::new(kernel)))
+    }))
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! The lengths of text and bytes in front of a table, where a misfit fails the job.
 
-use std::sync::Arc;
-
 use arrow_array::ArrayRef;
 use arrow_array::cast::AsArray;
 use thalweg_core::{DataType, Error, Result};
@@ -43,7 +41,7 @@ pub(crate) fn checked(
         }
     };
     let call = Call { name: "CHECK_LENGTH", args: vec![expr], session };
-    Ok(call.with_function(column_type, Arc::new(kernel), |function| function.can_fail = true))
+    Ok(call.with_function(column_type, kernel, |function| function.can_fail = true))
 }
 
 fn fits(length: usize, data_type: &DataType) -> bool {

@@ -74,18 +74,17 @@ fn constant(a: &Arguments<'_>, value: f64) -> Result<ArrayRef> {
 fn hex(call: Call<'_>) -> Result<Expr> {
     let column_type = DataType::STRING.nullable().with_nullable(call.nullable());
     if call.arg_type(0).is_string() {
-        return Ok(call.with_kernel(column_type, Arc::new(hex_of_text)));
+        return Ok(call.with_kernel(column_type, hex_of_text));
     }
     if !call.arg_type(0).is_integer() {
         return Err(call.error("takes a whole number or text"));
     }
     let Call { name, mut args, session } = call;
     let args = vec![implicit_cast(args.remove(0), &DataType::BigInt)];
-    let kernel = |a: &Arguments<'_>| {
+    Ok(Call { name, args, session }.with_kernel(column_type, |a| {
         let n = a.bigints(0);
         a.text_result(|row, out| write!(out, "{:X}", n.get(row)?).ok())
-    };
-    Ok(Call { name, args, session }.with_kernel(column_type, Arc::new(kernel)))
+    }))
 }
 
 fn hex_of_text(a: &Arguments<'_>) -> Result<ArrayRef> {
@@ -131,7 +130,7 @@ fn rand(call: Call<'_>) -> Result<Expr> {
         })
     };
     let column_type = DataType::Double.nullable().with_nullable(call.nullable());
-    Ok(call.with_function(column_type, Arc::new(kernel), |f| f.deterministic = false))
+    Ok(call.with_function(column_type, kernel, |f| f.deterministic = false))
 }
 
 /// `RAND_INTEGER([seed,] bound)`
@@ -145,7 +144,7 @@ fn rand_integer(call: Call<'_>) -> Result<Expr> {
         })
     };
     let column_type = DataType::Int.nullable().with_nullable(call.nullable());
-    Ok(call.with_function(column_type, Arc::new(kernel), |f| f.deterministic = false))
+    Ok(call.with_function(column_type, kernel, |f| f.deterministic = false))
 }
 
 fn uuid(call: Call<'_>) -> Result<Expr> {
@@ -169,5 +168,5 @@ fn uuid(call: Call<'_>) -> Result<Expr> {
         })
     };
     let column_type = DataType::Char(36).not_null();
-    Ok(call.with_function(column_type, Arc::new(kernel), |f| f.deterministic = false))
+    Ok(call.with_function(column_type, kernel, |f| f.deterministic = false))
 }

@@ -29,7 +29,7 @@ const DAYS: [&str; 7] =
 
 /// A part of a pattern.
 #[derive(Clone, Debug, PartialEq)]
-enum Part {
+enum PatternPart {
     Text(String),
     /// A letter and how often it stands there.
     Field(char, usize),
@@ -41,7 +41,7 @@ enum Part {
 /// A pattern, ready to print and parse.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
-    parts: Vec<Part>,
+    parts: Vec<PatternPart>,
 }
 
 /// A point on a wall clock: milliseconds, and nanoseconds below them.
@@ -53,16 +53,23 @@ pub(crate) struct Reading {
     pub(crate) offset_seconds: Option<i64>,
 }
 
+impl Reading {
+    /// A local time of whole milliseconds, without an offset.
+    pub fn of_ms(ms: i64) -> Self {
+        Reading { ms, nanos_below_ms: 0, offset_seconds: None }
+    }
+}
+
 impl Pattern {
     /// Reads a pattern.
-    pub(crate) fn parse(text: &str) -> Result<Pattern> {
+    pub fn parse(text: &str) -> Result<Pattern> {
         let mut parts = Vec::new();
         let mut rest = text.chars().peekable();
         while let Some(c) = rest.next() {
             match c {
-                '\'' => parts.push(Part::Text(quoted(&mut rest, text)?)),
-                '[' => parts.push(Part::OptionalStart),
-                ']' => parts.push(Part::OptionalEnd),
+                '\'' => parts.push(PatternPart::Text(quoted(&mut rest, text)?)),
+                '[' => parts.push(PatternPart::OptionalStart),
+                ']' => parts.push(PatternPart::OptionalEnd),
                 c if c.is_ascii_alphabetic() => {
                     let mut count = 1;
                     while rest.next_if_eq(&c).is_some() {
@@ -74,11 +81,11 @@ impl Pattern {
                         ))
                         .hint("for example yyyy-MM-dd HH:mm:ss.SSS"));
                     }
-                    parts.push(Part::Field(c, count));
+                    parts.push(PatternPart::Field(c, count));
                 }
                 c => match parts.last_mut() {
-                    Some(Part::Text(text)) => text.push(c),
-                    _ => parts.push(Part::Text(c.to_string())),
+                    Some(PatternPart::Text(text)) => text.push(c),
+                    _ => parts.push(PatternPart::Text(c.to_string())),
                 },
             }
         }
@@ -86,32 +93,34 @@ impl Pattern {
     }
 
     /// Appends a wall clock reading of a zone.
-    pub(crate) fn print(&self, out: &mut String, reading: Reading, zone: Tz) {
+    pub fn print(&self, out: &mut String, reading: Reading, zone: Tz) {
         for part in &self.parts {
             match part {
-                Part::Text(text) => out.push_str(text),
-                Part::Field(letter, count) => print_field(out, *letter, *count, reading, zone),
-                Part::OptionalStart | Part::OptionalEnd => {}
+                PatternPart::Text(text) => out.push_str(text),
+                PatternPart::Field(letter, count) => {
+                    print_field(out, *letter, *count, reading, zone)
+                }
+                PatternPart::OptionalStart | PatternPart::OptionalEnd => {}
             }
         }
     }
 
     /// How many milliseconds a text lasts, counted from the start of 1970 on the wall clock:
     /// readings of one such span print the same.
-    pub(crate) fn span_ms(&self) -> i64 {
-        let of = |part: &Part| match part {
-            Part::Field('H' | 'k' | 'K' | 'h' | 'a', _) => 3_600_000,
-            Part::Field('m', _) => 60_000,
-            Part::Field('s', _) => 1_000,
+    pub fn span_ms(&self) -> i64 {
+        let of = |part: &PatternPart| match part {
+            PatternPart::Field('H' | 'k' | 'K' | 'h' | 'a', _) => 3_600_000,
+            PatternPart::Field('m', _) => 60_000,
+            PatternPart::Field('s', _) => 1_000,
             // Zones have changed their distance from UTC at odd moments.
-            Part::Field('n' | 'S' | 'x' | 'X' | 'Z', _) => 1,
+            PatternPart::Field('n' | 'S' | 'x' | 'X' | 'Z', _) => 1,
             _ => DAY_MS,
         };
         self.parts.iter().map(of).min().unwrap_or(DAY_MS)
     }
 
     /// Reads a whole text; `None` if it does not fit.
-    pub(crate) fn read(&self, text: &str) -> Option<Reading> {
+    pub fn read(&self, text: &str) -> Option<Reading> {
         let mut fields = Fields::default();
         let rest = read_parts(&self.parts, text, &mut fields)?;
         if rest.is_empty() { fields.resolve() } else { None }
@@ -249,19 +258,19 @@ impl Fields {
 }
 
 /// Reads the parts from the text and returns what is left of it.
-fn read_parts<'t>(parts: &[Part], text: &'t str, fields: &mut Fields) -> Option<&'t str> {
+fn read_parts<'t>(parts: &[PatternPart], text: &'t str, fields: &mut Fields) -> Option<&'t str> {
     let mut rest = text;
     let mut index = 0;
     while let Some(part) = parts.get(index) {
         index += 1;
         match part {
-            Part::Text(expected) => rest = rest.strip_prefix(expected.as_str())?,
-            Part::Field(letter, count) => {
+            PatternPart::Text(expected) => rest = rest.strip_prefix(expected.as_str())?,
+            PatternPart::Field(letter, count) => {
                 // Fields without a separator between them have exactly their width.
-                let adjacent = matches!(parts.get(index), Some(Part::Field(..)));
+                let adjacent = matches!(parts.get(index), Some(PatternPart::Field(..)));
                 rest = read_field(*letter, *count, adjacent, rest, fields)?;
             }
-            Part::OptionalStart => {
+            PatternPart::OptionalStart => {
                 let end = matching_end(parts, index);
                 let mut attempt = fields.clone();
                 if let Some(tail) = read_parts(&parts[index..end], rest, &mut attempt) {
@@ -270,18 +279,18 @@ fn read_parts<'t>(parts: &[Part], text: &'t str, fields: &mut Fields) -> Option<
                 }
                 index = end + 1;
             }
-            Part::OptionalEnd => {}
+            PatternPart::OptionalEnd => {}
         }
     }
     Some(rest)
 }
 
-fn matching_end(parts: &[Part], start: usize) -> usize {
+fn matching_end(parts: &[PatternPart], start: usize) -> usize {
     let mut depth = 1;
     for (index, part) in parts.iter().enumerate().skip(start) {
         match part {
-            Part::OptionalStart => depth += 1,
-            Part::OptionalEnd => depth -= 1,
+            PatternPart::OptionalStart => depth += 1,
+            PatternPart::OptionalEnd => depth -= 1,
             _ => {}
         }
         if depth == 0 {

@@ -18,7 +18,7 @@ use super::contains::rows_that_contain;
 use super::definition::{Call, Definition, custom};
 use super::java_regex::translated;
 use crate::expr::Expr;
-use crate::function::{Arguments, Kernel};
+use crate::function::{Arguments, KernelCode};
 
 pub(super) const DEFINITIONS: &[Definition] = &[
     custom("LIKE", "string string string?", like),
@@ -200,11 +200,11 @@ fn like(call: Call<'_>) -> Result<Expr> {
 }
 
 /// Tests the first argument with one pattern.
-fn test_kernel(matcher: Matcher) -> Kernel {
-    Arc::new(move |a| {
+fn test_kernel(matcher: Matcher) -> impl KernelCode {
+    move |a: &Arguments<'_>| -> Result<ArrayRef> {
         let texts = a.value(0).array().as_string_view();
         Ok(Arc::new(BooleanArray::new(matcher.test(texts), texts.nulls().cloned())))
-    })
+    }
 }
 
 fn test_all(texts: &StringViewArray, test: impl Fn(&str) -> bool) -> BooleanBuffer {
@@ -212,8 +212,10 @@ fn test_all(texts: &StringViewArray, test: impl Fn(&str) -> bool) -> BooleanBuff
 }
 
 /// Tests the first argument with the pattern that the second one has in the same row.
-fn matcher_kernel(translate: impl Fn(&str) -> Result<String> + Send + Sync + 'static) -> Kernel {
-    Arc::new(move |a| {
+fn matcher_kernel(
+    translate: impl Fn(&str) -> Result<String> + Send + Sync + 'static,
+) -> impl KernelCode {
+    move |a: &Arguments<'_>| -> Result<ArrayRef> {
         let (s, pattern) = (a.texts(0), a.texts(1));
         let mut patterns = Patterns::new(None);
         let mut truths = Vec::with_capacity(a.rows);
@@ -226,7 +228,7 @@ fn matcher_kernel(translate: impl Fn(&str) -> Result<String> + Send + Sync + 'st
             });
         }
         Ok(Arc::new(BooleanArray::from(truths)))
-    })
+    }
 }
 
 /// SIMILAR TO as a regular expression.
@@ -300,10 +302,10 @@ fn call_with_pattern(call: Call<'_>, kernel: PatternKernel) -> Result<Expr> {
     let nullable = call.name == "REGEXP_EXTRACT" || call.nullable();
     let column_type = DataType::STRING.nullable().with_nullable(nullable);
     let can_fail = regex.is_none() || call.name == "REGEXP_REPLACE";
-    let kernel = Arc::new(move |a: &Arguments<'_>| {
+    let kernel = move |a: &Arguments<'_>| {
         let regex = regex.as_ref().map(Compiled::of_this_thread);
         kernel(a, regex.as_deref())
-    });
+    };
     Ok(call.with_function(column_type, kernel, |function| function.can_fail = can_fail))
 }
 
@@ -317,12 +319,13 @@ fn java(pattern: &str) -> Result<String> {
 /// The part that matches, or a group of it; NULL where nothing does.
 fn extract(a: &Arguments<'_>, fixed: Option<&Regex>) -> Result<ArrayRef> {
     let (s, pattern) = (a.texts(0), a.texts(1));
-    let group = (a.len() > 2).then(|| a.ints(2));
+    let group = a.ints_or(2, 0);
     let mut patterns = Patterns::new(fixed);
     let mut parts = Vec::with_capacity(a.rows);
     for row in 0..a.rows {
-        let group = group.as_ref().map_or(Some(0), |group| group.get(row));
-        let (Some(text), Some(pattern), Some(group)) = (s.get(row), pattern.get(row), group) else {
+        let (Some(text), Some(pattern), Some(group)) =
+            (s.get(row), pattern.get(row), group.get(row))
+        else {
             parts.push(None);
             continue;
         };
@@ -356,11 +359,10 @@ fn regexp_count(call: Call<'_>) -> Result<Expr> {
     let pattern = call.text(1).ok_or_else(|| call.error("the pattern must be a literal"))?;
     let regex = Compiled::new(compile_java(pattern)?);
     let column_type = DataType::Int.nullable().with_nullable(call.nullable());
-    let kernel = move |a: &Arguments<'_>| {
+    Ok(call.with_kernel(column_type, move |a| {
         let (s, regex) = (a.texts(0), regex.of_this_thread());
         a.number_result::<arrow_array::types::Int32Type>(|row| {
             Some(regex.find_iter(s.get(row)?).count() as i32)
         })
-    };
-    Ok(call.with_kernel(column_type, Arc::new(kernel)))
+    }))
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    ArrowPrimitiveType, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type,
 };
 use arrow_array::{Array, ArrayRef};
 use thalweg_core::{DataType, Result};
@@ -25,28 +26,26 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     plain("SIGN", "number", Returns::First, sign),
 ];
 
+/// Each value, changed.
+fn mapped<T: ArrowPrimitiveType>(
+    array: &dyn Array,
+    change: impl Fn(T::Native) -> T::Native,
+) -> ArrayRef {
+    Arc::new(array.as_primitive::<T>().unary::<_, T>(change))
+}
+
 fn absolute(a: &Arguments<'_>) -> Result<ArrayRef> {
     let array = a.value(0).array();
     Ok(match a.result {
-        DataType::TinyInt => {
-            Arc::new(array.as_primitive::<Int8Type>().unary::<_, Int8Type>(i8::wrapping_abs))
-        }
-        DataType::SmallInt => {
-            Arc::new(array.as_primitive::<Int16Type>().unary::<_, Int16Type>(i16::wrapping_abs))
-        }
-        DataType::Int => {
-            Arc::new(array.as_primitive::<Int32Type>().unary::<_, Int32Type>(i32::wrapping_abs))
-        }
-        DataType::BigInt => {
-            Arc::new(array.as_primitive::<Int64Type>().unary::<_, Int64Type>(i64::wrapping_abs))
-        }
-        DataType::Float => {
-            Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float32Type>(f32::abs))
-        }
+        DataType::TinyInt => mapped::<Int8Type>(array, i8::wrapping_abs),
+        DataType::SmallInt => mapped::<Int16Type>(array, i16::wrapping_abs),
+        DataType::Int => mapped::<Int32Type>(array, i32::wrapping_abs),
+        DataType::BigInt => mapped::<Int64Type>(array, i64::wrapping_abs),
+        DataType::Float => mapped::<Float32Type>(array, f32::abs),
         DataType::Decimal(precision, scale) => {
             return decimal::map(array, *precision, *scale, |v| Some(v.abs()));
         }
-        _ => Arc::new(array.as_primitive::<Float64Type>().unary::<_, Float64Type>(f64::abs)),
+        _ => mapped::<Float64Type>(array, f64::abs),
     })
 }
 
@@ -58,22 +57,11 @@ fn signum(x: f64) -> f64 {
 fn sign(a: &Arguments<'_>) -> Result<ArrayRef> {
     let array = a.value(0).array();
     Ok(match a.result {
-        DataType::TinyInt => {
-            Arc::new(array.as_primitive::<Int8Type>().unary::<_, Int8Type>(i8::signum))
-        }
-        DataType::SmallInt => {
-            Arc::new(array.as_primitive::<Int16Type>().unary::<_, Int16Type>(i16::signum))
-        }
-        DataType::Int => {
-            Arc::new(array.as_primitive::<Int32Type>().unary::<_, Int32Type>(i32::signum))
-        }
-        DataType::BigInt => {
-            Arc::new(array.as_primitive::<Int64Type>().unary::<_, Int64Type>(i64::signum))
-        }
-        DataType::Float => {
-            let f = |v: f32| signum(v.into()) as f32;
-            Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float32Type>(f))
-        }
+        DataType::TinyInt => mapped::<Int8Type>(array, i8::signum),
+        DataType::SmallInt => mapped::<Int16Type>(array, i16::signum),
+        DataType::Int => mapped::<Int32Type>(array, i32::signum),
+        DataType::BigInt => mapped::<Int64Type>(array, i64::signum),
+        DataType::Float => mapped::<Float32Type>(array, |v| signum(v.into()) as f32),
         DataType::Decimal(precision, scale) => {
             let one = decimal::power_of_ten((*scale).into());
             return decimal::map(array, *precision, *scale, |v| {
@@ -81,7 +69,7 @@ fn sign(a: &Arguments<'_>) -> Result<ArrayRef> {
                 decimal::fits(signed, *precision).then_some(signed)
             });
         }
-        _ => Arc::new(array.as_primitive::<Float64Type>().unary::<_, Float64Type>(signum)),
+        _ => mapped::<Float64Type>(array, signum),
     })
 }
 
@@ -99,7 +87,7 @@ fn whole(call: Call<'_>, up: bool) -> Result<Expr> {
     };
     let column_type = data_type.nullable().with_nullable(nullable);
     let kernel = move |a: &Arguments<'_>| whole_kernel(a, up);
-    Ok(call.with_kernel(column_type, Arc::new(kernel)))
+    Ok(call.with_kernel(column_type, kernel))
 }
 
 fn whole_kernel(a: &Arguments<'_>, up: bool) -> Result<ArrayRef> {
@@ -114,14 +102,8 @@ fn whole_kernel(a: &Arguments<'_>, up: bool) -> Result<ArrayRef> {
             };
             return decimal::map(array, *precision, 0, round);
         }
-        DataType::Float => {
-            let f = if up { f32::ceil } else { f32::floor };
-            Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float32Type>(f))
-        }
-        _ => {
-            let f = if up { f64::ceil } else { f64::floor };
-            Arc::new(array.as_primitive::<Float64Type>().unary::<_, Float64Type>(f))
-        }
+        DataType::Float => mapped::<Float32Type>(array, if up { f32::ceil } else { f32::floor }),
+        _ => mapped::<Float64Type>(array, if up { f64::ceil } else { f64::floor }),
     })
 }
 
@@ -159,7 +141,7 @@ fn round(call: Call<'_>, half_up: bool) -> Result<Expr> {
     };
     let column_type = data_type.nullable().with_nullable(nullable);
     let kernel = move |a: &Arguments<'_>| round_kernel(a, half_up);
-    Ok(call.with_kernel(column_type, Arc::new(kernel)))
+    Ok(call.with_kernel(column_type, kernel))
 }
 
 /// Rounds an unscaled value to `places` digits behind the point, keeping its scale.
@@ -201,29 +183,20 @@ fn round_double(value: f64, places: i64, half_up: bool) -> f64 {
 }
 
 fn round_kernel(a: &Arguments<'_>, half_up: bool) -> Result<ArrayRef> {
-    let places_arg = (a.len() > 1).then(|| a.ints(1));
-    let places = |row: usize| match &places_arg {
-        Some(places) => places.get(row).map(i64::from),
-        None => Some(0),
-    };
+    let places_arg = a.ints_or(1, 0);
+    let places = |row: usize| places_arg.get(row).map(i64::from);
     let integer = |v: i64, p: i64| round_unscaled(v.into(), 0, p, half_up) as i64;
+    macro_rules! integers {
+        ($type:ty) => {{
+            let x = a.numbers::<$type>(0);
+            a.number_result::<$type>(|r| Some(integer(x.get(r)?.into(), places(r)?) as _))
+        }};
+    }
     match a.result {
-        DataType::TinyInt => {
-            let x = a.numbers::<Int8Type>(0);
-            a.number_result::<Int8Type>(|r| Some(integer(x.get(r)?.into(), places(r)?) as i8))
-        }
-        DataType::SmallInt => {
-            let x = a.numbers::<Int16Type>(0);
-            a.number_result::<Int16Type>(|r| Some(integer(x.get(r)?.into(), places(r)?) as i16))
-        }
-        DataType::Int => {
-            let x = a.ints(0);
-            a.number_result::<Int32Type>(|r| Some(integer(x.get(r)?.into(), places(r)?) as i32))
-        }
-        DataType::BigInt => {
-            let x = a.bigints(0);
-            a.number_result::<Int64Type>(|r| Some(integer(x.get(r)?, places(r)?)))
-        }
+        DataType::TinyInt => integers!(Int8Type),
+        DataType::SmallInt => integers!(Int16Type),
+        DataType::Int => integers!(Int32Type),
+        DataType::BigInt => integers!(Int64Type),
         DataType::Float => {
             let x = a.numbers::<Float32Type>(0);
             a.number_result::<Float32Type>(|r| {

@@ -155,7 +155,7 @@ pub(crate) fn in_set(expr: &Expr, list: &[Expr], session: &Session) -> Result<Op
     let name = format!("IN ({})", items.join(", "));
     let call = Call { name: "IN", args: vec![value], session };
     let column_type = DataType::Boolean.nullable().with_nullable(nullable);
-    Ok(Some(call.with_function(column_type, Arc::new(kernel), |function| function.name = name)))
+    Ok(Some(call.with_function(column_type, kernel, |function| function.name = name)))
 }
 
 fn contains(a: &Arguments<'_>, members: &Members, has_null: bool) -> ArrayRef {

@@ -183,13 +183,10 @@ fn char_length(a: &Arguments<'_>) -> Result<ArrayRef> {
 /// Position 0 counts as 1, a negative one from the end; before the text there is nothing.
 fn substring(a: &Arguments<'_>) -> Result<ArrayRef> {
     let (s, from) = (a.texts(0), a.ints(1));
-    let length = (a.len() > 2).then(|| a.ints(2));
+    let length = a.ints_or(2, i32::MAX);
     a.slice_result(|row| {
         let (text, from) = (s.get(row)?, i64::from(from.get(row)?));
-        let length = match &length {
-            Some(length) => i64::from(length.get(row)?),
-            None => i64::from(i32::MAX),
-        };
+        let length = length.get(row)?;
         if length < 0 {
             return None;
         }
@@ -235,19 +232,15 @@ fn trim(call: Call<'_>) -> Result<Expr> {
     };
     let kernel = move |a: &Arguments<'_>| trim_set(a, leading, trailing);
     let call = Call { name, args, session };
-    Ok(call.with_function(column_type, Arc::new(kernel), |f| f.name = shown.to_owned()))
+    Ok(call.with_function(column_type, kernel, |f| f.name = shown.to_owned()))
 }
 
 /// Removes any of a set of characters, by default blanks.
 fn trim_set(a: &Arguments<'_>, leading: bool, trailing: bool) -> Result<ArrayRef> {
     let s = a.texts(0);
-    let set = (a.len() > 1).then(|| a.texts(1));
+    let set = a.texts_or(1, " ");
     a.slice_result(|row| {
-        let mut text = s.get(row)?;
-        let set = match &set {
-            Some(set) => set.get(row)?,
-            None => " ",
-        };
+        let (mut text, set) = (s.get(row)?, set.get(row)?);
         if leading {
             text = text.trim_start_matches(|c| set.contains(c));
         }
@@ -290,13 +283,9 @@ fn position(text: &str, part: &str, from: i32, nth: i32) -> i32 {
 /// and an empty part is found there.
 fn locate(a: &Arguments<'_>) -> Result<ArrayRef> {
     let (part, text) = (a.texts(0), a.texts(1));
-    let from = (a.len() > 2).then(|| a.ints(2));
+    let from = a.ints_or(2, 1);
     a.number_result::<Int32Type>(|row| {
-        let from = match &from {
-            Some(from) => from.get(row)?,
-            None => 1,
-        };
-        let (part, text) = (part.get(row)?, text.get(row)?);
+        let (part, text, from) = (part.get(row)?, text.get(row)?, from.get(row)?);
         Some(if part.is_empty() { 1 } else { position(text, part, from.max(1), 1) })
     })
 }
@@ -314,17 +303,9 @@ fn position_backwards(text: &str, part: &str, from: u32, nth: i32) -> i32 {
 
 fn instr(a: &Arguments<'_>) -> Result<ArrayRef> {
     let (text, part) = (a.texts(0), a.texts(1));
-    let from = (a.len() > 2).then(|| a.ints(2));
-    let nth = (a.len() > 3).then(|| a.ints(3));
+    let (from, nth) = (a.ints_or(2, 1), a.ints_or(3, 1));
     a.number_result::<Int32Type>(|row| {
-        let from = match &from {
-            Some(from) => from.get(row)?,
-            None => 1,
-        };
-        let nth = match &nth {
-            Some(nth) => nth.get(row)?,
-            None => 1,
-        };
+        let (from, nth) = (from.get(row)?, nth.get(row)?);
         let (text, part) = (text.get(row)?, part.get(row)?);
         Some(match from {
             ..0 => position_backwards(text, part, from.unsigned_abs(), nth),
@@ -355,7 +336,7 @@ fn concat_operator(call: Call<'_>) -> Result<Expr> {
     let data_type =
         if left_fixed && right_fixed { DataType::Char(total) } else { DataType::Varchar(total) };
     let column_type = data_type.nullable().with_nullable(call.nullable());
-    Ok(call.with_kernel(column_type, Arc::new(concat)))
+    Ok(call.with_kernel(column_type, concat))
 }
 
 /// NULL parts are left out; a NULL separator makes NULL.
@@ -416,7 +397,7 @@ fn overlay(call: Call<'_>) -> Result<Expr> {
     let total = length(call.arg_type(0)).saturating_add(length(call.arg_type(1)));
     let data_type = DataType::Varchar(total.min(thalweg_core::types::MAX_LENGTH));
     let column_type = data_type.nullable().with_nullable(call.nullable());
-    Ok(call.with_kernel(column_type, Arc::new(overlay_kernel)))
+    Ok(call.with_kernel(column_type, overlay_kernel))
 }
 
 fn overlay_kernel(a: &Arguments<'_>) -> Result<ArrayRef> {
@@ -521,19 +502,18 @@ impl CharacterSet {
 fn encode(call: Call<'_>) -> Result<Expr> {
     let set = character_set(&call)?;
     let column_type = DataType::BYTES.nullable().with_nullable(call.nullable());
-    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
+    Ok(call.with_kernel(column_type, move |a| {
         let s = a.texts(0);
         let bytes: BinaryArray =
             (0..a.rows).map(|row| s.get(row).map(|text| set.encode(text))).collect();
         Ok(Arc::new(bytes))
-    };
-    Ok(call.with_kernel(column_type, Arc::new(kernel)))
+    }))
 }
 
 fn decode(call: Call<'_>) -> Result<Expr> {
     let set = character_set(&call)?;
     let column_type = DataType::STRING.nullable().with_nullable(call.nullable());
-    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
+    Ok(call.with_kernel(column_type, move |a| {
         let value = a.value(0);
         let bytes = value.array().as_binary::<i32>();
         a.text_result(|row, out| {
@@ -544,8 +524,7 @@ fn decode(call: Call<'_>) -> Result<Expr> {
             out.push_str(&set.decode(bytes.value(row)));
             Some(())
         })
-    };
-    Ok(call.with_kernel(column_type, Arc::new(kernel)))
+    }))
 }
 
 /// The parts of `scheme://user@host:port/path?query#ref`.

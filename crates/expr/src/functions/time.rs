@@ -16,7 +16,7 @@ use thalweg_core::{ColumnType, DataType, Error, Result, Watermark};
 use super::definition::{Call, Definition, custom};
 use crate::build::{cast, implicit_cast};
 use crate::expr::{Expr, Scalar, Session};
-use crate::function::{Arguments, Kernel, Value};
+use crate::function::{Arguments, Value};
 use crate::kernels::datetime::{self, DAY_MS, TimeField, to_instant, to_local};
 use crate::kernels::{out_of_range, ticks, ticks_per_second, timestamps_with};
 
@@ -60,18 +60,14 @@ fn unit(call: &Call<'_>, index: usize) -> Result<TimeField> {
 /// The wall clock readings of a column of times, in milliseconds.
 pub(super) fn local_ms(array: &dyn Array, zone: Tz) -> ScalarBuffer<i64> {
     match array.data_type() {
-        Arrow::Date32 => array
-            .as_primitive::<Date32Type>()
-            .values()
-            .iter()
-            .map(|d| i64::from(*d) * DAY_MS)
-            .collect(),
-        Arrow::Time32(_) => array
-            .as_primitive::<Time32MillisecondType>()
-            .values()
-            .iter()
-            .map(|t| i64::from(*t))
-            .collect(),
+        Arrow::Date32 => {
+            let days = array.as_primitive::<Date32Type>().values();
+            days.iter().map(|d| i64::from(*d) * DAY_MS).collect()
+        }
+        Arrow::Time32(_) => {
+            let times = array.as_primitive::<Time32MillisecondType>().values();
+            times.iter().map(|t| i64::from(*t)).collect()
+        }
         Arrow::Timestamp(unit, instant) => {
             let values = ticks(array);
             let per_ms = ticks_per_ms(unit);
@@ -122,7 +118,7 @@ fn field_of(call: Call<'_>, index: usize, field: TimeField) -> Result<Expr> {
     };
     let shown = if name == "EXTRACT" { format!("EXTRACT_{field:?}") } else { name.to_owned() };
     let call = Call { name, args: vec![time], session };
-    Ok(call.with_function(column_type, Arc::new(kernel), |f| f.name = shown.to_uppercase()))
+    Ok(call.with_function(column_type, kernel, |f| f.name = shown.to_uppercase()))
 }
 
 fn per_ms(array: &dyn Array) -> i64 {
@@ -164,7 +160,7 @@ pub(super) fn round_to_unit(call: Call<'_>, up: bool) -> Result<Expr> {
     args.truncate(1);
     let shown = format!("{name}_{field:?}").to_uppercase();
     let call = Call { name, args, session };
-    Ok(call.with_function(column_type, Arc::new(kernel), |f| {
+    Ok(call.with_function(column_type, kernel, |f| {
         f.name = shown;
         f.can_fail = can_fail;
     }))
@@ -231,18 +227,16 @@ pub(crate) fn add_interval(
     };
     let nullable = time.column_type.nullable || interval.column_type.nullable;
     let column_type = time.column_type.clone().with_nullable(nullable);
-    let kernel: Kernel = if months {
-        Arc::new(move |a| {
-            let spans = a.value(1).array().as_primitive::<IntervalYearMonthType>();
-            let spans = (0..spans.len()).map(|i| i64::from(spans.value(i)) * sign).collect();
-            add_ticks(a, spans, true)
-        })
-    } else {
-        Arc::new(move |a| {
-            let spans = a.value(1).array().as_primitive::<DurationMillisecondType>();
-            let signed = spans.values().iter().map(|ms| ms.saturating_mul(sign));
-            add_ticks(a, signed.collect(), false)
-        })
+    let kernel = move |a: &Arguments<'_>| {
+        let spans = a.value(1).array();
+        let signed = if months {
+            let spans = spans.as_primitive::<IntervalYearMonthType>().values();
+            spans.iter().map(|months| i64::from(*months) * sign).collect()
+        } else {
+            let spans = spans.as_primitive::<DurationMillisecondType>().values();
+            spans.iter().map(|ms| ms.saturating_mul(sign)).collect()
+        };
+        add_ticks(a, signed, months)
     };
     let name = if sign < 0 { "-" } else { "+" };
     let can_fail = has_narrow_range(&column_type.data_type);
@@ -330,7 +324,7 @@ pub(crate) fn multiply_interval(interval: Expr, by: Expr, session: &Session) -> 
         if too_long { Err(Error::data("an interval times a number is too long")) } else { product }
     };
     let call = Call { name: "*", args: vec![interval, by], session };
-    Ok(call.with_function(column_type, Arc::new(kernel), |function| function.can_fail = true))
+    Ok(call.with_function(column_type, kernel, |function| function.can_fail = true))
 }
 
 /// `TIMESTAMPADD(unit, n, time)`: an interval of n units, added.
@@ -390,7 +384,7 @@ fn timestamp_diff(call: Call<'_>) -> Result<Expr> {
     args.remove(0);
     let shown = format!("{name}_{field:?}").to_uppercase();
     let call = Call { name, args, session };
-    Ok(call.with_function(column_type, Arc::new(kernel), |f| f.name = shown))
+    Ok(call.with_function(column_type, kernel, |f| f.name = shown))
 }
 
 /// The running watermark before each row; NULL where there is none yet.
@@ -404,7 +398,7 @@ fn current_watermark(call: Call<'_>) -> Result<Expr> {
             marks.map(|m| (if known(&m) { m.0 * scale } else { 0 }, known(&m))).unzip();
         Ok(timestamps_with(values.into(), Some(NullBuffer::from(valid)), a.result))
     };
-    Ok(call.with_function(column_type, Arc::new(kernel), |f| f.uses_watermark = true))
+    Ok(call.with_function(column_type, kernel, |f| f.uses_watermark = true))
 }
 
 /// The processing time, as an instant or in the session's zone.
@@ -418,7 +412,7 @@ fn clock(call: Call<'_>, data_type: DataType) -> Result<Expr> {
         };
         Ok(from_ticks(vec![ms; a.rows].into(), None, a.result))
     };
-    Ok(call.with_function(column_type, Arc::new(kernel), |function| {
+    Ok(call.with_function(column_type, kernel, |function| {
         function.deterministic = false;
         function.uses_wall_clock = true;
     }))

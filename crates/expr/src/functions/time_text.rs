@@ -13,7 +13,7 @@ use super::pattern::{Pattern, Reading};
 use super::time::local_ms;
 use crate::build::{cast, implicit_cast};
 use crate::expr::{Expr, Scalar};
-use crate::function::{Arguments, Kernel};
+use crate::function::{Arguments, KernelCode};
 use crate::kernels::datetime::{DAY_MS, to_later_instant, to_local};
 use crate::kernels::{parse, timestamps_with};
 
@@ -45,10 +45,7 @@ impl Reader {
     }
     fn read(&self, text: &str) -> Option<Reading> {
         match self {
-            Reader::Default => {
-                let ms = parse::timestamp(text, 1_000)?;
-                Some(Reading { ms, nanos_below_ms: 0, offset_seconds: None })
-            }
+            Reader::Default => parse::timestamp(text, 1_000).map(Reading::of_ms),
             Reader::Pattern(pattern) => pattern.read(text),
         }
     }
@@ -85,8 +82,7 @@ fn date_format(call: Call<'_>) -> Result<Expr> {
             let own = local[row].div_euclid(span_ms);
             if span.replace(own) != Some(own) {
                 text.clear();
-                let reading = Reading { ms: local[row], nanos_below_ms: 0, offset_seconds: None };
-                pattern.print(&mut text, reading, a.zone);
+                pattern.print(&mut text, Reading::of_ms(local[row]), a.zone);
             }
             out.push_str(&text);
             Some(())
@@ -94,11 +90,11 @@ fn date_format(call: Call<'_>) -> Result<Expr> {
     };
     args.insert(0, time);
     let call = Call { name, args, session };
-    Ok(with_pattern_in_name(call, DataType::STRING, Arc::new(kernel)))
+    Ok(with_pattern_in_name(call, DataType::STRING, kernel))
 }
 
 /// Leaves only the first argument to be evaluated; the pattern becomes part of the name.
-fn with_pattern_in_name(call: Call<'_>, data_type: DataType, kernel: Kernel) -> Expr {
+fn with_pattern_in_name(call: Call<'_>, data_type: DataType, kernel: impl KernelCode) -> Expr {
     let Call { name, mut args, session } = call;
     let shown = match args.get(1) {
         Some(pattern) => format!("{name}[{pattern}]"),
@@ -116,7 +112,7 @@ fn to_timestamp(call: Call<'_>) -> Result<Expr> {
         let s = a.texts(0);
         Ok(milliseconds(a, |row| reader.read(s.get(row)?).map(|reading| reading.ms)))
     };
-    Ok(with_pattern_in_name(call, DataType::Timestamp(3), Arc::new(kernel)))
+    Ok(with_pattern_in_name(call, DataType::Timestamp(3), kernel))
 }
 
 fn milliseconds(a: &Arguments<'_>, value: impl Fn(usize) -> Option<i64>) -> ArrayRef {
@@ -134,7 +130,7 @@ fn to_timestamp_ltz(call: Call<'_>) -> Result<Expr> {
             let s = a.texts(0);
             Ok(milliseconds(a, |row| instant_ms(reader.read(s.get(row)?)?, Tz::UTC)))
         };
-        return Ok(with_pattern_in_name(call, DataType::TimestampLtz(3), Arc::new(kernel)));
+        return Ok(with_pattern_in_name(call, DataType::TimestampLtz(3), kernel));
     }
     if !call.arg_type(0).is_numeric() {
         let got = call.arg_type(0).clone();
@@ -168,7 +164,7 @@ fn to_timestamp_ltz(call: Call<'_>) -> Result<Expr> {
         Ok(timestamps_with(ms.into(), nulls, a.result))
     };
     let call = Call { name, args, session };
-    Ok(with_pattern_in_name(call, DataType::TimestampLtz(3), Arc::new(kernel)))
+    Ok(with_pattern_in_name(call, DataType::TimestampLtz(3), kernel))
 }
 
 /// Flink's instants made of numbers lie in the years 0000 to 9999; others are NULL.
@@ -201,7 +197,7 @@ fn to_date(call: Call<'_>) -> Result<Expr> {
             }
         })
     };
-    Ok(with_pattern_in_name(call, DataType::Date, Arc::new(kernel)))
+    Ok(with_pattern_in_name(call, DataType::Date, kernel))
 }
 
 /// Seconds since 1970 as text in the session's zone.
@@ -214,12 +210,11 @@ fn from_unixtime(call: Call<'_>) -> Result<Expr> {
         let n = a.bigints(0);
         a.text_result(|row, out| {
             let ms = to_local(n.get(row)?.checked_mul(1_000)?, a.zone);
-            let reading = Reading { ms, nanos_below_ms: 0, offset_seconds: None };
-            pattern.print(out, reading, a.zone);
+            pattern.print(out, Reading::of_ms(ms), a.zone);
             Some(())
         })
     };
-    Ok(with_pattern_in_name(call, DataType::STRING, Arc::new(kernel)))
+    Ok(with_pattern_in_name(call, DataType::STRING, kernel))
 }
 
 /// Seconds since 1970: of now, or of a text in the session's zone.
@@ -230,7 +225,7 @@ fn unix_timestamp(call: Call<'_>) -> Result<Expr> {
             Ok(Arc::new(PrimitiveArray::<Int64Type>::from_value(seconds, a.rows)))
         };
         let column_type = DataType::BigInt.not_null();
-        return Ok(call.with_function(column_type, Arc::new(kernel), |function| {
+        return Ok(call.with_function(column_type, kernel, |function| {
             function.deterministic = false;
             function.uses_wall_clock = true;
         }));
@@ -249,7 +244,7 @@ fn unix_timestamp(call: Call<'_>) -> Result<Expr> {
             Some(ms.map_or(i64::MIN, |ms| ms.div_euclid(1_000)))
         })
     };
-    let mut expr = with_pattern_in_name(call, DataType::BigInt, Arc::new(kernel));
+    let mut expr = with_pattern_in_name(call, DataType::BigInt, kernel);
     expr.column_type.nullable = nullable;
     Ok(expr)
 }
@@ -263,17 +258,15 @@ fn convert_tz(call: Call<'_>) -> Result<Expr> {
     };
     let (fixed_from, fixed_to) = (zone(1)?, zone(2)?);
     let pattern = Pattern::parse(DEFAULT_PATTERN)?;
-    let kernel = move |a: &Arguments<'_>| {
+    Ok(call.with_kernel(DataType::STRING.nullable(), move |a| {
         let (s, from, to) = (a.texts(0), a.texts(1), a.texts(2));
         a.text_result(|row, out| {
             let ms = parse::simple_timestamp(s.get(row)?)?;
             let from = fixed_from.or_else(|| from.get(row)?.parse().ok())?;
             let to = fixed_to.or_else(|| to.get(row)?.parse().ok())?;
             let moved = to_local(to_later_instant(ms, from), to);
-            let reading = Reading { ms: moved, nanos_below_ms: 0, offset_seconds: None };
-            pattern.print(out, reading, to);
+            pattern.print(out, Reading::of_ms(moved), to);
             Some(())
         })
-    };
-    Ok(call.with_kernel(DataType::STRING.nullable(), Arc::new(kernel)))
+    }))
 }

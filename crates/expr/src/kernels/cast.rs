@@ -75,7 +75,7 @@ pub(crate) struct Cast<'a> {
 
 impl Cast<'_> {
     /// Casts a column.
-    pub(crate) fn apply(&self, array: &ArrayRef) -> Result<ArrayRef> {
+    pub fn apply(&self, array: &ArrayRef) -> Result<ArrayRef> {
         if self.from == self.to {
             return Ok(array.clone());
         }

@@ -36,7 +36,7 @@ pub(crate) enum TimeField {
 
 impl TimeField {
     /// Reads a name such as `HOUR`, `HOURS` or `SQL_TSI_HOUR`.
-    pub(crate) fn parse(name: &str) -> Option<TimeField> {
+    pub fn parse(name: &str) -> Option<TimeField> {
         use TimeField::*;
         let upper = name.to_ascii_uppercase();
         let name = upper.strip_prefix("SQL_TSI_").unwrap_or(&upper);
@@ -64,7 +64,7 @@ impl TimeField {
         })
     }
     /// Milliseconds of a unit of fixed length.
-    pub(crate) fn millis(self) -> Option<i64> {
+    pub fn millis(self) -> Option<i64> {
         Some(match self {
             TimeField::Millisecond => 1,
             TimeField::Second => 1_000,
@@ -76,7 +76,7 @@ impl TimeField {
         })
     }
     /// Months of a unit that is counted in months.
-    pub(crate) fn months(self) -> Option<i64> {
+    pub fn months(self) -> Option<i64> {
         Some(match self {
             TimeField::Month => 1,
             TimeField::Quarter => 3,

@@ -20,7 +20,8 @@ use thalweg_core::shim::mix64;
 use thalweg_core::{Error, Result};
 
 use super::description::TypedAggregate;
-use super::distinct::{Restored, capture_values, restore_values};
+use super::distinct::capture_values;
+use super::running::counted::{self, Counted};
 use super::{Accumulator, RowOrder, StateColumns, StateRows, UpdateInput, concrete};
 use crate::gradual::{Entry, GradualTable, Pages};
 use crate::keys::KeyTable;
@@ -30,7 +31,7 @@ const NONE: u32 = u32::MAX;
 
 /// A value of a group, and the pair of the group before it.
 #[derive(Clone, Copy)]
-struct Pair {
+struct SeenPair {
     value: u32,
     before: u32,
 }
@@ -42,7 +43,7 @@ pub(super) struct DistinctSet {
     known: u32,
     /// The newest pair of each group.
     newest: Vec<u32>,
-    pairs: Pages<Pair>,
+    pairs: Pages<SeenPair>,
     /// The pairs in which a group has a value, each as one number.
     seen: GradualTable<u64>,
     inner: Box<dyn Accumulator>,
@@ -56,7 +57,7 @@ fn pair_of(group: u32, value: u32) -> u64 {
 }
 
 impl DistinctSet {
-    pub(super) fn new(of: TypedAggregate, inner: Box<dyn Accumulator>) -> Result<Self> {
+    pub fn new(of: TypedAggregate, inner: Box<dyn Accumulator>) -> Result<Self> {
         Ok(DistinctSet {
             values: KeyTable::new(std::slice::from_ref(&of.types.argument))?,
             of,
@@ -95,7 +96,7 @@ impl DistinctSet {
             Entry::Vacant(place) => {
                 place.insert(pair);
                 let newest = &mut self.newest[group as usize];
-                self.pairs.push(Pair { value, before: *newest });
+                self.pairs.push(SeenPair { value, before: *newest });
                 *newest = self.pairs.len() as u32 - 1;
                 true
             }
@@ -269,8 +270,9 @@ impl Accumulator for DistinctSet {
     }
 
     fn restore(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        let Restored { owners, values, .. } = restore_values(ids, rows, &self.of.types.argument)?;
-        self.add(&owners, None, &values, RowOrder::default())
+        let argument = self.of.types.argument.arrow();
+        let Counted { values, ids, .. } = counted::restore(rows, &argument, ids)?;
+        self.add(&ids, None, &values, RowOrder::default())
     }
 
     fn bytes(&self) -> usize {

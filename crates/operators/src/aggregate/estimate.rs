@@ -136,7 +136,7 @@ fn tau(mut x: f64) -> f64 {
 
 impl Sketch {
     /// Adds a value by its hash.
-    pub(super) fn add(&mut self, hash: u64) {
+    pub fn add(&mut self, hash: u64) {
         match self {
             Sketch::Many(registers) => registers.add(hash),
             Sketch::Few(hashes) => {
@@ -169,7 +169,7 @@ impl Sketch {
     }
 
     /// How many values there were, about.
-    pub(super) fn estimate(&self) -> i64 {
+    pub fn estimate(&self) -> i64 {
         match self {
             Sketch::Few(hashes) => hashes.len() as i64,
             Sketch::Many(registers) => registers.estimate(),
@@ -177,7 +177,7 @@ impl Sketch {
     }
 
     /// What it takes next to its own size.
-    pub(super) fn heap_bytes(&self) -> usize {
+    pub fn heap_bytes(&self) -> usize {
         match self {
             Sketch::Few(hashes) => hashes.capacity() * 8,
             Sketch::Many(_) => size_of::<Registers>(),

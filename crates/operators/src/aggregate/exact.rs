@@ -167,7 +167,7 @@ impl Fixed {
         }
     }
 
-    pub(super) fn wide(&self) -> Wide {
+    pub fn wide(&self) -> Wide {
         match self {
             Fixed::Near(sum, shift) => Wide::of(*sum, *shift),
             Fixed::Far(sum) => Wide::clone(sum),
@@ -278,19 +278,9 @@ pub(super) struct ExactSum {
 }
 
 impl ExactSum {
+    /// Adds a value (`by` is 1), or takes one out (-1).
     #[inline]
-    pub(super) fn add(&mut self, value: f64) {
-        self.change(value, 1);
-    }
-
-    /// Takes a value out.
-    #[inline]
-    pub(super) fn remove(&mut self, value: f64) {
-        self.change(value, -1);
-    }
-
-    #[inline]
-    fn change(&mut self, value: f64, by: i64) {
+    pub fn change(&mut self, value: f64, by: i64) {
         self.count += by;
         match parts(value) {
             Some((value, shift)) => self.sum.add(value * i128::from(by), shift),
@@ -312,13 +302,13 @@ impl ExactSum {
         }
     }
 
-    pub(super) fn count(&self) -> i64 {
+    pub fn count(&self) -> i64 {
         self.count
     }
 
     /// The sum, rounded once.
     #[inline]
-    pub(super) fn value(&self) -> f64 {
+    pub fn value(&self) -> f64 {
         self.not_finite().unwrap_or_else(|| self.sum.to_f64(VALUE_UNIT))
     }
 
@@ -335,20 +325,20 @@ impl ExactSum {
         }
     }
 
-    pub(super) fn heap_bytes(&self) -> usize {
+    pub fn bytes_elsewhere(&self) -> usize {
         let others = if self.others.is_some() { size_of::<NotFinite>() } else { 0 };
         others + self.sum.heap_bytes()
     }
 
     /// The parts that a state is captured in: the sum of the finite values, rounded; what it is
     /// exactly, in numbers that are added to the list; how many values are not finite.
-    pub(super) fn encode(&self, numbers: &mut Vec<i64>) -> (f64, NotFinite) {
+    pub fn encode(&self, numbers: &mut Vec<i64>) -> (f64, NotFinite) {
         self.sum.encode(VALUE_UNIT, numbers);
         (self.sum.to_f64(VALUE_UNIT), self.others.as_deref().copied().unwrap_or_default())
     }
 
     /// The sum with these parts; `None` where no sum has them.
-    pub(super) fn decode(
+    pub fn decode(
         count: i64,
         rounded: f64,
         numbers: &[i64],
@@ -369,16 +359,8 @@ pub(super) struct ExactPowers {
 }
 
 impl ExactPowers {
-    pub(super) fn add(&mut self, value: f64) {
-        self.change(value, 1);
-    }
-
-    /// Takes a value out.
-    pub(super) fn remove(&mut self, value: f64) {
-        self.change(value, -1);
-    }
-
-    fn change(&mut self, value: f64, by: i64) {
+    /// Adds a value (`by` is 1), or takes one out (-1).
+    pub fn change(&mut self, value: f64, by: i64) {
         self.sum.change(value, by);
         if let Some((value, shift)) = parts(value) {
             self.squares.add(value * value * i128::from(by), 2 * shift);
@@ -387,7 +369,7 @@ impl ExactPowers {
 
     /// The sum of squared distances from the mean, `(n * squares - sum * sum) / n`: exact up to the
     /// division. NaN where a value is not finite.
-    pub(super) fn squared_distance(&self) -> f64 {
+    pub fn squared_distance(&self) -> f64 {
         if self.sum.not_finite().is_some() {
             return f64::NAN;
         }
@@ -397,18 +379,18 @@ impl ExactPowers {
         scaled(value / count as f64, exponent)
     }
 
-    pub(super) fn heap_bytes(&self) -> usize {
-        self.sum.heap_bytes() + self.squares.heap_bytes()
+    pub fn bytes_elsewhere(&self) -> usize {
+        self.sum.bytes_elsewhere() + self.squares.heap_bytes()
     }
 
     /// The sum of squares, as [`ExactSum::encode`] has sums.
-    pub(super) fn encode_squares(&self, numbers: &mut Vec<i64>) -> f64 {
+    pub fn encode_squares(&self, numbers: &mut Vec<i64>) -> f64 {
         self.squares.encode(SQUARE_UNIT, numbers);
         self.squares.to_f64(SQUARE_UNIT)
     }
 
     /// The sums with these parts.
-    pub(super) fn decode(sum: ExactSum, rounded: f64, numbers: &[i64]) -> Option<ExactPowers> {
+    pub fn decode(sum: ExactSum, rounded: f64, numbers: &[i64]) -> Option<ExactPowers> {
         let squares = Fixed::decode(rounded, SQUARE_UNIT, numbers)?;
         Some(ExactPowers { sum, squares })
     }

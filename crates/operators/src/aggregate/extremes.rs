@@ -6,23 +6,20 @@ use std::sync::Arc;
 
 use arrow_array::builder::{BinaryBuilder, StringViewBuilder};
 use arrow_array::cast::AsArray;
-use arrow_array::types::{
-    ArrowPrimitiveType, Date32Type, Decimal128Type, DurationMillisecondType, Float32Type,
-    Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, IntervalYearMonthType,
-    Time32MillisecondType, TimestampMicrosecondType, TimestampMillisecondType,
-    TimestampNanosecondType,
-};
+use arrow_array::types::ArrowPrimitiveType;
 use arrow_array::{ArrayRef, ArrowNativeTypeOp, BooleanArray, PrimitiveArray};
-use arrow_schema::{DataType as Arrow, IntervalUnit, TimeUnit};
+use arrow_schema::DataType as Arrow;
 use thalweg_core::{DataType, Error, Result};
 
 use super::fold::{Fold, Groups};
 use super::values::{for_each_value, with_one_nan};
-use super::{Accumulator, RowOrder, StateColumns, StateRows, UpdateInput};
+use super::{Accumulator, RowOrder, StateRows, UpdateInput};
 
 /// Calls a macro with the Arrow primitive type of a column type, or gives its last argument.
 macro_rules! with_primitive {
-    ($arrow:expr, $call:ident, $otherwise:expr) => {
+    ($arrow:expr, $call:ident, $otherwise:expr) => {{
+        use arrow_array::types::*;
+        use arrow_schema::{DataType as Arrow, IntervalUnit, TimeUnit};
         match $arrow {
             Arrow::Int8 => $call!(Int8Type),
             Arrow::Int16 => $call!(Int16Type),
@@ -40,7 +37,7 @@ macro_rules! with_primitive {
             Arrow::Duration(TimeUnit::Millisecond) => $call!(DurationMillisecondType),
             _ => $otherwise,
         }
-    };
+    }};
 }
 pub(super) use with_primitive;
 
@@ -50,8 +47,8 @@ pub(super) fn build(argument: &DataType, max: bool) -> Result<Box<dyn Accumulato
     macro_rules! primitive {
         ($type:ty) => {
             Ok(match max {
-                true => Box::new(Groups::new(Extreme::<$type, true> { arrow, of: PhantomData })),
-                false => Box::new(Groups::new(Extreme::<$type, false> { arrow, of: PhantomData })),
+                true => accumulator::<$type, { Choice::Greatest as u8 }>(arrow),
+                false => accumulator::<$type, { Choice::Least as u8 }>(arrow),
             })
         };
     }
@@ -60,65 +57,100 @@ pub(super) fn build(argument: &DataType, max: bool) -> Result<Box<dyn Accumulato
         primitive,
         match arrow {
             Arrow::Boolean | Arrow::Utf8View | Arrow::Binary => {
-                Ok(Box::new(Groups::new(BytesExtreme { max, kind: BytesKind::of(&arrow)? })))
+                Ok(Box::new(Groups::new(BytesExtreme {
+                    choice: Choice::extreme(max),
+                    kind: BytesKind::of(&arrow)?,
+                })))
             }
             _ => Err(Error::plan(format!("MIN and MAX cannot be applied to {argument}"))),
         }
     )
 }
 
-struct Extreme<T, const MAX: bool> {
-    arrow: Arrow,
-    of: PhantomData<fn() -> T>,
+fn accumulator<T: ArrowPrimitiveType, const CHOICE: u8>(arrow: Arrow) -> Box<dyn Accumulator>
+where
+    T::Native: Default,
+{
+    Box::new(Groups::new(Extreme::<T, CHOICE> { arrow, of: PhantomData }))
 }
 
+/// Which value of those that came is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    Least,
+    Greatest,
+    First,
+    Last,
+}
+
+impl Choice {
+    /// That of MAX, or of MIN.
+    pub fn extreme(is_max: bool) -> Self {
+        if is_max { Choice::Greatest } else { Choice::Least }
+    }
+}
+
+/// A value of those that came, if one has.
 #[derive(Clone, Copy, Default)]
-struct Best<N> {
+pub(super) struct Chosen<N> {
     value: N,
     set: bool,
 }
 
-impl<N: ArrowNativeTypeOp> Best<N> {
+impl<N: ArrowNativeTypeOp> Chosen<N> {
+    /// A value comes; `CHOICE` is a [`Choice`] as a number, so that the loop knows it.
     #[inline(always)]
-    fn offer<const MAX: bool>(&mut self, value: N) {
-        let better = if MAX { value.is_gt(self.value) } else { value.is_lt(self.value) };
+    pub fn offer<const CHOICE: u8>(&mut self, value: N) {
+        const LEAST: u8 = Choice::Least as u8;
+        const GREATEST: u8 = Choice::Greatest as u8;
+        const FIRST: u8 = Choice::First as u8;
+        let better = match CHOICE {
+            LEAST => value.is_lt(self.value),
+            GREATEST => value.is_gt(self.value),
+            FIRST => false,
+            _ => true,
+        };
         if better || !self.set {
-            *self = Best { value, set: true };
+            *self = Chosen { value, set: true };
         }
+    }
+    /// The value.
+    #[inline(always)]
+    pub fn get(&self) -> Option<N> {
+        self.set.then_some(self.value)
     }
 }
 
-impl<T: ArrowPrimitiveType, const MAX: bool> Fold for Extreme<T, MAX>
+impl<N: Default> From<Option<N>> for Chosen<N> {
+    fn from(value: Option<N>) -> Self {
+        let set = value.is_some();
+        Chosen { value: value.unwrap_or_default(), set }
+    }
+}
+
+struct Extreme<T, const CHOICE: u8> {
+    arrow: Arrow,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: ArrowPrimitiveType, const CHOICE: u8> Fold for Extreme<T, CHOICE>
 where
     T::Native: Default,
 {
-    type Group = Best<T::Native>;
+    type Group = Chosen<T::Native>;
 
     fn update(&self, groups: &mut [Self::Group], input: &UpdateInput<'_>) -> Result<()> {
         let column = with_one_nan(input.column()?);
-        for_each_value::<T>(&column, input, |id, value, _| groups[id].offer::<MAX>(value))
+        for_each_value::<T>(&column, input, |id, value, _| groups[id].offer::<CHOICE>(value))
     }
     fn merge(&self, into: &mut Self::Group, from: &Self::Group) {
         if from.set {
-            into.offer::<MAX>(from.value);
+            into.offer::<CHOICE>(from.value);
         }
     }
     fn evaluate(&self, groups: &[Self::Group], ids: &[u32]) -> Result<ArrayRef> {
-        let values = ids.iter().map(|&id| {
-            let group = &groups[id as usize];
-            group.set.then_some(group.value)
-        });
-        let array: PrimitiveArray<T> = values.collect();
+        let array: PrimitiveArray<T> = ids.iter().map(|&id| groups[id as usize].get()).collect();
         Ok(Arc::new(array.with_data_type(self.arrow.clone())))
-    }
-    fn capture(
-        &self,
-        groups: &[Self::Group],
-        ids: &[u32],
-        columns: &mut StateColumns,
-    ) -> Result<()> {
-        columns.add("", self.evaluate(groups, ids)?);
-        Ok(())
     }
     fn restore(&self, groups: &mut [Self::Group], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
         self.update(groups, &as_rows(ids, rows.column("", &self.arrow)?))
@@ -139,7 +171,7 @@ pub(super) enum BytesKind {
 }
 
 impl BytesKind {
-    pub(super) fn of(arrow: &Arrow) -> Result<Self> {
+    pub fn of(arrow: &Arrow) -> Result<Self> {
         match arrow {
             Arrow::Boolean => Ok(BytesKind::Boolean),
             Arrow::Utf8View => Ok(BytesKind::Text),
@@ -149,7 +181,7 @@ impl BytesKind {
     }
 
     /// The type of such columns.
-    pub(super) fn arrow(self) -> Arrow {
+    pub fn arrow(self) -> Arrow {
         match self {
             BytesKind::Boolean => Arrow::Boolean,
             BytesKind::Text => Arrow::Utf8View,
@@ -158,7 +190,7 @@ impl BytesKind {
     }
 
     /// A loop over the non-NULL values: `each(group, bytes, row)`.
-    pub(super) fn for_each(
+    pub fn for_each(
         self,
         input: &UpdateInput<'_>,
         mut each: impl FnMut(usize, &[u8], u32),
@@ -193,7 +225,7 @@ impl BytesKind {
     }
 
     /// A column of these values.
-    pub(super) fn array<'a>(self, values: impl Iterator<Item = Option<&'a [u8]>>) -> ArrayRef {
+    pub fn array<'a>(self, values: impl Iterator<Item = Option<&'a [u8]>>) -> ArrayRef {
         match self {
             BytesKind::Boolean => {
                 Arc::new(values.map(|v| v.map(|v| v == [1])).collect::<BooleanArray>())
@@ -216,57 +248,67 @@ impl BytesKind {
     }
 }
 
-#[derive(Clone)]
-struct BytesExtreme {
-    max: bool,
-    kind: BytesKind,
-}
-
-/// A value whose buffer is used again, so that a new extreme seldom allocates.
+/// A value whose buffer is used again, so that a new one seldom allocates.
 #[derive(Clone, Default)]
-struct BestBytes {
+pub(super) struct ChosenBytes {
     value: Vec<u8>,
     set: bool,
 }
 
-impl BytesExtreme {
+impl ChosenBytes {
+    /// The value.
+    pub fn get(&self) -> Option<&[u8]> {
+        self.set.then_some(&self.value)
+    }
+    /// A value comes.
     #[inline]
-    fn offer(&self, group: &mut BestBytes, value: &[u8]) {
-        let better = if self.max { value > &group.value[..] } else { value < &group.value[..] };
-        if better || !group.set {
-            group.value.clear();
-            group.value.extend_from_slice(value);
-            group.set = true;
+    pub fn offer(&mut self, value: &[u8], choice: Choice) {
+        let better = match choice {
+            Choice::Least => value < &self.value[..],
+            Choice::Greatest => value > &self.value[..],
+            Choice::First => false,
+            Choice::Last => true,
+        };
+        if better || !self.set {
+            self.value.clear();
+            self.value.extend_from_slice(value);
+            self.set = true;
         }
+    }
+    /// No value has come.
+    pub fn clear(&mut self) {
+        self.set = false;
+    }
+    /// Bytes that it takes elsewhere.
+    pub fn heap_bytes(&self) -> usize {
+        self.value.capacity()
     }
 }
 
+struct BytesExtreme {
+    choice: Choice,
+    kind: BytesKind,
+}
+
 impl Fold for BytesExtreme {
-    type Group = BestBytes;
+    type Group = ChosenBytes;
     const ON_HEAP: bool = true;
 
-    fn update(&self, groups: &mut [BestBytes], input: &UpdateInput<'_>) -> Result<()> {
-        self.kind.for_each(input, |id, value, _| self.offer(&mut groups[id], value))
+    fn update(&self, groups: &mut [ChosenBytes], input: &UpdateInput<'_>) -> Result<()> {
+        self.kind.for_each(input, |id, value, _| groups[id].offer(value, self.choice))
     }
-    fn merge(&self, into: &mut BestBytes, from: &BestBytes) {
-        if from.set {
-            self.offer(into, &from.value);
+    fn merge(&self, into: &mut ChosenBytes, from: &ChosenBytes) {
+        if let Some(value) = from.get() {
+            into.offer(value, self.choice);
         }
     }
-    fn evaluate(&self, groups: &[BestBytes], ids: &[u32]) -> Result<ArrayRef> {
-        Ok(self.kind.array(ids.iter().map(|&id| {
-            let group = &groups[id as usize];
-            group.set.then_some(&group.value[..])
-        })))
+    fn evaluate(&self, groups: &[ChosenBytes], ids: &[u32]) -> Result<ArrayRef> {
+        Ok(self.kind.array(ids.iter().map(|&id| groups[id as usize].get())))
     }
-    fn capture(&self, groups: &[BestBytes], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
-        columns.add("", self.evaluate(groups, ids)?);
-        Ok(())
-    }
-    fn restore(&self, groups: &mut [BestBytes], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+    fn restore(&self, groups: &mut [ChosenBytes], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
         self.update(groups, &as_rows(ids, rows.column("", &self.kind.arrow())?))
     }
-    fn heap_bytes(&self, group: &BestBytes) -> usize {
-        group.value.capacity()
+    fn heap_bytes(&self, group: &ChosenBytes) -> usize {
+        group.heap_bytes()
     }
 }

@@ -22,13 +22,17 @@ pub(super) trait Fold: Send + Sync + 'static {
     }
     /// The results of these groups.
     fn evaluate(&self, groups: &[Self::Group], ids: &[u32]) -> Result<ArrayRef>;
-    /// Captures the states of these groups ([`Accumulator::capture`]).
+    /// Captures the states of these groups ([`Accumulator::capture`]): their results, unless a
+    /// state is more than its result.
     fn capture(
         &self,
         groups: &[Self::Group],
         ids: &[u32],
         columns: &mut StateColumns,
-    ) -> Result<()>;
+    ) -> Result<()> {
+        columns.add("", self.evaluate(groups, ids)?);
+        Ok(())
+    }
     /// Takes states back into empty groups ([`Accumulator::restore`]).
     fn restore(&self, groups: &mut [Self::Group], ids: &[u32], rows: &StateRows<'_>) -> Result<()>;
     /// Bytes that a state takes elsewhere.
@@ -46,7 +50,7 @@ pub(super) struct Groups<F: Fold> {
 }
 
 impl<F: Fold> Groups<F> {
-    pub(super) fn new(fold: F) -> Self {
+    pub fn new(fold: F) -> Self {
         Groups { fold: Arc::new(fold), groups: Vec::new() }
     }
 }

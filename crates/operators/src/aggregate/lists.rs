@@ -18,7 +18,7 @@ use super::extremes::{BytesKind, as_rows};
 use super::fold::Fold;
 use super::state::elements_of;
 use super::values::nulls;
-use super::{StateColumns, StateRows, UpdateInput};
+use super::{StateRows, UpdateInput};
 
 /// The most bytes of one text, which Arrow's views count in 32 bits.
 const TEXT_BYTES_MAX: usize = i32::MAX as usize;
@@ -38,7 +38,7 @@ pub(super) struct JoinedTexts {
 }
 
 impl JoinedTexts {
-    pub(super) fn new(separator: &str) -> Self {
+    pub fn new(separator: &str) -> Self {
         JoinedTexts { separator: separator.as_bytes().into() }
     }
 
@@ -70,15 +70,6 @@ impl Fold for JoinedTexts {
         texts().flatten().try_for_each(|text| check_text(text.len()))?;
         Ok(BytesKind::Text.array(texts()))
     }
-    fn capture(
-        &self,
-        groups: &[Self::Group],
-        ids: &[u32],
-        columns: &mut StateColumns,
-    ) -> Result<()> {
-        columns.add("", self.evaluate(groups, ids)?);
-        Ok(())
-    }
     fn restore(&self, groups: &mut [Self::Group], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
         self.update(groups, &as_rows(ids, rows.column("", &BytesKind::Text.arrow())?))
     }
@@ -95,16 +86,16 @@ pub(super) struct ListBuilder {
 
 impl ListBuilder {
     /// Arrays of this type of values, which may be NULL.
-    pub(super) fn new(argument: &DataType) -> Self {
+    pub fn new(argument: &DataType) -> Self {
         let element = argument.clone().nullable().field("item");
         ListBuilder { element: Arc::new(element), lengths: Vec::new() }
     }
     /// The next array has this many elements. One without any is NULL: there were no rows.
-    pub(super) fn push(&mut self, length: usize) {
+    pub fn push(&mut self, length: usize) {
         self.lengths.push(length);
     }
     /// The arrays, which divide these elements among them.
-    pub(super) fn finish(self, elements: ArrayRef) -> Result<ArrayRef> {
+    pub fn finish(self, elements: ArrayRef) -> Result<ArrayRef> {
         let total: usize = self.lengths.iter().sum();
         if i32::try_from(total).is_err() {
             return Err(Error::data("ARRAY_AGG gives more than 2^31 elements at once")
@@ -131,7 +122,7 @@ pub(super) struct Encoded {
 }
 
 impl Elements {
-    pub(super) fn new(argument: &DataType, skips_nulls: bool) -> Result<Self> {
+    pub fn new(argument: &DataType, skips_nulls: bool) -> Result<Self> {
         let converter = RowConverter::new(vec![SortField::new(argument.arrow())])?;
         Ok(Elements { argument: argument.clone(), skips_nulls, converter })
     }
@@ -174,10 +165,6 @@ impl Fold for Elements {
             }
         }
         lists.finish(self.converter.convert_rows(rows)?.swap_remove(0))
-    }
-    fn capture(&self, groups: &[Encoded], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
-        columns.add("", self.evaluate(groups, ids)?);
-        Ok(())
     }
     fn restore(&self, groups: &mut [Encoded], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
         let lists = rows.lists("", &self.argument.arrow())?;

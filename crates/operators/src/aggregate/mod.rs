@@ -19,6 +19,7 @@
 //! FILTER is applied by the caller, which passes the accepted rows only. Result types are Flink's:
 //! [`resolve`].
 
+mod arithmetic;
 mod call;
 mod description;
 mod distinct;

@@ -7,19 +7,14 @@
 //! leave again, sums of squares are exact ([`exact`](super::exact)). DECIMALs are exact for at most
 //! 19 digits per value (the squares then fit 128 bits) and keep 256 bits.
 
-use std::sync::Arc;
-
-use arrow_array::types::{Decimal128Type, Decimal256Type, Float64Type, Int64Type};
-use arrow_array::{ArrayRef, PrimitiveArray};
+use arrow_array::types::{Decimal256Type, Float64Type, Int64Type};
 use arrow_buffer::i256;
 use arrow_schema::DataType as Arrow;
 use thalweg_core::{DataType, Result};
 
-use super::fold::Fold;
-use super::values::{
-    decimal_array, float_array, for_each_float, for_each_integer, for_each_value, integer_array,
-};
-use super::{StateColumns, StateRows, UpdateInput};
+use super::arithmetic::{Arithmetic, MergedState, NumberState};
+use super::values::Number;
+use super::{StateColumns, StateRows};
 
 /// Which of the four it is.
 #[derive(Clone, Copy)]
@@ -32,7 +27,7 @@ pub(super) struct MomentsKind {
 
 impl MomentsKind {
     /// The result from the sum of squared distances from the mean of `count` values.
-    pub(super) fn finish(self, squares: f64, count: i64) -> Option<f64> {
+    pub fn finish(self, squares: f64, count: i64) -> Option<f64> {
         let divisor = count - i64::from(self.sample);
         if divisor <= 0 {
             return None;
@@ -52,73 +47,65 @@ pub(super) struct Welford {
     squares: f64,
 }
 
-impl Welford {
-    /// Adds a value.
-    pub(super) fn add(&mut self, value: f64) {
+impl NumberState<f64> for Welford {
+    fn add(&mut self, value: f64) {
         self.count += 1;
         let before = value - self.mean;
         self.mean += before / self.count as f64;
         self.squares += before * (value - self.mean);
     }
+    fn capture<'a>(
+        states: impl Iterator<Item = &'a Self> + Clone,
+        _: u8,
+        columns: &mut StateColumns,
+    ) -> Result<()> {
+        columns.add_numbers::<Int64Type>("count", states.clone().map(|state| state.count));
+        columns.add_numbers::<Float64Type>("mean", states.clone().map(|state| state.mean));
+        columns.add_numbers::<Float64Type>("squares", states.map(|state| state.squares));
+        Ok(())
+    }
+    fn restore(rows: &StateRows<'_>) -> Result<Vec<Self>> {
+        let counts = rows.numbers::<Int64Type>("count")?;
+        let means = rows.numbers::<Float64Type>("mean")?;
+        let squares = rows.numbers::<Float64Type>("squares")?;
+        let rows = counts.iter().zip(means).zip(squares);
+        Ok(rows.map(|((&count, &mean), &squares)| Welford { count, mean, squares }).collect())
+    }
+}
+
+impl MergedState<f64> for Welford {
+    fn merge(&mut self, from: &Welford) {
+        if from.count == 0 {
+            return;
+        }
+        if self.count == 0 {
+            *self = *from;
+            return;
+        }
+        let count = self.count + from.count;
+        let apart = from.mean - self.mean;
+        let share = from.count as f64 / count as f64;
+        self.mean += apart * share;
+        self.squares += from.squares + apart * apart * self.count as f64 * share;
+        self.count = count;
+    }
 }
 
 /// Of FLOAT and DOUBLE.
-#[derive(Clone)]
 pub(super) struct Moments {
     pub(super) kind: MomentsKind,
     pub(super) result: DataType,
 }
 
-impl Moments {
-    /// The result of a group.
-    pub(super) fn value(&self, group: &Welford) -> Option<f64> {
+impl Arithmetic for Moments {
+    type Number = f64;
+    type State = Welford;
+
+    fn result(&self) -> &DataType {
+        &self.result
+    }
+    fn value(&self, group: &Welford) -> Option<f64> {
         self.kind.finish(group.squares, group.count)
-    }
-}
-
-impl Fold for Moments {
-    type Group = Welford;
-
-    fn update(&self, groups: &mut [Welford], input: &UpdateInput<'_>) -> Result<()> {
-        for_each_float(input.column()?, input, |id, value| {
-            groups[id].add(value);
-        })
-    }
-    fn merge(&self, into: &mut Welford, from: &Welford) {
-        if from.count == 0 {
-            return;
-        }
-        if into.count == 0 {
-            *into = *from;
-            return;
-        }
-        let count = into.count + from.count;
-        let apart = from.mean - into.mean;
-        let share = from.count as f64 / count as f64;
-        into.mean += apart * share;
-        into.squares += from.squares + apart * apart * into.count as f64 * share;
-        into.count = count;
-    }
-    fn evaluate(&self, groups: &[Welford], ids: &[u32]) -> Result<ArrayRef> {
-        let values = ids.iter().map(|&id| self.value(&groups[id as usize]));
-        Ok(float_array(&self.result, values))
-    }
-    fn capture(&self, groups: &[Welford], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
-        let of = |&id: &u32| &groups[id as usize];
-        columns.add_numbers::<Int64Type>("count", ids.iter().map(|id| of(id).count));
-        columns.add_numbers::<Float64Type>("mean", ids.iter().map(|id| of(id).mean));
-        columns.add_numbers::<Float64Type>("squares", ids.iter().map(|id| of(id).squares));
-        Ok(())
-    }
-    fn restore(&self, groups: &mut [Welford], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        let counts = rows.numbers::<Int64Type>("count")?;
-        let means = rows.numbers::<Float64Type>("mean")?;
-        let squares = rows.numbers::<Float64Type>("squares")?;
-        for (row, &id) in ids.iter().enumerate() {
-            let (count, mean, squares) = (counts[row], means[row], squares[row]);
-            groups[id as usize] = Welford { count, mean, squares };
-        }
-        Ok(())
     }
 }
 
@@ -131,112 +118,107 @@ pub(super) struct Powers {
     squares: i256,
 }
 
-impl Powers {
-    /// Adds an integer.
-    pub(super) fn add_integer(&mut self, value: i64) {
-        let value = i128::from(value);
-        self.count += 1;
-        self.sum = self.sum.wrapping_add(i256::from_i128(value));
-        self.squares = self.squares.wrapping_add(i256::from_i128(value * value));
+/// Numbers whose powers are summed.
+pub(super) trait Squared: Number {
+    /// Itself and its square.
+    fn powers(self) -> [i256; 2];
+}
+
+impl Squared for i64 {
+    fn powers(self) -> [i256; 2] {
+        let value = i128::from(self);
+        [i256::from_i128(value), i256::from_i128(value * value)]
     }
-    /// Takes an integer out.
-    pub(super) fn remove_integer(&mut self, value: i64) {
-        let value = i128::from(value);
-        self.count -= 1;
-        self.sum = self.sum.wrapping_sub(i256::from_i128(value));
-        self.squares = self.squares.wrapping_sub(i256::from_i128(value * value));
-    }
-    /// Adds an unscaled DECIMAL.
-    pub(super) fn add(&mut self, value: i128) {
-        let value = i256::from_i128(value);
-        self.count += 1;
-        self.sum = self.sum.wrapping_add(value);
-        self.squares = self.squares.wrapping_add(value.wrapping_mul(value));
-    }
-    /// Takes an unscaled DECIMAL out.
-    pub(super) fn remove(&mut self, value: i128) {
-        let value = i256::from_i128(value);
-        self.count -= 1;
-        self.sum = self.sum.wrapping_sub(value);
-        self.squares = self.squares.wrapping_sub(value.wrapping_mul(value));
+}
+
+impl Squared for i128 {
+    fn powers(self) -> [i256; 2] {
+        let value = i256::from_i128(self);
+        [value, value.wrapping_mul(value)]
     }
 }
 
 impl Powers {
-    /// Captures sums and sums of squares, as columns of these types.
-    fn capture(
-        groups: &[Self],
-        ids: &[u32],
-        columns: &mut StateColumns,
-        [of_sums, of_squares]: [Arrow; 2],
-    ) {
-        let of = |&id: &u32| &groups[id as usize];
-        columns.add_numbers::<Int64Type>("count", ids.iter().map(|id| of(id).count));
-        let sums = ids.iter().map(|id| of(id).sum);
-        let sums = PrimitiveArray::<Decimal256Type>::from_iter_values(sums);
-        columns.add("sum", Arc::new(sums.with_data_type(of_sums)));
-        let squares = ids.iter().map(|id| of(id).squares);
-        let squares = PrimitiveArray::<Decimal256Type>::from_iter_values(squares);
-        columns.add("squares", Arc::new(squares.with_data_type(of_squares)));
+    #[inline(always)]
+    fn of(value: impl Squared) -> Self {
+        let [sum, squares] = value.powers();
+        Powers { count: 1, sum, squares }
     }
 
-    fn restore(groups: &mut [Self], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        Powers {
+            count: self.count + other.count,
+            sum: self.sum.wrapping_add(other.sum),
+            squares: self.squares.wrapping_add(other.squares),
+        }
+    }
+
+    #[inline(always)]
+    fn minus(self, other: Self) -> Self {
+        Powers {
+            count: self.count - other.count,
+            sum: self.sum.wrapping_sub(other.sum),
+            squares: self.squares.wrapping_sub(other.squares),
+        }
+    }
+}
+
+impl<N: Squared> NumberState<N> for Powers {
+    fn add(&mut self, value: N) {
+        *self = self.plus(Powers::of(value));
+    }
+    fn remove(&mut self, value: N) {
+        *self = self.minus(Powers::of(value));
+    }
+    fn capture<'a>(
+        states: impl Iterator<Item = &'a Self> + Clone,
+        scale: u8,
+        columns: &mut StateColumns,
+    ) -> Result<()> {
+        let (sums, squares) =
+            (states.clone().map(|of| of.sum), states.clone().map(|of| of.squares));
+        let scaled = |times: i8| Arrow::Decimal256(76, scale as i8 * times);
+        columns.add_numbers::<Int64Type>("count", states.map(|of| of.count));
+        columns.add_numbers_of::<Decimal256Type>("sum", scaled(1), sums);
+        columns.add_numbers_of::<Decimal256Type>("squares", scaled(2), squares);
+        Ok(())
+    }
+    fn restore(rows: &StateRows<'_>) -> Result<Vec<Self>> {
         let counts = rows.numbers::<Int64Type>("count")?;
         let sums = rows.numbers::<Decimal256Type>("sum")?;
         let squares = rows.numbers::<Decimal256Type>("squares")?;
-        for (row, &id) in ids.iter().enumerate() {
-            let (count, sum, squares) = (counts[row], sums[row], squares[row]);
-            groups[id as usize] = Powers { count, sum, squares };
-        }
-        Ok(())
+        let rows = counts.iter().zip(sums).zip(squares);
+        Ok(rows.map(|((&count, &sum), &squares)| Powers { count, sum, squares }).collect())
+    }
+}
+
+impl<N: Squared> MergedState<N> for Powers {
+    fn merge(&mut self, from: &Powers) {
+        *self = self.plus(*from);
+    }
+    fn subtract(&mut self, from: &Powers) -> bool {
+        *self = self.minus(*from);
+        true
     }
 }
 
 /// Of integers.
-#[derive(Clone)]
 pub(super) struct IntegerMoments {
     pub(super) kind: MomentsKind,
     pub(super) result: DataType,
 }
 
-impl IntegerMoments {
-    /// The result of a group.
-    pub(super) fn value(&self, group: &Powers) -> Option<i64> {
+impl Arithmetic for IntegerMoments {
+    type Number = i64;
+    type State = Powers;
+
+    fn result(&self) -> &DataType {
+        &self.result
+    }
+    fn value(&self, group: &Powers) -> Option<i64> {
         let distance = squared_distance(group.count, group.sum, group.squares)?;
         Some(self.kind.finish(distance, group.count)?.trunc() as i64)
-    }
-}
-
-impl Fold for IntegerMoments {
-    type Group = Powers;
-
-    fn update(&self, groups: &mut [Powers], input: &UpdateInput<'_>) -> Result<()> {
-        for_each_integer(input.column()?, input, |id, value| {
-            groups[id].add_integer(value);
-        })
-    }
-    fn merge(&self, into: &mut Powers, from: &Powers) {
-        into.count += from.count;
-        into.sum = into.sum.wrapping_add(from.sum);
-        into.squares = into.squares.wrapping_add(from.squares);
-    }
-    fn subtract(&self, into: &mut Powers, from: &Powers) -> bool {
-        into.count -= from.count;
-        into.sum = into.sum.wrapping_sub(from.sum);
-        into.squares = into.squares.wrapping_sub(from.squares);
-        true
-    }
-    fn evaluate(&self, groups: &[Powers], ids: &[u32]) -> Result<ArrayRef> {
-        let values = ids.iter().map(|&id| self.value(&groups[id as usize]));
-        Ok(integer_array(&self.result, values))
-    }
-    fn capture(&self, groups: &[Powers], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
-        let whole = || Arrow::Decimal256(76, 0);
-        Powers::capture(groups, ids, columns, [whole(), whole()]);
-        Ok(())
-    }
-    fn restore(&self, groups: &mut [Powers], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        Powers::restore(groups, ids, rows)
     }
 }
 
@@ -254,16 +236,23 @@ fn to_f64(value: i256) -> f64 {
 }
 
 /// Of DECIMAL.
-#[derive(Clone)]
 pub(super) struct DecimalMoments {
     pub(super) kind: MomentsKind,
     pub(super) scale: u8,
     pub(super) result: DataType,
 }
 
-impl DecimalMoments {
-    /// The unscaled result of a group.
-    pub(super) fn value(&self, group: &Powers) -> Option<i128> {
+impl Arithmetic for DecimalMoments {
+    type Number = i128;
+    type State = Powers;
+
+    fn result(&self) -> &DataType {
+        &self.result
+    }
+    fn scale(&self) -> u8 {
+        self.scale
+    }
+    fn value(&self, group: &Powers) -> Option<i128> {
         let DataType::Decimal(_, result_scale) = self.result else { return None };
         let unit = 10f64.powi(i32::from(self.scale));
         let fine = 10f64.powi(i32::from(result_scale));
@@ -271,38 +260,5 @@ impl DecimalMoments {
         let distance = squared_distance(count, sum, squares)? / (unit * unit);
         let value = (self.kind.finish(distance, count)? * fine).round();
         (value.abs() < 1e38).then_some(value as i128)
-    }
-}
-
-impl Fold for DecimalMoments {
-    type Group = Powers;
-
-    fn update(&self, groups: &mut [Powers], input: &UpdateInput<'_>) -> Result<()> {
-        for_each_value::<Decimal128Type>(input.column()?, input, |id, value, _| {
-            groups[id].add(value);
-        })
-    }
-    fn merge(&self, into: &mut Powers, from: &Powers) {
-        into.count += from.count;
-        into.sum = into.sum.wrapping_add(from.sum);
-        into.squares = into.squares.wrapping_add(from.squares);
-    }
-    fn subtract(&self, into: &mut Powers, from: &Powers) -> bool {
-        into.count -= from.count;
-        into.sum = into.sum.wrapping_sub(from.sum);
-        into.squares = into.squares.wrapping_sub(from.squares);
-        true
-    }
-    fn evaluate(&self, groups: &[Powers], ids: &[u32]) -> Result<ArrayRef> {
-        let values = ids.iter().map(|&id| self.value(&groups[id as usize]));
-        Ok(decimal_array(&self.result, values))
-    }
-    fn capture(&self, groups: &[Powers], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
-        let scaled = |times: i8| Arrow::Decimal256(76, self.scale as i8 * times);
-        Powers::capture(groups, ids, columns, [scaled(1), scaled(2)]);
-        Ok(())
-    }
-    fn restore(&self, groups: &mut [Powers], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        Powers::restore(groups, ids, rows)
     }
 }

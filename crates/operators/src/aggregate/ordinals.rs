@@ -6,15 +6,10 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use arrow_array::types::{
-    ArrowPrimitiveType, Date32Type, Decimal128Type, DurationMillisecondType, Float32Type,
-    Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, IntervalYearMonthType,
-    Time32MillisecondType, TimestampMicrosecondType, TimestampMillisecondType,
-    TimestampNanosecondType, UInt32Type, UInt64Type,
-};
+use arrow_array::types::{ArrowPrimitiveType, UInt32Type, UInt64Type};
 use arrow_array::{ArrayRef, PrimitiveArray};
 use arrow_row::{RowConverter, SortField};
-use arrow_schema::{DataType as Arrow, IntervalUnit, TimeUnit};
+use arrow_schema::DataType as Arrow;
 use thalweg_core::{DataType, Result};
 
 use super::extremes::{BytesKind, as_rows, with_primitive};
@@ -23,7 +18,7 @@ use super::values::{for_each_value, nulls};
 use super::{Accumulator, RowOrder, StateColumns, StateRows, UpdateInput};
 
 /// A row's place in arrival order.
-type Place = (RowOrder, u32);
+type ArrivalPlace = (RowOrder, u32);
 
 /// The accumulator of FIRST_VALUE or LAST_VALUE over a column of this type.
 pub(super) fn build(argument: &DataType, last: bool) -> Result<Box<dyn Accumulator>> {
@@ -54,24 +49,27 @@ pub(super) fn build(argument: &DataType, last: bool) -> Result<Box<dyn Accumulat
 #[derive(Clone, Default)]
 struct Placed<V> {
     value: V,
-    place: Option<Place>,
+    place: Option<ArrivalPlace>,
 }
 
 impl<V> Placed<V> {
     #[inline]
-    fn yields_to(&self, place: Place, last: bool) -> bool {
+    fn yields_to(&self, place: ArrivalPlace, last: bool) -> bool {
         self.place.is_none_or(|own| if last { place > own } else { place < own })
     }
 }
 
 /// Captures the places of values as four columns, NULL where there is no value.
-fn capture_places(places: impl Iterator<Item = Option<Place>> + Clone, columns: &mut StateColumns) {
-    let longs = |of: fn(Place) -> u64| -> ArrayRef {
+fn capture_places(
+    places: impl Iterator<Item = Option<ArrivalPlace>> + Clone,
+    columns: &mut StateColumns,
+) {
+    let longs = |of: fn(ArrivalPlace) -> u64| -> ArrayRef {
         let column: PrimitiveArray<UInt64Type> =
             places.clone().map(|place| place.map(of)).collect();
         Arc::new(column)
     };
-    let shorts = |of: fn(Place) -> u32| -> ArrayRef {
+    let shorts = |of: fn(ArrivalPlace) -> u32| -> ArrayRef {
         let column: PrimitiveArray<UInt32Type> =
             places.clone().map(|place| place.map(of)).collect();
         Arc::new(column)
@@ -83,7 +81,7 @@ fn capture_places(places: impl Iterator<Item = Option<Place>> + Clone, columns: 
 }
 
 /// The places that [`capture_places`] captured; those of rows without a value mean nothing.
-fn restore_places(rows: &StateRows<'_>) -> Result<Vec<Place>> {
+fn restore_places(rows: &StateRows<'_>) -> Result<Vec<ArrivalPlace>> {
     let lanes = rows.primitive::<UInt32Type>("lane")?;
     let epochs = rows.primitive::<UInt64Type>("epoch")?;
     let ordinals = rows.primitive::<UInt64Type>("ordinal")?;
@@ -164,7 +162,7 @@ struct Bytes {
 
 impl Bytes {
     #[inline]
-    fn offer(&self, group: &mut Placed<Vec<u8>>, value: &[u8], place: Place) {
+    fn offer(&self, group: &mut Placed<Vec<u8>>, value: &[u8], place: ArrivalPlace) {
         if group.yields_to(place, self.last) {
             group.value.clear();
             group.value.extend_from_slice(value);
@@ -177,7 +175,7 @@ impl Bytes {
         &self,
         groups: &mut [Placed<Vec<u8>>],
         input: &UpdateInput<'_>,
-        place_of: impl Fn(u32) -> Place,
+        place_of: impl Fn(u32) -> ArrivalPlace,
     ) -> Result<()> {
         let converter = match &self.reader {
             Reader::Bytes(kind) => {

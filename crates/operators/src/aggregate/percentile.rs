@@ -63,13 +63,13 @@ pub(super) struct PercentileBuilder<'a> {
 }
 
 impl<'a> PercentileBuilder<'a> {
-    pub(super) fn new(fractions: &'a Fractions, results: usize) -> Self {
+    pub fn new(fractions: &'a Fractions, results: usize) -> Self {
         let values = Vec::with_capacity(results * fractions.as_slice().len());
         PercentileBuilder { fractions, values, valid: NullBufferBuilder::new(results) }
     }
 
     /// Appends the result over these values; without any it is NULL.
-    pub(super) fn push(&mut self, sorted: &[f64]) {
+    pub fn push(&mut self, sorted: &[f64]) {
         self.valid.append(!sorted.is_empty());
         let one = matches!(self.fractions, Fractions::One(_));
         if sorted.is_empty() {
@@ -82,7 +82,7 @@ impl<'a> PercentileBuilder<'a> {
         self.values.extend(fractions.iter().map(|&fraction| percentile(sorted, fraction)));
     }
 
-    pub(super) fn finish(mut self) -> Result<ArrayRef> {
+    pub fn finish(mut self) -> Result<ArrayRef> {
         let results = self.valid.len();
         let valid = self.valid.finish();
         let Fractions::Many(fractions) = self.fractions else {
@@ -129,7 +129,7 @@ pub(super) struct Percentile {
 }
 
 impl Percentile {
-    pub(super) fn new(fractions: Fractions) -> Self {
+    pub fn new(fractions: Fractions) -> Self {
         Percentile { fractions }
     }
 }

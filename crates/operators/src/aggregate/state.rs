@@ -41,7 +41,18 @@ impl StateColumns {
         part: &str,
         numbers: impl Iterator<Item = T::Native>,
     ) {
-        self.add(part, Arc::new(PrimitiveArray::<T>::from_iter_values(numbers)));
+        self.add_numbers_of::<T>(part, T::DATA_TYPE, numbers);
+    }
+
+    /// The same, of a type with parameters.
+    pub fn add_numbers_of<T: ArrowPrimitiveType>(
+        &mut self,
+        part: &str,
+        of: Arrow,
+        numbers: impl Iterator<Item = T::Native>,
+    ) {
+        let numbers = PrimitiveArray::<T>::from_iter_values(numbers);
+        self.add(part, Arc::new(numbers.with_data_type(of)));
     }
 
     /// The columns by name.

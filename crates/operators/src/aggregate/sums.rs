@@ -7,17 +7,15 @@
 use arrow_array::types::{
     ArrowPrimitiveType, Decimal128Type, Decimal256Type, Float64Type, Int64Type,
 };
-use arrow_array::{ArrayRef, Int64Array, PrimitiveArray};
+use arrow_array::{ArrayRef, ArrowNativeTypeOp, Int64Array};
 use arrow_buffer::i256;
 use arrow_schema::DataType as Arrow;
 use std::sync::Arc;
 use thalweg_core::{DataType, Result};
 
+use super::arithmetic::{Arithmetic, MergedState, NumberState};
 use super::fold::Fold;
-use super::values::{
-    decimal_array, float_array, for_each_float, for_each_integer, for_each_value, integer_array,
-    nulls,
-};
+use super::values::{Number, nulls};
 use super::{StateColumns, StateRows, UpdateInput};
 
 /// Ten to the 38th: the first number with too many digits.
@@ -51,15 +49,76 @@ impl Fold for Count {
     fn evaluate(&self, groups: &[i64], ids: &[u32]) -> Result<ArrayRef> {
         Ok(Arc::new(Int64Array::from_iter_values(ids.iter().map(|&id| groups[id as usize]))))
     }
-    fn capture(&self, groups: &[i64], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
-        columns.add("", self.evaluate(groups, ids)?);
-        Ok(())
-    }
     fn restore(&self, groups: &mut [i64], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
         for (&id, &count) in ids.iter().zip(rows.numbers::<Int64Type>("")?) {
             groups[id as usize] = count;
         }
         Ok(())
+    }
+}
+
+/// What sums are kept in.
+pub(super) trait Total: ArrowNativeTypeOp + Default + Send + Sync {
+    /// What is added.
+    type Number: Number;
+    /// Arrow's type of sums.
+    type Type: ArrowPrimitiveType<Native = Self>;
+    /// False if nothing is subtracted again: small values that a large one hid would stay lost
+    /// ([`exact`](super::exact)).
+    const IS_EXACT: bool = true;
+    /// This number.
+    fn of(number: Self::Number) -> Self;
+    /// The type of a column of sums of DECIMALs with this scale. A sum may have more digits than
+    /// it says, which Arrow does not mind.
+    fn arrow(scale: u8) -> Arrow;
+}
+
+impl Total for i64 {
+    type Number = i64;
+    type Type = Int64Type;
+    #[inline(always)]
+    fn of(number: i64) -> Self {
+        number
+    }
+    fn arrow(_: u8) -> Arrow {
+        Arrow::Int64
+    }
+}
+
+impl Total for f64 {
+    type Number = f64;
+    type Type = Float64Type;
+    const IS_EXACT: bool = false;
+    #[inline(always)]
+    fn of(number: f64) -> Self {
+        number
+    }
+    fn arrow(_: u8) -> Arrow {
+        Arrow::Float64
+    }
+}
+
+impl Total for i128 {
+    type Number = i128;
+    type Type = Decimal128Type;
+    #[inline(always)]
+    fn of(number: i128) -> Self {
+        number
+    }
+    fn arrow(scale: u8) -> Arrow {
+        Arrow::Decimal128(38, scale as i8)
+    }
+}
+
+impl Total for i256 {
+    type Number = i128;
+    type Type = Decimal256Type;
+    #[inline(always)]
+    fn of(number: i128) -> Self {
+        i256::from_i128(number)
+    }
+    fn arrow(scale: u8) -> Arrow {
+        Arrow::Decimal256(76, scale as i8)
     }
 }
 
@@ -70,220 +129,92 @@ pub(super) struct Sum<T> {
     count: i64,
 }
 
-impl Sum<i64> {
-    /// Adds a value.
+impl<T: Total> NumberState<T::Number> for Sum<T> {
     #[inline(always)]
-    pub(super) fn add(&mut self, value: i64) {
-        self.sum = self.sum.wrapping_add(value);
+    fn add(&mut self, value: T::Number) {
+        self.sum = self.sum.add_wrapping(T::of(value));
         self.count += 1;
     }
-    /// Takes a value out.
     #[inline(always)]
-    pub(super) fn remove(&mut self, value: i64) {
-        self.sum = self.sum.wrapping_sub(value);
+    fn remove(&mut self, value: T::Number) {
+        debug_assert!(T::IS_EXACT, "a value was taken out of a sum that loses some of it");
+        self.sum = self.sum.sub_wrapping(T::of(value));
         self.count -= 1;
     }
-}
-
-impl Sum<f64> {
-    /// Adds a value. None is subtracted again: small values that a large one hid would stay lost
-    /// ([`exact`](super::exact)).
-    #[inline(always)]
-    pub(super) fn add(&mut self, value: f64) {
-        self.sum += value;
-        self.count += 1;
-    }
-}
-
-impl<W: Wide> Sum<W> {
-    /// Adds an unscaled DECIMAL.
-    #[inline(always)]
-    pub(super) fn add_decimal(&mut self, value: i128) {
-        self.sum = self.sum.add_value(value);
-        self.count += 1;
-    }
-    /// Takes an unscaled DECIMAL out.
-    #[inline(always)]
-    pub(super) fn remove_decimal(&mut self, value: i128) {
-        self.sum = self.sum.minus(W::default().add_value(value));
-        self.count -= 1;
-    }
-}
-
-impl<T: Copy> Sum<T> {
-    /// Captures sums of this type, and how many values each is of.
-    fn capture<P: ArrowPrimitiveType<Native = T>>(
-        groups: &[Self],
-        ids: &[u32],
+    fn capture<'a>(
+        sums: impl Iterator<Item = &'a Self> + Clone,
+        scale: u8,
         columns: &mut StateColumns,
-        data_type: Arrow,
-    ) {
-        let of = |&id: &u32| &groups[id as usize];
-        let sums = PrimitiveArray::<P>::from_iter_values(ids.iter().map(|id| of(id).sum));
-        columns.add("sum", Arc::new(sums.with_data_type(data_type)));
-        columns.add_numbers::<Int64Type>("count", ids.iter().map(|id| of(id).count));
-    }
-
-    fn restore<P: ArrowPrimitiveType<Native = T>>(
-        groups: &mut [Self],
-        ids: &[u32],
-        rows: &StateRows<'_>,
     ) -> Result<()> {
-        let (sums, counts) = (rows.numbers::<P>("sum")?, rows.numbers::<Int64Type>("count")?);
-        for ((&id, &sum), &count) in ids.iter().zip(sums).zip(counts) {
-            groups[id as usize] = Sum { sum, count };
-        }
+        columns.add_numbers_of::<T::Type>("sum", T::arrow(scale), sums.clone().map(|of| of.sum));
+        columns.add_numbers::<Int64Type>("count", sums.map(|of| of.count));
         Ok(())
     }
+    fn restore(rows: &StateRows<'_>) -> Result<Vec<Self>> {
+        let (sums, counts) = (rows.numbers::<T::Type>("sum")?, rows.numbers::<Int64Type>("count")?);
+        Ok(sums.iter().zip(counts).map(|(&sum, &count)| Sum { sum, count }).collect())
+    }
 }
 
-/// SUM and AVG of integers.
-#[derive(Clone)]
+impl<T: Total> MergedState<T::Number> for Sum<T> {
+    fn merge(&mut self, from: &Self) {
+        self.sum = self.sum.add_wrapping(from.sum);
+        self.count += from.count;
+    }
+    fn subtract(&mut self, from: &Self) -> bool {
+        if T::IS_EXACT {
+            self.sum = self.sum.sub_wrapping(from.sum);
+            self.count -= from.count;
+        }
+        T::IS_EXACT
+    }
+}
+
+/// SUM and AVG of integers, in 64 bits that a narrower type wraps from.
 pub(super) struct IntegerSum {
     pub(super) result: DataType,
     pub(super) mean: bool,
 }
 
-impl IntegerSum {
-    /// The result of a group, in 64 bits that a narrower type wraps from.
+impl Arithmetic for IntegerSum {
+    type Number = i64;
+    type State = Sum<i64>;
+    const IS_COSTLY: bool = false;
+
+    fn result(&self) -> &DataType {
+        &self.result
+    }
     #[inline(always)]
-    pub(super) fn value(&self, group: &Sum<i64>) -> Option<i64> {
+    fn value(&self, group: &Sum<i64>) -> Option<i64> {
         let Sum { sum, count } = *group;
         let value = if self.mean { sum.checked_div(count)? } else { sum };
         (count > 0).then_some(value)
     }
 }
 
-impl Fold for IntegerSum {
-    type Group = Sum<i64>;
-
-    fn update(&self, groups: &mut [Sum<i64>], input: &UpdateInput<'_>) -> Result<()> {
-        for_each_integer(input.column()?, input, |id, value| {
-            groups[id].add(value);
-        })
-    }
-    fn merge(&self, into: &mut Sum<i64>, from: &Sum<i64>) {
-        into.sum = into.sum.wrapping_add(from.sum);
-        into.count += from.count;
-    }
-    fn subtract(&self, into: &mut Sum<i64>, from: &Sum<i64>) -> bool {
-        into.sum = into.sum.wrapping_sub(from.sum);
-        into.count -= from.count;
-        true
-    }
-    fn evaluate(&self, groups: &[Sum<i64>], ids: &[u32]) -> Result<ArrayRef> {
-        let values = ids.iter().map(|&id| self.value(&groups[id as usize]));
-        Ok(integer_array(&self.result, values))
-    }
-    fn capture(&self, groups: &[Sum<i64>], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
-        Sum::capture::<Int64Type>(groups, ids, columns, Arrow::Int64);
-        Ok(())
-    }
-    fn restore(&self, groups: &mut [Sum<i64>], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        Sum::restore::<Int64Type>(groups, ids, rows)
-    }
-}
-
-/// SUM and AVG of FLOAT and DOUBLE.
-#[derive(Clone)]
+/// SUM and AVG of FLOAT and DOUBLE, in DOUBLE.
 pub(super) struct FloatSum {
     pub(super) result: DataType,
     pub(super) mean: bool,
 }
 
-impl FloatSum {
-    /// The result of a group.
+impl Arithmetic for FloatSum {
+    type Number = f64;
+    type State = Sum<f64>;
+    const IS_COSTLY: bool = false;
+
+    fn result(&self) -> &DataType {
+        &self.result
+    }
     #[inline(always)]
-    pub(super) fn value(&self, group: &Sum<f64>) -> Option<f64> {
+    fn value(&self, group: &Sum<f64>) -> Option<f64> {
         let Sum { sum, count } = *group;
         let value = if self.mean { sum / count as f64 } else { sum };
         (count > 0).then_some(value)
     }
 }
 
-impl Fold for FloatSum {
-    type Group = Sum<f64>;
-
-    fn update(&self, groups: &mut [Sum<f64>], input: &UpdateInput<'_>) -> Result<()> {
-        for_each_float(input.column()?, input, |id, value| {
-            groups[id].add(value);
-        })
-    }
-    fn merge(&self, into: &mut Sum<f64>, from: &Sum<f64>) {
-        into.sum += from.sum;
-        into.count += from.count;
-    }
-    fn evaluate(&self, groups: &[Sum<f64>], ids: &[u32]) -> Result<ArrayRef> {
-        let values = ids.iter().map(|&id| self.value(&groups[id as usize]));
-        Ok(float_array(&self.result, values))
-    }
-    fn capture(&self, groups: &[Sum<f64>], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
-        Sum::capture::<Float64Type>(groups, ids, columns, Arrow::Float64);
-        Ok(())
-    }
-    fn restore(&self, groups: &mut [Sum<f64>], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        Sum::restore::<Float64Type>(groups, ids, rows)
-    }
-}
-
-/// An integer wide enough for a sum of DECIMALs.
-pub(super) trait Wide: Copy + Default + Send + Sync + 'static {
-    /// Adds an unscaled value.
-    fn add_value(self, value: i128) -> Self;
-    /// Adds.
-    fn plus(self, other: Self) -> Self;
-    /// Subtracts.
-    fn minus(self, other: Self) -> Self;
-    /// As 256 bits.
-    fn wide(self) -> i256;
-    /// The column type of such numbers.
-    type Type: ArrowPrimitiveType<Native = Self>;
-    /// The same with this scale. A sum may have more digits than it says, which Arrow does not
-    /// mind.
-    fn arrow(scale: u8) -> Arrow;
-}
-
-impl Wide for i128 {
-    #[inline]
-    fn add_value(self, value: i128) -> Self {
-        self.wrapping_add(value)
-    }
-    fn plus(self, other: Self) -> Self {
-        self.wrapping_add(other)
-    }
-    fn minus(self, other: Self) -> Self {
-        self.wrapping_sub(other)
-    }
-    fn wide(self) -> i256 {
-        i256::from_i128(self)
-    }
-    type Type = Decimal128Type;
-    fn arrow(scale: u8) -> Arrow {
-        Arrow::Decimal128(38, scale as i8)
-    }
-}
-
-impl Wide for i256 {
-    fn add_value(self, value: i128) -> Self {
-        self.wrapping_add(i256::from_i128(value))
-    }
-    fn plus(self, other: Self) -> Self {
-        self.wrapping_add(other)
-    }
-    fn minus(self, other: Self) -> Self {
-        self.wrapping_sub(other)
-    }
-    fn wide(self) -> i256 {
-        self
-    }
-    type Type = Decimal256Type;
-    fn arrow(scale: u8) -> Arrow {
-        Arrow::Decimal256(76, scale as i8)
-    }
-}
-
 /// SUM and AVG of DECIMAL.
-#[derive(Clone)]
 pub(super) struct DecimalSum<W> {
     scale: u8,
     result: DataType,
@@ -294,7 +225,7 @@ pub(super) struct DecimalSum<W> {
 }
 
 impl<W> DecimalSum<W> {
-    pub(super) fn new(scale: u8, result: DataType, mean: bool) -> Self {
+    pub fn new(scale: u8, result: DataType, mean: bool) -> Self {
         let finer = match &result {
             DataType::Decimal(_, result_scale) if mean => result_scale.saturating_sub(scale),
             _ => 0,
@@ -304,47 +235,25 @@ impl<W> DecimalSum<W> {
     }
 }
 
-impl<W: Wide> DecimalSum<W> {
-    /// The unscaled result of a group; `None` also where it has too many digits.
-    pub(super) fn value(&self, group: &Sum<W>) -> Option<i128> {
+impl<W: Total<Number = i128> + Into<i256>> Arithmetic for DecimalSum<W> {
+    type Number = i128;
+    type State = Sum<W>;
+
+    fn result(&self) -> &DataType {
+        &self.result
+    }
+    fn scale(&self) -> u8 {
+        self.scale
+    }
+    fn value(&self, group: &Sum<W>) -> Option<i128> {
         let Sum { sum, count } = *group;
         if count <= 0 {
             return None;
         }
         if !self.mean {
-            return fits(sum.wide());
+            return fits(sum.into());
         }
-        fits(divide_half_up(sum.wide().checked_mul(self.factor)?, i256::from_i128(count.into())))
-    }
-}
-
-impl<W: Wide> Fold for DecimalSum<W> {
-    type Group = Sum<W>;
-
-    fn update(&self, groups: &mut [Sum<W>], input: &UpdateInput<'_>) -> Result<()> {
-        for_each_value::<Decimal128Type>(input.column()?, input, |id, value, _| {
-            groups[id].add_decimal(value);
-        })
-    }
-    fn merge(&self, into: &mut Sum<W>, from: &Sum<W>) {
-        into.sum = into.sum.plus(from.sum);
-        into.count += from.count;
-    }
-    fn subtract(&self, into: &mut Sum<W>, from: &Sum<W>) -> bool {
-        into.sum = into.sum.minus(from.sum);
-        into.count -= from.count;
-        true
-    }
-    fn evaluate(&self, groups: &[Sum<W>], ids: &[u32]) -> Result<ArrayRef> {
-        let values = ids.iter().map(|&id| self.value(&groups[id as usize]));
-        Ok(decimal_array(&self.result, values))
-    }
-    fn capture(&self, groups: &[Sum<W>], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
-        Sum::capture::<W::Type>(groups, ids, columns, W::arrow(self.scale));
-        Ok(())
-    }
-    fn restore(&self, groups: &mut [Sum<W>], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        Sum::restore::<W::Type>(groups, ids, rows)
+        fits(divide_half_up(sum.into().checked_mul(self.factor)?, i256::from_i128(count.into())))
     }
 }
 

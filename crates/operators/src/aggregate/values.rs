@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    ArrowPrimitiveType, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type,
 };
 use arrow_array::{Array, ArrayRef, Decimal128Array, Float32Array, Float64Array, PrimitiveArray};
 use arrow_buffer::NullBuffer;
@@ -12,6 +13,12 @@ use arrow_schema::DataType as Arrow;
 use thalweg_core::{DataType, Error, Result};
 
 use super::UpdateInput;
+
+/// The column of an argument, as its declared type has it.
+pub(super) fn declared<T: ArrowPrimitiveType>(column: &ArrayRef) -> Result<&PrimitiveArray<T>> {
+    let array = column.as_primitive_opt();
+    array.ok_or_else(|| Error::internal("an argument's column is not of its declared type"))
+}
 
 /// The native type of a primitive column and a loop over its non-NULL values: `each(group, value,
 /// row)`. The four shapes (with and without NULLs and selection) are captured apart once per run.
@@ -21,10 +28,7 @@ pub(super) fn for_each_value<T: ArrowPrimitiveType>(
     input: &UpdateInput<'_>,
     mut each: impl FnMut(usize, T::Native, u32),
 ) -> Result<()> {
-    let array = column
-        .as_primitive_opt::<T>()
-        .ok_or_else(|| Error::internal("an argument's column is not of its declared type"))?;
-    let values: &[T::Native] = array.values();
+    let values: &[T::Native] = declared::<T>(column)?.values();
     match (input.rows, nulls(column)) {
         (None, None) => {
             for (row, (&id, &value)) in input.ids.iter().zip(values).enumerate() {
@@ -75,69 +79,86 @@ pub(super) fn nulls(column: &ArrayRef) -> Option<&NullBuffer> {
     column.nulls().filter(|nulls| nulls.null_count() > 0)
 }
 
-/// A loop over the non-NULL values of any integer column, as 64 bits.
-#[inline]
-pub(super) fn for_each_integer(
-    column: &ArrayRef,
-    input: &UpdateInput<'_>,
-    mut each: impl FnMut(usize, i64),
-) -> Result<()> {
-    match column.data_type() {
-        Arrow::Int8 => for_each_value::<Int8Type>(column, input, |id, v, _| each(id, v.into())),
-        Arrow::Int16 => for_each_value::<Int16Type>(column, input, |id, v, _| each(id, v.into())),
-        Arrow::Int32 => for_each_value::<Int32Type>(column, input, |id, v, _| each(id, v.into())),
-        _ => for_each_value::<Int64Type>(column, input, |id, v, _| each(id, v)),
-    }
+/// Numbers as aggregates compute with them: any integer in 64 bits, FLOAT and DOUBLE as doubles,
+/// DECIMAL unscaled.
+pub(super) trait Number: Copy + Send + Sync + 'static {
+    /// A loop over the non-NULL values of a column of such numbers.
+    fn for_each(
+        column: &ArrayRef,
+        input: &UpdateInput<'_>,
+        each: impl FnMut(usize, Self),
+    ) -> Result<()>;
+    /// A column of a type of such numbers. Integers wrap into it; DECIMALs fit its precision.
+    fn array(result: &DataType, values: impl Iterator<Item = Option<Self>>) -> ArrayRef;
 }
 
-/// A loop over the non-NULL values of a FLOAT or DOUBLE column, as doubles.
-#[inline]
-pub(super) fn for_each_float(
-    column: &ArrayRef,
-    input: &UpdateInput<'_>,
-    mut each: impl FnMut(usize, f64),
-) -> Result<()> {
-    match column.data_type() {
-        Arrow::Float32 => {
-            for_each_value::<Float32Type>(column, input, |id, v, _| each(id, v.into()))
+impl Number for i64 {
+    #[inline]
+    fn for_each(
+        column: &ArrayRef,
+        input: &UpdateInput<'_>,
+        mut each: impl FnMut(usize, i64),
+    ) -> Result<()> {
+        match column.data_type() {
+            Arrow::Int8 => for_each_value::<Int8Type>(column, input, |id, v, _| each(id, v.into())),
+            Arrow::Int16 => {
+                for_each_value::<Int16Type>(column, input, |id, v, _| each(id, v.into()))
+            }
+            Arrow::Int32 => {
+                for_each_value::<Int32Type>(column, input, |id, v, _| each(id, v.into()))
+            }
+            _ => for_each_value::<Int64Type>(column, input, |id, v, _| each(id, v)),
         }
-        _ => for_each_value::<Float64Type>(column, input, |id, v, _| each(id, v)),
+    }
+    fn array(result: &DataType, values: impl Iterator<Item = Option<i64>>) -> ArrayRef {
+        macro_rules! narrowed {
+            ($type:ty) => {
+                Arc::new(values.map(|v| v.map(|v| v as _)).collect::<PrimitiveArray<$type>>())
+            };
+        }
+        match result {
+            DataType::TinyInt => narrowed!(Int8Type),
+            DataType::SmallInt => narrowed!(Int16Type),
+            DataType::Int => narrowed!(Int32Type),
+            _ => narrowed!(Int64Type),
+        }
     }
 }
 
-/// A column of an integer type; values wrap into it.
-pub(super) fn integer_array(
-    result: &DataType,
-    values: impl Iterator<Item = Option<i64>>,
-) -> ArrayRef {
-    macro_rules! narrowed {
-        ($type:ty) => {
-            Arc::new(values.map(|v| v.map(|v| v as _)).collect::<PrimitiveArray<$type>>())
-        };
+impl Number for f64 {
+    #[inline]
+    fn for_each(
+        column: &ArrayRef,
+        input: &UpdateInput<'_>,
+        mut each: impl FnMut(usize, f64),
+    ) -> Result<()> {
+        match column.data_type() {
+            Arrow::Float32 => {
+                for_each_value::<Float32Type>(column, input, |id, v, _| each(id, v.into()))
+            }
+            _ => for_each_value::<Float64Type>(column, input, |id, v, _| each(id, v)),
+        }
     }
-    match result {
-        DataType::TinyInt => narrowed!(Int8Type),
-        DataType::SmallInt => narrowed!(Int16Type),
-        DataType::Int => narrowed!(Int32Type),
-        _ => narrowed!(Int64Type),
-    }
-}
-
-/// A column of FLOAT or DOUBLE.
-pub(super) fn float_array(
-    result: &DataType,
-    values: impl Iterator<Item = Option<f64>>,
-) -> ArrayRef {
-    match result {
-        DataType::Float => Arc::new(values.map(|v| v.map(|v| v as f32)).collect::<Float32Array>()),
-        _ => Arc::new(values.collect::<Float64Array>()),
+    fn array(result: &DataType, values: impl Iterator<Item = Option<f64>>) -> ArrayRef {
+        match result {
+            DataType::Float => {
+                Arc::new(values.map(|v| v.map(|v| v as f32)).collect::<Float32Array>())
+            }
+            _ => Arc::new(values.collect::<Float64Array>()),
+        }
     }
 }
 
-/// A DECIMAL column; values are unscaled and fit its precision.
-pub(super) fn decimal_array(
-    result: &DataType,
-    values: impl Iterator<Item = Option<i128>>,
-) -> ArrayRef {
-    Arc::new(values.collect::<Decimal128Array>().with_data_type(result.arrow()))
+impl Number for i128 {
+    #[inline]
+    fn for_each(
+        column: &ArrayRef,
+        input: &UpdateInput<'_>,
+        mut each: impl FnMut(usize, i128),
+    ) -> Result<()> {
+        for_each_value::<Decimal128Type>(column, input, |id, value, _| each(id, value))
+    }
+    fn array(result: &DataType, values: impl Iterator<Item = Option<i128>>) -> ArrayRef {
+        Arc::new(values.collect::<Decimal128Array>().with_data_type(result.arrow()))
+    }
 }

@@ -17,7 +17,7 @@ pub(crate) struct KeyColumns {
 
 impl KeyColumns {
     /// Keys of these columns of the input, which must be there.
-    pub(crate) fn new(input: &TableSchema, keys: &[usize]) -> Self {
+    pub fn new(input: &TableSchema, keys: &[usize]) -> Self {
         let columns = || keys.iter().map(|&key| &input.columns[key]);
         KeyColumns {
             names: unique_names(columns().map(|column| &column.name[..])),
@@ -26,16 +26,13 @@ impl KeyColumns {
     }
 
     /// Names for other columns next to the keys.
-    pub(crate) fn names_besides_keys<'a>(
-        &'a self,
-        wanted: impl Iterator<Item = &'a str>,
-    ) -> Vec<String> {
+    pub fn names_besides_keys<'a>(&'a self, wanted: impl Iterator<Item = &'a str>) -> Vec<String> {
         let keys = self.names.iter().map(|name| &name[..]);
         unique_names(keys.chain(wanted)).split_off(self.names.len())
     }
 
     /// How many columns a key has.
-    pub(crate) fn width(&self) -> usize {
+    pub fn width(&self) -> usize {
         self.names.len()
     }
 
@@ -43,7 +40,7 @@ impl KeyColumns {
     ///
     /// # Errors
     /// If the keys cannot be decoded.
-    pub(crate) fn columns_of(
+    pub fn columns_of(
         &self,
         keys: &KeyTable,
         ids: &[u32],
@@ -57,7 +54,7 @@ impl KeyColumns {
     ///
     /// # Errors
     /// If one is not there, or of another type.
-    pub(crate) fn columns(&self, rows: &RecordBatch) -> Result<Vec<ArrayRef>> {
+    pub fn columns(&self, rows: &RecordBatch) -> Result<Vec<ArrayRef>> {
         let found = |(name, data_type): (&String, &DataType)| {
             let found = column(rows, name)?;
             if found.data_type().equals_datatype(&data_type.arrow()) {
@@ -73,7 +70,7 @@ impl KeyColumns {
     ///
     /// # Errors
     /// As [`KeyColumns::columns`].
-    pub(crate) fn intern(
+    pub fn intern(
         &self,
         rows: &RecordBatch,
         keys: &mut KeyTable,

@@ -67,7 +67,7 @@ impl KeyTracker {
     ///
     /// # Errors
     /// If keys cannot be decoded.
-    pub(crate) fn go(&mut self, keys: &KeyTable, ids: &[u32]) -> Result<()> {
+    pub fn go(&mut self, keys: &KeyTable, ids: &[u32]) -> Result<()> {
         if !self.tracking.is_tracking() || self.key_types.is_empty() || ids.is_empty() {
             return Ok(());
         }
@@ -92,7 +92,7 @@ impl KeyTracker {
         TableChanges { name, live: live as u64, changed, written: self.keys.written() }
     }
 
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.tracking.bytes() + self.keys.bytes() + self.gone.bytes()
     }
 }
@@ -213,7 +213,7 @@ pub(crate) struct CapturedByKey<T> {
 }
 
 impl<T: Partition + KeyedState> CapturedByKey<T> {
-    pub(crate) fn new(state: T, tables: &'static [&'static str]) -> Self {
+    pub fn new(state: T, tables: &'static [&'static str]) -> Self {
         CapturedByKey { state: Arc::new(SharedState::new(state)), tables }
     }
 }

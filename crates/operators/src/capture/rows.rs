@@ -37,7 +37,7 @@ pub(crate) struct RowsBegun {
 impl RowsBegun {
     /// The table that the capture writes. `read_some` writes up to a number of rows that have yet
     /// to be read, and returns false once there are none left, or another capture is under way.
-    pub(crate) fn table<T: Send + 'static>(
+    pub fn table<T: Send + 'static>(
         self,
         name: &'static str,
         schema: SchemaRef,
@@ -108,21 +108,21 @@ pub(crate) struct RowTracker {
 
 impl RowTracker {
     /// Rows with these numbers are there, in this order.
-    pub(crate) fn of(rows: impl Iterator<Item = u32>) -> Self {
+    pub fn of(rows: impl Iterator<Item = u32>) -> Self {
         let mut tracker = RowTracker::default();
         rows.for_each(|row| tracker.add(row));
         tracker
     }
 
     /// Forgets a capture that nobody reads any more: worth asking once for many rows.
-    pub(crate) fn end_piece(&mut self) {
+    pub fn end_piece(&mut self) {
         if !self.tracking.is_read() {
             self.rows.forget_unread();
         }
     }
 
     /// A row has come, with this number.
-    pub(crate) fn add(&mut self, row: u32) {
+    pub fn add(&mut self, row: u32) {
         let at = row as usize;
         self.serials.grow(at + 1, 0);
         self.serials[at] = self.next;
@@ -136,26 +136,26 @@ impl RowTracker {
 
     /// A row takes the place of another, which has been touched and is there no more: it has its
     /// serial.
-    pub(crate) fn replace(&mut self, old: u32, new: u32) {
+    pub fn replace(&mut self, old: u32, new: u32) {
         self.serials[new as usize] = self.serials[old as usize];
         self.rows.clear_change(old);
     }
 
     /// A row is about to change or to go; true if a capture has yet to read it.
     #[inline]
-    pub(crate) fn touch(&mut self, row: u32) -> bool {
+    pub fn touch(&mut self, row: u32) -> bool {
         self.rows.touch(&self.tracking, row)
     }
 
     /// A row goes, which has been touched. Its serial, if a capture has it.
-    pub(crate) fn remove(&mut self, row: u32) -> Option<u64> {
+    pub fn remove(&mut self, row: u32) -> Option<u64> {
         self.rows.clear_change(row);
         let serial = self.serial(row);
         (self.tracking.is_tracking() && serial < self.captured).then_some(serial)
     }
 
     /// Rows that a capture has are gone; `live` are there.
-    pub(crate) fn gone(&mut self, names: impl Iterator<Item = RowName>, live: usize) {
+    pub fn gone(&mut self, names: impl Iterator<Item = RowName>, live: usize) {
         if !self.tracking.is_tracking() {
             return;
         }
@@ -166,14 +166,14 @@ impl RowTracker {
     }
 
     /// Notes no changes any more: the next capture is full.
-    pub(crate) fn stop(&mut self) {
+    pub fn stop(&mut self) {
         self.tracking.stop();
         self.rows.forget_changes();
         self.gone = Vec::new();
     }
 
     /// What is known of the table, which has `live` rows.
-    pub(crate) fn changes(&self, name: &'static str, live: usize) -> TableChanges {
+    pub fn changes(&self, name: &'static str, live: usize) -> TableChanges {
         let changed = self.tracking.is_tracking();
         let changed = changed.then(|| self.rows.changed() + self.gone.len() as u64);
         TableChanges { name, live: live as u64, changed, written: self.rows.written() }
@@ -181,29 +181,29 @@ impl RowTracker {
 
     /// The serial of a row.
     #[inline]
-    pub(crate) fn serial(&self, row: u32) -> u64 {
+    pub fn serial(&self, row: u32) -> u64 {
         self.serials[row as usize]
     }
 
     /// True while this capture is under way.
-    pub(crate) fn is_reading(&self, begun: &BegunCapture) -> bool {
+    pub fn is_reading(&self, begun: &BegunCapture) -> bool {
         self.tracking.is_reading(begun)
     }
 
     /// Some numbers below `limit` that the capture under way has yet to read, perhaps of no row;
     /// none once there are none left.
-    pub(crate) fn take_unread(&mut self, most: usize, limit: usize) -> Vec<u32> {
+    pub fn take_unread(&mut self, most: usize, limit: usize) -> Vec<u32> {
         self.rows.take_unread(most, limit)
     }
 
     /// Rows of the capture that is under way.
-    pub(crate) fn write(&mut self, rows: RecordBatch) {
+    pub fn write(&mut self, rows: RecordBatch) {
         self.tracking.write(rows);
     }
 
     /// Begins a capture of rows with numbers below `limit`, of which `live` are there. One that is
     /// under way must have been read to its end.
-    pub(crate) fn begin(&mut self, extent: Extent, limit: usize, live: usize) -> RowsBegun {
+    pub fn begin(&mut self, extent: Extent, limit: usize, live: usize) -> RowsBegun {
         let mut gone = std::mem::take(&mut self.gone);
         self.captured = self.next;
         let begun = self.tracking.begin(extent);
@@ -215,7 +215,7 @@ impl RowTracker {
         RowsBegun { begun, gone }
     }
 
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let gone = self.gone.capacity() * size_of::<RowName>();
         self.serials.bytes() + self.tracking.bytes() + self.rows.bytes() + gone
     }

@@ -21,18 +21,18 @@ impl<S> Default for SerialTracker<S> {
 impl<S: Copy> SerialTracker<S> {
     /// Begins a capture; rows that come from now on have serials from `next` on. Whether it is
     /// full, and from which serial on it writes rows if it is not.
-    pub(crate) fn begin(&mut self, extent: Extent, next: S) -> (Extent, Option<S>) {
+    pub fn begin(&mut self, extent: Extent, next: S) -> (Extent, Option<S>) {
         let since = self.next.replace(next).filter(|_| extent == Extent::Incremental);
         (if since.is_some() { Extent::Incremental } else { Extent::Full }, since)
     }
 
     /// The first serial that the last capture does not have; `None` if the next one is full.
-    pub(crate) fn captured(&self) -> Option<S> {
+    pub fn captured(&self) -> Option<S> {
         self.next
     }
 
     /// The next capture is full.
-    pub(crate) fn stop(&mut self) {
+    pub fn stop(&mut self) {
         self.next = None;
     }
 }
@@ -52,25 +52,25 @@ impl<S> Default for ExpiringSerials<S> {
 
 impl<S: Copy> ExpiringSerials<S> {
     /// As [`SerialTracker::begin`].
-    pub(crate) fn begin(&mut self, extent: Extent, next: S) -> (Extent, Option<S>) {
+    pub fn begin(&mut self, extent: Extent, next: S) -> (Extent, Option<S>) {
         self.rows.begin(extent, next)
     }
 
     /// All rows of lower times have left, but for those that came later.
-    pub(crate) fn kept_from(&self) -> i64 {
+    pub fn kept_from(&self) -> i64 {
         self.kept_from
     }
 
     /// Rows of this time leave. If they came when it was over, the last capture says that they
     /// expire later.
-    pub(crate) fn leave(&mut self, time: i64) {
+    pub fn leave(&mut self, time: i64) {
         if time < self.kept_from {
             self.rows.stop();
         }
     }
 
     /// All rows of times below this one have left.
-    pub(crate) fn pass(&mut self, kept_from: i64) {
+    pub fn pass(&mut self, kept_from: i64) {
         self.kept_from = self.kept_from.max(kept_from);
         if self.kept_from == i64::MAX {
             // Nothing is later, so nothing would expire.

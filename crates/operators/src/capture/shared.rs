@@ -5,9 +5,12 @@
 //! ([`SharedState::read`]), and lets the partition go first.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use thalweg_core::Result;
+use thalweg_core::operator::WatermarkCall;
+use thalweg_core::{
+    Captured, Extent, Output, Partition, Piece, Progress, Restored, Result, TableChanges, Watermark,
+};
 
 /// After how many pieces, each of a thousand rows or two, others may have the core: about a
 /// millisecond.
@@ -21,12 +24,12 @@ pub(crate) struct SharedState<T> {
 }
 
 impl<T> SharedState<T> {
-    pub(crate) fn new(state: T) -> Self {
+    pub fn new(state: T) -> Self {
         SharedState { state: Mutex::new(state), is_wanted: AtomicBool::new(false) }
     }
 
     /// The lock, for the partition itself.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+    pub fn lock(&self) -> MutexGuard<'_, T> {
         // Relaxed: nothing is published through it, and who sees it late reads a little more.
         self.is_wanted.store(true, Ordering::Relaxed);
         let state = locked(&self.state);
@@ -38,7 +41,7 @@ impl<T> SharedState<T> {
     ///
     /// # Errors
     /// Those of reading.
-    pub(crate) fn read(&self, mut some: impl FnMut(&mut T) -> Result<bool>) -> Result<()> {
+    pub fn read(&self, mut some: impl FnMut(&mut T) -> Result<bool>) -> Result<()> {
         for piece in 1_usize.. {
             // Another thread of the job may wait for the core. Not after each piece: where all
             // cores are busy, who yields has his next turn when everybody else has had one.
@@ -54,6 +57,58 @@ impl<T> SharedState<T> {
             }
         }
         Ok(())
+    }
+}
+
+/// A partition that is the state which its captures read.
+pub(crate) trait SharedCapture: Partition + Sized {
+    /// Captures the state ([`Partition::capture`]).
+    ///
+    /// # Errors
+    /// Those of capturing.
+    fn capture_shared(shared: &Arc<SharedState<Self>>, extent: Extent) -> Result<Captured>;
+}
+
+/// Such a partition behind its lock.
+pub(crate) struct SharedPartition<T>(Arc<SharedState<T>>);
+
+impl<T> SharedPartition<T> {
+    pub fn new(state: T) -> Self {
+        SharedPartition(Arc::new(SharedState::new(state)))
+    }
+}
+
+impl<T: SharedCapture + 'static> Partition for SharedPartition<T> {
+    fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
+        self.0.lock().rows(piece, output)
+    }
+
+    fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
+        self.0.lock().watermark(call, output)
+    }
+
+    fn state_bytes(&self) -> usize {
+        self.0.lock().state_bytes()
+    }
+
+    fn wakes_at(&self) -> Watermark {
+        self.0.lock().wakes_at()
+    }
+
+    fn capture(&mut self, extent: Extent) -> Result<Captured> {
+        T::capture_shared(&self.0, extent)
+    }
+
+    fn table_changes(&mut self) -> Vec<TableChanges> {
+        self.0.lock().table_changes()
+    }
+
+    fn stop_tracking(&mut self, table: &str) {
+        self.0.lock().stop_tracking(table);
+    }
+
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        self.0.lock().restore(restored)
     }
 }
 

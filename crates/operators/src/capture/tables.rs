@@ -4,13 +4,13 @@
 //! partition. What is read back is looked for by name and type, and what is not there is an error
 //! of the snapshot, never a panic.
 
+use crate::rows::columns::batch_of;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::ArrowPrimitiveType;
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, Int64Array, PrimitiveArray, RecordBatch, RecordBatchOptions,
-    UInt8Array,
+    Array, ArrayRef, BooleanArray, Int64Array, PrimitiveArray, RecordBatch, UInt8Array,
 };
 use arrow_schema::{DataType as Arrow, Field, SchemaRef};
 use thalweg_core::snapshot::state_schema;
@@ -40,9 +40,9 @@ pub(crate) fn for_all(rows: usize) -> ArrayRef {
 pub fn state_batch(owners: ArrayRef, columns: Vec<(String, ArrayRef)>) -> Result<RecordBatch> {
     let fields = columns.iter().map(|(name, c)| Field::new(name, c.data_type().clone(), true));
     let schema = state_schema(fields);
-    let options = RecordBatchOptions::new().with_row_count(Some(owners.len()));
+    let rows = owners.len();
     let columns = std::iter::once(owners).chain(columns.into_iter().map(|(_, column)| column));
-    Ok(RecordBatch::try_new_with_options(schema, columns.collect(), &options)?)
+    batch_of(&schema, columns.collect(), rows)
 }
 
 /// Names for columns of a table, in this order, such that none is another's or the beginning of
@@ -146,10 +146,10 @@ pub(crate) fn kept_batch(
     own: Vec<ArrayRef>,
     columns: Vec<ArrayRef>,
 ) -> Result<RecordBatch> {
-    let options = RecordBatchOptions::new().with_row_count(Some(owners.len()));
+    let rows = owners.len();
     let columns = columns.into_iter().map(own_text);
     let columns = std::iter::once(owners).chain(own).chain(columns).collect();
-    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+    batch_of(schema, columns, rows)
 }
 
 /// The same texts in buffers that hold no others.
@@ -196,7 +196,7 @@ pub(crate) struct KeyedTable {
 impl KeyedTable {
     /// A table of such rows, with these key columns. Names that are taken are as in
     /// [`kept_schema`].
-    pub(crate) fn new(own: &[(&str, Arrow)], rows: &TableSchema, keys: &[usize]) -> Self {
+    pub fn new(own: &[(&str, Arrow)], rows: &TableSchema, keys: &[usize]) -> Self {
         let others: Vec<usize> = (0..rows.len()).filter(|column| !keys.contains(column)).collect();
         let named = kept_schema(own, rows);
         // The partition, the operator's own, and the columns of the rows.
@@ -207,7 +207,7 @@ impl KeyedTable {
         KeyedTable { schema, others, keys: keys.to_vec(), own: own.len() }
     }
 
-    pub(crate) fn schema(&self) -> SchemaRef {
+    pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
 
@@ -215,17 +215,17 @@ impl KeyedTable {
     ///
     /// # Errors
     /// If the columns do not fit the table.
-    pub(crate) fn batch(
+    pub fn batch(
         &self,
         owners: ArrayRef,
         own: Vec<ArrayRef>,
         columns: Vec<ArrayRef>,
     ) -> Result<RecordBatch> {
-        let options = RecordBatchOptions::new().with_row_count(Some(owners.len()));
+        let rows = owners.len();
         let column = |&at: &usize| own_text(ArrayRef::clone(&columns[at]));
         let columns = std::iter::once(owners).chain(self.keys.iter().map(column)).chain(own);
         let columns = columns.chain(self.others.iter().map(column)).collect();
-        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
+        batch_of(&self.schema, columns, rows)
     }
 
     /// Rows of the table as a table with `schema` has them: not by their keys, but behind a column
@@ -233,7 +233,7 @@ impl KeyedTable {
     ///
     /// # Errors
     /// If the columns do not fit that table.
-    pub(crate) fn by_expiry(
+    pub fn by_expiry(
         &self,
         batch: &RecordBatch,
         (schema, expires): (&SchemaRef, Int64Array),
@@ -250,7 +250,7 @@ impl KeyedTable {
     ///
     /// # Errors
     /// If the table's columns are others. Names may differ.
-    pub(crate) fn columns(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
+    pub fn columns(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
         let columns = kept_columns(batch, &self.schema, self.schema.fields().len() - 1)?;
         let behind = self.keys.len() + self.own;
         let of_keys = self.keys.iter().copied().zip(&columns);

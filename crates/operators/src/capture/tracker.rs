@@ -34,7 +34,7 @@ impl BegunCapture {
     ///
     /// # Errors
     /// Those of `read_some`.
-    pub(crate) fn read<T>(
+    pub fn read<T>(
         &self,
         shared: &SharedState<T>,
         read_some: impl FnMut(&mut T) -> Result<bool>,
@@ -67,7 +67,7 @@ pub(crate) struct Tracking {
 impl Tracking {
     /// Begins a capture: a full one, unless changes have been tracked since the last. One that is
     /// under way must have been read to its end.
-    pub(crate) fn begin(&mut self, extent: Extent) -> BegunCapture {
+    pub fn begin(&mut self, extent: Extent) -> BegunCapture {
         let rows = CapturedRows::default();
         (self.rows, self.bytes) = (Arc::downgrade(&rows), 0);
         let extent = if std::mem::replace(&mut self.tracks, true) { extent } else { Extent::Full };
@@ -75,28 +75,28 @@ impl Tracking {
     }
 
     /// Tracks no changes any more: the next capture is full.
-    pub(crate) fn stop(&mut self) {
+    pub fn stop(&mut self) {
         self.tracks = false;
     }
 
     /// True if changes are tracked; if not, the next capture is full.
     #[inline]
-    pub(crate) fn is_tracking(&self) -> bool {
+    pub fn is_tracking(&self) -> bool {
         self.tracks
     }
 
     /// True while the capture under way is read.
-    pub(crate) fn is_read(&self) -> bool {
+    pub fn is_read(&self) -> bool {
         self.rows.strong_count() > 0
     }
 
     /// True if this is the capture that is under way.
-    pub(crate) fn is_reading(&self, begun: &BegunCapture) -> bool {
+    pub fn is_reading(&self, begun: &BegunCapture) -> bool {
         self.rows.as_ptr() == Arc::as_ptr(&begun.rows)
     }
 
     /// Writes rows to the capture that is under way.
-    pub(crate) fn write(&mut self, rows: RecordBatch) {
+    pub fn write(&mut self, rows: RecordBatch) {
         if let Some(written) = self.rows.upgrade() {
             self.bytes += batch_bytes(&rows);
             locked(&written).push(rows);
@@ -104,7 +104,7 @@ impl Tracking {
     }
 
     /// The bytes of the rows that have been written, while they are read.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         if self.is_read() { self.bytes } else { 0 }
     }
 }
@@ -122,7 +122,7 @@ pub(crate) struct NumberTracker {
 impl NumberTracker {
     /// Begins a capture of all numbers below `limit`, of which `live` are there, or of those that
     /// have changed, where `gone` have gone.
-    pub(crate) fn begin(&mut self, extent: Extent, limit: usize, live: usize, gone: usize) {
+    pub fn begin(&mut self, extent: Extent, limit: usize, live: usize, gone: usize) {
         self.written = match extent {
             Extent::Full => live as u64,
             Extent::Incremental => self.written + (self.changed.count() + gone) as u64,
@@ -135,28 +135,28 @@ impl NumberTracker {
     }
 
     /// How many have changed.
-    pub(crate) fn changed(&self) -> u64 {
+    pub fn changed(&self) -> u64 {
         self.changed.count() as u64
     }
 
     /// How many captures have written since the last full one, what that wrote included.
-    pub(crate) fn written(&self) -> u64 {
+    pub fn written(&self) -> u64 {
         self.written
     }
 
     /// True if the capture under way may have yet to read some.
-    pub(crate) fn is_unread(&self) -> bool {
+    pub fn is_unread(&self) -> bool {
         self.unread.may_have_any()
     }
 
     /// Makes room for changes of numbers below this one.
-    pub(crate) fn grow(&mut self, limit: usize) {
+    pub fn grow(&mut self, limit: usize) {
         self.changed.grow(limit);
     }
 
     /// This one is about to change; true if the capture under way has yet to read it.
     #[inline]
-    pub(crate) fn touch(&mut self, tracking: &Tracking, id: u32) -> bool {
+    pub fn touch(&mut self, tracking: &Tracking, id: u32) -> bool {
         if tracking.is_tracking() {
             self.changed.set(id);
         }
@@ -164,29 +164,29 @@ impl NumberTracker {
     }
 
     /// This one has not changed.
-    pub(crate) fn clear_change(&mut self, id: u32) {
+    pub fn clear_change(&mut self, id: u32) {
         self.changed.clear(id);
     }
 
     /// Some numbers below `limit` that the capture under way has yet to read; none once there are
     /// none left.
-    pub(crate) fn take_unread(&mut self, most: usize, limit: usize) -> Vec<u32> {
+    pub fn take_unread(&mut self, most: usize, limit: usize) -> Vec<u32> {
         let mut ids = self.unread.take(most);
         ids.retain(|&id| (id as usize) < limit);
         ids
     }
 
     /// Forgets a capture that nobody reads any more.
-    pub(crate) fn forget_unread(&mut self) {
+    pub fn forget_unread(&mut self) {
         self.unread = Unread::default();
     }
 
     /// Forgets what has changed.
-    pub(crate) fn forget_changes(&mut self) {
+    pub fn forget_changes(&mut self) {
         self.changed = Bits::default();
     }
 
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.changed.bytes() + self.unread.bytes()
     }
 }
@@ -256,7 +256,7 @@ pub(crate) struct Unread {
 
 impl Unread {
     /// All numbers below `limit`.
-    pub(crate) fn all(limit: usize) -> Self {
+    pub fn all(limit: usize) -> Self {
         Unread::new(Bits::all(limit))
     }
 
@@ -265,12 +265,12 @@ impl Unread {
     }
 
     /// False once all numbers have been taken in their turn.
-    pub(crate) fn may_have_any(&self) -> bool {
+    pub fn may_have_any(&self) -> bool {
         !self.bits.words.is_empty()
     }
 
     /// Those of these numbers that have yet to be read, each once; they count as read now.
-    pub(crate) fn among(&mut self, ids: &[u32]) -> Vec<u32> {
+    pub fn among(&mut self, ids: &[u32]) -> Vec<u32> {
         match self.may_have_any() {
             true => ids.iter().copied().filter(|&id| self.bits.clear(id)).collect(),
             false => Vec::new(),
@@ -278,7 +278,7 @@ impl Unread {
     }
 
     /// `most` numbers, or a few more; they count as read now. None once there are none left.
-    pub(crate) fn take(&mut self, most: usize) -> Vec<u32> {
+    pub fn take(&mut self, most: usize) -> Vec<u32> {
         let mut ids = Vec::new();
         while let (true, Some(word)) = (ids.len() < most, self.bits.words.get_mut(self.next)) {
             let first = self.next as u32 * 64;
@@ -294,7 +294,7 @@ impl Unread {
         ids
     }
 
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.bits.bytes()
     }
 }

@@ -28,13 +28,13 @@ impl<T> Default for Pages<T> {
 impl<T> Pages<T> {
     /// How many there are.
     #[inline]
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.len
     }
 
     /// The element with this number, if there is one.
     #[inline(always)]
-    pub(crate) fn get(&self, number: usize) -> Option<&T> {
+    pub fn get(&self, number: usize) -> Option<&T> {
         match self.first.get(number) {
             // Below a page there is no other page with it.
             None => {
@@ -46,10 +46,11 @@ impl<T> Pages<T> {
 
     /// Adds the next one.
     #[inline(always)]
-    pub(crate) fn push(&mut self, element: T) {
-        match self.len < PAGE {
-            true => self.first.push(element),
-            false => self.push_behind(element),
+    pub fn push(&mut self, element: T) {
+        if self.len < PAGE {
+            self.first.push(element)
+        } else {
+            self.push_behind(element)
         }
         self.len += 1;
     }
@@ -78,16 +79,13 @@ impl<T> Pages<T> {
     /// # Panics
     /// If there are fewer before it.
     #[inline(always)]
-    pub(crate) fn put(&mut self, number: usize, element: T) {
-        match number == self.len {
-            true => self.push(element),
-            false => self[number] = element,
-        }
+    pub fn put(&mut self, number: usize, element: T) {
+        if number == self.len { self.push(element) } else { self[number] = element }
     }
 
     /// Adds elements until there are this many.
     #[inline]
-    pub(crate) fn grow_with(&mut self, len: usize, mut make: impl FnMut() -> T) {
+    pub fn grow_with(&mut self, len: usize, mut make: impl FnMut() -> T) {
         while self.len < len {
             let more = (len - self.len).min(PAGE - (self.len & (PAGE - 1)));
             let page = self.page_with_room();
@@ -98,7 +96,7 @@ impl<T> Pages<T> {
 
     /// Adds copies of an element until there are this many.
     #[inline]
-    pub(crate) fn grow(&mut self, len: usize, element: T)
+    pub fn grow(&mut self, len: usize, element: T)
     where
         T: Clone,
     {
@@ -106,36 +104,36 @@ impl<T> Pages<T> {
     }
 
     /// Makes room for this many more in the first page; others have their memory at once.
-    pub(crate) fn reserve(&mut self, more: usize) {
+    pub fn reserve(&mut self, more: usize) {
         if self.len < PAGE {
             self.first.reserve(more.min(PAGE - self.len));
         }
     }
 
     /// All in their order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.first.iter().chain(self.others.iter().flatten())
     }
 
     /// The same, to be changed.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.first.iter_mut().chain(self.others.iter_mut().flatten())
     }
 
     /// Drops all and keeps the memory for others.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.first.clear();
         self.others.iter_mut().for_each(Vec::clear);
         self.len = 0;
     }
 
     /// For how many there is memory.
-    pub(crate) fn capacity(&self) -> usize {
+    pub fn capacity(&self) -> usize {
         self.first.capacity() + self.others.iter().map(Vec::capacity).sum::<usize>()
     }
 
     /// About how many bytes it takes.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.capacity() * size_of::<T>() + self.others.capacity() * size_of::<Vec<T>>()
     }
 }

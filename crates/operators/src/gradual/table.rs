@@ -49,7 +49,7 @@ pub(crate) struct Vacant<'a, T> {
 impl<T> Vacant<'_, T> {
     /// Puts it in.
     #[inline]
-    pub(crate) fn insert(self, element: T) {
+    pub fn insert(self, element: T) {
         self.place.insert(element);
         *self.len += 1;
     }
@@ -70,7 +70,7 @@ impl<T> Default for GradualTable<T> {
 impl<T> GradualTable<T> {
     /// How many elements there are.
     #[inline]
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.len
     }
 
@@ -82,10 +82,7 @@ impl<T> GradualTable<T> {
 
     #[inline(always)]
     fn part(&self, hash: u64) -> &HashTable<T> {
-        match self.parts.is_empty() {
-            true => &self.only,
-            false => &self.parts[self.number(hash)],
-        }
+        if self.parts.is_empty() { &self.only } else { &self.parts[self.number(hash)] }
     }
 
     #[inline(always)]
@@ -101,19 +98,19 @@ impl<T> GradualTable<T> {
 
     /// The element with this hash that is meant.
     #[inline(always)]
-    pub(crate) fn find(&self, hash: u64, is_it: impl FnMut(&T) -> bool) -> Option<&T> {
+    pub fn find(&self, hash: u64, is_it: impl FnMut(&T) -> bool) -> Option<&T> {
         self.part(hash).find(hash, is_it)
     }
 
     /// The same, to be changed.
     #[inline]
-    pub(crate) fn find_mut(&mut self, hash: u64, is_it: impl FnMut(&T) -> bool) -> Option<&mut T> {
+    pub fn find_mut(&mut self, hash: u64, is_it: impl FnMut(&T) -> bool) -> Option<&mut T> {
         self.part_mut(hash).find_mut(hash, is_it)
     }
 
     /// The element that is meant, or its place. `hash_of` gives the hash of any element.
     #[inline]
-    pub(crate) fn entry(
+    pub fn entry(
         &mut self,
         hash: u64,
         is_it: impl FnMut(&T) -> bool,
@@ -136,7 +133,7 @@ impl<T> GradualTable<T> {
 
     /// Puts an element in that is not there. `hash_of` gives the hash of any element.
     #[inline]
-    pub(crate) fn insert_unique(&mut self, hash: u64, element: T, hash_of: impl Fn(&T) -> u64) {
+    pub fn insert_unique(&mut self, hash: u64, element: T, hash_of: impl Fn(&T) -> u64) {
         self.make_room(&hash_of);
         self.part_mut(hash).insert_unique(hash, element, hash_of);
         self.len += 1;
@@ -144,20 +141,20 @@ impl<T> GradualTable<T> {
 
     /// Takes the element out that is meant.
     #[inline]
-    pub(crate) fn remove(&mut self, hash: u64, is_it: impl FnMut(&T) -> bool) -> Option<T> {
+    pub fn remove(&mut self, hash: u64, is_it: impl FnMut(&T) -> bool) -> Option<T> {
         let (element, _) = self.part_mut(hash).find_entry(hash, is_it).ok()?.remove();
         self.len -= 1;
         Some(element)
     }
 
     /// Drops the elements that do not stay.
-    pub(crate) fn retain(&mut self, mut stays: impl FnMut(&mut T) -> bool) {
+    pub fn retain(&mut self, mut stays: impl FnMut(&mut T) -> bool) {
         self.tables_mut().for_each(|table| table.retain(&mut stays));
         self.len = self.tables_mut().map(|table| table.len()).sum();
     }
 
     /// Drops all and keeps the memory for others.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.tables_mut().for_each(HashTable::clear);
         self.len = 0;
     }
@@ -167,7 +164,7 @@ impl<T> GradualTable<T> {
     }
 
     /// Makes room for this many more elements at once.
-    pub(crate) fn reserve(&mut self, more: usize, hash_of: impl Fn(&T) -> u64) {
+    pub fn reserve(&mut self, more: usize, hash_of: impl Fn(&T) -> u64) {
         let wanted = self.len + more;
         if !self.parts.is_empty() {
             while wanted > self.len_max {
@@ -230,7 +227,7 @@ impl<T> GradualTable<T> {
     }
 
     /// About how many bytes it takes.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let tables = self.parts.iter().chain([&self.only]).map(HashTable::allocation_size);
         tables.sum::<usize>() + self.parts.capacity() * size_of::<HashTable<T>>()
     }

@@ -17,7 +17,7 @@ use crate::aggregate::{Step, mark_changes};
 const EMIT_ROWS: usize = 64 * 1024;
 
 /// Rows that were taken, with their results.
-pub(super) struct Run {
+pub(super) struct GroupRun {
     /// The rows of the bundle, ascending.
     pub(super) rows: Vec<u32>,
     /// What each did.
@@ -26,10 +26,10 @@ pub(super) struct Run {
     pub(super) pairs: Vec<ArrayRef>,
 }
 
-impl Run {
+impl GroupRun {
     /// One step per key: from before its first row to after its last, which is said to cause it.
     /// `places` is scratch space, by key.
-    pub(super) fn net(self, ids: &[u32], limit: usize, places: &mut Vec<u32>) -> Result<Run> {
+    pub fn net(self, ids: &[u32], limit: usize, places: &mut Vec<u32>) -> Result<GroupRun> {
         const NONE: u32 = u32::MAX;
         places.resize(limit, NONE);
         let mut spans: Vec<(u32, u32)> = Vec::new();
@@ -51,7 +51,7 @@ impl Run {
             let step = if begins { Step::ADDS.beginning() } else { Step::ADDS };
             if self.steps[last as usize].ends() { step.ending() } else { step }
         };
-        Ok(Run {
+        Ok(GroupRun {
             rows: spans.iter().map(|&(_, last)| self.rows[last as usize]).collect(),
             steps: spans.iter().map(step).collect(),
             pairs: self.pairs.iter().map(pick).collect::<Result<_>>()?,
@@ -76,7 +76,7 @@ impl Leaving {
         Leaving { picks: None, kinds, causes: rows.iter().flat_map(|&row| [row, row]).collect() }
     }
 
-    fn some(run: &Run, changed: impl Fn(usize) -> bool) -> Self {
+    fn some(run: &GroupRun, changed: impl Fn(usize) -> bool) -> Self {
         let mut leaving = Leaving::default();
         let mut picks = Vec::with_capacity(run.rows.len() * 2);
         for (place, (&row, &step)) in run.rows.iter().zip(&run.steps).enumerate() {
@@ -103,7 +103,7 @@ impl Leaving {
 }
 
 /// Makes the rows that leave.
-pub(super) struct Changes {
+pub(super) struct GroupChanges {
     pub(super) schema: SchemaRef,
     pub(super) keys: Vec<usize>,
     /// True if rows that neither begin nor end a group leave even if its result is the same.
@@ -112,9 +112,9 @@ pub(super) struct Changes {
     pub(super) inserts_only: bool,
 }
 
-impl Changes {
+impl GroupChanges {
     /// Sends out what these rows of the batch changed.
-    pub(super) fn emit(&self, run: &Run, batch: &RecordBatch, output: &mut Output) -> Result<()> {
+    pub fn emit(&self, run: &GroupRun, batch: &RecordBatch, output: &mut Output) -> Result<()> {
         let leaving = self.leaving(run)?;
         let Leaving { picks, kinds, causes } = leaving;
         if kinds.is_empty() {
@@ -143,7 +143,7 @@ impl Changes {
         Ok(())
     }
 
-    fn leaving(&self, run: &Run) -> Result<Leaving> {
+    fn leaving(&self, run: &GroupRun) -> Result<Leaving> {
         if run.pairs.is_empty() {
             return Ok(Leaving::some(run, |_| false));
         }

@@ -21,7 +21,7 @@ use arrow_schema::SchemaRef;
 use thalweg_core::{DataType, Error, Output, Piece, Result, RowKind};
 
 use super::GroupSpec;
-use super::changes::{Changes, Run};
+use super::changes::{GroupChanges, GroupRun};
 use crate::aggregate::{RunInput, RunningAggregate, StateColumns, StateRows, Step};
 use crate::capture::key_columns::KeyColumns;
 use crate::capture::keys::{KeyTracker, KeyedState, release, retain_empty};
@@ -52,7 +52,7 @@ pub(super) const GROUPS: usize = 0;
 /// The groups of one partition.
 pub(super) struct Groups {
     spec: Arc<GroupSpec>,
-    changes: Changes,
+    changes: GroupChanges,
     keys: KeyTable,
     /// How many rows each group has.
     counts: Pages<i64>,
@@ -72,7 +72,7 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    pub(super) fn new(spec: Arc<GroupSpec>, schema: SchemaRef, inserts_only: bool) -> Result<Self> {
+    pub fn new(spec: Arc<GroupSpec>, schema: SchemaRef, inserts_only: bool) -> Result<Self> {
         let counts_rows = |call: &crate::aggregate::AggregateCall| call.counts_rows();
         let counted = !spec.mini_batch && spec.calls.iter().any(counts_rows);
         // As in Flink, a time of 0 means for ever.
@@ -82,7 +82,7 @@ impl Groups {
         let names = spec.keys.iter().map(|&key| &input[key].name[..]);
         let names = unique_names(names.chain(spec.calls.iter().map(|call| &call.name[..])));
         Ok(Groups {
-            changes: Changes { schema, keys: spec.keys.clone(), always, inserts_only },
+            changes: GroupChanges { schema, keys: spec.keys.clone(), always, inserts_only },
             keys: KeyTable::new(&spec.key_types())?,
             counts: Pages::default(),
             aggregates: spec.aggregates()?,
@@ -150,7 +150,7 @@ impl Groups {
         }
         self.empty_ended(first_ended);
         let Admitted { ids, rows, steps, .. } = admitted;
-        let mut run = Run { rows, steps, pairs };
+        let mut run = GroupRun { rows, steps, pairs };
         if self.spec.mini_batch {
             run = run.net(&ids, self.counts.len(), &mut self.places)?;
         }
@@ -235,7 +235,7 @@ impl Groups {
     }
 
     /// Takes a piece, and forgets some keys that are too old.
-    pub(super) fn rows(&mut self, piece: &Piece<'_>, output: &mut Output) -> Result<()> {
+    pub fn rows(&mut self, piece: &Piece<'_>, output: &mut Output) -> Result<()> {
         output.accepted += piece.num_rows() as u64;
         if piece.num_rows() > 0 {
             self.take(piece, output)?;
@@ -270,7 +270,7 @@ impl Groups {
     }
 
     /// Makes room for this many groups.
-    pub(super) fn reserve(&mut self, groups: usize) {
+    pub fn reserve(&mut self, groups: usize) {
         let limit = self.keys.id_limit() + groups;
         self.keys.reserve(groups);
         self.counts.reserve(groups);
@@ -278,7 +278,7 @@ impl Groups {
     }
 
     /// Restores groups that [`Groups::capture_groups`] wrote.
-    pub(super) fn restore_groups(&mut self, rows: &RecordBatch) -> Result<()> {
+    pub fn restore_groups(&mut self, rows: &RecordBatch) -> Result<()> {
         let known = self.keys.len() - usize::from(self.spec.keys.is_empty());
         let mut ids = Vec::with_capacity(rows.num_rows());
         self.key_columns.intern(rows, &mut self.keys, &mut ids)?;
@@ -304,7 +304,7 @@ impl Groups {
         Ok(())
     }
 
-    pub(super) fn state_bytes(&self) -> usize {
+    pub fn state_bytes(&self) -> usize {
         let scratch = self.ids.capacity() + self.ended.capacity() + self.places.capacity();
         let aggregates: usize = self.aggregates.iter().map(|aggregate| aggregate.bytes()).sum();
         let expiry = self.expiry.as_ref().map_or(0, Expiry::bytes);

@@ -33,8 +33,8 @@ use std::sync::Arc;
 
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
-    Bundle, Column, DataType, Error, Operator, OperatorClass, Partition, PartitionContext, Result,
-    Route, TableSchema,
+    Bundle, Column, DataType, Error, Operator, Partition, PartitionContext, Result, Route,
+    TableSchema,
 };
 
 use crate::aggregate::{AggregateCall, RunningAggregate};
@@ -139,9 +139,6 @@ impl Operator for GroupAggregate {
             (false, true) => format!("distinct {}", names.join(", ")),
             (false, false) => format!("group by {}", names.join(", ")),
         }
-    }
-    fn class(&self) -> OperatorClass {
-        OperatorClass::Sequenced
     }
     fn is_singleton(&self) -> bool {
         self.spec.keys.is_empty()

@@ -24,7 +24,7 @@ pub(super) struct GroupPartition {
 }
 
 impl GroupPartition {
-    pub(super) fn new(groups: Groups) -> Self {
+    pub fn new(groups: Groups) -> Self {
         GroupPartition { groups: Arc::new(SharedState::new(groups)) }
     }
 }

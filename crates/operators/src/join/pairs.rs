@@ -4,9 +4,7 @@
 //! stay: those whose keys are equal, where hashes do not prove it, and for which the residual
 //! condition holds.
 
-use std::sync::Arc;
-
-use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow_buffer::BooleanBuffer;
 use arrow_ord::ord::make_comparator;
 use arrow_schema::{DataType as Arrow, SchemaRef, SortOptions, TimeUnit};
@@ -18,7 +16,7 @@ use thalweg_expr::Expr;
 use crate::join::JoinKind;
 use crate::join::residual::Residual;
 use crate::join::sides::{Side, Sides};
-use crate::rows::input::keys_of;
+use crate::rows::columns::{batch_of, keys_of};
 
 /// What leaves a join, and what decides over pairs.
 pub(crate) struct Joined {
@@ -37,7 +35,7 @@ impl Joined {
     ///
     /// # Errors
     /// If keys or condition do not fit the sides.
-    pub(crate) fn new(
+    pub fn new(
         sides: &Sides,
         kind: JoinKind,
         keys: (&[usize], &[usize]),
@@ -60,22 +58,22 @@ impl Joined {
     }
 
     /// True if some pairs may not stay.
-    pub(crate) fn has_mask(&self) -> bool {
+    pub fn has_mask(&self) -> bool {
         self.residual.is_some() || !self.unproved.is_empty()
     }
 
     /// True if the columns of a side are read at all.
-    pub(crate) fn reads(&self, side: Side) -> bool {
+    pub fn reads(&self, side: Side) -> bool {
         side == Side::Left || self.kind.has_right_columns() || self.has_mask()
     }
 
     /// The columns of a side that the residual condition reads.
-    pub(crate) fn residual_columns(&self, side: Side) -> &[usize] {
+    pub fn residual_columns(&self, side: Side) -> &[usize] {
         self.residual.as_ref().map_or(&[], |residual| residual.columns(side))
     }
 
     /// Which pairs stay, of whose columns these are all; `None` if all do.
-    pub(crate) fn mask(
+    pub fn mask(
         &self,
         left: &[ArrayRef],
         right: &[ArrayRef],
@@ -96,7 +94,7 @@ impl Joined {
 
     /// Which pairs of equal keys stay: of all of them, or of those in `equal`. Of their columns
     /// these are [`Joined::residual_columns`].
-    pub(crate) fn mask_of_equal(
+    pub fn mask_of_equal(
         &self,
         equal: Option<BooleanBuffer>,
         left: Vec<ArrayRef>,
@@ -124,7 +122,7 @@ impl Joined {
     }
 
     /// The batch that leaves; `right` is not read where only rows of the left side leave.
-    pub(crate) fn batch(
+    pub fn batch(
         &self,
         left: Vec<ArrayRef>,
         right: Vec<ArrayRef>,
@@ -134,8 +132,7 @@ impl Joined {
         if self.kind.has_right_columns() {
             columns.extend(right);
         }
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.arrow), columns, &options)?)
+        batch_of(&self.arrow, columns, rows)
     }
 }
 

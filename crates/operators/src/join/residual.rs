@@ -1,9 +1,10 @@
 //! What must hold of a pair besides equal keys, over the columns that it reads: no others are
 //! gathered to decide.
 
+use crate::rows::columns::batch_of;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow_schema::{Schema, SchemaRef};
 use thalweg_core::{Column, Result, WatermarkBefore};
 use thalweg_expr::{EvalContext, Expr};
@@ -18,13 +19,13 @@ pub(crate) struct Residual {
 }
 
 /// The columns of pairs that a condition reads: those of the left side, then those of the right.
-pub(crate) struct Pairs {
+pub(crate) struct ResidualPairs {
     batch: RecordBatch,
 }
 
 impl Residual {
     /// A condition over the columns of the left side, then those of the right.
-    pub(crate) fn new(condition: &Expr, sides: &Sides) -> Self {
+    pub fn new(condition: &Expr, sides: &Sides) -> Self {
         let left = sides.schema(Side::Left).len();
         let both: Vec<&Column> = [Side::Left, Side::Right]
             .into_iter()
@@ -45,7 +46,7 @@ impl Residual {
     }
 
     /// The columns of a side that it reads.
-    pub(crate) fn columns(&self, side: Side) -> &[usize] {
+    pub fn columns(&self, side: Side) -> &[usize] {
         &self.columns[side as usize]
     }
 
@@ -53,25 +54,23 @@ impl Residual {
     ///
     /// # Errors
     /// If they are others.
-    pub(crate) fn pairs(
+    pub fn pairs(
         &self,
         mut left: Vec<ArrayRef>,
         right: Vec<ArrayRef>,
         rows: usize,
-    ) -> Result<Pairs> {
+    ) -> Result<ResidualPairs> {
         left.extend(right);
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let schema = Arc::clone(&self.schema);
-        Ok(Pairs { batch: RecordBatch::try_new_with_options(schema, left, &options)? })
+        Ok(ResidualPairs { batch: batch_of(&self.schema, left, rows)? })
     }
 
     /// For which pairs it holds.
     ///
     /// # Errors
     /// If it fails for one.
-    pub(crate) fn holds(
+    pub fn holds(
         &self,
-        pairs: &Pairs,
+        pairs: &ResidualPairs,
         watermark_before: &WatermarkBefore,
         wall_ms: i64,
     ) -> Result<BooleanArray> {
@@ -80,14 +79,14 @@ impl Residual {
     }
 
     /// True if it may fail for some values.
-    pub(crate) fn can_fail(&self) -> bool {
+    pub fn can_fail(&self) -> bool {
         self.condition.can_fail()
     }
 }
 
-impl Pairs {
+impl ResidualPairs {
     /// Some of them.
-    pub(crate) fn filtered(&self, kept: &BooleanArray) -> Result<Pairs> {
-        Ok(Pairs { batch: arrow_select::filter::filter_record_batch(&self.batch, kept)? })
+    pub fn filtered(&self, kept: &BooleanArray) -> Result<ResidualPairs> {
+        Ok(ResidualPairs { batch: arrow_select::filter::filter_record_batch(&self.batch, kept)? })
     }
 }

@@ -20,20 +20,20 @@
 
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow_array::{ArrayRef, UInt64Array};
 use arrow_schema::{DataType as Arrow, SchemaRef};
 use arrow_select::interleave::interleave;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Captured, Column, DataType, Error, Extent, Operator, OperatorClass, Output, Partition,
+    Bundle, Captured, Column, DataType, Error, Extent, Operator, Output, Partition,
     PartitionContext, Piece, Place, Progress, Restored, Result, Route, RowKind, TableSchema,
 };
 
-use super::sides::{Side, Sides};
+use super::sides::{Side, Sides, tags};
 use crate::keys::KeyTable;
 use crate::limit::route_to_first;
+use crate::rows::columns::batch_of;
 use crate::tables::{add_table, kept_batch, kept_columns, kept_schema, numbers_of, owners};
 
 /// The table of state: each row that stands on a side, and how often.
@@ -50,7 +50,7 @@ pub enum SetOperationKind {
     Except,
 }
 
-struct Plan {
+struct SetPlan {
     sides: Sides,
     kind: SetOperationKind,
     all: bool,
@@ -62,7 +62,7 @@ struct Plan {
 
 /// The operator of INTERSECT and EXCEPT.
 pub struct SetOperation {
-    plan: Arc<Plan>,
+    plan: Arc<SetPlan>,
 }
 
 impl SetOperation {
@@ -84,7 +84,9 @@ impl SetOperation {
         KeyTable::new(&key_types)?;
         let output = output_schema(&sides, kind);
         let columns = (0..key_types.len()).collect();
-        Ok(SetOperation { plan: Arc::new(Plan { sides, kind, all, output, key_types, columns }) })
+        Ok(SetOperation {
+            plan: Arc::new(SetPlan { sides, kind, all, output, key_types, columns }),
+        })
     }
 
     /// The columns of the left side. Those of INTERSECT are NOT NULL where those of one side are.
@@ -108,7 +110,7 @@ fn output_schema(sides: &Sides, kind: SetOperationKind) -> TableSchema {
     TableSchema::new(pairs.map(column).collect())
 }
 
-impl Plan {
+impl SetPlan {
     fn state_schema(&self) -> SchemaRef {
         kept_schema(&COUNTS.map(|name| (name, Arrow::UInt64)), self.sides.schema(Side::Left))
     }
@@ -131,9 +133,6 @@ impl Operator for SetOperation {
             SetOperationKind::Except => "except",
         };
         if self.plan.all { format!("{name} all") } else { name.to_owned() }
-    }
-    fn class(&self) -> OperatorClass {
-        OperatorClass::Sequenced
     }
     fn is_singleton(&self) -> bool {
         self.plan.key_types.is_empty()
@@ -164,7 +163,7 @@ struct Counts {
 }
 
 struct SetPartition {
-    plan: Arc<Plan>,
+    plan: Arc<SetPlan>,
     keys: KeyTable,
     counts: Vec<Counts>,
     /// Keys that may stand on no side at the end of the piece.
@@ -173,7 +172,7 @@ struct SetPartition {
 
 /// Changes that wait to leave: which side's columns hold each row, and the row.
 #[derive(Default)]
-struct Changes {
+struct SetChanges {
     rows: Vec<(usize, usize)>,
     kinds: Vec<RowKind>,
     causes: Vec<u32>,
@@ -228,7 +227,7 @@ impl SetPartition {
         }
     }
 
-    fn emit(&self, changes: &Changes, piece: &Piece<'_>, output: &mut Output) -> Result<()> {
+    fn emit(&self, changes: &SetChanges, piece: &Piece<'_>, output: &mut Output) -> Result<()> {
         let batch = &piece.bundle.batch;
         let of_side = |side| self.plan.sides.columns(side, batch);
         let pairs = of_side(Side::Left).iter().zip(of_side(Side::Right));
@@ -236,9 +235,7 @@ impl SetPartition {
             Ok(interleave(&[left.as_ref(), right.as_ref()], &changes.rows)?)
         };
         let columns = pairs.map(column).collect::<Result<_>>()?;
-        let options = RecordBatchOptions::new().with_row_count(Some(changes.rows.len()));
-        let schema = self.plan.output.arrow();
-        let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
+        let batch = batch_of(&self.plan.output.arrow(), columns, changes.rows.len())?;
         let place = Place::Caused(changes.causes.clone());
         if self.plan.kind == SetOperationKind::Except || piece.bundle.kinds.is_some() {
             output.emit_changes(batch, Arc::from(&changes.kinds[..]), place);
@@ -252,9 +249,7 @@ impl SetPartition {
 impl Partition for SetPartition {
     fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
         output.accepted += piece.num_rows() as u64;
-        let tags = piece.bundle.batch.columns().first().and_then(|column| column.as_boolean_opt());
-        let tags =
-            tags.ok_or_else(|| Error::internal("rows of two inputs do not say which they are of"))?;
+        let tags = tags(&piece.bundle.batch)?;
         let is_right: Vec<bool> = (0..tags.len()).map(|row| tags.value(row)).collect();
         let keys = [
             self.intern(Side::Left, &piece, &is_right)?,
@@ -262,7 +257,7 @@ impl Partition for SetPartition {
         ];
         self.counts.resize(self.keys.id_limit(), Counts::default());
         let mut next = [0; 2];
-        let mut changes = Changes::default();
+        let mut changes = SetChanges::default();
         for position in 0..piece.num_rows() {
             let row = piece.rows.map_or(position as u32, |rows| rows[position]);
             let side = if is_right[row as usize] { Side::Right } else { Side::Left };

@@ -36,9 +36,13 @@ impl Side {
     /// The other one.
     #[must_use]
     pub fn other(self) -> Side {
+        self.pick(Side::Right, Side::Left)
+    }
+    /// That one of two things which is of this side.
+    pub fn pick<T>(self, left: T, right: T) -> T {
         match self {
-            Side::Left => Side::Right,
-            Side::Right => Side::Left,
+            Side::Left => left,
+            Side::Right => right,
         }
     }
 }
@@ -66,10 +70,7 @@ impl Sides {
 
     /// The columns of one side, as they come in.
     pub fn schema(&self, side: Side) -> &TableSchema {
-        match side {
-            Side::Left => &self.left,
-            Side::Right => &self.right,
-        }
+        side.pick(&self.left, &self.right)
     }
 
     /// The columns of the tagged stream.
@@ -79,10 +80,7 @@ impl Sides {
 
     /// Where a side's columns stand in the tagged stream.
     fn range(&self, side: Side) -> std::ops::Range<usize> {
-        match side {
-            Side::Left => 1..1 + self.left.len(),
-            Side::Right => 1 + self.left.len()..self.combined.len(),
-        }
+        side.pick(1..1 + self.left.len(), 1 + self.left.len()..self.combined.len())
     }
 
     /// Where the columns of a side begin in the tagged stream.
@@ -159,12 +157,12 @@ impl Sides {
     }
 }
 
-fn tags(batch: &RecordBatch) -> Result<&BooleanArray> {
+pub(in crate::join) fn tags(batch: &RecordBatch) -> Result<&BooleanArray> {
     let tags = batch.columns().first().and_then(|column| column.as_boolean_opt());
     tags.ok_or_else(|| Error::internal("rows of two inputs do not say which side they belong to"))
 }
 
-fn side_at(tags: &BooleanArray, row: u32) -> Side {
+pub(in crate::join) fn side_at(tags: &BooleanArray, row: u32) -> Side {
     if tags.value(row as usize) { Side::Right } else { Side::Left }
 }
 
@@ -193,10 +191,7 @@ impl TagSide {
 
     /// Where the rows' own columns stand.
     fn own(&self) -> std::ops::Range<usize> {
-        match self.side {
-            Side::Left => 1..1 + self.left,
-            Side::Right => 1 + self.left..self.columns,
-        }
+        self.side.pick(1..1 + self.left, 1 + self.left..self.columns)
     }
 
     /// The columns that do not depend on the rows, at least so long; those of the rows are empty.
@@ -219,10 +214,7 @@ impl TagSide {
 
 impl Transform for TagSide {
     fn name(&self) -> String {
-        match self.side {
-            Side::Left => "left side".to_owned(),
-            Side::Right => "right side".to_owned(),
-        }
+        self.side.pick("left side", "right side").to_owned()
     }
 
     fn apply(&self, bundle: Bundle) -> Result<Bundle> {

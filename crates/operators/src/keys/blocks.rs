@@ -122,7 +122,7 @@ pub(super) struct Texts {
 
 impl Texts {
     #[inline]
-    pub(super) fn push(&mut self, text: Option<&[u8]>) {
+    pub fn push(&mut self, text: Option<&[u8]>) {
         self.bytes.extend_from_slice(text.unwrap_or_default());
         self.ends.push(text.map(|_| self.bytes.len()));
     }
@@ -131,7 +131,7 @@ impl Texts {
     ///
     /// # Errors
     /// If they are not UTF-8, which texts of keys are.
-    pub(super) fn finish(self) -> Result<ArrayRef> {
+    pub fn finish(self) -> Result<ArrayRef> {
         let no_text = || Error::internal("a key's text is not UTF-8");
         let texts = String::from_utf8(self.bytes).map_err(|_| no_text())?;
         let mut strings = StringViewBuilder::with_capacity(self.ends.len());
@@ -161,12 +161,12 @@ pub(super) struct TextBlocks {
 impl TextBlocks {
     /// The bytes of a long text.
     #[inline]
-    pub(super) fn bytes_of(&self, view: u128) -> &[u8] {
+    pub fn bytes_of(&self, view: u128) -> &[u8] {
         &self.blocks[block_of(view) as usize].bytes()[offset(view)..offset(view) + length(view)]
     }
 
     /// Keeps a copy of the long text of a key. Returns its view.
-    pub(super) fn put(&mut self, id: u32, text: &str, view: u128) -> u128 {
+    pub fn put(&mut self, id: u32, text: &str, view: u128) -> u128 {
         let number = self.block_for(text.len());
         let block = &mut self.blocks[number as usize];
         let Bytes::Own(bytes) = &mut block.bytes else {
@@ -213,16 +213,13 @@ impl TextBlocks {
     }
 
     /// The text of a key goes, whose view is none of `views` any more.
-    pub(super) fn remove(&mut self, view: u128, views: &mut Pages<u128>) {
+    pub fn remove(&mut self, view: u128, views: &mut Pages<u128>) {
         let number = block_of(view);
         let block = &mut self.blocks[number as usize];
         let was_mostly_dead = block.is_mostly_dead();
         block.live = block.live.saturating_sub(length(view));
         let is_open = self.open == Some(number);
-        let is_due = match is_open {
-            true => block.bytes().len() >= OPEN_BYTES_MIN,
-            false => !was_mostly_dead,
-        };
+        let is_due = if is_open { block.bytes().len() >= OPEN_BYTES_MIN } else { !was_mostly_dead };
         if is_due && block.is_mostly_dead() {
             self.open = self.open.filter(|_| !is_open);
             self.dead.push(number);
@@ -249,7 +246,7 @@ impl TextBlocks {
     /// Takes the blocks of a column over, if they hold little else than its texts. Returns the
     /// number of the first one: views of the column are then made those of texts with
     /// [`TextBlocks::put_taken`]. [`TextBlocks::end_take_over`] has to follow.
-    pub(super) fn take_over(&mut self, column: &StringViewArray) -> Option<u32> {
+    pub fn take_over(&mut self, column: &StringViewArray) -> Option<u32> {
         let long = |view: &&u128| is_long(**view);
         let texts: usize = column.views().iter().filter(long).map(|&view| length(view)).sum();
         if texts == 0 || column.null_count() > 0 || memory_of(column) > texts + texts / 3 {
@@ -267,7 +264,7 @@ impl TextBlocks {
 
     /// The long text of a key stays where it lies in a column that was taken over. Returns its
     /// view.
-    pub(super) fn put_taken(&mut self, id: u32, view: u128, first: u32) -> u128 {
+    pub fn put_taken(&mut self, id: u32, view: u128, first: u32) -> u128 {
         let number = first + block_of(view);
         let block = &mut self.blocks[number as usize];
         block.ids.push(id);
@@ -276,7 +273,7 @@ impl TextBlocks {
     }
 
     /// All texts of a column have been put: gives blocks up that hold few.
-    pub(super) fn end_take_over(&mut self, first: u32, views: &mut Pages<u128>) {
+    pub fn end_take_over(&mut self, first: u32, views: &mut Pages<u128>) {
         for number in first..self.blocks.len() as u32 {
             let block = &mut self.blocks[number as usize];
             block.ids.shrink_to_fit();
@@ -287,7 +284,7 @@ impl TextBlocks {
     }
 
     /// All texts go, and their memory but for the block that was being filled.
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         let open = self.open.map(|open| std::mem::take(&mut self.blocks[open as usize]));
         *self = TextBlocks::default();
         if let Some(mut block) = open {
@@ -302,7 +299,7 @@ impl TextBlocks {
     }
 
     /// About how many bytes it takes.
-    pub(super) fn memory(&self) -> usize {
+    pub fn memory(&self) -> usize {
         let blocks: usize = self.blocks.iter().map(Block::memory).sum();
         let numbers = (self.empty.capacity() + self.dead.capacity()) * size_of::<u32>();
         blocks + self.blocks.capacity() * size_of::<Block>() + numbers

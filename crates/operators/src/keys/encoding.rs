@@ -51,12 +51,12 @@ pub(super) struct Encoded {
 
 impl Encoded {
     /// Each key, by row.
-    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
     }
 
-    pub(super) fn memory(&self) -> usize {
+    pub fn memory(&self) -> usize {
         self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
     }
 }
@@ -67,7 +67,7 @@ fn has_bytes(data_type: &Arrow) -> bool {
 
 impl Encoding {
     /// `None` if a type is not one of these.
-    pub(super) fn of(types: &[Arrow]) -> Option<Encoding> {
+    pub fn of(types: &[Arrow]) -> Option<Encoding> {
         let mut header = types.len().div_ceil(8);
         let mut field = |data_type: &Arrow| {
             let bytes = match data_type {
@@ -84,7 +84,7 @@ impl Encoding {
     }
 
     /// Writes the keys of all rows in the place of those that stood there.
-    pub(super) fn encode(&self, columns: &[ArrayRef], rows: usize, encoded: &mut Encoded) {
+    pub fn encode(&self, columns: &[ArrayRef], rows: usize, encoded: &mut Encoded) {
         let Encoded { bytes, ends } = encoded;
         self.measure(columns, rows, ends);
         bytes.clear();
@@ -124,7 +124,7 @@ impl Encoding {
     ///
     /// # Errors
     /// If the bytes are no keys of these types.
-    pub(super) fn decode(&self, keys: &[&[u8]]) -> Result<Vec<ArrayRef>> {
+    pub fn decode(&self, keys: &[&[u8]]) -> Result<Vec<ArrayRef>> {
         let mut texts_at = vec![self.header; keys.len()];
         let column = |(place, field): (usize, &Field)| {
             let is_null = |key: &[u8]| key[place / 8] >> (place % 8) & 1 == 1;

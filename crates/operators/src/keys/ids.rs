@@ -28,7 +28,7 @@ pub(super) struct Ids {
 
 impl Ids {
     #[inline(always)]
-    pub(super) fn assign(&mut self, hash: u64) -> u32 {
+    pub fn assign(&mut self, hash: u64) -> u32 {
         if let Some(id) = self.free.pop() {
             self.hashes[id as usize] = hash;
             return id;
@@ -37,14 +37,14 @@ impl Ids {
         self.hashes.push(hash);
         id
     }
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.free.clear();
         self.hashes.clear();
     }
-    pub(super) fn live(&self) -> usize {
+    pub fn live(&self) -> usize {
         self.hashes.len() - self.free.len()
     }
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.free.capacity() * 4 + self.hashes.bytes()
     }
 }

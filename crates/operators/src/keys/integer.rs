@@ -141,14 +141,14 @@ fn probe(key: i64) -> u64 {
 }
 
 #[derive(Clone, Copy)]
-struct Entry {
+struct IntegerEntry {
     key: i64,
     id: u32,
 }
 
 pub(super) struct IntegerTable {
     data_type: Arrow,
-    table: GradualTable<Entry>,
+    table: GradualTable<IntegerEntry>,
     /// Ids of keys that stand in the table.
     low_bits: LowBits,
     null: Option<u32>,
@@ -157,12 +157,12 @@ pub(super) struct IntegerTable {
 }
 
 impl IntegerTable {
-    pub(super) fn new(data_type: Arrow) -> Self {
+    pub fn new(data_type: Arrow) -> Self {
         let (table, low_bits, keys) = Default::default();
         IntegerTable { data_type, table, low_bits, null: None, keys }
     }
 
-    pub(super) fn intern(
+    pub fn intern(
         &mut self,
         ids: &mut Ids,
         column: &ArrayRef,
@@ -189,7 +189,7 @@ impl IntegerTable {
     }
 
     /// Appends the ids of keys that are there.
-    pub(super) fn find(&self, column: &ArrayRef, out: &mut Vec<u32>) {
+    pub fn find(&self, column: &ArrayRef, out: &mut Vec<u32>) {
         let values = values(column);
         let find = |key: i64| match self.table.find(probe(key), |entry| entry.key == key) {
             Some(entry) => entry.id,
@@ -223,7 +223,7 @@ impl IntegerTable {
     }
 
     /// Makes room for this many more keys.
-    pub(super) fn reserve(&mut self, more: usize) {
+    pub fn reserve(&mut self, more: usize) {
         self.table.reserve(more, |entry| probe(entry.key));
         self.low_bits.fit(self.table.len() + more);
         self.keys.reserve(more);
@@ -233,7 +233,7 @@ impl IntegerTable {
     #[inline(never)]
     fn insert(&mut self, ids: &mut Ids, key: i64) -> u32 {
         let id = ids.assign(mix64(key as u64));
-        self.table.insert_unique(probe(key), Entry { key, id }, |entry| probe(entry.key));
+        self.table.insert_unique(probe(key), IntegerEntry { key, id }, |entry| probe(entry.key));
         self.low_bits.fit(self.table.len());
         self.remember(id, key);
         id
@@ -256,7 +256,7 @@ impl IntegerTable {
         self.keys.put(id as usize, key);
     }
 
-    pub(super) fn remove(&mut self, id: u32) {
+    pub fn remove(&mut self, id: u32) {
         if self.null == Some(id) {
             self.null = None;
             return;
@@ -267,10 +267,10 @@ impl IntegerTable {
     }
 
     /// Forgets the keys with such ids.
-    pub(super) fn remove_all(&mut self, is_gone: impl Fn(u32) -> bool) {
+    pub fn remove_all(&mut self, is_gone: impl Fn(u32) -> bool) {
         self.null = self.null.filter(|&id| !is_gone(id));
         let low_bits = &mut self.low_bits;
-        self.table.retain(|&mut Entry { key, id }| {
+        self.table.retain(|&mut IntegerEntry { key, id }| {
             let stays = !is_gone(id);
             if !stays {
                 low_bits.forget(key, id);
@@ -279,19 +279,19 @@ impl IntegerTable {
         });
     }
 
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.table.clear();
         self.null = None;
         self.keys.clear();
     }
 
     /// False for NULL, and a number that has the order of the keys.
-    pub(super) fn prefix(&self, id: u32) -> (bool, u64) {
+    pub fn prefix(&self, id: u32) -> (bool, u64) {
         let key = self.keys[id as usize] as u64 ^ 1 << 63;
         if self.null == Some(id) { (false, 0) } else { (true, key) }
     }
 
-    pub(super) fn take(&self, ids: &[u32]) -> ArrayRef {
+    pub fn take(&self, ids: &[u32]) -> ArrayRef {
         // Most often NULL is no key, or none of these: then values are copied without a test each.
         let null = self.null.filter(|null| ids.contains(null));
         let keys = ids.iter().map(|&id| self.keys[id as usize]);
@@ -299,7 +299,7 @@ impl IntegerTable {
         array_of(&self.data_type, keys, nulls)
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.table.bytes() + self.low_bits.bytes() + self.keys.bytes()
     }
 }

@@ -34,13 +34,13 @@ impl LowBits {
 
     /// The id that this key may have.
     #[inline(always)]
-    pub(super) fn guess(&self, key: i64) -> Option<u32> {
+    pub fn guess(&self, key: i64) -> Option<u32> {
         self.ids.get(self.place(key)).copied()
     }
 
     /// The key has this id.
     #[inline]
-    pub(super) fn learn(&mut self, key: i64, id: u32) {
+    pub fn learn(&mut self, key: i64, id: u32) {
         let place = self.place(key);
         if let Some(there) = self.ids.get_mut(place) {
             *there = id;
@@ -48,14 +48,14 @@ impl LowBits {
     }
 
     /// The key has this id no more.
-    pub(super) fn forget(&mut self, key: i64, id: u32) {
+    pub fn forget(&mut self, key: i64, id: u32) {
         if self.guess(key) == Some(id) {
             self.learn(key, ABSENT);
         }
     }
 
     /// There are this many keys now.
-    pub(super) fn fit(&mut self, keys: usize) {
+    pub fn fit(&mut self, keys: usize) {
         if keys > KEYS_MAX {
             *self = LowBits { ids: Vec::new(), is_given_up: true };
         } else if keys * 2 > self.ids.len() && !(self.is_given_up && keys > KEYS_MAX / 2) {
@@ -64,7 +64,7 @@ impl LowBits {
         }
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.ids.capacity() * size_of::<u32>()
     }
 }

@@ -61,14 +61,14 @@ impl Packed {
 
 /// A key and its id, with the id where [`Packed`] has padding.
 #[derive(Clone, Copy)]
-struct Entry {
+struct PackedEntry {
     high: u64,
     low: u64,
     id: u32,
     nulls: u8,
 }
 
-impl Entry {
+impl PackedEntry {
     fn key(&self) -> Packed {
         Packed { high: self.high, low: self.low, nulls: self.nulls }
     }
@@ -83,7 +83,7 @@ fn probe(key: &Packed) -> u64 {
 
 pub(super) struct PackedTable {
     types: Vec<Arrow>,
-    table: GradualTable<Entry>,
+    table: GradualTable<PackedEntry>,
     /// The key of each id; meaningless for free ids.
     keys: Pages<Packed>,
     /// The keys of the rows that are interned.
@@ -102,18 +102,18 @@ fn bits_of(data_type: &Arrow) -> u32 {
 
 impl PackedTable {
     /// True if keys of these types fit.
-    pub(super) fn fits(types: &[Arrow]) -> bool {
+    pub fn fits(types: &[Arrow]) -> bool {
         types.len() <= COLUMNS_MAX
             && types.iter().all(is_integer_like)
             && types.iter().map(bits_of).sum::<u32>() <= 128
     }
 
-    pub(super) fn new(types: Vec<Arrow>) -> Self {
+    pub fn new(types: Vec<Arrow>) -> Self {
         let (table, keys, packed) = Default::default();
         PackedTable { types, table, keys, packed }
     }
 
-    pub(super) fn intern(
+    pub fn intern(
         &mut self,
         ids: &mut Ids,
         columns: &[ArrayRef],
@@ -128,7 +128,7 @@ impl PackedTable {
     }
 
     /// Appends the ids of keys that are there.
-    pub(super) fn find(&self, columns: &[ArrayRef], out: &mut Vec<u32>) {
+    pub fn find(&self, columns: &[ArrayRef], out: &mut Vec<u32>) {
         let mut packed = Vec::new();
         pack(columns, None, &mut packed);
         out.extend(packed.iter().map(|key| {
@@ -147,7 +147,7 @@ impl PackedTable {
     }
 
     /// Makes room for this many more keys.
-    pub(super) fn reserve(&mut self, more: usize) {
+    pub fn reserve(&mut self, more: usize) {
         self.table.reserve(more, |entry| probe(&entry.key()));
         self.keys.reserve(more);
     }
@@ -157,7 +157,7 @@ impl PackedTable {
     fn insert(&mut self, ids: &mut Ids, key: &Packed) -> u32 {
         let id = ids.assign(self.hash(key));
         let Packed { high, low, nulls } = *key;
-        let entry = Entry { high, low, id, nulls };
+        let entry = PackedEntry { high, low, id, nulls };
         self.table.insert_unique(probe(key), entry, |entry| probe(&entry.key()));
         self.keys.put(id as usize, *key);
         id
@@ -185,22 +185,22 @@ impl PackedTable {
         })
     }
 
-    pub(super) fn remove(&mut self, id: u32) {
+    pub fn remove(&mut self, id: u32) {
         let key = self.keys[id as usize];
         self.table.remove(probe(&key), |entry| entry.id == id);
     }
 
     /// Forgets the keys with such ids.
-    pub(super) fn remove_all(&mut self, is_gone: impl Fn(u32) -> bool) {
+    pub fn remove_all(&mut self, is_gone: impl Fn(u32) -> bool) {
         self.table.retain(|entry| !is_gone(entry.id));
     }
 
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.table.clear();
         self.keys.clear();
     }
 
-    pub(super) fn take(&self, ids: &[u32]) -> Vec<ArrayRef> {
+    pub fn take(&self, ids: &[u32]) -> Vec<ArrayRef> {
         let keys = || ids.iter().map(|&id| &self.keys[id as usize]);
         let any_nulls = keys().fold(0, |nulls, key| nulls | key.nulls);
         let column = |(place, behind, bits): (usize, u32, u32)| {
@@ -211,7 +211,7 @@ impl PackedTable {
         self.fields().map(column).collect()
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let packed = self.packed.capacity() * size_of::<Packed>();
         self.table.bytes() + self.keys.bytes() + packed
     }

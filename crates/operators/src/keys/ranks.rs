@@ -15,18 +15,18 @@ pub(crate) struct KeyRanks {
 
 impl KeyRanks {
     /// Ranks of keys of these types, as the contract asks.
-    pub(crate) fn new(order: OrderContract, types: &[DataType]) -> Result<Self> {
+    pub fn new(order: OrderContract, types: &[DataType]) -> Result<Self> {
         let canonical = CanonicalOrder::wanted(order, types)?;
         Ok(KeyRanks { types: types.to_vec(), canonical })
     }
 
     /// True if ranks differ at all.
-    pub(crate) fn is_ordered(&self) -> bool {
+    pub fn is_ordered(&self) -> bool {
         self.canonical.is_some()
     }
 
     /// The live ids of a table in their order. Ids must not be named twice.
-    pub(crate) fn sorted(&self, keys: &KeyTable, ids: &[u32]) -> Result<Vec<u32>> {
+    pub fn sorted(&self, keys: &KeyTable, ids: &[u32]) -> Result<Vec<u32>> {
         match &self.canonical {
             None => Ok(ids.to_vec()),
             Some(canonical) => {
@@ -37,7 +37,7 @@ impl KeyRanks {
     }
 
     /// The rank of each id; an id may be named often.
-    pub(crate) fn of_ids(&self, keys: &KeyTable, ids: &[u32]) -> Result<Vec<u32>> {
+    pub fn of_ids(&self, keys: &KeyTable, ids: &[u32]) -> Result<Vec<u32>> {
         if !self.is_ordered() {
             return Ok(vec![0; ids.len()]);
         }
@@ -54,7 +54,7 @@ impl KeyRanks {
     }
 
     /// The rank of each row's key; the rows of both sides together.
-    pub(crate) fn of_rows(&self, sides: [(Vec<ArrayRef>, usize); 2]) -> Result<[Vec<u32>; 2]> {
+    pub fn of_rows(&self, sides: [(Vec<ArrayRef>, usize); 2]) -> Result<[Vec<u32>; 2]> {
         if !self.is_ordered() {
             return Ok(sides.map(|(_, rows)| vec![0; rows]));
         }

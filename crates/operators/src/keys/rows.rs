@@ -97,7 +97,7 @@ impl Known {
 }
 
 impl RowTable {
-    pub(super) fn new(types: Vec<Arrow>) -> Result<Self> {
+    pub fn new(types: Vec<Arrow>) -> Result<Self> {
         let codec = match Encoding::of(&types) {
             Some(encoding) => Codec::Own(encoding),
             None => Codec::Arrow(converter_of(types)?),
@@ -105,7 +105,7 @@ impl RowTable {
         Ok(RowTable { codec, known: Known::default(), of_rows: Encoded::default() })
     }
 
-    pub(super) fn intern(
+    pub fn intern(
         &mut self,
         ids: &mut Ids,
         columns: &[ArrayRef],
@@ -122,7 +122,7 @@ impl RowTable {
     }
 
     /// Appends the ids of keys that are there.
-    pub(super) fn find(&self, ids: &Ids, columns: &[ArrayRef], out: &mut Vec<u32>) -> Result<()> {
+    pub fn find(&self, ids: &Ids, columns: &[ArrayRef], out: &mut Vec<u32>) -> Result<()> {
         let columns: Vec<ArrayRef> = columns.iter().cloned().map(canonical).collect();
         self.codec.each_key(&columns, &mut Encoded::default(), |key, hash| {
             out.push(self.known.find(ids, key, hash).unwrap_or(ABSENT));
@@ -131,30 +131,30 @@ impl RowTable {
     }
 
     /// Makes room for this many more keys.
-    pub(super) fn reserve(&mut self, ids: &Ids, more: usize) {
+    pub fn reserve(&mut self, ids: &Ids, more: usize) {
         let hashes = &ids.hashes;
         self.known.table.reserve(more, |&id| probe_hash(hashes[id as usize]));
     }
 
-    pub(super) fn remove(&mut self, hash: u64, id: u32) {
+    pub fn remove(&mut self, hash: u64, id: u32) {
         let Known { table, encoded } = &mut self.known;
         table.remove(probe_hash(hash), |&other| other == id);
         encoded.remove(id);
     }
 
     /// Forgets the keys with such ids, which are these.
-    pub(super) fn remove_all(&mut self, is_gone: impl Fn(u32) -> bool, ids: &[u32]) {
+    pub fn remove_all(&mut self, is_gone: impl Fn(u32) -> bool, ids: &[u32]) {
         let Known { table, encoded } = &mut self.known;
         table.retain(|&mut id| !is_gone(id));
         ids.iter().for_each(|&id| encoded.remove(id));
     }
 
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.known.table.clear();
         self.known.encoded.clear();
     }
 
-    pub(super) fn take(&self, ids: &[u32]) -> Result<Vec<ArrayRef>> {
+    pub fn take(&self, ids: &[u32]) -> Result<Vec<ArrayRef>> {
         let keys = ids.iter().map(|&id| self.known.encoded.get(id));
         match &self.codec {
             Codec::Own(encoding) => encoding.decode(&keys.collect::<Vec<_>>()),
@@ -165,7 +165,7 @@ impl RowTable {
         }
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let Known { table, encoded } = &self.known;
         table.bytes() + encoded.memory() + self.of_rows.memory()
     }
@@ -185,7 +185,7 @@ const COMPACT_MIN_BYTES: usize = 64 * 1024;
 
 /// Where the bytes of a key stand.
 #[derive(Clone, Copy, Default)]
-struct Stretch {
+struct KeyStretch {
     start: usize,
     len: u32,
 }
@@ -195,22 +195,22 @@ struct Stretch {
 struct EncodedKeys {
     bytes: Vec<u8>,
     /// Empty for free ids.
-    stretches: Pages<Stretch>,
+    stretches: Pages<KeyStretch>,
     live_bytes: usize,
 }
 
 impl EncodedKeys {
     #[inline]
     fn get(&self, id: u32) -> &[u8] {
-        let Stretch { start, len } = self.stretches[id as usize];
+        let KeyStretch { start, len } = self.stretches[id as usize];
         &self.bytes[start..start + len as usize]
     }
 
     fn set(&mut self, id: u32, bytes: &[u8]) -> Result<()> {
         let len = u32::try_from(bytes.len())
             .map_err(|_| Error::user("a key of more than 4 GiB can't be grouped by"))?;
-        self.stretches.grow(id as usize + 1, Stretch::default());
-        self.stretches[id as usize] = Stretch { start: self.bytes.len(), len };
+        self.stretches.grow(id as usize + 1, KeyStretch::default());
+        self.stretches[id as usize] = KeyStretch { start: self.bytes.len(), len };
         self.bytes.extend_from_slice(bytes);
         self.live_bytes += bytes.len();
         Ok(())

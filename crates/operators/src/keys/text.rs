@@ -19,7 +19,7 @@ const HASHED_ROWS: usize = 256;
 /// Low and high half of a view; for long strings the high half is the hash, since the place of
 /// the text in its buffer says nothing.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Entry {
+struct TextEntry {
     low: u64,
     high: u64,
     id: u32,
@@ -27,7 +27,7 @@ struct Entry {
 
 #[derive(Default)]
 pub(super) struct TextTable {
-    table: GradualTable<Entry>,
+    table: GradualTable<TextEntry>,
     null: Option<u32>,
     /// The view of each id; 0 where there is no such key.
     views: Pages<u128>,
@@ -43,7 +43,7 @@ struct Column<'a> {
 }
 
 impl TextTable {
-    pub(super) fn intern(
+    pub fn intern(
         &mut self,
         ids: &mut Ids,
         column: &ArrayRef,
@@ -75,7 +75,7 @@ impl TextTable {
     }
 
     /// The same for all rows of a column that nobody else needs: its memory may become the table's.
-    pub(super) fn intern_owned(&mut self, ids: &mut Ids, column: &ArrayRef, out: &mut Vec<u32>) {
+    pub fn intern_owned(&mut self, ids: &mut Ids, column: &ArrayRef, out: &mut Vec<u32>) {
         let strings = column.as_string_view();
         let column = Column { strings, taken: self.blocks.take_over(strings) };
         self.intern_hashed(ids, &column, strings.len(), |place| place, out);
@@ -118,14 +118,14 @@ impl TextTable {
     }
 
     /// Makes room for this many more keys.
-    pub(super) fn reserve(&mut self, ids: &Ids, more: usize) {
+    pub fn reserve(&mut self, ids: &Ids, more: usize) {
         let hashes = &ids.hashes;
         self.table.reserve(more, |entry| probe_hash(hashes[entry.id as usize]));
         self.views.reserve(more);
     }
 
     /// Appends the ids of keys that are there.
-    pub(super) fn find(&self, column: &ArrayRef, out: &mut Vec<u32>) {
+    pub fn find(&self, column: &ArrayRef, out: &mut Vec<u32>) {
         let strings = column.as_string_view();
         let views = strings.views();
         let one = |row: usize| self.find_one(strings, row, views[row]).unwrap_or(ABSENT);
@@ -145,14 +145,14 @@ impl TextTable {
             return self.find_long(text, hash_bytes(text), view);
         }
         let (low, high) = (view as u64, (view >> 64) as u64);
-        let is_it = |entry: &Entry| entry.low == low && entry.high == high;
+        let is_it = |entry: &TextEntry| entry.low == low && entry.high == high;
         self.table.find(probe_hash(hash_u128(view)), is_it).map(|entry| entry.id)
     }
 
     #[inline(always)]
     fn find_long(&self, text: &[u8], hash: u64, view: u128) -> Option<u32> {
         let low = view as u64;
-        let is_it = |entry: &Entry| {
+        let is_it = |entry: &TextEntry| {
             let own = || self.blocks.bytes_of(self.views[entry.id as usize]);
             entry.low == low && entry.high == hash && own() == text
         };
@@ -166,7 +166,7 @@ impl TextTable {
             self.table.find(probe_hash(hash), |entry| entry.low == low && entry.high == high);
         match found {
             Some(entry) => entry.id,
-            None => self.insert(ids, Entry { low, high, id: 0 }, hash, view),
+            None => self.insert(ids, TextEntry { low, high, id: 0 }, hash, view),
         }
     }
 
@@ -174,17 +174,17 @@ impl TextTable {
     fn long_id(&mut self, ids: &mut Ids, column: &Column<'_>, row: usize, hash: u64) -> u32 {
         let (text, view) = (column.strings.value(row), column.strings.views()[row]);
         let low = view as u64;
-        let is_it = |entry: &Entry| {
+        let is_it = |entry: &TextEntry| {
             let own = || self.blocks.bytes_of(self.views[entry.id as usize]);
             entry.low == low && entry.high == hash && own() == text.as_bytes()
         };
-        let hash_of = |entry: &Entry| probe_hash(ids.hashes[entry.id as usize]);
+        let hash_of = |entry: &TextEntry| probe_hash(ids.hashes[entry.id as usize]);
         let place = match self.table.entry(probe_hash(hash), is_it, hash_of) {
             gradual::Entry::Occupied(entry) => return entry.id,
             gradual::Entry::Vacant(place) => place,
         };
         let id = ids.assign(hash);
-        place.insert(Entry { low, high: hash, id });
+        place.insert(TextEntry { low, high: hash, id });
         let view = match column.taken {
             Some(first) => self.blocks.put_taken(id, view, first),
             None => self.blocks.put(id, text, view),
@@ -195,7 +195,7 @@ impl TextTable {
 
     #[cold]
     #[inline(never)]
-    fn insert(&mut self, ids: &mut Ids, mut entry: Entry, hash: u64, view: u128) -> u32 {
+    fn insert(&mut self, ids: &mut Ids, mut entry: TextEntry, hash: u64, view: u128) -> u32 {
         entry.id = ids.assign(hash);
         let hashes = &ids.hashes;
         self.table
@@ -218,7 +218,7 @@ impl TextTable {
         self.views.put(id as usize, view);
     }
 
-    pub(super) fn remove(&mut self, hash: u64, id: u32) {
+    pub fn remove(&mut self, hash: u64, id: u32) {
         if self.null == Some(id) {
             self.null = None;
             return;
@@ -228,7 +228,7 @@ impl TextTable {
     }
 
     /// Forgets the keys with such ids, which are these.
-    pub(super) fn remove_all(&mut self, is_gone: impl Fn(u32) -> bool, ids: &[u32]) {
+    pub fn remove_all(&mut self, is_gone: impl Fn(u32) -> bool, ids: &[u32]) {
         let null = self.null;
         self.null = null.filter(|&id| !is_gone(id));
         self.table.retain(|entry| !is_gone(entry.id));
@@ -242,7 +242,7 @@ impl TextTable {
         }
     }
 
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.table.clear();
         self.null = None;
         self.views.clear();
@@ -250,7 +250,7 @@ impl TextTable {
     }
 
     /// False for NULL, and the first eight bytes as a number that has their order.
-    pub(super) fn prefix(&self, id: u32) -> (bool, u64) {
+    pub fn prefix(&self, id: u32) -> (bool, u64) {
         if self.null == Some(id) {
             return (false, 0);
         }
@@ -265,7 +265,7 @@ impl TextTable {
         (true, u64::from_be_bytes(first))
     }
 
-    pub(super) fn take(&self, ids: &[u32]) -> Result<ArrayRef> {
+    pub fn take(&self, ids: &[u32]) -> Result<ArrayRef> {
         let mut texts = Texts::default();
         for &id in ids {
             let view = self.views[id as usize];
@@ -281,12 +281,12 @@ impl TextTable {
         texts.finish()
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.table.bytes() + self.views.bytes() + self.text_bytes()
     }
 
     /// What is taken by the bytes of long strings.
-    pub(super) fn text_bytes(&self) -> usize {
+    pub fn text_bytes(&self) -> usize {
         self.blocks.memory()
     }
 }

@@ -57,7 +57,7 @@ pub(super) struct FrameAggregates {
 
 impl FrameAggregates {
     /// Calls with what they are called in tables of state.
-    pub(super) fn new(
+    pub fn new(
         spec: &OverSpec,
         calls: &[(String, AggregateCall)],
         has_peers: bool,
@@ -95,7 +95,7 @@ impl FrameAggregates {
         })
     }
 
-    pub(super) fn grow(&mut self, groups: usize) {
+    pub fn grow(&mut self, groups: usize) {
         self.calls.iter_mut().for_each(|call| call.states.grow(groups));
         if let Some(trail) = &mut self.trail {
             trail.grow(groups);
@@ -106,7 +106,7 @@ impl FrameAggregates {
     }
 
     /// The results of these rows, a column for each call.
-    pub(super) fn run(&mut self, fired: &DueRows) -> Result<Vec<ArrayRef>> {
+    pub fn run(&mut self, fired: &DueRows) -> Result<Vec<ArrayRef>> {
         if self.calls.is_empty() {
             return Ok(Vec::new());
         }
@@ -174,7 +174,7 @@ impl FrameAggregates {
     }
 
     /// Forgets these keys.
-    pub(super) fn reset(&mut self, ids: &[u32]) -> Result<()> {
+    pub fn reset(&mut self, ids: &[u32]) -> Result<()> {
         self.calls.iter_mut().for_each(|call| call.states.reset(ids));
         if let Some(trail) = &mut self.trail {
             ids.iter().for_each(|&id| trail.clear(id));
@@ -184,7 +184,7 @@ impl FrameAggregates {
     }
 
     /// Captures the states of keys and the rows of their frames.
-    pub(super) fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+    pub fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         for call in &self.calls {
             columns.begin(&call.state_name);
             call.states.capture(ids, columns)?;
@@ -197,7 +197,7 @@ impl FrameAggregates {
     }
 
     /// Restores what [`FrameAggregates::capture`] wrote.
-    pub(super) fn restore(&mut self, ids: &[u32], rows: &RecordBatch) -> Result<()> {
+    pub fn restore(&mut self, ids: &[u32], rows: &RecordBatch) -> Result<()> {
         for call in &mut self.calls {
             call.states.restore(ids, &StateRows::new(rows, &call.state_name))?;
         }
@@ -207,7 +207,7 @@ impl FrameAggregates {
         }
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let states: usize = self.calls.iter().map(|call| call.states.bytes()).sum();
         let trail = self.trail.as_ref().map_or(0, Trail::bytes);
         states + trail + self.newest.capacity() * 4 + self.events.bytes()

@@ -12,7 +12,7 @@ use crate::rows::event_time::DueRows;
 use crate::tables::unique_names;
 
 /// Who computes a call.
-enum Part {
+enum OverPart {
     /// The aggregate with this number.
     Aggregate(usize),
     Lag(Box<Lag>),
@@ -24,13 +24,13 @@ enum Part {
 /// The calls and their states, by dense key id.
 pub(super) struct Functions {
     aggregates: FrameAggregates,
-    parts: Vec<Part>,
+    parts: Vec<OverPart>,
     /// What calls are called in tables of state.
     names: Vec<String>,
 }
 
 impl Functions {
-    pub(super) fn new(spec: &OverSpec) -> Result<Self> {
+    pub fn new(spec: &OverSpec) -> Result<Self> {
         // In processing time each row leaves at once, and has no peers behind it.
         let has_peers = matches!(spec.time, OverTime::EventTime(_));
         let mut aggregates = Vec::new();
@@ -40,18 +40,18 @@ impl Functions {
         let names = unique_names(names).split_off(spec.keys.len());
         for (call, name) in spec.calls.iter().zip(&names) {
             if let Some(aggregate) = call.aggregate() {
-                parts.push(Part::Aggregate(aggregates.len()));
+                parts.push(OverPart::Aggregate(aggregates.len()));
                 aggregates.push((name.clone(), aggregate));
                 continue;
             }
-            let numbers = |numbering| Part::Numbers(Numbers::new(numbering, has_peers));
+            let numbers = |numbering| OverPart::Numbers(Numbers::new(numbering, has_peers));
             parts.push(match call.function {
                 OverFunction::Lag { column, offset, default } => {
-                    Part::Lag(Box::new(Lag::new(spec, column, offset, default)?))
+                    OverPart::Lag(Box::new(Lag::new(spec, column, offset, default)?))
                 }
                 OverFunction::Rank => numbers(Numbering::Rank),
                 OverFunction::DenseRank => numbers(Numbering::DenseRank),
-                OverFunction::Lead { .. } => Part::Lead,
+                OverFunction::Lead { .. } => OverPart::Lead,
                 _ => numbers(Numbering::Row),
             });
         }
@@ -60,78 +60,78 @@ impl Functions {
     }
 
     /// Makes room for ids below `groups`.
-    pub(super) fn grow(&mut self, groups: usize) {
+    pub fn grow(&mut self, groups: usize) {
         self.aggregates.grow(groups);
         for part in &mut self.parts {
             match part {
-                Part::Lag(lag) => lag.grow(groups),
-                Part::Numbers(numbers) => numbers.grow(groups),
-                Part::Aggregate(_) | Part::Lead => {}
+                OverPart::Lag(lag) => lag.grow(groups),
+                OverPart::Numbers(numbers) => numbers.grow(groups),
+                OverPart::Aggregate(_) | OverPart::Lead => {}
             }
         }
     }
 
     /// The results of these rows, a column for each call but those of LEAD.
-    pub(super) fn run(&mut self, fired: &DueRows) -> Result<Vec<ArrayRef>> {
+    pub fn run(&mut self, fired: &DueRows) -> Result<Vec<ArrayRef>> {
         let aggregates = self.aggregates.run(fired)?;
         let mut results = Vec::with_capacity(self.parts.len());
         for part in &mut self.parts {
             results.push(match part {
-                Part::Aggregate(number) => ArrayRef::clone(&aggregates[*number]),
-                Part::Lag(lag) => lag.run(fired)?,
-                Part::Numbers(numbers) => numbers.run(fired),
-                Part::Lead => continue,
+                OverPart::Aggregate(number) => ArrayRef::clone(&aggregates[*number]),
+                OverPart::Lag(lag) => lag.run(fired)?,
+                OverPart::Numbers(numbers) => numbers.run(fired),
+                OverPart::Lead => continue,
             });
         }
         Ok(results)
     }
 
     /// Forgets these keys.
-    pub(super) fn reset(&mut self, ids: &[u32]) -> Result<()> {
+    pub fn reset(&mut self, ids: &[u32]) -> Result<()> {
         self.aggregates.reset(ids)?;
         for part in &mut self.parts {
             match part {
-                Part::Lag(lag) => lag.reset(ids)?,
-                Part::Numbers(numbers) => numbers.reset(ids),
-                Part::Aggregate(_) | Part::Lead => {}
+                OverPart::Lag(lag) => lag.reset(ids)?,
+                OverPart::Numbers(numbers) => numbers.reset(ids),
+                OverPart::Aggregate(_) | OverPart::Lead => {}
             }
         }
         Ok(())
     }
 
     /// Captures what is known of these keys.
-    pub(super) fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+    pub fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         self.aggregates.capture(ids, columns)?;
         for (part, name) in self.parts.iter().zip(&self.names) {
             columns.begin(name);
             match part {
-                Part::Lag(lag) => lag.capture(ids, columns)?,
-                Part::Numbers(numbers) => numbers.capture(ids, columns),
-                Part::Aggregate(_) | Part::Lead => {}
+                OverPart::Lag(lag) => lag.capture(ids, columns)?,
+                OverPart::Numbers(numbers) => numbers.capture(ids, columns),
+                OverPart::Aggregate(_) | OverPart::Lead => {}
             }
         }
         Ok(())
     }
 
     /// Restores what [`Functions::capture`] wrote of these keys, of which nothing is known.
-    pub(super) fn restore(&mut self, ids: &[u32], rows: &RecordBatch) -> Result<()> {
+    pub fn restore(&mut self, ids: &[u32], rows: &RecordBatch) -> Result<()> {
         self.aggregates.restore(ids, rows)?;
         for (part, name) in self.parts.iter_mut().zip(&self.names) {
             let rows = StateRows::new(rows, name);
             match part {
-                Part::Lag(lag) => lag.restore(ids, &rows)?,
-                Part::Numbers(numbers) => numbers.restore(ids, &rows)?,
-                Part::Aggregate(_) | Part::Lead => {}
+                OverPart::Lag(lag) => lag.restore(ids, &rows)?,
+                OverPart::Numbers(numbers) => numbers.restore(ids, &rows)?,
+                OverPart::Aggregate(_) | OverPart::Lead => {}
             }
         }
         Ok(())
     }
 
-    pub(super) fn bytes(&self) -> usize {
-        let part = |part: &Part| match part {
-            Part::Lag(lag) => lag.bytes(),
-            Part::Numbers(numbers) => numbers.bytes(),
-            Part::Aggregate(_) | Part::Lead => 0,
+    pub fn bytes(&self) -> usize {
+        let part = |part: &OverPart| match part {
+            OverPart::Lag(lag) => lag.bytes(),
+            OverPart::Numbers(numbers) => numbers.bytes(),
+            OverPart::Aggregate(_) | OverPart::Lead => 0,
         };
         self.aggregates.bytes() + self.parts.iter().map(part).sum::<usize>()
     }

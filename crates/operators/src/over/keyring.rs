@@ -28,7 +28,7 @@ const SWEPT_MIN: usize = 256;
 pub(super) const NEVER: i64 = i64::MIN;
 
 #[derive(Clone, Copy)]
-struct Key {
+struct OverKey {
     /// Rows that wait.
     waiting: u32,
     is_live: bool,
@@ -39,7 +39,7 @@ struct Key {
 /// The keys, by dense id.
 pub(super) struct Keyring {
     pub(super) table: KeyTable,
-    keys: Vec<Key>,
+    keys: Vec<OverKey>,
     /// How long keys are remembered behind their newest row, in the time of rows.
     reach_ms: Option<i64>,
     /// Keys in the order in which rows of them were fired, with the newest time.
@@ -51,11 +51,7 @@ pub(super) struct Keyring {
 }
 
 impl Keyring {
-    pub(super) fn new(
-        types: &[DataType],
-        reach_ms: Option<i64>,
-        ttl_ms: Option<i64>,
-    ) -> Result<Self> {
+    pub fn new(types: &[DataType], reach_ms: Option<i64>, ttl_ms: Option<i64>) -> Result<Self> {
         Ok(Keyring {
             table: KeyTable::new(types)?,
             keys: Vec::new(),
@@ -69,54 +65,54 @@ impl Keyring {
     }
 
     /// The ids of the keys of rows, which [`Keyring::enliven`] has yet to let live.
-    pub(super) fn intern(&mut self, columns: &[ArrayRef], rows: usize) -> Result<Vec<u32>> {
+    pub fn intern(&mut self, columns: &[ArrayRef], rows: usize) -> Result<Vec<u32>> {
         let mut ids = Vec::with_capacity(rows);
         self.table.intern_rows(columns, None, rows, &mut ids)?;
-        let free = Key { waiting: 0, is_live: false, newest: NEVER };
+        let free = OverKey { waiting: 0, is_live: false, newest: NEVER };
         self.keys.resize(self.table.id_limit().max(self.keys.len()), free);
         Ok(ids)
     }
 
     /// These keys live from now on.
-    pub(super) fn enliven(&mut self, ids: &[u32]) {
+    pub fn enliven(&mut self, ids: &[u32]) {
         ids.iter().for_each(|&id| self.keys[id as usize].is_live = true);
     }
 
     /// True if it lives.
-    pub(super) fn is_live(&self, id: u32) -> bool {
+    pub fn is_live(&self, id: u32) -> bool {
         self.keys.get(id as usize).is_some_and(|key| key.is_live)
     }
 
     /// Those of these keys of which something changes because rows reach them.
-    pub(super) fn changed_by_reach(&self, ids: &[u32]) -> Vec<u32> {
+    pub fn changed_by_reach(&self, ids: &[u32]) -> Vec<u32> {
         let is_changed = |&id: &u32| self.ttl_ms.is_some() || !self.is_live(id);
         ids.iter().copied().filter(is_changed).collect()
     }
 
     /// How long a column of state must be.
-    pub(super) fn limit(&self) -> usize {
+    pub fn limit(&self) -> usize {
         self.keys.len()
     }
 
     /// The time of the newest row of a key that has been fired, or [`NEVER`].
-    pub(super) fn newest(&self, id: u32) -> i64 {
+    pub fn newest(&self, id: u32) -> i64 {
         self.keys[id as usize].newest
     }
 
     /// True if time has come so far that the key is forgotten.
-    pub(super) fn is_beyond_reach(&self, id: u32, time: i64) -> bool {
+    pub fn is_beyond_reach(&self, id: u32, time: i64) -> bool {
         let newest = self.newest(id);
         newest != NEVER && self.reach_ms.is_some_and(|reach| newest.saturating_add(reach) < time)
     }
 
     /// A row of a key waits.
     #[inline]
-    pub(super) fn wait(&mut self, id: u32) {
+    pub fn wait(&mut self, id: u32) {
         self.keys[id as usize].waiting += 1;
     }
 
     /// Rows that wait no more, if they did, are fired at these times.
-    pub(super) fn fire(&mut self, ids: &[u32], times: &[i64], waited: bool) {
+    pub fn fire(&mut self, ids: &[u32], times: &[i64], waited: bool) {
         for (&id, &time) in ids.iter().zip(times) {
             let key = &mut self.keys[id as usize];
             key.newest = time;
@@ -128,12 +124,12 @@ impl Keyring {
     }
 
     /// The key is as if it had had no row.
-    pub(super) fn forget(&mut self, id: u32) {
+    pub fn forget(&mut self, id: u32) {
         self.keys[id as usize].newest = NEVER;
     }
 
     /// Keys that are forgotten at this time.
-    pub(super) fn pop_beyond_reach(&mut self, time: i64) -> Vec<u32> {
+    pub fn pop_beyond_reach(&mut self, time: i64) -> Vec<u32> {
         let mut beyond = Vec::new();
         let Some(reach) = self.reach_ms else { return beyond };
         while let Some((_, ids)) =
@@ -151,13 +147,13 @@ impl Keyring {
     }
 
     /// The time from which on a key may be forgotten.
-    pub(super) fn forgets_at(&self) -> Option<i64> {
+    pub fn forgets_at(&self) -> Option<i64> {
         let (newest, _) = self.fired.front()?;
         self.reach_ms.map(|reach| newest.saturating_add(reach).saturating_add(1))
     }
 
     /// Rows reach these keys now; those of them that were too old by then.
-    pub(super) fn reach(&mut self, ids: &[u32], now_ms: i64) -> Vec<u32> {
+    pub fn reach(&mut self, ids: &[u32], now_ms: i64) -> Vec<u32> {
         let mut over = Vec::new();
         let Some(ttl_ms) = self.ttl_ms else { return over };
         self.reached_ms.resize(self.keys.len(), now_ms);
@@ -174,7 +170,7 @@ impl Keyring {
     }
 
     /// Looks at some more keys; those of them that no row has reached for too long.
-    pub(super) fn sweep(&mut self, rows: usize, now_ms: i64) -> Vec<u32> {
+    pub fn sweep(&mut self, rows: usize, now_ms: i64) -> Vec<u32> {
         let mut over = Vec::new();
         let Some(ttl_ms) = self.ttl_ms else { return over };
         for _ in 0..(SWEPT_MIN + rows).min(self.reached_ms.len()) {
@@ -189,7 +185,7 @@ impl Keyring {
     }
 
     /// Leaves those of these keys that were only looked at, each once.
-    pub(super) fn retain_unused(&self, ids: &mut Vec<u32>) {
+    pub fn retain_unused(&self, ids: &mut Vec<u32>) {
         retain_empty(ids, |id| {
             let key = self.keys[id as usize];
             key.is_live && key.waiting == 0 && key.newest == NEVER
@@ -197,7 +193,7 @@ impl Keyring {
     }
 
     /// Forgets keys and gives their ids back. Captures learn of it.
-    pub(super) fn release(&mut self, ids: &[u32], tracker: &mut Option<KeyTracker>) -> Result<()> {
+    pub fn release(&mut self, ids: &[u32], tracker: &mut Option<KeyTracker>) -> Result<()> {
         for &id in ids {
             self.forget(id);
             self.keys[id as usize].is_live = false;
@@ -212,7 +208,7 @@ impl Keyring {
 
     /// What is known of these keys as columns of a table of state. Rows that wait are captured
     /// elsewhere, and the sequence in which keys are forgotten follows.
-    pub(super) fn capture(&self, ids: &[u32]) -> Vec<(String, ArrayRef)> {
+    pub fn capture(&self, ids: &[u32]) -> Vec<(String, ArrayRef)> {
         let newest = |&id: &u32| Some(self.newest(id)).filter(|&newest| newest != NEVER);
         let newest: Int64Array = ids.iter().map(newest).collect();
         let mut columns: Vec<(String, ArrayRef)> = vec![(NEWEST_MS.to_owned(), Arc::new(newest))];
@@ -226,11 +222,7 @@ impl Keyring {
     }
 
     /// Restores keys that [`Keyring::capture`] wrote; returns their ids.
-    pub(super) fn restore(
-        &mut self,
-        rows: &RecordBatch,
-        key_columns: &KeyColumns,
-    ) -> Result<Vec<u32>> {
+    pub fn restore(&mut self, rows: &RecordBatch, key_columns: &KeyColumns) -> Result<Vec<u32>> {
         let known = self.keys.iter().filter(|key| key.is_live).count();
         let ids = self.intern(&key_columns.columns(rows)?, rows.num_rows())?;
         self.enliven(&ids);
@@ -252,7 +244,7 @@ impl Keyring {
 
     /// All keys have been restored: the sequence in which they are forgotten is that of their
     /// newest rows. The time of the newest of all.
-    pub(super) fn restored(&mut self) -> i64 {
+    pub fn restored(&mut self) -> i64 {
         let fired = |&id: &u32| (self.newest(id), id);
         let mut fired: Vec<(i64, u32)> = self.live().iter().map(fired).collect();
         fired.retain(|&(newest, _)| newest != NEVER);
@@ -264,10 +256,10 @@ impl Keyring {
         fired.last().map_or(NEVER, |&(newest, _)| newest)
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let fired: usize = self.fired.iter().map(|(_, ids)| 32 + ids.capacity() * 4).sum();
         self.table.bytes()
-            + self.keys.capacity() * size_of::<Key>()
+            + self.keys.capacity() * size_of::<OverKey>()
             + self.reached_ms.capacity() * 8
             + fired
     }

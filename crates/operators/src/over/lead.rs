@@ -39,7 +39,7 @@ pub(super) struct Held {
 
 impl Held {
     /// What holds rows back, if a call does.
-    pub(super) fn new(spec: &OverSpec, schema: SchemaRef) -> Result<Option<Self>> {
+    pub fn new(spec: &OverSpec, schema: SchemaRef) -> Result<Option<Self>> {
         let mut kept: Vec<Column> = spec.input.columns.clone();
         let mut calls = Vec::with_capacity(spec.calls.len());
         for call in &spec.calls {
@@ -59,12 +59,12 @@ impl Held {
         Ok(Some(Held { schema, width, calls, farthest, trail, leaving: Vec::new() }))
     }
 
-    pub(super) fn grow(&mut self, groups: usize) {
+    pub fn grow(&mut self, groups: usize) {
         self.trail.grow(groups);
     }
 
     /// Takes rows that were fired, with all other results; what leaves, and when.
-    pub(super) fn take(
+    pub fn take(
         &mut self,
         columns: Vec<ArrayRef>,
         ids: &[u32],
@@ -83,7 +83,7 @@ impl Held {
     }
 
     /// Everything that these keys still hold leaves: no row comes any more.
-    pub(super) fn finish(&mut self, ids: &[u32]) -> Result<(RecordBatch, Vec<i64>)> {
+    pub fn finish(&mut self, ids: &[u32]) -> Result<(RecordBatch, Vec<i64>)> {
         for &id in ids {
             while self.trail.count(id) > 0 {
                 self.pop(id);
@@ -94,7 +94,7 @@ impl Held {
     }
 
     /// The keys that hold rows.
-    pub(super) fn keys(&self) -> Vec<u32> {
+    pub fn keys(&self) -> Vec<u32> {
         self.trail.keys()
     }
 
@@ -132,15 +132,15 @@ impl Held {
         Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
     }
 
-    pub(super) fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+    pub fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         self.trail.capture(ids, columns)
     }
 
-    pub(super) fn restore(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+    pub fn restore(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
         self.trail.restore(ids, rows, self.farthest)
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.trail.bytes()
     }
 }

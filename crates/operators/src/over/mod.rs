@@ -56,8 +56,7 @@ use std::sync::Arc;
 
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
-    Bundle, Operator, OperatorClass, Partition, PartitionContext, Result, Route, TableSchema,
-    Watermark,
+    Bundle, Operator, Partition, PartitionContext, Result, Route, TableSchema, Watermark,
 };
 
 pub use spec::{Frame, OverCall, OverFunction, OverSpec, OverTime};
@@ -103,9 +102,6 @@ impl Operator for OverAggregate {
             true => "over".to_owned(),
             false => format!("over partition by {}", names.join(", ")),
         }
-    }
-    fn class(&self) -> OperatorClass {
-        OperatorClass::Sequenced
     }
     fn is_singleton(&self) -> bool {
         self.spec.keys.is_empty()

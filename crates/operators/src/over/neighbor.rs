@@ -21,7 +21,7 @@ pub(super) struct Lag {
 }
 
 impl Lag {
-    pub(super) fn new(
+    pub fn new(
         spec: &OverSpec,
         column: usize,
         offset: u64,
@@ -32,11 +32,11 @@ impl Lag {
         Ok(Lag { column, offset, default, trail })
     }
 
-    pub(super) fn grow(&mut self, groups: usize) {
+    pub fn grow(&mut self, groups: usize) {
         self.trail.grow(groups);
     }
 
-    pub(super) fn run(&mut self, fired: &DueRows) -> Result<ArrayRef> {
+    pub fn run(&mut self, fired: &DueRows) -> Result<ArrayRef> {
         let own = ArrayRef::clone(&fired.columns[self.column]);
         if self.offset == 0 {
             return Ok(own);
@@ -53,20 +53,20 @@ impl Lag {
         or_default(values, &before, self.default.map(|column| &fired.columns[column]))
     }
 
-    pub(super) fn reset(&mut self, ids: &[u32]) -> Result<()> {
+    pub fn reset(&mut self, ids: &[u32]) -> Result<()> {
         ids.iter().for_each(|&id| self.trail.clear(id));
         self.trail.settle()
     }
 
-    pub(super) fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+    pub fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         self.trail.capture(ids, columns)
     }
 
-    pub(super) fn restore(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+    pub fn restore(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
         self.trail.restore(ids, rows, self.offset)
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.trail.bytes()
     }
 }

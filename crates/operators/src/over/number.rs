@@ -35,17 +35,17 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    pub(super) fn new(numbering: Numbering, has_peers: bool) -> Self {
+    pub fn new(numbering: Numbering, has_peers: bool) -> Self {
         Numbers { numbering, has_peers, counters: Vec::new() }
     }
 
-    pub(super) fn grow(&mut self, groups: usize) {
+    pub fn grow(&mut self, groups: usize) {
         if self.counters.len() < groups {
             self.counters.resize(groups, Counter::default());
         }
     }
 
-    pub(super) fn run(&mut self, fired: &DueRows) -> ArrayRef {
+    pub fn run(&mut self, fired: &DueRows) -> ArrayRef {
         let (numbering, has_peers, counters) = (self.numbering, self.has_peers, &mut self.counters);
         let number = |(&id, &time): (&u32, &i64)| {
             let counter = &mut counters[id as usize];
@@ -64,11 +64,11 @@ impl Numbers {
         Arc::new(Int64Array::from_iter_values(fired.ids.iter().zip(&fired.times).map(number)))
     }
 
-    pub(super) fn reset(&mut self, ids: &[u32]) {
+    pub fn reset(&mut self, ids: &[u32]) {
         ids.iter().for_each(|&id| self.counters[id as usize] = Counter::default());
     }
 
-    pub(super) fn capture(&self, ids: &[u32], columns: &mut StateColumns) {
+    pub fn capture(&self, ids: &[u32], columns: &mut StateColumns) {
         let counters = || ids.iter().map(|&id| &self.counters[id as usize]);
         columns.add_numbers::<Int64Type>("rows", counters().map(|counter| counter.rows));
         columns.add_numbers::<Int64Type>("rank", counters().map(|counter| counter.rank));
@@ -77,7 +77,7 @@ impl Numbers {
         columns.add_numbers::<Int64Type>("time_ms", counters().map(|counter| counter.time));
     }
 
-    pub(super) fn restore(&mut self, ids: &[u32], state: &StateRows<'_>) -> Result<()> {
+    pub fn restore(&mut self, ids: &[u32], state: &StateRows<'_>) -> Result<()> {
         let (rows, rank) =
             (state.numbers::<Int64Type>("rows")?, state.numbers::<Int64Type>("rank")?);
         let dense_rank = state.numbers::<Int64Type>("dense_rank")?;
@@ -93,7 +93,7 @@ impl Numbers {
         Ok(())
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.counters.capacity() * size_of::<Counter>()
     }
 }

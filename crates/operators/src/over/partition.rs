@@ -13,7 +13,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{
@@ -31,6 +31,7 @@ use crate::capture::keys::{KeyTracker, KeyedState};
 use crate::keys::ranks::KeyRanks;
 use crate::limit::rows_of;
 use crate::rows::chunks::RowRef;
+use crate::rows::columns::keys_of;
 use crate::rows::event_time::{AddedRows, DueRows, EventTimeBuffer, WaitingRow};
 use crate::rows::input::{inserts_only, times, treat_late};
 
@@ -57,11 +58,7 @@ pub(super) struct OverPartition {
 }
 
 impl OverPartition {
-    pub(super) fn new(
-        spec: Arc<OverSpec>,
-        schema: SchemaRef,
-        opening: PartitionContext,
-    ) -> Result<Self> {
+    pub fn new(spec: Arc<OverSpec>, schema: SchemaRef, opening: PartitionContext) -> Result<Self> {
         let types = spec.key_types();
         let ttl_ms = spec.state_ttl_ms.filter(|_| !spec.has_lead());
         Ok(OverPartition {
@@ -82,9 +79,7 @@ impl OverPartition {
 
     /// The keys of rows, with room for their states; keys that were too old are empty.
     fn intern(&mut self, batch: &RecordBatch, output: &Output) -> Result<Vec<u32>> {
-        let column = |&key: &usize| ArrayRef::clone(batch.column(key));
-        let columns: Vec<ArrayRef> = self.spec.keys.iter().map(column).collect();
-        let ids = self.keys.intern(&columns, batch.num_rows())?;
+        let ids = self.keys.intern(&keys_of(batch.columns(), &self.spec.keys), batch.num_rows())?;
         self.grow();
         if self.has_captures() {
             self.touch(KEYS, &self.keys.changed_by_reach(&ids))?;
@@ -96,7 +91,7 @@ impl OverPartition {
     }
 
     /// Makes room for the states of all keys.
-    pub(super) fn grow(&mut self) {
+    pub fn grow(&mut self) {
         self.functions.grow(self.keys.limit());
         if let Some(held) = &mut self.held {
             held.grow(self.keys.limit());
@@ -155,13 +150,7 @@ impl OverPartition {
 
     /// A row waits until it is due.
     #[inline]
-    pub(super) fn keep(
-        &mut self,
-        added: &mut AddedRows,
-        place: usize,
-        (time, due): (i64, i64),
-        key: u32,
-    ) {
+    pub fn keep(&mut self, added: &mut AddedRows, place: usize, (time, due): (i64, i64), key: u32) {
         let Some(waiting) = &mut self.waiting else { return };
         self.keys.wait(key);
         let (row, kind) = (added.row(place), RowKind::Insert);

@@ -27,7 +27,7 @@ use super::spec::{OverSpec, OverTime};
 use crate::aggregate::{StateColumns, StateRows};
 use crate::capture::keys::{KeyTracker, KeyedState};
 use crate::keys::{KeyTable, hash_keys};
-use crate::rows::input::keys_of;
+use crate::rows::columns::keys_of;
 use crate::rows::waiting_capture::{WaitingRows, WaitingShape, nothing_waits};
 use crate::tables::{kept_batch, kept_columns, kept_schema, numbers_of, owners, state_batch};
 

@@ -69,7 +69,7 @@ pub(super) struct Trail {
 
 impl Trail {
     /// No rows, of these columns.
-    pub(super) fn new(schema: TableSchema) -> Self {
+    pub fn new(schema: TableSchema) -> Self {
         Trail {
             chunks: Chunks::new(&schema),
             schema,
@@ -81,14 +81,14 @@ impl Trail {
         }
     }
 
-    pub(super) fn grow(&mut self, groups: usize) {
+    pub fn grow(&mut self, groups: usize) {
         if self.lists.len() < groups {
             self.lists.resize(groups, NO_ROWS);
         }
     }
 
     /// Takes a batch in, each row of which is then given to its key by [`Trail::push`].
-    pub(super) fn add(&mut self, columns: Vec<ArrayRef>, times: &[i64]) -> u32 {
+    pub fn add(&mut self, columns: Vec<ArrayRef>, times: &[i64]) -> u32 {
         let chunk = self.chunks.add(columns, times.len(), false);
         if self.links.len() <= chunk as usize {
             self.links.resize_with(chunk as usize + 1, Links::default);
@@ -103,7 +103,7 @@ impl Trail {
 
     /// Gives a row to its key, as the newest.
     #[inline]
-    pub(super) fn push(&mut self, id: u32, row: RowRef, time: i64) {
+    pub fn push(&mut self, id: u32, row: RowRef, time: i64) {
         let list = &mut self.lists[id as usize];
         if list.count == 0 {
             (list.first, list.first_time) = (row, time);
@@ -117,24 +117,24 @@ impl Trail {
 
     /// How many rows a key has.
     #[inline]
-    pub(super) fn count(&self, id: u32) -> u64 {
+    pub fn count(&self, id: u32) -> u64 {
         self.lists[id as usize].count
     }
 
     /// The oldest row of a key.
     #[inline]
-    pub(super) fn first(&self, id: u32) -> RowRef {
+    pub fn first(&self, id: u32) -> RowRef {
         self.lists[id as usize].first
     }
 
     /// The row of a key behind this one.
-    pub(super) fn next(&self, row: RowRef) -> RowRef {
+    pub fn next(&self, row: RowRef) -> RowRef {
         self.links[row.chunk as usize].links[row.row as usize].next
     }
 
     /// Takes the oldest row off.
     #[inline]
-    pub(super) fn pop(&mut self, id: u32) -> RowRef {
+    pub fn pop(&mut self, id: u32) -> RowRef {
         let list = &mut self.lists[id as usize];
         let row = list.first;
         list.first = self.links[row.chunk as usize].links[row.row as usize].next;
@@ -149,37 +149,37 @@ impl Trail {
 
     /// Takes the oldest row off if it is older than `time`.
     #[inline]
-    pub(super) fn pop_before(&mut self, id: u32, time: i64) -> Option<RowRef> {
+    pub fn pop_before(&mut self, id: u32, time: i64) -> Option<RowRef> {
         let list = &self.lists[id as usize];
         (list.count > 0 && list.first_time < time).then(|| self.pop(id))
     }
 
     /// Takes all rows of a key off.
-    pub(super) fn clear(&mut self, id: u32) {
+    pub fn clear(&mut self, id: u32) {
         while self.count(id) > 0 {
             self.pop(id);
         }
     }
 
     /// These rows, column by column; NULL where there is no row.
-    pub(super) fn gather(&self, rows: &[RowRef]) -> Result<Vec<ArrayRef>> {
+    pub fn gather(&self, rows: &[RowRef]) -> Result<Vec<ArrayRef>> {
         self.chunks.gather(rows)
     }
 
     /// One column of these rows.
-    pub(super) fn gather_column(&self, rows: &[RowRef], column: usize) -> Result<ArrayRef> {
+    pub fn gather_column(&self, rows: &[RowRef], column: usize) -> Result<ArrayRef> {
         Ok(self.chunks.gather_columns(rows, &[column])?.swap_remove(0))
     }
 
     /// The keys that have rows.
-    pub(super) fn keys(&self) -> Vec<u32> {
+    pub fn keys(&self) -> Vec<u32> {
         let has_rows = |&id: &u32| self.count(id) > 0;
         (0..self.lists.len() as u32).filter(has_rows).collect()
     }
 
     /// Captures the rows of these keys, oldest first: for each key a list of times and one for each
     /// column.
-    pub(super) fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+    pub fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         let (mut rows, mut times) = (Vec::new(), Vec::new());
         for &id in ids {
             let mut row = self.first(id);
@@ -200,7 +200,7 @@ impl Trail {
 
     /// Restores rows that [`Trail::capture`] wrote of these keys, which have none and may have this
     /// many.
-    pub(super) fn restore(&mut self, ids: &[u32], state: &StateRows<'_>, most: u64) -> Result<()> {
+    pub fn restore(&mut self, ids: &[u32], state: &StateRows<'_>, most: u64) -> Result<()> {
         let (times, owners) =
             elements_of(state.lists(TIMES_MS, &arrow_schema::DataType::Int64)?, ids);
         let mut columns = Vec::with_capacity(self.schema.len());
@@ -236,7 +236,7 @@ impl Trail {
     }
 
     /// Frees what was taken off.
-    pub(super) fn settle(&mut self) -> Result<()> {
+    pub fn settle(&mut self) -> Result<()> {
         let taken_off = std::mem::take(&mut self.taken_off);
         for run in taken_off.chunk_by(|a, b| a == b) {
             let links = &mut self.links[run[0] as usize];
@@ -284,7 +284,7 @@ impl Trail {
         Ok(())
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let links: usize = self.links.iter().map(|links| links.links.capacity()).sum();
         self.chunks.bytes()
             + links * size_of::<Link>()

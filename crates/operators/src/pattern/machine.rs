@@ -26,8 +26,9 @@ use thalweg_expr::Expr;
 use super::rows::PatternRows;
 use super::runs::{Head, Key, NO_SLOT, Runs, Taken};
 use super::spec::{Condition, End, MatchSpec, PatternValue, Skip};
-use super::values::{Values, batch_of, context};
+use super::values::{Values, context};
 use crate::rows::chunks::RowRef;
+use crate::rows::columns::batch_of;
 use crate::rows::event_time::DueRows;
 
 /// How a condition is evaluated.
@@ -62,7 +63,7 @@ struct Offer {
 const FRESH: u32 = u32::MAX;
 
 /// Rows of one key that are left of those that were fired.
-struct Segment {
+struct KeySegment {
     id: u32,
     next: usize,
     end: usize,
@@ -118,7 +119,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    pub(super) fn new(spec: Arc<MatchSpec>) -> Result<Self> {
+    pub fn new(spec: Arc<MatchSpec>) -> Result<Self> {
         let outputs = spec.values();
         let mut columns = kept_columns(&spec, &outputs);
         columns.sort_unstable();
@@ -161,7 +162,7 @@ impl Machine {
     }
 
     /// Takes rows of up to a time, and brings all these keys to that time.
-    pub(super) fn advance(
+    pub fn advance(
         &mut self,
         fired: &DueRows,
         alarms: &[u32],
@@ -196,22 +197,19 @@ impl Machine {
     }
 
     /// How many variables the pattern has.
-    pub(super) fn variables(&self) -> usize {
+    pub fn variables(&self) -> usize {
         self.tests.len()
     }
 
     /// The matches that were found, in the order in which each key found its own.
-    pub(super) fn take_matches(
-        &mut self,
-        wall_ms: i64,
-    ) -> Result<(Vec<ArrayRef>, Vec<i64>, Vec<u32>)> {
+    pub fn take_matches(&mut self, wall_ms: i64) -> Result<(Vec<ArrayRef>, Vec<i64>, Vec<u32>)> {
         let columns = self.found.values.take(&self.kept, wall_ms)?;
         let (times, ids) = (&mut self.found.times, &mut self.found.ids);
         Ok((columns, std::mem::take(times), std::mem::take(ids)))
     }
 
     /// Forgets rows that nothing of this key asks for any more. True if the key knows nothing now.
-    pub(super) fn settle(&mut self, id: u32) -> bool {
+    pub fn settle(&mut self, id: u32) -> bool {
         let key = &mut self.keys[id as usize];
         let from = key.needed_from();
         while key.base < from
@@ -229,11 +227,11 @@ impl Machine {
     }
 
     /// Writes rows again if few of those that are stored are held.
-    pub(super) fn compact(&mut self) -> Result<()> {
+    pub fn compact(&mut self) -> Result<()> {
         if self.kept.is_sparse() { self.kept.rewrite(&mut self.keys) } else { Ok(()) }
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let test = |test: &Test| match test {
             Test::Runs { values, .. } => values.bytes(),
             Test::Rows { .. } | Test::Always => 0,
@@ -273,7 +271,7 @@ impl Machine {
     /// Takes the next row of every segment.
     fn wave(
         &mut self,
-        segments: &[Segment],
+        segments: &[KeySegment],
         fired: &DueRows,
         chunk: u32,
         wall_ms: i64,
@@ -299,7 +297,7 @@ impl Machine {
     }
 
     /// Offers a key's next row to its runs, and as the first row of a new one.
-    fn offer(&mut self, segment: &Segment) {
+    fn offer(&mut self, segment: &KeySegment) {
         let key = &self.keys[segment.id as usize];
         let offer = |run: u32, variable: u32, slot: u32| Offer {
             id: segment.id,
@@ -539,12 +537,12 @@ fn test(
     Ok(Test::Runs { values, schema, predicate: condition.predicate.clone() })
 }
 
-fn segments(ids: &[u32]) -> Vec<Segment> {
+fn segments(ids: &[u32]) -> Vec<KeySegment> {
     let mut next = 0;
     let of_key = |of_key: &[u32]| {
         let from = next;
         next += of_key.len();
-        Segment { id: of_key[0], next: from, end: next }
+        KeySegment { id: of_key[0], next: from, end: next }
     };
     ids.chunk_by(|a, b| a == b).map(of_key).collect()
 }

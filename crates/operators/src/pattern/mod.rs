@@ -43,9 +43,7 @@ mod values;
 use std::sync::Arc;
 
 use thalweg_core::operator::WatermarkInterest;
-use thalweg_core::{
-    Bundle, Operator, OperatorClass, Partition, PartitionContext, Result, Route, TableSchema,
-};
+use thalweg_core::{Bundle, Operator, Partition, PartitionContext, Result, Route, TableSchema};
 
 pub use spec::{
     Condition, End, MatchSpec, Output, Pattern, PatternValue, Skip, VARIABLES_MAX, Variable,
@@ -86,9 +84,6 @@ impl Operator for MatchRecognize {
     fn name(&self) -> String {
         let variables = self.spec.pattern.variables.iter().map(|variable| &variable.name[..]);
         format!("match {}", variables.collect::<Vec<_>>().join(" "))
-    }
-    fn class(&self) -> OperatorClass {
-        OperatorClass::Sequenced
     }
     fn is_singleton(&self) -> bool {
         self.spec.pattern.keys.is_empty()

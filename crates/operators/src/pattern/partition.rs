@@ -24,16 +24,16 @@ use super::machine::Machine;
 use super::runs::Key;
 use super::snapshot::KEYS;
 use super::spec::MatchSpec;
-use super::values::batch_of;
 use crate::capture::key_columns::KeyColumns;
 use crate::capture::keys::{KeyTracker, KeyedState};
 use crate::keys::KeyTable;
 use crate::keys::ranks::KeyRanks;
 use crate::limit::rows_of;
 use crate::rows::chunks::RowRef;
+use crate::rows::columns::{batch_of, keys_of};
 use crate::rows::due_queue::DueQueue;
 use crate::rows::event_time::{DueRows, EventTimeBuffer, WaitingRow};
-use crate::rows::input::{inserts_only, keys_of, times, treat_late};
+use crate::rows::input::{inserts_only, times, treat_late};
 use crate::sort::KeyEncoder;
 
 /// About how many rows are taken at once at most.
@@ -68,11 +68,7 @@ pub(super) struct MatchPartition {
 }
 
 impl MatchPartition {
-    pub(super) fn new(
-        spec: Arc<MatchSpec>,
-        schema: SchemaRef,
-        opening: PartitionContext,
-    ) -> Result<Self> {
+    pub fn new(spec: Arc<MatchSpec>, schema: SchemaRef, opening: PartitionContext) -> Result<Self> {
         let types = spec.key_types();
         let ties = match &spec.pattern.ties[..] {
             [] => None,
@@ -114,12 +110,7 @@ impl MatchPartition {
     }
 
     /// Holds some of these rows, in order, until their times.
-    pub(super) fn hold(
-        &mut self,
-        columns: Vec<ArrayRef>,
-        times: &[i64],
-        taken: &[u32],
-    ) -> Result<()> {
+    pub fn hold(&mut self, columns: Vec<ArrayRef>, times: &[i64], taken: &[u32]) -> Result<()> {
         let keys = keys_of(&columns, &self.spec.pattern.keys);
         let mut ids = Vec::with_capacity(taken.len());
         self.table.intern_rows(&keys, Some(taken), times.len(), &mut ids)?;
@@ -203,10 +194,7 @@ impl MatchPartition {
         let found = self.in_order(columns, times, &ids)?;
         let mut idle = Vec::new();
         for id in reached {
-            match self.machine.settle(id) {
-                true => idle.push(id),
-                false => self.set_alarm(id),
-            }
+            if self.machine.settle(id) { idle.push(id) } else { self.set_alarm(id) }
         }
         self.note_emptied(busy)?;
         self.table.release_all(&idle);
@@ -243,7 +231,7 @@ impl MatchPartition {
         }
     }
 
-    pub(super) fn set_alarm(&mut self, id: u32) {
+    pub fn set_alarm(&mut self, id: u32) {
         let Some(within_ms) = self.spec.pattern.within_ms else { return };
         let key = &mut self.machine.keys[id as usize];
         if let (None, Some(first)) = (key.alarm, key.runs.first()) {

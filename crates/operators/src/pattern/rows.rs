@@ -34,12 +34,12 @@ pub(super) struct PatternRows {
 }
 
 impl PatternRows {
-    pub(super) fn new(schema: TableSchema) -> Self {
+    pub fn new(schema: TableSchema) -> Self {
         PatternRows { chunks: Chunks::new(&schema), schema, sizes: Vec::new(), stored: 0, held: 0 }
     }
 
     /// Takes rows in, each of which is then held.
-    pub(super) fn add(&mut self, columns: Vec<ArrayRef>, rows: usize) -> u32 {
+    pub fn add(&mut self, columns: Vec<ArrayRef>, rows: usize) -> u32 {
         let chunk = self.chunks.add(columns, rows, false);
         if self.sizes.len() <= chunk as usize {
             self.sizes.resize(chunk as usize + 1, (0, 0));
@@ -52,7 +52,7 @@ impl PatternRows {
 
     /// Nobody asks for this row any more.
     #[inline]
-    pub(super) fn release(&mut self, row: RowRef) {
+    pub fn release(&mut self, row: RowRef) {
         let (stored, held) = &mut self.sizes[row.chunk as usize];
         *held -= 1;
         self.held -= 1;
@@ -63,16 +63,12 @@ impl PatternRows {
     }
 
     /// One column of these rows; NULL where there is no row.
-    pub(super) fn column(&self, rows: &[RowRef], column: usize) -> Result<ArrayRef> {
+    pub fn column(&self, rows: &[RowRef], column: usize) -> Result<ArrayRef> {
         Ok(self.chunks.gather_columns(rows, &[column])?.swap_remove(0))
     }
 
     /// Captures the rows of keys: for each how many, and a list for each column.
-    pub(super) fn capture(
-        &self,
-        keys: &[&VecDeque<RowRef>],
-        state: &mut StateColumns,
-    ) -> Result<()> {
+    pub fn capture(&self, keys: &[&VecDeque<RowRef>], state: &mut StateColumns) -> Result<()> {
         let rows: Vec<RowRef> = keys.iter().flat_map(|rows| rows.iter().copied()).collect();
         let lengths: Vec<usize> = keys.iter().map(|rows| rows.len()).collect();
         state.add_numbers::<UInt64Type>(ROWS, lengths.iter().map(|&length| length as u64));
@@ -83,7 +79,7 @@ impl PatternRows {
     }
 
     /// Restores rows that [`PatternRows::capture`] wrote; returns those of each key.
-    pub(super) fn restore(&mut self, rows: &StateRows<'_>) -> Result<Vec<VecDeque<RowRef>>> {
+    pub fn restore(&mut self, rows: &StateRows<'_>) -> Result<Vec<VecDeque<RowRef>>> {
         let lengths = rows.numbers::<UInt64Type>(ROWS)?;
         let keys: Vec<u32> = (0..lengths.len() as u32).collect();
         let total = lengths.iter().fold(0u64, |total, &length| total.saturating_add(length));
@@ -117,12 +113,12 @@ impl PatternRows {
     }
 
     /// True if little of what is stored is held.
-    pub(super) fn is_sparse(&self) -> bool {
+    pub fn is_sparse(&self) -> bool {
         self.stored > SPARSE_MIN && self.stored > SPARSE * self.held
     }
 
     /// Writes the rows that keys hold into a batch of their own.
-    pub(super) fn rewrite(&mut self, keys: &mut [Key]) -> Result<()> {
+    pub fn rewrite(&mut self, keys: &mut [Key]) -> Result<()> {
         let rows: Vec<RowRef> = keys.iter().flat_map(|key| key.rows.iter().copied()).collect();
         let columns = self.chunks.gather(&rows)?.into_iter().map(own_text).collect();
         *self = PatternRows::new(self.schema.clone());
@@ -137,7 +133,7 @@ impl PatternRows {
         Ok(())
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.chunks.bytes() + self.sizes.capacity() * size_of::<(usize, usize)>()
     }
 }

@@ -47,29 +47,29 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.heads.len()
     }
-    pub(super) fn first(&self) -> Option<Head> {
+    pub fn first(&self) -> Option<Head> {
         self.heads.first().copied()
     }
-    pub(super) fn at(&self, run: usize) -> (Head, &[u32]) {
+    pub fn at(&self, run: usize) -> (Head, &[u32]) {
         let width = self.counts.len() / self.heads.len();
         (self.heads[run], &self.counts[run * width..(run + 1) * width])
     }
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.heads.clear();
         self.counts.clear();
     }
 
     /// Adds a run behind all others.
-    pub(super) fn push(&mut self, head: Head, counts: &[u32]) {
+    pub fn push(&mut self, head: Head, counts: &[u32]) {
         self.heads.push(head);
         self.counts.extend_from_slice(counts);
     }
 
     /// Adds a run behind those with its first row or an earlier one.
-    pub(super) fn insert(&mut self, head: Head, counts: &[u32]) {
+    pub fn insert(&mut self, head: Head, counts: &[u32]) {
         let place = self.heads.partition_point(|other| other.start <= head.start);
         self.heads.insert(place, head);
         let at = place * counts.len();
@@ -77,12 +77,12 @@ impl Runs {
     }
 
     /// Drops the runs that begin before this row, and leaves their slots.
-    pub(super) fn remove_before(&mut self, start: u64, left: &mut Vec<u32>) {
+    pub fn remove_before(&mut self, start: u64, left: &mut Vec<u32>) {
         self.remove_first(self.heads.partition_point(|head| head.start < start), left);
     }
 
     /// Drops the runs whose first row has this time or an earlier one.
-    pub(super) fn remove_begun_by(&mut self, time: i64, left: &mut Vec<u32>) {
+    pub fn remove_begun_by(&mut self, time: i64, left: &mut Vec<u32>) {
         self.remove_first(self.heads.partition_point(|head| head.time <= time), left);
     }
 
@@ -99,7 +99,7 @@ impl Runs {
     /// Captures the runs of several keys, whose rows are numbered from these on: for each key a
     /// list of each number of its runs. The states of aggregates are not captured: they start from
     /// scratch from the rows.
-    pub(super) fn capture(runs: &[(&Runs, u64)], state: &mut StateColumns) -> Result<()> {
+    pub fn capture(runs: &[(&Runs, u64)], state: &mut StateColumns) -> Result<()> {
         let heads = || runs.iter().flat_map(|(runs, base)| runs.heads.iter().zip(repeat(*base)));
         let lengths: Vec<usize> = runs.iter().map(|(runs, _)| runs.len()).collect();
         let start = UInt64Array::from_iter_values(heads().map(|(head, base)| head.start - base));
@@ -117,7 +117,7 @@ impl Runs {
     /// Restores what [`Runs::capture`] wrote of keys that have this many rows; the runs of each. A
     /// pattern has `variables` variables. A run of those that continue has taken all rows from its
     /// first.
-    pub(super) fn restore(
+    pub fn restore(
         state: &StateRows<'_>,
         rows: &[u64],
         variables: usize,
@@ -186,27 +186,27 @@ pub(super) struct Key {
 
 impl Key {
     /// One more than the number of the newest row.
-    pub(super) fn end(&self) -> u64 {
+    pub fn end(&self) -> u64 {
         self.base + self.rows.len() as u64
     }
 
     /// Where a row is kept.
-    pub(super) fn row(&self, number: u64) -> RowRef {
+    pub fn row(&self, number: u64) -> RowRef {
         self.rows[(number - self.base) as usize]
     }
 
     /// True if nothing is known that a new key would not know.
-    pub(super) fn is_idle(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         self.waiting == 0 && self.runs.len() == 0 && self.matches.len() == 0
     }
 
     /// The number of the first row that anything may ask for.
-    pub(super) fn needed_from(&self) -> u64 {
+    pub fn needed_from(&self) -> u64 {
         let first = |runs: &Runs| runs.first().map_or(u64::MAX, |head| head.start);
         first(&self.runs).min(first(&self.matches)).min(self.end())
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.rows.capacity() * size_of::<RowRef>() + self.runs.bytes() + self.matches.bytes()
     }
 }
@@ -224,7 +224,7 @@ pub(super) struct Taken<'a> {
 
 impl Taken<'_> {
     /// The numbers of the rows of a variable, or of all.
-    pub(super) fn rows(&self, variable: Option<usize>) -> Range<u64> {
+    pub fn rows(&self, variable: Option<usize>) -> Range<u64> {
         let count = |counts: &[u32]| counts.iter().map(|&count| u64::from(count)).sum::<u64>();
         let Some(variable) = variable else {
             let all = count(self.counts) + u64::from(self.tried.is_some());
@@ -236,7 +236,7 @@ impl Taken<'_> {
     }
 
     /// The number of one row of a variable, counted from an end.
-    pub(super) fn row(&self, variable: Option<usize>, end: End, offset: u32) -> Option<u64> {
+    pub fn row(&self, variable: Option<usize>, end: End, offset: u32) -> Option<u64> {
         let rows = self.rows(variable);
         let offset = u64::from(offset);
         let is_there = offset < rows.end - rows.start;

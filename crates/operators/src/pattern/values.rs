@@ -18,9 +18,10 @@ use super::runs::{Key, Taken};
 use super::spec::{End, PatternValue, only_column};
 use crate::aggregate::{Accumulator, AggregateCall, RowOrder, UpdateInput};
 use crate::rows::chunks::RowRef;
+use crate::rows::columns::batch_of;
 
 /// One value, for every run that was collected.
-enum Part {
+enum ValuePart {
     Row { variable: Option<usize>, end: End, offset: u32, column: usize, rows: Vec<RowRef> },
     Aggregate(Box<Aggregate>),
     Time { column_type: ColumnType, times: Vec<i64> },
@@ -53,53 +54,53 @@ struct Argument {
 
 /// Values of the same kind for several runs.
 pub(super) struct Values {
-    parts: Vec<Part>,
+    parts: Vec<ValuePart>,
     count: usize,
 }
 
 impl Values {
     /// Collects such values over rows with these columns.
-    pub(super) fn new(values: &[PatternValue], input: &TableSchema) -> Result<Self> {
+    pub fn new(values: &[PatternValue], input: &TableSchema) -> Result<Self> {
         let parts = values.iter().map(|value| part(value, input)).collect::<Result<_>>()?;
         Ok(Values { parts, count: 0 })
     }
 
     /// True if runs need slots.
-    pub(super) fn has_aggregates(&self) -> bool {
-        self.parts.iter().any(|part| matches!(part, Part::Aggregate(_)))
+    pub fn has_aggregates(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, ValuePart::Aggregate(_)))
     }
 
     /// Takes note of a run, whose aggregates stand in this slot, or of a match that was found at
     /// this time. Slots of one call of [`Values::take`] differ.
-    pub(super) fn collect(&mut self, key: &Key, taken: Taken<'_>, slot: Option<u32>, time: i64) {
+    pub fn collect(&mut self, key: &Key, taken: Taken<'_>, slot: Option<u32>, time: i64) {
         for part in &mut self.parts {
             match part {
-                Part::Row { variable, end, offset, rows, .. } => {
+                ValuePart::Row { variable, end, offset, rows, .. } => {
                     let row = taken.row(*variable, *end, *offset);
                     rows.push(row.map_or(RowRef::NONE, |row| key.row(row)));
                 }
-                Part::Aggregate(aggregate) => {
+                ValuePart::Aggregate(aggregate) => {
                     aggregate.collect(key, taken, slot, self.count as u32);
                 }
-                Part::Time { times, .. } => times.push(time),
+                ValuePart::Time { times, .. } => times.push(time),
             }
         }
         self.count += 1;
     }
 
     /// The values of all runs that were collected, a column for each value.
-    pub(super) fn take(&mut self, kept: &PatternRows, wall_ms: i64) -> Result<Vec<ArrayRef>> {
+    pub fn take(&mut self, kept: &PatternRows, wall_ms: i64) -> Result<Vec<ArrayRef>> {
         self.count = 0;
         let mut columns = Vec::with_capacity(self.parts.len());
         for part in &mut self.parts {
             columns.push(match part {
-                Part::Row { column, rows, .. } => {
+                ValuePart::Row { column, rows, .. } => {
                     let values = kept.column(rows, *column)?;
                     rows.clear();
                     values
                 }
-                Part::Aggregate(aggregate) => aggregate.take(kept, wall_ms)?,
-                Part::Time { column_type, times } => {
+                ValuePart::Aggregate(aggregate) => aggregate.take(kept, wall_ms)?,
+                ValuePart::Time { column_type, times } => {
                     let times = TimestampMillisecondArray::from(std::mem::take(times));
                     of_type(times, column_type)?
                 }
@@ -109,24 +110,24 @@ impl Values {
     }
 
     /// Nobody uses these slots any more.
-    pub(super) fn forget(&mut self, slots: &[u32]) {
+    pub fn forget(&mut self, slots: &[u32]) {
         for part in &mut self.parts {
-            if let Part::Aggregate(aggregate) = part {
+            if let ValuePart::Aggregate(aggregate) = part {
                 aggregate.forget(slots);
             }
         }
     }
 
-    pub(super) fn bytes(&self) -> usize {
-        let part = |part: &Part| match part {
-            Part::Row { rows, .. } => rows.capacity() * size_of::<RowRef>(),
-            Part::Aggregate(aggregate) => {
+    pub fn bytes(&self) -> usize {
+        let part = |part: &ValuePart| match part {
+            ValuePart::Row { rows, .. } => rows.capacity() * size_of::<RowRef>(),
+            ValuePart::Aggregate(aggregate) => {
                 aggregate.rows.capacity() * size_of::<RowRef>()
                     + (aggregate.ids.capacity() + aggregate.slots.capacity()) * 4
                     + aggregate.held.capacity() * size_of::<Range<u64>>()
                     + aggregate.states.bytes()
             }
-            Part::Time { times, .. } => times.capacity() * 8,
+            ValuePart::Time { times, .. } => times.capacity() * 8,
         };
         self.parts.iter().map(part).sum()
     }
@@ -201,16 +202,6 @@ impl Argument {
     }
 }
 
-/// A batch of this many rows, also without columns.
-pub(super) fn batch_of(
-    schema: &SchemaRef,
-    columns: Vec<ArrayRef>,
-    rows: usize,
-) -> Result<RecordBatch> {
-    let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(rows));
-    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
-}
-
 /// Expressions of a pattern do not read the watermarks before rows.
 static NO_WATERMARK: WatermarkBefore = WatermarkBefore::All(Watermark::MIN);
 
@@ -227,9 +218,9 @@ fn of_type(times: TimestampMillisecondArray, column_type: &ColumnType) -> Result
     }
 }
 
-fn part(value: &PatternValue, input: &TableSchema) -> Result<Part> {
+fn part(value: &PatternValue, input: &TableSchema) -> Result<ValuePart> {
     Ok(match value {
-        PatternValue::Row { variable, end, offset, column, .. } => Part::Row {
+        PatternValue::Row { variable, end, offset, column, .. } => ValuePart::Row {
             variable: *variable,
             end: *end,
             offset: *offset,
@@ -246,7 +237,7 @@ fn part(value: &PatternValue, input: &TableSchema) -> Result<Part> {
                 name: function.name().to_string(),
             };
             let data_type = argument.as_ref().map(|expr| &expr.column_type.data_type);
-            Part::Aggregate(Box::new(Aggregate {
+            ValuePart::Aggregate(Box::new(Aggregate {
                 variable: *variable,
                 argument: argument.as_ref().map(|expr| Argument::new(expr, input)),
                 states: call.accumulator(data_type)?,
@@ -259,7 +250,7 @@ fn part(value: &PatternValue, input: &TableSchema) -> Result<Part> {
             }))
         }
         PatternValue::Time { column_type } => {
-            Part::Time { column_type: column_type.clone(), times: Vec::new() }
+            ValuePart::Time { column_type: column_type.clone(), times: Vec::new() }
         }
     })
 }

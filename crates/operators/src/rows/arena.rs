@@ -1,7 +1,7 @@
 //! The rows of one side, as Arrow batches: each piece of input appends one *segment*.
 //!
 //! **Invariants:**
-//! - a live row knows its [`Place`], and the segment knows its owner, so that rows may move;
+//! - a live row knows its [`ArenaPlace`], and the segment knows its owner, so that rows may move;
 //! - at least half of the rows of every segment are live, but for those that died in the piece in
 //!   hand;
 //! - fewer than eight segments are of one class of size below the largest, so that bundles of one
@@ -11,8 +11,9 @@
 //! that it grows through, at most four times, and then again only when half of its neighbours are
 //! gone.
 
+use crate::rows::columns::batch_of;
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array};
+use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array, new_null_array};
 use arrow_schema::{DataType, SchemaRef};
 use arrow_select::interleave::interleave;
 use arrow_select::take::take;
@@ -24,7 +25,7 @@ pub(crate) const NIL: u32 = u32::MAX;
 
 /// Where a row lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ArenaPlace {
     segment: u32,
     row: u32,
 }
@@ -36,15 +37,15 @@ const PIECE: u32 = u32::MAX - 1;
 /// A row that was removed.
 const GONE: u32 = u32::MAX - 2;
 
-impl Place {
+impl ArenaPlace {
     /// The row of NULLs that stands for a missing partner.
-    pub const NULLS: Place = Place { segment: NOTHING, row: 0 };
+    pub const NULLS: ArenaPlace = ArenaPlace { segment: NOTHING, row: 0 };
     /// The place of a row that was removed.
-    pub const NONE: Place = Place { segment: GONE, row: 0 };
+    pub const NONE: ArenaPlace = ArenaPlace { segment: GONE, row: 0 };
 
     /// A row of the bundle in hand.
-    pub fn of_piece(row: u32) -> Place {
-        Place { segment: PIECE, row }
+    pub fn of_piece(row: u32) -> ArenaPlace {
+        ArenaPlace { segment: PIECE, row }
     }
 
     /// The row of the bundle in hand, if it is one.
@@ -73,7 +74,7 @@ fn class_of(rows: usize) -> usize {
     (rows.max(1).ilog2() as usize / FAN.ilog2() as usize).min(LARGEST)
 }
 
-struct Segment {
+struct ArenaSegment {
     batch: RecordBatch,
     /// The row number of each row; [`NIL`] where it is gone.
     owners: Vec<u32>,
@@ -85,7 +86,7 @@ struct Segment {
 /// All rows of one side.
 pub(crate) struct Arena {
     schema: SchemaRef,
-    segments: Vec<Option<Segment>>,
+    segments: Vec<Option<ArenaSegment>>,
     free: Vec<u32>,
     /// Segments that may still be merged, by class.
     classes: [Vec<u32>; LARGEST],
@@ -113,7 +114,7 @@ impl Arena {
         rows: &[u32],
         owners: Vec<u32>,
         bundle_rows: usize,
-        moved: impl FnMut(u32, Place),
+        moved: impl FnMut(u32, ArenaPlace),
     ) -> Result<()> {
         let is_whole = rows.len() == bundle_rows && bundle_rows >= SHARED_ROWS_MIN;
         let columns = if is_whole { columns.to_vec() } else { take_all(columns, rows)? };
@@ -124,31 +125,30 @@ impl Arena {
         &mut self,
         mut columns: Vec<ArrayRef>,
         owners: Vec<u32>,
-        mut moved: impl FnMut(u32, Place),
+        mut moved: impl FnMut(u32, ArenaPlace),
     ) -> Result<()> {
         columns.iter_mut().for_each(release_text);
         let rows = owners.len();
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?;
+        let batch = batch_of(&self.schema, columns, rows)?;
         let bytes = batch_bytes(&batch) + rows * size_of::<u32>();
         let number = self.free.pop().unwrap_or_else(|| {
             self.segments.push(None);
             self.segments.len() as u32 - 1
         });
         for (row, &owner) in owners.iter().enumerate() {
-            moved(owner, Place { segment: number, row: row as u32 });
+            moved(owner, ArenaPlace { segment: number, row: row as u32 });
         }
         if class_of(rows) < LARGEST {
             self.classes[class_of(rows)].push(number);
         }
         self.bytes += bytes;
-        let segment = Segment { batch, owners, live: rows, bytes, is_thinned: false };
+        let segment = ArenaSegment { batch, owners, live: rows, bytes, is_thinned: false };
         self.segments[number as usize] = Some(segment);
         Ok(())
     }
 
     /// Forgets a row that a segment holds.
-    pub fn remove(&mut self, place: Place) {
+    pub fn remove(&mut self, place: ArenaPlace) {
         let segment = self.segments[place.segment as usize].as_mut().expect("a place is kept");
         segment.owners[place.row as usize] = NIL;
         segment.live -= 1;
@@ -160,7 +160,7 @@ impl Arena {
 
     /// The columns that hold a row, and its number in them. `piece` are those of the bundle in
     /// hand.
-    pub fn find<'a>(&'a self, place: Place, piece: &'a [ArrayRef]) -> (&'a [ArrayRef], usize) {
+    pub fn find<'a>(&'a self, place: ArenaPlace, piece: &'a [ArrayRef]) -> (&'a [ArrayRef], usize) {
         let columns = if place.segment == PIECE { piece } else { self.columns(place.segment) };
         (columns, place.row as usize)
     }
@@ -171,7 +171,7 @@ impl Arena {
 
     /// Restores the invariants after removals and additions; says of each row that moves where it
     /// now lies.
-    pub fn tidy(&mut self, mut moved: impl FnMut(u32, Place)) -> Result<()> {
+    pub fn tidy(&mut self, mut moved: impl FnMut(u32, ArenaPlace)) -> Result<()> {
         while let Some(number) = self.thinned.pop() {
             self.rewrite(&[number], &mut moved)?;
         }
@@ -187,8 +187,8 @@ impl Arena {
     }
 
     /// Puts the live rows of these segments into a new one.
-    fn rewrite(&mut self, numbers: &[u32], moved: &mut impl FnMut(u32, Place)) -> Result<()> {
-        let segments: Vec<Segment> =
+    fn rewrite(&mut self, numbers: &[u32], moved: &mut impl FnMut(u32, ArenaPlace)) -> Result<()> {
+        let segments: Vec<ArenaSegment> =
             numbers.iter().filter_map(|&number| self.withdraw(number)).collect();
         let mut owners = Vec::with_capacity(segments.iter().map(|segment| segment.live).sum());
         let mut picks = Vec::with_capacity(owners.capacity());
@@ -212,7 +212,7 @@ impl Arena {
         self.add(columns, owners, moved)
     }
 
-    fn withdraw(&mut self, number: u32) -> Option<Segment> {
+    fn withdraw(&mut self, number: u32) -> Option<ArenaSegment> {
         let segment = self.segments[number as usize].take()?;
         self.bytes -= segment.bytes;
         self.free.push(number);
@@ -224,13 +224,13 @@ impl Arena {
     }
 
     pub fn bytes(&self) -> usize {
-        self.bytes + self.segments.capacity() * size_of::<Option<Segment>>()
+        self.bytes + self.segments.capacity() * size_of::<Option<ArenaSegment>>()
     }
 
     /// The rows at these places, in the columns named. `piece` are those of the bundle in hand.
     pub fn gather(
         &self,
-        places: &[Place],
+        places: &[ArenaPlace],
         piece: &[ArrayRef],
         columns: &[usize],
     ) -> Result<Vec<ArrayRef>> {
@@ -257,7 +257,7 @@ impl Arena {
     }
 
     /// The segments that the places lie in, and for each place which of these, and the row.
-    fn picks(&self, places: &[Place]) -> (Vec<u32>, Vec<(usize, usize)>) {
+    fn picks(&self, places: &[ArenaPlace]) -> (Vec<u32>, Vec<(usize, usize)>) {
         let mut sources = Vec::new();
         if places.len() <= FEW_PLACES {
             let mut number = |segment: u32| {
@@ -350,14 +350,14 @@ mod tests {
     fn rows_are_found_after_any_moves() {
         for seed in 0..10 {
             let mut random = SplitMix64::new(seed);
-            let (mut arena, mut places) = (arena(), Vec::<Place>::new());
+            let (mut arena, mut places) = (arena(), Vec::<ArenaPlace>::new());
             for _ in 0..300 {
                 let start = places.len() as i64;
                 let most = [2, 20, 3000][random.below(3) as usize];
                 let count = 1 + random.below(most) as i64;
                 let numbers: Vec<i64> = (start..start + count).collect();
                 let owners: Vec<u32> = numbers.iter().map(|&n| n as u32).collect();
-                places.resize(places.len() + count as usize, Place::NONE);
+                places.resize(places.len() + count as usize, ArenaPlace::NONE);
                 let rows: Vec<u32> = (0..count as u32).collect();
                 let set = |owner: u32, place| places[owner as usize] = place;
                 arena.append(&columns(&numbers), &rows, owners, count as usize, set).unwrap();
@@ -365,14 +365,14 @@ mod tests {
                     let place = &mut places[random.below((start + count) as u64) as usize];
                     if place.is_kept() {
                         arena.remove(*place);
-                        *place = Place::NONE;
+                        *place = ArenaPlace::NONE;
                     }
                 }
                 arena.tidy(|owner, place| places[owner as usize] = place).unwrap();
             }
             let live: Vec<u32> =
                 (0..places.len() as u32).filter(|&n| places[n as usize].is_kept()).collect();
-            let found: Vec<Place> = live.iter().map(|&n| places[n as usize]).collect();
+            let found: Vec<ArenaPlace> = live.iter().map(|&n| places[n as usize]).collect();
             let gathered = arena.gather(&found, &[], &[0, 1]).unwrap();
             for (row, &n) in live.iter().enumerate() {
                 let number = gathered[0].as_primitive::<Int64Type>().value(row);
@@ -389,7 +389,7 @@ mod tests {
     #[test]
     fn segments_without_rows_are_freed() {
         let mut arena = arena();
-        let mut places = vec![Place::NONE; 5000];
+        let mut places = vec![ArenaPlace::NONE; 5000];
         for start in 0..50_u32 {
             let owners: Vec<u32> = (0..100).map(|n| start * 100 + n).collect();
             let numbers: Vec<i64> = owners.iter().map(|&n| n.into()).collect();

@@ -15,11 +15,11 @@ use arrow_select::coalesce::BatchCoalescer;
 use thalweg_core::{Extent, Result, RowKind};
 
 use super::chunks::Chunk;
-use super::input::keys_of;
 use crate::capture::GONE_MIN;
 use crate::capture::rows::RowName;
 use crate::capture::serials::SerialTracker;
 use crate::keys::hash_keys;
+use crate::rows::columns::keys_of;
 use crate::tables::{KEPT_ROWS_MAX, virtual_partition};
 
 /// What is to be known of some rows of a chunk, few as a rule.
@@ -37,12 +37,12 @@ pub(crate) struct Notes {
 
 impl Notes {
     /// True where times of rows are noted.
-    pub(crate) fn is_timed(&self) -> bool {
+    pub fn is_timed(&self) -> bool {
         !(self.reaches.is_empty() && self.dues.is_empty())
     }
 
     /// The rows of which times are noted, in order.
-    pub(crate) fn timed(&self) -> Vec<u32> {
+    pub fn timed(&self) -> Vec<u32> {
         let times = self.reaches.iter().chain(&self.dues);
         let mut rows: Vec<u32> = times.map(|&(row, _)| row).collect();
         rows.sort_unstable();
@@ -50,7 +50,7 @@ impl Notes {
         rows
     }
 
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let timed = self.reaches.capacity() + self.dues.capacity();
         self.left_out.capacity() * size_of::<u32>()
             + timed * size_of::<(u32, i64)>()
@@ -103,7 +103,7 @@ pub(super) struct ChunkTracker {
 
 impl ChunkTracker {
     /// The next capture is full.
-    pub(super) fn new(keys: Option<&[usize]>) -> Self {
+    pub fn new(keys: Option<&[usize]>) -> Self {
         let (fresh, rematched) = (Vec::new(), Vec::new());
         let (gone, gone_timed) = (Vec::new(), Vec::new());
         let keys = keys.map(<[usize]>::to_vec);
@@ -120,7 +120,7 @@ impl ChunkTracker {
 
     /// A chunk has come; there are this many. If there have been more since the last capture, there
     /// may be no other one, and a full one would do as well.
-    pub(super) fn come(&mut self, chunk: u32, live: usize) {
+    pub fn come(&mut self, chunk: u32, live: usize) {
         if self.arrivals.captured().is_none() {
             return;
         }
@@ -131,7 +131,7 @@ impl ChunkTracker {
     }
 
     /// A chunk has gone. This many rows are there.
-    pub(super) fn gone(&mut self, chunk: &Chunk, live: usize) {
+    pub fn gone(&mut self, chunk: &Chunk, live: usize) {
         if self.arrivals.captured().is_none_or(|captured| chunk.first_arrival >= captured) {
             return;
         }
@@ -142,7 +142,7 @@ impl ChunkTracker {
     }
 
     /// Notes no changes any more: the next capture is full.
-    pub(super) fn stop(&mut self) {
+    pub fn stop(&mut self) {
         *self = ChunkTracker { written: self.written, ..ChunkTracker::new(self.keys.as_deref()) };
     }
 
@@ -156,7 +156,7 @@ impl ChunkTracker {
         Ok(())
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         (self.fresh.capacity() + self.rematched.capacity()) * size_of::<u32>()
             + (self.gone.capacity() + self.gone_timed.capacity()) * size_of::<RowName>()
     }

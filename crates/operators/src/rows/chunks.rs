@@ -37,7 +37,7 @@ impl RowRef {
     }
 
     /// False where it is no row.
-    pub(crate) fn is_some(self) -> bool {
+    pub fn is_some(self) -> bool {
         self.chunk != u32::MAX
     }
 }
@@ -73,14 +73,14 @@ pub(crate) struct Chunks {
 
 impl Chunks {
     /// No rows yet, of these columns.
-    pub(crate) fn new(schema: &TableSchema) -> Self {
+    pub fn new(schema: &TableSchema) -> Self {
         let types = schema.columns.iter().map(|c| c.column_type.data_type.arrow()).collect();
         let (slots, free) = (Vec::new(), Vec::new());
         Chunks { types, slots, free, arrivals: 0, bytes: 0, rows: 0, tracker: None }
     }
 
     /// The same rows under the same names, for reading only: they stay while these continue.
-    pub(crate) fn frozen(&self) -> Chunks {
+    pub fn frozen(&self) -> Chunks {
         let freeze = |chunk: &Chunk| Chunk {
             columns: chunk.columns.clone(),
             rows: chunk.rows,
@@ -104,7 +104,7 @@ impl Chunks {
 
     /// Takes rows in. The caller has one hold on them. `columns` may be empty if nobody will ask
     /// for them.
-    pub(crate) fn add(&mut self, columns: Vec<ArrayRef>, rows: usize, keeps_matches: bool) -> u32 {
+    pub fn add(&mut self, columns: Vec<ArrayRef>, rows: usize, keeps_matches: bool) -> u32 {
         let matched = vec![0; if keeps_matches { rows.div_ceil(64) } else { 0 }];
         let bytes = columns.iter().map(column_bytes).sum::<usize>()
             + matched.len() * 8
@@ -127,7 +127,7 @@ impl Chunks {
     }
 
     /// What is to be known of rows of a chunk when they are captured.
-    pub(crate) fn note(&mut self, chunk: u32, notes: Notes) {
+    pub fn note(&mut self, chunk: u32, notes: Notes) {
         let of_chunk = self.at_mut(chunk);
         let before = of_chunk.notes.bytes();
         of_chunk.notes.left_out.extend(notes.left_out);
@@ -140,12 +140,12 @@ impl Chunks {
     }
 
     /// Captures all rows, or what has changed. `keys` are the key columns.
-    pub(crate) fn capture(&mut self, extent: Extent, keys: &[usize]) -> CapturedChunks {
+    pub fn capture(&mut self, extent: Extent, keys: &[usize]) -> CapturedChunks {
         self.capture_tracked(extent, Some(keys))
     }
 
     /// Captures all rows, or those that have come, where it is known otherwise which have gone.
-    pub(crate) fn capture_expiring(&mut self, extent: Extent) -> CapturedChunks {
+    pub fn capture_expiring(&mut self, extent: Extent) -> CapturedChunks {
         self.capture_tracked(extent, None)
     }
 
@@ -166,13 +166,13 @@ impl Chunks {
     }
 
     /// What is known before a capture of the table with this name, once there has been one.
-    pub(crate) fn changes(&self, name: &'static str) -> Option<TableChanges> {
+    pub fn changes(&self, name: &'static str) -> Option<TableChanges> {
         let written = self.tracker.as_ref()?.written;
         Some(TableChanges { name, live: self.rows as u64, changed: self.changed(), written })
     }
 
     /// Stops tracking changes until the next capture.
-    pub(crate) fn stop_tracking(&mut self) {
+    pub fn stop_tracking(&mut self) {
         self.tracker.iter_mut().for_each(|tracker| tracker.stop());
     }
 
@@ -232,12 +232,12 @@ impl Chunks {
     }
 
     /// Adds holds on rows of a chunk.
-    pub(crate) fn hold(&mut self, chunk: u32, count: usize) {
+    pub fn hold(&mut self, chunk: u32, count: usize) {
         self.at_mut(chunk).holds += count;
     }
 
     /// Gives holds back; frees the chunk with the last.
-    pub(crate) fn release(&mut self, chunk: u32, count: usize) {
+    pub fn release(&mut self, chunk: u32, count: usize) {
         let of_chunk = self.at_mut(chunk);
         of_chunk.holds -= count;
         if of_chunk.holds == 0 {
@@ -256,23 +256,23 @@ impl Chunks {
     }
 
     /// The arrival of the next row.
-    pub(crate) fn arrivals(&self) -> u64 {
+    pub fn arrivals(&self) -> u64 {
         self.arrivals
     }
 
     /// A number that ascends in the order in which rows came.
-    pub(crate) fn arrival(&self, row: RowRef) -> u64 {
+    pub fn arrival(&self, row: RowRef) -> u64 {
         self.at(row.chunk).first_arrival + u64::from(row.row)
     }
 
     /// True if the row has found a partner.
-    pub(crate) fn is_matched(&self, row: RowRef) -> bool {
+    pub fn is_matched(&self, row: RowRef) -> bool {
         let word = self.at(row.chunk).matched[row.row as usize / 64];
         word >> (row.row % 64) & 1 == 1
     }
 
     /// The row has found a partner.
-    pub(crate) fn set_matched(&mut self, row: RowRef) {
+    pub fn set_matched(&mut self, row: RowRef) {
         let (word, bit) = (row.row as usize / 64, 1 << (row.row % 64));
         let chunk = self.slots[row.chunk as usize].as_mut();
         let chunk = chunk.expect("whoever names a chunk holds it");
@@ -288,16 +288,12 @@ impl Chunks {
     }
 
     /// These rows, as columns of the side; NULL where there is no row.
-    pub(crate) fn gather(&self, rows: &[RowRef]) -> Result<Vec<ArrayRef>> {
+    pub fn gather(&self, rows: &[RowRef]) -> Result<Vec<ArrayRef>> {
         self.gather_each(rows, 0..self.types.len())
     }
 
     /// Some columns of these rows.
-    pub(crate) fn gather_columns(
-        &self,
-        rows: &[RowRef],
-        columns: &[usize],
-    ) -> Result<Vec<ArrayRef>> {
+    pub fn gather_columns(&self, rows: &[RowRef], columns: &[usize]) -> Result<Vec<ArrayRef>> {
         self.gather_each(rows, columns.iter().copied())
     }
 
@@ -364,7 +360,7 @@ impl Chunks {
     }
 
     /// About how many bytes the rows take.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let tracker = self.tracker.as_ref().map_or(0, |tracker| tracker.bytes());
         let slots = self.slots.capacity() * size_of::<Option<Chunk>>();
         self.bytes + slots + self.free.capacity() * 4 + tracker

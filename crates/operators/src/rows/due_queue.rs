@@ -16,18 +16,18 @@ pub(crate) struct DueQueue<T> {
 
 impl<T: Copy> DueQueue<T> {
     /// Nothing waits.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         DueQueue { buckets: BTreeMap::new(), count: 0 }
     }
 
     /// An item waits until time has reached `due`.
-    pub(crate) fn push(&mut self, due: i64, item: T) {
+    pub fn push(&mut self, due: i64, item: T) {
         self.buckets.entry(due >> SHIFT).or_default().push((due, item));
         self.count += 1;
     }
 
     /// Hands over what is due at this time, in no order.
-    pub(crate) fn pop_due(&mut self, time: i64, mut take: impl FnMut(i64, T)) {
+    pub fn pop_due(&mut self, time: i64, mut take: impl FnMut(i64, T)) {
         let last = time >> SHIFT;
         while let Some(mut entry) = self.buckets.first_entry().filter(|e| *e.key() <= last) {
             let items = entry.get_mut();
@@ -47,24 +47,24 @@ impl<T: Copy> DueQueue<T> {
     }
 
     /// True if nothing waits.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
     /// What is due at this time, though it has been reached; in the order in which it came.
-    pub(crate) fn overdue(&self, time: i64) -> impl Iterator<Item = (i64, T)> + '_ {
+    pub fn overdue(&self, time: i64) -> impl Iterator<Item = (i64, T)> + '_ {
         let buckets = self.buckets.range(..=time >> SHIFT).flat_map(|(_, items)| items);
         buckets.copied().filter(move |&(due, _)| due <= time)
     }
 
     /// The first and the last millisecond of the first bucket: nothing is due before.
-    pub(crate) fn first_bucket(&self) -> Option<(i64, i64)> {
+    pub fn first_bucket(&self) -> Option<(i64, i64)> {
         let (bucket, _) = self.buckets.first_key_value()?;
         Some((bucket << SHIFT, (bucket << SHIFT) + ((1 << SHIFT) - 1)))
     }
 
     /// About how many bytes it takes.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         // Buckets grow by doubling.
         self.count * size_of::<(i64, T)>() * 3 / 2 + self.buckets.len() * 48
     }

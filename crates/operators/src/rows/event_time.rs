@@ -40,7 +40,7 @@ pub(crate) struct DueRows {
 }
 
 impl DueRows {
-    pub(crate) fn rows(&self) -> usize {
+    pub fn rows(&self) -> usize {
         self.ids.len()
     }
 }
@@ -55,12 +55,12 @@ pub(crate) struct AddedRows {
 
 impl AddedRows {
     /// The row at this place does not wait.
-    pub(crate) fn leave_out(&mut self, place: u32) {
+    pub fn leave_out(&mut self, place: u32) {
         self.notes.left_out.push(place);
     }
 
     /// The row at this place.
-    pub(crate) fn row(&self, place: usize) -> RowRef {
+    pub fn row(&self, place: usize) -> RowRef {
         RowRef { chunk: self.chunk, row: place as u32 }
     }
 }
@@ -75,7 +75,7 @@ pub(crate) struct EventTimeBuffer<E = ()> {
 
 impl<E: Copy> EventTimeBuffer<E> {
     /// No rows yet.
-    pub(crate) fn new(shape: WaitingShape) -> Self {
+    pub fn new(shape: WaitingShape) -> Self {
         let (chunks, waiting) = (Chunks::new(&shape.input), DueQueue::new());
         let tables = Arc::new(WaitingTables::new(shape));
         EventTimeBuffer { chunks, waiting, tables, passed: i64::MIN }
@@ -83,7 +83,7 @@ impl<E: Copy> EventTimeBuffer<E> {
 
     /// Adds a batch, of which rows wait from now on ([`EventTimeBuffer::wait`]) until it is
     /// finished.
-    pub(crate) fn add(&mut self, columns: Vec<ArrayRef>, rows: usize) -> AddedRows {
+    pub fn add(&mut self, columns: Vec<ArrayRef>, rows: usize) -> AddedRows {
         let chunk = self.chunks.add(columns, rows, false);
         self.chunks.hold(chunk, rows);
         AddedRows { chunk, spare_holds: 1 + rows, notes: Notes::default() }
@@ -91,7 +91,7 @@ impl<E: Copy> EventTimeBuffer<E> {
 
     /// A row of the batch waits until the watermark has reached `due`.
     #[inline]
-    pub(crate) fn wait(&mut self, added: &mut AddedRows, due: i64, row: WaitingRow<E>) {
+    pub fn wait(&mut self, added: &mut AddedRows, due: i64, row: WaitingRow<E>) {
         let (of_chunk, times) = ((row.row.row, row.kind), (row.time, due));
         self.tables.note(&mut added.notes, of_chunk, times, self.passed);
         added.spare_holds -= 1;
@@ -99,43 +99,43 @@ impl<E: Copy> EventTimeBuffer<E> {
     }
 
     /// All rows of the batch that wait do so.
-    pub(crate) fn finish(&mut self, added: AddedRows) {
+    pub fn finish(&mut self, added: AddedRows) {
         self.chunks.note(added.chunk, added.notes);
         self.chunks.release(added.chunk, added.spare_holds);
     }
 
     /// Hands over what is due at this time, in no order.
-    pub(crate) fn pop_due(&mut self, time: i64, take: impl FnMut(i64, WaitingRow<E>)) {
+    pub fn pop_due(&mut self, time: i64, take: impl FnMut(i64, WaitingRow<E>)) {
         self.waiting.pop_due(time, take);
     }
 
     /// The first and the last millisecond of the first times that may be due.
-    pub(crate) fn first_due(&self) -> Option<(i64, i64)> {
+    pub fn first_due(&self) -> Option<(i64, i64)> {
         self.waiting.first_bucket()
     }
 
     /// True if no row waits.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
     /// All rows that were due at this watermark have left.
-    pub(crate) fn pass(&mut self, watermark: i64) {
+    pub fn pass(&mut self, watermark: i64) {
         self.passed = self.passed.max(watermark);
     }
 
     /// The last watermark that was passed.
-    pub(crate) fn passed(&self) -> i64 {
+    pub fn passed(&self) -> i64 {
         self.passed
     }
 
     /// The kept rows, for reading them.
-    pub(crate) fn rows(&self) -> &Chunks {
+    pub fn rows(&self) -> &Chunks {
         &self.chunks
     }
 
     /// Rows have left.
-    pub(crate) fn release(&mut self, rows: impl Iterator<Item = RowRef>) {
+    pub fn release(&mut self, rows: impl Iterator<Item = RowRef>) {
         let mut run: Option<(u32, usize)> = None;
         for row in rows {
             run = match run {
@@ -153,7 +153,7 @@ impl<E: Copy> EventTimeBuffer<E> {
     ///
     /// # Errors
     /// None that is expected.
-    pub(crate) fn take(&mut self, rows: &[RowRef]) -> Result<Vec<ArrayRef>> {
+    pub fn take(&mut self, rows: &[RowRef]) -> Result<Vec<ArrayRef>> {
         let columns = self.chunks.gather(rows)?;
         self.release(rows.iter().copied());
         Ok(columns)
@@ -163,7 +163,7 @@ impl<E: Copy> EventTimeBuffer<E> {
     ///
     /// # Errors
     /// None that is expected.
-    pub(crate) fn capture(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
+    pub fn capture(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
         let overdue = self.waiting.overdue(self.passed);
         let overdue = overdue.map(|(due, row)| OverdueRow { due, row: row.row, kind: row.kind });
         let overdue: Vec<OverdueRow> = overdue.collect();
@@ -176,11 +176,11 @@ impl<E: Copy> EventTimeBuffer<E> {
     ///
     /// # Errors
     /// If the tables have other columns, or hold what no row has.
-    pub(crate) fn restored(&self, restored: &Restored) -> Result<Vec<WaitingRows>> {
+    pub fn restored(&self, restored: &Restored) -> Result<Vec<WaitingRows>> {
         self.tables.restored(restored)
     }
 
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.chunks.bytes() + self.waiting.bytes()
     }
 }

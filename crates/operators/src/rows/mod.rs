@@ -10,13 +10,15 @@
 //! | [`due_queue`] | the times at which they are due |
 //! | [`chunk_capture`] | what captures write of rows in chunks |
 //! | [`waiting_capture`] | the tables of rows that wait for an event time |
-//! | [`input`] | how operators read the rows of a bundle: times, keys, lateness |
+//! | [`columns`] | columns picked from others, and batches made of them |
+//! | [`input`] | how operators read the rows of a bundle: times, lateness |
 //!
 //! No module here knows an operator.
 
 pub(crate) mod arena;
 pub(crate) mod chunk_capture;
 pub(crate) mod chunks;
+pub(crate) mod columns;
 pub(crate) mod due_queue;
 pub(crate) mod event_time;
 pub(crate) mod input;

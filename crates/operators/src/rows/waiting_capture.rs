@@ -28,9 +28,10 @@ use thalweg_core::{Captured, Extent, Restored, Result, RowKind, TableSchema};
 
 use super::chunk_capture::{CapturedChunk, CapturedChunks, Notes, together};
 use super::chunks::{Chunks, RowRef, take_rows};
-use super::input::{keys_of, times};
 use crate::capture::rows::{SERIAL, by_serial};
 use crate::keys::hash_keys;
+use crate::rows::columns::keys_of;
+use crate::rows::input::times;
 use crate::tables::{
     KeyedTable, does_not_fit, kept_batch, kept_columns, kept_schema, numbers_of, owners,
 };
@@ -97,13 +98,13 @@ pub(crate) struct WaitingRows {
 
 impl WaitingRows {
     /// What the row at this place does.
-    pub(crate) fn kind(&self, place: usize) -> RowKind {
+    pub fn kind(&self, place: usize) -> RowKind {
         self.kinds.get(place).copied().unwrap_or(RowKind::Insert)
     }
 }
 
 impl WaitingTables {
-    pub(crate) fn new(shape: WaitingShape) -> Self {
+    pub fn new(shape: WaitingShape) -> Self {
         let kind = shape.has_kinds.then_some((KIND, Arrow::Int8));
         let named = [(EXPIRES, Arrow::Int64), (SERIAL, Arrow::UInt64)].into_iter();
         let named: Vec<_> = named.chain(kind).collect();
@@ -115,7 +116,7 @@ impl WaitingTables {
     /// Notes what a capture has to know of a row of a chunk. All that was due until `passed` has
     /// left.
     #[inline]
-    pub(crate) fn note(
+    pub fn note(
         &self,
         notes: &mut Notes,
         (row, kind): (u32, RowKind),
@@ -143,7 +144,7 @@ impl WaitingTables {
     ///
     /// # Errors
     /// None that is expected.
-    pub(crate) fn capture(
+    pub fn capture(
         self: &Arc<Self>,
         (extent, has_rows): (Extent, bool),
         (chunks, passed): (&mut Chunks, i64),
@@ -254,7 +255,7 @@ impl WaitingTables {
     ///
     /// # Errors
     /// If the tables have other columns, or hold what no row has.
-    pub(crate) fn restored(&self, restored: &Restored) -> Result<Vec<WaitingRows>> {
+    pub fn restored(&self, restored: &Restored) -> Result<Vec<WaitingRows>> {
         let timed = restored.table(WAITING).iter().map(|batch| self.with_dues(batch));
         let others = [LATE, OVERDUE].into_iter().flat_map(|name| restored.table(name));
         let others = others.map(|batch| {

@@ -40,7 +40,7 @@ pub(crate) struct KeyEncoder {
 }
 
 impl KeyEncoder {
-    pub(crate) fn new(keys: &[SortKey], schema: &TableSchema) -> Result<Self> {
+    pub fn new(keys: &[SortKey], schema: &TableSchema) -> Result<Self> {
         let mut fields = Vec::with_capacity(keys.len());
         for key in keys {
             let column = &schema.columns[key.column];
@@ -59,7 +59,7 @@ impl KeyEncoder {
         Ok(KeyEncoder { columns, converter: RowConverter::new(fields)? })
     }
 
-    pub(crate) fn encode(&self, batch: &RecordBatch) -> Result<Rows> {
+    pub fn encode(&self, batch: &RecordBatch) -> Result<Rows> {
         let columns: Vec<ArrayRef> =
             self.columns.iter().map(|&column| with_one_nan(batch.column(column))).collect();
         Ok(self.converter.convert_columns(&columns)?)

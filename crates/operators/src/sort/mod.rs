@@ -16,7 +16,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use arrow_array::{RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow_array::{RecordBatch, UInt32Array};
 use arrow_row::{OwnedRow, Rows};
 use arrow_select::interleave::interleave_record_batch;
 use arrow_select::take::take_record_batch;
@@ -24,14 +24,15 @@ use thalweg_core::bundle::batch_bytes;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::snapshot::TableRows;
 use thalweg_core::{
-    Bundle, Captured, Extent, Operator, OperatorClass, Output, Partition, PartitionContext, Piece,
-    Progress, Restored, Result, Route, TableSchema, Watermark,
+    Bundle, Captured, Extent, Operator, Output, Partition, PartitionContext, Piece, Progress,
+    Restored, Result, Route, TableSchema, Watermark,
 };
 
 pub(crate) use keys::KeyEncoder;
 pub use keys::SortKey;
 
 use crate::limit::{route_to_first, rows_of};
+use crate::rows::columns::batch_of;
 use crate::tables::{kept_columns, kept_parts, kept_schema};
 
 /// The table of state: the rows that may be part of the result, as they came.
@@ -71,9 +72,6 @@ impl Operator for SortLimit {
             Some(limit) => format!("sort limit {limit}"),
             None => "sort".to_owned(),
         }
-    }
-    fn class(&self) -> OperatorClass {
-        OperatorClass::Sequenced
     }
     fn is_singleton(&self) -> bool {
         true
@@ -236,8 +234,7 @@ impl Partition for SortPartition {
         let schema = kept_schema(&[], &self.schema);
         for batch in restored.table(ROWS) {
             let columns = kept_columns(batch, &schema, self.schema.len())?;
-            let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-            let rows = RecordBatch::try_new_with_options(self.schema.arrow(), columns, &options)?;
+            let rows = batch_of(&self.schema.arrow(), columns, batch.num_rows())?;
             let keys = self.encoder.encode(&rows)?;
             self.kept.push(rows, keys);
         }

@@ -31,15 +31,15 @@ use arrow_select::take::take_record_batch;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::text::format_timestamp_millis;
 use thalweg_core::{
-    Bundle, Captured, Error, Extent, Operator, OperatorClass, Output, Partition, PartitionContext,
-    Piece, Progress, Restored, Result, Route, TableSchema, Watermark,
+    Bundle, Captured, Error, Extent, Operator, Output, Partition, PartitionContext, Piece,
+    Progress, Restored, Result, Route, TableSchema, Watermark,
 };
 
 use crate::capture::serials::ExpiringSerials;
 use crate::limit::route_to_first;
 use crate::sort::{EMIT_ROWS, KeyEncoder, SortKey};
 use crate::window::LatePolicy;
-use store::{Place, Store};
+use store::{Store, StoredPlace};
 
 /// `ORDER BY rowtime [, …]`.
 pub struct TemporalSort {
@@ -64,9 +64,6 @@ impl TemporalSort {
 impl Operator for TemporalSort {
     fn name(&self) -> String {
         format!("sort by {}", self.schema.columns[self.rowtime].name)
-    }
-    fn class(&self) -> OperatorClass {
-        OperatorClass::Sequenced
     }
     fn is_singleton(&self) -> bool {
         true
@@ -108,7 +105,7 @@ impl Operator for TemporalSort {
 struct TimedRow {
     time: i64,
     arrival: u64,
-    place: Place,
+    place: StoredPlace,
 }
 
 struct TemporalSortPartition {
@@ -243,7 +240,7 @@ impl Partition for TemporalSortPartition {
                 self.serials.leave(entry.time);
                 entry.place
             };
-            let places = self.ready.drain(..count).map(leave).collect::<Vec<Place>>();
+            let places = self.ready.drain(..count).map(leave).collect::<Vec<StoredPlace>>();
             output.emit(self.store.take(&places)?);
             if !self.ready.is_empty() && output.time_is_up() {
                 return Ok(Progress::More);

@@ -16,16 +16,15 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use arrow_array::types::Int64Type;
-use arrow_array::{
-    Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions, UInt64Array,
-};
+use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, UInt64Array};
 use arrow_schema::{DataType as Arrow, SchemaRef};
 use thalweg_core::snapshot::{CapturedTable, TableRows};
 use thalweg_core::{Captured, Extent, Restored, Result};
 
-use super::store::{Place, Store};
+use super::store::{Store, StoredPlace};
 use super::{TemporalSortPartition, TimedRow};
 use crate::capture::rows::{SERIAL, by_serial};
+use crate::rows::columns::batch_of;
 use crate::tables::{
     KEPT_ROWS_MAX, add_table, flags, for_all, kept_batch, kept_columns, kept_schema, state_batch,
     typed,
@@ -57,7 +56,7 @@ fn batches(
             Arc::new(UInt64Array::from_iter_values(rows.iter().map(|(row, _)| row.arrival))),
             Arc::new(rows.iter().map(|&(_, is_ready)| Some(is_ready)).collect::<BooleanArray>()),
         ];
-        let places: Vec<Place> = rows.iter().map(|(row, _)| row.place).collect();
+        let places: Vec<StoredPlace> = rows.iter().map(|(row, _)| row.place).collect();
         kept_batch(schema, for_all(rows.len()), own, store.read(&places)?.columns().to_vec())
     };
     rows.chunks(KEPT_ROWS_MAX).map(batch).collect()
@@ -111,8 +110,7 @@ impl TemporalSortPartition {
 
     fn restore_rows(&mut self, batch: &RecordBatch) -> Result<()> {
         let columns = kept_columns(batch, &self.state_schema(), self.schema.len())?;
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        let rows = RecordBatch::try_new_with_options(self.schema.arrow(), columns, &options)?;
+        let rows = batch_of(&self.schema.arrow(), columns, batch.num_rows())?;
         let ready = flags(batch, READY)?;
         let times = self.times(&rows)?;
         let keys = self.encoder.as_ref().map(|encoder| encoder.encode(&rows)).transpose()?;

@@ -11,7 +11,7 @@ use thalweg_core::bundle::batch_bytes;
 
 /// Where a row is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct StoredPlace {
     batch: u32,
     row: u32,
 }
@@ -49,9 +49,9 @@ impl Store {
     }
 
     /// Remembers that a row waits.
-    pub fn keep(&mut self, batch: u32, row: u32) -> Place {
+    pub fn keep(&mut self, batch: u32, row: u32) -> StoredPlace {
         self.at_mut(batch).waiting += 1;
-        Place { batch, row }
+        StoredPlace { batch, row }
     }
 
     /// Frees a batch none of whose rows waits.
@@ -64,7 +64,7 @@ impl Store {
     }
 
     /// Compares the further keys of two rows.
-    pub fn compare_keys(&self, a: Place, b: Place) -> Ordering {
+    pub fn compare_keys(&self, a: StoredPlace, b: StoredPlace) -> Ordering {
         match (&self.at(a.batch).keys, &self.at(b.batch).keys) {
             (Some(left), Some(right)) => left.row(a.row as usize).cmp(&right.row(b.row as usize)),
             _ => Ordering::Equal,
@@ -84,12 +84,12 @@ impl Store {
     }
 
     /// Rows in this order.
-    pub fn read(&self, places: &[Place]) -> Result<RecordBatch> {
+    pub fn read(&self, places: &[StoredPlace]) -> Result<RecordBatch> {
         Ok(self.gather(places)?.0)
     }
 
     /// Takes rows out, in this order.
-    pub fn take(&mut self, places: &[Place]) -> Result<RecordBatch> {
+    pub fn take(&mut self, places: &[StoredPlace]) -> Result<RecordBatch> {
         let (taken, used) = self.gather(places)?;
         for place in places {
             self.at_mut(place.batch).waiting -= 1;
@@ -101,7 +101,7 @@ impl Store {
     }
 
     /// Rows, and the batches that they lie in.
-    fn gather(&self, places: &[Place]) -> Result<(RecordBatch, Vec<u32>)> {
+    fn gather(&self, places: &[StoredPlace]) -> Result<(RecordBatch, Vec<u32>)> {
         let mut local: HashMap<u32, usize> = HashMap::new();
         let mut used = Vec::new();
         let mut indices = Vec::with_capacity(places.len());

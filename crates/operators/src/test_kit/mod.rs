@@ -237,10 +237,7 @@ impl<'a> Driver<'a> {
 
     fn output(&self) -> Output {
         let clock = Arc::clone(&self.clock) as SharedClock;
-        match self.refuses {
-            true => Output::new(clock, 0).with_room(1),
-            false => Output::new(clock, u64::MAX),
-        }
+        if self.refuses { Output::new(clock, 0).with_room(1) } else { Output::new(clock, u64::MAX) }
     }
 
     fn rows(&mut self, bundle: &Bundle) -> Result<()> {

@@ -27,31 +27,31 @@ const MARK_DISTANCE: u64 = 4 << 10;
 
 impl Marks {
     /// Before the first row of this run.
-    pub(super) fn begin(&mut self, position: Option<String>) {
+    pub fn begin(&mut self, position: Option<String>) {
         self.marks = VecDeque::from([(0, position)]);
         self.distance = MARK_DISTANCE;
     }
 
     /// Snapshots are taken.
-    pub(super) fn ask(&self) {
+    pub fn ask(&self) {
         // Relaxed: see `wants`.
         self.is_asked.store(true, Ordering::Relaxed);
     }
 
     /// The mark before every row that waits.
-    pub(super) fn first(&self) -> Option<(u64, Option<&str>)> {
+    pub fn first(&self) -> Option<(u64, Option<&str>)> {
         self.ask();
         self.marks.front().map(|(row, position)| (*row, position.as_deref()))
     }
 
     /// True if a mark before this row is worth its memory.
-    pub(super) fn wants(&self, row: u64) -> bool {
+    pub fn wants(&self, row: u64) -> bool {
         // Relaxed: it says only that marks are worth while from about now on.
         let last = self.marks.back().map_or(0, |(row, _)| *row);
         self.is_asked.load(Ordering::Relaxed) && row >= last + self.distance
     }
 
-    pub(super) fn add(&mut self, row: u64, position: Option<String>) {
+    pub fn add(&mut self, row: u64, position: Option<String>) {
         self.marks.push_back((row, position));
         if self.marks.len() > MARKS_MAX {
             self.distance = self.distance.saturating_mul(2);
@@ -64,7 +64,7 @@ impl Marks {
     }
 
     /// All rows before this one have left.
-    pub(super) fn forget(&mut self, row: u64) {
+    pub fn forget(&mut self, row: u64) {
         while self.marks.get(1).is_some_and(|(first, _)| *first <= row) {
             self.marks.pop_front();
         }
@@ -73,7 +73,7 @@ impl Marks {
         }
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let text = |mark: &(u64, Option<String>)| mark.1.as_ref().map_or(0, String::capacity);
         self.marks.iter().map(text).sum::<usize>()
             + self.marks.capacity() * size_of::<(u64, Option<String>)>()
@@ -95,7 +95,7 @@ pub(super) struct OrderedPosition {
 }
 
 impl OrderedPosition {
-    pub(super) fn write(&self) -> String {
+    pub fn write(&self) -> String {
         let OrderedPosition { rows, left_ms, newest_ms, heartbeat_ms, inner } = self;
         let heartbeat = heartbeat_ms.map_or("null".to_owned(), |time_ms| time_ms.to_string());
         format!(
@@ -104,7 +104,7 @@ impl OrderedPosition {
         )
     }
 
-    pub(super) fn read(position: &str) -> Result<Self> {
+    pub fn read(position: &str) -> Result<Self> {
         fn next<'a>(rest: &mut &'a str, key: &str, end: char) -> Option<&'a str> {
             let (value, behind) = rest.strip_prefix(key)?.split_once(end)?;
             *rest = behind;

@@ -4,11 +4,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use arrow_schema::SchemaRef;
-use thalweg_core::{Output, Place as OutputPlace, Result, RowKind};
+use thalweg_core::{Output, Place, Result, RowKind};
 
-use crate::rows::arena::{Arena, Place};
+use crate::rows::arena::{Arena, ArenaPlace};
+use crate::rows::columns::batch_of;
 
 /// The most rows of one batch.
 const BATCH_ROWS_MAX: usize = 1 << 14;
@@ -17,21 +18,21 @@ const BATCH_ROWS_MAX: usize = 1 << 14;
 const WAITING_MAX: usize = 1 << 15;
 
 /// Changes in the order in which they leave.
-pub(super) struct Changes {
+pub(super) struct TopNChanges {
     schema: SchemaRef,
     /// Columns of the rows that leave: all of the input.
     columns: Vec<usize>,
     has_ranks: bool,
-    places: Vec<Place>,
+    places: Vec<ArenaPlace>,
     kinds: Vec<RowKind>,
     ranks: Vec<i64>,
     causes: Vec<u32>,
 }
 
-impl Changes {
+impl TopNChanges {
     /// No changes yet, of this many columns of the input, and a rank if it leaves.
     pub fn new(schema: SchemaRef, input_columns: usize, has_ranks: bool) -> Self {
-        Changes {
+        TopNChanges {
             schema,
             columns: (0..input_columns).collect(),
             has_ranks,
@@ -43,7 +44,7 @@ impl Changes {
     }
 
     #[inline]
-    pub fn push(&mut self, kind: RowKind, place: Place, rank: usize, cause: u32) {
+    pub fn push(&mut self, kind: RowKind, place: ArenaPlace, rank: usize, cause: u32) {
         self.places.push(place);
         self.kinds.push(kind);
         self.causes.push(cause);
@@ -67,7 +68,7 @@ impl Changes {
         for start in (0..count).step_by(BATCH_ROWS_MAX) {
             let range = start..count.min(start + BATCH_ROWS_MAX);
             let batch = self.batch(range.clone(), arena, piece)?;
-            let place = OutputPlace::Caused(self.causes[range.clone()].to_vec());
+            let place = Place::Caused(self.causes[range.clone()].to_vec());
             output.emit_changes(batch, Arc::from(&self.kinds[range]), place);
         }
         self.clear();
@@ -79,7 +80,7 @@ impl Changes {
         let count = self.kinds.len();
         for start in (0..count).step_by(BATCH_ROWS_MAX) {
             let range = start..count.min(start + BATCH_ROWS_MAX);
-            output.emit_at(self.batch(range, arena, &[])?, OutputPlace::WindowEnd(end));
+            output.emit_at(self.batch(range, arena, &[])?, Place::WindowEnd(end));
         }
         self.clear();
         Ok(())
@@ -90,8 +91,7 @@ impl Changes {
         if self.has_ranks {
             columns.push(Arc::new(Int64Array::from(self.ranks[range.clone()].to_vec())));
         }
-        let options = RecordBatchOptions::new().with_row_count(Some(range.len()));
-        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
+        batch_of(&self.schema, columns, range.len())
     }
 
     fn clear(&mut self) {
@@ -102,7 +102,7 @@ impl Changes {
     }
 
     pub fn bytes(&self) -> usize {
-        self.places.capacity() * size_of::<Place>()
+        self.places.capacity() * size_of::<ArenaPlace>()
             + self.kinds.capacity()
             + self.ranks.capacity() * 8
             + self.causes.capacity() * 4

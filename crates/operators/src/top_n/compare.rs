@@ -10,7 +10,7 @@ use super::store::Store;
 
 /// A row of the piece whose place among others is asked for.
 #[derive(Clone, Copy)]
-pub(super) struct Sought {
+pub(super) struct SoughtRank {
     pub prefix: Prefix,
     pub piece_row: u32,
 }
@@ -33,7 +33,7 @@ impl Compare<'_> {
 
     /// How a kept row stands to the one that is sought.
     #[inline]
-    pub fn order(&self, entry: &RankedRow, sought: Sought) -> Ordering {
+    pub fn order(&self, entry: &RankedRow, sought: SoughtRank) -> Ordering {
         entry.prefix.cmp(&sought.prefix).then_with(|| match self.is_exact {
             true => Ordering::Equal,
             false => self.bytes(entry.row).cmp(bytes_at(self.columns, sought.piece_row as usize)),

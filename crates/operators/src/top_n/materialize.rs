@@ -28,11 +28,11 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch};
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, DataType, Operator, OperatorClass, Output, Partition, PartitionContext, Piece,
-    Progress, Restored, Result, Route, RowKind, TableSchema,
+    Bundle, DataType, Operator, Output, Partition, PartitionContext, Piece, Progress, Restored,
+    Result, Route, RowKind, TableSchema,
 };
 
-use super::changes::Changes;
+use super::changes::TopNChanges;
 use super::deduplicate::rows;
 use super::spec::{check_columns, types_of};
 use super::store::Store;
@@ -88,9 +88,6 @@ impl Operator for Materialize {
     fn name(&self) -> String {
         "materialize".to_owned()
     }
-    fn class(&self) -> OperatorClass {
-        OperatorClass::Sequenced
-    }
     fn is_singleton(&self) -> bool {
         self.spec.keys.is_empty()
     }
@@ -114,7 +111,7 @@ struct MaterializePartition {
     newest: Vec<u32>,
     /// By row: the one that came before it to its key.
     older: Vec<u32>,
-    changes: Changes,
+    changes: TopNChanges,
     expiry: Option<Expiry>,
     table: KeyedRowTable,
     tracker: Option<KeyTracker>,
@@ -132,7 +129,7 @@ impl MaterializePartition {
             store: Store::new(Arc::clone(&schema)),
             newest: Vec::new(),
             older: Vec::new(),
-            changes: Changes::new(schema, spec.input.len(), false),
+            changes: TopNChanges::new(schema, spec.input.len(), false),
             expiry: ttl_ms.map(Expiry::new),
             table: KeyedRowTable::rows(&spec.input, &spec.keys, ttl_ms.is_some()),
             tracker: None,

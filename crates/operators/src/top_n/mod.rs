@@ -46,7 +46,7 @@ use std::sync::Arc;
 use chrono_tz::Tz;
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
-    Bundle, Grid, Operator, OperatorClass, Partition, PartitionContext, Result, Route, TableSchema,
+    Bundle, Grid, Operator, Partition, PartitionContext, Result, Route, TableSchema,
 };
 
 use crate::capture::keys::CapturedByKey;
@@ -117,9 +117,6 @@ impl Operator for TopN {
             1 => format!("top {to}"),
             from => format!("top {from} to {to}"),
         }
-    }
-    fn class(&self) -> OperatorClass {
-        OperatorClass::Sequenced
     }
     fn is_singleton(&self) -> bool {
         self.shared.spec.keys.is_empty()

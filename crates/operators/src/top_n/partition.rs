@@ -14,8 +14,8 @@ use arrow_schema::{DataType, Field, Schema};
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{Output, Partition, PartitionContext, Piece, Progress, Restored, Result};
 
-use super::changes::Changes;
-use super::compare::{Compare, Sought};
+use super::changes::TopNChanges;
+use super::compare::{Compare, SoughtRank};
 use super::incoming::Incoming;
 use super::ordered::{Cursor, Ordered, Prefix, RankedRow};
 use super::ranks::{RankChange, Ranks};
@@ -25,12 +25,13 @@ use super::sort_keys::SortKeys;
 use super::spec::{RankFunction, TopNContext, TopNSpec};
 use super::store::Store;
 use super::unique::Unique;
-use super::windows::Windows;
+use super::windows::TopNWindows;
 use crate::capture::keys::{KeyTracker, KeyedState, release, retain_empty};
 use crate::expiry::Expiry;
 use crate::join::regular::equal::same_row;
 use crate::keys::KeyTable;
-use crate::rows::arena::Place;
+use crate::rows::arena::ArenaPlace;
+use crate::rows::columns::keys_of;
 
 /// Rows of windows leave in batches of about this many.
 const WINDOW_ROWS: usize = 8192;
@@ -58,8 +59,8 @@ pub(super) struct TopNPartition {
     pub expiry: Option<Expiry>,
     pub tables: Tables,
     pub tracker: Option<KeyTracker>,
-    windows: Option<Windows>,
-    changes: Changes,
+    windows: Option<TopNWindows>,
+    changes: TopNChanges,
     /// The last rank that leaves.
     to: usize,
     /// The key of each row of the piece.
@@ -78,7 +79,7 @@ impl TopNPartition {
         if !sort.is_exact() {
             fields.push(Arc::new(Field::new("$sort", DataType::Binary, true)));
         }
-        let window = |end| Windows::new(end, shared.zone, opening.order, &spec.key_types());
+        let window = |end| TopNWindows::new(end, shared.zone, opening.order, &spec.key_types());
         let has_ranks = spec.rank_column.is_some();
         Ok(TopNPartition {
             keys: KeyTable::new(&spec.key_types())?,
@@ -91,7 +92,7 @@ impl TopNPartition {
             tables: Tables::new(spec),
             tracker: None,
             windows: spec.window_end.map(window).transpose()?,
-            changes: Changes::new(shared.output.arrow(), spec.input.len(), has_ranks),
+            changes: TopNChanges::new(shared.output.arrow(), spec.input.len(), has_ranks),
             to: usize::try_from(spec.to).unwrap_or(usize::MAX),
             ids: Vec::new(),
             emptied: Vec::new(),
@@ -115,8 +116,7 @@ impl TopNPartition {
             return Ok(());
         }
         let shared = Arc::clone(&self.shared);
-        let column = |&key: &usize| ArrayRef::clone(batch.column(key));
-        let columns: Vec<ArrayRef> = shared.spec.keys.iter().map(column).collect();
+        let columns = keys_of(batch.columns(), &shared.spec.keys);
         self.ids.clear();
         self.keys.intern_rows(&columns, chosen, batch.num_rows(), &mut self.ids)?;
         self.grow();
@@ -197,7 +197,7 @@ impl TopNPartition {
     fn is_passed_over(&self, id: u32, incoming: &Incoming<'_>, position: usize) -> bool {
         let Some(last) = self.ordered[id as usize].last() else { return false };
         let (prefix, piece_row) = (incoming.prefixes[position], incoming.row(position));
-        match self.compare(incoming).order(&last, Sought { prefix, piece_row }) {
+        match self.compare(incoming).order(&last, SoughtRank { prefix, piece_row }) {
             Ordering::Less => true,
             Ordering::Equal => self.shared.spec.function == RankFunction::RowNumber,
             Ordering::Greater => false,
@@ -288,7 +288,7 @@ impl TopNPartition {
             unique.set(position, entry);
         }
         self.written(id, now_ms);
-        self.inserted(id, spot, Place::of_piece(piece_row), incoming, position);
+        self.inserted(id, spot, ArenaPlace::of_piece(piece_row), incoming, position);
         if !self.shared.spec.keeps_all() {
             self.evict(id, incoming);
         }
@@ -297,7 +297,7 @@ impl TopNPartition {
     /// Where a row of the piece goes: behind those that sort alike.
     pub fn cursor_for(&self, id: u32, incoming: &Incoming<'_>, position: usize) -> Cursor {
         let sought =
-            Sought { prefix: incoming.prefixes[position], piece_row: incoming.row(position) };
+            SoughtRank { prefix: incoming.prefixes[position], piece_row: incoming.row(position) };
         let compare = self.compare(incoming);
         let ordered = &self.ordered[id as usize];
         ordered.find(|entry| compare.order(entry, sought) != Ordering::Greater)
@@ -307,7 +307,7 @@ impl TopNPartition {
     fn spot_for(&self, id: u32, incoming: &Incoming<'_>, position: usize) -> (Cursor, Spot) {
         let cursor = self.cursor_for(id, incoming, position);
         let sought =
-            Sought { prefix: incoming.prefixes[position], piece_row: incoming.row(position) };
+            SoughtRank { prefix: incoming.prefixes[position], piece_row: incoming.row(position) };
         let compare = self.compare(incoming);
         let ordered = &self.ordered[id as usize];
         let at = ordered.position(cursor, self.position_max());
@@ -380,7 +380,7 @@ impl TopNPartition {
     /// The first row that holds the same values as one of the piece.
     fn same_row(&self, id: u32, incoming: &Incoming<'_>, position: usize) -> Option<RankedRow> {
         let piece_row = incoming.row(position);
-        let sought = Sought { prefix: incoming.prefixes[position], piece_row };
+        let sought = SoughtRank { prefix: incoming.prefixes[position], piece_row };
         let compare = self.compare(incoming);
         let ordered = &self.ordered[id as usize];
         let first = ordered.find(|entry| compare.order(entry, sought) == Ordering::Less);
@@ -443,7 +443,7 @@ impl TopNPartition {
         let place = self.store.place(old.row);
         let (prefix, piece_row) = (incoming.prefixes[position], incoming.row(position));
         let compare = self.compare(incoming);
-        let stays = compare.order(&old, Sought { prefix, piece_row }) == Ordering::Equal;
+        let stays = compare.order(&old, SoughtRank { prefix, piece_row }) == Ordering::Equal;
         let row = self.store.add(piece_row);
         let entry = RankedRow { prefix, row };
         let to = if stays {
@@ -462,10 +462,7 @@ impl TopNPartition {
         if self.windows.is_none() {
             self.row_numbers(id, incoming.cause(position)).replaced(from.at, place, to);
         }
-        match stays {
-            true => self.store.replace(old.row, row),
-            false => self.remove_row(id, old.row),
-        }
+        if stays { self.store.replace(old.row, row) } else { self.remove_row(id, old.row) }
     }
 
     fn row_numbers(&mut self, id: u32, cause: u32) -> RowNumbers<'_> {
@@ -507,7 +504,7 @@ impl TopNPartition {
         &mut self,
         id: u32,
         spot: Spot,
-        row: Place,
+        row: ArenaPlace,
         incoming: &Incoming<'_>,
         position: usize,
     ) {
@@ -524,7 +521,7 @@ impl TopNPartition {
         id: u32,
         spot: Spot,
         behind: usize,
-        row: Place,
+        row: ArenaPlace,
         incoming: &Incoming<'_>,
         position: usize,
     ) {
@@ -650,7 +647,7 @@ impl Partition for TopNPartition {
             + self.unique.as_ref().map_or(0, Unique::bytes)
             + self.expiry.as_ref().map_or(0, Expiry::bytes)
             + self.tracker.as_ref().map_or(0, KeyTracker::bytes)
-            + self.windows.as_ref().map_or(0, Windows::bytes)
+            + self.windows.as_ref().map_or(0, TopNWindows::bytes)
             + self.changes.bytes()
             + (self.ids.capacity() + self.emptied.capacity()) * 4
             + self.gone.capacity() * size_of::<(u32, u64)>()

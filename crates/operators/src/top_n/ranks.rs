@@ -5,10 +5,10 @@ use std::cmp::Ordering;
 
 use thalweg_core::RowKind;
 
-use super::changes::Changes;
+use super::changes::TopNChanges;
 use super::compare::Compare;
 use super::ordered::{Ordered, RankedRow};
-use crate::rows::arena::Place;
+use crate::rows::arena::ArenaPlace;
 
 /// Ranks of the rows of one key, from 1.
 #[derive(Clone, Copy)]
@@ -71,7 +71,7 @@ pub(super) struct RankChange<'a> {
     pub to: usize,
     pub has_ranks: bool,
     pub ranks: Ranks<'a>,
-    pub changes: &'a mut Changes,
+    pub changes: &'a mut TopNChanges,
     pub cause: u32,
 }
 
@@ -80,7 +80,7 @@ impl RankChange<'_> {
         (self.from..=self.to).contains(&rank)
     }
 
-    fn moved(&mut self, row: Place, old: usize, new: usize) {
+    fn moved(&mut self, row: ArenaPlace, old: usize, new: usize) {
         let (was_seen, is_seen) = (self.is_seen(old), self.is_seen(new));
         let mut push = |kind, rank| self.changes.push(kind, row, rank, self.cause);
         match (was_seen, is_seen) {
@@ -95,7 +95,7 @@ impl RankChange<'_> {
     }
 
     /// A row has come to a position; `first` is that of the first row that sorts alike.
-    pub fn inserted(&mut self, first: usize, at: usize, row: Place) {
+    pub fn inserted(&mut self, first: usize, at: usize, row: ArenaPlace) {
         let ranks = self.ranks;
         let rank = ranks.at(first, self.to);
         if rank > self.to {
@@ -112,7 +112,7 @@ impl RankChange<'_> {
 
     /// A row has gone; `first` is the position of the first row that sorts alike, and `behind` of
     /// the first that sorts behind.
-    pub fn removed(&mut self, first: usize, behind: usize, row: Place) {
+    pub fn removed(&mut self, first: usize, behind: usize, row: ArenaPlace) {
         let ranks = self.ranks;
         let rank = ranks.at(first, self.to);
         if rank > self.to {

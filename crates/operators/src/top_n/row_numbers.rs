@@ -5,10 +5,10 @@ use std::cmp::Ordering;
 
 use thalweg_core::RowKind;
 
-use super::changes::Changes;
+use super::changes::TopNChanges;
 use super::ordered::Ordered;
 use super::store::Store;
-use crate::rows::arena::Place;
+use crate::rows::arena::ArenaPlace;
 
 /// A change of the rows of one key, and where it is written down.
 pub(super) struct RowNumbers<'a> {
@@ -18,21 +18,21 @@ pub(super) struct RowNumbers<'a> {
     pub has_numbers: bool,
     pub ordered: &'a Ordered,
     pub store: &'a Store,
-    pub changes: &'a mut Changes,
+    pub changes: &'a mut TopNChanges,
     pub cause: u32,
 }
 
 impl RowNumbers<'_> {
-    fn place_at(&self, position: usize) -> Option<Place> {
+    fn place_at(&self, position: usize) -> Option<ArenaPlace> {
         self.ordered.get(position).map(|entry| self.store.place(entry.row))
     }
 
-    fn push(&mut self, kind: RowKind, place: Place, position: usize) {
+    fn push(&mut self, kind: RowKind, place: ArenaPlace, position: usize) {
         self.changes.push(kind, place, position + 1, self.cause);
     }
 
     /// Another row has this position now.
-    fn renumber(&mut self, position: usize, before: Option<Place>, after: Option<Place>) {
+    fn renumber(&mut self, position: usize, before: Option<ArenaPlace>, after: Option<ArenaPlace>) {
         match (before, after) {
             (Some(before), Some(after)) => {
                 self.push(RowKind::UpdateBefore, before, position);
@@ -45,7 +45,7 @@ impl RowNumbers<'_> {
     }
 
     /// Without numbers only rows that come in or fall out are seen.
-    fn exchange(&mut self, leaves: Option<Place>, enters: Option<Place>) {
+    fn exchange(&mut self, leaves: Option<ArenaPlace>, enters: Option<ArenaPlace>) {
         if let Some(leaves) = leaves {
             self.push(RowKind::Delete, leaves, 0);
         }
@@ -78,7 +78,7 @@ impl RowNumbers<'_> {
     }
 
     /// This row has gone from this position.
-    pub fn removed(&mut self, at: usize, row: Place) {
+    pub fn removed(&mut self, at: usize, row: ArenaPlace) {
         let first = self.first.max(at);
         if first >= self.end {
             return;
@@ -103,7 +103,7 @@ impl RowNumbers<'_> {
 
     /// This row has gone from one position, and another has come to a position of the list that
     /// then was left.
-    pub fn replaced(&mut self, from: usize, row: Place, to: usize) {
+    pub fn replaced(&mut self, from: usize, row: ArenaPlace, to: usize) {
         if !self.has_numbers {
             return self.replaced_unseen(from, row, to);
         }
@@ -118,7 +118,7 @@ impl RowNumbers<'_> {
         }
     }
 
-    fn replaced_unseen(&mut self, from: usize, row: Place, to: usize) {
+    fn replaced_unseen(&mut self, from: usize, row: ArenaPlace, to: usize) {
         let seen = self.first..self.end;
         if seen.contains(&from) && seen.contains(&to) {
             let after = self.place_at(to);

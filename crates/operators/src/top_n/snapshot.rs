@@ -16,7 +16,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::RecordBatch;
 use thalweg_core::{
     Bundle, Captured, Column, DataType, Error, Extent, Piece, Restored, Result, Stamps,
     TableChanges, TableSchema,
@@ -32,7 +32,8 @@ use crate::capture::keys::{KeyTracker, KeyedState};
 use crate::capture::rows::RowTracker;
 use crate::capture::shared::SharedState;
 use crate::keys::KeyTable;
-use crate::rows::arena::Place;
+use crate::rows::arena::ArenaPlace;
+use crate::rows::columns::keys_of;
 use crate::tables::{does_not_fit, virtual_partition};
 
 const ROWS: &str = "rows";
@@ -84,7 +85,7 @@ impl KeyedState for TopNPartition {
         match &self.tables {
             Tables::Numbered { keys, .. } => keys.capture_keys(&self.keys, &self.expiry, ids),
             Tables::Rows(rows) => {
-                let (ids, places): (Vec<u32>, Vec<Place>) =
+                let (ids, places): (Vec<u32>, Vec<ArenaPlace>) =
                     self.places(ids.iter().copied()).unzip();
                 rows.capture_rows(&self.keys, &self.expiry, &self.store.arena, (&ids, &places))
             }
@@ -126,7 +127,7 @@ impl KeyedState for TopNPartition {
 
 impl TopNPartition {
     /// The rows of these keys, in their order.
-    fn places(&self, ids: impl Iterator<Item = u32>) -> impl Iterator<Item = (u32, Place)> {
+    fn places(&self, ids: impl Iterator<Item = u32>) -> impl Iterator<Item = (u32, ArenaPlace)> {
         ids.flat_map(move |id| {
             let entries = self.ordered[id as usize].iter_from(0);
             entries.map(move |entry: RankedRow| (id, self.store.place(entry.row)))
@@ -196,8 +197,7 @@ impl TopNPartition {
         let bundle = Bundle::new(rows.clone(), Stamps::first());
         let piece = Piece { bundle: &bundle, rows: None, lanes: 1 };
         let incoming = Incoming::new(&piece, None, &self.sort)?;
-        let column = |&key: &usize| ArrayRef::clone(rows.column(key));
-        let columns: Vec<ArrayRef> = self.shared.spec.keys.iter().map(column).collect();
+        let columns = keys_of(rows.columns(), &self.shared.spec.keys);
         self.ids.clear();
         self.keys.intern_rows(&columns, None, rows.num_rows(), &mut self.ids)?;
         self.grow();

@@ -8,15 +8,16 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Date32Type, Decimal128Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMillisecondType,
 };
-use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, BinaryArray, RecordBatch};
+use arrow_array::{Array, ArrowPrimitiveType, BinaryArray, RecordBatch};
 use arrow_schema::{DataType, TimeUnit};
 use thalweg_core::{Result, TableSchema};
 
 use super::ordered::Prefix;
 use crate::rows::arena::take_all;
+use crate::rows::columns::keys_of;
 use crate::sort::{KeyEncoder, SortKey};
 
-enum Plan {
+enum SortPlan {
     /// All keys are the same.
     Nothing,
     /// One column of integers of at most 128 bits without their two extremes.
@@ -32,7 +33,7 @@ enum Plan {
 
 /// Encodes the sort keys of rows.
 pub(crate) struct SortKeys {
-    plan: Plan,
+    plan: SortPlan,
     columns: Vec<usize>,
     schema: TableSchema,
 }
@@ -52,8 +53,8 @@ impl SortKeys {
         let types: Vec<DataType> =
             schema.columns.iter().map(|c| c.column_type.data_type.arrow()).collect();
         let plan = match (order, &types[..]) {
-            ([], _) => Plan::Nothing,
-            ([only], [of]) if is_number(of) => Plan::Number {
+            ([], _) => SortPlan::Nothing,
+            ([only], [of]) if is_number(of) => SortPlan::Number {
                 descending: only.descending,
                 nulls_first: only.nulls_first.unwrap_or(!only.descending),
             },
@@ -64,7 +65,7 @@ impl SortKeys {
                 let width = |of: &DataType| of.primitive_width().map(|width| width + 1);
                 let width: Option<usize> = types.iter().map(width).sum();
                 let is_exact = width.is_some_and(|width| width <= size_of::<u128>());
-                Plan::Bytes { encoder: KeyEncoder::new(&keys, &schema)?, is_exact }
+                SortPlan::Bytes { encoder: KeyEncoder::new(&keys, &schema)?, is_exact }
             }
         };
         Ok(SortKeys { plan, columns, schema })
@@ -72,24 +73,23 @@ impl SortKeys {
 
     /// True if prefixes alone decide the order.
     pub fn is_exact(&self) -> bool {
-        !matches!(self.plan, Plan::Bytes { is_exact: false, .. })
+        !matches!(self.plan, SortPlan::Bytes { is_exact: false, .. })
     }
 
     /// The keys of these rows, or of all.
     pub fn encode(&self, batch: &RecordBatch, chosen: Option<&[u32]>) -> Result<Encoded> {
         let rows = chosen.map_or(batch.num_rows(), <[u32]>::len);
-        let pick = |&column: &usize| ArrayRef::clone(batch.column(column));
-        let mut columns: Vec<ArrayRef> = self.columns.iter().map(pick).collect();
+        let mut columns = keys_of(batch.columns(), &self.columns);
         if let Some(chosen) = chosen {
             columns = take_all(&columns, chosen)?;
         }
         match &self.plan {
-            Plan::Nothing => Ok(Encoded { prefixes: vec![Prefix(0, 0); rows], bytes: None }),
-            Plan::Number { descending, nulls_first } => {
+            SortPlan::Nothing => Ok(Encoded { prefixes: vec![Prefix(0, 0); rows], bytes: None }),
+            SortPlan::Number { descending, nulls_first } => {
                 let prefixes = numbers(columns[0].as_ref(), *descending, *nulls_first);
                 Ok(Encoded { prefixes, bytes: None })
             }
-            Plan::Bytes { encoder, is_exact } => {
+            SortPlan::Bytes { encoder, is_exact } => {
                 let batch = RecordBatch::try_new(self.schema.arrow(), columns)?;
                 let encoded = encoder.encode(&batch)?;
                 let prefixes = encoded.iter().map(|row| first_bytes(row.as_ref())).collect();

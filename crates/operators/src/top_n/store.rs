@@ -12,11 +12,11 @@ use arrow_schema::SchemaRef;
 use thalweg_core::Result;
 
 use crate::capture::rows::RowTracker;
-use crate::rows::arena::{Arena, Place};
+use crate::rows::arena::{Arena, ArenaPlace};
 
 pub(super) struct Store {
     pub arena: Arena,
-    places: Vec<Place>,
+    places: Vec<ArenaPlace>,
     free: Vec<u32>,
     /// Numbers of rows that were removed since the piece began.
     released: Vec<u32>,
@@ -30,7 +30,7 @@ pub(super) struct Store {
 }
 
 /// A row at the time of a capture: its serial, and where it lies.
-pub(super) type NumberedRow = (u64, Place);
+pub(super) type NumberedRow = (u64, ArenaPlace);
 
 impl Store {
     pub fn new(schema: SchemaRef) -> Self {
@@ -48,10 +48,10 @@ impl Store {
     /// Takes a row of the piece in.
     pub fn add(&mut self, piece_row: u32) -> u32 {
         let row = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place::NONE);
+            self.places.push(ArenaPlace::NONE);
             self.places.len() as u32 - 1
         });
-        self.places[row as usize] = Place::of_piece(piece_row);
+        self.places[row as usize] = ArenaPlace::of_piece(piece_row);
         self.arrived.push(row);
         if let Some(tracker) = &mut self.tracker {
             tracker.add(row);
@@ -78,7 +78,7 @@ impl Store {
     }
 
     #[inline]
-    pub fn place(&self, row: u32) -> Place {
+    pub fn place(&self, row: u32) -> ArenaPlace {
         self.places[row as usize]
     }
 
@@ -91,7 +91,7 @@ impl Store {
     }
 
     fn release(&mut self, row: u32) {
-        let place = std::mem::replace(&mut self.places[row as usize], Place::NONE);
+        let place = std::mem::replace(&mut self.places[row as usize], ArenaPlace::NONE);
         if place.is_kept() {
             self.arena.remove(place);
         }
@@ -152,7 +152,7 @@ impl Store {
     pub fn bytes(&self) -> usize {
         let numbers = self.free.capacity() + self.released.capacity() + self.arrived.capacity();
         self.arena.bytes()
-            + self.places.capacity() * size_of::<Place>()
+            + self.places.capacity() * size_of::<ArenaPlace>()
             + numbers * 4
             + self.uncaptured.capacity() * size_of::<NumberedRow>()
             + self.tracker.as_ref().map_or(0, RowTracker::bytes)

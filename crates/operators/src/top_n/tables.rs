@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use arrow_array::types::Int64Type;
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, UInt64Array};
 use arrow_schema::{DataType as Arrow, SchemaRef};
 use thalweg_core::{Result, TableSchema};
 
@@ -16,7 +16,8 @@ use super::store::NumberedRow;
 use crate::capture::rows::{SERIAL, by_serial};
 use crate::expiry::Expiry;
 use crate::keys::{KeyTable, hash_keys};
-use crate::rows::arena::{Arena, Place};
+use crate::rows::arena::{Arena, ArenaPlace};
+use crate::rows::columns::{batch_of, keys_of};
 use crate::tables::{KeyedTable, kept_batch, kept_columns, kept_schema, numbers_of, owners};
 
 const WRITTEN: &str = "$written";
@@ -69,7 +70,7 @@ impl KeyedRowTable {
         keys: &KeyTable,
         expiry: &Option<Expiry>,
         arena: &Arena,
-        (ids, places): (&[u32], &[Place]),
+        (ids, places): (&[u32], &[ArenaPlace]),
     ) -> Result<RecordBatch> {
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
         self.batch(keys, expiry, ids, arena.gather(places, &[], &all)?)
@@ -113,9 +114,7 @@ impl KeyedRowTable {
             true => Some(numbers_of::<Int64Type>(batch, WRITTEN)?),
             false => None,
         };
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        let schema = Arc::clone(&self.schema);
-        let rows = RecordBatch::try_new_with_options(schema, columns, &options)?;
+        let rows = batch_of(&self.schema, columns, batch.num_rows())?;
         Ok(RestoredRows { rows, written_ms })
     }
 }
@@ -143,12 +142,10 @@ impl NumberedRows {
     /// # Errors
     /// If they do not fit the table.
     pub fn batch(&self, rows: &[NumberedRow], arena: &Arena) -> Result<RecordBatch> {
-        let places: Vec<Place> = rows.iter().map(|&(_, place)| place).collect();
+        let places: Vec<ArenaPlace> = rows.iter().map(|&(_, place)| place).collect();
         let all: Vec<usize> = (0..self.rows.fields().len()).collect();
         let columns = arena.gather(&places, &[], &all)?;
-        let keys: Vec<ArrayRef> =
-            self.keys.iter().map(|&key| ArrayRef::clone(&columns[key])).collect();
-        let hashes = hash_keys(&keys, rows.len())?;
+        let hashes = hash_keys(&keys_of(&columns, &self.keys), rows.len())?;
         let serials = UInt64Array::from_iter_values(rows.iter().map(|&(serial, _)| serial));
         kept_batch(&self.schema, owners(hashes.into_iter()), vec![Arc::new(serials)], columns)
     }
@@ -160,8 +157,7 @@ impl NumberedRows {
     pub fn read(&self, batches: &[RecordBatch]) -> Result<Vec<RecordBatch>> {
         let rows = by_serial(batches)?.into_iter().map(|batch| {
             let columns = kept_columns(&batch, &self.schema, self.rows.fields().len())?;
-            let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-            Ok(RecordBatch::try_new_with_options(Arc::clone(&self.rows), columns, &options)?)
+            batch_of(&self.rows, columns, batch.num_rows())
         });
         rows.collect()
     }

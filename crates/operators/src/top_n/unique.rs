@@ -1,11 +1,12 @@
 //! Which row has which upsert key.
 
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::RecordBatch;
 use thalweg_core::Result;
 
 use super::ordered::{Prefix, RankedRow};
 use super::spec::{TopNSpec, types_of};
 use crate::keys::KeyTable;
+use crate::rows::columns::keys_of;
 
 /// No row.
 const NONE: RankedRow = RankedRow { prefix: Prefix::MAX, row: u32::MAX };
@@ -40,8 +41,7 @@ impl Unique {
 
     /// Begins a piece.
     pub fn begin(&mut self, batch: &RecordBatch, chosen: Option<&[u32]>) -> Result<()> {
-        let column = |&column: &usize| ArrayRef::clone(batch.column(column));
-        let columns: Vec<ArrayRef> = self.columns.iter().map(column).collect();
+        let columns = keys_of(batch.columns(), &self.columns);
         self.ids.clear();
         self.keys.intern_rows(&columns, chosen, batch.num_rows(), &mut self.ids)?;
         self.entries.resize(self.keys.id_limit(), NONE);

@@ -16,14 +16,14 @@ use crate::window::Zone;
 const NEVER: i64 = i64::MIN;
 
 /// A window that leaves, and how much of it has.
-pub(super) struct Closing {
+pub(super) struct ClosingRanks {
     pub end: i64,
     /// Keys in the order in which they leave.
     pub keys: Vec<u32>,
     pub next: usize,
 }
 
-pub(super) struct Windows {
+pub(super) struct TopNWindows {
     end_column: usize,
     zone: Zone,
     canonical: Option<CanonicalOrder>,
@@ -32,10 +32,10 @@ pub(super) struct Windows {
     /// The window end of each key. Numbers are used again, so a window may still name keys of
     /// another.
     end_of: Vec<i64>,
-    pub closing: Option<Closing>,
+    pub closing: Option<ClosingRanks>,
 }
 
-impl Windows {
+impl TopNWindows {
     pub fn new(
         end_column: usize,
         zone: Option<Tz>,
@@ -44,7 +44,7 @@ impl Windows {
     ) -> Result<Self> {
         let canonical = CanonicalOrder::wanted(order, key_types)?;
         let zone = Zone::new(zone);
-        Ok(Windows {
+        Ok(TopNWindows {
             end_column,
             zone,
             canonical,
@@ -122,7 +122,7 @@ impl Windows {
             let places = canonical.permutation(keys, &ids, |_| 0)?;
             ids = places.into_iter().map(|place| ids[place as usize]).collect();
         }
-        self.closing = Some(Closing { end, keys: ids, next: 0 });
+        self.closing = Some(ClosingRanks { end, keys: ids, next: 0 });
         Ok(true)
     }
 

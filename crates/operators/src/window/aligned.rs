@@ -28,14 +28,15 @@ use thalweg_core::{
 use super::calls::Calls;
 use super::key_spread::KeySpread;
 use super::output::{LatePolicy, WindowColumns, output_schema, whole_schema};
-use super::partition::WindowPartition;
+use super::partition::SlicedWindows;
 use super::shared::{CHUNK_ROWS, WindowAggregateSpec, WindowContext};
 use super::spec::WindowSpec;
 use super::tables::Spare;
 use super::top::{TopChooser, WindowTop};
-use super::tumbling::TumblingPartition;
+use super::tumbling::TumblingWindows;
 use super::zone::Zone;
 use crate::aggregate::AggregateCall;
+use crate::capture::shared::SharedPartition;
 use crate::keys::route_by_keys;
 
 /// Aggregates per window and key. The result has the keys, the aggregates, and
@@ -217,9 +218,9 @@ impl Operator for WindowAggregate {
         let shared = Arc::clone(&self.shared);
         shared.key_spread.opened(opening.order);
         if shared.spec.window.shares_no_slice() {
-            return Ok(Box::new(TumblingPartition::new(shared, opening)?));
+            return Ok(Box::new(SharedPartition::new(TumblingWindows::new(shared, opening)?)));
         }
-        Ok(Box::new(WindowPartition::new(shared, opening)?))
+        Ok(Box::new(SharedPartition::new(SlicedWindows::new(shared, opening)?)))
     }
     /// Of a window of all rows nothing leaves before the end of time, so nothing is promised
     /// before.

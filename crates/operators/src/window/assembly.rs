@@ -17,9 +17,9 @@
 //!
 //! A window is emitted in chunks; between chunks the work can be interrupted and taken up again.
 //!
-//! What has entered a hopping window stands in [`Part`]s, which never change: a capture shares them
-//! and reads them later, and the next one writes only those that came since. What has entered a
-//! cumulating one is read later too, and captured before it changes ([`SliceTable`]).
+//! What has entered a hopping window stands in [`WindowPart`]s, which never change: a capture
+//! shares them and reads them later, and the next one writes only those that came since. What has
+//! entered a cumulating one is read later too, and captured before it changes ([`SliceTable`]).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ use crate::keys::CanonicalOrder;
 
 use super::calls::Marks;
 use super::calls::Partial;
-use super::parts::{Part, Parts, PartsSince};
+use super::parts::{PartsSince, WindowPart, WindowParts};
 use super::slice_capture::SliceTable;
 use super::slices::{Slice, Slices};
 use super::snapshot::part_marks;
@@ -49,12 +49,12 @@ enum Current {
     /// Tumbling: one slice. Cumulating: all so far. `held` are the references to release.
     Slice { slice: Slice, held: Vec<u32> },
     /// Hopping, by subtraction: what leaves, by the end of its last window.
-    Running { slice: Slice, leaving: BTreeMap<i64, Vec<Part>> },
+    Running { slice: Slice, leaving: BTreeMap<i64, Vec<WindowPart>> },
     /// Hopping, by the tree: its leaf, and the references to release, by the end of the last
     /// window.
-    Tree { tree: Tree, leaving: BTreeMap<i64, (Part, Vec<u32>)> },
+    Tree { tree: Tree, leaving: BTreeMap<i64, (WindowPart, Vec<u32>)> },
     /// Hopping, in order: the slices, oldest first, and how many of them `total` holds.
-    InOrder { slices: Vec<Part>, total: Slice, added: usize },
+    InOrder { slices: Vec<WindowPart>, total: Slice, added: usize },
 }
 
 /// How the slices of hopping windows become windows.
@@ -84,7 +84,7 @@ pub(super) struct Assembly {
     /// Of the window that is being emitted, where not all groups are wanted: the places of those
     /// that are.
     chosen: Option<Vec<u32>>,
-    parts: Parts,
+    parts: WindowParts,
     /// What the parts of the current window take, added up as they come and go: there may be
     /// thousands, and the memory is asked for with each bundle.
     part_bytes: usize,
@@ -98,7 +98,7 @@ pub(super) enum Entered {
     /// States that change with each slice ([`Assembly::begin_running`]).
     Changing,
     /// Parts that never change, in the order in which they were added up.
-    Parts(Vec<Part>),
+    Parts(Vec<WindowPart>),
 }
 
 /// The groups of a window.
@@ -123,7 +123,7 @@ struct Sorted {
 }
 
 impl Assembly {
-    pub(super) fn new(
+    pub fn new(
         spec: WindowSpec,
         slices: &Slices,
         combining: Combining,
@@ -150,7 +150,7 @@ impl Assembly {
             most_rows: None,
             sorted: Sorted::default(),
             chosen: None,
-            parts: Parts::default(),
+            parts: WindowParts::default(),
             part_bytes: 0,
             tracking: Tracking::default(),
             read_leave: i64::MIN,
@@ -158,7 +158,7 @@ impl Assembly {
     }
 
     /// The same, of which no more than what this chooses is wanted of each window.
-    pub(super) fn with_top(mut self, top: Option<&TopChooser>, slices: &Slices) -> Self {
+    pub fn with_top(mut self, top: Option<&TopChooser>, slices: &Slices) -> Self {
         let is_running = matches!(self.current, Current::Running { .. });
         if let (Some(top), Some(result), None, true) =
             (top, slices.calls.row_count(), &self.canonical, is_running)
@@ -170,7 +170,7 @@ impl Assembly {
     }
 
     /// Emits every window that this watermark (in the windows' own time) closes.
-    pub(super) fn advance(
+    pub fn advance(
         &mut self,
         watermark: i64,
         slices: &mut Slices,
@@ -292,7 +292,7 @@ impl Assembly {
     ///
     /// # Errors
     /// If a window is on its way out.
-    pub(super) fn entered(&self) -> Result<Entered> {
+    pub fn entered(&self) -> Result<Entered> {
         if self.emitting.is_some() {
             return Err(Error::internal("a window was asked for its state while it leaves"));
         }
@@ -309,17 +309,17 @@ impl Assembly {
     }
 
     /// The end of the window that leaves next, if anything has entered it.
-    pub(super) fn next_end_of_entered(&self) -> Option<i64> {
+    pub fn next_end_of_entered(&self) -> Option<i64> {
         self.has_entered().then(|| self.last_end.saturating_add(self.spec.step_ms()))
     }
 
     /// What came and went since the capture before.
-    pub(super) fn begin_capture(&mut self, extent: Extent) -> PartsSince {
+    pub fn begin_capture(&mut self, extent: Extent) -> PartsSince {
         self.parts.begin_capture(extent, self.last_end.saturating_add(1))
     }
 
     /// Begins a capture of what changes with each slice; one that is under way is read to its end.
-    pub(super) fn begin_running(&mut self, slices: &Slices) -> Result<BegunCapture> {
+    pub fn begin_running(&mut self, slices: &Slices) -> Result<BegunCapture> {
         while self.read_running(slices, usize::MAX)? {}
         let begun = self.tracking.begin(Extent::Full);
         let Current::Slice { slice, .. } = &mut self.current else { return Ok(begun) };
@@ -333,7 +333,7 @@ impl Assembly {
 
     /// Writes this capture some keys of what changes with each slice; false once all have been
     /// captured.
-    pub(super) fn read_some(
+    pub fn read_some(
         &mut self,
         begun: &BegunCapture,
         slices: &Slices,
@@ -348,7 +348,7 @@ impl Assembly {
     }
 
     /// Restores what the window with this end has so far. The keys have their references.
-    pub(super) fn resume(
+    pub fn resume(
         &mut self,
         next_end: i64,
         parts: Vec<(i64, Partial)>,
@@ -527,7 +527,7 @@ impl Assembly {
         Ok(())
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let most_rows = self.most_rows.as_ref().map_or(0, MostRows::bytes);
         self.tracking.bytes() + self.part_bytes + self.current.bytes() + most_rows
     }

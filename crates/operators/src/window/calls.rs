@@ -44,11 +44,7 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    pub(super) fn new(
-        calls: &[AggregateCall],
-        keys: &[usize],
-        input: &TableSchema,
-    ) -> Result<Self> {
+    pub fn new(calls: &[AggregateCall], keys: &[usize], input: &TableSchema) -> Result<Self> {
         let type_of = |column: usize| {
             input
                 .columns
@@ -83,7 +79,7 @@ impl Calls {
         Ok(own)
     }
 
-    pub(super) fn accumulators(&self) -> Result<Vec<Box<dyn Accumulator>>> {
+    pub fn accumulators(&self) -> Result<Vec<Box<dyn Accumulator>>> {
         let calls = self.calls.iter().zip(&self.argument_types);
         calls
             .map(|(call, argument)| match self.subtracts {
@@ -94,17 +90,17 @@ impl Calls {
     }
 
     /// The same aggregates for states that are only added to and dropped as a whole.
-    pub(super) fn of_whole(self) -> Self {
+    pub fn of_whole(self) -> Self {
         Calls { subtracts: false, ..self }
     }
 
     /// True if a result is the number of rows of a group.
-    pub(super) fn count_rows(&self) -> bool {
+    pub fn count_rows(&self) -> bool {
         self.results.iter().any(|result| matches!(result, ResultOf::RowCount))
     }
 
     /// The result columns of these groups.
-    pub(super) fn evaluate(
+    pub fn evaluate(
         &self,
         counts: &[i64],
         accumulators: &[Box<dyn Accumulator>],
@@ -115,12 +111,12 @@ impl Calls {
     }
 
     /// The result that is the number of rows of a group.
-    pub(super) fn row_count(&self) -> Option<usize> {
+    pub fn row_count(&self) -> Option<usize> {
         self.results.iter().position(|result| matches!(result, ResultOf::RowCount))
     }
 
     /// One result column of these groups.
-    pub(super) fn evaluate_result(
+    pub fn evaluate_result(
         &self,
         result: usize,
         counts: &[i64],
@@ -145,7 +141,7 @@ pub(super) struct Partial {
 }
 
 impl Partial {
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let states: usize = self.accumulators.iter().map(|own| own.bytes()).sum();
         self.ids.capacity() * 12 + states
     }
@@ -162,7 +158,7 @@ pub(super) struct States<'a> {
 
 impl<'a> States<'a> {
     /// Columns that are indexed by key.
-    pub(super) fn by_key(
+    pub fn by_key(
         keys: &'a [u32],
         counts: &'a [i64],
         accumulators: &'a [Box<dyn Accumulator>],
@@ -171,7 +167,7 @@ impl<'a> States<'a> {
     }
 
     /// Some of the states of a part.
-    pub(super) fn of(partial: &'a Partial, range: Range<usize>) -> Self {
+    pub fn of(partial: &'a Partial, range: Range<usize>) -> Self {
         let Partial { ids, counts, accumulators } = partial;
         let places = (range.start as u32..range.end as u32).collect();
         States { keys: &ids[range], places, counts, accumulators }
@@ -191,12 +187,7 @@ pub(super) fn mark<T: ArrowPrimitiveType>(
 
 impl Calls {
     /// The rows that hold these states.
-    pub(super) fn rows(
-        &self,
-        keys: &KeyTable,
-        marks: Marks,
-        states: &States<'_>,
-    ) -> Result<RecordBatch> {
+    pub fn rows(&self, keys: &KeyTable, marks: Marks, states: &States<'_>) -> Result<RecordBatch> {
         let (owners, named) = self.key_columns.columns_of(keys, states.keys)?;
         let count = |&place: &u32| states.counts.get(place as usize).copied().unwrap_or(1);
         let counts = states.places.iter().map(count);
@@ -214,14 +205,14 @@ impl Calls {
     }
 
     /// The rows of a table without any.
-    pub(super) fn no_rows(&self, marks: Marks) -> Result<RecordBatch> {
+    pub fn no_rows(&self, marks: Marks) -> Result<RecordBatch> {
         let accumulators = self.accumulators()?;
         let keys = KeyTable::new(&self.key_types)?;
         self.rows(&keys, marks, &States::by_key(&[], &[], &accumulators))
     }
 
     /// The key columns of some rows, and their states, which have no ids yet.
-    pub(super) fn restored(&self, rows: &RecordBatch) -> Result<(Vec<ArrayRef>, Partial)> {
+    pub fn restored(&self, rows: &RecordBatch) -> Result<(Vec<ArrayRef>, Partial)> {
         let places: Vec<u32> = (0..rows.num_rows() as u32).collect();
         let (mut counts, mut accumulators) = (Vec::new(), self.accumulators()?);
         self.restore_at(rows, &places, places.len(), &mut counts, &mut accumulators)?;
@@ -231,7 +222,7 @@ impl Calls {
 
     /// Restores the states of some rows to these places, which are empty, in columns of this many
     /// groups.
-    pub(super) fn restore_at(
+    pub fn restore_at(
         &self,
         rows: &RecordBatch,
         places: &[u32],

@@ -18,9 +18,8 @@ use arrow_array::types::{Int64Type, UInt8Type};
 use arrow_array::{ArrayRef, RecordBatch, TimestampMillisecondArray};
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Captured, Exchange, Extent, Grid, Operator, OperatorClass, Output, Partition,
-    PartitionContext, Piece, Place, Progress, Restored, Result, Route, TableChanges, Watermark,
-    WatermarkBefore,
+    Bundle, Captured, Exchange, Extent, Grid, Operator, Output, Partition, PartitionContext, Piece,
+    Place, Progress, Restored, Result, Route, TableChanges, Watermark, WatermarkBefore,
 };
 
 use super::calls::mark;
@@ -53,9 +52,6 @@ impl ClockWindows {
 impl Operator for ClockWindows {
     fn name(&self) -> String {
         format!("{} of the clock", self.inner.name())
-    }
-    fn class(&self) -> OperatorClass {
-        OperatorClass::Sequenced
     }
     fn is_singleton(&self) -> bool {
         self.ordered

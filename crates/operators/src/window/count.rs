@@ -24,16 +24,18 @@ use arrow_array::types::UInt64Type;
 use arrow_schema::SchemaRef;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Captured, Column, Error, Extent, Operator, OperatorClass, Output, Partition,
-    PartitionContext, Piece, Place, Progress, Restored, Result, Route, TableSchema, Watermark,
+    Bundle, Captured, Error, Extent, Operator, Output, Partition, PartitionContext, Piece, Place,
+    Progress, Restored, Result, Route, TableSchema, Watermark,
 };
 
 use super::calls::Calls;
 use super::calls::{States, mark};
+use super::output::whole_schema;
 use super::shared::{key_columns, row_order};
 use super::slices::{RowsOf, update_accumulators};
 use crate::aggregate::{Accumulator, AggregateCall};
 use crate::keys::{KeyTable, route_by_keys};
+use crate::rows::columns::batch_of;
 use crate::tables::{add_table, does_not_fit, numbers_of, state_batch};
 
 /// The table of open windows: the key, how many rows of it came, and the number of the window.
@@ -83,10 +85,7 @@ impl CountWindowAggregate {
             return Err(Error::plan("a window of rows must have and slide by at least one row"));
         }
         let calls = Calls::new(&spec.aggregates, &spec.keys, &spec.input)?;
-        let keys = spec.keys.iter().map(|&key| spec.input.columns[key].clone());
-        let results =
-            spec.aggregates.iter().map(|call| Column::new(&call.name, call.result.clone()));
-        let output = TableSchema::new(keys.chain(results).collect());
+        let output = whole_schema(&spec.input, &spec.keys, &spec.aggregates);
         let arrow = output.arrow();
         Ok(CountWindowAggregate { shared: Arc::new(CountContext { spec, calls, output, arrow }) })
     }
@@ -101,9 +100,6 @@ impl Operator for CountWindowAggregate {
     fn name(&self) -> String {
         "count window".to_string()
     }
-    fn class(&self) -> OperatorClass {
-        OperatorClass::Sequenced
-    }
     fn watermark_interest(&self) -> WatermarkInterest {
         WatermarkInterest::EndOnly
     }
@@ -113,11 +109,11 @@ impl Operator for CountWindowAggregate {
     fn open(&self, _opening: PartitionContext) -> Result<Box<dyn Partition>> {
         Ok(Box::new(CountPartition {
             keys: KeyTable::new(&self.shared.calls.key_types)?,
-            windows: Windows::new(self.shared.spec.size, self.shared.spec.slide),
+            windows: CountWindows::new(self.shared.spec.size, self.shared.spec.slide),
             counts: Vec::new(),
             accumulators: self.shared.calls.accumulators()?,
             ids: Vec::new(),
-            taken: Taken::default(),
+            taken: CountTaken::default(),
             shared: Arc::clone(&self.shared),
         }))
     }
@@ -125,7 +121,7 @@ impl Operator for CountWindowAggregate {
 
 /// What the rows of a bundle belong to, and what they complete.
 #[derive(Default)]
-struct Taken {
+struct CountTaken {
     /// Rows and the slots they are added to, in the order of rows.
     rows: Vec<u32>,
     slots: Vec<u32>,
@@ -135,15 +131,15 @@ struct Taken {
     causes: Vec<u32>,
 }
 
-impl Taken {
+impl CountTaken {
     fn clear(&mut self) {
-        let Taken { rows, slots, closed, keys, causes } = self;
+        let CountTaken { rows, slots, closed, keys, causes } = self;
         [rows, slots, closed, keys, causes].into_iter().for_each(Vec::clear);
     }
 }
 
 /// The open windows of the keys of a partition.
-struct Windows {
+struct CountWindows {
     size: u64,
     slide: u64,
     /// How many windows of a key can be open at once.
@@ -158,10 +154,10 @@ struct Windows {
     slots: u32,
 }
 
-impl Windows {
+impl CountWindows {
     fn new(size: u64, slide: u64) -> Self {
         let width = size.div_ceil(slide) as usize;
-        Windows {
+        CountWindows {
             size,
             slide,
             width,
@@ -183,7 +179,7 @@ impl Windows {
     }
 
     /// Adds the next row of a key to its windows.
-    fn take(&mut self, key: u32, row: u32, taken: &mut Taken) {
+    fn take(&mut self, key: u32, row: u32, taken: &mut CountTaken) {
         self.seen[key as usize] += 1;
         let number = self.seen[key as usize];
         let first = number.div_ceil(self.slide);
@@ -256,13 +252,13 @@ impl Windows {
 struct CountPartition {
     shared: Arc<CountContext>,
     keys: KeyTable,
-    windows: Windows,
+    windows: CountWindows,
     /// Rows by slot.
     counts: Vec<i64>,
     /// States by slot.
     accumulators: Vec<Box<dyn Accumulator>>,
     ids: Vec<u32>,
-    taken: Taken,
+    taken: CountTaken,
 }
 
 impl CountPartition {
@@ -272,7 +268,7 @@ impl CountPartition {
         self.accumulators.iter_mut().for_each(|own| own.grow(slots));
         self.taken.slots.iter().for_each(|&slot| self.counts[slot as usize] += 1);
         let of = RowsOf { batch: &piece.bundle.batch, order: row_order(piece.bundle) };
-        let Taken { slots, rows, .. } = &self.taken;
+        let CountTaken { slots, rows, .. } = &self.taken;
         update_accumulators(&mut self.accumulators, &self.shared.calls, of, slots, Some(rows))
     }
 
@@ -284,9 +280,7 @@ impl CountPartition {
         }
         let mut columns = self.keys.take_keys(&self.taken.keys)?;
         columns.extend(self.shared.calls.evaluate(&self.counts, &self.accumulators, closed)?);
-        let rows = arrow_array::RecordBatchOptions::new().with_row_count(Some(closed.len()));
-        let arrow = Arc::clone(&self.shared.arrow);
-        let batch = RecordBatch::try_new_with_options(arrow, columns, &rows)?;
+        let batch = batch_of(&self.shared.arrow, columns, closed.len())?;
         output.emit_at(batch, Place::Caused(std::mem::take(&mut self.taken.causes)));
         closed.iter().for_each(|&slot| self.counts[slot as usize] = 0);
         self.accumulators.iter_mut().for_each(|own| own.reset(closed));

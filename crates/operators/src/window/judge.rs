@@ -58,7 +58,7 @@ impl Before<'_> {
 
 /// A run of rows of one slice: a range of those that are in any ([`Judged::taken`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct SliceRun {
     pub(super) key: SliceKey,
     pub(super) from: usize,
     pub(super) to: usize,
@@ -74,7 +74,7 @@ pub(super) struct Judged {
     /// The numbers from 0, as many as were ever needed: the rows of a bundle that is cut into runs.
     numbers: Vec<u32>,
     /// The runs, one per slice.
-    pub(super) runs: Vec<Run>,
+    pub(super) runs: Vec<SliceRun>,
     /// Rows that are late for all their windows, in order.
     pub(super) late: Vec<u32>,
     /// How many rows are late for some of their windows only.
@@ -105,7 +105,7 @@ fn is_closed(end: i64, watermark: i64) -> bool {
 impl Judged {
     /// Judges the rows named (or all) by their times, which are indexed by row. Something may be
     /// known of all times already.
-    pub(super) fn judge(
+    pub fn judge(
         &mut self,
         spec: &WindowSpec,
         times: &[i64],
@@ -128,7 +128,7 @@ impl Judged {
         if none_late && first.holds(known.highest) && first.enter <= first.leave {
             let key = SliceKey { enter: first.enter, leave: first.leave };
             let to = rows.map_or(times.len(), <[u32]>::len);
-            self.runs.push(Run { key, from: 0, to });
+            self.runs.push(SliceRun { key, from: 0, to });
             self.as_given = true;
             return;
         }
@@ -183,7 +183,7 @@ impl Judged {
                 self.runs.clear();
                 return false;
             }
-            self.runs.push(Run { key, from, to });
+            self.runs.push(SliceRun { key, from, to });
             from = to;
         }
         true
@@ -223,13 +223,13 @@ impl Judged {
     }
 
     /// The rows that are in any run, where these were judged; `None` for all, as they stand.
-    pub(super) fn taken<'a>(&'a self, given: Option<&'a [u32]>) -> Option<&'a [u32]> {
+    pub fn taken<'a>(&'a self, given: Option<&'a [u32]>) -> Option<&'a [u32]> {
         if self.as_given { given } else { Some(&self.rows) }
     }
 
     /// The rows of a run, where these were judged; `None` if it is the only one, of all as they
     /// stand.
-    pub(super) fn rows_of<'a>(&'a self, run: &Run, given: Option<&'a [u32]>) -> Option<&'a [u32]> {
+    pub fn rows_of<'a>(&'a self, run: &SliceRun, given: Option<&'a [u32]>) -> Option<&'a [u32]> {
         let all = match self.taken(given) {
             None if self.runs.len() > 1 => Some(&self.numbers[..]),
             taken => taken,
@@ -272,7 +272,7 @@ impl Judged {
                 return None;
             }
             let key = SliceKey { enter: slice.enter, leave: slice.leave };
-            self.runs.push(Run { key, from: 0, to: 0 });
+            self.runs.push(SliceRun { key, from: 0, to: 0 });
             if slice.holds(known.highest) {
                 return Some(starts);
             }
@@ -360,7 +360,7 @@ impl Judged {
         let key = SliceKey { enter, leave };
         let runs = &mut self.runs;
         *self.slots.entry(key).or_insert_with(|| {
-            runs.push(Run { key, from: 0, to: 0 });
+            runs.push(SliceRun { key, from: 0, to: 0 });
             runs.len() as u32 - 1
         })
     }
@@ -430,7 +430,7 @@ pub(super) struct Judge {
 }
 
 impl Judge {
-    pub(super) fn new(zone: Option<Tz>) -> Self {
+    pub fn new(zone: Option<Tz>) -> Self {
         let (local_times, local_before) = Default::default();
         Judge { zone: Zone::new(zone), judged: Judged::default(), local_times, local_before }
     }
@@ -439,7 +439,7 @@ impl Judge {
     ///
     /// # Errors
     /// If a row time is NULL, or a row is late where that fails the job.
-    pub(super) fn piece(
+    pub fn piece(
         &mut self,
         rules: &Rules<'_>,
         piece: &Piece<'_>,
@@ -455,14 +455,14 @@ impl Judge {
     }
 
     /// All rows of a piece are of the window of all rows, and none is late.
-    pub(super) fn whole(&mut self, piece: &Piece<'_>, output: &mut Output) -> &Judged {
+    pub fn whole(&mut self, piece: &Piece<'_>, output: &mut Output) -> &Judged {
         let rows = piece.num_rows();
         let judged = &mut self.judged;
         judged.as_given = true;
         judged.runs.clear();
         if rows > 0 {
             let key = SliceKey { enter: WHOLE_END, leave: WHOLE_END };
-            judged.runs.push(Run { key, from: 0, to: rows });
+            judged.runs.push(SliceRun { key, from: 0, to: rows });
         }
         output.accepted += rows as u64;
         judged
@@ -529,7 +529,10 @@ mod tests {
         let mut judged = Judged::default();
         judged.judge(&HOP, &[1, 2, 4], None, Before::All(3), None);
         assert!(judged.as_given);
-        assert_eq!(judged.runs, [Run { key: SliceKey { enter: 5, leave: 10 }, from: 0, to: 3 }]);
+        assert_eq!(
+            judged.runs,
+            [SliceRun { key: SliceKey { enter: 5, leave: 10 }, from: 0, to: 3 }]
+        );
     }
 
     #[test]
@@ -539,7 +542,7 @@ mod tests {
         let times = [1, 7, 8, 12, 17];
         let key = |enter| SliceKey { enter, leave: enter + 5 };
         let runs = [(5, 0, 1), (10, 1, 3), (15, 3, 4), (20, 4, 5)];
-        let runs = runs.map(|(enter, from, to)| Run { key: key(enter), from, to });
+        let runs = runs.map(|(enter, from, to)| SliceRun { key: key(enter), from, to });
         judged.judge(&HOP, &times, None, Before::Rows(&watermarks), None);
         assert!(judged.as_given);
         assert_eq!(judged.runs, runs);

@@ -51,7 +51,7 @@ pub(super) struct KeySpread {
 
 impl KeySpread {
     /// A partition is opened under this contract, which says how many of them a worker has.
-    pub(super) fn opened(&self, order: OrderContract) {
+    pub fn opened(&self, order: OrderContract) {
         self.is_ordered.store(order.is_ordered(), Ordering::Relaxed);
     }
 
@@ -65,12 +65,7 @@ impl KeySpread {
     }
 
     /// Where the rows of a bundle go, by these columns.
-    pub(super) fn route(
-        &self,
-        bundle: &Bundle,
-        spread_by: &[usize],
-        partitions: usize,
-    ) -> Result<Route> {
+    pub fn route(&self, bundle: &Bundle, spread_by: &[usize], partitions: usize) -> Result<Route> {
         let is_small = bundle.num_rows() < partitions * SCATTERED_ROWS_MIN;
         if spread_by.is_empty() || partitions == 1 || is_small || !self.is_by_key() {
             return Ok(Route::Any);
@@ -85,21 +80,21 @@ impl KeySpread {
     }
 
     /// True if rows go to the owner of their key, unless too many have one key.
-    pub(super) fn is_by_key(&self) -> bool {
+    pub fn is_by_key(&self) -> bool {
         // Relaxed, here and below: either way is right for any bundle.
         self.by_key.load(Ordering::Relaxed)
     }
 
     /// What a partition at hand took of a bundle, for a window with this many keys by then. The
     /// first windows of a job may be long: what they have is not known before they close.
-    pub(super) fn taken(&self, rows: usize, keys: usize, new_keys: usize) {
+    pub fn taken(&self, rows: usize, keys: usize, new_keys: usize) {
         if keys >= MANY_KEYS && new_keys > rows / 2 && !self.is_by_key() {
             self.decide(true, true);
         }
     }
 
     /// What a partition at hand had of a window.
-    pub(super) fn handed_over(&self, rows: u64, keys: usize) {
+    pub fn handed_over(&self, rows: u64, keys: usize) {
         if !self.is_by_key() {
             let (rows, keys) = self.add(rows, keys);
             self.decide(rows < keys * FEW_ROWS, true);
@@ -107,7 +102,7 @@ impl KeySpread {
     }
 
     /// What a partition had of a window as the owner of its keys.
-    pub(super) fn scattered(&self, rows: u64, keys: usize, partitions: usize) {
+    pub fn scattered(&self, rows: u64, keys: usize, partitions: usize) {
         if self.is_by_key() {
             let (rows, keys) = self.add(rows, keys);
             // At hand, each worker would have had the keys.

@@ -36,13 +36,13 @@ pub(super) struct MostRows {
 
 impl MostRows {
     /// For the `wanted` keys with most rows.
-    pub(super) fn new(wanted: usize) -> Self {
+    pub fn new(wanted: usize) -> Self {
         let (bounds, places, foremost, last) = Default::default();
         MostRows { wanted, bounds, places, foremost, listed: 0, last }
     }
 
     /// These keys of the slice have more rows than before.
-    pub(super) fn raised(&mut self, ids: &[u32], slice: &Slice) {
+    pub fn raised(&mut self, ids: &[u32], slice: &Slice) {
         self.bounds.resize(slice.counts.len().div_ceil(BLOCK), 0);
         for &id in ids {
             let bound = &mut self.bounds[id as usize / BLOCK];
@@ -51,13 +51,13 @@ impl MostRows {
     }
 
     /// Keys have left the list of the slice: others stand at other places now.
-    pub(super) fn keys_left(&mut self) {
+    pub fn keys_left(&mut self) {
         self.listed = 0;
         self.foremost.fill(u32::MAX);
     }
 
     /// The places of the keys with most rows, the first ones among equals, ascending.
-    pub(super) fn places(&mut self, slice: &Slice) -> Vec<u32> {
+    pub fn places(&mut self, slice: &Slice) -> Vec<u32> {
         self.list(slice);
         let counts = &slice.counts[..];
         // The complement of a count is low where it is high: so what comes first is what is lowest.
@@ -106,7 +106,7 @@ impl MostRows {
         self.listed = slice.keys.len();
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let numbers = self.places.capacity() + self.foremost.capacity() + self.last.capacity();
         self.bounds.capacity() * 8 + numbers * 4
     }

@@ -27,7 +27,7 @@ use super::snapshot::{
     restored_entered, restored_slices,
 };
 use crate::capture::READ_ROWS;
-use crate::capture::shared::SharedState;
+use crate::capture::shared::{SharedCapture, SharedState};
 use crate::capture::tracker::BegunCapture;
 use crate::keys::{CanonicalOrder, KeyTable, partition_of};
 
@@ -38,8 +38,8 @@ struct Parcel {
     partial: Partial,
 }
 
-/// What a partition has.
-struct Windows {
+/// A range of keys, or what any partition took of them.
+pub(super) struct SlicedWindows {
     shared: Arc<WindowContext>,
     opening: PartitionContext,
     /// Slices of the keys that this partition owns.
@@ -61,13 +61,8 @@ struct Seen {
     keys: usize,
 }
 
-/// A range of keys, or what any partition took of them.
-pub(super) struct WindowPartition {
-    windows: Arc<SharedState<Windows>>,
-}
-
-impl WindowPartition {
-    pub(super) fn new(shared: Arc<WindowContext>, opening: PartitionContext) -> Result<Self> {
+impl SlicedWindows {
+    pub fn new(shared: Arc<WindowContext>, opening: PartitionContext) -> Result<Self> {
         let owned = Slices::new(Arc::clone(&shared.calls))?;
         let canonical = CanonicalOrder::wanted(opening.order, &shared.calls.key_types)?;
         let combining = match (shared.invertible, shared.exact) {
@@ -84,7 +79,7 @@ impl WindowPartition {
         let judge = Judge::new(shared.spec.zone);
         let inbox = Vec::new();
         let (seen_at_hand, seen_of_owned) = Default::default();
-        let windows = Windows {
+        Ok(SlicedWindows {
             shared,
             opening,
             owned,
@@ -94,72 +89,14 @@ impl WindowPartition {
             judge,
             seen_at_hand,
             seen_of_owned,
-        };
-        Ok(WindowPartition { windows: Arc::new(SharedState::new(windows)) })
+        })
     }
 }
 
-impl Partition for WindowPartition {
+impl Partition for SlicedWindows {
     fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
-        self.windows.lock().rows(&piece, output)
-    }
-
-    fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
-        self.windows.lock().watermark(call, output)
-    }
-
-    fn state_bytes(&self) -> usize {
-        self.windows.lock().state_bytes()
-    }
-
-    /// Captures the states of all slices, whoever's keys they hold. How rows are judged depends on
-    /// the rows alone, and between two watermarks no parcel waits.
-    fn capture(&mut self, extent: Extent) -> Result<Captured> {
-        let mut windows = self.windows.lock();
-        let calls = Arc::clone(&windows.shared.calls);
-        let mut captured = Captured::default();
-        let (owned, foreign) = windows.begin_slices()?;
-        let none = calls.no_rows(bounds(SliceKey { enter: 0, leave: 0 }, 0))?;
-        let shared = &self.windows;
-        capture_later(&mut captured, SLICES, &none, (owned, shared), |windows, begun| {
-            windows.owned.read_some(begun, READ_ROWS)
-        });
-        if let Some(taken) = foreign {
-            capture_later(&mut captured, TAKEN, &none, (taken, shared), Windows::read_foreign);
-        }
-        match windows.assembly.entered()? {
-            Entered::Changing => {
-                let running = (windows.begin_running()?, shared);
-                let none = calls.no_rows(part_marks(0, 0, 0))?;
-                capture_later(&mut captured, ENTERED, &none, running, Windows::read_running);
-            }
-            Entered::Parts(parts) => {
-                let since = windows.assembly.begin_capture(extent);
-                let held = windows.owned.hold_keys();
-                let shared = Arc::clone(&self.windows);
-                let read = move |some: &mut dyn FnMut(&KeyTable) -> Result<bool>| {
-                    shared.read(|windows| some(&windows.owned.keys))?;
-                    drop(held);
-                    Ok(())
-                };
-                capture_parts(&mut captured, &calls, (parts, since), windows.opening, read)?;
-            }
-        }
-        if let Some(next_end) = windows.assembly.next_end_of_entered() {
-            capture_next_end(&mut captured, next_end)?;
-        }
-        Ok(captured)
-    }
-
-    fn restore(&mut self, restored: &Restored) -> Result<()> {
-        self.windows.lock().restore(restored)
-    }
-}
-
-impl Windows {
-    fn rows(&mut self, piece: &Piece<'_>, output: &mut Output) -> Result<()> {
         let spec = &self.shared.spec;
-        let judged = self.judge.piece(&spec.rules(), piece, output)?;
+        let judged = self.judge.piece(&spec.rules(), &piece, output)?;
         if judged.runs.is_empty() {
             return Ok(());
         }
@@ -203,6 +140,69 @@ impl Windows {
         self.owned.bytes() + foreign + self.assembly.bytes()
     }
 
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        let (calls, span_ms) = (&self.shared.calls, self.shared.spec.window.span_ms());
+        for slice in restored_slices(restored, span_ms)? {
+            let (keys, partial) = calls.restored(&slice.rows)?;
+            self.owned.absorb(slice.key, &keys, partial)?;
+        }
+        let Some((next_end, parts)) = restored_entered(restored, span_ms)? else { return Ok(()) };
+        let adopt = |part: PartRows| {
+            let (keys, partial) = calls.restored(&part.rows)?;
+            Ok((part.leave, self.owned.adopt(&keys, partial)?))
+        };
+        let parts = parts.into_iter().map(adopt).collect::<Result<_>>()?;
+        self.assembly.resume(next_end, parts, &self.owned)
+    }
+}
+
+impl SharedCapture for SlicedWindows {
+    /// Captures the states of all slices, whoever's keys they hold. How rows are judged depends on
+    /// the rows alone, and between two watermarks no parcel waits.
+    fn capture_shared(shared: &Arc<SharedState<Self>>, extent: Extent) -> Result<Captured> {
+        let mut windows = shared.lock();
+        let calls = Arc::clone(&windows.shared.calls);
+        let mut captured = Captured::default();
+        let (owned, foreign) = windows.begin_slices()?;
+        let none = calls.no_rows(bounds(SliceKey { enter: 0, leave: 0 }, 0))?;
+        capture_later(&mut captured, SLICES, &none, (owned, shared), |windows, begun| {
+            windows.owned.read_some(begun, READ_ROWS)
+        });
+        if let Some(taken) = foreign {
+            capture_later(
+                &mut captured,
+                TAKEN,
+                &none,
+                (taken, shared),
+                SlicedWindows::read_foreign,
+            );
+        }
+        match windows.assembly.entered()? {
+            Entered::Changing => {
+                let running = (windows.begin_running()?, shared);
+                let none = calls.no_rows(part_marks(0, 0, 0))?;
+                capture_later(&mut captured, ENTERED, &none, running, SlicedWindows::read_running);
+            }
+            Entered::Parts(parts) => {
+                let since = windows.assembly.begin_capture(extent);
+                let held = windows.owned.hold_keys();
+                let shared = Arc::clone(shared);
+                let read = move |some: &mut dyn FnMut(&KeyTable) -> Result<bool>| {
+                    shared.read(|windows| some(&windows.owned.keys))?;
+                    drop(held);
+                    Ok(())
+                };
+                capture_parts(&mut captured, &calls, (parts, since), windows.opening, read)?;
+            }
+        }
+        if let Some(next_end) = windows.assembly.next_end_of_entered() {
+            capture_next_end(&mut captured, next_end)?;
+        }
+        Ok(captured)
+    }
+}
+
+impl SlicedWindows {
     /// Begins to capture the slices that are in no window so far: of keys that are owned, and of
     /// rows that were taken at hand.
     fn begin_slices(&mut self) -> Result<(BegunCapture, Option<BegunCapture>)> {
@@ -225,21 +225,6 @@ impl Windows {
 
     fn read_running(&mut self, begun: &BegunCapture) -> Result<bool> {
         self.assembly.read_some(begun, &self.owned, READ_ROWS)
-    }
-
-    fn restore(&mut self, restored: &Restored) -> Result<()> {
-        let (calls, span_ms) = (&self.shared.calls, self.shared.spec.window.span_ms());
-        for slice in restored_slices(restored, span_ms)? {
-            let (keys, partial) = calls.restored(&slice.rows)?;
-            self.owned.absorb(slice.key, &keys, partial)?;
-        }
-        let Some((next_end, parts)) = restored_entered(restored, span_ms)? else { return Ok(()) };
-        let adopt = |part: PartRows| {
-            let (keys, partial) = calls.restored(&part.rows)?;
-            Ok((part.leave, self.owned.adopt(&keys, partial)?))
-        };
-        let parts = parts.into_iter().map(adopt).collect::<Result<_>>()?;
-        self.assembly.resume(next_end, parts, &self.owned)
     }
 
     /// Phase one: hands closed slices to the owners of their keys.

@@ -21,7 +21,7 @@ const GONE_MAX: usize = 64 * 1024;
 
 /// What a slice, or several with the same last window, had when it entered.
 #[derive(Clone)]
-pub(super) struct Part {
+pub(super) struct WindowPart {
     pub(super) number: u64,
     /// The end of the last window that it is part of.
     pub(super) leave: i64,
@@ -45,23 +45,23 @@ pub(super) struct PartsSince {
 
 /// Numbers parts, and knows which of them have been captured.
 #[derive(Default)]
-pub(super) struct Parts {
+pub(super) struct WindowParts {
     next: u64,
     /// Which parts the last capture has.
     numbers: SerialTracker,
     gone: Vec<PartName>,
 }
 
-impl Parts {
+impl WindowParts {
     /// A new part.
-    pub(super) fn part(&mut self, leave: i64, states: Arc<Partial>) -> Part {
+    pub fn part(&mut self, leave: i64, states: Arc<Partial>) -> WindowPart {
         let number = self.next;
         self.next += 1;
-        Part { number, leave, states }
+        WindowPart { number, leave, states }
     }
 
     /// Another takes the place of a part.
-    pub(super) fn replace(&mut self, part: &Part) {
+    pub fn replace(&mut self, part: &WindowPart) {
         if self.numbers.captured().is_none_or(|captured| part.number >= captured) {
             return;
         }
@@ -73,7 +73,7 @@ impl Parts {
     }
 
     /// Begins a capture of parts that are there from this end on.
-    pub(super) fn begin_capture(&mut self, extent: Extent, kept_from: i64) -> PartsSince {
+    pub fn begin_capture(&mut self, extent: Extent, kept_from: i64) -> PartsSince {
         let gone = std::mem::take(&mut self.gone);
         let (extent, first) = self.numbers.begin(extent, self.next);
         match first {

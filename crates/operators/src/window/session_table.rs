@@ -40,7 +40,7 @@ const NONE: u32 = u32::MAX;
 
 /// A row as it comes.
 #[derive(Clone, Copy)]
-pub(super) struct Arrival {
+pub(super) struct SessionArrival {
     pub(super) time: i64,
     /// The watermark before it.
     pub(super) before: i64,
@@ -78,7 +78,7 @@ pub(super) struct Sessions {
 
 /// The rows of a bundle that were taken, and the sessions they joined.
 #[derive(Default)]
-pub(super) struct Taken {
+pub(super) struct SessionsTaken {
     pub(super) rows: Vec<u32>,
     pub(super) sessions: Vec<u32>,
     /// (from, into): sessions that were joined while the bundle was taken.
@@ -86,7 +86,7 @@ pub(super) struct Taken {
 }
 
 impl Sessions {
-    pub(super) fn new(calls: &Calls, gap_ms: i64) -> Result<Self> {
+    pub fn new(calls: &Calls, gap_ms: i64) -> Result<Self> {
         Ok(Sessions {
             gap_ms,
             keys: KeyTable::new(&calls.key_types)?,
@@ -101,7 +101,7 @@ impl Sessions {
     }
 
     /// Numbers the keys of some rows of a bundle, or of all.
-    pub(super) fn intern(
+    pub fn intern(
         &mut self,
         keys: &[ArrayRef],
         (rows, total_rows): (Option<&[u32]>, usize),
@@ -113,26 +113,26 @@ impl Sessions {
     }
 
     /// Forgets a key if it has no session that would keep it.
-    pub(super) fn release(&mut self, key: u32) {
+    pub fn release(&mut self, key: u32) {
         if self.first[key as usize] == NONE {
             self.keys.release(key);
         }
     }
 
     /// The earliest end that a session may have: sessions may have grown since they were listed.
-    pub(super) fn first_end(&self) -> Option<i64> {
+    pub fn first_end(&self) -> Option<i64> {
         self.by_end.peek().map(|Reverse((end, ..))| *end)
     }
 
     /// The session that a row belongs to, or `None` if it is late.
     #[inline]
-    pub(super) fn take(
+    pub fn take(
         &mut self,
         key: u32,
-        arrival: Arrival,
+        arrival: SessionArrival,
         joined: &mut Vec<(u32, u32)>,
     ) -> Option<u32> {
-        let Arrival { time, before, closed } = arrival;
+        let SessionArrival { time, before, closed } = arrival;
         let number = self.first[key as usize];
         let row_end = time.saturating_add(self.gap_ms);
         // Most often a key has one session, and the row belongs to it.
@@ -154,10 +154,10 @@ impl Sessions {
     fn take_among(
         &mut self,
         key: u32,
-        arrival: Arrival,
+        arrival: SessionArrival,
         joined: &mut Vec<(u32, u32)>,
     ) -> Option<u32> {
-        let Arrival { time, before, closed } = arrival;
+        let SessionArrival { time, before, closed } = arrival;
         let mut start = time;
         let mut end = time.saturating_add(self.gap_ms);
         let (row_start, row_end) = (start, end);
@@ -245,11 +245,11 @@ impl Sessions {
 
     /// Adds up what some rows brought: first the states of joined sessions, then the rows; or, in
     /// order, the rows before the last, what the last one joined, and the last.
-    pub(super) fn apply(
+    pub fn apply(
         &mut self,
         calls: &Calls,
         of: RowsOf<'_>,
-        taken: &mut Taken,
+        taken: &mut SessionsTaken,
         in_order: bool,
     ) -> Result<()> {
         self.counts.resize(self.all.len(), 0);
@@ -278,7 +278,7 @@ impl Sessions {
         update_accumulators(&mut self.accumulators, calls, of, sessions, Some(rows))
     }
 
-    fn apply_joins(&mut self, taken: &mut Taken) -> Result<()> {
+    fn apply_joins(&mut self, taken: &mut SessionsTaken) -> Result<()> {
         // A session that others joined may itself have joined another one later.
         let mut target: hashbrown::HashMap<u32, u32> = taken.joined.iter().copied().collect();
         for (from, _) in taken.joined.iter().rev() {
@@ -304,7 +304,7 @@ impl Sessions {
     }
 
     /// Takes the sessions off the index that a watermark closes, oldest end first, a chunk at most.
-    pub(super) fn close(&mut self, watermark: i64, whole_ends: bool) -> Vec<u32> {
+    pub fn close(&mut self, watermark: i64, whole_ends: bool) -> Vec<u32> {
         let mut closed = Vec::new();
         let mut last_end = i64::MIN;
         while let Some(&Reverse((end, number, generation))) = self.by_end.peek() {
@@ -328,7 +328,7 @@ impl Sessions {
     }
 
     /// Closed sessions by end, virtual partition and key, with their ends.
-    pub(super) fn in_order(
+    pub fn in_order(
         &self,
         closed: &[u32],
         canonical: &CanonicalOrder,
@@ -342,7 +342,7 @@ impl Sessions {
     }
 
     /// Forgets closed sessions, and keys without sessions.
-    pub(super) fn forget(&mut self, calls: &Calls, closed: &[u32]) -> Result<()> {
+    pub fn forget(&mut self, calls: &Calls, closed: &[u32]) -> Result<()> {
         self.touch(calls, closed)?;
         closed.iter().for_each(|&number| self.note_end(number));
         closed.iter().for_each(|&number| self.counts[number as usize] = 0);
@@ -368,7 +368,7 @@ impl Sessions {
     }
 
     /// All sessions of these keys may change.
-    pub(super) fn touch_keys(&mut self, calls: &Calls, keys: &[u32]) -> Result<()> {
+    pub fn touch_keys(&mut self, calls: &Calls, keys: &[u32]) -> Result<()> {
         if self.tracker.is_none() {
             return Ok(());
         }
@@ -403,7 +403,7 @@ impl Sessions {
     }
 
     /// Begins a capture; one that is under way is read to its end.
-    pub(super) fn begin_capture(&mut self, calls: &Calls, extent: Extent) -> Result<RowsBegun> {
+    pub fn begin_capture(&mut self, calls: &Calls, extent: Extent) -> Result<RowsBegun> {
         while self.read_some(calls, usize::MAX)? {}
         let live = self.live();
         let tracker = self.tracker.get_or_insert_with(|| {
@@ -418,23 +418,23 @@ impl Sessions {
     }
 
     /// What is known before a capture of the table with this name.
-    pub(super) fn changes(&self, name: &'static str) -> Option<TableChanges> {
+    pub fn changes(&self, name: &'static str) -> Option<TableChanges> {
         self.tracker.as_ref().map(|tracker| tracker.changes(name, self.live()))
     }
 
     /// Stops tracking changes until the next capture.
-    pub(super) fn stop_tracking(&mut self) {
+    pub fn stop_tracking(&mut self) {
         self.tracker.iter_mut().for_each(RowTracker::stop);
     }
 
     /// True while this capture is under way.
-    pub(super) fn is_reading(&self, begun: &BegunCapture) -> bool {
+    pub fn is_reading(&self, begun: &BegunCapture) -> bool {
         self.tracker.as_ref().is_some_and(|tracker| tracker.is_reading(begun))
     }
 
     /// Writes some sessions to the capture under way that it has yet to read; false once there are
     /// none.
-    pub(super) fn read_some(&mut self, calls: &Calls, most: usize) -> Result<bool> {
+    pub fn read_some(&mut self, calls: &Calls, most: usize) -> Result<bool> {
         let Some(tracker) = &mut self.tracker else { return Ok(false) };
         let mut unread = tracker.take_unread(most, self.all.len());
         let is_more = !unread.is_empty();
@@ -452,7 +452,7 @@ impl Sessions {
     }
 
     /// These sessions as rows of the table of state.
-    pub(super) fn rows(&self, calls: &Calls, numbers: &[u32]) -> Result<RecordBatch> {
+    pub fn rows(&self, calls: &Calls, numbers: &[u32]) -> Result<RecordBatch> {
         let of = |&number: &u32| &self.all[number as usize];
         let keys: Vec<u32> = numbers.iter().map(|number| of(number).key).collect();
         let states = States {
@@ -471,7 +471,7 @@ impl Sessions {
 
     /// Restores sessions. One may touch another one of its key, if a row
     /// came for which that one was closed.
-    pub(super) fn resume(&mut self, calls: &Calls, rows: &RecordBatch) -> Result<()> {
+    pub fn resume(&mut self, calls: &Calls, rows: &RecordBatch) -> Result<()> {
         // Serials are given again, since several partitions may have given the same; but without
         // them rows are not those of sessions.
         numbers_of::<UInt64Type>(rows, SERIAL)?;
@@ -491,7 +491,7 @@ impl Sessions {
         calls.restore_at(rows, &numbers, groups, counts, accumulators)
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let states: usize = self.accumulators.iter().map(|own| own.bytes()).sum();
         let lists = (self.first.capacity() + self.free.capacity()) * 4;
         let sessions = self.all.capacity() * size_of::<Session>() + self.counts.capacity() * 8;

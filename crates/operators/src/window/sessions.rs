@@ -19,19 +19,19 @@ use arrow_schema::SchemaRef;
 use chrono_tz::Tz;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Captured, Error, Extent, Operator, OperatorClass, Output, Partition, PartitionContext,
-    Piece, Place, Progress, Restored, Result, Route, TableChanges, TableSchema, Watermark,
+    Bundle, Captured, Error, Extent, Operator, Output, Partition, PartitionContext, Piece, Place,
+    Progress, Restored, Result, Route, TableChanges, TableSchema, Watermark,
 };
 
 use super::aligned::check_columns;
 use super::calls::Calls;
 use super::output::{LatePolicy, output_schema, result_batch, row_times, treat_late};
-use super::session_table::{Arrival, Sessions, Taken};
+use super::session_table::{SessionArrival, Sessions, SessionsTaken};
 use super::shared::{key_columns, row_order};
 use super::slices::RowsOf;
 use super::zone::Zone;
 use crate::aggregate::AggregateCall;
-use crate::capture::shared::SharedState;
+use crate::capture::shared::{SharedCapture, SharedPartition, SharedState};
 use crate::keys::{CanonicalOrder, route_by_keys};
 
 /// The table of state: a row is a session of a key, from its first row to where the gap behind its
@@ -93,9 +93,6 @@ impl Operator for SessionAggregate {
     fn name(&self) -> String {
         "session window".to_string()
     }
-    fn class(&self) -> OperatorClass {
-        OperatorClass::Sequenced
-    }
     fn watermark_interest(&self) -> WatermarkInterest {
         WatermarkInterest::Every
     }
@@ -117,9 +114,9 @@ impl Operator for SessionAggregate {
             ids: Vec::new(),
             late: Vec::new(),
             late_keys: Vec::new(),
-            taken: Taken::default(),
+            taken: SessionsTaken::default(),
         };
-        Ok(Box::new(SessionPartition { state: Arc::new(SharedState::new(state)) }))
+        Ok(Box::new(SharedPartition::new(state)))
     }
     fn judges_lateness(&self) -> bool {
         true
@@ -138,51 +135,10 @@ struct SessionState {
     ids: Vec<u32>,
     late: Vec<u32>,
     late_keys: Vec<u32>,
-    taken: Taken,
+    taken: SessionsTaken,
 }
 
 impl SessionState {
-    fn rows(&mut self, piece: &Piece<'_>, output: &mut Output) -> Result<()> {
-        let shared = Arc::clone(&self.shared);
-        let spec = &shared.spec;
-        let times = row_times(piece, spec.rowtime, &spec.input)?;
-        let keys = key_columns(piece.bundle, &spec.keys);
-        self.ids.clear();
-        let chosen = (piece.rows, piece.bundle.num_rows());
-        self.sessions.intern(&keys, chosen, &mut self.ids)?;
-        self.sessions.touch_keys(&shared.calls, &self.ids)?;
-        let of = RowsOf { batch: &piece.bundle.batch, order: row_order(piece.bundle) };
-        self.late.clear();
-        let mut next = 0;
-        while next < self.ids.len() {
-            next = self.place(piece, times, next);
-            self.sessions.apply(&shared.calls, of, &mut self.taken, self.in_order)?;
-        }
-        self.release_keys_of_late_rows();
-        output.accepted += (self.ids.len() - self.late.len()) as u64;
-        treat_late(spec.late, &self.late, piece, spec.rowtime, output)
-    }
-
-    fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
-        loop {
-            let closed = self.sessions.close(call.watermark.0, self.canonical.is_some());
-            if closed.is_empty() {
-                return Ok(Progress::Done);
-            }
-            match &self.canonical {
-                Some(canonical) => {
-                    let (closed, ends) = self.sessions.in_order(&closed, canonical)?;
-                    self.emit(&closed, Place::WindowEnds(ends), output)?;
-                }
-                None => self.emit(&closed, Place::AsEmitted, output)?,
-            }
-            self.sessions.forget(&self.shared.calls, &closed)?;
-            if output.time_is_up() {
-                return Ok(Progress::More);
-            }
-        }
-    }
-
     /// Finds each row's session, or finds it late, from this place on: up to the end or, in order,
     /// to the first row that joins sessions. Returns the place behind it.
     fn place(&mut self, piece: &Piece<'_>, times: &[i64], from: usize) -> usize {
@@ -195,7 +151,7 @@ impl SessionState {
             let closed = if piece.lanes == 1 { before } else { i64::MIN };
             let time = times[row as usize];
             let joined = &mut self.taken.joined;
-            match self.sessions.take(key, Arrival { time, before, closed }, joined) {
+            match self.sessions.take(key, SessionArrival { time, before, closed }, joined) {
                 Some(session) => {
                     self.taken.rows.push(row);
                     self.taken.sessions.push(session);
@@ -241,55 +197,83 @@ impl SessionState {
     }
 }
 
-/// A range of keys.
-struct SessionPartition {
-    state: Arc<SharedState<SessionState>>,
-}
-
-impl Partition for SessionPartition {
+impl Partition for SessionState {
     fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
-        self.state.lock().rows(&piece, output)
+        let shared = Arc::clone(&self.shared);
+        let spec = &shared.spec;
+        let times = row_times(&piece, spec.rowtime, &spec.input)?;
+        let keys = key_columns(piece.bundle, &spec.keys);
+        self.ids.clear();
+        let chosen = (piece.rows, piece.bundle.num_rows());
+        self.sessions.intern(&keys, chosen, &mut self.ids)?;
+        self.sessions.touch_keys(&shared.calls, &self.ids)?;
+        let of = RowsOf { batch: &piece.bundle.batch, order: row_order(piece.bundle) };
+        self.late.clear();
+        let mut next = 0;
+        while next < self.ids.len() {
+            next = self.place(&piece, times, next);
+            self.sessions.apply(&shared.calls, of, &mut self.taken, self.in_order)?;
+        }
+        self.release_keys_of_late_rows();
+        output.accepted += (self.ids.len() - self.late.len()) as u64;
+        treat_late(spec.late, &self.late, &piece, spec.rowtime, output)
     }
 
     fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
-        self.state.lock().watermark(call, output)
+        loop {
+            let closed = self.sessions.close(call.watermark.0, self.canonical.is_some());
+            if closed.is_empty() {
+                return Ok(Progress::Done);
+            }
+            match &self.canonical {
+                Some(canonical) => {
+                    let (closed, ends) = self.sessions.in_order(&closed, canonical)?;
+                    self.emit(&closed, Place::WindowEnds(ends), output)?;
+                }
+                None => self.emit(&closed, Place::AsEmitted, output)?,
+            }
+            self.sessions.forget(&self.shared.calls, &closed)?;
+            if output.time_is_up() {
+                return Ok(Progress::More);
+            }
+        }
     }
 
     fn state_bytes(&self) -> usize {
-        let state = self.state.lock();
-        state.sessions.bytes() + state.ids.capacity() * 4
+        self.sessions.bytes() + self.ids.capacity() * 4
     }
 
+    fn table_changes(&mut self) -> Vec<TableChanges> {
+        self.sessions.changes(SESSIONS).into_iter().collect()
+    }
+
+    fn stop_tracking(&mut self, _table: &str) {
+        self.sessions.stop_tracking();
+    }
+
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        let mut rows = restored.table(SESSIONS).iter();
+        rows.try_for_each(|rows| self.sessions.resume(&self.shared.calls, rows))
+    }
+
+    fn wakes_at(&self) -> Watermark {
+        let first = self.sessions.first_end();
+        first.map_or(Watermark::END, |end| Watermark(end.saturating_sub(1)))
+    }
+}
+
+impl SharedCapture for SessionState {
     /// Captures the live sessions with their states. Their numbers, the lists and the index by end
     /// are rebuilt; the index also has ends that sessions had once, which mean nothing.
-    fn capture(&mut self, extent: Extent) -> Result<Captured> {
-        let mut state = self.state.lock();
+    fn capture_shared(shared: &Arc<SharedState<Self>>, extent: Extent) -> Result<Captured> {
+        let mut state = shared.lock();
         let calls = Arc::clone(&state.shared.calls);
         let schema = state.sessions.rows(&calls, &[])?.schema();
         let begun = state.sessions.begin_capture(&calls, extent)?;
-        let table = begun.table(SESSIONS, schema, &self.state, move |state, begun, most| {
+        let table = begun.table(SESSIONS, schema, shared, move |state, begun, most| {
             let sessions = &mut state.sessions;
             Ok(sessions.is_reading(begun) && sessions.read_some(&calls, most)?)
         });
         Ok(Captured { tables: vec![table] })
-    }
-
-    fn table_changes(&mut self) -> Vec<TableChanges> {
-        self.state.lock().sessions.changes(SESSIONS).into_iter().collect()
-    }
-
-    fn stop_tracking(&mut self, _table: &str) {
-        self.state.lock().sessions.stop_tracking();
-    }
-
-    fn restore(&mut self, restored: &Restored) -> Result<()> {
-        let state = &mut *self.state.lock();
-        let mut rows = restored.table(SESSIONS).iter();
-        rows.try_for_each(|rows| state.sessions.resume(&state.shared.calls, rows))
-    }
-
-    fn wakes_at(&self) -> Watermark {
-        let first = self.state.lock().sessions.first_end();
-        first.map_or(Watermark::END, |end| Watermark(end.saturating_sub(1)))
     }
 }

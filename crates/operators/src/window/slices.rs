@@ -59,7 +59,7 @@ pub(super) struct RowsOf<'a> {
 }
 
 impl Slice {
-    pub(super) fn new(calls: &Calls) -> Result<Self> {
+    pub fn new(calls: &Calls) -> Result<Self> {
         Ok(Slice {
             counts: Vec::new(),
             keys: Vec::new(),
@@ -68,7 +68,7 @@ impl Slice {
         })
     }
 
-    pub(super) fn grow(&mut self, groups: usize) {
+    pub fn grow(&mut self, groups: usize) {
         if self.counts.len() < groups {
             self.counts.resize(groups, 0);
             self.accumulators.iter_mut().for_each(|accumulator| accumulator.grow(groups));
@@ -76,7 +76,7 @@ impl Slice {
     }
 
     /// Adds rows. Keys that are new to the slice get one more reference.
-    pub(super) fn update(
+    pub fn update(
         &mut self,
         calls: &Calls,
         of: RowsOf<'_>,
@@ -107,7 +107,7 @@ impl Slice {
     }
 
     /// Adds states. Keys that are new to the slice are passed to `new_key`.
-    pub(super) fn merge(&mut self, from: &Partial, mut new_key: impl FnMut(u32)) -> Result<()> {
+    pub fn merge(&mut self, from: &Partial, mut new_key: impl FnMut(u32)) -> Result<()> {
         for (&id, &more) in from.ids.iter().zip(&from.counts) {
             let count = &mut self.counts[id as usize];
             if *count == 0 {
@@ -124,7 +124,7 @@ impl Slice {
 
     /// Takes states out that were merged before, and drops keys without rows; says whether there
     /// were any.
-    pub(super) fn subtract(&mut self, from: &Partial) -> Result<bool> {
+    pub fn subtract(&mut self, from: &Partial) -> Result<bool> {
         let mut is_any_gone = false;
         for (&id, &fewer) in from.ids.iter().zip(&from.counts) {
             let count = &mut self.counts[id as usize];
@@ -144,12 +144,12 @@ impl Slice {
     }
 
     /// Moves the states of these keys out; the list of keys is left to the caller.
-    pub(super) fn take(&mut self, ids: Vec<u32>) -> Result<Partial> {
+    pub fn take(&mut self, ids: Vec<u32>) -> Result<Partial> {
         self.take_into(ids, Vec::new())
     }
 
     /// Moves everything out, into lists that are empty.
-    pub(super) fn take_all(&mut self, lists: Lists) -> Result<Partial> {
+    pub fn take_all(&mut self, lists: Lists) -> Result<Partial> {
         let keys = std::mem::replace(&mut self.keys, lists.ids);
         self.take_into(keys, lists.counts)
     }
@@ -162,14 +162,14 @@ impl Slice {
     }
 
     /// Empties the slice and says which keys it had.
-    pub(super) fn clear(&mut self) -> Vec<u32> {
+    pub fn clear(&mut self) -> Vec<u32> {
         let keys = std::mem::take(&mut self.keys);
         keys.iter().for_each(|&id| self.counts[id as usize] = 0);
         self.accumulators.iter_mut().for_each(|own| own.reset(&keys));
         keys
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let states: usize = self.accumulators.iter().map(|own| own.bytes()).sum();
         self.counts.capacity() * 8 + self.keys.capacity() * 4 + states + self.unread.bytes()
     }
@@ -238,7 +238,7 @@ pub(super) struct Slices {
 }
 
 impl Slices {
-    pub(super) fn new(calls: Arc<Calls>) -> Result<Self> {
+    pub fn new(calls: Arc<Calls>) -> Result<Self> {
         Ok(Slices {
             keys: KeyTable::new(&calls.key_types)?,
             calls,
@@ -258,7 +258,7 @@ impl Slices {
     }
 
     /// Interns the keys of the rows named (or of all); the ids are in [`Slices::ids`] order.
-    pub(super) fn intern(
+    pub fn intern(
         &mut self,
         keys: &[ArrayRef],
         rows: Option<&[u32]>,
@@ -273,7 +273,7 @@ impl Slices {
 
     /// Adds rows to a slice: those interned last, from one place to another. How many keys were new
     /// to it.
-    pub(super) fn update(
+    pub fn update(
         &mut self,
         key: SliceKey,
         of: RowsOf<'_>,
@@ -289,12 +289,7 @@ impl Slices {
     }
 
     /// Adds another partition's states, whose keys are these columns.
-    pub(super) fn absorb(
-        &mut self,
-        key: SliceKey,
-        keys: &[ArrayRef],
-        mut from: Partial,
-    ) -> Result<()> {
+    pub fn absorb(&mut self, key: SliceKey, keys: &[ArrayRef], mut from: Partial) -> Result<()> {
         self.intern(keys, None, from.counts.len())?;
         from.ids.clone_from(&self.ids);
         let slice = open_slice(&mut self.open, &mut self.spare, &self.calls, key)?;
@@ -306,7 +301,7 @@ impl Slices {
 
     /// Gives another partition's states, whose keys are these columns, ids of this one, and counts
     /// a reference to each key.
-    pub(super) fn adopt(&mut self, keys: &[ArrayRef], mut from: Partial) -> Result<Partial> {
+    pub fn adopt(&mut self, keys: &[ArrayRef], mut from: Partial) -> Result<Partial> {
         self.intern(keys, None, from.counts.len())?;
         from.ids.clone_from(&self.ids);
         from.ids.iter().for_each(|&id| self.references[id as usize] += 1);
@@ -314,7 +309,7 @@ impl Slices {
     }
 
     /// Begins a capture of the open slices; one that is under way is read to its end.
-    pub(super) fn begin_capture(&mut self) -> Result<BegunCapture> {
+    pub fn begin_capture(&mut self) -> Result<BegunCapture> {
         while self.read_open(usize::MAX)? {}
         for slice in self.open.values_mut() {
             slice.unread = Unread::all(slice.counts.len());
@@ -323,7 +318,7 @@ impl Slices {
     }
 
     /// Writes this capture some keys of open slices; false once all have been captured.
-    pub(super) fn read_some(&mut self, begun: &BegunCapture, most: usize) -> Result<bool> {
+    pub fn read_some(&mut self, begun: &BegunCapture, most: usize) -> Result<bool> {
         Ok(self.tracking.is_reading(begun) && self.read_open(most)?)
     }
 
@@ -338,7 +333,7 @@ impl Slices {
     }
 
     /// Keeps an emptied slice for its memory.
-    pub(super) fn recycle(&mut self, mut slice: Slice) {
+    pub fn recycle(&mut self, mut slice: Slice) {
         debug_assert!(slice.keys.is_empty(), "only emptied slices are used again");
         slice.unread = Unread::default();
         // One that was sized for many more keys than live now would hold on to their memory.
@@ -349,13 +344,13 @@ impl Slices {
     }
 
     /// Lists for what is taken out of a slice.
-    pub(super) fn lists(&mut self) -> Lists {
+    pub fn lists(&mut self) -> Lists {
         self.spare_lists.pop().unwrap_or_default()
     }
 
     /// The states of a slice have left their last window: one reference fewer to each of their
     /// keys, and the lists are used again, unless a capture still reads them.
-    pub(super) fn part_left(&mut self, states: Arc<Partial>) {
+    pub fn part_left(&mut self, states: Arc<Partial>) {
         self.release(&states.ids);
         let Some(Partial { mut ids, mut counts, .. }) = Arc::into_inner(states) else { return };
         // Those of a slice with many keys would hold on to memory that the next ones have no use
@@ -369,7 +364,7 @@ impl Slices {
     }
 
     /// One reference fewer to each of these keys.
-    pub(super) fn release(&mut self, ids: &[u32]) {
+    pub fn release(&mut self, ids: &[u32]) {
         for &id in ids {
             let references = &mut self.references[id as usize];
             *references -= 1;
@@ -382,7 +377,7 @@ impl Slices {
 
     /// Forgets keys that have been idle for a whole window. Most keys come again in the next one,
     /// and to forget and learn them each time would cost more than counting their rows.
-    pub(super) fn sweep(&mut self) {
+    pub fn sweep(&mut self) {
         if self.held.strong_count() > 0 {
             return;
         }
@@ -403,19 +398,19 @@ impl Slices {
     }
 
     /// No key is forgotten, and no number given to another, while what is returned is there.
-    pub(super) fn hold_keys(&mut self) -> Arc<()> {
+    pub fn hold_keys(&mut self) -> Arc<()> {
         let held = Arc::new(());
         self.held = Arc::downgrade(&held);
         held
     }
 
     /// How many keys have been forgotten so far; their ids may have been given to others.
-    pub(super) fn forgotten(&self) -> u64 {
+    pub fn forgotten(&self) -> u64 {
         self.forgotten
     }
 
     /// The oldest slice, if the first of its windows ends at or before this time.
-    pub(super) fn pop_entered(&mut self, end: i64) -> Result<Option<(SliceKey, Slice)>> {
+    pub fn pop_entered(&mut self, end: i64) -> Result<Option<(SliceKey, Slice)>> {
         let entry = self.open.first_entry().filter(|entry| entry.key().enter <= end);
         let Some((key, mut slice)) = entry.map(|entry| entry.remove_entry()) else {
             return Ok(None);
@@ -425,11 +420,11 @@ impl Slices {
     }
 
     /// The end of the first window that an open slice is part of.
-    pub(super) fn first_end(&self) -> Option<i64> {
+    pub fn first_end(&self) -> Option<i64> {
         self.open.first_key_value().map(|(key, _)| key.enter)
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let slices = self.open.values().chain(&self.spare).map(Slice::bytes).sum::<usize>();
         let lists = self.idle.capacity() + self.long_idle.capacity() + self.ids.capacity();
         let written = self.tracking.bytes();

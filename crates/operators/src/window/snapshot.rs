@@ -47,7 +47,7 @@ use thalweg_core::{Captured, PartitionContext, Restored, Result};
 
 use super::calls::{Calls, FIRST_END, LAST_END, Marks, States, mark};
 use super::judge::SliceKey;
-use super::parts::{Part, PartName, PartsSince};
+use super::parts::{PartName, PartsSince, WindowPart};
 use crate::capture::shared::SharedState;
 use crate::capture::tracker::BegunCapture;
 use crate::keys::KeyTable;
@@ -100,7 +100,7 @@ pub(super) fn part_marks(leave: i64, number: u64, rows: usize) -> Marks {
 struct PartsToRead {
     calls: Arc<Calls>,
     /// The first stands last.
-    parts: Vec<Part>,
+    parts: Vec<WindowPart>,
     /// How many states of the first part have been read.
     from: usize,
     rows: Vec<RecordBatch>,
@@ -152,7 +152,7 @@ pub(super) fn capture_next_end(captured: &mut Captured, next_end: i64) -> Result
 pub(super) fn capture_parts(
     captured: &mut Captured,
     calls: &Arc<Calls>,
-    (mut parts, since): (Vec<Part>, PartsSince),
+    (mut parts, since): (Vec<WindowPart>, PartsSince),
     opening: PartitionContext,
     reader: impl FnOnce(&mut dyn FnMut(&KeyTable) -> Result<bool>) -> Result<()> + Send + 'static,
 ) -> Result<()> {

@@ -80,7 +80,7 @@ pub(super) struct Slice {
 
 impl Slice {
     #[inline]
-    pub(super) fn holds(&self, time: i64) -> bool {
+    pub fn holds(&self, time: i64) -> bool {
         self.start <= time && time < self.end
     }
 }

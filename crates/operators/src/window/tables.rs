@@ -53,7 +53,7 @@ pub(super) enum WindowParcel {
 }
 
 impl WindowParcel {
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         match self {
             WindowParcel::Some { keys, partial, .. } => {
                 let sizes = keys.iter().map(|column| column.get_array_memory_size());
@@ -65,7 +65,7 @@ impl WindowParcel {
 
     /// All tables of a window are put together in one way: without a look at their distinct values
     /// only if in each of them all rows were scattered.
-    pub(super) fn agree(parcels: &mut [WindowParcel]) {
+    pub fn agree(parcels: &mut [WindowParcel]) {
         let tables = || parcels.iter().filter_map(WindowParcel::whole);
         let mixed: HashSet<i64> =
             tables().filter(|(_, table)| !table.is_scattered).map(|(end, _)| end).collect();
@@ -108,7 +108,7 @@ impl Spare {
         }
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.lock().bytes()
     }
 }
@@ -127,12 +127,12 @@ impl WindowTable {
     }
 
     /// How many keys it has.
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.keys.id_limit()
     }
 
     /// How many keys it has, or where there are none, how many distinct values.
-    pub(super) fn distinct(&self) -> usize {
+    pub fn distinct(&self) -> usize {
         match self.keys.has_columns() {
             true => self.len(),
             false => self.accumulators.iter().map(|own| own.distinct_values()).max().unwrap_or(0),
@@ -211,7 +211,7 @@ impl WindowTable {
     }
 
     /// Moves the states of these keys out. The keys themselves stay until the table is emptied.
-    pub(super) fn take(&mut self, end: i64, ids: Vec<u32>) -> Result<WindowParcel> {
+    pub fn take(&mut self, end: i64, ids: Vec<u32>) -> Result<WindowParcel> {
         let keys = self.keys.take_keys(&ids)?;
         let counts = match self.counts.is_empty() {
             true => Vec::new(),
@@ -224,12 +224,12 @@ impl WindowTable {
     }
 
     /// The results of these keys.
-    pub(super) fn evaluate(&self, calls: &Calls, ids: &[u32]) -> Result<Vec<ArrayRef>> {
+    pub fn evaluate(&self, calls: &Calls, ids: &[u32]) -> Result<Vec<ArrayRef>> {
         calls.evaluate(&self.counts, &self.accumulators, ids)
     }
 
     /// What it knows of these keys.
-    pub(super) fn states<'a>(&'a self, ids: &'a [u32]) -> States<'a> {
+    pub fn states<'a>(&'a self, ids: &'a [u32]) -> States<'a> {
         States::by_key(ids, &self.counts, &self.accumulators)
     }
 
@@ -243,7 +243,7 @@ impl WindowTable {
         self.tracker = NumberTracker::default();
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let states: usize = self.accumulators.iter().map(|own| own.bytes()).sum();
         self.keys.bytes() + self.counts.capacity() * 8 + states + self.tracker.bytes()
     }
@@ -262,14 +262,14 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    pub(super) fn new(calls: Arc<Calls>, spare: Spare) -> Self {
+    pub fn new(calls: Arc<Calls>, spare: Spare) -> Self {
         let (open, ids, unread) = (BTreeMap::new(), Vec::new(), Vec::new());
         Tables { calls, open, spare, ids, unread, tracking: None }
     }
 
     /// Adds rows to the window with this end. How many keys (or distinct values) it has, and how
     /// many it had before.
-    pub(super) fn update(
+    pub fn update(
         &mut self,
         end: i64,
         of: RowsOf<'_>,
@@ -287,7 +287,7 @@ impl Tables {
     }
 
     /// Adds another partition's states.
-    pub(super) fn absorb(&mut self, parcel: WindowParcel) -> Result<()> {
+    pub fn absorb(&mut self, parcel: WindowParcel) -> Result<()> {
         match parcel {
             WindowParcel::Some { end, keys, partial } => {
                 open_table(&mut self.open, &self.spare, &self.calls, end)?;
@@ -335,7 +335,7 @@ impl Tables {
     }
 
     /// Begins a capture; one that is under way is read to its end.
-    pub(super) fn begin(&mut self, extent: Extent) -> Result<BegunCapture> {
+    pub fn begin(&mut self, extent: Extent) -> Result<BegunCapture> {
         while self.read_some(usize::MAX)? {}
         let begun = self.tracking.get_or_insert_default().begin(extent);
         for table in self.open.values_mut() {
@@ -346,7 +346,7 @@ impl Tables {
     }
 
     /// What is known before a capture of the table with this name.
-    pub(super) fn changes(&self, name: &'static str) -> Option<TableChanges> {
+    pub fn changes(&self, name: &'static str) -> Option<TableChanges> {
         let changed = self.tracking.as_ref()?.is_tracking().then_some(0);
         let none = TableChanges { name, changed, ..Default::default() };
         let add = |sum: TableChanges, table: &WindowTable| TableChanges {
@@ -359,19 +359,19 @@ impl Tables {
     }
 
     /// Stops tracking changes until the next capture.
-    pub(super) fn stop_tracking(&mut self) {
+    pub fn stop_tracking(&mut self) {
         self.tracking.iter_mut().for_each(Tracking::stop);
         self.open.values_mut().for_each(|table| table.tracker.forget_changes());
     }
 
     /// True while this capture is under way.
-    pub(super) fn is_reading(&self, begun: &BegunCapture) -> bool {
+    pub fn is_reading(&self, begun: &BegunCapture) -> bool {
         self.tracking.as_ref().is_some_and(|tracking| tracking.is_reading(begun))
     }
 
     /// Writes some keys to the capture under way that it has not read yet. False once there are
     /// none.
-    pub(super) fn read_some(&mut self, most: usize) -> Result<bool> {
+    pub fn read_some(&mut self, most: usize) -> Result<bool> {
         let Some(tracking) = &mut self.tracking else { return Ok(false) };
         // Closed windows first: they only wait for this.
         while let Some((end, table)) = self.unread.last_mut() {
@@ -389,12 +389,7 @@ impl Tables {
     }
 
     /// As [`Tables::read_some`], of a window that has been taken out.
-    pub(super) fn read_some_of(
-        &mut self,
-        end: i64,
-        table: &mut WindowTable,
-        most: usize,
-    ) -> Result<bool> {
+    pub fn read_some_of(&mut self, end: i64, table: &mut WindowTable, most: usize) -> Result<bool> {
         match &mut self.tracking {
             Some(tracking) => read_keys(tracking, &self.calls, end, table, most),
             None => Ok(false),
@@ -402,18 +397,18 @@ impl Tables {
     }
 
     /// The states of these keys are about to be moved out of a window that has been taken out.
-    pub(super) fn touch(&mut self, end: i64, table: &mut WindowTable, ids: &[u32]) -> Result<()> {
+    pub fn touch(&mut self, end: i64, table: &mut WindowTable, ids: &[u32]) -> Result<()> {
         touch_keys(&mut self.tracking, &self.calls, end, table, ids)
     }
 
     /// The oldest window, if this watermark closes it.
-    pub(super) fn pop_closed(&mut self, watermark: i64) -> Option<(i64, WindowTable)> {
+    pub fn pop_closed(&mut self, watermark: i64) -> Option<(i64, WindowTable)> {
         let entry = self.open.first_entry()?;
         (entry.key().saturating_sub(1) <= watermark).then(|| entry.remove_entry())
     }
 
     /// Takes a table back whose window is over.
-    pub(super) fn recycle(&mut self, end: i64, table: WindowTable) {
+    pub fn recycle(&mut self, end: i64, table: WindowTable) {
         self.unread.push((end, table));
         let is_read = self.tracking.as_ref().is_some_and(Tracking::is_read);
         let is_over = |(_, table): &mut (i64, WindowTable)| !is_read || !table.tracker.is_unread();
@@ -421,14 +416,14 @@ impl Tables {
     }
 
     /// Gives back what is kept for later windows, if none is open.
-    pub(super) fn rest(&mut self) {
+    pub fn rest(&mut self) {
         if self.open.is_empty() {
             self.spare.lock().clear();
         }
     }
 
     /// The bytes of open windows. What is kept for later ones counts where [`Spare`] belongs to.
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let tables = self.open.values().chain(self.unread.iter().map(|(_, table)| table));
         let tracking = self.tracking.as_ref().map_or(0, Tracking::bytes);
         self.ids.capacity() * 4 + tables.map(WindowTable::bytes).sum::<usize>() + tracking

@@ -47,7 +47,7 @@ impl TopChooser {
     ///
     /// # Errors
     /// If there is no order of such columns.
-    pub(super) fn new(top: &WindowTop, output: &TableSchema) -> Result<Self> {
+    pub fn new(top: &WindowTop, output: &TableSchema) -> Result<Self> {
         let columns: Vec<usize> = top.order.iter().map(|key| key.column).collect();
         let picked = columns.iter().map(|&column| output.columns[column].clone()).collect();
         let schema = TableSchema::new(picked);
@@ -63,12 +63,7 @@ impl TopChooser {
 
     /// The places of the first of these groups, if their numbers of rows decide, which stand at the
     /// places that `ids` says. `column` is where they stand in the result.
-    pub(super) fn choose_by_count(
-        &self,
-        column: usize,
-        counts: &[i64],
-        ids: &[u32],
-    ) -> Option<Vec<u32>> {
+    pub fn choose_by_count(&self, column: usize, counts: &[i64], ids: &[u32]) -> Option<Vec<u32>> {
         let descending = self.descending.filter(|_| self.columns == [column])?;
         let count = |place: usize| flipped(counts[ids[place] as usize], descending);
         Some(first(ids.len(), count, self.rows))
@@ -76,12 +71,12 @@ impl TopChooser {
 
     /// How many are wanted, if they are those with most rows; `column` is where the number of rows
     /// stands in the result.
-    pub(super) fn of_most_rows(&self, column: usize) -> Option<usize> {
+    pub fn of_most_rows(&self, column: usize) -> Option<usize> {
         (self.descending == Some(true) && self.columns == [column]).then_some(self.rows)
     }
 
     /// True if a window with this many groups gives all of them.
-    pub(super) fn takes_all(&self, groups: usize) -> bool {
+    pub fn takes_all(&self, groups: usize) -> bool {
         groups <= self.rows
     }
 
@@ -90,7 +85,7 @@ impl TopChooser {
     ///
     /// # Errors
     /// If they are not of the types that were announced.
-    pub(super) fn choose(&self, columns: Vec<ArrayRef>) -> Result<Vec<u32>> {
+    pub fn choose(&self, columns: Vec<ArrayRef>) -> Result<Vec<u32>> {
         let numbers = columns[0].as_primitive_opt::<Int64Type>();
         let chosen = match (self.descending, numbers) {
             (Some(descending), Some(numbers)) if numbers.null_count() == 0 => {

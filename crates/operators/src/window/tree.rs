@@ -17,17 +17,17 @@ use super::slices::{Lists, Slice};
 /// How many children a node has: four cost a little less time than two, and half the memory.
 const FAN_OUT: usize = 4;
 
-enum Node {
+enum TreeNode {
     Empty,
     /// The same as this node below.
     Same(usize),
     Own(Arc<Partial>),
 }
 
-impl Node {
+impl TreeNode {
     fn bytes(&self) -> usize {
         match self {
-            Node::Own(partial) => partial.bytes(),
+            TreeNode::Own(partial) => partial.bytes(),
             _ => 0,
         }
     }
@@ -35,7 +35,7 @@ impl Node {
 
 pub(super) struct Tree {
     /// Node 0 is the root, the children of `n` begin at `4n + 1`; leaves stand behind all others.
-    nodes: Vec<Node>,
+    nodes: Vec<TreeNode>,
     leaves: usize,
     /// Indexed by key id, empty between calls.
     scratch: Slice,
@@ -47,14 +47,14 @@ pub(super) struct Tree {
 
 impl Tree {
     /// A tree for at most this many leaves at a time.
-    pub(super) fn new(calls: &Calls, leaves: usize) -> Result<Self> {
+    pub fn new(calls: &Calls, leaves: usize) -> Result<Self> {
         let mut full = 1;
         while full < leaves {
             full *= FAN_OUT;
         }
         let above = (full - 1) / (FAN_OUT - 1);
         Ok(Tree {
-            nodes: (0..above + full).map(|_| Node::Empty).collect(),
+            nodes: (0..above + full).map(|_| TreeNode::Empty).collect(),
             leaves: full,
             scratch: Slice::new(calls)?,
             changed: Vec::new(),
@@ -67,16 +67,11 @@ impl Tree {
     }
 
     /// Adds states to the leaf with this number; what it is then.
-    pub(super) fn add(
-        &mut self,
-        number: i64,
-        partial: Partial,
-        groups: usize,
-    ) -> Result<Arc<Partial>> {
+    pub fn add(&mut self, number: i64, partial: Partial, groups: usize) -> Result<Arc<Partial>> {
         let place = self.place(number);
         self.scratch.grow(groups);
-        let merged = match self.put(place, Node::Empty) {
-            Node::Own(before) => {
+        let merged = match self.put(place, TreeNode::Empty) {
+            TreeNode::Own(before) => {
                 self.scratch.merge(&before, |_| ())?;
                 self.scratch.merge(&partial, |_| ())?;
                 self.scratch.take_all(Lists::default())?
@@ -84,20 +79,20 @@ impl Tree {
             _ => partial,
         };
         let merged = Arc::new(merged);
-        self.put(place, Node::Own(Arc::clone(&merged)));
+        self.put(place, TreeNode::Own(Arc::clone(&merged)));
         self.changed.push(place);
         Ok(merged)
     }
 
     /// Empties the leaf with this number.
-    pub(super) fn remove(&mut self, number: i64) {
+    pub fn remove(&mut self, number: i64) {
         let place = self.place(number);
-        self.put(place, Node::Empty);
+        self.put(place, TreeNode::Empty);
         self.changed.push(place);
     }
 
     /// Puts a node in its place; the one that was there.
-    fn put(&mut self, place: usize, node: Node) -> Node {
+    fn put(&mut self, place: usize, node: TreeNode) -> TreeNode {
         self.own_bytes += node.bytes();
         let before = std::mem::replace(&mut self.nodes[place], node);
         self.own_bytes -= before.bytes();
@@ -105,7 +100,7 @@ impl Tree {
     }
 
     /// Brings the nodes above changed leaves up to date.
-    pub(super) fn settle(&mut self) -> Result<()> {
+    pub fn settle(&mut self) -> Result<()> {
         let mut level = std::mem::take(&mut self.changed);
         while level.first().is_some_and(|&place| place > 0) {
             level.iter_mut().for_each(|place| *place = (*place - 1) / FAN_OUT);
@@ -122,40 +117,40 @@ impl Tree {
     }
 
     /// The union of the nodes from this one on that have one parent.
-    fn join(&mut self, first: usize) -> Result<Node> {
+    fn join(&mut self, first: usize) -> Result<TreeNode> {
         let mut full = (first..first + FAN_OUT).filter_map(|child| self.resolve(child));
-        let Some(only) = full.next() else { return Ok(Node::Empty) };
+        let Some(only) = full.next() else { return Ok(TreeNode::Empty) };
         if full.next().is_none() {
-            return Ok(Node::Same(only));
+            return Ok(TreeNode::Same(only));
         }
         for child in first..first + FAN_OUT {
             let place = self.resolve(child).unwrap_or(child);
-            if let Node::Own(partial) = &self.nodes[place] {
+            if let TreeNode::Own(partial) = &self.nodes[place] {
                 self.scratch.merge(partial, |_| ())?;
             }
         }
-        Ok(Node::Own(Arc::new(self.scratch.take_all(Lists::default())?)))
+        Ok(TreeNode::Own(Arc::new(self.scratch.take_all(Lists::default())?)))
     }
 
     /// The node that holds the states of this one.
     fn resolve(&self, place: usize) -> Option<usize> {
         match self.nodes[place] {
-            Node::Empty => None,
-            Node::Same(below) => Some(below),
-            Node::Own(_) => Some(place),
+            TreeNode::Empty => None,
+            TreeNode::Same(below) => Some(below),
+            TreeNode::Own(_) => Some(place),
         }
     }
 
     /// All states together. Valid after [`Tree::settle`].
-    pub(super) fn total(&self) -> Option<&Partial> {
+    pub fn total(&self) -> Option<&Partial> {
         debug_assert!(self.changed.is_empty(), "the tree is settled before it is read");
         match &self.nodes[self.resolve(0)?] {
-            Node::Own(partial) => Some(partial),
+            TreeNode::Own(partial) => Some(partial),
             _ => None,
         }
     }
 
-    pub(super) fn bytes(&self) -> usize {
-        self.scratch.bytes() + self.own_bytes + self.nodes.capacity() * size_of::<Node>()
+    pub fn bytes(&self) -> usize {
+        self.scratch.bytes() + self.own_bytes + self.nodes.capacity() * size_of::<TreeNode>()
     }
 }

@@ -40,7 +40,7 @@ use super::snapshot::{SLICES, SliceRows, TAKEN, restored_slices};
 use super::spec::{WHOLE_END, WindowSpec};
 use super::tables::{Spare, Tables, WindowParcel, WindowTable};
 use crate::capture::READ_ROWS;
-use crate::capture::shared::SharedState;
+use crate::capture::shared::{SharedCapture, SharedState};
 use crate::capture::tracker::BegunCapture;
 use crate::keys::{CanonicalOrder, partition_of};
 use crate::tables::does_not_fit;
@@ -63,19 +63,19 @@ struct Emitting {
     sorted: Option<Vec<u32>>,
 }
 
-/// What a partition has.
-struct Windows {
+/// A range of keys, or what any partition took of them.
+pub(super) struct TumblingWindows {
     shared: Arc<WindowContext>,
     partition: usize,
     partitions: usize,
-    /// Windows of the keys that this partition owns.
+    /// TumblingWindows of the keys that this partition owns.
     owned: Tables,
     /// Where any partition may take a bundle: the windows of those that were taken here.
     foreign: Option<Tables>,
     sealing: Option<Sealing>,
     emitting: Option<Emitting>,
     inbox: Vec<WindowParcel>,
-    /// Windows with ends before this have closed, and no row opens them again.
+    /// TumblingWindows with ends before this have closed, and no row opens them again.
     kept_from: i64,
     /// The emptied tables that count as this partition's.
     spare: Vec<Spare>,
@@ -86,27 +86,17 @@ struct Windows {
     judge: Judge,
 }
 
-/// A range of keys, or what any partition took of them.
-pub(super) struct TumblingPartition {
-    windows: Arc<SharedState<Windows>>,
-}
-
-impl TumblingPartition {
-    pub(super) fn new(shared: Arc<WindowContext>, opening: PartitionContext) -> Result<Self> {
-        let windows = Windows::new(shared, opening)?;
-        Ok(TumblingPartition { windows: Arc::new(SharedState::new(windows)) })
-    }
-
+impl TumblingWindows {
     /// A table of some of the windows, which are read later: of those of keys that are owned, which
     /// expire, or of those of rows that were taken at hand.
     fn table(
         &self,
         name: &'static str,
-        windows: &Windows,
+        shared: &Arc<SharedState<Self>>,
         begun: BegunCapture,
         kept_from: Option<i64>,
     ) -> Result<CapturedTable> {
-        let calls = &windows.shared.calls;
+        let calls = &self.shared.calls;
         let marks = bounds(SliceKey { enter: 0, leave: 0 }, 0);
         let identity_columns = match kept_from {
             Some(_) => 1 + marks.len() + calls.key_columns.width(),
@@ -114,7 +104,7 @@ impl TumblingPartition {
             None => 0,
         };
         let schema = calls.no_rows(marks)?.schema();
-        let shared = Arc::clone(&self.windows);
+        let shared = Arc::clone(shared);
         let extent = begun.extent;
         let rows = Box::new(move || {
             let rows = begun.read(&shared, |windows| windows.read_some(&begun, READ_ROWS))?;
@@ -122,10 +112,8 @@ impl TumblingPartition {
         });
         Ok(CapturedTable { name, schema, extent, identity_columns, kept_from, rows })
     }
-}
 
-impl Windows {
-    fn new(shared: Arc<WindowContext>, opening: PartitionContext) -> Result<Self> {
+    pub fn new(shared: Arc<WindowContext>, opening: PartitionContext) -> Result<Self> {
         let PartitionContext { partition, partitions, order } = opening;
         let mut spare = vec![Spare::default(), Spare::default()];
         if shared.spec.keys.is_empty() {
@@ -136,7 +124,7 @@ impl Windows {
             let spare = spare.get(place).unwrap_or(&shared.spare);
             Tables::new(Arc::clone(&shared.calls), spare.clone())
         };
-        Ok(Windows {
+        Ok(TumblingWindows {
             partition,
             partitions,
             owned: tables(0),
@@ -263,63 +251,6 @@ impl Windows {
         Ok(WindowParcel::Some { end, keys, partial })
     }
 
-    fn rows(&mut self, piece: &Piece<'_>, output: &mut Output) -> Result<()> {
-        let spec = &self.shared.spec;
-        let judged = match spec.window {
-            WindowSpec::Whole => self.judge.whole(piece, output),
-            _ => self.judge.piece(&spec.rules(), piece, output)?,
-        };
-        if judged.runs.is_empty() {
-            return Ok(());
-        }
-        let (tables, is_foreign) = match &mut self.foreign {
-            Some(foreign) if piece.rows.is_none() || spec.keys.is_empty() => (foreign, true),
-            _ => (&mut self.owned, false),
-        };
-        let keys = key_columns(piece.bundle, &spec.keys);
-        let of = RowsOf { batch: &piece.bundle.batch, order: row_order(piece.bundle) };
-        let is_scattered = piece.rows.is_some();
-        for run in &judged.runs {
-            let rows = judged.rows_of(run, piece.rows);
-            let (after, before) = tables.update(run.key.leave, of, &keys, rows, is_scattered)?;
-            if is_foreign {
-                self.shared.key_spread.taken(run.to - run.from, after, after - before);
-            }
-        }
-        Ok(())
-    }
-
-    fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
-        let watermark = self.judge.zone.local_watermark(call.watermark.0);
-        match call.phase {
-            0 if self.shared.exact => self.seal(watermark, call.exchange, output),
-            _ => {
-                if self.foreign.is_some() {
-                    self.receive(call.exchange)?;
-                }
-                self.close(watermark, output)
-            }
-        }
-    }
-
-    fn state_bytes(&self) -> usize {
-        let tables = self.owned.bytes() + self.foreign.as_ref().map_or(0, Tables::bytes);
-        let sealing = self.sealing.as_ref().map_or(0, |sealing| sealing.table.bytes());
-        let emitting = self.emitting.as_ref().map_or(0, |emitting| {
-            emitting.table.bytes() + emitting.sorted.as_ref().map_or(0, |ids| ids.capacity() * 4)
-        });
-        let inbox: usize = self.inbox.iter().map(WindowParcel::bytes).sum();
-        let spare: usize = self.spare.iter().map(Spare::bytes).sum();
-        tables + sealing + emitting + inbox + spare
-    }
-
-    fn restore(&mut self, restored: &Restored) -> Result<()> {
-        for part in restored_slices(restored, self.shared.spec.window.span_ms())? {
-            let parcel = self.parcel_of(&part)?;
-            self.owned.absorb(parcel)?;
-        }
-        Ok(())
-    }
     /// Begins to capture the windows of keys that are owned, and those of rows that were taken at
     /// hand.
     fn begin(&mut self, extent: Extent) -> Result<(BegunCapture, Option<BegunCapture>)> {
@@ -418,44 +349,89 @@ impl Emitting {
     }
 }
 
-impl Partition for TumblingPartition {
+impl Partition for TumblingWindows {
     fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
-        self.windows.lock().rows(&piece, output)
+        let spec = &self.shared.spec;
+        let judged = match spec.window {
+            WindowSpec::Whole => self.judge.whole(&piece, output),
+            _ => self.judge.piece(&spec.rules(), &piece, output)?,
+        };
+        if judged.runs.is_empty() {
+            return Ok(());
+        }
+        let (tables, is_foreign) = match &mut self.foreign {
+            Some(foreign) if piece.rows.is_none() || spec.keys.is_empty() => (foreign, true),
+            _ => (&mut self.owned, false),
+        };
+        let keys = key_columns(piece.bundle, &spec.keys);
+        let of = RowsOf { batch: &piece.bundle.batch, order: row_order(piece.bundle) };
+        let is_scattered = piece.rows.is_some();
+        for run in &judged.runs {
+            let rows = judged.rows_of(run, piece.rows);
+            let (after, before) = tables.update(run.key.leave, of, &keys, rows, is_scattered)?;
+            if is_foreign {
+                self.shared.key_spread.taken(run.to - run.from, after, after - before);
+            }
+        }
+        Ok(())
     }
 
     fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
-        self.windows.lock().watermark(call, output)
+        let watermark = self.judge.zone.local_watermark(call.watermark.0);
+        match call.phase {
+            0 if self.shared.exact => self.seal(watermark, call.exchange, output),
+            _ => {
+                if self.foreign.is_some() {
+                    self.receive(call.exchange)?;
+                }
+                self.close(watermark, output)
+            }
+        }
     }
 
     fn state_bytes(&self) -> usize {
-        self.windows.lock().state_bytes()
-    }
-
-    /// Captures all open windows, whoever's keys they hold: each is one slice. How rows are judged
-    /// depends on the rows alone, how they are spread is no state, and between two watermarks
-    /// nothing is on its way.
-    fn capture(&mut self, extent: Extent) -> Result<Captured> {
-        let mut windows = self.windows.lock();
-        let (owned, taken) = windows.begin(extent)?;
-        let mut captured = Captured::default();
-        captured.tables.push(self.table(SLICES, &windows, owned, Some(windows.kept_from))?);
-        if let Some(taken) = taken {
-            captured.tables.push(self.table(TAKEN, &windows, taken, None)?);
-        }
-        Ok(captured)
+        let tables = self.owned.bytes() + self.foreign.as_ref().map_or(0, Tables::bytes);
+        let sealing = self.sealing.as_ref().map_or(0, |sealing| sealing.table.bytes());
+        let emitting = self.emitting.as_ref().map_or(0, |emitting| {
+            emitting.table.bytes() + emitting.sorted.as_ref().map_or(0, |ids| ids.capacity() * 4)
+        });
+        let inbox: usize = self.inbox.iter().map(WindowParcel::bytes).sum();
+        let spare: usize = self.spare.iter().map(Spare::bytes).sum();
+        tables + sealing + emitting + inbox + spare
     }
 
     fn table_changes(&mut self) -> Vec<TableChanges> {
-        self.windows.lock().owned.changes(SLICES).into_iter().collect()
+        self.owned.changes(SLICES).into_iter().collect()
     }
 
     fn stop_tracking(&mut self, table: &str) {
         if table == SLICES {
-            self.windows.lock().owned.stop_tracking();
+            self.owned.stop_tracking();
         }
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
-        self.windows.lock().restore(restored)
+        for part in restored_slices(restored, self.shared.spec.window.span_ms())? {
+            let parcel = self.parcel_of(&part)?;
+            self.owned.absorb(parcel)?;
+        }
+        Ok(())
+    }
+}
+
+impl SharedCapture for TumblingWindows {
+    /// Captures all open windows, whoever's keys they hold: each is one slice. How rows are judged
+    /// depends on the rows alone, how they are spread is no state, and between two watermarks
+    /// nothing is on its way.
+    fn capture_shared(shared: &Arc<SharedState<Self>>, extent: Extent) -> Result<Captured> {
+        let mut windows = shared.lock();
+        let (owned, taken) = windows.begin(extent)?;
+        let kept_from = Some(windows.kept_from);
+        let mut captured = Captured::default();
+        captured.tables.push(windows.table(SLICES, shared, owned, kept_from)?);
+        if let Some(taken) = taken {
+            captured.tables.push(windows.table(TAKEN, shared, taken, None)?);
+        }
+        Ok(captured)
     }
 }

@@ -20,7 +20,7 @@ const LIMIT_MS: i64 = 3_000_000_000_000_000;
 
 /// A stretch of instants with one offset from UTC.
 #[derive(Clone, Copy, Debug)]
-struct Stretch {
+struct OffsetStretch {
     from: i64,
     /// Exclusive.
     to: i64,
@@ -32,24 +32,24 @@ struct Stretch {
 pub(crate) struct Zone {
     /// Absent for UTC and for timestamps without zone.
     zone: Option<Tz>,
-    last: Stretch,
+    last: OffsetStretch,
 }
 
 impl Zone {
-    pub(crate) fn new(zone: Option<Tz>) -> Self {
+    pub fn new(zone: Option<Tz>) -> Self {
         let zone = zone.filter(|&zone| zone != Tz::UTC);
-        Zone { zone, last: Stretch { from: 0, to: 0, offset: 0 } }
+        Zone { zone, last: OffsetStretch { from: 0, to: 0, offset: 0 } }
     }
 
     /// True if local time is the instant itself.
-    pub(super) fn is_identity(&self) -> bool {
+    pub fn is_identity(&self) -> bool {
         self.zone.is_none()
     }
 
     /// The reading of local clocks at an instant.
     #[inline]
     #[expect(clippy::wrong_self_convention, reason = "it converts what it is given, not itself")]
-    pub(crate) fn to_local(&mut self, instant: i64) -> i64 {
+    pub fn to_local(&mut self, instant: i64) -> i64 {
         if self.last.from <= instant && instant < self.last.to {
             return instant + self.last.offset;
         }
@@ -57,7 +57,7 @@ impl Zone {
     }
 
     /// The latest local time that no instant after this watermark shows again or undercuts.
-    pub(crate) fn local_watermark(&mut self, watermark: i64) -> i64 {
+    pub fn local_watermark(&mut self, watermark: i64) -> i64 {
         if self.is_identity() || watermark == i64::MIN || watermark == i64::MAX {
             return watermark;
         }
@@ -76,7 +76,7 @@ impl Zone {
     }
 
     /// The last instant whose local time lies before this one.
-    pub(crate) fn last_instant_before(&mut self, local: i64) -> i64 {
+    pub fn last_instant_before(&mut self, local: i64) -> i64 {
         let wanted = local.saturating_sub(1);
         if self.is_identity() {
             return wanted;
@@ -93,9 +93,9 @@ impl Zone {
     }
 
     /// A stretch of one offset around an instant.
-    fn stretch(&mut self, instant: i64) -> Stretch {
+    fn stretch(&mut self, instant: i64) -> OffsetStretch {
         let Some(zone) = self.zone else {
-            return Stretch { from: i64::MIN, to: i64::MAX, offset: 0 };
+            return OffsetStretch { from: i64::MIN, to: i64::MAX, offset: 0 };
         };
         if self.last.from <= instant && instant < self.last.to {
             return self.last;
@@ -105,19 +105,19 @@ impl Zone {
     }
 }
 
-fn look_up(zone: Tz, instant: i64) -> Stretch {
+fn look_up(zone: Tz, instant: i64) -> OffsetStretch {
     if instant >= LIMIT_MS {
-        return Stretch { from: LIMIT_MS, to: i64::MAX, offset: offset_at(zone, LIMIT_MS) };
+        return OffsetStretch { from: LIMIT_MS, to: i64::MAX, offset: offset_at(zone, LIMIT_MS) };
     }
     if instant < -LIMIT_MS {
-        return Stretch { from: i64::MIN, to: -LIMIT_MS, offset: offset_at(zone, -LIMIT_MS) };
+        return OffsetStretch { from: i64::MIN, to: -LIMIT_MS, offset: offset_at(zone, -LIMIT_MS) };
     }
     let offset = offset_at(zone, instant);
     let day = instant.div_euclid(DAY_MS) * DAY_MS;
     // No zone changes twice within a day, so equal offsets at both ends mean one offset between.
     let from = first_with(zone, offset, day, instant);
     let to = first_without(zone, offset, instant, day + DAY_MS);
-    Stretch { from, to, offset }
+    OffsetStretch { from, to, offset }
 }
 
 /// The first instant from `low` on with this offset, given that `high` has it.

@@ -3,6 +3,7 @@
 
 use thalweg_core::shim::SplitMix64;
 
+use super::super::arithmetic::NumberState;
 use super::{ExactPowers, ExactSum, Fixed, LIMBS_MAX, NotFinite, SQUARE_UNIT};
 use crate::reference::doubles::{self, wild_double};
 

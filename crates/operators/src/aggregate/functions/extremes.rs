@@ -1,17 +1,10 @@
 //! `MIN(x)`, `MAX(x)`
 
-use arrow_array::types::{
-    Date32Type, Decimal128Type, DurationMillisecondType, Float32Type, Float64Type, Int8Type,
-    Int16Type, Int32Type, Int64Type, IntervalYearMonthType, Time32MillisecondType,
-    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
-};
-use arrow_schema::{DataType as Arrow, IntervalUnit, TimeUnit};
 use thalweg_core::{ColumnType, DataType, Error, Result};
 
 use super::super::description::{Aggregate, Exactness, Types};
-use super::super::extremes::{self, BytesKind, with_primitive};
+use super::super::extremes::{self, BytesKind, Choice, with_primitive};
 use super::super::running::kept::kept;
-use super::super::running::numbers::Choice;
 use super::super::running::oldest_first::queues;
 use super::super::running::ranked::{RankedBytes, RankedNumbers};
 use super::super::{Accumulator, RunningAggregate};
@@ -46,8 +39,7 @@ impl Aggregate for Extreme {
         if retracts {
             return ranked(&types.argument, self.is_max);
         }
-        let choice = if self.is_max { Choice::Greatest } else { Choice::Least };
-        kept(&types.argument, choice, || self.accumulator(types))
+        kept(&types.argument, Choice::extreme(self.is_max), || self.accumulator(types))
     }
     fn running_oldest_first(&self, types: &Types) -> Result<Box<dyn RunningAggregate>> {
         match queues(&types.argument, self.is_max) {

@@ -3,8 +3,8 @@
 use thalweg_core::{ColumnType, DataType, Result};
 
 use super::super::description::{Aggregate, Exactness, Types};
+use super::super::extremes::Choice;
 use super::super::running::kept::kept;
-use super::super::running::numbers::Choice;
 use super::super::running::sequence::Sequence;
 use super::super::{Accumulator, RunningAggregate, ordinals};
 

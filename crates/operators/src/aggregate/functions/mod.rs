@@ -16,16 +16,19 @@ use thalweg_expr::Expr;
 use super::description::AggregateFunction;
 
 /// A function by its names, the first of which is the one that is shown.
-struct Entry {
+struct NamedAggregate {
     names: &'static [&'static str],
     function: fn() -> AggregateFunction,
 }
 
-const fn entry(names: &'static [&'static str], function: fn() -> AggregateFunction) -> Entry {
-    Entry { names, function }
+const fn entry(
+    names: &'static [&'static str],
+    function: fn() -> AggregateFunction,
+) -> NamedAggregate {
+    NamedAggregate { names, function }
 }
 
-static FUNCTIONS: &[Entry] = &[
+static FUNCTIONS: &[NamedAggregate] = &[
     entry(&["COUNT"], || AggregateFunction::new(count::Count)),
     entry(&["SUM"], || AggregateFunction::new(sums::Sum { is_mean: false })),
     entry(&["AVG"], || AggregateFunction::new(sums::Sum { is_mean: true })),
@@ -52,7 +55,8 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 
 /// The function of this name, in upper or lower case, with the constants that it has by itself.
 pub fn by_name(name: &str) -> Option<AggregateFunction> {
-    let is_it = |entry: &&Entry| entry.names.iter().any(|own| own.eq_ignore_ascii_case(name));
+    let is_it =
+        |entry: &&NamedAggregate| entry.names.iter().any(|own| own.eq_ignore_ascii_case(name));
     FUNCTIONS.iter().find(is_it).map(|entry| (entry.function)())
 }
 

@@ -1,18 +1,12 @@
 //! `STDDEV_POP(x)`, `STDDEV_SAMP(x)`, `VAR_POP(x)`, `VAR_SAMP(x)`
 
-use std::marker::PhantomData;
-
-use arrow_array::types::{
-    Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
-};
 use thalweg_core::{ColumnType, DataType, Error, Result};
 
 use super::super::description::{Aggregate, Exactness, Types};
 use super::super::fold::Groups;
 use super::super::moments::{self, DecimalMoments, IntegerMoments, MomentsKind};
-use super::super::running::column::{Column, Remembering};
 use super::super::running::exact;
-use super::super::running::numbers::Of;
+use super::super::running::numbers::{decimals, floats, integers};
 use super::super::{Accumulator, RunningAggregate};
 
 /// How far a group's values lie from their mean.
@@ -64,7 +58,7 @@ fn accumulator(
         }
         other if other.is_integer() => Ok(Box::new(Groups::new(IntegerMoments { kind, result }))),
         other if other.is_float() => Ok(Box::new(Groups::new(moments::Moments { kind, result }))),
-        other => Err(Error::plan(format!("variances cannot be taken of {other}"))),
+        other => Err(without_variance(other)),
     }
 }
 
@@ -74,30 +68,15 @@ fn running(
     kind: MomentsKind,
     retracts: bool,
 ) -> Result<Box<dyn RunningAggregate>> {
-    let arrow = result.arrow();
-    macro_rules! exact {
-        ($type:ty) => {{
-            let rule = exact::Moments::<$type> { kind, of: PhantomData };
-            Ok(Box::new(Column::new(Remembering(rule), arrow)))
-        }};
-    }
-    macro_rules! of {
-        ($type:ty, $arithmetic:expr) => {
-            Ok(Box::new(Column::new(Remembering(Of::<$type, _>::new($arithmetic)), arrow)))
-        };
-    }
-    match argument {
-        DataType::TinyInt => of!(Int8Type, IntegerMoments { kind, result }),
-        DataType::SmallInt => of!(Int16Type, IntegerMoments { kind, result }),
-        DataType::Int => of!(Int32Type, IntegerMoments { kind, result }),
-        DataType::BigInt => of!(Int64Type, IntegerMoments { kind, result }),
-        DataType::Float if retracts => exact!(Float32Type),
-        DataType::Double if retracts => exact!(Float64Type),
-        DataType::Float => of!(Float32Type, moments::Moments { kind, result }),
-        DataType::Double => of!(Float64Type, moments::Moments { kind, result }),
-        DataType::Decimal(_, scale) => {
-            of!(Decimal128Type, DecimalMoments { kind, scale: *scale, result })
-        }
-        other => Err(Error::plan(format!("variances cannot be taken of {other}"))),
-    }
+    Ok(match argument {
+        DataType::Decimal(_, scale) => decimals(DecimalMoments { kind, scale: *scale, result }),
+        other if other.is_integer() => integers(other, IntegerMoments { kind, result }),
+        other if other.is_float() && retracts => floats(other, exact::Moments { kind, result }),
+        other if other.is_float() => floats(other, moments::Moments { kind, result }),
+        other => return Err(without_variance(other)),
+    })
+}
+
+fn without_variance(argument: &DataType) -> Error {
+    Error::plan(format!("variances cannot be taken of {argument}"))
 }

@@ -1,18 +1,12 @@
 //! `SUM(x)`, `AVG(x)`
 
-use std::marker::PhantomData;
-
-use arrow_array::types::{
-    Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
-};
 use arrow_buffer::i256;
 use thalweg_core::{ColumnType, DataType, Error, Result};
 
 use super::super::description::{Aggregate, Exactness, Types};
 use super::super::fold::Groups;
-use super::super::running::column::{Column, Remembering};
 use super::super::running::exact;
-use super::super::running::numbers::Of;
+use super::super::running::numbers::{decimals, floats, integers};
 use super::super::sums::{DecimalSum, FloatSum, IntegerSum};
 use super::super::{Accumulator, RunningAggregate};
 
@@ -56,7 +50,7 @@ fn sum(argument: &DataType, result: DataType, mean: bool) -> Result<Box<dyn Accu
         }
         other if other.is_integer() => Ok(Box::new(Groups::new(IntegerSum { result, mean }))),
         other if other.is_float() => Ok(Box::new(Groups::new(FloatSum { result, mean }))),
-        other => Err(Error::plan(format!("SUM and AVG cannot be applied to {other}"))),
+        other => Err(not_summed(other)),
     }
 }
 
@@ -66,35 +60,18 @@ fn running(
     mean: bool,
     retracts: bool,
 ) -> Result<Box<dyn RunningAggregate>> {
-    let arrow = result.arrow();
-    macro_rules! exact {
-        ($type:ty) => {{
-            let rule = exact::Sum::<$type> { mean, of: PhantomData };
-            Ok(Box::new(Column::new(Remembering(rule), arrow)))
-        }};
-    }
-    macro_rules! of {
-        ($type:ty, $arithmetic:expr) => {
-            Ok(Box::new(Column::new(Of::<$type, _>::new($arithmetic), arrow)))
-        };
-    }
-    match argument {
-        DataType::TinyInt => of!(Int8Type, IntegerSum { result, mean }),
-        DataType::SmallInt => of!(Int16Type, IntegerSum { result, mean }),
-        DataType::Int => of!(Int32Type, IntegerSum { result, mean }),
-        DataType::BigInt => of!(Int64Type, IntegerSum { result, mean }),
-        DataType::Float if retracts => exact!(Float32Type),
-        DataType::Double if retracts => exact!(Float64Type),
-        DataType::Float => of!(Float32Type, FloatSum { result, mean }),
-        DataType::Double => of!(Float64Type, FloatSum { result, mean }),
+    Ok(match argument {
         DataType::Decimal(precision, scale) if *precision <= 18 => {
-            let rule = Of::<Decimal128Type, _>::new(DecimalSum::<i128>::new(*scale, result, mean));
-            Ok(Box::new(Column::new(Remembering(rule), arrow)))
+            decimals(DecimalSum::<i128>::new(*scale, result, mean))
         }
-        DataType::Decimal(_, scale) => {
-            let rule = Of::<Decimal128Type, _>::new(DecimalSum::<i256>::new(*scale, result, mean));
-            Ok(Box::new(Column::new(Remembering(rule), arrow)))
-        }
-        other => Err(Error::plan(format!("SUM and AVG cannot be applied to {other}"))),
-    }
+        DataType::Decimal(_, scale) => decimals(DecimalSum::<i256>::new(*scale, result, mean)),
+        other if other.is_integer() => integers(other, IntegerSum { result, mean }),
+        other if other.is_float() && retracts => floats(other, exact::Sum { result, mean }),
+        other if other.is_float() => floats(other, FloatSum { result, mean }),
+        other => return Err(not_summed(other)),
+    })
+}
+
+fn not_summed(argument: &DataType) -> Error {
+    Error::plan(format!("SUM and AVG cannot be applied to {argument}"))
 }

@@ -8,9 +8,8 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use thalweg_core::{Error, Result};
 
-use super::super::extremes::BytesKind;
+use super::super::extremes::{BytesKind, Choice, ChosenBytes};
 use super::super::{StateColumns, StateRows};
-use super::numbers::Choice;
 use super::{RunInput, RunningAggregate, is_taken};
 
 /// Builds a column from bytes.
@@ -21,14 +20,14 @@ pub(in crate::aggregate) enum BytesBuilder {
 }
 
 impl BytesBuilder {
-    pub(in crate::aggregate) fn new(kind: BytesKind, values: usize) -> Self {
+    pub fn new(kind: BytesKind, values: usize) -> Self {
         match kind {
             BytesKind::Boolean => BytesBuilder::Boolean(BooleanBuilder::with_capacity(values)),
             BytesKind::Text => BytesBuilder::Text(StringViewBuilder::with_capacity(values)),
             BytesKind::Binary => BytesBuilder::Binary(BinaryBuilder::new()),
         }
     }
-    pub(in crate::aggregate) fn push(&mut self, value: Option<&[u8]>) -> Result<()> {
+    pub fn push(&mut self, value: Option<&[u8]>) -> Result<()> {
         match self {
             BytesBuilder::Boolean(builder) => builder.append_option(value.map(|v| v == [1])),
             BytesBuilder::Binary(builder) => builder.append_option(value),
@@ -39,7 +38,7 @@ impl BytesBuilder {
         }
         Ok(())
     }
-    pub(in crate::aggregate) fn finish(self) -> ArrayRef {
+    pub fn finish(self) -> ArrayRef {
         match self {
             BytesBuilder::Boolean(mut builder) => Arc::new(builder.finish()),
             BytesBuilder::Text(mut builder) => Arc::new(builder.finish()),
@@ -58,42 +57,17 @@ pub(in crate::aggregate) fn bytes_at(kind: BytesKind, column: &ArrayRef, row: us
     }
 }
 
-#[derive(Clone, Default)]
-struct Kept {
-    value: Vec<u8>,
-    set: bool,
-}
-
-impl Kept {
-    fn get(&self) -> Option<&[u8]> {
-        self.set.then_some(&self.value)
-    }
-    fn offer(&mut self, value: &[u8], choice: Choice) {
-        let better = match choice {
-            Choice::Least => value < &self.value[..],
-            Choice::Greatest => value > &self.value[..],
-            Choice::First => false,
-            Choice::Last => true,
-        };
-        if better || !self.set {
-            self.value.clear();
-            self.value.extend_from_slice(value);
-            self.set = true;
-        }
-    }
-}
-
 /// The kept values of all groups.
 pub(in crate::aggregate) struct BytesColumn {
     kind: BytesKind,
     choice: Choice,
-    groups: Vec<Kept>,
+    groups: Vec<ChosenBytes>,
     /// What the buffers of the values take.
     heap_bytes: usize,
 }
 
 impl BytesColumn {
-    pub(in crate::aggregate) fn new(kind: BytesKind, choice: Choice) -> Self {
+    pub fn new(kind: BytesKind, choice: Choice) -> Self {
         BytesColumn { kind, choice, groups: Vec::new(), heap_bytes: 0 }
     }
 }
@@ -101,7 +75,7 @@ impl BytesColumn {
 impl RunningAggregate for BytesColumn {
     fn grow(&mut self, groups: usize) {
         if self.groups.len() < groups {
-            self.groups.resize(groups, Kept::default());
+            self.groups.resize(groups, ChosenBytes::default());
         }
     }
     fn run(&mut self, input: &RunInput<'_>) -> Result<ArrayRef> {
@@ -111,13 +85,13 @@ impl RunningAggregate for BytesColumn {
         for (place, &id) in input.ids.iter().enumerate() {
             let group = &mut self.groups[id as usize];
             if input.step(place).begins() {
-                group.set = false;
+                group.clear();
             }
             pairs.push(group.get())?;
             if is_taken(taken.as_ref(), place) {
-                let before = group.value.capacity();
+                let before = group.heap_bytes();
                 group.offer(bytes_at(self.kind, column, place), self.choice);
-                self.heap_bytes += group.value.capacity() - before;
+                self.heap_bytes += group.heap_bytes() - before;
             }
             pairs.push(group.get())?;
         }
@@ -126,11 +100,11 @@ impl RunningAggregate for BytesColumn {
     fn reset(&mut self, ids: &[u32]) {
         for &id in ids {
             let group = std::mem::take(&mut self.groups[id as usize]);
-            self.heap_bytes -= group.value.capacity();
+            self.heap_bytes -= group.heap_bytes();
         }
     }
     fn bytes(&self) -> usize {
-        self.groups.capacity() * size_of::<Kept>() + self.heap_bytes
+        self.groups.capacity() * size_of::<ChosenBytes>() + self.heap_bytes
     }
     fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         columns.add("", self.kind.array(ids.iter().map(|&id| self.groups[id as usize].get())));
@@ -140,9 +114,9 @@ impl RunningAggregate for BytesColumn {
         let column = rows.column("", &self.kind.arrow())?;
         for (row, &id) in ids.iter().enumerate().filter(|&(row, _)| column.is_valid(row)) {
             let group = &mut self.groups[id as usize];
-            self.heap_bytes -= group.value.capacity();
+            self.heap_bytes -= group.heap_bytes();
             group.offer(bytes_at(self.kind, column, row), self.choice);
-            self.heap_bytes += group.value.capacity();
+            self.heap_bytes += group.heap_bytes();
         }
         Ok(())
     }

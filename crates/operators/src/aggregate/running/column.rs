@@ -2,38 +2,34 @@
 
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Int64Type};
 use arrow_array::{ArrayRef, Int64Array};
 use arrow_schema::DataType as Arrow;
-use thalweg_core::{Error, Result};
+use thalweg_core::Result;
 
-use super::super::values::with_one_nan;
+use super::super::values::{declared, with_one_nan};
 use super::super::{StateColumns, StateRows};
 use super::pairs::Pairs;
 use super::{RunInput, RunningAggregate, Step};
 use crate::gradual::Pages;
 
+/// What an Arrow type's values are.
+pub(in crate::aggregate) type Native<T> = <T as ArrowPrimitiveType>::Native;
+
 /// How values of a type enter and leave one group's state, and what it gives.
 pub(in crate::aggregate) trait Rule: Send + 'static {
-    /// The argument's type.
-    type Argument: ArrowPrimitiveType;
-    /// The result's type.
-    type Result: ArrowPrimitiveType;
+    /// The type of the argument and of the result.
+    type Value: ArrowPrimitiveType;
     /// The state of one group; the default is the empty one.
     type Group: Default + Clone + Send + 'static;
     /// Adds a value.
-    fn add(&self, group: &mut Self::Group, value: <Self::Argument as ArrowPrimitiveType>::Native);
+    fn add(&self, group: &mut Self::Group, value: Native<Self::Value>);
     /// Takes a value back that was added. Rules for inputs without retractions have none.
-    fn retract(
-        &self,
-        _group: &mut Self::Group,
-        _value: <Self::Argument as ArrowPrimitiveType>::Native,
-    ) {
+    fn retract(&self, _group: &mut Self::Group, _value: Native<Self::Value>) {
         debug_assert!(false, "a rule for inserts was asked to take a value back");
     }
     /// The result.
-    fn result(&self, group: &Self::Group) -> Option<<Self::Result as ArrowPrimitiveType>::Native>;
+    fn result(&self, group: &Self::Group) -> Option<Native<Self::Value>>;
     /// Captures these groups ([`RunningAggregate::capture`]); their results are of this type.
     fn capture(
         &self,
@@ -41,8 +37,8 @@ pub(in crate::aggregate) trait Rule: Send + 'static {
         result: &Arrow,
         columns: &mut StateColumns,
     ) -> Result<()>;
-    /// Takes groups back ([`RunningAggregate::restore`]), as many as there are rows.
-    fn restore(&self, groups: &mut [Self::Group], rows: &StateRows<'_>) -> Result<()>;
+    /// The groups that were captured ([`RunningAggregate::restore`]), one for each row.
+    fn restore(&self, rows: &StateRows<'_>) -> Result<Vec<Self::Group>>;
     /// Bytes that a state takes elsewhere.
     fn heap_bytes(&self, _group: &Self::Group) -> usize {
         0
@@ -61,7 +57,7 @@ pub(in crate::aggregate) struct Column<R: Rule> {
 }
 
 impl<R: Rule> Column<R> {
-    pub(in crate::aggregate) fn new(rule: R, result: Arrow) -> Self {
+    pub fn new(rule: R, result: Arrow) -> Self {
         Column { rule, result, groups: Pages::default(), heap_bytes: 0 }
     }
 
@@ -70,8 +66,8 @@ impl<R: Rule> Column<R> {
         &mut self,
         id: u32,
         step: Step,
-        value: Option<<R::Argument as ArrowPrimitiveType>::Native>,
-        pairs: &mut Pairs<R::Result>,
+        value: Option<Native<R::Value>>,
+        pairs: &mut Pairs<R::Value>,
     ) {
         let group = &mut self.groups[id as usize];
         if R::ON_HEAP {
@@ -108,11 +104,8 @@ impl<R: Rule> RunningAggregate for Column<R> {
     }
     fn run(&mut self, input: &RunInput<'_>) -> Result<ArrayRef> {
         let column = with_one_nan(input.column()?);
-        let array = column
-            .as_primitive_opt::<R::Argument>()
-            .ok_or_else(|| Error::internal("an argument's column is not of its declared type"))?;
-        let values = array.values();
-        let mut pairs = Pairs::<R::Result>::new(input.ids.len());
+        let values = declared::<R::Value>(&column)?.values();
+        let mut pairs = Pairs::<R::Value>::new(input.ids.len());
         let rows = input.ids.iter().zip(values.iter());
         match (input.taken(), input.steps) {
             (None, None) => {
@@ -145,8 +138,7 @@ impl<R: Rule> RunningAggregate for Column<R> {
         self.rule.capture(&captured, &self.result, columns)
     }
     fn restore(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        let mut captured = vec![R::Group::default(); ids.len()];
-        self.rule.restore(&mut captured, rows)?;
+        let captured = self.rule.restore(rows)?;
         ids.iter().zip(captured).for_each(|(&id, group)| self.replace(id, group));
         Ok(())
     }
@@ -157,19 +149,18 @@ impl<R: Rule> RunningAggregate for Column<R> {
 pub(in crate::aggregate) struct Remembering<R>(pub(in crate::aggregate) R);
 
 impl<R: Rule> Rule for Remembering<R> {
-    type Argument = R::Argument;
-    type Result = R::Result;
-    type Group = (R::Group, Option<<R::Result as ArrowPrimitiveType>::Native>);
+    type Value = R::Value;
+    type Group = (R::Group, Option<Native<R::Value>>);
 
-    fn add(&self, group: &mut Self::Group, value: <R::Argument as ArrowPrimitiveType>::Native) {
+    fn add(&self, group: &mut Self::Group, value: Native<R::Value>) {
         self.0.add(&mut group.0, value);
         group.1 = self.0.result(&group.0);
     }
-    fn retract(&self, group: &mut Self::Group, value: <R::Argument as ArrowPrimitiveType>::Native) {
+    fn retract(&self, group: &mut Self::Group, value: Native<R::Value>) {
         self.0.retract(&mut group.0, value);
         group.1 = self.0.result(&group.0);
     }
-    fn result(&self, group: &Self::Group) -> Option<<R::Result as ArrowPrimitiveType>::Native> {
+    fn result(&self, group: &Self::Group) -> Option<Native<R::Value>> {
         group.1
     }
     fn capture(
@@ -181,14 +172,12 @@ impl<R: Rule> Rule for Remembering<R> {
         let captured: Vec<R::Group> = groups.iter().map(|(group, _)| group.clone()).collect();
         self.0.capture(&captured, result, columns)
     }
-    fn restore(&self, groups: &mut [Self::Group], rows: &StateRows<'_>) -> Result<()> {
-        let mut captured = vec![R::Group::default(); groups.len()];
-        self.0.restore(&mut captured, rows)?;
-        for (restored, group) in groups.iter_mut().zip(captured) {
+    fn restore(&self, rows: &StateRows<'_>) -> Result<Vec<Self::Group>> {
+        let with_result = |group| {
             let result = self.0.result(&group);
-            *restored = (group, result);
-        }
-        Ok(())
+            (group, result)
+        };
+        Ok(self.0.restore(rows)?.into_iter().map(with_result).collect())
     }
     fn heap_bytes(&self, group: &Self::Group) -> usize {
         self.0.heap_bytes(&group.0)

@@ -20,7 +20,7 @@ const NONE: u32 = u32::MAX;
 
 /// A value of a group, and its neighbours in the chain of the group.
 #[derive(Clone, Copy)]
-struct Pair {
+struct CountedPair {
     group: u32,
     value: u32,
     times: u64,
@@ -31,7 +31,7 @@ struct Pair {
 /// Counts (group, value) pairs.
 #[derive(Default)]
 struct PairCounts {
-    arena: Pages<Pair>,
+    arena: Pages<CountedPair>,
     free: Vec<u32>,
     table: GradualTable<u32>,
     /// The first pair of each group.
@@ -62,7 +62,7 @@ impl PairCounts {
             return false;
         }
         let head = self.heads[group as usize];
-        let pair = Pair { group, value, times, next: head, previous: NONE };
+        let pair = CountedPair { group, value, times, next: head, previous: NONE };
         let at = match self.free.pop() {
             Some(at) => {
                 self.arena[at as usize] = pair;
@@ -96,7 +96,7 @@ impl PairCounts {
     }
 
     fn unlink(&mut self, at: u32) {
-        let Pair { group, value, next, previous, .. } = self.arena[at as usize];
+        let CountedPair { group, value, next, previous, .. } = self.arena[at as usize];
         if next != NONE {
             self.arena[next as usize].previous = previous;
         }
@@ -143,7 +143,7 @@ pub(in crate::aggregate) struct RunningDistinct {
 }
 
 impl RunningDistinct {
-    pub(in crate::aggregate) fn new(
+    pub fn new(
         argument: &DataType,
         takes_nulls: bool,
         inner: Box<dyn RunningAggregate>,

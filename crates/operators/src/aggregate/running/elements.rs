@@ -24,7 +24,7 @@ pub(in crate::aggregate) struct Elements {
 }
 
 impl Elements {
-    pub(in crate::aggregate) fn new(argument: &DataType, skips_nulls: bool) -> Result<Self> {
+    pub fn new(argument: &DataType, skips_nulls: bool) -> Result<Self> {
         let values = Values::new(argument.clone())?;
         let argument = argument.clone();
         Ok(Elements { argument, skips_nulls, values, groups: Vec::new(), heap_bytes: 0 })

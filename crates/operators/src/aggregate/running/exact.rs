@@ -11,98 +11,138 @@
 //! Earlier versions kept a rounded sum alone, or a mean and squared distances: these are read as if
 //! they were exact.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array, Int64Array};
 use arrow_schema::DataType as Arrow;
-use thalweg_core::Result;
+use thalweg_core::{DataType, Result};
 
+use super::super::arithmetic::{Arithmetic, NumberState};
 use super::super::exact::{ExactPowers, ExactSum, NotFinite};
 use super::super::moments::MomentsKind;
 use super::super::state::lists;
 use super::super::{StateColumns, StateRows};
-use super::column::Rule;
-use super::numbers::Float;
+
+/// How many values of each kind are in no sum.
+const NOT_FINITE: [&str; 3] = ["nans", "infinities", "negative_infinities"];
 
 /// SUM and AVG.
-pub(in crate::aggregate) struct Sum<T> {
+pub(in crate::aggregate) struct Sum {
     pub(in crate::aggregate) mean: bool,
-    pub(in crate::aggregate) of: PhantomData<fn() -> T>,
+    pub(in crate::aggregate) result: DataType,
 }
 
-impl<T: Float> Rule for Sum<T> {
-    type Argument = T;
-    type Result = T;
-    type Group = ExactSum;
+impl Arithmetic for Sum {
+    type Number = f64;
+    type State = ExactSum;
 
-    fn add(&self, group: &mut ExactSum, value: T::Native) {
-        group.add(T::widen(value));
+    fn result(&self) -> &DataType {
+        &self.result
     }
-    fn retract(&self, group: &mut ExactSum, value: T::Native) {
-        group.remove(T::widen(value));
-    }
-    fn result(&self, group: &ExactSum) -> Option<T::Native> {
+    fn value(&self, group: &ExactSum) -> Option<f64> {
         let divisor = if self.mean { group.count() as f64 } else { 1.0 };
-        (group.count() > 0).then(|| T::narrow(group.value() / divisor))
+        (group.count() > 0).then(|| group.value() / divisor)
     }
-    fn capture(&self, groups: &[ExactSum], _: &Arrow, columns: &mut StateColumns) -> Result<()> {
-        capture_sums(groups.iter(), columns)
+}
+
+/// STDDEV_POP, STDDEV_SAMP, VAR_POP, VAR_SAMP.
+pub(in crate::aggregate) struct Moments {
+    pub(in crate::aggregate) kind: MomentsKind,
+    pub(in crate::aggregate) result: DataType,
+}
+
+impl Arithmetic for Moments {
+    type Number = f64;
+    type State = ExactPowers;
+
+    fn result(&self) -> &DataType {
+        &self.result
     }
-    fn restore(&self, groups: &mut [ExactSum], rows: &StateRows<'_>) -> Result<()> {
-        restore_sums(groups.iter_mut(), rows)
+    fn value(&self, group: &ExactPowers) -> Option<f64> {
+        let count = group.sum.count();
+        let distance = if count > 0 { group.squared_distance() } else { 0.0 };
+        self.kind.finish(distance, count)
     }
-    fn heap_bytes(&self, group: &ExactSum) -> usize {
-        group.heap_bytes()
+}
+
+impl NumberState<f64> for ExactSum {
+    fn add(&mut self, value: f64) {
+        self.change(value, 1);
+    }
+    fn remove(&mut self, value: f64) {
+        self.change(value, -1);
+    }
+    fn capture<'a>(
+        sums: impl Iterator<Item = &'a Self> + Clone,
+        _: u8,
+        columns: &mut StateColumns,
+    ) -> Result<()> {
+        let mut exact = Exact::default();
+        let parts: Vec<(f64, NotFinite)> =
+            sums.clone().map(|sum| exact.add(|numbers| sum.encode(numbers))).collect();
+        columns.add_numbers::<Float64Type>("sum", parts.iter().map(|(sum, _)| *sum));
+        columns.add_numbers::<Int64Type>("count", sums.map(ExactSum::count));
+        exact.capture("exact", columns)?;
+        let others = parts.iter().map(|(_, others)| others);
+        let [nans, infinities, negative_infinities] = NOT_FINITE;
+        columns.add_numbers::<Int64Type>(nans, others.clone().map(|others| others.nans));
+        columns.add_numbers::<Int64Type>(infinities, others.clone().map(|others| others.positive));
+        columns.add_numbers::<Int64Type>(negative_infinities, others.map(|others| others.negative));
+        Ok(())
+    }
+    fn restore(rows: &StateRows<'_>) -> Result<Vec<Self>> {
+        let rounded = rows.numbers::<Float64Type>("sum")?;
+        let counts = rows.numbers::<Int64Type>("count")?;
+        let exact = CapturedNumbers::read(rows, "exact")?;
+        let [nans, positive, negative] = NOT_FINITE.map(|part| rows.numbers::<Int64Type>(part));
+        let (nans, positive, negative) = (nans?, positive?, negative?);
+        let sum = |row: usize| {
+            let others =
+                NotFinite { nans: nans[row], positive: positive[row], negative: negative[row] };
+            ExactSum::decode(counts[row], rounded[row], exact.row(row), others)
+                .ok_or_else(|| rows.damaged("exact", "holds no sum"))
+        };
+        (0..rows.len()).map(sum).collect()
+    }
+    fn heap_bytes(&self) -> usize {
+        self.bytes_elsewhere()
     }
     const ON_HEAP: bool = true;
 }
 
-/// STDDEV_POP, STDDEV_SAMP, VAR_POP, VAR_SAMP.
-pub(in crate::aggregate) struct Moments<T> {
-    pub(in crate::aggregate) kind: MomentsKind,
-    pub(in crate::aggregate) of: PhantomData<fn() -> T>,
-}
-
-impl<T: Float> Rule for Moments<T> {
-    type Argument = T;
-    type Result = T;
-    type Group = ExactPowers;
-
-    fn add(&self, group: &mut ExactPowers, value: T::Native) {
-        group.add(T::widen(value));
+impl NumberState<f64> for ExactPowers {
+    fn add(&mut self, value: f64) {
+        self.change(value, 1);
     }
-    fn retract(&self, group: &mut ExactPowers, value: T::Native) {
-        group.remove(T::widen(value));
+    fn remove(&mut self, value: f64) {
+        self.change(value, -1);
     }
-    fn result(&self, group: &ExactPowers) -> Option<T::Native> {
-        let count = group.sum.count();
-        let distance = if count > 0 { group.squared_distance() } else { 0.0 };
-        self.kind.finish(distance, count).map(T::narrow)
-    }
-    fn capture(&self, groups: &[ExactPowers], _: &Arrow, columns: &mut StateColumns) -> Result<()> {
-        capture_sums(groups.iter().map(|group| &group.sum), columns)?;
+    fn capture<'a>(
+        groups: impl Iterator<Item = &'a Self> + Clone,
+        scale: u8,
+        columns: &mut StateColumns,
+    ) -> Result<()> {
+        ExactSum::capture(groups.clone().map(|group| &group.sum), scale, columns)?;
         let mut exact = Exact::default();
         let rounded: Vec<f64> =
-            groups.iter().map(|group| exact.add(|n| group.encode_squares(n))).collect();
+            groups.map(|group| exact.add(|numbers| group.encode_squares(numbers))).collect();
         columns.add_numbers::<Float64Type>("square_sum", rounded.into_iter());
         exact.capture("exact_squares", columns)
     }
-    fn restore(&self, groups: &mut [ExactPowers], rows: &StateRows<'_>) -> Result<()> {
-        restore_sums(groups.iter_mut().map(|group| &mut group.sum), rows)?;
+    fn restore(rows: &StateRows<'_>) -> Result<Vec<Self>> {
         let rounded = rows.numbers::<Float64Type>("square_sum")?;
-        let exact = Captured::read(rows, "exact_squares")?;
-        for (row, (group, &rounded)) in groups.iter_mut().zip(rounded).enumerate() {
-            let sum = std::mem::take(&mut group.sum);
-            *group = ExactPowers::decode(sum, rounded, exact.row(row))
-                .ok_or_else(|| rows.damaged("exact_squares", "holds no sum of squares"))?;
-        }
-        Ok(())
+        let exact = CapturedNumbers::read(rows, "exact_squares")?;
+        let sums = ExactSum::restore(rows)?.into_iter().enumerate();
+        let powers = |(row, sum)| {
+            ExactPowers::decode(sum, rounded[row], exact.row(row))
+                .ok_or_else(|| rows.damaged("exact_squares", "holds no sum of squares"))
+        };
+        sums.map(powers).collect()
     }
-    fn heap_bytes(&self, group: &ExactPowers) -> usize {
-        group.heap_bytes()
+    fn heap_bytes(&self) -> usize {
+        self.bytes_elsewhere()
     }
     const ON_HEAP: bool = true;
 }
@@ -130,17 +170,17 @@ impl Exact {
 }
 
 /// The same, read.
-struct Captured<'a> {
+struct CapturedNumbers<'a> {
     offsets: &'a [i32],
     numbers: &'a [i64],
 }
 
-impl<'a> Captured<'a> {
-    fn read(rows: &StateRows<'a>, part: &str) -> Result<Captured<'a>> {
+impl<'a> CapturedNumbers<'a> {
+    fn read(rows: &StateRows<'a>, part: &str) -> Result<CapturedNumbers<'a>> {
         let lists = rows.lists(part, &Arrow::Int64)?;
         let numbers = lists.values().as_primitive::<Int64Type>();
         match lists.null_count() + numbers.null_count() {
-            0 => Ok(Captured { offsets: lists.value_offsets(), numbers: numbers.values() }),
+            0 => Ok(CapturedNumbers { offsets: lists.value_offsets(), numbers: numbers.values() }),
             _ => Err(rows.damaged(part, "holds NULL")),
         }
     }
@@ -151,42 +191,4 @@ impl<'a> Captured<'a> {
             _ => &[],
         }
     }
-}
-
-fn capture_sums<'a>(
-    sums: impl Iterator<Item = &'a ExactSum> + Clone,
-    columns: &mut StateColumns,
-) -> Result<()> {
-    let mut exact = Exact::default();
-    let parts: Vec<(f64, NotFinite)> =
-        sums.clone().map(|sum| exact.add(|numbers| sum.encode(numbers))).collect();
-    columns.add_numbers::<Float64Type>("sum", parts.iter().map(|(sum, _)| *sum));
-    columns.add_numbers::<Int64Type>("count", sums.map(ExactSum::count));
-    exact.capture("exact", columns)?;
-    let others = parts.iter().map(|(_, others)| others);
-    columns.add_numbers::<Int64Type>("nans", others.clone().map(|others| others.nans));
-    columns.add_numbers::<Int64Type>("infinities", others.clone().map(|others| others.positive));
-    columns.add_numbers::<Int64Type>("negative_infinities", others.map(|others| others.negative));
-    Ok(())
-}
-
-/// How many values of each kind are in no sum.
-const NOT_FINITE: [&str; 3] = ["nans", "infinities", "negative_infinities"];
-
-fn restore_sums<'a>(
-    sums: impl Iterator<Item = &'a mut ExactSum>,
-    rows: &StateRows<'_>,
-) -> Result<()> {
-    let rounded = rows.numbers::<Float64Type>("sum")?;
-    let counts = rows.numbers::<Int64Type>("count")?;
-    let exact = Captured::read(rows, "exact")?;
-    let [nans, positive, negative] = NOT_FINITE.map(|part| rows.numbers::<Int64Type>(part));
-    let (nans, positive, negative) = (nans?, positive?, negative?);
-    for (row, sum) in sums.enumerate() {
-        let others =
-            NotFinite { nans: nans[row], positive: positive[row], negative: negative[row] };
-        *sum = ExactSum::decode(counts[row], rounded[row], exact.row(row), others)
-            .ok_or_else(|| rows.damaged("exact", "holds no sum"))?;
-    }
-    Ok(())
 }

@@ -39,7 +39,7 @@ struct Log {
 
 /// A result: none, or a stretch of a group's log.
 #[derive(Clone, Copy)]
-struct Stretch {
+struct TextStretch {
     id: u32,
     range: Option<(u32, u32)>,
 }
@@ -84,10 +84,10 @@ impl Log {
         self.begin = self.bytes.len();
     }
 
-    fn stretch(&self, id: u32) -> Result<Stretch> {
+    fn stretch(&self, id: u32) -> Result<TextStretch> {
         check_text(self.bytes.len())?;
         let range = (self.begin as u32, self.bytes.len() as u32);
-        Ok(Stretch { id, range: (!self.lengths.is_empty()).then_some(range) })
+        Ok(TextStretch { id, range: (!self.lengths.is_empty()).then_some(range) })
     }
 
     /// Forgets what is not current.
@@ -120,19 +120,19 @@ pub(in crate::aggregate) struct Joined {
 }
 
 impl Joined {
-    pub(in crate::aggregate) fn new(separator: &str) -> Self {
+    pub fn new(separator: &str) -> Self {
         let separator = separator.as_bytes().into();
         Joined { separator, groups: Vec::new(), heap_bytes: 0 }
     }
 
     /// The stretches as texts.
-    fn texts(&mut self, stretches: &[Stretch], touched: &[u32]) -> Result<ArrayRef> {
+    fn texts(&mut self, stretches: &[TextStretch], touched: &[u32]) -> Result<ArrayRef> {
         let mut texts = StringViewBuilder::with_capacity(stretches.len());
         for &id in touched {
             let log = &mut self.groups[id as usize];
             log.block = texts.append_block(Buffer::from_slice_ref(&log.bytes));
         }
-        for Stretch { id, range } in stretches {
+        for TextStretch { id, range } in stretches {
             match range {
                 None => texts.append_null(),
                 Some((begin, end)) => texts

@@ -1,19 +1,14 @@
 //! One value of those that were inserted: the least, the greatest, the first or the last.
 
-use arrow_array::types::{
-    Date32Type, Decimal128Type, DurationMillisecondType, Float32Type, Float64Type, Int8Type,
-    Int16Type, Int32Type, Int64Type, IntervalYearMonthType, Time32MillisecondType,
-    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
-};
-use arrow_schema::{DataType as Arrow, IntervalUnit, TimeUnit};
+use arrow_schema::DataType as Arrow;
 use thalweg_core::{DataType, Result};
 
 use super::super::Accumulator;
-use super::super::extremes::{BytesKind, with_primitive};
+use super::super::extremes::{BytesKind, Choice, with_primitive};
 use super::RunningAggregate;
 use super::bytes::BytesColumn;
 use super::column::Column;
-use super::numbers::{Choice, Keep};
+use super::numbers::Keep;
 use super::stepwise::Stepwise;
 
 /// One value of those that were inserted.

@@ -5,162 +5,125 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use arrow_array::PrimitiveArray;
 use arrow_array::types::{
     ArrowPrimitiveType, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
     Int64Type,
 };
-use arrow_array::{ArrowNativeTypeOp, PrimitiveArray};
 use arrow_schema::DataType as Arrow;
-use thalweg_core::Result;
+use thalweg_core::{DataType, Result};
 
-use super::super::fold::Fold;
-use super::super::moments::{DecimalMoments, IntegerMoments, Moments, Powers, Welford};
-use super::super::sums::{DecimalSum, FloatSum, IntegerSum, Sum, Wide};
+use super::super::arithmetic::{Arithmetic, NumberState};
+use super::super::extremes::Chosen;
 use super::super::{StateColumns, StateRows};
-use super::column::Rule;
+use super::RunningAggregate;
+use super::column::{Column, Remembering, Rule};
 
-/// Integer types, as 64 bits.
-pub(in crate::aggregate) trait Integer: ArrowPrimitiveType {
-    /// With sign.
-    fn widen(value: Self::Native) -> i64;
-    /// The lowest bits.
-    fn wrap(value: i64) -> Self::Native;
-}
-
-/// FLOAT and DOUBLE, as DOUBLE.
-pub(in crate::aggregate) trait Float: ArrowPrimitiveType {
+/// Arrow's types of numbers that arithmetic has as `N`.
+pub(in crate::aggregate) trait Holds<N>: ArrowPrimitiveType {
     /// Exactly.
-    fn widen(value: Self::Native) -> f64;
-    /// Rounded.
-    fn narrow(value: f64) -> Self::Native;
+    fn widen(value: Self::Native) -> N;
+    /// Rounded, or the lowest bits of an integer.
+    fn narrow(value: N) -> Self::Native;
 }
 
-macro_rules! integers {
-    ($($type:ty),*) => {$(
-        impl Integer for $type {
+macro_rules! holds {
+    ($($type:ty as $number:ty),*) => {$(
+        impl Holds<$number> for $type {
             #[inline(always)]
-            fn widen(value: Self::Native) -> i64 {
+            fn widen(value: Self::Native) -> $number {
                 value.into()
             }
             #[inline(always)]
-            fn wrap(value: i64) -> Self::Native {
+            fn narrow(value: $number) -> Self::Native {
                 value as _
             }
         }
     )*};
 }
-integers!(Int8Type, Int16Type, Int32Type, Int64Type);
+holds!(Int8Type as i64, Int16Type as i64, Int32Type as i64, Int64Type as i64);
+holds!(Float32Type as f64, Float64Type as f64, Decimal128Type as i128);
 
-macro_rules! floats {
-    ($($type:ty),*) => {$(
-        impl Float for $type {
-            #[inline(always)]
-            fn widen(value: Self::Native) -> f64 {
-                value.into()
-            }
-            #[inline(always)]
-            fn narrow(value: f64) -> Self::Native {
-                value as _
-            }
-        }
-    )*};
+/// A running aggregate of integers of this type.
+pub(in crate::aggregate) fn integers<A: Arithmetic<Number = i64>>(
+    argument: &DataType,
+    of: A,
+) -> Box<dyn RunningAggregate> {
+    match argument {
+        DataType::TinyInt => column::<Int8Type, A>(of),
+        DataType::SmallInt => column::<Int16Type, A>(of),
+        DataType::Int => column::<Int32Type, A>(of),
+        _ => column::<Int64Type, A>(of),
+    }
 }
-floats!(Float32Type, Float64Type);
+
+/// A running aggregate of FLOAT or DOUBLE.
+pub(in crate::aggregate) fn floats<A: Arithmetic<Number = f64>>(
+    argument: &DataType,
+    of: A,
+) -> Box<dyn RunningAggregate> {
+    match argument {
+        DataType::Float => column::<Float32Type, A>(of),
+        _ => column::<Float64Type, A>(of),
+    }
+}
+
+/// A running aggregate of DECIMALs.
+pub(in crate::aggregate) fn decimals<A: Arithmetic<Number = i128>>(
+    of: A,
+) -> Box<dyn RunningAggregate> {
+    column::<Decimal128Type, A>(of)
+}
+
+fn column<T: Holds<A::Number>, A: Arithmetic>(of: A) -> Box<dyn RunningAggregate> {
+    let result = of.result().arrow();
+    let rule = Of::<T, A> { of, types: PhantomData };
+    match A::IS_COSTLY {
+        true => Box::new(Column::new(Remembering(rule), result)),
+        false => Box::new(Column::new(rule, result)),
+    }
+}
 
 /// A rule for values of the Arrow type `T` that leaves the arithmetic to `of`.
-pub(in crate::aggregate) struct Of<T, A> {
+struct Of<T, A> {
     of: A,
     types: PhantomData<fn() -> T>,
 }
 
-impl<T, A> Of<T, A> {
-    pub(in crate::aggregate) fn new(of: A) -> Self {
-        Of { of, types: PhantomData }
+impl<T: Holds<A::Number>, A: Arithmetic> Rule for Of<T, A> {
+    type Value = T;
+    type Group = A::State;
+
+    #[inline(always)]
+    fn add(&self, group: &mut A::State, value: T::Native) {
+        group.add(T::widen(value));
     }
+    #[inline(always)]
+    fn retract(&self, group: &mut A::State, value: T::Native) {
+        group.remove(T::widen(value));
+    }
+    #[inline(always)]
+    fn result(&self, group: &A::State) -> Option<T::Native> {
+        self.of.value(group).map(T::narrow)
+    }
+    fn capture(&self, groups: &[A::State], _: &Arrow, columns: &mut StateColumns) -> Result<()> {
+        A::State::capture(groups.iter(), self.of.scale(), columns)
+    }
+    fn restore(&self, rows: &StateRows<'_>) -> Result<Vec<A::State>> {
+        A::State::restore(rows)
+    }
+    fn heap_bytes(&self, group: &A::State) -> usize {
+        group.heap_bytes()
+    }
+    const ON_HEAP: bool = A::State::ON_HEAP;
 }
 
-macro_rules! rule {
-    ([$($generics:tt)*] $type:ty, $arithmetic:ty, $group:ty, $widen:expr, [$add:ident $(, $remove:ident)?], $narrow:expr) => {
-        impl<$($generics)*> Rule for Of<$type, $arithmetic> {
-            type Argument = $type;
-            type Result = $type;
-            type Group = $group;
-
-            #[inline(always)]
-            fn add(&self, group: &mut Self::Group, value: <$type as ArrowPrimitiveType>::Native) {
-                group.$add($widen(value));
-            }
-            $(
-                #[inline(always)]
-                fn retract(
-                    &self,
-                    group: &mut Self::Group,
-                    value: <$type as ArrowPrimitiveType>::Native,
-                ) {
-                    group.$remove($widen(value));
-                }
-            )?
-            #[inline(always)]
-            fn result(
-                &self,
-                group: &Self::Group,
-            ) -> Option<<$type as ArrowPrimitiveType>::Native> {
-                self.of.value(group).map($narrow)
-            }
-            fn capture(
-                &self,
-                groups: &[Self::Group],
-                _result: &Arrow,
-                columns: &mut StateColumns,
-            ) -> Result<()> {
-                Fold::capture(&self.of, groups, &all_of(groups), columns)
-            }
-            fn restore(
-                &self,
-                groups: &mut [Self::Group],
-                rows: &StateRows<'_>,
-            ) -> Result<()> {
-                let ids = all_of(groups);
-                Fold::restore(&self.of, groups, &ids, rows)
-            }
-        }
-    };
-}
-
-rule!([T: Integer] T, IntegerSum, Sum<i64>, T::widen, [add, remove], T::wrap);
-rule!([T: Float] T, FloatSum, Sum<f64>, T::widen, [add], T::narrow);
-rule!([W: Wide] Decimal128Type, DecimalSum<W>, Sum<W>, i128::from, [add_decimal, remove_decimal], i128::from);
-rule!([T: Integer] T, IntegerMoments, Powers, T::widen, [add_integer, remove_integer], T::wrap);
-rule!([T: Float] T, Moments, Welford, T::widen, [add], T::narrow);
-rule!([] Decimal128Type, DecimalMoments, Powers, i128::from, [add, remove], i128::from);
-
-/// The numbers of all of these.
-fn all_of<G>(groups: &[G]) -> Vec<u32> {
-    (0..groups.len() as u32).collect()
-}
-
-/// A value of those that came, if one has.
-#[derive(Clone, Copy, Default)]
-pub(in crate::aggregate) struct Kept<N> {
-    value: N,
-    set: bool,
-}
-
-/// Which value of those that came is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::aggregate) enum Choice {
-    Least,
-    Greatest,
-    First,
-    Last,
-}
-
-/// MIN, MAX, FIRST_VALUE or LAST_VALUE of inserts: `CHOICE` is a [`Choice`] as a number, so that
-/// the loop knows it.
+/// MIN, MAX, FIRST_VALUE or LAST_VALUE of inserts: `CHOICE` is a
+/// [`Choice`](super::super::extremes::Choice) as a number, so that the loop knows it.
 pub(in crate::aggregate) struct Keep<T, const CHOICE: u8>(PhantomData<fn() -> T>);
 
 impl<T, const CHOICE: u8> Keep<T, CHOICE> {
-    pub(in crate::aggregate) fn new() -> Self {
+    pub fn new() -> Self {
         Keep(PhantomData)
     }
 }
@@ -169,28 +132,16 @@ impl<T: ArrowPrimitiveType, const CHOICE: u8> Rule for Keep<T, CHOICE>
 where
     T::Native: Default,
 {
-    type Argument = T;
-    type Result = T;
-    type Group = Kept<T::Native>;
+    type Value = T;
+    type Group = Chosen<T::Native>;
 
     #[inline(always)]
     fn add(&self, group: &mut Self::Group, value: T::Native) {
-        const LEAST: u8 = Choice::Least as u8;
-        const GREATEST: u8 = Choice::Greatest as u8;
-        const FIRST: u8 = Choice::First as u8;
-        let better = match CHOICE {
-            LEAST => value.is_lt(group.value),
-            GREATEST => value.is_gt(group.value),
-            FIRST => false,
-            _ => true,
-        };
-        if better || !group.set {
-            *group = Kept { value, set: true };
-        }
+        group.offer::<CHOICE>(value);
     }
     #[inline(always)]
     fn result(&self, group: &Self::Group) -> Option<T::Native> {
-        group.set.then_some(group.value)
+        group.get()
     }
     fn capture(
         &self,
@@ -198,16 +149,11 @@ where
         result: &Arrow,
         columns: &mut StateColumns,
     ) -> Result<()> {
-        let values = groups.iter().map(|group| self.result(group));
-        let values: PrimitiveArray<T> = values.collect();
+        let values: PrimitiveArray<T> = groups.iter().map(Chosen::get).collect();
         columns.add("", Arc::new(values.with_data_type(result.clone())));
         Ok(())
     }
-    fn restore(&self, groups: &mut [Self::Group], rows: &StateRows<'_>) -> Result<()> {
-        for (group, value) in groups.iter_mut().zip(rows.primitive::<T>("")?) {
-            let set = value.is_some();
-            *group = Kept { value: value.unwrap_or_default(), set };
-        }
-        Ok(())
+    fn restore(&self, rows: &StateRows<'_>) -> Result<Vec<Self::Group>> {
+        Ok(rows.primitive::<T>("")?.iter().map(Chosen::from).collect())
     }
 }

@@ -16,19 +16,14 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{
-    ArrowPrimitiveType, Date32Type, Decimal128Type, DurationMillisecondType, Float32Type,
-    Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, IntervalYearMonthType,
-    Time32MillisecondType, TimestampMicrosecondType, TimestampMillisecondType,
-    TimestampNanosecondType, UInt64Type,
-};
+use arrow_array::types::{ArrowPrimitiveType, UInt64Type};
 use arrow_array::{Array, ArrayRef, ArrowNativeTypeOp, PrimitiveArray, UInt64Array};
-use arrow_schema::{DataType as Arrow, IntervalUnit, TimeUnit};
-use thalweg_core::{DataType, Error, Result};
+use arrow_schema::DataType as Arrow;
+use thalweg_core::{DataType, Result};
 
 use super::super::extremes::with_primitive;
 use super::super::state::{elements_of, lists};
-use super::super::values::with_one_nan;
+use super::super::values::{declared, with_one_nan};
 use super::super::{StateColumns, StateRows};
 use super::pairs::Pairs;
 use super::{RunInput, RunningAggregate, is_taken};
@@ -120,12 +115,11 @@ where
     }
     fn run(&mut self, input: &RunInput<'_>) -> Result<ArrayRef> {
         let column = with_one_nan(input.column()?);
-        let array = column
-            .as_primitive_opt::<T>()
-            .ok_or_else(|| Error::internal("an argument's column is not of its declared type"))?;
         let taken = input.taken();
         let mut pairs = Pairs::<T>::new(input.ids.len());
-        for (place, (&id, &value)) in input.ids.iter().zip(array.values()).enumerate() {
+        for (place, (&id, &value)) in
+            input.ids.iter().zip(declared::<T>(&column)?.values()).enumerate()
+        {
             let (step, queue) = (input.step(place), &mut self.groups[id as usize]);
             let kept = queue.values.len();
             if step.begins() {
@@ -133,10 +127,7 @@ where
             }
             let before = queue.best();
             if is_taken(taken.as_ref(), place) {
-                match step.retracts() {
-                    true => queue.retract(),
-                    false => queue.add::<MAX>(value),
-                }
+                if step.retracts() { queue.retract() } else { queue.add::<MAX>(value) }
             }
             pairs.push(before, queue.best());
             self.kept = self.kept + queue.values.len() - kept;

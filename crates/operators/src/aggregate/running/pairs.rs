@@ -17,21 +17,17 @@ pub(in crate::aggregate) struct Pairs<T: ArrowPrimitiveType> {
 }
 
 impl<T: ArrowPrimitiveType> Pairs<T> {
-    pub(in crate::aggregate) fn new(rows: usize) -> Self {
+    pub fn new(rows: usize) -> Self {
         let values = Vec::with_capacity(rows * 2);
         Pairs { values, nulls: NullBufferBuilder::new(rows * 2) }
     }
     #[inline(always)]
-    pub(in crate::aggregate) fn push(
-        &mut self,
-        before: Option<T::Native>,
-        after: Option<T::Native>,
-    ) {
+    pub fn push(&mut self, before: Option<T::Native>, after: Option<T::Native>) {
         self.values.extend_from_slice(&[before.unwrap_or_default(), after.unwrap_or_default()]);
         self.nulls.append(before.is_some());
         self.nulls.append(after.is_some());
     }
-    pub(in crate::aggregate) fn finish(mut self, data_type: &Arrow) -> ArrayRef {
+    pub fn finish(mut self, data_type: &Arrow) -> ArrayRef {
         let array = PrimitiveArray::<T>::new(self.values.into(), self.nulls.finish());
         Arc::new(array.with_data_type(data_type.clone()))
     }

@@ -18,7 +18,7 @@ pub(in crate::aggregate) struct SortedValues {
 }
 
 impl SortedValues {
-    pub(in crate::aggregate) fn new(fractions: Fractions) -> Self {
+    pub fn new(fractions: Fractions) -> Self {
         SortedValues { fractions, groups: Vec::new(), heap_bytes: 0 }
     }
 }

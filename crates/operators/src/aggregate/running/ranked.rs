@@ -14,10 +14,10 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::ArrowPrimitiveType;
 use arrow_array::{Array, ArrayRef, ArrowNativeTypeOp, PrimitiveArray};
 use arrow_schema::DataType as Arrow;
-use thalweg_core::{Error, Result};
+use thalweg_core::Result;
 
 use super::super::extremes::BytesKind;
-use super::super::values::with_one_nan;
+use super::super::values::{declared, with_one_nan};
 use super::super::{StateColumns, StateRows};
 use super::bytes::{BytesBuilder, bytes_at};
 use super::pairs::Pairs;
@@ -46,13 +46,13 @@ impl<N: ArrowNativeTypeOp> PartialEq for Ordered<N> {
 impl<N: ArrowNativeTypeOp> Eq for Ordered<N> {}
 
 /// A value that is kept: what it takes beyond its own size.
-pub(in crate::aggregate) trait Kept: Ord + Send + 'static {
+pub(in crate::aggregate) trait RankedValue: Ord + Send + 'static {
     fn heap_bytes(&self) -> usize {
         0
     }
 }
-impl<N: ArrowNativeTypeOp + Send + 'static> Kept for Ordered<N> {}
-impl Kept for Box<[u8]> {
+impl<N: ArrowNativeTypeOp + Send + 'static> RankedValue for Ordered<N> {}
+impl RankedValue for Box<[u8]> {
     fn heap_bytes(&self) -> usize {
         self.len()
     }
@@ -81,7 +81,7 @@ struct Groups<V> {
     heap_bytes: usize,
 }
 
-impl<V: Kept> Groups<V> {
+impl<V: RankedValue> Groups<V> {
     fn new(max: bool) -> Self {
         Groups { max, groups: Pages::default(), in_trees: 0, heap_bytes: 0 }
     }
@@ -210,7 +210,7 @@ impl<T: ArrowPrimitiveType> RankedNumbers<T>
 where
     T::Native: Send,
 {
-    pub(in crate::aggregate) fn new(max: bool, result: Arrow) -> Self {
+    pub fn new(max: bool, result: Arrow) -> Self {
         RankedNumbers { groups: Groups::new(max), result, types: PhantomData }
     }
 }
@@ -224,10 +224,7 @@ where
     }
     fn run(&mut self, input: &RunInput<'_>) -> Result<ArrayRef> {
         let column = with_one_nan(input.column()?);
-        let array = column
-            .as_primitive_opt::<T>()
-            .ok_or_else(|| Error::internal("an argument's column is not of its declared type"))?;
-        let (values, taken) = (array.values(), input.taken());
+        let (values, taken) = (declared::<T>(&column)?.values(), input.taken());
         let mut pairs = Pairs::<T>::new(input.ids.len());
         for (place, &id) in input.ids.iter().enumerate() {
             let step = input.step(place);
@@ -278,7 +275,7 @@ pub(in crate::aggregate) struct RankedBytes {
 }
 
 impl RankedBytes {
-    pub(in crate::aggregate) fn new(max: bool, kind: BytesKind) -> Self {
+    pub fn new(max: bool, kind: BytesKind) -> Self {
         RankedBytes { groups: Groups::new(max), kind }
     }
 }

@@ -25,7 +25,7 @@ pub(in crate::aggregate) struct Sequence {
 }
 
 impl Sequence {
-    pub(in crate::aggregate) fn new(argument: &DataType, last: bool) -> Result<Self> {
+    pub fn new(argument: &DataType, last: bool) -> Result<Self> {
         Ok(Sequence {
             last,
             values: Values::new(argument.clone())?,

@@ -17,7 +17,7 @@ pub(in crate::aggregate) struct Stepwise {
 }
 
 impl Stepwise {
-    pub(in crate::aggregate) fn new(states: Box<dyn Accumulator>, takes_nulls: bool) -> Self {
+    pub fn new(states: Box<dyn Accumulator>, takes_nulls: bool) -> Self {
         Stepwise { states, takes_nulls, rows: 0 }
     }
 }
@@ -45,9 +45,10 @@ impl RunningAggregate for Stepwise {
             let order = RowOrder { ordinal: self.rows, ..RowOrder::default() };
             let value = column.slice(place, 1);
             let row = UpdateInput { ids: id, rows: None, argument: Some(&value), order };
-            match step.retracts() {
-                true => self.states.retract(&row)?,
-                false => self.states.update(&row)?,
+            if step.retracts() {
+                self.states.retract(&row)?
+            } else {
+                self.states.update(&row)?
             }
             pairs.extend([before, self.states.evaluate(id)?]);
         }

@@ -21,17 +21,13 @@ pub(in crate::aggregate) struct Values {
 }
 
 impl Values {
-    pub(in crate::aggregate) fn new(data_type: DataType) -> Result<Self> {
+    pub fn new(data_type: DataType) -> Result<Self> {
         let table = KeyTable::new(std::slice::from_ref(&data_type))?;
         Ok(Values { data_type, table, holders: Vec::new(), loose: Vec::new() })
     }
 
     /// The numbers of the values in these rows.
-    pub(in crate::aggregate) fn intern(
-        &mut self,
-        column: &ArrayRef,
-        rows: Option<&[u32]>,
-    ) -> Result<Vec<u32>> {
+    pub fn intern(&mut self, column: &ArrayRef, rows: Option<&[u32]>) -> Result<Vec<u32>> {
         let mut ids = Vec::new();
         self.table.intern(std::slice::from_ref(column), rows, &mut ids)?;
         self.holders.resize(self.table.id_limit(), 0);
@@ -39,30 +35,30 @@ impl Values {
     }
 
     /// The type of columns of values.
-    pub(in crate::aggregate) fn arrow(&self) -> Arrow {
+    pub fn arrow(&self) -> Arrow {
         self.data_type.arrow()
     }
 
     /// One more place holds this value.
-    pub(in crate::aggregate) fn hold(&mut self, value: u32) {
+    pub fn hold(&mut self, value: u32) {
         self.holders[value as usize] += 1;
     }
 
     /// One place fewer holds this value.
-    pub(in crate::aggregate) fn release(&mut self, value: u32) {
+    pub fn release(&mut self, value: u32) {
         self.holders[value as usize] -= 1;
         self.pass(value);
     }
 
     /// The value was only looked at.
-    pub(in crate::aggregate) fn pass(&mut self, value: u32) {
+    pub fn pass(&mut self, value: u32) {
         if self.holders[value as usize] == 0 {
             self.loose.push(value);
         }
     }
 
     /// Forgets values without holders.
-    pub(in crate::aggregate) fn settle(&mut self) {
+    pub fn settle(&mut self) {
         let mut loose = std::mem::take(&mut self.loose);
         loose.sort_unstable();
         loose.dedup();
@@ -75,7 +71,7 @@ impl Values {
     }
 
     /// These values as a column; NULL stands for [`NO_VALUE`].
-    pub(in crate::aggregate) fn column(&self, values: &[u32]) -> Result<ArrayRef> {
+    pub fn column(&self, values: &[u32]) -> Result<ArrayRef> {
         let present: Vec<u32> = values.iter().copied().filter(|&v| v != NO_VALUE).collect();
         if present.is_empty() {
             return Ok(new_null_array(&self.data_type.arrow(), values.len()));
@@ -92,7 +88,7 @@ impl Values {
         Ok(arrow_select::take::take(&column, &places.collect::<UInt32Array>(), None)?)
     }
 
-    pub(in crate::aggregate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.table.bytes() + (self.holders.capacity() + self.loose.capacity()) * 4
     }
 }

@@ -5,10 +5,9 @@
 //! one side only, the ordered contracts any mixture.
 
 use arrow_array::ArrayRef;
-use arrow_array::cast::AsArray;
-use thalweg_core::{Error, Piece, Result};
+use thalweg_core::{Piece, Result};
 
-use crate::join::sides::{Side, Sides};
+use crate::join::sides::{Side, Sides, tags};
 
 /// Rows of one side.
 #[derive(Default)]
@@ -21,7 +20,7 @@ pub(crate) struct SideRows {
 
 /// Rows of one side that came one behind the other: a range of [`SideRows::rows`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stretch {
+pub(crate) struct SideStretch {
     pub(crate) side: Side,
     pub(crate) from: usize,
     pub(crate) to: usize,
@@ -31,27 +30,22 @@ pub(crate) struct Stretch {
 pub(crate) struct Split {
     pub(crate) left: SideRows,
     pub(crate) right: SideRows,
-    pub(crate) stretches: Vec<Stretch>,
+    pub(crate) stretches: Vec<SideStretch>,
 }
 
 impl Split {
     /// The rows of one side.
-    pub(crate) fn of(&self, side: Side) -> &SideRows {
-        match side {
-            Side::Left => &self.left,
-            Side::Right => &self.right,
-        }
+    pub fn of(&self, side: Side) -> &SideRows {
+        side.pick(&self.left, &self.right)
     }
 }
 
 /// Takes a piece apart.
 pub(crate) fn split(sides: &Sides, piece: &Piece<'_>) -> Result<Split> {
     let batch = &piece.bundle.batch;
-    let tags = batch.columns().first().and_then(|column| column.as_boolean_opt());
-    let tags =
-        tags.ok_or_else(|| Error::internal("rows of two inputs do not say which they are"))?;
+    let tags = tags(batch)?;
     let (mut left, mut right) = (SideRows::default(), SideRows::default());
-    let mut stretches: Vec<Stretch> = Vec::new();
+    let mut stretches: Vec<SideStretch> = Vec::new();
     let rights = tags.true_count();
     if rights == 0 || rights == tags.len() {
         let (side, own) = match rights {
@@ -60,7 +54,7 @@ pub(crate) fn split(sides: &Sides, piece: &Piece<'_>) -> Result<Split> {
         };
         let all = || (0..tags.len() as u32).collect();
         own.rows = piece.rows.map_or_else(all, <[u32]>::to_vec);
-        stretches.push(Stretch { side, from: 0, to: own.rows.len() });
+        stretches.push(SideStretch { side, from: 0, to: own.rows.len() });
     } else {
         let mut add = |row: u32| {
             let (side, own) = match tags.value(row as usize) {
@@ -71,7 +65,7 @@ pub(crate) fn split(sides: &Sides, piece: &Piece<'_>) -> Result<Split> {
             let to = own.rows.len();
             match stretches.last_mut() {
                 Some(last) if last.side == side => last.to = to,
-                _ => stretches.push(Stretch { side, from: to - 1, to }),
+                _ => stretches.push(SideStretch { side, from: to - 1, to }),
             }
         };
         match piece.rows {

@@ -9,26 +9,26 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Captured, Error, Extent, Operator, OperatorClass, Output, Partition, PartitionContext,
-    Piece, Progress, Restored, Result, Route, Watermark,
+    Bundle, Captured, Error, Extent, Operator, Output, Partition, PartitionContext, Piece,
+    Progress, Restored, Result, Route, Watermark,
 };
 
 use super::reload::{Reader, Reload, Reloading};
 use super::snapshot::LastCapture;
 use super::table::Collected;
-use super::{Plan, SharedTable};
+use super::{HashJoinPlan, SharedTable};
 use crate::limit::{route_to_first, rows_of};
 use crate::rows::input::inserts_only;
 
 /// The operator of the build side.
 pub struct Build {
-    plan: Arc<Plan>,
+    plan: Arc<HashJoinPlan>,
     shared: Arc<SharedTable>,
     reload: Option<Arc<Reload>>,
 }
 
 impl Build {
-    pub(super) fn new(plan: Arc<Plan>, shared: Arc<SharedTable>) -> Self {
+    pub(super) fn new(plan: Arc<HashJoinPlan>, shared: Arc<SharedTable>) -> Self {
         Build { plan, shared, reload: None }
     }
 
@@ -46,13 +46,13 @@ impl Build {
 
 /// A table that is made outside the flow of rows.
 pub struct BuildTable {
-    plan: Arc<Plan>,
+    plan: Arc<HashJoinPlan>,
     shared: Arc<SharedTable>,
     rows: Collected,
 }
 
 impl BuildTable {
-    fn new(plan: Arc<Plan>, shared: Arc<SharedTable>) -> Result<Self> {
+    fn new(plan: Arc<HashJoinPlan>, shared: Arc<SharedTable>) -> Result<Self> {
         Ok(BuildTable { rows: Collected::new(&plan)?, plan, shared })
     }
 
@@ -73,9 +73,6 @@ impl BuildTable {
 impl Operator for Build {
     fn name(&self) -> String {
         "build".to_owned()
-    }
-    fn class(&self) -> OperatorClass {
-        OperatorClass::Sequenced
     }
     fn is_singleton(&self) -> bool {
         true
@@ -103,7 +100,7 @@ impl Operator for Build {
 }
 
 pub(super) struct BuildPartition {
-    pub(super) plan: Arc<Plan>,
+    pub(super) plan: Arc<HashJoinPlan>,
     pub(super) shared: Arc<SharedTable>,
     pub(super) state: State,
     reload: Option<Arc<Reload>>,
@@ -121,12 +118,12 @@ pub(super) enum State {
 
 impl BuildPartition {
     /// True once the table is there.
-    pub(super) fn is_complete(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         matches!(self.state, State::Done)
     }
 
     /// Publishes the table of the rows that have come, once.
-    pub(super) fn complete(&mut self) -> Result<()> {
+    pub fn complete(&mut self) -> Result<()> {
         let rows = match std::mem::replace(&mut self.state, State::Making) {
             State::Collecting(rows) => rows,
             other => {

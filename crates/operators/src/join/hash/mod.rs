@@ -79,24 +79,21 @@ impl HashJoinSpec {
     }
 }
 
-struct Plan {
+struct HashJoinPlan {
     spec: HashJoinSpec,
     joined: Joined,
     key_types: Vec<DataType>,
 }
 
-impl Plan {
+impl HashJoinPlan {
     fn keys(&self, side: Side) -> &[usize] {
-        match side {
-            Side::Left => &self.spec.left_keys,
-            Side::Right => &self.spec.right_keys,
-        }
+        side.pick(&self.spec.left_keys, &self.spec.right_keys)
     }
 }
 
 /// A join whose build side is read first.
 pub struct HashJoin {
-    plan: Arc<Plan>,
+    plan: Arc<HashJoinPlan>,
     shared: Arc<SharedTable>,
 }
 
@@ -119,7 +116,10 @@ impl HashJoin {
         let key_types = spec.key_types()?;
         crate::keys::KeyTable::new(&key_types)?;
         let joined = Joined::new(&spec.sides, spec.kind, keys, spec.residual.clone(), true)?;
-        Ok(HashJoin { plan: Arc::new(Plan { spec, joined, key_types }), shared: Arc::default() })
+        Ok(HashJoin {
+            plan: Arc::new(HashJoinPlan { spec, joined, key_types }),
+            shared: Arc::default(),
+        })
     }
 
     /// True if this kind of join can be made with this build side.

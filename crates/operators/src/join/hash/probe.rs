@@ -8,19 +8,19 @@ use arrow_select::take::take;
 use thalweg_core::{Error, Result};
 
 use super::table::Table;
-use super::{Plan, SharedTable};
+use super::{HashJoinPlan, SharedTable};
 use crate::join::JoinKind;
 use crate::join::bounded::PAIRS_MAX;
 use crate::join::sides::Side;
 use crate::keys::ABSENT;
-use crate::rows::input::keys_of;
+use crate::rows::columns::keys_of;
 
 /// This many pairs are tested for each that may leave at once: time counts, too.
 const TESTED_BY_PAIR: usize = 16;
 
 /// Looks the rows of the probe side up.
 pub struct Probe {
-    plan: Arc<Plan>,
+    plan: Arc<HashJoinPlan>,
     shared: Arc<SharedTable>,
 }
 
@@ -40,14 +40,14 @@ pub enum Probed {
 
 /// Rows of the probe side next to rows of the build side.
 #[derive(Default)]
-struct Pairs {
+struct ProbePairs {
     origins: Vec<u32>,
     /// [`ABSENT`] where there is no partner.
     partners: Vec<u32>,
 }
 
 impl Probe {
-    pub(super) fn new(plan: Arc<Plan>, shared: Arc<SharedTable>) -> Self {
+    pub(super) fn new(plan: Arc<HashJoinPlan>, shared: Arc<SharedTable>) -> Self {
         Probe { plan, shared }
     }
 
@@ -114,12 +114,17 @@ impl Probe {
     }
 
     /// Every row next to every partner, where no condition is left to test.
-    fn all_pairs(&self, table: &Table, ids: Vec<u32>, pairs_max: usize) -> Result<(Pairs, usize)> {
+    fn all_pairs(
+        &self,
+        table: &Table,
+        ids: Vec<u32>,
+        pairs_max: usize,
+    ) -> Result<(ProbePairs, usize)> {
         let rows = ids.len();
         if table.is_unique() {
             return Ok((self.single_pairs(ids), rows));
         }
-        let mut pairs = Pairs::default();
+        let mut pairs = ProbePairs::default();
         for (row, &id) in ids.iter().enumerate() {
             if pairs.origins.len() >= pairs_max {
                 return Ok((pairs, row));
@@ -135,11 +140,11 @@ impl Probe {
     }
 
     /// The same where no row has two partners. Origins are left out where each row has its one.
-    fn single_pairs(&self, ids: Vec<u32>) -> Pairs {
+    fn single_pairs(&self, ids: Vec<u32>) -> ProbePairs {
         if self.pads() || !ids.contains(&ABSENT) {
-            return Pairs { origins: Vec::new(), partners: ids };
+            return ProbePairs { origins: Vec::new(), partners: ids };
         }
-        let mut pairs = Pairs::default();
+        let mut pairs = ProbePairs::default();
         for (row, &id) in ids.iter().enumerate().filter(|(_, id)| **id != ABSENT) {
             pairs.origins.push(row as u32);
             pairs.partners.push(id);
@@ -155,8 +160,8 @@ impl Probe {
         table: &Table,
         ids: &[u32],
         (wall_ms, pairs_max): (i64, usize),
-    ) -> Result<(Pairs, usize)> {
-        let (mut kept, mut open) = (Pairs::default(), Pairs::default());
+    ) -> Result<(ProbePairs, usize)> {
+        let (mut kept, mut open) = (ProbePairs::default(), ProbePairs::default());
         let mut count = 0;
         for (row, &id) in ids.iter().enumerate().filter(|(_, id)| **id != ABSENT) {
             let is_enough = kept.origins.len() + open.origins.len() >= pairs_max;
@@ -185,11 +190,11 @@ impl Probe {
         &self,
         batch: &RecordBatch,
         table: &Table,
-        open: &mut Pairs,
-        kept: &mut Pairs,
+        open: &mut ProbePairs,
+        kept: &mut ProbePairs,
         wall_ms: i64,
     ) -> Result<()> {
-        let Pairs { origins, partners } = std::mem::take(open);
+        let ProbePairs { origins, partners } = std::mem::take(open);
         let joined = &self.plan.joined;
         let own = keys_of(batch.columns(), joined.residual_columns(self.side()));
         let of_partner = joined.residual_columns(self.side().other()).iter().copied();
@@ -207,8 +212,8 @@ impl Probe {
     }
 
     /// The rows that leave.
-    fn joined(&self, batch: &RecordBatch, table: &Table, pairs: Pairs) -> Result<Probed> {
-        let Pairs { origins, partners } = pairs;
+    fn joined(&self, batch: &RecordBatch, table: &Table, pairs: ProbePairs) -> Result<Probed> {
+        let ProbePairs { origins, partners } = pairs;
         let rows = partners.len();
         let is_each = origins.is_empty() && rows == batch.num_rows();
         let own =
@@ -230,7 +235,7 @@ impl Probe {
     }
 }
 
-impl Pairs {
+impl ProbePairs {
     fn add(&mut self, row: u32, partners: std::ops::Range<u32>) -> Result<()> {
         if self.origins.len() + partners.len() > u32::MAX as usize {
             return Err(Error::resource(
@@ -245,8 +250,8 @@ impl Pairs {
 }
 
 /// With a row of its own for each that has no partner.
-fn padded(pairs: Pairs, rows: usize) -> Pairs {
-    let mut all = Pairs::default();
+fn padded(pairs: ProbePairs, rows: usize) -> ProbePairs {
+    let mut all = ProbePairs::default();
     let mut next = 0;
     for row in 0..rows as u32 {
         let from = next;

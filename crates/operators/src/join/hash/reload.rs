@@ -72,12 +72,12 @@ impl Drop for Reloading {
 }
 
 impl Reload {
-    pub(super) fn new(interval: Duration, reader: Reader) -> Self {
+    pub fn new(interval: Duration, reader: Reader) -> Self {
         Reload { interval, reader: Mutex::new(Some(reader)), failures: Arc::default() }
     }
 
     /// What went wrong, if anything did.
-    pub(super) fn problem(&self) -> Option<String> {
+    pub fn problem(&self) -> Option<String> {
         let failures = self.failures.lock().expect("no panic under this lock");
         let (count, last) = &*failures;
         (*count > 0)
@@ -85,7 +85,7 @@ impl Reload {
     }
 
     /// Begins to read again. `table` makes empty tables.
-    pub(super) fn start(
+    pub fn start(
         &self,
         table: impl Fn() -> Result<BuildTable> + Send + 'static,
     ) -> Result<Option<Reloading>> {

@@ -8,19 +8,17 @@
 
 use std::sync::{Arc, Weak};
 
-use arrow_array::{
-    ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt64Array, new_null_array,
-};
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch, UInt64Array, new_null_array};
 use arrow_schema::{DataType as Arrow, Field, Schema, SchemaRef};
 use thalweg_core::snapshot::{CapturedTable, TableRows};
 use thalweg_core::{Captured, Column, Error, Extent, Restored, Result, TableSchema};
 
-use super::Plan;
+use super::HashJoinPlan;
 use super::build::{BuildPartition, State};
 use super::table::Table;
 use crate::capture::rows::{SERIAL, SERIAL_IDENTITY, by_serial};
 use crate::rows::chunk_capture::together;
-use crate::rows::input::keys_of;
+use crate::rows::columns::{batch_of, keys_of};
 use crate::tables::{
     KEPT_ROWS_MAX, add_table, for_all, is_set, kept_batch, kept_columns, kept_schema, state_batch,
 };
@@ -50,7 +48,7 @@ pub(super) enum LastCapture {
     Table(Weak<Table>),
 }
 
-impl Plan {
+impl HashJoinPlan {
     fn is_read(&self) -> bool {
         self.joined.reads(self.spec.build)
     }
@@ -99,15 +97,14 @@ impl Plan {
             true => captured,
             false => schema.columns.iter().enumerate().map(column).collect(),
         };
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let field = |of: &Column| Field::new(&of.name, of.column_type.data_type.arrow(), true);
         let nullable = Schema::new(schema.columns.iter().map(field).collect::<Vec<_>>());
-        Ok(RecordBatch::try_new_with_options(Arc::new(nullable), columns, &options)?)
+        batch_of(&Arc::new(nullable), columns, batch.num_rows())
     }
 }
 
 impl CapturedBuild {
-    fn rows(self, plan: &Plan) -> Result<Vec<RecordBatch>> {
+    fn rows(self, plan: &HashJoinPlan) -> Result<Vec<RecordBatch>> {
         let (build, schema) = (plan.spec.build, plan.numbered_schema());
         match self {
             CapturedBuild::Nothing => Ok(Vec::new()),

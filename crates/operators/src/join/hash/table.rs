@@ -14,9 +14,10 @@ use arrow_select::take::take;
 use thalweg_core::bundle::batch_bytes;
 use thalweg_core::{DataType, Error, Result};
 
-use super::Plan;
+use super::HashJoinPlan;
 use crate::keys::{ABSENT, KeyTable};
-use crate::rows::input::{joinable, keys_of};
+use crate::rows::columns::keys_of;
+use crate::rows::input::joinable;
 
 /// Rows that can be looked up.
 pub(super) struct Table {
@@ -34,26 +35,26 @@ pub(super) struct Table {
 
 impl Table {
     /// The key of each row, [`ABSENT`] where it has no partner.
-    pub(super) fn find(&self, keys: &[ArrayRef], rows: usize, ids: &mut Vec<u32>) -> Result<()> {
+    pub fn find(&self, keys: &[ArrayRef], rows: usize, ids: &mut Vec<u32>) -> Result<()> {
         // The id of NULL was never given.
         self.keys.find(keys, rows, ids)
     }
 
     /// For `NOT IN`, of rows with these keys: which are, or could be, in the table.
-    pub(super) fn could_hold(&self, key: &ArrayRef, ids: &[u32]) -> BooleanBuffer {
+    pub fn could_hold(&self, key: &ArrayRef, ids: &[u32]) -> BooleanBuffer {
         let is_null = |row| key.nulls().is_some_and(|nulls| nulls.is_null(row));
         let could = |row| self.has_null || ids[row] != ABSENT || is_null(row);
         BooleanBuffer::collect_bool(ids.len(), |row| self.rows > 0 && could(row))
     }
 
     /// True if no key has two rows: the number of a key is that of its row.
-    pub(super) fn is_unique(&self) -> bool {
+    pub fn is_unique(&self) -> bool {
         self.offsets.is_empty()
     }
 
     /// The rows of a key that is there.
     #[inline]
-    pub(super) fn rows_of(&self, id: u32) -> std::ops::Range<u32> {
+    pub fn rows_of(&self, id: u32) -> std::ops::Range<u32> {
         match self.offsets.get(id as usize..id as usize + 2) {
             Some(ends) => ends[0]..ends[1],
             None => id..id + 1,
@@ -61,12 +62,12 @@ impl Table {
     }
 
     /// Some rows, NULL where the number is [`ABSENT`].
-    pub(super) fn take(&self, rows: Vec<u32>) -> Result<Vec<ArrayRef>> {
+    pub fn take(&self, rows: Vec<u32>) -> Result<Vec<ArrayRef>> {
         self.take_columns(rows, 0..self.types.len())
     }
 
     /// Some columns of these.
-    pub(super) fn take_columns(
+    pub fn take_columns(
         &self,
         rows: Vec<u32>,
         columns: impl Iterator<Item = usize>,
@@ -83,23 +84,23 @@ impl Table {
     }
 
     /// About how many bytes it takes.
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// The columns that are kept, empty where nobody reads them, and how many rows there are.
-    pub(super) fn columns(&self) -> (&[ArrayRef], usize) {
+    pub fn columns(&self) -> (&[ArrayRef], usize) {
         (&self.columns, self.rows)
     }
 
     /// The key columns of each key.
-    pub(super) fn keys(&self) -> Result<Vec<ArrayRef>> {
+    pub fn keys(&self) -> Result<Vec<ArrayRef>> {
         let ids: Vec<u32> = (0..self.keys.id_limit() as u32).collect();
         self.keys.take_keys(&ids)
     }
 
     /// How many keys there are.
-    pub(super) fn key_count(&self) -> usize {
+    pub fn key_count(&self) -> usize {
         self.keys.id_limit()
     }
 }
@@ -114,13 +115,13 @@ pub(super) struct Collected {
 }
 
 impl Collected {
-    pub(super) fn new(plan: &Plan) -> Result<Self> {
+    pub fn new(plan: &HashJoinPlan) -> Result<Self> {
         let keys = KeyTable::new(&plan.key_types)?;
         Ok(Collected { keys, ids: Vec::new(), batches: Vec::new(), bytes: 0 })
     }
 
     /// Takes rows.
-    pub(super) fn add(&mut self, plan: &Plan, batch: RecordBatch) -> Result<()> {
+    pub fn add(&mut self, plan: &HashJoinPlan, batch: RecordBatch) -> Result<()> {
         let keys = plan.keys(plan.spec.build);
         let mut batch = batch;
         let without_null = joinable(&keys_of(batch.columns(), keys));
@@ -142,22 +143,22 @@ impl Collected {
     }
 
     /// About how many bytes the rows take.
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.keys.bytes() + self.ids.capacity() * 4 + self.bytes
     }
 
     /// The rows that have come so far.
-    pub(super) fn batches(&self) -> &[RecordBatch] {
+    pub fn batches(&self) -> &[RecordBatch] {
         &self.batches
     }
 
     /// How many rows these are.
-    pub(super) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.ids.len() as u64
     }
 
     /// The table of these rows.
-    pub(super) fn into_table(self, plan: &Plan) -> Result<Table> {
+    pub fn into_table(self, plan: &HashJoinPlan) -> Result<Table> {
         let Collected { keys, ids, batches, .. } = self;
         let schema = plan.spec.sides.schema(plan.spec.build);
         let types: Vec<Arrow> =
@@ -179,7 +180,7 @@ impl Collected {
 }
 
 /// True if one of the keys is NULL.
-fn has_null_key(keys: &KeyTable, plan: &Plan) -> Result<bool> {
+fn has_null_key(keys: &KeyTable, plan: &HashJoinPlan) -> Result<bool> {
     let null = |of: &DataType| new_null_array(&of.arrow(), 1);
     let nulls: Vec<ArrayRef> = plan.key_types.iter().map(null).collect();
     let mut ids = Vec::new();

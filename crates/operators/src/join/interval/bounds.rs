@@ -22,53 +22,45 @@ const BUCKETS_MAX: i64 = 64;
 impl Bounds {
     /// True if a row is done by the watermark before it, and behind it.
     #[inline]
-    pub(super) fn is_late(&self, side: Side, time: i64, before: i64) -> bool {
+    pub fn is_late(&self, side: Side, time: i64, before: i64) -> bool {
         time <= before && self.done_at(side, time) <= before
     }
 
     /// The watermark at which no partner can come any more.
     #[inline]
-    pub(super) fn done_at(&self, side: Side, time: i64) -> i64 {
-        match side {
-            Side::Left => time.saturating_sub(self.lower_ms),
-            Side::Right => time.saturating_add(self.upper_ms),
-        }
+    pub fn done_at(&self, side: Side, time: i64) -> i64 {
+        side.pick(time.saturating_sub(self.lower_ms), time.saturating_add(self.upper_ms))
     }
 
     /// Rows of lower times are done at this watermark.
-    pub(super) fn kept_from(&self, side: Side, watermark: i64) -> i64 {
-        let last = match side {
-            Side::Left => watermark.saturating_add(self.lower_ms),
-            Side::Right => watermark.saturating_sub(self.upper_ms),
-        };
+    pub fn kept_from(&self, side: Side, watermark: i64) -> i64 {
+        let last = side
+            .pick(watermark.saturating_add(self.lower_ms), watermark.saturating_sub(self.upper_ms));
         last.saturating_add(1)
     }
 
     /// The lowest and the highest time of a partner.
     #[inline]
-    pub(super) fn partners(&self, side: Side, time: i64, before: i64) -> (i64, i64) {
+    pub fn partners(&self, side: Side, time: i64, before: i64) -> (i64, i64) {
         (self.reach(side, time, before), self.done_at(side, time))
     }
 
     /// The lowest time of a partner.
     #[inline]
-    pub(super) fn reach(&self, side: Side, time: i64, before: i64) -> i64 {
+    pub fn reach(&self, side: Side, time: i64, before: i64) -> i64 {
         let effective = time.max(before.saturating_add(1));
-        match side {
-            Side::Left => effective.saturating_sub(self.upper_ms),
-            Side::Right => effective.saturating_add(self.lower_ms),
-        }
+        side.pick(effective.saturating_sub(self.upper_ms), effective.saturating_add(self.lower_ms))
     }
 
     /// How far the older time of a pair, or the time of a row that found no partner, may lie behind
     /// the watermark at which it leaves.
-    pub(super) fn hold_back_ms(&self) -> i64 {
+    pub fn hold_back_ms(&self) -> i64 {
         self.upper_ms.max(self.lower_ms.saturating_neg()).max(0)
     }
 
     /// Buckets of time last 2 to this power milliseconds: about as long as the interval, so that a
     /// look-up asks two or three, but never so short that there are very many.
-    pub(super) fn bucket_shift(&self) -> u32 {
+    pub fn bucket_shift(&self) -> u32 {
         let span = self.upper_ms.saturating_sub(self.lower_ms).max(1);
         let width = span.max(self.hold_back_ms() / BUCKETS_MAX).min(1 << 40);
         (width as u64).next_power_of_two().trailing_zeros()

@@ -17,7 +17,7 @@ use thalweg_core::Extent;
 use crate::rows::chunks::RowRef;
 
 /// A row.
-struct Entry {
+struct IndexEntry {
     hash: u64,
     time: i64,
     /// The next one of the chain, counted from 1; 0 ends it.
@@ -33,7 +33,7 @@ struct Entry {
 struct Bucket {
     /// Chains: low half, the first entry, counted from 1; high half, a bit for each hash in it.
     heads: Vec<u64>,
-    entries: Vec<Entry>,
+    entries: Vec<IndexEntry>,
     /// The lowest time that a partner may have.
     reaches: Vec<i64>,
     /// How many rows of which chunk.
@@ -76,7 +76,8 @@ impl Bucket {
         });
         let slot = hash as usize & (self.heads.len() - 1);
         let head = &mut self.heads[slot];
-        let entry = Entry { hash, time, next: *head as u32, chunk: row.chunk, row: row.row, reach };
+        let entry =
+            IndexEntry { hash, time, next: *head as u32, chunk: row.chunk, row: row.row, reach };
         self.entries.push(entry);
         *head = *head & !u64::from(u32::MAX) | tag(hash) | self.entries.len() as u64;
         match self.holds.last_mut() {
@@ -166,7 +167,7 @@ impl Bucket {
 
     /// The rows of a chain that are sought.
     #[inline]
-    fn follow(&self, first: u32, sought: &Sought, mut found: impl FnMut(RowRef)) {
+    fn follow(&self, first: u32, sought: &SoughtTimes, mut found: impl FnMut(RowRef)) {
         let mut next = first;
         while next != 0 {
             let entry = &self.entries[next as usize - 1];
@@ -183,13 +184,13 @@ impl Bucket {
 
     fn bytes(&self) -> usize {
         self.heads.capacity() * 8
-            + self.entries.capacity() * size_of::<Entry>()
+            + self.entries.capacity() * size_of::<IndexEntry>()
             + (self.reaches.capacity() + self.holds.capacity()) * 8
     }
 }
 
 /// What a row looks for.
-pub(super) struct Sought {
+pub(super) struct SoughtTimes {
     pub(super) hash: u64,
     /// The row's own time.
     pub(super) time: i64,
@@ -224,13 +225,13 @@ pub(super) struct Timeline {
 
 impl Timeline {
     /// No rows, in buckets of 2 to this power milliseconds.
-    pub(super) fn new(shift: u32) -> Self {
+    pub fn new(shift: u32) -> Self {
         Timeline { shift, buckets: Vec::new(), spare: None, expected: 0, last: 0 }
     }
 
     /// Reads where rows with these hashes will be added, if they fall into the bucket of the last
     /// one. One read does not wait for the other, as they would where each row is added by itself.
-    pub(super) fn warm(&self, hashes: &[u64]) {
+    pub fn warm(&self, hashes: &[u64]) {
         let Some((_, bucket)) = self.buckets.get(self.last) else { return };
         let mask = bucket.heads.len() - 1;
         let read = hashes.iter().fold(0, |read, &hash| read | bucket.heads[hash as usize & mask]);
@@ -240,7 +241,7 @@ impl Timeline {
     /// Adds a row that came behind all others. `reach` is the lowest time that a partner of it may
     /// have, where its own time does not say it.
     #[inline]
-    pub(super) fn insert(&mut self, hash: u64, time: i64, row: RowRef, reach: Option<i64>) {
+    pub fn insert(&mut self, hash: u64, time: i64, row: RowRef, reach: Option<i64>) {
         let number = time >> self.shift;
         if self.buckets.get(self.last).is_none_or(|(other, _)| *other != number) {
             self.last = self.place_of(number);
@@ -263,7 +264,7 @@ impl Timeline {
 
     /// The places of the buckets that lie in these times.
     #[inline]
-    pub(super) fn places(&self, low: i64, high: i64) -> Places {
+    pub fn places(&self, low: i64, high: i64) -> Places {
         let numbers = (low >> self.shift, high >> self.shift);
         let from = self.buckets.partition_point(|(number, _)| *number < numbers.0);
         let rest = &self.buckets[from..];
@@ -273,12 +274,12 @@ impl Timeline {
 
     /// True if these are the places for these times.
     #[inline]
-    pub(super) fn are_places(&self, places: &Places, low: i64, high: i64) -> bool {
+    pub fn are_places(&self, places: &Places, low: i64, high: i64) -> bool {
         places.numbers == (low >> self.shift, high >> self.shift)
     }
 
     /// Finds where the chains of these hashes begin in each bucket of these places.
-    pub(super) fn begin(&self, places: &Places, hashes: &[u64], chains: &mut Chains) {
+    pub fn begin(&self, places: &Places, hashes: &[u64], chains: &mut Chains) {
         let buckets = &self.buckets[places.from..places.to];
         let Chains { rows, firsts, scratch } = chains;
         *rows = hashes.len();
@@ -292,11 +293,11 @@ impl Timeline {
     /// Rows with the hash that is sought, which was the one at `place` when the chains were begun
     /// at these places.
     #[inline]
-    pub(super) fn find(
+    pub fn find(
         &self,
         places: &Places,
         (chains, place): (&Chains, usize),
-        sought: &Sought,
+        sought: &SoughtTimes,
         mut found: impl FnMut(RowRef),
     ) {
         for (n, (_, bucket)) in self.buckets[places.from..places.to].iter().enumerate() {
@@ -305,7 +306,7 @@ impl Timeline {
     }
 
     /// Captures all rows, or those that have come since it did so last, in no order.
-    pub(super) fn capture(&mut self, extent: Extent, mut take: impl FnMut(Indexed)) {
+    pub fn capture(&mut self, extent: Extent, mut take: impl FnMut(Indexed)) {
         for (_, bucket) in &mut self.buckets {
             let first = std::mem::replace(&mut bucket.captured, bucket.entries.len());
             let first = if extent == Extent::Full { 0 } else { first };
@@ -323,11 +324,7 @@ impl Timeline {
 
     /// Drops the buckets whose last time is done, and says how many rows of which chunks were in
     /// them.
-    pub(super) fn drop_until(
-        &mut self,
-        is_done: impl Fn(i64) -> bool,
-        mut freed: impl FnMut(u32, usize),
-    ) {
+    pub fn drop_until(&mut self, is_done: impl Fn(i64) -> bool, mut freed: impl FnMut(u32, usize)) {
         let last_time = |number: i64| ((number + 1) << self.shift).wrapping_sub(1);
         let done =
             self.buckets.iter().take_while(|(number, _)| is_done(last_time(*number))).count();
@@ -346,12 +343,12 @@ impl Timeline {
     }
 
     /// Forgets what is only kept for its memory.
-    pub(super) fn shrink(&mut self) {
+    pub fn shrink(&mut self) {
         self.spare = None;
     }
 
     /// About how many bytes it takes.
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let spare = self.spare.as_ref().map_or(0, Bucket::bytes);
         let buckets: usize = self.buckets.iter().map(|(_, bucket)| bucket.bytes()).sum();
         buckets + spare + self.buckets.capacity() * size_of::<(i64, Bucket)>()
@@ -386,7 +383,7 @@ struct Scratch {
 
 impl Chains {
     /// About how many bytes they take.
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let Scratch { words, walks, met } = &self.scratch;
         (self.firsts.capacity() + met.capacity()) * size_of::<u32>()
             + words.capacity() * size_of::<u64>()
@@ -403,7 +400,7 @@ pub(super) struct Places {
 
 impl Places {
     /// None yet.
-    pub(super) fn none() -> Self {
+    pub fn none() -> Self {
         Places { numbers: (i64::MAX, i64::MIN), from: 0, to: 0 }
     }
 }

@@ -32,8 +32,8 @@ use std::sync::Arc;
 
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
-    Bundle, DataType, Grid, Operator, OperatorClass, Partition, PartitionContext, Result, Route,
-    TableSchema, Watermark,
+    Bundle, DataType, Grid, Operator, Partition, PartitionContext, Result, Route, TableSchema,
+    Watermark,
 };
 use thalweg_expr::Expr;
 
@@ -112,9 +112,6 @@ impl IntervalContext {
 impl Operator for IntervalJoin {
     fn name(&self) -> String {
         "interval join".to_owned()
-    }
-    fn class(&self) -> OperatorClass {
-        OperatorClass::Sequenced
     }
     fn is_singleton(&self) -> bool {
         self.shared.key_types.is_empty()

@@ -21,15 +21,16 @@ use thalweg_core::{
 };
 
 use super::IntervalContext;
-use super::index::{Chains, Places, Sought, Timeline};
+use super::index::{Chains, Places, SoughtTimes, Timeline};
 use crate::join::JoinKind;
 use crate::join::bounded::PAIRS_MAX;
-use crate::join::bounded::side_rows::{self, SideRows, Stretch};
+use crate::join::bounded::side_rows::{self, SideRows, SideStretch};
 use crate::join::sides::Side;
 use crate::keys::hash_keys;
 use crate::keys::ranks::KeyRanks;
 use crate::rows::chunk_capture::Notes;
 use crate::rows::chunks::{Chunks, RowRef};
+use crate::rows::columns::keys_of;
 use crate::rows::due_queue::DueQueue;
 use crate::rows::input;
 
@@ -74,7 +75,7 @@ impl Arrived<'_> {
 
 /// Pairs, and the row of the bundle that caused each.
 #[derive(Default)]
-struct Pairs {
+struct IntervalPairs {
     left: Vec<RowRef>,
     right: Vec<RowRef>,
     causes: Vec<u32>,
@@ -93,7 +94,7 @@ pub(super) struct IntervalPartition {
     left: KeptSide,
     right: KeptSide,
     pub(super) watermark: i64,
-    pairs: Pairs,
+    pairs: IntervalPairs,
     partners: Vec<RowRef>,
     chains: Chains,
     ranks: KeyRanks,
@@ -104,7 +105,7 @@ pub(super) struct IntervalPartition {
 }
 
 impl IntervalPartition {
-    pub(super) fn new(shared: Arc<IntervalContext>, opening: PartitionContext) -> Result<Self> {
+    pub fn new(shared: Arc<IntervalContext>, opening: PartitionContext) -> Result<Self> {
         let kind = shared.spec.kind;
         let shift = shared.bounds.bucket_shift();
         let kept = |side, pads, marks| KeptSide {
@@ -122,7 +123,7 @@ impl IntervalPartition {
             left: kept(Side::Left, pads_left, pads_left || selects),
             right: kept(Side::Right, pads_right, pads_right),
             watermark: i64::MIN,
-            pairs: Pairs::default(),
+            pairs: IntervalPairs::default(),
             partners: Vec::new(),
             chains: Chains::default(),
             ranks: KeyRanks::new(opening.order, &shared.key_types)?,
@@ -132,11 +133,8 @@ impl IntervalPartition {
         })
     }
 
-    pub(super) fn kept(&mut self, side: Side) -> &mut KeptSide {
-        match side {
-            Side::Left => &mut self.left,
-            Side::Right => &mut self.right,
-        }
+    pub fn kept(&mut self, side: Side) -> &mut KeptSide {
+        side.pick(&mut self.left, &mut self.right)
     }
 
     fn arrive<'a>(
@@ -146,18 +144,15 @@ impl IntervalPartition {
         before: &'a WatermarkBefore,
     ) -> Result<Arrived<'a>> {
         let shared = Arc::clone(&self.shared);
-        let (keys, time) = match side {
-            Side::Left => (&shared.spec.left_keys, shared.spec.left_time),
-            Side::Right => (&shared.spec.right_keys, shared.spec.right_time),
-        };
+        let (keys, time) = side.pick(
+            (&shared.spec.left_keys, shared.spec.left_time),
+            (&shared.spec.right_keys, shared.spec.right_time),
+        );
         let rows = &of_side.rows;
         let times = input::times(&of_side.columns, time, shared.spec.sides.schema(side))?;
-        let keys = input::keys_of(&of_side.columns, keys);
+        let keys = keys_of(&of_side.columns, keys);
         let hashes = hash_keys(&keys, rows.len())?;
-        let columns = match shared.joined.reads(side) {
-            true => of_side.columns.clone(),
-            false => Vec::new(),
-        };
+        let columns = if shared.joined.reads(side) { of_side.columns.clone() } else { Vec::new() };
         let kept = self.kept(side);
         let chunk = kept.chunks.add(columns, rows.len(), kept.marks);
         Ok(Arrived { side, chunk, rows, times, hashes, joinable: input::joinable(&keys), before })
@@ -169,10 +164,7 @@ impl IntervalPartition {
         let bounds = self.shared.bounds;
         let selects = matches!(self.shared.spec.kind, JoinKind::Semi | JoinKind::Anti);
         let (left, partners) = (&self.left.chunks, &mut self.partners);
-        let others = match arrived.side {
-            Side::Left => &self.right,
-            Side::Right => &self.left,
-        };
+        let others = arrived.side.pick(&self.right, &self.left);
         let mut places = Places::none();
         // The chains of these rows are begun; few at first, for times that go to and fro.
         let (mut begun, mut block) = (from..from, 1);
@@ -195,7 +187,7 @@ impl IntervalPartition {
                 let hashes = &arrived.hashes[begun.clone()];
                 others.timeline.begin(&places, hashes, &mut self.chains);
             }
-            let sought = Sought { hash: arrived.hashes[place], time, low, high };
+            let sought = SoughtTimes { hash: arrived.hashes[place], time, low, high };
             let chain = (&self.chains, place - begun.start);
             others.timeline.find(&places, chain, &sought, |row| partners.push(row));
             if partners.is_empty() {
@@ -256,7 +248,7 @@ impl IntervalPartition {
     fn stretch(
         &mut self,
         arrived: &Arrived<'_>,
-        stretch: Stretch,
+        stretch: SideStretch,
         output: &mut Output,
     ) -> Result<usize> {
         let mut from = stretch.from;
@@ -277,7 +269,7 @@ impl IntervalPartition {
     /// before the last.
     fn stretches(
         &mut self,
-        stretches: &[Stretch],
+        stretches: &[SideStretch],
         all: [Option<&Arrived<'_>>; 2],
         output: &mut Output,
     ) -> Result<Option<u32>> {
@@ -422,9 +414,8 @@ impl IntervalPartition {
             return Ok(());
         }
         let ranks = self.ranks_of(&leaving)?;
-        let arrival = |leaving: &Leaving| match leaving.side {
-            Side::Left => self.left.chunks.arrival(leaving.row),
-            Side::Right => self.right.chunks.arrival(leaving.row),
+        let arrival = |leaving: &Leaving| {
+            leaving.side.pick(&self.left, &self.right).chunks.arrival(leaving.row)
         };
         let keyed = leaving.into_iter().zip(ranks);
         let mut keyed: Vec<_> =
@@ -500,7 +491,7 @@ impl KeptSide {
     }
 }
 
-impl Pairs {
+impl IntervalPairs {
     /// Adds a row with its partners.
     #[inline]
     fn add(&mut self, arrived: &Arrived<'_>, place: usize, partners: &mut Vec<RowRef>) {
@@ -560,7 +551,7 @@ impl Partition for IntervalPartition {
                 }
             }
             if watermark == i64::MAX {
-                (self.pairs, self.partners) = (Pairs::default(), Vec::new());
+                (self.pairs, self.partners) = (IntervalPairs::default(), Vec::new());
             }
         }
         self.emit_leaving(output)

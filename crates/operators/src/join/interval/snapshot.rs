@@ -51,6 +51,7 @@ use crate::join::sides::Side;
 use crate::keys::hash_keys;
 use crate::rows::chunk_capture::{CapturedChunk, CapturedChunks, Notes, together};
 use crate::rows::chunks::{RowRef, take_rows};
+use crate::rows::columns::keys_of;
 use crate::rows::input;
 use crate::tables::{
     KEPT_ROWS_MAX, add_table, flags, for_all, kept_batch, kept_columns, kept_schema, numbers,
@@ -124,17 +125,11 @@ impl IntervalContext {
     }
 
     fn keys(&self, side: Side) -> &[usize] {
-        match side {
-            Side::Left => &self.spec.left_keys,
-            Side::Right => &self.spec.right_keys,
-        }
+        side.pick(&self.spec.left_keys, &self.spec.right_keys)
     }
 
     fn time(&self, side: Side) -> usize {
-        match side {
-            Side::Left => self.spec.left_time,
-            Side::Right => self.spec.right_time,
-        }
+        side.pick(self.spec.left_time, self.spec.right_time)
     }
 
     /// Rows of a chunk as rows of the table; none if they are not captured.
@@ -153,13 +148,13 @@ impl IntervalContext {
             own.push(Arc::new(matched.collect::<BooleanArray>()));
         }
         let columns = take_rows(&chunk.columns, &rows)?;
-        let keys = input::keys_of(&columns, self.keys(shape.side));
+        let keys = keys_of(&columns, self.keys(shape.side));
         kept_batch(schema, owners(hash_keys(&keys, rows.len())?.into_iter()), own, columns)
     }
 
     /// Which rows of a chunk are captured.
     fn captured_of<'a>(&self, shape: Shape, chunk: &'a CapturedChunk) -> impl Fn(u32) -> bool + 'a {
-        let keys = input::keys_of(&chunk.columns, self.keys(shape.side));
+        let keys = keys_of(&chunk.columns, self.keys(shape.side));
         let joinable = if shape.pads { None } else { input::joinable(&keys) };
         let mut is_kept = vec![true; chunk.rows];
         chunk.notes.left_out.iter().for_each(|&row| is_kept[row as usize] = false);
@@ -176,7 +171,7 @@ impl IntervalContext {
         let rows: Vec<u32> =
             chunk.notes.timed().into_iter().filter(|&row| is_captured(row)).collect();
         let columns = take_rows(&chunk.columns, &rows)?;
-        let keys = input::keys_of(&columns, self.keys(shape.side));
+        let keys = keys_of(&columns, self.keys(shape.side));
         let owners = owners(hash_keys(&keys, rows.len())?.into_iter());
         let serials = rows.iter().map(|&row| chunk.first + u64::from(row));
         let serials: ArrayRef = Arc::new(UInt64Array::from_iter_values(serials));
@@ -207,7 +202,7 @@ impl IntervalContext {
             return Ok(Rows { columns, times, hashes, joinable: None });
         }
         let times = input::times(&columns, self.time(side), self.spec.sides.schema(side))?;
-        let keys = input::keys_of(&columns, self.keys(side));
+        let keys = keys_of(&columns, self.keys(side));
         let hashes = hash_keys(&keys, batch.num_rows())?;
         Ok(Rows { columns, times, hashes, joinable: input::joinable(&keys) })
     }

@@ -12,7 +12,7 @@ use thalweg_core::lookup::LookupOptions;
 
 use crate::join::hash::HashJoinSpec;
 use crate::keys::{ABSENT, KeyTable};
-use crate::rows::input::keys_of;
+use crate::rows::columns::keys_of;
 
 struct CachedKey {
     rows: RecordBatch,
@@ -34,7 +34,7 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    pub(super) fn new(spec: &HashJoinSpec, options: &LookupOptions) -> Result<Self> {
+    pub fn new(spec: &HashJoinSpec, options: &LookupOptions) -> Result<Self> {
         Ok(Cache {
             keys: KeyTable::new(&spec.key_types()?)?,
             entries: Vec::new(),
@@ -48,11 +48,7 @@ impl Cache {
     }
 
     /// The rows of these keys that are known, and the positions of the others.
-    pub(super) fn find(
-        &mut self,
-        keys: &[ArrayRef],
-        now_ns: u64,
-    ) -> Result<(Vec<RecordBatch>, Vec<u32>)> {
+    pub fn find(&mut self, keys: &[ArrayRef], now_ns: u64) -> Result<(Vec<RecordBatch>, Vec<u32>)> {
         self.expire(now_ns);
         let mut ids = Vec::new();
         self.keys.find(keys, keys.first().map_or(0, |key| key.len()), &mut ids)?;
@@ -69,7 +65,7 @@ impl Cache {
     }
 
     /// Keeps the answer to these keys.
-    pub(super) fn remember(
+    pub fn remember(
         &mut self,
         asked: &[ArrayRef],
         answer: &RecordBatch,

@@ -35,7 +35,8 @@ use super::hash::{HashJoin, HashJoinSpec};
 use super::sides::Side;
 use crate::chain::{Chain, Step};
 use crate::keys::KeyTable;
-use crate::rows::input::{joinable, keys_of};
+use crate::rows::columns::keys_of;
+use crate::rows::input::joinable;
 use cache::Cache;
 use requests::Asking;
 

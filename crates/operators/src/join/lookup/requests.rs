@@ -64,7 +64,7 @@ pub(super) struct Asking {
 
 impl Asking {
     /// Starts the thread.
-    pub(super) fn start(name: &str, options: &LookupOptions, clock: SharedClock) -> Result<Self> {
+    pub fn start(name: &str, options: &LookupOptions, clock: SharedClock) -> Result<Self> {
         let (sender, receiver) = channel();
         let mut thread = Waiting {
             name: name.to_owned(),
@@ -86,7 +86,7 @@ impl Asking {
     }
 
     /// Makes a call, and hands its answer to `take`.
-    pub(super) fn ask(&self, call: Call, take: Take) {
+    pub fn ask(&self, call: Call, take: Take) {
         let request = Request { call, take, retries_left: u32::MAX };
         // The thread lives as long as this.
         let _ = self.sender.send(Message::Ask(request));

@@ -3,31 +3,39 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::{RecordBatch, RecordBatchOptions};
-use thalweg_core::{Output, Place as OutputPlace, Result, RowKind};
+use arrow_array::RecordBatch;
+use thalweg_core::{Output, Place, Result, RowKind};
 
 use super::incoming::Arrivals;
-use super::plan::Plan;
+use super::plan::RegularJoinPlan;
 use super::state::SideState;
 use crate::join::sides::Side;
-use crate::rows::arena::Place;
+use crate::rows::arena::ArenaPlace;
+use crate::rows::columns::batch_of;
 
 /// The most rows of one batch.
 const BATCH_ROWS_MAX: usize = 1 << 16;
 
 /// Changes in the order in which they leave.
 #[derive(Default)]
-pub(super) struct Changes {
+pub(super) struct JoinChanges {
     /// The rows of each side; none of the right side where its columns do not leave.
-    places: [Vec<Place>; 2],
+    places: [Vec<ArenaPlace>; 2],
     kinds: Vec<RowKind>,
     causes: Vec<u32>,
 }
 
-impl Changes {
+impl JoinChanges {
     /// A pair, or a padded row, whose own side is that of the row that caused it.
     #[inline]
-    pub fn pair(&mut self, side: Side, own: Place, other: Place, kind: RowKind, cause: u32) {
+    pub fn pair(
+        &mut self,
+        side: Side,
+        own: ArenaPlace,
+        other: ArenaPlace,
+        kind: RowKind,
+        cause: u32,
+    ) {
         self.places[side as usize].push(own);
         self.places[side.other() as usize].push(other);
         self.kinds.push(kind);
@@ -36,7 +44,7 @@ impl Changes {
 
     /// A row of the left side.
     #[inline]
-    pub fn left(&mut self, row: Place, kind: RowKind, cause: u32) {
+    pub fn left(&mut self, row: ArenaPlace, kind: RowKind, cause: u32) {
         self.places[Side::Left as usize].push(row);
         self.kinds.push(kind);
         self.causes.push(cause);
@@ -45,7 +53,7 @@ impl Changes {
     /// Sends all out.
     pub fn emit(
         &mut self,
-        plan: &Plan,
+        plan: &RegularJoinPlan,
         sides: &[SideState; 2],
         arrivals: &Arrivals<'_>,
         output: &mut Output,
@@ -54,7 +62,7 @@ impl Changes {
         for start in (0..count).step_by(BATCH_ROWS_MAX) {
             let range = start..count.min(start + BATCH_ROWS_MAX);
             let batch = self.batch(range.clone(), plan, sides, arrivals)?;
-            let place = OutputPlace::Caused(self.causes[range.clone()].to_vec());
+            let place = Place::Caused(self.causes[range.clone()].to_vec());
             if plan.retracts() || arrivals.piece.bundle.kinds.is_some() {
                 output.emit_changes(batch, Arc::from(&self.kinds[range]), place);
             } else {
@@ -70,7 +78,7 @@ impl Changes {
     fn batch(
         &self,
         range: Range<usize>,
-        plan: &Plan,
+        plan: &RegularJoinPlan,
         sides: &[SideState; 2],
         arrivals: &Arrivals<'_>,
     ) -> Result<RecordBatch> {
@@ -83,12 +91,11 @@ impl Changes {
         if plan.spec.kind.has_right_columns() {
             columns.extend(of_side(Side::Right)?);
         }
-        let options = RecordBatchOptions::new().with_row_count(Some(range.len()));
-        Ok(RecordBatch::try_new_with_options(Arc::clone(&plan.schema), columns, &options)?)
+        batch_of(&plan.schema, columns, range.len())
     }
 
     pub fn bytes(&self) -> usize {
         let places: usize = self.places.iter().map(Vec::capacity).sum();
-        places * size_of::<Place>() + self.kinds.capacity() + self.causes.capacity() * 4
+        places * size_of::<ArenaPlace>() + self.kinds.capacity() + self.causes.capacity() * 4
     }
 }

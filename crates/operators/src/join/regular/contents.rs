@@ -7,7 +7,7 @@ use crate::gradual::{GradualTable, Pages};
 use crate::rows::arena::NIL;
 
 #[derive(Clone, Copy)]
-struct Entry {
+struct ContentsEntry {
     hash: u64,
     newest: u32,
 }
@@ -15,7 +15,7 @@ struct Entry {
 /// Rows by content.
 #[derive(Default)]
 pub(super) struct Contents {
-    table: GradualTable<Entry>,
+    table: GradualTable<ContentsEntry>,
     /// For each row the next older one that is equal to it.
     older: Pages<u32>,
 }
@@ -35,7 +35,7 @@ impl Contents {
         let older = match found {
             Some(entry) => std::mem::replace(&mut entry.newest, row),
             None => {
-                let entry = Entry { hash, newest: row };
+                let entry = ContentsEntry { hash, newest: row };
                 self.table.insert_unique(probe(hash), entry, |entry| probe(entry.hash));
                 NIL
             }
@@ -45,7 +45,7 @@ impl Contents {
 
     /// Takes out the newest row with this content.
     pub fn take_newest(&mut self, hash: u64, same: impl Fn(u32) -> bool) -> Option<u32> {
-        let is_meant = |entry: &Entry| entry.hash == hash && same(entry.newest);
+        let is_meant = |entry: &ContentsEntry| entry.hash == hash && same(entry.newest);
         let found = self.table.find_mut(probe(hash), is_meant)?;
         let row = found.newest;
         match self.older[row as usize] {
@@ -61,7 +61,7 @@ impl Contents {
     pub fn remove(&mut self, hash: u64, row: u32) {
         let older = &mut self.older;
         // Which of the entries with this hash leads to the row shows where its chain ends up.
-        let leads = |entry: &Entry| {
+        let leads = |entry: &ContentsEntry| {
             entry.hash == hash
                 && std::iter::successors(Some(entry.newest), |&at| {
                     Some(older[at as usize]).filter(|&next| next != NIL)

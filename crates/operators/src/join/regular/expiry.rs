@@ -9,11 +9,11 @@ use std::collections::VecDeque;
 use crate::gradual::Pages;
 
 /// The clock of the piece in hand, and when each row of one side was last written.
-pub(super) struct Expiry {
+pub(super) struct RowExpiry {
     kept_ms: i64,
     now_ms: i64,
     rows: Pages<Written>,
-    queue: VecDeque<Entry>,
+    queue: VecDeque<ExpiryEntry>,
     live: usize,
 }
 
@@ -25,7 +25,7 @@ struct Written {
     generation: u32,
 }
 
-struct Entry {
+struct ExpiryEntry {
     at_ms: i64,
     row: u32,
     generation: u32,
@@ -34,9 +34,9 @@ struct Entry {
 /// Fewer entries than this are not worth sorting out.
 const QUEUE_MIN: usize = 1024;
 
-impl Expiry {
+impl RowExpiry {
     pub fn new(kept_ms: i64) -> Self {
-        Expiry {
+        RowExpiry {
             kept_ms,
             now_ms: i64::MIN,
             rows: Pages::default(),
@@ -55,7 +55,7 @@ impl Expiry {
         self.rows.grow(at + 1, Written::default());
         let generation = self.rows[at].generation.wrapping_add(1);
         self.rows[at] = Written { at_ms: self.now_ms, key, generation };
-        self.queue.push_back(Entry { at_ms: self.now_ms, row, generation });
+        self.queue.push_back(ExpiryEntry { at_ms: self.now_ms, row, generation });
         self.live += 1;
     }
 
@@ -66,7 +66,11 @@ impl Expiry {
         if written.at_ms < now_ms {
             written.at_ms = now_ms;
             written.generation = written.generation.wrapping_add(1);
-            self.queue.push_back(Entry { at_ms: now_ms, row, generation: written.generation });
+            self.queue.push_back(ExpiryEntry {
+                at_ms: now_ms,
+                row,
+                generation: written.generation,
+            });
             self.sort_out();
         }
     }
@@ -76,7 +80,8 @@ impl Expiry {
         self.rows[row as usize].at_ms
     }
 
-    /// The row that was added last was written at this time. [`Expiry::put_in_order`] must follow.
+    /// The row that was added last was written at this time. [`RowExpiry::put_in_order`] must
+    /// follow.
     pub fn set_written(&mut self, row: u32, at_ms: i64) {
         self.now_ms = self.now_ms.max(at_ms);
         self.rows[row as usize].at_ms = at_ms;
@@ -110,7 +115,7 @@ impl Expiry {
             if entry.at_ms.saturating_add(self.kept_ms) > self.now_ms {
                 return None;
             }
-            let Entry { row, generation, .. } = self.queue.pop_front()?;
+            let ExpiryEntry { row, generation, .. } = self.queue.pop_front()?;
             let written = self.rows[row as usize];
             if written.generation == generation {
                 return Some((row, written.key));
@@ -120,6 +125,6 @@ impl Expiry {
     }
 
     pub fn bytes(&self) -> usize {
-        self.rows.bytes() + self.queue.capacity() * size_of::<Entry>()
+        self.rows.bytes() + self.queue.capacity() * size_of::<ExpiryEntry>()
     }
 }

@@ -2,20 +2,20 @@
 
 use std::cell::OnceCell;
 
-use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_buffer::NullBuffer;
-use thalweg_core::{Error, Piece, Result, RowKind};
+use thalweg_core::{Piece, Result, RowKind};
 
-use super::plan::Plan;
-use crate::join::sides::Side;
+use super::plan::RegularJoinPlan;
+use crate::join::sides::{Side, side_at, tags};
 use crate::keys::{KeyTable, hash_keys};
 use crate::rows::arena::NIL;
 use crate::rows::arena::take_all;
+use crate::rows::columns::keys_of;
 
 /// A row that arrives.
 #[derive(Clone, Copy)]
-pub(super) struct Arrival {
+pub(super) struct JoinArrival {
     /// Its row in the bundle.
     pub row: u32,
     pub side: Side,
@@ -52,12 +52,9 @@ pub(super) struct Arrivals<'a> {
 
 impl<'a> Arrivals<'a> {
     /// Gives the rows their keys.
-    pub fn new(plan: &Plan, piece: Piece<'a>, keys: &mut KeyTable) -> Result<Self> {
+    pub fn new(plan: &RegularJoinPlan, piece: Piece<'a>, keys: &mut KeyTable) -> Result<Self> {
         let batch = &piece.bundle.batch;
-        let tags = batch.columns().first().and_then(|column| column.as_boolean_opt());
-        let tags = tags.ok_or_else(|| {
-            Error::internal("rows of two inputs do not say which side they are of")
-        })?;
+        let tags = tags(batch)?;
         let mut of_side = |side| {
             let columns = plan.spec.sides.columns(side, batch);
             OfSide::new(plan, side, columns, &piece, tags, keys)
@@ -67,7 +64,7 @@ impl<'a> Arrivals<'a> {
     }
 
     /// The rows in order.
-    pub fn iter(&self) -> impl Iterator<Item = Arrival> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = JoinArrival> + '_ {
         let kinds = self.piece.bundle.kinds.as_deref();
         let mut next = [0; 2];
         (0..self.piece.num_rows()).map(move |position| {
@@ -75,13 +72,10 @@ impl<'a> Arrivals<'a> {
             let side = side_at(self.tags, row);
             let of_side = &self.sides[side as usize];
             let nth = next[side as usize];
-            let key = match of_side.can_match(row) {
-                true => of_side.keys[nth],
-                false => NIL,
-            };
+            let key = if of_side.can_match(row) { of_side.keys[nth] } else { NIL };
             next[side as usize] += usize::from(key != NIL);
             let kind = kinds.map_or(RowKind::Insert, |kinds| kinds[row as usize]);
-            Arrival { row, side, kind, key, nth }
+            JoinArrival { row, side, kind, key, nth }
         })
     }
 
@@ -96,7 +90,7 @@ impl<'a> Arrivals<'a> {
     }
 
     /// The hash of all columns of a row that has a key.
-    pub fn hash(&self, arrival: Arrival) -> Result<u64> {
+    pub fn hash(&self, arrival: JoinArrival) -> Result<u64> {
         let OfSide { columns, rows, hashes, .. } = &self.sides[arrival.side as usize];
         if let Some(hashes) = hashes.get() {
             return Ok(hashes[arrival.nth]);
@@ -108,15 +102,14 @@ impl<'a> Arrivals<'a> {
 
 impl<'a> OfSide<'a> {
     fn new(
-        plan: &Plan,
+        plan: &RegularJoinPlan,
         side: Side,
         columns: &'a [ArrayRef],
         piece: &Piece<'_>,
         tags: &BooleanArray,
         table: &mut KeyTable,
     ) -> Result<Self> {
-        let key_columns: Vec<ArrayRef> =
-            plan.keys(side).iter().map(|&key| ArrayRef::clone(&columns[key])).collect();
+        let key_columns = keys_of(columns, plan.keys(side));
         let mut has_key = None;
         for (column, null_equals_null) in key_columns.iter().zip(&plan.spec.null_equals_null) {
             if !null_equals_null {
@@ -141,9 +134,4 @@ impl<'a> OfSide<'a> {
     fn can_match(&self, row: u32) -> bool {
         self.has_key.as_ref().is_none_or(|has_key| has_key.is_valid(row as usize))
     }
-}
-
-#[inline]
-fn side_at(tags: &BooleanArray, row: u32) -> Side {
-    if tags.value(row as usize) { Side::Right } else { Side::Left }
 }

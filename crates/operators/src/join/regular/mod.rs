@@ -47,22 +47,23 @@ use std::sync::Arc;
 
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
-    Bundle, Column, DataType, Error, Operator, OperatorClass, Partition, PartitionContext, Result,
-    Route, TableSchema,
+    Bundle, DataType, Error, Operator, Partition, PartitionContext, Result, Route, TableSchema,
 };
 
 use super::JoinKind;
 pub use plan::JoinSpec;
 
+use super::pairs;
 use super::residual::Residual;
 use super::sides::Side;
+use crate::capture::shared::SharedPartition;
 use crate::keys::KeyTable;
 use crate::limit::route_to_first;
-use plan::Plan;
+use plan::RegularJoinPlan;
 
 /// The operator of regular, semi and anti joins.
 pub struct RegularJoin {
-    plan: Arc<Plan>,
+    plan: Arc<RegularJoinPlan>,
 }
 
 impl RegularJoin {
@@ -73,9 +74,10 @@ impl RegularJoin {
     pub fn new(spec: JoinSpec) -> Result<Self> {
         let key_types = key_types(&spec)?;
         KeyTable::new(&key_types)?;
-        let output = output_schema(&spec);
+        let (left, right) = (spec.sides.schema(Side::Left), spec.sides.schema(Side::Right));
+        let output = pairs::output_schema(left, right, spec.kind);
         let all = |side| (0..spec.sides.schema(side).len()).collect();
-        let plan = Plan {
+        let plan = RegularJoinPlan {
             schema: output.arrow(),
             output,
             key_types,
@@ -98,33 +100,15 @@ impl RegularJoin {
     }
 }
 
+/// The types of the keys.
+///
+/// # Errors
+/// If a key is no column, or the keys of both sides differ.
 fn key_types(spec: &JoinSpec) -> Result<Vec<DataType>> {
-    let types = |side: Side, keys: &[usize]| -> Result<Vec<DataType>> {
-        let columns = &spec.sides.schema(side).columns;
-        let column = |&key: &usize| columns.get(key).map(|column| &column.column_type.data_type);
-        let missing = || Error::internal("a join key is no column");
-        keys.iter().map(|key| column(key).cloned().ok_or_else(missing)).collect()
-    };
-    let left = types(Side::Left, &spec.left_keys)?;
-    let right = types(Side::Right, &spec.right_keys)?;
-    let fits = left.len() == right.len()
-        && spec.null_equals_null.len() == left.len()
-        && left.iter().zip(&right).all(|(left, right)| left.arrow() == right.arrow());
-    if fits { Ok(left) } else { Err(Error::internal("the keys of a join do not fit each other")) }
-}
-
-fn output_schema(spec: &JoinSpec) -> TableSchema {
-    let columns = |side, is_padded: bool| {
-        spec.sides.schema(side).columns.iter().map(move |column| {
-            let nullable = column.column_type.nullable || is_padded;
-            Column::new(&column.name, column.column_type.clone().with_nullable(nullable))
-        })
-    };
-    let left = columns(Side::Left, spec.kind.pads_right_rows());
-    let right = columns(Side::Right, spec.kind.pads_left_rows());
-    match spec.kind.has_right_columns() {
-        true => TableSchema::new(left.chain(right).collect()),
-        false => TableSchema::new(left.collect()),
+    let types = pairs::key_types(&spec.sides, (&spec.left_keys, &spec.right_keys))?;
+    match spec.null_equals_null.len() == types.len() {
+        true => Ok(types),
+        false => Err(Error::internal("the keys of a join do not fit each other")),
     }
 }
 
@@ -140,9 +124,6 @@ impl Operator for RegularJoin {
         }
         .to_owned()
     }
-    fn class(&self) -> OperatorClass {
-        OperatorClass::Sequenced
-    }
     fn is_singleton(&self) -> bool {
         self.plan.key_types.is_empty()
     }
@@ -157,6 +138,6 @@ impl Operator for RegularJoin {
         spec.sides.route(bundle, &spec.left_keys, &spec.right_keys, partitions)
     }
     fn open(&self, _: PartitionContext) -> Result<Box<dyn Partition>> {
-        Ok(Box::new(partition::JoinPartition::new(Arc::clone(&self.plan))?))
+        Ok(Box::new(SharedPartition::new(partition::JoinState::new(Arc::clone(&self.plan))?)))
     }
 }

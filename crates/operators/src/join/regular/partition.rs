@@ -8,19 +8,19 @@ use thalweg_core::{
     Captured, Extent, Output, Partition, Piece, Progress, Restored, Result, TableChanges,
 };
 
-use super::changes::Changes;
-use super::expiry::Expiry;
-use super::incoming::{Arrival, Arrivals, adds};
-use super::plan::Plan;
-use super::settle::{Candidates, Settlement, Step};
+use super::changes::JoinChanges;
+use super::expiry::RowExpiry;
+use super::incoming::{Arrivals, JoinArrival, adds};
+use super::plan::RegularJoinPlan;
+use super::settle::{Candidates, JoinStep, Settlement};
 use super::snapshot::{capture_state, changes, stop_tracking};
 use super::state::{Chain, Incoming, SideState};
 use crate::capture::keys::{KeyTracker, KeyedState};
-use crate::capture::shared::SharedState;
+use crate::capture::shared::{SharedCapture, SharedState};
 use crate::gradual::Pages;
 use crate::join::sides::Side;
 use crate::keys::KeyTable;
-use crate::rows::arena::{NIL, Place};
+use crate::rows::arena::{ArenaPlace, NIL};
 
 /// Candidates are settled when they are this many: that bounds memory, and keeps them in the cache.
 const CANDIDATES_MAX: usize = 1 << 15;
@@ -43,7 +43,7 @@ impl Slot {
 
 /// The rows of both sides of one key range.
 pub(super) struct JoinState {
-    pub plan: Arc<Plan>,
+    pub plan: Arc<RegularJoinPlan>,
     pub keys: KeyTable,
     pub slots: Pages<Slot>,
     pub sides: [SideState; 2],
@@ -54,15 +54,15 @@ pub(super) struct JoinState {
     /// Keys that may have no row of that side left at the end of the piece. Only filled for
     /// captures.
     uncounted: Vec<u32>,
-    steps: Vec<Step>,
+    steps: Vec<JoinStep>,
     candidates: Candidates,
-    changes: Changes,
+    changes: JoinChanges,
 }
 
 impl JoinState {
-    pub fn new(plan: Arc<Plan>) -> Result<Self> {
+    pub fn new(plan: Arc<RegularJoinPlan>) -> Result<Self> {
         let state = |side, is_unique| {
-            let expiry = plan.ttl_ms(side).map(Expiry::new);
+            let expiry = plan.ttl_ms(side).map(RowExpiry::new);
             SideState::new(plan.side_table(side), is_unique, expiry)
         };
         Ok(JoinState {
@@ -77,14 +77,14 @@ impl JoinState {
             uncounted: Vec::new(),
             steps: Vec::new(),
             candidates: Candidates::default(),
-            changes: Changes::default(),
+            changes: JoinChanges::default(),
             plan,
         })
     }
 
-    fn take(&mut self, arrivals: &Arrivals<'_>, arrival: Arrival) -> Result<()> {
-        let Arrival { row, side, kind, key, .. } = arrival;
-        let mut step = Step { row, side, kind, own: NIL, end: 0, flag: false };
+    fn take(&mut self, arrivals: &Arrivals<'_>, arrival: JoinArrival) -> Result<()> {
+        let JoinArrival { row, side, kind, key, .. } = arrival;
+        let mut step = JoinStep { row, side, kind, own: NIL, end: 0, flag: false };
         if key != NIL {
             self.meet(arrivals, arrival, &mut step)?;
         }
@@ -94,8 +94,13 @@ impl JoinState {
     }
 
     /// Changes the state of the key and lists the rows of the other side.
-    fn meet(&mut self, arrivals: &Arrivals<'_>, arrival: Arrival, step: &mut Step) -> Result<()> {
-        let Arrival { row, side, kind, key, .. } = arrival;
+    fn meet(
+        &mut self,
+        arrivals: &Arrivals<'_>,
+        arrival: JoinArrival,
+        step: &mut JoinStep,
+    ) -> Result<()> {
+        let JoinArrival { row, side, kind, key, .. } = arrival;
         let slot = &mut self.slots[key as usize];
         let chain = &mut slot.chains[side as usize];
         let state = &mut self.sides[side as usize];
@@ -132,7 +137,7 @@ impl JoinState {
     }
 
     /// Lists the rows of the other chain, unless its length says enough.
-    fn list_candidates(&mut self, step: &mut Step, other: Chain) {
+    fn list_candidates(&mut self, step: &mut JoinStep, other: Chain) {
         if !self.plan.is_counted() && !self.plan.spec.kind.has_right_columns() {
             if step.side == Side::Left {
                 step.flag = other.length > 0;
@@ -172,13 +177,13 @@ impl JoinState {
         let Some(residual) = &self.plan.residual else {
             return Ok(BooleanArray::from(vec![true; self.candidates.places.len()]));
         };
-        let mut places: [Vec<Place>; 2] = Default::default();
+        let mut places: [Vec<ArenaPlace>; 2] = Default::default();
         let mut causes = Vec::with_capacity(self.candidates.places.len());
         let mut from = 0;
         for step in &self.steps {
             let others = &self.candidates.places[from..step.end];
             from = step.end;
-            let own = std::iter::repeat_n(Place::of_piece(step.row), others.len());
+            let own = std::iter::repeat_n(ArenaPlace::of_piece(step.row), others.len());
             places[step.side as usize].extend(own);
             places[step.side.other() as usize].extend_from_slice(others);
             causes.resize(causes.len() + others.len(), step.row);
@@ -246,7 +251,7 @@ impl JoinState {
             if let Some(expiry) = &mut state.expiry {
                 expiry.set_now(now_ms);
             }
-            while let Some((row, key)) = state.expiry.as_mut().and_then(Expiry::next_expired) {
+            while let Some((row, key)) = state.expiry.as_mut().and_then(RowExpiry::next_expired) {
                 let slot = &mut self.slots[key as usize];
                 state.expire(&mut slot.chains[side], row, key)?;
                 if !slot.is_listed && slot.is_empty() {
@@ -266,7 +271,7 @@ impl JoinState {
     }
 }
 
-impl JoinState {
+impl Partition for JoinState {
     fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
         let _ = self.expire(output.wall_ms(), || false)?;
         if piece.num_rows() == 0 {
@@ -296,8 +301,8 @@ impl JoinState {
     }
 
     fn state_bytes(&self) -> usize {
-        let work = self.steps.capacity() * size_of::<Step>()
-            + self.candidates.places.capacity() * size_of::<Place>()
+        let work = self.steps.capacity() * size_of::<JoinStep>()
+            + self.candidates.places.capacity() * size_of::<ArenaPlace>()
             + (self.candidates.rows.capacity() + self.emptied.capacity()) * size_of::<u32>()
             + self.changes.bytes();
         self.keys.bytes()
@@ -306,45 +311,26 @@ impl JoinState {
             + self.lengths.as_ref().map_or(0, KeyTracker::bytes)
             + work
     }
-}
-
-/// The state of one key range, which captures read while rows are processed.
-pub(super) struct JoinPartition {
-    state: Arc<SharedState<JoinState>>,
-}
-
-impl JoinPartition {
-    pub fn new(plan: Arc<Plan>) -> Result<Self> {
-        Ok(JoinPartition { state: Arc::new(SharedState::new(JoinState::new(plan)?)) })
-    }
-}
-
-impl Partition for JoinPartition {
-    fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
-        self.state.lock().rows(piece, output)
-    }
 
     fn watermark(&mut self, _call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
-        self.state.lock().expire(output.wall_ms(), || output.time_is_up())
-    }
-
-    fn state_bytes(&self) -> usize {
-        self.state.lock().state_bytes()
-    }
-
-    fn capture(&mut self, extent: Extent) -> Result<Captured> {
-        capture_state(&self.state, extent)
+        self.expire(output.wall_ms(), || output.time_is_up())
     }
 
     fn table_changes(&mut self) -> Vec<TableChanges> {
-        changes(&mut self.state.lock())
+        changes(self)
     }
 
     fn stop_tracking(&mut self, table: &str) {
-        stop_tracking(&mut self.state.lock(), table);
+        stop_tracking(self, table);
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
-        self.state.lock().restore_state(restored)
+        self.restore_state(restored)
+    }
+}
+
+impl SharedCapture for JoinState {
+    fn capture_shared(shared: &Arc<SharedState<Self>>, extent: Extent) -> Result<Captured> {
+        capture_state(shared, extent)
     }
 }

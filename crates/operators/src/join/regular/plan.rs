@@ -33,7 +33,7 @@ pub struct JoinSpec {
 }
 
 /// What all partitions share.
-pub(super) struct Plan {
+pub(super) struct RegularJoinPlan {
     pub(super) spec: JoinSpec,
     pub(super) output: TableSchema,
     pub(super) schema: SchemaRef,
@@ -43,45 +43,36 @@ pub(super) struct Plan {
     pub(super) residual: Option<Residual>,
 }
 
-impl Plan {
+impl RegularJoinPlan {
     /// True if rows of this side leave without a partner, padded.
-    pub(super) fn pads(&self, side: Side) -> bool {
-        match side {
-            Side::Left => self.spec.kind.pads_left_rows(),
-            Side::Right => self.spec.kind.pads_right_rows(),
-        }
+    pub fn pads(&self, side: Side) -> bool {
+        side.pick(self.spec.kind.pads_left_rows(), self.spec.kind.pads_right_rows())
     }
 
-    pub(super) fn is_anti(&self) -> bool {
+    pub fn is_anti(&self) -> bool {
         self.spec.kind == JoinKind::Anti
     }
 
-    pub(super) fn keys(&self, side: Side) -> &[usize] {
-        match side {
-            Side::Left => &self.spec.left_keys,
-            Side::Right => &self.spec.right_keys,
-        }
+    pub fn keys(&self, side: Side) -> &[usize] {
+        side.pick(&self.spec.left_keys, &self.spec.right_keys)
     }
 
-    pub(super) fn ttl_ms(&self, side: Side) -> Option<i64> {
-        match side {
-            Side::Left => self.spec.state_ttl_ms.0,
-            Side::Right => self.spec.state_ttl_ms.1,
-        }
+    pub fn ttl_ms(&self, side: Side) -> Option<i64> {
+        side.pick(self.spec.state_ttl_ms.0, self.spec.state_ttl_ms.1)
     }
 
     /// True if a row's number of partners is not the length of the other chain: not all rows there
     /// are partners, or some have left without a word.
-    pub(super) fn is_counted(&self) -> bool {
+    pub fn is_counted(&self) -> bool {
         self.residual.is_some() || self.expires()
     }
 
-    pub(super) fn expires(&self) -> bool {
+    pub fn expires(&self) -> bool {
         self.spec.state_ttl_ms != (None, None)
     }
 
     /// True if rows of this side count their partners one by one.
-    pub(super) fn counts(&self, side: Side) -> bool {
+    pub fn counts(&self, side: Side) -> bool {
         let is_of_interest = match self.spec.kind.has_right_columns() {
             true => self.pads(side),
             false => side == Side::Left,
@@ -90,12 +81,12 @@ impl Plan {
     }
 
     /// True if the rows of this side are kept; else they are only counted by key.
-    pub(super) fn keeps(&self, side: Side) -> bool {
+    pub fn keeps(&self, side: Side) -> bool {
         side == Side::Left || self.spec.kind.has_right_columns() || self.is_counted()
     }
 
     /// True if the result is a changelog whatever the input is.
-    pub(super) fn retracts(&self) -> bool {
+    pub fn retracts(&self) -> bool {
         !matches!(self.spec.kind, JoinKind::Inner | JoinKind::Semi)
     }
 }

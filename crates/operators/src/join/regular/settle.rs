@@ -4,16 +4,16 @@ use std::ops::Range;
 
 use thalweg_core::RowKind;
 
-use super::changes::Changes;
+use super::changes::JoinChanges;
 use super::incoming::adds;
-use super::plan::Plan;
+use super::plan::RegularJoinPlan;
 use super::state::SideState;
 use crate::join::sides::Side;
-use crate::rows::arena::{NIL, Place};
+use crate::rows::arena::{ArenaPlace, NIL};
 
 /// What the first pass found out about a row.
 #[derive(Clone, Copy)]
-pub(super) struct Step {
+pub(super) struct JoinStep {
     /// Its row in the bundle.
     pub row: u32,
     pub side: Side,
@@ -30,7 +30,7 @@ pub(super) struct Step {
 /// Rows of the other side with the key of a row.
 #[derive(Default)]
 pub(super) struct Candidates {
-    pub places: Vec<Place>,
+    pub places: Vec<ArenaPlace>,
     /// Their numbers, where a row's number of partners is not the length of a chain.
     pub rows: Vec<u32>,
 }
@@ -53,14 +53,14 @@ impl Candidates {
 
 /// Makes changes of steps whose candidates are their partners.
 pub(super) struct Settlement<'a> {
-    pub plan: &'a Plan,
+    pub plan: &'a RegularJoinPlan,
     pub sides: &'a mut [SideState; 2],
     pub candidates: &'a Candidates,
-    pub changes: &'a mut Changes,
+    pub changes: &'a mut JoinChanges,
 }
 
 impl Settlement<'_> {
-    pub fn settle(&mut self, steps: &[Step]) {
+    pub fn settle(&mut self, steps: &[JoinStep]) {
         let mut from = 0;
         for step in steps {
             let partners = from..step.end;
@@ -79,7 +79,7 @@ impl Settlement<'_> {
     }
 
     /// A row that was added knows how many partners it has.
-    fn count_own(&mut self, step: &Step, partners: usize) {
+    fn count_own(&mut self, step: &JoinStep, partners: usize) {
         if step.own != NIL
             && self.plan.counts(step.side)
             && let Some(count) = self.sides[step.side as usize].count_mut(step.own)
@@ -89,24 +89,24 @@ impl Settlement<'_> {
     }
 
     /// A row without partners.
-    fn lone(&mut self, step: &Step) {
+    fn lone(&mut self, step: &JoinStep) {
         if self.plan.pads(step.side) {
             let kind = if adds(step.kind) { RowKind::Insert } else { RowKind::Delete };
-            let own = Place::of_piece(step.row);
-            self.changes.pair(step.side, own, Place::NULLS, kind, step.row);
+            let own = ArenaPlace::of_piece(step.row);
+            self.changes.pair(step.side, own, ArenaPlace::NULLS, kind, step.row);
         }
     }
 
     /// Pairs with rows that do not leave without a partner.
-    fn pairs(&mut self, step: &Step, partners: Range<usize>) {
+    fn pairs(&mut self, step: &JoinStep, partners: Range<usize>) {
         let kind = self.kind_of_pairs(step);
-        let own = Place::of_piece(step.row);
+        let own = ArenaPlace::of_piece(step.row);
         for &other in &self.candidates.places[partners] {
             self.changes.pair(step.side, own, other, kind, step.row);
         }
     }
 
-    fn kind_of_pairs(&self, step: &Step) -> RowKind {
+    fn kind_of_pairs(&self, step: &JoinStep) -> RowKind {
         let padded = self.plan.pads(step.side);
         match adds(step.kind) {
             true if padded || self.plan.pads(step.side.other()) => RowKind::Insert,
@@ -116,28 +116,28 @@ impl Settlement<'_> {
     }
 
     /// Pairs with rows that leave padded while they have no partner.
-    fn pairs_of_padded(&mut self, step: &Step, partners: Range<usize>) {
+    fn pairs_of_padded(&mut self, step: &JoinStep, partners: Range<usize>) {
         let kind = self.kind_of_pairs(step);
-        let own = Place::of_piece(step.row);
+        let own = ArenaPlace::of_piece(step.row);
         let is_added = adds(step.kind);
         for at in partners {
             let other = self.candidates.places[at];
             let turns = self.turns(step, at);
             if turns && is_added {
                 let kind = RowKind::Delete;
-                self.changes.pair(step.side, Place::NULLS, other, kind, step.row);
+                self.changes.pair(step.side, ArenaPlace::NULLS, other, kind, step.row);
             }
             self.changes.pair(step.side, own, other, kind, step.row);
             if turns && !is_added {
                 let kind = RowKind::Insert;
-                self.changes.pair(step.side, Place::NULLS, other, kind, step.row);
+                self.changes.pair(step.side, ArenaPlace::NULLS, other, kind, step.row);
             }
         }
     }
 
     /// Counts a partner of the row at this place in the list; true if it is its first, or was its
     /// last.
-    fn turns(&mut self, step: &Step, at: usize) -> bool {
+    fn turns(&mut self, step: &JoinStep, at: usize) -> bool {
         let Some(&other) = self.candidates.rows.get(at) else { return step.flag };
         let Some(count) = self.sides[step.side.other() as usize].count_mut(other) else {
             return step.flag;
@@ -152,13 +152,13 @@ impl Settlement<'_> {
     }
 
     /// Semi and anti joins.
-    fn existence(&mut self, step: &Step, partners: Range<usize>) {
+    fn existence(&mut self, step: &JoinStep, partners: Range<usize>) {
         let is_anti = self.plan.is_anti();
         if step.side == Side::Left {
             let is_counted = self.plan.is_counted();
             let has_partner = if is_counted { !partners.is_empty() } else { step.flag };
             if has_partner != is_anti {
-                self.changes.left(Place::of_piece(step.row), step.kind, step.row);
+                self.changes.left(ArenaPlace::of_piece(step.row), step.kind, step.row);
             }
             return;
         }

@@ -22,7 +22,7 @@ use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
 use thalweg_core::snapshot::CapturedTable;
 use thalweg_core::{Captured, DataType, Error, Extent, Restored, Result, TableChanges};
 
-use super::expiry::Expiry;
+use super::expiry::RowExpiry;
 use super::partition::{JoinState, Slot};
 use super::tables::{PARTNERS, ROWS, WRITTEN};
 use crate::capture::keys::{KeyTracker, KeyedState, capture, key_changes, stop_tracking_keys};
@@ -30,6 +30,7 @@ use crate::capture::rows::{RowTracker, RowsBegun, SERIAL};
 use crate::capture::shared::SharedState;
 use crate::join::sides::Side;
 use crate::keys::KeyTable;
+use crate::rows::columns::keys_of;
 use crate::tables::{does_not_fit, kept_columns, numbers_of, owners};
 
 /// The tables of state, by side.
@@ -132,7 +133,7 @@ impl JoinState {
                 self.restore_rows(side, batch, &mut taken)?;
             }
             self.link(side, taken);
-            self.sides[side as usize].expiry.as_mut().map(Expiry::put_in_order);
+            self.sides[side as usize].expiry.as_mut().map(RowExpiry::put_in_order);
         }
         Ok(())
     }
@@ -157,9 +158,7 @@ impl JoinState {
     ) -> Result<()> {
         let count = self.spec_columns(side);
         let columns = kept_columns(batch, &self.sides[side as usize].table.schema, count)?;
-        let keys: Vec<ArrayRef> =
-            self.plan.keys(side).iter().map(|&key| ArrayRef::clone(&columns[key])).collect();
-        let ids = self.intern(&keys, batch.num_rows())?;
+        let ids = self.intern(&keys_of(&columns, self.plan.keys(side)), batch.num_rows())?;
         let state = &mut self.sides[side as usize];
         let serials = numbers_of::<UInt64Type>(batch, SERIAL)?;
         let partners = match state.counts() {

@@ -15,12 +15,12 @@ use thalweg_core::Result;
 
 use super::contents::Contents;
 use super::equal::same_row;
-use super::expiry::Expiry;
+use super::expiry::RowExpiry;
 use super::tables::{CapturedRow, SideTable};
 use crate::capture::rows::RowTracker;
 use crate::gradual::Pages;
 use crate::keys::{KeyTable, hash_keys};
-use crate::rows::arena::{Arena, NIL, Place, take_all};
+use crate::rows::arena::{Arena, ArenaPlace, NIL, take_all};
 use crate::tables::virtual_partition;
 
 /// The rows of one key on one side. Where rows are only counted, only the length counts.
@@ -41,10 +41,10 @@ impl Chain {
 const SEARCHED_MAX: u32 = 8;
 
 #[derive(Clone, Copy)]
-struct Node {
+struct RowNode {
     previous: u32,
     next: u32,
-    place: Place,
+    place: ArenaPlace,
 }
 
 /// A row of the bundle in hand, as one of its side: the columns of the side, and what is known of
@@ -59,7 +59,7 @@ pub(super) struct Incoming<'a> {
 
 /// The rows of one side.
 pub(super) struct SideState {
-    nodes: Pages<Node>,
+    nodes: Pages<RowNode>,
     /// How many partners each row has, where that is not the length of the other chain.
     counts: Option<Pages<u32>>,
     free: Vec<u32>,
@@ -71,7 +71,7 @@ pub(super) struct SideState {
     /// True if the key is unique on this side: the only row of a chain is the one that is meant.
     is_unique: bool,
     pub arena: Arena,
-    pub expiry: Option<Expiry>,
+    pub expiry: Option<RowExpiry>,
     /// How rows are captured.
     pub table: SideTable,
     /// Set once there has been a capture.
@@ -83,7 +83,7 @@ pub(super) struct SideState {
 }
 
 impl SideState {
-    pub fn new(table: SideTable, is_unique: bool, expiry: Option<Expiry>) -> Self {
+    pub fn new(table: SideTable, is_unique: bool, expiry: Option<RowExpiry>) -> Self {
         let (arena, is_counted) = (Arena::new(table.rows_schema()), table.is_counted);
         SideState {
             nodes: Pages::default(),
@@ -110,7 +110,7 @@ impl SideState {
 
     /// Where a row lies.
     #[inline]
-    pub fn place(&self, row: u32) -> Place {
+    pub fn place(&self, row: u32) -> ArenaPlace {
         self.nodes[row as usize].place
     }
 
@@ -129,7 +129,11 @@ impl SideState {
 
     /// Takes a row of the bundle in that stands in no chain yet; returns its number.
     pub fn take_in(&mut self, of_bundle: u32, key: u32) -> u32 {
-        let row = self.number(Node { previous: NIL, next: NIL, place: Place::of_piece(of_bundle) });
+        let row = self.number(RowNode {
+            previous: NIL,
+            next: NIL,
+            place: ArenaPlace::of_piece(of_bundle),
+        });
         self.arrived.push(row);
         if let Some(expiry) = &mut self.expiry {
             expiry.add(row, key);
@@ -148,7 +152,7 @@ impl SideState {
         chain.length += 1;
     }
 
-    fn number(&mut self, node: Node) -> u32 {
+    fn number(&mut self, node: RowNode) -> u32 {
         if let Some(row) = self.free.pop() {
             self.nodes[row as usize] = node;
             return row;
@@ -201,7 +205,7 @@ impl SideState {
     /// Hashes the rows of a chain that has become long.
     fn index_chain(&mut self, chain: &mut Chain, piece: &[ArrayRef]) -> Result<()> {
         let rows: Vec<u32> = self.chain(chain).collect();
-        let places: Vec<Place> = rows.iter().map(|&row| self.place(row)).collect();
+        let places: Vec<ArenaPlace> = rows.iter().map(|&row| self.place(row)).collect();
         let all: Vec<usize> = (0..piece.len()).collect();
         let columns = self.arena.gather(&places, piece, &all)?;
         let hashes = hash_keys(&columns, rows.len())?;
@@ -227,7 +231,7 @@ impl SideState {
         self.touch(row);
         let serial = self.tracker.as_mut().and_then(|tracker| tracker.remove(row));
         self.gone.extend(serial.map(|serial| (key, serial)));
-        let Node { previous, next, place } = self.nodes[row as usize];
+        let RowNode { previous, next, place } = self.nodes[row as usize];
         match previous {
             NIL => chain.head = next,
             previous => self.nodes[previous as usize].next = next,
@@ -243,7 +247,7 @@ impl SideState {
         if place.is_kept() {
             self.arena.remove(place);
         }
-        self.nodes[row as usize].place = Place::NONE;
+        self.nodes[row as usize].place = ArenaPlace::NONE;
         self.released.push(row);
         if let Some(expiry) = &mut self.expiry {
             expiry.forget(row);
@@ -338,7 +342,7 @@ impl SideState {
 
     /// How many partners a row has, where rows count their own.
     pub fn count_mut(&mut self, row: u32) -> Option<&mut u32> {
-        let is_live = self.place(row) != Place::NONE;
+        let is_live = self.place(row) != ArenaPlace::NONE;
         if is_live {
             self.touch(row);
             self.expiry.iter_mut().for_each(|expiry| expiry.touch(row));
@@ -398,12 +402,12 @@ impl SideState {
             + numbers * size_of::<u32>()
             + self.contents.bytes()
             + self.arena.bytes()
-            + self.expiry.as_ref().map_or(0, Expiry::bytes)
+            + self.expiry.as_ref().map_or(0, RowExpiry::bytes)
             + tracker
     }
 }
 
-fn is_row(nodes: &Pages<Node>, arena: &Arena, row: u32, incoming: &Incoming<'_>) -> bool {
+fn is_row(nodes: &Pages<RowNode>, arena: &Arena, row: u32, incoming: &Incoming<'_>) -> bool {
     let (stored, at) = arena.find(nodes[row as usize].place, incoming.columns);
     same_row(stored, at, incoming.columns, incoming.row as usize)
 }

@@ -6,11 +6,12 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, UInt32Array, UInt64Array};
 use arrow_schema::{DataType as Arrow, SchemaRef};
 use thalweg_core::{Column, Result, TableSchema};
 
-use super::plan::Plan;
+use super::plan::RegularJoinPlan;
 use crate::capture::rows::SERIAL;
 use crate::join::sides::Side;
 use crate::keys::hash_keys;
-use crate::rows::arena::{Arena, Place};
+use crate::rows::arena::{Arena, ArenaPlace};
+use crate::rows::columns::keys_of;
 use crate::tables::{KeyedTable, kept_batch, kept_schema, owners};
 
 pub(super) const PARTNERS: &str = "$partners";
@@ -20,7 +21,7 @@ pub(super) const ROWS: &str = "$rows";
 /// A row at the time of a capture.
 pub(super) struct CapturedRow {
     pub serial: u64,
-    pub place: Place,
+    pub place: ArenaPlace,
     pub partners: u32,
     pub written_ms: i64,
 }
@@ -43,12 +44,10 @@ impl SideTable {
 
     /// These rows, as rows of the table.
     pub fn batch(&self, rows: &[CapturedRow], arena: &Arena) -> Result<RecordBatch> {
-        let places: Vec<Place> = rows.iter().map(|row| row.place).collect();
+        let places: Vec<ArenaPlace> = rows.iter().map(|row| row.place).collect();
         let all: Vec<usize> = (0..self.rows.fields().len()).collect();
         let columns = arena.gather(&places, &[], &all)?;
-        let keys: Vec<ArrayRef> =
-            self.keys.iter().map(|&key| ArrayRef::clone(&columns[key])).collect();
-        let hashes = hash_keys(&keys, rows.len())?;
+        let hashes = hash_keys(&keys_of(&columns, &self.keys), rows.len())?;
         let serials = rows.iter().map(|row| row.serial);
         let mut own: Vec<ArrayRef> = vec![Arc::new(UInt64Array::from_iter_values(serials))];
         if self.is_counted {
@@ -63,7 +62,7 @@ impl SideTable {
     }
 }
 
-impl Plan {
+impl RegularJoinPlan {
     /// How the rows of a side are captured.
     pub fn side_table(&self, side: Side) -> SideTable {
         let (is_counted, expires) = (self.counts(side), self.ttl_ms(side).is_some());

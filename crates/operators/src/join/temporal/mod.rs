@@ -29,8 +29,8 @@ use std::sync::Arc;
 
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
-    Bundle, DataType, Error, Operator, OperatorClass, Partition, PartitionContext, Result, Route,
-    TableSchema, Watermark,
+    Bundle, DataType, Error, Operator, Partition, PartitionContext, Result, Route, TableSchema,
+    Watermark,
 };
 use thalweg_expr::Expr;
 
@@ -103,9 +103,6 @@ impl Operator for TemporalJoin {
     fn name(&self) -> String {
         let name = if self.shared.append_only_versions { "asof join" } else { "temporal join" };
         name.to_owned()
-    }
-    fn class(&self) -> OperatorClass {
-        OperatorClass::Sequenced
     }
     fn is_singleton(&self) -> bool {
         self.shared.key_types.is_empty()

@@ -26,6 +26,7 @@ use crate::join::sides::Side;
 use crate::keys::KeyTable;
 use crate::keys::ranks::KeyRanks;
 use crate::rows::chunks::RowRef;
+use crate::rows::columns::keys_of;
 use crate::rows::due_queue::DueQueue;
 use crate::rows::event_time::{EventTimeBuffer, WaitingRow};
 use crate::rows::input;
@@ -60,7 +61,7 @@ pub(super) struct TemporalPartition {
 }
 
 impl TemporalPartition {
-    pub(super) fn new(shared: Arc<TemporalContext>, opening: PartitionContext) -> Result<Self> {
+    pub fn new(shared: Arc<TemporalContext>, opening: PartitionContext) -> Result<Self> {
         Ok(TemporalPartition {
             keys: KeyTable::new(&shared.key_types)?,
             ids: Vec::new(),
@@ -79,13 +80,13 @@ impl TemporalPartition {
     }
 
     /// Numbers the keys of the rows in `ids`; says which columns hold no NULL.
-    pub(super) fn intern(
+    pub fn intern(
         &mut self,
         columns: &[ArrayRef],
         keys: &[usize],
         rows: usize,
     ) -> Result<Vec<bool>> {
-        let keys = input::keys_of(columns, keys);
+        let keys = keys_of(columns, keys);
         self.ids.clear();
         self.keys.intern_rows(&keys, None, rows, &mut self.ids)?;
         let limit = self.keys.id_limit();

@@ -54,7 +54,7 @@ pub(super) struct Versions {
 }
 
 impl Versions {
-    pub(super) fn new(schema: &TableSchema) -> Self {
+    pub fn new(schema: &TableSchema) -> Self {
         Versions {
             chunks: Chunks::new(schema),
             owners: Vec::new(),
@@ -67,14 +67,14 @@ impl Versions {
     }
 
     /// Makes room for keys with numbers below this one.
-    pub(super) fn reserve_keys(&mut self, limit: usize) {
+    pub fn reserve_keys(&mut self, limit: usize) {
         if self.latest.len() < limit {
             self.latest.resize(limit, NONE);
         }
     }
 
     /// Takes rows in; they stay until [`Versions::finish_rows`] whether or not they are versions.
-    pub(super) fn add_rows(&mut self, columns: Vec<ArrayRef>, rows: usize) -> u32 {
+    pub fn add_rows(&mut self, columns: Vec<ArrayRef>, rows: usize) -> u32 {
         let chunk = self.chunks.add(columns, rows, false);
         if self.owners.len() <= chunk as usize {
             self.owners.resize_with(chunk as usize + 1, Owners::default);
@@ -85,7 +85,7 @@ impl Versions {
     }
 
     /// All rows of a chunk that are versions have been named.
-    pub(super) fn finish_rows(&mut self, chunk: u32) -> Result<()> {
+    pub fn finish_rows(&mut self, chunk: u32) -> Result<()> {
         self.chunks.release(chunk, 1);
         self.look_after(chunk);
         self.merge_sparse()
@@ -93,7 +93,7 @@ impl Versions {
 
     /// The versions of a key, from the latest to the earliest: the time from which on each is
     /// valid, that from which on it is seen, and its row.
-    pub(super) fn of_key(&self, key: u32) -> impl Iterator<Item = (i64, i64, RowRef)> + '_ {
+    pub fn of_key(&self, key: u32) -> impl Iterator<Item = (i64, i64, RowRef)> + '_ {
         let latest = self.latest.get(key as usize).copied().unwrap_or(NONE);
         let version = |id: u32| (id != NONE).then(|| &self.all[id as usize]);
         let all = std::iter::successors(version(latest), move |newer| version(newer.older));
@@ -101,12 +101,12 @@ impl Versions {
     }
 
     /// The rows of all versions.
-    pub(super) fn rows(&self) -> &Chunks {
+    pub fn rows(&self) -> &Chunks {
         &self.chunks
     }
 
     /// A key has a version from a time on, or none; it came behind all others.
-    pub(super) fn insert(&mut self, key: u32, time: i64, before: i64, row: RowRef) {
+    pub fn insert(&mut self, key: u32, time: i64, before: i64, row: RowRef) {
         let seen_from = time.max(before);
         let (mut newer, mut older) = (NONE, self.latest[key as usize]);
         while older != NONE && self.all[older as usize].time > time {
@@ -133,7 +133,7 @@ impl Versions {
     }
 
     /// The row that a key had at a time; [`RowRef::NONE`] if none.
-    pub(super) fn as_of(&self, key: u32, time: i64) -> Option<(i64, RowRef)> {
+    pub fn as_of(&self, key: u32, time: i64) -> Option<(i64, RowRef)> {
         let id = self.find(key, time);
         (id != NONE).then(|| (self.all[id as usize].time, self.all[id as usize].row))
     }
@@ -157,7 +157,7 @@ impl Versions {
 
     /// Drops what no row at or behind this time can meet; true if the key has no version left. No
     /// rows are being taken in meanwhile.
-    pub(super) fn prune(&mut self, key: u32, time: i64) -> bool {
+    pub fn prune(&mut self, key: u32, time: i64) -> bool {
         let kept = self.find(key, time);
         let (mut newer, mut next) = (NONE, self.latest[key as usize]);
         while next != NONE {
@@ -175,25 +175,21 @@ impl Versions {
     }
 
     /// True if a key has no version.
-    pub(super) fn is_empty(&self, key: u32) -> bool {
+    pub fn is_empty(&self, key: u32) -> bool {
         self.latest.get(key as usize).is_none_or(|&latest| latest == NONE)
     }
 
     /// These rows, as columns of the side.
-    pub(super) fn gather(&self, rows: &[RowRef]) -> Result<Vec<ArrayRef>> {
+    pub fn gather(&self, rows: &[RowRef]) -> Result<Vec<ArrayRef>> {
         self.chunks.gather(rows)
     }
 
     /// Some columns of these rows.
-    pub(super) fn gather_columns(
-        &self,
-        rows: &[RowRef],
-        columns: &[usize],
-    ) -> Result<Vec<ArrayRef>> {
+    pub fn gather_columns(&self, rows: &[RowRef], columns: &[usize]) -> Result<Vec<ArrayRef>> {
         self.chunks.gather_columns(rows, columns)
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let owners: usize = self.owners.iter().map(|owners| owners.versions.capacity() * 4).sum();
         self.chunks.bytes()
             + owners
@@ -235,7 +231,7 @@ impl Versions {
     }
 
     /// Merges what is needed of sparse chunks, if they have become many.
-    pub(super) fn merge_sparse(&mut self) -> Result<()> {
+    pub fn merge_sparse(&mut self) -> Result<()> {
         if self.sparse_rows < SPARSE_ROWS_MAX {
             return Ok(());
         }

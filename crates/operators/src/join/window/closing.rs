@@ -2,7 +2,8 @@
 //!
 //! Rows lie by key, and each key is visited once, in the order of keys. A step continues until it
 //! has found enough pairs; the rows of one key may need many steps, and one row of the left side
-//! always meets all its partners in one. [`Closing::emit_some`] keeps its place between calls.
+//! always meets all its partners in one. [`ClosingWindow::emit_some`] keeps its place between
+//! calls.
 
 use std::ops::Range;
 
@@ -74,7 +75,7 @@ struct Found {
 }
 
 /// A window that leaves.
-pub(super) struct Closing {
+pub(super) struct ClosingWindow {
     end: i64,
     /// Its rows are sorted by key.
     window: Window,
@@ -89,9 +90,9 @@ pub(super) struct Closing {
     matched: Vec<bool>,
 }
 
-impl Closing {
+impl ClosingWindow {
     /// A window that is to leave. What `unsorted` holds is overwritten.
-    pub(super) fn new(
+    pub fn new(
         end: i64,
         mut window: Window,
         ranks: &KeyRanks,
@@ -105,11 +106,11 @@ impl Closing {
             |rows: &mut [KeptRow]| Offsets::sort(rows, keys, has_several_starts, unsorted);
         let offsets = window.rows.each_mut().map(|rows| sort(rows));
         let matched = vec![false; window.rows[Side::Right as usize].len()];
-        Ok(Closing { end, window, offsets, order, at: 0, visited: 0, matched })
+        Ok(ClosingWindow { end, window, offsets, order, at: 0, visited: 0, matched })
     }
 
     /// Sends some rows on; true once the window has left.
-    pub(super) fn emit_some(
+    pub fn emit_some(
         &mut self,
         shared: &WindowJoinContext,
         chunks: &[Chunks; 2],
@@ -237,7 +238,7 @@ impl Closing {
     }
 
     /// Gives the rows back. What is left of the window names them still.
-    pub(super) fn release(self, chunks: &mut [Chunks; 2]) -> Window {
+    pub fn release(self, chunks: &mut [Chunks; 2]) -> Window {
         let mut window = self.window;
         for side in [Side::Left, Side::Right] {
             for (chunk, count) in window.holds[side as usize].drain(..) {
@@ -247,7 +248,7 @@ impl Closing {
         window
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let offsets: usize = self.offsets.iter().map(|offsets| offsets.0.capacity()).sum();
         self.window.bytes() + (offsets + self.order.capacity()) * 4 + self.matched.capacity()
     }

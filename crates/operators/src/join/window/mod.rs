@@ -26,8 +26,8 @@ use arrow_array::ArrayRef;
 use chrono_tz::Tz;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Captured, DataType, Extent, Grid, Operator, OperatorClass, Output, Partition,
-    PartitionContext, Piece, Progress, Restored, Result, Route, TableSchema, Watermark,
+    Bundle, Captured, DataType, Extent, Grid, Operator, Output, Partition, PartitionContext, Piece,
+    Progress, Restored, Result, Route, TableSchema, Watermark,
 };
 use thalweg_expr::Expr;
 
@@ -38,9 +38,10 @@ use crate::capture::serials::ExpiringSerials;
 use crate::join::pairs::{Joined, key_types};
 use crate::keys::ranks::KeyRanks;
 use crate::rows::chunks::Chunks;
+use crate::rows::columns::keys_of;
 use crate::rows::input;
 use crate::window::Zone;
-use closing::Closing;
+use closing::ClosingWindow;
 use state::{Grouping, SpareRows, Window, WindowRows};
 
 /// What is joined.
@@ -74,25 +75,16 @@ impl WindowJoinContext {
     /// True if rows of a side leave although they have no partner.
     fn pads(&self, side: Side) -> bool {
         let kind = self.joined.kind;
-        match side {
-            Side::Left => kind.pads_left_rows() || kind == JoinKind::Anti,
-            Side::Right => kind.pads_right_rows(),
-        }
+        side.pick(kind.pads_left_rows() || kind == JoinKind::Anti, kind.pads_right_rows())
     }
 
     fn keys(&self, side: Side) -> &[usize] {
-        match side {
-            Side::Left => &self.spec.left_keys,
-            Side::Right => &self.spec.right_keys,
-        }
+        side.pick(&self.spec.left_keys, &self.spec.right_keys)
     }
 
     /// Window start and end of a side, positions in its own columns.
     fn window(&self, side: Side) -> (usize, usize) {
-        match side {
-            Side::Left => self.spec.left_window,
-            Side::Right => self.spec.right_window,
-        }
+        side.pick(self.spec.left_window, self.spec.right_window)
     }
 
     /// What decides where rows belong, from the columns of their side.
@@ -101,7 +93,7 @@ impl WindowJoinContext {
         let schema = self.spec.sides.schema(side);
         let starts = input::times(columns, window.0, schema)?;
         let ends = input::times(columns, window.1, schema)?;
-        let keys = input::keys_of(columns, self.keys(side));
+        let keys = keys_of(columns, self.keys(side));
         let joinable = input::joinable(&keys);
         Ok(WindowRows { starts, ends, keys, joinable })
     }
@@ -152,9 +144,6 @@ impl Operator for WindowJoin {
     fn name(&self) -> String {
         "window join".to_owned()
     }
-    fn class(&self) -> OperatorClass {
-        OperatorClass::Sequenced
-    }
     fn is_singleton(&self) -> bool {
         self.shared.key_types.is_empty()
     }
@@ -194,7 +183,7 @@ struct WindowJoinPartition {
     chunks: [Chunks; 2],
     /// By window end.
     windows: BTreeMap<i64, Window>,
-    closing: Option<Closing>,
+    closing: Option<ClosingWindow>,
     spare: SpareRows,
     zone: Zone,
     ranks: KeyRanks,
@@ -249,14 +238,14 @@ impl WindowJoinPartition {
     }
 
     /// The first window, if this watermark closes it.
-    fn next_closed(&mut self, watermark: i64) -> Result<Option<Closing>> {
+    fn next_closed(&mut self, watermark: i64) -> Result<Option<ClosingWindow>> {
         let Some(entry) = self.windows.first_entry() else { return Ok(None) };
         if self.zone.last_instant_before(*entry.key()) > watermark {
             return Ok(None);
         }
         let (end, window) = entry.remove_entry();
         self.serials.leave(end);
-        Closing::new(end, window, &self.ranks, &mut self.spare.rows).map(Some)
+        ClosingWindow::new(end, window, &self.ranks, &mut self.spare.rows).map(Some)
     }
 }
 
@@ -306,7 +295,7 @@ impl Partition for WindowJoinPartition {
 
     fn state_bytes(&self) -> usize {
         let windows: usize = self.windows.values().map(Window::bytes).sum();
-        let closing = self.closing.as_ref().map_or(0, Closing::bytes);
+        let closing = self.closing.as_ref().map_or(0, ClosingWindow::bytes);
         let chunks: usize = self.chunks.iter().map(Chunks::bytes).sum();
         windows + closing + chunks + self.grouping.bytes() + self.spare.bytes()
     }

@@ -30,7 +30,7 @@ pub(super) struct WindowRows {
 impl WindowRows {
     /// True if a row can have a partner.
     #[inline]
-    pub(super) fn joins(&self, place: usize) -> bool {
+    pub fn joins(&self, place: usize) -> bool {
         self.joinable.as_ref().is_none_or(|nulls| nulls.is_valid(place))
     }
 }
@@ -51,7 +51,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    pub(super) fn new(key_types: &[DataType]) -> Result<Self> {
+    pub fn new(key_types: &[DataType]) -> Result<Self> {
         Ok(Window {
             keys: KeyTable::new(key_types)?,
             joins: Vec::new(),
@@ -64,7 +64,7 @@ impl Window {
     }
 
     /// Forgets the rows, not the memory.
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.keys.clear();
         self.joins.clear();
         self.rows.iter_mut().for_each(Vec::clear);
@@ -73,13 +73,13 @@ impl Window {
     }
 
     /// True if it has memory for far more than its rows and keys need.
-    pub(super) fn is_oversized(&self) -> bool {
+    pub fn is_oversized(&self) -> bool {
         let rows = |rows: &Vec<KeptRow>| is_oversized(rows.capacity(), rows.len());
         self.rows.iter().any(rows) || is_oversized(self.keys.capacity(), self.keys.len())
     }
 
     /// Takes some rows of a chunk.
-    pub(super) fn take(
+    pub fn take(
         &mut self,
         side: Side,
         of_side: &WindowRows,
@@ -108,7 +108,7 @@ impl Window {
         Ok(())
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let rows: usize = self.rows.iter().map(Vec::capacity).sum();
         let holds: usize = self.holds.iter().map(Vec::capacity).sum();
         size_of::<Self>()
@@ -129,12 +129,12 @@ pub(super) struct SpareRows {
 
 impl SpareRows {
     /// A window without rows.
-    pub(super) fn window(&mut self, key_types: &[DataType]) -> Result<Window> {
+    pub fn window(&mut self, key_types: &[DataType]) -> Result<Window> {
         self.windows.pop().map_or_else(|| Window::new(key_types), Ok)
     }
 
     /// Keeps a window that has left, unless it needed far less than its memory.
-    pub(super) fn keep(&mut self, mut window: Window) {
+    pub fn keep(&mut self, mut window: Window) {
         if !window.is_oversized() {
             window.clear();
             let bytes = window.bytes();
@@ -145,7 +145,7 @@ impl SpareRows {
         }
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.windows.bytes() + self.rows.capacity() * size_of::<KeptRow>()
     }
 }
@@ -161,7 +161,7 @@ pub(super) struct Grouping {
 
 impl Grouping {
     /// Forgets the rows, not the memory.
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.places.clear();
         self.groups.truncate(64);
         self.groups.iter_mut().for_each(|(_, rows)| rows.clear());
@@ -169,7 +169,7 @@ impl Grouping {
     }
 
     #[inline]
-    pub(super) fn add(&mut self, end: i64, row: u32) {
+    pub fn add(&mut self, end: i64, row: u32) {
         let is_last = self.last < self.used && self.groups[self.last].0 == end;
         if !is_last {
             self.last = self.place_of(end);
@@ -190,11 +190,11 @@ impl Grouping {
     }
 
     /// Each window end with its rows.
-    pub(super) fn groups(&self) -> impl Iterator<Item = (i64, &[u32])> {
+    pub fn groups(&self) -> impl Iterator<Item = (i64, &[u32])> {
         self.groups[..self.used].iter().map(|(end, rows)| (*end, rows.as_slice()))
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let rows: usize = self.groups.iter().map(|(_, rows)| 32 + rows.capacity() * 4).sum();
         rows + self.places.allocation_size()
     }

@@ -7,11 +7,11 @@ use arrow_array::{Array, ArrayRef};
 use arrow_schema::SchemaRef;
 use thalweg_core::Result;
 
-use crate::rows::arena::{Arena, Place};
+use crate::rows::arena::{Arena, ArenaPlace};
 
 pub(super) struct KeptRows {
     pub arena: Arena,
-    places: Vec<Place>,
+    places: Vec<ArenaPlace>,
 }
 
 impl KeptRows {
@@ -20,26 +20,26 @@ impl KeptRows {
     }
 
     pub fn grow(&mut self, limit: usize) {
-        self.places.resize(limit, Place::NONE);
+        self.places.resize(limit, ArenaPlace::NONE);
     }
 
     /// A row of the piece takes the place of the one before, which is returned.
     #[inline]
-    pub fn set(&mut self, id: u32, piece_row: u32) -> Option<Place> {
-        let old = std::mem::replace(&mut self.places[id as usize], Place::of_piece(piece_row));
+    pub fn set(&mut self, id: u32, piece_row: u32) -> Option<ArenaPlace> {
+        let old = std::mem::replace(&mut self.places[id as usize], ArenaPlace::of_piece(piece_row));
         self.released(old)
     }
 
-    pub fn remove(&mut self, id: u32) -> Option<Place> {
-        let old = std::mem::replace(&mut self.places[id as usize], Place::NONE);
+    pub fn remove(&mut self, id: u32) -> Option<ArenaPlace> {
+        let old = std::mem::replace(&mut self.places[id as usize], ArenaPlace::NONE);
         self.released(old)
     }
 
-    fn released(&mut self, old: Place) -> Option<Place> {
+    fn released(&mut self, old: ArenaPlace) -> Option<ArenaPlace> {
         if old.is_kept() {
             self.arena.remove(old);
         }
-        (old != Place::NONE).then_some(old)
+        (old != ArenaPlace::NONE).then_some(old)
     }
 
     /// The columns of a key's row and its number in them.
@@ -48,12 +48,12 @@ impl KeptRows {
     }
 
     pub fn has(&self, id: u32) -> bool {
-        self.places[id as usize] != Place::NONE
+        self.places[id as usize] != ArenaPlace::NONE
     }
 
-    /// Where the row of a key lies; [`Place::NONE`] without one.
-    pub fn place(&self, id: u32) -> Place {
-        self.places.get(id as usize).copied().unwrap_or(Place::NONE)
+    /// Where the row of a key lies; [`ArenaPlace::NONE`] without one.
+    pub fn place(&self, id: u32) -> ArenaPlace {
+        self.places.get(id as usize).copied().unwrap_or(ArenaPlace::NONE)
     }
 
     /// Ends a piece: `rows` are the numbers of its keys and its rows, as they came.
@@ -63,7 +63,7 @@ impl KeptRows {
         columns: &[ArrayRef],
     ) -> Result<()> {
         let KeptRows { arena, places } = self;
-        let is_kept = |&(id, row): &(u32, u32)| places[id as usize] == Place::of_piece(row);
+        let is_kept = |&(id, row): &(u32, u32)| places[id as usize] == ArenaPlace::of_piece(row);
         let (owners, rows): (Vec<u32>, Vec<u32>) = rows.filter(is_kept).unzip();
         let mut set = |id: u32, place| places[id as usize] = place;
         if !rows.is_empty() {
@@ -74,6 +74,6 @@ impl KeptRows {
     }
 
     pub fn bytes(&self) -> usize {
-        self.arena.bytes() + self.places.capacity() * size_of::<Place>()
+        self.arena.bytes() + self.places.capacity() * size_of::<ArenaPlace>()
     }
 }

@@ -17,8 +17,8 @@ use crate::capture::keys::{KeyTracker, KeyedState, release, retain_empty};
 use crate::expiry::Expiry;
 use crate::join::regular::equal::same_row;
 use crate::keys::KeyTable;
-use crate::rows::arena::Place;
-use crate::top_n::changes::Changes;
+use crate::rows::arena::ArenaPlace;
+use crate::top_n::changes::TopNChanges;
 use crate::top_n::tables::KeyedRowTable;
 
 /// The tables of state: the row of each key.
@@ -31,7 +31,7 @@ pub(super) struct LastRows {
     kept: KeptRows,
     /// The row time of each key's row, if it matters.
     times: Vec<i64>,
-    changes: Changes,
+    changes: TopNChanges,
     expiry: Option<Expiry>,
     table: KeyedRowTable,
     tracker: Option<KeyTracker>,
@@ -47,7 +47,7 @@ impl LastRows {
             keys: KeyTable::new(&spec.key_types())?,
             kept: KeptRows::new(Arc::clone(&schema)),
             times: Vec::new(),
-            changes: Changes::new(schema, spec.input.len(), false),
+            changes: TopNChanges::new(schema, spec.input.len(), false),
             expiry: spec.ttl_ms().map(Expiry::new),
             table: KeyedRowTable::rows(&spec.input, &spec.keys, spec.ttl_ms().is_some()),
             tracker: None,
@@ -170,7 +170,7 @@ impl LastRows {
             }
             None => RowKind::Insert,
         };
-        self.changes.push(kind, Place::of_piece(row), 0, row);
+        self.changes.push(kind, ArenaPlace::of_piece(row), 0, row);
     }
 }
 
@@ -242,7 +242,7 @@ impl KeyedState for LastRows {
         self.kept.place(id).is_kept()
     }
     fn rows_of_keys(&self, _: usize, ids: &[u32]) -> Result<RecordBatch> {
-        let places: Vec<Place> = ids.iter().map(|&id| self.kept.place(id)).collect();
+        let places: Vec<ArenaPlace> = ids.iter().map(|&id| self.kept.place(id)).collect();
         self.table.capture_rows(&self.keys, &self.expiry, &self.kept.arena, (ids, &places))
     }
     fn tracker(&mut self, _: usize) -> &mut Option<KeyTracker> {

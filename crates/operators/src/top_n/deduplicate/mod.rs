@@ -28,9 +28,7 @@ mod spec;
 use std::sync::Arc;
 
 use thalweg_core::operator::WatermarkInterest;
-use thalweg_core::{
-    Bundle, Operator, OperatorClass, Partition, PartitionContext, Result, Route, TableSchema,
-};
+use thalweg_core::{Bundle, Operator, Partition, PartitionContext, Result, Route, TableSchema};
 
 use crate::capture::keys::CapturedByKey;
 use crate::keys::{KeyTable, route_by_keys};
@@ -74,9 +72,6 @@ impl Operator for Deduplicate {
             Keep::First => "keep first".to_owned(),
             Keep::Last => "keep last".to_owned(),
         }
-    }
-    fn class(&self) -> OperatorClass {
-        OperatorClass::Sequenced
     }
     fn is_singleton(&self) -> bool {
         self.spec.keys.is_empty()

@@ -47,10 +47,7 @@ pub(super) fn inserts_only(piece: &Piece<'_>) -> Result<()> {
         None => (0..kinds.len()).any(is_change),
         Some(rows) => rows.iter().any(|&row| is_change(row as usize)),
     };
-    match has_change {
-        true => Err(Error::internal("deduplication met an update")),
-        false => Ok(()),
-    }
+    if has_change { Err(Error::internal("deduplication met an update")) } else { Ok(()) }
 }
 
 /// The row times of a bundle.
