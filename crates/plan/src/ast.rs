@@ -3,6 +3,13 @@
 //! Queries are trees of `sqlparser`; what that parser does not know of Flink's dialect is taken
 //! out of the token stream first. A windowing table function becomes a table named
 //! [`WindowCall::placeholder`] in the query, and its arguments stand in [`Query::windows`].
+//!
+//! **Invariants:**
+//! - every name keeps its place in the text, so that errors of later steps can point at it. A place
+//!   with line 0 is none;
+//! - a placeholder occurs exactly once in the tree of its query or of a query inside of it;
+//! - nothing is resolved: names may not exist, and types of expressions are not known;
+//! - texts are kept where something shows them again: statements of CREATE TABLE, queries of views.
 
 use sqlparser::ast as sql;
 use thalweg_core::{ColumnType, Span};
@@ -29,6 +36,7 @@ pub enum StatementKind {
         /// Its name.
         name: Name,
         /// New names for the columns, if given.
+        /// As many as the query has columns, or none; the binder checks it.
         columns: Vec<Name>,
         /// What it stands for.
         query: Query,
@@ -176,6 +184,7 @@ pub struct Query {
     /// The tree.
     pub query: Box<sql::Query>,
     /// The windowing table functions in it.
+    /// Not those of queries inside of a window call, which have their own list.
     pub windows: Vec<WindowCall>,
     /// The hints in it that say how to join.
     pub hints: Vec<JoinHint>,
@@ -215,6 +224,7 @@ pub struct WindowCall {
     /// The time column.
     pub time_column: Name,
     /// The intervals in the order of the call.
+    /// Only those that were written: an offset may be missing.
     pub intervals: Vec<sql::Expr>,
     /// True for `TUMBLE(t, ts, …)`, which Flink does not know.
     pub is_short: bool,

@@ -1,5 +1,9 @@
 //! How errors are shown to people: message, place, the line of the statement with carets under the
 //! culprit, and what to do. Also the near misses ("did you mean …").
+//!
+//! Nothing here fails: a place outside of the text, a line of a megabyte and control characters in
+//! a quoted value are shown as well as they can be. Columns are characters, not bytes and not cells
+//! of a terminal.
 
 use thalweg_core::text::without_controls;
 use thalweg_core::{Error, Span};
@@ -106,6 +110,9 @@ impl Paint {
 }
 
 /// The candidate that a misspelt name probably meant. Case does not count.
+///
+/// A third of the name's characters may be wrong, at least one and at most three; of equally near
+/// candidates the first is taken.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let wanted = name.to_lowercase();
     let allowed = (wanted.chars().count() / 3).clamp(1, 3);

@@ -1,5 +1,8 @@
 //! EXPLAIN: the logical plan as a tree, then the stages that would run; in words, or as a picture
 //! ([`graphviz`]).
+//!
+//! The output is for people and for tests that compare it; it is no format that a program should
+//! parse.
 
 pub mod graphviz;
 
@@ -46,6 +49,8 @@ pub fn explain(plan: &PhysicalPlan, order: &str) -> String {
 }
 
 /// A node with its columns, and its inputs below. A node that was shown before is only named.
+/// Numbers follow the order in which nodes are shown first. Scans are shown in full each time: they
+/// have no inputs to hide.
 fn write_node(text: &mut String, node: &Node, depth: usize, seen: &mut Vec<*const LogicalPlan>) {
     let indent = "  ".repeat(depth);
     let known = seen.iter().position(|&other| other == Arc::as_ptr(node));

@@ -17,6 +17,9 @@
 //! | SHOW CONNECTORS, DESCRIBE CONNECTOR | the documentation |
 //! | snapshot(…) in FROM | the State Processor API |
 //! | ASOF JOIN | a temporal join: JOIN t FOR SYSTEM_TIME AS OF time |
+//!
+//! A finding is no error here: the script runs. Options are judged by the connectors' own
+//! descriptions, so a new option needs no change in this module.
 
 use sqlparser::ast as sql;
 use thalweg_core::Span;

@@ -1,5 +1,17 @@
 //! SQL and pipeline planning: text to statements, statements to a logical plan, plan to the
 //! physical graph that the runtime executes.
+//!
+//! | step | module | from | to |
+//! |---|---|---|---|
+//! | parse | [`parser`] | text | statements ([`ast`]) |
+//! | declare | [`catalog`] | CREATE, SET | tables, views, settings |
+//! | bind | [`bind`] | a statement, the catalog | logical nodes |
+//! | share and prune | [`logical::dag`] | logical nodes | a graph of them |
+//! | lower | [`physical`] | the graph, connectors | stages, and their description |
+//! | show | [`explain`], [`diagnostic`] | a plan, an error | text |
+//!
+//! [`Planner`] does all of it for one session. No module runs a query or keeps data. What a query
+//! computes is decided by the binder, how by `physical`, and nothing in between changes the result.
 
 pub mod ast;
 pub mod bind;

@@ -2,6 +2,21 @@
 //!
 //! A [`Planner`] holds what a session has declared: catalog, settings, user functions. It plans; it
 //! never runs anything, and opens connectors only for plans that will run (not for EXPLAIN).
+//!
+//! ```text
+//! CREATE, DROP, SET, SHOW, DESCRIBE ──▶ execute_ddl ──▶ the catalog changes, or rows of text
+//! INSERT, statement set             ──▶ plan_insert ──▶ PhysicalPlan with table sinks
+//! SELECT                            ──▶ plan_select ──▶ PhysicalPlan with the caller's sink
+//! EXPLAIN                           ──▶ explain     ──▶ text, from the same plan as a dry run
+//! ```
+//!
+//! **Invariants:**
+//! - each call binds with a [`Binder`] of its own, so a plan depends on the catalog and the
+//!   settings of that moment and on nothing that earlier calls have bound;
+//! - planning does not change the planner. Only DDL, SET and registrations do, and a failed one
+//!   changes nothing;
+//! - EXPLAIN takes the way of the statement that it explains, so it reports the same errors, except
+//!   those that opening would find.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -73,6 +88,7 @@ impl Planner {
     }
 
     /// A planner with the same declarations; what is declared in one does not show in the other.
+    /// Registered scalar functions are the exception: the registry is shared.
     #[must_use]
     pub fn fork(&self) -> Planner {
         self.clone()
@@ -238,6 +254,7 @@ impl Planner {
     }
 
     /// The plan of a SELECT. `make_sink` is called once.
+    /// It is called before the plan is lowered, so an error of lowering drops the sink unused.
     pub fn plan_select(&self, query: &Query, make_sink: MakeSink<'_>) -> Result<PhysicalPlan> {
         self.lower_select(query, make_sink, false)
     }
@@ -253,6 +270,7 @@ impl Planner {
         let node = binder.bind_result(query)?;
         let environment = self.environment(&binder, &session, dry_run)?;
         // What a query prints has been seen, and can't be retracted.
+        // So a SELECT takes no snapshots, whatever the settings say.
         let environment = PlanEnvironment { takes_snapshots: false, ..environment };
         let has_updates =
             NodeChanges::of(std::slice::from_ref(&node), self.settings().runtime_mode())
@@ -343,6 +361,7 @@ impl Planner {
             late,
             mode,
             // All that a result needs is kept, and nobody sees what comes in between.
+            // Mini-batches cost nothing in batch mode for the same reason.
             state_ttl_ms: settings.state_ttl_ms().filter(|_| mode == RuntimeMode::Streaming),
             mini_batch: settings.mini_batch() || mode == RuntimeMode::Batch,
             upsert_materialize: settings.upsert_materialize(),

@@ -2,6 +2,18 @@
 //!
 //! The binder makes them of definitions; the logical plan scans them, and lowering hands them to
 //! connectors.
+//!
+//! Two kinds of position, which must not be mixed:
+//!
+//! ```text
+//! CREATE TABLE t (a INT, p AS PROCTIME(), f STRING METADATA, b INT, PRIMARY KEY (b) …)
+//!
+//! declared:  a = 0, p = 1, f = 2, b = 3     scans, computed columns, the watermark
+//! physical:  a = 0, b = 1                   primary_key = [1], partitioned_by, connectors, sinks
+//! ```
+//!
+//! A row that is written has the physical columns. A row that is read has the declared ones that
+//! are needed.
 
 use std::collections::BTreeMap;
 
@@ -34,6 +46,7 @@ pub struct ResolvedTable {
 }
 
 /// Where the parts of a definition stand in the text; empty for a table that no text defines.
+/// Keyed by name, since connectors name options and columns in their errors and know no places.
 #[derive(Debug, Default)]
 pub struct TableSpans {
     /// The table's name.
@@ -63,6 +76,8 @@ impl TableSpans {
 
     /// Adds to the error of a connector, which knows no text, the place of the option that it
     /// quotes first or of the column that it names.
+    ///
+    /// It reads messages, so connectors keep to a form: `option 'name'` and `column name`.
     pub fn locate(&self, error: Error) -> Error {
         let message = error.message();
         // A value that is quoted before the word may look like a name.
@@ -86,6 +101,8 @@ fn joined(name: &Name, value: &Name) -> Span {
 }
 
 /// What reading a table is like.
+/// Asked of the connector once, when the table is bound. The default is that of a table without
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// Which changes its rows are.
@@ -98,6 +115,7 @@ pub struct Reading {
 
 impl Reading {
     /// True if rows of the table come for ever.
+    /// A table that is asked by key has no rows of its own.
     pub fn is_endless(&self) -> bool {
         !self.is_bounded && !self.is_looked_up
     }
@@ -161,6 +179,7 @@ impl ResolvedTable {
     }
 
     /// The metadata columns: the connector's key and the column.
+    /// In declared order.
     pub fn metadata(&self) -> Vec<(String, Column)> {
         let metadata = |column: &ResolvedColumn| match &column.origin {
             ColumnOrigin::Metadata { key, .. } => Some((key.clone(), column.column.clone())),

@@ -3,6 +3,10 @@
 //! The parser, the binder, the check for Flink and the error messages know of a window kind only
 //! what stands here. A further kind is one more entry of [`WINDOW_FUNCTIONS`]; which windows hold a
 //! time is said by its shape in `thalweg_operators::window::WindowSpec`.
+//!
+//! Flink's rules that the table states: sizes are multiples of their slide or step (HOP excepted in
+//! batch mode and in the old form), the old form takes no offset and knows no CUMULATE, and only
+//! SESSION takes keys.
 
 use thalweg_core::{Error, Result};
 use thalweg_operators::window::{WindowKind, WindowSpec};

@@ -3,6 +3,25 @@
 //! While those clauses are bound, keys, window columns and aggregates have provisional positions
 //! (keys, then the three window columns, then aggregates as they are met). [`GroupLayout`] moves
 //! them to where the operator puts them once all aggregates are known.
+//!
+//! ```text
+//! SELECT k, window_end, SUM(v), COUNT(*) … GROUP BY k, window_start, window_end
+//!
+//! provisional:  k | window_start | window_end | window_time | SUM | COUNT
+//! final:        k | SUM | COUNT | window_start | window_end | window_time
+//! ```
+//!
+//! **Invariants:**
+//! - an expression behind GROUP BY is built from keys, window columns and aggregates alone: a
+//!   column that is neither is an error, also if it depends on a key (as in Flink);
+//! - a key is matched by the text of the bound expression, so `GROUP BY t.a + b` and `SELECT a +
+//!   t.b` name the same key;
+//! - equal aggregates are computed once, by the same comparison;
+//! - expressions inside of an aggregate are over the input, all others over the result.
+//!
+//! Windows: `GROUP BY window_start, window_end` takes the windowing function out of the plan below
+//! ([`strip`]) and makes one WindowAggregate of the two. GROUPING SETS repeat the rows below it
+//! ([`Sets`]).
 
 use sqlparser::ast::{self as sql, Expr as SqlExpr};
 use thalweg_core::{Column, ColumnType, Error, Result};
@@ -29,6 +48,7 @@ use crate::logical::{
 pub(super) struct Grouping<'a> {
     scope: &'a Scope,
     group: GroupBy,
+    // Of the keys as written, without the number of a grouping set.
     key_texts: Vec<String>,
     aggregates: Vec<Aggregate>,
     aggregate_texts: Vec<String>,
@@ -36,6 +56,7 @@ pub(super) struct Grouping<'a> {
 }
 
 /// Where provisional positions end up.
+/// Made by [`Grouping::finish`]; without a window the three window positions are never used.
 pub(super) struct GroupLayout {
     keys: usize,
     aggregates: usize,
@@ -87,6 +108,7 @@ impl<'a> Grouping<'a> {
     }
 
     /// The type of a key: nullable where a set lacks it.
+    /// The last key is the number of the set, if there are sets, and is never NULL.
     fn key_type(&self, key: usize) -> ColumnType {
         let own = self.group.keys[key].column_type.clone();
         let is_number = key + 1 == self.group.keys.len();
@@ -97,6 +119,7 @@ impl<'a> Grouping<'a> {
     }
 
     /// `GROUPING(k, …)`: which of these keys the set of a row lacks, a bit for each.
+    /// The first argument is the highest bit.
     fn grouping(&self, binder: &Binder<'_>, call: &sql::Function) -> Result<Expr> {
         let mut keys = Vec::new();
         for argument in grouping_arguments(call)? {
@@ -127,6 +150,7 @@ impl<'a> Grouping<'a> {
     }
 
     /// What an input column means behind GROUP BY, if it may be used.
+    /// window_time only if GROUP BY names it, as in Flink.
     fn grouped_column(&self, input: usize) -> Result<Expr> {
         let field = &self.scope.fields[input];
         if let GroupWindow::Columns { id, with_time, .. } = &self.group.window {
@@ -151,6 +175,7 @@ impl<'a> Grouping<'a> {
         }
     }
 
+    /// An aggregate's provisional column; the same call again is the same column.
     fn aggregate(&mut self, binder: &Binder<'_>, call: &sql::Function) -> Result<Expr> {
         let name = function_name(call);
         if is_later_aggregate(&name) {
@@ -201,6 +226,7 @@ impl<'a> Grouping<'a> {
     }
 
     /// `TUMBLE_START(ts, …)` and its kin.
+    /// Its arguments are bound again and compared with the window of GROUP BY.
     fn window_function(&self, binder: &Binder<'_>, call: &sql::Function) -> Result<Expr> {
         let name = function_name(call);
         let GroupWindow::Legacy(window) = &self.group.window else {
@@ -230,6 +256,8 @@ impl<'a> Grouping<'a> {
     }
 
     /// A key that is an expression, matched by what it computes.
+    /// `None` if the expression can't be bound over the input: it may hold an aggregate, or be no
+    /// key at all.
     fn matching_key(&self, binder: &Binder<'_>, expr: &SqlExpr) -> Option<Expr> {
         // Also a key that came out as a column may have been written as more: COALESCE of what is
         // never NULL. Where sets lack it, it is NULL as a whole.
@@ -245,6 +273,9 @@ impl<'a> Grouping<'a> {
     }
 
     /// The aggregate over its input.
+    ///
+    /// A window that can't be taken out of the plan makes a node that is refused later, with the
+    /// columns that it would have had, so that mistakes in the select list are reported first.
     pub(super) fn finish(self, binder: &Binder<'_>, input: Node) -> Result<(Node, GroupLayout)> {
         let layout = GroupLayout { keys: self.group.keys.len(), aggregates: self.aggregates.len() };
         let span = self.group.span;
@@ -289,6 +320,7 @@ impl<'a> Grouping<'a> {
         keys.chain(aggregates).collect()
     }
 
+    /// An aggregate that is updated, behind the expansion of grouping sets if there are some.
     fn unwindowed(self, binder: &Binder<'_>, input: Node) -> Result<Node> {
         let fields = self.result_fields();
         let Grouping { mut group, aggregates, state_ttl_ms, .. } = self;
@@ -301,6 +333,8 @@ impl<'a> Grouping<'a> {
         Ok(LogicalPlan::node(kind, fields))
     }
 
+    /// An aggregate per window over the stripped plan, to whose columns keys and arguments are
+    /// moved.
     fn windowed(self, binder: &Binder<'_>, stripped: Stripped) -> Result<Node> {
         let mut fields = self.result_fields();
         let mapped = |expr: &Expr| {
@@ -309,6 +343,7 @@ impl<'a> Grouping<'a> {
                     .hint("window_start and window_end are the same for all rows of a group")
             })
         };
+        // The number of the set is added by `expand`, over the expanded rows.
         let own = self.group.keys.len() - usize::from(self.group.sets.is_some());
         let keys = self.group.keys[..own].iter().map(mapped);
         let mut keys = keys.collect::<Result<Vec<Expr>>>()?;
@@ -345,6 +380,8 @@ impl<'a> Grouping<'a> {
                 by_carried_window((input, ends), (window, closing), (keys, aggregates), fields)
             }
         };
+        // Conditions on window columns below GROUP BY hold for whole windows, so they may come
+        // after it.
         let after = super::strip::conjunction(stripped.after, binder.session)?;
         if let Some(after) = after {
             node = LogicalPlan::filter(node, after.remap(&|part| first_window + part));
@@ -404,6 +441,7 @@ pub(super) struct Treatment {
     pub(super) skips_nulls: bool,
 }
 
+/// DISTINCT and IGNORE NULLS of a call; other clauses inside of its brackets are refused.
 pub(super) fn treatment(call: &sql::Function, name: &str) -> Result<Treatment> {
     let mut treatment = Treatment { distinct: false, skips_nulls: false };
     let sql::FunctionArguments::List(list) = &call.args else { return Ok(treatment) };

@@ -1,4 +1,22 @@
 //! ASOF JOIN: each row of the left side with the latest row of the right side that is not newer.
+//!
+//! ```sql
+//! SELECT * FROM trades AS t ASOF JOIN quotes AS q
+//! MATCH_CONDITION (t.ts >= q.ts) ON t.symbol = q.symbol
+//! ```
+//!
+//! ```text
+//! trades: 12:00:05 A      quotes: 12:00:01 A 9.5, 12:00:04 A 9.7, 12:00:06 A 9.8
+//! result: 12:00:05 A 12:00:04 A 9.7
+//! ```
+//!
+//! It runs as a temporal join whose versions are the rows of the right side, none of which ends
+//! another's key (`JoinBound::Version` with `is_asof`). Flink has none; Snowflake's and DuckDB's
+//! forms are read. Only `>=` is accepted (or `<=`, the other way round): that is what a temporal
+//! join computes.
+//!
+//! The parser marks such a join by a function in its ON, so that it passes through sqlparser as an
+//! ordinary join.
 
 use sqlparser::ast::{self as sql, Expr as SqlExpr, JoinConstraint};
 use thalweg_core::{Error, Result};
@@ -83,6 +101,7 @@ impl Binder<'_> {
 }
 
 /// The row times of `left.time >= right.time`, whichever way round it is written.
+/// Both must be row times, since the join waits for the watermark of both.
 fn match_times(conjunct: &Expr, left: &BoundSource, right: &BoundSource) -> Option<(usize, usize)> {
     let ExprKind::Compare { op, left: first, right: second } = &conjunct.kind else { return None };
     let (later, earlier) = match op {

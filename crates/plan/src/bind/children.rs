@@ -1,4 +1,8 @@
 //! The direct operands of a syntax node, for looking into expressions before they are bound.
+//!
+//! It answers one question, whether an aggregate occurs in an expression, before names and types
+//! are known. A kind that is missing here hides its operands from that question: the query is then
+//! bound without aggregation, and its aggregate is refused with a misleading message.
 
 use sqlparser::ast::{self as sql, Expr, FunctionArg, FunctionArgExpr, FunctionArguments};
 

@@ -2,6 +2,13 @@
 //!
 //! Names are decided by a [`Names`]; everything about types is decided by `thalweg_expr::build`.
 //! Errors point at the smallest expression that is wrong.
+//!
+//! [`Binder::expression`] is called for every node of the tree, so that a [`Names`] can take over
+//! any sub-expression: an aggregate, a key of GROUP BY that is an expression, a call OVER rows.
+//! Only what it leaves is bound by kind.
+//!
+//! Sub-queries are no expressions here: `bind::join` takes them out of WHERE before it binds the
+//! rest, and elsewhere they are refused.
 
 use sqlparser::ast::{self as sql, BinaryOperator, Expr as SqlExpr};
 use thalweg_core::{DataType, Error, Result};
@@ -24,6 +31,8 @@ impl Binder<'_> {
             Ok(None) => self.by_kind(expr, names),
             Err(error) => Err(error),
         };
+        // Noted for `physical::ordered`, which refuses such functions in the ordered contracts and
+        // needs the place.
         // Parts are bound before the whole, so the smallest expression is remembered.
         if let Ok(Some(function)) = bound.as_ref().map(Expr::undecided_function) {
             let mut undecided = self.undecided.borrow_mut();
@@ -38,6 +47,7 @@ impl Binder<'_> {
         let bound = self.expression(expr, names)?;
         match bound.column_type.data_type {
             DataType::Boolean => Ok(bound),
+            // WHERE NULL keeps no row.
             DataType::Null => Ok(Expr::null(DataType::Boolean)),
             ref other => {
                 Err(Error::plan(format!("{clause} must be BOOLEAN, but is {other}"))
@@ -46,6 +56,8 @@ impl Binder<'_> {
         }
     }
 
+    /// Split in three, so that no function has all kinds: operators and literals here, predicates,
+    /// then functions with a syntax of their own.
     fn by_kind(&self, expr: &SqlExpr, names: &mut dyn Names) -> Result<Expr> {
         match expr {
             SqlExpr::Value(value) => bind_value(&value.value),
@@ -204,10 +216,13 @@ impl Binder<'_> {
             }
         };
         let input = self.expression(expr, names)?;
+        // The nullability of the written type does not count: a cast keeps that of its input.
         let target = crate::parser::data_type(data_type)?;
         build::cast(input, target.data_type, safe, self.session)
     }
 
+    /// `CASE x WHEN v THEN …` compares x with each value; x is written once and evaluated per
+    /// branch.
     fn case(
         &self,
         operand: Option<&SqlExpr>,
@@ -283,6 +298,7 @@ impl Binder<'_> {
         build::call(name, args, self.session)
     }
 
+    /// `TRIM([BOTH | LEADING | TRAILING] [what] FROM text)`; without `what` it removes blanks.
     fn trim(
         &self,
         side: Option<sql::TrimWhereField>,
@@ -386,6 +402,7 @@ impl Binder<'_> {
         build::call(name, bound, self.session)
     }
 
+    /// `CURRENT_WATERMARK(rowtime)`: the watermark before the row, NULL before the first.
     fn current_watermark(&self, args: &[&SqlExpr], names: &mut dyn Names) -> Result<Expr> {
         let bound = self.expressions(args.iter().copied(), names)?;
         if let [argument] = bound.as_slice() {
@@ -410,7 +427,7 @@ fn field_name(access: &sql::AccessExpr) -> Option<&sql::Ident> {
     }
 }
 
-/// `TIMESTAMP '…'`, `DATE '…'`, `TIME '…'`
+/// The error for a cast with a format:
 /// `CAST(x AS type FORMAT '…')`, which is BigQuery's.
 fn cast_format(format: &sql::CastFormat) -> Error {
     let (sql::CastFormat::Value(pattern) | sql::CastFormat::ValueAtTimeZone(pattern, _)) = format;
@@ -419,6 +436,7 @@ fn cast_format(format: &sql::CastFormat) -> Error {
         .at(convert(pattern.span))
 }
 
+/// `TIMESTAMP '…'`, `DATE '…'`, `TIME '…'`
 fn typed_string(typed: &sql::TypedString) -> Result<Expr> {
     let name = typed.data_type.to_string().to_uppercase();
     match &typed.value.value {

@@ -1,4 +1,15 @@
 //! FROM: tables, views, common table expressions, windowing functions, sub-queries, UNNEST, joins.
+//!
+//! Each factor becomes a node with a scope ([`BoundSource`]): the names by which clauses see its
+//! columns. Factors are joined from left to right, as they are written; nothing is reordered. A
+//! comma is a cross join, which WHERE may turn into an equi-join.
+//!
+//! A name is looked up as a placeholder of a windowing function, then as a common table expression
+//! (the innermost first), then as a table or view.
+//!
+//! UNNEST is a lateral join: its array is an expression over what stands left of it, and each row
+//! is repeated per element. An inner join drops rows without elements, a left join keeps them with
+//! NULL.
 
 use std::sync::Arc;
 
@@ -16,6 +27,7 @@ use crate::ast::Name;
 use crate::logical::{Field, LogicalKind, LogicalPlan, Node};
 
 /// A relation with the names by which it is seen.
+/// Both have the same columns.
 pub(super) struct BoundSource {
     pub(super) node: Node,
     pub(super) scope: Scope,
@@ -76,6 +88,7 @@ impl Binder<'_> {
         Ok(source)
     }
 
+    /// A factor with the joins that follow it. Behind a comma `left` is what stands before.
     fn bind_joined(
         &self,
         left: Option<BoundSource>,
@@ -96,6 +109,8 @@ impl Binder<'_> {
         Ok(source)
     }
 
+    /// One element of FROM. UNNEST and windowing functions look like tables with arguments to
+    /// sqlparser, so they are recognized first.
     pub(super) fn bind_factor(
         &self,
         factor: &TableFactor,
@@ -166,6 +181,8 @@ impl Binder<'_> {
         (!is_window).then_some(name.text)
     }
 
+    /// A node under a name: its alias, which may rename the columns too, or else the name of the
+    /// table. Without either only bare column names reach it.
     pub(super) fn named(
         &self,
         node: Node,
@@ -182,6 +199,8 @@ impl Binder<'_> {
         }
     }
 
+    /// `CROSS JOIN UNNEST(array)`. Without a left side the array is constant, and one row stands
+    /// for it.
     pub(super) fn bind_unnest(
         &self,
         left: BoundSource,
@@ -199,6 +218,7 @@ impl Binder<'_> {
         if call.ordinality {
             fresh.push(Field::plain("ORDINALITY", DataType::Int.not_null()));
         }
+        // A row without elements is kept with NULL, so the columns of a left join may be NULL.
         for field in &mut fresh {
             field.column_type.nullable |= outer;
         }
@@ -253,6 +273,7 @@ pub(super) fn is_unnest(factor: &TableFactor) -> bool {
     }
 }
 
+/// The call in any of the three forms in which sqlparser delivers it.
 pub(super) fn unnest_call(factor: &TableFactor) -> Result<UnnestCall<'_>> {
     let (arrays, alias, ordinality): (Vec<&sql::Expr>, _, bool) = match factor {
         TableFactor::UNNEST { alias, array_exprs, with_ordinality, with_offset: false, .. } => {
@@ -301,6 +322,7 @@ fn behind_unit(kind: LogicalKind, fresh: &[Field]) -> Node {
 }
 
 /// The columns that the elements of an array or map become.
+/// A ROW becomes its fields, anything else one column.
 fn element_fields(array: &Expr) -> Option<Vec<Field>> {
     match &array.column_type.data_type {
         DataType::Array(element) => Some(match &element.data_type {

@@ -1,4 +1,7 @@
 //! Which function names mean aggregates, windows or something else that needs its own rule.
+//!
+//! Scalar functions are found by `thalweg_expr::build`; nothing of them is known here. Names are
+//! compared in upper case: functions, unlike tables and columns, are not case-sensitive.
 
 use sqlparser::ast::{
     Expr as SqlExpr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
@@ -20,6 +23,7 @@ const LATER_AGGREGATES: &str = "COLLECT JSON_OBJECTAGG JSON_ARRAYAGG RANK DENSE_
     PERCENT_RANK CUME_DIST NTILE LAG LEAD GROUP_ID";
 
 /// True for an aggregate of Flink that comes with a later version.
+/// Known, so that the message says so in the place of "no such function".
 pub fn is_later_aggregate(name: &str) -> bool {
     LATER_AGGREGATES.split(' ').any(|other| other == name)
 }

@@ -1,4 +1,18 @@
 //! GROUP BY: which of its expressions are keys and which name a window.
+//!
+//! | GROUP BY | is |
+//! |---|---|
+//! | `window_start, window_end` (and `window_time`) of one windowing function | that window |
+//! | `window_start` alone | an ordinary key: an aggregate that is updated |
+//! | `TUMBLE(ts, …)`, `HOP`, `SESSION` | a window in the old form (Flink's "group windows") |
+//! | anything else | a key |
+//!
+//! **Invariants:**
+//! - a query has one window at most: the columns of a second windowing function are keys;
+//! - every grouping set has the window or none has, since rows of a set without it would belong to
+//!   no window;
+//! - a key that is written twice is one key. Over several sets it must be written in one way, since
+//!   sets are compared by position.
 
 use std::collections::BTreeSet;
 
@@ -159,6 +173,8 @@ impl Binder<'_> {
         Ok(GroupItem::Key(found.keys.len() - 1))
     }
 
+    /// A key as an expression over the input. A number is refused: it would group by a constant,
+    /// and whoever writes it means a column.
     fn group_key(&self, scope: &Scope, expr: &SqlExpr) -> Result<Expr> {
         match expr {
             SqlExpr::Value(value) if matches!(value.value, sql::Value::Number(..)) => {
@@ -182,6 +198,7 @@ impl Binder<'_> {
     }
 
     /// `TUMBLE(ts, size)`, `HOP(ts, slide, size)` or `SESSION(ts, gap)` in GROUP BY.
+    /// `None` for any other expression.
     pub(super) fn legacy_window(&self, scope: &Scope, expr: &SqlExpr) -> Result<Option<Window>> {
         let SqlExpr::Function(call) = expr else { return Ok(None) };
         let name = function_name(call);
@@ -194,6 +211,8 @@ impl Binder<'_> {
         self.legacy_call(scope, function, call).map(Some).map_err(|e| e.at(span_of(expr)))
     }
 
+    /// The arguments of the old form: the time must be a column, since the operator reads it from
+    /// the row.
     fn legacy_call(
         &self,
         scope: &Scope,
@@ -241,6 +260,7 @@ impl SeenWindow {
     }
 
     /// The window if both ends are grouped. A lone window column is a key like any other.
+    /// Its time attribute is lost: the result of a key is updated, so it has no place in time.
     fn window(self, scope: &Scope, keys: &mut Vec<Expr>) -> GroupWindow {
         let Some(id) = self.id else { return GroupWindow::None };
         if self.start && self.end {

@@ -1,5 +1,12 @@
 //! Hints that say which side of a join is read first, and how long state lives. As in Flink, one
 //! holds for the joins of the SELECT that it stands behind, not for those of its sub-queries.
+//!
+//! The parser has taken the hints out of the comments and kept their places. A SELECT finds its own
+//! by place: those between its first word and its FROM. A hint that no join and no GROUP BY has
+//! followed is an error: it would be silently without effect otherwise.
+//!
+//! BROADCAST, SHUFFLE_HASH and NEST_LOOP mean the same here, since there is one machine: the table
+//! is read first.
 
 use std::ops::Range;
 
@@ -16,6 +23,9 @@ use crate::logical::join::{HashJoin, Side, can_be_read_first, is_bounded};
 
 impl Binder<'_> {
     /// The side of a join that a hint wants to be read first.
+    ///
+    /// A hint matches a side that is one relation of that name, not a join that contains it. If
+    /// both sides are named the right one is taken, and the left name counts as not followed.
     ///
     /// # Errors
     /// If that can't be done.
@@ -43,6 +53,7 @@ impl Binder<'_> {
     }
 
     /// For how many milliseconds STATE_TTL wants the rows of a table to be kept, 0 being for ever.
+    /// `None`: the session's `table.exec.state.ttl` holds.
     pub(super) fn hinted_lifetime(&self, scope: &Scope, context: &Context<'_>) -> Option<i64> {
         let [Relation { alias: Some(table), .. }] = &scope.relations[..] else { return None };
         let named = |hint: &&JoinHint| hint.state_ttl_ms.is_some() && hint.tables.contains(table);

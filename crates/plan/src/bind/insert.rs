@@ -1,4 +1,18 @@
 //! INSERT INTO: a query fitted to the columns of a table.
+//!
+//! The query's columns go to the table's by position, or to those of the column list; columns that
+//! the list leaves out are NULL. Then each value goes through three steps, as in Flink: an implicit
+//! cast to the declared type, the length of CHAR, VARCHAR and BINARY
+//! (`table.exec.sink.type-length-enforcer`), and a check for NULL
+//! (`table.exec.sink.not-null-enforcer`).
+//!
+//! **Invariants:**
+//! - the result has exactly the table's physical columns in declared order, with the declared
+//!   types. Computed columns are not written; metadata columns must be VIRTUAL;
+//! - a NOT NULL column is checked unless the plan proves that no NULL can come. So a sink may rely
+//!   on it;
+//! - the check is the last node before the sink: an error names the column of the table and points
+//!   at the expression that is written into it.
 
 use std::sync::Arc;
 
@@ -59,6 +73,7 @@ impl Binder<'_> {
     }
 
     /// For each physical column of the table what is written to it.
+    /// The place of each expression is kept, for errors while the job runs.
     fn fit(
         &self,
         table: &ResolvedTable,
@@ -122,6 +137,7 @@ fn check_writable(table: &ResolvedTable) -> Result<()> {
 }
 
 /// Where the text computes a column of a query, if it is one place.
+/// Only if the query's last node is a projection. Otherwise the place is that of the whole query.
 fn place_of(node: &Node, column: usize) -> Span {
     match &node.kind {
         LogicalKind::Project { expressions, .. } => expressions[column].span,
@@ -148,6 +164,7 @@ fn check_not_null(table: &ResolvedTable, node: Node, places: &[Span]) -> Node {
 }
 
 /// Leaves out the rows that such a check would fail on.
+/// Rows are left out silently, as in Flink.
 fn drop_nulls(table: &ResolvedTable, node: Node) -> Result<Node> {
     let is_there = |&column: &usize| {
         let data_type = node.fields[column].column_type.data_type.clone();
@@ -167,6 +184,8 @@ fn drop_nulls(table: &ResolvedTable, node: Node) -> Result<Node> {
 }
 
 /// The NOT NULL columns of the table that a row may have NULL in.
+/// A DECIMAL is checked also where its type says NOT NULL, since one beyond its range is NULL
+/// (`can_be_null`). Other types are believed, and so is a condition that excludes NULL.
 fn columns_to_check(table: &ResolvedTable, node: &Node) -> Vec<usize> {
     let physical = table.physical_schema();
     (0..physical.len())
@@ -189,6 +208,7 @@ fn declared_fields(table: &ResolvedTable, node: &Node) -> Vec<Field> {
 }
 
 /// The same in front of a result that nobody has declared: where its own type says NOT NULL.
+/// That is, for DECIMAL: a computed one beyond its range is NULL.
 pub fn check_result(node: Node) -> Node {
     let is_checked = |field: &Field| !field.column_type.nullable && field.column_type.can_be_null();
     let check = |column: usize| NotNull { column, is_key: false, span: place_of(&node, column) };

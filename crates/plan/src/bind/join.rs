@@ -2,6 +2,25 @@
 //!
 //! `x IN (SELECT …)` and `EXISTS (SELECT …)` among the conjuncts of WHERE keep the rows of the
 //! query that have a partner in the sub-query: a semi join, or an anti join where they are negated.
+//!
+//! ```sql
+//! SELECT * FROM a WHERE EXISTS (SELECT 1 FROM b WHERE b.k = a.k AND b.x > 3)
+//! -- a SEMI JOIN (SELECT * FROM b WHERE x > 3) AS b ON b.k = a.k
+//! SELECT * FROM a WHERE k NOT IN (SELECT k FROM b)
+//! -- a ANTI JOIN b ON a.k = b.k, with NULL on either side as a partner (logical::anti_join)
+//! ```
+//!
+//! A sub-query must stand among the conjuncts of WHERE: under OR it would be a value of a row,
+//! which no join computes. Only EXISTS may be correlated, and only in its own WHERE.
+//!
+//! **Invariants:**
+//! - conditions are bound over the columns of both sides with the time attributes that they have
+//!   *before* the join: a bound in time is found by them. The joined node has those that are left
+//!   after it ([`source`] replaces the scope's fields);
+//! - comma joins are inner joins without a condition; WHERE moves its conjuncts into them
+//!   (`logical::join::filter`), so `FROM a, b WHERE a.k = b.k` is no cross join;
+//! - a join with FOR SYSTEM_TIME AS OF is decided by the kind of time: a row time means versions, a
+//!   processing time a lookup.
 
 use sqlparser::ast::{
     self as sql, BinaryOperator, Expr as SqlExpr, JoinConstraint, JoinOperator, SetExpr,
@@ -71,6 +90,8 @@ impl Binder<'_> {
 
     /// Makes the columns of USING one: that of the side whose rows all stay, else the one that is
     /// there.
+    ///
+    /// A FULL join has neither, so a column COALESCE(left, right) is appended behind the others.
     fn merge_columns(
         &self,
         joined: BoundSource,
@@ -129,6 +150,9 @@ impl Binder<'_> {
     }
 
     /// `JOIN versions FOR SYSTEM_TIME AS OF left.time ON …`
+    ///
+    /// The right side is replaced by its versions: what stands below the deduplication that makes
+    /// it a table of last rows ([`versions_of`]).
     fn bind_version_join(
         &self,
         left: BoundSource,
@@ -193,6 +217,8 @@ impl Binder<'_> {
         let span = span_of(right);
         let right = self.bind_factor(right, context)?;
         left.scope.check_names(&right.scope).map_err(|error| error.at(span))?;
+        // A bare scan: an alias adds no node, but a view with a filter would, and can't be asked by
+        // key.
         let asked = matches!(&right.node.kind, LogicalKind::Scan { table, .. } if table.reading.is_looked_up);
         if !asked && !can_be_read_first(&right.node, kind, Side::Right) {
             return Err(Error::plan("the right side of a lookup join never ends, or its rows change")
@@ -226,6 +252,8 @@ impl Binder<'_> {
 
     /// WHERE over a FROM clause: conditions become part of the joins that they are about,
     /// sub-queries become joins, and bounds of a rank below become the first rows.
+    ///
+    /// Plain conditions come first, so that the joins of sub-queries see fewer rows.
     pub(super) fn bind_where(
         &self,
         from: BoundSource,
@@ -279,6 +307,8 @@ impl Binder<'_> {
     }
 
     /// `x IN (SELECT …)`. Negated, a NULL on either side means that the row is not known to be out.
+    ///
+    /// Not negated, UNKNOWN and FALSE drop the row alike, so NULL needs no attention.
     fn bind_in(
         &self,
         outer: BoundSource,
@@ -313,6 +343,10 @@ impl Binder<'_> {
     }
 
     /// `EXISTS (SELECT … FROM … WHERE …)`, whose WHERE may speak of the query around.
+    ///
+    /// The select list is not bound: it does not decide whether there is a row, as long as it does
+    /// not aggregate. A sub-query with GROUP BY, HAVING or LIMIT is bound as a whole, and can't be
+    /// correlated: which rows it has depends on all of them.
     fn bind_exists(
         &self,
         outer: BoundSource,
@@ -384,6 +418,7 @@ fn joined_with_inner(outer: &BoundSource, inner: &BoundSource) -> Scope {
 }
 
 /// A sub-query whose rows are those of its FROM and WHERE.
+/// DISTINCT is allowed: it changes how often a row is there, not whether.
 fn is_plain(query: &sql::Query, select: &sql::Select) -> bool {
     let no_groups = matches!(&select.group_by,
         sql::GroupByExpr::Expressions(list, modifiers) if list.is_empty() && modifiers.is_empty());

@@ -1,4 +1,7 @@
 //! Literals and intervals.
+//!
+//! Intervals of days and less are milliseconds, those of years and months are months. Only the
+//! first kind has a fixed length, so windows, WITHIN and frames take no other.
 
 use sqlparser::ast::{DateTimeField, Expr as SqlExpr, Interval, UnaryOperator, Value};
 use thalweg_core::{DataType, Error, Result};
@@ -25,6 +28,7 @@ pub fn bind_value(value: &Value) -> Result<Expr> {
 
 /// `INTERVAL '…' UNIT [TO UNIT]`
 pub fn bind_interval(interval: &Interval) -> Result<Expr> {
+    // A sign may stand outside of the quotes: `INTERVAL -'1' DAY`.
     let (text, negative) = interval_text(&interval.value)?;
     let Some(leading) = &interval.leading_field else {
         return Err(Error::plan("an interval needs a unit").hint("write INTERVAL '10' SECOND"));

@@ -2,11 +2,38 @@
 //!
 //! The binder walks sqlparser's tree, resolves every name in the [`scope`] of its clause, lets
 //! `thalweg_expr::build` decide types, and makes [`crate::logical`] nodes. It follows time
-//! attributes, so that windows are only ever laid over row time, and knows what is not supported:
-//! such parts are still typed (as [`LogicalKind::Refused`]) where that lets a mistake around them
-//! be reported first.
+//! attributes, so that event-time operators are only ever laid over a row time, and knows what is
+//! not supported: such parts are still typed (as [`LogicalKind::Refused`]) where that lets a
+//! mistake around them be reported first.
 //!
-//! It never runs anything, and of connectors it asks one thing only: what reading a table is like.
+//! The clauses of a SELECT in the order in which they are bound, which is the order in which SQL
+//! evaluates them (ORDER BY excepted, whose keys may name columns of the select list and of FROM):
+//!
+//! ```text
+//! WITH → FROM (joins, windows) → WHERE → GROUP BY → SELECT → HAVING → ORDER BY → LIMIT
+//! ```
+//!
+//! Two clauses can't be bound in one pass, since positions are known only later. Aggregates and
+//! OVER calls are met while the select list is bound. They get **provisional positions**; when the
+//! list is complete, the node that computes them is made, and a layout (`GroupLayout`,
+//! `OverLayout`) moves every expression to the final positions.
+//!
+//! **Invariants:**
+//! - a [`Binder`] serves one statement: tables, views, numbers of windows and hints are remembered
+//!   for that long, and the catalog does not change meanwhile;
+//! - a table or view is bound once per statement, so its uses share one node;
+//! - a name means what the innermost scope says: common table expressions before tables and views,
+//!   columns of a sub-query before those of the query around it;
+//! - errors carry the place of the smallest expression that is wrong. `Error::at` keeps the first
+//!   place that was given, so callers add the place of the whole clause without harm;
+//! - what is bound does not depend on data, the clock or the machine.
+//!
+//! It never runs anything, and of connectors it asks what reading a table is like, and which
+//! columns a table of state has (`state_table`).
+//!
+//! It does not optimize: sharing, pushing down and pruning are the logical plan's part. The
+//! exceptions are rewrites that need the syntax or its scopes: conditions into joins, sub-queries
+//! into joins, ranks into a Top-N, windows into their aggregate.
 //!
 //! [`LogicalKind::Refused`]: crate::logical::LogicalKind::Refused
 
@@ -57,6 +84,8 @@ use crate::resolved_table::ResolvedTable;
 pub use unsupported::later;
 
 /// How deep views may refer to views.
+/// A view can come to refer to itself: `CREATE OR REPLACE VIEW v AS SELECT * FROM v` is checked
+/// while the old `v` still exists.
 const VIEW_DEPTH_MAX: u32 = 64;
 
 /// Aggregate functions that the user registered, by upper-case name.
@@ -71,11 +100,16 @@ pub struct Binder<'a> {
     user_aggregates: &'a UserAggregates,
     /// Where tables are; without it none is known to end.
     places: Option<Places<'a>>,
+    // Interior mutability, since binding is a deep recursion over `&self` in which many callers
+    // only read.
     tables: RefCell<HashMap<String, Arc<ResolvedTable>>>,
     views: RefCell<HashMap<String, Node>>,
     /// From how many inputs rows come to a node, and what keeps the node.
+    /// By address, so the node is kept alive.
     inputs: RefCell<HashMap<*const LogicalPlan, (Node, usize)>>,
+    // The number of the last windowing function.
     windows: Cell<u32>,
+    // How many views are being bound around this one.
     depth: Cell<u32>,
     /// Hints that a join has followed, by their places and the tables named.
     followed_hints: RefCell<Vec<(Span, String)>>,
@@ -89,10 +123,12 @@ pub struct Context<'q> {
     /// The windowing functions of the text that the query stands in.
     windows: &'q [WindowCall],
     /// The hints of that text that say how to join.
+    /// All of the text; `hint_places` chooses those of one SELECT.
     hints: &'q [JoinHint],
     /// Where the hints of the SELECT that is being bound stand: lines and columns.
     hint_places: Range<(u32, u32)>,
     /// The common table expressions that are visible, innermost last.
+    /// A name is looked up from the end, so that an inner WITH hides an outer one.
     ctes: Vec<(String, Node)>,
 }
 
@@ -164,12 +200,14 @@ impl<'a> Binder<'a> {
     }
 
     /// A window of its own over a time column.
+    /// Each use has a number of its own, also if the windows are equal.
     fn next_window(&self, time: TimeAttribute) -> WindowId {
         self.windows.set(self.windows.get() + 1);
         WindowId { number: self.windows.get(), by_clock: time.is_proctime() }
     }
 
     /// The table or view of this name.
+    /// A table comes as queries see it, after normalization of upserts.
     pub fn relation(&self, name: &Name) -> Result<Node> {
         if let Some(definition) = self.catalog.table(&name.text) {
             return Ok(LogicalPlan::read(self.resolve_table(definition)?));

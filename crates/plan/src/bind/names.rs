@@ -1,4 +1,13 @@
 //! How names in an expression become columns.
+//!
+//! One walk over expressions serves all clauses; what differs is what a name means there:
+//!
+//! | clause | implementation |
+//! |---|---|
+//! | WHERE, ON, GROUP BY, VALUES, arguments | [`PlainNames`]: columns of one scope |
+//! | SELECT, HAVING, ORDER BY of a grouped query | `Grouping`: keys, window columns, aggregates |
+//! | SELECT of any other query | `OverCalls`: columns, and calls OVER rows |
+//! | DEFINE, MEASURES | `PatternNames`: values of the rows of a match |
 
 use sqlparser::ast::Expr as SqlExpr;
 use thalweg_core::{Error, Result};
@@ -14,6 +23,9 @@ use crate::windows::WindowFunction;
 /// an expression, top down, before the node is bound by its own rule.
 pub trait Names {
     /// What the node means, if this knows.
+    ///
+    /// `None` leaves the node to the rule of its kind, which asks again for each operand. An error
+    /// ends the walk.
     fn intercept(&mut self, binder: &Binder<'_>, expr: &SqlExpr) -> Result<Option<Expr>>;
     /// The column at this position of the input, as `*` means it.
     fn column(&mut self, input: usize) -> Result<Expr>;

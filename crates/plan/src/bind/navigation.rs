@@ -56,6 +56,7 @@ pub(super) struct PatternNames<'a> {
     /// Inside of FIRST or LAST.
     row: Option<RowReference>,
     /// The variables that names have had since FIRST, LAST or an aggregate began.
+    /// More than one is an error: the function goes over the rows of one variable.
     seen: Vec<Of>,
 }
 
@@ -101,6 +102,7 @@ impl<'a> PatternNames<'a> {
     }
 
     /// The column of a value; equal ones are one.
+    /// Compared by `value_text`, which the pattern's identity uses too.
     fn value(&mut self, value: PatternValue) -> Expr {
         let text = value_text(self.variables, &value);
         let is_same = |other: &PatternValue| value_text(self.variables, other) == text;
@@ -128,6 +130,7 @@ impl<'a> PatternNames<'a> {
         Ok((of, self.scope.resolve(column)?))
     }
 
+    /// A name outside of aggregates: the value of one row.
     fn name(&mut self, parts: &[Ident]) -> Result<Expr> {
         let (variable, column) = self.resolve(parts)?;
         let RowReference { end, offset } = self.row.unwrap_or(LAST_ROW);
@@ -139,6 +142,8 @@ impl<'a> PatternNames<'a> {
     }
 
     /// True if there is certainly a row, where this is evaluated.
+    /// Otherwise the value is nullable. In measures the match is complete, so a variable with at
+    /// least one row has one; in a condition only the row in question is certain.
     fn has_rows(&self, variable: Of, end: End) -> bool {
         match (self.tested, variable) {
             (None, Some(variable)) => self.variables[variable].min > 0,
@@ -148,6 +153,9 @@ impl<'a> PatternNames<'a> {
     }
 
     /// `FIRST(x [, n])`, `LAST(x [, n])`
+    ///
+    /// The argument is bound with `row` set, so that each name in it means that row; names outside
+    /// are not affected.
     fn navigate(&mut self, binder: &Binder<'_>, call: &sql::Function, end: End) -> Result<Expr> {
         let name = function_name(call);
         if self.row.is_some() {
@@ -183,6 +191,8 @@ impl<'a> PatternNames<'a> {
             .at(span_of(argument)))
     }
 
+    /// An aggregate over the rows of one variable, or of all. Its argument is over the columns of
+    /// the input (`RowNames`), not over values of the match.
     fn aggregate(&mut self, binder: &Binder<'_>, call: &sql::Function, name: &str) -> Result<Expr> {
         if is_later_aggregate(name) {
             return Err(unsupported::aggregate(name));

@@ -1,7 +1,21 @@
 //! ORDER BY, LIMIT, OFFSET and FETCH.
 //!
-//! On a stream there are two orders that end: by ascending row time, where the watermark says
-//! which rows are complete, and the first rows of a bounded input, once, at its end.
+//! On a stream there are three orders that can be computed:
+//!
+//! | query | node | result |
+//! |---|---|---|
+//! | ascending row time first | TemporalSort | append-only, each row when the watermark passes it |
+//! | any order with LIMIT, input ends | SortLimit | once, at the end |
+//! | any order with LIMIT, input never ends or changes | SortLimit, run as a Top-N | updated |
+//!
+//! Batch mode sorts anything, at the end. A sort of a stream by anything else has no result before
+//! the stream ends, so it is refused.
+//!
+//! LIMIT without ORDER BY takes the first rows that arrive, which differ between runs unless the
+//! contract of order says otherwise.
+//!
+//! Keys that are not selected are appended to the select list as hidden columns, and dropped by
+//! [`Ordered::finish`].
 
 use sqlparser::ast::{self as sql, Expr as SqlExpr, LimitClause, OrderByKind, Value};
 use thalweg_core::{Error, Result, Span};
@@ -52,6 +66,8 @@ impl Ordered {
         // Rows leave a sort at or behind watermarks that were passed on: no row time any more.
         let fields: Vec<Field> = node.fields.iter().cloned().map(Field::without_time).collect();
         let by_time = node.fields[first.column].time.is_rowtime() && !first.descending;
+        // With a LIMIT over rows that change even an order by time is a Top-N. Without one the
+        // temporal sort refuses such rows, with a better message.
         let waits = mode == RuntimeMode::Batch || (has_limit(bounds) && changes(&node));
         if by_time && !waits {
             let sorted = LogicalPlan::node(LogicalKind::TemporalSort { input: node, keys }, fields);
@@ -117,6 +133,7 @@ pub fn sort_key(item: &sql::OrderByExpr, column: usize) -> SortKey {
 }
 
 /// The output column that an expression of ORDER BY means by number or name, if it is such.
+/// Numbers count from 1. An output column hides an input column of the same name.
 pub fn output_column(expr: &SqlExpr, fields: &[Field]) -> Result<Option<usize>> {
     if let SqlExpr::Value(value) = expr
         && let Value::Number(text, _) = &value.value

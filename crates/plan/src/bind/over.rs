@@ -3,6 +3,23 @@
 //! While a select list is bound, each call has a provisional column of its own. Calls over the same
 //! rows are computed together; [`OverCalls::finish`] puts a node for each such window over the
 //! input and says where the columns are.
+//!
+//! ```text
+//! SELECT v, SUM(v) OVER w1, LAG(v) OVER w2, COUNT(v) OVER w1 FROM t
+//!
+//! bound:   $0, P+0, P+1, P+2                (P is the first provisional position)
+//! nodes:   t ──▶ Over w1 [SUM, COUNT] ──▶ Over w2 [LAG]
+//! final:   $0, $1,  $3,  $2
+//! ```
+//!
+//! The windows follow Flink: one ascending time, a frame that ends at the current row. Ranks may
+//! have any order here, because a condition outside may make them a Top-N; `physical::over` refuses
+//! those that are left.
+//!
+//! **Invariants:**
+//! - provisional positions are greater than any position of a relation, so the two never mix;
+//! - keys that are no columns are computed once, in one projection below all windows;
+//! - a later window sees the results of earlier ones only as columns that it passes on.
 
 use sqlparser::ast::{
     self as sql, Expr as SqlExpr, NamedWindowExpr, WindowFrameBound, WindowFrameUnits, WindowType,
@@ -35,6 +52,7 @@ pub(super) struct OverCalls<'a> {
     scope: &'a Scope,
     named: &'a [sql::NamedWindowDefinition],
     /// Keys that are no columns, computed below.
+    /// The first of them stands behind the input's columns.
     computed: Vec<Expr>,
     windows: Vec<(OverWindow, Vec<OverCall>)>,
     /// For each call its window and its place there.
@@ -87,6 +105,7 @@ impl<'a> OverCalls<'a> {
         (node, OverLayout { positions: self.places.iter().map(position).collect() })
     }
 
+    /// Binds a call and returns its provisional column.
     fn over_call(&mut self, binder: &Binder<'_>, call: &sql::Function) -> Result<Expr> {
         let name = function_name(call);
         let over = call.over.as_ref().ok_or_else(|| Error::internal("a call without OVER"))?;
@@ -124,6 +143,7 @@ impl<'a> OverCalls<'a> {
         Err(Error::plan(format!("there is no WINDOW '{}'", name.value)).at(ident_span(name)))
     }
 
+    /// The rows that a call sees. An order that is not an ascending time is left to ranks.
     fn window(
         &mut self,
         binder: &Binder<'_>,
@@ -151,6 +171,8 @@ impl<'a> OverCalls<'a> {
             ))
             .hint("rows before a row are known on a stream in the order of time only"));
         }
+        // Ranks, LAG and LEAD look at all rows of the key, whatever frame is written. Without a
+        // frame the standard's default holds: RANGE, unbounded.
         let frame = match (function, &spec.window_frame) {
             (OverFunction::Rank(_) | OverFunction::Shifted { .. }, _) => OverFrame::Rows(None),
             (_, None) => OverFrame::Range(None),
@@ -160,6 +182,7 @@ impl<'a> OverCalls<'a> {
     }
 
     /// The position of a key, computed below if it is no column, and what it means for time.
+    /// PROCTIME() is a computed key that has a time.
     fn key(&mut self, binder: &Binder<'_>, expr: &SqlExpr) -> Result<(usize, TimeAttribute)> {
         let bound = binder.expression(expr, &mut PlainNames::of(self.scope, "OVER"))?;
         if let Some(column) = column_of(&bound) {
@@ -175,6 +198,7 @@ impl<'a> OverCalls<'a> {
         Ok((self.scope.fields.len() + place, time))
     }
 
+    /// What is computed, and the type of its result.
     fn function(
         &self,
         binder: &Binder<'_>,
@@ -261,6 +285,8 @@ fn shifted(
     Ok((OverFunction::Shifted { value, offset, default, leads }, column_type))
 }
 
+/// `ROWS` or `RANGE BETWEEN … PRECEDING AND CURRENT ROW`. Bounds are constants: an operator keeps
+/// as many rows as they say.
 fn bind_frame(binder: &Binder<'_>, frame: &sql::WindowFrame) -> Result<OverFrame> {
     if !matches!(frame.end_bound, None | Some(WindowFrameBound::CurrentRow)) {
         return Err(Error::plan("a frame of OVER ends at CURRENT ROW"));

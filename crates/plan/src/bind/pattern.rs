@@ -3,6 +3,23 @@
 //! Flink's subset of the standard: variables one behind the other, each with a quantifier. What
 //! Flink refuses is refused here as well, at the place where it stands. What names mean inside is
 //! in [`navigation`](super::navigation).
+//!
+//! ```sql
+//! SELECT * FROM t MATCH_RECOGNIZE (
+//!   PARTITION BY k ORDER BY ts
+//!   MEASURES FIRST(A.v) AS low, B.v AS high
+//!   PATTERN (A+ B) DEFINE A AS v < 10, B AS v >= 10)
+//! -- Match: keys k; values FIRST(A.v), LAST(B.v); a projection names them k, low, high
+//! ```
+//!
+//! **Invariants:**
+//! - the node's columns are the keys, then the values that measures read, each once; a projection
+//!   above computes the measures from them;
+//! - variables are numbered in the order of the pattern, and conditions and values refer to them by
+//!   number;
+//! - a pattern takes at least one row, and its last variable is not greedy (as Flink demands).
+//!
+//! WITHIN is Flink's extension; the parser hands it over as a definition.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -96,6 +113,7 @@ impl Binder<'_> {
     }
 
     /// Takes WITHIN out of the definitions.
+    /// The parser has put it first.
     fn within<'q>(
         &self,
         symbols: &'q [sql::SymbolDefinition],
@@ -237,6 +255,14 @@ fn variables(pattern: &Syntax) -> Result<Vec<Variable>> {
 }
 
 /// One variable, as Flink reads its quantifier.
+///
+/// | written | rows | greedy |
+/// |---|---|---|
+/// | `A` | 1 | no |
+/// | `A+`, `A*`, `A{2,}`, `A{2,5}` | as many as fit | yes |
+/// | `A+?`, `A*?` | as few as possible | no |
+/// | `A?` | 0 or 1 | no: both are tried |
+/// | `A{3}` | 3 | no |
 fn variable(written: &WrittenVariable<'_>) -> Result<Variable> {
     let WrittenVariable { name, min, max, is_reluctant } = *written;
     let is_optional = (min, max) == (0, Some(1));
@@ -258,6 +284,8 @@ fn variable(written: &WrittenVariable<'_>) -> Result<Variable> {
     Ok(Variable { name: name.value.clone(), min, max, is_greedy, condition: None })
 }
 
+/// The variables in order. sqlparser reads `A+?` as a quantifier of a quantifier, which is how a
+/// reluctant one is recognized.
 fn flatten<'a>(pattern: &'a Syntax, written: &mut Vec<WrittenVariable<'a>>) -> Result<()> {
     match pattern {
         Syntax::Concat(parts) => parts.iter().try_for_each(|part| flatten(part, written)),
@@ -300,6 +328,7 @@ fn single(pattern: &Syntax) -> Option<&sql::Ident> {
     }
 }
 
+/// The least number of rows and the greatest; `None` for any number.
 fn bounds(quantifier: &RepetitionQuantifier) -> (u32, Option<u32>) {
     match *quantifier {
         RepetitionQuantifier::ZeroOrMore => (0, None),
@@ -338,6 +367,8 @@ fn first_name(pattern: &Syntax) -> Option<Span> {
     }
 }
 
+/// Where the search resumes after a match. SKIP TO FIRST of the pattern's first variable is
+/// refused: it would find the same match again.
 fn skip(after: Option<&AfterMatchSkip>, variables: &[Variable]) -> Result<Skip> {
     let find = |name: &sql::Ident| {
         let place = variables.iter().position(|variable| variable.name == name.value);

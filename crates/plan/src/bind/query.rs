@@ -1,4 +1,13 @@
 //! Queries: WITH, set operations, VALUES, ORDER BY and LIMIT around a SELECT.
+//!
+//! **Limits.** A view that names another one twice doubles it, and thirty such views would have a
+//! thousand million inputs or columns. The nodes are shared, so such a plan is small until
+//! something walks it without sharing: a union is flattened, and a row has all columns. Both are
+//! bounded here, when a view, a common table expression or a query is bound, before anything grows.
+//!
+//! **Types of set operations.** Both sides are cast to the common type of each column; names are
+//! those of the left side. A column is a row time in a union only if it is one on both sides, with
+//! the same type: the watermark of a union is the smaller of the two.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -21,6 +30,8 @@ const UNION_INPUTS_MAX: usize = 1000;
 
 impl Binder<'_> {
     /// Binds a query of a statement. Parts that can't be run are refused here.
+    ///
+    /// Here and not while parts are bound: a name that is misspelt elsewhere is the better message.
     pub fn bind_statement_query(&self, query: &Query) -> Result<Node> {
         let node = self.bind_query(query, &Context::default())?;
         self.check_size(&node, "the query").map_err(|e| e.at(query.span))?;
@@ -31,6 +42,7 @@ impl Binder<'_> {
     }
 
     /// Binds a query whose result is shown: its columns get different names, as in Flink.
+    /// INSERT needs no such names, since it goes by position.
     pub fn bind_result(&self, query: &Query) -> Result<Node> {
         let node = self.bind_statement_query(query)?;
         let names = distinct_names(&node.fields);
@@ -72,6 +84,9 @@ impl Binder<'_> {
 
     /// The inputs that the rows of a node come from by way of unions, each as often as they come:
     /// nothing is shared above a union.
+    ///
+    /// Saturates, so that the number itself can't overflow; remembered by node, so that the walk is
+    /// linear.
     fn inputs_of_unions(&self, node: &Node) -> usize {
         if let Some((_, known)) = self.inputs.borrow().get(&Arc::as_ptr(node)) {
             return *known;
@@ -100,6 +115,7 @@ impl Binder<'_> {
     }
 
     /// Binds the query of a view that is being created, to find its mistakes.
+    /// The view's own name may still mean an older view here.
     pub fn check_view(&self, name: &Name, columns: &[Name], query: &Query) -> Result<()> {
         self.bind_view_query(name, columns, query).map(drop)
     }
@@ -130,6 +146,8 @@ impl Binder<'_> {
         ordered.finish(bounds, self.mode())
     }
 
+    /// Each sees those before it. They are bound once, whether they are used or not, so that
+    /// mistakes in them are found.
     fn bind_ctes(&self, with: &sql::With, context: &mut Context<'_>) -> Result<()> {
         if with.recursive {
             return Err(unsupported::never("WITH RECURSIVE"));
@@ -173,6 +191,7 @@ impl Binder<'_> {
         }
     }
 
+    /// Each column gets the common type of its rows. Names are `EXPR$n`, as in Flink.
     fn bind_values(&self, values: &sql::Values) -> Result<Node> {
         let scope = Scope::empty();
         let mut rows: Vec<Vec<Expr>> = Vec::with_capacity(values.rows.len());
@@ -247,6 +266,8 @@ impl Binder<'_> {
         Ok(fields)
     }
 
+    /// A union of unions is one flat union, so that a stage reads all inputs without stages
+    /// between.
     fn bind_union(&self, left: Node, right: Node, fields: Vec<Field>) -> Result<Node> {
         let mut inputs = Vec::new();
         for side in [left, right] {
@@ -265,6 +286,7 @@ impl Binder<'_> {
     }
 
     /// Casts the columns of a relation to these types and names, where they differ.
+    /// Nullability is no difference: the union's fields have the common one.
     fn convert_relation(&self, node: Node, fields: &[Field]) -> Result<Node> {
         let same = |(a, b): (&Field, &Field)| {
             a.name == b.name && a.column_type.data_type == b.column_type.data_type
@@ -288,6 +310,7 @@ impl Binder<'_> {
         build::cast(expr, to.data_type.clone(), false, self.session)
     }
 
+    /// ORDER BY of a set operation or of VALUES, which has no FROM that a key could refer to.
     fn order_by_output(&self, node: Node, order: Option<&sql::OrderBy>) -> Result<Ordered> {
         let visible = node.fields.len();
         let mut keys = Vec::new();
@@ -365,6 +388,7 @@ pub(super) fn rename(
 }
 
 /// A relation with one row and no columns: what a SELECT without FROM reads.
+/// `physical::values` gives the row a column that nobody reads.
 pub(super) fn one_row() -> Node {
     let fields: Arc<[Field]> = Arc::from(Vec::new());
     LogicalPlan::node(LogicalKind::Values { rows: vec![Vec::new()] }, fields)

@@ -3,6 +3,19 @@
 //! A scope lists the relations of a FROM clause side by side; a column's position in the scope is
 //! its position in the joined input. Names of columns and relations are case-sensitive, as in
 //! Flink.
+//!
+//! **Invariants:**
+//! - relations are ranges of columns, left to right, without gaps;
+//! - `fields` may be longer than the relations' columns: a FULL JOIN USING appends its merged
+//!   columns;
+//! - a name is ambiguous if two columns fit, also if their values are equal; USING alone makes two
+//!   columns one.
+//!
+//! ```text
+//! FROM a JOIN b USING (k)        relations: a = 0..2, b = 2..4
+//! fields:  a.k | a.v | b.k | b.w
+//! name k:  column 0 (hidden: 2)  a.k: 0   b.k: 2   *: k, v, w
+//! ```
 
 use std::sync::Arc;
 
@@ -33,6 +46,7 @@ pub struct Merged {
     /// The column that it means.
     pub column: usize,
     /// The columns of both sides, which only a qualified name means.
+    /// Of a chain of USING all sides: `a JOIN b USING (k) JOIN c USING (k)` has three.
     pub sides: Vec<usize>,
 }
 
@@ -44,6 +58,8 @@ pub struct Scope {
     /// All their columns.
     pub fields: Arc<[Field]>,
     /// In a sub-query, where its own columns begin: their names hide those of the query around.
+    /// So a name that the sub-query's FROM does not know is looked up outside: the query is
+    /// correlated.
     pub inner_from: Option<usize>,
     /// What joins USING made one.
     pub merged: Vec<Merged>,
@@ -65,6 +81,7 @@ impl Scope {
     }
 
     /// Refuses to join relations of which two have the same name.
+    /// A self-join needs an alias for one side.
     pub fn check_names(&self, right: &Scope) -> Result<()> {
         let names = |scope: &Scope| -> Vec<String> {
             scope.relations.iter().filter_map(|relation| relation.alias.clone()).collect()
@@ -94,6 +111,7 @@ impl Scope {
     }
 
     /// Makes one name mean one column in the place of both sides'.
+    /// Sides that are merged columns themselves bring their own sides along.
     pub fn merge(&mut self, name: &str, column: usize, sides: [usize; 2]) {
         let (before, others) = std::mem::take(&mut self.merged)
             .into_iter()

@@ -1,5 +1,15 @@
-//! SELECT: FROM, WHERE, GROUP BY, HAVING and the select list, and the keys of ORDER BY that need
-//! to see them.
+//! SELECT: FROM, WHERE, GROUP BY, HAVING and the select list, and the keys of ORDER BY that need to
+//! see them.
+//!
+//! A SELECT aggregates if it has GROUP BY or HAVING, or an aggregate in its list; then `Grouping`
+//! decides what names mean, otherwise `OverCalls`. Both bind the list first, collect what has to be
+//! computed, and make the node when the list is complete.
+//!
+//! ORDER BY is bound here and not after SELECT, since its keys may be columns that are not
+//! selected, or aggregates. Such keys become hidden columns behind the visible ones.
+//!
+//! Names of columns without an alias: that of the column, else `EXPR$n` with its position, as in
+//! Flink.
 
 use sqlparser::ast::{self as sql, GroupByExpr, SelectItem};
 use thalweg_core::{DataType, Error, Result};
@@ -56,6 +66,8 @@ impl Binder<'_> {
         }
     }
 
+    /// A SELECT without aggregation. The list is bound before the node of its OVER calls exists,
+    /// then moved to its columns by the layout.
     fn bind_list(
         &self,
         select: &sql::Select,
@@ -74,6 +86,8 @@ impl Binder<'_> {
         Ok(Ordered { node, visible, keys, span: order_span(order) })
     }
 
+    /// A SELECT with aggregation. HAVING is a filter over the aggregate; keys of ORDER BY may be
+    /// aggregates that the list does not have.
     fn bind_grouped(
         &self,
         select: &sql::Select,
@@ -136,6 +150,7 @@ impl Binder<'_> {
         children(expr).into_iter().any(|child| self.contains_aggregate(child))
     }
 
+    /// The columns of the list, with `*` and `row.*` expanded.
     fn select_list(
         &self,
         select: &sql::Select,
@@ -227,6 +242,9 @@ impl Binder<'_> {
 
     /// For each item of ORDER BY the column of the select list that it means; what is not in the
     /// list is appended to it.
+    ///
+    /// A name or a number of an output column comes first, then an expression over the input; of
+    /// equal expressions the column of the list is used.
     fn sort_columns<'q>(
         &self,
         order: Option<&'q sql::OrderBy>,
@@ -260,6 +278,7 @@ impl Binder<'_> {
 }
 
 /// `SELECT DISTINCT`, with the ORDER BY behind it.
+/// A hidden column would make different rows of equal ones, so it is refused.
 fn distinct(ordered: Ordered) -> Result<Ordered> {
     let Ordered { node, visible, keys, span } = ordered;
     if node.fields.len() > visible {
@@ -278,6 +297,7 @@ fn implied_name(expr: &sql::Expr, position: usize) -> String {
     }
 }
 
+/// The keys of GROUP BY; without the clause none.
 fn group_expressions(
     group_by: &GroupByExpr,
     refuse_all: impl FnOnce() -> Error,
@@ -294,6 +314,7 @@ fn group_expressions(
     }
 }
 
+/// The columns of `relation.*`.
 fn wildcard_range(
     kind: &sql::SelectItemQualifiedWildcardKind,
     scope: &Scope,

@@ -4,6 +4,23 @@
 //! number is one more key. A key that is not in a set is NULL in its rows; GROUPING distinguishes
 //! such a NULL from one in the data. Several elements of GROUP BY are combined each with each, as
 //! the SQL standard has it; a set that comes twice gives its groups twice.
+//!
+//! ```sql
+//! SELECT a, b, COUNT(*) FROM t GROUP BY ROLLUP (a, b)
+//! -- becomes, with the sets 0 = (a, b), 1 = (a), 2 = ()
+//! SELECT a, b, COUNT(*)
+//! FROM (SELECT CASE WHEN s IN (0, 1) THEN a END AS a, CASE WHEN s IN (0) THEN b END AS b, s
+//!       FROM t CROSS JOIN UNNEST(ARRAY[0, 1, 2]) AS u (s))
+//! GROUP BY a, b, s
+//! ```
+//!
+//! Flink does the same by its Expand operator. The input is read once, however many sets there are.
+//!
+//! **Invariants:**
+//! - the number of the set is always the last key, and never visible to the query except by
+//!   GROUPING;
+//! - a key that every set has keeps its expression and its nullability; others become nullable;
+//! - the set () over an empty input has no group, since groups are made by rows.
 
 use sqlparser::ast::{self as sql, Expr as SqlExpr};
 use thalweg_core::{DataType, Error, Result};
@@ -84,6 +101,9 @@ impl Sets {
 
     /// The rows, each once per set with the set's number behind it; and the keys over them, the
     /// number being the last.
+    ///
+    /// `keys` are over `input`, without the number. They stay valid, since the number is appended
+    /// behind.
     pub(super) fn expand(
         &self,
         binder: &Binder<'_>,
@@ -122,6 +142,8 @@ impl Sets {
     }
 
     /// GROUPING of these keys: a bit for each, 1 where the row's set lacks it.
+    /// A CASE over the number of the set, since the answer is known per set when the query is
+    /// planned.
     pub(super) fn grouping(
         &self,
         binder: &Binder<'_>,

@@ -1,4 +1,8 @@
 //! Places of syntax nodes in the text, in the engine's terms.
+//!
+//! Lines and columns count from 1, columns in characters; a place with line 0 is unknown. The
+//! placeholders and markers of the parser stand where the user's text stood, so these places are
+//! always places of the file.
 
 use sqlparser::ast::{Ident, Spanned};
 use thalweg_core::Span;

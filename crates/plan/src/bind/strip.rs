@@ -3,6 +3,32 @@
 //! `GROUP BY window_start, window_end` over `TABLE(HOP(…))` means one aggregate per window, not one
 //! row per window and row. So the function is removed from the plan below the aggregate and becomes
 //! part of the aggregate; projections and filters between the two stay, without window columns.
+//!
+//! ```text
+//! Aggregate by window_start, window_end        WindowAggregate HOP
+//!   Filter v > 3 AND window_end > x              Filter v > 3
+//!     WindowRows HOP                    ──▶        t
+//!       t                                      and above it: Filter window_end > x
+//! ```
+//!
+//! The gain is large: of a HOP with 60 windows per row the plan on the left aggregates each row 60
+//! times, the one on the right once per slice. It is also needed for meaning: only a window
+//! aggregate is final when the watermark passes.
+//!
+//! **Invariants:**
+//! - every column of the original plan is accounted for ([`Mapped`]): it is a column of the
+//!   stripped plan, one of the three of the window, or unavailable until the aggregate has run;
+//! - the row time stays visible in the stripped plan, behind whatever projections were between,
+//!   since the operator needs it; so do all other columns, for tables of late rows. Pruning drops
+//!   what is not used;
+//! - a filter moves only if it reads columns of one kind: a condition that mixes row and window
+//!   columns is refused.
+//!
+//! **Windows of windows.** An aggregate of a window that is grouped by the same window columns
+//! again is a second window aggregate over the first. For a TUMBLE the result's window_time falls
+//! into the same window. For HOP, CUMULATE and SESSION it may fall into others, so the rows carry
+//! their window as keys (`carried`), and tumbling windows whose ends are the ends of those only say
+//! when to close.
 
 use thalweg_core::{DataType, Result};
 use thalweg_expr::{Expr, build};
@@ -24,6 +50,7 @@ pub enum Mapped {
     /// The time of the window.
     Time,
     /// Computed from window columns: only known behind the aggregate.
+    /// Using one inside of an aggregate or as a key is refused.
     Unavailable,
 }
 
@@ -45,6 +72,7 @@ pub struct Stripped {
 
 impl Stripped {
     /// A plan that had no windowing function in it.
+    /// For the old form `GROUP BY TUMBLE(ts, …)`, where the window stands in GROUP BY.
     pub fn unchanged(node: Node, window: Window) -> Self {
         let columns = (0..node.fields.len()).map(Mapped::Column).collect();
         Stripped { node, window, columns, after: Vec::new(), carried: None }
@@ -81,6 +109,10 @@ impl Stripped {
 
 /// Takes the windowing function with this identity out of a plan. `None` if it does not stand at
 /// the bottom of a chain of projections and filters.
+///
+/// # Errors
+/// A condition on row and window columns together, and windows over processing time that are
+/// aggregated twice: their second time would be that of the clock again, not that of the window.
 pub fn strip(node: &Node, id: WindowId) -> Result<Option<Stripped>> {
     match &node.kind {
         LogicalKind::WindowRows { input, window } if window.id == id => {
@@ -166,6 +198,7 @@ fn strip_project(stripped: Stripped, fields: &[Field], expressions: &[Expr]) -> 
 }
 
 /// Joins conditions by AND.
+/// `None` without conditions.
 pub fn conjunction(parts: Vec<Expr>, session: &thalweg_expr::Session) -> Result<Option<Expr>> {
     let mut parts = parts.into_iter();
     let Some(first) = parts.next() else { return Ok(None) };

@@ -1,7 +1,17 @@
 //! Resolves the definitions of tables: types every column, binds computed columns and watermark.
 //!
-//! Computed columns may refer to physical and metadata columns, the watermark to all of them, as
-//! in Flink.
+//! Computed columns may refer to physical and metadata columns, the watermark to all of them, as in
+//! Flink.
+//!
+//! **Invariants:**
+//! - three kinds of position are in use: among the *declared* columns (expressions of a
+//!   [`ResolvedTable`], the row time), among the *physical* ones (primary key, partitions, what a
+//!   connector knows), and among the *base* columns that computed columns are bound over (only
+//!   inside of this module);
+//! - the row time is TIMESTAMP or TIMESTAMP_LTZ of at most three digits, the unit of watermarks;
+//!   its watermark has the same kind of type;
+//! - a table's options are not checked here: CREATE TABLE accepts what its connector refuses when
+//!   the table is used. Only how it reads is asked, for the rules about bounded inputs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,6 +30,7 @@ use crate::resolved_table::{
 
 impl Binder<'_> {
     /// The table with this definition, typed. Bound once per statement.
+    /// Bound at CREATE TABLE too, and the result dropped: only its errors matter then.
     pub fn resolve_table(&self, definition: &CreateTable) -> Result<Arc<ResolvedTable>> {
         if let Some(found) = self.tables.borrow().get(&definition.name.text) {
             return Ok(found.clone());
@@ -54,6 +65,7 @@ impl Binder<'_> {
         Ok(table)
     }
 
+    /// Computed columns are bound over the base columns and moved to declared positions.
     fn bind_columns(&self, definition: &CreateTable) -> Result<Vec<ResolvedColumn>> {
         let scope = Scope::of(Some(definition.name.text.clone()), base_fields(definition).into());
         let mut columns = Vec::with_capacity(definition.columns.len());
@@ -114,10 +126,12 @@ impl Binder<'_> {
 }
 
 /// True for a type that can carry row time.
+/// Watermarks are in milliseconds.
 fn is_time(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Timestamp(0..=3) | DataType::TimestampLtz(0..=3))
 }
 
+/// A TIMESTAMP and a TIMESTAMP_LTZ can't be compared without a time zone, so the kinds must agree.
 fn check_watermark_type(rowtime: &Column, found: &ColumnType) -> Result<()> {
     let same_kind = matches!(
         (&rowtime.column_type.data_type, &found.data_type),

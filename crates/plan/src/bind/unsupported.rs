@@ -1,4 +1,7 @@
 //! What the dialect knows but this version can't run, each with what to use instead.
+//!
+//! Two kinds, so that users know whether waiting helps: what Flink has and this engine will have
+//! ("comes with a later version"), and what is no part of Flink's dialect.
 
 use thalweg_core::Error;
 
@@ -44,6 +47,7 @@ pub fn aggregate(name: &str) -> Error {
 }
 
 /// Anything else.
+/// Part of Flink's dialect.
 pub fn later(what: &str) -> Error {
     Error::unsupported(format!("{what} {LATER}"))
 }

@@ -1,4 +1,15 @@
 //! Windowing functions in FROM: `TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL …))` and its kin.
+//!
+//! The parser has replaced the call by a name ([`WindowCall::placeholder`]); FROM finds the call by
+//! it. The result has the input's columns and the three of the window. The input's own row time is
+//! an ordinary column from there on, since rows of a window are judged by the window's time, as in
+//! Flink.
+//!
+//! Which lengths are allowed stands in `crate::windows`; how windows are computed, in the
+//! operators.
+//!
+//! In batch mode any TIMESTAMP of at most three digits is a time: nothing waits for a watermark, so
+//! none has to follow the column.
 
 use sqlparser::ast::Expr as SqlExpr;
 use thalweg_core::{DataType, Error, Result};
@@ -53,6 +64,8 @@ impl Binder<'_> {
 impl Binder<'_> {
     /// The rows that have a time. Streams have no others: there they are refused where they are
     /// read.
+    ///
+    /// A row without a time belongs to no window.
     pub(super) fn with_times(&self, input: Node, time: usize) -> Node {
         let column_type = &input.fields[time].column_type;
         if self.mode() != RuntimeMode::Batch || !column_type.nullable {

@@ -1,4 +1,7 @@
 //! The answers of SHOW CONNECTORS and DESCRIBE CONNECTOR, from the descriptions of connectors.
+//!
+//! The pages about connectors are made of the same descriptions, with Markdown in their texts; a
+//! terminal shows them without it (`plain`).
 
 use thalweg_core::connector::{
     AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, Connectors, FlinkOption,
@@ -47,6 +50,8 @@ pub(super) fn describe(connectors: &Connectors, name: &Name) -> Result<TextRows>
     Ok(TextRows::new(&["option", "values", "default", "used by", "in Flink", "description"], rows))
 }
 
+/// One row of DESCRIBE CONNECTOR. An option for both directions of a connector that has one only is
+/// shown for that one.
 fn option(option: &OptionDescription, capabilities: &Capabilities) -> Vec<String> {
     let default = match option.default {
         OptionDefault::Required => "required".to_owned(),

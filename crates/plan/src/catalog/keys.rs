@@ -1,11 +1,20 @@
 //! Every key that SET understands, in one table.
+//!
+//! The table is read by SET (is the key known, is the value right), by the getters of `Settings`
+//! (the default) and by the error messages. A new key is one entry here and one getter; a test
+//! checks that each default is a value of its key.
+//!
+//! Keys of Flink keep Flink's name and meaning. Most of ours begin with `pipeline.`, `memory.`,
+//! `late.` or `watermark.`, where Flink has no such key.
 
 /// Where a key comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Flink has it and it means the same here.
+    /// Defaults may differ.
     Flink,
     /// Flink has it; here it is another name of the key given.
+    /// Values are kept under the other name, and both are reset together. Its own default is empty.
     AliasOf(&'static str),
     /// Flink has it; here it is accepted and changes nothing, for the reason given.
     Inert(&'static str),

@@ -3,6 +3,17 @@
 //! The catalog keeps declarations as they were written. It checks names, not types: types of
 //! computed columns and of views come from the binder, which is why [`describe_table`] asks for
 //! them. Names are case-sensitive, as in Flink.
+//!
+//! **Invariants:**
+//! - tables and views share their names;
+//! - a declaration that is here has been bound once, without errors, against the catalog of that
+//!   time (`Planner::execute_ddl`). It is bound again for every statement, since what it refers to
+//!   may have been dropped or replaced;
+//! - nothing is written to disk: a catalog lives as long as its session. `Clone` gives an
+//!   independent copy, which is what sessions that fork need.
+//!
+//! There are no databases and no catalogs of Flink; the parser accepts the names of the default
+//! ones.
 
 mod connectors;
 mod keys;
@@ -93,11 +104,15 @@ impl Catalog {
         &mut self.settings
     }
     /// Notes about the statements so far, such as keys that have no effect here.
+    /// Each note is returned once.
     pub fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)
     }
 
     /// Carries out CREATE, DROP, SET and RESET. False for any other statement.
+    ///
+    /// A statement that fails changes nothing. DROP does not look for views that refer to the name:
+    /// they fail when they are next used.
     pub fn apply(&mut self, statement: &Statement) -> Result<bool> {
         match &statement.kind {
             StatementKind::CreateTable(table) => self.create_table(table)?,
@@ -223,6 +238,7 @@ fn create_view_text(view: &View) -> String {
 const DESCRIBE_HEADER: [&str; 6] = ["name", "type", "null", "key", "extras", "watermark"];
 
 /// DESCRIBE of a table. `computed` gives the types of computed columns by name.
+/// One row per declared column, in Flink's six columns.
 pub fn describe_table(
     table: &CreateTable,
     computed: &dyn Fn(&str) -> Option<ColumnType>,

@@ -2,6 +2,9 @@
 //!
 //! Source: the classes TimeUtils and MemorySize of Apache Flink: a number, optional blanks, a
 //! unit. A duration without a unit is in milliseconds, a size without a unit in bytes.
+//!
+//! Numbers are whole, units are not case-sensitive, and what does not fit into 64 bits (of
+//! nanoseconds: 584 years) is an error.
 
 use std::time::Duration;
 

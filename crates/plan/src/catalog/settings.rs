@@ -2,6 +2,14 @@
 //!
 //! Values are kept as written, under the key that an alias stands for; each getter falls back to
 //! the default in [`super::KEYS`]. A value that was accepted can always be read.
+//!
+//! Settings hold for the statements after them: each statement is planned with those of its time.
+//! What a job does later, SET changes no more.
+//!
+//! A key that is not known is an error, unless it belongs to a family of Flink's keys that concern
+//! its cluster: then it is kept, shown by SET, and a note says that it has no effect. A slip in one
+//! of our own keys is an error also inside of such a family, or `execution.checkpointing.intervall`
+//! would be ignored.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,6 +35,7 @@ pub enum LateData {
 }
 
 /// Whether results come as rows come, or once at the end.
+/// It changes the plan, not the runtime: see `logical::changes` and `physical`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RuntimeMode {
     /// Results follow the rows; some are updated.
@@ -76,7 +85,9 @@ pub enum MemoryLimit {
 /// The options that are set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
+    // By the key's own name, whichever alias was used.
     values: BTreeMap<&'static str, String>,
+    // Keys without effect, as written.
     inert: BTreeMap<String, String>,
 }
 
@@ -267,6 +278,7 @@ fn inert_reason(name: &str) -> Option<&'static str> {
 }
 
 /// A key that differs by a slip of the pen only.
+/// Two edits at most, a swap of neighbours being one.
 fn near_key(name: &str) -> Option<&'static str> {
     let near = |key: &SettingKey| strsim::damerau_levenshtein(key.name, &name.to_lowercase()) <= 2;
     KEYS.iter().find(|key| near(key)).map(|key| key.name)

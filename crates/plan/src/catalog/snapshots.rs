@@ -1,4 +1,10 @@
 //! The settings of snapshots and restarts, read by type.
+//!
+//! Snapshots are taken if there is a place for them (`execution.checkpointing.dir`). The keys are
+//! Flink's; a restart strategy applies to jobs with snapshots only, since a job without them would
+//! begin from scratch and write its results twice.
+//!
+//! Builders in Rust use the same types, with SQL's defaults, so the two can't differ.
 
 use std::time::Duration;
 
@@ -23,6 +29,7 @@ pub struct SnapshotSettings {
     /// From the beginning of one to that of the next; `None` for none but those asked for.
     pub interval: Option<Duration>,
     /// Each result is there once; otherwise none is lost.
+    /// Exactly once or at least once.
     pub exactly_once: bool,
     /// How many of the newest are kept.
     pub retained: usize,

@@ -2,6 +2,13 @@
 //!
 //! A parameter is replaced as text, also inside strings (`'path' = '${folder}/in.csv'`), but not
 //! in comments. `$${` stands for a literal `${`.
+//!
+//! The text is only scanned for strings, names and comments, which decides where `${` counts. A
+//! value may hold anything, also quotes: parameters come from whoever runs the script, and are no
+//! protection against SQL injection. A value is not scanned for parameters again.
+//!
+//! Errors have the place in the text before the substitution; errors of the parser have that in the
+//! text after it.
 
 use std::collections::BTreeMap;
 

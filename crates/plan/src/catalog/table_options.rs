@@ -1,5 +1,8 @@
 //! The options that a table may have whatever its connector: how its source is sorted, and how it
 //! is looked up. The planner reads them; connectors never see them.
+//!
+//! `physical::environment` removes them from what a connector is given. Each is described like an
+//! option of a connector, so that DESCRIBE CONNECTOR and the check for Flink show it.
 
 use thalweg_core::connector::{ConnectorDescription, OptionDescription, option_table};
 

@@ -7,10 +7,25 @@
 //! its conditions are joined, each combination once. No step compares all rows of one side with all
 //! of the other, and changes pass through each as through any join.
 //!
+//! ```sql
+//! SELECT * FROM l WHERE x NOT IN (SELECT y FROM r)
+//! -- is, in the words of SQL,
+//! SELECT * FROM l WHERE NOT EXISTS (SELECT * FROM r WHERE x = y OR x IS NULL OR y IS NULL)
+//! -- and becomes (⊳ is an anti join)
+//! (l ⊳ r ON x = y) ⊳ (SELECT DISTINCT TRUE, y IS NULL FROM r) AS c ON (x IS NULL AND c.0) OR c.1
+//! ```
+//!
+//! The second table has one row for each combination of TRUE and FALSE that occurs, however large
+//! `r` is. An empty `r` leaves every row of `l`, also those with `x` NULL, as SQL demands: then the
+//! table is empty as well.
+//!
 //! A right side that ends while the left one does not is read first, into one table. It may be
 //! readable once only, so there is one join: `NOT IN` asks that table about NULL as well.
 //!
 //! Conditions that compare both sides otherwise (`a < b`) stay one join that looks at every pair.
+//!
+//! **Invariant:** the rewrite is valid for anti joins alone. A semi join on alternatives is no
+//! sequence of semi joins: a row must pass one of them, not all.
 
 use thalweg_core::DataType;
 use thalweg_expr::{Expr, ExprKind, Scalar};
@@ -21,8 +36,11 @@ use super::{Field, JoinBound, JoinCondition, JoinKind, LogicalPlan, Node, unit};
 /// What makes a row of the right side a partner.
 struct Alternatives {
     /// Conjuncts among which are equalities of both sides.
+    /// Each becomes an anti join of its own.
     keyed: Vec<Vec<Expr>>,
     /// What has to hold of the left row, and of the right one.
+    /// TRUE for a side that the alternative says nothing about. Columns of the right one count from
+    /// 0.
     one_sided: Vec<(Expr, Expr)>,
 }
 
@@ -69,6 +87,9 @@ fn one_sided(left: Node, right: Node, alternatives: Vec<(Expr, Expr)>) -> Node {
 impl Alternatives {
     /// The alternatives of a condition that can't be looked up as it is; `None` where it can, or
     /// where one of them has to be tested pair by pair.
+    ///
+    /// A condition is split only if evaluating its parts separately, and a different number of
+    /// times, gives the same: it must be deterministic and must not read the watermark.
     fn of(whole: &JoinCondition, left: &[Field], right: &[Field]) -> Option<Alternatives> {
         let condition = &whole.conjuncts;
         let is_certain = |expr: &Expr| expr.is_deterministic() && !expr.uses_watermark();
@@ -93,6 +114,9 @@ impl Alternatives {
 
     /// The condition of one join by hash, if they are those of `NOT IN`: equality of two values,
     /// and NULL in either.
+    ///
+    /// A value is covered if NULL is tested for it or its type excludes NULL. Otherwise the table's
+    /// null-aware test would reject rows that this condition keeps.
     fn not_in(&self, left: &[Field], right: &[Field]) -> Option<JoinCondition> {
         let [equality] = &self.keyed[..] else { return None };
         let condition = JoinCondition::of(equality.clone(), left, right);
@@ -158,6 +182,8 @@ fn both(left: Expr, right: Expr) -> Expr {
 }
 
 /// A value before it was cast, for a comparison, to a type that both sides fit.
+/// The equality compares the cast value, `IS NULL` the one before. Casts that a comparison adds
+/// turn NULL and nothing else into NULL, so both tests mean the same.
 fn uncast(value: &Expr) -> &Expr {
     match &value.kind {
         ExprKind::Cast { input, .. } => input,

@@ -1,7 +1,40 @@
 //! Which relations hold rows that change later, and which operators need rows that stay.
 //!
 //! A relation either only grows (inserts), or it is a changelog: rows are updated and retracted.
-//! That follows from what the nodes compute and from nothing else.
+//! That follows from what the nodes compute and from nothing else. Flink derives the same in
+//! FlinkChangelogModeInferenceProgram, with finer kinds of change; here a relation is append-only
+//! or has all kinds.
+//!
+//! | node | its result changes if |
+//! |---|---|
+//! | Scan | its connector holds changes |
+//! | Aggregate with functions | always: each row updates its key |
+//! | Aggregate without (DISTINCT) | its input changes |
+//! | Join without a bound, inner or semi | an input changes |
+//! | Join without a bound, outer or anti | always: a later partner retracts a row |
+//! | Join with Build | the probe side changes |
+//! | Join with any other bound | never; its inputs must not change |
+//! | INTERSECT | an input changes; EXCEPT: always |
+//! | TopN | always, except per window that closes |
+//! | Deduplicate | it keeps the last row |
+//! | SortLimit | its input changes or never ends |
+//! | all others | an input changes |
+//!
+//! **Invariants that follow for operators:**
+//! - a changelog is complete: every `-U` or `-D` retracts a row that the same node emitted before,
+//!   with equal values in all columns. The changes of one key of the node come in order; equal rows
+//!   of different keys may interleave. A row whose retraction finds nothing (its state has expired)
+//!   is ignored. Tables that hold a changelog are trusted in this;
+//! - windows, OVER, patterns, sorts by time and bounded joins never see a retraction: a plan that
+//!   would send them one is refused here, with the operator that causes it.
+//!
+//! **Batch mode.** Nobody sees results before the end, so every node that would change emits its
+//! final rows once (`physical::lower` settles it with `FinalRows`), and nothing above it knows of
+//! any change. That is why all operators accept everything in batch mode. Upserts are the
+//! exception: they can be settled only after Normalize, which knows what a row was.
+//!
+//! The map is keyed by address. It is valid for the plan that it was made from, as long as that
+//! lives.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,6 +47,8 @@ use super::{JoinBound, JoinKind, LogicalKind, LogicalPlan, Node, TimeAttribute};
 use crate::catalog::RuntimeMode;
 
 /// For each node of a plan whether its rows change.
+///
+/// A node that is not in the map counts as append-only.
 #[derive(Default)]
 pub struct NodeChanges {
     by_node: HashMap<*const LogicalPlan, bool>,
@@ -26,6 +61,9 @@ pub struct NodeChanges {
 impl NodeChanges {
     /// Works it out for these roots and everything below.
     ///
+    /// Inputs come first, so each node is decided by what is known of its inputs. The binder asks
+    /// with [`RuntimeMode::Streaming`] for parts of a plan, `physical` for the whole plan.
+    ///
     /// # Errors
     /// An operator that needs rows that stay, over rows that change: both are named.
     pub fn of(roots: &[Node], mode: RuntimeMode) -> Result<Self> {
@@ -34,6 +72,8 @@ impl NodeChanges {
             if changes.reads_for_ever(&node) {
                 changes.unbounded.insert(Arc::as_ptr(&node));
             }
+            // `below` is the first input that changes. Checked before the node itself is decided,
+            // so that an error names the lowest operator that can't take changes.
             let below = node.inputs().into_iter().find(|input| changes.has_updates(input));
             if let (Some(input), Some(operator)) = (below, needs_inserts(&node.kind)) {
                 return Err(changes.over_changes(operator, input));
@@ -49,7 +89,10 @@ impl NodeChanges {
                     JoinBound::None => {
                         below.is_some() || !matches!(kind, JoinKind::Inner | JoinKind::Semi)
                     }
+                    // The build side is append-only (`can_be_read_first`), so changes come from the
+                    // probe side.
                     JoinBound::Build(_) => below.is_some(),
+                    // `needs_inserts` has refused inputs that change.
                     _ => false,
                 },
                 LogicalKind::SetOperation { intersects, .. } => below.is_some() || !intersects,
@@ -73,6 +116,7 @@ impl NodeChanges {
     }
 
     /// True if this node produces changes of which only the final result is emitted.
+    /// Only in batch mode.
     pub fn is_settled(&self, node: &Node) -> bool {
         self.settled.contains(&Arc::as_ptr(node))
     }
@@ -85,11 +129,13 @@ impl NodeChanges {
     }
 
     /// True if rows of this node may come for ever.
+    /// A table that is asked by key is no input of rows, so it does not count.
     pub fn is_unbounded(&self, node: &Node) -> bool {
         self.unbounded.contains(&Arc::as_ptr(node))
     }
 
     /// True if rows of this node are updated or retracted later.
+    /// In batch mode false also for nodes whose operator updates: `physical` settles them.
     pub fn has_updates(&self, node: &Node) -> bool {
         self.by_node.get(&Arc::as_ptr(node)).copied().unwrap_or(false)
     }
@@ -153,6 +199,9 @@ fn updating(kind: &LogicalKind, changes: &NodeChanges) -> Option<&'static str> {
 
 /// The key that is the end of a window, if keys identify a whole window: first rows are then those
 /// of a window, and final once it closes.
+///
+/// Both ends must be among the keys. A start alone does not identify a window of CUMULATE, nor an
+/// end a window of CUMULATE or a session.
 pub fn window_end_key(input: &Node, keys: &[usize]) -> Option<usize> {
     let find = |what: fn(TimeAttribute) -> bool| {
         keys.iter().copied().find(|&key| what(input.fields[key].time))

@@ -3,6 +3,27 @@
 //! Equal sub-plans become the same node (compared by what they compute), so that a table is read
 //! once and a view's aggregate is computed once, however many statements use it. Then every node
 //! learns which of its columns anybody needs, and the others are dropped, down to the scans.
+//!
+//! The steps, in an order that matters:
+//!
+//! 1. **Push down** filters and merge projections, per root. It comes first, since plans that
+//!    differ in the place of a filter become equal by it.
+//! 2. **Intern**: equal nodes become one. From here on a node may have several readers.
+//! 3. **Demand**: the union over all readers, so it needs the shared graph.
+//! 4. **Prune**: each node once, for all its readers together. Narrowing a node for each reader
+//!    would duplicate it again.
+//! 5. **Intern again**: columns that were dropped may have been the only difference.
+//!
+//! **Invariants:**
+//! - the roots keep all their columns, in order: they are what sinks write;
+//! - two nodes are merged if their texts and their (interned) inputs are equal. Inputs are compared
+//!   by a number that each interned node gets, so the comparison costs the same for deep plans as
+//!   for flat ones, and shared plans are not written out;
+//! - a function that is not deterministic is shared like any other: two queries that read `RAND()`
+//!   from the same sub-plan see the same values. (Flink shares no such plan.)
+//!
+//! Sharing makes the graph smaller but couples its readers: a slow sink holds back every query that
+//! shares a node with it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,6 +37,11 @@ use super::traversal::post_order;
 use super::{LogicalKind, LogicalPlan, Node};
 
 /// Shares and prunes. The roots keep all their columns, in order.
+///
+/// `late` finds the columns that a table of late rows wants; nothing else would read them.
+///
+/// # Errors
+/// Those of `late`.
 pub fn optimize(roots: &[Node], late: LateColumns<'_>) -> Result<Vec<Node>> {
     let mut pushdown = Pushdown::default();
     let mut interner = Interner::default();
@@ -39,6 +65,8 @@ pub fn optimize(roots: &[Node], late: LateColumns<'_>) -> Result<Vec<Node>> {
 }
 
 /// The error of the first part that can't be run, inputs before what uses them.
+/// Asked by the binder when the whole query is bound: mistakes in names and types have been
+/// reported by then.
 pub fn refusal(root: &Node) -> Option<Error> {
     post_order(std::slice::from_ref(root)).iter().find_map(|node| match &node.kind {
         LogicalKind::Refused { error, .. } => Some(error.clone()),
@@ -47,10 +75,18 @@ pub fn refusal(root: &Node) -> Option<Error> {
 }
 
 /// Makes equal plans the same node.
+///
+/// A merged node has the column names of the first of its equals. Names that a user wrote stand in
+/// the texts of scans and projections, so equal nodes agree in them; only generated ones (`sum$1`)
+/// can differ.
 #[derive(Default)]
 struct Interner {
+    // The text of a node with the numbers of its inputs, and the node that stands for it.
     by_text: HashMap<String, Node>,
+    // By address. The first node is the key itself, kept alive so that its address is not used
+    // again.
     done: HashMap<*const LogicalPlan, (Node, Node)>,
+    // The number of each interned node: how many there were before it.
     numbers: HashMap<*const LogicalPlan, usize>,
 }
 

@@ -2,6 +2,17 @@
 //!
 //! Walks from the roots, which need all of theirs, to the scans. What is needed is dropped nowhere;
 //! [`prune`](super::prune) drops the rest.
+//!
+//! **Invariants:**
+//! - a node is visited after all its readers, so its demand is complete when it is passed on to its
+//!   inputs. Reverse post-order gives that also where a node has several readers;
+//! - a demand only grows: it is the union of what the readers need;
+//! - a column is in demand for what it computes and for what it decides: join keys, sort keys,
+//!   filter conditions, the time by which rows are late.
+//!
+//! Not counted are columns that are computed and never read, down to whole aggregate functions
+//! (`with_needed`). That changes which rows fail: an expression that is not computed can't fail.
+//! Flink's planner does the same.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,9 +26,14 @@ use super::{Field, JoinBound, JoinCondition, LogicalKind, LogicalPlan, Node};
 /// Finds the columns of an input that its late rows need, besides those that the operator uses.
 /// Takes the columns of the input, those of the other side of a join, and the position of the row
 /// time.
+///
+/// The arguments are those of `LateData::columns_of_side`. It fails if the table of late rows names
+/// a column that the rows do not have.
 pub type LateColumns<'a> = &'a dyn Fn(&[Field], &[Field], usize) -> Result<Vec<usize>>;
 
 /// For every node the columns that are needed downstream. Parents are visited before their inputs.
+///
+/// `order` is the post-order of the whole plan.
 pub(super) fn demands(
     roots: &[Node],
     order: &[Node],
@@ -64,6 +80,8 @@ fn always_needed(node: &LogicalPlan, own: &Demand) -> Option<usize> {
 }
 
 /// What a join needs of its sides.
+/// Keys, residual and bound are needed whether the result's columns are or not. Columns of the
+/// result count over both sides, those of the bound on their own side.
 fn join_demand(width: usize, condition: &JoinCondition, own: &Demand) -> (Demand, Demand) {
     let mut all = own.clone();
     for (expr, shift) in condition.expressions(width) {
@@ -87,11 +105,13 @@ fn input_demand(node: &LogicalPlan, own: &Demand, late: LateColumns<'_>) -> Resu
     });
     match &kind {
         LogicalKind::Join { .. } => unreachable!("the sides of a join have demands of their own"),
+        // Rows are equal if all columns are: without one of them other rows would be.
         LogicalKind::SetOperation { .. } => wanted.extend(0..node.fields.len()),
         LogicalKind::Match { pattern, values, .. } => {
             wanted.extend(pattern.columns());
             wanted.extend(values.iter().flat_map(PatternValue::columns));
         }
+        // All inputs must agree on the column that stays, even if nobody reads it.
         LogicalKind::UnionAll { .. } => wanted.extend(at_least_one(own, node.fields.len())),
         LogicalKind::Refused { inputs, .. } => {
             wanted.extend(0..inputs.iter().map(|i| i.fields.len()).max().unwrap_or(0));

@@ -1,19 +1,43 @@
 //! The columns of a relation and what they mean for time.
+//!
+//! A time attribute says which operators may use a column as time. It is lost easily and on
+//! purpose:
+//!
+//! | column | attribute |
+//! |---|---|
+//! | declared with WATERMARK FOR | row time |
+//! | `x AS PROCTIME()` | processing time |
+//! | window_start, window_end, window_time | start, end, time of that window |
+//! | a plain reference in a projection or a filter | that of the column |
+//! | a key of GROUP BY, anything computed | none |
+//! | any column after a sort, a Top-N, a join without a bound | none |
+//!
+//! **Invariants:**
+//! - a row time has millisecond precision at most: TIMESTAMP(0..=3) or TIMESTAMP_LTZ(0..=3);
+//! - the watermark that reaches an operator bounds every row time of its input, late rows excepted.
+//!   A relation may have two row times (after an interval join); both are bounded;
+//! - a window's three columns share a [`WindowId`], and columns of different ids never identify one
+//!   window, even if their values are equal.
 
 use thalweg_core::{Column, ColumnType, DataType, TableSchema};
 use thalweg_expr::Expr;
 
 /// Distinguishes one use of a windowing function from another within a statement.
+///
+/// `TABLE(TUMBLE(…))` in two places of a statement has two ids, and joining them is a window join,
+/// while grouping by `window_start` of one and `window_end` of the other is not a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct WindowId {
     /// Its number; 0 for none.
+    /// Given by the binder, from 1 in each statement. A view that is used twice is bound once, so
+    /// both uses share its ids.
     pub number: u32,
     /// True if the windows follow the clock: they close when it passes their end, whatever the
     /// watermark.
     pub by_clock: bool,
 }
 
-/// What a column means for event time.
+/// What a column means for time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum TimeAttribute {
     /// An ordinary column.
@@ -21,18 +45,21 @@ pub enum TimeAttribute {
     None,
     /// The row's event time; watermarks follow it.
     RowTime,
-    /// Processing time.
+    /// Processing time. Its value is what the clock reads when the expression is evaluated.
     ProcTime,
     /// The start of a window.
     WindowStart(WindowId),
     /// The (exclusive) end of a window.
     WindowEnd(WindowId),
     /// The last millisecond of a window, a row time again.
+    /// So windows over windows work: an aggregate leaves when the watermark passes its window's
+    /// time, and its row has exactly that time.
     WindowTime(WindowId),
 }
 
 impl TimeAttribute {
-    /// True if windows can be laid over the column.
+    /// True if the watermark follows the column: event-time windows, interval joins and sorts by
+    /// time accept it.
     pub fn is_rowtime(self) -> bool {
         match self {
             TimeAttribute::RowTime => true,
@@ -41,6 +68,7 @@ impl TimeAttribute {
         }
     }
     /// True if the column stands for the moment at which an operator takes a row.
+    /// The column's value is then not read: the operator asks its own clock.
     pub fn is_proctime(self) -> bool {
         match self {
             TimeAttribute::ProcTime => true,
@@ -108,6 +136,9 @@ impl Field {
 
 /// The columns of a window, as a windowing function appends them. For an instant (TIMESTAMP_LTZ)
 /// start and end are wall clock readings and the time is an instant.
+///
+/// As in Flink: with the session zone Europe/Berlin the day of 2026-06-01 has window_start
+/// `2026-06-01 00:00` (TIMESTAMP) and window_time `2026-06-01 21:59:59.999Z` (TIMESTAMP_LTZ).
 pub fn window_fields(id: WindowId, is_instant: bool) -> [Field; 3] {
     let wall = DataType::Timestamp(3).not_null();
     let time = if is_instant { DataType::TimestampLtz(3).not_null() } else { wall.clone() };

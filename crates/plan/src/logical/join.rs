@@ -1,9 +1,37 @@
 //! Joins: what their conditions mean.
 //!
-//! A join is made from the conjuncts of its condition. Equalities of the two sides become keys.
-//! What relates the row times of both sides within constants makes it an interval join; equal
-//! windows make it a window join; all else is a residual condition, looked at pair by pair. What a
-//! join is decides which of its columns are row times behind it.
+//! A join is made from the conjuncts of its condition, each of which becomes one of three things:
+//!
+//! | conjunct | becomes |
+//! |---|---|
+//! | `a.k = b.k`, `IS NOT DISTINCT FROM` | a key: rows are routed and looked up by it |
+//! | row times of both sides, or window columns | the bound, which says how long rows are kept |
+//! | anything else | a residual condition, evaluated for each pair of rows with equal keys |
+//!
+//! The bound decides which operator computes the join, what it keeps, and whether its result is
+//! updated. The rules are those of Flink's IntervalJoin, WindowJoin, TemporalJoin and LookupJoin; a
+//! build side read first corresponds to Flink's BroadcastHashJoin in batch mode:
+//!
+//! | bound | from | rows are kept | result |
+//! |---|---|---|---|
+//! | None | no relation of times | for the state's lifetime | append-only or updated (`changes`) |
+//! | Interval | row times within constants | until no partner can come | append-only |
+//! | Window | window_start and window_end equal | until the window closes | append-only |
+//! | Version | FOR SYSTEM_TIME AS OF row time, ASOF | versions up to the watermark | append-only |
+//! | Build | one side ends, the other does not | the side that ends | as the other side |
+//! | Lookup | FOR SYSTEM_TIME AS OF processing time | nothing (a cache at most) | append-only |
+//!
+//! **Invariants:**
+//! - expressions over "both sides" count the columns of the left side first. The two halves of a
+//!   [`JoinKey`] and the columns of a [`JoinBound`] are positions on their own side;
+//! - `conjuncts` is what was written, and the other fields are derived from it. A rule that changes
+//!   the conjuncts or the inputs' columns builds the condition again ([`JoinCondition::of`]);
+//!   pruning, which runs last, moves the derived fields and empties `conjuncts`;
+//! - only `Interval` and `Build(Left)` joins keep the time attributes of the right side (see
+//!   `joined_fields`).
+//!
+//! It does not choose an order of joins, and it does not push conditions into outer joins: ON and
+//! WHERE mean different things there.
 
 use std::collections::HashSet;
 use std::fmt::{self, Write};
@@ -26,19 +54,26 @@ pub struct JoinCondition {
     /// The conjuncts as they were written, over the left columns, then the right ones.
     pub conjuncts: Vec<Expr>,
     /// Values that are equal.
+    /// An equality of constants or of one side alone is no key; it stays in `residual`.
     pub keys: Vec<JoinKey>,
     /// How times are related.
     pub bound: JoinBound,
     /// What else holds, over the left columns, then the right ones.
+    /// UNKNOWN counts as FALSE: the pair does not match.
     pub residual: Vec<Expr>,
     /// The side that is to be read first, whatever the inputs are.
+    /// Set by a hint (`BROADCAST(t)`) or a lookup join, after a check that it is possible. Without
+    /// one the boundedness of the inputs decides ([`join`]).
     pub read_first: Option<Side>,
     /// True if the right side is looked up as it is by now.
+    /// Then the table may be read again periodically
+    /// (`lookup.full-cache.periodic-reload.interval`).
     pub is_lookup: bool,
     /// True for an anti join of one key as `NOT IN` means it: a NULL on either side could be equal
     /// to anything.
     pub is_null_aware: bool,
     /// For how many milliseconds the rows of each side are kept, 0 for ever, where a hint says so.
+    /// Only joins without a bound have it: the others know when a row is done.
     pub state_ttl_ms: (Option<i64>, Option<i64>),
 }
 
@@ -50,6 +85,7 @@ pub struct JoinKey {
     /// Over the right columns.
     pub right: Expr,
     /// `IS NOT DISTINCT FROM`
+    /// Joins without a bound alone look such keys up; see [`JoinCondition::within`].
     pub null_equals_null: bool,
 }
 
@@ -57,8 +93,14 @@ pub struct JoinKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinBound {
     /// Not at all: any row may meet any row.
+    /// Both sides are state. Memory grows for as long as the job runs, which `physical::notes`
+    /// reports.
     None,
     /// `right + lower <= left <= right + upper`
+    ///
+    /// `l.ts BETWEEN r.ts - INTERVAL '1' HOUR AND r.ts` is -3 600 000 to 0: both ends are
+    /// inclusive, and `<` and `>` are turned into inclusive ones by one millisecond, the precision
+    /// of a row time.
     Interval {
         /// The left row time.
         left_time: usize,
@@ -70,6 +112,8 @@ pub enum JoinBound {
         upper_ms: i64,
     },
     /// The same window: start and end.
+    /// Positions of window_start and window_end. Nothing demands the same windowing function on
+    /// both sides: rows meet where start and end are equal.
     Window {
         /// On the left.
         left: (usize, usize),
@@ -77,6 +121,8 @@ pub enum JoinBound {
         right: (usize, usize),
     },
     /// The version of the right side that was valid at the left row's time.
+    /// A left row waits until the watermark has passed its time, so that no version can still come
+    /// before.
     Version {
         /// The left row time.
         left_time: usize,
@@ -86,6 +132,7 @@ pub enum JoinBound {
         is_asof: bool,
     },
     /// This side has ended before a row of the other comes.
+    /// The sources of the other side wait at a gate until then (`physical::hash_join`).
     Build(Side),
     /// The right side is a table that is asked for the keys of the left rows.
     Lookup,
@@ -93,6 +140,7 @@ pub enum JoinBound {
 
 impl JoinBound {
     /// The same over inputs whose columns stand elsewhere.
+    /// For pruning: `left` and `right` map an old position on that side to the new one.
     #[must_use]
     pub fn placed(self, left: &dyn Fn(usize) -> usize, right: &dyn Fn(usize) -> usize) -> Self {
         match self {
@@ -115,6 +163,9 @@ impl JoinBound {
 
 impl JoinCondition {
     /// What these conjuncts mean between inputs with these columns.
+    ///
+    /// The window is tried before the interval, since the windows of both sides may carry row times
+    /// as well. A join with both is a window join; the bounds on times stay residual conditions.
     pub fn of(conjuncts: Vec<Expr>, left: &[Field], right: &[Field]) -> Self {
         let mut condition = Self::without_bound(conjuncts, left, right);
         let bound = take_window(&mut condition.keys, left, right)
@@ -124,6 +175,7 @@ impl JoinCondition {
     }
 
     /// The same, whatever is said about times.
+    /// For joins whose bound the syntax gives (FOR SYSTEM_TIME AS OF, ASOF) or that a hint decides.
     pub fn without_bound(conjuncts: Vec<Expr>, left: &[Field], right: &[Field]) -> Self {
         let (mut keys, mut residual) = (Vec::new(), Vec::new());
         for conjunct in &conjuncts {
@@ -159,6 +211,9 @@ impl JoinCondition {
         if bound == JoinBound::None {
             return self;
         }
+        // Operators with a bound drop rows whose key is NULL, as `=` allows. A key for which NULL
+        // equals NULL can't be routed by there, so it becomes a residual condition over both sides
+        // again.
         let (tested, keys) = self.keys.into_iter().partition(|key| key.null_equals_null);
         self.keys = keys;
         let test = |key: JoinKey| {
@@ -194,6 +249,8 @@ impl JoinCondition {
 }
 
 /// A join as a node. Where one side ends and the other does not, that side is read first.
+///
+/// A bound that the condition implies has priority: only a join without one becomes a `Build`.
 pub fn join(left: Node, right: Node, kind: JoinKind, condition: JoinCondition) -> Node {
     let condition = match (condition.bound, build_side(&left, &right, kind, &condition)) {
         (JoinBound::None, Some(side)) => {
@@ -206,6 +263,8 @@ pub fn join(left: Node, right: Node, kind: JoinKind, condition: JoinCondition) -
 }
 
 /// The side that is read first, if one can be and should.
+/// Without an equality every row of the table would be a candidate for every row of the other side.
+/// Such a join stays one of streams, unless a hint asks for it.
 fn build_side(
     left: &Node,
     right: &Node,
@@ -225,6 +284,9 @@ fn build_side(
 /// True if a side of a join can be read before the other: it ends, its rows stay, and none of them
 /// leaves without a partner.
 pub fn can_be_read_first(input: &Node, kind: JoinKind, side: Side) -> bool {
+    // `NodeChanges` are computed for one input here, in the binder, long before those of the whole
+    // plan. An error (an operator over rows that change) is reported there; here it only means
+    // "no".
     // A changelog that batch mode settles later is joined like any other changing side.
     let stays = |input: &Node| {
         NodeChanges::of(std::slice::from_ref(input), RuntimeMode::Streaming)
@@ -243,6 +305,17 @@ pub fn is_bounded(node: &Node) -> bool {
 }
 
 /// The columns behind a join. Where rows leave in any order of time, none is a row time any more.
+///
+/// | bound | left times | right times | why |
+/// |---|---|---|---|
+/// | None | no | no | a partner may come at any later time |
+/// | Interval | yes | yes | a pair leaves while the watermark is held back by the operator |
+/// | Window, Version | yes | no | rows leave by the time of the left row or window |
+/// | Build(Right), Lookup | yes | no | the left row leaves as it came; its partners have any time |
+/// | Build(Left) | no | yes | the same with the sides exchanged |
+///
+/// A side that is padded loses its times too: a padded row has NULL there, and a row time is never
+/// NULL.
 fn joined_fields(left: &Node, right: &Node, kind: JoinKind, bound: JoinBound) -> Vec<Field> {
     let keeps_times = (
         !matches!(bound, JoinBound::None | JoinBound::Build(Side::Left)) && !kind.pads_right_rows(),
@@ -265,6 +338,16 @@ fn joined_fields(left: &Node, right: &Node, kind: JoinKind, bound: JoinBound) ->
 
 /// A filter over a node; over an inner join its conjuncts join in the condition, or move on to the
 /// side that they are about. So `FROM a, b WHERE a.k = b.k` is the join that it means.
+///
+/// Only inner joins: below an outer join a filter on the padded side would add padded rows, not
+/// remove them. A conjunct that is not deterministic or reads the watermark stays above both sides,
+/// where it is evaluated once for each pair, as it is written.
+///
+/// ```sql
+/// SELECT * FROM a, b WHERE a.k = b.k AND a.x > 3 AND a.x < b.y
+/// -- becomes
+/// SELECT * FROM (SELECT * FROM a WHERE x > 3) AS a JOIN b ON a.k = b.k AND a.x < b.y
+/// ```
 pub fn filter(node: Node, conjuncts: Vec<Expr>) -> Node {
     if conjuncts.is_empty() {
         return node;
@@ -272,6 +355,9 @@ pub fn filter(node: Node, conjuncts: Vec<Expr>) -> Node {
     let LogicalKind::Join { left, right, kind: JoinKind::Inner, condition } = &node.kind else {
         return conjuncts.into_iter().fold(node, LogicalPlan::filter);
     };
+    // A filter on the versions would end versions that the filter hides: the join would find an
+    // older version in the place of none. A lookup needs its table bare. So the filter stays above
+    // the join.
     if matches!(condition.bound, JoinBound::Version { .. } | JoinBound::Lookup) {
         return conjuncts.into_iter().fold(node.clone(), LogicalPlan::filter);
     }
@@ -301,6 +387,8 @@ pub fn filter(node: Node, conjuncts: Vec<Expr>) -> Node {
 }
 
 /// The nodes whose rows flow to the results, without those that are only read first.
+/// In contract `event_time` these must have a row time; the rows of a build side are not merged
+/// with them.
 pub fn outside_of_builds(roots: &[Node]) -> HashSet<*const LogicalPlan> {
     let mut found = HashSet::new();
     let mut open: Vec<&Node> = roots.iter().collect();
@@ -339,6 +427,8 @@ fn is_of(expr: &Expr, range: std::ops::Range<usize>) -> bool {
 }
 
 /// The key that an equality is. Equal row times bound a distance; they are no key.
+///
+/// An equality is a key if each operand reads columns of exactly one side. `a.x + b.y = 3` is none.
 pub(super) fn join_key(conjunct: &Expr, left: &[Field], right: &[Field]) -> Option<JoinKey> {
     let width = left.len();
     if distance(conjunct, left, right).is_some() {
@@ -364,6 +454,8 @@ pub(super) fn join_key(conjunct: &Expr, left: &[Field], right: &[Field]) -> Opti
 }
 
 /// `a = b OR a IS NULL AND b IS NULL` as what it means: `a IS NOT DISTINCT FROM b`.
+/// Operands are compared by their text, which is how expressions are compared everywhere in this
+/// crate.
 fn as_not_distinct(conjunct: &Expr) -> Option<Expr> {
     let ExprKind::Or(first, second) = &conjunct.kind else { return None };
     let null = |expr: &Expr| match &expr.kind {
@@ -386,6 +478,8 @@ fn as_not_distinct(conjunct: &Expr) -> Option<Expr> {
 }
 
 /// Takes the equality of both ends of two windows out of the keys.
+/// One end alone does not make a window join (windows of different kinds may share an end): it
+/// stays a key. This is Flink's rule for window joins.
 fn take_window(keys: &mut Vec<JoinKey>, left: &[Field], right: &[Field]) -> Option<JoinBound> {
     let ends = |is_end: bool| {
         keys.iter().find_map(|key| {
@@ -416,6 +510,9 @@ struct Distance {
 }
 
 /// Takes conditions that bound the distance of the row times on both ends.
+/// A distance with one end only would keep rows for ever, so it stays a residual condition and the
+/// join has no bound. Several bounds on the same pair of times are intersected. Bounds on a second
+/// pair of row times stay residual conditions.
 fn take_interval(rest: &mut Vec<Expr>, left: &[Field], right: &[Field]) -> Option<JoinBound> {
     let distances: Vec<Option<Distance>> =
         rest.iter().map(|conjunct| distance(conjunct, left, right)).collect();

@@ -5,7 +5,45 @@
 //! beginning. Every node knows its columns with their types and [`TimeAttribute`]s; expressions
 //! refer to columns of the input by position.
 //!
-//! Nothing here reads catalogs, touches connectors or runs.
+//! **Invariants:**
+//! - a node never changes. A rule makes new nodes, and a node that it does not change stays the
+//!   same allocation. Maps over plans are therefore keyed by address (`Arc::as_ptr`), and each such
+//!   map keeps the node alive or lives no longer than the plan: an address that is freed may be
+//!   used for another node;
+//! - `fields` and `kind` agree: a node has the columns that its kind documents, in that order. The
+//!   constructors of this module keep the two together; whoever calls [`LogicalPlan::node`] is
+//!   responsible for it;
+//! - two nodes with the same [`LogicalPlan::describe`] over the same inputs compute the same rows.
+//!   The sharing of [`dag`] and the stage identifiers of `physical` rest on that, so whatever
+//!   changes the rows of a node belongs into its text, and what does not (a [`WindowId`]) stays
+//!   out;
+//! - a time attribute is a promise: a column is a row time only where the watermark that arrives
+//!   with a row still bounds the times of later rows. A node that emits rows in another order of
+//!   time removes the attribute ([`Field::without_time`]);
+//! - whether rows are updated later is no property of a node alone. [`changes`] derives it from the
+//!   whole plan and from the runtime mode.
+//!
+//! The nodes and the operators of Flink's planner that do the same:
+//!
+//! | node | Flink | columns |
+//! |---|---|---|
+//! | Scan | TableSourceScan | the declared columns that are read |
+//! | Normalize | ChangelogNormalize | the input's |
+//! | Filter, Project | Calc | the input's; one per expression |
+//! | WindowRows | WindowTableFunction | the input's, window_start, window_end, window_time |
+//! | WindowAggregate | WindowAggregate, GroupWindowAggregate | keys, aggregates, the window's |
+//! | Aggregate | GroupAggregate | keys, aggregates |
+//! | Join | Join, IntervalJoin, WindowJoin, TemporalJoin, LookupJoin | left, right |
+//! | SetOperation | a join or a union with generated rows | the left input's |
+//! | Over | OverAggregate | the input's, one per call |
+//! | Match | Match | partition keys, values |
+//! | TopN, Deduplicate | Rank, Deduplicate | the input's; TopN appends the rank |
+//! | Unnest | Correlate; Expand for grouping sets | the input's, those of the element |
+//! | TemporalSort, SortLimit, Limit | the same | the input's |
+//! | CheckNotNull | ConstraintEnforcer | the input's |
+//!
+//! Nothing here reads catalogs, touches connectors or runs. There is no cost model and no
+//! reordering of joins: a plan follows the text of the query.
 
 mod anti_join;
 pub mod changes;
@@ -41,9 +79,15 @@ pub use ranks::{OverCall, OverFrame, OverFunction, OverWindow, RankFunction};
 use crate::resolved_table::{ColumnOrigin, ResolvedColumn, ResolvedTable};
 
 /// A node, shared.
+///
+/// Compare nodes by address (`Arc::ptr_eq`), never by their contents: after [`dag::optimize`] equal
+/// plans are one node.
 pub type Node = Arc<LogicalPlan>;
 
 /// A relation: what it is and which columns it has.
+///
+/// The names in `fields` are for messages, EXPLAIN and sinks. References between nodes are
+/// positions.
 #[derive(Debug)]
 pub struct LogicalPlan {
     /// What it is.
@@ -55,19 +99,24 @@ pub struct LogicalPlan {
 /// The kinds of relation.
 #[derive(Clone, Debug)]
 pub enum LogicalKind {
-    /// The rows of a table, with its declared columns in order.
+    /// The rows of a table, with those of its declared columns that are read. A scan of upserts is
+    /// only ever the input of `Normalize` ([`LogicalPlan::read`]).
     Scan {
         /// The table.
         table: Arc<ResolvedTable>,
         /// Positions of the declared columns that are read, ascending.
+        /// Pruning drops positions, and a scan keeps at least one: a batch without columns has no
+        /// length.
         columns: Vec<usize>,
     },
     /// Constant rows.
     Values {
         /// One expression per column and row; they refer to no column.
+        /// One row without columns is what a SELECT without FROM reads.
         rows: Vec<Vec<Expr>>,
     },
     /// The rows for which the predicate is TRUE.
+    /// FALSE and UNKNOWN (NULL) drop the row alike.
     Filter {
         /// The rows.
         input: Node,
@@ -82,6 +131,18 @@ pub enum LogicalKind {
         expressions: Vec<Expr>,
     },
     /// One row per window a row belongs to; window_start, window_end and window_time are appended.
+    ///
+    /// HOP of 4 minutes every 2 minutes makes two rows of each:
+    ///
+    /// ```text
+    /// input: ts    | v        output: ts    | v | window_start | window_end | window_time
+    ///        12:03 | 7                12:03 | 7 | 12:00        | 12:04      | 12:03:59.999
+    ///                                 12:03 | 7 | 12:02        | 12:06      | 12:05:59.999
+    /// ```
+    ///
+    /// The rows leave at once; nothing waits for the watermark. An aggregate over the window's
+    /// columns absorbs this node (`bind::strip`), so that no row is repeated for it. Sessions can't
+    /// stand alone: a session is known only when it has ended.
     WindowRows {
         /// The rows.
         input: Node,
@@ -90,6 +151,9 @@ pub enum LogicalKind {
     },
     /// Aggregates per window and key. Columns: the keys, the aggregates, window_start,
     /// window_end, window_time.
+    ///
+    /// A window leaves once, when the watermark closes it, so its rows are final (append-only).
+    /// Rows that come after that are late.
     WindowAggregate {
         /// The rows.
         input: Node,
@@ -100,9 +164,20 @@ pub enum LogicalKind {
         /// What is computed.
         aggregates: Vec<Aggregate>,
         /// Which of the window's three columns are read downstream.
+        /// The operator leaves the others undefined. Pruning keeps all three in `fields`, since
+        /// what reads them counts from the end.
         read: [bool; 3],
     },
     /// Aggregates per key over all rows so far, as a changelog. Columns: the keys, the aggregates.
+    ///
+    /// ```text
+    /// input: +I a 1    output: +I a 1
+    ///        +I a 2            -U a 1, +U a 3
+    /// ```
+    ///
+    /// Without keys there is one group, which does not exist before its first row. Without
+    /// aggregates (DISTINCT) a key is inserted once, so the result of append-only rows is
+    /// append-only.
     Aggregate {
         /// The rows.
         input: Node,
@@ -115,6 +190,9 @@ pub enum LogicalKind {
     },
     /// Rows of two inputs that belong together. Columns: the left ones, then the right ones unless
     /// it is a semi or anti join.
+    ///
+    /// Columns of a side that an outer join pads are nullable in `fields`. What the join keeps, and
+    /// for how long, depends on [`JoinCondition::bound`].
     Join {
         /// The left rows.
         left: Node,
@@ -126,6 +204,8 @@ pub enum LogicalKind {
         condition: JoinCondition,
     },
     /// Rows that are in both inputs, or in the first alone, NULLs being equal.
+    /// All columns are compared, so pruning drops none. Both inputs have the same types in the same
+    /// order.
     SetOperation {
         /// The first.
         left: Node,
@@ -137,6 +217,7 @@ pub enum LogicalKind {
         all: bool,
     },
     /// The input's rows with functions over the rows before them appended.
+    /// Without updates: a row waits until no earlier one can come, and leaves once.
     Over {
         /// The rows.
         input: Node,
@@ -146,6 +227,7 @@ pub enum LogicalKind {
         calls: Vec<OverCall>,
     },
     /// One row for each match of a pattern over the rows of a key. Columns: the keys, the values.
+    /// ONE ROW PER MATCH, the only form that Flink supports.
     Match {
         /// The rows.
         input: Node,
@@ -154,7 +236,14 @@ pub enum LogicalKind {
         /// What a match gives.
         values: Vec<PatternValue>,
     },
-    /// The rows of each key whose rank lies in a range; the rank is appended.
+    /// The rows of each key whose rank lies in a range; the rank is appended if `shows_rank`.
+    ///
+    /// A new first row of `ranks` 1 to 2, with the rank and without it:
+    ///
+    /// ```text
+    /// before: a 9 1, a 5 2     +I a 10 → -U a 9 1, +U a 10 1, -U a 5 2, +U a 9 2
+    /// before: a 9,   a 5       +I a 10 → -D a 5, +I a 10
+    /// ```
     TopN {
         /// The rows.
         input: Node,
@@ -165,11 +254,16 @@ pub enum LogicalKind {
         /// How rows of equal rank count.
         function: RankFunction,
         /// The first rank and the last.
+        /// Both inclusive, from 1. No row fits if the first is greater than the last.
         ranks: (u64, u64),
-        /// False if the rank is not appended: rows that only move up or down then do not change.
+        /// False if the rank is not appended. A row that only moves up or down then causes no
+        /// update, which is why pruning an unread rank matters (Flink's "no ranking output"
+        /// optimization).
         shows_rank: bool,
     },
     /// One row per key: the first or the last.
+    /// The first row by row time leaves when the watermark has passed it and never changes; the
+    /// last one is an update of the one before.
     Deduplicate {
         /// The rows.
         input: Node,
@@ -181,6 +275,8 @@ pub enum LogicalKind {
         rowtime: Option<usize>,
     },
     /// What upserts leave of each key, as a full changelog.
+    /// An upsert says only what the row of a key is now. This node keeps that row per key and adds
+    /// the `-U` that operators need to retract it, or turns the first one into an insert.
     Normalize {
         /// The upserts.
         input: Node,
@@ -210,7 +306,10 @@ pub enum LogicalKind {
         /// The first is the row time, ascending.
         keys: Vec<SortKey>,
     },
-    /// The first rows in some order, once, at the end of a bounded input.
+    /// The first rows in some order. Of an input that ends they leave once, at its end, sorted;
+    /// without a limit that is a full sort, in batch mode only. Of an unbounded input, or one that
+    /// changes, they are a Top-N that is updated with every row (`physical` decides by
+    /// [`changes`]).
     SortLimit {
         /// The rows.
         input: Node,
@@ -221,7 +320,8 @@ pub enum LogicalKind {
         /// How many to skip before.
         offset: u64,
     },
-    /// The first rows in order of arrival.
+    /// The first rows in order of arrival, whatever that is in a run. The input must be
+    /// append-only.
     Limit {
         /// The rows.
         input: Node,
@@ -231,6 +331,7 @@ pub enum LogicalKind {
         offset: u64,
     },
     /// Fails where a column that must not be NULL is.
+    /// Stands in front of a sink. Its `fields` have the declared, NOT NULL types of that sink.
     CheckNotNull {
         /// The rows.
         input: Node,
@@ -259,8 +360,12 @@ pub struct Window {
     /// True if the time column is a TIMESTAMP_LTZ: windows follow the session's wall clock.
     pub is_instant: bool,
     /// The identity of this use of a windowing function; not part of what it computes.
+    /// The binder connects `GROUP BY window_start, window_end` with the function by it. It must not
+    /// appear in `describe`, or two equal windows would never be shared.
     pub id: WindowId,
     /// `PARTITION BY` of a session window, as positions in the input.
+    /// The binder checks it against the keys of GROUP BY and then clears it: an aggregate of
+    /// sessions has them as its keys.
     pub partition_by: Vec<usize>,
 }
 
@@ -272,6 +377,8 @@ pub struct Aggregate {
     /// Its SQL name, upper case.
     pub name: String,
     /// The column it computes.
+    /// Its type is the result's. Its name holds a `$`, so it does not collide with the name of a
+    /// column.
     pub column: thalweg_core::Column,
     /// Its argument; `None` for `COUNT(*)`.
     pub argument: Option<Expr>,
@@ -289,6 +396,7 @@ pub struct SortKey {
     /// True for DESC.
     pub descending: bool,
     /// `NULLS FIRST` or `NULLS LAST`, if given.
+    /// Without either NULL is the smallest value, as in Flink: first ascending, last descending.
     pub nulls_first: Option<bool>,
 }
 
@@ -336,6 +444,8 @@ impl LogicalPlan {
     }
 
     /// Computed columns with their names. Time attributes follow plain column references.
+    /// An expression over a time attribute (`ts + INTERVAL '1' HOUR`, a CAST) is an ordinary
+    /// column: the watermark says nothing about it. PROCTIME() is the exception.
     pub fn project(input: Node, columns: Vec<(String, Expr)>) -> Node {
         let fields: Vec<Field> = columns
             .iter()
@@ -349,6 +459,8 @@ impl LogicalPlan {
     }
 
     /// Each row once: a grouping by all columns.
+    /// No column keeps its time attribute: the first of equal rows leaves at once, whatever its
+    /// time.
     pub fn distinct(input: Node) -> Node {
         let fields: Vec<Field> = input.fields.iter().cloned().map(Field::without_time).collect();
         let keys = input.columns().map(|(_, column)| column).collect();
@@ -383,6 +495,11 @@ impl LogicalPlan {
     }
 
     /// What the node computes, without its inputs: the same text means the same rows.
+    ///
+    /// Columns are written `$3`, by position in the input. Three readers depend on the exact text:
+    /// sharing ([`dag`]), stage identifiers (`physical::identity`, which replaces each `$n`), and
+    /// EXPLAIN. A change of this text changes stage identifiers, so snapshots of older versions no
+    /// longer fit.
     pub fn describe(&self) -> String {
         let mut text = String::new();
         match &self.kind {

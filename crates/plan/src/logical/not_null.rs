@@ -1,7 +1,14 @@
 //! Which columns never hold NULL, beyond what their types say.
 //!
 //! A type says what Flink says. A condition says more: where `x IS NOT NULL` or `x > 3` holds, x is
-//! not NULL. Rules that have less to do without NULL ask here; types stay as they are.
+//! not NULL. Rules that have less to do without NULL ask here; types stay as they are, since a user
+//! sees them (in DESCRIBE, in errors, in the schema of a file).
+//!
+//! Two rules ask: `NOT IN`, which is a plain anti join without NULL on either side, and INSERT,
+//! which checks NOT NULL columns only where a NULL could come.
+//!
+//! The answer is careful: "false" means "unknown". It is asked while the query is bound; later,
+//! join conditions no longer have their conjuncts.
 
 use std::collections::BTreeSet;
 
@@ -10,6 +17,8 @@ use thalweg_expr::{CompareOp, Expr, ExprKind};
 use super::{JoinKind, LogicalKind, Node, column_of};
 
 /// True if no row of the node has NULL in this column.
+///
+/// A column position behind the node's last counts as never NULL: there is no such value.
 pub fn is_never_null(node: &Node, column: usize) -> bool {
     if node.fields.get(column).is_none_or(|field| !field.column_type.can_be_null()) {
         return true;
@@ -27,6 +36,7 @@ pub fn is_never_null(node: &Node, column: usize) -> bool {
         }
         LogicalKind::Join { left, right, kind, condition } => {
             let required = || condition.conjuncts.iter().any(|c| required(c).contains(&column));
+            // For other kinds rows leave for which the condition is not TRUE.
             let keeps_partners_only = matches!(kind, JoinKind::Inner | JoinKind::Semi);
             let of_side = match column.checked_sub(left.fields.len()) {
                 None => !kind.pads_right_rows() && is_never_null(left, column),
@@ -45,12 +55,15 @@ pub fn is_never_null(node: &Node, column: usize) -> bool {
 }
 
 /// The same of a value computed from a row of the node.
+/// Of computed values only the type is asked.
 pub fn value_is_never_null(node: &Node, value: &Expr) -> bool {
     !value.column_type.can_be_null()
         || column_of(value).is_some_and(|column| is_never_null(node, column))
 }
 
 /// The columns that are not NULL where a condition is TRUE.
+/// A comparison with NULL is UNKNOWN, except for IS DISTINCT FROM and its negation. Of an OR only
+/// what both operands require is certain.
 fn required(condition: &Expr) -> BTreeSet<usize> {
     match &condition.kind {
         ExprKind::And(left, right) => &required(left) | &required(right),
@@ -66,6 +79,7 @@ fn required(condition: &Expr) -> BTreeSet<usize> {
 }
 
 /// The columns whose NULL makes a value NULL.
+/// Function calls are left out: COALESCE and its kin answer a NULL with a value.
 fn passed_on(value: &Expr) -> BTreeSet<usize> {
     match &value.kind {
         ExprKind::Column(column) => BTreeSet::from([*column]),

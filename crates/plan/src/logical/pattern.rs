@@ -1,4 +1,8 @@
 //! What a pattern is called: the same text means the same matches.
+//!
+//! The text stands in `describe`, so it decides about sharing and about stage identifiers. It
+//! writes columns as `$n`, as expressions do; partition keys are plain numbers, which is no matter
+//! since a pattern's state depends on all of its input's columns anyway.
 
 use std::fmt::Write;
 
@@ -38,6 +42,7 @@ pub(super) fn describe(text: &mut String, pattern: &Pattern, values: &[PatternVa
 }
 
 /// The identity of a value.
+/// Equal values of one condition or of the measures are kept once (`bind::navigation`).
 pub fn value_text(pattern_variables: &[Variable], value: &PatternValue) -> String {
     let of = |variable: &Option<usize>| match variable {
         Some(variable) => pattern_variables[*variable].name.as_str(),

@@ -1,4 +1,26 @@
 //! Drops the columns of a plan that nobody needs, down to the scans.
+//!
+//! [`demand`](super::demand) has found for every node which of its columns are read. Here every
+//! node is built again over its pruned inputs, inputs first, so each step only has to translate
+//! positions: from the old columns of the input to the new ones ([`Pruned`]).
+//!
+//! **Invariants:**
+//! - columns keep their order; a pruned node's columns are a subsequence of the old ones (a
+//!   projection that nobody reads is the exception: it becomes one constant column);
+//! - a column that is in demand is kept, so looking up its new place can't fail. A column that is
+//!   not in demand may still be kept, where dropping it would cost a projection or change the
+//!   result;
+//! - which rows there are does not change. So keys of aggregates and of patterns are kept whether
+//!   they are read or not, and so are all columns of a set operation;
+//! - a node keeps at least one column, since a batch without columns has no length;
+//! - types and time attributes come from the old node. They are not derived again: what the binder
+//!   decided, and showed to the user, stays.
+//!
+//! Three operators profit beyond the narrower rows: an aggregate computes fewer functions, a Top-N
+//! without its rank sends fewer updates, and a window materializes only those of its three columns
+//! that are read.
+//!
+//! It does not remove rows or nodes, apart from projections that became the identity.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,6 +34,7 @@ use super::{Field, JoinCondition, JoinKey, JoinKind, LogicalKind, LogicalPlan, N
 /// A node with only the columns that are needed, and where the old ones went.
 pub(super) struct Pruned {
     pub(super) node: Node,
+    // For each column of the original node its place in `node`; `None` if it was dropped.
     positions: Vec<Option<usize>>,
 }
 
@@ -23,6 +46,9 @@ impl Pruned {
         expr.remap(&|i| self.place(i))
     }
     /// A kind of node over this one.
+    /// Replaces the inputs and translates everything that `each_reference` reaches. Joins, set
+    /// operations, patterns and unions, which have more to translate, have functions of their own
+    /// below.
     fn moved(&self, mut kind: LogicalKind) -> LogicalKind {
         for input in kind.inputs_mut() {
             input.clone_from(&self.node);
@@ -31,6 +57,8 @@ impl Pruned {
             Reference::Column(column) => *column = self.place(*column),
             Reference::Expr(expr) => *expr = self.map(expr),
         });
+        // Not reached by `each_reference`. The aggregate has cleared it already, and where it is
+        // left (a session that will be refused) a dropped column does no harm.
         if let Some(window) = kind.window_mut() {
             window.partition_by =
                 window.partition_by.iter().filter_map(|&i| self.positions[i]).collect();
@@ -38,6 +66,9 @@ impl Pruned {
         kind
     }
     /// A node that passes all columns of this one on, and appends these of its own.
+    /// The input may have kept more columns than are read here; they are passed on too. The fields
+    /// of `fields` win over the input's: a node can change the type or the time attribute of a
+    /// column that it passes on.
     fn and_more(&self, kind: LogicalKind, fields: &[Field], more: &[usize]) -> Pruned {
         let mut own: Vec<Field> = self.node.fields.to_vec();
         let mut positions = self.positions.clone();
@@ -64,6 +95,8 @@ fn positions(width: usize, kept: &[usize]) -> Vec<Option<usize>> {
 }
 
 /// A node with the columns that are needed, over inputs that are pruned already.
+///
+/// `done` holds the result for every input: the caller goes through the plan inputs first.
 pub(super) fn prune(
     node: &Node,
     demand: &Demand,
@@ -81,7 +114,8 @@ pub(super) fn prune(
             prune_project(of(input), expressions, fields, demand)
         }
         LogicalKind::WindowAggregate { input, keys, aggregates, .. } => {
-            // What follows finds the window's columns behind the aggregates, also those not read.
+            // The window's columns keep their places: what follows finds them behind the
+            // aggregates.
             let first_window = keys.len() + aggregates.len();
             let mut kept = kept_behind(keys.len(), aggregates.len(), demand);
             kept.extend(first_window..first_window + 3);
@@ -103,12 +137,15 @@ pub(super) fn prune(
         }
         LogicalKind::Match { input, .. } => prune_match(of(input), &node.kind, fields, demand),
         LogicalKind::UnionAll { inputs } => prune_union(inputs, done, fields, demand),
+        // Constants are small, and what is refused is never lowered.
         LogicalKind::Values { .. } | LogicalKind::Refused { .. } => {
             let all: Vec<usize> = (0..fields.len()).collect();
             Pruned { node: node.clone(), positions: positions(fields.len(), &all) }
         }
         passing => {
             let below = of(node.inputs()[0]);
+            // The steps of WindowRows and Unnest always append all their columns; a projection
+            // above drops what is not read.
             let can_drop = matches!(passing, LogicalKind::Over { .. } | LogicalKind::TopN { .. });
             let appended = below.positions.len()..fields.len();
             let kept: Vec<usize> = appended.filter(|i| !can_drop || demand.contains(i)).collect();
@@ -118,6 +155,7 @@ pub(super) fn prune(
 }
 
 /// Which of a node's columns are kept: the keys, and what of the columns behind them is needed.
+/// A key that nobody reads still separates groups.
 fn kept_behind(keys: usize, computed: usize, demand: &Demand) -> Vec<usize> {
     let needed = (keys..keys + computed).filter(|i| demand.contains(i));
     (0..keys).chain(needed).collect()
@@ -190,6 +228,7 @@ fn prune_join(
     let of_left = left.positions.iter().copied();
     let of_right = right.positions.iter().map(|place| place.map(|place| width + place));
     let mut positions: Vec<Option<usize>> = of_left.chain(of_right).collect();
+    // A semi or an anti join has the left columns only.
     positions.truncate(fields.len());
     let both = left.node.fields.iter().chain(right.node.fields.iter()).cloned();
     let mut kept: Vec<Field> = both.collect();
@@ -203,6 +242,7 @@ fn prune_join(
         null_equals_null: key.null_equals_null,
     };
     let condition = JoinCondition {
+        // Empty from here on: only the binder, which is done, reads them.
         conjuncts: Vec::new(),
         keys: condition.keys.iter().map(key).collect(),
         bound: condition.bound.placed(&|i| left.place(i), &|i| right.place(i)),
@@ -228,6 +268,8 @@ fn prune_union(
 }
 
 /// Inputs with the same columns, each with those that are needed, in order.
+/// The inputs of a union or set operation must agree in their columns by position. An input that is
+/// shared with other readers may have kept more or fewer columns, so a projection aligns it.
 fn narrowed(
     inputs: &[Node],
     done: &HashMap<*const LogicalPlan, Pruned>,
@@ -237,6 +279,7 @@ fn narrowed(
     let kept = at_least_one(demand, fields.len());
     let narrowed = |input: &Node| {
         let below = &done[&Arc::as_ptr(input)];
+        // `demand` asks every input for the columns that are kept here, so each has a place.
         let place = |i: usize| below.positions[i].unwrap_or(0);
         let exact = below.node.fields.len() == kept.len()
             && kept.iter().enumerate().all(|(new, &old)| below.positions[old] == Some(new));

@@ -1,8 +1,24 @@
 //! Rewrites of one tree: filters move below projections, projections over projections become one.
 //!
-//! A filter only ever moves past something that computes row by row, never past a window
-//! aggregate, a sort, a limit or into a scan: what is late, and what a limit counts, must not
-//! change.
+//! ```sql
+//! SELECT a FROM (SELECT x AS a, y + 1 AS b FROM t) WHERE a > 3
+//! -- becomes
+//! SELECT x AS a FROM (SELECT * FROM t WHERE x > 3)
+//! ```
+//!
+//! A filter only ever moves past something that computes row by row, never past a window aggregate,
+//! a sort, a limit or into a scan: what is late, and what a limit counts, must not change.
+//!
+//! **Invariants:**
+//! - a rewritten node has the columns of the original one, with names, types and time attributes;
+//! - no expression is evaluated more often than before. That is why a projection is merged only if
+//!   each computed column is used at most once, and why a filter moves past columns that are plain
+//!   references only;
+//! - connectors see no filters. A row that a filter rejects still moves the watermark, so a filter
+//!   inside of a source would make other rows late.
+//!
+//! What it does not do: filters do not move into joins here (the binder does that, where it knows
+//! ON from WHERE), nor past aggregates over their keys.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -39,6 +55,7 @@ impl Pushdown {
 }
 
 /// The same node over other inputs, which have the same columns.
+/// Returns the node itself if no input has changed, so that maps by address still find it.
 pub fn with_inputs(node: &Node, inputs: &[Node]) -> Node {
     let unchanged = node.inputs().iter().zip(inputs).all(|(old, new)| Arc::ptr_eq(old, new));
     if unchanged {
@@ -55,12 +72,16 @@ fn push_filter(input: &Node, predicate: &Expr) -> Node {
     match &input.kind {
         LogicalKind::Project { input: below, expressions } => {
             let plain = |i: usize| column_of(&expressions[i]);
+            // Only plain columns: a computed one would be evaluated twice, below for the filter and
+            // here.
             if predicate.columns().into_iter().all(|i| plain(i).is_some()) {
                 let moved = predicate.remap(&|i| plain(i).unwrap_or(i));
                 let filtered = push_filter(below, &moved);
                 return with_inputs(input, &[filtered]);
             }
         }
+        // A condition on the input's columns holds for all windows of a row or for none. One on
+        // window columns stays above.
         LogicalKind::WindowRows { input: below, .. }
             if predicate.columns().into_iter().all(|i| i < below.fields.len()) =>
         {
@@ -87,6 +108,7 @@ fn merge_project(node: &Node, input: &Node, expressions: &[Expr]) -> Node {
 }
 
 /// What a column of the inner projection is; the type that the outer one sees stays.
+/// The types may differ in nullability, where the outer projection was made for a padded side.
 fn replacement(expr: &Expr, inner: &[Expr]) -> Option<Expr> {
     let computed = inner[column_of(expr)?].clone();
     let column_type = expr.column_type.clone();
@@ -94,13 +116,16 @@ fn replacement(expr: &Expr, inner: &[Expr]) -> Option<Expr> {
 }
 
 /// How deep expressions may become by merging; views over views would make them endless.
+/// Walks over expressions recurse, so the depth is bounded by the stack.
 const DEPTH_MAX: usize = 200;
 
 fn depth(expr: &Expr) -> usize {
     1 + expr.children().into_iter().map(depth).max().unwrap_or(0)
 }
 
-/// True if no expression of the inner projection would be computed twice.
+/// True if no expression of the inner projection would be computed twice. Columns and constants
+/// cost nothing, so they may be used any number of times. It also keeps merged plans linear in
+/// size: views that double an expression in each step would grow exponentially.
 fn can_merge(outer: &[Expr], inner: &[Expr]) -> bool {
     let deepest = |expressions: &[Expr]| expressions.iter().map(depth).max().unwrap_or(0);
     if deepest(outer) + deepest(inner) > DEPTH_MAX {

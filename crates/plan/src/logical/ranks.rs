@@ -2,6 +2,28 @@
 //!
 //! `ROW_NUMBER() OVER (…)` with a condition on its result is not computed for every row: it means
 //! the first rows of each key ([`filter`]), or the one row of each key that counts.
+//!
+//! ```sql
+//! SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC) AS n FROM t)
+//! WHERE n <= 3                    -- TopN, ranks 1 to 3
+//! SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts) AS n FROM t)
+//! WHERE n = 1                     -- Deduplicate, the first row; ORDER BY ts DESC: the last row
+//! ```
+//!
+//! | condition and order | node | result |
+//! |---|---|---|
+//! | `= 1`, by row time ascending | Deduplicate, first | append-only, after the watermark |
+//! | `= 1`, by row time or arrival, DESC | Deduplicate, last | updates |
+//! | `= 1`, by processing time ascending | Deduplicate, first | append-only, at once |
+//! | an upper bound, any order | TopN | updates; append-only per closed window |
+//! | no upper bound, by time | Over | append-only |
+//! | no upper bound, by values | refused by `physical::over` | |
+//!
+//! This is Flink's pattern for Top-N and deduplication: the condition must stand in the query
+//! directly around the one with ROW_NUMBER, and must bound the rank from above by constants. RANK
+//! and DENSE_RANK become a TopN too, never a Deduplicate: several rows may have rank 1.
+//!
+//! A condition that is recognized is consumed; all others stay a filter above.
 
 use std::fmt;
 
@@ -26,9 +48,11 @@ pub struct OverWindow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverFrame {
     /// That number of rows before it; all rows without a number.
+    /// `Rows(Some(0))` is the row alone.
     Rows(Option<u64>),
     /// Rows at most that number of milliseconds older, rows of the same time included; all without
     /// a number.
+    /// Rows of equal time are peers: each sees the others, also those that arrive later.
     Range(Option<i64>),
 }
 
@@ -49,6 +73,7 @@ pub enum OverFunction {
     /// A rank.
     Rank(RankFunction),
     /// The value that number of rows before (LAG) or after (LEAD).
+    /// A row with LEAD waits until the later row has its turn.
     Shifted {
         /// The value.
         value: Expr,
@@ -63,6 +88,10 @@ pub enum OverFunction {
 
 /// Conditions over a node. Where they bound the rank that a projection below passes on, the node
 /// becomes the first rows of each key; what else they say stays a filter.
+///
+/// The shape below is exactly what the binder makes of a sub-query: a projection of an Over with
+/// one rank. An Over node with a second function is not recognized: it must compute that one for
+/// every row.
 pub fn filter(node: Node, conjuncts: Vec<Expr>) -> Node {
     let Some((ranked, rest)) = first_rows(&node, &conjuncts) else {
         return conjuncts.into_iter().fold(node, LogicalPlan::filter);
@@ -77,6 +106,8 @@ fn first_rows(node: &Node, conjuncts: &[Expr]) -> Option<(Node, Vec<Expr>)> {
     let rank = below.fields.len();
     let is_rank =
         |expr: &Expr| column_of(expr).is_some_and(|i| column_of(&expressions[i]) == Some(rank));
+    // Several bounds are intersected. `to?` refuses where none bounds the rank from above: all rows
+    // would have to be kept.
     let (mut from, mut to, mut rest) = (1, None, Vec::new());
     for conjunct in conjuncts {
         match rank_bound(conjunct, &is_rank) {
@@ -99,6 +130,9 @@ fn first_rows(node: &Node, conjuncts: &[Expr]) -> Option<(Node, Vec<Expr>)> {
 }
 
 /// What a comparison says of the rank: the least one, and the greatest if it has one.
+///
+/// A negative constant counts as 0, which is below every rank: `n <= -1` selects nothing and `n >
+/// -1` excludes nothing. A range that is empty has its first rank above its last.
 fn rank_bound(conjunct: &Expr, is_rank: &dyn Fn(&Expr) -> bool) -> Option<(u64, Option<u64>)> {
     let ExprKind::Compare { op, left, right } = &conjunct.kind else { return None };
     let number = |expr: &Expr| match uncast(expr).as_literal() {
@@ -128,6 +162,7 @@ fn uncast(expr: &Expr) -> &Expr {
 }
 
 /// The first rows of each key with their rank; one row in the order of a time is a deduplication.
+/// A TopN keeps no time attributes: a row may leave again, or come back, at any later time.
 fn ranked_rows(
     input: &Node,
     window: &OverWindow,

@@ -1,5 +1,13 @@
 //! What the kinds of node have in common: their inputs, what of those they refer to, and what they
 //! pass on. Rules over plans ask here, so that a new kind is described once.
+//!
+//! **To add a kind of node:** add it to `inputs_of!`; say in [`LogicalKind::each_reference`] where
+//! it refers to columns; leave it out of [`LogicalKind::passed_on`] only if its columns do not
+//! begin with its input's; add it to `judged_time` if it drops late rows, and to `with_needed` if
+//! it can compute fewer columns. Sharing needs a text (`LogicalPlan::describe`), stage identifiers
+//! need `physical::identity::keeps_rows`, changelogs need [`changes`](super::changes). The compiler
+//! finds the first two and the text; nothing finds the others, so a kind that is missing there is
+//! treated as one that passes its input through.
 
 use std::collections::BTreeSet;
 
@@ -8,6 +16,7 @@ use thalweg_expr::Expr;
 use super::{Aggregate, LogicalKind, Node, OverFunction, Window};
 
 /// Positions of columns.
+/// Ordered, so that what is built from it is in the order of the columns.
 pub(super) type Demand = BTreeSet<usize>;
 
 /// What refers to columns of an input.
@@ -19,6 +28,8 @@ pub enum Reference<'a> {
 }
 
 /// The inputs of a kind, shared or not.
+/// A macro, since `&` and `&mut` need the same match. The order is that of the node's columns: left
+/// before right.
 macro_rules! inputs_of {
     ($kind:expr, $iter:ident) => {
         match $kind {
@@ -54,11 +65,14 @@ impl LogicalKind {
     }
 
     /// The same, to be replaced.
+    /// An input may only be replaced by a node whose columns the references fit.
     pub(super) fn inputs_mut(&mut self) -> Vec<&mut Node> {
         inputs_of!(self, iter_mut)
     }
 
     /// The input whose columns are the first ones of the node, before those that it appends.
+    ///
+    /// None for joins and set operations, which have two inputs.
     pub fn passed_on(&self) -> Option<&Node> {
         match self {
             LogicalKind::Project { .. }
@@ -75,6 +89,8 @@ impl LogicalKind {
     }
 
     /// The row time by which it judges whether rows are late, where it does.
+    /// Late rows that go to a table need columns that nothing else may read, so `demand` asks here.
+    /// A join within an interval has two such times and is handled there.
     pub(super) fn judged_time(&self) -> Option<usize> {
         match self {
             LogicalKind::WindowAggregate { window, .. } => Some(window.rowtime),
@@ -88,6 +104,9 @@ impl LogicalKind {
 
     /// Takes all that refers to columns of its one input; what a session window is partitioned by
     /// and patterns, which are moved as a whole, excepted. Of a join it takes the expressions.
+    ///
+    /// Keys and residual conditions of a join count from different columns, so a caller that
+    /// translates positions must handle joins itself.
     pub fn each_reference(&mut self, take: &mut dyn FnMut(Reference<'_>)) {
         if let Some(window) = self.window_mut() {
             take(Reference::Column(&mut window.rowtime));
@@ -152,6 +171,9 @@ impl LogicalKind {
     }
 
     /// The same with only those of its computed columns that are needed.
+    ///
+    /// The caller drops the same columns from the node's `fields`; neither is valid without the
+    /// other.
     pub(super) fn with_needed(&self, needed: &Demand) -> LogicalKind {
         let mut kind = self.clone();
         match &mut kind {

@@ -6,7 +6,11 @@
 //! | `a ASOF JOIN b MATCH_CONDITION (m)` | ``a JOIN b ON `ASOF$`(m)`` |
 //! | `a ASOF LEFT JOIN b ON c` | ``a LEFT JOIN b ON `ASOF$`() AND c`` |
 //!
-//! The function [`ASOF`] can't be written, since its name holds a `$`.
+//! There is no function [`ASOF`]: it only marks the join. A text that names it means the same.
+//!
+//! `MATCH_CONDITION` stands in the place of ON and before it, so both forms become one ON. The
+//! binder takes the function out again (`bind::asof`). Without MATCH_CONDITION, as in DuckDB, the
+//! function has no argument, and the binder finds the comparison of times among the conjuncts.
 
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 use thalweg_core::{Error, Result, Span};
@@ -30,6 +34,7 @@ pub(super) fn places(tokens: &[TokenWithSpan]) -> Vec<Span> {
 }
 
 /// The ASOF JOINs whose condition has not come yet: how many brackets were open where each stands.
+/// A stack, since the right side of one may be a sub-query with another.
 #[derive(Default)]
 pub(super) struct AsofJoins {
     depths: Vec<usize>,

@@ -2,6 +2,12 @@
 //!
 //! Only what the text says is checked here: names that are there twice, keys that name no column.
 //! Types of expressions, options and connectors are checked by the binder.
+//!
+//! What is kept and what is dropped: comments of columns and names of constraints are read and
+//! dropped; the statement's text is kept for SHOW CREATE TABLE. Options keep their order and their
+//! places, which errors of connectors point at (`TableSpans::locate`).
+//!
+//! A column of a primary key becomes NOT NULL, whether it says so or not.
 
 use sqlparser::tokenizer::Token;
 use thalweg_core::{Error, Result};
@@ -64,6 +70,7 @@ pub(super) fn create_table(cursor: &mut Cursor<'_>) -> Result<CreateTable> {
 }
 
 /// One entry between the brackets.
+/// A column that is called CONSTRAINT needs backticks.
 fn element(cursor: &mut Cursor<'_>, table: &mut CreateTable) -> Result<()> {
     if cursor.is_words(&["WATERMARK", "FOR"]) {
         return watermark(cursor, table);
@@ -101,6 +108,7 @@ fn not_enforced(cursor: &mut Cursor<'_>) -> Result<()> {
         .hint("a stream's keys are not checked, and the statement has to say so"))
 }
 
+/// `WATERMARK FOR column AS expression`. The column may be declared before or after it.
 fn watermark(cursor: &mut Cursor<'_>, table: &mut CreateTable) -> Result<()> {
     let here = cursor.here();
     cursor.index += 2;
@@ -118,6 +126,7 @@ fn watermark(cursor: &mut Cursor<'_>, table: &mut CreateTable) -> Result<()> {
     Ok(())
 }
 
+/// A physical, metadata or computed column.
 fn column(cursor: &mut Cursor<'_>, table: &mut CreateTable) -> Result<()> {
     let name = cursor.name("a column name")?;
     if cursor.take_words(&["AS"]) {
@@ -191,6 +200,7 @@ fn clauses(cursor: &mut Cursor<'_>, table: &mut CreateTable) -> Result<()> {
     }
 }
 
+/// `('name' = 'value', …)`, both in quotes, as in Flink.
 fn options(cursor: &mut Cursor<'_>, table: &mut CreateTable) -> Result<()> {
     cursor.expect_token(&Token::LParen)?;
     loop {
@@ -209,6 +219,7 @@ fn options(cursor: &mut Cursor<'_>, table: &mut CreateTable) -> Result<()> {
     }
 }
 
+/// What can be checked only when all columns are read.
 fn check(table: &mut CreateTable) -> Result<()> {
     if table.columns.is_empty() {
         return Err(Error::plan(format!("table {} has no columns", table.name.text))

@@ -5,6 +5,12 @@
 //! operators on the way from the root to a leaf are counted here in the token stream. The count is
 //! an upper bound: it may exceed the true depth, it never falls short of it. Brackets that do not
 //! match are found on the way, because their message is better here.
+//!
+//! For a token the bound is: operators of the clauses around its bracket, set operations of its own
+//! level, and operators of its expression so far. A comma and a clause's first word begin a new
+//! expression, so long lists and wide selects cost nothing.
+//!
+//! The limits keep every walk over a tree within the stack that the parser promises (2 MiB).
 
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 use thalweg_core::{Error, Result};
@@ -20,6 +26,7 @@ const BRACKETS_MAX: usize = 100;
 /// Operators within one bracket: `sets` join queries, `chain` joins expressions of one clause.
 #[derive(Clone, Copy, Default)]
 struct Level {
+    // What is on the path from the root to this bracket.
     outside: usize,
     sets: usize,
     chain: usize,

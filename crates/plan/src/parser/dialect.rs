@@ -3,6 +3,8 @@
 //! Only lexical rules and yes-or-no questions of the expression and query grammar stand here.
 //! Whatever `sqlparser` has no switch for is rewritten in the token stream (see the sibling
 //! modules) before it parses.
+//!
+//! A switch that is not listed is off. Adding one can change how existing texts are read.
 
 use sqlparser::dialect::Dialect;
 

@@ -1,5 +1,9 @@
 //! Hints that say how to join: `/*+ BROADCAST(t, u), SHUFFLE_HASH(v) */`, with the words of Flink,
 //! and how long state lives: `/*+ STATE_TTL('t' = '1d', 'u' = '12h') */`.
+//!
+//! A comment without any of these returns `None` and is reported as a note: a query that was
+//! written for Flink runs, with the same result. Whether a table of that name takes part in a join
+//! is known to the binder only.
 
 use thalweg_core::{Error, Result, Span};
 
@@ -7,6 +11,7 @@ use crate::ast::JoinHint;
 use crate::catalog::parse_duration;
 
 /// Words whose tables are to be read before what they are joined with.
+/// Flink's strategies differ in how rows reach machines; here there is one.
 const READ_FIRST: [&str; 3] = ["BROADCAST", "SHUFFLE_HASH", "NEST_LOOP"];
 
 /// Reads the text of a hint, beginning with its `+`. `None` if it says nothing of that.

@@ -2,11 +2,28 @@
 //!
 //! The text is cut into tokens once, with places, and every later step works on slices of that
 //! stream, so that an error anywhere points at the user's own line. Statements are read by hand;
-//! queries and expressions by `sqlparser`, after what it can't read was taken out (window calls)
-//! or rewritten (types of CAST, MAP literals).
+//! queries and expressions by `sqlparser`, after what it can't read was taken out (window calls) or
+//! rewritten (types of CAST, MAP literals).
 //!
-//! Invariants: no input makes the parser panic or overflow the stack of a thread with 2 MiB, and
-//! the text is at most 1 MiB. Names are resolved and types are derived by the binder, not here.
+//! The steps of a query, all on tokens until the last:
+//!
+//! ```text
+//! text ──▶ tokens ──▶ depth::check ──▶ window::extract ──▶ rewrite ──▶ sqlparser ──▶ sql::Query
+//!            └─▶ hints, notes            └─▶ WindowCalls      (ASOF, MATCH_RECOGNIZE, CAST, MAP)
+//! ```
+//!
+//! **Invariants:**
+//! - no input makes the parser panic or overflow the stack of a thread with 2 MiB, and the text is
+//!   at most 1 MiB. That holds for everything that walks a tree later, dropping it included, since
+//!   `depth` bounds the tree before it exists;
+//! - a token that a rewrite adds has the place of a token that it replaces;
+//! - names that rewrites make up (`tumble@1:21`, `ASOF$`, `{WITHIN}`) are those of no table, column
+//!   or function;
+//! - the order of steps matters: window calls are extracted first, since their arguments are parsed
+//!   as expressions and queries of their own, each with all steps.
+//!
+//! Names are resolved and types are derived by the binder, not here. Nothing here knows the
+//! catalog.
 
 mod asof;
 mod create;
@@ -43,6 +60,7 @@ pub struct Script {
     /// Its statements in order.
     pub statements: Vec<Statement>,
     /// What was passed over, such as hints.
+    /// Hints that have no effect here, with their places.
     pub notes: Vec<Note>,
 }
 

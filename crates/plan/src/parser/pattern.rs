@@ -5,6 +5,8 @@
 //! | `PATTERN (…) WITHIN INTERVAL '1' HOUR DEFINE A AS …` | ``PATTERN (…) DEFINE `{WITHIN}` AS INTERVAL '1' HOUR, A AS …``: a definition under a name of its own, which the binder takes out again |
 //!
 //! What Flink has not either is refused here, where its words still have a place.
+//!
+//! `WITHIN` without an INTERVAL behind it may be a name, so it is left alone.
 
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 use thalweg_core::{Error, Result, Span};

@@ -1,4 +1,8 @@
 //! `sqlparser`'s complaints in our words: its location becomes a span, its jargon goes.
+//!
+//! `sqlparser` reports a text with a location at its end, and nothing else. What is matched here
+//! are the forms of its messages, so an update of that crate may need changes; a form that is not
+//! known passes as it is, with its place.
 
 use sqlparser::parser::ParserError;
 use sqlparser::tokenizer::{Location, Span as TokenSpan, TokenWithSpan};
@@ -23,6 +27,7 @@ pub(super) fn from_parser(error: ParserError, tokens: &[TokenWithSpan]) -> Error
 }
 
 /// The token that a complaint is about. Some name one token and give the place of the next.
+/// So the token before is taken if it is the one that is named.
 fn culprit<'t>(
     message: &str,
     tokens: &'t [TokenWithSpan],

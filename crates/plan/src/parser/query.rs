@@ -1,5 +1,8 @@
 //! Queries and expressions: the dialect's peculiarities are taken out of the token stream, the
 //! rest is parsed by `sqlparser`.
+//!
+//! A query or an expression must take up all of its tokens: what is left over is an error at its
+//! place.
 
 use sqlparser::ast as sql;
 use sqlparser::parser::{Parser, ParserError};
@@ -12,6 +15,7 @@ use super::{asof, depth, problem, rewrite, window};
 use crate::ast::Query;
 
 /// How deep `sqlparser` may recurse.
+/// Its frames are large; `depth` bounds what it does without recursion.
 const RECURSION_MAX: usize = 50;
 
 /// Parses a query that takes up all of `tokens`.

@@ -10,6 +10,10 @@
 //!
 //! The tokens that replace others stand where the first of those stood, so that errors point at
 //! the user's text.
+//!
+//! One pass with a stack of open brackets, since `AS` means a type only inside of CAST, and clauses
+//! are only those of MATCH_RECOGNIZE inside of its bracket. Arguments of window calls have been
+//! taken out before and are rewritten when they are parsed.
 
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Span as TokenSpan, Token, TokenWithSpan, Word};
@@ -104,10 +108,12 @@ pub(super) fn rewrite<'a>(
 }
 
 /// Words of types that `sqlparser` reads differently or not at all.
+/// A type without any of them goes through as it is, so that `sqlparser`'s own messages stay.
 const OWN_WORDS: [&str; 9] =
     ["ROW", "MAP", "ARRAY", "MULTISET", "INTERVAL", "NOT", "NULL", "WITH", "WITHOUT"];
 
 /// Passes the type behind AS, as it stands or as one name.
+/// The type is read here once to find its end, and once more from its text by the binder.
 fn cast_type(cursor: &mut Cursor<'_>, output: &mut Vec<TokenWithSpan>) -> Result<()> {
     let start = cursor.index;
     column_type(cursor)?;

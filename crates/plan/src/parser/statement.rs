@@ -1,4 +1,11 @@
 //! Statements by their first words.
+//!
+//! Everything but queries is read by hand, since Flink's statements differ from what `sqlparser`
+//! knows. A statement ends at a semicolon, except for statement sets and what EXPLAIN explains,
+//! which read their own end.
+//!
+//! A statement of Flink that is not supported is recognized by its first words, so that the message
+//! says "not supported" and not "unknown".
 
 use sqlparser::tokenizer::Token;
 use thalweg_core::{Error, Result};
@@ -34,7 +41,9 @@ pub(super) fn statements(cursor: &mut Cursor<'_>) -> Result<Vec<Statement>> {
     }
 }
 
-/// The next statement, semicolon included.
+/// The next statement. The semicolon behind it is left, but for that of a statement set.
+///
+/// `EXPLAIN` and statement sets come first: they may hold semicolons.
 fn statement(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let span = cursor.here();
     if cursor.is_words(&["EXECUTE", "STATEMENT", "SET"])
@@ -79,6 +88,7 @@ fn kind(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
 const OBJECTS: &str = "TABLE VIEW FUNCTION DATABASE CATALOG MODEL MODULE MODULES JAR JOB PLAN \
     STATEMENT MATERIALIZED FROM INTO PROCEDURE";
 
+/// The error for first words that begin no statement.
 fn unknown(cursor: &Cursor<'_>, word: &str) -> Error {
     let here = cursor.here();
     if UNSUPPORTED.contains(&word) || word == "EXECUTE" || word == "BEGIN" {
@@ -105,6 +115,7 @@ fn rest_as_query(cursor: &mut Cursor<'_>) -> Result<Query> {
 }
 
 /// Behind EXPLAIN.
+/// Flink's details are accepted and change nothing: there is one form of plan.
 fn explained(cursor: &mut Cursor<'_>) -> Result<Statement> {
     const DETAILS: [&str; 4] =
         ["ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE"];
@@ -168,6 +179,7 @@ fn set_member(cursor: &Cursor<'_>) -> Error {
     error.hint("a statement set holds INSERT statements only; to print, insert into a table WITH ('connector' = 'print')")
 }
 
+/// `INSERT INTO table [(columns)] query`, the whole of the cursor.
 fn insert(cursor: &mut Cursor<'_>) -> Result<Insert> {
     cursor.expect_words(&["INSERT"])?;
     if cursor.is_word("OVERWRITE") {
@@ -182,6 +194,7 @@ fn insert(cursor: &mut Cursor<'_>) -> Result<Insert> {
             .hint("select the constant as a column")
             .at(cursor.here()));
     }
+    // `INSERT INTO t (SELECT …)` has no column list.
     let is_query = |word| cursor.is_word_at(1, word);
     let bracket_is_query = ["SELECT", "WITH", "VALUES"].into_iter().any(is_query)
         || cursor.peek_at(1) == Some(&Token::LParen);
@@ -257,6 +270,7 @@ fn show(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
     }
 }
 
+/// `SET 'key' = 'value'`, or SET alone. A value without quotes is the text up to the semicolon.
 fn set(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
     cursor.expect_words(&["SET"])?;
     if cursor.at_end() {
@@ -281,6 +295,7 @@ fn reset(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
 }
 
 /// `'a.b-c'` or `a.b-c`
+/// Unquoted names are several tokens (`-` is an operator), so the text is taken as it stands.
 fn option_name(cursor: &mut Cursor<'_>, what: &str, stop: Token) -> Result<Name> {
     if matches!(cursor.peek_at(0), Some(Token::SingleQuotedString(_))) {
         return cursor.string(what);

@@ -2,6 +2,12 @@
 //!
 //! White space and comments are dropped, so that the rest of the parser sees words only. Every
 //! token keeps its place in the file. A [`Cursor`] never reads beyond its slice and never panics.
+//!
+//! Hints (`/*+ … */`) are comments to the tokenizer, so they are collected here, with their places,
+//! and handed to the query whose tokens surround them.
+//!
+//! The methods of a [`Cursor`]: `is_…` looks, `take_…` passes what it names if it is there,
+//! `expect_…` fails if it is not, and everything else reads one thing or fails.
 
 use sqlparser::tokenizer::{
     Location, Span as TokenSpan, Token, TokenWithSpan, Tokenizer, TokenizerError, Whitespace, Word,
@@ -48,6 +54,8 @@ impl<'a> SourceText<'a> {
     }
 
     /// The hints that stand among these tokens.
+    /// A query inside of a window call has those inside of its own tokens; the query around has
+    /// them too.
     pub(super) fn hints_in(&self, tokens: &[TokenWithSpan]) -> Vec<JoinHint> {
         let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else { return Vec::new() };
         let range = first.span.start..last.span.end;
@@ -72,6 +80,7 @@ impl<'a> SourceText<'a> {
 }
 
 /// Turns a place in the token stream into a place in an error.
+/// A place over several lines has no end: one caret is shown then.
 pub fn span(place: TokenSpan) -> Span {
     let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
     let one_line = place.start.line == place.end.line && place.end.column > place.start.column;
@@ -158,6 +167,7 @@ pub(super) fn lower_first(text: &str) -> String {
 }
 
 /// Most hints say how to compute the same result; OPTIONS says what is read.
+/// So OPTIONS can't be ignored with a note, as unknown hints are.
 fn refuse_options(hint: &str, place: TokenSpan) -> Result<()> {
     let names_options = hint
         .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
@@ -206,6 +216,7 @@ pub(super) fn upper_word(token: &Token) -> Option<String> {
 }
 
 /// The place among `tokens` of the bracket that closes the one at `open`.
+/// All kinds of bracket count alike; `depth::check` has made sure that they match.
 pub(super) fn closing(tokens: &[TokenWithSpan], open: usize) -> Option<usize> {
     let mut depth = 0usize;
     for (i, token) in tokens.iter().enumerate().skip(open) {
@@ -370,7 +381,8 @@ impl<'a> Cursor<'a> {
         }
         &self.tokens[start..self.index]
     }
-    /// A cursor over the tokens up to the next semicolon, which this one passes.
+    /// A cursor over the tokens up to the next semicolon, which are passed here. The semicolon
+    /// itself is left: `statements` skips any number of them.
     pub(super) fn statement(&mut self) -> Cursor<'a> {
         let start = self.index;
         while self.peek().is_some_and(|t| t.token != Token::SemiColon) {

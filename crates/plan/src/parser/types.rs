@@ -5,6 +5,12 @@
 //! in its trees go through [`data_type`].
 //!
 //! Source: Apache Flink documentation, "Data Types".
+//!
+//! **Defaults:** DECIMAL is (10, 0), TIMESTAMP and TIMESTAMP_LTZ have six digits, TIME none, CHAR
+//! and BINARY one character. A VARCHAR without a length has one character in a declaration, and any
+//! number in a CAST: nobody means to cut a text to one letter there.
+//!
+//! A type is nullable unless NOT NULL follows, also inside of ARRAY, MAP and ROW.
 
 use sqlparser::ast as sql;
 use sqlparser::tokenizer::Token;
@@ -66,6 +72,8 @@ fn read(cursor: &mut Cursor<'_>, default_length: u32) -> Result<ColumnType> {
 struct TypeReader<'r, 'a> {
     cursor: &'r mut Cursor<'a>,
     /// `>>` is one token: true after its first half was used.
+    /// While it is true the cursor still stands on that token, so nothing but a closing `>` may be
+    /// read.
     half_closed: bool,
     depth: usize,
     /// The length of a VARCHAR or VARBINARY that names none.
@@ -73,6 +81,7 @@ struct TypeReader<'r, 'a> {
 }
 
 impl TypeReader<'_, '_> {
+    /// A type with its nullability; `INT ARRAY` is the postfix form of `ARRAY<INT>`.
     fn column_type(&mut self) -> Result<ColumnType> {
         self.depth += 1;
         if self.depth > NESTING_MAX {
@@ -242,6 +251,7 @@ impl TypeReader<'_, '_> {
     }
 
     /// True for a field of years and months.
+    /// A precision is read and dropped: intervals have one precision here.
     fn interval_field(&mut self) -> Result<bool> {
         let is_month = ["YEAR", "MONTH"].iter().any(|w| self.cursor.take_words(&[w]));
         let is_second = ["DAY", "HOUR", "MINUTE", "SECOND"];
@@ -261,6 +271,7 @@ impl TypeReader<'_, '_> {
         Ok(DataType::Map(Box::new(key), Box::new(value)))
     }
 
+    /// `ROW<a INT, b STRING 'comment'>` or `ROW(…)`. Comments are read and dropped.
     fn row(&mut self) -> Result<DataType> {
         let parenthesized = self.cursor.take_token(&Token::LParen);
         if !parenthesized {
@@ -305,6 +316,7 @@ impl TypeReader<'_, '_> {
         self.cursor.expect_token(&Token::Lt)
     }
 
+    /// One closing `>`, which may be the first or the second half of a `>>`.
     fn close(&mut self) -> Result<()> {
         if self.half_closed {
             self.half_closed = false;

@@ -5,6 +5,20 @@
 //! where the call stands, so it is unique in the script. The short form `TUMBLE(t, ts, …)` counts
 //! in FROM and JOIN only; elsewhere `TUMBLE(ts, …)` is the old group window function, which stays
 //! an ordinary call in the tree.
+//!
+//! ```text
+//! SELECT * FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) AS w
+//! SELECT * FROM `tumble@1:21` AS w          and a WindowCall with that placeholder
+//! ```
+//!
+//! Arguments may be given by position or by name (`DATA => TABLE t`). `crate::windows` says which
+//! functions there are and how their intervals are called.
+//!
+//! **Invariants:**
+//! - the tokens between the call's first and last are consumed whole: what `sqlparser` sees has
+//!   balanced brackets if the text has;
+//! - whether a table may come next is tracked per bracket level ([`Clauses`]), without a grammar:
+//!   it only has to be right where a windowing function's name is followed by a bracket.
 
 use sqlparser::ast as sql;
 use sqlparser::tokenizer::{Span as TokenSpan, Token, TokenWithSpan};
@@ -46,8 +60,12 @@ pub(super) fn extract<'a>(
 
 /// Which bracket levels are FROM clauses, and whether a table comes next.
 struct Clauses {
+    // True between FROM and the next clause of the same query.
     in_from: bool,
+    // True if this level began with SELECT or WITH. FROM elsewhere is part of a function: EXTRACT,
+    // TRIM.
     is_query: bool,
+    // `in_from` and `is_query` of the levels around.
     outer: Vec<(bool, bool)>,
     table_expected: bool,
 }
@@ -118,6 +136,7 @@ fn find(tokens: &[TokenWithSpan], at: usize, table_expected: bool) -> Option<Fou
 }
 
 /// Fails at `TABLE(F(TABLE t, …))` and `TABLE(F(DATA => …))` of a function that there is not.
+/// The message of `sqlparser` would name a bracket.
 fn refuse_unknown(tokens: &[TokenWithSpan], at: usize) -> Result<()> {
     let [table, open, name, inner, first, second, ..] = &tokens[at..] else { return Ok(()) };
     let is_call = is_word(&table.token, "TABLE")

@@ -3,6 +3,18 @@
 //!
 //! Jobs with snapshots update them in batch mode as well, and settle that behind: so their state
 //! has one layout.
+//!
+//! | mode | operator | stage |
+//! |---|---|---|
+//! | streaming | `GroupAggregate`, a changelog | `group` |
+//! | batch | a window over all rows, which closes at the end | `aggregate` |
+//! | batch with snapshots | `GroupAggregate`, then `FinalRows` | `group`, `final` |
+//!
+//! Batch mode without snapshots takes the third way too for DISTINCT calls whose result depends on
+//! the changes before (`distinct_depends_on_changes`).
+//!
+//! An aggregate without keys has a row even where no row comes (`COUNT(*)` is 0), but only in batch
+//! mode: a stream that has not ended may still have rows, and Flink emits nothing there.
 
 use std::sync::Arc;
 
@@ -19,6 +31,7 @@ use crate::catalog::RuntimeMode;
 use crate::logical::{Aggregate, Node, unit};
 
 impl Lowering<'_> {
+    /// An aggregate without windows. Its columns are those of the node: keys, then results.
     pub(super) fn lower_aggregate(
         &mut self,
         node: &Node,
@@ -58,6 +71,9 @@ impl Lowering<'_> {
 
     /// True if changed results are not emitted: the window of all rows yields the same at the end,
     /// at less cost.
+    ///
+    /// DISTINCT without functions is not among them: `GroupAggregate` only remembers keys then, and
+    /// its result of append-only rows needs no settling.
     pub(super) fn gives_once(&self, aggregates: &[Aggregate]) -> bool {
         let depends_on_changes =
             |a: &Aggregate| a.distinct && a.function.distinct_depends_on_changes();
@@ -67,6 +83,8 @@ impl Lowering<'_> {
             && !aggregates.iter().any(depends_on_changes)
     }
 
+    /// The operator of batch mode: one window over everything, which closes with the last
+    /// watermark.
     fn aggregate_of_all(
         &self,
         node: &Node,
@@ -83,6 +101,7 @@ impl Lowering<'_> {
     }
 
     /// The row that an aggregate without keys has where no rows come.
+    /// The states of fresh accumulators, evaluated: 0 for COUNT, NULL for most others.
     pub(super) fn result_of_nothing(
         &self,
         node: &Node,

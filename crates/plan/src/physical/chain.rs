@@ -1,4 +1,9 @@
 //! Row-by-row nodes as steps of a chain.
+//!
+//! A step must neither keep state nor look at more than one row, so that any worker can run it on
+//! any bundle. A chain of steps is one stage: rows pass between steps without a queue.
+//!
+//! The texts of steps are also part of a chain's identifier (`Lowering::close_chain`).
 
 use thalweg_core::{Column, Result};
 use thalweg_expr::Session;
@@ -8,6 +13,8 @@ use super::window::zone;
 use crate::logical::{LogicalKind, LogicalPlan};
 
 /// The step that a node is, if it works row by row.
+/// `None` for sessions, which are no row-by-row windows: they are refused by `lower_stage` unless
+/// an aggregate has absorbed them.
 pub(super) fn step_of(node: &LogicalPlan, session: &Session) -> Result<Option<Step>> {
     Ok(match &node.kind {
         LogicalKind::Filter { predicate, .. } => Some(Step::Filter(predicate.clone())),

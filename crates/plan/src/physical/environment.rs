@@ -1,4 +1,11 @@
 //! What planning needs to know of the world: connectors, folders, settings of the session.
+//!
+//! The binder has [`Places`], since it must know which tables end; lowering has the whole
+//! [`PlanEnvironment`]. Both are made for one statement by the [`Planner`](crate::Planner), from
+//! the settings as they are then: a SET between two statements changes only the second.
+//!
+//! Settings are resolved here once. Nothing below reads the catalog, so a plan can't depend on a
+//! setting that is not in this type.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -25,6 +32,7 @@ pub struct Places<'a> {
     /// The session's time zone.
     pub zone: Tz,
     /// What a job may keep in memory.
+    /// `usize::MAX` if nothing limits it.
     pub memory_limit_bytes: usize,
 }
 
@@ -52,6 +60,9 @@ impl Places<'_> {
 
     /// What reading a table is like. Options that its connector refuses are reported when it is
     /// lowered.
+    ///
+    /// Until then such a table counts as unbounded, the safe side: nothing waits for its end. The
+    /// binder asks while the query has other mistakes, and those are reported first.
     pub(crate) fn reading(&self, table: &ResolvedTable) -> Reading {
         let request = self.request(table, 1);
         let Ok(connector) = self.connectors.find(&request) else {
@@ -76,6 +87,7 @@ pub struct PlanEnvironment<'a> {
     /// The job's clock.
     pub clock: SharedClock,
     /// How many threads may decode at once.
+    /// At least 1 in requests.
     pub parallelism: usize,
     /// What happens to late rows.
     pub late: LateData,
@@ -84,6 +96,7 @@ pub struct PlanEnvironment<'a> {
     /// `execution.runtime-mode`.
     pub mode: RuntimeMode,
     /// `table.exec.state.ttl`; `None` keeps state for ever.
+    /// `None` in batch mode too.
     pub state_ttl_ms: Option<i64>,
     /// `table.exec.mini-batch.enabled`
     pub mini_batch: bool,
@@ -94,10 +107,12 @@ pub struct PlanEnvironment<'a> {
     /// `pipeline.order.allow-nondeterministic`.
     pub allows_nondeterministic: bool,
     /// The job will take snapshots.
+    /// Connectors that can't resume from a position are refused then.
     pub takes_snapshots: bool,
     /// Where they are kept, as it was written.
     pub snapshots: Option<String>,
     /// Where functions stand whose values the data do not decide, by name.
+    /// The first use of each, for messages.
     pub undecided: HashMap<String, Span>,
     /// True if nothing is to be opened: the plan is only looked at.
     pub dry_run: bool,
@@ -116,6 +131,7 @@ pub enum LateData {
 
 impl PlanEnvironment<'_> {
     /// How long state lives where a hint says this, 0 being for ever; `None`: for ever.
+    /// In batch mode hints are ignored: a result must not lack what has expired.
     pub(crate) fn lifetime_ms(&self, hinted: Option<i64>) -> Option<i64> {
         match hinted.filter(|_| self.mode == RuntimeMode::Streaming) {
             Some(0) => None,
@@ -131,6 +147,7 @@ impl PlanEnvironment<'_> {
 }
 
 /// The options that the connector reads: those of every table are the planner's.
+/// A connector refuses options that it does not know, so these must not reach it.
 fn of_connector(options: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut options = options.clone();
     options.retain(|name, _| crate::catalog::table_options::table_option(name).is_none());

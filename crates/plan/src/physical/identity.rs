@@ -13,6 +13,29 @@
 //!   since all of them are in its state; in contract `event_time` that holds for every stage, since
 //!   rows wait in front of it.
 //!
+//! How a node's hashes follow from its inputs':
+//!
+//! ```text
+//! what    = hash(inputs' rows, describe() with each $n replaced by the hash of column n)
+//! rows    = what, with all input columns where rows are kept; a projection has its input's rows
+//! columns = those of the input that are passed on; of a computed one, its expression over them
+//! stage   = hash(what, rows), in contract event_time with all input columns
+//! ```
+//!
+//! So `SELECT a, COUNT(*) FROM t GROUP BY a` has the same `group` stage whether another query makes
+//! the scan deliver a further column or not: `$0` and `$1` become the same hash, that of column `a`
+//! of `t`. Chains are the exception: their identifiers hold the texts of their steps, places
+//! included. They have no state that would have to be found.
+//!
+//! **Invariants:**
+//! - the hash depends on texts alone: no addresses, no order of a hash map, nothing of this
+//!   machine. FNV-1a is fixed, so snapshots of other versions are found as long as the texts stay;
+//! - changing the text of a node, an expression or a type changes identifiers, and a job no longer
+//!   resumes from older snapshots. Treat these texts as a format;
+//! - options of a table are no part of an identifier. Those that change what its state means are
+//!   compared apart, as `state_options` of the stage, so that a mismatch is an error with a name
+//!   and not a job that silently starts from scratch.
+//!
 //! What it does not do: equal stages get a number at the end (`-2`), in the order of the
 //! statements; nothing distinguishes them apart when statements change places.
 
@@ -36,6 +59,7 @@ pub(super) struct Identities {
 }
 
 /// What a node is.
+/// Three hashes, since readers of a node ask for different things.
 #[derive(Debug)]
 struct Identity {
     /// Which rows there are, whatever their columns.
@@ -54,6 +78,9 @@ impl Identities {
     }
 
     /// The identifier of a stage of this kind that computes this text from these nodes.
+    ///
+    /// `text` distinguishes stages that no node of the plan stands for, such as the two sides of a
+    /// join or a sink.
     pub(super) fn give(&mut self, kind: &str, text: &str, nodes: &[&Node]) -> String {
         let mut hash = fnv(FNV_START, text.as_bytes());
         for node in nodes {
@@ -111,6 +138,7 @@ fn of_scan(table: &ResolvedTable, columns: &[usize]) -> Identity {
         let column = &table.columns[place].column;
         declared(format!("{} {}", column.name, column.column_type.data_type))
     };
+    // All declared columns, since a computed one refers to them by declared position.
     let names: Vec<u64> = (0..table.columns.len()).map(plain).collect();
     let of = |&place: &usize| match &table.columns[place].origin {
         ColumnOrigin::Computed(expression) => placed(&expression.to_string(), &names),
@@ -120,6 +148,8 @@ fn of_scan(table: &ResolvedTable, columns: &[usize]) -> Identity {
 }
 
 /// True if whole rows are in the state of a stage.
+/// A new kind of node counts as keeping rows: that is the safe side, at the price of identifiers
+/// that change more often.
 fn keeps_rows(kind: &LogicalKind) -> bool {
     !matches!(
         kind,
@@ -178,6 +208,8 @@ fn columns(node: &Node, inputs: &[Arc<Identity>], below: &[u64], rows: u64) -> V
 }
 
 /// The hash of a text in which `$3` stands for the fourth of these columns.
+/// A `$` in a literal is read the same way. That may tie an identifier to a column that is not
+/// used.
 fn placed(text: &str, columns: &[u64]) -> u64 {
     let mut parts = text.split('$');
     let mut hash = fnv(FNV_START, parts.next().unwrap_or_default().as_bytes());
@@ -195,6 +227,7 @@ fn placed(text: &str, columns: &[u64]) -> u64 {
 }
 
 /// What distinguishes texts in identifiers of stages that are not made of SQL.
+/// For pipelines that are built in Rust.
 pub fn identity_of_text(text: &str) -> String {
     short(fnv(FNV_START, text.as_bytes()))
 }

@@ -1,4 +1,26 @@
 //! Joins and set operations: both inputs are tagged with their side and become one stream.
+//!
+//! An operator has one input. So each side goes through a stage that appends the other side's
+//! columns as NULL and puts a flag in front; rows of both then come in one sequence, which the
+//! ordered contracts can define.
+//!
+//! ```text
+//! ON UPPER(l.k) = r.k
+//! left:   a | 1           $side | k | v | key$0 | k | w
+//! right:  A | 7      ──▶  FALSE | a | 1 | A     | · | ·
+//!                         TRUE  | · | · | ·     | A | 7
+//! ```
+//!
+//! **Invariants:**
+//! - a side has all columns of its input, then the keys that had to be computed (a key that is a
+//!   column is not repeated). The join's output has them too, and a projection drops them
+//!   (`without_keys`), so positions shift in two places: the residual condition, and the columns
+//!   behind the left side;
+//! - both sides have the same number of keys, of the same types: the binder has added casts;
+//! - set operations compare all columns and have no keys of their own.
+//!
+//! Joins with a side that is read first are in `hash_join`, those with tables that are asked by key
+//! in `lookup`.
 
 use std::sync::Arc;
 
@@ -22,15 +44,18 @@ use crate::logical::upserts::is_unique_by;
 use crate::logical::{JoinBound, JoinCondition, JoinKind, Node};
 
 /// A side of a join with its keys among its columns.
+/// `keys` are positions in `columns`.
 pub(super) struct PreparedSide {
     pub(super) columns: Prepared,
     pub(super) keys: Vec<usize>,
 }
 
 /// Sides of a join whose late rows go to a table, with the positions of its columns in their rows.
+/// `None` for a column that only the other side has.
 type LateSides = Vec<(Side, Vec<Option<usize>>)>;
 
 impl PreparedSide {
+    /// All columns of the input at their places, then the keys that are no columns, as `key$n`.
     pub(super) fn of<'e>(input: &Node, keys: impl Iterator<Item = &'e Expr>) -> Self {
         let mut columns = Prepared::default();
         columns.all_of(input);
@@ -41,6 +66,8 @@ impl PreparedSide {
 }
 
 impl Lowering<'_> {
+    /// A join of two streams: the sides are tagged, joined, and the computed keys are dropped
+    /// again.
     pub(super) fn lower_join(
         &mut self,
         node: &Node,
@@ -51,6 +78,7 @@ impl Lowering<'_> {
         let of_left = PreparedSide::of(left, condition.keys.iter().map(|key| &key.left));
         let of_right = PreparedSide::of(right, condition.keys.iter().map(|key| &key.right));
         let sides = Sides::new(of_left.columns.schema(), of_right.columns.schema());
+        // The left side's width without and with computed keys.
         let widths = (left.fields.len(), of_left.columns.schema().len());
         let late = self.late_of_sides((left, right), condition)?;
         let operator = self.join_operator(
@@ -96,6 +124,7 @@ impl Lowering<'_> {
             let late = &self.environment.late;
             let columns = late.columns_of_side(&input.fields, &other.fields, time)?;
             let of_side = self.late_policy(input, time);
+            // One policy for both sides: a side that can't be late never uses it.
             if of_side != LatePolicy::Drop {
                 policy = of_side;
             }
@@ -106,6 +135,8 @@ impl Lowering<'_> {
         Ok((sides, policy))
     }
 
+    /// The operator for a bound. Keys and bound are positions on their own side; the residual
+    /// condition is over the prepared columns of both.
     fn join_operator(
         &self,
         (left, right): (&Node, &Node),
@@ -128,6 +159,7 @@ impl Lowering<'_> {
                 right_keys,
                 null_equals_null: condition.keys.iter().map(|k| k.null_equals_null).collect(),
                 residual,
+                // Safe if unknown: a side that is not unique by its keys keeps all its rows.
                 left_unique: is_unique_by(left, condition.keys.iter().map(|key| &key.left)),
                 right_unique: is_unique_by(right, condition.keys.iter().map(|key| &key.right)),
                 state_ttl_ms: (
@@ -177,6 +209,7 @@ impl Lowering<'_> {
     }
 
     /// A join of windows, woken where those end.
+    /// The left side's windows suffice: rows meet in equal windows only.
     fn window_join(&self, left: &Node, spec: WindowJoinSpec) -> Result<Arc<dyn Operator>> {
         let (end, session) = (spec.left_window.1, self.environment.session);
         let join = WindowJoin::new(spec)?.in_zone(zone_of_column(left, end, session));
@@ -188,6 +221,8 @@ impl Lowering<'_> {
 
     /// What has to hold besides keys and bound. Positions after the left columns move by the number
     /// of keys that were computed for the left side.
+    ///
+    /// `widths` are the left side's without and with these keys.
     pub(super) fn residual(
         &self,
         condition: &JoinCondition,
@@ -198,6 +233,8 @@ impl Lowering<'_> {
         Ok(residual.map(|expr| expr.remap(&place)))
     }
 
+    /// INTERSECT and EXCEPT compare whole rows, so there are no keys and nothing is computed. NULLs
+    /// are equal to one another there.
     pub(super) fn lower_set_operation(
         &mut self,
         node: &Node,

@@ -1,4 +1,20 @@
 //! Late rows: which of their columns a table wants, and how they get there.
+//!
+//! `SET 'late.data' = 'late_rows'` sends the late rows of every operator of a statement to one
+//! table. The columns of the table are matched by name with those of the rows that are judged, that
+//! is, with the operator's input:
+//!
+//! ```text
+//! window over (ts, k, v) ──port 1──▶ chain: project, check NOT NULL ──▶ sink late_rows
+//! ```
+//!
+//! **Invariants:**
+//! - `logical::demand` has asked for these columns before pruning, so they are still there;
+//! - each operator has a chain of its own, since its late rows have columns of their own; the two
+//!   sides of an interval join have one each;
+//! - an operator whose time can't be late (that of a window) asks for no columns, and a statement
+//!   in which nothing judges lateness may not name a table;
+//! - a late row that lacks a NOT NULL column fails the job, like any row written to a sink.
 
 use std::sync::Arc;
 
@@ -17,12 +33,15 @@ use crate::resolved_table::ResolvedTable;
 
 impl LateData {
     /// For a table of late rows, where its columns stand in the input of an operator.
+    /// In the order of the table's columns. Empty if late rows go to no table.
     pub(super) fn columns(&self, fields: &[Field], rowtime: usize) -> Result<Vec<usize>> {
         let columns = self.columns_of_side(fields, &[], rowtime)?;
         Ok(columns.into_iter().flatten().collect())
     }
 
     /// The same for a side of a join, which lacks the columns that only the other side has.
+    /// A column that neither side has is an error; one of the other side is NULL in this side's
+    /// rows.
     pub(super) fn columns_of_side(
         &self,
         fields: &[Field],
@@ -72,6 +91,8 @@ impl Lowering<'_> {
         Ok(edges)
     }
 
+    /// From port 1 of an operator to the table's columns. The cast is that of INSERT: a type that
+    /// does not fit is an error of the plan. The identifier is derived from that of the operator.
     fn late_chain(&mut self, table: &Arc<ResolvedTable>, operator: &LateOperator) -> Result<Edges> {
         let LateOperator { stage, input, columns, side } = operator;
         let wanted = table.physical_schema();
@@ -111,6 +132,7 @@ impl Lowering<'_> {
 }
 
 /// Keeps the rows of one side of a join.
+/// Column 0 of a tagged row is its side, TRUE for the right one.
 fn of_side(side: Side) -> Step {
     let is_right = Expr::column(0, DataType::Boolean.not_null());
     Step::Filter(match side {

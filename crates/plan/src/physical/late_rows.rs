@@ -1,4 +1,7 @@
 //! The operators whose late rows a table wants.
+//!
+//! A list that grows while the plan is lowered. The chains are made at the end
+//! (`late::late_edges`), when all operators are known, since they lead to one sink.
 
 use thalweg_core::TableSchema;
 use thalweg_core::graph::StageId;
@@ -7,6 +10,7 @@ use thalweg_operators::join::sides::{Side, Sides};
 use crate::logical::{Field, TimeAttribute};
 
 /// The operators whose late rows are wanted.
+/// Filled only for policy `Emit`.
 #[derive(Default)]
 pub(super) struct LateRows {
     pub(super) operators: Vec<LateOperator>,
@@ -19,6 +23,7 @@ pub(super) struct LateOperator {
     /// The columns of a late row: those of the operator's input.
     pub(super) input: TableSchema,
     /// Where the columns of the table stand in it; `None` for those of the other side of a join.
+    /// As many as the table has physical columns.
     pub(super) columns: Vec<Option<usize>>,
     /// For a join, the side whose rows are meant; the others have a chain of their own.
     pub(super) side: Option<Side>,

@@ -1,5 +1,28 @@
 //! Lookup joins: with a table that is asked by key, and how tables are looked up (the `lookup.`
 //! options, with the names of Flink).
+//!
+//! `JOIN t FOR SYSTEM_TIME AS OF l.proc_time` has two forms, by what the connector of `t` can do:
+//!
+//! | connector | cache | operator |
+//! |---|---|---|
+//! | reads the table as a whole | FULL | hash join (`hash_join`), read again periodically |
+//! | answers calls by key | NONE, PARTIAL | [`LookupJoin`], many calls at the same time |
+//!
+//! Both emit rows in the order of the left side.
+//!
+//! What a table answers depends on when it is asked. So the ordered contracts refuse both calls and
+//! periodic reloads, unless `pipeline.order.allow-nondeterministic` is set. A table that is read
+//! once, before any row, is allowed.
+//!
+//! **Invariants:**
+//! - the right side of a call is a bare scan: its keys are columns of the table, and columns that
+//!   are computed or need a watermark are refused, since no stage lies between the answer and the
+//!   join;
+//! - rows of the left side are append-only (`logical::changes`): a retraction could get another
+//!   answer than its insertion did.
+//!
+//! A reload runs on its own thread: a source of its own, the same chain of steps, and the finished
+//! table is published at once. If it fails the old table stays.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,9 +51,11 @@ use crate::logical::{JoinCondition, JoinKind, LogicalKind, Node};
 use crate::resolved_table::ResolvedTable;
 
 /// How a table is looked up.
+/// Values are checked when the plan is made, so a mistake does not wait for the first row.
 #[derive(Debug, PartialEq)]
 pub(super) struct LookupSettings {
     /// How often a table that is read as a whole is read again.
+    /// `None`: never.
     pub(super) reload: Option<Duration>,
     /// How a table that is asked by key is asked.
     pub(super) options: LookupOptions,
@@ -62,6 +87,8 @@ impl LookupSettings {
                 fail(name, "a duration above zero is expected, such as '10 min'").map(|()| None)
             }
         };
+        // The caches follow from the connector. The option is checked, so that a script from Flink
+        // that asks for another one does not silently get this one.
         let default = if table.reading.is_looked_up { "NONE" } else { "FULL" };
         let cache = option(CACHE).unwrap_or(default.to_owned()).to_ascii_uppercase();
         match (cache.as_str(), table.reading.is_looked_up) {
@@ -160,6 +187,9 @@ impl Lowering<'_> {
 
 impl Lowering<'_> {
     /// How a table that is looked up is read again, and when, if its options say so.
+    ///
+    /// `None` if the side is no chain of row-by-row steps over one table: a view with an aggregate,
+    /// for example, is read once.
     pub(super) fn reload(
         &self,
         input: &Node,
@@ -188,6 +218,8 @@ impl Lowering<'_> {
             ))
             .hint("declare the table without one to look it up"));
         }
+        // Collected from the top down, so the scan's own steps are added backwards and all are
+        // reversed.
         steps.extend(scan.steps.into_iter().rev());
         steps.reverse();
         steps.extend(columns.clone().into_step(input));
@@ -204,6 +236,8 @@ impl Lowering<'_> {
 }
 
 /// Reads a source to its end, on the thread that calls.
+///
+/// The thread parks while the source has nothing; the source's waker unparks it.
 fn read_all(
     mut source: Box<dyn Source>,
     stop: &Stop,

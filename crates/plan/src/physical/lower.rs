@@ -1,4 +1,9 @@
 //! Walking the shared plan and adding stages to the graph.
+//!
+//! A node becomes a step of a chain or a stage of its own. [`Lowering::open_chain`] returns the
+//! edges of the last stage with the steps that still follow it, so that the caller can add steps
+//! and the whole run of row-by-row nodes becomes one stage. A chain is closed where a node has
+//! several readers, where a stage follows, and at a sink.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -76,12 +81,14 @@ pub(super) struct Lowering<'a> {
     pub(super) graph: Graph,
     stages: Vec<StageDescription>,
     pub(super) done: HashMap<*const LogicalPlan, Edges>,
+    // How many nodes and outputs read each node. With more than one its chain is closed and shared.
     readers: HashMap<*const LogicalPlan, usize>,
     sources: Vec<OpenSource>,
     pub(super) late: LateRows,
     is_bounded: bool,
     /// The table that reads standard input.
     standard_input: Option<String>,
+    // True if an expression reads the watermark of single rows (`CURRENT_WATERMARK`).
     needs_exact_watermarks: bool,
     pub(super) changes: NodeChanges,
     /// Windows of which nobody wants more than the first rows.
@@ -141,6 +148,8 @@ impl<'a> Lowering<'a> {
             let entry = tables.entry(table.name.clone());
             entry.or_insert_with(|| WrittenTable::new(table.clone())).edges.extend(edges);
         }
+        // After all queries, since several may write one table; by name, so that the order is
+        // stable.
         for written in tables.into_values() {
             self.add_table_sink(written)?;
         }
@@ -323,6 +332,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The settings that decide what the state of an operator means.
+    /// A job that resumes under other values is refused with the names of those that differ.
     fn settings_of_state(&self, id: &str, kind: &StageKind) -> BTreeMap<String, String> {
         let mut found = BTreeMap::new();
         if !matches!(kind, StageKind::Operator(_)) {
@@ -419,6 +429,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// In batch mode a node emits its final result instead of its changes.
+    /// An aggregate that gives each result once has nothing to settle.
     fn settle(&mut self, node: &Node, edges: Edges) -> Result<Edges> {
         let is_given_once = matches!(&node.kind, LogicalKind::Aggregate { aggregates, .. }
             if self.gives_once(aggregates));
@@ -444,6 +455,7 @@ impl<'a> Lowering<'a> {
         self.add_chain(id, name, edges, steps)
     }
 
+    /// A chain with an identifier of its own, for steps that no node of the plan stands for.
     pub(super) fn add_chain(
         &mut self,
         id: String,
@@ -458,6 +470,8 @@ impl<'a> Lowering<'a> {
         vec![Input { from: stage, port: 0 }]
     }
 
+    /// A table's source stage, and the steps that make the scan's columns of what it delivers. The
+    /// assigner follows in `finish_sources`.
     fn open_scan(
         &mut self,
         node: &Node,
@@ -635,6 +649,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
+    /// The sink of a table, behind all queries that write it and, if need be, a `Materialize`.
     fn add_table_sink(&mut self, written: WrittenTable) -> Result<()> {
         let table = written.table.clone();
         let has_updates = written.has_updates;

@@ -1,11 +1,57 @@
 //! From the logical plan to the stages that the runtime executes.
 //!
 //! A source stage reads and stamps; row-by-row nodes that follow one another become one chain;
-//! windows, sorts and limits are stages of their own; every written table is one sink. A node
-//! that several others use is one stage with several readers. Stage identifiers are derived from
-//! what a stage computes, so that they stay the same when the statement around it changes.
+//! windows, sorts and limits are stages of their own; every written table is one sink. A node that
+//! several others use is one stage with several readers. Stage identifiers are derived from what a
+//! stage computes, so that they stay the same when the statement around it changes.
 //!
-//! Connectors are asked here for the first time: options are checked before anything is opened.
+//! ```text
+//! INSERT INTO o SELECT k, COUNT(*) FROM TABLE(TUMBLE(TABLE t, …)) WHERE v > 3 GROUP BY …
+//!
+//! source t ──▶ chain: filter, project ──▶ window ──▶ chain: project ──▶ sink o
+//!                                           └─ port 1: late rows ──▶ chain ──▶ sink late_rows
+//! ```
+//!
+//! The steps of [`lower()`], each of which relies on the ones before:
+//!
+//! 1. share and prune the logical plan (`logical::dag`);
+//! 2. decide which nodes hold changes (`logical::changes`), which may refuse the plan;
+//! 3. check every table that is read or written: options, contract of order, support for snapshots,
+//!    files that collide. Nothing has been made or opened so far, so a refused plan has no effect
+//!    outside;
+//! 4. walk the plan from the roots, inputs first, and add stages; this makes the sources;
+//! 5. add one sink per written table, with the edges of all queries that write it;
+//! 6. give each source its watermark assigner, once all stages downstream are known.
+//!
+//! **Invariants:**
+//! - stages stand in topological order: a stage's inputs are in the graph before it ([`Graph::add`]
+//!   asserts it);
+//! - a stage's identifier is unique in the graph, and the same for the same query in every run and
+//!   on every machine (`identity`);
+//! - a stage reads an edge at most once. A union of a relation with itself goes through an empty
+//!   chain;
+//! - what is lowered for one reader is reused for all (`Lowering::done`), except below the build
+//!   side of a hash join, which has its own sources (`hash_join`);
+//! - with `dry_run` (EXPLAIN) the plan is the same stage for stage, and no source or sink is made.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `lower` | the walk, sources, sinks, checks |
+//! | `chain` | row-by-row nodes as steps |
+//! | `aggregate`, `window`, `over`, `ranks`, `pattern` | one operator each, from its node |
+//! | `join`, `hash_join`, `lookup` | joins by their bound |
+//! | `scan` | where columns stand behind a source |
+//! | `late`, `late_rows` | late rows on their way to a table |
+//! | `ordered` | what the ordered contracts demand |
+//! | `identity` | stage identifiers |
+//! | `environment` | settings, connectors, clock |
+//! | `notes` | warnings |
+//!
+//! Of connectors the binder has asked only whether a table ends and which changes it holds; here
+//! they are asked for everything else.
+//!
+//! What it does not do: it does not decide how many partitions an operator has, on which worker it
+//! runs, or in which order stages run. That is the runtime's part.
 
 mod aggregate;
 mod chain;
@@ -47,6 +93,7 @@ pub enum Target {
     /// Into a table.
     Table(Arc<ResolvedTable>),
     /// To the caller.
+    /// A SELECT. Its sink is made by the caller, who knows how to show rows.
     Given(Box<dyn Sink>),
 }
 
@@ -55,6 +102,8 @@ pub struct PlanOutput {
     /// The rows.
     pub node: Node,
     /// Where they go.
+    /// Several outputs of a statement set may name the same table: their rows become one input of
+    /// one sink.
     pub target: Target,
     /// Where the statement names what it writes to.
     pub span: Span,
@@ -67,14 +116,18 @@ pub struct PhysicalPlan {
     /// One per stage, in the same order.
     pub stages: Vec<StageDescription>,
     /// True if the job ends by itself.
+    /// Tables that are asked by key do not count.
     pub is_bounded: bool,
     /// When results leave.
+    /// As set by `execution.runtime-mode`.
     pub mode: RuntimeMode,
     /// The table that reads standard input, if one does.
     pub standard_input: Option<String>,
     /// What its author may not want.
+    /// Warnings that do not stop the job. They have the form of errors, with a hint each.
     pub notes: Vec<Error>,
     /// The logical plan that it was made from.
+    /// Shared and pruned, one root per output.
     pub logical: Vec<Node>,
 }
 
@@ -90,6 +143,7 @@ pub struct StageDescription {
     /// What it does, line by line.
     pub details: Vec<String>,
     /// The places of its inputs with their ports.
+    /// Port 0 carries results, port 1 the late rows of an operator.
     pub inputs: Vec<(usize, usize)>,
     /// What keeps its rows in order; empty where no sequence is promised.
     pub order: String,

@@ -1,4 +1,7 @@
 //! What a plan does that its author may not want: shown before the job begins, and in EXPLAIN.
+//!
+//! A note is no error: the plan runs. So far there is one, for joins whose state grows without a
+//! limit. It is not given where an input ends, where state expires, or where a hint limits it.
 
 use thalweg_core::Error;
 

@@ -1,5 +1,22 @@
 //! What the ordered contracts (`arrival`, `event_time`) ask of a query: nothing that the data do
 //! not decide, and inputs sorted by time where they are merged by it.
+//!
+//! | refused in an ordered contract | why |
+//! |---|---|
+//! | RAND, NOW, UUID and the like | two runs differ |
+//! | `watermark.max-future-skew` | the wall clock decides which rows are quarantined |
+//! | calls of a table by key, periodic reloads | the answer depends on when it is asked |
+//! | in `event_time`, a table without a row time | its rows have no place in the merge |
+//!
+//! All but the last can be admitted by `pipeline.order.allow-nondeterministic`: the sequence is
+//! then still that of one thread, but runs may differ.
+//!
+//! A source must deliver its rows in the order of their time to be merged by it.
+//! [`TimeOrderedSource`] checks that, or sorts within `source.sort-within`; either way a row out of
+//! order fails the job, since its place in the result is over.
+//!
+//! The order itself is kept by the runtime (merge, reorder buffers); here is only decided what may
+//! run under which contract. The page is docs/order.md.
 
 use thalweg_core::graph::StageKind;
 use thalweg_core::{Error, OrderContract, Result, Source};
@@ -14,6 +31,8 @@ use crate::diagnostic::nearest;
 use crate::resolved_table::{ColumnOrigin, ResolvedTable};
 
 /// Refuses expressions whose values the data do not decide.
+/// The place is that of the function in the user's text, which the binder has noted by name:
+/// expressions of the plan no longer have it.
 pub(super) fn check_expressions<'a>(
     mut expressions: impl Iterator<Item = &'a Expr>,
     environment: &PlanEnvironment<'_>,
@@ -28,6 +47,8 @@ pub(super) fn check_expressions<'a>(
 
 /// Refuses what a table declares against the contract. `is_merged` says that rows of it flow to the
 /// results; those of a table that is read before them need no time.
+///
+/// Checked in every contract: the option `source.sort-within` and its like names.
 pub(super) fn check_table(
     table: &ResolvedTable,
     columns: &[usize],
@@ -64,6 +85,7 @@ pub(super) fn check_table(
 }
 
 /// What keeps the rows of a stage in order, in the words of docs/order.md.
+/// Empty in contract `epoch`.
 pub(super) fn describe(kind: &StageKind, inputs: usize, order: OrderContract) -> String {
     if !order.is_ordered() {
         return String::new();

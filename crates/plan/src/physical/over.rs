@@ -1,4 +1,11 @@
 //! Functions over the rows before a row.
+//!
+//! The operator gets its input's columns at their old places, then the arguments that had to be
+//! computed, and appends the results. A projection drops the arguments afterwards.
+//!
+//! Only an order by one ascending time can run: earlier rows are then complete at some point. Ranks
+//! in an order of values are computed only as a Top-N (`logical::ranks`), so what arrives here with
+//! such an order had no usable condition on its rank.
 
 use std::sync::Arc;
 
@@ -15,6 +22,7 @@ use super::window::{Prepared, call_of};
 use crate::logical::{Node, OverCall, OverFrame, OverFunction, OverWindow, RankFunction, SortKey};
 
 impl Lowering<'_> {
+    /// The input's columns, then one per call.
     pub(super) fn lower_over(
         &mut self,
         node: &Node,
@@ -22,6 +30,8 @@ impl Lowering<'_> {
         window: &OverWindow,
         calls: &[OverCall],
     ) -> Result<Edges> {
+        // The binder admits other orders for ranks, since a condition above may make a Top-N of
+        // them.
         let [SortKey { column: time, descending: false, .. }] = window.order[..] else {
             return Err(unfiltered_rank());
         };
@@ -92,6 +102,7 @@ fn operator_function(function: &OverFunction, prepared: &mut Prepared) -> Operat
     }
 }
 
+/// The error for an order that has no end: a rank by values changes with each row that arrives.
 fn unfiltered_rank() -> Error {
     Error::plan("a rank in an order of values changes with every row")
         .hint("keep the first rows: SELECT … FROM (SELECT *, ROW_NUMBER() OVER (…) AS rn …) WHERE rn <= n")

@@ -1,4 +1,7 @@
 //! MATCH_RECOGNIZE.
+//!
+//! The binder has made the operator's own description of the pattern, so only names of results are
+//! added. Late rows are those of the input, as for windows.
 
 use std::sync::Arc;
 
@@ -9,6 +12,7 @@ use super::lower::{Edges, Lowering};
 use crate::logical::Node;
 
 impl Lowering<'_> {
+    /// The partition keys, then one column per value.
     pub(super) fn lower_match(
         &mut self,
         node: &Node,

@@ -1,4 +1,15 @@
 //! First rows, and one row per key.
+//!
+//! | node | operator | state per key |
+//! |---|---|---|
+//! | TopN, updated SortLimit | `TopN` | the first rows; all if rows may be retracted |
+//! | TopN per window | `TopN`, at the window's end | the first rows until then |
+//! | Deduplicate, Normalize | `Deduplicate` | one row |
+//! | a sink by upserts (no node) | `Materialize` | the rows of each primary key |
+//!
+//! Top-N over windows is final: its rows leave once, when the watermark closes the window (Flink's
+//! WindowRank). If the ranked rows are the results of an aggregate that nobody else reads, the
+//! aggregate itself need not emit more than the first rows of each window (`note_first_rows`).
 
 use std::sync::Arc;
 
@@ -18,17 +29,21 @@ use crate::logical::{LogicalKind, Node, SortKey, TimeAttribute, column_of};
 use crate::resolved_table::ResolvedTable;
 
 impl Lowering<'_> {
+    /// A Top-N, per window where its keys are those of one.
     pub(super) fn lower_top_n(&mut self, node: &Node) -> Result<Edges> {
         let LogicalKind::TopN { input, keys, order, function, ranks, shows_rank } = &node.kind
         else {
             return Err(Error::internal("no Top-N"));
         };
+        // Contradicting conditions: no row has such a rank.
         if ranks.0 > ranks.1 {
             return Ok(self.lower_values(node, &[]));
         }
         let rank_column = shows_rank.then(|| node.fields[input.fields.len()].name.clone());
         // Rows of a window are complete when it closes; then their ranks leave, once.
         let retracts = self.changes.has_updates(input);
+        // A row that may be retracted after its window has closed would have to change a result
+        // that has left.
         let window_end = window_end_key(input, keys).filter(|_| !retracts);
         if window_end.is_some() && *function == RankFunction::RowNumber {
             self.note_first_rows(input, keys, order, ranks.1);
@@ -61,6 +76,12 @@ impl Lowering<'_> {
 
     /// Where these are the first rows of whole windows of an aggregate that nobody else reads, the
     /// windows need not give others.
+    ///
+    /// Valid only if the ranks' partition is the window as a whole: with a further key each key has
+    /// its first rows, and the window's would leave out keys. Every node between must have one
+    /// reader, or that reader would miss rows. The order must be over results of the aggregate,
+    /// which the operator can compare; an order over window columns is the same for all rows of a
+    /// window.
     fn note_first_rows(&mut self, input: &Node, keys: &[usize], order: &[SortKey], rows: u64) {
         let is_of_window = |&key: &usize| {
             let time = input.fields[key].time;
@@ -95,6 +116,8 @@ impl Lowering<'_> {
     }
 
     /// The first rows of everything, in an order of values.
+    /// `LIMIT n OFFSET m` is the ranks m + 1 to m + n. Ranks saturate: a limit near the greatest
+    /// number means "all".
     pub(super) fn lower_first_rows(
         &mut self,
         node: &Node,
@@ -140,6 +163,9 @@ impl Lowering<'_> {
     }
 
     /// The rows for a table that takes upserts, by its primary key.
+    ///
+    /// Not a node of the plan: it depends on all queries that write the table, and on its
+    /// connector. It is identified by the table's name, so a change of the queries keeps its state.
     pub(super) fn materialize(&mut self, table: &ResolvedTable, edges: Edges) -> Result<Edges> {
         let operator = Arc::new(Materialize::new(MaterializeSpec {
             keys: table.primary_key.clone(),
@@ -154,6 +180,8 @@ impl Lowering<'_> {
         Ok(vec![Input { from: stage, port: 0 }])
     }
 
+    /// One row per key. Only the first row by row time judges lateness: an older row that comes
+    /// later would have to replace it. The last row is simply updated, or not.
     pub(super) fn lower_deduplicate(
         &mut self,
         node: &Node,

@@ -1,5 +1,27 @@
 //! Reading a table: which columns its connector delivers, which ones the watermark assigner adds,
 //! and which ones are computed behind it.
+//!
+//! A batch has these columns on its way from the connector to the first node of the plan:
+//!
+//! ```text
+//! connector:  physical | metadata | kind                   (kind: only of a table with changes)
+//! assigner:   physical | metadata | kind | assigned        (computed columns that time depends on)
+//! step 1:     the same                                     (the kinds of the rows are set)
+//! step 2:     the columns that the scan declares           (left out where these are all)
+//! ```
+//!
+//! The row time and the watermark must be known right behind the source, where rows are stamped. So
+//! computed columns that either depends on are computed by the assigner, and all others by the
+//! chain, which may run on another worker.
+//!
+//! **Invariants:**
+//! - the watermark does not depend on which columns a query reads: the columns that it needs are
+//!   always delivered;
+//! - a computed column refers to physical and metadata columns only, not to other computed ones
+//!   (`bind::table`), so one pass computes all;
+//! - at least one physical column is delivered, since a batch without columns has no length;
+//! - columns of each group are in declared order, so `projection` is ascending, as connectors
+//!   expect.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,14 +42,17 @@ pub(super) struct ScanPlan {
     /// What the connector is asked for.
     pub(super) request: TableRequest,
     /// What stamps row times, without its interest.
+    /// `finish_sources` sets the interest, when it knows which watermarks matter downstream.
     pub(super) assigner: Option<AssignerSpec>,
     /// The row time over what the connector delivers.
+    /// For sorting and merging by time, which happen before the assigner.
     pub(super) rowtime: Option<Expr>,
     /// What is computed behind the source; nothing where it delivers just what is asked for.
     pub(super) steps: Vec<Step>,
 }
 
 /// Plans the reading of these declared columns.
+/// Makes no connector and reads nothing; it is called more than once for the same scan.
 pub(super) fn plan_scan(
     table: &Arc<ResolvedTable>,
     columns: &[usize],
@@ -53,6 +78,7 @@ struct ScanLayout {
     /// The metadata columns that are delivered, in order.
     from_connector: Vec<usize>,
     /// True if the last delivered column is what each row does.
+    /// `+I`, `-U`, `+U` or `-D`, as the connector reads it from a record.
     reads_kinds: bool,
     /// The computed columns that the assigner adds, in order.
     assigned: Vec<usize>,

@@ -1,4 +1,8 @@
 //! Constant rows as a source: VALUES, and SELECT without FROM.
+//!
+//! The position is the number of rows emitted, so a job that resumes continues behind them.
+//! Expressions are evaluated once per row when it is emitted, so `SELECT NOW()` reads the clock
+//! then.
 
 use std::sync::Arc;
 
@@ -49,6 +53,7 @@ impl ValuesSource {
 }
 
 /// Rows with one column that nobody reads.
+/// Expressions without columns need a batch to be evaluated over; its length is that of the result.
 fn unit_rows(rows: usize) -> Result<RecordBatch> {
     let field = arrow_schema::Field::new("unit", arrow_schema::DataType::Boolean, true);
     let column: ArrayRef = Arc::new(BooleanArray::from(vec![true; rows]));

@@ -2,6 +2,24 @@
 //!
 //! A window operator reads a batch made for it: row time, keys, arguments and filters of the
 //! aggregates, and the columns that a table of late rows wants. One chain in front computes them.
+//!
+//! ```text
+//! SELECT k, SUM(v * 2) FILTER (WHERE v > 3) … GROUP BY window_start, window_end, k
+//!
+//! input:     k | v | ts | note       (note is wanted by the table of late rows)
+//! prepared:  ts | k | v * 2 | v > 3 | note
+//! result:    k | SUM | window_start | window_end | window_time
+//! ```
+//!
+//! **Invariants:**
+//! - equal expressions are one prepared column, compared by their text: `SUM(v)` and `AVG(v)` read
+//!   the same column;
+//! - the late rows of an operator have the prepared columns, so the positions of a late table's
+//!   columns are looked up among those;
+//! - a late row is dropped, fails the job or leaves by port 1, as `late.data` says. Which one is
+//!   part of the operator; where it goes then is decided when all operators are known (`late`).
+//!
+//! Windows over processing time wrap the same operators ([`ClockWindows`]): nothing is late there.
 
 use std::sync::Arc;
 
@@ -24,9 +42,11 @@ use crate::logical::traversal::post_order;
 use crate::logical::{Aggregate, LogicalKind, Node, SortKey, Window, column_of};
 
 /// The columns made for a window operator. Equal expressions are one column.
+/// Other operators with computed inputs use it too: aggregates, joins, OVER.
 #[derive(Clone, Default)]
 pub(super) struct Prepared {
     columns: Vec<(Column, Expr)>,
+    // The text of each column's expression, in the same order.
     texts: Vec<String>,
 }
 
@@ -43,6 +63,8 @@ impl Prepared {
     }
 
     /// Adds all columns of an input, where they stand there. For a relation that has none yet.
+    /// Operators that emit their input's columns need them at their old positions. Two equal
+    /// columns stay two here.
     pub(super) fn all_of(&mut self, input: &Node) {
         for (i, field) in input.fields.iter().enumerate() {
             let expr = column(input, i);
@@ -68,6 +90,8 @@ impl Prepared {
 }
 
 impl Lowering<'_> {
+    /// A window aggregate. Its output has the columns of the node: keys, aggregates, window
+    /// columns.
     pub(super) fn lower_window(
         &mut self,
         node: &Node,
@@ -113,6 +137,7 @@ impl Lowering<'_> {
                     input: input_schema,
                 })?;
                 let windows = windows.with_read_columns(read)?;
+                // `note_first_rows` of a Top-N above has run already: the walk comes from there.
                 match self.tops.get(&Arc::as_ptr(node)) {
                     Some(top) => Arc::new(windows.with_top(top)?),
                     None => Arc::new(windows),
@@ -134,6 +159,7 @@ impl Lowering<'_> {
         Ok(self.add_late((node, input), operator, edges, "window", late, late_schema))
     }
 
+    /// The input with the prepared columns, in one chain with the steps that were open below it.
     pub(super) fn prepare_input(&mut self, input: &Node, prepared: Prepared) -> Result<Edges> {
         let (edges, mut steps) = self.open_chain(input)?;
         steps.extend(prepared.into_step(input));
@@ -143,6 +169,7 @@ impl Lowering<'_> {
         Ok(self.close_chain(edges, steps, input))
     }
 
+    /// ORDER BY a row time. The first key is that time; the others order rows of equal time.
     pub(super) fn lower_temporal_sort(
         &mut self,
         node: &Node,
@@ -158,6 +185,7 @@ impl Lowering<'_> {
     }
 
     /// Adds an operator that judges lateness, whose late rows have these columns.
+    /// `late` are positions in `schema`, one for each column of the table of late rows.
     pub(super) fn add_late(
         &mut self,
         (node, input): (&Node, &Node),
@@ -222,6 +250,8 @@ fn column(input: &Node, position: usize) -> Expr {
     Expr::column(position, input.fields[position].column_type.clone())
 }
 
+/// An aggregate over prepared columns, to which its argument and its filter are added. What is
+/// added comes after all columns that were placed before, so earlier positions stay.
 pub(super) fn call_of(aggregate: &Aggregate, prepared: &mut Prepared) -> AggregateCall {
     let argument = aggregate
         .argument
@@ -253,6 +283,8 @@ pub(super) fn zone_of_column(
 
 /// Where the windows end of which this column of a node is the end (or the start), if that is known
 /// beforehand: the watermarks there are the only ones that matter.
+///
+/// For sessions it is not known, so every watermark matters.
 pub(super) fn ends_of_column(
     node: &Node,
     column: usize,
@@ -264,6 +296,7 @@ pub(super) fn ends_of_column(
 }
 
 /// The windows that this column of a node identifies.
+/// Found by their id anywhere below: the column may have come through joins and projections.
 fn window_of_column(node: &Node, column: usize) -> Option<Window> {
     let id = node.fields[column].time.window()?;
     let below = post_order(std::slice::from_ref(node));
