@@ -191,10 +191,10 @@ const CASES: &[Case] = &[
     Case {
         before: BATCH,
         ..case(
-            "full hash join",
+            "outer hash join",
             3_000,
             PAIR,
-            "SELECT a.id, b.s FROM ev a FULL JOIN looked_up b ON a.k = b.k AND a.id <> b.id",
+            "SELECT /*+ BROADCAST(b) */ a.id, b.s FROM ev a LEFT JOIN looked_up b ON a.k = b.k AND a.id <> b.id",
             "8,997,000",
         )
     },
@@ -437,9 +437,9 @@ const ENDLESS: &[(&str, &str)] = &[
 fn a_build_side_that_does_not_fit_is_an_error() {
     let lookup = "SELECT a.id, b.s FROM (SELECT *, PROCTIME() AS p FROM ev) a
          JOIN looked_up FOR SYSTEM_TIME AS OF a.p AS b ON a.id = b.n";
-    let join = "SELECT a.id, b.s FROM ev a JOIN looked_up b ON a.id = b.n";
+    let join = "SELECT /*+ BROADCAST(b) */ a.id, b.s FROM ev a JOIN looked_up b ON a.id = b.n";
     for (name, before, query) in [("lookup", "", lookup), ("join", BATCH, join)] {
-        let case = Case { before, ..case(name, 800_000, PAIR, query, "none") };
+        let case = Case { before, ..case(name, 1_200_000, PAIR, query, "none") };
         let Outcome { resident_bytes, status, stderr } = run(&case);
         let message = stderr.as_str();
         assert_eq!(status, Some(1), "{message}");

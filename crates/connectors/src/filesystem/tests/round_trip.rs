@@ -5,7 +5,8 @@ use std::fs;
 use arrow_array::builder::{ListBuilder, MapBuilder, StringViewBuilder};
 use arrow_array::{
     ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int32Array,
-    Int64Array, StringViewArray, Time32MillisecondArray, TimestampMicrosecondArray, TimestampMillisecondArray,
+    Int64Array, StringViewArray, Time32MillisecondArray, TimestampMicrosecondArray,
+    TimestampMillisecondArray,
 };
 use proptest::prelude::*;
 use thalweg_core::connector::Sink;
