@@ -384,8 +384,8 @@ impl Expr {
         own || self.any_child(&mut Expr::can_fail)
     }
 
-    /// How long a value can be, where values of each column are at most so long, both as multiples of
-    /// a row's length. Infinite where an argument says how long it is, 0 where the type does.
+    /// How long a value can be, where values of columns have these lengths, both as multiples of a
+    /// row's length. Infinite where an argument says how long it is, 0 where the type does.
     pub fn length(&self, columns: &dyn Fn(usize) -> f64) -> f64 {
         self.lengths(columns, &mut 0.0)
     }

@@ -7,7 +7,9 @@ use arrow_array::RecordBatch;
 use thalweg_core::bundle::batch_bytes;
 use thalweg_expr::Expr;
 
-use super::PART_NS_MAX;
+/// How long a part takes at most, if it can be helped: until then the job does not see that it is
+/// to stop.
+pub(super) const PART_NS_MAX: u64 = 20_000_000;
 
 /// What expressions over many rows can take at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

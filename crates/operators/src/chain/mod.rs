@@ -38,7 +38,7 @@ use thalweg_expr::Expr;
 
 use crate::join::hash::{Probe, Probed};
 use crate::window::WindowSpec;
-use effort::{Effort, Lengths};
+use effort::{Effort, Lengths, PART_NS_MAX};
 use parts::{Cursor, Pending, Stack};
 use rows::{Rows, columns_of_exprs, not_null_violation};
 
@@ -336,10 +336,6 @@ struct Unfinished {
     stack: Stack,
     stamps: Stamps,
 }
-
-/// How long a part takes at most, if it can be helped: until then the job does not see that it is
-/// to stop.
-const PART_NS_MAX: u64 = 20_000_000;
 
 /// Where the watermarks of rows travel with the rows.
 const NO_WATERMARK: WatermarkBefore = WatermarkBefore::All(Watermark::MIN);

@@ -63,7 +63,7 @@ impl ArrowFile {
     }
 }
 
-/// Fails if a record batch is larger than so many bytes, compressed if it is.
+/// Fails if a record batch is larger than this, compressed if it is.
 fn check_sizes(input: &mut (impl Read + Seek), bytes_max: usize) -> Result<()> {
     let footer = footer(input).map_err(|e| damaged(&e))?;
     let footer = root_as_footer(&footer);
