@@ -146,9 +146,8 @@ impl Connector for Filesystem {
     }
 
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
-        let record_bytes_max = record_bytes_max(request.memory_limit_bytes);
         let source = open_source_after(request, None, &self.letters)?;
-        Ok(Box::new(source.with_record_bytes_max(record_bytes_max)))
+        Ok(Box::new(source.with_memory_limit(request.memory_limit_bytes)))
     }
 
     fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>> {
@@ -242,12 +241,6 @@ fn wanted(request: &TableRequest, record: &Record) -> Vec<usize> {
     places.chain(request.reads_kinds.then_some(0)).collect()
 }
 
-/// How long a record may be in a job with this memory limit: a few copies of it are there at once,
-/// as text, as values and as a dead letter.
-fn record_bytes_max(memory_limit_bytes: usize) -> usize {
-    (memory_limit_bytes / 8).min(blocks::RECORD_BYTES_MAX)
-}
-
 /// Opens the files of a table, in a run of its own.
 #[cfg(test)]
 fn open_source(request: &TableRequest, block_bytes: Option<usize>) -> Result<FileSource> {
@@ -291,6 +284,7 @@ fn open_source_after(
         metadata: options.metadata,
         delivered: request.delivered().arrow(),
         record_bytes_max: blocks::RECORD_BYTES_MAX,
+        batch_bytes_max: usize::MAX,
         first_block_bytes: block_bytes,
     };
     let source = FileSource::new(reading, files, request.parallelism, dead_letters);

@@ -384,11 +384,35 @@ impl Expr {
         own || self.any_child(&mut Expr::can_fail)
     }
 
-    /// True if values can be much longer than those they are made of, whatever these are: an
-    /// expression over many rows then takes memory without a bound that rows give.
-    pub fn can_grow(&self) -> bool {
-        const GROWING: [&str; 6] = ["REPEAT", "SPACE", "LPAD", "RPAD", "REPLACE", "REGEXP_REPLACE"];
-        self.calls(&|function| GROWING.contains(&function.name.as_str()))
+    /// How long a value can be, where values of columns have these lengths, both as multiples of a
+    /// row's length. Infinite where an argument says how long it is, 0 where the type does.
+    pub fn length(&self, columns: &dyn Fn(usize) -> f64) -> f64 {
+        self.lengths(columns, &mut 0.0)
+    }
+
+    /// The most of that which is computed at once: of the value, or of one on the way to it. A
+    /// column alone is passed on and takes nothing.
+    pub fn computed_length(&self, columns: &dyn Fn(usize) -> f64) -> f64 {
+        let mut longest = 0.0;
+        self.lengths(columns, &mut longest);
+        longest
+    }
+
+    fn lengths(&self, columns: &dyn Fn(usize) -> f64, longest: &mut f64) -> f64 {
+        match &self.kind {
+            ExprKind::Column(column) => return columns(*column),
+            ExprKind::Literal(Scalar::String(text)) => return text.len() as f64 / ROW_BYTES,
+            _ => {}
+        }
+        let children = self.children().into_iter().map(|child| child.lengths(columns, longest));
+        let length = match &self.kind {
+            ExprKind::Call { function, .. } => grown(&function.name, children.sum()),
+            ExprKind::Cast { .. } => children.sum::<f64>().max(1.0),
+            _ => children.fold(0.0, f64::max),
+        };
+        let length = if has_length(&self.column_type.data_type) { length } else { 0.0 };
+        *longest = longest.max(length);
+        length
     }
 
     /// True if a value can take milliseconds: its time depends on a pattern that the query gives.
@@ -451,4 +475,23 @@ fn division_can_fail(op: ArithmeticOp, divisor: &Expr) -> bool {
             Some(Scalar::Integer(n)) if *n != 0)
         && !matches!(divisor.as_literal(),
             Some(Scalar::Decimal(n)) if *n != 0)
+}
+
+/// How long a row is at least where texts are made of it.
+const ROW_BYTES: f64 = 16.0;
+
+/// How long the value of a function can be whose arguments are so long together.
+fn grown(function: &str, arguments: f64) -> f64 {
+    match function {
+        "REPEAT" | "SPACE" | "LPAD" | "RPAD" | "REPLACE" | "REGEXP_REPLACE" => f64::INFINITY,
+        "HEX" | "BIN" | "ENCODE" | "TO_BASE64" => 2.0 * arguments,
+        _ => arguments,
+    }
+}
+
+/// True if values of this type can have any length.
+fn has_length(data_type: &DataType) -> bool {
+    data_type.is_string()
+        || data_type.is_binary()
+        || matches!(data_type, DataType::Array(_) | DataType::Map(..) | DataType::Row(_))
 }

@@ -49,6 +49,8 @@ pub struct Reading {
     pub delivered: SchemaRef,
     /// How long a record may be.
     pub record_bytes_max: usize,
+    /// How large a batch may be that is read as a whole.
+    pub batch_bytes_max: usize,
     /// The size of all blocks, for tests; normally blocks grow.
     pub first_block_bytes: Option<usize>,
 }

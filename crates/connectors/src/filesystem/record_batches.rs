@@ -70,7 +70,8 @@ fn open(reading: &Reading, work: &Work) -> Result<(Arc<Opened>, usize)> {
     let label = file.label.as_ref();
     let cannot_read = |e: std::io::Error| Error::io(format!("cannot read: {e}")).in_file(label);
     let end = Excerpt::of_end(&mut open_listed(file)?).map_err(cannot_read)?;
-    let contents = ArrowFile::open(BufReader::new(open_listed(file)?), reading.layout());
+    let input = BufReader::new(open_listed(file)?);
+    let contents = ArrowFile::open(input, reading.layout(), reading.batch_bytes_max);
     let contents = contents.map_err(|e| e.in_file(label))?;
     let opened = Opened { number: work.number, file: file.clone(), end, contents };
     Ok((Arc::new(opened), work.first_row_place(end)?.group))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use thalweg_core::connector::{Source, SourceBatch, SourcePoll, Waker};
 use thalweg_core::{Error, Result};
 
-use super::blocks::BlockSplitter;
+use super::blocks::{BlockSplitter, RECORD_BYTES_MAX};
 use super::dead_letter::DeadLetters;
 use super::follow::{FollowSplitter, Following};
 use super::input_file::InputFile;
@@ -52,11 +52,13 @@ impl FileSource {
         }
     }
 
-    /// No record may be longer.
+    /// No record and no batch may take more than an eighth of this limit: a few copies of it are
+    /// there at once, as text, as values and as a dead letter.
     #[must_use]
-    pub fn with_record_bytes_max(mut self, record_bytes_max: usize) -> Self {
+    pub fn with_memory_limit(mut self, memory_limit_bytes: usize) -> Self {
         let reading = Arc::get_mut(&mut self.reading).expect("no reader has begun");
-        reading.record_bytes_max = record_bytes_max;
+        reading.batch_bytes_max = memory_limit_bytes / 8;
+        reading.record_bytes_max = reading.batch_bytes_max.min(RECORD_BYTES_MAX);
         self
     }
 

@@ -44,6 +44,9 @@ CREATE TABLE ev (id BIGINT, k INT, n BIGINT, s STRING, t TIMESTAMP(3),
 WITH ('connector' = 'filesystem', 'path' = 'events.csv', 'format' = 'csv');
 CREATE TABLE looked_up (id BIGINT, k INT, n BIGINT, s STRING, t TIMESTAMP(3))
 WITH ('connector' = 'filesystem', 'path' = 'events.csv', 'format' = 'csv');
+CREATE VIEW versions AS
+SELECT k, s, t FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY t DESC) AS r FROM ev)
+WHERE r = 1;
 CREATE TABLE arrays (id BIGINT, xs ARRAY<BIGINT>)
 WITH ('connector' = 'filesystem', 'path' = 'arrays.json', 'format' = 'json');
 ";
@@ -171,6 +174,58 @@ const CASES: &[Case] = &[
         "9,000,000",
     ),
     case(
+        "outer lookup join",
+        3_000,
+        PAIR,
+        "SELECT a.id, b.s FROM (SELECT *, PROCTIME() AS p FROM ev) a
+         LEFT JOIN looked_up FOR SYSTEM_TIME AS OF a.p AS b ON a.k = b.k AND a.id <> b.id",
+        "8,997,000",
+    ),
+    case(
+        "temporal join",
+        20_000,
+        PAIR,
+        "SELECT a.id, b.s FROM ev a JOIN versions FOR SYSTEM_TIME AS OF a.t AS b ON a.k = b.k",
+        "20,000",
+    ),
+    Case {
+        before: BATCH,
+        ..case(
+            "outer hash join",
+            3_000,
+            PAIR,
+            "SELECT /*+ BROADCAST(b) */ a.id, b.s FROM ev a LEFT JOIN looked_up b ON a.k = b.k AND a.id <> b.id",
+            "8,997,000",
+        )
+    },
+    // Half of the memory is the table.
+    Case {
+        before: BATCH,
+        ..case(
+            "large build side",
+            200_000,
+            "n BIGINT",
+            "SELECT COUNT(b.s) FROM ev a JOIN looked_up b ON a.id = b.n",
+            "1",
+        )
+    },
+    case(
+        "large lookup table",
+        200_000,
+        PAIR,
+        "SELECT a.id, b.s FROM (SELECT *, PROCTIME() AS p FROM ev) a
+         JOIN looked_up FOR SYSTEM_TIME AS OF a.p AS b ON a.id = b.n",
+        "199,999",
+    ),
+    case(
+        "membership",
+        3_000,
+        PAIR,
+        "SELECT id, s FROM ev WHERE NOT EXISTS
+           (SELECT 1 FROM looked_up b WHERE b.k = ev.k AND b.id + ev.id < 0)",
+        "3,000",
+    ),
+    case(
         "array_agg",
         5_000,
         "k INT, a ARRAY<BIGINT>, PRIMARY KEY (k) NOT ENFORCED",
@@ -248,6 +303,26 @@ const CASES: &[Case] = &[
         "490,000",
     ),
     case("repeated texts", 2_000, PAIR, "SELECT id, REPEAT(s, 9000) FROM ev", "2,000"),
+    // Concatenations were computed for all rows of a bundle at once.
+    Case {
+        before: "CREATE VIEW v1 AS SELECT id, s || s || s || s || s || s || s || s AS s FROM ev;
+                 CREATE VIEW v2 AS SELECT id, s || s || s || s || s || s || s || s AS s FROM v1;
+                 CREATE VIEW v3 AS SELECT id, s || s || s || s || s || s || s || s AS s FROM v2;",
+        ..case(
+            "concatenated texts",
+            3_000,
+            PAIR,
+            "SELECT id, s || s || s || s || s || s || s || s FROM v3",
+            "3,000",
+        )
+    },
+    case(
+        "texts on the way to numbers",
+        3_000,
+        "id BIGINT, n INT",
+        "SELECT id, CHAR_LENGTH(HEX(HEX(HEX(HEX(HEX(HEX(HEX(HEX(HEX(HEX(HEX(HEX(s))))))))))))) FROM ev",
+        "3,000",
+    ),
     Case {
         sink: "PARTITIONED BY (id) WITH ('connector' = 'filesystem', 'path' = 'out/', 'format' = 'csv')",
         ..case("many partitions", 2_000, PAIR, "SELECT id, s FROM ev", "2,000")
@@ -269,7 +344,9 @@ struct Outcome {
 fn run(case: &Case) -> Outcome {
     let workspace = Workspace::new(&format!("limits-{}", case.name.replace(' ', "-")));
     workspace.write("events.csv", &events(case.rows * scale()));
-    workspace.write("arrays.json", &arrays(case.rows, 3_000 * scale()));
+    if case.query.contains("FROM arrays") {
+        workspace.write("arrays.json", &arrays(case.rows, 3_000 * scale()));
+    }
     let sql = format!("{TABLES}{}\n{}", case.before, into(case.sink, case.columns, case.query));
     workspace.write("query.sql", &sql);
     let limit = LIMIT_BYTES.to_string();
@@ -344,8 +421,33 @@ const ENDLESS: &[(&str, &str)] = &[
         "SELECT f FROM ev MATCH_RECOGNIZE (PARTITION BY k ORDER BY t MEASURES FIRST(A.id) AS f
          AFTER MATCH SKIP TO NEXT ROW PATTERN (A+ B) DEFINE A AS A.n > 1 AND SUM(A.n) >= 0, B AS B.n = 1)",
     ),
+    (
+        "lookup",
+        "SELECT a.id FROM (SELECT *, PROCTIME() AS p FROM ev) a
+         JOIN looked_up FOR SYSTEM_TIME AS OF a.p AS b ON a.k = b.k AND a.id + b.n < 0",
+    ),
+    ("translated", "SELECT CHAR_LENGTH(TRANSLATE(REPEAT(s, 100000), 'abcdefghi', '123456789')) + id FROM ev"),
     ("text", "SELECT CHAR_LENGTH(REGEXP_REPLACE(REPEAT(s, 20000), '(t|e)+x?', 'yy')) + id FROM ev"),
 ];
+
+/// A table that does not fit fails the job, and says what to do. What the table holds then is more
+/// than the limit by the rows that were on their way to it.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_build_side_that_does_not_fit_is_an_error() {
+    let lookup = "SELECT a.id, b.s FROM (SELECT *, PROCTIME() AS p FROM ev) a
+         JOIN looked_up FOR SYSTEM_TIME AS OF a.p AS b ON a.id = b.n";
+    let join = "SELECT /*+ BROADCAST(b) */ a.id, b.s FROM ev a JOIN looked_up b ON a.id = b.n";
+    for (name, before, query) in [("lookup", "", lookup), ("join", BATCH, join)] {
+        let case = Case { before, ..case(name, 1_200_000, PAIR, query, "none") };
+        let Outcome { resident_bytes, status, stderr } = run(&case);
+        let message = stderr.as_str();
+        assert_eq!(status, Some(1), "{message}");
+        assert_holds(message, &["looked_up of join", "the memory limit is 64 MiB", "raise"]);
+        let mib = resident_bytes >> 20;
+        assert!(resident_bytes < 2 * LIMIT_BYTES + OWN_BYTES, "{name}: {mib} MiB");
+    }
+}
 
 #[test]
 fn ctrl_c_is_seen_in_the_middle_of_a_row() {

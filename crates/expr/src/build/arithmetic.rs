@@ -79,17 +79,12 @@ fn numbers(op: ArithmeticOp, left: Expr, right: Expr) -> Expr {
         return Expr::null(DataType::Null);
     }
     let nullable = common.nullable;
-    let is_float = |expr: &Expr| expr.column_type.data_type == DataType::Float;
-    if common.data_type == DataType::Double
-        && [&left, &right].iter().all(|side| side.column_type.data_type.is_float())
-        && (is_float(&left) || is_float(&right))
-    {
-        // Flink computes FLOAT with DOUBLE as FLOAT.
-        let column_type = DataType::Float.nullable().with_nullable(nullable);
-        let (left, right) =
-            (implicit_cast(left, &DataType::Float), implicit_cast(right, &DataType::Float));
-        return node(op, left, right, column_type);
-    }
+    let data_type_of = |expr: &Expr| expr.column_type.data_type.clone();
+    let common = match (data_type_of(&left), data_type_of(&right)) {
+        // Of FLOAT and DOUBLE Flink takes the type of the left side.
+        (DataType::Float, DataType::Double) => ColumnType { data_type: DataType::Float, nullable },
+        _ => common,
+    };
     if matches!(common.data_type, DataType::Decimal(..)) {
         let data_type = decimal_result(op, &left, &right);
         let (left, right) = (to_decimal(left), to_decimal(right));

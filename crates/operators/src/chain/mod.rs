@@ -14,6 +14,7 @@
 //!
 //! A chain keeps no state and judges no lateness.
 
+mod effort;
 mod parts;
 mod prune;
 mod rows;
@@ -37,6 +38,7 @@ use thalweg_expr::Expr;
 
 use crate::join::hash::{Probe, Probed};
 use crate::window::WindowSpec;
+use effort::{Effort, Lengths, PART_NS_MAX};
 use parts::{Cursor, Pending, Stack};
 use rows::{Rows, columns_of_exprs, not_null_violation};
 
@@ -167,37 +169,6 @@ struct Project {
     effort: Effort,
 }
 
-/// What expressions over many rows can take at once.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Effort {
-    /// Little for each row: all rows are computed together.
-    Small,
-    /// Much time: rows are computed in parts.
-    Time,
-    /// Much memory: rows are computed in parts, few at first.
-    Memory,
-}
-
-impl Effort {
-    fn of<'a>(exprs: impl IntoIterator<Item = &'a Expr> + Clone) -> Self {
-        match exprs.clone().into_iter().any(Expr::can_grow) {
-            true => Effort::Memory,
-            false if exprs.into_iter().any(Expr::can_be_slow) => Effort::Time,
-            false => Effort::Small,
-        }
-    }
-
-    /// How many of some rows are computed at first.
-    fn first_rows(self, batch: &RecordBatch) -> usize {
-        let row_bytes = batch_bytes(batch) / batch.num_rows().max(1);
-        let rows = FIRST_PART_BYTES / row_bytes.max(1);
-        rows.clamp(1, if self == Effort::Memory { 64 } else { 1024 })
-    }
-}
-
-/// How many bytes of rows are computed at first where what that takes is not known.
-const FIRST_PART_BYTES: usize = 1 << 16;
-
 /// What one part of a bundle may take.
 struct Bounds<'a> {
     room_bytes: usize,
@@ -220,6 +191,8 @@ impl Chain {
     /// A chain of these steps, run in order, with the clock for processing time.
     pub fn new(name: String, steps: Vec<Step>, clock: SharedClock) -> Chain {
         let reads_clock = steps.iter().any(reads_clock);
+        let mut lengths = Lengths::default();
+        let prepare = |step| prepare(step, &mut lengths);
         let steps = prune::prune(steps).into_iter().map(prepare).collect();
         Chain { name, steps, clock, reads_clock, empty: OnceLock::new() }
     }
@@ -364,10 +337,6 @@ struct Unfinished {
     stamps: Stamps,
 }
 
-/// How long a part takes at most, if it can be helped: until then the job does not see that it is
-/// to stop.
-const PART_NS_MAX: u64 = 20_000_000;
-
 /// Where the watermarks of rows travel with the rows.
 const NO_WATERMARK: WatermarkBefore = WatermarkBefore::All(Watermark::MIN);
 
@@ -433,25 +402,35 @@ fn reads_clock(step: &Step) -> bool {
     }
 }
 
-fn prepare(step: prune::Pruned) -> Prepared {
+fn prepare(step: prune::Pruned, lengths: &mut Lengths) -> Prepared {
     match step {
-        prune::Pruned::Keep(columns) => Prepared::Keep(columns),
+        prune::Pruned::Keep(columns) => {
+            lengths.keep(&columns);
+            Prepared::Keep(columns)
+        }
         prune::Pruned::Step(Step::Filter(predicate)) => {
-            let (can_fail, effort) = (predicate.can_fail(), Effort::of([&predicate]));
+            let (can_fail, effort) = (predicate.can_fail(), lengths.effort([&predicate]));
             Prepared::Filter { predicate, can_fail, effort }
         }
         prune::Pruned::Step(Step::Project(columns)) => {
             let (columns, exprs): (Vec<Column>, Vec<Expr>) = columns.into_iter().unzip();
+            let effort = lengths.effort(&exprs);
+            lengths.project(&exprs);
             Prepared::Project(Project {
                 schema: TableSchema::new(columns).arrow(),
                 can_fail: exprs.iter().any(Expr::can_fail),
                 computes: columns_of_exprs(&exprs).is_none(),
-                effort: Effort::of(&exprs),
+                effort,
                 exprs,
             })
         }
         prune::Pruned::Unnest(unnest) => Prepared::Unnest(unnest),
-        prune::Pruned::Step(other) => Prepared::Other(other),
+        prune::Pruned::Step(other) => {
+            if matches!(other, Step::FlatMap { .. } | Step::Custom { .. } | Step::Probe { .. }) {
+                lengths.forget();
+            }
+            Prepared::Other(other)
+        }
     }
 }
 
@@ -524,7 +503,7 @@ fn flat_map(
     }
     let bytes = batch_bytes(&result);
     rows.replace(result, &origins);
-    Ok(next_part(from, (before, all), bytes, begun_ns, bounds))
+    Ok(next_part(from, (before, all), bytes, (begun_ns, PART_NS_MAX / 2), bounds))
 }
 
 /// Computes the next part of some rows.
@@ -538,7 +517,8 @@ fn compute(
     let (all, begun_ns) = (rows.batch.num_rows(), bounds.clock.now_ns());
     let taken = begin_part(rows, from, effort.first_rows(&rows.batch), bounds);
     step(rows)?;
-    Ok(next_part(from, (taken, all), batch_bytes(&rows.batch), begun_ns, bounds))
+    let time = (begun_ns, effort.part_ns());
+    Ok(next_part(from, (taken, all), batch_bytes(&rows.batch), time, bounds))
 }
 
 /// Keeps the rows of the next part; how many they are. `few` are tried where nothing is known yet.
@@ -553,17 +533,17 @@ fn begin_part(rows: &mut Rows, from: &Cursor, few: usize, bounds: &Bounds) -> us
 }
 
 /// Where to continue behind a part of some rows that has led to these bytes: the part after it
-/// takes half of the room or of the time that a part may take, and at most 16 times the rows.
+/// takes half of the room, the time that a part should take, and at most 16 times the rows.
 fn next_part(
     from: &Cursor,
     (taken, all): (usize, usize),
     bytes: usize,
-    begun_ns: u64,
+    (begun_ns, part_ns): (u64, u64),
     bounds: &Bounds,
 ) -> Option<Cursor> {
     let took_ns = bounds.clock.now_ns().saturating_sub(begun_ns);
     let by_room = bounds.room_bytes / 2 / bytes.div_ceil(taken.max(1)).max(1);
-    let by_time = (PART_NS_MAX / 2) as usize / (took_ns as usize).div_ceil(taken.max(1)).max(1);
+    let by_time = part_ns as usize / (took_ns as usize).div_ceil(taken.max(1)).max(1);
     let rows_max = by_room.min(by_time).clamp(1, taken.saturating_mul(16).max(1));
     let next = Cursor { row: from.row + taken, rows_max: Some(rows_max), ..Cursor::default() };
     (next.row < all).then_some(next)

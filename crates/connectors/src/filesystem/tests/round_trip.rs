@@ -5,7 +5,8 @@ use std::fs;
 use arrow_array::builder::{ListBuilder, MapBuilder, StringViewBuilder};
 use arrow_array::{
     ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int32Array,
-    StringViewArray, Time32MillisecondArray, TimestampMicrosecondArray, TimestampMillisecondArray,
+    Int64Array, StringViewArray, Time32MillisecondArray, TimestampMicrosecondArray,
+    TimestampMillisecondArray,
 };
 use proptest::prelude::*;
 use thalweg_core::connector::Sink;
@@ -261,4 +262,29 @@ fn arrow_files_of_others_are_read_and_damaged_ones_are_errors() {
         let error = read(&table).expect_err("damaged");
         assert!(error.to_string().contains("x.arrow"), "{error}");
     }
+}
+
+/// A record batch of 400 MB took 426 MiB under a memory limit of 64 MB.
+#[test]
+fn a_record_batch_is_no_larger_than_an_eighth_of_the_memory_limit() {
+    use arrow_ipc::writer::FileWriter;
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = [("format", "arrow"), ("path", "x.arrow")];
+    let table = request(dir.path(), schema(&[("n", DataType::BigInt)]), &options);
+    let file = fs::File::create(dir.path().join("x.arrow")).expect("created");
+    let batch = |rows: i64| -> RecordBatch {
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows));
+        RecordBatch::try_from_iter([("n", numbers)]).expect("rows")
+    };
+    let mut writer = FileWriter::try_new(file, &batch(1).schema()).expect("a writer");
+    [10, 1000].iter().for_each(|&rows| writer.write(&batch(rows)).expect("written"));
+    writer.finish().expect("finished");
+    let read = |limit_bytes: usize| {
+        let mut source = super::open_source(&table, None)?.with_memory_limit(limit_bytes);
+        super::drain(&mut source, 1 << 16)
+    };
+    let rows = read(8 * 9_000).expect("it fits").iter().map(RecordBatch::num_rows).sum::<usize>();
+    assert_eq!(rows, 1010);
+    let error = read(8 * 7_000).expect_err("too large").to_string();
+    assert!(error.contains("record batch 2") && error.contains("memory limit"), "{error}");
 }
