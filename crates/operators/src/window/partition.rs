@@ -6,6 +6,10 @@
 //!
 //! All stands behind a lock ([`SharedState`]), since captures read slices, and the parts of the
 //! window that leaves next, while rows are processed (`slice_capture.rs`, `snapshot.rs`).
+//!
+//! The order of a watermark is that of `tumbling.rs`: `seal` in phase 0, `receive` and `assemble`
+//! in phase 1. Here a slice is handed over when its *first* window closes, not its last: from then
+//! on no row joins it (a row that is late for the first window goes to a slice of its own).
 
 use std::sync::Arc;
 
