@@ -13,7 +13,7 @@
 //!
 //! What is taken or reset leaves its values behind until everything is cleared. Once states were
 //! added whose values are others ([`Accumulator::merge_apart`]), there are results, but the values
-//! are not all here: whoever asks for them, or adds more, is captured of it.
+//! are not all here: whoever asks for them, or adds more, gets an error.
 
 use arrow_array::ArrayRef;
 use thalweg_core::shim::mix64;

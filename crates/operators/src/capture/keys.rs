@@ -3,6 +3,12 @@
 //! A table of such state ([`KeyedState`]) has the columns of the key right behind that of the
 //! partition, and one row or several for each key; those of a key are captured together, and take
 //! the place of all that were captured of it before.
+//!
+//! **A key that goes and comes again** between two captures has its name in `gone` and rows in the
+//! capture. `removed` leaves such names out, since the rows replace all that was there before.
+//!
+//! Why `gone` is a table of keys and not of ids: the id may belong to another key by the time that
+//! the capture is read.
 
 use std::sync::Arc;
 

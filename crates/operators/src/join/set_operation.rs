@@ -17,6 +17,18 @@
 //!
 //! **Invariants:** a key is known exactly while it stands on a side; what leaves depends on the
 //! sequence of the rows of a key alone. A retraction of a row that is not there changes nothing.
+//!
+//! Example, `EXCEPT` without ALL, one distinct row:
+//!
+//! ```text
+//! input          l  r   copies   output
+//! left  +I       1  0   1        +I
+//! left  +I       2  0   1
+//! right +I       2  1   0        -D
+//! right -D       2  0   1        +I
+//! left  -D       1  0   1
+//! left  -D       0  0   0        -D      the key is forgotten
+//! ```
 
 use std::sync::Arc;
 

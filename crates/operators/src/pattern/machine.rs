@@ -15,6 +15,20 @@
 //!
 //! With WITHIN runs end when time is so far behind their first row, at that very time, whatever the
 //! watermarks that the operator is shown.
+//!
+//! # One wave
+//!
+//! 1. `expire`: runs that WITHIN has ended by the time of the next row are dropped, and matches
+//!    that waited for them are released, at the time at which the run ended.
+//! 2. `offer`: the row is offered to each run of the key, in their order, and last to a new run.
+//! 3. `try_variable` for each variable in the order of the pattern: evaluates the condition for all
+//!    offers that may reach it, then `decide` moves each offer.
+//! 4. `take_on`: offers that took the row become runs, in order; others are dropped. Complete ones
+//!    become matches. `release` emits matches that no older run precedes.
+//!
+//! An offer with `k` variables that take the row becomes up to `k` runs. They share the rows, so
+//! splitting copies counts only. WITHIN bounds how many rows a run can have, and with that how many
+//! runs there are.
 
 use std::sync::Arc;
 
@@ -378,6 +392,9 @@ impl Machine {
     }
 
     /// What an offer comes to at a variable.
+    ///
+    /// `complete` is cleared when a later variable must still take rows (`min > 0`), or a greedy
+    /// one takes the row: then the match goes further.
     fn decide(&mut self, place: usize, variable: usize, fits: bool) {
         let of = &self.spec.pattern.variables[variable];
         let offer = &mut self.offers[place];

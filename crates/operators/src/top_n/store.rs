@@ -24,8 +24,8 @@ pub(super) struct Store {
     arrived: Vec<u32>,
     /// Where rows are captured one by one: set once there has been a capture.
     pub tracker: Option<RowTracker>,
-    /// Rows that have gone since the piece began, and that the capture under way has yet to be
-    /// captured.
+    /// Rows that have gone since the piece began, and that the capture under way has yet to read, as
+    /// they were.
     uncaptured: Vec<NumberedRow>,
 }
 
@@ -112,8 +112,8 @@ impl Store {
         (!unread.is_empty()).then(|| live.map(numbered).collect())
     }
 
-    /// Rows that have gone since the piece began, and that the capture under way has yet to be
-    /// captured.
+    /// Rows that have gone since the piece began, and that the capture under way has yet to read, as
+    /// they were.
     pub fn take_uncaptured(&mut self) -> Vec<NumberedRow> {
         std::mem::take(&mut self.uncaptured)
     }

@@ -83,14 +83,14 @@ pub(super) struct TumblingWindows {
     shared: Arc<WindowContext>,
     partition: usize,
     partitions: usize,
-    /// TumblingWindows of the keys that this partition owns.
+    /// Windows of the keys that this partition owns.
     owned: Tables,
     /// Where any partition may take a bundle: the windows of those that were taken here.
     foreign: Option<Tables>,
     sealing: Option<Sealing>,
     emitting: Option<Emitting>,
     inbox: Vec<WindowParcel>,
-    /// TumblingWindows with ends before this have closed, and no row opens them again.
+    /// Windows with ends before this have closed, and no row opens them again.
     kept_from: i64,
     /// The emptied tables that count as this partition's.
     spare: Vec<Spare>,

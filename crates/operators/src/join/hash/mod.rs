@@ -27,6 +27,12 @@
 //!
 //! What it does not do: rows of the build side that find no partner never leave, so a join that
 //! pads them is none of these ([`HashJoin::can`]); rows of the build side stay.
+//!
+//! Build and probe are two operators for the runtime, joined by `SharedTable` alone. Sharing is
+//! possible since the table never changes after it was published; a refresh replaces the whole.
+//!
+//! `Right` joins with a `Left` build side are the mirror image of `Left` joins with a `Right` build
+//! side: the probe side is padded, never the build side.
 
 mod build;
 mod probe;

@@ -1,4 +1,8 @@
 //! Looks rows up in the table of the build side: stateless, by any number of workers at once.
+//!
+//! `apply` may take fewer rows than it was given, so that one bundle with many partners does not
+//! become one huge batch. The caller passes the rest again. `TESTED_BY_PAIR` bounds the other
+//! extreme: a residual condition that rejects nearly all pairs.
 
 use std::sync::Arc;
 

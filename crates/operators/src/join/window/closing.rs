@@ -3,6 +3,13 @@
 //! Rows lie by key, and each key is visited once, in the order of keys. A step continues until it
 //! has found enough pairs; the rows of one key may need many steps, and one row of the left side
 //! always meets all its partners in one. [`ClosingWindow::emit_some`] keeps its place between calls.
+//!
+//! **Invariants**
+//! - `order[at]` is the key in work, and `visited` of its left rows have been sent.
+//! - `matched` belongs to right rows. It is complete for a key when its last left row has been
+//!   visited, so the right rows without a partner are emitted last (`Token::Rights`).
+//! - Tokens keep the order of rows when a residual condition removes pairs: whether a left row
+//!   leaves alone is known only after the mask.
 
 use std::ops::Range;
 
