@@ -199,6 +199,8 @@ impl Accumulator for DistinctSet {
         self.add(&places, None, &column, RowOrder::default())
     }
 
+    /// From here on `is_partial` refuses rows and questions for values; only results may be asked
+    /// for.
     fn merge_apart(&mut self, ids: &[u32], from: &dyn Accumulator) -> Result<()> {
         self.is_partial = true;
         self.inner.merge_apart(ids, concrete::<Self>(from)?.inner.as_ref())

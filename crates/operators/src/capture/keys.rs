@@ -319,6 +319,9 @@ fn read_some(state: &mut impl KeyedState, table: usize, most: usize) -> Result<O
 }
 
 /// How many keys to read at once, where `keys` came to `bytes`.
+///
+/// The reader holds the lock while it reads, so a piece is bounded by bytes, which is what takes
+/// time. It grows at most twofold from one piece to the next.
 fn most_at_once(keys: usize, bytes: usize) -> usize {
     (keys * READ_BYTES / bytes.max(1)).clamp(1, READ_ROWS.min(keys * 2))
 }

@@ -32,9 +32,9 @@
 //!
 //! - *Touch before change.* Before a key or row changes or goes, its tracker is asked; what it
 //!   names must be written as it is now.
-//! - *Touch before new.* A number that is given to a new key or row while a capture is read may still
-//!   have the bit of the one before. Touching it clears the bit; nothing is written, as the capture
-//!   does not include the new one.
+//! - *Touch before new.* A number that is given to a new key or row while a capture is read may
+//!   still have the bit of the one before. Touching it clears the bit; nothing is written, as the
+//!   capture does not include the new one.
 //! - *Between watermarks only.* Captures begin when no watermark is half processed, so nothing is
 //!   on its way between partitions.
 //! - *Restoring is local.* Rows come back to the partition that owns their virtual partition, from

@@ -80,9 +80,6 @@ pub(crate) struct Tracking {
 impl Tracking {
     /// Begins a capture: a full one, unless changes have been tracked since the last. One that is
     /// under way must have been read to its end.
-    ///
-    /// An incremental capture that has never been written (its snapshot failed) must be followed by
-    /// a full one: the caller asks for it with `Extent::Full`.
     pub fn begin(&mut self, extent: Extent) -> BegunCapture {
         let rows = CapturedRows::default();
         (self.rows, self.bytes) = (Arc::downgrade(&rows), 0);

@@ -57,6 +57,7 @@ impl GroupRun {
         }
         ids.iter().for_each(|&id| places[id as usize] = NONE);
         spans.sort_unstable_by_key(|&(_, last)| last);
+        // The result before the first row of the key and the one after its last.
         let picks = spans.iter().flat_map(|&(first, last)| [2 * first, 2 * last + 1]);
         let picks: UInt32Array = picks.map(Some).collect();
         let pick = |pairs: &ArrayRef| Ok(take(pairs, &picks, None)?);

@@ -121,6 +121,7 @@ impl Groups {
         let groups = self.keys.id_limit();
         self.counts.grow(groups, 0);
         self.aggregates.iter_mut().for_each(|aggregate| aggregate.grow(groups));
+        // Before anything changes: a capture under way writes these groups as they are now.
         let ids = std::mem::take(&mut self.ids);
         self.touch(GROUPS, &ids)?;
         self.ids = ids;

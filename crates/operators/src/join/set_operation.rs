@@ -128,6 +128,9 @@ impl SetPlan {
     }
 
     /// How many copies of a row are in the result.
+    ///
+    /// A single row changes `left` or `right` by one, and each of these functions by at most one.
+    /// So one row of input leads to at most one row of output.
     fn copies(&self, left: u64, right: u64) -> u64 {
         match (self.kind, self.all) {
             (SetOperationKind::Intersect, true) => left.min(right),

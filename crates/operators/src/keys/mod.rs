@@ -219,6 +219,8 @@ impl KeyTable {
 
     /// Forgets some keys, none of them twice. Where they are many, those that stay are looked at,
     /// too: one walk over the table costs less than a look-up for each key that goes.
+    ///
+    /// Ids are free afterwards. All of them must be live.
     pub fn release_all(&mut self, ids: &[u32]) {
         if ids.len() * LOOKED_AT < self.len() {
             ids.iter().for_each(|&id| self.release(id));

@@ -90,6 +90,9 @@ impl Keyring {
     }
 
     /// Those of these keys of which something changes because rows reach them.
+    ///
+    /// Where keys have a time to live, each row changes `reached_ms` and so the key's row of the
+    /// table of state. Otherwise only keys that are new here do.
     pub fn changed_by_reach(&self, ids: &[u32]) -> Vec<u32> {
         let is_changed = |&id: &u32| self.ttl_ms.is_some() || !self.is_live(id);
         ids.iter().copied().filter(is_changed).collect()

@@ -135,6 +135,8 @@ impl OverPartition {
         for (place, (&time, &id)) in times.iter().zip(&ids).enumerate() {
             let row = row_of(place);
             let watermark = before.at(row as usize).0;
+            // A row at or before its watermark that is not late leaves at the next watermark after
+            // that one.
             let mut due = time;
             if time <= watermark {
                 if !by_key || self.is_late(id, time, watermark)? {

@@ -56,6 +56,9 @@ enum Test {
 }
 
 /// A run and the row that is offered to it.
+///
+/// `takes` and `complete` are bits by variable, which is why a pattern has at most `VARIABLES_MAX`
+/// of them.
 struct Offer {
     id: u32,
     /// Its place among the runs of its key; [`FRESH`] for one that the row would begin.
@@ -338,6 +341,8 @@ impl Machine {
         wanted.clear();
         for (place, offer) in self.offers.iter().enumerate() {
             let is_tried = offer.is_open && offer.variable as usize <= variable;
+            // The row has completed the pattern at an earlier variable. A greedy optional variable
+            // behind it may take the row as well, and then that match is not complete yet.
             let is_passed = offer.complete != 0 && of.min == 0 && of.is_greedy;
             if is_tried || is_passed {
                 wanted.push(place as u32);

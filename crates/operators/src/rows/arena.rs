@@ -200,6 +200,8 @@ impl Arena {
         // A merger adds to the next class, which comes next.
         for class in 0..LARGEST {
             while self.classes[class].len() >= FAN {
+                // The newest segments of the class: they hold rows that came together and may leave
+                // together.
                 let from = self.classes[class].len() - FAN;
                 let merged: Vec<u32> = self.classes[class][from..].to_vec();
                 self.rewrite(&merged, &mut moved)?;

@@ -208,6 +208,7 @@ impl Chunks {
         let rematched = std::mem::take(&mut tracker.rematched);
         let gone = std::mem::take(&mut tracker.gone);
         let gone_timed = std::mem::take(&mut tracker.gone_timed);
+        // A full capture takes every chunk, whatever was noted.
         if since.is_none() {
             fresh = (0..self.slots.len() as u32).collect();
         }

@@ -69,6 +69,9 @@ use super::top::TopChooser;
 use super::tree::Tree;
 
 /// What the current window consists of.
+///
+/// Which variant is used never changes while the operator runs: it follows from the kind of window,
+/// the aggregates and the contract (see the module header).
 enum Current {
     /// Tumbling: one slice. Cumulating: all so far. `held` are the references to release.
     Slice { slice: Slice, held: Vec<u32> },
@@ -213,6 +216,9 @@ impl Assembly {
                     (end, 0)
                 }
             };
+            // May stop between two slices: a window of many slices must not keep the worker longer
+            // than a call may take. `from` is still 0 then, and the window is sorted after the last
+            // slice.
             if self.add_up(slices, output)? == Progress::More {
                 self.emitting = Some((end, from));
                 return Ok(Progress::More);

@@ -325,8 +325,8 @@ impl Judged {
     /// Finds each row's slot, which is the place of its run.
     ///
     /// Rows that are late for all windows go to `late`. Rows that are late for some get a slot of
-    /// their own: (first open end, `leave`) instead of (`enter`, `leave`). Rows that no window holds
-    /// get no slot and are not late either.
+    /// their own: (first open end, `leave`) instead of (`enter`, `leave`). Rows that no window
+    /// holds get no slot and are not late either.
     fn place(
         &mut self,
         spec: &WindowSpec,

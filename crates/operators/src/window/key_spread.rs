@@ -127,6 +127,8 @@ impl KeySpread {
     fn add(&self, rows: u64, keys: usize) -> (u64, u64) {
         let add = |sum: &AtomicU64, more: u64| {
             let before = sum.load(Ordering::Relaxed);
+            // Not one atomic step: a report that is lost among threads delays the decision and does
+            // no harm.
             let after = before - before / MEMORY + more;
             sum.store(after, Ordering::Relaxed);
             after

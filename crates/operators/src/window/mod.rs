@@ -62,8 +62,8 @@
 //!   for it by the same comparison with its own `watermark_before`. Both sides of the rule must
 //!   stay equal: otherwise a row could reach a window that has been emitted.
 //! - Bounds of aligned windows are in the windows' own time, which is local time for
-//!   `TIMESTAMP_LTZ` (`zone`). Watermarks are converted on the way in, and only `window_time` of the
-//!   result is converted back. Sessions compute with instants and convert what they show.
+//!   `TIMESTAMP_LTZ` (`zone`). Watermarks are converted on the way in, and only `window_time` of
+//!   the result is converted back. Sessions compute with instants and convert what they show.
 //! - Inputs are append-only. No module here takes a retraction.
 //!
 //! What is not here: ranking of the rows of a window across partitions (`top_n`), joins of windows

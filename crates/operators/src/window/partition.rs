@@ -150,6 +150,8 @@ impl Partition for SlicedWindows {
             let (keys, partial) = calls.restored(&slice.rows)?;
             self.owned.absorb(slice.key, &keys, partial)?;
         }
+        // Parts come in the order of their numbers, which is the order in which they are added up:
+        // sums of doubles are then the same as without the restart.
         let Some((next_end, parts)) = restored_entered(restored, span_ms)? else { return Ok(()) };
         let adopt = |part: PartRows| {
             let (keys, partial) = calls.restored(&part.rows)?;

@@ -285,6 +285,7 @@ impl Sessions {
         self.accumulators.iter_mut().for_each(|own| own.grow(groups));
         if !taken.joined.is_empty() {
             if in_order {
+                // `place` stopped at the row that joined sessions, so that row is the last one.
                 let last = taken.rows.len() - 1;
                 self.add_rows(calls, of, &taken.sessions[..last], &taken.rows[..last])?;
                 taken.rows.drain(..last);

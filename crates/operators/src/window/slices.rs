@@ -22,8 +22,8 @@
 //! ```
 //!
 //! A sweep runs after each emitted window. A key survives one whole window without rows, since most
-//! keys come again. A key that was used and fell idle again stands in both lists; `idle_since` shows
-//! which of the entries is the current one.
+//! keys come again. A key that was used and fell idle again stands in both lists; `idle_since`
+//! shows which of the entries is the current one.
 //!
 //! **Invariants**
 //! - `counts[id] > 0` if and only if `id` is in `keys` of the slice, exactly once.

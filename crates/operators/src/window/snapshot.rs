@@ -37,8 +37,8 @@
 //!
 //! # Example
 //!
-//! `HOP(5, 10)`, key `k`, `SUM(v)`. The window with end 15 leaves next; there are rows of `k = 7` at
-//! 6 and at 12, with `v` equal to the time. The column of the virtual partition is left out.
+//! `HOP(5, 10)`, key `k`, `SUM(v)`. The window with end 15 leaves next; there are rows of `k = 7`
+//! at 6 and at 12, with `v` equal to the time. The column of the virtual partition is left out.
 //!
 //! ```text
 //! slices    $first_end  $last_end          k  $rows  sum     (the slice [10, 15), enters with 15)

@@ -299,6 +299,8 @@ impl Tables {
         let before = table.distinct();
         table.is_scattered &= is_scattered;
         table.intern(&self.calls, keys, (rows, of.batch.num_rows()), &mut self.ids)?;
+        // After `intern`, as new keys need bits of their own, and before the update, as a capture
+        // must write what the keys had.
         touch_keys(&mut self.tracking, &self.calls, end, table, &self.ids)?;
         table.update(&self.calls, of, &self.ids, rows)?;
         Ok((table.distinct(), before))

@@ -168,6 +168,8 @@ impl Probe {
         let (mut kept, mut open) = (ProbePairs::default(), ProbePairs::default());
         let mut count = 0;
         for (row, &id) in ids.iter().enumerate().filter(|(_, id)| **id != ABSENT) {
+            // Checked before a row, not within it: all pairs of one row leave together, however
+            // many they are.
             let is_enough = kept.origins.len() + open.origins.len() >= pairs_max;
             if is_enough || count >= pairs_max.saturating_mul(TESTED_BY_PAIR) {
                 self.test(batch, table, &mut open, &mut kept, wall_ms)?;

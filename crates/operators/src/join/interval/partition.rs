@@ -166,6 +166,10 @@ impl IntervalPartition {
 
     /// Looks for partners from the row at `from` on, until the rows or the room for pairs are used
     /// up; says how far it came.
+    ///
+    /// Consecutive rows mostly ask for the same buckets. The heads of their chains are read for a
+    /// block of rows at once, and blocks grow while the buckets stay the same: for times that
+    /// alternate, a large block would be read in vain.
     fn look_up(&mut self, arrived: &Arrived<'_>, from: usize, to: usize) -> usize {
         let bounds = self.shared.bounds;
         let selects = matches!(self.shared.spec.kind, JoinKind::Semi | JoinKind::Anti);
@@ -200,6 +204,8 @@ impl IntervalPartition {
                 continue;
             }
             if selects && arrived.side == Side::Right {
+                // A semi join emits a left row once, an anti join drops it for good: further
+                // partners change nothing.
                 partners.retain(|&row| !left.is_matched(row));
             }
             // Chains run from new to old, and several buckets may have been asked: arrival order is

@@ -104,6 +104,15 @@ impl JoinState {
     }
 
     /// Changes the state of the key and lists the rows of the other side.
+    ///
+    /// `step.flag` is what the second pass cannot see any more, as later rows have changed the
+    /// chain by then:
+    ///
+    /// | the row | `flag` |
+    /// |---|---|
+    /// | is added | its chain had no row before it |
+    /// | is retracted | its chain has no row after it |
+    /// | left row of a semi or anti join, partners not counted | the other chain has rows |
     fn meet(
         &mut self,
         arrivals: &Arrivals<'_>,

@@ -17,9 +17,9 @@
 //! `as_of(75)` finds time 50, `as_of(60)` finds time 10 (50 is not seen yet), `as_of(80)` finds
 //! nothing.
 //!
-//! The list of a key is mostly short: `prune` runs for each key with a new version once the watermark has
-//! reached it. So a linear insert is enough, and rows mostly arrive in ascending time, which insert
-//! at the head.
+//! The list of a key is mostly short: `prune` runs for each key with a new version once the
+//! watermark has reached it. So a linear insert is enough, and rows mostly arrive in ascending
+//! time, which insert at the head.
 
 use arrow_array::ArrayRef;
 use thalweg_core::{Result, TableSchema};
@@ -149,6 +149,9 @@ impl Versions {
         (id != NONE).then(|| (self.all[id as usize].time, self.all[id as usize].row))
     }
 
+    /// Walks from the latest version. A version counts if its time has come and it has been seen by
+    /// then. A deletion hides all that was seen up to the moment at which the deletion was seen; a
+    /// version that was seen later (it came late) is valid again.
     fn find(&self, key: u32, time: i64) -> u32 {
         let mut hidden_until = i64::MIN;
         let mut next = self.latest[key as usize];

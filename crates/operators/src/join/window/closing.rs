@@ -151,6 +151,8 @@ impl ClosingWindow {
     fn find(&mut self, shared: &WindowJoinContext) -> Found {
         let kind = shared.joined.kind;
         let needs_left = kind != JoinKind::Inner && kind != JoinKind::Right;
+        // Without a residual condition one partner decides over the row: further ones would only be
+        // dropped.
         let needs_one =
             matches!(kind, JoinKind::Semi | JoinKind::Anti) && !shared.joined.has_mask();
         let mut found = Found::default();
