@@ -21,7 +21,7 @@
 //!
 //! | trait | takes | results | used by |
 //! |---|---|---|---|
-//! | [`Accumulator`] | rows, states; whole states back | on request | windows |
+//! | [`Accumulator`] | rows and states; subtracts states | on request | windows |
 //! | [`RunningAggregate`] | rows added and retracted | before and after each row | groups, OVER |
 //!
 //! # The life of a group

@@ -56,6 +56,7 @@ struct Placed<V> {
 }
 
 impl<V> Placed<V> {
+    /// Places are unique, so of two values one always wins and the order of merges does not matter.
     #[inline]
     fn yields_to(&self, place: ArrivalPlace, last: bool) -> bool {
         self.place.is_none_or(|own| if last { place > own } else { place < own })

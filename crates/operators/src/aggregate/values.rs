@@ -1,4 +1,6 @@
 //! Reading argument columns in tight loops, and building result columns.
+//!
+//! Values under a NULL are never looked at: what stands there is arbitrary.
 
 use std::sync::Arc;
 

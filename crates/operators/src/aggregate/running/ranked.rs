@@ -134,6 +134,7 @@ impl<V: RankedValue> Groups<V> {
         }
     }
 
+    /// A value that is neither the best nor in the tree is not there: nothing changes.
     fn retract<B: Ord + ?Sized>(&mut self, id: u32, value: &B)
     where
         V: Borrow<B>,
