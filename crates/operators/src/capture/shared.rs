@@ -42,11 +42,11 @@ impl<T> SharedState<T> {
 
     /// Reads for as long as there is more, each time with the lock taken again.
     ///
-    /// # Errors
-    /// Those of reading.
-    ///
     /// The lock is free between two pieces. The state may change there, so `some` must keep its own
     /// place in it (bits that are cleared as they are read).
+    ///
+    /// # Errors
+    /// Those of reading.
     pub fn read(&self, mut some: impl FnMut(&mut T) -> Result<bool>) -> Result<()> {
         for piece in 1_usize.. {
             // Another thread of the job may wait for the core. Not after each piece: where all

@@ -17,8 +17,8 @@
 //!
 //! The verdict must depend on the rows and their `watermark_before` alone. It must not depend on
 //! how bundles are cut, on which partition takes a piece, or on how far the operator has come: the
-//! results of a job would then change with the number of threads. All fast paths below are
-//! therefore checked against the general one (`place`), which looks at each row.
+//! results of a job would then change with the number of threads. So every fast path below must
+//! give the verdict of the general one (`place`), which looks at each row; tests compare them.
 //!
 //! Paths, cheapest first:
 //!

@@ -49,8 +49,8 @@
 //!
 //! # A row's way through an aligned window
 //!
-//! 1. `judge` compares each row with the watermark before it, drops late rows and sorts the others
-//!    into runs, one for each slice.
+//! 1. `judge` compares each row with the watermark before it, treats late rows by the policy and
+//!    sorts the others into runs, one for each slice.
 //! 2. Keys are interned: once for the bundle in `slices`, once for each window in `tables`.
 //! 3. Each run updates its slice (`slices`) or its window (`tables`).
 //! 4. At a watermark, closed state moves to the partition that owns its keys (phase 0, only where
@@ -67,7 +67,8 @@
 //! - Inputs are append-only. No module here takes a retraction.
 //!
 //! What is not here: ranking of the rows of a window across partitions (`top_n`), joins of windows
-//! (`join::window`), and window functions of SQL that only assign windows to rows (`assigner`).
+//! (`join::window`), and windowing functions of SQL that only assign windows to rows
+//! (`chain::window_rows`).
 
 mod aligned;
 mod assembly;

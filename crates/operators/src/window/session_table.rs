@@ -38,7 +38,7 @@
 //! - `generation` is odd while the session lives. An entry of `by_end` with another generation
 //!   means an earlier session with the same number and is skipped.
 //! - Each live session has exactly one entry in `by_end` with its generation, whose end is at most
-//!   its own. So `close` cannot miss a session, and sees each at most twice.
+//!   its own. So `close` cannot miss a session, and sees each at most twice in a call.
 //! - `start < end`, and `end` is the last row's time plus the gap, exclusive.
 
 use std::borrow::Cow;

@@ -54,7 +54,7 @@ pub(super) struct WindowContext {
     pub(super) arrow: SchemaRef,
     pub(super) columns: WindowColumns,
     /// All aggregates are exact: states may be merged in any order, so any partition takes any
-    // bundle.
+    /// bundle.
     pub(super) exact: bool,
     /// All aggregates can subtract: hopping windows keep one running state.
     pub(super) invertible: bool,

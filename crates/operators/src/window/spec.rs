@@ -18,8 +18,8 @@
 //! - `enter` and `leave` never fall as time rises. `judge` and `assembly` depend on it.
 //! - `enter > leave` means that no window holds the slice. That occurs only for `HOP` with a slide
 //!   longer than the size.
-//! - Times near the ends of `i64` saturate. The windows there are wrong, but nothing overflows: row
-//!   times have at most 3 digits and Flink's range of years, far from these ends.
+//! - Times near the ends of `i64` saturate, and the windows there are wrong. Row times are far from
+//!   them.
 
 use std::fmt;
 

@@ -318,8 +318,7 @@ impl Tables {
         }
     }
 
-    /// The first table of a window becomes the own one without a look at its keys. That is the
-    /// usual case without key columns and one busy partition.
+    /// The first table of a window becomes the own one without a look at its keys.
     fn absorb_whole(&mut self, end: i64, mut table: WindowTable) -> Result<()> {
         if let Entry::Vacant(place) = self.open.entry(end) {
             // What another partition knew of it means nothing here.
