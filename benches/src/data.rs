@@ -1,7 +1,7 @@
 //! Seeded input, in memory before any clock starts.
 //!
-//! Every record is a pure function of its number (workloads.md, rule 1 of the workload
-//! specification). Buffers are 256 MiB or more, so that nothing is measured out of a cache.
+//! Every record is a pure function of its number, so any split over sources gives the same
+//! records. Buffers are 256 MiB or more, so that nothing is measured out of a cache.
 
 use std::sync::Arc;
 

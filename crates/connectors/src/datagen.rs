@@ -22,7 +22,7 @@ use thalweg_core::connector::{
 use thalweg_core::counter::{row_position, rows_before};
 use thalweg_core::shim::{Clock, SystemClock};
 
-use self::generate::{Field, Times, column};
+use self::generate::{GeneratedField, Times, column};
 use self::options::{DESCRIPTION, DatagenOptions};
 use crate::pacing::Pacing;
 
@@ -71,7 +71,7 @@ impl Connector for Datagen {
 
 struct DatagenSource {
     name: String,
-    fields: Vec<Field>,
+    fields: Vec<GeneratedField>,
     schema: SchemaRef,
     rows: Option<u64>,
     rows_per_second: Option<u64>,

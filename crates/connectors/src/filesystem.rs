@@ -60,7 +60,7 @@ mod tests;
 mod writer;
 mod writing;
 
-pub(crate) use position::Mark;
+pub(crate) use position::FileMark;
 
 pub use outputs::OtherFile;
 pub use paths::snapshot_location;
@@ -76,7 +76,7 @@ use thalweg_core::{Error, Result};
 use self::dead_letter::{DeadLetters, FinishedLetters};
 use self::description::DESCRIPTION;
 use self::files::{Files, OsFiles};
-use self::folder_sink::{FolderSink, Place};
+use self::folder_sink::{FolderLocation, FolderSink};
 use self::follow::Following;
 use self::options::{BadData, FileOptions};
 use self::partitions::FolderNames;
@@ -209,7 +209,7 @@ fn open_sink(
     if is_single && let Some(file) = file {
         return Ok(Box::new(file));
     }
-    let place = Place { root: paths::folder(request, path)?, extension };
+    let place = FolderLocation { root: paths::folder(request, path)?, extension };
     let names = FolderNames::new(request);
     let parts = FolderSink::new(files.clone(), content, names, place, writing);
     Ok(match file {

@@ -25,7 +25,7 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use thalweg_core::connector::{SourceBatch, Waker};
 use thalweg_core::{Error, Result};
 
-use crate::filesystem::Mark;
+use crate::filesystem::FileMark;
 
 /// A record that could not be read and was left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub struct Decoded {
     /// Those that could not.
     pub bad: Vec<BadRow>,
     /// Where reading resumes behind them, for inputs that can be read again.
-    pub end: Option<Mark>,
+    pub end: Option<FileMark>,
 }
 
 /// The consumer has gone: stop working.

@@ -13,9 +13,10 @@
 //! | [`mod@print`] | rows on standard output |
 //! | [`blackhole`] | rows nowhere |
 //! | [`output`] | the writers behind `print` and a bare SELECT |
-//! | [`conformance`] | checks that every connector must pass |
+//! | `conformance` | checks that every connector must pass (feature `test-support`) |
 
 pub mod blackhole;
+#[cfg(any(test, feature = "test-support"))]
 pub mod conformance;
 pub mod datagen;
 pub mod filesystem;

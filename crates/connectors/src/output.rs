@@ -243,9 +243,6 @@ impl Sink for QuerySink {
     fn name(&self) -> String {
         self.name.clone()
     }
-    fn open(&mut self) -> Result<()> {
-        Ok(())
-    }
     fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()> {
         if self.demand != Demand::More {
             return Ok(());

@@ -4,8 +4,8 @@ use std::io::{self, IsTerminal, Write};
 
 use thalweg_core::Result;
 use thalweg_core::connector::{
-    AcceptedChanges, Capabilities, Connector, ConnectorDescription, OptionDescription, OptionKind,
-    Options, Sink, SinkCapability, TableRequest,
+    AcceptedChanges, Capabilities, Connector, ConnectorDescription, Options, Sink, SinkCapability,
+    TableRequest, option_table,
 };
 use thalweg_core::snapshot::SinkGuarantee;
 
@@ -20,28 +20,15 @@ const DESCRIPTION: ConnectorDescription = ConnectorDescription {
         is_printed: true,
         ..Capabilities::NONE
     },
-    options: &[
-        OptionDescription::new(
-            "print-identifier",
-            OptionKind::Text,
-            "a text in front of each row, with `>` behind it",
-        )
-        .as_in_flink(),
-        OptionDescription::new(
-            "standard-error",
-            OptionKind::Boolean,
-            "rows go to standard error instead of standard output",
-        )
-        .or("false")
-        .as_in_flink(),
-        OptionDescription::new(
-            "format",
-            OptionKind::Words(&["table", "csv", "ndjson"]),
-            "how rows look",
-        )
-        .or_else("`table` on a terminal, else `csv`")
-        .but_flink("Flink prints in one form"),
-    ],
+    options: &option_table! {
+        "print-identifier": Text, as_in_flink()
+            => "a text in front of each row, with `>` behind it";
+        "standard-error": Boolean, or("false"), as_in_flink()
+            => "rows go to standard error instead of standard output";
+        "format": Words(&["table", "csv", "ndjson"]), or_else("`table` on a terminal, else `csv`"),
+            but_flink("Flink prints in one form")
+            => "how rows look";
+    },
     unsupported: &["sink.*"],
     is_in_flink: true,
     ..ConnectorDescription::new("print", "rows on standard output, as those of bare SELECTs")

@@ -34,6 +34,7 @@ pub use self::registry::{Connector, Connectors, STATE_CONNECTOR};
 pub use self::table::{
     AcceptedChanges, JobTables, KIND_COLUMN, StateTable, StateTableRequest, TableRequest,
 };
+pub use crate::option_table;
 
 /// Rows from a source, in the order in which they arrived.
 #[derive(Clone, Debug)]
@@ -256,7 +257,9 @@ pub trait Sink: Send {
         Ok(())
     }
     /// Prepares the output.
-    fn open(&mut self) -> Result<()>;
+    fn open(&mut self) -> Result<()> {
+        Ok(())
+    }
     /// Writes rows. May block.
     fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()>;
     /// Whether it takes more rows; asked after each `write` and `flush`. One that does not is
@@ -266,7 +269,9 @@ pub trait Sink: Send {
     }
     /// Called when nothing more is waiting: buffered rows should become visible where the format
     /// allows it.
-    fn flush(&mut self) -> Result<()>;
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
     /// Everything was written: makes the output final.
     fn finish(&mut self) -> Result<()>;
     /// The job failed or was stopped: the output must not look finished. What is prepared stays.

@@ -48,27 +48,13 @@ pub fn format_timestamp_millis(millis: i64, precision: u8) -> String {
     text
 }
 
-/// A DOUBLE as Java's `Double.toString` writes it.
+/// Appends a DOUBLE as Java's `Double.toString` writes it.
 ///
 /// ```
-/// use thalweg_core::text::format_double;
-/// assert_eq!(format_double(1e7), "1.0E7");
-/// assert_eq!(format_double(0.1 + 0.2), "0.30000000000000004");
+/// let mut text = String::new();
+/// thalweg_core::text::append_double(&mut text, 0.1 + 0.2);
+/// assert_eq!(text, "0.30000000000000004");
 /// ```
-pub fn format_double(value: f64) -> String {
-    let mut text = String::with_capacity(24);
-    append_double(&mut text, value);
-    text
-}
-
-/// A FLOAT as Java's `Float.toString` writes it.
-pub fn format_float(value: f32) -> String {
-    let mut text = String::with_capacity(16);
-    append_float(&mut text, value);
-    text
-}
-
-/// Appends what [`format_double`] returns.
 pub fn append_double(out: &mut String, value: f64) {
     if append_special(out, value) {
         return;
@@ -87,7 +73,7 @@ pub fn append_double(out: &mut String, value: f64) {
     append_scientific(out, &if one_digit { format!("{value:.1e}") } else { shortest });
 }
 
-/// Appends what [`format_float`] returns.
+/// Appends a FLOAT as Java's `Float.toString` writes it.
 pub fn append_float(out: &mut String, value: f32) {
     if append_special(out, f64::from(value)) {
         return;
@@ -322,7 +308,9 @@ mod tests {
             (f64::NEG_INFINITY, "-Infinity"),
         ];
         for (value, text) in cases {
-            assert_eq!(format_double(value), text);
+            let mut out = String::new();
+            append_double(&mut out, value);
+            assert_eq!(out, text);
         }
     }
 
@@ -338,7 +326,9 @@ mod tests {
             (100.0, "100.0"),
         ];
         for (value, text) in cases {
-            assert_eq!(format_float(value), text);
+            let mut out = String::new();
+            append_float(&mut out, value);
+            assert_eq!(out, text);
         }
     }
 

@@ -107,11 +107,11 @@ impl Grid {
 /// What is known of the times of a bundle as a whole, found by whoever reads them first. It belongs
 /// to the very buffers that it was found in: whoever meets the same ones again need not read them.
 #[derive(Clone, Debug)]
-pub struct TimeExtremes(Arc<Found>);
+pub struct TimeExtremes(Arc<FoundTimes>);
 
 /// What was found. It goes with each copy of a bundle's stamps, so it stands apart.
 #[derive(Clone, Debug)]
-struct Found {
+struct FoundTimes {
     times: ScalarBuffer<i64>,
     lowest: i64,
     highest: i64,
@@ -134,7 +134,7 @@ impl TimeExtremes {
     }
     fn new(times: &ScalarBuffer<i64>, (lowest, highest): (i64, i64), is_ascending: bool) -> Self {
         let times = times.clone();
-        TimeExtremes(Arc::new(Found { times, lowest, highest, is_ascending, passed: None }))
+        TimeExtremes(Arc::new(FoundTimes { times, lowest, highest, is_ascending, passed: None }))
     }
     /// The same, with what is found out about the watermarks before the rows.
     #[must_use]

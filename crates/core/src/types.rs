@@ -25,6 +25,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use arrow_array::types::{
+    ArrowTimestampType, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+};
+use arrow_array::{ArrayRef, Int64Array};
 use arrow_schema::{DataType as Arrow, Field, Fields, IntervalUnit, Schema, SchemaRef, TimeUnit};
 
 /// The length of `STRING` and `BYTES`, which are `VARCHAR(2147483647)` and `VARBINARY(2147483647)`.
@@ -162,6 +166,28 @@ pub fn timestamp_unit(precision: u8) -> TimeUnit {
         0..=3 => TimeUnit::Millisecond,
         4..=6 => TimeUnit::Microsecond,
         _ => TimeUnit::Nanosecond,
+    }
+}
+
+/// Times of this precision, from numbers of the unit in which they are stored.
+pub fn timestamps(values: &Int64Array, precision: u8, is_instant: bool) -> ArrayRef {
+    fn of<T: ArrowTimestampType>(values: &Int64Array, is_instant: bool) -> ArrayRef {
+        let zone: Option<Arc<str>> = is_instant.then(|| Arc::from("UTC"));
+        Arc::new(values.reinterpret_cast::<T>().with_timezone_opt(zone))
+    }
+    match timestamp_unit(precision) {
+        TimeUnit::Microsecond => of::<TimestampMicrosecondType>(values, is_instant),
+        TimeUnit::Nanosecond => of::<TimestampNanosecondType>(values, is_instant),
+        _ => of::<TimestampMillisecondType>(values, is_instant),
+    }
+}
+
+/// How many of the units in which a timestamp of this precision is stored make a millisecond.
+pub fn timestamp_units_per_ms(precision: u8) -> i64 {
+    match timestamp_unit(precision) {
+        TimeUnit::Microsecond => 1_000,
+        TimeUnit::Nanosecond => 1_000_000,
+        _ => 1,
     }
 }
 

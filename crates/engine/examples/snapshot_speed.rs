@@ -36,7 +36,7 @@ use thalweg_operators::group::{GroupAggregate, GroupSpec};
 use thalweg_operators::keys::KeyTable;
 use thalweg_operators::over::{Frame, OverAggregate, OverCall, OverFunction, OverSpec, OverTime};
 use thalweg_operators::window::LatePolicy;
-use thalweg_state::{Kind, SnapshotStore, WriteRequest};
+use thalweg_state::{SnapshotKind, SnapshotStore, WriteRequest};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -251,7 +251,7 @@ fn write(
     let stage = stage(captured.collect::<Result<_>>()?);
     let cut = TakenCut { stages: vec![stage], serial: 0, is_complete: false };
     let number = store.next_number()?;
-    let request = WriteRequest::new(cut, number, Kind::Manual, OrderContract::Epoch);
+    let request = WriteRequest::new(cut, number, SnapshotKind::Manual, OrderContract::Epoch);
     let written = store.write(WriteRequest { base, ..request })?;
     Ok((written.bytes, start.elapsed().as_secs_f64()))
 }

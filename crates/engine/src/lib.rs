@@ -31,7 +31,9 @@ pub mod pipeline;
 pub mod rows;
 pub mod session;
 
-pub use thalweg_connectors::{conformance, format};
+#[cfg(feature = "test-support")]
+pub use thalweg_connectors::conformance;
+pub use thalweg_connectors::format;
 pub use thalweg_core::shim::{Clock, ManualClock};
 pub use thalweg_core::{
     Column, ColumnType, DataType, Error, ErrorKind, OrderContract, Result, RowKind, Sink, Source,

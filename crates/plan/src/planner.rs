@@ -20,8 +20,8 @@ use crate::catalog::{self, Catalog, RuntimeMode, Settings, TextRows};
 use crate::explain::graphviz::graphviz;
 use crate::explain::{ExplainFormat, explain};
 use crate::flink_check::{Finding, flink_refusals};
-use crate::logical::changes::Changes;
-use crate::physical::{self, LateData, Output, PhysicalPlan, Places, PlanEnvironment, Target};
+use crate::logical::changes::NodeChanges;
+use crate::physical::{self, LateData, PhysicalPlan, Places, PlanEnvironment, PlanOutput, Target};
 
 /// The result of a SELECT, before it runs.
 #[derive(Clone, Debug)]
@@ -232,7 +232,7 @@ impl Planner {
         for insert in inserts {
             let bound = binder.bind_insert(insert).map_err(|e| e.at(insert.table.span))?;
             let target = Target::Table(bound.table);
-            outputs.push(Output { node: bound.node, target, span: insert.table.span });
+            outputs.push(PlanOutput { node: bound.node, target, span: insert.table.span });
         }
         physical::lower(outputs, &self.environment(&binder, &session, dry_run)?)
     }
@@ -254,12 +254,13 @@ impl Planner {
         let environment = self.environment(&binder, &session, dry_run)?;
         // What a query prints has been seen, and can't be retracted.
         let environment = PlanEnvironment { takes_snapshots: false, ..environment };
-        let has_updates = Changes::of(std::slice::from_ref(&node), self.settings().runtime_mode())
-            .map_err(|e| e.at(query.span))?
-            .has_updates(&node);
+        let has_updates =
+            NodeChanges::of(std::slice::from_ref(&node), self.settings().runtime_mode())
+                .map_err(|e| e.at(query.span))?
+                .has_updates(&node);
         let sink = make_sink(&ResultTable { schema: node.schema(), has_updates })?;
         let node = check_result(node);
-        let output = Output { node, target: Target::Given(sink), span: query.span };
+        let output = PlanOutput { node, target: Target::Given(sink), span: query.span };
         physical::lower(vec![output], &environment).map_err(|e| e.at(query.span))
     }
 

@@ -9,7 +9,7 @@ use arrow_schema::{DataType, Field};
 use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::snapshot::{CapturedTable, StageState, TakenCut, state_schema};
 use thalweg_core::{Captured, Extent, OrderContract, Result, TableRows};
-use thalweg_state::{Kind, SnapshotStore, WriteRequest};
+use thalweg_state::{SnapshotKind, SnapshotStore, WriteRequest};
 
 const BATCH_ROWS: i64 = 65_536;
 
@@ -72,7 +72,10 @@ fn main() -> Result<()> {
     let mut few = Some(cut(rows(0, count / 10, 2)?, Extent::Incremental));
     let request = |cut: &mut Option<TakenCut>, number, base| {
         let cut = cut.take().expect("written once");
-        WriteRequest { base, ..WriteRequest::new(cut, number, Kind::Manual, OrderContract::Epoch) }
+        WriteRequest {
+            base,
+            ..WriteRequest::new(cut, number, SnapshotKind::Manual, OrderContract::Epoch)
+        }
     };
     timed("write all", &mut || Ok(store.write(request(&mut all, first, None))?.bytes))?;
     timed("write a tenth", &mut || {

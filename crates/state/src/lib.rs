@@ -40,10 +40,10 @@ mod store;
 mod table;
 
 pub use lock::JobLock;
-pub use manifest::Kind;
+pub use manifest::SnapshotKind;
 pub use store::{
-    Damage, Found, Lineage, Origin, Snapshot, SnapshotDetails, SnapshotHeader, SnapshotStore,
-    SnapshotSummary, TableSummary, WriteRequest, Written,
+    Damage, FoundSnapshot, Lineage, Origin, Snapshot, SnapshotDetails, SnapshotHeader,
+    SnapshotStore, SnapshotSummary, TableSummary, WriteRequest, WrittenSnapshot,
 };
 
 #[doc(hidden)]

@@ -12,7 +12,7 @@ use common::objects::{self, FaultyObjects};
 use common::{changes, key, request, rows, sorted_rows, whole};
 use object_store::memory::InMemory;
 use thalweg_core::Captured;
-use thalweg_state::{Kind, SnapshotStore, WriteRequest, Written};
+use thalweg_state::{SnapshotKind, SnapshotStore, WriteRequest, WrittenSnapshot};
 
 fn state(number: u64) -> Vec<Captured> {
     let value = i64::try_from(number).expect("small");
@@ -24,7 +24,7 @@ fn state(number: u64) -> Vec<Captured> {
 }
 
 /// A whole round of a job: write, keep two, clean up.
-fn round(store: &mut SnapshotStore, number: u64) -> thalweg_core::Result<Written> {
+fn round(store: &mut SnapshotStore, number: u64) -> thalweg_core::Result<WrittenSnapshot> {
     let base = (number > 1).then(|| number - 1);
     let written = store.write(request(state(number), number, base))?;
     store.retain(2)?;
@@ -189,7 +189,7 @@ fn damage_anywhere_is_found_named_and_passed_over() {
     let disk = Disk::with_folder(Path::new("/state"));
     let mut store = on_disk(&disk);
     store
-        .write(WriteRequest { kind: Kind::Manual, ..request(state(1), 1, None) })
+        .write(WriteRequest { kind: SnapshotKind::Manual, ..request(state(1), 1, None) })
         .expect("written");
     let old: Vec<PathBuf> = disk.files().into_keys().collect();
     // It shares nothing with the first, so that the first is left whatever happens to it.

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use common::{cut, key, request, rows, sorted_rows, whole};
 use thalweg_core::{Captured, ErrorKind, OrderContract};
-use thalweg_state::{Kind, SnapshotStore, SnapshotSummary, WriteRequest};
+use thalweg_state::{SnapshotKind, SnapshotStore, SnapshotSummary, WriteRequest};
 
 fn two_partitions() -> Vec<Captured> {
     vec![
@@ -22,14 +22,14 @@ fn every_field_comes_back(location: &str) {
     assert_eq!(store.next_number().expect("listed"), 1);
     let expected = cut(two_partitions(), vec![whole(vec![rows(&[(key(9), 90)])])]);
     let taken = cut(two_partitions(), vec![whole(vec![rows(&[(key(9), 90)])])]);
-    let request = WriteRequest::new(taken, 1, Kind::Manual, OrderContract::EventTime);
+    let request = WriteRequest::new(taken, 1, SnapshotKind::Manual, OrderContract::EventTime);
     let written = store.write(request).expect("written");
     assert_eq!((written.files, written.rows), (2, 5));
 
     let mut other = SnapshotStore::open(location, "flights/2").expect("a place");
     let snapshot = other.read(1).expect("read");
     assert_eq!(snapshot.header.order, OrderContract::EventTime);
-    assert_eq!(snapshot.header.kind, Kind::Manual);
+    assert_eq!(snapshot.header.kind, SnapshotKind::Manual);
     assert_eq!((snapshot.cut.serial, snapshot.cut.is_complete), (41, false));
     assert_eq!(snapshot.cut.stages.len(), expected.stages.len());
     for (read, taken) in snapshot.cut.stages.iter().zip(&expected.stages) {
@@ -123,7 +123,7 @@ fn those_asked_for_stay_and_unfinished_ones_are_cleaned_up() {
     let mut store =
         SnapshotStore::open(&directory.path().display().to_string(), "job").expect("a place");
     for number in 1..=5 {
-        let kind = if number == 2 { Kind::Manual } else { Kind::Periodic };
+        let kind = if number == 2 { SnapshotKind::Manual } else { SnapshotKind::Periodic };
         store
             .write(WriteRequest { kind, ..request(two_partitions(), number, None) })
             .expect("written");

@@ -6,19 +6,17 @@ use std::sync::Arc;
 use arrow_array::builder::{BinaryBuilder, StringViewBuilder};
 use arrow_array::types::{
     ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type,
-    Int32Type, Int64Type, Time32MillisecondType, TimestampMicrosecondType,
-    TimestampMillisecondType, TimestampNanosecondType,
+    Int32Type, Int64Type, Time32MillisecondType,
 };
 use arrow_array::{ArrayRef, BooleanArray, PrimitiveArray};
 use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
-use arrow_schema::TimeUnit;
 use thalweg_core::shim::{SplitMix64, mix64};
-use thalweg_core::types::timestamp_unit;
+use thalweg_core::types::{timestamp_units_per_ms, timestamps};
 use thalweg_core::{DataType, Error, Result};
 
 /// How the values of a field are chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
+pub enum ValueKind {
     /// `start`, `start + 1`, … `end`
     Sequence {
         /// The first value.
@@ -95,20 +93,26 @@ impl Times {
 
 /// A field that is made.
 #[derive(Clone, Debug)]
-pub struct Field {
+pub struct GeneratedField {
     data_type: DataType,
     /// How the values of the field are chosen.
-    pub kind: Kind,
+    pub kind: ValueKind,
     null_rate: f64,
     seed: u64,
 }
 
-impl Field {
+impl GeneratedField {
     /// A field at a position of its table.
-    pub fn new(data_type: DataType, kind: Kind, null_rate: f64, seed: u64, position: u64) -> Self {
+    pub fn new(
+        data_type: DataType,
+        kind: ValueKind,
+        null_rate: f64,
+        seed: u64,
+        position: u64,
+    ) -> Self {
         // Mixed twice, so that neighbouring seeds and positions have nothing in common.
         let seed = mix64(mix64(seed.wrapping_add(1)).wrapping_add(position));
-        Field { data_type, kind, null_rate, seed }
+        GeneratedField { data_type, kind, null_rate, seed }
     }
 
     /// The random numbers of a row.
@@ -129,7 +133,7 @@ impl Field {
 }
 
 /// The values of these rows.
-pub fn column(field: &Field, rows: Range<u64>, times: Times) -> Result<ArrayRef> {
+pub fn column(field: &GeneratedField, rows: Range<u64>, times: Times) -> Result<ArrayRef> {
     Ok(match &field.data_type {
         DataType::TinyInt => numbers::<Int8Type>(field, rows, |row| integer(field, row) as i8),
         DataType::SmallInt => numbers::<Int16Type>(field, rows, |row| integer(field, row) as i16),
@@ -151,14 +155,14 @@ pub fn column(field: &Field, rows: Range<u64>, times: Times) -> Result<ArrayRef>
         DataType::Time(_) => numbers::<Time32MillisecondType>(field, rows, |row| {
             (times.at(row).rem_euclid(86_400_000) / 1_000 * 1_000) as i32
         }),
-        DataType::Timestamp(precision) => timestamps(field, rows, *precision, false, times),
-        DataType::TimestampLtz(precision) => timestamps(field, rows, *precision, true, times),
+        DataType::Timestamp(precision) => instants(field, rows, *precision, false, times),
+        DataType::TimestampLtz(precision) => instants(field, rows, *precision, true, times),
         other => return Err(Error::internal(format!("datagen was asked for {other}"))),
     })
 }
 
 fn array<T: ArrowPrimitiveType>(
-    field: &Field,
+    field: &GeneratedField,
     rows: Range<u64>,
     value: impl Fn(u64) -> T::Native,
 ) -> PrimitiveArray<T> {
@@ -167,7 +171,7 @@ fn array<T: ArrowPrimitiveType>(
 }
 
 fn numbers<T: ArrowPrimitiveType>(
-    field: &Field,
+    field: &GeneratedField,
     rows: Range<u64>,
     value: impl Fn(u64) -> T::Native,
 ) -> ArrayRef {
@@ -175,10 +179,10 @@ fn numbers<T: ArrowPrimitiveType>(
 }
 
 #[inline]
-fn integer(field: &Field, row: u64) -> i64 {
+fn integer(field: &GeneratedField, row: u64) -> i64 {
     match field.kind {
-        Kind::Sequence { start, .. } => start.wrapping_add(row as i64),
-        Kind::Integer { min, max } => {
+        ValueKind::Sequence { start, .. } => start.wrapping_add(row as i64),
+        ValueKind::Integer { min, max } => {
             let span = max.wrapping_sub(min) as u64;
             let mut numbers = field.numbers(row);
             let step = if span == u64::MAX { numbers.next_u64() } else { numbers.below(span + 1) };
@@ -189,10 +193,10 @@ fn integer(field: &Field, row: u64) -> i64 {
 }
 
 #[inline]
-fn float(field: &Field, row: u64) -> f64 {
+fn float(field: &GeneratedField, row: u64) -> f64 {
     match field.kind {
-        Kind::Sequence { start, .. } => start.wrapping_add(row as i64) as f64,
-        Kind::Float { min, max } => {
+        ValueKind::Sequence { start, .. } => start.wrapping_add(row as i64) as f64,
+        ValueKind::Float { min, max } => {
             let unit = field.numbers(row).unit();
             // Weighted ends: the difference of the ends may be infinite.
             min * (1.0 - unit) + max * unit
@@ -201,10 +205,10 @@ fn float(field: &Field, row: u64) -> f64 {
     }
 }
 
-fn decimal(field: &Field, row: u64, unit: i128) -> i128 {
+fn decimal(field: &GeneratedField, row: u64, unit: i128) -> i128 {
     match field.kind {
-        Kind::Sequence { start, .. } => i128::from(start.wrapping_add(row as i64)) * unit,
-        Kind::Decimal { min, max } => {
+        ValueKind::Sequence { start, .. } => i128::from(start.wrapping_add(row as i64)) * unit,
+        ValueKind::Decimal { min, max } => {
             let mut numbers = field.numbers(row);
             let wide = u128::from(numbers.next_u64()) << 64 | u128::from(numbers.next_u64());
             min + (wide % ((max - min) as u128 + 1)) as i128
@@ -213,14 +217,14 @@ fn decimal(field: &Field, row: u64, unit: i128) -> i128 {
     }
 }
 
-fn booleans(field: &Field, rows: Range<u64>) -> ArrayRef {
+fn booleans(field: &GeneratedField, rows: Range<u64>) -> ArrayRef {
     let nulls = field.nulls(rows.clone());
     let length = (rows.end - rows.start) as usize;
     let value = |i: usize| field.numbers(rows.start + i as u64).next_u64() >> 63 == 1;
     Arc::new(BooleanArray::new(BooleanBuffer::collect_bool(length, value), nulls))
 }
 
-fn texts(field: &Field, rows: Range<u64>) -> ArrayRef {
+fn texts(field: &GeneratedField, rows: Range<u64>) -> ArrayRef {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let nulls = field.nulls(rows.clone());
     let mut builder = StringViewBuilder::with_capacity((rows.end - rows.start) as usize);
@@ -232,7 +236,7 @@ fn texts(field: &Field, rows: Range<u64>) -> ArrayRef {
         }
         text.clear();
         match field.kind {
-            Kind::Text { length } => {
+            ValueKind::Text { length } => {
                 let mut numbers = field.numbers(row);
                 let mut digits = 0;
                 for at in 0..length {
@@ -243,7 +247,7 @@ fn texts(field: &Field, rows: Range<u64>) -> ArrayRef {
                     digits >>= 4;
                 }
             }
-            Kind::Sequence { start, .. } => {
+            ValueKind::Sequence { start, .. } => {
                 thalweg_core::text::append_integer(&mut text, start.wrapping_add(row as i64));
             }
             _ => {}
@@ -253,8 +257,10 @@ fn texts(field: &Field, rows: Range<u64>) -> ArrayRef {
     Arc::new(builder.finish())
 }
 
-fn bytes(field: &Field, rows: Range<u64>) -> ArrayRef {
-    let Kind::Bytes { length } = field.kind else { return Arc::new(BinaryBuilder::new().finish()) };
+fn bytes(field: &GeneratedField, rows: Range<u64>) -> ArrayRef {
+    let ValueKind::Bytes { length } = field.kind else {
+        return Arc::new(BinaryBuilder::new().finish());
+    };
     let nulls = field.nulls(rows.clone());
     let count = (rows.end - rows.start) as usize;
     let mut builder = BinaryBuilder::with_capacity(count, count * length);
@@ -274,36 +280,21 @@ fn bytes(field: &Field, rows: Range<u64>) -> ArrayRef {
     Arc::new(builder.finish())
 }
 
-fn timestamps(
-    field: &Field,
+fn instants(
+    field: &GeneratedField,
     rows: Range<u64>,
     precision: u8,
     is_instant: bool,
     times: Times,
 ) -> ArrayRef {
     let max_past_ms = match field.kind {
-        Kind::Now { max_past_ms } => max_past_ms,
+        ValueKind::Now { max_past_ms } => max_past_ms,
         _ => 0,
     };
-    let millis = |row: u64| {
+    let per_ms = timestamp_units_per_ms(precision);
+    let value = |row: u64| {
         let back = field.numbers(row).below(max_past_ms.saturating_add(1));
-        times.at(row).saturating_sub_unsigned(back)
+        times.at(row).saturating_sub_unsigned(back).saturating_mul(per_ms)
     };
-    let zone: Option<Arc<str>> = is_instant.then(|| Arc::from("UTC"));
-    match timestamp_unit(precision) {
-        TimeUnit::Microsecond => {
-            let value = |row| millis(row).saturating_mul(1_000);
-            let array = array::<TimestampMicrosecondType>(field, rows, value);
-            Arc::new(array.with_timezone_opt(zone))
-        }
-        TimeUnit::Nanosecond => {
-            let value = |row| millis(row).saturating_mul(1_000_000);
-            let array = array::<TimestampNanosecondType>(field, rows, value);
-            Arc::new(array.with_timezone_opt(zone))
-        }
-        _ => {
-            let array = array::<TimestampMillisecondType>(field, rows, millis);
-            Arc::new(array.with_timezone_opt(zone))
-        }
-    }
+    timestamps(&array(field, rows, value), precision, is_instant)
 }

@@ -1,13 +1,13 @@
 //! The options of generated tables.
 
 use thalweg_core::connector::{
-    AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, OptionDescription,
-    OptionKind, Options, SourceCapability, TableRequest, near_miss,
+    AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, OptionDescription, Options,
+    SourceCapability, TableRequest, near_miss, option_table,
 };
 use thalweg_core::text::parse_decimal;
 use thalweg_core::{Column, DataType, Error, Result};
 
-use super::generate::{Field, Kind};
+use super::generate::{GeneratedField, ValueKind};
 
 /// What the connector says of itself.
 pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
@@ -26,64 +26,34 @@ pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
     ..ConnectorDescription::new("datagen", "rows made from counters or at random")
 };
 
-const OPTIONS: &[OptionDescription] = &[
-    OptionDescription::new(
-        "rows-per-second",
-        OptionKind::Other("number, `unlimited`"),
-        "how many rows come in a second",
-    )
-    .or("10000")
-    .as_in_flink_but("unlimited", "Flink takes a number"),
-    OptionDescription::new(
-        "number-of-rows",
-        OptionKind::Number,
-        "how many rows there are. A sequence ends the table as well",
-    )
-    .or_else("without end")
-    .as_in_flink(),
-    OptionDescription::new(
-        "seed",
-        OptionKind::Number,
-        "each row is a function of the seed and of its number, and so is each time: row n is n \
-         times the distance of two rows after 2026-01-01. Without a seed times are those of the \
-         clock",
-    )
-    .but_flink("Flink's random rows differ in each run"),
-    OptionDescription::new(
-        "fields.*.kind",
-        OptionKind::Words(&["random", "sequence"]),
-        "how the values of this column are made",
-    )
-    .or("random")
-    .as_in_flink(),
-    OptionDescription::new("fields.*.start", OptionKind::Number, "the first value of a sequence")
-        .as_in_flink(),
-    OptionDescription::new("fields.*.end", OptionKind::Number, "the last value of a sequence")
-        .as_in_flink(),
-    OptionDescription::new("fields.*.min", OptionKind::Number, "the least random number")
-        .or_else("the least of the type")
-        .as_in_flink(),
-    OptionDescription::new("fields.*.max", OptionKind::Number, "the greatest random number")
-        .or_else("the greatest of the type")
-        .as_in_flink(),
-    OptionDescription::new("fields.*.length", OptionKind::Number, "how long a text is")
-        .or_else("that of the type, `100` for STRING and BYTES")
-        .as_in_flink(),
-    OptionDescription::new(
-        "fields.*.max-past",
-        OptionKind::Duration,
-        "how far a time may lie in the past",
-    )
-    .or("0 s")
-    .as_in_flink(),
-    OptionDescription::new(
-        "fields.*.null-rate",
-        OptionKind::Number,
-        "the share of NULLs among the values, from 0 to 1",
-    )
-    .or("0")
-    .as_in_flink(),
-];
+const OPTIONS: &[OptionDescription] = &option_table! {
+    "rows-per-second": Other("number, `unlimited`"), or("10000"),
+        as_in_flink_but("unlimited", "Flink takes a number")
+        => "how many rows come in a second";
+    "number-of-rows": Number, or_else("without end"), as_in_flink()
+        => "how many rows there are. A sequence ends the table as well";
+    "seed": Number, but_flink("Flink's random rows differ in each run")
+        => "each row is a function of the seed and of its number, and so is each time: row n is n \
+            times the distance of two rows after 2026-01-01. Without a seed times are those of the \
+            clock";
+    "fields.*.kind": Words(&["random", "sequence"]), or("random"), as_in_flink()
+        => "how the values of this column are made";
+    "fields.*.start": Number, as_in_flink()
+        => "the first value of a sequence";
+    "fields.*.end": Number, as_in_flink()
+        => "the last value of a sequence";
+    "fields.*.min": Number, or_else("the least of the type"), as_in_flink()
+        => "the least random number";
+    "fields.*.max": Number, or_else("the greatest of the type"), as_in_flink()
+        => "the greatest random number";
+    "fields.*.length": Number, or_else("that of the type, `100` for STRING and BYTES"),
+        as_in_flink()
+        => "how long a text is";
+    "fields.*.max-past": Duration, or("0 s"), as_in_flink()
+        => "how far a time may lie in the past";
+    "fields.*.null-rate": Number, or("0"), as_in_flink()
+        => "the share of NULLs among the values, from 0 to 1";
+};
 
 /// The length of a STRING or BYTES without `length`, as in Flink.
 const DEFAULT_LENGTH: u32 = 100;
@@ -92,7 +62,7 @@ const LENGTH_MAX: u32 = 1 << 20;
 /// The checked options.
 pub struct DatagenOptions {
     /// One per declared column.
-    pub fields: Vec<Field>,
+    pub fields: Vec<GeneratedField>,
     /// How many rows there are; `None` without end.
     pub rows: Option<u64>,
     /// How many come a second; `None` as fast as possible.
@@ -122,7 +92,7 @@ impl DatagenOptions {
             .map(|(at, column)| field(&options, column, seed.unwrap_or(0), at as u64))
             .collect::<Result<Vec<_>>>()?;
         let ends = fields.iter().filter_map(|field| match field.kind {
-            Kind::Sequence { start, end } => {
+            ValueKind::Sequence { start, end } => {
                 Some(u64::try_from(i128::from(end) - i128::from(start) + 1).unwrap_or(u64::MAX))
             }
             _ => None,
@@ -154,7 +124,12 @@ fn check_names(request: &TableRequest) -> Result<()> {
     Ok(())
 }
 
-fn field(options: &Options<'_>, column: &Column, seed: u64, position: u64) -> Result<Field> {
+fn field(
+    options: &Options<'_>,
+    column: &Column,
+    seed: u64,
+    position: u64,
+) -> Result<GeneratedField> {
     let data_type = column.column_type.data_type.clone();
     let key = |suffix: &str| format!("fields.{}.{suffix}", column.name);
     let kinds = [("random", false), ("sequence", true)];
@@ -175,10 +150,14 @@ fn field(options: &Options<'_>, column: &Column, seed: u64, position: u64) -> Re
     if !(0.0..=1.0).contains(&null_rate) {
         return Err(options.bad(&key("null-rate"), &null_rate.to_string(), "0 to 1"));
     }
-    Ok(Field::new(data_type, kind, null_rate, seed, position))
+    Ok(GeneratedField::new(data_type, kind, null_rate, seed, position))
 }
 
-fn sequence(options: &Options<'_>, column: &Column, key: &dyn Fn(&str) -> String) -> Result<Kind> {
+fn sequence(
+    options: &Options<'_>,
+    column: &Column,
+    key: &dyn Fn(&str) -> String,
+) -> Result<ValueKind> {
     let data_type = &column.column_type.data_type;
     if !data_type.is_numeric() && !data_type.is_string() {
         return Err(options.conflict(&format!(
@@ -202,7 +181,7 @@ fn sequence(options: &Options<'_>, column: &Column, key: &dyn Fn(&str) -> String
             column.name
         )));
     }
-    Ok(Kind::Sequence { start, end })
+    Ok(ValueKind::Sequence { start, end })
 }
 
 fn integer_range(data_type: &DataType) -> (i64, i64) {
@@ -223,20 +202,20 @@ fn random(
     options: &Options<'_>,
     data_type: &DataType,
     key: &dyn Fn(&str) -> String,
-) -> Result<Kind> {
+) -> Result<ValueKind> {
     let kind = match data_type {
         integer if integer.is_integer() => {
             let (low, high) = integer_range(data_type);
             let min = options.number(&key("min"))?.unwrap_or(low);
             let max = options.number(&key("max"))?.unwrap_or(high);
             let fits = low <= min && min <= max && max <= high;
-            fits.then_some(Kind::Integer { min, max })
+            fits.then_some(ValueKind::Integer { min, max })
         }
         DataType::Float | DataType::Double => {
             let limit = if *data_type == DataType::Float { f64::from(f32::MAX) } else { f64::MAX };
             let min = options.number::<f64>(&key("min"))?.unwrap_or(0.0 - limit);
             let max = options.number::<f64>(&key("max"))?.unwrap_or(limit);
-            (min <= max).then_some(Kind::Float { min, max })
+            (min <= max).then_some(ValueKind::Float { min, max })
         }
         DataType::Decimal(precision, scale) => {
             let limit = 10i128.pow(u32::from(*precision)) - 1;
@@ -246,21 +225,21 @@ fn random(
                     .map_err(|_| options.bad(&key(suffix), text, "a number")),
             };
             match (bound("min", -limit)?, bound("max", limit)?) {
-                (Some(min), Some(max)) if min <= max => Some(Kind::Decimal { min, max }),
+                (Some(min), Some(max)) if min <= max => Some(ValueKind::Decimal { min, max }),
                 _ => None,
             }
         }
-        DataType::Boolean => Some(Kind::Boolean),
+        DataType::Boolean => Some(ValueKind::Boolean),
         DataType::Char(length) | DataType::Varchar(length) => {
-            Some(Kind::Text { length: text_length(options, key, *length)? })
+            Some(ValueKind::Text { length: text_length(options, key, *length)? })
         }
         DataType::Binary(length) | DataType::Varbinary(length) => {
-            Some(Kind::Bytes { length: text_length(options, key, *length)? })
+            Some(ValueKind::Bytes { length: text_length(options, key, *length)? })
         }
-        DataType::Date | DataType::Time(_) => Some(Kind::Now { max_past_ms: 0 }),
+        DataType::Date | DataType::Time(_) => Some(ValueKind::Now { max_past_ms: 0 }),
         DataType::Timestamp(_) | DataType::TimestampLtz(_) => {
             let max_past_ms = options.duration_ms(&key("max-past"))?.unwrap_or(0);
-            Some(Kind::Now { max_past_ms })
+            Some(ValueKind::Now { max_past_ms })
         }
         other => {
             return Err(Error::unsupported(format!("datagen cannot make values of type {other}"))

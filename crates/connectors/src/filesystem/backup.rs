@@ -15,17 +15,17 @@ use thalweg_core::{Error, Result};
 use super::claim::Claim;
 use super::files::{Files, OsFiles};
 use super::marks::{MarkFile, check_resumed};
-use super::parts::{Going, Parts};
+use super::parts::{PartPolicy, Parts};
 use super::writer::{failed, partial};
 use super::writing::Delivery;
 
 /// The output that a sink of this connector writes.
 pub struct SavedOutput {
     path: PathBuf,
-    kind: Kind,
+    kind: OutputKind,
 }
 
-enum Kind {
+enum OutputKind {
     /// The first `bytes` of a single file.
     File { bytes: u64 },
     /// Parts in a folder; the handle names those that are to become visible.
@@ -46,8 +46,8 @@ impl SavedOutput {
         let text = |key: &str| Some(value.get(key)?.as_str()?.to_owned());
         let path = PathBuf::from(text("path")?);
         let kind = match value.get("bytes").and_then(Value::as_u64) {
-            Some(bytes) => Kind::File { bytes },
-            None => Kind::Folder {
+            Some(bytes) => OutputKind::File { bytes },
+            None => OutputKind::Folder {
                 handle: handle.to_owned(),
                 table: text("table")?,
                 extension: text("extension")?,
@@ -73,15 +73,15 @@ impl SavedOutput {
     /// If another writer has it.
     pub fn claim(&self) -> Result<Claim> {
         match self.kind {
-            Kind::File { .. } => Claim::file("the output", &self.path),
-            Kind::Folder { .. } => Claim::folder("the output", &self.path),
+            OutputKind::File { .. } => Claim::file("the output", &self.path),
+            OutputKind::Folder { .. } => Claim::folder("the output", &self.path),
         }
     }
 
     fn folder(&self) -> &Path {
         match self.kind {
-            Kind::File { .. } => self.path.parent().unwrap_or(Path::new("/")),
-            Kind::Folder { .. } => &self.path,
+            OutputKind::File { .. } => self.path.parent().unwrap_or(Path::new("/")),
+            OutputKind::Folder { .. } => &self.path,
         }
     }
 
@@ -92,11 +92,11 @@ impl SavedOutput {
     fn mark_file(&self, folder: &Path) -> MarkFile {
         let files: Arc<dyn Files> = Arc::new(OsFiles);
         match &self.kind {
-            Kind::File { .. } => {
+            OutputKind::File { .. } => {
                 let name = self.path.file_name().unwrap_or_default().to_string_lossy();
                 MarkFile::new(files, folder, &name)
             }
-            Kind::Folder { table, .. } => MarkFile::new(files, folder, table),
+            OutputKind::Folder { table, .. } => MarkFile::new(files, folder, table),
         }
     }
 
@@ -118,8 +118,8 @@ impl SavedOutput {
 
     fn files(&self) -> Result<Vec<Copied>> {
         match &self.kind {
-            Kind::File { bytes } => Ok(vec![self.file(*bytes)?]),
-            Kind::Folder { handle, table, extension } => {
+            OutputKind::File { bytes } => Ok(vec![self.file(*bytes)?]),
+            OutputKind::Folder { handle, table, extension } => {
                 let parts = self.parts(table, extension).held_by(handle)?;
                 let copied =
                     |name: PathBuf| Copied { from: self.path.join(&name), name, bytes: None };
@@ -155,14 +155,14 @@ impl SavedOutput {
             Ok::<_, Error>(OsFiles.length(path).map_err(|e| failed(Some(path), &e))?.is_some())
         };
         let found = match &self.kind {
-            Kind::File { .. } => {
+            OutputKind::File { .. } => {
                 let mut found = None;
                 for path in [self.path.clone(), partial(&self.path)] {
                     found = found.or(is_there(&path)?.then_some(path));
                 }
                 found
             }
-            Kind::Folder { table, extension, .. } => {
+            OutputKind::Folder { table, extension, .. } => {
                 let survey = self.parts(table, extension).survey()?;
                 if let Some(path) = survey.foreign {
                     return Err(occupied(&path).hint("remove it: it is no file of this table"));
@@ -184,7 +184,7 @@ impl SavedOutput {
     /// If something cannot be removed or copied.
     pub fn bring_back(&self, from: &Path) -> Result<()> {
         match &self.kind {
-            Kind::File { .. } => {
+            OutputKind::File { .. } => {
                 for path in [self.path.clone(), partial(&self.path)] {
                     match fs::remove_file(&path) {
                         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -194,9 +194,9 @@ impl SavedOutput {
                     }
                 }
             }
-            Kind::Folder { table, extension, .. } => {
+            OutputKind::Folder { table, extension, .. } => {
                 let delivery = Delivery::ExactlyOnce;
-                let going = Going { delivery, append: false, overwrites: true };
+                let going = PartPolicy { delivery, append: false, overwrites: true };
                 self.parts(table, extension).recover(None, going)?;
             }
         }

@@ -17,7 +17,7 @@ use super::compression::Compression;
 use super::files::read_retrying;
 use super::identity::{Prefix, bytes_at};
 use super::input_file::{InputFile, changed, read_error};
-use super::position::{Mark, Place, Reached, TextPlace, Work};
+use super::position::{FileMark, FilePlace, Reached, TextPlace, Work};
 use super::reading::{Reading, RecordLimit, marking};
 use crate::format::record_end::RecordEnd;
 use crate::format::text::{count_lines, readable};
@@ -45,7 +45,7 @@ pub struct Block {
     /// True for the last block of a file.
     pub ends_file: bool,
     /// Where reading resumes behind it.
-    pub end: Mark,
+    pub end: FileMark,
     /// A record that was too long to be kept, instead of text.
     pub too_long: Option<BadRow>,
 }
@@ -79,7 +79,7 @@ impl Task for BlockTask {
 }
 
 /// A file that is being read.
-pub struct Open {
+pub struct OpenText {
     file: Arc<InputFile>,
     /// Its place among the files of the table.
     number: usize,
@@ -94,17 +94,17 @@ pub struct Open {
     waits_for_end: bool,
 }
 
-impl Open {
+impl OpenText {
     /// Opens a file where it is to be read on.
     ///
     /// # Errors
     /// If it cannot be read, or does not hold what was read of it.
-    pub fn new(work: Work) -> Result<Open> {
+    pub fn new(work: Work) -> Result<OpenText> {
         let file = work.file.clone();
         let failed = |e: io::Error| read_error(&file, &e);
         let other = || changed(&file, "has other contents where it was read");
         let at = match work.from {
-            Some(Place::Text(at)) => at,
+            Some(FilePlace::Text(at)) => at,
             _ => TextPlace::default(),
         };
         let is_plain = file.path.as_deref().map(Compression::of) == Some(Compression::None);
@@ -127,24 +127,24 @@ impl Open {
                 prefix.into_reader()
             }
         };
-        Ok(Open::behind(work, at, reader))
+        Ok(OpenText::behind(work, at, reader))
     }
 
     /// A file that is followed, with its reader where it is to be read on. A last record without
     /// an end is left for later, if there is a later.
-    pub fn growing(work: Work, reader: Box<dyn Read + Send>, is_last: bool) -> Open {
+    pub fn growing(work: Work, reader: Box<dyn Read + Send>, is_last: bool) -> OpenText {
         let at = match work.from {
-            Some(Place::Text(at)) => at,
+            Some(FilePlace::Text(at)) => at,
             _ => TextPlace::default(),
         };
-        Open { waits_for_end: !is_last, ..Open::behind(work, at, reader) }
+        OpenText { waits_for_end: !is_last, ..OpenText::behind(work, at, reader) }
     }
 
-    fn behind(work: Work, at: TextPlace, reader: Box<dyn Read + Send>) -> Open {
+    fn behind(work: Work, at: TextPlace, reader: Box<dyn Read + Send>) -> OpenText {
         let Work { number, file, .. } = work;
         let begins_file = at.offset == 0;
         let rest = Vec::new();
-        Open { file, number, reader, rest, at, begins_file, ended: false, waits_for_end: false }
+        OpenText { file, number, reader, rest, at, begins_file, ended: false, waits_for_end: false }
     }
 
     /// The block that ends at a place, and moves there.
@@ -153,8 +153,8 @@ impl Open {
         let first_line = std::mem::replace(&mut self.at, at).line;
         let begins_file = std::mem::take(&mut self.begins_file);
         let (number, file) = (self.number, self.file.clone());
-        let (place, reached) = (Place::Text(at), Reached::Block);
-        let end = Mark { number, file: file.clone(), place, reached };
+        let (place, reached) = (FilePlace::Text(at), Reached::Block);
+        let end = FileMark { number, file: file.clone(), place, reached };
         Block { bytes, file, first_line, begins_file, ends_file, end, too_long }
     }
 
@@ -162,8 +162,8 @@ impl Open {
     ///
     /// # Errors
     /// If the file has become shorter meanwhile.
-    fn end(&self) -> Result<Option<Mark>> {
-        let Open { file, at, number, .. } = self;
+    fn end(&self) -> Result<Option<FileMark>> {
+        let OpenText { file, at, number, .. } = self;
         let is_plain = file.path.as_deref().map(Compression::of) == Some(Compression::None);
         if is_plain && at.offset < file.size {
             let how = format!(
@@ -172,8 +172,8 @@ impl Open {
             );
             return Err(changed(file, &how));
         }
-        let (number, place) = (*number, Place::Text(*at));
-        let mark = Mark { number, file: file.clone(), place, reached: Reached::End };
+        let (number, place) = (*number, FilePlace::Text(*at));
+        let mark = FileMark { number, file: file.clone(), place, reached: Reached::End };
         Ok((at.offset > 0).then_some(mark))
     }
 }
@@ -182,7 +182,7 @@ impl Open {
 pub struct BlockSplitter {
     reading: Arc<Reading>,
     files: VecDeque<Work>,
-    open: Option<Open>,
+    open: Option<OpenText>,
     block_bytes: usize,
 }
 
@@ -193,10 +193,10 @@ impl BlockSplitter {
         BlockSplitter { reading, files: files.into(), open: None, block_bytes }
     }
 
-    fn next_open(&mut self) -> Result<Option<&mut Open>> {
+    fn next_open(&mut self) -> Result<Option<&mut OpenText>> {
         while self.open.is_none() {
             let Some(work) = self.files.pop_front() else { return Ok(None) };
-            self.open = (!work.is_done).then(|| Open::new(work)).transpose()?;
+            self.open = (!work.is_done).then(|| OpenText::new(work)).transpose()?;
         }
         Ok(self.open.as_mut())
     }
@@ -237,7 +237,7 @@ pub fn decoding(block: Block, reading: &Arc<Reading>) -> Box<dyn Task> {
 /// The next block of a file, or `None` at its end.
 pub fn cut_block(
     format: &Format,
-    open: &mut Open,
+    open: &mut OpenText,
     block_bytes: usize,
     limit: RecordLimit,
 ) -> Result<Option<Block>> {
@@ -285,7 +285,7 @@ const TOO_LONG_KEPT_BYTES: usize = 64 << 10;
 /// is waited for.
 fn pass_over(
     format: &Format,
-    open: &mut Open,
+    open: &mut OpenText,
     mark: &[u8],
     mut bytes: Vec<u8>,
     record_bytes_max: usize,
@@ -331,7 +331,12 @@ fn too_long(bytes_max: usize) -> Error {
 }
 
 /// Reads until there are `wanted` bytes or the file ends; from standard input, whatever there is.
-fn fill(open: &mut Open, bytes: &mut Vec<u8>, wanted: usize, is_interactive: bool) -> Result<()> {
+fn fill(
+    open: &mut OpenText,
+    bytes: &mut Vec<u8>,
+    wanted: usize,
+    is_interactive: bool,
+) -> Result<()> {
     let missing = wanted.saturating_sub(bytes.len());
     if missing == 0 || open.ended {
         return Ok(());
@@ -372,7 +377,7 @@ mod tests {
     fn a_line_from_a_pipe_does_not_wait_for_the_next() {
         let pieces: [&[u8]; 4] = [b"one\ntw", b"o\n", b"three\nfour\nfi", b"ve"];
         let file = InputFile::stdin();
-        let mut open = Open {
+        let mut open = OpenText {
             file: Arc::new(file),
             number: 0,
             reader: Box::new(Pipe(pieces.into())),

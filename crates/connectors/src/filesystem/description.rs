@@ -2,7 +2,7 @@
 
 use thalweg_core::connector::{
     AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, MetadataDescription,
-    OptionDescription, OptionKind, SinkCapability, SourceCapability,
+    OptionDescription, SinkCapability, SourceCapability, option_table,
 };
 use thalweg_core::snapshot::SinkGuarantee;
 
@@ -39,100 +39,48 @@ pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
     ..ConnectorDescription::new("filesystem", "files, folders and globs, standard input and output")
 };
 
-const OPTIONS: &[OptionDescription] = &[
-    OptionDescription::new(
-        "path",
-        OptionKind::Text,
-        "a file, a folder, a glob, or `-`. Relative to the SQL file. Names that end with `.gz` or \
-         `.zst` are (de)compressed, unless they are Parquet or Arrow, which compress by themselves",
-    )
-    .required()
-    .as_in_flink(),
-    OptionDescription::new(
-        "format",
-        OptionKind::Words(&["csv", "json", "parquet", "arrow"]),
-        "what the files hold",
-    )
-    .required()
-    .as_in_flink(),
-    OptionDescription::new(
-        "bad-data",
-        OptionKind::Words(&["fail", "drop", "dead-letter"]),
-        "what happens to a record that cannot be read, is not UTF-8, has a DECIMAL that is out of \
-         range, or has a NULL in a `NOT NULL` column. For `csv` and `json`",
-    )
-    .or("fail")
-    .of_source()
-    .but_flink("Flink has 'csv.ignore-parse-errors' and 'json.ignore-parse-errors'"),
-    OptionDescription::new(
-        "bad-data.check",
-        OptionKind::Words(&["all", "read"]),
-        "which columns make a record bad: `all` that are declared, so that every query over the \
-         table leaves out the same records, or those that a query reads. Checking a column costs \
-         what reading it costs; EXPLAIN names those that are checked only",
-    )
-    .or_else("`all` where `bad-data` is set, else `read`")
-    .of_source()
-    .but_flink("Flink reads the columns of a CSV row all, and those of JSON as needed"),
-    OptionDescription::new(
-        "dead-letter.path",
-        OptionKind::Text,
-        "where `dead-letter` writes file, line, reason and the raw record, as JSON lines \
-         ([below](#dead-letters))",
-    )
-    .of_source()
-    .but_flink("Flink keeps no bad rows"),
-    OptionDescription::new(
-        "changelog",
-        OptionKind::Words(&["op", "upsert"]),
-        "a first column (key) `op` says what each row does, so that results that change can be \
-         [written and read](changelogs.md#changelogs-in-files): `op` for every change, `upsert` \
-         for rows by the `PRIMARY KEY`",
-    )
-    .but_flink("Flink's filesystem table takes inserts alone"),
-    OptionDescription::new(
-        "source.monitor-interval",
-        OptionKind::Duration,
-        "how often to look for new files, and for growth, which Flink does not follow; the table \
-         has no end then",
-    )
-    .of_source()
-    .as_in_flink(),
-    OptionDescription::new(
-        "sink.append",
-        OptionKind::Boolean,
-        "what is there stays, and rows are added",
-    )
-    .or("false")
-    .of_sink()
-    .but_flink("Flink always adds files"),
-    OptionDescription::new(
-        "sink.delivery-guarantee",
-        OptionKind::Words(&["exactly-once", "at-least-once", "none"]),
-        "what a job with snapshots promises ([below](#files-and-snapshots))",
-    )
-    .or("exactly-once")
-    .of_sink()
-    .but_flink("Flink's files are exactly-once where checkpoints are taken"),
-    OptionDescription::new(
-        "sink.rolling-policy.file-size",
-        OptionKind::Size,
-        "with snapshots: a file in a folder that is as large as this is closed, and the next one \
-         begun",
-    )
-    .or("128MB")
-    .of_sink()
-    .as_in_flink(),
-    OptionDescription::new(
-        "sink.rolling-policy.rollover-interval",
-        OptionKind::Duration,
-        "with snapshots: a file in a folder that is as old as this is closed. With `at-least-once` \
-         a file is visible when it is closed: a longer interval makes fewer files",
-    )
-    .or_else("`30 min`; with `at-least-once` `1 s`")
-    .of_sink()
-    .as_in_flink(),
-];
+const OPTIONS: &[OptionDescription] = &option_table! {
+    "path": Text, required(), as_in_flink()
+        => "a file, a folder, a glob, or `-`. Relative to the SQL file. Names that end with `.gz` \
+            or `.zst` are (de)compressed, unless they are Parquet or Arrow, which compress by \
+            themselves";
+    "format": Words(&["csv", "json", "parquet", "arrow"]), required(), as_in_flink()
+        => "what the files hold";
+    "bad-data": Words(&["fail", "drop", "dead-letter"]), or("fail"), of_source(),
+        but_flink("Flink has 'csv.ignore-parse-errors' and 'json.ignore-parse-errors'")
+        => "what happens to a record that cannot be read, is not UTF-8, has a DECIMAL that is out \
+            of range, or has a NULL in a `NOT NULL` column. For `csv` and `json`";
+    "bad-data.check": Words(&["all", "read"]),
+        or_else("`all` where `bad-data` is set, else `read`"), of_source(),
+        but_flink("Flink reads the columns of a CSV row all, and those of JSON as needed")
+        => "which columns make a record bad: `all` that are declared, so that every query over the \
+            table leaves out the same records, or those that a query reads. Checking a column \
+            costs what reading it costs; EXPLAIN names those that are checked only";
+    "dead-letter.path": Text, of_source(), but_flink("Flink keeps no bad rows")
+        => "where `dead-letter` writes file, line, reason and the raw record, as JSON lines \
+            ([below](#dead-letters))";
+    "changelog": Words(&["op", "upsert"]), but_flink("Flink's filesystem table takes inserts alone")
+        => "a first column (key) `op` says what each row does, so that results that change can be \
+            [written and read](changelogs.md#changelogs-in-files): `op` for every change, `upsert` \
+            for rows by the `PRIMARY KEY`";
+    "source.monitor-interval": Duration, of_source(), as_in_flink()
+        => "how often to look for new files, and for growth, which Flink does not follow; the \
+            table has no end then";
+    "sink.append": Boolean, or("false"), of_sink(), but_flink("Flink always adds files")
+        => "what is there stays, and rows are added";
+    "sink.delivery-guarantee": Words(&["exactly-once", "at-least-once", "none"]),
+        or("exactly-once"), of_sink(),
+        but_flink("Flink's files are exactly-once where checkpoints are taken")
+        => "what a job with snapshots promises ([below](#files-and-snapshots))";
+    "sink.rolling-policy.file-size": Size, or("128MB"), of_sink(), as_in_flink()
+        => "with snapshots: a file in a folder that is as large as this is closed, and the next \
+            one begun";
+    "sink.rolling-policy.rollover-interval": Duration,
+        or_else("`30 min`; with `at-least-once` `1 s`"), of_sink(), as_in_flink()
+        => "with snapshots: a file in a folder that is as old as this is closed. With \
+            `at-least-once` a file is visible when it is closed: a longer interval makes fewer \
+            files";
+};
 
 const METADATA: &[MetadataDescription] = &[
     MetadataDescription { key: "file.name", data_type: "STRING", help: "the file's name" },

@@ -31,7 +31,7 @@ use super::claim::Claim;
 use super::files::Files;
 use super::marks::{self, MarkFile};
 use super::partitions::FolderNames;
-use super::parts::{Going, Part, Parts};
+use super::parts::{Part, PartPolicy, Parts};
 use super::sink::refuse_handle;
 use super::writer::{Content, FileWriter, failed, partial, publish};
 use super::writing::{Delivery, Writing};
@@ -40,14 +40,14 @@ use super::writing::{Delivery, Writing};
 pub const OPEN_FILES_MAX: usize = 32;
 
 /// Where the files of a table lie.
-pub struct Place {
+pub struct FolderLocation {
     /// The table's folder.
     pub root: PathBuf,
     /// How the names of files end.
     pub extension: &'static str,
 }
 
-impl Place {
+impl FolderLocation {
     fn path(&self, folder: &str, part: usize) -> PathBuf {
         self.root.join(folder).join(format!("part-{part}.{}", self.extension))
     }
@@ -95,7 +95,7 @@ pub struct FolderSink {
     files: Arc<dyn Files>,
     content: Content,
     names: FolderNames,
-    place: Place,
+    place: FolderLocation,
     writing: Writing,
     mode: Mode,
     open: HashMap<Box<str>, OpenPart>,
@@ -115,7 +115,7 @@ impl FolderSink {
         files: Arc<dyn Files>,
         content: Content,
         names: FolderNames,
-        place: Place,
+        place: FolderLocation,
         writing: Writing,
     ) -> Self {
         FolderSink {
@@ -176,9 +176,9 @@ impl FolderSink {
         Ok(())
     }
 
-    fn going(&self) -> Going {
+    fn going(&self) -> PartPolicy {
         let (delivery, append) = (self.writing.delivery, self.writing.append);
-        Going { delivery, append, overwrites: self.overwrites }
+        PartPolicy { delivery, append, overwrites: self.overwrites }
     }
 
     /// Refuses to start from scratch over what an earlier run has left, unless that is wanted.
@@ -307,7 +307,7 @@ impl FolderSink {
 
 impl Plain {
     /// The path that the next part of a folder is written to.
-    fn begin(&mut self, folder: &str, place: &Place, append: bool) -> Result<PathBuf> {
+    fn begin(&mut self, folder: &str, place: &FolderLocation, append: bool) -> Result<PathBuf> {
         let (first, part) = self.begun.get(folder).copied().unwrap_or_else(|| {
             let is_taken = |part: &usize| append && place.path(folder, *part).exists();
             let free = (0..).find(|part| !is_taken(part)).unwrap_or_default();

@@ -28,13 +28,13 @@ use std::time::Duration;
 use thalweg_core::Result;
 use thalweg_core::connector::TableRequest;
 
-use super::blocks::{FIRST_BLOCK_BYTES, Open, cut_block, decoding, grown};
+use super::blocks::{FIRST_BLOCK_BYTES, OpenText, cut_block, decoding, grown};
 use super::compression::Compression;
 use super::identity::{Contents, HEAD_BYTES, Prefix, bytes_at};
 use super::input_file::{InputFile, changed, changed_name, read_error};
 use super::listing::Listing;
 use super::paths;
-use super::position::{Mark, Place, Reached, TextPlace, Work};
+use super::position::{FileMark, FilePlace, Reached, TextPlace, Work};
 use super::reading::{Reading, marking};
 use super::recorded::{GROWN_LINE, ends_open};
 use super::row_groups::rows_of;
@@ -63,9 +63,9 @@ impl Following {
 }
 
 /// A file that is followed.
-struct Known {
+struct FollowedFile {
     file: Arc<InputFile>,
-    at: Option<Place>,
+    at: Option<FilePlace>,
     /// Its length and stamp when it was read to its end, or there was nothing to read.
     read_at: Option<(u64, Option<Stamp>)>,
     handle: Option<File>,
@@ -73,17 +73,17 @@ struct Known {
     looks_gone: usize,
 }
 
-impl Known {
+impl FollowedFile {
     fn offset(&self) -> u64 {
         match self.at {
-            Some(Place::Text(at)) => at.offset,
+            Some(FilePlace::Text(at)) => at.offset,
             _ => 0,
         }
     }
 }
 
 /// What a look has found to be read.
-struct Found {
+struct FoundFile {
     file: Arc<InputFile>,
     /// The number of the file, if it is known.
     number: Option<usize>,
@@ -95,13 +95,13 @@ struct Found {
 pub struct FollowSplitter {
     reading: Arc<Reading>,
     following: Following,
-    known: BTreeMap<usize, Known>,
+    known: BTreeMap<usize, FollowedFile>,
     /// Numbers that were assigned.
     numbers: usize,
     /// What this look has found and is not read yet.
-    found: VecDeque<Found>,
+    found: VecDeque<FoundFile>,
     /// What is to be noted before anything else is read.
-    marks: VecDeque<Mark>,
+    marks: VecDeque<FileMark>,
     /// Files with a handle, the one that was read last at the end.
     with_handle: VecDeque<usize>,
     open: Option<Current>,
@@ -118,7 +118,7 @@ struct Current {
 }
 
 enum Pieces {
-    Text(Open),
+    Text(OpenText),
     Rows(Box<dyn Splitter>),
 }
 
@@ -128,7 +128,7 @@ impl FollowSplitter {
         let numbers = work.iter().map(|work| work.number + 1).max().unwrap_or(0);
         let known = |Work { number, file, from, is_done }: Work| {
             let read_at = is_done.then_some((file.size, file.stamp));
-            (number, Known { file, at: from, read_at, handle: None, looks_gone: 0 })
+            (number, FollowedFile { file, at: from, read_at, handle: None, looks_gone: 0 })
         };
         let known = work.into_iter().map(known).collect();
         let block_bytes = reading.first_block_bytes.unwrap_or(FIRST_BLOCK_BYTES);
@@ -156,7 +156,7 @@ impl FollowSplitter {
             match listing.take_same(&known.file.label, known.file.stamp) {
                 Some(file) => {
                     known.looks_gone = 0;
-                    same.push(Found { file, number: Some(number), is_last: false });
+                    same.push(FoundFile { file, number: Some(number), is_last: false });
                 }
                 None => others.push(number),
             }
@@ -164,7 +164,7 @@ impl FollowSplitter {
         for number in others {
             self.find(number, &mut listing)?;
         }
-        let new = listing.into_rest().map(|file| Found { file, number: None, is_last: false });
+        let new = listing.into_rest().map(|file| FoundFile { file, number: None, is_last: false });
         same.extend(new);
         self.found.extend(same);
         // What was found first is older, also where it was renamed since.
@@ -191,7 +191,7 @@ impl FollowSplitter {
                 known.file = Arc::new(known.file.renamed(&file));
                 self.note(number, Reached::Block);
             }
-            self.found.push_back(Found { file, number: Some(number), is_last: false });
+            self.found.push_back(FoundFile { file, number: Some(number), is_last: false });
             return Ok(());
         }
         if let Some(file) = listing.labelled(&known.file.label).cloned()
@@ -200,7 +200,7 @@ impl FollowSplitter {
             listing.take(&file.label);
             let known = self.known.get_mut(&number).expect("looked at above");
             (known.handle, known.looks_gone) = (None, 0);
-            self.found.push_back(Found { file, number: Some(number), is_last: false });
+            self.found.push_back(FoundFile { file, number: Some(number), is_last: false });
             return Ok(());
         }
         self.miss(number)
@@ -219,7 +219,7 @@ impl FollowSplitter {
                 false => Err(changed(file, "was replaced by another one of its name")),
             };
         }
-        let Some(Place::Text(at)) = known.at else { return Ok(false) };
+        let Some(FilePlace::Text(at)) = known.at else { return Ok(false) };
         if Prefix::open(file)?.has(at.offset, at.sum)? {
             return Ok(true);
         }
@@ -230,7 +230,12 @@ impl FollowSplitter {
         }
     }
 
-    fn contents(&self, file: &mut File, known: &Known, at: &TextPlace) -> io::Result<Contents> {
+    fn contents(
+        &self,
+        file: &mut File,
+        known: &FollowedFile,
+        at: &TextPlace,
+    ) -> io::Result<Contents> {
         let read = usize::try_from(at.offset).unwrap_or(usize::MAX).min(known.file.head.len());
         Contents::of(file, &known.file.head[..read], &at.tail, self.reading.header_lines())
     }
@@ -262,7 +267,7 @@ impl FollowSplitter {
         match length > offset && (has_grown || is_last) {
             true => {
                 let file = Arc::new(InputFile { size: length, ..file.as_ref().clone() });
-                self.found.push_back(Found { file, number: Some(number), is_last });
+                self.found.push_back(FoundFile { file, number: Some(number), is_last });
             }
             false if is_last => self.forget(number),
             false => {}
@@ -272,10 +277,10 @@ impl FollowSplitter {
 
     /// Notes how far a file was read, under the name that it has now.
     fn note(&mut self, number: usize, reached: Reached) {
-        let Some(Known { file, at, .. }) = self.known.get(&number) else { return };
-        let nowhere = (reached == Reached::Gone).then(|| Place::Text(TextPlace::default()));
+        let Some(FollowedFile { file, at, .. }) = self.known.get(&number) else { return };
+        let nowhere = (reached == Reached::Gone).then(|| FilePlace::Text(TextPlace::default()));
         if let Some(place) = at.or(nowhere) {
-            self.marks.push_back(Mark { number, file: file.clone(), place, reached });
+            self.marks.push_back(FileMark { number, file: file.clone(), place, reached });
         }
     }
 
@@ -287,7 +292,7 @@ impl FollowSplitter {
 
     /// Begins the next file that has something new.
     fn begin(&mut self) -> Result<()> {
-        while let Some(Found { file, number, is_last }) = self.found.pop_front() {
+        while let Some(FoundFile { file, number, is_last }) = self.found.pop_front() {
             let number = match number {
                 None if file.size == 0 => continue,
                 None => None,
@@ -323,7 +328,7 @@ impl FollowSplitter {
                 false => Err(changed(file, "has another length than when it was read")),
             };
         }
-        let Some(Place::Text(at)) = known.at else { return Ok(More::Rest) };
+        let Some(FilePlace::Text(at)) = known.at else { return Ok(More::Rest) };
         if known.handle.is_none() {
             match File::open(file.path.as_deref().unwrap_or(Path::new(""))) {
                 // It went since the look: the next one says what became of it.
@@ -369,8 +374,13 @@ impl FollowSplitter {
             self.numbers += 1;
             self.numbers - 1
         });
-        let new =
-            || Known { file: file.clone(), at: None, read_at: None, handle: None, looks_gone: 0 };
+        let new = || FollowedFile {
+            file: file.clone(),
+            at: None,
+            read_at: None,
+            handle: None,
+            looks_gone: 0,
+        };
         let known = self.known.entry(number).or_insert_with(new);
         let (from, is_done) = (known.at, false);
         let growable = can_grow(&self.reading, &file);
@@ -386,12 +396,12 @@ impl FollowSplitter {
             let reader = handle.try_clone().map_err(failed)?;
             known.handle = Some(handle);
             let work = Work { number, file: known.file.clone(), from, is_done };
-            Pieces::Text(Open::growing(work, Box::new(reader), is_last))
+            Pieces::Text(OpenText::growing(work, Box::new(reader), is_last))
         } else {
             known.file = file.clone();
             let work = Work { number, file, from, is_done };
             match self.reading.format().is_text() {
-                true => Pieces::Text(Open::new(work)?),
+                true => Pieces::Text(OpenText::new(work)?),
                 false => Pieces::Rows(rows_of(&self.reading, vec![work])),
             }
         };

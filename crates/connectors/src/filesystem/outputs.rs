@@ -32,7 +32,7 @@ pub struct OtherFile {
 }
 
 /// A place that is written.
-struct Written {
+struct WrittenPlace {
     what: String,
     path: PathBuf,
     is_folder: bool,
@@ -40,14 +40,14 @@ struct Written {
 }
 
 /// A place that is read.
-struct Read<'a> {
+struct ReadPlace<'a> {
     what: String,
-    place: Place,
+    place: PlacePattern,
     /// What lists its files.
     request: Option<(&'a TableRequest, &'a str)>,
 }
 
-enum Place {
+enum PlacePattern {
     File(PathBuf),
     Folder(PathBuf),
     Pattern(glob::Pattern),
@@ -64,7 +64,7 @@ pub fn check_files(tables: &JobTables, others: &[OtherFile]) -> Result<()> {
         if let BadData::DeadLetter(path) = options.bad_data {
             let what = format!("'dead-letter.path' of table {}", request.table);
             let path = letters_path(request, path)?;
-            writes.push(Written { what, path, is_folder: false, span: Span::default() });
+            writes.push(WrittenPlace { what, path, is_folder: false, span: Span::default() });
         }
         reads.extend(read(request, options.path)?);
     }
@@ -75,8 +75,10 @@ pub fn check_files(tables: &JobTables, others: &[OtherFile]) -> Result<()> {
         let path = canonical_file(&other.path)?;
         let what = other.what.clone();
         match other.is_written {
-            true => writes.push(Written { what, path, is_folder: false, span: Span::default() }),
-            false => reads.push(Read { what, place: Place::File(path), request: None }),
+            true => {
+                writes.push(WrittenPlace { what, path, is_folder: false, span: Span::default() })
+            }
+            false => reads.push(ReadPlace { what, place: PlacePattern::File(path), request: None }),
         }
     }
     if let Some(written) = &tables.snapshots {
@@ -84,7 +86,11 @@ pub fn check_files(tables: &JobTables, others: &[OtherFile]) -> Result<()> {
         let what = "the folder of snapshots ('execution.checkpointing.dir')".to_owned();
         // No output can name what is kept elsewhere than in files.
         if !folder.contains("://") {
-            reads.push(Read { what, place: Place::Folder(folder.into()), request: None });
+            reads.push(ReadPlace {
+                what,
+                place: PlacePattern::Folder(folder.into()),
+                request: None,
+            });
         }
     }
     for (at, written) in writes.iter().enumerate() {
@@ -117,7 +123,7 @@ pub fn letters_path(request: &TableRequest, path: &str) -> Result<PathBuf> {
     }
 }
 
-fn written(request: &TableRequest, span: Span) -> Result<Option<Written>> {
+fn written(request: &TableRequest, span: Span) -> Result<Option<WrittenPlace>> {
     let options = FileOptions::read(request, true)?;
     let what = format!("table {}", request.table);
     let is_folder = !request.partitioned_by.is_empty() || paths::is_folder(request, options.path);
@@ -128,10 +134,10 @@ fn written(request: &TableRequest, span: Span) -> Result<Option<Written>> {
             Target::Stdout => return Ok(None),
         },
     };
-    Ok(Some(Written { what, path, is_folder, span }))
+    Ok(Some(WrittenPlace { what, path, is_folder, span }))
 }
 
-fn read<'a>(request: &'a TableRequest, path: &'a str) -> Result<Option<Read<'a>>> {
+fn read<'a>(request: &'a TableRequest, path: &'a str) -> Result<Option<ReadPlace<'a>>> {
     if path == "-" {
         return Ok(None);
     }
@@ -140,15 +146,15 @@ fn read<'a>(request: &'a TableRequest, path: &'a str) -> Result<Option<Read<'a>>
         true => {
             let canonical = canonical_file(&full)?;
             if canonical.is_dir() || path.ends_with('/') {
-                Place::Folder(canonical)
+                PlacePattern::Folder(canonical)
             } else {
-                Place::File(canonical)
+                PlacePattern::File(canonical)
             }
         }
-        false => Place::Pattern(pattern(&full)?),
+        false => PlacePattern::Pattern(pattern(&full)?),
     };
     let what = format!("table {}", request.table);
-    Ok(Some(Read { what, place, request: Some((request, path)) }))
+    Ok(Some(ReadPlace { what, place, request: Some((request, path)) }))
 }
 
 /// A pattern with links resolved in the folders in front of its first wildcard.
@@ -162,7 +168,7 @@ fn pattern(full: &Path) -> Result<glob::Pattern> {
         .map_err(|error| Error::plan(format!("path '{}': {error}", full.display())))
 }
 
-impl Written {
+impl WrittenPlace {
     /// The names that are written, and what they are links to.
     fn names(&self) -> Vec<PathBuf> {
         if self.is_folder {
@@ -175,7 +181,7 @@ impl Written {
     }
 
     /// True if the same file is written by another output, or one lies in the folder of the other.
-    fn meets(&self, other: &Written) -> bool {
+    fn meets(&self, other: &WrittenPlace) -> bool {
         match (self.is_folder, other.is_folder) {
             (false, false) => {
                 let names = other.names();
@@ -188,29 +194,29 @@ impl Written {
     }
 }
 
-impl Read<'_> {
+impl ReadPlace<'_> {
     /// True if an output would change, or add to, what is read here.
-    fn is_touched_by(&self, written: &Written) -> bool {
+    fn is_touched_by(&self, written: &WrittenPlace) -> bool {
         let names = written.names();
         let is_named = match &self.place {
-            Place::File(file) if written.is_folder => file.starts_with(&written.path),
-            Place::File(file) => names.iter().any(|name| is_same(name, file)),
-            Place::Folder(folder) => {
+            PlacePattern::File(file) if written.is_folder => file.starts_with(&written.path),
+            PlacePattern::File(file) => names.iter().any(|name| is_same(name, file)),
+            PlacePattern::Folder(folder) => {
                 let is_read = |name: &PathBuf| name.strip_prefix(folder).is_ok_and(is_visible);
                 names.iter().any(is_read)
                     || (written.is_folder && folder.starts_with(&written.path))
             }
-            Place::Pattern(pattern) => names.iter().any(|name| matches(pattern, name)),
+            PlacePattern::Pattern(pattern) => names.iter().any(|name| matches(pattern, name)),
         };
         is_named || self.has_link_to(written)
     }
 
     /// True if a file that is read has the output's name as another one of its own, or lies in its
     /// folder.
-    fn has_link_to(&self, written: &Written) -> bool {
+    fn has_link_to(&self, written: &WrittenPlace) -> bool {
         let names = written.names();
         let has_others = |path: &PathBuf| fs::metadata(path).is_ok_and(|found| found.nlink() > 1);
-        if matches!(self.place, Place::File(_))
+        if matches!(self.place, PlacePattern::File(_))
             || !(written.is_folder || names.iter().any(has_others))
         {
             return false;
@@ -248,7 +254,7 @@ fn is_same(a: &Path, b: &Path) -> bool {
 }
 
 /// The error of an output that names what something else reads or writes, or is.
-fn refused(written: &Written, other: &str, does: Option<&str>) -> Error {
+fn refused(written: &WrittenPlace, other: &str, does: Option<&str>) -> Error {
     let what = &written.what;
     let message = match does {
         Some(_) if what == other => format!("{what} is read and written by the same job"),

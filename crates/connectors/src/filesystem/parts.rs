@@ -43,7 +43,7 @@ pub struct Part {
 
 /// How a run goes about with the parts that it finds.
 #[derive(Clone, Copy, Debug)]
-pub struct Going {
+pub struct PartPolicy {
     /// What is promised.
     pub delivery: Delivery,
     /// What is visible stays.
@@ -65,7 +65,7 @@ pub struct Survey {
 
 /// What a file in the folder of a table is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum PartFileKind {
     /// A part of the table, not visible.
     Hidden,
     /// A part of the table with its number.
@@ -222,15 +222,15 @@ impl Parts {
     ///
     /// # Errors
     /// If the handle's parts are not there, or rows behind the snapshot are visible already.
-    pub fn recover(&mut self, handle: Option<&str>, going: Going) -> Result<()> {
+    pub fn recover(&mut self, handle: Option<&str>, going: PartPolicy) -> Result<()> {
         let found = self.find()?;
         let gives_way = going.overwrites && !going.append;
-        let is_kept = |kind: Kind| match kind {
-            Kind::Hidden => false,
-            Kind::Visible(_) | Kind::Plain => !gives_way,
+        let is_kept = |kind: PartFileKind| match kind {
+            PartFileKind::Hidden => false,
+            PartFileKind::Visible(_) | PartFileKind::Plain => !gives_way,
             _ => true,
         };
-        let kept: Vec<Kind> =
+        let kept: Vec<PartFileKind> =
             found.iter().map(|(_, name)| self.kind(name)).filter(|kind| is_kept(*kind)).collect();
         match handle.map(Handle::read).transpose()? {
             Some(handle) => {
@@ -238,14 +238,14 @@ impl Parts {
                 self.publish(&handle.parts)?;
                 self.next = handle.next;
                 let is_newer =
-                    |kind| matches!(kind, Kind::Visible(number) if number >= handle.next);
+                    |kind| matches!(kind, PartFileKind::Visible(number) if number >= handle.next);
                 self.remove(&found, |kind| {
-                    kind == Kind::Hidden || going.overwrites && is_newer(kind)
+                    kind == PartFileKind::Hidden || going.overwrites && is_newer(kind)
                 })
             }
             None => {
-                let number = |kind: &Kind| match kind {
-                    Kind::Visible(number) => Some(*number),
+                let number = |kind: &PartFileKind| match kind {
+                    PartFileKind::Visible(number) => Some(*number),
                     _ => None,
                 };
                 self.next = kept.iter().filter_map(number).max().map_or(0, |last| last + 1);
@@ -260,8 +260,7 @@ impl Parts {
     /// If one that the handle names is not there, or the folder cannot be listed.
     pub fn held_by(&self, handle: &str) -> Result<Vec<PathBuf>> {
         let handle = Handle::read(handle)?;
-        let is_older =
-            |name: &str| matches!(self.kind(name), Kind::Visible(number) if number < handle.next);
+        let is_older = |name: &str| matches!(self.kind(name), PartFileKind::Visible(number) if number < handle.next);
         let found = self.find()?.into_iter().filter(|(_, name)| is_older(name));
         let mut held: Vec<PathBuf> =
             found.map(|(folder, name)| Path::new(&folder).join(name)).collect();
@@ -273,7 +272,11 @@ impl Parts {
         Ok(held)
     }
 
-    fn remove(&self, found: &[(String, String)], is_gone: impl Fn(Kind) -> bool) -> Result<()> {
+    fn remove(
+        &self,
+        found: &[(String, String)],
+        is_gone: impl Fn(PartFileKind) -> bool,
+    ) -> Result<()> {
         for (folder, name) in found.iter().filter(|(_, name)| is_gone(self.kind(name))) {
             let path = self.folder(folder).join(name);
             // A part that the handle names is not hidden any more.
@@ -288,7 +291,7 @@ impl Parts {
     ///
     /// # Errors
     /// As [`Parts::recover`].
-    pub fn check(&self, handle: &str, going: Going) -> Result<()> {
+    pub fn check(&self, handle: &str, going: PartPolicy) -> Result<()> {
         self.check_handle(&self.find()?, &Handle::read(handle)?, going)
     }
 
@@ -296,7 +299,7 @@ impl Parts {
         &self,
         found: &[(String, String)],
         handle: &Handle,
-        going: Going,
+        going: PartPolicy,
     ) -> Result<()> {
         if going.delivery == Delivery::ExactlyOnce && !going.overwrites {
             self.refuse_newer(found, handle)?;
@@ -339,10 +342,10 @@ impl Parts {
         let mut survey = Survey::default();
         for (folder, name) in self.find()? {
             let place = match self.kind(&name) {
-                Kind::Hidden => &mut survey.hidden,
-                Kind::Visible(_) | Kind::Plain => &mut survey.own,
-                Kind::Foreign => &mut survey.foreign,
-                Kind::Unseen => continue,
+                PartFileKind::Hidden => &mut survey.hidden,
+                PartFileKind::Visible(_) | PartFileKind::Plain => &mut survey.own,
+                PartFileKind::Foreign => &mut survey.foreign,
+                PartFileKind::Unseen => continue,
             };
             place.get_or_insert_with(|| self.folder(&folder).join(name));
         }
@@ -388,16 +391,20 @@ impl Parts {
     }
 
     /// What a file of this name is.
-    fn kind(&self, name: &str) -> Kind {
+    fn kind(&self, name: &str) -> PartFileKind {
         let number = |name: &str| self.number(name);
         if let Some(name) = name.strip_prefix('.') {
-            return if number(name).is_some() { Kind::Hidden } else { Kind::Unseen };
+            return if number(name).is_some() {
+                PartFileKind::Hidden
+            } else {
+                PartFileKind::Unseen
+            };
         }
         match number(name) {
-            Some(number) => Kind::Visible(number),
-            None if is_hidden(name) => Kind::Unseen,
-            None if self.is_plain(name) => Kind::Plain,
-            None => Kind::Foreign,
+            Some(number) => PartFileKind::Visible(number),
+            None if is_hidden(name) => PartFileKind::Unseen,
+            None if self.is_plain(name) => PartFileKind::Plain,
+            None => PartFileKind::Foreign,
         }
     }
 

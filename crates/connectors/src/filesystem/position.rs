@@ -79,20 +79,20 @@ pub struct RowPlace {
 
 /// A place in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum FilePlace {
     /// In a text.
     Text(TextPlace),
     /// In a file of rows.
     Rows(RowPlace),
 }
 
-impl Place {
+impl FilePlace {
     fn to_json(self) -> Value {
         match self {
-            Place::Text(TextPlace { offset, line, sum, tail }) => json!({
+            FilePlace::Text(TextPlace { offset, line, sum, tail }) => json!({
                 "offset": offset, "line": line, "sum": sum.to_json(), "tail": STANDARD.encode(tail.bytes()),
             }),
-            Place::Rows(RowPlace { group, row, end }) => {
+            FilePlace::Rows(RowPlace { group, row, end }) => {
                 json!({ "group": group, "row": row, "end": end.to_json() })
             }
         }
@@ -101,7 +101,7 @@ impl Place {
 
 /// How far rows had been read that were given, and the sum of the text up to there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct GivenText {
     /// Bytes of the text.
     pub offset: u64,
     /// Their sum.
@@ -121,13 +121,13 @@ pub enum Reached {
 
 /// A place in one of the files of a table.
 #[derive(Clone, Debug)]
-pub struct Mark {
+pub struct FileMark {
     /// The file's number among those of the table.
     pub number: usize,
     /// The file as it was when it was opened.
     pub file: Arc<InputFile>,
     /// Where.
-    pub place: Place,
+    pub place: FilePlace,
     /// What is there.
     pub reached: Reached,
 }
@@ -140,7 +140,7 @@ pub struct Work {
     /// The file.
     pub file: Arc<InputFile>,
     /// Where to begin, if not at its beginning.
-    pub from: Option<Place>,
+    pub from: Option<FilePlace>,
     /// It was read to its end.
     pub is_done: bool,
 }
@@ -152,7 +152,7 @@ impl Work {
     /// If it ended otherwise when the place was taken.
     pub fn first_row_place(&self, end: Excerpt) -> Result<RowPlace> {
         match self.from {
-            Some(Place::Rows(at)) if at.end == end => Ok(at),
+            Some(FilePlace::Rows(at)) if at.end == end => Ok(at),
             Some(_) => Err(changed(&self.file, "has other contents")),
             None => Ok(RowPlace { group: 0, row: 0, end }),
         }
@@ -160,21 +160,21 @@ impl Work {
 }
 
 /// What is known of one file.
-struct Entry {
+struct FileProgress {
     file: Arc<InputFile>,
-    at: Option<Place>,
+    at: Option<FilePlace>,
     /// Rows behind `at` that were given.
     given: u64,
     /// Those of them that come again and are to be dropped.
     dropped: u64,
     /// How far the text of `given` reaches.
-    seen: Option<Seen>,
+    seen: Option<GivenText>,
     is_done: bool,
 }
 
-impl Entry {
-    fn new(file: Arc<InputFile>) -> Entry {
-        Entry { file, at: None, given: 0, dropped: 0, seen: None, is_done: false }
+impl FileProgress {
+    fn new(file: Arc<InputFile>) -> FileProgress {
+        FileProgress { file, at: None, given: 0, dropped: 0, seen: None, is_done: false }
     }
 
     fn to_json(&self) -> Value {
@@ -191,7 +191,7 @@ impl Entry {
         if self.given > 0 {
             file["rows"] = json!(self.given);
         }
-        if let Some(Seen { offset, sum }) = self.seen {
+        if let Some(GivenText { offset, sum }) = self.seen {
             file["seen"] = json!({ "offset": offset, "sum": sum.to_json() });
         }
         if self.is_done {
@@ -204,7 +204,7 @@ impl Entry {
 /// How far the files of a table were delivered.
 pub struct Progress {
     format: &'static str,
-    entries: BTreeMap<usize, Entry>,
+    entries: BTreeMap<usize, FileProgress>,
     /// All files stay in the position, since each may grow.
     is_followed: bool,
     /// All rows of all files were given.
@@ -218,7 +218,7 @@ pub struct Progress {
 impl Progress {
     /// Nothing of these files was given.
     pub fn new(format: &'static str, files: &[Arc<InputFile>]) -> Progress {
-        let entries = files.iter().cloned().map(Entry::new).enumerate().collect();
+        let entries = files.iter().cloned().map(FileProgress::new).enumerate().collect();
         let (is_followed, has_ended) = (false, false);
         let letters = LetterMark::default();
         Progress { format, entries, is_followed, has_ended, bad_rows: 0, letters }
@@ -231,7 +231,7 @@ impl Progress {
 
     /// The files that are left, and where to begin.
     pub fn work(&self) -> Vec<Work> {
-        let work = |(&number, entry): (&usize, &Entry)| Work {
+        let work = |(&number, entry): (&usize, &FileProgress)| Work {
             number,
             file: entry.file.clone(),
             from: entry.at,
@@ -245,13 +245,14 @@ impl Progress {
     ///
     /// # Errors
     /// If the file ends before all of those have come.
-    pub fn arrive(&mut self, end: &Mark, rows: u64) -> Result<u64> {
+    pub fn arrive(&mut self, end: &FileMark, rows: u64) -> Result<u64> {
         if !self.is_followed
             && self.entries.first_key_value().is_some_and(|(&at, _)| at < end.number)
         {
             self.entries = self.entries.split_off(&end.number);
         }
-        let entry = self.entries.entry(end.number).or_insert_with(|| Entry::new(end.file.clone()));
+        let entry =
+            self.entries.entry(end.number).or_insert_with(|| FileProgress::new(end.file.clone()));
         let dropped = entry.dropped.min(rows);
         entry.dropped -= dropped;
         if end.reached == Reached::End && entry.dropped > 0 {
@@ -262,13 +263,13 @@ impl Progress {
     }
 
     /// Rows of a block were given.
-    pub fn give(&mut self, end: &Mark, rows: u64) {
+    pub fn give(&mut self, end: &FileMark, rows: u64) {
         let Some(entry) = self.entries.get_mut(&end.number) else { return };
         entry.given = entry.given.saturating_add(rows);
-        if let Place::Text(TextPlace { offset, sum, .. }) = end.place
+        if let FilePlace::Text(TextPlace { offset, sum, .. }) = end.place
             && entry.seen.is_none_or(|seen| seen.offset < offset)
         {
-            entry.seen = Some(Seen { offset, sum });
+            entry.seen = Some(GivenText { offset, sum });
         }
     }
 
@@ -279,7 +280,7 @@ impl Progress {
 
     /// A block was given completely; up to its end there were this many bad rows, and these dead
     /// letters.
-    pub fn complete(&mut self, end: &Mark, bad_rows: u64, letters: LetterMark) {
+    pub fn complete(&mut self, end: &FileMark, bad_rows: u64, letters: LetterMark) {
         (self.bad_rows, self.letters) = (bad_rows, letters);
         if end.reached == Reached::Gone {
             self.entries.remove(&end.number);
@@ -290,7 +291,7 @@ impl Progress {
         entry.at = Some(end.place);
         // The run before has given rows of later blocks as well if there are any left to drop.
         entry.given = entry.dropped;
-        let is_behind = |seen: &Seen| entry.given > 0 && !seen.is_before(end.place);
+        let is_behind = |seen: &GivenText| entry.given > 0 && !seen.is_before(end.place);
         entry.seen = entry.seen.filter(is_behind);
         entry.is_done = end.reached == Reached::End;
     }
@@ -374,9 +375,9 @@ impl Progress {
     }
 }
 
-impl Seen {
-    fn is_before(self, place: Place) -> bool {
-        matches!(place, Place::Text(at) if self.offset <= at.offset)
+impl GivenText {
+    fn is_before(self, place: FilePlace) -> bool {
+        matches!(place, FilePlace::Text(at) if self.offset <= at.offset)
     }
 }
 
@@ -388,13 +389,13 @@ pub struct Renamed<'r> {
     pub header_lines: usize,
 }
 
-fn entry_of(recorded: &Recorded, file: Arc<InputFile>, at: Option<Place>) -> Entry {
+fn entry_of(recorded: &Recorded, file: Arc<InputFile>, at: Option<FilePlace>) -> FileProgress {
     let Recorded { rows, seen, is_done, .. } = *recorded;
-    Entry { file, at, given: rows, dropped: rows, seen, is_done }
+    FileProgress { file, at, given: rows, dropped: rows, seen, is_done }
 }
 
 /// Files that are read once, each under the name that it had.
-fn find_listed(recorded: Vec<Recorded>, mut listing: Listing) -> Result<Vec<Entry>> {
+fn find_listed(recorded: Vec<Recorded>, mut listing: Listing) -> Result<Vec<FileProgress>> {
     let mut entries = Vec::with_capacity(recorded.len());
     for known in recorded {
         let Some(file) = listing.take(&known.path) else {
@@ -421,7 +422,7 @@ fn find_followed(
     recorded: Vec<Recorded>,
     mut listing: Listing,
     renamed: &Renamed<'_>,
-) -> Result<Vec<Entry>> {
+) -> Result<Vec<FileProgress>> {
     let (mut entries, mut others) = (BTreeMap::new(), Vec::new());
     for (number, known) in recorded.into_iter().enumerate() {
         if known.is_untouched() {
@@ -448,7 +449,7 @@ fn find_rotated(
     file: Arc<InputFile>,
     listing: &mut Listing,
     renamed: &Renamed<'_>,
-) -> Result<Option<Entry>> {
+) -> Result<Option<FileProgress>> {
     let how = match known.check(&file)? {
         Checked::Same(at) => return Ok(Some(entry_of(known, file, at))),
         Checked::Differs(how) => how,
@@ -469,7 +470,7 @@ fn find_moved(
     known: &Recorded,
     listing: &mut Listing,
     renamed: &Renamed<'_>,
-) -> Result<Option<Entry>> {
+) -> Result<Option<FileProgress>> {
     let moved = known.stamp.and_then(|stamp| {
         listing.take_moved(stamp).or_else(|| (renamed.find)(&known.path, stamp).map(Arc::new))
     });

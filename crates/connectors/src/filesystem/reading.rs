@@ -11,7 +11,7 @@ use thalweg_core::connector::SourceBatch;
 use thalweg_core::{Error, Result};
 
 use super::input_file::InputFile;
-use super::position::Mark;
+use super::position::FileMark;
 use crate::format::{BadDataPolicy, Format, RecordDecoder, RecordLayout};
 use crate::handover::{Decoded, Emit, Task};
 
@@ -116,12 +116,12 @@ fn metadata_column(key: FileMetadata, file: &InputFile, rows: usize) -> ArrayRef
 }
 
 /// A task that says how far a file was read, without rows.
-pub fn marking(mark: Mark, reading: &Arc<Reading>) -> Box<dyn Task> {
+pub fn marking(mark: FileMark, reading: &Arc<Reading>) -> Box<dyn Task> {
     Box::new(Marking { mark, reading: reading.clone() })
 }
 
 struct Marking {
-    mark: Mark,
+    mark: FileMark,
     reading: Arc<Reading>,
 }
 

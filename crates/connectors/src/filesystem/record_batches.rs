@@ -10,7 +10,7 @@ use thalweg_core::{Error, Result};
 use super::excerpt::Excerpt;
 use super::identity::open_listed;
 use super::input_file::InputFile;
-use super::position::{Mark, Place, Reached, RowPlace, Work};
+use super::position::{FileMark, FilePlace, Reached, RowPlace, Work};
 use super::reading::{Reading, marking};
 use crate::format::arrow::reader::ArrowFile;
 use crate::handover::{Cut, Decoded, Emit, Splitter, Task};
@@ -53,8 +53,8 @@ impl Splitter for RecordBatchSplitter {
             };
             if first >= opened.contents.batches() {
                 let Opened { number, ref file, end, .. } = *opened;
-                let place = Place::Rows(RowPlace { group: first, row: 0, end });
-                let mark = Mark { number, file: file.clone(), place, reached: Reached::End };
+                let place = FilePlace::Rows(RowPlace { group: first, row: 0, end });
+                let mark = FileMark { number, file: file.clone(), place, reached: Reached::End };
                 return Ok(Cut::Task(marking(mark, &self.reading)));
             }
             let end = opened.contents.batches().min(first + TASK_BATCHES);
@@ -92,8 +92,8 @@ impl Task for RecordBatches {
         let batches = batches.map_err(|e| e.in_file(label))?;
         for (group, batch) in (self.first..).zip(batches) {
             let batch = self.reading.batch(batch.map_err(|e| e.in_file(label))?, file)?;
-            let place = Place::Rows(RowPlace { group: group + 1, row: 0, end });
-            let end = Some(Mark { number, file: file.clone(), place, reached: Reached::Block });
+            let place = FilePlace::Rows(RowPlace { group: group + 1, row: 0, end });
+            let end = Some(FileMark { number, file: file.clone(), place, reached: Reached::Block });
             let batch = SourceBatch { batch, origin: None };
             if emit.emit(Decoded { batch, bad: Vec::new(), end }).is_err() {
                 return Ok(());

@@ -13,7 +13,7 @@ use super::compression::Compression;
 use super::excerpt::{Excerpt, LetterMark};
 use super::identity::{Contents, Prefix, Sum, Tail};
 use super::input_file::{InputFile, changed, changed_name, read_error};
-use super::position::{Place, RowPlace, Seen, TextPlace};
+use super::position::{FilePlace, GivenText, RowPlace, TextPlace};
 use super::stamp::Stamp;
 
 /// A position as it was read.
@@ -76,15 +76,15 @@ pub struct Recorded {
     /// Its first bytes, if it was followed.
     pub head: Vec<u8>,
     /// How far rows that were given had been read.
-    pub seen: Option<Seen>,
-    at: Option<Place>,
+    pub seen: Option<GivenText>,
+    at: Option<FilePlace>,
     is_text: bool,
 }
 
 /// Whether a file is the one of a position.
 pub enum Checked {
     /// It holds what was read of it; this is the place.
-    Same(Option<Place>),
+    Same(Option<FilePlace>),
     /// It does not, and how.
     Differs(String),
 }
@@ -95,11 +95,11 @@ impl Recorded {
             Some(at) => Some(place_from(at)?),
             None => None,
         };
-        if at.as_ref().is_some_and(|at| is_text != matches!(at, Place::Text(_))) {
+        if at.as_ref().is_some_and(|at| is_text != matches!(at, FilePlace::Text(_))) {
             return None;
         }
         let seen = match file.get("seen") {
-            Some(seen) => Some(Seen {
+            Some(seen) => Some(GivenText {
                 offset: seen.get("offset")?.as_u64()?,
                 sum: Sum::from_json(seen.get("sum")?)?,
             }),
@@ -136,7 +136,7 @@ impl Recorded {
     /// Bytes of the text before the place.
     fn offset(&self) -> u64 {
         match self.at {
-            Some(Place::Text(at)) => at.offset,
+            Some(FilePlace::Text(at)) => at.offset,
             _ => 0,
         }
     }
@@ -151,8 +151,8 @@ impl Recorded {
             _ => false,
         };
         match self.at {
-            Some(Place::Text(_)) | None if is_proved => Ok(Checked::Same(self.at)),
-            Some(Place::Rows(at)) => self.check_rows(file, at),
+            Some(FilePlace::Text(_)) | None if is_proved => Ok(Checked::Same(self.at)),
+            Some(FilePlace::Rows(at)) => self.check_rows(file, at),
             None if self.seen.is_none() => Ok(Checked::Same(None)),
             _ => self.check_text(file),
         }
@@ -167,7 +167,7 @@ impl Recorded {
         let end = File::open(path).and_then(|mut open| Excerpt::of_end(&mut open));
         let end = end.map_err(|e| read_error(file, &e))?;
         match end == at.end {
-            true => Ok(Checked::Same(Some(Place::Rows(at)))),
+            true => Ok(Checked::Same(Some(FilePlace::Rows(at)))),
             false => Ok(Checked::Differs("has other contents".to_owned())),
         }
     }
@@ -181,7 +181,7 @@ impl Recorded {
         };
         let mut prefix = Prefix::open(file)?;
         let mut place = None;
-        if let Some(Place::Text(at)) = self.at {
+        if let Some(FilePlace::Text(at)) = self.at {
             if !prefix.read_to(at.offset)? {
                 return Ok(shorter(&prefix, at.offset));
             }
@@ -192,9 +192,9 @@ impl Recorded {
             if self.can_grow() && ends_open(&tail) && file.size > at.offset {
                 return Ok(Checked::Differs(GROWN_LINE.to_owned()));
             }
-            place = Some(Place::Text(TextPlace { tail, ..at }));
+            place = Some(FilePlace::Text(TextPlace { tail, ..at }));
         }
-        if let Some(Seen { offset, sum }) = self.seen {
+        if let Some(GivenText { offset, sum }) = self.seen {
             if !prefix.read_to(offset)? {
                 return Ok(shorter(&prefix, offset));
             }
@@ -215,11 +215,11 @@ impl Recorded {
         file: &InputFile,
         header_lines: usize,
         how: &str,
-    ) -> Result<Option<Place>> {
+    ) -> Result<Option<FilePlace>> {
         let path = file.path.as_deref().unwrap_or(Path::new(""));
         let read = usize::try_from(self.offset()).unwrap_or(usize::MAX);
         let head = &self.head[..read.min(self.head.len())];
-        let Some(Place::Text(at)) = self.at.filter(|_| !head.is_empty()) else {
+        let Some(FilePlace::Text(at)) = self.at.filter(|_| !head.is_empty()) else {
             return Err(changed(file, how));
         };
         let contents = File::open(path)
@@ -228,7 +228,7 @@ impl Recorded {
             Contents::Changed => Err(changed(file, how)),
             _ if !self.is_read() => Err(self.unread()),
             Contents::New => Ok(None),
-            Contents::Unclear => Ok(Some(Place::Text(at))),
+            Contents::Unclear => Ok(Some(FilePlace::Text(at))),
         }
     }
 
@@ -248,7 +248,7 @@ impl Recorded {
     /// True if a file has something that was not read of this one.
     pub fn has_more(&self, file: &InputFile, has_ended: Option<bool>) -> bool {
         match self.at {
-            Some(Place::Text(at)) if self.can_grow() => file.size > at.offset,
+            Some(FilePlace::Text(at)) if self.can_grow() => file.size > at.offset,
             // Of others the place does not say how much lies behind it.
             _ if has_ended == Some(false) => file.size > 0,
             _ => file.size != self.size,
@@ -271,18 +271,18 @@ fn shorter(prefix: &Prefix<'_>, offset: u64) -> Checked {
     ))
 }
 
-fn place_from(value: &Value) -> Option<Place> {
+fn place_from(value: &Value) -> Option<FilePlace> {
     let number = |key: &str| value.get(key)?.as_u64();
     let Some(offset) = number("offset") else {
         let end = Excerpt::from_json(value.get("end")?)?;
         let group = usize::try_from(number("group")?).ok()?;
-        return Some(Place::Rows(RowPlace { group, row: number("row")?, end }));
+        return Some(FilePlace::Rows(RowPlace { group, row: number("row")?, end }));
     };
     let sum = Sum::from_json(value.get("sum")?)?;
     let tail = Tail::of(&bytes_from(value.get("tail"))?);
     let is_possible = tail.bytes().len() as u64 <= offset;
     let place = TextPlace { offset, line: number("line")?, sum, tail };
-    is_possible.then_some(Place::Text(place))
+    is_possible.then_some(FilePlace::Text(place))
 }
 
 /// Bytes from their text; none if there is no text.

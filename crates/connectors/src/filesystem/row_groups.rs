@@ -9,7 +9,7 @@ use thalweg_core::{Error, Result};
 use super::excerpt::Excerpt;
 use super::identity::open_listed;
 use super::input_file::InputFile;
-use super::position::{Mark, Place, Reached, RowPlace, Work};
+use super::position::{FileMark, FilePlace, Reached, RowPlace, Work};
 use super::reading::{Reading, marking};
 use super::record_batches::RecordBatchSplitter;
 use crate::format::parquet::reader::ParquetFile;
@@ -73,8 +73,8 @@ impl Splitter for RowGroupSplitter {
             let Remaining { opened, group, first_row, passed } = remaining;
             let Some(rows) = opened.contents.group_rows(group) else {
                 let Opened { number, ref file, end, .. } = *opened;
-                let place = Place::Rows(RowPlace { group, row: 0, end });
-                let mark = Mark { number, file: file.clone(), place, reached: Reached::End };
+                let place = FilePlace::Rows(RowPlace { group, row: 0, end });
+                let mark = FileMark { number, file: file.clone(), place, reached: Reached::End };
                 return Ok(Cut::Task(marking(mark, &self.reading)));
             };
             self.open = Some(Remaining {
@@ -150,9 +150,9 @@ impl Task for RowGroup {
 
 impl RowGroup {
     /// The mark behind this many rows of the group.
-    fn mark(&self, row: u64) -> Mark {
+    fn mark(&self, row: u64) -> FileMark {
         let Opened { number, ref file, end, .. } = *self.opened;
-        let place = Place::Rows(RowPlace { group: self.group, row, end });
-        Mark { number, file: file.clone(), place, reached: Reached::Block }
+        let place = FilePlace::Rows(RowPlace { group: self.group, row, end });
+        FileMark { number, file: file.clone(), place, reached: Reached::Block }
     }
 }

@@ -9,7 +9,7 @@ use super::blocks::BlockSplitter;
 use super::dead_letter::DeadLetters;
 use super::follow::{FollowSplitter, Following};
 use super::input_file::InputFile;
-use super::position::{Mark, Progress, Renamed};
+use super::position::{FileMark, Progress, Renamed};
 use super::reading::Reading;
 use super::row_groups::rows_of;
 use crate::handover::{Decoded, Handover, Next, Splitter};
@@ -24,7 +24,7 @@ pub struct FileSource {
     parallelism: usize,
     handover: Option<Handover>,
     /// What is left of a batch, and where reading resumes behind it.
-    rest: Option<(SourceBatch, Option<Mark>)>,
+    rest: Option<(SourceBatch, Option<FileMark>)>,
     dead_letters: Option<DeadLetters>,
     bad_rows: u64,
     /// Files are followed as they appear and grow.
@@ -91,7 +91,7 @@ impl FileSource {
     /// Gives rows of what is left.
     fn give(
         &mut self,
-        (mut batch, end): (SourceBatch, Option<Mark>),
+        (mut batch, end): (SourceBatch, Option<FileMark>),
         rows_max: usize,
     ) -> SourceBatch {
         let rows = batch.batch.num_rows().min(rows_max);
@@ -107,7 +107,7 @@ impl FileSource {
         batch
     }
 
-    fn complete(&mut self, end: Option<&Mark>) {
+    fn complete(&mut self, end: Option<&FileMark>) {
         let letters = self.dead_letters.as_ref().map(DeadLetters::mark).unwrap_or_default();
         if let Some(end) = end {
             self.progress.complete(end, self.bad_rows, letters);

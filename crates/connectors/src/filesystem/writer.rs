@@ -72,12 +72,12 @@ fn check_inserts(table: &str, kinds: Option<&[RowKind]>) -> Result<()> {
 /// A file, or standard output.
 pub struct FileWriter {
     path: Option<PathBuf>,
-    open: Open,
+    open: OpenFormat,
     /// Bytes of text that the file has, before compression and without those in the buffer.
     bytes: u64,
 }
 
-enum Open {
+enum OpenFormat {
     Text { encoder: Box<TextEncoder>, out: TextOut, buffer: String },
     Rows(Box<RowWriter<Box<dyn OutFile>>>),
 }
@@ -103,10 +103,10 @@ impl TextOut {
 }
 
 /// The beginning of a text.
-fn text(content: &Content, out: TextOut) -> Result<Open> {
+fn text(content: &Content, out: TextOut) -> Result<OpenFormat> {
     let encoder = TextEncoder::new(&content.format, content.schema.clone());
     let encoder = encoder.ok_or_else(|| Error::internal("a text file of a format that is none"))?;
-    Ok(Open::Text { encoder: Box::new(encoder), out, buffer: String::new() })
+    Ok(OpenFormat::Text { encoder: Box::new(encoder), out, buffer: String::new() })
 }
 
 impl FileWriter {
@@ -127,7 +127,7 @@ impl FileWriter {
         } else {
             let has_kinds = content.changelog.is_some();
             let rows = RowWriter::new(&content.format, file, &content.schema, has_kinds)?;
-            Open::Rows(Box::new(rows))
+            OpenFormat::Rows(Box::new(rows))
         };
         FileWriter { path: Some(path), open, bytes: 0 }.begun(content)
     }
@@ -144,7 +144,7 @@ impl FileWriter {
 
     /// With the line that names the columns, where there is one.
     fn begun(mut self, content: &Content) -> Result<Self> {
-        if let Open::Text { encoder, buffer, .. } = &mut self.open {
+        if let OpenFormat::Text { encoder, buffer, .. } = &mut self.open {
             encoder.begin(buffer, content.changelog.is_some())?;
         }
         Ok(self)
@@ -153,25 +153,25 @@ impl FileWriter {
     /// About how many bytes the file has, before compression of texts.
     pub fn bytes(&self) -> u64 {
         match &self.open {
-            Open::Text { buffer, .. } => self.bytes + buffer.len() as u64,
-            Open::Rows(writer) => writer.bytes(),
+            OpenFormat::Text { buffer, .. } => self.bytes + buffer.len() as u64,
+            OpenFormat::Rows(writer) => writer.bytes(),
         }
     }
 
     /// Adds rows, with their kinds where the table is a changelog.
     pub fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()> {
         match &mut self.open {
-            Open::Rows(writer) => {
+            OpenFormat::Rows(writer) => {
                 let path = self.path.as_deref();
                 writer.write(batch, kinds).map_err(|e| located(path, e))?;
             }
-            Open::Text { encoder, buffer, .. } => encoder.lines(buffer, batch, kinds)?,
+            OpenFormat::Text { encoder, buffer, .. } => encoder.lines(buffer, batch, kinds)?,
         }
         self.write_buffer(BUFFER_BYTES)
     }
 
     fn write_buffer(&mut self, at_least: usize) -> Result<()> {
-        let Open::Text { out, buffer, .. } = &mut self.open else { return Ok(()) };
+        let OpenFormat::Text { out, buffer, .. } = &mut self.open else { return Ok(()) };
         if buffer.len() < at_least.max(1) {
             return Ok(());
         }
@@ -184,14 +184,15 @@ impl FileWriter {
     /// Makes what was written so far visible where the format allows it.
     pub fn flush(&mut self) -> Result<()> {
         self.write_buffer(0)?;
-        let Open::Text { out, .. } = &mut self.open else { return Ok(()) };
+        let OpenFormat::Text { out, .. } = &mut self.open else { return Ok(()) };
         out.flush().map_err(|e| failed(self.path.as_deref(), &e))
     }
 
     /// Makes a text that is not compressed durable as it is. Returns how many bytes it has.
     pub fn sync(&mut self) -> Result<u64> {
         self.flush()?;
-        let Open::Text { out: TextOut::File(Compressor::None(file)), .. } = &mut self.open else {
+        let OpenFormat::Text { out: TextOut::File(Compressor::None(file)), .. } = &mut self.open
+        else {
             return Err(Error::internal("only a plain text is durable before its end"));
         };
         file.get_mut().sync().map_err(|e| failed(self.path.as_deref(), &e))?;
@@ -203,11 +204,11 @@ impl FileWriter {
         self.flush()?;
         let path = self.path.as_deref();
         let mut file = match self.open {
-            Open::Rows(writer) => writer.finish().map_err(|e| located(path, e))?,
-            Open::Text { out: TextOut::File(file), .. } => {
+            OpenFormat::Rows(writer) => writer.finish().map_err(|e| located(path, e))?,
+            OpenFormat::Text { out: TextOut::File(file), .. } => {
                 file.finish().map_err(|e| failed(path, &e))?
             }
-            Open::Text { out: TextOut::Stdout(_), .. } => return Ok(()),
+            OpenFormat::Text { out: TextOut::Stdout(_), .. } => return Ok(()),
         };
         file.sync().map_err(|e| failed(path, &e))
     }

@@ -12,7 +12,7 @@ use arrow_array::ArrayRef;
 use thalweg_core::{Column, Error, Result};
 
 use self::plain::PlainRecords;
-use self::scan::{Dialect, Field, Step, Walker};
+use self::scan::{Dialect, FieldSpan, ScanStep, Walker};
 use self::values::column;
 use super::bad_data::{BadDataPolicy, BadFields, DecodeError, Rejected};
 use super::records::{DecodedRecords, RecordLayout, Records, finish};
@@ -37,34 +37,34 @@ pub struct CsvOptions {
 #[derive(Default)]
 pub struct WalkedRecords {
     /// Row after row, each with one field per declared column.
-    fields: Vec<Field>,
+    fields: Vec<FieldSpan>,
     /// Where each record lies.
     spans: Vec<(u32, u32)>,
     broken: Option<DecodeError>,
 }
 
 /// The records of a block.
-pub enum Found<'t> {
+pub enum FoundRecords<'t> {
     /// Nothing is special.
     Plain(PlainRecords<'t>),
     /// As the walker found them.
     Walked(WalkedRecords),
 }
 
-impl Found<'_> {
+impl FoundRecords<'_> {
     /// How many there are.
     pub fn rows(&self) -> usize {
         match self {
-            Found::Plain(records) => records.rows(),
-            Found::Walked(records) => records.spans.len(),
+            FoundRecords::Plain(records) => records.rows(),
+            FoundRecords::Walked(records) => records.spans.len(),
         }
     }
 
     /// Where a record lies.
     fn span(&self, row: usize) -> (usize, usize) {
         match self {
-            Found::Plain(records) => records.span(row),
-            Found::Walked(records) => {
+            FoundRecords::Plain(records) => records.span(row),
+            FoundRecords::Walked(records) => {
                 let (start, end) = records.spans[row];
                 (start as usize, end as usize)
             }
@@ -103,7 +103,7 @@ struct CsvDecoder<'d> {
 
 struct CsvRecords<'d> {
     decoder: CsvDecoder<'d>,
-    found: Found<'d>,
+    found: FoundRecords<'d>,
 }
 
 impl Records for CsvRecords<'_> {
@@ -122,8 +122,8 @@ impl Records for CsvRecords<'_> {
     }
     fn take_broken(&mut self) -> Option<DecodeError> {
         match &mut self.found {
-            Found::Plain(_) => None,
-            Found::Walked(records) => records.broken.take(),
+            FoundRecords::Plain(_) => None,
+            FoundRecords::Walked(records) => records.broken.take(),
         }
     }
 }
@@ -144,7 +144,7 @@ impl CsvDecoder<'_> {
         &self,
         source: &'t Text<'_>,
         rejected: &mut Vec<Rejected>,
-    ) -> Result<Found<'t>, DecodeError> {
+    ) -> Result<FoundRecords<'t>, DecodeError> {
         let messages = self.block.as_messages();
         let begins_with_names = self.options.header && self.block.begins_input();
         let is_cut_otherwise = messages.is_some_and(|messages| messages.has_line_feeds);
@@ -156,9 +156,11 @@ impl CsvDecoder<'_> {
             }
         };
         Ok(match (plain, messages) {
-            (Some(records), _) => Found::Plain(records),
-            (None, None) => Found::Walked(self.walk_lines(source, rejected)?),
-            (None, Some(messages)) => Found::Walked(self.walk_messages(source, messages, rejected)),
+            (Some(records), _) => FoundRecords::Plain(records),
+            (None, None) => FoundRecords::Walked(self.walk_lines(source, rejected)?),
+            (None, Some(messages)) => {
+                FoundRecords::Walked(self.walk_messages(source, messages, rejected))
+            }
         })
     }
 
@@ -176,12 +178,12 @@ impl CsvDecoder<'_> {
         loop {
             let first_field = records.fields.len();
             let (start, end, malformed) = match walker.next_record(&mut records.fields) {
-                Step::Record { start, end, .. } if source.is_foreign(start, end) => {
+                ScanStep::Record { start, end, .. } if source.is_foreign(start, end) => {
                     (start, end, Some(NOT_UTF8))
                 }
-                Step::Record { start, end, malformed } => (start, end, malformed),
-                Step::Skipped => continue,
-                Step::End | Step::Incomplete => return Ok(records),
+                ScanStep::Record { start, end, malformed } => (start, end, malformed),
+                ScanStep::Skipped => continue,
+                ScanStep::End | ScanStep::Incomplete => return Ok(records),
             };
             if std::mem::take(&mut in_header) {
                 self.check_header(text, &records.fields[first_field..])?;
@@ -207,7 +209,7 @@ impl CsvDecoder<'_> {
         for (start, end) in messages.spans(text.len()) {
             let first_field = records.fields.len();
             let mut walker = Walker::from(&text[..end], start, &self.options.dialect);
-            let Step::Record { end: record_end, malformed, .. } =
+            let ScanStep::Record { end: record_end, malformed, .. } =
                 walker.next_record(&mut records.fields)
             else {
                 continue;
@@ -249,7 +251,7 @@ impl CsvDecoder<'_> {
         }
         let policy = self.layout.policy;
         if policy == BadDataPolicy::Null && malformed.is_none() && found < width {
-            records.fields.resize(first_field + width, Field::MISSING);
+            records.fields.resize(first_field + width, FieldSpan::MISSING);
             records.spans.push((start as u32, end as u32));
             return;
         }
@@ -298,7 +300,7 @@ impl CsvDecoder<'_> {
 
     /// Columns are taken by position, as Flink does. A header with other names than those that are
     /// declared would put values into the wrong columns without a sound.
-    fn check_header(&self, text: &str, fields: &[Field]) -> Result<(), DecodeError> {
+    fn check_header(&self, text: &str, fields: &[FieldSpan]) -> Result<(), DecodeError> {
         let (table, columns) = (&self.layout.table, &self.layout.schema.columns);
         let dialect = &self.options.dialect;
         let names: Vec<_> = fields.iter().map(|field| field.text(text, dialect)).collect();

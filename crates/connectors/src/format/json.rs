@@ -133,7 +133,7 @@ fn objects<'a>(
         }
         let start = objects.values.len();
         objects.values.resize(start + names.len(), None);
-        let row = Row { names: &names, values: &mut objects.values[start..] };
+        let row = RowSeed { names: &names, values: &mut objects.values[start..] };
         let mut deserializer = serde_json::Deserializer::from_str(record);
         let parsed = row.deserialize(&mut deserializer).and_then(|()| deserializer.end());
         let reason = match parsed {
@@ -178,25 +178,25 @@ fn without_place(error: &serde_json::Error) -> String {
 }
 
 /// Takes the wanted values of one object; the others are skipped without being built.
-struct Row<'r> {
+struct RowSeed<'r> {
     names: &'r [&'r str],
     values: &'r mut [Option<Value>],
 }
 
-impl<'de> DeserializeSeed<'de> for Row<'_> {
+impl<'de> DeserializeSeed<'de> for RowSeed<'_> {
     type Value = ();
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
-impl<'de> Visitor<'de> for Row<'_> {
+impl<'de> Visitor<'de> for RowSeed<'_> {
     type Value = ();
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(slot) = map.next_key_seed(Key { names: self.names })? {
+        while let Some(slot) = map.next_key_seed(KeySeed { names: self.names })? {
             match slot {
                 // Of keys that come twice the first one counts, as in Flink.
                 Some(slot) if self.values[slot].is_none() => {
@@ -212,18 +212,18 @@ impl<'de> Visitor<'de> for Row<'_> {
 }
 
 /// Finds a key among the wanted names without copying it.
-struct Key<'k> {
+struct KeySeed<'k> {
     names: &'k [&'k str],
 }
 
-impl<'de> DeserializeSeed<'de> for Key<'_> {
+impl<'de> DeserializeSeed<'de> for KeySeed<'_> {
     type Value = Option<usize>;
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<usize>, D::Error> {
         deserializer.deserialize_str(self)
     }
 }
 
-impl Visitor<'_> for Key<'_> {
+impl Visitor<'_> for KeySeed<'_> {
     type Value = Option<usize>;
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a key")

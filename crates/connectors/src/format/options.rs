@@ -1,7 +1,7 @@
 //! What formats say of themselves, and the `WITH` options of the text formats.
 
 use thalweg_core::Result;
-use thalweg_core::connector::{FormatDescription, OptionDescription, OptionKind, Options};
+use thalweg_core::connector::{FormatDescription, Options, option_table};
 
 use super::Format;
 use super::csv::CsvOptions;
@@ -14,64 +14,29 @@ pub const FORMATS: [&FormatDescription; 4] = [&CSV, &JSON, &PARQUET, &ARROW];
 const CSV: FormatDescription = FormatDescription {
     name: "csv",
     summary: "lines of text, columns by position",
-    options: &[
-        OptionDescription::new("csv.field-delimiter", OptionKind::Character, "between fields")
-            .or(",")
-            .as_in_flink(),
-        OptionDescription::new("csv.quote-character", OptionKind::Character, "around fields")
-            .or("\"")
-            .as_in_flink(),
-        OptionDescription::new(
-            "csv.disable-quote-character",
-            OptionKind::Boolean,
-            "no character quotes fields",
-        )
-        .or("false")
-        .as_in_flink(),
-        OptionDescription::new(
-            "csv.escape-character",
-            OptionKind::Character,
-            "before a character that is to be taken literally",
-        )
-        .as_in_flink(),
-        OptionDescription::new(
-            "csv.null-literal",
-            OptionKind::Text,
-            "the text that stands for NULL. Unless it is empty, an empty text field is an empty \
-             string, and an empty number is an error",
-        )
-        .as_in_flink(),
-        OptionDescription::new(
-            "csv.allow-comments",
-            OptionKind::Boolean,
-            "lines that begin with `#` are skipped, and so are empty ones",
-        )
-        .or("false")
-        .as_in_flink(),
-        OptionDescription::new(
-            "csv.ignore-parse-errors",
-            OptionKind::Boolean,
-            "a field that cannot be read is NULL",
-        )
-        .or("false")
-        .of_source()
-        .as_in_flink(),
-        OptionDescription::new(
-            "csv.array-element-delimiter",
-            OptionKind::Text,
-            "between the elements of an ARRAY",
-        )
-        .or(";")
-        .as_in_flink(),
-        OptionDescription::new(
-            "csv.header",
-            OptionKind::Boolean,
-            "the first line names the columns. When it is read, its names must be those of the \
-             table, in their order (in any case, with blanks around them): other names are an error",
-        )
-        .or("false")
-        .but_flink("Flink neither skips nor writes a header"),
-    ],
+    options: &option_table! {
+        "csv.field-delimiter": Character, or(","), as_in_flink()
+            => "between fields";
+        "csv.quote-character": Character, or("\""), as_in_flink()
+            => "around fields";
+        "csv.disable-quote-character": Boolean, or("false"), as_in_flink()
+            => "no character quotes fields";
+        "csv.escape-character": Character, as_in_flink()
+            => "before a character that is to be taken literally";
+        "csv.null-literal": Text, as_in_flink()
+            => "the text that stands for NULL. Unless it is empty, an empty text field is an empty \
+                string, and an empty number is an error";
+        "csv.allow-comments": Boolean, or("false"), as_in_flink()
+            => "lines that begin with `#` are skipped, and so are empty ones";
+        "csv.ignore-parse-errors": Boolean, or("false"), of_source(), as_in_flink()
+            => "a field that cannot be read is NULL";
+        "csv.array-element-delimiter": Text, or(";"), as_in_flink()
+            => "between the elements of an ARRAY";
+        "csv.header": Boolean, or("false"), but_flink("Flink neither skips nor writes a header")
+            => "the first line names the columns. When it is read, its names must be those of the \
+                table, in their order (in any case, with blanks around them): other names are an \
+                error";
+    },
     unsupported: &["csv.write-bigdecimal-in-scientific-notation"],
     is_in_flink: true,
 };
@@ -79,31 +44,14 @@ const CSV: FormatDescription = FormatDescription {
 const JSON: FormatDescription = FormatDescription {
     name: "json",
     summary: "one object a line, columns by name",
-    options: &[
-        OptionDescription::new(
-            "json.ignore-parse-errors",
-            OptionKind::Boolean,
-            "a value that cannot be read is NULL, and a line that is no object is skipped",
-        )
-        .or("false")
-        .of_source()
-        .as_in_flink(),
-        OptionDescription::new(
-            "json.fail-on-missing-field",
-            OptionKind::Boolean,
-            "a missing key is an error instead of NULL",
-        )
-        .or("false")
-        .of_source()
-        .as_in_flink(),
-        OptionDescription::new(
-            "json.timestamp-format.standard",
-            OptionKind::Words(&["SQL", "ISO-8601"]),
-            "`ISO-8601` has a `T` between date and time",
-        )
-        .or("SQL")
-        .as_in_flink(),
-    ],
+    options: &option_table! {
+        "json.ignore-parse-errors": Boolean, or("false"), of_source(), as_in_flink()
+            => "a value that cannot be read is NULL, and a line that is no object is skipped";
+        "json.fail-on-missing-field": Boolean, or("false"), of_source(), as_in_flink()
+            => "a missing key is an error instead of NULL";
+        "json.timestamp-format.standard": Words(&["SQL", "ISO-8601"]), or("SQL"), as_in_flink()
+            => "`ISO-8601` has a `T` between date and time";
+    },
     unsupported: &["json.map-null-key.*", "json.encode.*", "json.decode.*"],
     is_in_flink: true,
 };

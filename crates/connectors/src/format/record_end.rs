@@ -84,7 +84,7 @@ fn step(at: At, byte: u8, dialect: &Dialect) -> Option<At> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::csv::scan::{Step, Walker};
+    use super::super::csv::scan::{ScanStep, Walker};
     use super::*;
     use thalweg_core::shim::SplitMix64;
 
@@ -108,8 +108,8 @@ mod tests {
             let text: Vec<u8> = (0..length).map(&mut byte).collect();
             let mut walker = Walker::new(&text, &dialect, false);
             let expected = match walker.next_record(&mut Vec::new()) {
-                Step::Record { .. } | Step::Skipped => Some(walker.position()),
-                Step::Incomplete | Step::End => None,
+                ScanStep::Record { .. } | ScanStep::Skipped => Some(walker.position()),
+                ScanStep::Incomplete | ScanStep::End => None,
             };
             let mut end = RecordEnd { dialect: Some(&dialect), at: At::RecordStart };
             let (mut from, mut found) = (0, None);

@@ -8,7 +8,7 @@
 use arrow_array::ArrayRef;
 use thalweg_core::{Error, Result};
 
-use super::columns::{Events, Field, Preset};
+use super::columns::{EventField, Events, Preset};
 use super::events::{Entity, Timeline, last_auction, last_person};
 use super::mixed::{
     ACTIVE_PERSONS, AUCTION_EVENTS, CATEGORIES, CITIES, FAVOURITE_OF, FIRST_CATEGORY, FIRST_ID,
@@ -99,17 +99,17 @@ fn offer(number: u64, timeline: &Timeline, item: &mut String, description: &mut 
     Offer { seller: seller + FIRST_ID, category, initial, length_ms, reserve }
 }
 
-fn auctions(field: Field, events: Events<'_>) -> Vec<i64> {
+fn auctions(field: EventField, events: Events<'_>) -> Vec<i64> {
     let (mut item, mut description) = (String::new(), String::new());
     let value = |&number: &u64| {
         item.clear();
         description.clear();
         let offer = offer(number, &events.timeline, &mut item, &mut description);
         match field {
-            Field::Seller => offer.seller,
-            Field::Category => offer.category,
-            Field::InitialBid => offer.initial,
-            Field::Reserve => offer.reserve,
+            EventField::Seller => offer.seller,
+            EventField::Category => offer.category,
+            EventField::InitialBid => offer.initial,
+            EventField::Reserve => offer.reserve,
             _ => events.timeline.at_ms(number) + offer.length_ms,
         }
     };
@@ -117,59 +117,65 @@ fn auctions(field: Field, events: Events<'_>) -> Vec<i64> {
 }
 
 /// Appends one of a person's texts; all draws before it are made.
-fn person_text(number: u64, field: Field, text: &mut String) {
+fn person_text(number: u64, field: EventField, text: &mut String) {
     let mut random = JavaRandom::new(number);
     let mut pick = |list: &[&'static str]| list[random.below(list.len() as u64) as usize];
     let names = [pick(&FIRST_NAMES), pick(&LAST_NAMES)];
-    if field == Field::Name {
+    if field == EventField::Name {
         return text.extend([names[0], " ", names[1]]);
     }
     words(&mut random, 7, text);
     text.push('@');
     words(&mut random, 5, text);
     text.push_str(".com");
-    if field == Field::EmailAddress {
+    if field == EventField::EmailAddress {
         return;
     }
     text.clear();
     let groups = std::array::from_fn(|_| random.below(10_000));
-    if field == Field::CreditCard {
+    if field == EventField::CreditCard {
         return card(groups, text);
     }
     let city = random.below(CITIES.len() as u64) as usize;
     let state = random.below(STATES.len() as u64) as usize;
-    text.push_str(if field == Field::City { CITIES[city] } else { STATES[state] });
+    text.push_str(if field == EventField::City { CITIES[city] } else { STATES[state] });
 }
 
 impl Preset for Beam {
-    fn numbers(&self, entity: Entity, field: Field, events: Events<'_>) -> Vec<i64> {
+    fn numbers(&self, entity: Entity, field: EventField, events: Events<'_>) -> Vec<i64> {
         match (entity, field) {
             (Entity::Person, _) => events.map(|number| last_person(number) + FIRST_ID),
-            (Entity::Auction, Field::Id) => events.map(|number| last_auction(number) + FIRST_ID),
+            (Entity::Auction, EventField::Id) => {
+                events.map(|number| last_auction(number) + FIRST_ID)
+            }
             (Entity::Auction, _) => auctions(field, events),
-            (_, Field::Auction) => events.map(|number| bid(number).0),
-            (_, Field::Bidder) => events.map(|number| bid(number).1),
+            (_, EventField::Auction) => events.map(|number| bid(number).0),
+            (_, EventField::Bidder) => events.map(|number| bid(number).1),
             _ => events.map(|number| bid(number).2),
         }
     }
 
-    fn texts(&self, entity: Entity, field: Field, events: Events<'_>) -> Result<ArrayRef> {
+    fn texts(&self, entity: Entity, field: EventField, events: Events<'_>) -> Result<ArrayRef> {
         let mut other = String::new();
         match (entity, field) {
-            (_, Field::Extra | Field::Channel | Field::Url) => {
+            (_, EventField::Extra | EventField::Channel | EventField::Url) => {
                 self.others.texts(entity, field, events)
             }
             (Entity::Person, _) => {
                 Ok(written(events.numbers, |number, text| person_text(number, field, text)))
             }
-            (Entity::Auction, Field::ItemName) => Ok(written(events.numbers, |number, text| {
-                other.clear();
-                offer(number, &events.timeline, text, &mut other);
-            })),
-            (Entity::Auction, Field::Description) => Ok(written(events.numbers, |number, text| {
-                other.clear();
-                offer(number, &events.timeline, &mut other, text);
-            })),
+            (Entity::Auction, EventField::ItemName) => {
+                Ok(written(events.numbers, |number, text| {
+                    other.clear();
+                    offer(number, &events.timeline, text, &mut other);
+                }))
+            }
+            (Entity::Auction, EventField::Description) => {
+                Ok(written(events.numbers, |number, text| {
+                    other.clear();
+                    offer(number, &events.timeline, &mut other, text);
+                }))
+            }
             _ => Err(Error::internal(format!("column {} is no text", field.name()))),
         }
     }

@@ -6,126 +6,109 @@
 
 use std::sync::Arc;
 
-use arrow_array::types::{
-    ArrowTimestampType, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
-};
-use arrow_array::{
-    Array, ArrayRef, Int32Array, Int64Array, PrimitiveArray, StructArray, UInt32Array,
-};
-use arrow_schema::{DataType as Arrow, TimeUnit};
+use arrow_array::{Array, ArrayRef, Int32Array, Int64Array, StructArray, UInt32Array};
+use arrow_schema::DataType as Arrow;
 use arrow_select::take::take;
-use thalweg_core::types::timestamp_unit;
+use thalweg_core::types::{timestamp_units_per_ms, timestamps};
 use thalweg_core::{DataType, Error, Result};
 
 use super::events::{Entity, Timeline, entity};
 
-/// A column of a person, an auction or a bid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Field {
-    /// The number of a person or an auction
-    Id,
-    /// A person's name
-    Name,
-    /// A person's address for mail
-    EmailAddress,
-    /// A person's card
-    CreditCard,
-    /// Where a person lives
-    City,
-    /// Where the city lies
-    State,
-    /// What is on offer
-    ItemName,
-    /// What it is like
-    Description,
-    /// The price at which an auction starts, in cents
-    InitialBid,
-    /// The price below which nothing is sold, in cents
-    Reserve,
-    /// When an auction ends
-    Expires,
-    /// The person who sells
-    Seller,
-    /// The kind of thing on offer
-    Category,
-    /// The auction of a bid
-    Auction,
-    /// The person who bids
-    Bidder,
-    /// What is offered, in cents
-    Price,
-    /// Where the bid was made
-    Channel,
-    /// The page on which it was made
-    Url,
-    /// When the event happens
-    DateTime,
-    /// Ballast
-    Extra,
-    /// The number of the event
-    Sequence,
+/// What a column holds.
+#[derive(Clone, Copy)]
+enum FieldKind {
+    Number,
+    Time,
+    Text,
 }
 
-impl Field {
-    /// The name in SQL.
-    pub fn name(self) -> &'static str {
-        match self {
-            Field::Id => "id",
-            Field::Name => "name",
-            Field::EmailAddress => "emailAddress",
-            Field::CreditCard => "creditCard",
-            Field::City => "city",
-            Field::State => "state",
-            Field::ItemName => "itemName",
-            Field::Description => "description",
-            Field::InitialBid => "initialBid",
-            Field::Reserve => "reserve",
-            Field::Expires => "expires",
-            Field::Seller => "seller",
-            Field::Category => "category",
-            Field::Auction => "auction",
-            Field::Bidder => "bidder",
-            Field::Price => "price",
-            Field::Channel => "channel",
-            Field::Url => "url",
-            Field::DateTime => "dateTime",
-            Field::Extra => "extra",
-            Field::Sequence => "seq",
+/// Defines the columns: names in SQL, and what they hold.
+macro_rules! event_fields {
+    ($($(#[$doc:meta])* $field:ident = $name:literal: $kind:ident,)*) => {
+        /// A column of a person, an auction or a bid.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum EventField {
+            $($(#[$doc])* $field,)*
         }
-    }
 
+        impl EventField {
+            /// The name in SQL.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(EventField::$field => $name,)*
+                }
+            }
+            fn kind(self) -> FieldKind {
+                match self {
+                    $(EventField::$field => FieldKind::$kind,)*
+                }
+            }
+        }
+    };
+}
+
+event_fields! {
+    /// The number of a person or an auction
+    Id = "id": Number,
+    /// A person's name
+    Name = "name": Text,
+    /// A person's address for mail
+    EmailAddress = "emailAddress": Text,
+    /// A person's card
+    CreditCard = "creditCard": Text,
+    /// Where a person lives
+    City = "city": Text,
+    /// Where the city lies
+    State = "state": Text,
+    /// What is on offer
+    ItemName = "itemName": Text,
+    /// What it is like
+    Description = "description": Text,
+    /// The price at which an auction starts, in cents
+    InitialBid = "initialBid": Number,
+    /// The price below which nothing is sold, in cents
+    Reserve = "reserve": Number,
+    /// When an auction ends
+    Expires = "expires": Time,
+    /// The person who sells
+    Seller = "seller": Number,
+    /// The kind of thing on offer
+    Category = "category": Number,
+    /// The auction of a bid
+    Auction = "auction": Number,
+    /// The person who bids
+    Bidder = "bidder": Number,
+    /// What is offered, in cents
+    Price = "price": Number,
+    /// Where the bid was made
+    Channel = "channel": Text,
+    /// The page on which it was made
+    Url = "url": Text,
+    /// When the event happens
+    DateTime = "dateTime": Time,
+    /// Ballast
+    Extra = "extra": Text,
+    /// The number of the event
+    Sequence = "seq": Number,
+}
+
+impl EventField {
     /// The type in SQL, for messages.
     pub fn type_name(self) -> &'static str {
-        match self {
-            _ if self.is_text() => "STRING",
-            Field::DateTime | Field::Expires => "TIMESTAMP(3)",
-            _ => "BIGINT",
+        match self.kind() {
+            FieldKind::Text => "STRING",
+            FieldKind::Time => "TIMESTAMP(3)",
+            FieldKind::Number => "BIGINT",
         }
     }
 
     /// True if a column of this type can hold the values.
     pub fn fits(self, data_type: &DataType) -> bool {
-        match self {
-            _ if self.is_text() => matches!(data_type, DataType::Varchar(_)),
-            Field::DateTime | Field::Expires => data_type.is_timestamp(),
-            _ => *data_type == DataType::BigInt,
+        match self.kind() {
+            FieldKind::Text => matches!(data_type, DataType::Varchar(_)),
+            FieldKind::Time => data_type.is_timestamp(),
+            FieldKind::Number => *data_type == DataType::BigInt,
         }
-    }
-
-    fn is_text(self) -> bool {
-        matches!(
-            self,
-            Field::Name
-                | Field::EmailAddress
-                | Field::CreditCard
-                | Field::City
-                | Field::State
-                | Field::ItemName
-                | Field::Description
-                | Field::Channel
-                | Field::Url
-                | Field::Extra
-        )
     }
 }
 
@@ -149,20 +132,20 @@ impl Events<'_> {
 /// A way to make events. The values of an event depend on its number (and the options) alone.
 pub trait Preset: Send {
     /// A column of numbers; times are in milliseconds since 1970.
-    fn numbers(&self, entity: Entity, field: Field, events: Events<'_>) -> Vec<i64>;
+    fn numbers(&self, entity: Entity, field: EventField, events: Events<'_>) -> Vec<i64>;
     /// A column of text.
-    fn texts(&self, entity: Entity, field: Field, events: Events<'_>) -> Result<ArrayRef>;
+    fn texts(&self, entity: Entity, field: EventField, events: Events<'_>) -> Result<ArrayRef>;
 }
 
 /// What a declared column shows.
 #[derive(Clone, Debug)]
 pub enum Column {
     /// A column of an entity.
-    Plain(Entity, Field, DataType),
+    Plain(Entity, EventField, DataType),
     /// 0, 1 or 2: person, auction or bid.
     EventType,
     /// All that is declared of an entity, or NULL where the event is of another.
-    Row(Entity, Vec<(Field, DataType)>, DataType),
+    Row(Entity, Vec<(EventField, DataType)>, DataType),
 }
 
 impl Column {
@@ -184,55 +167,40 @@ impl Column {
 fn plain(
     preset: &dyn Preset,
     entity: Entity,
-    field: Field,
+    field: EventField,
     data_type: &DataType,
     events: Events<'_>,
 ) -> Result<ArrayRef> {
-    if field.is_text() {
+    if matches!(field.kind(), FieldKind::Text) {
         return preset.texts(entity, field, events);
     }
     let values = match field {
-        Field::DateTime => events.map(|number| events.timeline.at_ms(number)),
-        Field::Sequence => events.map(|number| number as i64),
+        EventField::DateTime => events.map(|number| events.timeline.at_ms(number)),
+        EventField::Sequence => events.map(|number| number as i64),
         _ => preset.numbers(entity, field, events),
     };
     Ok(match data_type {
-        DataType::Timestamp(precision) => times(values, *precision, None),
-        DataType::TimestampLtz(precision) => times(values, *precision, Some(Arc::from("UTC"))),
+        DataType::Timestamp(precision) => times(values, *precision, false),
+        DataType::TimestampLtz(precision) => times(values, *precision, true),
         _ => Arc::new(Int64Array::from(values)),
     })
 }
 
-fn times(mut values_ms: Vec<i64>, precision: u8, zone: Option<Arc<str>>) -> ArrayRef {
-    match timestamp_unit(precision) {
-        TimeUnit::Microsecond => {
-            values_ms.iter_mut().for_each(|value| *value *= 1_000);
-            timestamps::<TimestampMicrosecondType>(values_ms, zone)
-        }
-        TimeUnit::Nanosecond => {
-            values_ms.iter_mut().for_each(|value| *value *= 1_000_000);
-            timestamps::<TimestampNanosecondType>(values_ms, zone)
-        }
-        _ if precision < 3 => {
-            let unit = 10i64.pow(3 - u32::from(precision));
-            values_ms.iter_mut().for_each(|value| *value = value.div_euclid(unit) * unit);
-            timestamps::<TimestampMillisecondType>(values_ms, zone)
-        }
-        _ => timestamps::<TimestampMillisecondType>(values_ms, zone),
+fn times(mut values_ms: Vec<i64>, precision: u8, is_instant: bool) -> ArrayRef {
+    if precision < 3 {
+        let unit = 10i64.pow(3 - u32::from(precision));
+        values_ms.iter_mut().for_each(|value| *value = value.div_euclid(unit) * unit);
+    } else {
+        let per_ms = timestamp_units_per_ms(precision);
+        values_ms.iter_mut().for_each(|value| *value *= per_ms);
     }
-}
-
-fn timestamps<T>(values: Vec<i64>, zone: Option<Arc<str>>) -> ArrayRef
-where
-    T: ArrowTimestampType,
-{
-    Arc::new(PrimitiveArray::<T>::new(values.into(), None).with_timezone_opt(zone))
+    timestamps(&values_ms.into(), precision, is_instant)
 }
 
 fn row(
     preset: &dyn Preset,
     of: Entity,
-    fields: &[(Field, DataType)],
+    fields: &[(EventField, DataType)],
     data_type: &DataType,
     events: Events<'_>,
 ) -> Result<ArrayRef> {
@@ -245,7 +213,7 @@ fn row(
     };
     let places: UInt32Array = events.numbers.iter().map(|&number| place(number)).collect();
     let own = Events { numbers: &own, ..events };
-    let child = |(field, data_type): &(Field, DataType)| {
+    let child = |(field, data_type): &(EventField, DataType)| {
         Ok(take(&plain(preset, of, *field, data_type, own)?, &places, None)?)
     };
     let children = fields.iter().map(child).collect::<Result<Vec<_>>>()?;

@@ -7,7 +7,7 @@
 use arrow_array::ArrayRef;
 use thalweg_core::{Error, Result};
 
-use super::columns::{Events, Field, Preset};
+use super::columns::{EventField, Events, Preset};
 use super::events::Entity;
 use super::random::{Stream, lower, upper};
 use super::text::{List, numbered};
@@ -45,38 +45,41 @@ impl Jet {
 }
 
 /// The columns of a person.
-pub const PERSON: [Field; 3] = [Field::Id, Field::Name, Field::State];
+pub const PERSON: [EventField; 3] = [EventField::Id, EventField::Name, EventField::State];
 /// The columns of an auction.
-pub const AUCTION: [Field; 4] = [Field::Id, Field::Seller, Field::Category, Field::InitialBid];
+pub const AUCTION: [EventField; 4] =
+    [EventField::Id, EventField::Seller, EventField::Category, EventField::InitialBid];
 /// The columns of a bid.
-pub const BID: [Field; 3] = [Field::Auction, Field::Bidder, Field::Price];
+pub const BID: [EventField; 3] = [EventField::Auction, EventField::Bidder, EventField::Price];
 
 impl Preset for Jet {
-    fn numbers(&self, entity: Entity, field: Field, events: Events<'_>) -> Vec<i64> {
+    fn numbers(&self, entity: Entity, field: EventField, events: Events<'_>) -> Vec<i64> {
         let (keys, categories) = (self.keys, self.categories);
         let auction = |number| self.auctions.event(number).bits(0);
         let bid = |number| self.bids.event(number).bits(0);
         match (entity, field) {
-            (Entity::Person, _) | (_, Field::Auction) => {
+            (Entity::Person, _) | (_, EventField::Auction) => {
                 events.map(|number| (number % keys) as i64)
             }
-            (Entity::Auction, Field::Id) => events.map(|number| number as i64),
-            (_, Field::Seller) => events.map(|number| upper(auction(number), keys) as i64),
-            (_, Field::Category) => events.map(|number| lower(auction(number), categories) as i64),
-            (_, Field::InitialBid) => {
+            (Entity::Auction, EventField::Id) => events.map(|number| number as i64),
+            (_, EventField::Seller) => events.map(|number| upper(auction(number), keys) as i64),
+            (_, EventField::Category) => {
+                events.map(|number| lower(auction(number), categories) as i64)
+            }
+            (_, EventField::InitialBid) => {
                 let bits = |number| self.auctions.event(number).bits(1);
                 events.map(|number| 1 + upper(bits(number), PRICE_MAX) as i64)
             }
-            (_, Field::Bidder) => events.map(|number| upper(bid(number), keys) as i64),
+            (_, EventField::Bidder) => events.map(|number| upper(bid(number), keys) as i64),
             _ => events.map(|number| 1 + lower(bid(number), PRICE_MAX) as i64),
         }
     }
 
-    fn texts(&self, _: Entity, field: Field, events: Events<'_>) -> Result<ArrayRef> {
+    fn texts(&self, _: Entity, field: EventField, events: Events<'_>) -> Result<ArrayRef> {
         let bits = events.numbers.iter().map(|&number| self.persons.event(number).bits(0));
         match field {
-            Field::Name => self.names.column(bits.map(|bits| upper(bits, NAMES))),
-            Field::State => self.states.column(bits.map(|bits| lower(bits, STATES))),
+            EventField::Name => self.names.column(bits.map(|bits| upper(bits, NAMES))),
+            EventField::State => self.states.column(bits.map(|bits| lower(bits, STATES))),
             other => Err(Error::internal(format!("column {} is no text", other.name()))),
         }
     }

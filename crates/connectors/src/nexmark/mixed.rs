@@ -10,7 +10,7 @@ use std::fmt::Write;
 use arrow_array::ArrayRef;
 use thalweg_core::{Error, Result};
 
-use super::columns::{Events, Field, Preset};
+use super::columns::{EventField, Events, Preset};
 use super::events::{EPOCH, Entity, Timeline, last_auction, last_person};
 use super::random::{Draws, Prices, Stream, lower, upper};
 use super::text::{Cuts, Letters, List, written};
@@ -152,16 +152,16 @@ impl Mixed {
         })
     }
 
-    fn auction(&self, field: Field, number: u64, timeline: &Timeline) -> i64 {
+    fn auction(&self, field: EventField, number: u64, timeline: &Timeline) -> i64 {
         let event = self.ballast.event(Entity::Auction, number);
         match field {
-            Field::Id => last_auction(number) + FIRST_ID,
-            Field::Seller => person(number, event.bits(draw::SELLER), 0),
-            Field::Category => {
+            EventField::Id => last_auction(number) + FIRST_ID,
+            EventField::Seller => person(number, event.bits(draw::SELLER), 0),
+            EventField::Category => {
                 FIRST_CATEGORY + upper(event.bits(draw::CATEGORY), CATEGORIES) as i64
             }
-            Field::InitialBid => self.prices.price(event.bits(draw::INITIAL)),
-            Field::Reserve => {
+            EventField::InitialBid => self.prices.price(event.bits(draw::INITIAL)),
+            EventField::Reserve => {
                 let initial = self.prices.price(event.bits(draw::INITIAL));
                 initial + self.prices.price(event.bits(draw::RESERVE))
             }
@@ -252,24 +252,24 @@ pub fn card(groups: [u64; 4], text: &mut String) {
 }
 
 impl Preset for Mixed {
-    fn numbers(&self, entity: Entity, field: Field, events: Events<'_>) -> Vec<i64> {
+    fn numbers(&self, entity: Entity, field: EventField, events: Events<'_>) -> Vec<i64> {
         let bid = |number| self.ballast.event(Entity::Bid, number);
         match (entity, field) {
             (Entity::Person, _) => events.map(|number| last_person(number) + FIRST_ID),
             (Entity::Auction, _) => {
                 events.map(|number| self.auction(field, number, &events.timeline))
             }
-            (_, Field::Auction) => {
+            (_, EventField::Auction) => {
                 events.map(|number| auction(number, bid(number).bits(draw::AUCTION)))
             }
-            (_, Field::Bidder) => {
+            (_, EventField::Bidder) => {
                 events.map(|number| person(number, bid(number).bits(draw::BIDDER), 1))
             }
             _ => events.map(|number| self.prices.price(bid(number).bits(draw::PRICE))),
         }
     }
 
-    fn texts(&self, entity: Entity, field: Field, events: Events<'_>) -> Result<ArrayRef> {
+    fn texts(&self, entity: Entity, field: EventField, events: Events<'_>) -> Result<ArrayRef> {
         let numbers = || events.numbers.iter().copied();
         let person = |number| self.ballast.event(Entity::Person, number);
         let auction = |number| self.ballast.event(Entity::Auction, number);
@@ -277,55 +277,65 @@ impl Preset for Mixed {
             list.column(numbers().map(|number| half(person(number).bits(draw), count as u64)))
         };
         match field {
-            Field::Name => {
+            EventField::Name => {
                 picked(&self.names, draw::NAME, upper, FIRST_NAMES.len() * LAST_NAMES.len())
             }
-            Field::City => picked(&self.cities, draw::PLACE, upper, CITIES.len()),
-            Field::State => picked(&self.states, draw::PLACE, lower, STATES.len()),
-            Field::EmailAddress => {
+            EventField::City => picked(&self.cities, draw::PLACE, upper, CITIES.len()),
+            EventField::State => picked(&self.states, draw::PLACE, lower, STATES.len()),
+            EventField::EmailAddress => {
                 Ok(written(events.numbers, |number, text| email(person(number), text)))
             }
-            Field::CreditCard => Ok(written(events.numbers, |number, text| {
+            EventField::CreditCard => Ok(written(events.numbers, |number, text| {
                 let bits = person(number).bits(draw::CARD);
                 card(
                     [0, 16, 32, 48].map(|shift| (((bits >> shift) & 0xFFFF) * 10_000) >> 16),
                     text,
                 );
             })),
-            Field::ItemName => self.items.column(numbers().map(|n| auction(n).bits(draw::ITEM))),
-            Field::Description => {
+            EventField::ItemName => {
+                self.items.column(numbers().map(|n| auction(n).bits(draw::ITEM)))
+            }
+            EventField::Description => {
                 self.descriptions.column(numbers().map(|n| auction(n).bits(draw::DESCRIPTION)))
             }
-            Field::Channel => self.channels.column(numbers().map(|number| self.channel(number))),
-            Field::Url => self.pages.column(numbers().map(|number| self.channel(number))),
-            Field::Extra => self.ballast.extra(entity, events),
+            EventField::Channel => {
+                self.channels.column(numbers().map(|number| self.channel(number)))
+            }
+            EventField::Url => self.pages.column(numbers().map(|number| self.channel(number))),
+            EventField::Extra => self.ballast.extra(entity, events),
             other => Err(Error::internal(format!("column {} is no text", other.name()))),
         }
     }
 }
 
 /// The columns of a person.
-pub const PERSON: [Field; 7] = [
-    Field::Id,
-    Field::Name,
-    Field::EmailAddress,
-    Field::CreditCard,
-    Field::City,
-    Field::State,
-    Field::Extra,
+pub const PERSON: [EventField; 7] = [
+    EventField::Id,
+    EventField::Name,
+    EventField::EmailAddress,
+    EventField::CreditCard,
+    EventField::City,
+    EventField::State,
+    EventField::Extra,
 ];
 /// The columns of an auction.
-pub const AUCTION: [Field; 9] = [
-    Field::Id,
-    Field::ItemName,
-    Field::Description,
-    Field::InitialBid,
-    Field::Reserve,
-    Field::Expires,
-    Field::Seller,
-    Field::Category,
-    Field::Extra,
+pub const AUCTION: [EventField; 9] = [
+    EventField::Id,
+    EventField::ItemName,
+    EventField::Description,
+    EventField::InitialBid,
+    EventField::Reserve,
+    EventField::Expires,
+    EventField::Seller,
+    EventField::Category,
+    EventField::Extra,
 ];
 /// The columns of a bid.
-pub const BID: [Field; 6] =
-    [Field::Auction, Field::Bidder, Field::Price, Field::Channel, Field::Url, Field::Extra];
+pub const BID: [EventField; 6] = [
+    EventField::Auction,
+    EventField::Bidder,
+    EventField::Price,
+    EventField::Channel,
+    EventField::Url,
+    EventField::Extra,
+];

@@ -1,15 +1,15 @@
 //! The options of NEXMark tables, and which columns they may declare.
 
 use thalweg_core::connector::{
-    AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, OptionDescription,
-    OptionKind, Options, SourceCapability, TableRequest, near_miss,
+    AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, OptionDescription, Options,
+    SourceCapability, TableRequest, near_miss, option_table,
 };
 use thalweg_core::text::parse_timestamp;
 use thalweg_core::types;
 use thalweg_core::{DataType, Error, Result};
 
 use super::beam::Beam;
-use super::columns::{Column, Field, Preset};
+use super::columns::{Column, EventField, Preset};
 use super::events::{EVENTS_MAX, Entity, STRIDE, Selection};
 use super::jet::{self, Jet};
 use super::mixed::{self, Mixed};
@@ -43,77 +43,34 @@ pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
     )
 };
 
-const OPTIONS: &[OptionDescription] = &[
-    OptionDescription::new(
-        "kind",
-        OptionKind::Words(&["person", "auction", "bid", "event"]),
-        "which events the table has; `event` for all in one table",
-    )
-    .required(),
-    OptionDescription::new(
-        "preset",
-        OptionKind::Words(&["nexmark", "jet", "beam", "peer"]),
-        "which events there are (below)",
-    )
-    .or("nexmark"),
-    OptionDescription::new(
-        "events",
-        OptionKind::Number,
-        "how many events there are, of all kinds: of 100,000 events 92,000 are bids",
-    )
-    .or_else("without end"),
-    OptionDescription::new(
-        "rate",
-        OptionKind::Other("number, `unlimited`"),
-        "how many events come in a second. Event k is due k / rate seconds after the start, \
-         whenever the table is polled",
-    )
-    .or("unlimited"),
-    OptionDescription::new(
-        "event-time-rate",
-        OptionKind::Number,
-        "how many events happen in a second of event time",
-    )
-    .or_else("`rate`, else the preset's"),
-    OptionDescription::new(
-        "base-time",
-        OptionKind::Other("time, number, `now`"),
-        "when event 0 happens: a time in UTC, milliseconds since 1970, or `now`, when the job starts",
-    )
-    .or_else("`2015-07-15 00:00:00`; of `peer` 10^12 ms"),
-    OptionDescription::new(
-        "seed",
-        OptionKind::Number,
-        "of `nexmark` and `jet`: other numbers make other events",
-    )
-    .or("0"),
-    OptionDescription::new(
-        "out-of-order-group",
-        OptionKind::Number,
-        "groups of this many events come out of order, n-th is event 953 n mod group; no multiple \
-         of 953",
-    )
-    .or("1"),
-    OptionDescription::new(
-        "split",
-        OptionKind::Other("`n/of`"),
-        "`2/8` holds the third of every eight events: a UNION ALL of all splits reads from as many \
-         sources",
-    )
-    .or("0/1"),
-    OptionDescription::new(
-        "keys",
-        OptionKind::Number,
-        "of `jet`: how many auctions, bidders and sellers there are",
-    )
-    .or("10000"),
-    OptionDescription::new(
-        "categories",
-        OptionKind::Number,
-        "of `jet`: how many categories there are",
-    )
-    .or("10"),
-];
+const OPTIONS: &[OptionDescription] = &option_table! {
+    "kind": Words(&["person", "auction", "bid", "event"]), required()
+        => "which events the table has; `event` for all in one table";
+    "preset": Words(&["nexmark", "jet", "beam", "peer"]), or("nexmark")
+        => "which events there are (below)";
+    "events": Number, or_else("without end")
+        => "how many events there are, of all kinds: of 100,000 events 92,000 are bids";
+    "rate": Other("number, `unlimited`"), or("unlimited")
+        => "how many events come in a second. Event k is due k / rate seconds after the start, \
+            whenever the table is polled";
+    "event-time-rate": Number, or_else("`rate`, else the preset's")
+        => "how many events happen in a second of event time";
+    "base-time": Other("time, number, `now`"), or_else("`2015-07-15 00:00:00`; of `peer` 10^12 ms")
+        => "when event 0 happens: a time in UTC, milliseconds since 1970, or `now`, when the job \
+            starts";
+    "seed": Number, or("0")
+        => "of `nexmark` and `jet`: other numbers make other events";
+    "out-of-order-group": Number, or("1")
+        => "groups of this many events come out of order, n-th is event 953 n mod group; no \
+            multiple of 953";
+    "split": Other("`n/of`"), or("0/1")
+        => "`2/8` holds the third of every eight events: a UNION ALL of all splits reads from as \
+            many sources";
+    "keys": Number, or("10000")
+        => "of `jet`: how many auctions, bidders and sellers there are";
+    "categories": Number, or("10")
+        => "of `jet`: how many categories there are";
+};
 
 /// 2015-07-15T00:00:00Z
 const BASE_MS: i64 = 1_436_918_400_000;
@@ -141,7 +98,7 @@ impl PresetName {
     }
 
     /// The columns of an entity, besides the time and the number of the event.
-    fn fields(self, entity: Entity) -> &'static [Field] {
+    fn fields(self, entity: Entity) -> &'static [EventField] {
         match (self, entity) {
             (PresetName::Nexmark | PresetName::Beam, Entity::Person) => &mixed::PERSON,
             (PresetName::Nexmark | PresetName::Beam, Entity::Auction) => &mixed::AUCTION,
@@ -390,8 +347,8 @@ fn field(
     entity: Option<Entity>,
     path: &str,
     data_type: &DataType,
-) -> Result<Field> {
-    let common = [Field::DateTime, Field::Sequence];
+) -> Result<EventField> {
+    let common = [EventField::DateTime, EventField::Sequence];
     let fields = entity.map_or(&[][..], |entity| name.fields(entity)).iter().chain(&common);
     let written = path.rsplit_once('.').map_or(path, |(_, last)| last);
     let found = fields.clone().find(|field| field.name().eq_ignore_ascii_case(written));

@@ -9,7 +9,7 @@ use arrow_array::ArrayRef;
 use thalweg_core::shim::mix64;
 use thalweg_core::{Error, Result};
 
-use super::columns::{Events, Field, Preset};
+use super::columns::{EventField, Events, Preset};
 use super::events::{EPOCH, Entity, last_auction, last_person};
 use super::random::{lower, upper};
 use super::text::{List, numbered};
@@ -52,39 +52,47 @@ fn price(number: u64) -> i64 {
 }
 
 /// The columns of a person.
-pub const PERSON: [Field; 3] = [Field::Id, Field::Name, Field::City];
+pub const PERSON: [EventField; 3] = [EventField::Id, EventField::Name, EventField::City];
 /// The columns of an auction.
-pub const AUCTION: [Field; 5] =
-    [Field::Id, Field::Seller, Field::Category, Field::InitialBid, Field::ItemName];
+pub const AUCTION: [EventField; 5] = [
+    EventField::Id,
+    EventField::Seller,
+    EventField::Category,
+    EventField::InitialBid,
+    EventField::ItemName,
+];
 /// The columns of a bid.
-pub const BID: [Field; 4] = [Field::Auction, Field::Bidder, Field::Price, Field::Channel];
+pub const BID: [EventField; 4] =
+    [EventField::Auction, EventField::Bidder, EventField::Price, EventField::Channel];
 
 impl Preset for Peer {
-    fn numbers(&self, entity: Entity, field: Field, events: Events<'_>) -> Vec<i64> {
+    fn numbers(&self, entity: Entity, field: EventField, events: Events<'_>) -> Vec<i64> {
         match (entity, field) {
             (Entity::Person, _) => events.map(last_person),
-            (Entity::Auction, Field::Id) => events.map(last_auction),
-            (_, Field::Seller) => events.map(|number| {
+            (Entity::Auction, EventField::Id) => events.map(last_auction),
+            (_, EventField::Seller) => events.map(|number| {
                 let newest = (number / EPOCH) as i64;
                 (newest - upper(hash(number), KEYS) as i64).max(0)
             }),
-            (_, Field::Category) => events.map(|number| 10 + (hash(number) & 7) as i64),
-            (_, Field::InitialBid) => events.map(|number| 1 + lower(hash(number), 1_000) as i64),
-            (_, Field::Auction) => events.map(|number| upper(hash(number), KEYS) as i64),
-            (_, Field::Bidder) => {
+            (_, EventField::Category) => events.map(|number| 10 + (hash(number) & 7) as i64),
+            (_, EventField::InitialBid) => {
+                events.map(|number| 1 + lower(hash(number), 1_000) as i64)
+            }
+            (_, EventField::Auction) => events.map(|number| upper(hash(number), KEYS) as i64),
+            (_, EventField::Bidder) => {
                 events.map(|number| (number / 1_000 + lower(hash(number), KEYS)) as i64)
             }
             _ => events.map(price),
         }
     }
 
-    fn texts(&self, _: Entity, field: Field, events: Events<'_>) -> Result<ArrayRef> {
+    fn texts(&self, _: Entity, field: EventField, events: Events<'_>) -> Result<ArrayRef> {
         let bits = events.numbers.iter().map(|&number| hash(number));
         match field {
-            Field::Name => self.names.column(bits.map(|bits| bits % NAMES)),
-            Field::City => self.cities.column(bits.map(|bits| (bits >> 10) % CITIES)),
-            Field::ItemName => self.items.column(bits.map(|bits| (bits >> 10) % ITEMS)),
-            Field::Channel => self.channels.column(bits.map(|bits| bits % CHANNELS)),
+            EventField::Name => self.names.column(bits.map(|bits| bits % NAMES)),
+            EventField::City => self.cities.column(bits.map(|bits| (bits >> 10) % CITIES)),
+            EventField::ItemName => self.items.column(bits.map(|bits| (bits >> 10) % ITEMS)),
+            EventField::Channel => self.channels.column(bits.map(|bits| bits % CHANNELS)),
             other => Err(Error::internal(format!("column {} is no text", other.name()))),
         }
     }

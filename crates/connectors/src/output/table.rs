@@ -10,7 +10,7 @@ const SAMPLE_ROWS: usize = 200;
 /// A column is never padded wider than this, so that one long text does not push all others away.
 const WIDTH_MAX: usize = 60;
 
-struct Shape {
+struct ColumnShape {
     name: String,
     is_right: bool,
     width: usize,
@@ -20,7 +20,7 @@ struct Shape {
 pub struct Table {
     null_text: String,
     zone: Tz,
-    shapes: Vec<Shape>,
+    shapes: Vec<ColumnShape>,
     /// Rows that wait until the widths are known.
     waiting: Vec<Vec<String>>,
     has_header: bool,
@@ -35,12 +35,12 @@ impl Table {
     /// Sets the columns.
     pub fn begin(&mut self, schema: &TableSchema, is_changelog: bool) {
         if is_changelog {
-            self.shapes.push(Shape { name: "op".to_string(), is_right: false, width: 2 });
+            self.shapes.push(ColumnShape { name: "op".to_string(), is_right: false, width: 2 });
         }
         self.shapes.extend(schema.columns.iter().map(|column| {
             let name = visible(&column.name);
             let is_right = column.column_type.data_type.is_numeric();
-            Shape { width: text_width(&name), name, is_right }
+            ColumnShape { width: text_width(&name), name, is_right }
         }));
     }
 
@@ -121,7 +121,7 @@ impl Table {
     }
 }
 
-fn append_line(out: &mut String, shapes: &[Shape], cells: &[String]) {
+fn append_line(out: &mut String, shapes: &[ColumnShape], cells: &[String]) {
     for (i, (shape, cell)) in shapes.iter().zip(cells).enumerate() {
         if i > 0 {
             out.push('│');

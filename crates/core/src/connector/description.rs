@@ -175,6 +175,30 @@ pub enum UsedBy {
     Both,
 }
 
+/// An array of [`OptionDescription`]s: name, kind and what holds beyond that of each, then what it
+/// means.
+///
+/// ```
+/// use thalweg_core::connector::{OptionDescription, option_table};
+/// const OPTIONS: &[OptionDescription] = &option_table! {
+///     "port": Number, required()
+///         => "the port to listen at";
+///     "mode": Words(&["text", "binary"]), or("text"), of_source()
+///         => "how lines are read";
+/// };
+/// assert_eq!(OPTIONS[1].values(), "`text`, `binary`");
+/// ```
+#[macro_export]
+macro_rules! option_table {
+    ($($name:tt: $kind:ident $(($values:expr))? $(, $set:ident($($value:expr),*))* => $help:literal;)*) => {
+        [$($crate::connector::OptionDescription::new(
+            $name,
+            $crate::connector::OptionKind::$kind $(($values))?,
+            $help,
+        )$(.$set($($value),*))*),*]
+    };
+}
+
 /// Whether Flink has an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlinkOption {

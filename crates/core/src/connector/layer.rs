@@ -115,13 +115,7 @@ impl Sink for DiscardSink {
     fn name(&self) -> String {
         self.name.clone()
     }
-    fn open(&mut self) -> Result<()> {
-        Ok(())
-    }
     fn write(&mut self, _batch: &RecordBatch, _kinds: Option<&[RowKind]>) -> Result<()> {
-        Ok(())
-    }
-    fn flush(&mut self) -> Result<()> {
         Ok(())
     }
     fn finish(&mut self) -> Result<()> {

@@ -65,9 +65,6 @@ impl Sink for TallySink {
     fn name(&self) -> String {
         "tally".to_owned()
     }
-    fn open(&mut self) -> Result<()> {
-        Ok(())
-    }
     fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()> {
         let mut counts = self.0.0.lock().expect("no panic under this lock");
         let retracted = kinds.unwrap_or_default().iter().filter(|&&kind| is_retracted(kind));
@@ -75,9 +72,6 @@ impl Sink for TallySink {
         if let Some(before) = counts.fingerprint {
             counts.fingerprint = Some(before.wrapping_add(sum_of_hashes(batch, kinds)?));
         }
-        Ok(())
-    }
-    fn flush(&mut self) -> Result<()> {
         Ok(())
     }
     fn finish(&mut self) -> Result<()> {

@@ -23,6 +23,7 @@ mod snapshot;
 mod source;
 mod summary;
 mod terminal;
+mod text_table;
 mod units;
 mod upgrade;
 

@@ -7,6 +7,7 @@ use thalweg_core::text::format_timestamp_millis;
 use thalweg_runtime::metrics::{LatencyPercentiles, StageRole};
 use thalweg_runtime::{MetricsSnapshot, Report, SnapshotMetrics, StageSnapshot, memory};
 
+use super::text_table::aligned;
 use super::units;
 
 /// What all jobs of a script did together.
@@ -157,23 +158,25 @@ fn snapshots(snapshots: &SnapshotMetrics) -> String {
     line + "\n"
 }
 
-const HEADERS: [&str; 16] = [
-    "operator",
-    "rows in",
-    "bundles in",
-    "rows out",
-    "bundles out",
-    "bytes out",
-    "busy",
-    "accepted",
-    "late",
-    "partly late",
-    "quarantined",
-    "bad rows",
-    "state",
-    "queued",
-    "watermark",
-    "kind",
+/// A heading, and what stands below it.
+type StageColumn = (&'static str, fn(&StageSnapshot) -> String);
+
+const COLUMNS: [StageColumn; 15] = [
+    ("operator", |stage| stage.name.clone()),
+    ("rows in", |stage| units::count(stage.rows_in)),
+    ("bundles in", |stage| units::count(stage.bundles_in)),
+    ("rows out", |stage| units::count(stage.rows_out)),
+    ("bundles out", |stage| units::count(stage.bundles_out)),
+    ("bytes out", |stage| units::bytes(stage.bytes_out as usize)),
+    ("busy", |stage| units::duration(Duration::from_nanos(stage.busy_ns))),
+    ("accepted", |stage| units::count(stage.accepted)),
+    ("late", |stage| units::count(stage.late)),
+    ("partly late", |stage| units::count(stage.partly_late)),
+    ("quarantined", |stage| units::count(stage.quarantined)),
+    ("bad rows", |stage| units::count(stage.bad_rows)),
+    ("state", |stage| units::bytes(stage.state_bytes as usize)),
+    ("queued", |stage| units::count(stage.queued as u64)),
+    ("watermark", |stage| stage.watermark.to_string()),
 ];
 
 /// The counters of each operator as a table, and the latencies of results.
@@ -199,33 +202,17 @@ pub fn metrics(job: &JobDescription, report: &Report) -> String {
 }
 
 fn table(metrics: &MetricsSnapshot, order_costs: &[String]) -> String {
+    let headings = COLUMNS.iter().map(|(heading, _)| *heading).chain(["kind"]);
+    let mut rows = vec![headings.map(str::to_owned).collect::<Vec<_>>()];
     let costs = order_costs.iter().map(String::as_str).chain(std::iter::repeat(""));
-    let stages = metrics.stages.iter().zip(costs);
-    let rows: Vec<[String; HEADERS.len()]> =
-        stages.map(|(stage, order_cost)| cells(stage, order_cost)).collect();
-    let width = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.chain([HEADERS[column].len()]).max().unwrap_or_default()
-    };
-    let widths: Vec<usize> = (0..HEADERS.len()).map(width).collect();
-    let mut output = String::new();
-    let mut line = |cells: &[&str]| {
-        let padded = cells.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
-            // Names and the kind are text, the rest are numbers.
-            let is_text = column == 0 || column + 1 == HEADERS.len();
-            if is_text { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
-        });
-        output.push_str(padded.collect::<Vec<_>>().join("  ").trim_end());
-        output.push('\n');
-    };
-    line(&HEADERS);
-    for row in &rows {
-        line(&row.each_ref().map(String::as_str));
-    }
-    output
+    rows.extend(metrics.stages.iter().zip(costs).map(|(stage, order_cost)| {
+        COLUMNS.iter().map(|(_, cell)| cell(stage)).chain([kind(stage, order_cost)]).collect()
+    }));
+    // Names and the kind are text, the rest are numbers.
+    aligned(&rows, |column| column == 0 || column == COLUMNS.len())
 }
 
-fn cells(stage: &StageSnapshot, order_cost: &str) -> [String; HEADERS.len()] {
+fn kind(stage: &StageSnapshot, order_cost: &str) -> String {
     let role = match stage.role {
         StageRole::Source if stage.idle => "source (idle)",
         StageRole::Source => "source",
@@ -236,25 +223,7 @@ fn cells(stage: &StageSnapshot, order_cost: &str) -> [String; HEADERS.len()] {
     let waits_for = stage.held_by.as_ref().map(|input| format!("waits for {input}"));
     let order_cost = (!order_cost.is_empty()).then(|| order_cost.to_owned());
     let words = [Some(role.to_owned()), order_cost, waits_for];
-    let kind = words.into_iter().flatten().collect::<Vec<_>>().join("; ");
-    [
-        stage.name.clone(),
-        units::count(stage.rows_in),
-        units::count(stage.bundles_in),
-        units::count(stage.rows_out),
-        units::count(stage.bundles_out),
-        units::bytes(stage.bytes_out as usize),
-        units::duration(Duration::from_nanos(stage.busy_ns)),
-        units::count(stage.accepted),
-        units::count(stage.late),
-        units::count(stage.partly_late),
-        units::count(stage.quarantined),
-        units::count(stage.bad_rows),
-        units::bytes(stage.state_bytes as usize),
-        units::count(stage.queued as u64),
-        stage.watermark.to_string(),
-        kind,
-    ]
+    words.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 fn latencies(latency: Option<&LatencyPercentiles>) -> String {

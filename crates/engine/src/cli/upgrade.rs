@@ -54,7 +54,7 @@ fn planned(
 }
 
 /// What there was, and what is to be done to resume from it.
-struct Found {
+struct UpgradeAnswer {
     comparison: Comparison,
     /// Why a resume would be refused; what `--drop-state` permits is not.
     refusal: Option<Error>,
@@ -85,7 +85,7 @@ fn compare(
 }
 
 /// Compares with another file of statements, job by job in order.
-fn of_statements(arguments: &UpgradeArguments, jobs: &[PlannedJob]) -> Result<Vec<Found>> {
+fn of_statements(arguments: &UpgradeArguments, jobs: &[PlannedJob]) -> Result<Vec<UpgradeAnswer>> {
     let old = ScriptArguments {
         file: Some(arguments.old.clone().into()),
         execute: None,
@@ -107,7 +107,7 @@ fn of_statements(arguments: &UpgradeArguments, jobs: &[PlannedJob]) -> Result<Ve
                 .and_then(|()| comparison.check(true, interface));
             (old, new, comparison, checked.err())
         })
-        .map(|(old, new, comparison, refusal)| Found {
+        .map(|(old, new, comparison, refusal)| UpgradeAnswer {
             comparison,
             refusal,
             unchecked: Some(format!("inputs and outputs: {} is no snapshot", arguments.old)),
@@ -124,7 +124,7 @@ fn of_snapshot(
     arguments: &UpgradeArguments,
     jobs: &[PlannedJob],
     script: (&ScriptSource, &str),
-) -> Result<Found> {
+) -> Result<UpgradeAnswer> {
     let (store, number) = match arguments.old.parse() {
         Ok(SnapshotReference::Folder(folder)) => open_folder(&folder)?,
         _ => {
@@ -159,7 +159,7 @@ fn of_snapshot(
         Err(refusal) => (Some(refusal), None),
         Ok(_) => rehearsed(arguments, script, (&store, resume), job)?,
     };
-    Ok(Found {
+    Ok(UpgradeAnswer {
         comparison: Comparison::of_details(&details, &job.graph),
         refusal,
         unchecked,
@@ -231,7 +231,7 @@ fn no_such_job(job: &str, jobs: &[PlannedJob]) -> Error {
 }
 
 /// Prints what becomes of each stage, and for people what to do.
-fn report(arguments: &UpgradeArguments, found: &Found) -> Result<()> {
+fn report(arguments: &UpgradeArguments, found: &UpgradeAnswer) -> Result<()> {
     let Comparison { kept, added, removed, changed_stages, .. } = &found.comparison;
     let row = |word: &str, stage: &StageName| {
         vec![Cell::text(word), Cell::text(&stage.name), Cell::text(&stage.id)]
@@ -246,7 +246,7 @@ fn report(arguments: &UpgradeArguments, found: &Found) -> Result<()> {
     if format == Format::Table { print(&advice(arguments, found)) } else { Ok(()) }
 }
 
-fn advice(arguments: &UpgradeArguments, found: &Found) -> String {
+fn advice(arguments: &UpgradeArguments, found: &UpgradeAnswer) -> String {
     if let Some(refusal) = &found.refusal {
         let hint = refusal.help().map(|help| format!("\nhint: {help}")).unwrap_or_default();
         return format!("it cannot resume: {refusal}{hint}\n");

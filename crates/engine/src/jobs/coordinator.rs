@@ -26,8 +26,8 @@ use thalweg_core::snapshot::{
 use thalweg_core::{Error, OrderContract, Result};
 use thalweg_plan::catalog::{OnSnapshotFailure, SnapshotSettings};
 use thalweg_runtime::{AfterCut, JobControl, SnapshotMetrics, Taken};
-use thalweg_state::decide::{Extents, Next, Outcome, Schedule, Timing};
-use thalweg_state::{JobLock, Kind, SnapshotStore, WriteRequest, Written};
+use thalweg_state::decide::{Extents, Next, Schedule, Timing, WriteOutcome};
+use thalweg_state::{JobLock, SnapshotKind, SnapshotStore, WriteRequest, WrittenSnapshot};
 
 use super::requests;
 
@@ -126,7 +126,7 @@ impl Watch<'_> {
                 return Ok(());
             }
             if self.control.has_ended() {
-                let taken = self.take(Kind::Final, AfterCut::Continue);
+                let taken = self.take(SnapshotKind::Final, AfterCut::Continue);
                 if taken.is_ok() {
                     return self.control.complete();
                 }
@@ -156,7 +156,7 @@ impl Watch<'_> {
             self.control.drain();
             return Ok(false);
         }
-        let taken = self.take(Kind::Final, AfterCut::Hold);
+        let taken = self.take(SnapshotKind::Final, AfterCut::Hold);
         self.control.cancel();
         taken.map(|_| true)
     }
@@ -166,7 +166,7 @@ impl Watch<'_> {
         let asked = self.own.store.directory().map(requests::waiting).unwrap_or_default();
         let asked_here: Vec<Asked> = self.own.asked.try_iter().collect();
         if !asked.is_empty() || !asked_here.is_empty() {
-            let taken = self.take(Kind::Manual, AfterCut::Continue);
+            let taken = self.take(SnapshotKind::Manual, AfterCut::Continue);
             requests::answer(&asked, &taken);
             // Whoever asked may have gone away.
             asked_here.iter().for_each(|reply| drop(reply.send(taken.clone())));
@@ -176,7 +176,7 @@ impl Watch<'_> {
         self.notice_staleness(now_ns);
         match self.schedule.next(now_ns) {
             Next::Take => {
-                let taken = self.take(Kind::Periodic, self.after_cut());
+                let taken = self.take(SnapshotKind::Periodic, self.after_cut());
                 return self.tolerate(taken);
             }
             Next::Wait { until_ns } => {
@@ -230,11 +230,11 @@ impl Watch<'_> {
     }
 
     /// Takes a snapshot and commits it. Its number.
-    fn take(&mut self, kind: Kind, after: AfterCut) -> Result<u64> {
+    fn take(&mut self, kind: SnapshotKind, after: AfterCut) -> Result<u64> {
         let begun_ns = self.own.clock.now_ns();
         self.schedule.begin(begun_ns);
         let taken = self.try_take(kind, after, begun_ns);
-        let outcome = if taken.is_ok() { Outcome::Done } else { Outcome::Failed };
+        let outcome = if taken.is_ok() { WriteOutcome::Done } else { WriteOutcome::Failed };
         self.schedule.end(self.own.clock.now_ns(), outcome);
         if taken.is_err() {
             // No incremental snapshot would hold what changed before this one.
@@ -243,7 +243,7 @@ impl Watch<'_> {
         taken
     }
 
-    fn try_take(&mut self, kind: Kind, after: AfterCut, begun_ns: u64) -> Result<u64> {
+    fn try_take(&mut self, kind: SnapshotKind, after: AfterCut, begun_ns: u64) -> Result<u64> {
         let is_incremental = self.own.settings.incremental && self.base.is_some();
         let extent = if is_incremental { Extent::Incremental } else { Extent::Full };
         let taken = self.take_cut(extent, after)?;
@@ -300,7 +300,7 @@ impl Watch<'_> {
     }
 
     /// Writes a snapshot on a thread, which is asked to give up when it takes too long.
-    fn write(&mut self, request: WriteRequest) -> Result<Written> {
+    fn write(&mut self, request: WriteRequest) -> Result<WrittenSnapshot> {
         let give_up: Arc<AtomicBool> = Arc::clone(&request.give_up);
         let (store, schedule, clock) = (&mut self.own.store, &self.schedule, &self.own.clock);
         let (control, drains) = (self.control, self.own.drains);

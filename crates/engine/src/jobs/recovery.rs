@@ -143,7 +143,7 @@ pub(crate) fn begin(
 }
 
 /// What a run starts from.
-struct Found {
+struct FoundStart {
     snapshot: Option<(SnapshotDetails, Snapshot)>,
     /// The lineage that the job had before.
     current: Option<Lineage>,
@@ -152,10 +152,14 @@ struct Found {
     begins: Option<Option<Origin>>,
 }
 
-fn find(store: &mut SnapshotStore, recovery: &Recovery, notes: &mut Vec<String>) -> Result<Found> {
+fn find(
+    store: &mut SnapshotStore,
+    recovery: &Recovery,
+    notes: &mut Vec<String>,
+) -> Result<FoundStart> {
     match &recovery.resume {
         ResumeFrom::Nothing => {
-            Ok(Found { snapshot: None, current: store.lineage()?, begins: Some(None) })
+            Ok(FoundStart { snapshot: None, current: store.lineage()?, begins: Some(None) })
         }
         ResumeFrom::Newest => find_newest(store, recovery.interface, notes),
         ResumeFrom::Snapshot(SnapshotReference::Number(number)) => {
@@ -177,7 +181,7 @@ fn find_newest(
     store: &mut SnapshotStore,
     interface: Interface,
     notes: &mut Vec<String>,
-) -> Result<Found> {
+) -> Result<FoundStart> {
     let current = store.lineage()?;
     let newest = newest(store, current.as_ref(), interface, notes)?;
     let (snapshot, begins) = match (newest, &current) {
@@ -201,7 +205,7 @@ fn find_newest(
         (None, Some(_)) => (None, None),
         (None, None) => (None, Some(None)),
     };
-    Ok(Found { snapshot, current, begins })
+    Ok(FoundStart { snapshot, current, begins })
 }
 
 /// A snapshot that the user named: where it is not the newest of the lineage, another lineage
@@ -210,7 +214,7 @@ fn found_by_name(
     store: &SnapshotStore,
     (details, snapshot): (SnapshotDetails, Snapshot),
     folder: Option<String>,
-) -> Result<Found> {
+) -> Result<FoundStart> {
     let current = store.lineage()?;
     let number = snapshot.header.number;
     let of_current = current.as_ref().map(|own| &own.id) == snapshot.header.lineage.as_ref();
@@ -219,12 +223,12 @@ fn found_by_name(
         && of_current
         && store.newest_number_of(current.as_ref())? == Some(number);
     let begins = (!is_newest).then_some(Some(Origin { snapshot: number, folder }));
-    Ok(Found { snapshot: Some((details, snapshot)), current, begins })
+    Ok(FoundStart { snapshot: Some((details, snapshot)), current, begins })
 }
 
 /// Which lineage the run belongs to, and what its outputs have to be like.
-fn choose(store: &SnapshotStore, found: Found, recovery: &Recovery) -> Result<Choice> {
-    let Found { snapshot, current, begins } = found;
+fn choose(store: &SnapshotStore, found: FoundStart, recovery: &Recovery) -> Result<Choice> {
+    let FoundStart { snapshot, current, begins } = found;
     let header = snapshot.as_ref().map(|(_, snapshot)| &snapshot.header);
     let of_snapshot = header.and_then(|header| {
         Some(OutputMark { lineage: header.lineage.clone()?, snapshot: header.number })

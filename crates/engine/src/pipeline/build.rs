@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use thalweg_core::connector::JobTables;
 use thalweg_core::graph::{Graph, Input, StageId, StageKind};
-use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::shim::{SharedClock, SystemClock};
 use thalweg_core::{Error, Operator, Result, Sink, Source};
 use thalweg_operators::assigner::{AssignerSpec, WatermarkAssigner};
@@ -91,54 +90,40 @@ impl Pipeline {
     pub fn graph(self) -> Graph {
         let nodes = std::mem::take(&mut *self.nodes.borrow_mut());
         let identifiers = identity::identifiers(&nodes);
-        let interests: Vec<_> = (0..nodes.len()).map(|node| interest(&nodes, node)).collect();
         let clock: SharedClock = Arc::new(SystemClock::new());
-        let mut graph = Graph::default();
-        for ((node, interest), id) in nodes.into_iter().zip(interests).zip(identifiers) {
+        let (mut graph, mut watermarks) = (Graph::default(), Vec::new());
+        for (node, id) in nodes.into_iter().zip(identifiers) {
             let Node { name, kind, inputs, .. } = node;
-            let kind = stage_kind(&name, kind, interest, &clock);
-            graph.add(id, name, kind, inputs);
+            let (kind, watermark) = stage_kind(&name, kind, &clock);
+            let stage = graph.add(id, name, kind, inputs);
+            watermarks.extend(watermark.map(|spec| (stage, spec)));
+        }
+        for (stage, spec) in watermarks {
+            let interest = graph.watermark_interest(stage);
+            let own = WatermarkAssigner::new(AssignerSpec { interest, ..spec });
+            if let StageKind::Source { assigner, .. } = &mut graph.stages[stage.0].kind {
+                *assigner = Some(Box::new(own));
+            }
         }
         graph
     }
 }
 
+/// The stage of a node, and the watermark rule of a source.
 fn stage_kind(
     name: &str,
     kind: NodeKind,
-    interest: WatermarkInterest,
     clock: &SharedClock,
-) -> StageKind {
-    match kind {
+) -> (StageKind, Option<AssignerSpec>) {
+    let kind = match kind {
         NodeKind::Source { source, watermark } => {
-            let assigner = watermark.map(|spec| {
-                let spec = AssignerSpec { interest, ..spec };
-                Box::new(WatermarkAssigner::new(spec)) as Box<dyn thalweg_core::connector::Assign>
-            });
-            StageKind::Source { source, assigner }
+            return (StageKind::Source { source, assigner: None }, watermark);
         }
         NodeKind::Chain(steps) => {
             StageKind::Transform(Arc::new(Chain::new(name.to_owned(), steps, clock.clone())))
         }
         NodeKind::Operator(operator) => StageKind::Operator(operator),
         NodeKind::Sink(sink) => StageKind::Sink(sink),
-    }
-}
-
-/// Which watermarks matter downstream of a node.
-fn interest(nodes: &[Node], of: usize) -> WatermarkInterest {
-    let mut reached = vec![false; nodes.len()];
-    reached[of] = true;
-    let mut grids = Vec::new();
-    for place in of + 1..nodes.len() {
-        reached[place] = nodes[place].inputs.iter().any(|input| reached[input.from.0]);
-        if let (true, NodeKind::Operator(operator)) = (reached[place], &nodes[place].kind) {
-            match operator.watermark_interest() {
-                WatermarkInterest::EndOnly => {}
-                WatermarkInterest::Grids(more) => grids.extend(more),
-                WatermarkInterest::Every => return WatermarkInterest::Every,
-            }
-        }
-    }
-    if grids.is_empty() { WatermarkInterest::EndOnly } else { WatermarkInterest::Grids(grids) }
+    };
+    (kind, None)
 }

@@ -27,7 +27,7 @@ const UNCHECKED_KEYS: usize = 64;
 pub(super) const GONE_MIN: usize = 64 * 1024;
 
 /// A state and when it was used last.
-struct Kept<S> {
+struct StateOfKey<S> {
     state: S,
     used_ms: i64,
     /// The time of its entry in the line; others of its key are of states that were forgotten.
@@ -52,7 +52,7 @@ type Keys<K> = HashSet<K, BuildHasherDefault<ProbeHasher>>;
 
 /// The states of the keys.
 pub(super) struct States<K, S> {
-    kept: HashMap<K, Kept<S>, BuildHasherDefault<ProbeHasher>>,
+    kept: HashMap<K, StateOfKey<S>, BuildHasherDefault<ProbeHasher>>,
     ttl_ms: Option<i64>,
     /// Keys, and when each is to be looked at, in the order in which they are.
     line: VecDeque<(i64, K)>,
@@ -80,7 +80,8 @@ impl<K: RowKey, S: Default> States<K, S> {
                 if self.ttl_ms.is_some() {
                     self.line.push_back((look_ms, key.clone()));
                 }
-                let kept = Kept { state: S::default(), used_ms: now_ms, look_ms, is_used: false };
+                let kept =
+                    StateOfKey { state: S::default(), used_ms: now_ms, look_ms, is_used: false };
                 self.kept.entry(key.clone()).or_insert(kept)
             }
         };
@@ -141,7 +142,7 @@ impl<K: RowKey, S: Default> States<K, S> {
         if self.ttl_ms.is_some() {
             self.line.push_back((look_ms, key.clone()));
         }
-        self.kept.insert(key, Kept { state, used_ms, look_ms, is_used: false });
+        self.kept.insert(key, StateOfKey { state, used_ms, look_ms, is_used: false });
     }
 
     /// All states have been restored: keys are looked at in the order of their times.
@@ -182,7 +183,7 @@ impl<K: RowKey, S: Default> States<K, S> {
 
     /// About how many bytes the states take, estimated from some of them.
     pub(super) fn bytes(&self, extra_bytes: impl Fn(&S) -> usize) -> usize {
-        let of_key = size_of::<K>() + size_of::<Kept<S>>() + 1;
+        let of_key = size_of::<K>() + size_of::<StateOfKey<S>>() + 1;
         let measured = self.kept.values().take(MEASURED_STATES);
         let (count, extra) =
             measured.fold((0, 0), |(count, sum), kept| (count + 1, sum + extra_bytes(&kept.state)));

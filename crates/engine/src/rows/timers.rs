@@ -27,7 +27,7 @@ pub(super) const AT_END: i64 = i64::MAX;
 type Unordered<K> = HashSet<(i64, K), BuildHasherDefault<ProbeHasher>>;
 
 /// What has changed since the last capture.
-struct Changes<K> {
+struct TimerChanges<K> {
     /// Timers that were set; they are there.
     set: Unordered<K>,
     /// Those that were captured, and have gone.
@@ -53,7 +53,7 @@ pub(super) struct Timers<K> {
     /// Timers fire at multiples of this.
     grid_ms: Option<i64>,
     /// `None` while nobody notes them.
-    changes: Option<Changes<K>>,
+    changes: Option<TimerChanges<K>>,
 }
 
 impl<K: RowKey> Timers<K> {
@@ -137,8 +137,8 @@ impl<K: RowKey> Timers<K> {
     /// Begins a capture: what it is to hold. Everything, if nobody has noted what changed.
     pub(super) fn mean(&mut self, extent: Extent) -> MeantTimers<K> {
         let (set, gone) = (Unordered::default(), Unordered::default());
-        match (extent, self.changes.replace(Changes { set, gone })) {
-            (Extent::Incremental, Some(Changes { set, gone })) => {
+        match (extent, self.changes.replace(TimerChanges { set, gone })) {
+            (Extent::Incremental, Some(TimerChanges { set, gone })) => {
                 let (set, gone) = (set.into_iter().collect(), gone.into_iter().collect());
                 MeantTimers { extent, set, gone }
             }
@@ -171,15 +171,15 @@ impl<K: RowKey> Timers<K> {
 
     /// About how many bytes they take.
     pub(super) fn bytes(&self) -> usize {
-        let noted = |changes: &Changes<K>| changes.set.capacity() + changes.gone.capacity();
+        let noted = |changes: &TimerChanges<K>| changes.set.capacity() + changes.gone.capacity();
         let noted = self.changes.as_ref().map_or(0, noted);
         self.count * (size_of::<K>() + 32) + noted * (size_of::<(i64, K)>() + 1)
     }
 }
 
 /// Notes a timer that was not there.
-fn note_set<K: RowKey>(changes: &mut Option<Changes<K>>, time_ms: i64, key: &K) {
-    let Some(Changes { set, gone }) = changes else { return };
+fn note_set<K: RowKey>(changes: &mut Option<TimerChanges<K>>, time_ms: i64, key: &K) {
+    let Some(TimerChanges { set, gone }) = changes else { return };
     let timer = (time_ms, key.clone());
     // One that was captured, has gone and has come again is as it was captured.
     if !gone.remove(&timer) {
@@ -188,8 +188,13 @@ fn note_set<K: RowKey>(changes: &mut Option<Changes<K>>, time_ms: i64, key: &K) 
 }
 
 /// Notes that a timer has gone, of this many that are there.
-fn note_gone<K: RowKey>(changes: &mut Option<Changes<K>>, count: usize, time_ms: i64, key: &K) {
-    let Some(Changes { set, gone }) = changes else { return };
+fn note_gone<K: RowKey>(
+    changes: &mut Option<TimerChanges<K>>,
+    count: usize,
+    time_ms: i64,
+    key: &K,
+) {
+    let Some(TimerChanges { set, gone }) = changes else { return };
     let timer = (time_ms, key.clone());
     if set.remove(&timer) {
         return;

@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::SchemaRef;
 use thalweg_core::connector::{
-    AcceptedChanges, Boundedness, Capabilities, Connector, ConnectorDescription, OptionDescription,
-    OptionKind, Options, SourceCapability, SourceLayer, TableRequest, near_miss,
+    AcceptedChanges, Boundedness, Capabilities, Connector, ConnectorDescription, Options,
+    SourceCapability, SourceLayer, TableRequest, near_miss, option_table,
 };
 use thalweg_core::{Error, Result, Source, SourceBatch, SourcePoll, TableSchema};
 
@@ -33,12 +33,10 @@ const DESCRIPTION: ConnectorDescription = ConnectorDescription {
         }),
         ..Capabilities::NONE
     },
-    options: &[OptionDescription::new(
-        "source",
-        OptionKind::Text,
-        "the name that the program has given to `Session::register_source`",
-    )
-    .required()],
+    options: &option_table! {
+        "source": Text, required()
+            => "the name that the program has given to `Session::register_source`";
+    },
     ..ConnectorDescription::new("registered", "rows that a Rust program supplies")
 };
 

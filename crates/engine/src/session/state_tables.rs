@@ -64,7 +64,7 @@ impl Connector for StateTables {
 }
 
 /// The snapshots of a job.
-struct Place {
+struct JobPlace {
     location: String,
     job: String,
     /// One of them.
@@ -93,7 +93,7 @@ fn find(request: &StateTableRequest) -> Result<StateTable> {
 }
 
 /// Where the snapshots lie that the request names.
-fn locate(request: &StateTableRequest) -> Result<Place> {
+fn locate(request: &StateTableRequest) -> Result<JobPlace> {
     let written = &request.place;
     let inside = |written: &str| {
         let allowed = (request.base_dir.as_path(), &request.allowed_roots[..]);
@@ -102,20 +102,20 @@ fn locate(request: &StateTableRequest) -> Result<Place> {
     if let Some(location) = request.location.as_ref().filter(|_| !written.contains(['/', '\\'])) {
         let location = inside(location)?;
         if !SnapshotStore::open(&location, written)?.list()?.is_empty() {
-            return Ok(Place { location, job: written.clone(), number: None });
+            return Ok(JobPlace { location, job: written.clone(), number: None });
         }
     }
     let location = inside(written)?;
     if let Some((_, rest)) = location.split_once("://") {
         let parts = location.rsplit_once('/').filter(|_| rest.contains('/'));
         let (location, job) = parts.ok_or_else(|| no_snapshots(request))?;
-        return Ok(Place { location: location.to_owned(), job: job.to_owned(), number: None });
+        return Ok(JobPlace { location: location.to_owned(), job: job.to_owned(), number: None });
     }
     let folder = PathBuf::from(&location);
     if folder.join("manifest.json").is_file() {
         let (_, number) = open_folder(&folder)?;
         let job = folder.parent().and_then(Path::parent).ok_or_else(|| no_snapshots(request))?;
-        return Ok(Place { number: Some(number), ..of_job(job, request)? });
+        return Ok(JobPlace { number: Some(number), ..of_job(job, request)? });
     }
     if folder.join("snapshots").is_dir() {
         return of_job(&folder, request);
@@ -123,19 +123,19 @@ fn locate(request: &StateTableRequest) -> Result<Place> {
     let jobs = if folder.is_dir() { SnapshotStore::jobs(&location)? } else { Vec::new() };
     match jobs.as_slice() {
         [] => Err(no_snapshots(request)),
-        [job] => Ok(Place { location, job: job.clone(), number: None }),
+        [job] => Ok(JobPlace { location, job: job.clone(), number: None }),
         jobs => Err(Error::plan(format!("'{written}' holds snapshots of several jobs"))
             .hint(format!("name the folder of one of {}: '{written}/JOB'", listed(jobs)))),
     }
 }
 
 /// The job with this folder.
-fn of_job(folder: &Path, request: &StateTableRequest) -> Result<Place> {
+fn of_job(folder: &Path, request: &StateTableRequest) -> Result<JobPlace> {
     let name = folder.file_name().and_then(|name| name.to_str());
     let job = name.and_then(SnapshotStore::job_of_folder);
     let location = folder.parent().map(|location| location.to_string_lossy().into_owned());
     let (Some(job), Some(location)) = (job, location) else { return Err(no_snapshots(request)) };
-    Ok(Place { location, job, number: None })
+    Ok(JobPlace { location, job, number: None })
 }
 
 fn no_snapshots(request: &StateTableRequest) -> Error {
@@ -159,7 +159,7 @@ fn no_snapshots(request: &StateTableRequest) -> Error {
 }
 
 /// The number of the snapshot that is meant.
-fn choose(store: &SnapshotStore, asked: Option<u64>, place: &Place) -> Result<u64> {
+fn choose(store: &SnapshotStore, asked: Option<u64>, place: &JobPlace) -> Result<u64> {
     let job = &place.job;
     let found = match asked {
         None => newest_number(store)?,

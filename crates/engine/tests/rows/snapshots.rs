@@ -19,7 +19,7 @@ use thalweg_core::shim::SplitMix64;
 use thalweg_core::snapshot::{RestoredCut, TakenCut};
 use thalweg_runtime::simulate::Simulation;
 use thalweg_runtime::{AfterCut, SnapshotMode, start_from};
-use thalweg_state::{Kind, SnapshotStore, WriteRequest};
+use thalweg_state::{SnapshotKind, SnapshotStore, WriteRequest};
 
 use super::process::{Sessions, Silence, sessions_serially};
 use super::{PerSecond, Reading, per_second_serially, readings, sample, seeds};
@@ -45,7 +45,7 @@ impl Snapshots {
     /// Keeps a cut; one of changes builds on the one before.
     fn keep(&mut self, cut: TakenCut, extent: Extent) {
         let number = self.store.next_number().expect("a number");
-        let mut request = WriteRequest::new(cut, number, Kind::Periodic, self.order);
+        let mut request = WriteRequest::new(cut, number, SnapshotKind::Periodic, self.order);
         request.base = self.last.filter(|_| extent == Extent::Incremental);
         self.store.write(request).expect("it is written");
         self.last = Some(number);

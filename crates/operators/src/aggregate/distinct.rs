@@ -18,9 +18,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
-use arrow_array::{Array, ArrayRef, Int64Array};
+use arrow_array::{ArrayRef, Int64Array};
 use hashbrown::hash_map::{Entry, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use thalweg_core::shim::mix64;
@@ -28,7 +26,7 @@ use thalweg_core::{DataType, Error, Result};
 
 use super::description::TypedAggregate;
 use super::lists::ListBuilder;
-use super::state::elements_of;
+use super::running::counted::{self, Counted};
 use super::{Accumulator, RowOrder, StateColumns, StateRows, UpdateInput, concrete};
 use crate::keys::KeyTable;
 
@@ -275,9 +273,9 @@ impl Accumulator for Distinct {
     }
 
     fn restore(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        let Restored { owners, values, times } =
-            restore_values(ids, rows, &self.of.types.argument)?;
-        self.add_pairs(&values, owners.into_iter().zip(times))
+        let Counted { values, ids, times } =
+            counted::restore(rows, &self.of.types.argument.arrow(), ids)?;
+        self.add_pairs(&values, ids.into_iter().zip(times))
     }
 
     fn bytes(&self) -> usize {
@@ -308,32 +306,4 @@ pub(super) fn capture_values(
     columns.add("values", values_of.finish(values)?);
     columns.add("times", times_of.finish(Arc::new(Int64Array::from(times)))?);
     Ok(())
-}
-
-/// Values that groups have seen: the `i`-th one by group `owners[i]`, `times[i]` times.
-pub(super) struct Restored {
-    pub(super) owners: Vec<u32>,
-    pub(super) values: ArrayRef,
-    pub(super) times: Vec<u64>,
-}
-
-/// The values that [`capture_values`] captured of groups `ids`, in their order.
-///
-/// # Errors
-/// If the columns do not fit.
-pub(super) fn restore_values(
-    ids: &[u32],
-    rows: &StateRows<'_>,
-    argument: &DataType,
-) -> Result<Restored> {
-    let (values, owners) = elements_of(rows.lists("values", &argument.arrow())?, ids);
-    let (times, owners_of_times) =
-        elements_of(rows.lists("times", &DataType::BigInt.arrow())?, ids);
-    let times = times.as_primitive::<Int64Type>();
-    let is_damaged = owners != owners_of_times || times.null_count() > 0;
-    if is_damaged || times.values().iter().any(|&times| times <= 0) {
-        return Err(rows.damaged("times", "does not count the values"));
-    }
-    let times = times.values().iter().map(|&times| times as u64).collect();
-    Ok(Restored { owners, values, times })
 }

@@ -20,7 +20,8 @@ use thalweg_core::shim::mix64;
 use thalweg_core::{Error, Result};
 
 use super::description::TypedAggregate;
-use super::distinct::{Restored, capture_values, restore_values};
+use super::distinct::capture_values;
+use super::running::counted::{self, Counted};
 use super::{Accumulator, RowOrder, StateColumns, StateRows, UpdateInput, concrete};
 use crate::gradual::{Entry, GradualTable, Pages};
 use crate::keys::KeyTable;
@@ -271,8 +272,9 @@ impl Accumulator for DistinctSet {
     }
 
     fn restore(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        let Restored { owners, values, .. } = restore_values(ids, rows, &self.of.types.argument)?;
-        self.add(&owners, None, &values, RowOrder::default())
+        let argument = self.of.types.argument.arrow();
+        let Counted { values, ids, .. } = counted::restore(rows, &argument, ids)?;
+        self.add(&ids, None, &values, RowOrder::default())
     }
 
     fn bytes(&self) -> usize {

@@ -7,9 +7,10 @@
 
 use std::sync::Arc;
 
+use crate::rows::columns::batch_of;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int8Type, Int64Type};
-use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions};
+use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch};
 use arrow_buffer::{BooleanBuffer, ScalarBuffer};
 use arrow_schema::SchemaRef;
 use arrow_select::filter::{FilterBuilder, FilterPredicate};
@@ -119,7 +120,7 @@ impl Rows {
                 _ => self.evaluate(expr, wall_ms).map_err(|e| in_column(e, field.name())),
             })
             .collect::<Result<Vec<_>>>()?;
-        self.batch = batch_of(schema.clone(), columns, self.batch.num_rows())?;
+        self.batch = batch_of(schema, columns, self.batch.num_rows())?;
         Ok(())
     }
 
@@ -201,16 +202,6 @@ pub(super) fn not_null_violation(rows: &Rows, column: usize) -> bool {
         None => true,
         Some((selected, count)) => (selected & nulls.inner()).count_set_bits() < *count,
     }
-}
-
-/// A batch of these columns, which may be none.
-pub(super) fn batch_of(
-    schema: SchemaRef,
-    columns: Vec<ArrayRef>,
-    num_rows: usize,
-) -> Result<RecordBatch> {
-    let options = RecordBatchOptions::new().with_row_count(Some(num_rows));
-    Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
 }
 
 /// The columns that the expressions name, if all of them are plain references.

@@ -20,7 +20,8 @@ use thalweg_expr::Expr;
 
 use super::parts::{Budget, Cursor};
 use super::prune::Live;
-use super::rows::{Rows, batch_of};
+use super::rows::Rows;
+use crate::rows::columns::batch_of;
 
 /// How rows are repeated for the elements of an array or map.
 pub(super) struct Unnest {
@@ -71,7 +72,7 @@ impl Unnest {
         let (mut fields, mut columns) = self.repeated(&rows.batch, &origins)?;
         fields.extend(TableSchema::new(self.columns.clone()).arrow().fields().iter().cloned());
         columns.extend(appended);
-        let batch = batch_of(Arc::new(Schema::new(fields)), columns, origins.len())?;
+        let batch = batch_of(&Arc::new(Schema::new(fields)), columns, origins.len())?;
         rows.replace(batch, origins.values());
         let (row, nth) = span.to;
         let next = Cursor { row, nth, array: Some(Arc::clone(&array)), rows_max: None };

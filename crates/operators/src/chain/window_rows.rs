@@ -24,7 +24,8 @@ use chrono_tz::Tz;
 use thalweg_core::{Column, DataType, Error, Result, TableSchema};
 
 use super::parts::{Budget, Cursor};
-use super::rows::{Rows, batch_of};
+use super::rows::Rows;
+use crate::rows::columns::batch_of;
 use crate::window::{WindowSpec, Zone};
 
 /// What the three columns take in a row.
@@ -57,7 +58,7 @@ pub(super) fn window_rows(
     let fields = rows.batch.schema_ref().fields().iter().cloned();
     let more = window_columns(zone.is_some()).arrow();
     let schema = Schema::new(fields.chain(more.fields().iter().cloned()).collect::<Vec<_>>());
-    let batch = batch_of(Arc::new(schema), columns, origins.len())?;
+    let batch = batch_of(&Arc::new(schema), columns, origins.len())?;
     rows.replace(batch, origins.values());
     Ok(next)
 }

@@ -229,7 +229,7 @@ impl TagSide {
 
 impl Transform for TagSide {
     fn name(&self) -> String {
-        self.side.pick("left side".to_owned(), "right side".to_owned())
+        self.side.pick("left side", "right side").to_owned()
     }
 
     fn apply(&self, bundle: Bundle) -> Result<Bundle> {

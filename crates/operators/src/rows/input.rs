@@ -60,20 +60,32 @@ pub(crate) fn treat_late(
     piece: &Piece<'_>,
     output: &mut Output,
 ) -> Result<()> {
-    let Some(&(first, time)) = late.first() else { return Ok(()) };
+    let Some(&(_, first_time)) = late.first() else { return Ok(()) };
+    let rows: Vec<u32> = late.iter().map(|&(row, _)| row).collect();
+    treat_late_rows(policy, &rows, first_time, piece, output)
+}
+
+/// The same of rows of which the first has this time.
+pub(crate) fn treat_late_rows(
+    policy: LatePolicy,
+    late: &[u32],
+    first_time: i64,
+    piece: &Piece<'_>,
+    output: &mut Output,
+) -> Result<()> {
+    let Some(&first) = late.first() else { return Ok(()) };
     output.late += late.len() as u64;
     match policy {
         LatePolicy::Drop => Ok(()),
         LatePolicy::Fail => {
             let watermark = piece.bundle.stamps.watermark_before.at(first as usize);
-            let time = Watermark(time);
+            let time = Watermark(first_time);
             Err(Error::data(format!("a row of {time} came late, at watermark {watermark}"))
                 .hint("allow a longer delay in WATERMARK FOR, or SET 'late.data' = 'drop'"))
         }
         LatePolicy::Emit => {
-            let rows: Vec<u32> = late.iter().map(|&(row, _)| row).collect();
-            let indices = UInt32Array::from(rows.clone());
-            output.emit_late(take_record_batch(&piece.bundle.batch, &indices)?, rows);
+            let indices = UInt32Array::from(late.to_vec());
+            output.emit_late(take_record_batch(&piece.bundle.batch, &indices)?, late.to_vec());
             Ok(())
         }
     }

@@ -9,17 +9,16 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
-use arrow_array::{Array, ArrayRef, RecordBatch, TimestampMillisecondArray, UInt32Array};
+use arrow_array::{Array, ArrayRef, RecordBatch, TimestampMillisecondArray};
 use arrow_buffer::ScalarBuffer;
 use arrow_schema::SchemaRef;
 use chrono_tz::Tz;
-use thalweg_core::{
-    Bundle, Column, DataType, Error, Output, Piece, Result, TableSchema, Watermark,
-};
+use thalweg_core::{Bundle, Column, DataType, Error, Output, Piece, Result, TableSchema};
 
 use super::top::TopChooser;
 use super::zone::Zone;
 use crate::aggregate::AggregateCall;
+use crate::rows::input::treat_late_rows;
 
 /// What happens to a row that is late for all its windows. It is counted in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -174,24 +173,6 @@ pub(super) fn treat_late(
     output: &mut Output,
 ) -> Result<()> {
     let Some(&first) = late.first() else { return Ok(()) };
-    output.late += late.len() as u64;
-    match policy {
-        LatePolicy::Drop => Ok(()),
-        LatePolicy::Fail => Err(late_error(piece, first as usize, rowtime)),
-        LatePolicy::Emit => {
-            let batch = &piece.bundle.batch;
-            let indices = UInt32Array::from(late.to_vec());
-            output
-                .emit_late(arrow_select::take::take_record_batch(batch, &indices)?, late.to_vec());
-            Ok(())
-        }
-    }
-}
-
-fn late_error(piece: &Piece<'_>, row: usize, rowtime: usize) -> Error {
     let times = piece.bundle.batch.column(rowtime).as_primitive::<TimestampMillisecondType>();
-    let watermark = piece.bundle.stamps.watermark_before.at(row);
-    let time = Watermark(times.value(row));
-    Error::data(format!("a row of {time} came late, at watermark {watermark}"))
-        .hint("allow a longer delay in WATERMARK FOR, or SET 'late.data' = 'drop'")
+    treat_late_rows(policy, late, times.value(first as usize), piece, output)
 }

@@ -1,8 +1,8 @@
 //! Aggregation: the names that SELECT, HAVING and ORDER BY can use behind GROUP BY.
 //!
 //! While those clauses are bound, keys, window columns and aggregates have provisional positions
-//! (keys, then the three window columns, then aggregates as they are met). [`Layout`] moves them
-//! to where the operator puts them once all aggregates are known.
+//! (keys, then the three window columns, then aggregates as they are met). [`GroupLayout`] moves
+//! them to where the operator puts them once all aggregates are known.
 
 use sqlparser::ast::{self as sql, Expr as SqlExpr};
 use thalweg_core::{Column, ColumnType, Error, Result};
@@ -18,7 +18,7 @@ use super::names::{Names, PlainNames};
 use super::scope::{Scope, name_parts};
 use super::sets::{Sets, grouping_arguments, grouping_value, is_grouping};
 use super::spans::span_of;
-use super::strip::{Stripped, no_time, strip};
+use super::strip::{Stripped, strip};
 use super::{Binder, unsupported};
 use crate::logical::fields::window_fields;
 use crate::logical::{
@@ -36,12 +36,12 @@ pub(super) struct Grouping<'a> {
 }
 
 /// Where provisional positions end up.
-pub(super) struct Layout {
+pub(super) struct GroupLayout {
     keys: usize,
     aggregates: usize,
 }
 
-impl Layout {
+impl GroupLayout {
     /// An expression over the columns of the aggregate.
     pub(super) fn place(&self, expr: &Expr) -> Expr {
         expr.remap(&|i| match i.checked_sub(self.keys) {
@@ -245,8 +245,8 @@ impl<'a> Grouping<'a> {
     }
 
     /// The aggregate over its input.
-    pub(super) fn finish(self, binder: &Binder<'_>, input: Node) -> Result<(Node, Layout)> {
-        let layout = Layout { keys: self.group.keys.len(), aggregates: self.aggregates.len() };
+    pub(super) fn finish(self, binder: &Binder<'_>, input: Node) -> Result<(Node, GroupLayout)> {
+        let layout = GroupLayout { keys: self.group.keys.len(), aggregates: self.aggregates.len() };
         let span = self.group.span;
         let stripped = match &self.group.window {
             GroupWindow::None => return Ok((self.unwindowed(binder, input)?, layout)),
@@ -269,7 +269,9 @@ impl<'a> Grouping<'a> {
 
     fn refused(&self, input: Node, error: Error) -> Node {
         let mut fields = self.result_fields();
-        fields.extend(window_fields(crate::logical::WindowId::default(), false).map(no_time));
+        fields.extend(
+            window_fields(crate::logical::WindowId::default(), false).map(Field::without_time),
+        );
         LogicalPlan::node(LogicalKind::Refused { inputs: vec![input], error }, fields)
     }
 
@@ -360,19 +362,14 @@ fn by_carried_window(
     mut fields: Vec<Field>,
 ) -> Node {
     let first_end = keys.len();
-    let ends = [ends.0, ends.1];
-    keys.extend(ends.map(|at| Expr::column(at, input.fields[at].column_type.clone())));
+    keys.extend([ends.0, ends.1].map(|at| input.fields[at].at(at)));
     let [start, end, time] = window_fields(window.id, window.is_instant);
     fields.splice(first_end..first_end, [start.clone(), end.clone()]);
     let time_at = fields.len() + 2;
-    fields.extend([no_time(start), no_time(end), time]);
+    fields.extend([start.without_time(), end.without_time(), time]);
     let shown =
         (0..first_end).chain(first_end + 2..time_at - 2).chain([first_end, first_end + 1, time_at]);
-    let shown = shown.map(|at| {
-        let field = &fields[at];
-        (field.name.clone(), Expr::column(at, field.column_type.clone()))
-    });
-    let shown = shown.collect();
+    let shown = shown.map(|at| fields[at].named_at(at)).collect();
     let kind =
         LogicalKind::WindowAggregate { input, window: closing, keys, aggregates, read: [true; 3] };
     LogicalPlan::project(LogicalPlan::node(kind, fields), shown)

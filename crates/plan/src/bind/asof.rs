@@ -5,7 +5,7 @@ use thalweg_core::{Error, Result};
 use thalweg_expr::{CompareOp, Expr, ExprKind};
 
 use super::Binder;
-use super::from::Source;
+use super::from::BoundSource;
 use super::join::{joined_scope, source, sql_conjuncts};
 use super::names::PlainNames;
 use super::spans::span_of;
@@ -40,11 +40,11 @@ impl Binder<'_> {
     /// Binds `left ASOF JOIN right MATCH_CONDITION (time) ON rest`.
     pub(super) fn bind_asof_join(
         &self,
-        left: Source,
-        right: Source,
+        left: BoundSource,
+        right: BoundSource,
         kind: JoinKind,
         (time, rest): (Option<&SqlExpr>, &[&SqlExpr]),
-    ) -> Result<Source> {
+    ) -> Result<BoundSource> {
         if !matches!(kind, JoinKind::Inner | JoinKind::Left) {
             return Err(Error::plan("an ASOF JOIN is an inner or a left join"));
         }
@@ -83,7 +83,7 @@ impl Binder<'_> {
 }
 
 /// The row times of `left.time >= right.time`, whichever way round it is written.
-fn match_times(conjunct: &Expr, left: &Source, right: &Source) -> Option<(usize, usize)> {
+fn match_times(conjunct: &Expr, left: &BoundSource, right: &BoundSource) -> Option<(usize, usize)> {
     let ExprKind::Compare { op, left: first, right: second } = &conjunct.kind else { return None };
     let (later, earlier) = match op {
         CompareOp::GreaterOrEqual => (first, second),

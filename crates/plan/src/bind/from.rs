@@ -16,15 +16,15 @@ use crate::ast::Name;
 use crate::logical::{Field, LogicalKind, LogicalPlan, Node};
 
 /// A relation with the names by which it is seen.
-pub(super) struct Source {
+pub(super) struct BoundSource {
     pub(super) node: Node,
     pub(super) scope: Scope,
 }
 
-impl Source {
+impl BoundSource {
     fn of(node: Node, alias: Option<String>) -> Self {
         let scope = Scope::of(alias, node.fields.clone());
-        Source { node, scope }
+        BoundSource { node, scope }
     }
 }
 
@@ -65,9 +65,9 @@ impl Binder<'_> {
         &self,
         from: &[sql::TableWithJoins],
         context: &Context<'_>,
-    ) -> Result<Source> {
+    ) -> Result<BoundSource> {
         let Some((first, rest)) = from.split_first() else {
-            return Ok(Source { node: one_row(), scope: Scope::empty() });
+            return Ok(BoundSource { node: one_row(), scope: Scope::empty() });
         };
         let mut source = self.bind_joined(None, first, context)?;
         for next in rest {
@@ -78,10 +78,10 @@ impl Binder<'_> {
 
     fn bind_joined(
         &self,
-        left: Option<Source>,
+        left: Option<BoundSource>,
         tables: &sql::TableWithJoins,
         context: &Context<'_>,
-    ) -> Result<Source> {
+    ) -> Result<BoundSource> {
         let cross = JoinOperator::CrossJoin(JoinConstraint::None);
         let mut source = match left {
             None => {
@@ -100,7 +100,7 @@ impl Binder<'_> {
         &self,
         factor: &TableFactor,
         context: &Context<'_>,
-    ) -> Result<Source> {
+    ) -> Result<BoundSource> {
         refuse_clauses(factor)?;
         if let Some((arguments, alias)) = state_call(factor) {
             return self.named(self.bind_state_table(factor, arguments)?, alias, None);
@@ -108,7 +108,7 @@ impl Binder<'_> {
         match factor {
             _ if is_unnest(factor) => {
                 let call = unnest_call(factor)?;
-                let none = Source { node: one_row(), scope: Scope::empty() };
+                let none = BoundSource { node: one_row(), scope: Scope::empty() };
                 self.bind_unnest(none, &call, false)
             }
             TableFactor::Table { name, alias, args, .. } => {
@@ -171,23 +171,23 @@ impl Binder<'_> {
         node: Node,
         alias: Option<&sql::TableAlias>,
         own_name: Option<String>,
-    ) -> Result<Source> {
+    ) -> Result<BoundSource> {
         match alias {
-            None => Ok(Source::of(node, own_name)),
+            None => Ok(BoundSource::of(node, own_name)),
             Some(alias) => {
                 let what = format!("'{}'", alias.name.value);
                 let node = rename(node, &alias_columns(alias), &what)?;
-                Ok(Source::of(node, Some(alias.name.value.clone())))
+                Ok(BoundSource::of(node, Some(alias.name.value.clone())))
             }
         }
     }
 
     pub(super) fn bind_unnest(
         &self,
-        left: Source,
+        left: BoundSource,
         call: &UnnestCall<'_>,
         outer: bool,
-    ) -> Result<Source> {
+    ) -> Result<BoundSource> {
         let array = self.expression(call.array, &mut PlainNames::of(&left.scope, "UNNEST"))?;
         let mut fresh = element_fields(&array).ok_or_else(|| {
             Error::plan(format!(
@@ -211,12 +211,12 @@ impl Binder<'_> {
         let ordinality = call.ordinality;
         if left.node.fields.is_empty() {
             let kind = LogicalKind::Unnest { input: unit_row(), array, outer, ordinality };
-            return Ok(Source { node: behind_unit(kind, &fresh), scope: right });
+            return Ok(BoundSource { node: behind_unit(kind, &fresh), scope: right });
         }
         let fields: Arc<[Field]> = left.node.fields.iter().cloned().chain(fresh).collect();
         let scope = left.scope.joined(&right, fields.clone());
         let kind = LogicalKind::Unnest { input: left.node, array, outer, ordinality };
-        Ok(Source { node: LogicalPlan::node(kind, fields), scope })
+        Ok(BoundSource { node: LogicalPlan::node(kind, fields), scope })
     }
 }
 
@@ -295,11 +295,9 @@ fn unit_row() -> Node {
 fn behind_unit(kind: LogicalKind, fresh: &[Field]) -> Node {
     let unit = Field::plain("unit", DataType::Boolean.not_null());
     let fields: Arc<[Field]> = std::iter::once(unit).chain(fresh.iter().cloned()).collect();
-    let column = |(place, field): (usize, &Field)| {
-        (field.name.clone(), Expr::column(place + 1, field.column_type.clone()))
-    };
-    let columns = fresh.iter().enumerate().map(column).collect();
-    LogicalPlan::project(LogicalPlan::node(kind, fields), columns)
+    let node = LogicalPlan::node(kind, fields);
+    let columns = node.columns().skip(1).collect();
+    LogicalPlan::project(node, columns)
 }
 
 /// The columns that the elements of an array or map become.

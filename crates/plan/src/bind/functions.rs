@@ -16,20 +16,13 @@ pub const OVER_ROWS: &[&str] =
     &["DENSE_RANK", "GROUPING", "GROUPING_ID", "LAG", "LEAD", "RANK", "ROW_NUMBER"];
 
 /// Aggregates of Flink that are not there yet.
-const LATER_AGGREGATES: &[&str] = &[
-    "COLLECT",
-    "JSON_OBJECTAGG",
-    "JSON_ARRAYAGG",
-    "RANK",
-    "DENSE_RANK",
-    "ROW_NUMBER",
-    "PERCENT_RANK",
-    "CUME_DIST",
-    "NTILE",
-    "LAG",
-    "LEAD",
-    "GROUP_ID",
-];
+const LATER_AGGREGATES: &str = "COLLECT JSON_OBJECTAGG JSON_ARRAYAGG RANK DENSE_RANK ROW_NUMBER \
+    PERCENT_RANK CUME_DIST NTILE LAG LEAD GROUP_ID";
+
+/// True for an aggregate of Flink that comes with a later version.
+pub fn is_later_aggregate(name: &str) -> bool {
+    LATER_AGGREGATES.split(' ').any(|other| other == name)
+}
 
 /// The name of a function, upper case.
 pub fn function_name(function: &Function) -> String {
@@ -40,13 +33,8 @@ pub fn function_name(function: &Function) -> String {
 pub fn is_aggregate(binder: &Binder<'_>, name: &str) -> bool {
     aggregate::names().any(|own| own == name)
         || super::sets::is_grouping(name)
-        || LATER_AGGREGATES.contains(&name)
+        || is_later_aggregate(name)
         || binder.is_user_aggregate(name)
-}
-
-/// True for an aggregate that comes with a later version.
-pub fn is_later_aggregate(name: &str) -> bool {
-    LATER_AGGREGATES.contains(&name)
 }
 
 /// True for `TUMBLE_START` and its kin.

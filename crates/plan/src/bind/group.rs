@@ -56,7 +56,7 @@ enum WindowPart {
 }
 
 /// What an expression of GROUP BY is.
-enum Item {
+enum GroupItem {
     /// The key at this position.
     Key(usize),
     Window(WindowPart),
@@ -64,19 +64,19 @@ enum Item {
 
 /// What was found in GROUP BY so far.
 #[derive(Default)]
-struct Found<'e> {
+struct FoundGroup<'e> {
     keys: Vec<Expr>,
     /// How each key was written first.
     written: Vec<&'e SqlExpr>,
     /// Where a key was written again in another way that means the same.
     again: Option<&'e SqlExpr>,
-    seen: Seen,
+    seen: SeenWindow,
     legacy: Option<Window>,
 }
 
 /// What GROUP BY says of the columns of one window.
 #[derive(Default)]
-struct Seen {
+struct SeenWindow {
     id: Option<WindowId>,
     start: bool,
     end: bool,
@@ -88,15 +88,15 @@ struct Seen {
 impl Binder<'_> {
     /// Binds the expressions of GROUP BY over the input.
     pub(super) fn bind_group_by(&self, scope: &Scope, list: &[SqlExpr]) -> Result<GroupBy> {
-        let mut found = Found::default();
+        let mut found = FoundGroup::default();
         let mut sets = Vec::new();
         let mut windows: Option<BTreeSet<WindowPart>> = None;
         for set in grouping_sets(list)? {
             let (mut keys, mut parts) = (Vec::new(), BTreeSet::new());
             for expr in &set {
                 match self.group_item(scope, expr, &mut found)? {
-                    Item::Key(key) => keys.push(key),
-                    Item::Window(part) => drop(parts.insert(part)),
+                    GroupItem::Key(key) => keys.push(key),
+                    GroupItem::Window(part) => drop(parts.insert(part)),
                 }
             }
             if windows.get_or_insert_with(|| parts.clone()) != &parts {
@@ -107,7 +107,7 @@ impl Binder<'_> {
             sets.push(keys);
         }
         let span = list.first().map_or(Span::default(), span_of);
-        let Found { mut keys, seen, legacy, again, .. } = found;
+        let FoundGroup { mut keys, seen, legacy, again, .. } = found;
         if let Some(again) = again.filter(|_| sets.len() > 1) {
             return Err(Error::plan(format!(
                 "GROUP BY has the key {again} in another way as well"
@@ -131,19 +131,19 @@ impl Binder<'_> {
         &self,
         scope: &Scope,
         expr: &'e SqlExpr,
-        found: &mut Found<'e>,
-    ) -> Result<Item> {
+        found: &mut FoundGroup<'e>,
+    ) -> Result<GroupItem> {
         if let Some(window) = self.legacy_window(scope, expr)? {
             let known = found.legacy.get_or_insert_with(|| window.clone());
             if known.kind != window.kind || known.rowtime != window.rowtime {
                 return Err(Error::plan("GROUP BY names two windows").at(span_of(expr)));
             }
-            return Ok(Item::Window(WindowPart::Legacy));
+            return Ok(GroupItem::Window(WindowPart::Legacy));
         }
         let key = self.group_key(scope, expr)?;
         let time = column_of(&key).map_or(TimeAttribute::None, |i| scope.fields[i].time);
         if let Some(part) = found.seen.note(time, &key) {
-            return Ok(Item::Window(part));
+            return Ok(GroupItem::Window(part));
         }
         let text = key.to_string();
         if let Some(known) = found.keys.iter().position(|other| other.to_string() == text) {
@@ -152,11 +152,11 @@ impl Binder<'_> {
             if !both_names && first != expr {
                 found.again = Some(expr);
             }
-            return Ok(Item::Key(known));
+            return Ok(GroupItem::Key(known));
         }
         found.keys.push(key);
         found.written.push(expr);
-        Ok(Item::Key(found.keys.len() - 1))
+        Ok(GroupItem::Key(found.keys.len() - 1))
     }
 
     fn group_key(&self, scope: &Scope, expr: &SqlExpr) -> Result<Expr> {
@@ -222,7 +222,7 @@ impl Binder<'_> {
     }
 }
 
-impl Seen {
+impl SeenWindow {
     /// Takes note of a window column; `None` if it is none (or of a second window).
     fn note(&mut self, time: TimeAttribute, key: &Expr) -> Option<WindowPart> {
         let id = time.window()?;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use sqlparser::ast as sql;
 use thalweg_core::{Error, Result};
 
-use super::from::Source;
+use super::from::BoundSource;
 use super::scope::{Relation, Scope};
 use super::spans::{convert, span_of};
 use super::{Binder, Context};
@@ -21,8 +21,8 @@ impl Binder<'_> {
     /// If that can't be done.
     pub(super) fn hinted_side(
         &self,
-        left: &Source,
-        right: &Source,
+        left: &BoundSource,
+        right: &BoundSource,
         kind: JoinKind,
         context: &Context<'_>,
     ) -> Result<Option<Side>> {
@@ -93,11 +93,17 @@ pub(super) fn hint_places(select: &sql::Select) -> Range<(u32, u32)> {
 }
 
 /// True if a side is this table.
-fn is_alone(side: &Source, table: &str) -> bool {
+fn is_alone(side: &BoundSource, table: &str) -> bool {
     matches!(&side.scope.relations[..], [only] if only.alias.as_deref() == Some(table))
 }
 
-fn check(hint: &JoinHint, table: &str, input: &Source, kind: JoinKind, side: Side) -> Result<()> {
+fn check(
+    hint: &JoinHint,
+    table: &str,
+    input: &BoundSource,
+    kind: JoinKind,
+    side: Side,
+) -> Result<()> {
     if can_be_read_first(&input.node, kind, side) {
         return Ok(());
     }

@@ -12,7 +12,7 @@ use thalweg_expr::Expr;
 use thalweg_expr::build::{self, BinaryOp};
 
 use super::asof;
-use super::from::{Source, is_unnest, unnest_call};
+use super::from::{BoundSource, is_unnest, unnest_call};
 use super::names::PlainNames;
 use super::scope::Scope;
 use super::spans::span_of;
@@ -28,11 +28,11 @@ impl Binder<'_> {
     /// Binds what stands right of a join.
     pub(super) fn bind_join(
         &self,
-        left: Source,
+        left: BoundSource,
         right: &TableFactor,
         operator: &JoinOperator,
         context: &Context<'_>,
-    ) -> Result<Source> {
+    ) -> Result<BoundSource> {
         let span = span_of(right);
         let Some((kind, constraint)) = join_kind(operator) else {
             return Err(unsupported::never("this kind of join").at(span));
@@ -61,7 +61,7 @@ impl Binder<'_> {
         let mut condition = JoinCondition::of(condition, &left.node.fields, &right.node.fields)
             .reading_first(read_first);
         if condition.bound == JoinBound::None {
-            let lifetime = |side: &Source| self.hinted_lifetime(&side.scope, context);
+            let lifetime = |side: &BoundSource| self.hinted_lifetime(&side.scope, context);
             condition.state_ttl_ms = (lifetime(&left), lifetime(&right));
         }
         let sides = using_columns(&left, &right, constraint)?;
@@ -73,11 +73,11 @@ impl Binder<'_> {
     /// there.
     fn merge_columns(
         &self,
-        joined: Source,
+        joined: BoundSource,
         kind: JoinKind,
         columns: Vec<(String, [usize; 2])>,
-    ) -> Result<Source> {
-        let Source { mut node, mut scope } = joined;
+    ) -> Result<BoundSource> {
+        let BoundSource { mut node, mut scope } = joined;
         let mut expressions: Vec<(String, Expr)> = (0..node.fields.len())
             .map(|i| (node.fields[i].name.clone(), scope.column(i)))
             .collect();
@@ -103,8 +103,8 @@ impl Binder<'_> {
     /// The conjuncts of ON, or of USING.
     fn join_condition(
         &self,
-        left: &Source,
-        right: &Source,
+        left: &BoundSource,
+        right: &BoundSource,
         scope: &Scope,
         constraint: &JoinConstraint,
     ) -> Result<Vec<Expr>> {
@@ -131,12 +131,12 @@ impl Binder<'_> {
     /// `JOIN versions FOR SYSTEM_TIME AS OF left.time ON …`
     fn bind_version_join(
         &self,
-        left: Source,
+        left: BoundSource,
         right: &TableFactor,
         version: &TableVersion,
         (kind, constraint): (JoinKind, &JoinConstraint),
         context: &Context<'_>,
-    ) -> Result<Source> {
+    ) -> Result<BoundSource> {
         let span = span_of(right);
         let TableVersion::ForSystemTimeAsOf(time) = version else {
             return Err(unsupported::never("this kind of table version").at(span));
@@ -185,11 +185,11 @@ impl Binder<'_> {
     /// then.
     fn bind_lookup_join(
         &self,
-        left: Source,
+        left: BoundSource,
         right: &TableFactor,
         (kind, constraint): (JoinKind, &JoinConstraint),
         context: &Context<'_>,
-    ) -> Result<Source> {
+    ) -> Result<BoundSource> {
         let span = span_of(right);
         let right = self.bind_factor(right, context)?;
         left.scope.check_names(&right.scope).map_err(|error| error.at(span))?;
@@ -228,11 +228,11 @@ impl Binder<'_> {
     /// sub-queries become joins, and bounds of a rank below become the first rows.
     pub(super) fn bind_where(
         &self,
-        from: Source,
+        from: BoundSource,
         condition: &SqlExpr,
         context: &Context<'_>,
-    ) -> Result<Source> {
-        let Source { mut node, scope } = from;
+    ) -> Result<BoundSource> {
+        let BoundSource { mut node, scope } = from;
         let (mut plain, mut subqueries) = (Vec::new(), Vec::new());
         for part in sql_conjuncts(condition) {
             if is_subquery(part) {
@@ -248,17 +248,17 @@ impl Binder<'_> {
         };
         for part in subqueries {
             let fields = node.fields.clone();
-            let seen = Source { node, scope: Scope { fields, ..scope.clone() } };
+            let seen = BoundSource { node, scope: Scope { fields, ..scope.clone() } };
             node =
                 self.bind_subquery(seen, part, false, context).map_err(|e| e.at(span_of(part)))?;
         }
         let fields = node.fields.clone();
-        Ok(Source { node, scope: Scope { fields, ..scope } })
+        Ok(BoundSource { node, scope: Scope { fields, ..scope } })
     }
 
     fn bind_subquery(
         &self,
-        outer: Source,
+        outer: BoundSource,
         expr: &SqlExpr,
         negated: bool,
         context: &Context<'_>,
@@ -281,7 +281,7 @@ impl Binder<'_> {
     /// `x IN (SELECT …)`. Negated, a NULL on either side means that the row is not known to be out.
     fn bind_in(
         &self,
-        outer: Source,
+        outer: BoundSource,
         value: &SqlExpr,
         subquery: &sql::Query,
         negated: bool,
@@ -315,7 +315,7 @@ impl Binder<'_> {
     /// `EXISTS (SELECT … FROM … WHERE …)`, whose WHERE may speak of the query around.
     fn bind_exists(
         &self,
-        outer: Source,
+        outer: BoundSource,
         subquery: &sql::Query,
         negated: bool,
         context: &Context<'_>,
@@ -351,8 +351,8 @@ impl Binder<'_> {
 
 /// The columns of USING: names, and where they stand side by side.
 fn using_columns(
-    left: &Source,
-    right: &Source,
+    left: &BoundSource,
+    right: &BoundSource,
     constraint: &JoinConstraint,
 ) -> Result<Vec<(String, [usize; 2])>> {
     let JoinConstraint::Using(names) = constraint else { return Ok(Vec::new()) };
@@ -360,26 +360,26 @@ fn using_columns(
     let column = |name: &sql::ObjectName| {
         let name = super::from::simple_name(name)?;
         let ident = [sql::Ident::new(name.text.clone())];
-        let in_side = |side: &Source| side.scope.resolve(&ident).map_err(|e| e.at(name.span));
+        let in_side = |side: &BoundSource| side.scope.resolve(&ident).map_err(|e| e.at(name.span));
         Ok((name.text.clone(), [in_side(left)?, in_side(right)? + width]))
     };
     names.iter().map(column).collect()
 }
 
-pub(super) fn source(node: Node, scope: Scope) -> Source {
+pub(super) fn source(node: Node, scope: Scope) -> BoundSource {
     let fields = node.fields.clone();
-    Source { node, scope: Scope { fields, ..scope } }
+    BoundSource { node, scope: Scope { fields, ..scope } }
 }
 
 /// Both sides' names, over their columns side by side with the times that they have before the
 /// join.
-pub(super) fn joined_scope(left: &Source, right: &Source) -> Scope {
+pub(super) fn joined_scope(left: &BoundSource, right: &BoundSource) -> Scope {
     let fields = left.node.fields.iter().chain(right.node.fields.iter()).cloned();
     left.scope.joined(&right.scope, fields.collect())
 }
 
 /// The same for a sub-query, whose own names hide those of the query around.
-fn joined_with_inner(outer: &Source, inner: &Source) -> Scope {
+fn joined_with_inner(outer: &BoundSource, inner: &BoundSource) -> Scope {
     Scope { inner_from: Some(outer.node.fields.len()), ..joined_scope(outer, inner) }
 }
 

@@ -32,12 +32,12 @@ use crate::logical::pattern::value_text;
 
 /// Which row a name means.
 #[derive(Clone, Copy)]
-struct Row {
+struct RowReference {
     end: End,
     offset: u32,
 }
 
-const LAST_ROW: Row = Row { end: End::Last, offset: 0 };
+const LAST_ROW: RowReference = RowReference { end: End::Last, offset: 0 };
 
 /// A variable, or all of them together.
 type Of = Option<usize>;
@@ -54,7 +54,7 @@ pub(super) struct PatternNames<'a> {
     first: usize,
     values: Vec<PatternValue>,
     /// Inside of FIRST or LAST.
-    row: Option<Row>,
+    row: Option<RowReference>,
     /// The variables that names have had since FIRST, LAST or an aggregate began.
     seen: Vec<Of>,
 }
@@ -130,7 +130,7 @@ impl<'a> PatternNames<'a> {
 
     fn name(&mut self, parts: &[Ident]) -> Result<Expr> {
         let (variable, column) = self.resolve(parts)?;
-        let Row { end, offset } = self.row.unwrap_or(LAST_ROW);
+        let RowReference { end, offset } = self.row.unwrap_or(LAST_ROW);
         let column_type = &self.scope.fields[column].column_type;
         let is_there = offset == 0 && self.has_rows(variable, end);
         let nullable = column_type.nullable || !is_there;
@@ -165,7 +165,7 @@ impl<'a> PatternNames<'a> {
             }
         };
         let around = std::mem::take(&mut self.seen);
-        self.row = Some(Row { end, offset });
+        self.row = Some(RowReference { end, offset });
         let bound = binder.expression(value, self);
         self.row = None;
         self.one_variable(&name, value)?;

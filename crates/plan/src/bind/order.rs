@@ -5,14 +5,13 @@
 
 use sqlparser::ast::{self as sql, Expr as SqlExpr, LimitClause, OrderByKind, Value};
 use thalweg_core::{Error, Result, Span};
-use thalweg_expr::Expr;
 
 use super::scope::name_parts;
 use super::spans::span_of;
 use super::unsupported;
 use crate::catalog::RuntimeMode;
-use crate::logical::changes::Changes;
-use crate::logical::{Field, LogicalKind, LogicalPlan, Node, SortKey, TimeAttribute};
+use crate::logical::changes::NodeChanges;
+use crate::logical::{Field, LogicalKind, LogicalPlan, Node, SortKey};
 
 /// LIMIT and OFFSET.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,10 +42,7 @@ impl Ordered {
         if node.fields.len() == visible {
             return Ok(node);
         }
-        let columns = node.fields[..visible].iter().enumerate();
-        let columns = columns
-            .map(|(i, f)| (f.name.clone(), Expr::column(i, f.column_type.clone())))
-            .collect();
+        let columns = node.columns().take(visible).collect();
         Ok(LogicalPlan::project(node, columns))
     }
 
@@ -54,8 +50,7 @@ impl Ordered {
         let Ordered { node, keys, span, .. } = self;
         let Some(first) = keys.first() else { return Ok(cut(node, bounds)) };
         // Rows leave a sort at or behind watermarks that were passed on: no row time any more.
-        let fields: Vec<Field> =
-            node.fields.iter().map(|f| Field { time: TimeAttribute::None, ..f.clone() }).collect();
+        let fields: Vec<Field> = node.fields.iter().cloned().map(Field::without_time).collect();
         let by_time = node.fields[first.column].time.is_rowtime() && !first.descending;
         let waits = mode == RuntimeMode::Batch || (has_limit(bounds) && changes(&node));
         if by_time && !waits {
@@ -76,7 +71,7 @@ fn has_limit(bounds: Option<Bounds>) -> bool {
 
 /// Rows that change can't be sorted as they come, but the first of them are a Top-N.
 fn changes(node: &Node) -> bool {
-    Changes::of(std::slice::from_ref(node), RuntimeMode::Streaming)
+    NodeChanges::of(std::slice::from_ref(node), RuntimeMode::Streaming)
         .is_ok_and(|changes| changes.has_updates(node))
 }
 

@@ -69,10 +69,9 @@ impl<'a> OverCalls<'a> {
     /// The input with all results appended, and where they are.
     pub(super) fn finish(self, mut node: Node) -> (Node, OverLayout) {
         if !self.computed.is_empty() {
-            let own = node.fields.iter().enumerate();
-            let own = own.map(|(i, f)| (f.name.clone(), Expr::column(i, f.column_type.clone())));
             let more = self.computed.into_iter().enumerate();
-            let columns = own.chain(more.map(|(i, expr)| (format!("key${i}"), expr))).collect();
+            let more = more.map(|(i, expr)| (format!("key${i}"), expr));
+            let columns = node.columns().chain(more).collect();
             node = LogicalPlan::project(node, columns);
         }
         let mut first = Vec::new();

@@ -15,7 +15,7 @@ use thalweg_core::{Error, Result, Span};
 use thalweg_expr::Expr;
 use thalweg_operators::pattern::{Condition, Pattern, Skip, VARIABLES_MAX, Variable};
 
-use super::from::Source;
+use super::from::BoundSource;
 use super::literal::interval_ms;
 use super::names::PlainNames;
 use super::navigation::PatternNames;
@@ -30,7 +30,7 @@ use crate::logical::{Field, LogicalKind, LogicalPlan};
 use crate::parser::WITHIN;
 
 /// A variable as it stands in the pattern.
-struct Written<'a> {
+struct WrittenVariable<'a> {
     name: &'a sql::Ident,
     min: u32,
     max: Option<u32>,
@@ -39,7 +39,11 @@ struct Written<'a> {
 
 impl Binder<'_> {
     /// Binds a table with MATCH_RECOGNIZE behind it: its keys, then the measures.
-    pub(super) fn bind_match(&self, factor: &TableFactor, context: &Context<'_>) -> Result<Source> {
+    pub(super) fn bind_match(
+        &self,
+        factor: &TableFactor,
+        context: &Context<'_>,
+    ) -> Result<BoundSource> {
         let TableFactor::MatchRecognize {
             table,
             partition_by,
@@ -54,7 +58,7 @@ impl Binder<'_> {
         else {
             return Err(Error::internal("no MATCH_RECOGNIZE"));
         };
-        let Source { node: input, scope } = self.bind_factor(table, context)?;
+        let BoundSource { node: input, scope } = self.bind_factor(table, context)?;
         let keys = partition_by.iter().map(|key| column(&scope, key, "PARTITION BY"));
         let keys = keys.collect::<Result<Vec<usize>>>()?;
         let (rowtime, ties) =
@@ -66,11 +70,9 @@ impl Binder<'_> {
         let pattern = Pattern { keys, rowtime, ties, variables, skip, within_ms };
 
         let mut names = PatternNames::of_measures(&scope, &pattern);
-        let mut columns: Vec<(String, Expr)> = Vec::new();
-        for (place, &key) in pattern.keys.iter().enumerate() {
-            let field = &scope.fields[key];
-            columns.push((field.name.clone(), Expr::column(place, field.column_type.clone())));
-        }
+        let keys = pattern.keys.iter().enumerate();
+        let mut columns: Vec<(String, Expr)> =
+            keys.map(|(place, &key)| scope.fields[key].named_at(place)).collect();
         for measure in measures {
             let value = self.expression(&measure.expr, &mut names)?;
             columns.push((measure.alias.value.clone(), value));
@@ -81,10 +83,7 @@ impl Binder<'_> {
                 .at(span_of(factor)));
         }
         let values = names.into_values();
-        let keys = pattern.keys.iter().map(|&key| {
-            let field = &scope.fields[key];
-            Field::plain(&field.name, field.column_type.clone())
-        });
+        let keys = pattern.keys.iter().map(|&key| scope.fields[key].clone().without_time());
         let results = values.iter().enumerate().map(|(place, value)| Field {
             name: format!("value${place}"),
             column_type: value.column_type().clone(),
@@ -238,8 +237,8 @@ fn variables(pattern: &Syntax) -> Result<Vec<Variable>> {
 }
 
 /// One variable, as Flink reads its quantifier.
-fn variable(written: &Written<'_>) -> Result<Variable> {
-    let Written { name, min, max, is_reluctant } = *written;
+fn variable(written: &WrittenVariable<'_>) -> Result<Variable> {
+    let WrittenVariable { name, min, max, is_reluctant } = *written;
     let is_optional = (min, max) == (0, Some(1));
     if max == Some(0) || max.is_some_and(|max| max < min) {
         return Err(Error::plan(format!(
@@ -259,12 +258,12 @@ fn variable(written: &Written<'_>) -> Result<Variable> {
     Ok(Variable { name: name.value.clone(), min, max, is_greedy, condition: None })
 }
 
-fn flatten<'a>(pattern: &'a Syntax, written: &mut Vec<Written<'a>>) -> Result<()> {
+fn flatten<'a>(pattern: &'a Syntax, written: &mut Vec<WrittenVariable<'a>>) -> Result<()> {
     match pattern {
         Syntax::Concat(parts) => parts.iter().try_for_each(|part| flatten(part, written)),
         Syntax::Group(inner) => flatten(inner, written),
         Syntax::Symbol(MatchRecognizeSymbol::Named(name)) => {
-            written.push(Written { name, min: 1, max: Some(1), is_reluctant: false });
+            written.push(WrittenVariable { name, min: 1, max: Some(1), is_reluctant: false });
             Ok(())
         }
         Syntax::Repetition(inner, quantifier) => {
@@ -280,7 +279,7 @@ fn flatten<'a>(pattern: &'a Syntax, written: &mut Vec<Written<'a>>) -> Result<()
                 return Err(refused("a quantifier of several variables together", inner));
             };
             let (min, max) = bounds(quantifier);
-            written.push(Written { name, min, max, is_reluctant });
+            written.push(WrittenVariable { name, min, max, is_reluctant });
             Ok(())
         }
         Syntax::Alternation(_) => Err(refused("an alternative (|)", pattern)),

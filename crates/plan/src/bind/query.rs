@@ -37,10 +37,8 @@ impl Binder<'_> {
         if names.iter().zip(node.fields.iter()).all(|(name, field)| *name == field.name) {
             return Ok(node);
         }
-        let columns = names.into_iter().zip(node.fields.iter()).enumerate();
-        let columns = columns
-            .map(|(i, (name, field))| (name, Expr::column(i, field.column_type.clone())))
-            .collect();
+        let columns = names.into_iter().zip(node.columns());
+        let columns = columns.map(|(name, (_, column))| (name, column)).collect();
         Ok(LogicalPlan::project(node, columns))
     }
 
@@ -217,11 +215,10 @@ impl Binder<'_> {
             let union = self.bind_union(left, right, fields)?;
             return Ok(if all { union } else { LogicalPlan::distinct(union) });
         }
-        let plain = |field: Field| Field { time: TimeAttribute::None, ..field };
         let left = self.convert_relation(left, &fields)?;
         let right = self.convert_relation(right, &fields)?;
         let intersects = operator == SetOperator::Intersect;
-        let fields: Vec<Field> = fields.into_iter().map(plain).collect();
+        let fields: Vec<Field> = fields.into_iter().map(Field::without_time).collect();
         let kind = LogicalKind::SetOperation { left, right, intersects, all };
         Ok(LogicalPlan::node(kind, fields))
     }
@@ -362,10 +359,8 @@ pub(super) fn rename(
         ))
         .at(names[0].1));
     }
-    let columns = node.fields.iter().zip(names).enumerate();
-    let columns = columns
-        .map(|(i, (field, (name, _)))| (name.clone(), Expr::column(i, field.column_type.clone())))
-        .collect();
+    let columns = names.iter().zip(node.columns());
+    let columns = columns.map(|((name, _), (_, column))| (name.clone(), column)).collect();
     Ok(LogicalPlan::project(node, columns))
 }
 

@@ -9,9 +9,8 @@ use thalweg_expr::{Expr, build};
 use thalweg_operators::window::WindowKind;
 
 use super::unsupported;
-use crate::logical::{
-    Field, LogicalKind, LogicalPlan, Node, TimeAttribute, Window, WindowId, column_of,
-};
+use crate::logical::join::conjuncts;
+use crate::logical::{Field, LogicalKind, LogicalPlan, Node, Window, WindowId, column_of};
 
 /// What a column of the original plan has become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +123,7 @@ fn strip_aggregate(node: &Node, window: &Window) -> Stripped {
 }
 
 fn strip_filter(mut stripped: Stripped, predicate: &Expr) -> Result<Stripped> {
-    for part in conjuncts(predicate) {
+    for part in conjuncts(predicate.clone()) {
         if let Some(before) = stripped.map(&part) {
             stripped.node = LogicalPlan::filter(stripped.node, before);
         } else if let Some(after) = stripped.window_only(&part) {
@@ -155,9 +154,7 @@ fn strip_project(stripped: Stripped, fields: &[Field], expressions: &[Expr]) -> 
         columns.push(mapped);
     }
     let shift = projected.len();
-    for (i, field) in stripped.node.fields.iter().enumerate() {
-        projected.push((field.name.clone(), Expr::column(i, field.column_type.clone())));
-    }
+    projected.extend(stripped.node.columns());
     let mut window = stripped.window;
     window.rowtime += shift;
     for column in &mut window.partition_by {
@@ -168,18 +165,6 @@ fn strip_project(stripped: Stripped, fields: &[Field], expressions: &[Expr]) -> 
     Stripped { node, window, columns, after: stripped.after, carried }
 }
 
-/// The parts of a condition joined by AND.
-pub fn conjuncts(predicate: &Expr) -> Vec<Expr> {
-    match &predicate.kind {
-        thalweg_expr::ExprKind::And(left, right) => {
-            let mut parts = conjuncts(left);
-            parts.extend(conjuncts(right));
-            parts
-        }
-        _ => vec![predicate.clone()],
-    }
-}
-
 /// Joins conditions by AND.
 pub fn conjunction(parts: Vec<Expr>, session: &thalweg_expr::Session) -> Result<Option<Expr>> {
     let mut parts = parts.into_iter();
@@ -188,9 +173,4 @@ pub fn conjunction(parts: Vec<Expr>, session: &thalweg_expr::Session) -> Result<
         parts.try_fold(first, |a, b| build::binary(build::BinaryOp::And, a, b, session))?;
     debug_assert_eq!(joined.column_type.data_type, DataType::Boolean);
     Ok(Some(joined))
-}
-
-/// The fields of a windowed aggregate behind its keys and aggregates.
-pub(super) fn no_time(field: Field) -> Field {
-    Field { time: TimeAttribute::None, ..field }
 }

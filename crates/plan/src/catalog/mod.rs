@@ -20,7 +20,7 @@ use thalweg_core::{ColumnType, Error, Result, TableSchema};
 use crate::ast::{CreateTable, Name, Query, Show, Statement, StatementKind, TableColumnKind};
 use crate::diagnostic::nearest;
 
-pub use keys::{KEYS, Key, Origin};
+pub use keys::{KEYS, Origin, SettingKey};
 pub use quantity::{parse_duration, parse_size_bytes};
 pub use settings::{LateData, MemoryLimit, RuntimeMode, Scheduler, Settings, UpsertMaterialize};
 pub use snapshots::{OnSnapshotFailure, RestartSettings, SnapshotSettings};

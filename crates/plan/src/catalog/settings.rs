@@ -10,9 +10,9 @@ use chrono_tz::Tz;
 use thalweg_core::{Error, OrderContract, Result};
 use thalweg_expr::build::Misfit;
 
-use super::keys::{INERT_PREFIXES, KEYS, Kind, Origin, find};
+use super::keys::{INERT_PREFIXES, KEYS, LATER_WORDS, Origin, SettingKind, find};
 use super::quantity::{parse_duration, parse_size_bytes};
-use super::{Key, TextRows};
+use super::{SettingKey, TextRows};
 use crate::diagnostic::nearest;
 
 /// What happens to rows that are late for all their windows.
@@ -268,7 +268,7 @@ fn inert_reason(name: &str) -> Option<&'static str> {
 
 /// A key that differs by a slip of the pen only.
 fn near_key(name: &str) -> Option<&'static str> {
-    let near = |key: &Key| strsim::damerau_levenshtein(key.name, &name.to_lowercase()) <= 2;
+    let near = |key: &SettingKey| strsim::damerau_levenshtein(key.name, &name.to_lowercase()) <= 2;
     KEYS.iter().find(|key| near(key)).map(|key| key.name)
 }
 
@@ -290,7 +290,7 @@ fn unknown_key(name: &str) -> Error {
     }
 }
 
-fn check(key: &Key, value: &str) -> Result<()> {
+fn check(key: &SettingKey, value: &str) -> Result<()> {
     let refuse = |expected: &str| {
         Err(Error::plan(format!(
             "invalid value '{value}' for option '{}'; expected {expected}",
@@ -298,29 +298,28 @@ fn check(key: &Key, value: &str) -> Result<()> {
         )))
     };
     match key.kind {
-        Kind::Text if value.trim().is_empty() => refuse("a text that is not empty"),
-        Kind::Text | Kind::Unchecked => Ok(()),
-        Kind::Zone if parse_zone(value).is_some() => Ok(()),
-        Kind::Zone => refuse(
+        SettingKind::Text if value.trim().is_empty() => refuse("a text that is not empty"),
+        SettingKind::Text | SettingKind::Unchecked => Ok(()),
+        SettingKind::Zone if parse_zone(value).is_some() => Ok(()),
+        SettingKind::Zone => refuse(
             "a time zone such as 'UTC', 'Europe/Berlin' or, in whole hours, 'GMT+08:00' \
              (half hours have names such as 'Asia/Kolkata')",
         ),
-        Kind::Count(low, high) => match value.trim().parse::<usize>() {
+        SettingKind::Count(low, high) => match value.trim().parse::<usize>() {
             Ok(count) if (low..=high).contains(&count) => Ok(()),
             _ => refuse(&format!("a whole number between {low} and {high}")),
         },
-        Kind::Duration => parse_duration(value).map(drop),
-        Kind::DurationOrOff if value.eq_ignore_ascii_case("off") => Ok(()),
-        Kind::DurationOrOff => parse_duration(value).map(drop),
-        Kind::Memory if parse_memory(value).is_some() => Ok(()),
-        Kind::Memory => refuse("a size such as '4 gb', or a share such as '70%'"),
-        Kind::Word(words) => {
-            match words.iter().find(|(word, _)| word.eq_ignore_ascii_case(value)) {
-                Some((_, true)) => Ok(()),
-                Some((word, false)) => Err(not_yet(key, word)),
+        SettingKind::Duration => parse_duration(value).map(drop),
+        SettingKind::DurationOrOff if value.eq_ignore_ascii_case("off") => Ok(()),
+        SettingKind::DurationOrOff => parse_duration(value).map(drop),
+        SettingKind::Memory if parse_memory(value).is_some() => Ok(()),
+        SettingKind::Memory => refuse("a size such as '4 gb', or a share such as '70%'"),
+        SettingKind::Word(words) => {
+            match words.iter().find(|word| word.eq_ignore_ascii_case(value)) {
+                Some(word) if LATER_WORDS.contains(word) => Err(not_yet(key, word)),
+                Some(_) => Ok(()),
                 None => {
-                    let list: Vec<String> =
-                        words.iter().map(|(word, _)| format!("'{word}'")).collect();
+                    let list: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
                     refuse(&list.join(", "))
                 }
             }
@@ -328,7 +327,7 @@ fn check(key: &Key, value: &str) -> Result<()> {
     }
 }
 
-fn not_yet(key: &Key, word: &str) -> Error {
+fn not_yet(key: &SettingKey, word: &str) -> Error {
     Error::unsupported(format!("'{}' = '{word}' is not supported yet", key.name))
         .hint(format!("leave it at '{}': {}", key.default, key.doc))
 }

@@ -20,7 +20,7 @@ use crate::diagnostic::nearest;
 /// ```
 pub fn substitute(text: &str, parameters: &BTreeMap<String, String>) -> Result<String> {
     let mut output = String::with_capacity(text.len());
-    let mut state = State::Code;
+    let mut state = TextState::Code;
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
         if state.in_comment() || !rest.starts_with('$') {
@@ -83,27 +83,27 @@ fn place(text: &str, offset: usize) -> Span {
 
 /// Where in the text the reader is.
 #[derive(Clone, Copy, PartialEq)]
-enum State {
+enum TextState {
     Code,
     Quoted(char),
     LineComment,
     BlockComment,
 }
 
-impl State {
+impl TextState {
     fn in_comment(self) -> bool {
-        matches!(self, State::LineComment | State::BlockComment)
+        matches!(self, TextState::LineComment | TextState::BlockComment)
     }
 
     /// Passes a character, or the two that open or close a comment. Returns their length.
     fn step(&mut self, rest: &str, first: char) -> usize {
         let (state, length) = match (*self, first) {
-            (State::Code, '\'' | '`') => (State::Quoted(first), 1),
-            (State::Code, '-') if rest.starts_with("--") => (State::LineComment, 2),
-            (State::Code, '/') if rest.starts_with("/*") => (State::BlockComment, 2),
-            (State::Quoted(quote), _) if first == quote => (State::Code, 1),
-            (State::LineComment, '\n') => (State::Code, 1),
-            (State::BlockComment, '*') if rest.starts_with("*/") => (State::Code, 2),
+            (TextState::Code, '\'' | '`') => (TextState::Quoted(first), 1),
+            (TextState::Code, '-') if rest.starts_with("--") => (TextState::LineComment, 2),
+            (TextState::Code, '/') if rest.starts_with("/*") => (TextState::BlockComment, 2),
+            (TextState::Quoted(quote), _) if first == quote => (TextState::Code, 1),
+            (TextState::LineComment, '\n') => (TextState::Code, 1),
+            (TextState::BlockComment, '*') if rest.starts_with("*/") => (TextState::Code, 2),
             (state, _) => (state, first.len_utf8()),
         };
         *self = state;

@@ -16,7 +16,7 @@ use thalweg_core::DataType;
 use thalweg_expr::{Expr, ExprKind, Scalar};
 
 use super::join::{Side, can_be_read_first, conjuncts, is_bounded, join, join_key};
-use super::{Field, JoinBound, JoinCondition, JoinKind, LogicalPlan, Node};
+use super::{Field, JoinBound, JoinCondition, JoinKind, LogicalPlan, Node, unit};
 
 /// What makes a row of the right side a partner.
 struct Alternatives {
@@ -122,7 +122,7 @@ impl Alternatives {
 
 /// What conjuncts say of the left row, and of the right one; `None` if one compares the two.
 fn apart(parts: Vec<Expr>, width: usize) -> Option<(Expr, Expr)> {
-    let (mut of_left, mut of_right) = (truth(), truth());
+    let (mut of_left, mut of_right) = (unit(), unit());
     for part in parts {
         let columns = part.columns();
         if columns.iter().all(|&column| column >= width) {
@@ -146,10 +146,6 @@ fn disjuncts(condition: Expr) -> Vec<Expr> {
         }
         _ => vec![condition],
     }
-}
-
-fn truth() -> Expr {
-    Expr::literal(Scalar::Boolean(true), DataType::Boolean.not_null())
 }
 
 /// Both conditions, without what is TRUE anyway.

@@ -15,7 +15,7 @@ use crate::catalog::RuntimeMode;
 
 /// For each node of a plan whether its rows change.
 #[derive(Default)]
-pub struct Changes {
+pub struct NodeChanges {
     by_node: HashMap<*const LogicalPlan, bool>,
     /// In batch mode the nodes whose changes are settled downstream of them, so that nothing above
     /// knows of any. Upserts are settled downstream of their normalization.
@@ -23,13 +23,13 @@ pub struct Changes {
     unbounded: HashSet<*const LogicalPlan>,
 }
 
-impl Changes {
+impl NodeChanges {
     /// Works it out for these roots and everything below.
     ///
     /// # Errors
     /// An operator that needs rows that stay, over rows that change: both are named.
     pub fn of(roots: &[Node], mode: RuntimeMode) -> Result<Self> {
-        let mut changes = Changes::default();
+        let mut changes = NodeChanges::default();
         for node in post_order(roots) {
             if changes.reads_for_ever(&node) {
                 changes.unbounded.insert(Arc::as_ptr(&node));
@@ -126,7 +126,7 @@ fn holds_upserts(kind: &LogicalKind) -> bool {
 }
 
 /// What an operator is called that changes its results, also where its input does not.
-fn updating(kind: &LogicalKind, changes: &Changes) -> Option<&'static str> {
+fn updating(kind: &LogicalKind, changes: &NodeChanges) -> Option<&'static str> {
     Some(match kind {
         LogicalKind::Aggregate { keys, aggregates, .. } if !aggregates.is_empty() => {
             if keys.is_empty() {

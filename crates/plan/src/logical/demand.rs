@@ -3,24 +3,19 @@
 //! Walks from the roots, which need all of theirs, to the scans. What is needed is dropped nowhere;
 //! [`prune`](super::prune) drops the rest.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use thalweg_core::Result;
-use thalweg_expr::Expr;
+use thalweg_operators::pattern::PatternValue;
 
-use super::{
-    Aggregate, Field, JoinBound, JoinCondition, LogicalKind, LogicalPlan, Node, OverCall,
-    OverWindow,
-};
+use super::references::{Demand, Reference};
+use super::{Field, JoinBound, JoinCondition, LogicalKind, LogicalPlan, Node};
 
 /// Finds the columns of an input that its late rows need, besides those that the operator uses.
 /// Takes the columns of the input, those of the other side of a join, and the position of the row
 /// time.
 pub type LateColumns<'a> = &'a dyn Fn(&[Field], &[Field], usize) -> Result<Vec<usize>>;
-
-/// Positions of columns.
-pub(super) type Demand = BTreeSet<usize>;
 
 /// For every node the columns that are needed downstream. Parents are visited before their inputs.
 pub(super) fn demands(
@@ -85,101 +80,31 @@ fn join_demand(width: usize, condition: &JoinCondition, own: &Demand) -> (Demand
 /// What a node needs of (each of) its inputs, when these of its own columns are needed.
 fn input_demand(node: &LogicalPlan, own: &Demand, late: LateColumns<'_>) -> Result<Demand> {
     let mut wanted = Demand::new();
-    match &node.kind {
-        LogicalKind::Scan { .. } | LogicalKind::Values { .. } => {}
-        LogicalKind::Project { expressions, .. } => {
-            for &column in own {
-                wanted.extend(expressions[column].columns());
-            }
-        }
-        LogicalKind::WindowAggregate { input, window, keys, aggregates, .. } => {
-            wanted.insert(window.rowtime);
-            for expr in keys.iter().chain(used_expressions(keys.len(), aggregates, own)) {
-                wanted.extend(expr.columns());
-            }
-            wanted.extend(late(&input.fields, &[], window.rowtime)?);
-        }
-        LogicalKind::Aggregate { keys, aggregates, .. } => {
-            for expr in keys.iter().chain(used_expressions(keys.len(), aggregates, own)) {
-                wanted.extend(expr.columns());
-            }
-        }
+    let mut kind = node.kind.with_needed(own);
+    kind.each_reference(&mut |reference| match reference {
+        Reference::Column(column) => drop(wanted.insert(*column)),
+        Reference::Expr(expr) => wanted.extend(expr.columns()),
+    });
+    match &kind {
         LogicalKind::Join { .. } => unreachable!("the sides of a join have demands of their own"),
         LogicalKind::SetOperation { .. } => wanted.extend(0..node.fields.len()),
-        LogicalKind::Over { input, window, calls } => {
-            wanted.extend(own.iter().filter(|&&i| i < input.fields.len()));
-            wanted.extend(over_demand(input.fields.len(), window, calls, own));
-            wanted.extend(
-                window
-                    .order
-                    .first()
-                    .map_or(Ok(Vec::new()), |key| late(&input.fields, &[], key.column))?,
-            );
-        }
-        LogicalKind::Match { input, pattern, values } => {
+        LogicalKind::Match { pattern, values, .. } => {
             wanted.extend(pattern.columns());
-            let used = values.iter().enumerate();
-            let used = used.filter(|(i, _)| own.contains(&(pattern.keys.len() + i)));
-            wanted.extend(used.flat_map(|(_, value)| value.columns()));
-            wanted.extend(late(&input.fields, &[], pattern.rowtime)?);
+            wanted.extend(values.iter().flat_map(PatternValue::columns));
         }
         LogicalKind::UnionAll { .. } => wanted.extend(at_least_one(own, node.fields.len())),
         LogicalKind::Refused { inputs, .. } => {
             wanted.extend(0..inputs.iter().map(|i| i.fields.len()).max().unwrap_or(0));
         }
         passing => {
-            let width = node.inputs().first().map_or(0, |input| input.fields.len());
+            let width = passing.passed_on().map_or(0, |input| input.fields.len());
             wanted.extend(own.iter().filter(|&&i| i < width));
-            wanted.extend(read_in_passing(passing, late)?);
         }
+    }
+    if let Some(rowtime) = kind.judged_time() {
+        wanted.extend(late(&node.inputs()[0].fields, &[], rowtime)?);
     }
     Ok(wanted)
-}
-
-/// What a node reads of the columns that it passes on.
-fn read_in_passing(kind: &LogicalKind, late: LateColumns<'_>) -> Result<Demand> {
-    Ok(match kind {
-        LogicalKind::Filter { predicate, .. } => predicate.columns(),
-        LogicalKind::WindowRows { window, .. } => Demand::from([window.rowtime]),
-        LogicalKind::Unnest { array, .. } => array.columns(),
-        LogicalKind::TemporalSort { input, keys } => {
-            let late = late(&input.fields, &[], keys[0].column)?;
-            keys.iter().map(|key| key.column).chain(late).collect()
-        }
-        LogicalKind::SortLimit { keys, .. } => keys.iter().map(|key| key.column).collect(),
-        LogicalKind::TopN { keys, order, .. } => {
-            keys.iter().copied().chain(order.iter().map(|key| key.column)).collect()
-        }
-        LogicalKind::Deduplicate { input, keys, rowtime, keeps_last } => {
-            let judged = rowtime.filter(|_| !keeps_last);
-            let late =
-                judged.map_or(Ok(Vec::new()), |rowtime| late(&input.fields, &[], rowtime))?;
-            keys.iter().copied().chain(*rowtime).chain(late).collect()
-        }
-        LogicalKind::Normalize { keys, .. } => keys.iter().copied().collect(),
-        LogicalKind::CheckNotNull { columns, .. } => columns.iter().map(|c| c.column).collect(),
-        _ => Demand::new(),
-    })
-}
-
-/// What functions over rows read, of those that are needed.
-fn over_demand(width: usize, window: &OverWindow, calls: &[OverCall], own: &Demand) -> Demand {
-    let keys = window.keys.iter().copied();
-    let mut wanted: Demand = keys.chain(window.order.iter().map(|key| key.column)).collect();
-    let used = calls.iter().enumerate().filter(|(i, _)| own.contains(&(width + i)));
-    for expr in used.flat_map(|(_, call)| call.function.expressions()) {
-        wanted.extend(expr.columns());
-    }
-    wanted
-}
-
-fn used_expressions<'a>(
-    keys: usize,
-    aggregates: &'a [Aggregate],
-    own: &'a Demand,
-) -> impl Iterator<Item = &'a Expr> {
-    let used = aggregates.iter().enumerate().filter(move |(i, _)| own.contains(&(keys + i)));
-    used.flat_map(|(_, a)| a.argument.iter().chain(a.filter.iter()))
 }
 
 /// The needed columns; one where none is, since a batch must have a column to have a length.

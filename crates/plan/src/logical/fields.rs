@@ -1,6 +1,7 @@
 //! The columns of a relation and what they mean for time.
 
 use thalweg_core::{Column, ColumnType, DataType, TableSchema};
+use thalweg_expr::Expr;
 
 /// Distinguishes one use of a windowing function from another within a statement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -85,6 +86,19 @@ impl Field {
     /// A column that means nothing for time.
     pub fn plain(name: impl Into<String>, column_type: ColumnType) -> Self {
         Field { name: name.into(), column_type, time: TimeAttribute::None }
+    }
+    /// The same with no meaning for time.
+    #[must_use]
+    pub fn without_time(self) -> Self {
+        Field { time: TimeAttribute::None, ..self }
+    }
+    /// The column as an expression, where it stands at this position.
+    pub fn at(&self, position: usize) -> Expr {
+        Expr::column(position, self.column_type.clone())
+    }
+    /// The same with its name.
+    pub fn named_at(&self, position: usize) -> (String, Expr) {
+        (self.name.clone(), self.at(position))
     }
     /// The column without what it means for time.
     pub fn column(&self) -> Column {

@@ -15,7 +15,7 @@ pub use thalweg_operators::join::JoinKind;
 pub use thalweg_operators::join::hash::HashJoin;
 pub use thalweg_operators::join::sides::Side;
 
-use super::changes::Changes;
+use super::changes::NodeChanges;
 use super::traversal::post_order;
 use super::{Field, LogicalKind, LogicalPlan, Node, TimeAttribute};
 use crate::catalog::RuntimeMode;
@@ -227,7 +227,7 @@ fn build_side(
 pub fn can_be_read_first(input: &Node, kind: JoinKind, side: Side) -> bool {
     // A changelog that batch mode settles later is joined like any other changing side.
     let stays = |input: &Node| {
-        Changes::of(std::slice::from_ref(input), RuntimeMode::Streaming)
+        NodeChanges::of(std::slice::from_ref(input), RuntimeMode::Streaming)
             .is_ok_and(|changes| !changes.has_updates(input))
     };
     HashJoin::can(kind, side) && is_bounded(input) && stays(input)

@@ -18,6 +18,7 @@ pub mod pattern;
 mod prune;
 pub mod pushdown;
 pub mod ranks;
+pub mod references;
 pub mod traversal;
 pub mod upserts;
 
@@ -349,10 +350,8 @@ impl LogicalPlan {
 
     /// Each row once: a grouping by all columns.
     pub fn distinct(input: Node) -> Node {
-        let plain = |field: &Field| Field::plain(field.name.clone(), field.column_type.clone());
-        let fields: Vec<Field> = input.fields.iter().map(plain).collect();
-        let columns = fields.iter().enumerate();
-        let keys = columns.map(|(i, field)| Expr::column(i, field.column_type.clone())).collect();
+        let fields: Vec<Field> = input.fields.iter().cloned().map(Field::without_time).collect();
+        let keys = input.columns().map(|(_, column)| column).collect();
         let (aggregates, state_ttl_ms) = (Vec::new(), None);
         Self::node(LogicalKind::Aggregate { input, keys, aggregates, state_ttl_ms }, fields)
     }
@@ -373,31 +372,14 @@ impl LogicalPlan {
         fields_schema(&self.fields)
     }
 
+    /// Its columns as expressions over it, with their names.
+    pub fn columns(&self) -> impl Iterator<Item = (String, Expr)> {
+        self.fields.iter().enumerate().map(|(position, field)| field.named_at(position))
+    }
+
     /// The relations it is made from.
     pub fn inputs(&self) -> Vec<&Node> {
-        match &self.kind {
-            LogicalKind::Scan { .. } | LogicalKind::Values { .. } => Vec::new(),
-            LogicalKind::UnionAll { inputs } | LogicalKind::Refused { inputs, .. } => {
-                inputs.iter().collect()
-            }
-            LogicalKind::Join { left, right, .. }
-            | LogicalKind::SetOperation { left, right, .. } => vec![left, right],
-            LogicalKind::Filter { input, .. }
-            | LogicalKind::Project { input, .. }
-            | LogicalKind::WindowRows { input, .. }
-            | LogicalKind::WindowAggregate { input, .. }
-            | LogicalKind::Aggregate { input, .. }
-            | LogicalKind::Over { input, .. }
-            | LogicalKind::Match { input, .. }
-            | LogicalKind::TopN { input, .. }
-            | LogicalKind::Deduplicate { input, .. }
-            | LogicalKind::Normalize { input, .. }
-            | LogicalKind::Unnest { input, .. }
-            | LogicalKind::TemporalSort { input, .. }
-            | LogicalKind::SortLimit { input, .. }
-            | LogicalKind::Limit { input, .. }
-            | LogicalKind::CheckNotNull { input, .. } => vec![input],
-        }
+        self.kind.inputs()
     }
 
     /// What the node computes, without its inputs: the same text means the same rows.
@@ -520,8 +502,8 @@ fn join<T: std::fmt::Display>(items: &[T]) -> String {
     items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// A constant for where only the number of rows matters: a batch must have a column to have a
-/// length.
+/// TRUE, also as a column for where only the number of rows matters: a batch must have a column to
+/// have a length.
 pub fn unit() -> Expr {
     Expr::literal(thalweg_expr::Scalar::Boolean(true), DataType::Boolean.not_null())
 }

@@ -35,25 +35,12 @@ pub fn is_never_null(node: &Node, column: usize) -> bool {
             of_side || (keeps_partners_only && required())
         }
         LogicalKind::UnionAll { inputs } => inputs.iter().all(|input| is_never_null(input, column)),
-        LogicalKind::WindowRows { input, .. }
-        | LogicalKind::Over { input, .. }
-        | LogicalKind::TopN { input, .. }
-        | LogicalKind::Deduplicate { input, .. }
-        | LogicalKind::Normalize { input, .. }
-        | LogicalKind::Unnest { input, .. }
-        | LogicalKind::TemporalSort { input, .. }
-        | LogicalKind::SortLimit { input, .. }
-        | LogicalKind::Limit { input, .. } => {
-            column < input.fields.len() && is_never_null(input, column)
-        }
         LogicalKind::CheckNotNull { input, columns, .. } => {
             columns.iter().any(|checked| checked.column == column) || is_never_null(input, column)
         }
-        LogicalKind::Scan { .. }
-        | LogicalKind::Values { .. }
-        | LogicalKind::SetOperation { .. }
-        | LogicalKind::Match { .. }
-        | LogicalKind::Refused { .. } => false,
+        kind => kind
+            .passed_on()
+            .is_some_and(|input| column < input.fields.len() && is_never_null(input, column)),
     }
 }
 

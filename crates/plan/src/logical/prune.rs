@@ -4,14 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use thalweg_expr::Expr;
-use thalweg_operators::chain::NotNull;
-use thalweg_operators::pattern::{Pattern, PatternValue};
 
-use super::demand::{Demand, at_least_one};
-use super::{
-    Aggregate, Field, JoinCondition, JoinKey, JoinKind, LogicalKind, LogicalPlan, Node, OverCall,
-    OverWindow, SortKey, Window, unit,
-};
+use super::demand::at_least_one;
+use super::references::{Demand, Reference};
+use super::{Field, JoinCondition, JoinKey, JoinKind, LogicalKind, LogicalPlan, Node, unit};
 
 /// A node with only the columns that are needed, and where the old ones went.
 pub(super) struct Pruned {
@@ -26,38 +22,36 @@ impl Pruned {
     fn map(&self, expr: &Expr) -> Expr {
         expr.remap(&|i| self.place(i))
     }
-    fn keys(&self, keys: &[SortKey]) -> Vec<SortKey> {
-        keys.iter().map(|key| SortKey { column: self.place(key.column), ..*key }).collect()
+    /// A kind of node over this one.
+    fn moved(&self, mut kind: LogicalKind) -> LogicalKind {
+        for input in kind.inputs_mut() {
+            input.clone_from(&self.node);
+        }
+        kind.each_reference(&mut |reference| match reference {
+            Reference::Column(column) => *column = self.place(*column),
+            Reference::Expr(expr) => *expr = self.map(expr),
+        });
+        if let Some(window) = kind.window_mut() {
+            window.partition_by =
+                window.partition_by.iter().filter_map(|&i| self.positions[i]).collect();
+        }
+        kind
     }
-    fn window(&self, window: &Window) -> Window {
-        let partition_by = window.partition_by.iter().filter_map(|&i| self.positions[i]).collect();
-        Window { rowtime: self.place(window.rowtime), partition_by, ..window.clone() }
-    }
-    /// A node that passes all columns of this one on.
-    fn same_columns(&self, kind: LogicalKind, fields: &[Field]) -> Pruned {
-        let mut kept: Vec<Option<Field>> = vec![None; self.node.fields.len()];
-        for (old, &new) in self.positions.iter().enumerate() {
-            if let Some(new) = new {
-                kept[new] = Some(fields[old].clone());
+    /// A node that passes all columns of this one on, and appends these of its own.
+    fn and_more(&self, kind: LogicalKind, fields: &[Field], more: &[usize]) -> Pruned {
+        let mut own: Vec<Field> = self.node.fields.to_vec();
+        let mut positions = self.positions.clone();
+        for (old, new) in positions.iter().enumerate() {
+            if let Some(new) = *new {
+                own[new] = fields[old].clone();
             }
         }
-        let own = self.node.fields.iter();
-        let fields: Vec<Field> = kept
-            .into_iter()
-            .zip(own)
-            .map(|(kept, own)| kept.unwrap_or_else(|| own.clone()))
-            .collect();
-        Pruned { node: LogicalPlan::node(kind, fields), positions: self.positions.clone() }
-    }
-    /// A node that passes all columns of this one on and appends `extra` of its own.
-    fn and_more(&self, kind: LogicalKind, fields: &[Field], extra: usize) -> Pruned {
-        let before = fields.len() - extra;
-        let mut made = self.same_columns(kind.clone(), &fields[..before]);
-        let width = made.node.fields.len();
-        let all: Vec<Field> = made.node.fields.iter().chain(&fields[before..]).cloned().collect();
-        made.node = LogicalPlan::node(kind, all);
-        made.positions.extend((width..width + extra).map(Some));
-        made
+        positions.resize(fields.len(), None);
+        for &old in more {
+            positions[old] = Some(own.len());
+            own.push(fields[old].clone());
+        }
+        Pruned { node: LogicalPlan::node(kind, own), positions }
     }
 }
 
@@ -86,14 +80,20 @@ pub(super) fn prune(
         LogicalKind::Project { input, expressions } => {
             prune_project(of(input), expressions, fields, demand)
         }
-        LogicalKind::WindowAggregate { input, window, keys, aggregates, .. } => {
-            prune_aggregate(of(input), window, keys, aggregates, fields, demand)
-        }
-        LogicalKind::Aggregate { input, keys, aggregates, state_ttl_ms } => {
-            let (keys, aggregates, kept) = narrow(of(input), keys, aggregates, demand);
-            let (input, state_ttl_ms) = (of(input).node.clone(), *state_ttl_ms);
-            let kind = LogicalKind::Aggregate { input, keys, aggregates, state_ttl_ms };
+        LogicalKind::WindowAggregate { input, keys, aggregates, .. } => {
+            // What follows finds the window's columns behind the aggregates, also those not read.
+            let first_window = keys.len() + aggregates.len();
+            let mut kept = kept_behind(keys.len(), aggregates.len(), demand);
+            kept.extend(first_window..first_window + 3);
+            let mut kind = of(input).moved(node.kind.with_needed(demand));
+            if let LogicalKind::WindowAggregate { read, .. } = &mut kind {
+                *read = [0, 1, 2].map(|part| demand.contains(&(first_window + part)));
+            }
             select(kind, fields, &kept)
+        }
+        LogicalKind::Aggregate { input, keys, aggregates, .. } => {
+            let kept = kept_behind(keys.len(), aggregates.len(), demand);
+            select(of(input).moved(node.kind.with_needed(demand)), fields, &kept)
         }
         LogicalKind::Join { left, right, kind, condition } => {
             prune_join((of(left), of(right)), *kind, condition, fields)
@@ -101,78 +101,26 @@ pub(super) fn prune(
         LogicalKind::SetOperation { left, right, intersects, all } => {
             prune_set_operation([left, right], (*intersects, *all), done, fields)
         }
-        LogicalKind::Over { input, window, calls } => {
-            prune_over(of(input), window, calls, fields, demand)
-        }
-        LogicalKind::Match { input, pattern, values } => {
-            prune_match(of(input), pattern, values, fields, demand)
-        }
-        LogicalKind::TopN { input, .. } => {
-            let shows_rank = demand.contains(&input.fields.len());
-            prune_top_n(of(input), &node.kind, shows_rank, fields)
-        }
+        LogicalKind::Match { input, .. } => prune_match(of(input), &node.kind, fields, demand),
         LogicalKind::UnionAll { inputs } => prune_union(inputs, done, fields, demand),
         LogicalKind::Values { .. } | LogicalKind::Refused { .. } => {
             let all: Vec<usize> = (0..fields.len()).collect();
             Pruned { node: node.clone(), positions: positions(fields.len(), &all) }
         }
-        LogicalKind::WindowRows { input, window } => {
-            let below = of(input);
-            let window = below.window(window);
-            below.and_more(LogicalKind::WindowRows { input: below.node.clone(), window }, fields, 3)
-        }
-        LogicalKind::Unnest { input, array, outer, ordinality } => {
-            let below = of(input);
-            let kind = LogicalKind::Unnest {
-                input: below.node.clone(),
-                array: below.map(array),
-                outer: *outer,
-                ordinality: *ordinality,
-            };
-            below.and_more(kind, fields, fields.len() - input.fields.len())
-        }
-        kind => {
+        passing => {
             let below = of(node.inputs()[0]);
-            below.same_columns(passing(kind, below), fields)
+            let can_drop = matches!(passing, LogicalKind::Over { .. } | LogicalKind::TopN { .. });
+            let appended = below.positions.len()..fields.len();
+            let kept: Vec<usize> = appended.filter(|i| !can_drop || demand.contains(i)).collect();
+            below.and_more(below.moved(passing.with_needed(demand)), fields, &kept)
         }
     }
 }
 
-/// A node that passes all columns of its input on, over the pruned input.
-fn passing(kind: &LogicalKind, below: &Pruned) -> LogicalKind {
-    let input = below.node.clone();
-    match kind {
-        LogicalKind::Filter { predicate, .. } => {
-            LogicalKind::Filter { input, predicate: below.map(predicate) }
-        }
-        LogicalKind::TemporalSort { keys, .. } => {
-            LogicalKind::TemporalSort { input, keys: below.keys(keys) }
-        }
-        LogicalKind::SortLimit { keys, limit, offset, .. } => {
-            LogicalKind::SortLimit { input, keys: below.keys(keys), limit: *limit, offset: *offset }
-        }
-        LogicalKind::Limit { limit, offset, .. } => {
-            LogicalKind::Limit { input, limit: *limit, offset: *offset }
-        }
-        LogicalKind::Deduplicate { keys, keeps_last, rowtime, .. } => LogicalKind::Deduplicate {
-            input,
-            keys: keys.iter().map(|&i| below.place(i)).collect(),
-            keeps_last: *keeps_last,
-            rowtime: rowtime.map(|i| below.place(i)),
-        },
-        LogicalKind::Normalize { keys, .. } => {
-            LogicalKind::Normalize { input, keys: keys.iter().map(|&i| below.place(i)).collect() }
-        }
-        LogicalKind::CheckNotNull { columns, sink, .. } => LogicalKind::CheckNotNull {
-            input,
-            columns: columns
-                .iter()
-                .map(|checked| NotNull { column: below.place(checked.column), ..*checked })
-                .collect(),
-            sink: sink.clone(),
-        },
-        other => unreachable!("this node was pruned by a rule of its own: {other:?}"),
-    }
+/// Which of a node's columns are kept: the keys, and what of the columns behind them is needed.
+fn kept_behind(keys: usize, computed: usize, demand: &Demand) -> Vec<usize> {
+    let needed = (keys..keys + computed).filter(|i| demand.contains(i));
+    (0..keys).chain(needed).collect()
 }
 
 fn select(kind: LogicalKind, fields: &[Field], kept: &[usize]) -> Pruned {
@@ -202,45 +150,6 @@ fn prune_project(
     select(LogicalKind::Project { input: below.node.clone(), expressions }, fields, &kept)
 }
 
-fn prune_aggregate(
-    below: &Pruned,
-    window: &Window,
-    keys: &[Expr],
-    aggregates: &[Aggregate],
-    fields: &[Field],
-    demand: &Demand,
-) -> Pruned {
-    let first_window = keys.len() + aggregates.len();
-    let (keys, aggregates, mut kept) = narrow(below, keys, aggregates, demand);
-    let input = below.node.clone();
-    let window = below.window(window);
-    // Their places stay: what follows finds the window's columns behind the aggregates.
-    let read = [0, 1, 2].map(|part| demand.contains(&(first_window + part)));
-    let kind = LogicalKind::WindowAggregate { input, window, keys, aggregates, read };
-    kept.extend(first_window..first_window + 3);
-    select(kind, fields, &kept)
-}
-
-/// The keys and the aggregates that are needed, over the pruned input, and which of the node's
-/// columns these are.
-fn narrow(
-    below: &Pruned,
-    keys: &[Expr],
-    aggregates: &[Aggregate],
-    demand: &Demand,
-) -> (Vec<Expr>, Vec<Aggregate>, Vec<usize>) {
-    let used = |i: &usize| demand.contains(&(keys.len() + i));
-    let used: Vec<usize> = (0..aggregates.len()).filter(used).collect();
-    let map = |i: &usize| Aggregate {
-        argument: aggregates[*i].argument.as_ref().map(|e| below.map(e)),
-        filter: aggregates[*i].filter.as_ref().map(|e| below.map(e)),
-        ..aggregates[*i].clone()
-    };
-    let kept = (0..keys.len()).chain(used.iter().map(|i| keys.len() + i)).collect();
-    let keys = keys.iter().map(|key| below.map(key)).collect();
-    (keys, used.iter().map(map).collect(), kept)
-}
-
 fn prune_set_operation(
     inputs: [&Node; 2],
     (intersects, all): (bool, bool),
@@ -255,77 +164,16 @@ fn prune_set_operation(
     select(kind, fields, &Vec::from_iter(every))
 }
 
-fn prune_top_n(below: &Pruned, kind: &LogicalKind, shows_rank: bool, fields: &[Field]) -> Pruned {
-    let LogicalKind::TopN { keys, order, function, ranks, .. } = kind else {
-        unreachable!("only Top-N is pruned here")
+fn prune_match(below: &Pruned, kind: &LogicalKind, fields: &[Field], demand: &Demand) -> Pruned {
+    let mut moved = below.moved(kind.with_needed(demand));
+    let LogicalKind::Match { pattern, values, .. } = &mut moved else {
+        unreachable!("only patterns are pruned here")
     };
-    let kind = LogicalKind::TopN {
-        input: below.node.clone(),
-        keys: keys.iter().map(|&i| below.place(i)).collect(),
-        order: below.keys(order),
-        function: *function,
-        ranks: *ranks,
-        shows_rank,
-    };
-    if shows_rank {
-        return below.and_more(kind, fields, 1);
-    }
-    let mut made = below.same_columns(kind, fields);
-    made.positions.push(None);
-    made
-}
-
-fn prune_over(
-    below: &Pruned,
-    window: &OverWindow,
-    calls: &[OverCall],
-    fields: &[Field],
-    demand: &Demand,
-) -> Pruned {
-    let width = fields.len() - calls.len();
-    let used: Vec<usize> = (0..calls.len()).filter(|i| demand.contains(&(width + i))).collect();
-    let map = |expr: &Expr| below.map(expr);
-    let call = |&i: &usize| OverCall {
-        function: calls[i].function.map(&map),
-        column_type: calls[i].column_type.clone(),
-    };
-    let kind = LogicalKind::Over {
-        input: below.node.clone(),
-        window: OverWindow {
-            keys: window.keys.iter().map(|&i| below.place(i)).collect(),
-            order: below.keys(&window.order),
-            frame: window.frame,
-        },
-        calls: used.iter().map(call).collect(),
-    };
-    let own = fields[..width].iter().chain(used.iter().map(|&i| &fields[width + i]));
-    let own: Vec<Field> = own.cloned().collect();
-    let mut made = below.and_more(kind, &own, used.len());
-    let kept = made.positions.split_off(width);
-    made.positions.extend(vec![None; calls.len()]);
-    for (&call, position) in used.iter().zip(kept) {
-        made.positions[width + call] = position;
-    }
-    made
-}
-
-fn prune_match(
-    below: &Pruned,
-    pattern: &Pattern,
-    values: &[PatternValue],
-    fields: &[Field],
-    demand: &Demand,
-) -> Pruned {
-    let keys = pattern.keys.len();
-    let used: Vec<usize> = (0..values.len()).filter(|i| demand.contains(&(keys + i))).collect();
     let place = |i: usize| below.place(i);
-    let kind = LogicalKind::Match {
-        input: below.node.clone(),
-        pattern: Arc::new(pattern.remap(&place)),
-        values: used.iter().map(|&i| values[i].remap(&place)).collect(),
-    };
-    let kept: Vec<usize> = (0..keys).chain(used.iter().map(|i| keys + i)).collect();
-    select(kind, fields, &kept)
+    *pattern = Arc::new(pattern.remap(&place));
+    values.iter_mut().for_each(|value| *value = value.remap(&place));
+    let keys = pattern.keys.len();
+    select(moved, fields, &kept_behind(keys, fields.len() - keys, demand))
 }
 
 fn prune_join(
@@ -395,10 +243,7 @@ fn narrowed(
         if exact {
             return below.node.clone();
         }
-        let column = |&i: &usize| {
-            let column = Expr::column(place(i), input.fields[i].column_type.clone());
-            (fields[i].name.clone(), column)
-        };
+        let column = |&i: &usize| (fields[i].name.clone(), input.fields[i].at(place(i)));
         LogicalPlan::project(below.node.clone(), kept.iter().map(column).collect())
     };
     inputs.iter().map(narrowed).collect()

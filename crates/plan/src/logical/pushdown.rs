@@ -45,29 +45,8 @@ pub fn with_inputs(node: &Node, inputs: &[Node]) -> Node {
         return node.clone();
     }
     let mut kind = node.kind.clone();
-    match &mut kind {
-        LogicalKind::UnionAll { inputs: old } | LogicalKind::Refused { inputs: old, .. } => {
-            *old = inputs.to_vec();
-        }
-        LogicalKind::Scan { .. } | LogicalKind::Values { .. } => {}
-        LogicalKind::Join { left, right, .. } | LogicalKind::SetOperation { left, right, .. } => {
-            (*left, *right) = (inputs[0].clone(), inputs[1].clone());
-        }
-        LogicalKind::Filter { input, .. }
-        | LogicalKind::Project { input, .. }
-        | LogicalKind::WindowRows { input, .. }
-        | LogicalKind::WindowAggregate { input, .. }
-        | LogicalKind::Aggregate { input, .. }
-        | LogicalKind::Over { input, .. }
-        | LogicalKind::Match { input, .. }
-        | LogicalKind::TopN { input, .. }
-        | LogicalKind::Deduplicate { input, .. }
-        | LogicalKind::Normalize { input, .. }
-        | LogicalKind::Unnest { input, .. }
-        | LogicalKind::TemporalSort { input, .. }
-        | LogicalKind::SortLimit { input, .. }
-        | LogicalKind::Limit { input, .. }
-        | LogicalKind::CheckNotNull { input, .. } => *input = inputs[0].clone(),
+    for (own, new) in kind.inputs_mut().into_iter().zip(inputs) {
+        own.clone_from(new);
     }
     LogicalPlan::node(kind, node.fields.clone())
 }

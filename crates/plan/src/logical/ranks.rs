@@ -9,7 +9,7 @@ use thalweg_core::{ColumnType, DataType};
 use thalweg_expr::{CompareOp, Expr, ExprKind, Scalar};
 pub use thalweg_operators::top_n::RankFunction;
 
-use super::{Aggregate, Field, LogicalKind, LogicalPlan, Node, SortKey, TimeAttribute, column_of};
+use super::{Aggregate, Field, LogicalKind, LogicalPlan, Node, SortKey, column_of};
 
 /// Which rows a function over rows sees.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,40 +59,6 @@ pub enum OverFunction {
         /// True for LEAD.
         leads: bool,
     },
-}
-
-impl OverFunction {
-    /// The expressions in it.
-    pub fn expressions(&self) -> Vec<&Expr> {
-        match self {
-            OverFunction::Aggregate(aggregate) => {
-                aggregate.argument.iter().chain(aggregate.filter.iter()).collect()
-            }
-            OverFunction::Rank(_) => Vec::new(),
-            OverFunction::Shifted { value, default, .. } => {
-                std::iter::once(value).chain(default.iter()).collect()
-            }
-        }
-    }
-
-    /// The same over an input whose columns stand elsewhere.
-    #[must_use]
-    pub fn map(&self, map: &dyn Fn(&Expr) -> Expr) -> OverFunction {
-        match self {
-            OverFunction::Aggregate(aggregate) => OverFunction::Aggregate(Aggregate {
-                argument: aggregate.argument.as_ref().map(map),
-                filter: aggregate.filter.as_ref().map(map),
-                ..aggregate.clone()
-            }),
-            OverFunction::Rank(rank) => OverFunction::Rank(*rank),
-            OverFunction::Shifted { value, offset, default, leads } => OverFunction::Shifted {
-                value: map(value),
-                offset: *offset,
-                default: default.as_ref().map(map),
-                leads: *leads,
-            },
-        }
-    }
 }
 
 /// Conditions over a node. Where they bound the rank that a projection below passes on, the node
@@ -176,8 +142,8 @@ fn ranked_rows(
             return one_row(input, window, first.descending, rowtime, rank);
         }
     }
-    let plain = input.fields.iter().map(|f| Field { time: TimeAttribute::None, ..f.clone() });
-    let fields: Vec<Field> = plain.chain(std::iter::once(rank)).collect();
+    let plain = input.fields.iter().cloned().map(Field::without_time);
+    let fields: Vec<Field> = plain.chain([rank]).collect();
     let kind = LogicalKind::TopN {
         input: input.clone(),
         keys: window.keys.clone(),
@@ -199,19 +165,13 @@ fn one_row(
 ) -> Node {
     // The last row is updated, so it has no place in time any more; the first stays.
     let keeps_time = !keeps_last && rowtime.is_some();
-    let field = |field: &Field| match keeps_time {
-        true => field.clone(),
-        false => Field { time: TimeAttribute::None, ..field.clone() },
-    };
-    let fields: Vec<Field> = input.fields.iter().map(field).collect();
+    let field = |field: Field| if keeps_time { field } else { field.without_time() };
+    let fields: Vec<Field> = input.fields.iter().cloned().map(field).collect();
     let keys = window.keys.clone();
     let kind = LogicalKind::Deduplicate { input: input.clone(), keys, keeps_last, rowtime };
     let node = LogicalPlan::node(kind, fields);
-    let columns = node.fields.iter().enumerate();
-    let mut columns: Vec<(String, Expr)> = columns
-        .map(|(i, field)| (field.name.clone(), Expr::column(i, field.column_type.clone())))
-        .collect();
-    columns.push((rank.name, Expr::literal(Scalar::Integer(1), rank.column_type)));
+    let rank = (rank.name, Expr::literal(Scalar::Integer(1), rank.column_type));
+    let columns = node.columns().chain([rank]).collect();
     LogicalPlan::project(node, columns)
 }
 

@@ -17,37 +17,6 @@ const CHAIN_MAX: usize = 500;
 /// Brackets within brackets.
 const BRACKETS_MAX: usize = 100;
 
-/// Words that join two expressions or queries.
-const OPERATOR_WORDS: [&str; 24] = [
-    "AND",
-    "OR",
-    "XOR",
-    "NOT",
-    "IS",
-    "LIKE",
-    "ILIKE",
-    "RLIKE",
-    "REGEXP",
-    "SIMILAR",
-    "BETWEEN",
-    "IN",
-    "AT",
-    "COLLATE",
-    "DIV",
-    "OVERLAPS",
-    "MEMBER",
-    "OPERATOR",
-    "NOTNULL",
-    "ISNULL",
-    "UNION",
-    "INTERSECT",
-    "EXCEPT",
-    "MINUS",
-];
-/// Words after which a new expression begins, besides the comma.
-const CLAUSE_WORDS: [&str; 8] =
-    ["SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "ON", "LIMIT"];
-
 /// Operators within one bracket: `sets` join queries, `chain` joins expressions of one clause.
 #[derive(Clone, Copy, Default)]
 struct Level {
@@ -117,8 +86,14 @@ fn count_word(level: &mut Level, token: &Token) {
     let Some(word) = upper_word(token) else { return };
     match word.as_str() {
         "UNION" | "INTERSECT" | "EXCEPT" | "MINUS" => level.sets += 1,
-        word if CLAUSE_WORDS.contains(&word) => level.chain = 0,
-        word if OPERATOR_WORDS.contains(&word) => level.chain += 1,
+        // A new expression begins, as behind a comma.
+        "SELECT" | "FROM" | "WHERE" | "GROUP" | "HAVING" | "ORDER" | "ON" | "LIMIT" => {
+            level.chain = 0
+        }
+        // They join two expressions.
+        "AND" | "OR" | "XOR" | "NOT" | "IS" | "LIKE" | "ILIKE" | "RLIKE" | "REGEXP" | "SIMILAR"
+        | "BETWEEN" | "IN" | "AT" | "COLLATE" | "DIV" | "OVERLAPS" | "MEMBER" | "OPERATOR"
+        | "NOTNULL" | "ISNULL" => level.chain += 1,
         _ => {}
     }
 }

@@ -6,6 +6,15 @@
 
 use sqlparser::dialect::Dialect;
 
+/// Answers these questions with yes.
+macro_rules! supports {
+    ($($question:ident)*) => {
+        $(fn $question(&self) -> bool {
+            true
+        })*
+    };
+}
+
 /// Flink's dialect: backtick identifiers, no escapes in strings, `MATCH_RECOGNIZE`,
 /// `FOR SYSTEM_TIME AS OF`, `FILTER (WHERE …)`, grouping sets.
 #[derive(Debug, Default)]
@@ -24,37 +33,17 @@ impl Dialect for FlinkDialect {
     fn is_identifier_part(&self, character: char) -> bool {
         character.is_alphanumeric() || character == '_' || character == '$'
     }
-    fn supports_unicode_string_literal(&self) -> bool {
-        true
-    }
-    fn supports_filter_during_aggregation(&self) -> bool {
-        true
-    }
-    fn supports_group_by_expr(&self) -> bool {
-        true
-    }
-    fn supports_match_recognize(&self) -> bool {
-        true
-    }
-    fn supports_window_function_null_treatment_arg(&self) -> bool {
-        true
-    }
-    fn supports_window_clause_named_window_reference(&self) -> bool {
-        true
-    }
-    fn supports_named_fn_args_with_rarrow_operator(&self) -> bool {
-        true
-    }
-    fn supports_parens_around_table_factor(&self) -> bool {
-        true
-    }
-    fn supports_table_versioning(&self) -> bool {
-        true
-    }
-    fn supports_map_literal_with_angle_brackets(&self) -> bool {
-        true
-    }
-    fn supports_left_associative_joins_without_parens(&self) -> bool {
-        true
+    supports! {
+        supports_unicode_string_literal
+        supports_filter_during_aggregation
+        supports_group_by_expr
+        supports_match_recognize
+        supports_window_function_null_treatment_arg
+        supports_window_clause_named_window_reference
+        supports_named_fn_args_with_rarrow_operator
+        supports_parens_around_table_factor
+        supports_table_versioning
+        supports_map_literal_with_angle_brackets
+        supports_left_associative_joins_without_parens
     }
 }

@@ -62,7 +62,7 @@ pub fn parse_script(text: &str) -> Result<Vec<Statement>> {
 /// The statements of a text, and what was passed over in it.
 pub fn parse_script_with_notes(text: &str) -> Result<Script> {
     let tokens::Tokens { words, notes, hints } = tokens::tokenize(text)?;
-    let source = tokens::Source::new(text).with_hints(hints);
+    let source = tokens::SourceText::new(text).with_hints(hints);
     let mut cursor = tokens::Cursor::new(&source, &words);
     Ok(Script { statements: statement::statements(&mut cursor)?, notes })
 }

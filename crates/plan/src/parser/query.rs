@@ -7,7 +7,7 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 use thalweg_core::{Error, Result};
 
 use super::dialect::FlinkDialect;
-use super::tokens::{Source, describe, is_word, span, tokenize};
+use super::tokens::{SourceText, describe, is_word, span, tokenize};
 use super::{asof, depth, problem, rewrite, window};
 use crate::ast::Query;
 
@@ -15,7 +15,7 @@ use crate::ast::Query;
 const RECURSION_MAX: usize = 50;
 
 /// Parses a query that takes up all of `tokens`.
-pub(super) fn query<'a>(source: &'a Source<'a>, tokens: &'a [TokenWithSpan]) -> Result<Query> {
+pub(super) fn query<'a>(source: &'a SourceText<'a>, tokens: &'a [TokenWithSpan]) -> Result<Query> {
     depth::check(tokens)?;
     if tokens.is_empty() {
         return Err(Error::plan("expected a query, found the end of the statement"));
@@ -35,7 +35,7 @@ pub(super) fn query<'a>(source: &'a Source<'a>, tokens: &'a [TokenWithSpan]) -> 
 
 /// Parses an expression that takes up all of `tokens`.
 pub(super) fn expression<'a>(
-    source: &'a Source<'a>,
+    source: &'a SourceText<'a>,
     tokens: &'a [TokenWithSpan],
 ) -> Result<sql::Expr> {
     depth::check(tokens)?;
@@ -52,7 +52,7 @@ pub(super) fn expression<'a>(
 /// ```
 pub fn parse_expression(text: &str) -> Result<sql::Expr> {
     let tokens = tokenize(text)?;
-    expression(&Source::new(text), &tokens.words)
+    expression(&SourceText::new(text), &tokens.words)
 }
 
 fn parse_all<T>(

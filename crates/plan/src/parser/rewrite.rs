@@ -17,7 +17,7 @@ use thalweg_core::Result;
 
 use super::asof::AsofJoins;
 use super::pattern;
-use super::tokens::{Cursor, Source, is_word};
+use super::tokens::{Cursor, SourceText, is_word};
 use super::types::column_type;
 
 /// A quoted name as a token.
@@ -38,7 +38,7 @@ enum Bracket {
 
 /// Applies all rewrites.
 pub(super) fn rewrite<'a>(
-    source: &'a Source<'a>,
+    source: &'a SourceText<'a>,
     tokens: &'a [TokenWithSpan],
 ) -> Result<Vec<TokenWithSpan>> {
     let mut output: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());

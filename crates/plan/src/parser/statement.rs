@@ -76,30 +76,14 @@ fn kind(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
 }
 
 /// Second words that distinguish statements.
-const OBJECTS: [&str; 16] = [
-    "TABLE",
-    "VIEW",
-    "FUNCTION",
-    "DATABASE",
-    "CATALOG",
-    "MODEL",
-    "MODULE",
-    "MODULES",
-    "JAR",
-    "JOB",
-    "PLAN",
-    "STATEMENT",
-    "MATERIALIZED",
-    "FROM",
-    "INTO",
-    "PROCEDURE",
-];
+const OBJECTS: &str = "TABLE VIEW FUNCTION DATABASE CATALOG MODEL MODULE MODULES JAR JOB PLAN \
+    STATEMENT MATERIALIZED FROM INTO PROCEDURE";
 
 fn unknown(cursor: &Cursor<'_>, word: &str) -> Error {
     let here = cursor.here();
     if UNSUPPORTED.contains(&word) || word == "EXECUTE" || word == "BEGIN" {
         let second = cursor.peek_at(1).and_then(super::tokens::upper_word).unwrap_or_default();
-        let is_part = OBJECTS.contains(&second.as_str());
+        let is_part = OBJECTS.split(' ').any(|object| object == second);
         let name = if is_part { format!("{word} {second}") } else { word.to_owned() };
         return Error::unsupported(format!("the statement {name} is not supported")).at(here);
     }

@@ -26,19 +26,19 @@ pub struct Note {
 }
 
 /// The text of a script with an index of its lines.
-pub(super) struct Source<'a> {
+pub(super) struct SourceText<'a> {
     text: &'a str,
     line_starts: Vec<usize>,
     /// Hints that say how to join, with their places.
     hints: Vec<(Location, JoinHint)>,
 }
 
-impl<'a> Source<'a> {
+impl<'a> SourceText<'a> {
     /// Indexes the lines of a text.
     pub(super) fn new(text: &'a str) -> Self {
         let line_starts =
             std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        Source { text, line_starts, hints: Vec::new() }
+        SourceText { text, line_starts, hints: Vec::new() }
     }
 
     /// The same with the hints that were found in it.
@@ -226,13 +226,13 @@ pub(super) fn closing(tokens: &[TokenWithSpan], open: usize) -> Option<usize> {
 /// A reading position in a slice of tokens.
 #[derive(Clone)]
 pub(super) struct Cursor<'a> {
-    pub(super) source: &'a Source<'a>,
+    pub(super) source: &'a SourceText<'a>,
     pub(super) tokens: &'a [TokenWithSpan],
     pub(super) index: usize,
 }
 
 impl<'a> Cursor<'a> {
-    pub(super) fn new(source: &'a Source<'a>, tokens: &'a [TokenWithSpan]) -> Self {
+    pub(super) fn new(source: &'a SourceText<'a>, tokens: &'a [TokenWithSpan]) -> Self {
         Cursor { source, tokens, index: 0 }
     }
     pub(super) fn peek(&self) -> Option<&'a TokenWithSpan> {

@@ -11,7 +11,7 @@ use sqlparser::tokenizer::Token;
 use thalweg_core::types::MAX_LENGTH;
 use thalweg_core::{Column, ColumnType, DataType, Error, Result};
 
-use super::tokens::{Cursor, Source, tokenize};
+use super::tokens::{Cursor, SourceText, tokenize};
 use crate::diagnostic::nearest;
 
 /// How deeply ARRAY, MAP and ROW may be nested.
@@ -41,7 +41,7 @@ pub fn parse_type(text: &str) -> Result<ColumnType> {
 
 fn parse(text: &str, default_length: u32) -> Result<ColumnType> {
     let tokens = tokenize(text)?;
-    let source = Source::new(text);
+    let source = SourceText::new(text);
     let mut cursor = Cursor::new(&source, &tokens.words);
     let column_type = read(&mut cursor, default_length)?;
     cursor.expect_end()?;
@@ -322,34 +322,10 @@ impl TypeReader<'_, '_> {
 /// Types that Flink names as well, but that no column can have here.
 const UNSUPPORTED: [&str; 5] = ["MULTISET", "RAW", "STRUCTURED", "VARIANT", "BITMAP"];
 
-const KNOWN: [&str; 26] = [
-    "BOOLEAN",
-    "TINYINT",
-    "SMALLINT",
-    "INT",
-    "INTEGER",
-    "BIGINT",
-    "FLOAT",
-    "DOUBLE",
-    "DECIMAL",
-    "NUMERIC",
-    "STRING",
-    "BYTES",
-    "CHAR",
-    "CHARACTER",
-    "VARCHAR",
-    "BINARY",
-    "VARBINARY",
-    "DATE",
-    "TIME",
-    "TIMESTAMP",
-    "TIMESTAMP_LTZ",
-    "ARRAY",
-    "MAP",
-    "ROW",
-    "INTERVAL",
-    "DEC",
-];
+/// What a misspelt type may mean.
+const KNOWN: &str = "BOOLEAN TINYINT SMALLINT INT INTEGER BIGINT FLOAT DOUBLE DECIMAL NUMERIC \
+    STRING BYTES CHAR CHARACTER VARCHAR BINARY VARBINARY DATE TIME TIMESTAMP TIMESTAMP_LTZ ARRAY \
+    MAP ROW INTERVAL DEC";
 
 fn unknown(word: &str, written: &str) -> Error {
     if UNSUPPORTED.contains(&word) {
@@ -363,7 +339,7 @@ fn unknown(word: &str, written: &str) -> Error {
         "BLOB" => Some("BYTES".to_owned()),
         "DATETIME" => Some("TIMESTAMP".to_owned()),
         "TIMESTAMPTZ" => Some("TIMESTAMP_LTZ".to_owned()),
-        _ => nearest(word, KNOWN),
+        _ => nearest(word, KNOWN.split(' ')),
     };
     let error = Error::plan(format!("there is no type '{written}'"));
     match other {

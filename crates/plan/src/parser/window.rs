@@ -12,14 +12,14 @@ use thalweg_core::{Error, Result};
 
 use super::query::{expression, query};
 use super::rewrite::quoted_word;
-use super::tokens::{Cursor, Source, closing, is_word, span, upper_word};
+use super::tokens::{Cursor, SourceText, closing, is_word, span, upper_word};
 use crate::ast::{Name, WindowCall, WindowInput};
 use crate::diagnostic::nearest;
 use crate::windows::{WINDOW_FUNCTIONS, WindowFunction};
 
 /// The tokens with a placeholder for each call, and the calls.
 pub(super) fn extract<'a>(
-    source: &'a Source<'a>,
+    source: &'a SourceText<'a>,
     tokens: &'a [TokenWithSpan],
 ) -> Result<(Vec<TokenWithSpan>, Vec<WindowCall>)> {
     let mut output = Vec::with_capacity(tokens.len());
@@ -86,7 +86,7 @@ impl Clauses {
 }
 
 /// A call at a place: where its arguments begin and end, and where all of it ends.
-struct Found {
+struct FoundCall {
     function: &'static WindowFunction,
     begin: usize,
     arguments: (usize, usize),
@@ -94,7 +94,7 @@ struct Found {
     is_short: bool,
 }
 
-fn find(tokens: &[TokenWithSpan], at: usize, table_expected: bool) -> Option<Found> {
+fn find(tokens: &[TokenWithSpan], at: usize, table_expected: bool) -> Option<FoundCall> {
     let token = |i: usize| tokens.get(i).map(|t| &t.token);
     let mut inner = at;
     if is_word(token(inner)?, "LATERAL") {
@@ -114,7 +114,7 @@ fn find(tokens: &[TokenWithSpan], at: usize, table_expected: bool) -> Option<Fou
     if !is_short && token(end) != Some(&Token::RParen) {
         return None;
     }
-    Some(Found { function, begin: name, arguments: (name + 2, close), end, is_short })
+    Some(FoundCall { function, begin: name, arguments: (name + 2, close), end, is_short })
 }
 
 /// Fails at `TABLE(F(TABLE t, …))` and `TABLE(F(DATA => …))` of a function that there is not.
@@ -135,24 +135,24 @@ fn refuse_unknown(tokens: &[TokenWithSpan], at: usize) -> Result<()> {
 }
 
 fn parse<'a>(
-    source: &'a Source<'a>,
+    source: &'a SourceText<'a>,
     tokens: &'a [TokenWithSpan],
-    found: &Found,
+    found: &FoundCall,
 ) -> Result<WindowCall> {
     let name = &tokens[found.begin];
     let (first, last) = found.arguments;
     let mut cursor = Cursor::new(source, &tokens[..last]);
     cursor.index = first;
-    let mut arguments = Arguments {
+    let mut arguments = ArgumentReader {
         function: found.function,
         is_short: found.is_short,
         cursor,
-        read: Read::default(),
+        read: ReadArguments::default(),
     };
     arguments.read_all()?;
     let here = span(name.span);
     let place = span(TokenSpan::new(name.span.start, tokens[found.end].span.end));
-    let Read { input, partition_by, time_column, intervals } = arguments.read;
+    let ReadArguments { input, partition_by, time_column, intervals } = arguments.read;
     let WindowFunction { usage, .. } = found.function;
     let missing =
         |what: &str| Error::plan(format!("{} needs {what}", name.token)).hint(*usage).at(here);
@@ -174,21 +174,21 @@ fn parse<'a>(
 }
 
 #[derive(Default)]
-struct Read {
+struct ReadArguments {
     input: Option<WindowInput>,
     partition_by: Vec<Name>,
     time_column: Option<Name>,
     intervals: Vec<Option<sql::Expr>>,
 }
 
-struct Arguments<'a> {
+struct ArgumentReader<'a> {
     function: &'static WindowFunction,
     is_short: bool,
     cursor: Cursor<'a>,
-    read: Read,
+    read: ReadArguments,
 }
 
-impl<'a> Arguments<'a> {
+impl<'a> ArgumentReader<'a> {
     fn read_all(&mut self) -> Result<()> {
         let names = &self.function.arguments()[..];
         self.read.intervals = vec![None; names.len()];

@@ -19,7 +19,7 @@ use super::lower::{Edges, Lowering};
 use super::window::{Prepared, ends_of_column, zone_of_column};
 use crate::bind::strip::conjunction;
 use crate::logical::upserts::is_unique_by;
-use crate::logical::{Field, JoinBound, JoinCondition, JoinKind, Node};
+use crate::logical::{JoinBound, JoinCondition, JoinKind, Node};
 
 /// A side of a join with its keys among its columns.
 pub(super) struct PreparedSide {
@@ -247,9 +247,12 @@ pub(super) fn without_keys(
     if prepared == widths || (!kind.has_right_columns() && prepared.0 == widths.0) {
         return None;
     }
-    let place = |i: usize| if i < widths.0 { i } else { i - widths.0 + prepared.0 };
-    let column = |(i, field): (usize, &Field)| {
-        (field.column(), Expr::column(place(i), field.column_type.clone()))
-    };
-    Some(Step::Project(node.fields.iter().enumerate().map(column).collect()))
+    Some(without_computed(node, widths.0, prepared.0))
+}
+
+/// The columns of a node, out of rows with `prepared` columns in the place of its first `width`.
+pub(super) fn without_computed(node: &Node, width: usize, prepared: usize) -> Step {
+    let place = |i: usize| if i < width { i } else { i - width + prepared };
+    let columns = node.fields.iter().enumerate();
+    Step::Project(columns.map(|(i, field)| (field.column(), field.at(place(i)))).collect())
 }

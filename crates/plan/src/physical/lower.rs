@@ -23,20 +23,22 @@ use super::notes::notes;
 use super::scan::{ScanPlan, delivered_names, plan_scan};
 use super::values::ValuesSource;
 use super::{
-    LateData, Output, PhysicalPlan, PlanEnvironment, StageDescription, Target, standard_input_twice,
+    LateData, PhysicalPlan, PlanEnvironment, PlanOutput, StageDescription, Target,
+    standard_input_twice,
 };
 use crate::catalog::table_options::SORT_WITHIN;
 use crate::catalog::{RuntimeMode, UpsertMaterialize};
-use crate::logical::changes::Changes;
+use crate::logical::changes::NodeChanges;
 use crate::logical::dag::optimize;
 use crate::logical::join::outside_of_builds;
+use crate::logical::references::Reference;
 use crate::logical::traversal::post_order;
 use crate::logical::upserts::upsert_key;
 use crate::logical::{JoinBound, LogicalKind, LogicalPlan, Node};
 use crate::resolved_table::ResolvedTable;
 
 /// Lowers the roots of a statement (or statement set) to one graph.
-pub fn lower(outputs: Vec<Output>, environment: &PlanEnvironment<'_>) -> Result<PhysicalPlan> {
+pub fn lower(outputs: Vec<PlanOutput>, environment: &PlanEnvironment<'_>) -> Result<PhysicalPlan> {
     Lowering::new(environment).run(outputs)
 }
 
@@ -50,7 +52,7 @@ struct OpenSource {
 }
 
 /// A table that is written, and the rows for it.
-struct Written {
+struct WrittenTable {
     table: Arc<ResolvedTable>,
     edges: Edges,
     has_updates: bool,
@@ -60,10 +62,10 @@ struct Written {
     has_other_key: bool,
 }
 
-impl Written {
+impl WrittenTable {
     fn new(table: Arc<ResolvedTable>) -> Self {
         let (edges, has_updates, queries, has_other_key) = (Vec::new(), false, 0, false);
-        Written { table, edges, has_updates, queries, has_other_key }
+        WrittenTable { table, edges, has_updates, queries, has_other_key }
     }
 }
 
@@ -81,7 +83,7 @@ pub(super) struct Lowering<'a> {
     /// The table that reads standard input.
     standard_input: Option<String>,
     needs_exact_watermarks: bool,
-    pub(super) changes: Changes,
+    pub(super) changes: NodeChanges,
     /// Windows of which nobody wants more than the first rows.
     pub(super) tops: HashMap<*const LogicalPlan, WindowTop>,
 }
@@ -100,24 +102,24 @@ impl<'a> Lowering<'a> {
             is_bounded: true,
             standard_input: None,
             needs_exact_watermarks: false,
-            changes: Changes::default(),
+            changes: NodeChanges::default(),
             tops: HashMap::new(),
         }
     }
 
     /// Lowers everything.
-    pub(super) fn run(mut self, outputs: Vec<Output>) -> Result<PhysicalPlan> {
+    pub(super) fn run(mut self, outputs: Vec<PlanOutput>) -> Result<PhysicalPlan> {
         let roots: Vec<Node> = outputs.iter().map(|output| output.node.clone()).collect();
         let late = self.environment.late.clone();
         let logical = optimize(&roots, &|fields, other, rowtime| {
             let columns = late.columns_of_side(fields, other, rowtime)?;
             Ok(columns.into_iter().flatten().collect())
         })?;
-        self.changes = Changes::of(&logical, self.environment.mode)?;
+        self.changes = NodeChanges::of(&logical, self.environment.mode)?;
         self.look_over(&logical)?;
         self.check_sinks(&outputs, &logical)?;
         self.check_files(&outputs, &logical)?;
-        let mut tables: BTreeMap<String, Written> = BTreeMap::new();
+        let mut tables: BTreeMap<String, WrittenTable> = BTreeMap::new();
         let mut given: Vec<(Box<dyn Sink>, Edges, TableSchema)> = Vec::new();
         for (node, output) in logical.iter().zip(outputs) {
             let edges = self.edges(node)?;
@@ -125,7 +127,7 @@ impl<'a> Lowering<'a> {
                 Target::Table(table) => {
                     let has_updates = self.changes.has_updates(node);
                     let entry = tables.entry(table.name.clone());
-                    let entry = entry.or_insert_with(|| Written::new(table));
+                    let entry = entry.or_insert_with(|| WrittenTable::new(table));
                     entry.has_updates |= has_updates;
                     entry.queries += 1;
                     entry.has_other_key |= has_updates && !updates_by_key(node, &entry.table);
@@ -137,7 +139,7 @@ impl<'a> Lowering<'a> {
         if let LateData::Table(table) = &late {
             let edges = self.late_edges(table)?;
             let entry = tables.entry(table.name.clone());
-            entry.or_insert_with(|| Written::new(table.clone())).edges.extend(edges);
+            entry.or_insert_with(|| WrittenTable::new(table.clone())).edges.extend(edges);
         }
         for written in tables.into_values() {
             self.add_table_sink(written)?;
@@ -172,8 +174,9 @@ impl<'a> Lowering<'a> {
             for input in node.inputs() {
                 *self.readers.entry(Arc::as_ptr(input)).or_default() += 1;
             }
-            super::ordered::check_expressions(expressions(node), self.environment)?;
-            self.needs_exact_watermarks |= expressions(node).any(Expr::uses_watermark);
+            let expressions = expressions(node);
+            super::ordered::check_expressions(expressions.iter(), self.environment)?;
+            self.needs_exact_watermarks |= expressions.iter().any(Expr::uses_watermark);
             if let LogicalKind::Scan { table, columns } = &node.kind {
                 let scan = plan_scan(table, columns, self.environment);
                 let is_merged = in_flow.contains(&Arc::as_ptr(node));
@@ -225,7 +228,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Checks the options of every table that is written, before anything is opened.
-    fn check_sinks(&self, outputs: &[Output], rows: &[Node]) -> Result<()> {
+    fn check_sinks(&self, outputs: &[PlanOutput], rows: &[Node]) -> Result<()> {
         let connectors = self.environment.places.connectors;
         if let LateData::Table(table) = &self.environment.late {
             self.check_sink(table)
@@ -244,7 +247,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Checks that no output names what the job reads, or another output.
-    fn check_files(&self, outputs: &[Output], roots: &[Node]) -> Result<()> {
+    fn check_files(&self, outputs: &[PlanOutput], roots: &[Node]) -> Result<()> {
         let environment = self.environment;
         let mut tables = JobTables {
             snapshots: environment.snapshots.clone(),
@@ -632,7 +635,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    fn add_table_sink(&mut self, written: Written) -> Result<()> {
+    fn add_table_sink(&mut self, written: WrittenTable) -> Result<()> {
         let table = written.table.clone();
         let has_updates = written.has_updates;
         let request = TableRequest { has_updates, ..self.environment.request(&table) };
@@ -654,7 +657,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// True if the rows of each key have to be kept in front of a table that takes upserts.
-    fn must_materialize(&self, written: &Written, request: &TableRequest) -> bool {
+    fn must_materialize(&self, written: &WrittenTable, request: &TableRequest) -> bool {
         let connector = self.environment.places.connectors.find(request);
         let accepted = connector.map(|connector| connector.accepted_changes(request));
         if !matches!(accepted, Ok(AcceptedChanges::Upserts)) {
@@ -756,29 +759,16 @@ fn describe_interest(interest: &WatermarkInterest) -> String {
 }
 
 /// The expressions of a node.
-fn expressions(node: &LogicalPlan) -> Box<dyn Iterator<Item = &Expr> + '_> {
-    match &node.kind {
-        LogicalKind::Filter { predicate, .. } => Box::new(std::iter::once(predicate)),
-        LogicalKind::Project { expressions, .. } => Box::new(expressions.iter()),
-        LogicalKind::Unnest { array, .. } => Box::new(std::iter::once(array)),
-        LogicalKind::WindowAggregate { keys, aggregates, .. }
-        | LogicalKind::Aggregate { keys, aggregates, .. } => {
-            Box::new(keys.iter().chain(aggregates.iter().flat_map(of_aggregate)))
+fn expressions(node: &LogicalPlan) -> Vec<Expr> {
+    let mut found = Vec::new();
+    node.kind.clone().each_reference(&mut |reference| {
+        if let Reference::Expr(expr) = reference {
+            found.push(expr.clone());
         }
-        LogicalKind::Join { left, condition, .. } => {
-            Box::new(condition.expressions(left.fields.len()).map(|(expr, _)| expr))
-        }
-        LogicalKind::Over { calls, .. } => {
-            Box::new(calls.iter().flat_map(|call| call.function.expressions()))
-        }
-        LogicalKind::Match { pattern, values, .. } => {
-            let conditions = pattern.conditions().flat_map(Condition::expressions);
-            Box::new(conditions.chain(values.iter().filter_map(PatternValue::argument)))
-        }
-        _ => Box::new(std::iter::empty()),
+    });
+    if let LogicalKind::Match { pattern, values, .. } = &node.kind {
+        let conditions = pattern.conditions().flat_map(Condition::expressions);
+        found.extend(conditions.chain(values.iter().filter_map(PatternValue::argument)).cloned());
     }
-}
-
-fn of_aggregate(aggregate: &crate::logical::Aggregate) -> impl Iterator<Item = &Expr> {
-    aggregate.argument.iter().chain(aggregate.filter.iter())
+    found
 }

@@ -51,7 +51,7 @@ pub enum Target {
 }
 
 /// A root of the plan: rows and where they go.
-pub struct Output {
+pub struct PlanOutput {
     /// The rows.
     pub node: Node,
     /// Where they go.

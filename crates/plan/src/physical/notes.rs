@@ -4,14 +4,14 @@ use thalweg_core::Error;
 
 use super::PlanEnvironment;
 use super::identity::table_name;
-use crate::logical::changes::Changes;
+use crate::logical::changes::NodeChanges;
 use crate::logical::traversal::post_order;
 use crate::logical::{JoinBound, LogicalKind, Node};
 
 /// Notes on the plan of these roots, of whose nodes is known which read for ever.
 pub(super) fn notes(
     roots: &[Node],
-    changes: &Changes,
+    changes: &NodeChanges,
     environment: &PlanEnvironment<'_>,
 ) -> Vec<Error> {
     let keeps_all = |input: &Node, hinted: Option<i64>| {

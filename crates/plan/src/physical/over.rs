@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use thalweg_core::{Error, Result};
-use thalweg_expr::Expr;
-use thalweg_operators::chain::Step;
 use thalweg_operators::over::{
     Frame, OverAggregate, OverCall as OperatorCall, OverFunction as OperatorFunction, OverSpec,
     OverTime,
 };
 use thalweg_operators::window::LatePolicy;
 
+use super::join::without_computed;
 use super::lower::{Edges, Lowering};
 use super::window::{Prepared, call_of};
 use crate::logical::{Node, OverCall, OverFrame, OverFunction, OverWindow, RankFunction, SortKey};
@@ -59,11 +58,8 @@ impl Lowering<'_> {
         })?);
         let late_schema = prepared.schema();
         let edges = self.prepare_input(input, prepared)?;
-        let edge = self.add_judging(node, input, operator, edges, "over", policy);
-        if policy == LatePolicy::Emit {
-            self.late.add(edge.from, late_schema, late);
-        }
-        let edges = vec![edge];
+        let late = (late, policy);
+        let edges = self.add_late((node, input), operator, edges, "over", late, late_schema);
         Ok(self.without_prepared(node, edges, input.fields.len(), width))
     }
 
@@ -72,12 +68,7 @@ impl Lowering<'_> {
         if all == width {
             return edges;
         }
-        let place = |i: usize| if i < width { i } else { i - width + all };
-        let columns = node.fields.iter().enumerate();
-        let columns =
-            columns.map(|(i, f)| (f.column(), Expr::column(place(i), f.column_type.clone())));
-        let step = Step::Project(columns.collect());
-        self.close_chain(edges, vec![step], node)
+        self.close_chain(edges, vec![without_computed(node, width, all)], node)
     }
 }
 

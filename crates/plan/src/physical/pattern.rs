@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use thalweg_core::Result;
 use thalweg_operators::pattern::{MatchRecognize, MatchSpec, Output, Pattern, PatternValue};
-use thalweg_operators::window::LatePolicy;
 
 use super::lower::{Edges, Lowering};
 use crate::logical::Node;
@@ -17,21 +16,16 @@ impl Lowering<'_> {
         pattern: &Pattern,
         values: &[PatternValue],
     ) -> Result<Edges> {
-        let late = self.environment.late.columns(&input.fields, pattern.rowtime)?;
-        let policy = self.late_policy(input, pattern.rowtime);
+        let late = self.late_rows(input, pattern.rowtime)?;
         let names = node.fields[pattern.keys.len()..].iter().map(|field| field.name.clone());
         let outputs = names.zip(values).map(|(name, value)| Output { name, value: value.clone() });
         let operator = Arc::new(MatchRecognize::new(MatchSpec {
             pattern: pattern.clone(),
             outputs: outputs.collect(),
             input: input.schema(),
-            late: policy,
+            late: late.1,
         })?);
         let edges = self.edges(input)?;
-        let edge = self.add_judging(node, input, operator, edges, "match", policy);
-        if policy == LatePolicy::Emit {
-            self.late.add(edge.from, input.schema(), late);
-        }
-        Ok(vec![edge])
+        Ok(self.add_late((node, input), operator, edges, "match", late, input.schema()))
     }
 }

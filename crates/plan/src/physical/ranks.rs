@@ -163,26 +163,20 @@ impl Lowering<'_> {
         rowtime: Option<usize>,
     ) -> Result<Edges> {
         let judged = rowtime.filter(|_| !keeps_last);
-        let (late, policy) = match judged {
-            Some(rowtime) => self.late_rows(input, rowtime)?,
-            None => (Vec::new(), LatePolicy::Drop),
-        };
+        let late = judged
+            .map_or(Ok((Vec::new(), LatePolicy::Drop)), |rowtime| self.late_rows(input, rowtime))?;
         let operator = Arc::new(Deduplicate::new(DeduplicateSpec {
             keys: keys.to_vec(),
             keep: if keeps_last { Keep::Last } else { Keep::First },
             by: rowtime.map_or(DeduplicateBy::Arrival, DeduplicateBy::EventTime),
             input: input.schema(),
             state_ttl_ms: self.environment.state_ttl_ms,
-            late: policy,
+            late: late.1,
         })?);
         if judged.is_none() {
             return self.lower_operator(node, input, operator, "deduplicate");
         }
         let edges = self.edges(input)?;
-        let edge = self.add_judging(node, input, operator, edges, "deduplicate", policy);
-        if policy == LatePolicy::Emit {
-            self.late.add(edge.from, input.schema(), late);
-        }
-        Ok(vec![edge])
+        Ok(self.add_late((node, input), operator, edges, "deduplicate", late, input.schema()))
     }
 }

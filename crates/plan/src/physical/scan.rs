@@ -33,7 +33,7 @@ pub(super) fn plan_scan(
     columns: &[usize],
     environment: &PlanEnvironment<'_>,
 ) -> ScanPlan {
-    let layout = Layout::of(table, columns);
+    let layout = ScanLayout::of(table, columns);
     let mut request = environment.request(table);
     request.metadata = layout.metadata(table);
     request.projection =
@@ -47,7 +47,7 @@ pub(super) fn plan_scan(
 }
 
 /// Where declared columns stand behind the source. Positions are of declared columns.
-struct Layout {
+struct ScanLayout {
     /// The physical columns that are delivered, in order.
     physical: Vec<usize>,
     /// The metadata columns that are delivered, in order.
@@ -58,8 +58,8 @@ struct Layout {
     assigned: Vec<usize>,
 }
 
-impl Layout {
-    fn of(table: &ResolvedTable, columns: &[usize]) -> Layout {
+impl ScanLayout {
+    fn of(table: &ResolvedTable, columns: &[usize]) -> ScanLayout {
         let mut needed: BTreeSet<usize> = columns.iter().copied().collect();
         let mut assigned = Vec::new();
         if let Some(watermark) = &table.watermark {
@@ -88,7 +88,7 @@ impl Layout {
         }
         let from_connector = of(|origin| matches!(origin, ColumnOrigin::Metadata { .. }));
         let reads_kinds = table.reading.changes != AcceptedChanges::Inserts;
-        Layout { physical, from_connector, reads_kinds, assigned }
+        ScanLayout { physical, from_connector, reads_kinds, assigned }
     }
 
     /// Where what each row does stands behind the source, if it does.

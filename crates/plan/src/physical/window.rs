@@ -130,11 +130,8 @@ impl Lowering<'_> {
             let details = vec![node.describe()];
             return Ok(self.add_described(node, (input, "window"), operator, edges, details));
         }
-        let edge = self.add_judging(node, input, operator, edges, "window", policy);
-        if policy == LatePolicy::Emit {
-            self.late.add(edge.from, late_schema, late_columns);
-        }
-        Ok(vec![edge])
+        let late = (late_columns, policy);
+        Ok(self.add_late((node, input), operator, edges, "window", late, late_schema))
     }
 
     pub(super) fn prepare_input(&mut self, input: &Node, prepared: Prepared) -> Result<Edges> {
@@ -153,15 +150,28 @@ impl Lowering<'_> {
         keys: &[SortKey],
     ) -> Result<Edges> {
         let rowtime = keys[0].column;
-        let (late, policy) = self.late_rows(input, rowtime)?;
+        let late = self.late_rows(input, rowtime)?;
         let rest = keys[1..].iter().map(Into::into).collect();
-        let operator = Arc::new(TemporalSort::new(rowtime, rest, policy, input.schema()));
+        let operator = Arc::new(TemporalSort::new(rowtime, rest, late.1, input.schema()));
         let edges = self.edges(input)?;
-        let edge = self.add_judging(node, input, operator, edges, "sort", policy);
+        Ok(self.add_late((node, input), operator, edges, "sort", late, input.schema()))
+    }
+
+    /// Adds an operator that judges lateness, whose late rows have these columns.
+    pub(super) fn add_late(
+        &mut self,
+        (node, input): (&Node, &Node),
+        operator: Arc<dyn Operator>,
+        edges: Edges,
+        kind: &str,
+        (late, policy): (Vec<usize>, LatePolicy),
+        schema: TableSchema,
+    ) -> Edges {
+        let edge = self.add_judging(node, input, operator, edges, kind, policy);
         if policy == LatePolicy::Emit {
-            self.late.add(edge.from, input.schema(), late);
+            self.late.add(edge.from, schema, late);
         }
-        Ok(vec![edge])
+        vec![edge]
     }
 
     /// Adds an operator that judges lateness.

@@ -23,5 +23,5 @@ pub use merging::{CHAIN_MAX, merge_from};
 pub use recovery::{
     Candidate, CandidateState, FallBack, Recovery, Transaction, Wish, recovery, transactions,
 };
-pub use retention::{Files, Kept, deletable, expired};
-pub use schedule::{Next, Outcome, Schedule, Timing};
+pub use retention::{Files, KeptSnapshot, deletable, expired};
+pub use schedule::{Next, Schedule, Timing, WriteOutcome};

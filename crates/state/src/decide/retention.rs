@@ -10,24 +10,24 @@
 
 use std::collections::BTreeSet;
 
-use crate::Kind;
+use crate::SnapshotKind;
 use crate::manifest::folder_number;
 
 /// A snapshot that counted, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct KeptSnapshot {
     /// Its number.
     pub number: u64,
     /// Why it was taken; `None` if its manifest cannot be read.
-    pub kind: Option<Kind>,
+    pub kind: Option<SnapshotKind>,
     /// Something of it is known to be damaged.
     pub is_damaged: bool,
 }
 
 /// The numbers of the snapshots to delete if this many periodic ones are to be kept. At least one
 /// is.
-pub fn expired(snapshots: &[Kept], periodic_max: usize) -> Vec<u64> {
-    let goes = |own: &&Kept| own.kind == Some(Kind::Periodic) && !own.is_damaged;
+pub fn expired(snapshots: &[KeptSnapshot], periodic_max: usize) -> Vec<u64> {
+    let goes = |own: &&KeptSnapshot| own.kind == Some(SnapshotKind::Periodic) && !own.is_damaged;
     let mut periodic: Vec<u64> = snapshots.iter().filter(goes).map(|own| own.number).collect();
     periodic.sort_unstable();
     let kept = periodic_max.max(1);
@@ -65,22 +65,22 @@ pub fn deletable(files: &Files, deleted: Option<u64>) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn kept(number: u64, kind: Option<Kind>) -> Kept {
-        Kept { number, kind, is_damaged: false }
+    fn kept(number: u64, kind: Option<SnapshotKind>) -> KeptSnapshot {
+        KeptSnapshot { number, kind, is_damaged: false }
     }
 
     #[test]
     fn the_newest_periodic_ones_stay_and_all_others() {
-        let periodic = |number| kept(number, Some(Kind::Periodic));
-        let damaged = Kept { is_damaged: true, ..periodic(6) };
+        let periodic = |number| kept(number, Some(SnapshotKind::Periodic));
+        let damaged = KeptSnapshot { is_damaged: true, ..periodic(6) };
         let snapshots = [
             periodic(1),
-            kept(2, Some(Kind::Manual)),
+            kept(2, Some(SnapshotKind::Manual)),
             periodic(3),
             kept(4, None),
             periodic(5),
             damaged,
-            kept(7, Some(Kind::Final)),
+            kept(7, Some(SnapshotKind::Final)),
         ];
         for (periodic_max, gone) in
             [(3, vec![]), (2, vec![1]), (1, vec![1, 3]), (0, vec![1, 3]), (9, vec![])]

@@ -23,7 +23,7 @@ pub struct Timing {
 
 /// How a snapshot went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum WriteOutcome {
     /// It is kept.
     Done,
     /// It failed or was given up.
@@ -102,15 +102,15 @@ impl Schedule {
     }
 
     /// The one under way has come to an end.
-    pub fn end(&mut self, now_ns: u64, outcome: Outcome) {
+    pub fn end(&mut self, now_ns: u64, outcome: WriteOutcome) {
         debug_assert!(self.is_under_way, "it was begun");
         (self.is_under_way, self.last_ended_ns) = (false, Some(now_ns));
         self.failures = match outcome {
-            Outcome::Done => {
+            WriteOutcome::Done => {
                 self.last_done_ns = Some(now_ns);
                 0
             }
-            Outcome::Failed => self.failures.saturating_add(1),
+            WriteOutcome::Failed => self.failures.saturating_add(1),
         };
     }
 
@@ -185,8 +185,8 @@ mod tests {
         for (second, step) in steps {
             match step {
                 Begin => schedule.begin(second * SECOND),
-                Done => schedule.end(second * SECOND, Outcome::Done),
-                Failed => schedule.end(second * SECOND, Outcome::Failed),
+                Done => schedule.end(second * SECOND, WriteOutcome::Done),
+                Failed => schedule.end(second * SECOND, WriteOutcome::Failed),
                 Ask => schedule.ask(),
             }
         }
@@ -252,7 +252,7 @@ mod tests {
             let seconds: Vec<u64> = seconds(begins);
             for second in seconds {
                 schedule.begin(second * SECOND);
-                schedule.end(second * SECOND + 1, Outcome::Done);
+                schedule.end(second * SECOND + 1, WriteOutcome::Done);
             }
             assert_eq!(schedule.behind(), behind.map(Duration::from_secs), "{begins}");
         }
@@ -262,7 +262,7 @@ mod tests {
         let mut schedule = Schedule::new(timing, 0);
         for tick in 1..5 {
             schedule.begin(tick * SECOND / 2);
-            schedule.end(tick * SECOND / 2, Outcome::Done);
+            schedule.end(tick * SECOND / 2, WriteOutcome::Done);
         }
         assert_eq!(schedule.behind(), None);
     }

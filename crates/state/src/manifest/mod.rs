@@ -29,7 +29,7 @@ pub(crate) const SNAPSHOTS: &str = "snapshots";
 /// Why a snapshot was taken, which decides how long it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum SnapshotKind {
     /// Because it was time; kept until there are enough newer ones.
     Periodic,
     /// On request; kept until a user deletes it.
@@ -38,13 +38,13 @@ pub enum Kind {
     Final,
 }
 
-impl Kind {
+impl SnapshotKind {
     /// The word in manifests and messages.
     pub fn as_str(self) -> &'static str {
         match self {
-            Kind::Periodic => "periodic",
-            Kind::Manual => "manual",
-            Kind::Final => "final",
+            SnapshotKind::Periodic => "periodic",
+            SnapshotKind::Manual => "manual",
+            SnapshotKind::Final => "final",
         }
     }
 }
@@ -55,7 +55,7 @@ pub(crate) struct Manifest {
     pub format: u32,
     pub job: String,
     pub number: u64,
-    pub kind: Kind,
+    pub kind: SnapshotKind,
     pub taken_at_ms: i64,
     /// The version of the engine that wrote it.
     pub engine: String,

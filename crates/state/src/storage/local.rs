@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use thalweg_core::{Error, Result};
 
-use super::{Entry, Storage};
+use super::{Storage, StoredFile};
 
 /// What a file is called until it has all its bytes.
 const UNFINISHED: &str = ".unfinished";
@@ -166,7 +166,7 @@ impl LocalStorage {
         wrote.map_err(|error| failed("write", path, &error))
     }
 
-    fn collect(&self, folder: &Path, found: &mut Vec<Entry>) -> Result<()> {
+    fn collect(&self, folder: &Path, found: &mut Vec<StoredFile>) -> Result<()> {
         let entries = match self.files.list(folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -177,7 +177,7 @@ impl LocalStorage {
                 (None, _) => self.collect(&path, found)?,
                 (Some(bytes), Ok(own)) => {
                     let parts: Vec<_> = own.iter().map(|part| part.to_string_lossy()).collect();
-                    found.push(Entry { name: parts.join("/"), bytes });
+                    found.push(StoredFile { name: parts.join("/"), bytes });
                 }
                 (Some(_), Err(_)) => {}
             }
@@ -232,7 +232,7 @@ impl Storage for LocalStorage {
         }
     }
 
-    fn list(&self, folder: &str) -> Result<Vec<Entry>> {
+    fn list(&self, folder: &str) -> Result<Vec<StoredFile>> {
         let mut found = Vec::new();
         self.collect(&self.path(folder), &mut found)?;
         found.sort();

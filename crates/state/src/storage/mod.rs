@@ -22,7 +22,7 @@ pub(crate) use location::{job_name, jobs, open};
 
 /// Something that a listing found.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Entry {
+pub struct StoredFile {
     /// Its name, relative to the job.
     pub name: String,
     /// Its size.
@@ -70,7 +70,7 @@ pub trait Storage: Send + Sync {
     ///
     /// # Errors
     /// Those of the place.
-    fn list(&self, folder: &str) -> Result<Vec<Entry>>;
+    fn list(&self, folder: &str) -> Result<Vec<StoredFile>>;
 
     /// Does away with a name. It may be gone already.
     ///

@@ -17,7 +17,7 @@ use object_store::{ObjectStore, ObjectStoreExt, PutMode};
 use thalweg_core::{Error, Result};
 use tokio::runtime::{Builder, Runtime};
 
-use super::{Entry, Storage};
+use super::{Storage, StoredFile};
 
 /// A part of an object store.
 pub struct ObjectStorage {
@@ -99,7 +99,7 @@ impl Storage for ObjectStorage {
         }
     }
 
-    fn list(&self, folder: &str) -> Result<Vec<Entry>> {
+    fn list(&self, folder: &str) -> Result<Vec<StoredFile>> {
         let path = self.path(folder);
         let objects = self.runtime.block_on(self.objects.list(Some(&path)).try_collect::<Vec<_>>());
         let objects = objects.map_err(|error| self.failed("list", folder, &error))?;
@@ -107,7 +107,7 @@ impl Storage for ObjectStorage {
         for object in objects {
             if let Some(own) = object.location.prefix_match(&self.prefix) {
                 let parts: Vec<_> = own.map(|part| part.as_ref().to_owned()).collect();
-                found.push(Entry { name: parts.join("/"), bytes: object.size });
+                found.push(StoredFile { name: parts.join("/"), bytes: object.size });
             }
         }
         found.sort();

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use thalweg_core::{Error, Result};
 
 use super::{Listing, SnapshotStore};
-use crate::decide::{self, Files, Kept};
+use crate::decide::{self, Files, KeptSnapshot};
 use crate::manifest::{self, Manifest};
 
 impl SnapshotStore {
@@ -37,7 +37,7 @@ impl SnapshotStore {
         let mut known = Vec::new();
         for number in self.listing()?.finished {
             let kind = self.try_manifest(number)?.ok().map(|manifest| manifest.kind);
-            known.push(Kept { number, kind, is_damaged: self.damaged.contains(&number) });
+            known.push(KeptSnapshot { number, kind, is_damaged: self.damaged.contains(&number) });
         }
         let expired = decide::expired(&known, periodic_max);
         for &number in &expired {

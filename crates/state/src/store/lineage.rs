@@ -10,7 +10,7 @@
 use serde::{Deserialize, Serialize};
 use thalweg_core::{Error, Result};
 
-use super::{Found, SnapshotStore};
+use super::{FoundSnapshot, SnapshotStore};
 use crate::manifest;
 
 /// The folder of the lineages of a job.
@@ -85,7 +85,7 @@ impl SnapshotStore {
     ///
     /// # Errors
     /// Those of the place: what cannot be reached now is not damaged.
-    pub fn newest_of(&mut self, lineage: Option<&Lineage>) -> Result<Found> {
+    pub fn newest_of(&mut self, lineage: Option<&Lineage>) -> Result<FoundSnapshot> {
         let after = lineage.map_or(0, |lineage| lineage.after);
         let id = lineage.map(|lineage| lineage.id.as_str());
         self.newest_where(|number, found| {

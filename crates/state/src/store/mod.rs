@@ -21,12 +21,12 @@ use object_store::ObjectStore;
 use thalweg_core::snapshot::RestoredCut;
 use thalweg_core::{Error, ErrorKind, OrderContract, Result};
 
-use crate::manifest::{self, Kind, Manifest, SNAPSHOTS};
-use crate::storage::{self, Entry, FileSystem, LocalStorage, ObjectStorage, Storage};
+use crate::manifest::{self, Manifest, SNAPSHOTS, SnapshotKind};
+use crate::storage::{self, FileSystem, LocalStorage, ObjectStorage, Storage, StoredFile};
 
 pub use describe::{SnapshotDetails, TableSummary};
 pub use lineage::{Lineage, Origin};
-pub use write::{WriteRequest, Written};
+pub use write::{WriteRequest, WrittenSnapshot};
 
 /// The snapshots of one job at one place.
 pub struct SnapshotStore {
@@ -47,7 +47,7 @@ pub struct SnapshotHeader {
     /// The job that it is of.
     pub job: String,
     /// Why it was taken.
-    pub kind: Kind,
+    pub kind: SnapshotKind,
     /// When, in milliseconds since 1970-01-01T00:00:00Z.
     pub taken_at_ms: i64,
     /// The version of the engine that wrote it.
@@ -124,7 +124,7 @@ impl std::fmt::Display for Damage {
 
 /// The newest snapshot that can be used.
 #[derive(Debug)]
-pub struct Found {
+pub struct FoundSnapshot {
     /// It; none if there is no such snapshot.
     pub snapshot: Option<Snapshot>,
     /// Newer ones that counted and can't be used, newest first. They stay where they are. Whether a
@@ -134,7 +134,7 @@ pub struct Found {
 
 /// What there is of snapshots: the names and sizes of all files, and which numbers have a manifest.
 struct Listing {
-    entries: Vec<Entry>,
+    entries: Vec<StoredFile>,
     /// Ascending.
     finished: Vec<u64>,
     /// Ascending.

@@ -7,7 +7,7 @@ use arrow_array::RecordBatch;
 use thalweg_core::snapshot::{Restored, RestoredCut, StageState};
 use thalweg_core::{Error, Result};
 
-use super::{Damage, Found, Snapshot, SnapshotStore, header};
+use super::{Damage, FoundSnapshot, Snapshot, SnapshotStore, header};
 use crate::checksum;
 use crate::manifest::{FileEntry, Generation, Manifest, StageEntry, TableEntry};
 use crate::storage::Storage;
@@ -39,7 +39,7 @@ impl SnapshotStore {
     ///
     /// # Errors
     /// Those of the place: what cannot be reached now is not damaged.
-    pub fn newest_usable(&mut self) -> Result<Found> {
+    pub fn newest_usable(&mut self) -> Result<FoundSnapshot> {
         self.newest_where(|_, _| true)
     }
 
@@ -47,21 +47,21 @@ impl SnapshotStore {
     pub(super) fn newest_where(
         &mut self,
         is_wanted: impl Fn(u64, Option<&Manifest>) -> bool,
-    ) -> Result<Found> {
+    ) -> Result<FoundSnapshot> {
         let mut passed_over = Vec::new();
         for number in self.listing()?.finished.into_iter().rev() {
             if !is_wanted(number, self.try_manifest(number)?.ok().as_ref()) {
                 continue;
             }
             match self.split_damage(number, self.read(number))? {
-                Ok(snapshot) => return Ok(Found { snapshot: Some(snapshot), passed_over }),
+                Ok(snapshot) => return Ok(FoundSnapshot { snapshot: Some(snapshot), passed_over }),
                 Err(damage) => {
                     self.damaged.insert(number);
                     passed_over.push(damage);
                 }
             }
         }
-        Ok(Found { snapshot: None, passed_over })
+        Ok(FoundSnapshot { snapshot: None, passed_over })
     }
 
     /// Compares every byte of a snapshot with its checksums; says everything that is wrong with it.

@@ -26,7 +26,7 @@ use super::read::{visit_removed, visit_rows};
 use crate::checksum;
 use crate::decide;
 use crate::manifest::{
-    self, FORMAT, FileEntry, Generation, Kind, Manifest, StageEntry, TableEntry,
+    self, FORMAT, FileEntry, Generation, Manifest, SnapshotKind, StageEntry, TableEntry,
 };
 use crate::storage::Storage;
 use crate::table::{TableFile, TableWriter, column_texts, identity_schema};
@@ -38,7 +38,7 @@ pub struct WriteRequest {
     /// Its number, higher than that of any snapshot that is there: [`SnapshotStore::next_number`].
     pub number: u64,
     /// Why it was taken.
-    pub kind: Kind,
+    pub kind: SnapshotKind,
     /// The order contract that the job runs under.
     pub order: OrderContract,
     /// When it was taken, in milliseconds since 1970-01-01T00:00:00Z.
@@ -59,7 +59,12 @@ pub struct WriteRequest {
 
 impl WriteRequest {
     /// A full snapshot, with nothing noted.
-    pub fn new(cut: TakenCut, number: u64, kind: Kind, order: OrderContract) -> WriteRequest {
+    pub fn new(
+        cut: TakenCut,
+        number: u64,
+        kind: SnapshotKind,
+        order: OrderContract,
+    ) -> WriteRequest {
         WriteRequest {
             cut,
             number,
@@ -77,7 +82,7 @@ impl WriteRequest {
 
 /// A snapshot that was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenSnapshot {
     /// Its number.
     pub number: u64,
     /// Files that were written, the manifest not counted.
@@ -98,7 +103,7 @@ impl SnapshotStore {
     /// Those of making rows and of the place; if the number is taken; if changes are captured of
     /// something that the snapshot before does not hold. Earlier snapshots are untouched. A later
     /// one must not build on it.
-    pub fn write(&mut self, request: WriteRequest) -> Result<Written> {
+    pub fn write(&mut self, request: WriteRequest) -> Result<WrittenSnapshot> {
         let number = request.number;
         self.check_number(number)?;
         let base = request.base.map(|base| self.base(base)).transpose()?;
@@ -251,13 +256,13 @@ struct Writing<'a> {
 }
 
 /// Which table is written.
-struct Place<'a> {
+struct TablePlace<'a> {
     stage: &'a str,
     is_waiting: bool,
     name: &'static str,
 }
 
-impl Place<'_> {
+impl TablePlace<'_> {
     /// A part of a file's name; for people only.
     fn label(&self, what: &str) -> String {
         let stage =
@@ -318,25 +323,25 @@ impl Writing<'_> {
                     MapEntry::Vacant(free) => free.insert(table),
                     MapEntry::Occupied(_) => {
                         return Err(
-                            Place { stage, is_waiting, name }.error("it was captured twice")
+                            TablePlace { stage, is_waiting, name }.error("it was captured twice")
                         );
                     }
                 };
             }
         }
         let tables = by_name.into_iter().map(|(name, captured)| {
-            self.table(&Place { stage, is_waiting, name }, captured, partitions)
+            self.table(&TablePlace { stage, is_waiting, name }, captured, partitions)
         });
         tables.collect()
     }
 
     fn table(
         &mut self,
-        place: &Place<'_>,
+        place: &TablePlace<'_>,
         captured: BTreeMap<usize, CapturedTable>,
         partitions: usize,
     ) -> Result<TableEntry> {
-        let Shape { schema, identity_columns } = Shape::of(place, captured.values())?;
+        let TableShape { schema, identity_columns } = TableShape::of(place, captured.values())?;
         let columns = column_texts(&schema);
         let fingerprint = checksum::text_of(columns.join("\n").as_bytes());
         let name = place.name.to_owned();
@@ -359,7 +364,7 @@ impl Writing<'_> {
     }
 
     /// The generations that changes of a table build on.
-    fn base_of(&self, place: &Place<'_>, entry: &TableEntry) -> Result<Vec<Generation>> {
+    fn base_of(&self, place: &TablePlace<'_>, entry: &TableEntry) -> Result<Vec<Generation>> {
         let base = self.base.as_ref().ok_or_else(|| place.error("it has changes, of what?"))?;
         if !base.stages.iter().any(|stage| stage.id == place.stage) {
             return Err(place.error("it has changes, and its operator was not there before"));
@@ -382,7 +387,7 @@ impl Writing<'_> {
 
     fn generation(
         &mut self,
-        place: &Place<'_>,
+        place: &TablePlace<'_>,
         schema: &SchemaRef,
         identity_columns: usize,
         captured: BTreeMap<usize, CapturedTable>,
@@ -416,7 +421,7 @@ impl Writing<'_> {
 
     fn merge_if_wanted(
         &mut self,
-        place: &Place<'_>,
+        place: &TablePlace<'_>,
         schema: SchemaRef,
         entry: &mut TableEntry,
     ) -> Result<()> {
@@ -449,7 +454,7 @@ impl Writing<'_> {
     /// Writes the rows of these generations that hold.
     fn fold(
         &mut self,
-        place: &Place<'_>,
+        place: &TablePlace<'_>,
         schema: SchemaRef,
         generations: &[Generation],
         identity_columns: usize,
@@ -468,7 +473,7 @@ impl Writing<'_> {
     /// Writes what these generations removed.
     fn fold_removed(
         &mut self,
-        place: &Place<'_>,
+        place: &TablePlace<'_>,
         schema: SchemaRef,
         generations: &[Generation],
         identity_columns: usize,
@@ -483,9 +488,9 @@ impl Writing<'_> {
         Ok(removed)
     }
 
-    fn summary(&self, number: u64) -> Written {
+    fn summary(&self, number: u64) -> WrittenSnapshot {
         let own = &self.files.own;
-        Written {
+        WrittenSnapshot {
             number,
             files: own.len(),
             bytes: own.iter().map(|file| file.bytes).sum(),
@@ -498,7 +503,7 @@ impl Writing<'_> {
 /// Below which time the partitions keep nothing; empty where rows do not expire. A partition
 /// without a capture is empty, and says nothing about what comes.
 fn kept_from(
-    place: &Place<'_>,
+    place: &TablePlace<'_>,
     captured: &BTreeMap<usize, CapturedTable>,
     partitions: usize,
 ) -> Result<Vec<i64>> {
@@ -533,17 +538,17 @@ fn expire(generations: &mut Vec<Generation>) {
 }
 
 /// What the partitions that capture a table must agree upon.
-struct Shape {
+struct TableShape {
     schema: SchemaRef,
     identity_columns: usize,
 }
 
-impl Shape {
+impl TableShape {
     fn of<'a>(
-        place: &Place<'_>,
+        place: &TablePlace<'_>,
         captured: impl Iterator<Item = &'a CapturedTable>,
-    ) -> Result<Shape> {
-        let mut shape: Option<Shape> = None;
+    ) -> Result<TableShape> {
+        let mut shape: Option<TableShape> = None;
         for table in captured {
             let is_change = table.extent == Extent::Incremental;
             if is_change && table.identity_columns == 0 {
@@ -553,13 +558,13 @@ impl Shape {
                 return Err(place.error("its identity has more columns than it"));
             }
             let (schema, identity_columns) = (table.schema.clone(), table.identity_columns);
-            let own = Shape { schema, identity_columns };
+            let own = TableShape { schema, identity_columns };
             shape = Some(shape.map_or(Ok(own), |known| known.joined(place, table))?);
         }
         shape.ok_or_else(|| place.error("no partition captured it"))
     }
 
-    fn joined(self, place: &Place<'_>, table: &CapturedTable) -> Result<Shape> {
+    fn joined(self, place: &TablePlace<'_>, table: &CapturedTable) -> Result<TableShape> {
         let columns = column_texts(&self.schema);
         let own = table.identity_columns;
         let has_same = own == 0 || self.identity_columns == 0 || own == self.identity_columns;
@@ -567,6 +572,6 @@ impl Shape {
             return Err(place.error("partitions captured it with different columns"));
         }
         let identity_columns = own.max(self.identity_columns);
-        Ok(Shape { identity_columns, ..self })
+        Ok(TableShape { identity_columns, ..self })
     }
 }

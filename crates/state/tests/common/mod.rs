@@ -18,7 +18,7 @@ use thalweg_core::snapshot::{
     StageState, TakenCut, state_schema,
 };
 use thalweg_core::{Captured, Extent, OrderContract, TableRows, Watermark};
-use thalweg_state::{Kind, WriteRequest};
+use thalweg_state::{SnapshotKind, WriteRequest};
 
 /// A key with its virtual partition; `None` is for all.
 pub type Key = (Option<u8>, String);
@@ -137,8 +137,12 @@ pub fn cut(state: Vec<Captured>, waiting: Vec<Captured>) -> TakenCut {
 /// A request to write what an operator keeps.
 pub fn request(state: Vec<Captured>, number: u64, base: Option<u64>) -> WriteRequest {
     let notes = BTreeMap::from([("plan".to_owned(), format!("fingerprint {number}"))]);
-    let request =
-        WriteRequest::new(cut(state, Vec::new()), number, Kind::Periodic, OrderContract::Arrival);
+    let request = WriteRequest::new(
+        cut(state, Vec::new()),
+        number,
+        SnapshotKind::Periodic,
+        OrderContract::Arrival,
+    );
     WriteRequest { base, notes, taken_at_ms: 1_700_000_000_000, ..request }
 }
 

@@ -32,9 +32,6 @@ impl Sink for Totals {
     fn name(&self) -> String {
         "totals".to_owned()
     }
-    fn open(&mut self) -> Result<()> {
-        Ok(())
-    }
     fn write(&mut self, batch: &RecordBatch, _: Option<&[RowKind]>) -> Result<()> {
         let sum = match batch.column_by_name(self.column) {
             None => batch.num_rows() as i64,
@@ -47,9 +44,6 @@ impl Sink for Totals {
             },
         };
         *self.sum.lock().expect("the sink does not panic") += sum as u64;
-        Ok(())
-    }
-    fn flush(&mut self) -> Result<()> {
         Ok(())
     }
     fn finish(&mut self) -> Result<()> {

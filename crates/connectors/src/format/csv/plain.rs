@@ -134,7 +134,7 @@ fn places_of(chunk: &[u8; CHUNK_BYTES], one: u8, other: u8) -> u64 {
 mod tests {
     use thalweg_core::shim::SplitMix64;
 
-    use super::super::scan::{Field, Step, Walker};
+    use super::super::scan::{FieldSpan, ScanStep, Walker};
     use super::*;
 
     /// What the walker makes of a text: the span and the fields of each record, and whether
@@ -145,16 +145,16 @@ mod tests {
         let mut walker = Walker::new(text.as_bytes(), dialect, true);
         let (mut records, mut is_special) = (Vec::new(), false);
         loop {
-            let mut fields: Vec<Field> = Vec::new();
+            let mut fields: Vec<FieldSpan> = Vec::new();
             match walker.next_record(&mut fields) {
-                Step::Record { start, end, malformed } => {
+                ScanStep::Record { start, end, malformed } => {
                     is_special |= malformed.is_some();
                     let texts = fields.iter().map(|field| field.text(text, dialect).into_owned());
                     records.push(((start, end), texts.collect()));
                 }
-                Step::Skipped => is_special = true,
-                Step::End => return (records, is_special),
-                Step::Incomplete => panic!("the text is the last"),
+                ScanStep::Skipped => is_special = true,
+                ScanStep::End => return (records, is_special),
+                ScanStep::Incomplete => panic!("the text is the last"),
             }
         }
     }

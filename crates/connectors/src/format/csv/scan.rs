@@ -49,24 +49,24 @@ impl Dialect {
 
 /// Where a field lies in its block, with flags in the highest bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Field {
+pub struct FieldSpan {
     start: u32,
     end: u32,
 }
 
 const FLAG: u32 = 1 << 31;
 
-impl Field {
+impl FieldSpan {
     /// A field that the record is too short for.
-    pub const MISSING: Field = Field { start: FLAG, end: 0 };
+    pub const MISSING: FieldSpan = FieldSpan { start: FLAG, end: 0 };
 
     fn new(start: usize, end: usize, escaped: bool) -> Self {
-        Field { start: start as u32, end: end as u32 | if escaped { FLAG } else { 0 } }
+        FieldSpan { start: start as u32, end: end as u32 | if escaped { FLAG } else { 0 } }
     }
     /// True if the record has no such field.
     #[inline]
     pub fn is_missing(self) -> bool {
-        self == Field::MISSING
+        self == FieldSpan::MISSING
     }
     /// True if the field has no text.
     pub fn is_empty(self) -> bool {
@@ -115,7 +115,7 @@ fn unescape(text: &str, quote: Option<u8>, escape: Option<u8>) -> String {
 
 /// What the walker found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ScanStep {
     /// A record, from `start` to `end` without its line end.
     Record {
         /// Offset of its first byte.
@@ -168,10 +168,10 @@ impl<'a> Walker<'a> {
 
     /// Finds the next record and appends its fields. After `Incomplete` the position is still at
     /// the record's start, and fields may have been appended.
-    pub fn next_record(&mut self, fields: &mut Vec<Field>) -> Step {
+    pub fn next_record(&mut self, fields: &mut Vec<FieldSpan>) -> ScanStep {
         let start = self.position;
         if start >= self.text.len() {
-            return Step::End;
+            return ScanStep::End;
         }
         if let Some(step) = self.skip_line() {
             return step;
@@ -185,24 +185,24 @@ impl<'a> Walker<'a> {
                 Ended::Delimiter => {}
                 Ended::Text if !self.is_last => {
                     self.position = start;
-                    return Step::Incomplete;
+                    return ScanStep::Incomplete;
                 }
                 Ended::Text => {
                     let end = self.text.len();
                     self.position = end;
-                    return Step::Record { start, end, malformed: self.malformed };
+                    return ScanStep::Record { start, end, malformed: self.malformed };
                 }
                 Ended::Line => {
                     // The position stands behind the line feed.
                     let end = self.without_carriage_return(start, self.position - 1);
-                    return Step::Record { start, end, malformed: self.malformed };
+                    return ScanStep::Record { start, end, malformed: self.malformed };
                 }
             }
         }
     }
 
     /// Passes over a comment or an empty line.
-    fn skip_line(&mut self) -> Option<Step> {
+    fn skip_line(&mut self) -> Option<ScanStep> {
         let start = self.position;
         let rest = &self.text[start..];
         let is_comment = self.dialect.comments && rest[0] == b'#';
@@ -214,9 +214,9 @@ impl<'a> Walker<'a> {
         match memchr(b'\n', rest) {
             Some(at) => self.position = start + at + 1,
             None if self.is_last => self.position = self.text.len(),
-            None => return Some(Step::Incomplete),
+            None => return Some(ScanStep::Incomplete),
         }
-        Some(Step::Skipped)
+        Some(ScanStep::Skipped)
     }
 
     fn without_carriage_return(&self, start: usize, end: usize) -> usize {
@@ -224,7 +224,7 @@ impl<'a> Walker<'a> {
     }
 
     /// A field without quotes; moves behind what ends it.
-    fn plain(&mut self, fields: &mut Vec<Field>) -> Ended {
+    fn plain(&mut self, fields: &mut Vec<FieldSpan>) -> Ended {
         let start = self.position;
         let delimiter = self.dialect.delimiter;
         let mut from = start;
@@ -256,12 +256,12 @@ impl<'a> Walker<'a> {
         } else {
             end
         };
-        fields.push(Field::new(start, end, escaped));
+        fields.push(FieldSpan::new(start, end, escaped));
         ended
     }
 
     /// A field in quotes; moves behind what ends it.
-    fn quoted(&mut self, fields: &mut Vec<Field>) -> Ended {
+    fn quoted(&mut self, fields: &mut Vec<FieldSpan>) -> Ended {
         let quote = self.dialect.quote.expect("called at a quote");
         let start = self.position + 1;
         let mut from = start;
@@ -274,7 +274,7 @@ impl<'a> Walker<'a> {
             };
             let Some(at) = found.map(|at| from + at) else {
                 self.malformed = Some("a quote is not closed before the end of the file");
-                fields.push(Field::new(start, self.text.len(), escaped));
+                fields.push(FieldSpan::new(start, self.text.len(), escaped));
                 return Ended::Text;
             };
             if Some(self.text[at]) == self.dialect.escape {
@@ -290,7 +290,7 @@ impl<'a> Walker<'a> {
                 break at;
             }
         };
-        fields.push(Field::new(start, end, escaped));
+        fields.push(FieldSpan::new(start, end, escaped));
         self.after_quote(end + 1)
     }
 
@@ -327,8 +327,8 @@ pub fn complete_length(text: &[u8], dialect: &Dialect) -> usize {
     loop {
         fields.clear();
         match walker.next_record(&mut fields) {
-            Step::Incomplete | Step::End => return walker.position(),
-            Step::Record { .. } | Step::Skipped => {}
+            ScanStep::Incomplete | ScanStep::End => return walker.position(),
+            ScanStep::Record { .. } | ScanStep::Skipped => {}
         }
     }
 }
@@ -354,13 +354,13 @@ mod tests {
         loop {
             let mut fields = Vec::new();
             match walker.next_record(&mut fields) {
-                Step::Record { malformed, .. } => {
+                ScanStep::Record { malformed, .. } => {
                     let texts = fields.iter().map(|f| f.text(text, dialect).into_owned());
                     found.push((texts.collect(), malformed.is_some()));
                 }
-                Step::Skipped => {}
-                Step::End => return found,
-                Step::Incomplete => panic!("the text is the last"),
+                ScanStep::Skipped => {}
+                ScanStep::End => return found,
+                ScanStep::Incomplete => panic!("the text is the last"),
             }
         }
     }
@@ -424,7 +424,7 @@ mod tests {
         let dialect = dialect();
         let mut ends = vec![0];
         let mut walker = Walker::new(text.as_bytes(), &dialect, true);
-        while walker.next_record(&mut Vec::new()) != Step::End {
+        while walker.next_record(&mut Vec::new()) != ScanStep::End {
             ends.push(walker.position());
         }
         for length in 0..=text.len() {

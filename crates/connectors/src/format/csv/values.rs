@@ -9,22 +9,20 @@ use std::sync::Arc;
 use arrow_array::builder::{BinaryBuilder, BooleanBuilder, PrimitiveBuilder, StringViewBuilder};
 use arrow_array::types::{
     ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type,
-    Int32Type, Int64Type, Time32MillisecondType, TimestampMicrosecondType,
-    TimestampMillisecondType, TimestampNanosecondType,
+    Int32Type, Int64Type, Time32MillisecondType,
 };
 use arrow_array::{ArrayRef, ListArray};
 use arrow_buffer::{NullBufferBuilder, OffsetBuffer};
-use arrow_schema::TimeUnit;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use thalweg_core::text::{
     parse_boolean, parse_date, parse_decimal, parse_double, parse_float, parse_integer, parse_time,
     parse_timestamp,
 };
-use thalweg_core::types::timestamp_unit;
+use thalweg_core::types::timestamps;
 use thalweg_core::{Column, DataType, Error, Result};
 
-use super::{CsvOptions, Found};
+use super::{CsvOptions, FoundRecords};
 use crate::format::bad_data::BadFields;
 
 /// True if a field of this column can be bad.
@@ -59,7 +57,7 @@ fn is_scalar(data_type: &DataType) -> bool {
 /// Reads one column of all records.
 pub fn column(
     text: &str,
-    records: &Found<'_>,
+    records: &FoundRecords<'_>,
     position: usize,
     declared: &Column,
     options: &CsvOptions,
@@ -70,14 +68,14 @@ pub fn column(
     let data_type = &declared.column_type.data_type;
     let delimiter = &options.array_delimiter;
     match records {
-        Found::Plain(records) => {
+        FoundRecords::Plain(records) => {
             let field = |row: usize| {
                 let value = records.value(row, position);
                 if null_literal == Some(&*value) { None } else { Some(value) }
             };
             typed(data_type, delimiter, rows, field, bad)
         }
-        Found::Walked(records) => {
+        FoundRecords::Walked(records) => {
             let width = records.fields.len().checked_div(rows).unwrap_or(0);
             let field = |row: usize| {
                 let field = records.fields[row * width + position];
@@ -194,12 +192,12 @@ fn scalar<'a>(
         }
         DataType::Timestamp(precision) => {
             let parse = |text: &str| parse_timestamp(text, *precision);
-            timestamp(*precision, false, rows, text, note, parse)
+            timestamps(&primitive_builder(rows, text, note, parse).finish(), *precision, false)
         }
         DataType::TimestampLtz(precision) => {
             let parse =
                 |text: &str| parse_timestamp(text.trim_end().strip_suffix('Z')?, *precision);
-            timestamp(*precision, true, rows, text, note, parse)
+            timestamps(&primitive_builder(rows, text, note, parse).finish(), *precision, true)
         }
         other => return Err(Error::unsupported(format!("CSV cannot hold values of type {other}"))),
     })
@@ -245,33 +243,6 @@ where
 {
     let parse = |text: &str| T::Native::try_from(parse_integer(text)?).ok();
     primitive::<T>(rows, text, note, parse)
-}
-
-fn timestamp<'a>(
-    precision: u8,
-    is_instant: bool,
-    rows: usize,
-    text: impl Fn(usize) -> Option<Cow<'a, str>>,
-    note: Note<'_>,
-    parse: impl Fn(&str) -> Option<i64>,
-) -> ArrayRef {
-    let zone = is_instant.then(|| Arc::from("UTC"));
-    match timestamp_unit(precision) {
-        TimeUnit::Microsecond => {
-            let mut builder =
-                primitive_builder::<TimestampMicrosecondType>(rows, text, note, parse);
-            Arc::new(builder.finish().with_timezone_opt::<Arc<str>>(zone))
-        }
-        TimeUnit::Nanosecond => {
-            let mut builder = primitive_builder::<TimestampNanosecondType>(rows, text, note, parse);
-            Arc::new(builder.finish().with_timezone_opt::<Arc<str>>(zone))
-        }
-        _ => {
-            let mut builder =
-                primitive_builder::<TimestampMillisecondType>(rows, text, note, parse);
-            Arc::new(builder.finish().with_timezone_opt::<Arc<str>>(zone))
-        }
-    }
 }
 
 fn binary<'a>(

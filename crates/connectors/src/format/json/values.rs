@@ -6,12 +6,11 @@ use std::sync::Arc;
 use arrow_array::builder::{BinaryBuilder, BooleanBuilder, PrimitiveBuilder, StringViewBuilder};
 use arrow_array::types::{
     ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type,
-    Int32Type, Int64Type, Time32MillisecondType, TimestampMicrosecondType,
-    TimestampMillisecondType, TimestampNanosecondType,
+    Int32Type, Int64Type, Time32MillisecondType,
 };
 use arrow_array::{ArrayRef, ListArray, MapArray, StructArray};
 use arrow_buffer::{NullBufferBuilder, OffsetBuffer};
-use arrow_schema::{DataType as Arrow, TimeUnit};
+use arrow_schema::DataType as Arrow;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -19,7 +18,7 @@ use thalweg_core::text::{
     parse_boolean, parse_date, parse_decimal, parse_double, parse_float, parse_integer, parse_time,
     parse_timestamp, parse_timestamp_iso,
 };
-use thalweg_core::types::timestamp_unit;
+use thalweg_core::types::timestamps;
 use thalweg_core::{Column, ColumnType, DataType, Error, Result};
 
 use super::JsonOptions;
@@ -90,8 +89,8 @@ pub fn column(
         DataType::Time(precision) => primitive::<Time32MillisecondType>(cells, bad, |value| {
             parsed(value, |text| parse_time(text, *precision))
         }),
-        DataType::Timestamp(precision) => timestamps(cells, *precision, false, options, bad),
-        DataType::TimestampLtz(precision) => timestamps(cells, *precision, true, options, bad),
+        DataType::Timestamp(precision) => times(cells, *precision, false, options, bad),
+        DataType::TimestampLtz(precision) => times(cells, *precision, true, options, bad),
         DataType::Array(element) => array(cells, data_type, element, options, bad)?,
         DataType::Map(_, value) => map(cells, data_type, value, options, bad)?,
         DataType::Row(columns) => row(cells, data_type, columns, options, bad)?,
@@ -195,7 +194,7 @@ fn binary(cells: &[Cell<'_>], bad: &mut BadFields) -> ArrayRef {
     Arc::new(builder.finish())
 }
 
-fn timestamps(
+fn times(
     cells: &[Cell<'_>],
     precision: u8,
     is_instant: bool,
@@ -212,21 +211,7 @@ fn timestamps(
             }
         })
     };
-    let zone: Option<Arc<str>> = is_instant.then(|| Arc::from("UTC"));
-    match timestamp_unit(precision) {
-        TimeUnit::Microsecond => {
-            let mut builder = builder::<TimestampMicrosecondType>(cells, bad, parse);
-            Arc::new(builder.finish().with_timezone_opt(zone))
-        }
-        TimeUnit::Nanosecond => {
-            let mut builder = builder::<TimestampNanosecondType>(cells, bad, parse);
-            Arc::new(builder.finish().with_timezone_opt(zone))
-        }
-        _ => {
-            let mut builder = builder::<TimestampMillisecondType>(cells, bad, parse);
-            Arc::new(builder.finish().with_timezone_opt(zone))
-        }
-    }
+    timestamps(&builder(cells, bad, parse).finish(), precision, is_instant)
 }
 
 /// A container that has an element of its own which is NULL but declared NOT NULL.

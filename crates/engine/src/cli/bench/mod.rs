@@ -17,7 +17,7 @@ use thalweg_core::{Error, Result};
 
 pub use self::arguments::BenchArguments;
 use self::arguments::{NexmarkArguments, Workload};
-use self::table::Outcome;
+use self::table::QueryOutcome;
 use super::arguments::ColorChoice;
 use super::exit::Failure;
 use super::interrupt::Interrupt;
@@ -54,9 +54,9 @@ fn nexmark(arguments: &NexmarkArguments) -> Result<(), Failure> {
     for query in wanted {
         outcomes.push(match bench.measure(query) {
             Err(failure) if !are_named && failure.error.is_plan_error() => {
-                Outcome::PassedOver(query.name, failure.error.to_string())
+                QueryOutcome::PassedOver(query.name, failure.error.to_string())
             }
-            measured => Outcome::Measured(measured?),
+            measured => QueryOutcome::Measured(measured?),
         });
     }
     if bench.lines.is_standard_output() {

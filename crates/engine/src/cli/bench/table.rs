@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use thalweg::bench::{BenchOptions, Measurement};
 
+use crate::cli::text_table::aligned;
 use crate::cli::units;
 
 /// What became of a query.
-pub enum Outcome {
+pub enum QueryOutcome {
     /// It ran.
     Measured(Measurement),
     /// It can't run, and nobody asked for it by name: its name and why.
@@ -49,30 +50,19 @@ fn latency(
 }
 
 /// All outcomes as a table, with what holds for all of them on top.
-pub fn table(outcomes: &[Outcome], options: &BenchOptions) -> String {
+pub fn table(outcomes: &[QueryOutcome], options: &BenchOptions) -> String {
     let mut columns = COLUMNS.to_vec();
     columns.extend(options.rate.iter().flat_map(|_| LATENCIES));
     columns.extend(options.check.then_some(FINGERPRINT));
-    let cells = |outcome: &Outcome| match outcome {
-        Outcome::Measured(run) => columns.iter().map(|(_, cell)| cell(run)).collect(),
-        Outcome::PassedOver(name, why) => vec![(*name).to_owned(), format!("passed over: {why}")],
+    let cells = |outcome: &QueryOutcome| match outcome {
+        QueryOutcome::Measured(run) => columns.iter().map(|(_, cell)| cell(run)).collect(),
+        QueryOutcome::PassedOver(name, why) => {
+            vec![(*name).to_owned(), format!("passed over: {why}")]
+        }
     };
-    let rows: Vec<Vec<String>> = outcomes.iter().map(cells).collect();
-    let full = || rows.iter().filter(|row| row.len() == columns.len());
-    let width = |(place, (heading, _)): (usize, &TableColumn)| {
-        full()
-            .map(|row| row[place].chars().count())
-            .chain([heading.len()])
-            .max()
-            .unwrap_or_default()
-    };
-    let widths: Vec<usize> = columns.iter().enumerate().map(width).collect();
     let headings = columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
-    let mut output = format!("{}\n", head(options));
-    for row in std::iter::once(&headings).chain(&rows) {
-        output.push_str(&line(row, &widths));
-    }
-    output
+    let rows: Vec<_> = std::iter::once(headings).chain(outcomes.iter().map(cells)).collect();
+    format!("{}\n{}", head(options), aligned(&rows, |column| column == 0))
 }
 
 fn head(options: &BenchOptions) -> String {
@@ -88,15 +78,6 @@ fn head(options: &BenchOptions) -> String {
         "{events} events of preset {preset}{}, {workers}, order {order}",
         rate.unwrap_or_default()
     )
-}
-
-/// The name to the left, numbers to the right; what is no row of the table extends to the right.
-fn line(cells: &[String], widths: &[usize]) -> String {
-    let is_row = cells.len() == widths.len();
-    let padded = cells.iter().zip(widths).enumerate().map(|(place, (cell, &width))| {
-        if place == 0 || !is_row { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
-    });
-    format!("{}\n", padded.collect::<Vec<_>>().join("  ").trim_end())
 }
 
 /// A run as a line of JSON. Times are in seconds, sizes in bytes, latencies in microseconds.

@@ -29,11 +29,11 @@ struct Backup {
     format: u32,
     job: String,
     snapshot: u64,
-    outputs: Vec<Output>,
+    outputs: Vec<OutputEntry>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Output {
+struct OutputEntry {
     path: PathBuf,
     handle: String,
 }
@@ -82,11 +82,11 @@ pub fn export(location: &str, job: &str, to: &Path, number: Option<u64>) -> Resu
     let saved = SnapshotStore::open(&state_of(to), job)?;
     store.copy_to(number, &saved)?;
     let here = std::env::current_dir()?.canonicalize()?;
-    let outputs = outputs.into_iter().map(|(output, handle)| Output {
+    let outputs = outputs.into_iter().map(|(output, handle)| OutputEntry {
         path: output.path().strip_prefix(&here).unwrap_or(output.path()).to_owned(),
         handle,
     });
-    let outputs: Vec<Output> = outputs.collect();
+    let outputs: Vec<OutputEntry> = outputs.collect();
     let count = outputs.len();
     write(to, &Backup { format: FORMAT, job: job.to_owned(), snapshot: number, outputs })?;
     print(&format!(

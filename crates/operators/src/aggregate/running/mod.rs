@@ -39,7 +39,7 @@
 
 mod bytes;
 pub(super) mod column;
-mod counted;
+pub(super) mod counted;
 pub(super) mod distinct;
 pub(super) mod elements;
 pub(super) mod estimate;

@@ -432,9 +432,7 @@ impl IntervalPartition {
         }
         let ranks = self.ranks_of(&leaving)?;
         let arrival = |leaving: &Leaving| {
-            leaving
-                .side
-                .pick(self.left.chunks.arrival(leaving.row), self.right.chunks.arrival(leaving.row))
+            leaving.side.pick(&self.left, &self.right).chunks.arrival(leaving.row)
         };
         let keyed = leaving.into_iter().zip(ranks);
         let mut keyed: Vec<_> =

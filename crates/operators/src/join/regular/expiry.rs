@@ -80,7 +80,8 @@ impl RowExpiry {
         self.rows[row as usize].at_ms
     }
 
-    /// The row that was added last was written at this time. [`RowExpiry::put_in_order`] must follow.
+    /// The row that was added last was written at this time. [`RowExpiry::put_in_order`] must
+    /// follow.
     pub fn set_written(&mut self, row: u32, at_ms: i64) {
         self.now_ms = self.now_ms.max(at_ms);
         self.rows[row as usize].at_ms = at_ms;

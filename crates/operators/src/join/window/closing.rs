@@ -2,7 +2,8 @@
 //!
 //! Rows lie by key, and each key is visited once, in the order of keys. A step continues until it
 //! has found enough pairs; the rows of one key may need many steps, and one row of the left side
-//! always meets all its partners in one. [`ClosingWindow::emit_some`] keeps its place between calls.
+//! always meets all its partners in one. [`ClosingWindow::emit_some`] keeps its place between
+//! calls.
 //!
 //! **Invariants**
 //! - `order[at]` is the key in work, and `visited` of its left rows have been sent.

@@ -20,12 +20,11 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use arrow_array::{RecordBatch, UInt32Array};
+use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use arrow_select::take::take_record_batch;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{
-    DataType, Error, Output, Partition, PartitionContext, Piece, Place, Progress, Restored, Result,
+    DataType, Output, Partition, PartitionContext, Piece, Place, Progress, Restored, Result,
     Watermark,
 };
 
@@ -36,8 +35,8 @@ use crate::capture::keys::{KeyTracker, KeyedState};
 use crate::expiry::Expiry;
 use crate::keys::{CanonicalOrder, KeyTable};
 use crate::rows::arena::ArenaPlace;
+use crate::rows::input::treat_late_rows;
 use crate::top_n::tables::KeyedRowTable;
-use crate::window::LatePolicy;
 
 /// The tables of state: the rows that wait, and the keys whose row has left.
 pub(super) const TABLES: [&str; 2] = ["waiting", "left"];
@@ -111,7 +110,7 @@ impl EarliestRows {
         let (late, on_time): (Vec<u32>, Vec<u32>) = all.into_iter().partition(|&row| is_late(row));
         output.accepted += on_time.len() as u64;
         if let Some(&first) = late.first() {
-            self.treat_late(piece, late, times[first as usize], output)?;
+            treat_late_rows(self.spec.late, &late, times[first as usize], piece, output)?;
         }
         if on_time.is_empty() {
             return Ok(());
@@ -177,30 +176,6 @@ impl EarliestRows {
         self.kept.set(id, row);
         self.times[at] = time;
         self.waiting.push(Reverse((time, id)));
-    }
-
-    fn treat_late(
-        &self,
-        piece: &Piece<'_>,
-        late: Vec<u32>,
-        first_time: i64,
-        output: &mut Output,
-    ) -> Result<()> {
-        output.late += late.len() as u64;
-        match self.spec.late {
-            LatePolicy::Drop => Ok(()),
-            LatePolicy::Fail => {
-                let watermark = piece.bundle.stamps.watermark_before.at(late[0] as usize);
-                let time = Watermark(first_time);
-                Err(Error::data(format!("a row of {time} came late, at watermark {watermark}"))
-                    .hint("allow a longer delay in WATERMARK FOR, or SET 'late.data' = 'drop'"))
-            }
-            LatePolicy::Emit => {
-                let rows = UInt32Array::from(late.clone());
-                output.emit_late(take_record_batch(&piece.bundle.batch, &rows)?, late);
-                Ok(())
-            }
-        }
     }
 
     /// Lists the keys whose rows this watermark lets go.
