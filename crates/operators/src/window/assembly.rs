@@ -21,6 +21,24 @@
 //! shares them and reads them later, and the next one writes only those that came since. What has
 //! entered a cumulating one is read later too, and captured before it changes ([`SliceTable`]).
 //!
+//! # Which way for which aggregates
+//!
+//! | aggregates | overlap | way | merges per window, `s` slices |
+//! |---|---|---|---|
+//! | any | none, or `CUMULATE` | `Current::Slice` | 1 |
+//! | all invertible | `HOP` | `Current::Running` | 1 added, 1 subtracted |
+//! | some not exact, ordered contract | `HOP` | `Current::InOrder` | `s` |
+//! | all others (MIN, MAX) | `HOP` | `Current::Tree` | `log4 s` levels |
+//!
+//! Doubles are why `InOrder` exists: sums in a tree round differently from sums in the order of
+//! rows, and where a sequence is promised the result must not depend on how slices are combined.
+//!
+//! # A window's steps
+//!
+//! `enter` (slices with `enter <= end`) → `add_up` → `sort_groups` → `choose_groups` → `emit` in
+//! chunks → `leave` (parts with `leave <= end`) → `sweep`. `emitting` remembers the place where
+//! time was up; between `enter` and `leave` of one window nothing else changes what it consists of.
+//!
 //! **Invariants**
 //! - Windows leave by ascending end. `last_end` never falls.
 //! - Each part in `leaving` holds one reference to each of its keys, released when it leaves.
