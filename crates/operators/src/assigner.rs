@@ -14,6 +14,25 @@
 //! the future of the wall clock than `max_future_skew_ms` allows, so that one broken device cannot
 //! make all other rows late. The wall clock, not the running maximum, is the measure, because a
 //! replay of old data may skip years between two rows without anything being broken.
+//!
+//! # Example
+//!
+//! `WATERMARK FOR ts AS ts - INTERVAL '5' SECOND`, one split:
+//!
+//! ```text
+//! row   ts    watermark_before   watermark after
+//! 1     10    none               5
+//! 2     20    5                  15
+//! 3     12    15                 15      late for windows that end at or before 15 s
+//! 4     30    15                 25
+//! ```
+//!
+//! **Invariants**
+//! - The running watermark never falls.
+//! - Splits are stamped one by one, each by its own assigner. Their joint watermark is the
+//!   runtime's.
+//! - A bundle gets one bound for all its rows only if each judgement downstream is the same with
+//!   it.
 
 use crate::rows::columns::batch_of;
 use std::sync::Arc;
@@ -158,6 +177,9 @@ impl WatermarkAssigner {
     }
 
     /// Takes out rows of the far future; says how many.
+    ///
+    /// Rows that are taken out establish no watermark. This is the point: one row of the year 2100
+    /// would otherwise make every later row late.
     fn quarantine(&self, batch: RecordBatch, wall_ms: i64) -> Result<(RecordBatch, u64)> {
         let Some(skew_ms) = self.spec.max_future_skew_ms else { return Ok((batch, 0)) };
         let latest = wall_ms.saturating_add(skew_ms);
@@ -289,6 +311,9 @@ impl WatermarkAssigner {
     /// True if a row at one of these times could be late for something if the watermark before it
     /// were the highest of the batch: a window of such a row ends at an edge behind its time, and
     /// is closed by a watermark at or after that edge minus 1 ms.
+    ///
+    /// The comparison is with the *highest* watermark of the batch, although a row's own may be
+    /// lower. It errs on the side of exact stamps.
     fn matters(&self, extremes: Option<&TimeExtremes>, highest: Watermark) -> bool {
         let Some(earliest) = extremes.map(TimeExtremes::lowest) else { return false };
         match &self.spec.interest {
@@ -331,6 +356,8 @@ impl Assign for WatermarkAssigner {
         })
     }
 
+    /// An epoch may end only where a watermark matters downstream. Otherwise containers would be
+    /// cut for watermarks that close nothing.
     fn crosses(&self, from: Watermark, to: Watermark) -> bool {
         // A window with end e closes at e - 1, so edges are compared with watermark + 1.
         let (low, high) = (from.0.saturating_add(1), to.0.saturating_add(1));
@@ -375,6 +402,8 @@ impl Assign for WatermarkAssigner {
         AssignerPosition { running: self.running, taken: self.taken }
     }
 
+    /// Watermarks must continue where the snapshot had them, not at `MIN`: rows that were late then
+    /// must be late again when they are read again.
     fn seek(&mut self, position: AssignerPosition) {
         self.running = position.running;
         self.taken = position.taken;

@@ -3,6 +3,10 @@
 //!
 //! A key is found to be too old when the next row reaches it, or by a sweep that looks at a bounded
 //! number of keys per call. Times of numbers without state mean nothing.
+//!
+//! The sweep goes round over all numbers: with `n` numbers and pieces of `r` rows a key is seen at
+//! least every `n / (r + 256)` calls. Until then state that is too old is still there, but no row
+//! sees it: whoever reaches a key looks at its time first.
 
 use crate::gradual::Pages;
 
@@ -26,6 +30,7 @@ impl Expiry {
         self.written_ms.grow(limit, i64::MAX);
     }
 
+    /// A number that was never written has the highest possible time, so it is never too old.
     pub fn is_over(&self, id: u32, now_ms: i64) -> bool {
         now_ms.saturating_sub(self.written_ms[id as usize]) >= self.ttl_ms
     }

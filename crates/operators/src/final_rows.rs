@@ -7,6 +7,8 @@
 //!
 //! Rows are kept in memory until the input ends, as many as the result has. Then each leaves as
 //! often as it is there; where a sequence is promised by virtual partition, then by its bytes.
+//!
+//! It is for batch mode only, where the input is bounded: all results are kept until the end.
 
 use std::sync::Arc;
 

@@ -2,6 +2,9 @@
 //!
 //! A singleton that takes rows in serial order. It keeps counts, no rows; once the limit is
 //! reached it says so (the job may then end early, but need not) and drops what still comes.
+//!
+//! Which rows are the first depends on the contract: without a promised sequence, any `n` rows may
+//! be.
 
 use std::sync::Arc;
 

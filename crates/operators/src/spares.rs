@@ -2,6 +2,9 @@
 //!
 //! How many are needed at once depends on the input: a bundle may bring rows of many windows, which
 //! then leave together too. So a few are kept in any case, and more as long as they are small.
+//!
+//! Kept memory is part of the state's bytes: whoever owns the spares counts `bytes`, so that they
+//! cannot hide from the memory limit.
 
 /// This many are kept whatever memory they have.
 const FEW: usize = 4;

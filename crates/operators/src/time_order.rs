@@ -14,6 +14,12 @@
 //! was asked for.
 //!
 //! Rows that were sorted no longer come from one place of one file, so errors downstream name none.
+//!
+//! **Invariants**
+//! - `newest_ms - within_ms` never falls, and all rows up to it have left.
+//! - A row is refused exactly if it is older than that bound, so no row can arrive behind one that
+//!   has left.
+//! - Rows leave by (time, arrival): rows of equal time keep the order of the source.
 
 mod position;
 #[cfg(test)]

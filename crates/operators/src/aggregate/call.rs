@@ -27,6 +27,8 @@ pub struct AggregateCall {
 
 impl AggregateCall {
     /// True if the states commute and associate bit for bit.
+    ///
+    /// An operator lets any partition take any row only if all of its calls are exact.
     pub fn is_exact(&self) -> bool {
         self.function.exactness(&self.result.data_type) >= Exactness::Exact
     }

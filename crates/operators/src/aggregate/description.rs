@@ -23,6 +23,8 @@ pub struct Types {
 }
 
 /// What the states of an aggregate allow.
+///
+/// The order of the variants counts: each allows what those before it allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exactness {
     /// The result depends on the order of rows or of merges.

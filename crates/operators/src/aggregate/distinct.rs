@@ -5,6 +5,16 @@
 //! brings the count back to 0, so distinct aggregates are as exact and invertible as the plain
 //! ones. Where the inner aggregate depends on the order of values, values that move from one group
 //! to another do so in the order in which the group first saw them.
+//!
+//! `COUNT(DISTINCT x)`, one group:
+//!
+//! ```text
+//! step            counts        inner COUNT
+//! add 7           7: 1          accumulates 7     1
+//! add 7           7: 2                            1
+//! subtract {7}    7: 1                            1
+//! subtract {7}    none          loses 7           0
+//! ```
 
 use std::sync::Arc;
 

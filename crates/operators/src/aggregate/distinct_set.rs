@@ -13,7 +13,7 @@
 //!
 //! What is taken or reset leaves its values behind until everything is cleared. Once states were
 //! added whose values are others ([`Accumulator::merge_apart`]), there are results, but the values
-//! are not all here: whoever asks for them, or adds more, is captured of it.
+//! are not all here: whoever asks for them, or adds more, gets an error.
 
 use arrow_array::ArrayRef;
 use thalweg_core::shim::mix64;
@@ -200,6 +200,8 @@ impl Accumulator for DistinctSet {
         self.add(&places, None, &column, RowOrder::default())
     }
 
+    /// From here on `is_partial` refuses rows and questions for values; only results may be asked
+    /// for.
     fn merge_apart(&mut self, ids: &[u32], from: &dyn Accumulator) -> Result<()> {
         self.is_partial = true;
         self.inner.merge_apart(ids, concrete::<Self>(from)?.inner.as_ref())

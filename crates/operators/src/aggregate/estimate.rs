@@ -9,6 +9,9 @@
 //! Invariant: a state is a function of the set of hashes alone, so states commute, and the same
 //! values give the same estimate on every run. Values are hashed as keys are
 //! ([`hash_keys`](crate::keys::hash_keys)). Nothing can be retracted.
+//!
+//! Merging takes the higher value of each register, which is why it commutes and repeats do no
+//! harm.
 
 use std::sync::Arc;
 

@@ -1,5 +1,8 @@
 //! MIN and MAX, in a total order: floats as IEEE 754 totalOrder has them (-0.0 below 0.0) with one
 //! NaN above all, strings and binaries by their bytes, false below true.
+//!
+//! An accumulator keeps one value per group, so a state cannot be subtracted: the next best value
+//! is unknown. Hopping windows use the tree for them, and changelogs `running::ranked`.
 
 use std::marker::PhantomData;
 use std::sync::Arc;

@@ -18,6 +18,22 @@
 //!
 //! FILTER is applied by the caller, which passes the accepted rows only. Result types are Flink's:
 //! [`resolve`].
+//!
+//! | trait | takes | results | used by |
+//! |---|---|---|---|
+//! | [`Accumulator`] | rows and states; subtracts states | on request | windows |
+//! | [`RunningAggregate`] | rows added and retracted | before and after each row | groups, OVER |
+//!
+//! # The life of a group
+//!
+//! `grow` makes it, empty. `update` and `merge` fill it, `evaluate` and `capture` only read. After
+//! `take` or `reset` it must be exactly as `grow` left it, since the id goes to another key without
+//! a further call. Columns never shrink except by `clear`.
+//!
+//! Steps that rely on bitwise exactness: states of a window travel between partitions and are
+//! merged in the order in which parcels happen to arrive, and hopping windows subtract what they
+//! added. Only aggregates that say so ([`Exactness`]) are used that way; all others are computed in
+//! the order of rows where a sequence is promised.
 
 mod arithmetic;
 mod call;

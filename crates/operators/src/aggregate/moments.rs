@@ -6,6 +6,9 @@
 //! computing sample variances", 1979), because squares of large values would cancel; where values
 //! leave again, sums of squares are exact ([`exact`](super::exact)). DECIMALs are exact for at most
 //! 19 digits per value (the squares then fit 128 bits) and keep 256 bits.
+//!
+//! The naive formula `E[x²] - E[x]²` is only used on exact sums. On rounded doubles it loses all
+//! digits where the deviation is small compared with the mean.
 
 use arrow_array::types::{Decimal256Type, Float64Type, Int64Type};
 use arrow_buffer::i256;

@@ -2,6 +2,9 @@
 //!
 //! Each value keeps its place in arrival order, so partial states commute: of two, the one with
 //! the smaller (or larger) place wins, whatever came first at this worker.
+//!
+//! The place is (lane, epoch, ordinal of the bundle, row). It does not depend on the partition or
+//! worker that took the row, so the result is the same for every number of threads.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -53,6 +56,7 @@ struct Placed<V> {
 }
 
 impl<V> Placed<V> {
+    /// Places are unique, so of two values one always wins and the order of merges does not matter.
     #[inline]
     fn yields_to(&self, place: ArrivalPlace, last: bool) -> bool {
         self.place.is_none_or(|own| if last { place > own } else { place < own })

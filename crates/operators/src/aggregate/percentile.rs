@@ -3,6 +3,8 @@
 //! As in Flink, the fraction `p` of `n` sorted values stands at place `p (n - 1)`; between two
 //! values the result lies in proportion. A state holds all values of its group, in any order: the
 //! result depends on the values alone, so states commute.
+//!
+//! Memory is one value per row, so it suits windows, and groups of bounded size.
 
 use std::fmt;
 use std::sync::Arc;

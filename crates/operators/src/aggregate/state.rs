@@ -6,6 +6,9 @@
 //! reads looks for columns by name and type, and what is not there is an error of the snapshot.
 //!
 //! What it does not do: it knows neither keys nor windows; whoever holds the groups adds them.
+//!
+//! Columns describe values and not the layout in memory, so another implementation of a function
+//! can restore them.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::ArrowPrimitiveType;

@@ -3,6 +3,13 @@
 //! Integers are summed in 64 wrapping bits, which any narrower result wraps from as Flink's does.
 //! DECIMALs of at most 18 digits are summed in 128 bits, which 10^20 of them cannot overflow, wider
 //! ones in 256 bits. Floats are summed in DOUBLE, in the order in which rows come.
+//!
+//! **Why nothing overflows unseen.** Integers wrap on purpose: adding and subtracting modulo 2^64
+//! are inverse whatever happens in between, so a window's sum is right if its true value fits.
+//! DECIMALs run in a wider type than any number of rows can fill, and are judged when a result is
+//! read.
+//!
+//! `count` counts values that are not NULL: the result is NULL while it is 0.
 
 use arrow_array::types::{
     ArrowPrimitiveType, Decimal128Type, Decimal256Type, Float64Type, Int64Type,

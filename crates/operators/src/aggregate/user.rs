@@ -1,4 +1,7 @@
 //! Aggregate functions that a user writes in Rust.
+//!
+//! They are `Ordered`: nothing is known of them, so rows reach them in the order of arrival, by
+//! key, and their states are merged in that order only. A panic or an error in them fails the job.
 
 use std::any::Any;
 use std::sync::Arc;

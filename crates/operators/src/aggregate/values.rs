@@ -1,4 +1,6 @@
 //! Reading argument columns in tight loops, and building result columns.
+//!
+//! Values under a NULL are never looked at: what stands there is arbitrary.
 
 use std::sync::Arc;
 
@@ -21,7 +23,7 @@ pub(super) fn declared<T: ArrowPrimitiveType>(column: &ArrayRef) -> Result<&Prim
 }
 
 /// The native type of a primitive column and a loop over its non-NULL values: `each(group, value,
-/// row)`. The four shapes (with and without NULLs and selection) are captured apart once per run.
+/// row)`. The four shapes (with and without NULLs and selection) are distinguished once per run.
 #[inline]
 pub(super) fn for_each_value<T: ArrowPrimitiveType>(
     column: &ArrayRef,

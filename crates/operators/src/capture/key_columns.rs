@@ -1,6 +1,9 @@
 //! Keys in tables of state: their owners, and columns by the names and types that the input has.
 //!
 //! Dense ids are not captured: a key is named by its values, and restoring interns them again.
+//!
+//! Restoring finds the columns by name and checks their types, so their place in the table means
+//! nothing.
 
 use arrow_array::{ArrayRef, RecordBatch};
 use thalweg_core::{DataType, Result, TableSchema};

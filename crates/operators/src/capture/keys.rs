@@ -3,6 +3,12 @@
 //! A table of such state ([`KeyedState`]) has the columns of the key right behind that of the
 //! partition, and one row or several for each key; those of a key are captured together, and take
 //! the place of all that were captured of it before.
+//!
+//! **A key that goes and comes again** between two captures has its name in `gone` and rows in the
+//! capture. `removed` leaves such names out, since the rows replace all that was there before.
+//!
+//! Why `gone` is a table of keys and not of ids: the id may belong to another key by the time that
+//! the capture is read.
 
 use std::sync::Arc;
 
@@ -313,6 +319,9 @@ fn read_some(state: &mut impl KeyedState, table: usize, most: usize) -> Result<O
 }
 
 /// How many keys to read at once, where `keys` came to `bytes`.
+///
+/// The reader holds the lock while it reads, so a piece is bounded by bytes, which is what takes
+/// time. It grows at most twofold from one piece to the next.
 fn most_at_once(keys: usize, bytes: usize) -> usize {
     (keys * READ_BYTES / bytes.max(1)).clamp(1, READ_ROWS.min(keys * 2))
 }

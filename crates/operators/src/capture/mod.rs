@@ -27,6 +27,25 @@
 //! [`tables`] and [`key_columns`] make the columns of tables of state and read them back.
 //!
 //! Trackers are made by the first capture: without captures nothing of this is done.
+//!
+//! # Obligations of an operator
+//!
+//! - *Touch before change.* Before a key or row changes or goes, its tracker is asked; what it
+//!   names must be written as it is now.
+//! - *Touch before new.* A number that is given to a new key or row while a capture is read may
+//!   still have the bit of the one before. Touching it clears the bit; nothing is written, as the
+//!   capture does not include the new one.
+//! - *Between watermarks only.* Captures begin when no watermark is half processed, so nothing is
+//!   on its way between partitions.
+//! - *Restoring is local.* Rows come back to the partition that owns their virtual partition, from
+//!   any number of partitions, in any order within a table. Ids, serials and chunk numbers are
+//!   given again.
+//!
+//! # Consistency
+//!
+//! All rows of one capture show the state at one moment, when its bits were marked, although they
+//! are copied over a longer time: a key is written either in its turn, not having changed since, or
+//! right before its first change.
 
 pub(crate) mod key_columns;
 pub(crate) mod keys;

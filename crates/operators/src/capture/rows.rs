@@ -4,6 +4,13 @@
 //! order in which rows came. A row is captured with it, is named by it when it has gone, and is put
 //! into its place by it when it comes back. Serials are given by the first capture, and by
 //! restoring.
+//!
+//! **Invariants**
+//! - A serial is given once per partition and never again, though restoring gives new ones.
+//! - `serial < captured` means that the last capture has the row, so its removal must be named. A
+//!   row that came and went between two captures leaves no trace.
+//! - `replace` keeps the serial: for the snapshot it is the same row with other values, which keeps
+//!   its place among rows of equal sort keys.
 
 use std::sync::Arc;
 

@@ -3,6 +3,12 @@
 //! An incremental capture writes the rows from the first serial that the last capture does not
 //! have. Rows of a table that expires need no names when they go; a row that came when its time was
 //! over leaves earlier than its table says, so the next capture is full ([`ExpiringSerials`]).
+//!
+//! ```text
+//! capture 1 (full)          serials 0..5       next = 5
+//! rows come: 5, 6, 7        rows expire: 0, 1
+//! capture 2 (incremental)   serials 5..8       next = 8    0 and 1 are dropped by `kept_from`
+//! ```
 
 use thalweg_core::Extent;
 

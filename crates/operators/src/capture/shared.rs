@@ -3,6 +3,9 @@
 //! The state stands behind a lock, which the partition takes once for each call: nobody else wants
 //! it unless a capture is being read. Who reads takes it for a moment at a time
 //! ([`SharedState::read`]), and lets the partition go first.
+//!
+//! The partition never waits longer than one piece of reading (about `READ_ROWS` rows). The reader
+//! may wait long: it yields while the partition is busy with back-to-back calls.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,6 +41,9 @@ impl<T> SharedState<T> {
     }
 
     /// Reads for as long as there is more, each time with the lock taken again.
+    ///
+    /// The lock is free between two pieces. The state may change there, so `some` must keep its own
+    /// place in it (bits that are cleared as they are read).
     ///
     /// # Errors
     /// Those of reading.

@@ -3,6 +3,10 @@
 //! A table ([`thalweg_core::snapshot`]) is made of columns by name; the first is always the virtual
 //! partition. What is read back is looked for by name and type, and what is not there is an error
 //! of the snapshot, never a panic.
+//!
+//! Names matter where users' columns are stored next to the engine's own: those begin with `$`, and
+//! a user's column that does so, too, gets a second `$`. Tables of kept rows are read by place, so
+//! their names are for people.
 
 use crate::rows::columns::batch_of;
 use std::sync::Arc;

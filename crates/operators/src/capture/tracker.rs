@@ -4,6 +4,19 @@
 //! A number is that of a key, a row or a session: what the holder of the state makes of it. The
 //! holder says when one is about to change, and writes those that have yet to be read
 //! ([`Tracking::write`]).
+//!
+//! ```text
+//! begin      changed: 0000   unread: bits of what this capture includes
+//! touch(id)  changed |= id   unread &= !id, and the caller writes `id` if the bit was set
+//! take       unread words are handed out from the front, 64 numbers each
+//! ```
+//!
+//! **Invariants**
+//! - A number is written at most once per capture: whoever clears its bit of `unread` writes it.
+//! - At most one capture is under way. The next one first reads the one before to its end, so bits
+//!   of two captures never mix.
+//! - When the reader is gone (`rows` cannot be upgraded), nothing is written any more and bits are
+//!   forgotten: an aborted snapshot costs nothing further.
 
 use std::sync::{Arc, Mutex, Weak};
 

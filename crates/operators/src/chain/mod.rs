@@ -13,6 +13,16 @@
 //! - `watermark_before` and row kinds follow their rows.
 //!
 //! A chain keeps no state and judges no lateness.
+//!
+//! # Example
+//!
+//! `SELECT a + 1 FROM t WHERE b > 0 AND 10 / b < 3`:
+//!
+//! ```text
+//! Filter(b > 0)        marks rows, copies nothing
+//! Filter(10 / b < 3)   can fail: rows are compacted first, so b = 0 is not seen
+//! Project(a + 1)       reads `a` alone: `b` is dropped before rows are compacted the last time
+//! ```
 
 mod effort;
 mod parts;

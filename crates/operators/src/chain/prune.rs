@@ -7,6 +7,9 @@
 //! Works backwards over the steps to find what is read later, then forwards to renumber. How wide
 //! the input is stays unknown, so nothing is dropped unless a projection further down says which
 //! columns matter.
+//!
+//! `SELECT a FROM t WHERE b > 0` over columns `a, b, c`: `c` is dropped before the filter's rows
+//! are compacted, and so is `b`, which the filter has read already.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,9 @@
 //! The rows on their way through a chain: a batch, which of its rows are still meant, and what
 //! travels with each row.
+//!
+//! `selection` marks rows that are still meant. `watermark_before`, `kinds` and `places` always
+//! have as many entries as the batch has rows, selected or not; `compact` shortens all of them
+//! together.
 
 use std::sync::Arc;
 
@@ -75,6 +79,9 @@ impl Rows {
     }
 
     /// Takes out the rows for which the mask is not true.
+    ///
+    /// A row once taken out stays out: masks are combined. A mask that takes nothing out leaves no
+    /// selection, so that later steps see dense rows.
     pub fn select(&mut self, mask: &BooleanArray) {
         let mut selected = match mask.nulls() {
             Some(nulls) if nulls.null_count() > 0 => mask.values() & nulls.inner(),

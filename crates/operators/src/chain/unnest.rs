@@ -1,4 +1,13 @@
 //! UNNEST: one row per element of an array or map.
+//!
+//! | array | inner | outer (LEFT JOIN) |
+//! |---|---|---|
+//! | `[a, b]` | 2 rows | 2 rows |
+//! | `[]` or NULL | no row | 1 row, NULL for the element |
+//! | `[NULL]` | 1 row, NULL | 1 row, NULL |
+//!
+//! The elements of a batch lie in one array already. Where each of them becomes a row, that array
+//! is the result column, and only the other columns are repeated.
 
 use std::sync::Arc;
 

@@ -1,4 +1,16 @@
 //! The rows of a windowing table function: each row once per window that it belongs to.
+//!
+//! `HOP(5, 10)` over a row at 7: windows `[0, 10)` and `[5, 15)`. The row is repeated, latest
+//! window first, with its columns and
+//!
+//! | `window_start` | `window_end` | `window_time` |
+//! |---|---|---|
+//! | 5 | 15 | 14 |
+//! | 0 | 10 | 9 |
+//!
+//! Windows are computed in local time where the row time is an instant. `window_time` is an instant
+//! again. A row that no window holds disappears. Nothing is late here: operators further down
+//! judge.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -3,6 +3,9 @@
 //! **Invariant:** all pages but the last are full. Only the first is ever moved, while it is
 //! smaller than a page; it stands apart, so that a small column is a vector and costs what a vector
 //! costs.
+//!
+//! Elements are not removed one by one. State that ends is overwritten when its number is used
+//! again.
 
 use std::ops::{Index, IndexMut};
 

@@ -8,6 +8,12 @@
 //!
 //! **Invariant:** with `n` parts and `2^k <= n < 2^(k+1)`, an element whose lowest `k + 1` bits
 //! name a part stands there, and else in the part that its lowest `k` bits name.
+//!
+//! ```text
+//! n = 5 parts, k = 2
+//! bits ...100  ->  4, is a part         bits ...110  ->  6, is none  ->  lowest two bits: 2
+//! next split: part 1 into 1 and 5
+//! ```
 
 use hashbrown::{HashTable, hash_table};
 

@@ -3,6 +3,18 @@
 //! Results come as pairs (see `RunningAggregate`): the common case, in which every row updates a
 //! result, sends these arrays out as they are, and otherwise one `take` per column picks what
 //! leaves.
+//!
+//! Pairs are arrays of twice as many values as rows: value `2 * n` is the result before row `n`,
+//! and `2 * n + 1` the result after it. That is the order of `-U`, `+U`, so a run of updates is the
+//! output column itself.
+//!
+//! | the row | leaves |
+//! |---|---|
+//! | begins its group | `+I` with the result after |
+//! | ends it | `-D` with the result before |
+//! | both (mini-batch only) | nothing |
+//! | neither, result changed | `-U`, `+U` |
+//! | neither, result equal | nothing, unless `always` |
 
 use std::sync::Arc;
 
@@ -29,6 +41,8 @@ pub(super) struct GroupRun {
 impl GroupRun {
     /// One step per key: from before its first row to after its last, which is said to cause it.
     /// `places` is scratch space, by key.
+    ///
+    /// Net changes leave in the order of the last rows of their keys: causes must ascend.
     pub fn net(self, ids: &[u32], limit: usize, places: &mut Vec<u32>) -> Result<GroupRun> {
         const NONE: u32 = u32::MAX;
         places.resize(limit, NONE);
@@ -43,6 +57,7 @@ impl GroupRun {
         }
         ids.iter().for_each(|&id| places[id as usize] = NONE);
         spans.sort_unstable_by_key(|&(_, last)| last);
+        // The result before the first row of the key and the one after its last.
         let picks = spans.iter().flat_map(|&(first, last)| [2 * first, 2 * last + 1]);
         let picks: UInt32Array = picks.map(Some).collect();
         let pick = |pairs: &ArrayRef| Ok(take(pairs, &picks, None)?);

@@ -9,6 +9,20 @@
 //!
 //! Invariant between pieces: the keys in the table are those with at least one row; the states of
 //! all other numbers are empty.
+//!
+//! Steps of a run:
+//!
+//! 1. `admit` moves `counts` and writes a step for each row that counts. It runs row by row, since
+//!    the same key may occur often.
+//! 2. Each aggregate gets all steps at once and answers with pairs: result before and after each
+//!    row.
+//! 3. `empty_ended` resets states of groups without rows. It must follow the aggregates: they still
+//!    give the result before the last retraction.
+//! 4. Changes leave; under mini-batch after `GroupRun::net` has made one step of all steps of a
+//!    key.
+//!
+//! Keys are released at the end of the piece only, as a later run of the piece may fill the group
+//! again under the same id.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -107,6 +121,7 @@ impl Groups {
         let groups = self.keys.id_limit();
         self.counts.grow(groups, 0);
         self.aggregates.iter_mut().for_each(|aggregate| aggregate.grow(groups));
+        // Before anything changes: a capture under way writes these groups as they are now.
         let ids = std::mem::take(&mut self.ids);
         self.touch(GROUPS, &ids)?;
         self.ids = ids;

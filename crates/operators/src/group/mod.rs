@@ -22,6 +22,23 @@
 //!   and its number given to another.
 //!
 //! It has no watermarks of its own and judges no lateness. HAVING is a filter behind it.
+//!
+//! # Example
+//!
+//! `SELECT k, COUNT(*), SUM(v) GROUP BY k`, input that retracts:
+//!
+//! ```text
+//! input           output
+//! +I (a, 1)       +I (a, 1, 1)
+//! +I (a, 4)       -U (a, 1, 1)   +U (a, 2, 5)
+//! -D (a, 1)       -U (a, 2, 5)   +U (a, 1, 4)
+//! -D (a, 4)       -D (a, 1, 4)                  the key is forgotten
+//! -D (a, 9)                                     ignored: the key has no rows
+//! ```
+//!
+//! A retraction cannot come before its insertion: rows of a key keep their order from the operator
+//! that made them to the partition that owns the key. So a key without rows was forgotten by
+//! `state_ttl_ms`, or the source is at fault.
 
 mod changes;
 mod groups;

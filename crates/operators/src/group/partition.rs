@@ -2,6 +2,10 @@
 //!
 //! The groups are shared with the captures that are being read ([`SharedState`],
 //! [`crate::capture`]).
+//!
+//! Nothing happens at watermarks: results are updated with each row, and expired keys are swept
+//! with the rows of others. A partition without rows therefore keeps expired keys until the next
+//! row.
 
 use std::sync::Arc;
 

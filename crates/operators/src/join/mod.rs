@@ -3,6 +3,30 @@
 //! Both inputs come as one stream of rows that say which side they belong to ([`sides`]), so lanes,
 //! joint watermarks, idleness and the orders of the contracts are those of a union, and nothing of
 //! them is written twice.
+//!
+//! | module | joins | keeps | rows leave |
+//! |---|---|---|---|
+//! | `regular` | without a bound in time, changelogs | all live rows | with their cause |
+//! | `interval` | times within a distance | rows within reach | with the second row |
+//! | `window` | the same window | rows of open windows | when the window closes |
+//! | `temporal` | the version valid at a time | waiting rows, versions | behind their time |
+//! | `hash` | one bounded side | that side, shared by all workers | with the probe row |
+//! | `lookup` | an external table by key | a cache, open requests | with the answer |
+//! | `set_operation` | INTERSECT, EXCEPT | two counts per distinct row | with their cause |
+//!
+//! `interval` and `window` take append-only inputs. Their padded rows (outer and anti joins) leave
+//! at a watermark, when no partner can come any more.
+//!
+//! Which of them a query gets is decided by the planner from the condition and from what the inputs
+//! promise. Nothing here checks that the cheapest one was chosen.
+//!
+//! **What all of them rely on**
+//! - Keys of both sides have the same types in the same order. The planner adds casts.
+//! - `=` on keys is SQL's: a row with NULL in a key has no partner. Only `regular` can be asked to
+//!   let NULL equal NULL (`IS NOT DISTINCT FROM`), and `set_operation` always does.
+//! - The output has the columns of the left side, then those of the right side. The side that may
+//!   be missing is nullable, whatever its input says. Semi and anti joins have the left side's
+//!   columns.
 
 pub(crate) mod bounded;
 pub mod hash;

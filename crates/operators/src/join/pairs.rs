@@ -3,6 +3,11 @@
 //! A pair comes from equal hashes of keys, or from equal keys; [`Joined::mask`] says which pairs
 //! stay: those whose keys are equal, where hashes do not prove it, and for which the residual
 //! condition holds.
+//!
+//! A key of one integer-like column needs no comparison: its hash is a bijection of the value, so
+//! equal hashes are equal values. For all other keys an index by hash yields pairs that must be
+//! compared. They are compared column by column over all pairs of a batch, not one by one while
+//! chains are followed.
 
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow_buffer::BooleanBuffer;

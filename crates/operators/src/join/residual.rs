@@ -1,5 +1,9 @@
 //! What must hold of a pair besides equal keys, over the columns that it reads: no others are
 //! gathered to decide.
+//!
+//! The condition sees a batch of pairs with these columns only, in the order of the full schema
+//! (left before right), renumbered from 0. All of them are nullable in that schema, since a
+//! gathered row may be the row of NULLs.
 
 use crate::rows::columns::batch_of;
 use std::sync::Arc;

@@ -17,6 +17,18 @@
 //!
 //! **Invariants:** a key is known exactly while it stands on a side; what leaves depends on the
 //! sequence of the rows of a key alone. A retraction of a row that is not there changes nothing.
+//!
+//! Example, `EXCEPT` without ALL, one distinct row:
+//!
+//! ```text
+//! input          l  r   copies   output
+//! left  +I       1  0   1        +I
+//! left  +I       2  0   1
+//! right +I       2  1   0        -D
+//! right -D       2  0   1        +I
+//! left  -D       1  0   1
+//! left  -D       0  0   0        -D      the key is forgotten
+//! ```
 
 use std::sync::Arc;
 
@@ -116,6 +128,9 @@ impl SetPlan {
     }
 
     /// How many copies of a row are in the result.
+    ///
+    /// A single row changes `left` or `right` by one, and each of these functions by at most one.
+    /// So one row of input leads to at most one row of output.
     fn copies(&self, left: u64, right: u64) -> u64 {
         match (self.kind, self.all) {
             (SetOperationKind::Intersect, true) => left.min(right),

@@ -8,6 +8,15 @@
 //!
 //! Tagging costs next to nothing: the columns of the other side are slices of one array of NULLs
 //! that is made once and grows with the largest bundle.
+//!
+//! ```text
+//! left (id)      right (name, id)       $side   id    name   id
+//! 1              ('a', 1)          ->   false   1     NULL   NULL
+//!                                       true    NULL  'a'    1
+//! ```
+//!
+//! Why a tag and not two ports: everything that follows rows (routing, watermarks by lane, epochs,
+//! the order of contracts, slicing of pieces) then works for joins as for any operator.
 
 use std::sync::{Arc, Mutex};
 
@@ -123,6 +132,10 @@ impl Sides {
 
     /// Where rows go by the key of their own side. Key columns are positions in the side's own
     /// columns; those of both sides are of the same types in the same order.
+    ///
+    /// Equal keys must go to one partition whichever side they come from. The hash depends on type
+    /// and value alone (`keys::hash_keys`), so hashing each row by its own side's columns is
+    /// enough.
     pub fn route(
         &self,
         bundle: &Bundle,
@@ -198,6 +211,8 @@ impl TagSide {
     fn constant(&self, rows: usize) -> Arc<Vec<ArrayRef>> {
         let mut constant = self.constant.lock().expect("no panic under this lock");
         if constant.first().is_none_or(|column| column.len() < rows) {
+            // A power of two, so that bundles of slowly growing sizes do not make new arrays each
+            // time.
             let length = rows.next_power_of_two();
             let tag = BooleanArray::from(vec![self.side == Side::Right; length]);
             let own = self.own();

@@ -13,6 +13,13 @@
 //!
 //! Blocks may also be taken over from columns ([`TextBlocks::take_over`]): then nothing is copied
 //! at all.
+//!
+//! **Invariants**
+//! - `ids` of a block names every key whose text lies there, and perhaps some that have gone. A
+//!   view of a key that is there decides: it names the block, or the entry is stale.
+//! - A view that is handed out is valid until the next `remove` or `end_take_over`, which may move
+//!   texts. Both change the views that the caller passes in.
+//! - `live` counts bytes of live texts, so `is_mostly_dead` needs no walk.
 
 use std::sync::Arc;
 
@@ -180,6 +187,9 @@ impl TextBlocks {
     }
 
     /// A block of the table's own with room for this many bytes.
+    ///
+    /// The first block grows with its texts, since most tables have few long keys: they should not
+    /// cost 128 KiB each.
     fn block_for(&mut self, bytes: usize) -> u32 {
         if let Some(open) = self.open {
             let used = self.blocks[open as usize].bytes().len();

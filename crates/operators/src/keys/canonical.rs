@@ -1,6 +1,14 @@
 //! The order in which the groups of a window leave in ordered contracts: by virtual
 //! partition, then by key bytes. It depends on the keys alone, so it is the same for every number
 //! of partitions: a partition owns a range of whole virtual partitions.
+//!
+//! ```text
+//! sorted as one number:  | virtual partition | is a value | first 8 bytes of the key | place |
+//! bits                   | 8 (from 97)       | 1 (96)     | 64 (from 32)             | 32    |
+//! ```
+//!
+//! NULL sorts first, as in Arrow's row format. Keys that agree in all of that are sorted by their
+//! full bytes.
 
 use arrow_row::{RowConverter, SortField};
 use thalweg_core::{DataType, OrderContract, Result};

@@ -13,6 +13,10 @@
 //! | the rest | texts of more than 12 bytes and binaries, in the order of the columns |
 //!
 //! What is NULL has value 0 and no bytes.
+//!
+//! Why two keys with equal bytes are equal: all columns have fixed places except the texts, and
+//! each view in the fixed part has the length of its text. So the same bytes cannot be cut in
+//! another way (`('ab', 'c')` and `('a', 'bc')` have different lengths).
 
 use std::sync::Arc;
 

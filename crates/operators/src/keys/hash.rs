@@ -8,6 +8,14 @@
 //! - DECIMAL: two multiplications over its 128 bits.
 //! - Nested values: [`hash_bytes`] over their row encoding.
 //! - Several columns: `mix64(rotate(hash, 5) + hash of the next column)`, starting from 0.
+//!
+//! **What must never change** without a new version of the snapshot format: the hash of any value.
+//! The virtual partition is its top byte and is written with each row of state; a snapshot read
+//! with another hash would hand keys to partitions that never see their rows.
+//!
+//! **What must agree:** equal keys have equal hashes in every layout and on both sides of a join.
+//! So all integer-like types are widened to 64 bits first, and NaN is made canonical here and in
+//! encoded keys alike.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Decimal128Type, Float32Type, Float64Type};

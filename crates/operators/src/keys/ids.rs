@@ -4,6 +4,11 @@ use crate::gradual::Pages;
 
 /// The partition, of this many, that owns the keys with this hash. The top eight bits are the
 /// virtual partition; a partition owns a range of whole virtual partitions.
+///
+/// ```text
+/// hash     | 8 bits: virtual partition | 56 bits |
+/// owner    virtual * partitions / 256      3 partitions: 0..=85, 86..=170, 171..=255
+/// ```
 #[inline]
 pub fn partition_of(hash: u64, partitions: usize) -> usize {
     ((hash >> 56) as usize * partitions) >> 8

@@ -1,5 +1,12 @@
 //! Keys of one integer-like column: the value stands in the hash table itself, so that a look-up
 //! touches one cache line, and most rows do without it ([`LowBits`]).
+//!
+//! **Invariants**
+//! - A key is in `table` exactly while it has an id; NULL has its id in `null` alone.
+//! - `keys[id]` is the key of a live id. For NULL and for free ids it is meaningless, so no guess
+//!   may lead there: `remove` and `null_id` take the id out of `low_bits` first.
+//! - All types are widened to `i64`. The table never sees which type a key has, and `take` narrows
+//!   the values back.
 
 use std::borrow::Cow;
 use std::sync::Arc;

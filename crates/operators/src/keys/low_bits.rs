@@ -8,6 +8,10 @@
 //! **Invariant:** no id stands here after its key was forgotten, unless all keys were forgotten at
 //! once and ids start from scratch: then an id that is given again is the one of the key that is
 //! found with it.
+//!
+//! Why a wrong guess is harmless, and a stale one is not: the caller compares the key of the
+//! guessed id with its own. A stale id could belong to no key, whose stored value is meaningless
+//! and may be equal by chance. Hence the invariant.
 
 use super::ids::ABSENT;
 

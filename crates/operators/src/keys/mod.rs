@@ -11,6 +11,28 @@
 //! [`partition_of`] may therefore be relied upon by routing and, later, by stored state.
 //!
 //! It does not count references, and it is not shared between threads.
+//!
+//! | layout | key columns | a key is | look-up |
+//! |---|---|---|---|
+//! | `Single` | none | nothing | id 0 |
+//! | `Integer` | one integer-like | its value in the table | low bits, then the table |
+//! | `Packed` | several integer-like, up to 128 bits | two words in the table | the table |
+//! | `Text` | one string | its Arrow view, long text in blocks | the table, then the text |
+//! | `Rows` | all others | encoded bytes in one buffer | the table, then the bytes |
+//!
+//! # The life of an id
+//!
+//! An id is given by `intern` and belongs to its key until `release`. After that the next new key
+//! may get it, within the same call. So state by id must be empty *before* its id is released, and
+//! a list of ids (of a piece, a capture, a queue) must not outlive a release unless its holder
+//! checks that they still mean the same key.
+//!
+//! **Invariants**
+//! - `id_limit()` never falls except by `clear`. Columns of state are grown to it after each
+//!   `intern`.
+//! - `hash_of(id)` is defined for live ids only.
+//! - Which ids keys get depends on the order in which they came and went, so no result may depend
+//!   on ids. Where an order is promised, `CanonicalOrder` gives one that depends on the keys alone.
 
 mod blocks;
 mod canonical;
@@ -197,6 +219,8 @@ impl KeyTable {
 
     /// Forgets some keys, none of them twice. Where they are many, those that stay are looked at,
     /// too: one walk over the table costs less than a look-up for each key that goes.
+    ///
+    /// Ids are free afterwards. All of them must be live.
     pub fn release_all(&mut self, ids: &[u32]) {
         if ids.len() * LOOKED_AT < self.len() {
             ids.iter().for_each(|&id| self.release(id));
@@ -218,6 +242,8 @@ impl KeyTable {
 
     /// Forgets all keys at once, which costs far less than one by one, and keeps the memory for
     /// others. The single key of a table without key columns stays.
+    ///
+    /// All ids are invalid afterwards, and numbering starts from 0.
     pub fn clear(&mut self) {
         match &mut self.layout {
             Layout::Single => return,

@@ -1,6 +1,9 @@
 //! The order of keys in the contracts that promise a sequence: by virtual partition, then key
 //! bytes. Ranks number it, so that rows are sorted by numbers. In `epoch` nothing is promised and
 //! every rank is 0.
+//!
+//! Ranks are valid for one call only: they number the keys that were named in it. They must not be
+//! kept with rows.
 
 use arrow_array::ArrayRef;
 use thalweg_core::{DataType, OrderContract, Result};

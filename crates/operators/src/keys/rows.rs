@@ -3,6 +3,10 @@
 //! The bytes stand one behind the other in one buffer, so that a key costs no allocation of its
 //! own. Those of keys that were forgotten stay until they are as many as the others; then the
 //! buffer is rewritten.
+//!
+//! Encoding must not depend on the batch: whatever stands at a NULL, NaNs of other bits and slices
+//! of longer arrays must give the same bytes. `canonical` and the encoder see to that. 0.0 and -0.0
+//! stay two keys.
 
 use std::sync::Arc;
 

@@ -3,6 +3,9 @@
 //! This is what a second worker costs where rows are spread by key, for each row and before
 //! anything is done with it. So hashes are computed for some rows at a time, and what stands
 //! between hashing and sorting them out stays in the nearest cache.
+//!
+//! Rows keep the order of the bundle within each partition. Routing is called by any worker at any
+//! time, so it has no state.
 
 use arrow_array::{Array, ArrayRef};
 use thalweg_core::shim::mix64;

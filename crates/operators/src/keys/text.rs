@@ -1,6 +1,14 @@
 //! Keys of one string column. Strings of at most 12 bytes are compared as the 16 bytes of their
 //! Arrow view, which hold length and text; longer ones by length, first four bytes, hash, and then
 //! their bytes, which lie in [`TextBlocks`].
+//!
+//! **Invariants**
+//! - The entry of a long key has the hash in its high half, so most entries that are not meant are
+//!   rejected without a look at their text.
+//! - `views[id]` is 0 for NULL and for free ids. 0 is also the view of the empty string, so it does
+//!   not say that an id is free: only the table does.
+//! - Hashes of a block of rows are computed first. Nothing in between depends on them, so the
+//!   memory reads of the look-ups overlap.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, StringViewArray};

@@ -6,6 +6,17 @@
 //! of them. Sums of floats are exact, so a row that has left leaves no trace in those that come.
 //!
 //! Frames that no row leaves keep no rows.
+//!
+//! One run of aggregates for many rows and keys: events (retractions and additions) are listed
+//! first, in the order of rows, then each aggregate takes all of them in one call and answers with
+//! a pair of results per event. `read` says after which event a row's result stands.
+//!
+//! **Invariants**
+//! - Rows of a key leave its frame in the order in which they entered. So aggregates may be of the
+//!   kind that is retracted oldest first, which costs less than any order (`MAX` keeps a short
+//!   queue).
+//! - The current row is always in its own frame: rows leave before it is added.
+//! - Rows of equal time are in one run, so peers are found within it.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array};

@@ -1,4 +1,7 @@
 //! All calls of an OVER window: which part computes each, and their results side by side.
+//!
+//! Results stand in the order of the calls, whichever part computes them. All parts see the same
+//! rows in the same order.
 
 use arrow_array::{ArrayRef, RecordBatch};
 use thalweg_core::Result;

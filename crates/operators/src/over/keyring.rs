@@ -3,6 +3,12 @@
 //! A key lives while a row of it waits or anything remembers it. Where frames are stretches of
 //! time, a key is forgotten once time is past its newest row by the length of the frame; otherwise
 //! after `state_ttl_ms` of processing time without a row, if that is set, and never if it is not.
+//!
+//! **Invariants**
+//! - A key with waiting rows is never released: `waiting` counts them.
+//! - `newest` never falls while the key lives; forgetting sets it to `NEVER`.
+//! - `fired` may name a key several times, and keys that have been released and used again.
+//!   `pop_beyond_reach` looks at the key's present `newest`, so an old entry does no harm.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -84,6 +90,9 @@ impl Keyring {
     }
 
     /// Those of these keys of which something changes because rows reach them.
+    ///
+    /// Where keys have a time to live, each row changes `reached_ms` and so the key's row of the
+    /// table of state. Otherwise only keys that are new here do.
     pub fn changed_by_reach(&self, ids: &[u32]) -> Vec<u32> {
         let is_changed = |&id: &u32| self.ttl_ms.is_some() || !self.is_live(id);
         ids.iter().copied().filter(is_changed).collect()

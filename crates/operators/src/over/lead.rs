@@ -5,6 +5,9 @@
 //! defaults. Rows of a key leave in their order, at the time of the row that they waited for.
 //!
 //! What is held is never forgotten: `state_ttl_ms` has no effect with LEAD.
+//!
+//! Why the operator then passes no watermark on: a row that is held back has an old time and may
+//! leave long after the watermark that fired it.
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;

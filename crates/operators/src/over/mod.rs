@@ -38,6 +38,21 @@
 //! | `snapshot` | what is captured and restored |
 //!
 //! It takes no updates, and it judges nothing by processing time but `state_ttl_ms`.
+//!
+//! # Example
+//!
+//! `SUM(v) OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN INTERVAL '10' SECOND PRECEDING AND
+//! CURRENT ROW)` and the same with `ROWS BETWEEN 1 PRECEDING`:
+//!
+//! ```text
+//! ts   v    RANGE                    ROWS
+//! 0    1    1 + 2 = 3  (peers)       1
+//! 0    2    3                        1 + 2
+//! 8    4    1 + 2 + 4                2 + 4
+//! 12   8    4 + 8      (0 has left)  4 + 8
+//! ```
+//!
+//! Results are final: rows leave once, as inserts, when no earlier row can come.
 
 mod frame;
 mod functions;

@@ -1,6 +1,9 @@
 //! LAG: the value of the row of the same key that came this many rows before.
 //!
 //! A key keeps as many rows as the offset, with the one column that is asked for.
+//!
+//! The trail of a key has at most `offset` rows. Once it has that many, the oldest is what the next
+//! row asks for, and leaves as the next row enters.
 
 use arrow_array::{ArrayRef, BooleanArray};
 use arrow_select::zip::zip;

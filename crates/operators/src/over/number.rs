@@ -1,4 +1,7 @@
 //! ROW_NUMBER, RANK and DENSE_RANK: counters by key.
+//!
+//! Ranks look at the row time: rows of a key and of one time share a rank. By arrival no rows are
+//! peers, and each has a rank of its own.
 
 use std::sync::Arc;
 

@@ -9,6 +9,12 @@
 //! - rows of a key are fired in the order of their times, whatever watermarks the partition is
 //!   shown;
 //! - rows of a key and of one time are fired together.
+//!
+//! **Why rows may be fired within `rows`:** a row behind its watermark is judged by the newest row
+//! of its key that *would have been fired* by that watermark. If the operator has not been shown it
+//! yet, `is_late` fires what is due first and keeps the results in `ready` until the watermark
+//! comes. So the verdict, and the rows of the frame, are the same as if the watermark had come in
+//! time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -78,6 +84,8 @@ impl OverPartition {
     }
 
     /// The keys of rows, with room for their states; keys that were too old are empty.
+    ///
+    /// Captures must learn of the keys before `reach` empties those that were too old.
     fn intern(&mut self, batch: &RecordBatch, output: &Output) -> Result<Vec<u32>> {
         let ids = self.keys.intern(&keys_of(batch.columns(), &self.spec.keys), batch.num_rows())?;
         self.grow();
@@ -127,6 +135,8 @@ impl OverPartition {
         for (place, (&time, &id)) in times.iter().zip(&ids).enumerate() {
             let row = row_of(place);
             let watermark = before.at(row as usize).0;
+            // A row at or before its watermark that is not late leaves at the next watermark after
+            // that one.
             let mut due = time;
             if time <= watermark {
                 if !by_key || self.is_late(id, time, watermark)? {

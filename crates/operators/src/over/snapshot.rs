@@ -3,7 +3,7 @@
 //! | table | a row for each |
 //! |---|---|
 //! | `keys` | key that lives: its newest time, the states of calls, the rows of frames, of LAG and of LEAD as lists |
-//! | `waiting`, `overdue` | row that waits for its time ([`crate::rows::waiting_capture`]) |
+//! | `waiting_rows`, `late`, `overdue` | row that waits for its time (`rows::waiting_capture`) |
 //! | `ready` | row with its results that leaves at the next watermark |
 //!
 //! How far the partition has been shown watermarks is not captured: what waits is due behind them.

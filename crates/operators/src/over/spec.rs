@@ -159,6 +159,9 @@ impl OverSpec {
     }
 
     /// How long a key stays without rows, in event time, where that is bounded.
+    ///
+    /// Only for bounded RANGE frames without LAG, LEAD or numbers: those look at rows beyond any
+    /// stretch of time.
     pub(super) fn reach_ms(&self) -> Option<i64> {
         let counts_on = |call: &OverCall| call.aggregate().is_none();
         match self.frame {

@@ -1,14 +1,19 @@
 //! The rows of each key that a frame still holds, oldest first.
 //!
 //! Rows stand in batches as they came, with the few columns that are still needed. The rows of a
-//! key are linked through the batches: a row costs its columns and sixteen bytes, and keys that go
-//! on at the same pace read their oldest rows one after the other.
+//! key are linked through the batches: a row costs its columns and sixteen bytes, and keys that
+//! proceed at the same pace read their oldest rows one after the other.
 //!
 //! **Invariants:**
 //! - a batch is freed with the last of its rows that a key still has; what was taken off can be
 //!   read until [`Trail::settle`];
 //! - a batch is at most [`SPARSE`] times as large as what keys have of all of them: otherwise what
 //!   is left is rewritten.
+//!
+//! ```text
+//! key 7:  first ─> (chunk 0, row 3) ─> (chunk 0, row 9) ─> (chunk 2, row 1) <─ last
+//! links   one for each stored row: its time, and the next row of the same key
+//! ```
 
 use std::sync::Arc;
 

@@ -15,6 +15,20 @@
 //!
 //! With WITHIN runs end when time is so far behind their first row, at that very time, whatever the
 //! watermarks that the operator is shown.
+//!
+//! # One wave
+//!
+//! 1. `expire`: runs that WITHIN has ended by the time of the next row are dropped, and matches
+//!    that waited for them are released, at the time at which the run ended.
+//! 2. `offer`: the row is offered to each run of the key, in their order, and last to a new run.
+//! 3. `try_variable` for each variable in the order of the pattern: evaluates the condition for all
+//!    offers that may reach it, then `decide` moves each offer.
+//! 4. `take_on`: offers that took the row become runs, in order; others are dropped. Complete ones
+//!    become matches. `release` emits matches that no older run precedes.
+//!
+//! An offer with `k` variables that take the row becomes up to `k` runs. They share the rows, so
+//! splitting copies counts only. WITHIN bounds how many rows a run can have, and with that how many
+//! runs there are.
 
 use std::sync::Arc;
 
@@ -42,6 +56,9 @@ enum Test {
 }
 
 /// A run and the row that is offered to it.
+///
+/// `takes` and `complete` are bits by variable, which is why a pattern has at most `VARIABLES_MAX`
+/// of them.
 struct Offer {
     id: u32,
     /// Its place among the runs of its key; [`FRESH`] for one that the row would begin.
@@ -324,6 +341,8 @@ impl Machine {
         wanted.clear();
         for (place, offer) in self.offers.iter().enumerate() {
             let is_tried = offer.is_open && offer.variable as usize <= variable;
+            // The row has completed the pattern at an earlier variable. A greedy optional variable
+            // behind it may take the row as well, and then that match is not complete yet.
             let is_passed = offer.complete != 0 && of.min == 0 && of.is_greedy;
             if is_tried || is_passed {
                 wanted.push(place as u32);
@@ -378,6 +397,9 @@ impl Machine {
     }
 
     /// What an offer comes to at a variable.
+    ///
+    /// `complete` is cleared when a later variable must still take rows (`min > 0`), or a greedy
+    /// one takes the row: then the match goes further.
     fn decide(&mut self, place: usize, variable: usize, fits: bool) {
         let of = &self.spec.pattern.variables[variable];
         let offer = &mut self.offers[place];

@@ -29,6 +29,20 @@
 //! | `snapshot` | what is captured and restored |
 //!
 //! It has no alternatives, no groups and no empty matches, and takes no updates.
+//!
+//! # Example
+//!
+//! `PATTERN (A B+ C)`, `A` any row, `B` a price below the one before, `C` a price above:
+//!
+//! ```text
+//! row    1    2    3    4    5
+//! price  20   17   15   18   19
+//!        A    B    B    C              one match: rows 1 to 4, found at the time of row 4
+//!                       A    ...       AFTER MATCH SKIP PAST LAST ROW continues with row 5
+//! ```
+//!
+//! Row 2 also begins a run (`A` is any row), which would be complete at row 4, too. It is discarded
+//! by the match that begins earlier.
 
 mod machine;
 mod partition;

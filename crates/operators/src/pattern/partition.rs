@@ -7,6 +7,13 @@
 //! - each row that waits holds its batch once;
 //! - a key has an id while a row of it waits or a run or a match of it lives;
 //! - with WITHIN a key that has runs has an alarm no later than the end of its first run.
+//!
+//! The order of rows within a key: time, then `ties` (further columns of ORDER BY), then arrival.
+//! All keys share one call of the machine, so the rows of several times may be in it; each key sees
+//! its own in order.
+//!
+//! An alarm may be stale: the run that it was set for has ended otherwise. The key is then looked
+//! at once for nothing, and `set_alarm` sets the next.
 
 use std::sync::Arc;
 

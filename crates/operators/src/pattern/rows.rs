@@ -3,6 +3,9 @@
 //! **Invariant:** what is stored is at most [`SPARSE`] times what keys hold, and a little:
 //! otherwise the rows that are left are rewritten ([`PatternRows::is_sparse`],
 //! [`PatternRows::rewrite`]).
+//!
+//! Rows are kept for all runs of a key together, from the first row of its oldest run (or waiting
+//! match) on. A key without runs and matches keeps none.
 
 use std::collections::VecDeque;
 

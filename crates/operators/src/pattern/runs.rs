@@ -7,6 +7,14 @@
 //!
 //! **Invariant:** runs stand in the order of their first rows, those that share one in the order in
 //! which they came to be.
+//!
+//! ```text
+//! pattern A B+ C, rows 10, 11, 12 taken:   Head { start: 10, variable: 1 (B) }, counts [1, 2, 0]
+//! A = row 10, B = rows 11 and 12           the next row may be a B or a C
+//! ```
+//!
+//! Row numbers count the rows of the key since it became known, so they never mean another row
+//! while the key lives. `base` is the number of the first row that is still kept.
 
 use std::collections::VecDeque;
 use std::iter::repeat;

@@ -3,7 +3,7 @@
 //! | table | a row for each |
 //! |---|---|
 //! | `keys` | key with runs or matches: the rows that they may ask for, the runs and the matches as lists |
-//! | `waiting`, `overdue` | row that waits for its time ([`crate::rows::waiting_capture`]) |
+//! | `waiting_rows`, `late`, `overdue` | row that waits for its time (`rows::waiting_capture`) |
 //!
 //! Captures write the keys that rows and alarms have reached, and those that have no runs and
 //! matches any more ([`crate::capture`]), and the rows that have come to wait.

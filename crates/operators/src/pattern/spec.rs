@@ -1,4 +1,14 @@
 //! What is looked for, and what a match gives.
+//!
+//! How SQL maps to it:
+//!
+//! | SQL | here |
+//! |---|---|
+//! | `A` | `min: 1, max: Some(1)` |
+//! | `A+`, `A*`, `A?` | `1..`, `0..`, `0..=1` |
+//! | `A{2,4}` | `min: 2, max: Some(4)` |
+//! | `A*?` (reluctant) | `is_greedy: false` |
+//! | `FIRST(A.x, 1)`, `LAST(A.x, 1)` | `PatternValue::Row` with an offset from an end |
 
 use thalweg_core::{Column, ColumnType, DataType, Error, Result, TableSchema};
 use thalweg_expr::{Expr, ExprKind};
@@ -195,6 +205,9 @@ impl Condition {
 
     /// The condition over the input columns, if it reads nothing but the row that is tested for the
     /// variable and cannot fail on others.
+    ///
+    /// Such a condition is evaluated once for each row, not once for each run. It would also be
+    /// evaluated for rows that no run asks about, so it must not be able to fail.
     pub(super) fn over_rows(&self, variable: usize) -> Option<Expr> {
         let columns: Option<Vec<usize>> =
             self.values.iter().map(|value| value.of_tested_row(variable)).collect();

@@ -4,6 +4,12 @@
 //! its state and remembers the rows that it has seen. Where a run continues, only the rows that
 //! have come are added; where it does not (a run has been split in two), the state starts from
 //! scratch.
+//!
+//! A value of a run is read in two steps, so that columns are gathered once for all runs: `collect`
+//! notes which rows each run reads, `take` gathers them and computes.
+//!
+//! **Invariant:** slots belong to one run at a time. A run that is split gives its slot to the
+//! first run that it becomes; others start without and build their state from the rows.
 
 use std::ops::Range;
 use std::sync::Arc;

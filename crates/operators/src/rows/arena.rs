@@ -10,6 +10,23 @@
 //! Rows move in [`Arena::tidy`] only, between two pieces. A row is copied about once for each class
 //! that it grows through, at most four times, and then again only when half of its neighbours are
 //! gone.
+//!
+//! ```text
+//! class    0        1         2          3           4 (largest)
+//! rows     1-7      8-63      64-511     512-4095    4096 or more
+//!          at most 7 segments each, then 8 of them are merged      never merged, only thinned
+//! ```
+//!
+//! **Protocol of a piece**
+//! 1. Rows of the bundle in hand are named by `ArenaPlace::of_piece`; nothing is copied yet. A row
+//!    that comes and goes within one piece never enters the arena.
+//! 2. `remove` marks rows. Their values can be read until step 4, since a changelog emits what it
+//!    removes.
+//! 3. `append` adds what stays.
+//! 4. `tidy` moves rows and reports each new place to its owner.
+//!
+//! A `RecordBatch` of a large bundle is shared, not copied. A small part of one is copied, as it
+//! would keep the whole bundle in memory.
 
 use crate::rows::columns::batch_of;
 use arrow_array::cast::AsArray;
@@ -148,6 +165,8 @@ impl Arena {
     }
 
     /// Forgets a row that a segment holds.
+    ///
+    /// The row's values stay readable until [`Arena::tidy`].
     pub fn remove(&mut self, place: ArenaPlace) {
         let segment = self.segments[place.segment as usize].as_mut().expect("a place is kept");
         segment.owners[place.row as usize] = NIL;
@@ -171,6 +190,9 @@ impl Arena {
 
     /// Restores the invariants after removals and additions; says of each row that moves where it
     /// now lies.
+    ///
+    /// A place that was handed out before is still valid if `moved` does not name its row. The
+    /// places of removed rows are not valid any more.
     pub fn tidy(&mut self, mut moved: impl FnMut(u32, ArenaPlace)) -> Result<()> {
         while let Some(number) = self.thinned.pop() {
             self.rewrite(&[number], &mut moved)?;
@@ -178,6 +200,8 @@ impl Arena {
         // A merger adds to the next class, which comes next.
         for class in 0..LARGEST {
             while self.classes[class].len() >= FAN {
+                // The newest segments of the class: they hold rows that came together and may leave
+                // together.
                 let from = self.classes[class].len() - FAN;
                 let merged: Vec<u32> = self.classes[class][from..].to_vec();
                 self.rewrite(&merged, &mut moved)?;

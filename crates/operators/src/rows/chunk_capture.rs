@@ -6,6 +6,10 @@
 //!
 //! Rows go with their chunk. Until then a table has also those that time has passed: whoever takes
 //! rows back leaves them out.
+//!
+//! **Why names of rows need the key columns:** a removal names a row by virtual partition and
+//! serial, and the partition follows from the key. The columns of a chunk are there until it is
+//! freed, so its rows are named at that moment.
 
 use std::sync::Arc;
 

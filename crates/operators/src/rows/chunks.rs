@@ -8,6 +8,24 @@
 //!
 //! It does not know keys or times. A chunk is freed as a whole: rows that time bounds arrive and
 //! leave about together.
+//!
+//! # Holds
+//!
+//! ```text
+//! add             1 hold, the caller's
+//! hold(n)         one for each entry of an index, waiting row, list ... that names a row
+//! release(n)      when such an entry goes; the caller releases its own one last
+//! 0 holds         the chunk is freed and its number is used again
+//! ```
+//!
+//! A chunk number alone does not name a chunk over time. Whoever stores a `RowRef` must hold the
+//! chunk. `arrival` names a row for good, and is its serial in snapshots.
+//!
+//! # Captures
+//!
+//! Columns are `Arc`s and never change, so a capture clones them and reads them later without a
+//! lock. Only `matched` bits change; the bits of the last capture are kept when the first one is
+//! set after it, so that an incremental capture finds the rows that have been matched since.
 
 use arrow_array::{Array, ArrayRef, UInt32Array, new_null_array};
 use arrow_schema::DataType as Arrow;
@@ -80,6 +98,8 @@ impl Chunks {
     }
 
     /// The same rows under the same names, for reading only: they stay while these continue.
+    ///
+    /// It counts no bytes: the columns are counted where the original holds them.
     pub fn frozen(&self) -> Chunks {
         let freeze = |chunk: &Chunk| Chunk {
             columns: chunk.columns.clone(),
@@ -188,6 +208,7 @@ impl Chunks {
         let rematched = std::mem::take(&mut tracker.rematched);
         let gone = std::mem::take(&mut tracker.gone);
         let gone_timed = std::mem::take(&mut tracker.gone_timed);
+        // A full capture takes every chunk, whatever was noted.
         if since.is_none() {
             fresh = (0..self.slots.len() as u32).collect();
         }
@@ -249,6 +270,8 @@ impl Chunks {
                 tracker.gone(&freed, self.rows);
             }
             self.free.push(chunk);
+            // Nothing is kept: the lists shrink, and numbers start from 0. No `RowRef` is left that
+            // could mean another chunk now. Arrivals continue.
             if self.free.len() == self.slots.len() {
                 (self.slots, self.free) = (Vec::new(), Vec::new());
             }
@@ -376,6 +399,9 @@ impl Chunks {
 
 /// Rows as runs of one chunk, each the next behind the one before, if these are long: the first of
 /// each and how many.
+///
+/// `None` as soon as the runs are too short on the average: then `interleave` over all sources
+/// costs less than one slice for each run.
 fn runs_of(rows: &[RowRef]) -> Option<Vec<(RowRef, usize)>> {
     let mut runs: Vec<(RowRef, usize)> = Vec::new();
     for &row in rows {

@@ -12,6 +12,9 @@ pub(crate) fn keys_of(columns: &[ArrayRef], keys: &[usize]) -> Vec<ArrayRef> {
 }
 
 /// A batch of these columns, with this many rows even if there is no column.
+///
+/// `SELECT COUNT(*)` reads no column: such batches have a length and nothing else, and
+/// `RecordBatch::try_new` would reject them.
 pub(crate) fn batch_of(
     schema: &SchemaRef,
     columns: Vec<ArrayRef>,

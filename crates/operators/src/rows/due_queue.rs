@@ -2,6 +2,9 @@
 //!
 //! An item is looked at when its bucket is reached, so at most 16 times before it leaves, however
 //! often and however unevenly time moves on. It does not order what is due.
+//!
+//! Why buckets and not a heap: most items are due at times near each other and leave in bulk at a
+//! watermark, and whoever takes them sorts them anyway (by key and arrival, too).
 
 use std::collections::BTreeMap;
 

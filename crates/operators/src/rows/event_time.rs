@@ -7,6 +7,17 @@
 //!   their time was over.
 //!
 //! It does not order what is due, and knows keys only by number.
+//!
+//! **Protocol**
+//! 1. `add` a batch: it is held once for each of its rows.
+//! 2. For each row `wait`, which takes over one of these holds, or `AddedRows::leave_out`.
+//! 3. `finish` releases the holds that no row has taken over.
+//! 4. At a watermark `pop_due`, then `take` (columns, and release) or `rows` and `release`.
+//! 5. `pass` the watermark. A capture uses it to know what has expired, so none may begin before
+//!    all that was due has left.
+//!
+//! A row that arrives when its due time has passed (`due <= passed`) is *overdue*. It leaves at the
+//! next watermark and is captured in full each time, since its time says that it has expired.
 
 use std::sync::Arc;
 

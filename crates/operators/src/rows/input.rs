@@ -1,5 +1,9 @@
 //! How operators read the rows of a bundle: event times, which rows have keys, and what happens to
 //! late rows.
+//!
+//! `times` reads the column of one side, where each row has a value. In the tagged batch of two
+//! inputs the same column is NULL for rows of the other side, so it must be called with the side's
+//! own rows.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;

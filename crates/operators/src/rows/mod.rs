@@ -14,6 +14,10 @@
 //! | [`input`] | how operators read the rows of a bundle: times, lateness |
 //!
 //! No module here knows an operator.
+//!
+//! How to choose: `chunks` where rows come and go roughly together (waiting rows, time bounds), as
+//! one long-lived row keeps its whole batch. `arena` where any row may be retracted at any time, as
+//! its memory follows the live rows at the price of copying them a few times.
 
 pub(crate) mod arena;
 pub(crate) mod chunk_capture;

@@ -16,6 +16,20 @@
 //!
 //! A capture takes the chunks that have come as they are; they are made into rows of the table
 //! later.
+//!
+//! # Example
+//!
+//! Rows of key `k` that wait for `behind_ms = 0`, captured when watermark 100 has passed:
+//!
+//! ```text
+//! row at 120, came at watermark 90     waiting_rows (expires by its time)
+//! row at  95, came at watermark 110    late, $expires = 111
+//! row at  95, came at watermark  80    has left
+//! row at  70, due at 90, came after watermark 100 had passed here   overdue
+//! ```
+//!
+//! `kept_from` of a table says from which time on rows are still there. A row left out of an
+//! incremental capture needs no removal: restoring drops what is older.
 
 use std::sync::Arc;
 

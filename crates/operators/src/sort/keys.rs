@@ -1,4 +1,7 @@
 //! Sort keys as bytes that compare as Flink orders values.
+//!
+//! Rows are compared as bytes only. NULLs stand first for ascending keys and last for descending
+//! ones, unless the query says otherwise.
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_row::{RowConverter, Rows, SortField};

@@ -9,6 +9,10 @@
 //! that a cut left, stand in their final order), so a stable sort breaks ties by arrival.
 //!
 //! Not for unbounded inputs: see [`crate::temporal_sort`] for those.
+//!
+//! **With a limit**, `worst` is the last key that can still be part of the result. It is known
+//! after the first cut and only ever falls. Ties with it are dropped on arrival, as an earlier row
+//! wins.
 
 mod keys;
 #[cfg(test)]

@@ -14,6 +14,9 @@
 //! A singleton that takes rows in serial order. A row that is not late may still lie at or before
 //! a watermark that has been passed on, so this stands at the end of a pipeline, in front of a
 //! sink: nothing behind it may judge lateness by the row time again.
+//!
+//! Why a sort needs no state for rows that have left: `sent_on`, one number, is enough to see that
+//! a row comes too late.
 
 mod snapshot;
 mod store;
@@ -125,6 +128,10 @@ struct TemporalSortPartition {
 
 impl TemporalSortPartition {
     /// Makes the rows ready that a watermark has passed.
+    ///
+    /// With one lane it is called for each row with the watermark before it, not only at
+    /// watermarks: a time is complete as soon as some row shows that its watermark has passed. Such
+    /// rows leave at the next watermark.
     fn pass(&mut self, watermark: i64) {
         let first_new = self.ready.len();
         while let Some(Reverse(entry)) = self.waiting.peek()
@@ -150,6 +157,8 @@ impl TemporalSortPartition {
         self.ready.iter().map(|entry| entry.time).chain(waiting).min()
     }
 
+    /// With several lanes `sent_on` depends on the other lanes and on timing, so the row's own
+    /// watermark decides.
     fn is_late(&self, time: i64, before: Watermark, lanes: usize) -> bool {
         if lanes > 1 { time <= before.0 } else { self.sent_on.is_some_and(|sent| time <= sent) }
     }

@@ -1,4 +1,7 @@
 //! Batches with rows that wait. A batch is freed when its last row has left.
+//!
+//! Rows are gathered when they leave, many at once. The keys behind the time are encoded once, when
+//! a batch comes.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,7 @@
 //! Comparing the sort keys of rows that are kept and of a row that is sought.
+//!
+//! Prefixes decide most comparisons. Where the sort key fits into a prefix they decide all
+//! (`is_exact`), and no column of bytes is kept. Otherwise it is the last column of the arena.
 
 use std::cmp::Ordering;
 

@@ -22,6 +22,18 @@
 //!   A row that is retracted without being there is ignored, as in Flink.
 //!
 //! Captures write all rows of the keys that rows have reached ([`crate::capture`]).
+//!
+//! # Example
+//!
+//! Two keys of the query write key 1 of the table; the retraction of the first comes last:
+//!
+//! ```text
+//! input          rows of key 1    output
+//! +I (1, 'a')    a                +I (1, 'a')
+//! +I (1, 'b')    a b              +U (1, 'b')
+//! -D (1, 'a')    b                                 without this operator: key 1 would be deleted
+//! -D (1, 'b')                     -D (1, 'b')
+//! ```
 
 use std::sync::Arc;
 

@@ -21,6 +21,36 @@
 //! - a key without rows has no state, and windows that are over have none.
 //!
 //! A row that is retracted without being there is ignored, as in Flink: its state was forgotten.
+//!
+//! # Example
+//!
+//! `ROW_NUMBER() OVER (ORDER BY score DESC) <= 2` with the column of row numbers, and without it:
+//!
+//! ```text
+//! input       with numbers                                           without
+//! +I (a, 10)  +I (a, 10, 1)                                          +I (a, 10)
+//! +I (b, 30)  -U (a, 10, 1)  +U (b, 30, 1)  +I (a, 10, 2)            +I (b, 30)
+//! +I (c, 20)  -U (a, 10, 2)  +U (c, 20, 2)                           -D (a, 10)  +I (c, 20)
+//! +I (d, 5)
+//! ```
+//!
+//! With numbers each position is a row of the result, which is updated; without them a row of the
+//! result is a row of the input. This is why the planner drops the column of numbers where nobody
+//! reads it: one new first row otherwise changes `n` rows.
+//!
+//! # Modules
+//!
+//! | module | holds |
+//! |---|---|
+//! | `partition` | rows of all keys, what a row does to its key |
+//! | `ordered`, `compare`, `sort_keys` | the order of the rows of one key |
+//! | `row_numbers`, `ranks` | what leaves when a row comes or goes |
+//! | `store`, `incoming` | where rows lie, rows of the piece in hand |
+//! | `unique` | rows by upsert key |
+//! | `windows` | keys by window end |
+//! | `changes` | changes on their way out |
+//! | `deduplicate`, `materialize` | the other two operators |
+//! | `snapshot`, `tables` | what is captured |
 
 mod changes;
 mod compare;

@@ -7,6 +7,9 @@
 //!   move of one chunk's entries.
 //!
 //! It does not know sort keys beyond their first bytes: whoever searches says what comes before.
+//!
+//! A `BTreeMap` would give no positions, and row numbers are positions. With chunks of at most 256
+//! entries a position costs a sum over chunks, and callers stop at the last position that matters.
 
 /// The first bytes of a sort key: where they differ, the keys differ the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,6 +5,19 @@
 //!
 //! Invariant between pieces: the keys in the table are those with rows; every row lies in the
 //! arena.
+//!
+//! # A piece
+//!
+//! 1. Keys are interned, captures learn of the keys that may change.
+//! 2. Row by row: find the place in the order, change `ordered`, list the changes of the result.
+//! 3. Changes are gathered and leave. Rows that were removed can still be read.
+//! 4. `finish`: rows that stay move into the arena, numbers of removed rows and keys become free.
+//!
+//! **Limits.** `limits[id]` is the prefix of the last row that counts once a key is full, else
+//! `Prefix::MAX`. A row with a larger prefix is passed over before anything is looked up. With
+//! equal prefixes the full sort key decides (`is_passed_over`): a later row with the same sort key
+//! loses for ROW_NUMBER and joins for RANK and DENSE_RANK. A limit may only be used where no row is
+//! ever retracted: otherwise the next row behind it might move up.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -176,6 +189,8 @@ impl TopNPartition {
                 self.expire(id, now_ms);
             }
             let limit = self.limits[id as usize];
+            // The common case of a stream with many keys: nothing but this comparison is done for
+            // the row.
             if prefix > limit {
                 continue;
             }
@@ -403,6 +418,8 @@ impl TopNPartition {
         Some((cursor, Spot { at, first: ordered.position(first, self.position_max()) }))
     }
 
+    /// Changes are listed after the entry has left `ordered` and before the row leaves `store`:
+    /// they describe the list after the change, and they read the row.
     fn remove(&mut self, id: u32, old: RankedRow, incoming: &Incoming<'_>, position: usize) {
         let Some((cursor, spot)) = self.spot_of(id, old, incoming) else { return };
         let place = self.store.place(old.row);
@@ -426,6 +443,10 @@ impl TopNPartition {
     }
 
     /// A row takes the place of another with its upsert key.
+    ///
+    /// With row numbers an upsert is one change of the list, not a removal and an insertion: only
+    /// the positions between the old and the new place change, and no row leaves the result for a
+    /// moment. With RANK and DENSE_RANK it is both.
     fn replace(
         &mut self,
         id: u32,

@@ -1,5 +1,13 @@
 //! What leaves when a row comes or goes where rows that sort alike share a rank: RANK and
 //! DENSE_RANK. The list is always the one after the change.
+//!
+//! ```text
+//! sort key   10   20   20   30
+//! RANK        1    2    2    4     one more than the number of rows before
+//! DENSE_RANK  1    2    2    3     one more than the number of sort keys before
+//! ```
+//!
+//! Unlike a row number, a rank may belong to many rows, so more than `to` rows may be kept.
 
 use std::cmp::Ordering;
 

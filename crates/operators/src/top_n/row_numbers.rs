@@ -1,5 +1,13 @@
 //! What leaves when a row comes, goes, or takes another's place, where each row has a number of its
 //! own. Positions count from 0, numbers from 1; the list is always the one after the change.
+//!
+//! ```text
+//! inserted at 1, positions 0..3 leave     before  a c d e
+//!                                         after   a b c d e
+//!                                         changes     ^ ^    1: c -> b, 2: d -> c, d falls out
+//! ```
+//!
+//! Each position is compared with what stood there before, which is its neighbour in the new list.
 
 use std::cmp::Ordering;
 

@@ -3,6 +3,9 @@
 //! A number of 128 bits says all of one integer, time or decimal, and of what fits into 16 bytes.
 //! Longer keys are compared by all of their bytes where the first 16 are the same; these bytes are
 //! then kept as one more column behind those of the rows.
+//!
+//! NULLs take part in the order: first for ascending keys and last for descending ones, unless the
+//! query says otherwise, as in Flink.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{

@@ -6,6 +6,9 @@
 //!
 //! Where rows are captured one by one, captures learn here which of them come, go and take the
 //! place of others ([`crate::capture`]).
+//!
+//! A row has two names: its number (`u32`, used again) in the order and in lists, and its serial
+//! (`u64`, never used again) in snapshots.
 
 use arrow_array::ArrayRef;
 use arrow_schema::SchemaRef;
@@ -24,8 +27,8 @@ pub(super) struct Store {
     arrived: Vec<u32>,
     /// Where rows are captured one by one: set once there has been a capture.
     pub tracker: Option<RowTracker>,
-    /// Rows that have gone since the piece began, and that the capture under way has yet to be
-    /// captured.
+    /// Rows that have gone since the piece began, and that the capture under way has yet to read,
+    /// as they were.
     uncaptured: Vec<NumberedRow>,
 }
 
@@ -112,8 +115,8 @@ impl Store {
         (!unread.is_empty()).then(|| live.map(numbered).collect())
     }
 
-    /// Rows that have gone since the piece began, and that the capture under way has yet to be
-    /// captured.
+    /// Rows that have gone since the piece began, and that the capture under way has yet to read,
+    /// as they were.
     pub fn take_uncaptured(&mut self) -> Vec<NumberedRow> {
         std::mem::take(&mut self.uncaptured)
     }

@@ -1,4 +1,9 @@
 //! Which row has which upsert key.
+//!
+//! The key of the table is the partition's key columns and then the upsert key.
+//!
+//! **Invariant:** an entry names a live row of `store`, or is `NONE` and its key is in `emptied`
+//! until the piece ends.
 
 use arrow_array::RecordBatch;
 use thalweg_core::Result;

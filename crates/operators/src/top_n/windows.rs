@@ -1,4 +1,8 @@
 //! The windows that rows wait in: which keys belong to which, and when they leave.
+//!
+//! A row is late if the watermark before it has reached the last instant of its window, and late
+//! rows are dropped and counted (`on_time`). The window end is one of the key columns, so all rows
+//! of a key are of one window.
 
 use std::collections::BTreeMap;
 

@@ -13,6 +13,9 @@
 //!
 //! Lateness is judged row by row against `watermark_before` (see `judge`); the watermark itself
 //! only closes windows.
+//!
+//! Windows that share no slice (`TUMBLE`, `HOP` with gaps, all rows) are `TumblingWindows`, all
+//! others `SlicedWindows`. Both write the same tables of state.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -20,6 +20,30 @@
 //! What has entered a hopping window stands in [`WindowPart`]s, which never change: a capture
 //! shares them and reads them later, and the next one writes only those that came since. What has
 //! entered a cumulating one is read later too, and captured before it changes ([`SliceTable`]).
+//!
+//! # Which way for which aggregates
+//!
+//! | aggregates | overlap | way | merges per window, `s` slices |
+//! |---|---|---|---|
+//! | any | none, or `CUMULATE` | `Current::Slice` | 1 |
+//! | all invertible | `HOP` | `Current::Running` | 1 added, 1 subtracted |
+//! | some not exact, ordered contract | `HOP` | `Current::InOrder` | `s` |
+//! | all others (MIN, MAX) | `HOP` | `Current::Tree` | `log4 s` levels |
+//!
+//! Doubles are why `InOrder` exists: sums in a tree round differently from sums in the order of
+//! rows, and where a sequence is promised the result must not depend on how slices are combined.
+//!
+//! # A window's steps
+//!
+//! `enter` (slices with `enter <= end`) → `add_up` → `sort_groups` → `choose_groups` → `emit` in
+//! chunks → `leave` (parts with `leave <= end`) → `sweep`. `emitting` remembers the place where
+//! time was up; between `enter` and `leave` of one window nothing else changes what it consists of.
+//!
+//! **Invariants**
+//! - Windows leave by ascending end. `last_end` never falls.
+//! - Each part in `leaving` holds one reference to each of its keys, released when it leaves.
+//! - What a window has is never captured between `enter` and `leave`: snapshots are taken between
+//!   watermarks.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -45,6 +69,9 @@ use super::top::TopChooser;
 use super::tree::Tree;
 
 /// What the current window consists of.
+///
+/// Which variant is used never changes while the operator runs: it follows from the kind of window,
+/// the aggregates and the contract (see the module header).
 enum Current {
     /// Tumbling: one slice. Cumulating: all so far. `held` are the references to release.
     Slice { slice: Slice, held: Vec<u32> },
@@ -189,6 +216,9 @@ impl Assembly {
                     (end, 0)
                 }
             };
+            // May stop between two slices: a window of many slices must not keep the worker longer
+            // than a call may take. `from` is still 0 then, and the window is sorted after the last
+            // slice.
             if self.add_up(slices, output)? == Progress::More {
                 self.emitting = Some((end, from));
                 return Ok(Progress::More);
@@ -213,6 +243,9 @@ impl Assembly {
     }
 
     /// The end of the next window with rows.
+    ///
+    /// Slices that wait cannot belong to an earlier window than the next step: rows that would are
+    /// late for it, and enter with the first window that is open for them.
     fn next_end(&self, slices: &Slices) -> Option<i64> {
         self.next_end_of_entered().or_else(|| slices.first_end())
     }
@@ -378,6 +411,9 @@ impl Assembly {
     }
 
     /// In ordered contracts: finds out in which order the groups of the window leave.
+    ///
+    /// The order is computed once per window and kept: a window of many groups leaves in chunks,
+    /// and keys cannot be forgotten meanwhile, since the window refers to them.
     fn sort_groups(&mut self, slices: &Slices) -> Result<()> {
         let Some(canonical) = &self.canonical else { return Ok(()) };
         let groups: &[u32] = match &self.current {
@@ -483,6 +519,9 @@ impl Assembly {
     }
 
     /// Drops the slices whose last window was this one.
+    ///
+    /// References are released only here, after the window has been emitted: the emission looks up
+    /// keys by id.
     fn leave(&mut self, end: i64, slices: &mut Slices) -> Result<()> {
         match &mut self.current {
             Current::Slice { slice, held } => {

@@ -1,4 +1,15 @@
 //! The aggregates of windows, and their states as rows of tables of state.
+//!
+//! `COUNT(*)` needs no accumulator: slices and sessions count the rows of each group anyway. So a
+//! result is either that count or a column of states (`ResultOf`), and `state_names` has the latter
+//! only.
+//!
+//! **Invariants**
+//! - `results` has one entry for each aggregate of the query, in its order. `calls`,
+//!   `argument_types`, `state_names` and every list of accumulators have one entry for each that is
+//!   not a count of rows, in the same order.
+//! - `counts` is empty where nothing needs it: in windows that share no slice, where no result is a
+//!   count. `$rows` is then 1 in snapshots.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -90,6 +101,8 @@ impl Calls {
     }
 
     /// The same aggregates for states that are only added to and dropped as a whole.
+    ///
+    /// DISTINCT then keeps a set of values, and not how often each occurs.
     pub fn of_whole(self) -> Self {
         Calls { subtracts: false, ..self }
     }

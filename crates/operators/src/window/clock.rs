@@ -11,6 +11,10 @@
 //!
 //! Where a sequence is promised (and the clock has been admitted to it) nobody ticks. There is one
 //! partition then, which closes what is over before it takes the next rows.
+//!
+//! **Snapshots.** The tables of the wrapped windows, and `clock`: one row per partition, for all
+//! virtual partitions. Restoring takes the highest `now_ms`, so that time does not go back for any
+//! key, and the lowest `closed_ms`, so that no window of a slower partition is skipped.
 
 use std::sync::Arc;
 

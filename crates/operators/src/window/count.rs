@@ -15,6 +15,15 @@
 //!
 //! What it does not do: rows of overlapping windows are added to each of them, so a row costs
 //! `size / slide` updates. It takes no changes, and times and watermarks mean nothing to it.
+//!
+//! `size = 3, slide = 2`, rows of one key:
+//!
+//! ```text
+//! row       1   2   3   4   5   6
+//! window 1  [-----]                 leaves with row 2, two rows
+//! window 2      [---------]         leaves with row 4, rows 2 to 4
+//! window 3              [---------] leaves with row 6, rows 4 to 6
+//! ```
 
 use std::borrow::Cow;
 use std::sync::Arc;

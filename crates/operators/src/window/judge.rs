@@ -14,6 +14,21 @@
 //!
 //! [`Judge`] does that for an operator's pieces: in the time of its windows, with its policy for
 //! late rows.
+//!
+//! The verdict must depend on the rows and their `watermark_before` alone. It must not depend on
+//! how bundles are cut, on which partition takes a piece, or on how far the operator has come: the
+//! results of a job would then change with the number of threads. So every fast path below must
+//! give the verdict of the general one (`place`), which looks at each row; tests compare them.
+//!
+//! Paths, cheapest first:
+//!
+//! | path | condition | cost |
+//! |---|---|---|
+//! | one run, as it stands | lowest and highest time in one slice, none late | two comparisons |
+//! | `cut_ascending` | times ascend, none late | a binary search for each slice |
+//! | `walk` | each slice's rows are contiguous and slices ascend, none late | a look at each row |
+//! | `sort_out` | none late, at most `FEW_SLICES` slices | a counting sort without branches |
+//! | `place` | any rows | a look-up of the slice for each row |
 
 use chrono_tz::Tz;
 use hashbrown::HashMap;
@@ -124,6 +139,9 @@ impl Judged {
         // Those of all rows do for some of them: where all lie in one slice, some do too.
         let Some(known) = known.or_else(|| Known::of(times, rows)) else { return };
         let first = spec.slice(known.lowest);
+        // One comparison decides for all rows: `enter` never falls as time rises, so if the slice
+        // of the lowest time is open at the highest watermark, each row's slice is open at its own
+        // watermark.
         let none_late = known.is_ahead || !is_closed(first.enter, before.highest());
         if none_late && first.holds(known.highest) && first.enter <= first.leave {
             let key = SliceKey { enter: first.enter, leave: first.leave };
@@ -166,6 +184,10 @@ impl Judged {
     /// Cuts rows that come slice after slice, none of them late, into runs. False if they do not,
     /// and then there are none. `end` is where the rows from a place on are no longer of its slice,
     /// or late for it.
+    ///
+    /// A late row ends the stretch before it, so the next stretch begins at the late row and is
+    /// empty: that is how `to == from` detects it. Keys must ascend strictly, since each slice has
+    /// one run.
     fn cut(
         &mut self,
         spec: &WindowSpec,
@@ -301,6 +323,10 @@ impl Judged {
     }
 
     /// Finds each row's slot, which is the place of its run.
+    ///
+    /// Rows that are late for all windows go to `late`. Rows that are late for some get a slot of
+    /// their own: (first open end, `leave`) instead of (`enter`, `leave`). Rows that no window
+    /// holds get no slot and are not late either.
     fn place(
         &mut self,
         spec: &WindowSpec,
@@ -367,6 +393,9 @@ impl Judged {
 
     /// Sorts rows, each before its slot, by slot, keeping their order within each (a counting
     /// sort). Each run's `to` says how many rows it has.
+    ///
+    /// The sort is stable. Aggregates that depend on the order of rows (FIRST_VALUE, sums of
+    /// DOUBLE) rely on that.
     fn group(&mut self, rows: impl Iterator<Item = (u32, usize)>) {
         let mut next = 0;
         for run in &mut self.runs {
@@ -386,6 +415,10 @@ impl Judged {
 }
 
 /// What is known of the times of all rows.
+///
+/// A claim about *all* times of the bundle, which is also true of any of them. `Known::found`
+/// checks that the extremes were computed from this very buffer: an operator upstream may have
+/// replaced the column and kept the stamps.
 #[derive(Clone, Copy)]
 pub(super) struct Known {
     lowest: i64,

@@ -15,6 +15,17 @@
 //! owner and whole bundles as whoever was at hand, in any mixture, states of the latter are handed
 //! over before a watermark is passed on, and exact states may be merged in any order. So it may
 //! change between any two bundles, and the counters below may lose a little among threads.
+//!
+//! # How it decides
+//!
+//! | now | seen | then |
+//! |---|---|---|
+//! | at hand | fewer than `FEW_ROWS` rows per key when windows are handed over | by key |
+//! | at hand | a window grows past `MANY_KEYS` keys, most rows new | by key, without waiting |
+//! | by key | more than `MANY_ROWS` rows per key and worker | at hand |
+//!
+//! The two limits differ by a factor, so that a ratio between them does not make it change back and
+//! forth. The sums fade by one part in `MEMORY` with each report, and start from 0 after a change.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -65,6 +76,8 @@ impl KeySpread {
     }
 
     /// Where the rows of a bundle go, by these columns.
+    ///
+    /// Small bundles, tables without keys to spread by and single partitions always go at hand.
     pub fn route(&self, bundle: &Bundle, spread_by: &[usize], partitions: usize) -> Result<Route> {
         let is_small = bundle.num_rows() < partitions * SCATTERED_ROWS_MIN;
         if spread_by.is_empty() || partitions == 1 || is_small || !self.is_by_key() {
@@ -114,6 +127,8 @@ impl KeySpread {
     fn add(&self, rows: u64, keys: usize) -> (u64, u64) {
         let add = |sum: &AtomicU64, more: u64| {
             let before = sum.load(Ordering::Relaxed);
+            // Not one atomic step: a report that is lost among threads delays the decision and does
+            // no harm.
             let after = before - before / MEMORY + more;
             sum.store(after, Ordering::Relaxed);
             after

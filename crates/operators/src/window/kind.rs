@@ -45,6 +45,10 @@ impl WindowKind {
 
     /// Tumbling windows of which one ends wherever a window of this kind does; `None` if this kind
     /// is tumbling.
+    ///
+    /// The planner uses it where the results of such windows are aggregated per window again: by
+    /// its time a result row would lie in several windows, but the tumbling window that ends with
+    /// its own one closes at the same watermark.
     pub fn closing(self) -> Option<WindowSpec> {
         match self.aligned() {
             Some(WindowSpec::Tumble { .. }) => None,

@@ -26,6 +26,49 @@
 //! | `clock` | either of them over processing time |
 //! | `snapshot` | their tables of state |
 //! | `output` | result columns, and what late rows lead to |
+//!
+//! # Slices
+//!
+//! A slice is a stretch of time within which no window begins or ends. It follows the slicing of
+//! Scotty (Traub et al., general stream slicing) and the panes of Flink's `SliceAssigner`. For
+//! `HOP(5, 10)`:
+//!
+//! ```text
+//! time      0         5         10        15        20
+//! windows   [-------------------)                        ends at 10
+//!                     [-------------------)              ends at 15
+//!                               [-------------------)    ends at 20
+//! slices    |---------|---------|---------|---------|
+//! enter     5         10        15        20             end of the first window with the slice
+//! leave     10        15        20        25             end of the last window with the slice
+//! ```
+//!
+//! A window with end `e` consists of exactly the slices with `enter <= e <= leave`. That is the
+//! only thing `assembly` needs to know of a slice, so a slice is named by this pair (`SliceKey`)
+//! and not by its bounds.
+//!
+//! # A row's way through an aligned window
+//!
+//! 1. `judge` compares each row with the watermark before it, treats late rows by the policy and
+//!    sorts the others into runs, one for each slice.
+//! 2. Keys are interned: once for the bundle in `slices`, once for each window in `tables`.
+//! 3. Each run updates its slice (`slices`) or its window (`tables`).
+//! 4. At a watermark, closed state moves to the partition that owns its keys (phase 0, only where
+//!    any partition takes any bundle).
+//! 5. The owner merges what it received and emits the windows that close (phase 1).
+//!
+//! **Invariants**
+//! - A window with end `e` closes at the first watermark `w` with `e - 1 <= w`, and a row is late
+//!   for it by the same comparison with its own `watermark_before`. Both sides of the rule must
+//!   stay equal: otherwise a row could reach a window that has been emitted.
+//! - Bounds of aligned windows are in the windows' own time, which is local time for
+//!   `TIMESTAMP_LTZ` (`zone`). Watermarks are converted on the way in, and only `window_time` of
+//!   the result is converted back. Sessions compute with instants and convert what they show.
+//! - Inputs are append-only. No module here takes a retraction.
+//!
+//! What is not here: ranking of the rows of a window across partitions (`top_n`), joins of windows
+//! (`join::window`), and windowing functions of SQL that only assign windows to rows
+//! (`chain::window_rows`).
 
 mod aligned;
 mod assembly;

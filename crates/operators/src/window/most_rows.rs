@@ -66,6 +66,9 @@ impl MostRows {
         for (block, bound) in self.bounds.iter_mut().enumerate() {
             let last = kept.peek().filter(|_| kept.len() == self.wanted);
             let last = last.copied().unwrap_or(least);
+            // The heap has its worst key on top. A block whose best possible entry is worse than
+            // that cannot have a key that belongs among the first. Until the heap is full, `least`
+            // stands for its worst key.
             if (!*bound, self.foremost[block]) > last {
                 continue;
             }

@@ -1,4 +1,9 @@
 //! The columns of results, and what late rows lead to.
+//!
+//! Result columns, in order: keys, aggregates, then for windows over time `window_start`,
+//! `window_end` (TIMESTAMP(3), in local time of the zone) and `window_time` (the row time of the
+//! result: the last millisecond of the window, of the input's kind of timestamp). The window of all
+//! rows and count windows have keys and aggregates only.
 
 use std::sync::Arc;
 
@@ -78,6 +83,7 @@ impl WindowColumns {
         WindowColumns { read, unread: vec![0; rows].into() }
     }
 
+    /// A column that nobody reads has the right type and length, and any values.
     fn fill(&self, times: [i64; 3], rows: usize) -> [ScalarBuffer<i64>; 3] {
         let is_unread = |place: usize| !self.read[place] && rows <= self.unread.len();
         std::array::from_fn(|place| match is_unread(place) {
@@ -130,6 +136,9 @@ pub(super) fn result_batch(
 }
 
 /// The row times of a bundle; a NULL among the rows that are meant is an error.
+///
+/// Only rows of the piece are checked: other rows of the bundle are another partition's, which
+/// reports them itself.
 pub(super) fn row_times<'a>(
     piece: &Piece<'a>,
     rowtime: usize,

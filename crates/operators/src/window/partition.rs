@@ -6,6 +6,10 @@
 //!
 //! All stands behind a lock ([`SharedState`]), since captures read slices, and the parts of the
 //! window that leaves next, while rows are processed (`slice_capture.rs`, `snapshot.rs`).
+//!
+//! The order of a watermark is that of `tumbling.rs`: `seal` in phase 0, `receive` and `assemble`
+//! in phase 1. Here a slice is handed over when its *first* window closes, not its last: from then
+//! on no row joins it (a row that is late for the first window goes to a slice of its own).
 
 use std::sync::Arc;
 
@@ -146,6 +150,8 @@ impl Partition for SlicedWindows {
             let (keys, partial) = calls.restored(&slice.rows)?;
             self.owned.absorb(slice.key, &keys, partial)?;
         }
+        // Parts come in the order of their numbers, which is the order in which they are added up:
+        // sums of doubles are then the same as without the restart.
         let Some((next_end, parts)) = restored_entered(restored, span_ms)? else { return Ok(()) };
         let adopt = |part: PartRows| {
             let (keys, partial) = calls.restored(&part.rows)?;

@@ -8,6 +8,10 @@
 //! **Invariants.** Numbers go up in the order in which parts are added up, and none is used twice.
 //! Parts with numbers below that of the last capture were captured by it or by one before, or are
 //! not there.
+//!
+//! For a window of one hour that slides each minute, an incremental capture writes the parts of the
+//! minutes since the last capture, not the hour. This is why parts are immutable and shared by
+//! `Arc` rather than kept in the running state alone.
 
 use std::sync::Arc;
 
@@ -62,6 +66,7 @@ impl WindowParts {
 
     /// Another takes the place of a part.
     pub fn replace(&mut self, part: &WindowPart) {
+        // A part that no capture has needs no name: the next capture will not find it.
         if self.numbers.captured().is_none_or(|captured| part.number >= captured) {
             return;
         }

@@ -12,6 +12,34 @@
 //! What has changed, and what a capture has yet to read, is known to a [`RowTracker`], once there
 //! has been a capture: a session is a row with a serial, which it keeps when it begins earlier.
 //! Whoever brings rows says first which keys they have ([`Sessions::touch_keys`]).
+//!
+//! # A bundle in three steps
+//!
+//! 1. `take` finds the session of each row and moves its bounds. States do not change yet, and no
+//!    number is given to another session.
+//! 2. `apply` merges the states of joined sessions and adds the rows, once for all rows.
+//! 3. `forget` or the end of `apply` frees numbers.
+//!
+//! The first two must stay apart: accumulators are updated by column for a whole bundle. A session
+//! that was joined therefore keeps its number until its state has been moved, although no key leads
+//! to it any more.
+//!
+//! ```text
+//! gap 10, one key       session        bounds
+//! row at 3              A              [3, 13)
+//! row at 25             B              [25, 35)
+//! row at 13             A              [3, 23)       exactly a gap apart: they belong together
+//! row at 15             A              [3, 35)       [15, 25) touches both: B is joined to A
+//! ```
+//!
+//! **Invariants**
+//! - The live sessions of a key do not touch: a row that touches several joins them. One may touch
+//!   another that was closed for the row that began it.
+//! - `generation` is odd while the session lives. An entry of `by_end` with another generation
+//!   means an earlier session with the same number and is skipped.
+//! - Each live session has exactly one entry in `by_end` with its generation, whose end is at most
+//!   its own. So `close` cannot miss a session, and sees each at most twice in a call.
+//! - `start < end`, and `end` is the last row's time plus the gap, exclusive.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -257,6 +285,7 @@ impl Sessions {
         self.accumulators.iter_mut().for_each(|own| own.grow(groups));
         if !taken.joined.is_empty() {
             if in_order {
+                // `place` stopped at the row that joined sessions, so that row is the last one.
                 let last = taken.rows.len() - 1;
                 self.add_rows(calls, of, &taken.sessions[..last], &taken.rows[..last])?;
                 taken.rows.drain(..last);
@@ -278,6 +307,9 @@ impl Sessions {
         update_accumulators(&mut self.accumulators, calls, of, sessions, Some(rows))
     }
 
+    /// `joined` may form chains: A into B, then B into C. Walking it backwards resolves each pair
+    /// after the later ones, so `target` names the last session of the chain and each state moves
+    /// once.
     fn apply_joins(&mut self, taken: &mut SessionsTaken) -> Result<()> {
         // A session that others joined may itself have joined another one later.
         let mut target: hashbrown::HashMap<u32, u32> = taken.joined.iter().copied().collect();
@@ -506,6 +538,10 @@ impl Session {
     }
 
     /// True if a row's stretch meets this session; touching is enough.
+    ///
+    /// `closed` excludes a session that the row's own watermark has closed, although the operator
+    /// has not emitted it yet. The row then begins a session of its own: with one lane the result
+    /// must not depend on when the watermark is processed.
     fn touches(&self, start: i64, end: i64, closed: i64) -> bool {
         self.start <= end && start <= self.end && self.end.saturating_sub(1) > closed
     }

@@ -12,6 +12,18 @@
 //!
 //! Sessions stand behind a lock ([`SharedState`]), since captures read them while rows are
 //! processed; they are captured incrementally, each with a serial ([`crate::capture::rows`]).
+//!
+//! Why the operator is not `Commuting`: two partitions with rows of one key would each see other
+//! sessions, and which rows are late follows from the sessions. So rows go to the owner of their
+//! key and watermarks have one phase.
+//!
+//! Emitted rows: keys, aggregates, then
+//!
+//! | column | value |
+//! |---|---|
+//! | `window_start` | time of the first row, in local time of the zone |
+//! | `window_end` | time of the last row plus the gap, in local time |
+//! | `window_time` | `window_end` minus 1 ms, as an instant for `TIMESTAMP_LTZ` |
 
 use std::sync::Arc;
 
@@ -256,6 +268,8 @@ impl Partition for SessionState {
         rows.try_for_each(|rows| self.sessions.resume(&self.shared.calls, rows))
     }
 
+    /// The entry may be an end that the session has outgrown. The call then moves the entry and
+    /// emits nothing, which is cheaper than keeping the index exact for each row.
     fn wakes_at(&self) -> Watermark {
         let first = self.sessions.first_end();
         first.map_or(Watermark::END, |end| Watermark(end.saturating_sub(1)))

@@ -53,7 +53,10 @@ pub(super) struct WindowContext {
     pub(super) output: TableSchema,
     pub(super) arrow: SchemaRef,
     pub(super) columns: WindowColumns,
+    /// All aggregates are exact: states may be merged in any order, so any partition takes any
+    /// bundle.
     pub(super) exact: bool,
+    /// All aggregates can subtract: hopping windows keep one running state.
     pub(super) invertible: bool,
     pub(super) key_spread: KeySpread,
     /// The columns by whose values rows may be scattered where aggregates are exact.

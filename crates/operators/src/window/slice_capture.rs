@@ -4,6 +4,13 @@
 //! but later: a capture notes a bit for each key, and a key is captured before it changes or goes
 //! ([`crate::capture::tracker`]). Slices are short, or change all over with each slice that enters,
 //! so nothing is known of what has changed between captures.
+//!
+//! **Invariants**
+//! - Bits are set for numbers below `counts.len()` when the capture began. A key that is new to the
+//!   slice after that has no bit, or a bit without rows at that time: in both cases it must not be
+//!   written. `touch` runs before the update, so such a key has no rows yet and `write` drops it.
+//! - A number cannot have changed its key between mark and read: a key with rows in a slice has a
+//!   reference, and numbers without references have no rows here.
 
 use thalweg_core::Result;
 

@@ -8,6 +8,28 @@
 //!
 //! Captures read open slices while rows are processed ([`SliceTable`]); a slice that leaves has
 //! been read.
+//!
+//! # The life of a key
+//!
+//! Ids index the columns of every slice, so an id may be given to another key only when no slice
+//! and no part refers to it. `references` counts them: one for each open slice that has rows of the
+//! key, which moves along when the slice becomes a part, and one for each part in `assembly`.
+//!
+//! ```text
+//! intern ──> references > 0 ──> 0: `idle` ──sweep──> `long_idle` ──sweep──> forgotten, id free
+//!                  ^                 |                    |
+//!                  └──── new rows ───┴────────────────────┘
+//! ```
+//!
+//! A sweep runs after each emitted window. A key survives one whole window without rows, since most
+//! keys come again. A key that was used and fell idle again stands in both lists; `idle_since`
+//! shows which of the entries is the current one.
+//!
+//! **Invariants**
+//! - `counts[id] > 0` if and only if `id` is in `keys` of the slice, exactly once.
+//! - `counts` and the accumulators of a slice may be shorter than the table of keys. `grow` comes
+//!   before each update.
+//! - While a capture holds `hold_keys`, no id is forgotten: the reader looks keys up by id later.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -86,6 +108,7 @@ impl Slice {
     ) -> Result<()> {
         self.grow(references.len());
         let before = self.keys.len();
+        // In blocks, since `count` reserves room for as many new keys as it has rows.
         ids.chunks(BLOCK_ROWS).for_each(|ids| self.count(ids));
         self.keys[before..].iter().for_each(|&id| references[id as usize] += 1);
         update_accumulators(&mut self.accumulators, calls, of, ids, rows)
@@ -124,6 +147,8 @@ impl Slice {
 
     /// Takes states out that were merged before, and drops keys without rows; says whether there
     /// were any.
+    ///
+    /// Counts cannot fall below zero: only a part that was merged is subtracted, and once.
     pub fn subtract(&mut self, from: &Partial) -> Result<bool> {
         let mut is_any_gone = false;
         for (&id, &fewer) in from.ids.iter().zip(&from.counts) {
@@ -377,6 +402,9 @@ impl Slices {
 
     /// Forgets keys that have been idle for a whole window. Most keys come again in the next one,
     /// and to forget and learn them each time would cost more than counting their rows.
+    ///
+    /// It does nothing while a capture reads parts. The lists then grow by what falls idle
+    /// meanwhile, and the next sweep that runs catches up.
     pub fn sweep(&mut self) {
         if self.held.strong_count() > 0 {
             return;
@@ -410,6 +438,9 @@ impl Slices {
     }
 
     /// The oldest slice, if the first of its windows ends at or before this time.
+    ///
+    /// Slices come by (enter, leave). A slice that a capture has yet to read is written first, in
+    /// full: from here on nobody tracks it as an open slice.
     pub fn pop_entered(&mut self, end: i64) -> Result<Option<(SliceKey, Slice)>> {
         let entry = self.open.first_entry().filter(|entry| entry.key().enter <= end);
         let Some((key, mut slice)) = entry.map(|entry| entry.remove_entry()) else {

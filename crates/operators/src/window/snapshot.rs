@@ -34,6 +34,20 @@
 //!
 //! Sessions are captured incrementally in a table of their own, each named by its serial
 //! ([`crate::capture::rows`]).
+//!
+//! # Example
+//!
+//! `HOP(5, 10)`, key `k`, `SUM(v)`. The window with end 15 leaves next; there are rows of `k = 7`
+//! at 6 and at 12, with `v` equal to the time. The column of the virtual partition is left out.
+//!
+//! ```text
+//! slices    $first_end  $last_end          k  $rows  sum     (the slice [10, 15), enters with 15)
+//!           15          20                 7  1      12
+//! entered   $last_end   $place             k  $rows  sum     (the slice [5, 10), entered with 10)
+//!           15          0                  7  1      6
+//! next      $next_end
+//!           15
+//! ```
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -125,6 +139,10 @@ impl PartsToRead {
 }
 
 /// The names of parts in each virtual partition of a partition.
+///
+/// A part has rows of many keys and so of many virtual partitions, but its name holds one. Which
+/// ones it had is not kept, so it is named once for each virtual partition of this partition; names
+/// that no row has remove nothing.
 fn gone_parts(gone: &[PartName], opening: PartitionContext) -> Result<Vec<RecordBatch>> {
     if gone.is_empty() {
         return Ok(Vec::new());
@@ -258,6 +276,9 @@ fn restored_next(restored: &Restored) -> Result<i64> {
 }
 
 /// No slice is in windows that end further apart.
+///
+/// Sums and differences of ends are taken with care here, since a damaged snapshot may hold any
+/// number. Behind this check ends are trusted.
 fn check_bounds(first_end: i64, last_end: i64, span_ms: i64) -> Result<()> {
     match last_end.checked_sub(first_end) {
         Some(apart) if (0..=span_ms).contains(&apart) => Ok(()),

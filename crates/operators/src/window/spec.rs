@@ -6,6 +6,20 @@
 //! the operators, so a further kind needs an arm of `WindowSpec::shape` and nothing more. Windows
 //! of a kind either all have one size, or start in series of which each ends before the next
 //! begins.
+//!
+//! | kind | starts | step of ends | shortest | longest |
+//! |---|---|---|---|---|
+//! | `TUMBLE(size)` | every `size` | `size` | `size` | `size` |
+//! | `HOP(slide, size)` | every `slide` | `slide` | `size` | `size` |
+//! | `CUMULATE(step, max)` | every `max` | `step` | `step` | `max` |
+//!
+//! **Invariants**
+//! - Slices of one kind partition the time line: they neither overlap nor leave gaps.
+//! - `enter` and `leave` never fall as time rises. `judge` and `assembly` depend on it.
+//! - `enter > leave` means that no window holds the slice. That occurs only for `HOP` with a slide
+//!   longer than the size.
+//! - Times near the ends of `i64` saturate, and the windows there are wrong. Row times are far from
+//!   them.
 
 use std::fmt;
 
@@ -102,6 +116,8 @@ impl Shape {
     }
 
     /// The slice that holds a time: a stretch within which no window begins or ends.
+    ///
+    /// Times before 1970 need no special case, since `floor` rounds towards negative infinity.
     fn slice(&self, time: i64) -> Slice {
         let last_start = floor(self.starts, time);
         // Where windows stand back to back, one ends wherever one begins.
@@ -175,6 +191,9 @@ impl WindowSpec {
     }
 
     /// What the state of such windows depends on.
+    ///
+    /// A snapshot is restored only into an operator with the same identity, so this text must not
+    /// change between versions.
     pub fn identity(&self) -> String {
         let Some(Shape { name, lengths, starts, .. }) = self.shape() else {
             return "all rows".to_owned();

@@ -11,6 +11,21 @@
 //! before its table is emptied.
 //!
 //! It does not say which window a row belongs to, nor when a window is over.
+//!
+//! # Which tables may be merged without their keys
+//!
+//! A table without key columns has one group, whose distinct values may be many. Where all rows of
+//! all tables of a window were scattered by these values, no value is in two tables: then
+//! `merge_apart` adds the results up. One table with rows taken at hand makes that wrong for all
+//! tables of its window, so `WindowParcel::agree` decides for all of them before the first is
+//! absorbed.
+//!
+//! # Captures
+//!
+//! `read_some` writes a few keys at a time, `touch_keys` writes a key before it changes. Between
+//! them each key that the capture includes is written exactly once. Three places can hold such a
+//! key: an open window, a window that is being emitted or handed over (its owner calls
+//! `read_some_of`), and a closed window that waits in `unread`.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
@@ -114,6 +129,7 @@ impl Spare {
 }
 
 impl WindowTable {
+    /// `is_scattered` starts as true: it is a statement about all rows so far, and there are none.
     fn new(calls: &Calls) -> Result<Self> {
         Ok(WindowTable {
             keys: KeyTable::new(&calls.key_types)?,
@@ -211,6 +227,8 @@ impl WindowTable {
     }
 
     /// Moves the states of these keys out. The keys themselves stay until the table is emptied.
+    ///
+    /// After this the table still has the keys, but their states are gone: it may only be emptied.
     pub fn take(&mut self, end: i64, ids: Vec<u32>) -> Result<WindowParcel> {
         let keys = self.keys.take_keys(&ids)?;
         let counts = match self.counts.is_empty() {
@@ -281,6 +299,8 @@ impl Tables {
         let before = table.distinct();
         table.is_scattered &= is_scattered;
         table.intern(&self.calls, keys, (rows, of.batch.num_rows()), &mut self.ids)?;
+        // After `intern`, as new keys need bits of their own, and before the update, as a capture
+        // must write what the keys had.
         touch_keys(&mut self.tracking, &self.calls, end, table, &self.ids)?;
         table.update(&self.calls, of, &self.ids, rows)?;
         Ok((table.distinct(), before))
@@ -298,6 +318,7 @@ impl Tables {
         }
     }
 
+    /// The first table of a window becomes the own one without a look at its keys.
     fn absorb_whole(&mut self, end: i64, mut table: WindowTable) -> Result<()> {
         if let Entry::Vacant(place) = self.open.entry(end) {
             // What another partition knew of it means nothing here.
@@ -408,6 +429,9 @@ impl Tables {
     }
 
     /// Takes a table back whose window is over.
+    ///
+    /// The table goes through `unread` even where no capture is under way, so that one expression
+    /// decides for this table and for those that waited before it.
     pub fn recycle(&mut self, end: i64, table: WindowTable) {
         self.unread.push((end, table));
         let is_read = self.tracking.as_ref().is_some_and(Tracking::is_read);

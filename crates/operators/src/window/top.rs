@@ -10,6 +10,9 @@
 //! what a rank by arrival keeps of them; and rows leave in the order in which they would have left.
 //!
 //! It does not rank: ranks are of all partitions together.
+//!
+//! The rank above must be `ROW_NUMBER`: RANK and DENSE_RANK keep all rows that tie with the last
+//! one, and this keeps `n` rows whatever ties. The planner asks for it only then.
 
 use std::collections::BinaryHeap;
 

@@ -6,6 +6,21 @@
 //! the nodes above it, so a slide costs a logarithm of merges, never one per slice, and no slide
 //! costs more than another (a two-stack queue would stall at each flip). A node with one child
 //! stands for that child and holds nothing.
+//!
+//! ```text
+//!              root                 each node: union of its (up to four) children
+//!       /    |     |    \           `Same`: one child only, nothing is copied
+//!      n     n     n     n
+//!    ////  ////  ////  ////
+//!    leaf = slices with the same last window; place = number modulo the count of leaves
+//! ```
+//!
+//! **Invariants**
+//! - Numbers of live leaves span less than `leaves`, so two of them never share a place. The caller
+//!   removes what has left before it adds what comes a whole turn later.
+//! - `changed` is empty whenever `total` is read: `settle` comes between.
+//! - `scratch` is empty between calls. `take_all` empties it, so a merge costs the keys of the
+//!   nodes and not all keys of the partition.
 
 use std::sync::Arc;
 
@@ -62,6 +77,7 @@ impl Tree {
         })
     }
 
+    /// Numbers before 1970 are negative, hence `rem_euclid`.
     fn place(&self, number: i64) -> usize {
         self.nodes.len() - self.leaves + number.rem_euclid(self.leaves as i64) as usize
     }

@@ -20,6 +20,21 @@
 //! All stands behind a lock ([`SharedState`]), since captures read windows while rows are processed
 //! ([`crate::capture`]). What a capture has yet to read may meanwhile be on its way out: it is read
 //! there, or captured before it is handed over.
+//!
+//! # Protocol of a watermark
+//!
+//! | step | phase | who |
+//! |---|---|---|
+//! | `seal`: closed windows of `foreign` are cut by owner and exchanged | 0 | each partition |
+//! | the runtime waits until all partitions have finished phase 0 | | |
+//! | `receive`: parcels go to `inbox`; then `agree` | 1 | the owner |
+//! | `close`: merge the inbox, emit windows by ascending end | 1 | the owner |
+//!
+//! Rows of later epochs may come between the phases. They cannot reach a window that is on its way:
+//! their `watermark_before` is at least the watermark of the phase, so they are late for it.
+//!
+//! A partition without `foreign` has nothing to hand over. Phase 0 ends at once then, or is not
+//! asked for.
 
 use std::sync::Arc;
 
@@ -68,14 +83,14 @@ pub(super) struct TumblingWindows {
     shared: Arc<WindowContext>,
     partition: usize,
     partitions: usize,
-    /// TumblingWindows of the keys that this partition owns.
+    /// Windows of the keys that this partition owns.
     owned: Tables,
     /// Where any partition may take a bundle: the windows of those that were taken here.
     foreign: Option<Tables>,
     sealing: Option<Sealing>,
     emitting: Option<Emitting>,
     inbox: Vec<WindowParcel>,
-    /// TumblingWindows with ends before this have closed, and no row opens them again.
+    /// Windows with ends before this have closed, and no row opens them again.
     kept_from: i64,
     /// The emptied tables that count as this partition's.
     spare: Vec<Spare>,
@@ -202,7 +217,9 @@ impl TumblingWindows {
                 Some(unfinished) => unfinished,
                 None => {
                     let Some((end, table)) = self.owned.pop_closed(watermark) else {
-                        // A window closes a millisecond before its end.
+                        // Windows with ends up to watermark + 1 have closed, as a window closes a
+                        // millisecond before its end. The first end that can still be open is the
+                        // next millisecond.
                         self.kept_from = self.kept_from.max(watermark.saturating_add(2));
                         self.give_otherwise(watermark, output);
                         return Ok(Progress::Done);
@@ -235,6 +252,10 @@ impl TumblingWindows {
     }
 
     /// A window's rows of a table of state, as if another partition had handed them over.
+    ///
+    /// A snapshot may come from another number of partitions, and `taken` has keys of any owner.
+    /// The owner of the keys absorbs all of them, so one path restores both tables. The ends are
+    /// checked: the rows of other windows would open a window that no row reaches.
     fn parcel_of(&self, part: &SliceRows) -> Result<WindowParcel> {
         let SliceKey { enter, leave: end } = part.key;
         let window = self.shared.spec.window.slice(end.saturating_sub(1));
@@ -253,6 +274,12 @@ impl TumblingWindows {
 
     /// Begins to capture the windows of keys that are owned, and those of rows that were taken at
     /// hand.
+    ///
+    /// A capture never begins in the middle of a watermark, so the exchange is empty and no state
+    /// is between two partitions: the tables hold all there is.
+    ///
+    /// `foreign` is always captured in full. The tables of several partitions may have the same
+    /// key, so no identity names one row of the table of state.
     fn begin(&mut self, extent: Extent) -> Result<(BegunCapture, Option<BegunCapture>)> {
         if self.sealing.is_some() || self.emitting.is_some() || !self.inbox.is_empty() {
             return Err(Error::internal("a window was asked for its state in a watermark"));

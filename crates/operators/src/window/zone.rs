@@ -8,6 +8,21 @@
 //! time.
 //!
 //! Offsets are looked up for a stretch of at most a day and kept, since rows come near each other.
+//!
+//! ```text
+//! Berlin, 2026-10-25: 02:00-03:00 is shown twice
+//! instants (UTC)        23:59      00:30      01:00      01:30      02:00
+//! local reading         01:59      02:30      02:00      02:30      03:00
+//! local watermark       01:58:59   01:59:59   01:59:59   02:29:59   02:59:59   (a ms before)
+//! ```
+//!
+//! The window `[02:00, 02:30)` therefore closes at 01:30 UTC, when clocks show 02:30 for the second
+//! time. In spring no row has a reading of the skipped hour, and windows inside it stay empty.
+//!
+//! **Invariants**
+//! - `local_watermark` never falls as the watermark rises. Otherwise a window could close twice.
+//! - A window is closed by the local watermark exactly if every later instant shows a time at or
+//!   after the window's end.
 
 use chrono::{DateTime, Offset, TimeZone};
 use chrono_tz::Tz;

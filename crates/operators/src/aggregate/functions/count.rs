@@ -1,4 +1,7 @@
 //! `COUNT(*)`, `COUNT(x)`
+//!
+//! A plain `COUNT(*)` without FILTER never gets here in windows: it equals the number of rows that
+//! each group keeps anyway (`AggregateCall::counts_rows`).
 
 use thalweg_core::{ColumnType, DataType, Result};
 

@@ -1,4 +1,13 @@
 //! `MIN(x)`, `MAX(x)`
+//!
+//! | use | implementation |
+//! |---|---|
+//! | windows | one value for each group |
+//! | results row by row, inserts only | the same |
+//! | with retractions | a sorted, counted multiset |
+//! | frames of numbers | a monotonic queue |
+//!
+//! DISTINCT changes nothing and is ignored.
 
 use thalweg_core::{ColumnType, DataType, Error, Result};
 

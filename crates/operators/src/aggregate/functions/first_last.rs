@@ -1,4 +1,7 @@
 //! `FIRST_VALUE(x)`, `LAST_VALUE(x)`: the first or the last by arrival that is not NULL.
+//!
+//! "By arrival" is the order in which the rows of a group reach the operator. In windows each value
+//! carries its place, so partial states may be merged in any order.
 
 use thalweg_core::{ColumnType, DataType, Result};
 

@@ -1,4 +1,7 @@
 //! `LISTAGG(x [, separator])`: the texts by arrival, with a separator between them.
+//!
+//! NULLs are passed over. A group of NULLs alone gives NULL and not an empty text. The separator is
+//! a constant of the function and not an argument of the rows, so states do not hold it.
 
 use std::sync::Arc;
 

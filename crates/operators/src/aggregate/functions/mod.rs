@@ -1,4 +1,19 @@
 //! The aggregate functions of SQL: a file and a line in the table for each family.
+//!
+//! | function | result type | exactness | DISTINCT changes it |
+//! |---|---|---|---|
+//! | COUNT | BIGINT NOT NULL | invertible | yes |
+//! | SUM, AVG | the argument's; DECIMAL(38, …) | invertible; FLOAT and DOUBLE ordered | yes |
+//! | `STDDEV_*`, `VAR_*` | as AVG | as SUM | yes |
+//! | MIN, MAX | the argument's | exact | no |
+//! | FIRST_VALUE, LAST_VALUE | the argument's | exact | no; row by row it may |
+//! | LISTAGG, ARRAY_AGG | STRING, ARRAY | ordered | yes |
+//!
+//! Result types are those of Flink's planner. All but COUNT are nullable: a group without values
+//! gives NULL.
+//!
+//! The table below is what the parser and the planner know of built-in functions, so a new one
+//! needs no other change. Users' functions come as [`AggregateFunction`] by another way.
 
 mod approx_count_distinct;
 mod array_agg;

@@ -1,4 +1,7 @@
 //! `STDDEV_POP(x)`, `STDDEV_SAMP(x)`, `VAR_POP(x)`, `VAR_SAMP(x)`
+//!
+//! POP divides by the number of values, SAMP by one less: of a single value SAMP is NULL. STDDEV is
+//! the square root of VAR.
 
 use thalweg_core::{ColumnType, DataType, Error, Result};
 

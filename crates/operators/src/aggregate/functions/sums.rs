@@ -1,4 +1,13 @@
 //! `SUM(x)`, `AVG(x)`
+//!
+//! | argument | state | running, with retractions |
+//! |---|---|---|
+//! | integers | 64 bits that wrap, as in Flink | the same |
+//! | DECIMAL of at most 18 digits | 128 bits | the same |
+//! | wider DECIMAL | 256 bits | the same |
+//! | FLOAT, DOUBLE | a double | an exact sum: a rounded one would not return to what it was |
+//!
+//! AVG of integers is an integer, rounded towards zero, as in Flink.
 
 use arrow_buffer::i256;
 use thalweg_core::{ColumnType, DataType, Error, Result};

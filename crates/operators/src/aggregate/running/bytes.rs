@@ -1,5 +1,8 @@
 //! MIN, MAX, FIRST_VALUE and LAST_VALUE of strings, binaries and booleans that are only inserted:
 //! one kept value per group, whose buffer is used again.
+//!
+//! Retractions need another form: once a value was replaced it is not known any more (`ranked`,
+//! `sequence`).
 
 use std::sync::Arc;
 

@@ -1,4 +1,9 @@
 //! The loop that most running aggregates share: one small state per group, one typed value per row.
+//!
+//! A row does four things here: a group that begins is emptied, the result before is read, the
+//! value is added or retracted, the result after is read. A row that FILTER rejects, or whose value
+//! is NULL, does all but the third: it still has a pair of results, since its group has one row
+//! more or fewer.
 
 use std::sync::Arc;
 

@@ -5,6 +5,9 @@
 //!
 //! Invariant: the pairs of (group, value) that are counted stand in one arena, found by a hash
 //! table and chained per group, so that a group that ends is cleared in the time its values take.
+//!
+//! A row whose value is already counted changes nothing in the inner aggregate, but it still has a
+//! pair of results: both are the present result.
 
 use arrow_array::ArrayRef;
 use arrow_buffer::BooleanBufferBuilder;

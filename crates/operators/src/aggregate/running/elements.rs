@@ -38,6 +38,8 @@ impl Elements {
         self.values.hold(value);
     }
 
+    /// The oldest of equal values goes. The list is searched and moved, which costs no more than
+    /// the result that shows all of it.
     fn retract(&mut self, id: u32, value: u32) {
         let group = &mut self.groups[id as usize];
         match group.iter().position(|&other| other == value) {

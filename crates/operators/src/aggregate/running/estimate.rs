@@ -1,4 +1,6 @@
 //! APPROX_COUNT_DISTINCT row by row, of values that are only inserted.
+//!
+//! Over an input with retractions the function is refused: a sketch cannot forget a value.
 
 use std::sync::Arc;
 

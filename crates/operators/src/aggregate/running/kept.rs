@@ -1,4 +1,6 @@
 //! One value of those that were inserted: the least, the greatest, the first or the last.
+//!
+//! Only for inserts: once a better value has replaced another one, the other is not known any more.
 
 use arrow_schema::DataType as Arrow;
 use thalweg_core::{DataType, Result};

@@ -23,6 +23,19 @@
 //! What is retracted without being there is ignored wherever values are kept; sums cannot know and
 //! take it out. Of several equal values FIRST_VALUE and LAST_VALUE give the oldest back, as Flink
 //! does. DISTINCT stands in front of any of them ([`distinct`]).
+//!
+//! ```text
+//! group 5, SUM     step                pair
+//!                  ADDS.beginning, 3   (NULL, 3)
+//!                  ADDS, 4             (3, 7)
+//!                  RETRACTION, 3       (7, 4)
+//!                  RETRACTION.ending   (4, NULL)
+//!                  ADDS.beginning, 9   (NULL, 9)    another life of the same id in one run
+//! ```
+//!
+//! **Who guarantees what.** The caller has judged which rows count, counts the rows of each group,
+//! and says where groups begin and end. An aggregate must not derive that from its own state: a
+//! group of NULLs has rows, and no value.
 
 mod bytes;
 pub(super) mod column;

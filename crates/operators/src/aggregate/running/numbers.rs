@@ -1,6 +1,10 @@
 //! SUM, AVG, deviations and variances, MIN, MAX, FIRST_VALUE and LAST_VALUE of numbers, as rules
 //! for one row: the arithmetic is that of the accumulators. Sums of FLOAT and DOUBLE here only
 //! grow; those that values leave are in [`exact`](super::exact).
+//!
+//! One generic rule (`Of`) joins the two halves: `Holds` widens an Arrow type to the number that is
+//! computed with, and `Arithmetic` is the computation, shared with the accumulators. So the results
+//! of windows and of changelogs cannot differ in a formula.
 
 use std::marker::PhantomData;
 use std::sync::Arc;

@@ -75,6 +75,8 @@ impl<N: ArrowNativeTypeOp> Queue<N> {
         self.added += 1;
     }
 
+    /// It does not look at the value that leaves: by the contract it is the oldest, whose number is
+    /// `left`.
     #[inline(always)]
     fn retract(&mut self) {
         if self.values.front().is_some_and(|&(_, number)| number == self.left) {

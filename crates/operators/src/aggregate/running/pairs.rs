@@ -1,4 +1,7 @@
 //! Results before and after each row, and which rows changed theirs.
+//!
+//! Only rows whose result differs leave as updates. NULL equals NULL here, and bits decide: results
+//! that print alike but differ in the last bit are changes, or downstream sums would drift.
 
 use std::sync::Arc;
 

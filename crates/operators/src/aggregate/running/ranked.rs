@@ -3,6 +3,9 @@
 //! The best value stands next to the tree, so groups with one value have no tree, and a row that
 //! does not touch the best one costs one descent. A value that is retracted without being there is
 //! ignored.
+//!
+//! When the last copy of the best value is retracted, the next best moves out of the tree. That is
+//! the only step that looks for another value.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -131,6 +134,7 @@ impl<V: RankedValue> Groups<V> {
         }
     }
 
+    /// A value that is neither the best nor in the tree is not there: nothing changes.
     fn retract<B: Ord + ?Sized>(&mut self, id: u32, value: &B)
     where
         V: Borrow<B>,

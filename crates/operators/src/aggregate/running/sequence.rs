@@ -2,6 +2,9 @@
 //!
 //! Of several equal values the oldest is given back, as Flink does; one that is not there is
 //! ignored. All groups share two trees: by (group, arrival), and by (group, value, arrival).
+//!
+//! Arrival numbers are not captured. Restored values get new ones in the same order, so new values
+//! always stand behind restored ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,8 @@
 //! Aggregates without a typed loop, one row at a time: users' functions, and FIRST_VALUE and
 //! LAST_VALUE of nested values that are only inserted. Slow, and right.
+//!
+//! `rows` numbers the rows, so that FIRST_VALUE and LAST_VALUE see them in order. It is captured
+//! with each group and restored as the highest of all, since groups of several partitions may meet.
 
 use arrow_array::types::UInt64Type;
 use arrow_array::{Array, ArrayRef};

@@ -3,6 +3,11 @@
 //! Rows of one side lie together here (`rows`, `columns` and all the others have one length and one
 //! order, that of the bundle); `stretches` say in which alternation they came. Epochs bring rows of
 //! one side only, the ordered contracts any mixture.
+//!
+//! ```text
+//! bundle rows   0:L 1:R 2:R 3:L        left rows [0, 3], right rows [1, 2]
+//! stretches     L 0..1, R 0..2, L 1..2      places among the rows of the side
+//! ```
 
 use arrow_array::ArrayRef;
 use thalweg_core::{Piece, Result};

@@ -2,6 +2,11 @@
 //!
 //! One partition: the table is one, and reading it once is worth no exchange of parts. Nothing
 //! leaves.
+//!
+//! States: `Collecting` while rows come; `Making` while the table is built, and for good if that
+//! fails, so that a second attempt cannot publish half a table; `Done` afterwards. A capture of a
+//! `Done` partition writes the rows of the table, so a restored job does not read the bounded side
+//! again.
 
 use std::sync::Arc;
 use std::time::Duration;

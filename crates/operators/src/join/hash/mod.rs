@@ -22,11 +22,17 @@
 //! - nothing is kept of the probe side: its kinds, watermarks and times continue as they are. A
 //!   change of it (`-U`, `+U`, `-D`) meets the same partners as the row that it retracts.
 //!
-//! A lookup table that is refreshed is published again (`SharedTable::publish`); a bundle sees one
-//! version.
+//! A lookup table that is refreshed is published again (`SharedTable::publish`). A bundle sees one
+//! version, unless it is probed in parts: then each part sees the version of its time.
 //!
 //! What it does not do: rows of the build side that find no partner never leave, so a join that
 //! pads them is none of these ([`HashJoin::can`]); rows of the build side stay.
+//!
+//! Build and probe are two operators for the runtime, joined by `SharedTable` alone. Sharing is
+//! possible since the table never changes after it was published; a refresh replaces the whole.
+//!
+//! `Right` joins with a `Left` build side are the mirror image of `Left` joins with a `Right` build
+//! side: the probe side is padded, never the build side.
 
 mod build;
 mod probe;
@@ -153,12 +159,13 @@ struct SharedTable {
 }
 
 impl SharedTable {
-    /// From now on rows are looked up here. Bundles under way continue with the table they have.
+    /// From now on rows are looked up here. A look-up under way continues with the table it
+    /// has.
     fn publish(&self, table: Arc<Table>) {
         *self.table.lock().expect("no panic under this lock") = Some(table);
     }
 
-    /// The table; it is asked for once per bundle.
+    /// The table; it is asked for once per bundle, or once for each part of it.
     fn table(&self) -> Result<Arc<Table>> {
         let table = self.table.lock().expect("no panic under this lock").clone();
         table.ok_or_else(|| Error::internal("a row was looked up before its table was there"))

@@ -1,4 +1,8 @@
 //! Looks rows up in the table of the build side: stateless, by any number of workers at once.
+//!
+//! `apply` may take fewer rows than it was given, so that one bundle with many partners does not
+//! become one huge batch. The caller passes the rest again. `TESTED_BY_PAIR` bounds the other
+//! extreme: a residual condition that rejects nearly all pairs.
 
 use std::sync::Arc;
 
@@ -164,6 +168,8 @@ impl Probe {
         let (mut kept, mut open) = (ProbePairs::default(), ProbePairs::default());
         let mut count = 0;
         for (row, &id) in ids.iter().enumerate().filter(|(_, id)| **id != ABSENT) {
+            // Checked before a row, not within it: all pairs of one row leave together, however
+            // many they are.
             let is_enough = kept.origins.len() + open.origins.len() >= pairs_max;
             if is_enough || count >= pairs_max.saturating_mul(TESTED_BY_PAIR) {
                 self.test(batch, table, &mut open, &mut kept, wall_ms)?;

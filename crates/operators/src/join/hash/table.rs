@@ -3,6 +3,14 @@
 //! **Invariants:** the rows of one key lie side by side, in the order in which they came; a row
 //! with NULL in a key column is not there, since it equals nothing, unless the join asks whether
 //! there is one (`NOT IN`).
+//!
+//! ```text
+//! key id     0        1    2
+//! offsets    0        2    3        5
+//! rows       r0  r1   r2   r3  r4
+//! ```
+//!
+//! Without duplicates `offsets` is empty, and a key's id is the number of its row.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array, new_null_array};

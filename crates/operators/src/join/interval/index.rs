@@ -11,6 +11,18 @@
 //! - buckets ascend by time, and none is empty.
 //!
 //! It compares hashes, not keys.
+//!
+//! ```text
+//! time      0 ......... 64 ........ 128 ....... 192      width: a power of two, about the interval
+//! buckets   [ heads | entries ] [ heads | entries ] ...  ascending, without empty ones
+//! ```
+//!
+//! A head is one word: the low half is the first entry of the chain (counted from 1), the high half
+//! one bit for each of 32 classes of hashes. A look-up whose bit is missing reads nothing else.
+//!
+//! Rows of a bucket are never removed one by one. A bucket goes when its *last* possible time is
+//! done, so rows stay up to one width longer than needed. They cannot be met by mistake: `follow`
+//! compares times.
 
 use thalweg_core::Extent;
 

@@ -20,6 +20,19 @@
 //! | `snapshot` | what is captured of the state |
 //!
 //! Keys are compared with `=`: NULL meets nobody. Changes are not taken: both sides only grow.
+//!
+//! # Example
+//!
+//! `l.ts BETWEEN r.ts - 5 AND r.ts + 10`, so `lower_ms = -5`, `upper_ms = 10`:
+//!
+//! ```text
+//! row      meets times          done at watermark   because
+//! l at 20  r in [10, 25]        25                  r at 25 is the latest partner
+//! r at 20  l in [15, 30]        30                  l at 30 is the latest partner
+//! ```
+//!
+//! The result's watermark is held back: a pair leaves with its second row and carries the older
+//! time too. `Bounds::hold_back_ms` is how far that time may lie behind.
 
 mod bounds;
 mod index;

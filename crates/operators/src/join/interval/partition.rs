@@ -8,6 +8,12 @@
 //! - each entry of an index, each waiting row and each row about to leave holds its chunk once;
 //! - pairs stand in the order of the rows that caused them, those of one row in the order in which
 //!   the partners came.
+//!
+//! A stretch that ends early (`is_full`) is not lost: the rows behind it come again with the next
+//! call. They are already in the chunk that `arrive` added, so they are noted as left out of it,
+//! and a capture skips them.
+//!
+//! Inputs are append-only: `input::inserts_only` guards the runtime's promise.
 
 use std::sync::Arc;
 
@@ -160,6 +166,10 @@ impl IntervalPartition {
 
     /// Looks for partners from the row at `from` on, until the rows or the room for pairs are used
     /// up; says how far it came.
+    ///
+    /// Consecutive rows mostly ask for the same buckets. The heads of their chains are read for a
+    /// block of rows at once, and blocks grow while the buckets stay the same: for times that
+    /// alternate, a large block would be read in vain.
     fn look_up(&mut self, arrived: &Arrived<'_>, from: usize, to: usize) -> usize {
         let bounds = self.shared.bounds;
         let selects = matches!(self.shared.spec.kind, JoinKind::Semi | JoinKind::Anti);
@@ -194,8 +204,12 @@ impl IntervalPartition {
                 continue;
             }
             if selects && arrived.side == Side::Right {
+                // A semi join emits a left row once, an anti join drops it for good: further
+                // partners change nothing.
                 partners.retain(|&row| !left.is_matched(row));
             }
+            // Chains run from new to old, and several buckets may have been asked: arrival order is
+            // the only one that does not depend on how rows are indexed.
             if partners.len() > 1 {
                 partners.sort_unstable_by_key(|&row| others.chunks.arrival(row));
             }
@@ -400,6 +414,9 @@ impl IntervalPartition {
     // --- at watermarks ---
 
     /// Finds the rows that are done without a partner, in the order in which they leave.
+    ///
+    /// The order is (due, rank of the key, left before right, arrival). The rank is 0 for all keys
+    /// where no sequence is promised.
     fn find_leaving(&mut self) -> Result<()> {
         let mut leaving = Vec::new();
         for side in [Side::Left, Side::Right] {

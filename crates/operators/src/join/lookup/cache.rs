@@ -2,6 +2,12 @@
 //!
 //! **Invariants:** at most this many rows are kept, a key without rows counting as one; what came
 //! first goes first; a key that has expired is not there. Memory follows the rows.
+//!
+//! `order` may name an id whose key has gone, or whose id belongs to another key by now. The time
+//! of arrival shows that: an entry only counts if the kept answer came at that very time.
+//!
+//! A key without rows is remembered only with `keeps_missing`. It then answers "no rows" without a
+//! look-up until it expires.
 
 use std::collections::VecDeque;
 

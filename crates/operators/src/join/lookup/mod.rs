@@ -16,6 +16,10 @@
 //!
 //! What it does not do: it asks for no key of another bundle, and bundles that ask at the same time
 //! may ask for the same key.
+//!
+//! What a row sees is the table at some moment between its arrival and its departure, or, with the
+//! cache, up to the cache's expiry earlier. As in Flink, results are not corrected when the table
+//! changes.
 
 mod cache;
 mod requests;

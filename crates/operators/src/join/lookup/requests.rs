@@ -5,6 +5,10 @@
 //! sends the number of what can continue; a message that comes too late, for something that is
 //! over, is passed over. When the join is dropped the thread is asked to end, and what is on its
 //! way is dropped with it.
+//!
+//! A request is in exactly one of three places: `queue` (not asked yet), `under_way` (polled when
+//! woken), `resting` (failed, to be asked again). It leaves with an answer, with an error once no
+//! retry is left, or with the thread.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};

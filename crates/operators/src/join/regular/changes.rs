@@ -1,4 +1,7 @@
 //! Changes that wait to leave: where their rows lie, what they do, and what caused them.
+//!
+//! Changes name places and not values. All columns are gathered once for a batch, at the end of a
+//! flush: until then no row moves.
 
 use std::ops::Range;
 use std::sync::Arc;

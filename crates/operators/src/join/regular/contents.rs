@@ -2,6 +2,15 @@
 //! to the newest of the rows that are equal, and from each row to the next older one.
 //!
 //! It keeps no values: whoever asks compares.
+//!
+//! **Invariants**
+//! - Equal rows form one list from the newest to the oldest; the table has its head only.
+//! - A row is in `Contents` exactly while its chain is indexed (`Chain::is_indexed`).
+//! - Entries with equal hashes may have different contents. Rows of equal content have the same
+//!   key, since key columns are among those compared.
+//!
+//! Removing the newest costs one look-up. Removing an expired row follows the list, which is as
+//! long as the row has equals.
 
 use crate::gradual::{GradualTable, Pages};
 use crate::rows::arena::NIL;

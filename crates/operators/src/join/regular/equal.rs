@@ -1,5 +1,8 @@
 //! Whether two rows are the same, as SQL groups them: NULL equals NULL, all NaN are one value, and
 //! 0.0 and -0.0 are two. Agrees with [`crate::keys::hash_keys`].
+//!
+//! It must agree with the hash of all columns: a retraction is found by hash first (`contents`),
+//! and two rows that are the same here must have the same hash there.
 
 use std::cmp::Ordering;
 

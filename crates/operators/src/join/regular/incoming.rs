@@ -1,4 +1,8 @@
 //! The rows of a piece as the rows of a join: which side, which key, what they do.
+//!
+//! Only rows that can have a partner are numbered: `OfSide::rows`, `keys` and `hashes` have one
+//! entry for each of those, and `nth` counts along. Rows with NULL in a key are passed to `settle`
+//! with `NIL`, since an outer join still emits them padded.
 
 use std::cell::OnceCell;
 

@@ -28,6 +28,37 @@
 //! these belong to the second pass.
 //!
 //! Nothing happens at watermarks, except that state whose time is over is freed.
+//!
+//! # Example
+//!
+//! `LEFT JOIN`, key `k`, both sides append-only, then the right row is retracted:
+//!
+//! ```text
+//! input            output
+//! L +I (1, 'a')    +I (1, 'a', NULL)
+//! R +I (1, 'x')    -D (1, 'a', NULL)   +I (1, 'a', 'x')
+//! R +I (1, 'y')    +I (1, 'a', 'y')
+//! R -D (1, 'x')    -D (1, 'a', 'x')
+//! R -D (1, 'y')    -D (1, 'a', 'y')    +I (1, 'a', NULL)
+//! ```
+//!
+//! # Why a retraction finds its row
+//!
+//! The runtime keeps the order of the rows of a key from the operator that made them: a `-D` or
+//! `-U` never overtakes its insertion, and equal keys go to one partition. A retraction without its
+//! row means that the row has expired (`expiry`) or that the source sent it. It removes nothing
+//! from state; pairs with the other side are emitted with its kind, as in Flink.
+//!
+//! # Where partners are counted
+//!
+//! | kind | residual or TTL | number of partners of a row |
+//! |---|---|---|
+//! | inner | any | not needed |
+//! | outer, semi, anti | none | length of the other chain of the key |
+//! | outer, semi, anti | some | a column next to the rows (`SideState::counts`) |
+//!
+//! What is not here: bounds in time (`interval`, `window`), versions (`temporal`), and inputs that
+//! end (`hash`).
 
 mod changes;
 mod contents;

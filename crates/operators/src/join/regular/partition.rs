@@ -1,4 +1,14 @@
 //! The first pass: rows change the state of their key and list their candidates.
+//!
+//! **Invariants**
+//! - `steps` and `candidates` describe the rows since the last `flush`, in their order. Candidates
+//!   of step `n` are those from `steps[n - 1].end` to `steps[n].end`.
+//! - Places of candidates stay valid until `finish`: no row moves within a piece, and the number of
+//!   a removed row is not used again before its end. So a row that a later row of the piece removes
+//!   can still be gathered for an earlier one.
+//! - A key with a row on either side is in `keys`. Keys that may have lost their last row wait in
+//!   `emptied`, each once (`is_listed`), and are released only at the end of the piece: `arrivals`
+//!   holds their ids until then.
 
 use std::sync::Arc;
 
@@ -94,6 +104,15 @@ impl JoinState {
     }
 
     /// Changes the state of the key and lists the rows of the other side.
+    ///
+    /// `step.flag` is what the second pass cannot see any more, as later rows have changed the
+    /// chain by then:
+    ///
+    /// | the row | `flag` |
+    /// |---|---|
+    /// | is added | its chain had no row before it |
+    /// | is retracted | its chain has no row after it |
+    /// | left row of a semi or anti join, partners not counted | the other chain has rows |
     fn meet(
         &mut self,
         arrivals: &Arrivals<'_>,
@@ -241,6 +260,9 @@ impl JoinState {
     }
 
     /// Frees the rows whose time is over; [`Progress::More`] if time is up before.
+    ///
+    /// Expired rows leave without a change in the output, as in Flink: state with a TTL may give
+    /// results that are no longer complete, but it never retracts because of the clock.
     fn expire(&mut self, now_ms: i64, time_is_up: impl Fn() -> bool) -> Result<Progress> {
         let mut count = 0_usize;
         let mut progress = Progress::Done;
@@ -289,6 +311,8 @@ impl Partition for JoinState {
             taken += 1;
             if self.candidates.places.len() >= CANDIDATES_MAX {
                 self.flush(&arrivals, output)?;
+                // The rows behind `taken` come again. They have changed nothing so far, as `take`
+                // runs row by row.
                 if output.is_full() {
                     output.stop_at(taken);
                     break;

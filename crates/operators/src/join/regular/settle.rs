@@ -1,4 +1,15 @@
 //! The second pass: what rows and their partners become in the result.
+//!
+//! The kind of a pair:
+//!
+//! | the row that came | its own side is padded | the other side is padded | neither |
+//! |---|---|---|---|
+//! | `+I`, `+U` | `+I` | `+I` | its kind |
+//! | `-D`, `-U` | `-D` | its kind | its kind |
+//!
+//! A padded row turns when its first partner comes or its last one goes: `-D` of the padded row
+//! stands right before the first pair, `+I` right behind the last. A consumer that applies changes
+//! one by one therefore never sees a row both padded and paired.
 
 use std::ops::Range;
 

@@ -9,6 +9,17 @@
 //! - a chain is in the order of arrival, and its length is the number of its rows;
 //! - rows that arrive in the piece in hand lie in its bundle until [`SideState::keep`] moves them
 //!   into the arena: until then no row moves, and no number is reused.
+//!
+//! ```text
+//! Slot of a key ── Chain { head, tail } ── RowNode ⇄ RowNode ⇄ RowNode     oldest to newest
+//!                                             │         │         │
+//!                                          ArenaPlace: a row of the piece, or of a segment
+//! ```
+//!
+//! Nodes are separate from the rows, so that a row that moves changes one field.
+//!
+//! Why the newest of equal rows is removed: it needs no order between equal rows beyond their
+//! arrival, and chains are searched from the tail, where the row of a recent update stands.
 
 use arrow_array::ArrayRef;
 use thalweg_core::Result;
@@ -227,6 +238,9 @@ impl SideState {
     }
 
     /// Takes a row out of its chain. Its number stays until the end of the piece.
+    ///
+    /// The row's place becomes `NONE`, but whoever listed it before still holds the old place,
+    /// which the arena can read until `tidy`.
     fn unlink(&mut self, chain: &mut Chain, row: u32, key: u32) {
         self.touch(row);
         let serial = self.tracker.as_mut().and_then(|tracker| tracker.remove(row));
@@ -352,6 +366,9 @@ impl SideState {
 
     /// Ends a piece: moves the rows that it brought into the arena, and frees the numbers of those
     /// that it took. `bundle_rows` is the length of the columns.
+    ///
+    /// The order matters: captures read changed rows where they lie (`end_piece`), then new rows
+    /// enter the arena, then it compacts, and only then numbers become free.
     pub fn keep(
         &mut self,
         columns: &[ArrayRef],

@@ -1,4 +1,8 @@
 //! The tables of state of a regular join: rows of a side, and numbers of rows by key.
+//!
+//! Columns of a row's table, in order: the virtual partition of its key, `$serial`, `$partners`
+//! where rows count their partners, `$written` where they expire, then all columns of the side.
+//! Keys are not written again, as they are among these.
 
 use std::sync::Arc;
 

@@ -18,6 +18,18 @@
 //! when the operator was shown which watermark.
 //!
 //! Rows of the left side keep their kinds. Keys are compared with `=`: NULL has no versions.
+//!
+//! # Example
+//!
+//! ```text
+//! right (versions)          left             result
+//! +I  k=1 rate=10 at 0      k=1 at 5         (1, 5, 10)
+//! +U  k=1 rate=12 at 8      k=1 at 8         (1, 8, 12)     a version counts from its own time on
+//! -D  k=1         at 20     k=1 at 25        LEFT: (1, 25, NULL), INNER: no row
+//! ```
+//!
+//! What it does not do: results are never corrected. A version that arrives behind the watermark of
+//! a row that has left does not change that row, as in Flink.
 
 mod partition;
 mod snapshot;

@@ -5,6 +5,16 @@
 //!   none of those that wait could have left already;
 //! - a key is known as long as it has a version or a row waits for it;
 //! - versions are dropped only when all rows that the watermark lets go have met theirs.
+//!
+//! # A watermark
+//!
+//! 1. `find` collects the rows that are due and the keys with versions that are now seen.
+//! 2. `emit_leaving` sends rows with their versions. It may stop when time is up.
+//! 3. `waiting.pass` and `prune`, only when all rows have left: a row that still waits to be
+//!    emitted may need a version that `prune` would drop.
+//!
+//! A row waits until `max(time, watermark before it) + 1`: at equality with its time another
+//! version of the same time may still come.
 
 use std::sync::Arc;
 

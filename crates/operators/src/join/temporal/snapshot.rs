@@ -2,7 +2,7 @@
 //!
 //! | table | column | |
 //! |---|---|---|
-//! | `waiting`, `overdue` | | the rows of the left side that wait ([`crate::rows::waiting_capture`]) |
+//! | `waiting_rows`, `late`, `overdue` | | left rows that wait (`rows::waiting_capture`) |
 //! | `versions` | `$seen_from` | the watermark from which on the version is seen, in milliseconds |
 //! | | `$deleted` | the key has no version from this time on: only key and time are there |
 //! | | the columns of the right side | the versions of a key stand from the earliest to the latest |

@@ -9,6 +9,17 @@
 //! - each version with a row holds it once, and `owners` of its chunk name it;
 //! - what a version answers does not depend on which of those it hides have been dropped: a
 //!   deletion hides what was seen before it, and nothing that comes behind it.
+//!
+//! ```text
+//! latest ─> (time 80, deleted) ─> (time 50, seen from 70) ─> (time 10) ─> end
+//! ```
+//!
+//! `as_of(75)` finds time 50, `as_of(60)` finds time 10 (50 is not seen yet), `as_of(80)` finds
+//! nothing.
+//!
+//! The list of a key is mostly short: `prune` runs for each key with a new version once the
+//! watermark has reached it. So a linear insert is enough, and rows mostly arrive in ascending
+//! time, which insert at the head.
 
 use arrow_array::ArrayRef;
 use thalweg_core::{Result, TableSchema};
@@ -138,6 +149,9 @@ impl Versions {
         (id != NONE).then(|| (self.all[id as usize].time, self.all[id as usize].row))
     }
 
+    /// Walks from the latest version. A version counts if its time has come and it has been seen by
+    /// then. A deletion hides all that was seen up to the moment at which the deletion was seen; a
+    /// version that was seen later (it came late) is valid again.
     fn find(&self, key: u32, time: i64) -> u32 {
         let mut hidden_until = i64::MIN;
         let mut next = self.latest[key as usize];
@@ -249,6 +263,8 @@ impl Versions {
         let chunk = self.add_rows(columns, rows.len());
         self.chunks.hold(chunk, rows.len());
         for (place, (&id, &row)) in versions.iter().zip(&rows).enumerate() {
+            // The new hold was taken before the old one is given back: the old chunk may be freed
+            // by it.
             self.all[id as usize].row = RowRef { chunk, row: place as u32 };
             self.chunks.release(row.chunk, 1);
             self.owners[row.chunk as usize] = Owners::default();

@@ -4,6 +4,13 @@
 //! has found enough pairs; the rows of one key may need many steps, and one row of the left side
 //! always meets all its partners in one. [`ClosingWindow::emit_some`] keeps its place between
 //! calls.
+//!
+//! **Invariants**
+//! - `order[at]` is the key in work, and `visited` of its left rows have been sent.
+//! - `matched` belongs to right rows. It is complete for a key when its last left row has been
+//!   visited, so the right rows without a partner are emitted last (`Token::Rights`).
+//! - Tokens keep the order of rows when a residual condition removes pairs: whether a left row
+//!   leaves alone is known only after the mask.
 
 use std::ops::Range;
 
@@ -145,6 +152,8 @@ impl ClosingWindow {
     fn find(&mut self, shared: &WindowJoinContext) -> Found {
         let kind = shared.joined.kind;
         let needs_left = kind != JoinKind::Inner && kind != JoinKind::Right;
+        // Without a residual condition one partner decides over the row: further ones would only be
+        // dropped.
         let needs_one =
             matches!(kind, JoinKind::Semi | JoinKind::Anti) && !shared.joined.has_mask();
         let mut found = Found::default();

@@ -12,6 +12,10 @@
 //! - keys are numbered window by window, so nothing of a key outlives its window.
 //!
 //! Keys are compared with `=`: NULL meets nobody. Changes are not taken.
+//!
+//! The windows need not come from this crate's aggregates: start and end are ordinary columns of
+//! either side, made by a windowing function or by an aggregate. Two windows are the same if both
+//! their starts and their ends are equal.
 
 mod closing;
 mod snapshot;

@@ -1,4 +1,8 @@
 //! The rows of one window, and the rows of a bundle by window.
+//!
+//! Windows are grouped by end alone. Only sessions of different starts may share an end:
+//! `has_several_starts` is set as soon as two starts differ, and only then are rows compared by
+//! start.
 
 use arrow_array::ArrayRef;
 use arrow_buffer::{NullBuffer, ScalarBuffer};

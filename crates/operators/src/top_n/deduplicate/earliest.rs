@@ -12,6 +12,9 @@
 //!
 //! Captures write both tables in changes ([`crate::capture`]): a key goes from one to the other
 //! when its row leaves. Times and the order in which rows leave follow from the rows.
+//!
+//! The heap has an entry for each row that was once the earliest of its key. An entry counts only
+//! if the key still waits with that very time, so a row that is displaced costs no search.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -166,6 +169,7 @@ impl EarliestRows {
             }
             self.sent[at] = false;
         }
+        // With equal times the row that came first stays.
         if self.kept.has(id) && self.times[at] <= time {
             return;
         }

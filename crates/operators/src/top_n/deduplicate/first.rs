@@ -1,6 +1,12 @@
 //! The first row of each key by arrival: a set of keys. Nothing of the rows is kept.
 //!
 //! Captures write keys that are new, and those that have been forgotten ([`crate::capture`]).
+//!
+//! **Invariants**
+//! - `seen[id]` is true exactly for live keys, after the piece in which they came. State is a key
+//!   and a bit, however wide rows are.
+//! - With `state_ttl_ms`, a key that comes again after its time counts as new: its row leaves as
+//!   `+I` once more, without a retraction of the first one, as in Flink.
 
 use std::sync::Arc;
 

@@ -2,6 +2,15 @@
 //!
 //! Captures write the rows of keys that rows have reached, and those that have gone
 //! ([`crate::capture`]).
+//!
+//! | input | key has no row | key has a row |
+//! |---|---|---|
+//! | `+I`, `+U` | `+I` | `-U` old, `+U` new; nothing if equal (upserts without TTL) |
+//! | `-U` | nothing | nothing: the `+U` that follows has both |
+//! | `-D` | nothing | `-D` with the row that was kept |
+//!
+//! By row time, a row that is older than the one kept changes nothing. Of equal times the later
+//! arrival wins.
 
 use std::sync::Arc;
 

@@ -17,6 +17,18 @@
 //!
 //! All but upserts takes inserts only. Among upserts `-U` says nothing and is passed over, and so
 //! is the `-D` of a key without a row; `-D` needs no values but the key.
+//!
+//! The planner finds these in `ROW_NUMBER() … = 1` ordered by a time, as Flink does. They are Top-N
+//! with one row, but cheaper: no order is kept.
+//!
+//! ```text
+//! keep last, by arrival      input        output
+//!                            +I (k, 1)    +I (k, 1)
+//!                            +I (k, 2)    -U (k, 1)  +U (k, 2)
+//! upserts                    +U (k, 3)    -U (k, 2)  +U (k, 3)
+//!                            +U (k, 3)                          the same values
+//!                            -D (k, ·)    -D (k, 3)             with the row that was kept
+//! ```
 
 mod earliest;
 mod first;
