@@ -145,6 +145,10 @@ impl Connector for Filesystem {
         outputs::check_files(tables, &self.others)
     }
 
+    fn check_files_after(&self, earlier: &[JobTables], job: &JobTables) -> Result<()> {
+        outputs::check_files_after(earlier, job)
+    }
+
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
         let source = open_source_after(request, None, &self.letters)?;
         Ok(Box::new(source.with_memory_limit(request.memory_limit_bytes)))

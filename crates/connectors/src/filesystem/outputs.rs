@@ -1,4 +1,5 @@
-//! No output of a job names what the job reads, or what another of its outputs writes.
+//! No output of a job names what the job reads, or what another of its outputs writes; and none
+//! replaces what earlier jobs of the run have read or written.
 //!
 //! Places are compared by their canonical paths, and files that have several names by what they are
 //! (device and inode). An output stands for two names: its own and that of the file while it is not
@@ -36,7 +37,19 @@ struct WrittenPlace {
     what: String,
     path: PathBuf,
     is_folder: bool,
+    /// What is there stays, and more is added.
+    adds: bool,
+    /// Dead letters, which the jobs of a run add to.
+    is_letters: bool,
     span: Span,
+}
+
+impl WrittenPlace {
+    /// A single file that is no table's.
+    fn file(what: String, path: PathBuf) -> Self {
+        let span = Span::default();
+        WrittenPlace { what, path, is_folder: false, adds: false, is_letters: false, span }
+    }
 }
 
 /// A place that is read.
@@ -53,31 +66,48 @@ enum PlacePattern {
     Pattern(glob::Pattern),
 }
 
+/// What the file tables of a job read and write.
+#[derive(Default)]
+struct JobPlaces<'a> {
+    reads: Vec<ReadPlace<'a>>,
+    writes: Vec<WrittenPlace>,
+}
+
+impl<'a> JobPlaces<'a> {
+    fn add(&mut self, tables: &'a JobTables) -> Result<()> {
+        for request in tables.reads.iter().filter(|request| is_file_table(request)) {
+            let options = FileOptions::read(request, false)?;
+            if let BadData::DeadLetter(path) = options.bad_data {
+                let what = format!("'dead-letter.path' of table {}", request.table);
+                let file = WrittenPlace::file(what, letters_path(request, path)?);
+                self.writes.push(WrittenPlace { is_letters: true, ..file });
+            }
+            self.reads.extend(read(request, options.path)?);
+        }
+        for (request, span) in tables.writes.iter().filter(|(request, _)| is_file_table(request)) {
+            self.writes.extend(written(request, *span)?);
+        }
+        Ok(())
+    }
+
+    fn of(tables: &'a JobTables) -> Result<Self> {
+        let mut places = JobPlaces::default();
+        places.add(tables)?;
+        Ok(places)
+    }
+}
+
 /// Checks the file tables among those of a job, and the other files of the run.
 ///
 /// # Errors
 /// If an output names what is read, or what another output writes.
 pub fn check_files(tables: &JobTables, others: &[OtherFile]) -> Result<()> {
-    let (mut reads, mut writes) = (Vec::new(), Vec::new());
-    for request in tables.reads.iter().filter(|request| is_file_table(request)) {
-        let options = FileOptions::read(request, false)?;
-        if let BadData::DeadLetter(path) = options.bad_data {
-            let what = format!("'dead-letter.path' of table {}", request.table);
-            let path = letters_path(request, path)?;
-            writes.push(WrittenPlace { what, path, is_folder: false, span: Span::default() });
-        }
-        reads.extend(read(request, options.path)?);
-    }
-    for (request, span) in tables.writes.iter().filter(|(request, _)| is_file_table(request)) {
-        writes.extend(written(request, *span)?);
-    }
+    let JobPlaces { mut reads, mut writes } = JobPlaces::of(tables)?;
     for other in others {
         let path = canonical_file(&other.path)?;
         let what = other.what.clone();
         match other.is_written {
-            true => {
-                writes.push(WrittenPlace { what, path, is_folder: false, span: Span::default() })
-            }
+            true => writes.push(WrittenPlace::file(what, path)),
             false => reads.push(ReadPlace { what, place: PlacePattern::File(path), request: None }),
         }
     }
@@ -99,6 +129,33 @@ pub fn check_files(tables: &JobTables, others: &[OtherFile]) -> Result<()> {
         }
         if let Some(other) = writes[..at].iter().find(|other| other.meets(written)) {
             return Err(refused(written, &other.what, Some("writes")));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the file tables of a job against those of earlier jobs of the run, which are done when it
+/// starts: it may read what they have written, and add to it, but replace neither that nor what
+/// they have read.
+///
+/// # Errors
+/// If one of its outputs would.
+pub fn check_files_after(earlier: &[JobTables], job: &JobTables) -> Result<()> {
+    let mut before = JobPlaces::default();
+    earlier.iter().try_for_each(|tables| before.add(tables))?;
+    for written in JobPlaces::of(job)?.writes.iter().filter(|written| !written.adds) {
+        // Of a result that was read again it matters that it is a result.
+        let is_lost = |other: &&WrittenPlace| {
+            !(written.is_letters && other.is_letters) && other.meets(written)
+        };
+        if let Some(other) = before.writes.iter().find(is_lost) {
+            return Err(replaced(written, &other.what, "wrote").hint(
+                "put both INSERTs into one EXECUTE STATEMENT SET, add to the table ('sink.append' = 'true'), or name another file",
+            ));
+        }
+        if let Some(read) = before.reads.iter().find(|read| read.is_touched_by(written)) {
+            return Err(replaced(written, &read.what, "read")
+                .hint("name another file: what a run writes must lie apart from its inputs"));
         }
     }
     Ok(())
@@ -134,7 +191,8 @@ fn written(request: &TableRequest, span: Span) -> Result<Option<WrittenPlace>> {
             Target::Stdout => return Ok(None),
         },
     };
-    Ok(Some(WrittenPlace { what, path, is_folder, span }))
+    let adds = options.writing.append;
+    Ok(Some(WrittenPlace { what, path, is_folder, adds, is_letters: false, span }))
 }
 
 fn read<'a>(request: &'a TableRequest, path: &'a str) -> Result<Option<ReadPlace<'a>>> {
@@ -264,4 +322,14 @@ fn refused(written: &WrittenPlace, other: &str, does: Option<&str>) -> Error {
     Error::plan(message).in_file(written.path.display().to_string()).at(written.span).hint(
         "name another file: what a job writes must lie apart from its inputs and its other outputs",
     )
+}
+
+/// The error of an output that takes the place of what an earlier statement read or wrote.
+fn replaced(written: &WrittenPlace, other: &str, did: &str) -> Error {
+    let what = &written.what;
+    let message = match what == other {
+        true => format!("{what} would replace what an earlier statement of this run {did}"),
+        false => format!("{what} would replace what {other} of an earlier statement {did}"),
+    };
+    Error::plan(message).in_file(written.path.display().to_string()).at(written.span)
 }

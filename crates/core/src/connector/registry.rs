@@ -81,6 +81,15 @@ pub trait Connector: Send + Sync {
         let _ = tables;
         Ok(())
     }
+    /// Checks that a job takes nothing away from earlier jobs of the same run: what they have read
+    /// is a user's, and what they have written is a result. Looks at the tables of its own.
+    ///
+    /// # Errors
+    /// If an output of the job replaces either.
+    fn check_files_after(&self, earlier: &[JobTables], job: &JobTables) -> Result<()> {
+        let _ = (earlier, job);
+        Ok(())
+    }
     /// Opens the table for reading.
     ///
     /// # Errors
@@ -220,6 +229,15 @@ impl Connectors {
     /// If one does.
     pub fn check_files(&self, tables: &JobTables) -> Result<()> {
         self.connectors.iter().try_for_each(|connector| connector.check_files(tables))
+    }
+
+    /// Checks that a job takes nothing away from earlier jobs of the same run.
+    ///
+    /// # Errors
+    /// As [`Connector::check_files_after`].
+    pub fn check_files_after(&self, earlier: &[JobTables], job: &JobTables) -> Result<()> {
+        let mut connectors = self.connectors.iter();
+        connectors.try_for_each(|connector| connector.check_files_after(earlier, job))
     }
 
     /// Finds a table of state in a snapshot.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, StringViewArray};
+use thalweg_core::connector::JobTables;
 use thalweg_core::graph::{Graph, StageKind};
 use thalweg_core::{Column, DataType, Error, OrderContract, Result, Sink, TableSchema};
 use thalweg_plan::ast::{Insert, Statement, StatementKind};
@@ -23,7 +24,8 @@ use super::limit::LimitSink;
 use super::{JobDescription, JobReport, Observer, Session, settings};
 
 /// Plans every statement in order, as if the script ran, and opens nothing. Returns the plans of
-/// those that would be jobs. Standard input can be read once, by the statements or by one job.
+/// those that would be jobs. Standard input can be read once, by the statements or by one job. No
+/// job replaces what an earlier one has read or written.
 pub(super) fn rehearse(
     planner: &mut Planner,
     statements: &[Statement],
@@ -32,12 +34,15 @@ pub(super) fn rehearse(
 ) -> Result<Vec<String>> {
     let mut plans = Vec::new();
     let mut standard_input: Option<String> = None;
+    let mut earlier: Vec<JobTables> = Vec::new();
     for statement in statements {
         let rehearsed = match &statement.kind {
             StatementKind::Insert(_)
             | StatementKind::StatementSet(_)
             | StatementKind::Select(_) => planner.rehearse(statement).and_then(|plan| {
                 plans.push(planner.show(&plan, format));
+                planner.connectors().check_files_after(&earlier, &plan.tables)?;
+                earlier.push(plan.tables);
                 let Some(table) = plan.standard_input else { return Ok(()) };
                 if statements_are_standard_input {
                     return Err(standard_input_has_the_statements(&table));

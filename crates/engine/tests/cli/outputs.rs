@@ -195,11 +195,58 @@ fn dead_letters_take_the_place_of_nothing_else() {
     let two = dead("in.csv", "b.jsonl") + &quarantined("u", "sub/a.csv", "b.jsonl");
     let sql = two + "SELECT t.n FROM t JOIN u ON t.n = u.n;";
     check_refused(&workspace, &sql, "names what 'dead-letter.path' of table");
-    // What readers pass over may lie in their folder, and a file of another job is nobody's.
-    let sql = dead("sub", "sub/_bad.jsonl") + &table("o", "in2.csv") + INSERT;
-    workspace.write("query.sql", &(sql + "INSERT INTO t SELECT n FROM o;"));
+    // What readers pass over may lie in their folder, and a later job may read a result.
+    let sql =
+        dead("sub", "sub/_bad.jsonl") + &table("o", "in2.csv") + &table("p", "p.csv") + INSERT;
+    workspace.write("query.sql", &(sql + "INSERT INTO p SELECT n FROM o;"));
     let run = workspace.run(&["run", "query.sql"]);
     assert_eq!(run.status, Some(0), "{}", run.stderr);
+}
+
+/// The second INSERT of a run replaced the rows of the first one, and a result could take the place
+/// of a file that an earlier statement had read; both with status 0.
+#[test]
+fn no_statement_replaces_what_an_earlier_one_read_or_wrote() {
+    let workspace = with_links("outputs-statements");
+    let tables = table("t", "in.csv") + &table("u", "sub/a.csv") + &table("o", "o.csv");
+    for (more, statements, message) in [
+        (
+            "",
+            "INSERT INTO o SELECT n FROM t;\nINSERT INTO o SELECT n FROM u;",
+            "table o would replace what an earlier statement of this run wrote",
+        ),
+        (
+            "",
+            "INSERT INTO o SELECT n FROM t;\nINSERT INTO t SELECT n FROM o;",
+            "table t would replace what an earlier statement of this run read",
+        ),
+        (
+            &table("p", "./sub/../o.csv"),
+            "INSERT INTO o SELECT n FROM t;\nINSERT INTO p SELECT n FROM u;",
+            "table p would replace what table o of an earlier statement wrote",
+        ),
+        (
+            &table("p", "hard.csv"),
+            "SELECT n FROM t;\nINSERT INTO p SELECT n FROM u;",
+            "table p would replace what table t of an earlier statement read",
+        ),
+        (
+            &table("p", "sub/"),
+            "SELECT n FROM u;\nINSERT INTO p SELECT n FROM t;",
+            "table p would replace what table u of an earlier statement read",
+        ),
+    ] {
+        check_refused(&workspace, &(tables.clone() + more + statements), message);
+    }
+    let adding = "CREATE TABLE o (n BIGINT) WITH ('connector' = 'filesystem', 'format' = 'csv', \
+                  'path' = 'o.csv', 'sink.append' = 'true');\n";
+    workspace.write("numbers.csv", "1\n2\n");
+    let sql = table("t", "numbers.csv")
+        + adding
+        + "INSERT INTO o SELECT n FROM t;\nINSERT INTO o SELECT n + 10 FROM t;";
+    let run = workspace.execute(&sql);
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+    assert_eq!(workspace.read("o.csv"), "1\n2\n11\n12\n");
 }
 
 #[test]
@@ -252,7 +299,8 @@ fn jobs_of_a_run_add_to_their_dead_letters() {
     let sql = quarantined("a", "a.csv", "bad.jsonl")
         + &quarantined("b", "b.csv", "bad.jsonl")
         + &table("o", "o.csv")
-        + "INSERT INTO o SELECT n FROM a;\nINSERT INTO o SELECT n FROM b;\nSELECT n FROM a;\n";
+        + &table("p", "p.csv")
+        + "INSERT INTO o SELECT n FROM a;\nINSERT INTO p SELECT n FROM b;\nSELECT n FROM a;\n";
     for _ in 0..2 {
         // The second run replaces what the first one has written.
         let run = workspace.execute(&sql);

@@ -125,7 +125,7 @@ impl<'a> Lowering<'a> {
         self.changes = NodeChanges::of(&logical, self.environment.mode)?;
         self.look_over(&logical)?;
         self.check_sinks(&outputs, &logical)?;
-        self.check_files(&outputs, &logical)?;
+        let job_tables = self.check_files(&outputs, &logical)?;
         let mut tables: BTreeMap<String, WrittenTable> = BTreeMap::new();
         let mut given: Vec<(Box<dyn Sink>, Edges, TableSchema)> = Vec::new();
         for (node, output) in logical.iter().zip(outputs) {
@@ -165,6 +165,7 @@ impl<'a> Lowering<'a> {
             stages: self.stages,
             is_bounded: self.is_bounded,
             standard_input: self.standard_input,
+            tables: job_tables,
             mode: self.environment.mode,
             notes: notes(&logical, &self.changes, self.environment),
             logical,
@@ -255,8 +256,8 @@ impl<'a> Lowering<'a> {
         Ok(())
     }
 
-    /// Checks that no output names what the job reads, or another output.
-    fn check_files(&self, outputs: &[PlanOutput], roots: &[Node]) -> Result<()> {
+    /// Checks that no output names what the job reads, or another output. What they are.
+    fn check_files(&self, outputs: &[PlanOutput], roots: &[Node]) -> Result<JobTables> {
         let environment = self.environment;
         let mut tables = JobTables {
             snapshots: environment.snapshots.clone(),
@@ -286,14 +287,15 @@ impl<'a> Lowering<'a> {
         }
         tables.reads.extend(reads.values().map(|table| environment.request(table)));
         tables.writes.extend(writes.into_values());
-        environment.places.connectors.check_files(&tables).map_err(|error| {
+        let checked = environment.places.connectors.check_files(&tables).map_err(|error| {
             // An error about dead letters names the option and the table that is read.
             let letters = |name: &str| format!("'dead-letter.path' of table {name} ");
             match reads.iter().find(|(name, _)| error.message().starts_with(&letters(name))) {
                 Some((_, table)) => table.spans.locate(error),
                 None => error,
             }
-        })
+        });
+        checked.map(|()| tables)
     }
 
     /// Checks the options of a table that is written.

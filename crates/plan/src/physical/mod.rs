@@ -80,7 +80,7 @@ pub use lower::lower;
 
 use std::sync::Arc;
 
-use thalweg_core::connector::DiscardSink;
+use thalweg_core::connector::{DiscardSink, JobTables};
 use thalweg_core::graph::Graph;
 use thalweg_core::{Error, Sink, Span};
 
@@ -123,6 +123,8 @@ pub struct PhysicalPlan {
     pub mode: RuntimeMode,
     /// The table that reads standard input, if one does.
     pub standard_input: Option<String>,
+    /// What the job reads and writes.
+    pub tables: JobTables,
     /// What its author may not want.
     /// Warnings that do not stop the job. They have the form of errors, with a hint each.
     pub notes: Vec<Error>,
