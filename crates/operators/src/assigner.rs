@@ -176,7 +176,7 @@ impl WatermarkAssigner {
         })
     }
 
-    /// Takes out rows of the far future; says how many.
+    /// Takes out rows of the far future; says how many. A row without a time is of no future.
     ///
     /// Rows that are taken out establish no watermark. This is the point: one row of the year 2100
     /// would otherwise make every later row late.
@@ -187,7 +187,8 @@ impl WatermarkAssigner {
         if times.values().iter().all(|&time| time <= latest) {
             return Ok((batch, 0));
         }
-        let kept: BooleanArray = times.values().iter().map(|&t| Some(t <= latest)).collect();
+        let is_kept = |time: Option<i64>| Some(time.is_none_or(|time| time <= latest));
+        let kept: BooleanArray = times.iter().map(is_kept).collect();
         let rows_before = batch.num_rows();
         let batch = filter_record_batch(&batch, &kept)?;
         let quarantined = (rows_before - batch.num_rows()) as u64;
@@ -256,7 +257,7 @@ impl WatermarkAssigner {
         WatermarkBefore::Rows(stamps)
     }
 
-    /// Extremes, and stamps where a row could be late for something.
+    /// Extremes of the times that rows have, and stamps where a row could be late for something.
     fn stamp_if_needed(
         &mut self,
         batch: &RecordBatch,
@@ -335,8 +336,13 @@ impl Assign for WatermarkAssigner {
             self.refuse_null_rowtime(&batch, origin.as_ref())?;
         }
         let (batch, quarantined) = self.quarantine(batch, wall_ms)?;
-        let times = self.rowtime(&batch)?.values().clone();
+        let column = self.rowtime(&batch)?;
         let exact_delay_ms = self.delay_ms.filter(|_| self.needs_exact_watermarks);
+        // What lies under a NULL is no time.
+        let (times, exact_delay_ms) = match column.null_count() {
+            0 => (column.values().clone(), exact_delay_ms),
+            _ => (column.iter().flatten().collect(), None),
+        };
         let stamped = exact_delay_ms.and_then(|delay_ms| self.stamp_delayed(&times, delay_ms));
         let (extremes, watermark_before) = match stamped {
             Some((extremes, before)) => (Some(extremes), before),

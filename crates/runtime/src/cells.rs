@@ -55,7 +55,7 @@ impl<'a> CellWorker<'a> {
         let job = self.at.job;
         // A policy that ranks the stages does so for each cell.
         let takes_more = job.queues.calls_cells && job.settings.elements_per_task > 1;
-        while self.run_cell(cell)? && takes_more && !job.lifecycle.is_over() {
+        while self.run_cell(cell)? && takes_more && !job.lifecycle.gives_up() {
             let next = job.queues.take_ready_at(&job.stages, self.at.place, self.worker.worker);
             let Some(next) = next else { return Ok(()) };
             cell = next;
@@ -99,7 +99,8 @@ impl<'a> CellWorker<'a> {
             // were consumed from, and whoever completes it relies on the count.
             let has_more = cell.mailbox.done();
             let has_next = has_more || job.queues.calls_cells;
-            let is_over = has_next && self.pace.is_over(|| job.now_ns());
+            let is_over =
+                has_next && (self.pace.is_over(|| job.now_ns()) || job.lifecycle.gives_up());
             if has_more && is_over {
                 job.queues.list(stage, number, cell);
             }

@@ -96,8 +96,11 @@ impl Task {
     }
 }
 
-/// The next task for a worker, if there is any.
+/// The next task for a worker, if there is any. None once the job gives up.
 pub(crate) fn next_task(job: &Job, worker: WorkerPlace) -> Option<Task> {
+    if job.lifecycle.gives_up() {
+        return None;
+    }
     Dispatcher { job, worker }.next_task()
 }
 

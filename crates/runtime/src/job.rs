@@ -113,7 +113,7 @@ impl Job {
         !is_over
             && rows <= SMALL_ROWS
             && pace.done() < self.settings.elements_per_task
-            && !self.lifecycle.is_over()
+            && !self.lifecycle.gives_up()
     }
 
     /// What one call of a partition should emit at most.

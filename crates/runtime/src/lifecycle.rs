@@ -2,11 +2,12 @@
 //!
 //! 1. *Done*: every source has ended with the last watermark, which reaches every sink; each sink's
 //!    thread finishes its output, and the last one ends the job.
-//! 2. *Stopped*: sources are asked no more; what is in flight drains; sinks make visible what is
-//!    complete and leave their output unfinished (`NAME.partial`). No window is closed for it. Rows
-//!    that lead to many results are left unfinished ([`Lifecycle::is_giving_up`]), so a job stops
-//!    soon wherever it is. A job that *drains* ends its sources as if their inputs had, and
-//!    finishes everything.
+//! 2. *Stopped*: sources are asked no more; what is in flight drains for a tenth of a second, and
+//!    what is left then stays where it is ([`Lifecycle::gives_up`]), so a job stops soon wherever
+//!    it is; sinks make visible what has come to them and leave their output unfinished
+//!    (`NAME.partial`). No window is closed for it. While a last snapshot is awaited, only rows
+//!    that lead to many results are left unfinished ([`Lifecycle::is_giving_up`]). A job that
+//!    *drains* ends its sources as if their inputs had, and finishes everything.
 //! 3. *Failed*: the first error wins; workers drop everything, sinks abort.
 //!
 //! **Invariant:** an error is kept before the job is over, so whoever sees that a job is over knows
@@ -87,9 +88,23 @@ impl Lifecycle {
         self.stop_requested.load(Ordering::SeqCst)
     }
 
-    /// True once what is inside is not finished any more: the job is to stop, and time enough has
-    /// passed for what takes no longer than usual.
+    /// True once rows that lead to many results are not finished any more: the job is over, or it
+    /// is to stop and time enough has passed for what takes no longer than usual.
     pub(crate) fn is_giving_up(&self) -> bool {
+        self.is_over() || self.is_late_to_stop()
+    }
+
+    /// True once nothing more of what is inside is done: the job is over, or it is stopping and
+    /// time enough has passed. Whoever sees that first ends the job, so that what was left
+    /// undone can never look done.
+    pub(crate) fn gives_up(&self) -> bool {
+        if !self.is_over() && self.is_stopping() && self.is_late_to_stop() {
+            self.end();
+        }
+        self.is_over()
+    }
+
+    fn is_late_to_stop(&self) -> bool {
         let asked_ns = self.stop_asked_ns.load(Ordering::SeqCst);
         asked_ns > 0 && !self.is_draining() && self.clock.now_ns() >= asked_ns + GIVE_UP_AFTER_NS
     }

@@ -132,7 +132,6 @@ impl Watch<'_> {
                 }
                 if self.control.is_stop_requested() {
                     // Whoever stops the job has to know that its last rows are kept nowhere.
-                    self.control.cancel();
                     return taken.map(drop);
                 }
                 self.tolerate(taken)?;
@@ -156,9 +155,10 @@ impl Watch<'_> {
             self.control.drain();
             return Ok(false);
         }
-        let taken = self.take(SnapshotKind::Final, AfterCut::Hold);
+        // An error fails the job, which must not end as one that was stopped before it is known.
+        self.take(SnapshotKind::Final, AfterCut::Hold)?;
         self.control.cancel();
-        taken.map(|_| true)
+        Ok(true)
     }
 
     /// Takes a snapshot if it is due or requested, else waits a little.

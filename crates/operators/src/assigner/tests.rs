@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, TimestampMillisecondArray};
+use arrow_buffer::NullBuffer;
 use thalweg_core::connector::{Assign, Assigned, Origin};
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::shim::SplitMix64;
@@ -260,4 +261,36 @@ fn rows_behind_which_no_epoch_ends_are_known_before_they_are_stamped() {
 fn rows_of_which_the_watermark_is_computed_may_end_an_epoch() {
     let assigner = WatermarkAssigner::new(spec(tens()));
     assert!(assigner.may_end_epoch(&rows(&some(&[1]), &some(&[1])).batch));
+}
+
+/// What lies under a NULL may be anything: it drops no row, and establishes nothing.
+#[test]
+fn what_lies_under_a_null_is_no_time() {
+    let far_ms = 1 << 50;
+    let batch = |low_ms: i64| {
+        let times = vec![low_ms, far_ms, 12].into();
+        let valid = NullBuffer::from(vec![true, false, true]);
+        let times: ArrayRef = Arc::new(TimestampMillisecondArray::new(times, Some(valid)));
+        let schema = rows(&[], &[]).batch.schema();
+        let columns = vec![Arc::clone(&times), times];
+        SourceBatch { batch: RecordBatch::try_new(schema, columns).unwrap(), origin: None }
+    };
+    for is_exact in [false, true] {
+        let max_future_skew_ms = Some(1000);
+        // At a constant distance behind the row time, and not.
+        for watermark in [time_column(0), time_column(1)] {
+            let spec = AssignerSpec { watermark, max_future_skew_ms, ..spec(tens()) };
+            let assigner = WatermarkAssigner::new(spec).with_null_times(true);
+            let mut assigner = assigner.with_exact_watermarks(is_exact);
+            let first = assigner.assign(batch(10), 0).unwrap();
+            assert_eq!((first.batch.num_rows(), first.quarantined), (3, 0));
+            assert_eq!(assigner.running_watermark(), Watermark(12));
+            // The last row's own watermark moves on; the first one is late.
+            let second = assigner.assign(batch(3), 0).unwrap();
+            assert_eq!(stamps(&second), [12, 12, 12]);
+            let too_far = assigner.assign(batch(5000), 0).unwrap();
+            assert_eq!((too_far.batch.num_rows(), too_far.quarantined), (2, 1));
+            assert_eq!(assigner.running_watermark(), Watermark(12));
+        }
+    }
 }

@@ -1,8 +1,8 @@
 //! Keys of any other shape: each key is encoded to bytes that are equal exactly when the keys are.
 //!
-//! The bytes stand one behind the other in one buffer, so that a key costs no allocation of its
-//! own. Those of keys that were forgotten stay until they are as many as the others; then the
-//! buffer is rewritten.
+//! The bytes stand one behind the other in blocks, so that a key costs no allocation of its own.
+//! Those of keys that were forgotten stay until they are as many as the others; then all blocks are
+//! rewritten.
 //!
 //! Encoding must not depend on the batch: whatever stands at a NULL, NaNs of other bits and slices
 //! of longer arrays must give the same bytes. `canonical` and the encoder see to that. 0.0 and -0.0
@@ -184,69 +184,104 @@ fn converter_of(types: Vec<Arrow>) -> Result<RowConverter> {
     Ok(RowConverter::new(fields)?)
 }
 
-/// Below this many bytes the buffer is not rewritten.
+/// Below this many bytes the blocks are not rewritten.
 const COMPACT_MIN_BYTES: usize = 64 * 1024;
+
+/// A block takes no more than this, unless it is of one key. In tests of operators little, so that
+/// there are several.
+const BLOCK_BYTES: usize = if cfg!(test) { 256 } else { 128 * 1024 };
 
 /// Where the bytes of a key stand.
 #[derive(Clone, Copy, Default)]
 struct KeyStretch {
-    start: usize,
+    block: u32,
+    start: u32,
     len: u32,
 }
 
-/// The bytes of keys by id.
+/// The bytes of keys by id, in blocks that are never moved: one piece of memory for all would take
+/// three times as much while it grows.
 #[derive(Default)]
 struct EncodedKeys {
-    bytes: Vec<u8>,
+    blocks: Vec<Vec<u8>>,
+    /// The block that is being filled. Those behind it are empty.
+    open: usize,
     /// Empty for free ids.
     stretches: Pages<KeyStretch>,
+    /// Bytes in all blocks.
+    bytes: usize,
     live_bytes: usize,
 }
 
 impl EncodedKeys {
     #[inline]
     fn get(&self, id: u32) -> &[u8] {
-        let KeyStretch { start, len } = self.stretches[id as usize];
-        &self.bytes[start..start + len as usize]
+        bytes_at(&self.blocks, self.stretches[id as usize])
     }
 
     fn set(&mut self, id: u32, bytes: &[u8]) -> Result<()> {
         let len = u32::try_from(bytes.len())
             .map_err(|_| Error::user("a key of more than 4 GiB can't be grouped by"))?;
         self.stretches.grow(id as usize + 1, KeyStretch::default());
-        self.stretches[id as usize] = KeyStretch { start: self.bytes.len(), len };
-        self.bytes.extend_from_slice(bytes);
+        self.stretches[id as usize] = self.put(bytes, len);
         self.live_bytes += bytes.len();
         Ok(())
+    }
+
+    /// Puts the bytes of a key behind those that are there.
+    fn put(&mut self, bytes: &[u8], len: u32) -> KeyStretch {
+        let is_full =
+            |block: &Vec<u8>| !block.is_empty() && block.len() + bytes.len() > BLOCK_BYTES;
+        if self.blocks.get(self.open).is_some_and(is_full) {
+            self.open += 1;
+        }
+        if self.open == self.blocks.len() {
+            self.blocks.push(Vec::new());
+        }
+        let block = &mut self.blocks[self.open];
+        // The first block grows with its keys, since most tables have few.
+        if block.is_empty() && self.open > 0 {
+            block.reserve_exact(bytes.len().max(BLOCK_BYTES));
+        }
+        let stretch = KeyStretch { block: self.open as u32, start: block.len() as u32, len };
+        block.extend_from_slice(bytes);
+        self.bytes += bytes.len();
+        stretch
     }
 
     fn remove(&mut self, id: u32) {
         let stretch = std::mem::take(&mut self.stretches[id as usize]);
         self.live_bytes -= stretch.len as usize;
-        if self.bytes.len() > COMPACT_MIN_BYTES && self.bytes.len() > 2 * self.live_bytes {
+        if self.bytes > COMPACT_MIN_BYTES && self.bytes > 2 * self.live_bytes {
             self.compact();
         }
     }
 
     fn clear(&mut self) {
-        self.bytes.clear();
+        self.blocks.iter_mut().for_each(Vec::clear);
         self.stretches.clear();
-        self.live_bytes = 0;
+        (self.open, self.bytes, self.live_bytes) = (0, 0, 0);
     }
 
     fn compact(&mut self) {
-        let mut kept = Vec::with_capacity(self.live_bytes + self.live_bytes / 2);
-        for stretch in self.stretches.iter_mut() {
-            let range = stretch.start..stretch.start + stretch.len as usize;
-            stretch.start = kept.len();
-            kept.extend_from_slice(&self.bytes[range]);
+        let old = std::mem::take(&mut self.blocks);
+        let mut stretches = std::mem::take(&mut self.stretches);
+        (self.open, self.bytes) = (0, 0);
+        for stretch in stretches.iter_mut().filter(|stretch| stretch.len > 0) {
+            *stretch = self.put(bytes_at(&old, *stretch), stretch.len);
         }
-        self.bytes = kept;
+        self.stretches = stretches;
     }
 
     fn memory(&self) -> usize {
-        self.bytes.capacity() + self.stretches.bytes()
+        let blocks: usize = self.blocks.iter().map(Vec::capacity).sum();
+        blocks + self.blocks.capacity() * size_of::<Vec<u8>>() + self.stretches.bytes()
     }
+}
+
+#[inline]
+fn bytes_at(blocks: &[Vec<u8>], KeyStretch { block, start, len }: KeyStretch) -> &[u8] {
+    &blocks[block as usize][start as usize..][..len as usize]
 }
 
 /// All NaN are one key.
@@ -259,5 +294,36 @@ fn canonical(column: ArrayRef) -> ArrayRef {
             Arc::new(column.as_primitive::<Float32Type>().unary::<_, Float32Type>(canonical_f32))
         }
         _ => column,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(id: u32) -> Vec<u8> {
+        // Some are longer than a block.
+        let len = if id.is_multiple_of(50) { 2 * BLOCK_BYTES } else { 9 + id as usize % 40 };
+        (0..len).map(|byte| (id as usize * 7 + byte) as u8).collect()
+    }
+
+    #[test]
+    fn bytes_of_keys_stay_where_they_are_and_take_what_they_are() {
+        let mut keys = EncodedKeys::default();
+        (0..10).for_each(|id| keys.set(id, &key(id)).expect("short"));
+        let first = std::ptr::from_ref(&keys.blocks[1][0]);
+        (10..5000).for_each(|id| keys.set(id, &key(id)).expect("short"));
+        assert!(std::ptr::eq(first, &keys.blocks[1][0]), "no block has moved");
+        assert!((0..5000).all(|id| keys.get(id) == key(id)));
+        let of_keys = keys.memory() - keys.stretches.bytes();
+        assert!(of_keys < keys.bytes + keys.bytes / 2, "{of_keys} for {}", keys.bytes);
+        (0..5000).filter(|id| id % 5 > 0).for_each(|id| keys.remove(id));
+        assert!(keys.bytes <= 2 * keys.live_bytes, "they are rewritten");
+        assert!((0..5000).step_by(5).all(|id| keys.get(id) == key(id)));
+        keys.clear();
+        let memory = keys.memory();
+        (0..1000).for_each(|id| keys.set(id, &key(5 * id)).expect("short"));
+        assert!((0..1000).all(|id| keys.get(id) == key(5 * id)));
+        assert!(keys.memory() < memory + memory / 10, "what is cleared keeps its memory");
     }
 }

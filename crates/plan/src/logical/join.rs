@@ -340,8 +340,9 @@ fn joined_fields(left: &Node, right: &Node, kind: JoinKind, bound: JoinBound) ->
 /// side that they are about. So `FROM a, b WHERE a.k = b.k` is the join that it means.
 ///
 /// Only inner joins: below an outer join a filter on the padded side would add padded rows, not
-/// remove them. A conjunct that is not deterministic or reads the watermark stays above both sides,
-/// where it is evaluated once for each pair, as it is written.
+/// remove them. A conjunct that is not deterministic stays above both sides, where it is evaluated
+/// once for each pair, as it is written. One that reads the watermark stays above the join: a pair
+/// of rows has no watermark before it.
 ///
 /// ```sql
 /// SELECT * FROM a, b WHERE a.k = b.k AND a.x > 3 AND a.x < b.y
@@ -361,11 +362,16 @@ pub fn filter(node: Node, conjuncts: Vec<Expr>) -> Node {
     if matches!(condition.bound, JoinBound::Version { .. } | JoinBound::Lookup) {
         return conjuncts.into_iter().fold(node.clone(), LogicalPlan::filter);
     }
+    if conjuncts.iter().any(Expr::uses_watermark) {
+        let (above, others) = conjuncts.into_iter().partition(Expr::uses_watermark);
+        let joined = filter(Arc::clone(&node), others);
+        return Vec::into_iter(above).fold(joined, LogicalPlan::filter);
+    }
     let width = left.fields.len();
     let (mut of_left, mut of_right, mut both) = (Vec::new(), Vec::new(), Vec::new());
     for conjunct in conjuncts {
         let columns = conjunct.columns();
-        let is_certain = conjunct.is_deterministic() && !conjunct.uses_watermark();
+        let is_certain = conjunct.is_deterministic();
         if !columns.is_empty() && is_certain && columns.iter().all(|&i| i < width) {
             of_left.push(conjunct);
         } else if !columns.is_empty() && is_certain && columns.iter().all(|&i| i >= width) {

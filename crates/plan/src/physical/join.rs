@@ -223,11 +223,20 @@ impl Lowering<'_> {
     /// of keys that were computed for the left side.
     ///
     /// `widths` are the left side's without and with these keys.
+    ///
+    /// # Errors
+    /// If it reads the watermark: a pair of rows has none before it.
     pub(super) fn residual(
         &self,
         condition: &JoinCondition,
         widths: (usize, usize),
     ) -> Result<Option<Expr>> {
+        if let Some(expr) = condition.residual.iter().find(|expr| expr.uses_watermark()) {
+            let message = "CURRENT_WATERMARK is not supported in the condition of a join";
+            return Err(Error::unsupported(message)
+                .hint("filter by it with WHERE, or select it in a query over one of the inputs")
+                .at(expr.span));
+        }
         let place = |i: usize| if i < widths.0 { i } else { i - widths.0 + widths.1 };
         let residual = conjunction(condition.residual.clone(), self.environment.session)?;
         Ok(residual.map(|expr| expr.remap(&place)))

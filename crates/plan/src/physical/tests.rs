@@ -402,6 +402,27 @@ fn rows_without_a_time_have_no_place_in_event_time() {
     assert!(help(sorted.replace("event_time", "epoch")).contains("WATERMARK"));
 }
 
+/// The watermark before a row is that of its own input, and a pair has two of them.
+#[test]
+fn no_condition_of_a_join_reads_the_watermark() {
+    let tables = ["a", "b"].map(|name| {
+        format!(
+            "CREATE TABLE {name} (k INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) \
+             WITH ('connector' = 'filesystem');\n"
+        )
+    });
+    let query = |condition: &str, filter: &str| {
+        format!("{}SELECT a.k FROM a JOIN b ON a.k = b.k {condition} {filter}", tables.concat())
+    };
+    let (within, read) = ("AND a.ts BETWEEN b.ts AND b.ts", "CURRENT_WATERMARK(a.ts) IS NULL");
+    for condition in ["", within] {
+        let error = plan_error(&query(condition, &format!("AND {read}")));
+        assert!(error.message().contains("CURRENT_WATERMARK is not supported"), "{error}");
+        assert_eq!(error.span().map(|span| span.line), Some(3));
+    }
+    assert!(plan(&query(within, &format!("WHERE {read} AND a.k > 3"))).is_ok());
+}
+
 #[test]
 fn a_join_that_keeps_everything_is_noted() {
     let script = |settings: &str, query: &str| {

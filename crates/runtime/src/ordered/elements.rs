@@ -95,7 +95,9 @@ impl<'a> ElementStage<'a> {
                 Arrival::Expected(serial, source) => merge.expect(serial, source),
                 Arrival::Element(lane, element) => merge.push(lane, element)?,
             }
-            while let Some(mut element) = merge.pop()? {
+            while !self.job.lifecycle.gives_up()
+                && let Some(mut element) = merge.pop()?
+            {
                 let before = element.bytes;
                 element.bytes = element_bytes(&element.bundles);
                 self.job.memory.add_in_flight(element.bytes as i64 - before as i64);

@@ -32,6 +32,10 @@ impl ElementStage<'_> {
         let cuts = cuts(state, &bundle);
         let mut from = 0;
         for (rows, watermark) in cuts {
+            // Each row may end an element.
+            if self.job.lifecycle.gives_up() {
+                return Ok(());
+            }
             let part = self.flow.slice(&bundle, times.as_ref(), from, rows - from);
             let passage = Passage::new(state.ingest_ns, frontier(state, &part));
             self.ingest_element(vec![part], Some(watermark), passage)?;

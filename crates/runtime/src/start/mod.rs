@@ -164,7 +164,7 @@ impl RunningJob {
     fn wait_for_end(&self) -> Result<()> {
         let (job, lifecycle) = (&self.job, &self.job.lifecycle);
         let mut drained_ticks = 0;
-        while !lifecycle.is_over() && !lifecycle.all_sinks_finished() {
+        while !lifecycle.all_sinks_finished() && !lifecycle.gives_up() {
             lifecycle.wait(TICK * self.pool.jobs().div_ceil(JOBS_PER_TICK).max(1) as u32);
             idleness::look_around(job)?;
             if !lifecycle.is_stopping() {
@@ -172,8 +172,7 @@ impl RunningJob {
             }
             // Twice in a row: a task without rows may be in no queue while it is executed.
             drained_ticks = if has_stopped(job) { drained_ticks + 1 } else { 0 };
-            let is_left_unfinished = lifecycle.is_giving_up() && !job.queues.parked.is_empty();
-            if drained_ticks >= 2 || is_left_unfinished {
+            if drained_ticks >= 2 {
                 return Ok(());
             }
         }

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use arrow_array::RecordBatch;
 use arrow_ipc::reader::{FileReader, read_footer_length};
-use arrow_ipc::root_as_footer;
+use arrow_ipc::{Block, root_as_footer, root_as_message};
 use arrow_schema::ArrowError;
 use thalweg_core::{Error, Result};
 
@@ -63,13 +63,13 @@ impl ArrowFile {
     }
 }
 
-/// Fails if a record batch is larger than this, compressed if it is.
+/// Fails if a record batch is larger than this, decompressed where it is compressed.
 fn check_sizes(input: &mut (impl Read + Seek), bytes_max: usize) -> Result<()> {
     let footer = footer(input).map_err(|e| damaged(&e))?;
     let footer = root_as_footer(&footer);
     let footer = footer.map_err(|e| damaged(&ArrowError::ParseError(e.to_string())))?;
     for (number, block) in footer.recordBatches().into_iter().flatten().enumerate() {
-        let bytes = usize::try_from(block.bodyLength()).unwrap_or(usize::MAX);
+        let bytes = batch_bytes(input, block).map_err(|e| damaged(&e))?;
         if bytes > bytes_max {
             let (mib, max_mib) = (bytes >> 20, bytes_max >> 20);
             return Err(Error::resource(format!(
@@ -80,6 +80,36 @@ fn check_sizes(input: &mut (impl Read + Seek), bytes_max: usize) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// How many bytes the buffers of a record batch have. Each that is compressed says so in its first
+/// eight bytes, where -1 stands for one that is stored as it is.
+fn batch_bytes(input: &mut (impl Read + Seek), block: &Block) -> Result<usize, ArrowError> {
+    const LENGTH_BYTES: i64 = 8;
+    let stored = usize::try_from(block.bodyLength()).unwrap_or(usize::MAX);
+    let metadata_bytes = i64::from(block.metaDataLength());
+    let mut metadata = Vec::new();
+    input.seek(SeekFrom::Start(block.offset() as u64))?;
+    input.by_ref().take(metadata_bytes as u64).read_to_end(&mut metadata)?;
+    // The length of the message, since version 0.15 of the format behind a mark.
+    let message = metadata.get(if metadata.starts_with(&[0xFF; 4]) { 8 } else { 4 }..);
+    let message = root_as_message(message.unwrap_or_default());
+    let message = message.map_err(|e| ArrowError::ParseError(e.to_string()))?;
+    let batch = message.header_as_record_batch().filter(|batch| batch.compression().is_some());
+    let Some(batch) = batch else { return Ok(stored) };
+    let body = block.offset().saturating_add(metadata_bytes);
+    let mut bytes = 0usize;
+    for buffer in batch.buffers().into_iter().flatten().filter(|b| b.length() >= LENGTH_BYTES) {
+        let mut length = [0; LENGTH_BYTES as usize];
+        input.seek(SeekFrom::Start(body.saturating_add(buffer.offset()) as u64))?;
+        input.read_exact(&mut length)?;
+        let length = match i64::from_le_bytes(length) {
+            -1 => buffer.length() - LENGTH_BYTES,
+            length => length,
+        };
+        bytes = bytes.saturating_add(usize::try_from(length).unwrap_or(usize::MAX));
+    }
+    Ok(bytes)
 }
 
 /// The bytes of the footer.

@@ -165,7 +165,10 @@ impl SharedTable {
         *self.table.lock().expect("no panic under this lock") = Some(table);
     }
 
-    /// The table; it is asked for once per bundle, or once for each part of it.
+    /// The table; it is asked for once per bundle, or once for each part of it. So a table that is
+    /// published between two parts is seen by the rows of the second, as by those of the next
+    /// bundle: a row meets one table, and the row behind it the same or a newer one. A part that
+    /// waits for room keeps no old table in memory.
     fn table(&self) -> Result<Arc<Table>> {
         let table = self.table.lock().expect("no panic under this lock").clone();
         table.ok_or_else(|| Error::internal("a row was looked up before its table was there"))
