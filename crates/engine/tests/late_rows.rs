@@ -101,3 +101,24 @@ fn late_rows_of_a_join_keep_the_columns_of_their_side() {
     let error = refused("k STRING, v INT NOT NULL");
     assert!(error.contains("'v' is NOT NULL, and one side of the join"), "{error}");
 }
+
+/// The job failed, whatever the setting said.
+#[test]
+fn a_late_row_without_a_value_for_its_table_is_left_out_or_fails_the_job() {
+    let folder = folder("late-null");
+    let mut text = fs::read_to_string(folder.join("l.csv")).expect("an input");
+    text.push_str("-,2024-01-01 00:00:04,5\n");
+    fs::write(folder.join("l.csv"), text).expect("an input");
+    let table = "DROP TABLE late; DROP TABLE l;
+        CREATE TABLE l (k STRING, ts TIMESTAMP(3), v INT, WATERMARK FOR ts AS ts) WITH
+        ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'l.csv', 'csv.null-literal' = '-');
+        CREATE TABLE late (k STRING NOT NULL, v INT) WITH
+        ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'late.csv');
+        SET 'late.data' = 'late';";
+    let error = execute(&folder, &format!("{table}{OVER}")).expect_err("k is NULL");
+    assert!(error.message().contains("'late'"), "{error}");
+    let drops = "SET 'table.exec.sink.not-null-enforcer' = 'drop';";
+    execute(&folder, &format!("{table}{drops}{OVER}")).expect("the row is left out");
+    let text = fs::read_to_string(folder.join("late.csv")).expect("it is written");
+    assert_eq!(text, "b,3\n");
+}

@@ -359,6 +359,7 @@ impl Planner {
             clock: self.options.clock.clone(),
             parallelism: settings.workers().unwrap_or(self.options.workers),
             late,
+            drops_nulls: settings.drops_nulls(),
             mode,
             // All that a result needs is kept, and nobody sees what comes in between.
             // Mini-batches cost nothing in batch mode for the same reason.

@@ -47,7 +47,15 @@ fn standard_input_is_read_once() {
     let two_jobs = format!("{}SELECT n FROM a; SELECT n FROM a;", table("a"));
     let two_tables =
         format!("{}{}SELECT n FROM a UNION ALL SELECT n FROM b;", table("a"), table("b"));
-    for (sql, part) in [(&two_jobs, "table a is standard input"), (&two_tables, "tables a and b")] {
+    // The side that is read first is read for itself, and found all rows; the other found none.
+    let two_sides = format!(
+        "{}SELECT /*+ BROADCAST(y) */ x.n FROM a AS x JOIN a AS y ON x.n = y.n;",
+        table("a")
+    );
+    let is_read = "table a is standard input";
+    for (sql, part) in
+        [(&two_jobs, is_read), (&two_tables, "tables a and b"), (&two_sides, is_read)]
+    {
         workspace.write("job.sql", sql);
         for command in ["validate", "run"] {
             let run = workspace.run(&[command, "job.sql"]);

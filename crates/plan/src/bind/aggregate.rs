@@ -182,7 +182,8 @@ impl<'a> Grouping<'a> {
             return Err(unsupported::aggregate(&name));
         }
         let bound = self.bind_call(binder, call, name)?;
-        let text = bound.to_string();
+        // The text of a number is the same in every type.
+        let text = format!("{bound} {}", bound.column.column_type.data_type);
         let index = match self.aggregate_texts.iter().position(|known| *known == text) {
             Some(index) => index,
             None => {
@@ -471,7 +472,7 @@ impl Names for Grouping<'_> {
         if let SqlExpr::Function(call) = expr {
             let name = function_name(call);
             if call.over.is_some() {
-                return Err(unsupported::over(&name));
+                return Err(unsupported::over_here(&name));
             }
             if is_grouping(&name) {
                 return self.grouping(binder, call).map(Some);

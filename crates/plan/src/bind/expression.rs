@@ -368,7 +368,7 @@ impl Binder<'_> {
     fn function(&self, function: &sql::Function, names: &mut dyn Names) -> Result<Expr> {
         let name = function_name(function);
         if function.over.is_some() {
-            return Err(unsupported::over(&name));
+            return Err(unsupported::over_here(&name));
         }
         if function.filter.is_some() {
             return Err(Error::plan(format!("FILTER is for aggregates, and {name} is none")));

@@ -24,7 +24,7 @@ use super::spans::{ident_span, span_of};
 use super::state_table::state_call;
 use super::{Binder, Context, unsupported};
 use crate::ast::Name;
-use crate::logical::{Field, LogicalKind, LogicalPlan, Node};
+use crate::logical::{Field, LogicalKind, LogicalPlan, Node, drawn_again};
 
 /// A relation with the names by which it is seen.
 /// Both have the same columns.
@@ -138,7 +138,7 @@ impl Binder<'_> {
             }
             TableFactor::Derived { subquery, alias, lateral, .. } => {
                 if *lateral {
-                    return Err(unsupported::join("a LATERAL sub-query").at(span_of(factor)));
+                    return Err(unsupported::lateral().at(span_of(factor)));
                 }
                 let node = self.bind_tree(subquery, context)?;
                 self.named(node, alias.as_ref(), None)
@@ -167,10 +167,11 @@ impl Binder<'_> {
     }
 
     /// The common table expression, table or view of this name.
+    /// Each use of one that draws (`RAND()`) draws for itself.
     pub(super) fn named_relation(&self, name: &Name, context: &Context<'_>) -> Result<Node> {
         match context.ctes.iter().rev().find(|(cte, _)| *cte == name.text) {
-            Some((_, node)) => Ok(node.clone()),
-            None => self.relation(name),
+            Some((_, node)) => Ok(drawn_again(node)),
+            None => self.relation(name).map(|node| drawn_again(&node)),
         }
     }
 

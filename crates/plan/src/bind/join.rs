@@ -60,7 +60,7 @@ impl Binder<'_> {
             let outer = match kind {
                 JoinKind::Inner => false,
                 JoinKind::Left => true,
-                _ => return Err(unsupported::join("this join with UNNEST").at(span)),
+                _ => return Err(unsupported::unnest_join().at(span)),
             };
             return self.bind_unnest(left, &unnest_call(right)?, outer);
         }
@@ -84,6 +84,8 @@ impl Binder<'_> {
             condition.state_ttl_ms = (lifetime(&left), lifetime(&right));
         }
         let sides = using_columns(&left, &right, constraint)?;
+        // Behind a semi or an anti join the names of the right side mean nothing.
+        let scope = if kind.has_right_columns() { scope } else { left.scope };
         let joined = source(join(left.node, right.node, kind, condition), scope);
         self.merge_columns(joined, kind, sides)
     }
@@ -113,7 +115,8 @@ impl Binder<'_> {
                 }
                 _ => sides[0],
             };
-            scope.merge(name, column, *sides);
+            let sides = if kind.has_right_columns() { *sides } else { [sides[0]; 2] };
+            scope.merge(name, column, sides);
         }
         if expressions.len() > node.fields.len() {
             node = LogicalPlan::project(node, expressions);
@@ -344,9 +347,10 @@ impl Binder<'_> {
 
     /// `EXISTS (SELECT … FROM … WHERE …)`, whose WHERE may speak of the query around.
     ///
-    /// The select list is not bound: it does not decide whether there is a row, as long as it does
-    /// not aggregate. A sub-query with GROUP BY, HAVING or LIMIT is bound as a whole, and can't be
-    /// correlated: which rows it has depends on all of them.
+    /// The select list is not bound: it does not decide whether there is a row, unless it
+    /// aggregates. An aggregate without GROUP BY has one row whatever it reads. A sub-query with
+    /// GROUP BY, HAVING or LIMIT is bound as a whole, and can't be correlated: which rows it has
+    /// depends on all of them.
     fn bind_exists(
         &self,
         outer: BoundSource,
@@ -355,10 +359,18 @@ impl Binder<'_> {
         context: &Context<'_>,
     ) -> Result<Node> {
         let kind = if negated { JoinKind::Anti } else { JoinKind::Semi };
+        let always_one_row = |outer: Node| match negated {
+            true => LogicalPlan::filter(outer, build::boolean_literal(false)),
+            false => outer,
+        };
+        let has_one_row = self.has_one_row(subquery);
         let select = match subquery.body.as_ref() {
             SetExpr::Select(select) if is_plain(subquery, select) => select,
             _ => {
                 let inner = self.bind_tree(subquery, context)?;
+                if has_one_row {
+                    return Ok(always_one_row(outer.node));
+                }
                 let condition = JoinCondition::of(Vec::new(), &outer.node.fields, &inner.fields);
                 return Ok(join(outer.node, inner, kind, condition));
             }
@@ -374,12 +386,21 @@ impl Binder<'_> {
                 if is_own { own.push(conjunct.remap(&|i| i - width)) } else { both.push(conjunct) }
             }
         }
+        if has_one_row {
+            return Ok(always_one_row(outer.node));
+        }
         let inner = filter(inner.node, own);
         if negated {
             return Ok(anti_join(outer.node, inner, both));
         }
         let condition = JoinCondition::of(both, &outer.node.fields, &inner.fields);
         Ok(join(outer.node, inner, kind, condition))
+    }
+
+    /// True for an aggregate over all rows: there is one row, also if there are none to aggregate.
+    fn has_one_row(&self, query: &sql::Query) -> bool {
+        matches!(query.body.as_ref(), SetExpr::Select(select)
+            if is_whole(query, select) && self.aggregates(select))
     }
 }
 
@@ -420,13 +441,14 @@ fn joined_with_inner(outer: &BoundSource, inner: &BoundSource) -> Scope {
 /// A sub-query whose rows are those of its FROM and WHERE.
 /// DISTINCT is allowed: it changes how often a row is there, not whether.
 fn is_plain(query: &sql::Query, select: &sql::Select) -> bool {
+    query.with.is_none() && is_whole(query, select)
+}
+
+/// A SELECT that keeps all its rows, ungrouped.
+fn is_whole(query: &sql::Query, select: &sql::Select) -> bool {
     let no_groups = matches!(&select.group_by,
         sql::GroupByExpr::Expressions(list, modifiers) if list.is_empty() && modifiers.is_empty());
-    query.with.is_none()
-        && query.limit_clause.is_none()
-        && query.fetch.is_none()
-        && no_groups
-        && select.having.is_none()
+    query.limit_clause.is_none() && query.fetch.is_none() && no_groups && select.having.is_none()
 }
 
 /// The versions of a table and when they began: rows before they were reduced to the last of each

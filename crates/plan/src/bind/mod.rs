@@ -21,7 +21,8 @@
 //! **Invariants:**
 //! - a [`Binder`] serves one statement: tables, views, numbers of windows and hints are remembered
 //!   for that long, and the catalog does not change meanwhile;
-//! - a table or view is bound once per statement, so its uses share one node;
+//! - a table or view is bound once per statement, so its uses share one node; parts that draw
+//!   (`RAND()`) are copied for each use;
 //! - a name means what the innermost scope says: common table expressions before tables and views,
 //!   columns of a sub-query before those of the query around it;
 //! - errors carry the place of the smallest expression that is wrong. `Error::at` keeps the first

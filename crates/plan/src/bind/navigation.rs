@@ -28,7 +28,7 @@ use super::scope::{Scope, name_parts};
 use super::spans::{idents_span, span_of};
 use super::{Binder, unsupported};
 use crate::logical::TimeAttribute;
-use crate::logical::pattern::value_text;
+use crate::logical::pattern::value_key;
 
 /// Which row a name means.
 #[derive(Clone, Copy)]
@@ -102,10 +102,10 @@ impl<'a> PatternNames<'a> {
     }
 
     /// The column of a value; equal ones are one.
-    /// Compared by `value_text`, which the pattern's identity uses too.
+    /// Compared by `value_key`, which the pattern's identity uses too.
     fn value(&mut self, value: PatternValue) -> Expr {
-        let text = value_text(self.variables, &value);
-        let is_same = |other: &PatternValue| value_text(self.variables, other) == text;
+        let key = value_key(self.variables, &value);
+        let is_same = |other: &PatternValue| value_key(self.variables, other) == key;
         let column_type = value.column_type().clone();
         let place = self.values.iter().position(is_same).unwrap_or_else(|| {
             self.values.push(value);

@@ -224,7 +224,7 @@ impl<'a> OverCalls<'a> {
             }
             "LAG" | "LEAD" => shifted(binder, arguments, name == "LEAD"),
             _ if is_aggregate(binder, name) => self.aggregate(binder, call, name, arguments),
-            _ => Err(unsupported::over(name)),
+            _ => Err(unsupported::never(&format!("{name}(…) OVER"))),
         }
     }
 

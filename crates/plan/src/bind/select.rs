@@ -130,7 +130,7 @@ impl Binder<'_> {
     }
 
     /// True if the select list aggregates.
-    fn aggregates(&self, select: &sql::Select) -> bool {
+    pub(super) fn aggregates(&self, select: &sql::Select) -> bool {
         select.projection.iter().any(|item| match item {
             SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
                 self.contains_aggregate(expr)

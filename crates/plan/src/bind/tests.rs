@@ -440,3 +440,37 @@ fn conditions_say_which_columns_are_not_null() {
         assert_eq!(joins, expected, "{condition}");
     }
 }
+
+/// They said that ROW_NUMBER and joins come with a later version.
+#[test]
+fn what_is_not_supported_is_named_as_it_is() {
+    let of_select = [
+        (
+            "SELECT item FROM bid WHERE ROW_NUMBER() OVER (ORDER BY bidtime) = 1",
+            "ROW_NUMBER(…) OVER stands in the list",
+        ),
+        (
+            "SELECT item, RANK() OVER (ORDER BY item) FROM bid GROUP BY item",
+            "RANK(…) OVER stands in the list",
+        ),
+        (
+            "SELECT UPPER(item) OVER (ORDER BY bidtime) FROM bid",
+            "UPPER(…) OVER is not part of the dialect",
+        ),
+        (
+            "SELECT NTILE(2) OVER (ORDER BY bidtime) FROM bid",
+            "NTILE(…) OVER comes with a later version",
+        ),
+        (
+            "SELECT x FROM bid RIGHT JOIN UNNEST(ARRAY[1]) AS u (x) ON TRUE",
+            "this join with UNNEST comes",
+        ),
+        ("SELECT 1 FROM bid AS a, LATERAL (SELECT * FROM bid) AS b", "a LATERAL sub-query comes"),
+    ];
+    for (query, part) in of_select {
+        let error = bind_error(&format!("{BID}{query};"));
+        assert!(error.message().contains(part), "{query}: {error}");
+        let help = error.help().unwrap_or_default();
+        assert!(!help.contains("UNION ALL") && !help.contains("LIMIT"), "{query}: {help}");
+    }
+}

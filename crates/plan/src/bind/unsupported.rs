@@ -7,26 +7,32 @@ use thalweg_core::Error;
 
 const LATER: &str = "comes with a later version";
 
-/// A join.
-pub fn join(kind: &str) -> Error {
-    Error::unsupported(format!("{kind} {LATER}"))
-        .hint("one input is read now; several of the same type can be put together by UNION ALL")
+/// A join with UNNEST of a kind that is not there yet.
+pub fn unnest_join() -> Error {
+    Error::unsupported(format!("this join with UNNEST {LATER}"))
+        .hint("CROSS JOIN UNNEST(…) and LEFT JOIN UNNEST(…) ON TRUE work")
 }
 
-/// A function OVER a window of rows.
+/// A sub-query of FROM that reads what stands before it.
+pub fn lateral() -> Error {
+    Error::unsupported(format!("a LATERAL sub-query {LATER}"))
+        .hint("ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) finds the first rows of each key")
+}
+
+/// A function OVER a window of rows that computes none.
 pub fn over(function: &str) -> Error {
-    match function {
-        "ROW_NUMBER" => {
-            Error::unsupported(format!("ROW_NUMBER() OVER (Top-N and deduplication) {LATER}"))
-                .hint("ORDER BY … LIMIT finds the first rows of a bounded input")
-        }
-        "RANK" | "DENSE_RANK" => Error::unsupported(format!(
-            "{function}() OVER is not supported on a stream, nor is it in Flink"
-        ))
-        .hint("ORDER BY … LIMIT finds the first rows of a bounded input"),
-        _ => Error::unsupported(format!("{function}(…) OVER {LATER}"))
-            .hint("aggregate per window with GROUP BY window_start, window_end"),
-    }
+    Error::unsupported(format!("{function}(…) OVER {LATER}"))
+        .hint("there are aggregates, LAG, LEAD, ROW_NUMBER, RANK and DENSE_RANK OVER windows")
+}
+
+/// A function OVER a window of rows where there are none: in WHERE, beside GROUP BY, in a call.
+pub fn over_here(function: &str) -> Error {
+    Error::unsupported(format!(
+        "{function}(…) OVER stands in the list of a SELECT without GROUP BY"
+    ))
+    .hint(format!(
+        "compute it in a sub-query: SELECT … FROM (SELECT *, {function}(…) OVER (…) AS x FROM …)"
+    ))
 }
 
 /// A sub-query inside an expression.

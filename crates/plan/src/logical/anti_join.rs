@@ -183,12 +183,31 @@ fn both(left: Expr, right: Expr) -> Expr {
 
 /// A value before it was cast, for a comparison, to a type that both sides fit.
 /// The equality compares the cast value, `IS NULL` the one before. Casts that a comparison adds
-/// turn NULL and nothing else into NULL, so both tests mean the same.
+/// turn NULL and nothing else into NULL, so both tests mean the same. TRY_CAST and a DECIMAL of
+/// fewer digits turn other values into NULL too.
 fn uncast(value: &Expr) -> &Expr {
     match &value.kind {
-        ExprKind::Cast { input, .. } => input,
+        ExprKind::Cast { input, safe: false, .. }
+            if has_room(&value.column_type.data_type, &input.column_type.data_type) =>
+        {
+            input
+        }
         _ => value,
     }
+}
+
+/// False if a value of the second type can be NULL as one of the first: beyond a DECIMAL's range.
+fn has_room(to: &DataType, from: &DataType) -> bool {
+    let DataType::Decimal(precision, scale) = to else { return true };
+    let digits = match from {
+        DataType::TinyInt => 3,
+        DataType::SmallInt => 5,
+        DataType::Int => 10,
+        DataType::BigInt => 19,
+        DataType::Decimal(precision, scale) => precision - scale,
+        _ => return false,
+    };
+    digits <= precision - scale
 }
 
 fn is_true(expr: &Expr) -> bool {

@@ -16,11 +16,11 @@
 //!
 //! **Invariants:**
 //! - the roots keep all their columns, in order: they are what sinks write;
-//! - two nodes are merged if their texts and their (interned) inputs are equal. Inputs are compared
-//!   by a number that each interned node gets, so the comparison costs the same for deep plans as
-//!   for flat ones, and shared plans are not written out;
-//! - a function that is not deterministic is shared like any other: two queries that read `RAND()`
-//!   from the same sub-plan see the same values. (Flink shares no such plan.)
+//! - two nodes are merged if their keys ([`sharing`](super::sharing)) and their (interned) inputs
+//!   are equal. Inputs are compared by a number that each interned node gets, so the comparison
+//!   costs the same for deep plans as for flat ones, and shared plans are not written out;
+//! - a node that draws (`RAND()`) is merged with no other, nor is what reads it: two queries that
+//!   draw see different values, as in Flink.
 //!
 //! Sharing makes the graph smaller but couples its readers: a slow sink holds back every query that
 //! shares a node with it.
@@ -33,6 +33,7 @@ use thalweg_core::{Error, Result};
 use super::demand::{LateColumns, demands};
 use super::prune::{Pruned, prune};
 use super::pushdown::{Pushdown, with_inputs};
+use super::sharing::key;
 use super::traversal::post_order;
 use super::{LogicalKind, LogicalPlan, Node};
 
@@ -81,8 +82,8 @@ pub fn refusal(root: &Node) -> Option<Error> {
 /// can differ.
 #[derive(Default)]
 struct Interner {
-    // The text of a node with the numbers of its inputs, and the node that stands for it.
-    by_text: HashMap<String, Node>,
+    // The key of a node with the numbers of its inputs, and the node that stands for it.
+    by_key: HashMap<String, Node>,
     // By address. The first node is the key itself, kept alive so that its address is not used
     // again.
     done: HashMap<*const LogicalPlan, (Node, Node)>,
@@ -97,16 +98,14 @@ impl Interner {
         }
         let inputs: Vec<Node> = node.inputs().into_iter().map(|i| self.intern(i)).collect();
         let numbers: Vec<usize> = inputs.iter().map(|i| self.numbers[&Arc::as_ptr(i)]).collect();
-        let text = format!("{} {numbers:?}", node.describe());
-        let shared = match self.by_text.get(&text) {
-            Some(shared) => shared.clone(),
-            None => {
-                let fresh = with_inputs(node, &inputs);
-                self.numbers.insert(Arc::as_ptr(&fresh), self.by_text.len());
-                self.by_text.insert(text, fresh.clone());
-                fresh
-            }
-        };
+        let key = key(node).map(|key| format!("{key} {numbers:?}"));
+        let known = key.as_ref().and_then(|key| self.by_key.get(key)).cloned();
+        let shared = known.unwrap_or_else(|| {
+            let fresh = with_inputs(node, &inputs);
+            self.numbers.insert(Arc::as_ptr(&fresh), self.numbers.len());
+            self.by_key.extend(key.map(|key| (key, fresh.clone())));
+            fresh
+        });
         self.done.insert(Arc::as_ptr(node), (node.clone(), shared.clone()));
         shared
     }

@@ -13,10 +13,10 @@
 //! - `fields` and `kind` agree: a node has the columns that its kind documents, in that order. The
 //!   constructors of this module keep the two together; whoever calls [`LogicalPlan::node`] is
 //!   responsible for it;
-//! - two nodes with the same [`LogicalPlan::describe`] over the same inputs compute the same rows.
-//!   The sharing of [`dag`] and the stage identifiers of `physical` rest on that, so whatever
-//!   changes the rows of a node belongs into its text, and what does not (a [`WindowId`]) stays
-//!   out;
+//! - two nodes with the same [`LogicalPlan::describe`] over the same inputs keep the same state:
+//!   the stage identifiers of `physical` rest on that. Sharing ([`dag`]) asks for more, in the key
+//!   of `sharing`: whatever changes the rows of a node or the types of its columns belongs into its
+//!   text or its key, and what does not (a [`WindowId`]) stays out of both;
 //! - a time attribute is a promise: a column is a row time only where the watermark that arrives
 //!   with a row still bounds the times of later rows. A node that emits rows in another order of
 //!   time removes the attribute ([`Field::without_time`]);
@@ -57,6 +57,7 @@ mod prune;
 pub mod pushdown;
 pub mod ranks;
 pub mod references;
+mod sharing;
 pub mod traversal;
 pub mod upserts;
 
@@ -75,6 +76,7 @@ pub use anti_join::anti_join;
 pub use fields::{Field, TimeAttribute, WindowId, fields_schema};
 pub use join::{JoinBound, JoinCondition, JoinKey, JoinKind};
 pub use ranks::{OverCall, OverFrame, OverFunction, OverWindow, RankFunction};
+pub use sharing::drawn_again;
 
 use crate::resolved_table::{ColumnOrigin, ResolvedColumn, ResolvedTable};
 
@@ -494,12 +496,12 @@ impl LogicalPlan {
         self.kind.inputs()
     }
 
-    /// What the node computes, without its inputs: the same text means the same rows.
+    /// What the node computes, without its inputs.
     ///
     /// Columns are written `$3`, by position in the input. Three readers depend on the exact text:
-    /// sharing ([`dag`]), stage identifiers (`physical::identity`, which replaces each `$n`), and
-    /// EXPLAIN. A change of this text changes stage identifiers, so snapshots of older versions no
-    /// longer fit.
+    /// sharing ([`dag`], whose key adds to it), stage identifiers (`physical::identity`, which
+    /// replaces each `$n`), and EXPLAIN. A change of this text changes stage identifiers, so
+    /// snapshots of older versions no longer fit.
     pub fn describe(&self) -> String {
         let mut text = String::new();
         match &self.kind {

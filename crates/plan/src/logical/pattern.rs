@@ -1,8 +1,9 @@
-//! What a pattern is called: the same text means the same matches.
+//! What a pattern is called: the same text means the same state, and with the keys of its values
+//! the same results.
 //!
-//! The text stands in `describe`, so it decides about sharing and about stage identifiers. It
-//! writes columns as `$n`, as expressions do; partition keys are plain numbers, which is no matter
-//! since a pattern's state depends on all of its input's columns anyway.
+//! The text stands in `describe`, so it decides about stage identifiers. It writes columns as `$n`,
+//! as expressions do; partition keys are plain numbers, which is no matter since a pattern's state
+//! depends on all of its input's columns anyway.
 
 use std::fmt::Write;
 
@@ -42,8 +43,19 @@ pub(super) fn describe(text: &mut String, pattern: &Pattern, values: &[PatternVa
 }
 
 /// The identity of a value.
-/// Equal values of one condition or of the measures are kept once (`bind::navigation`).
-pub fn value_text(pattern_variables: &[Variable], value: &PatternValue) -> String {
+/// Equal values of one condition or of the measures are kept once (`bind::navigation`). The text
+/// alone leaves out the constants of an aggregate (the separator of LISTAGG) and the type.
+pub fn value_key(pattern_variables: &[Variable], value: &PatternValue) -> String {
+    let constants = match value {
+        PatternValue::Aggregate { function, .. } => function.constants().unwrap_or_default(),
+        PatternValue::Row { .. } | PatternValue::Time { .. } => String::new(),
+    };
+    let data_type = &value.column_type().data_type;
+    format!("{}{constants} {data_type}", value_text(pattern_variables, value))
+}
+
+/// The text of a value in stage identifiers.
+fn value_text(pattern_variables: &[Variable], value: &PatternValue) -> String {
     let of = |variable: &Option<usize>| match variable {
         Some(variable) => pattern_variables[*variable].name.as_str(),
         None => "*",

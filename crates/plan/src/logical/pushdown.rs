@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use thalweg_expr::{Expr, ExprKind};
 
+use super::sharing::draws;
 use super::{LogicalKind, LogicalPlan, Node, column_of};
 
 /// Rewrites trees; a node that several of them share is rewritten once.
@@ -81,9 +82,10 @@ fn push_filter(input: &Node, predicate: &Expr) -> Node {
             }
         }
         // A condition on the input's columns holds for all windows of a row or for none. One on
-        // window columns stays above.
+        // window columns stays above, and so does one that draws: it decides for each window.
         LogicalKind::WindowRows { input: below, .. }
-            if predicate.columns().into_iter().all(|i| i < below.fields.len()) =>
+            if !draws(predicate)
+                && predicate.columns().into_iter().all(|i| i < below.fields.len()) =>
         {
             return with_inputs(input, &[push_filter(below, predicate)]);
         }
@@ -123,12 +125,16 @@ fn depth(expr: &Expr) -> usize {
     1 + expr.children().into_iter().map(depth).max().unwrap_or(0)
 }
 
-/// True if no expression of the inner projection would be computed twice. Columns and constants
-/// cost nothing, so they may be used any number of times. It also keeps merged plans linear in
-/// size: views that double an expression in each step would grow exponentially.
+/// True if no expression of the inner projection would be computed twice, nor drawn by each reader
+/// apart. Columns and constants cost nothing, so they may be used any number of times. It also
+/// keeps merged plans linear in size: views that double an expression in each step would grow
+/// exponentially.
 fn can_merge(outer: &[Expr], inner: &[Expr]) -> bool {
     let deepest = |expressions: &[Expr]| expressions.iter().map(depth).max().unwrap_or(0);
     if deepest(outer) + deepest(inner) > DEPTH_MAX {
+        return false;
+    }
+    if inner.iter().any(draws) {
         return false;
     }
     let mut uses = vec![0usize; inner.len()];

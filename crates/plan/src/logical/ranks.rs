@@ -154,9 +154,15 @@ fn rank_bound(conjunct: &Expr, is_rank: &dyn Fn(&Expr) -> bool) -> Option<(u64, 
     }
 }
 
+/// The value before casts to INT and BIGINT, which hold every rank that there is. A narrower type
+/// does not: TRY_CAST makes NULL of the others.
 fn uncast(expr: &Expr) -> &Expr {
     match &expr.kind {
-        ExprKind::Cast { input, .. } => uncast(input),
+        ExprKind::Cast { input, .. }
+            if matches!(expr.column_type.data_type, DataType::Int | DataType::BigInt) =>
+        {
+            uncast(input)
+        }
         _ => expr,
     }
 }

@@ -12,6 +12,7 @@
 use std::collections::BTreeSet;
 
 use thalweg_expr::Expr;
+use thalweg_operators::pattern::{Condition, PatternValue};
 
 use super::{Aggregate, LogicalKind, Node, OverFunction, Window};
 
@@ -159,6 +160,22 @@ impl LogicalKind {
             | LogicalKind::Limit { .. }
             | LogicalKind::Refused { .. } => {}
         }
+    }
+
+    /// All expressions in it, those of patterns included and those of constant rows excepted.
+    pub fn expressions(&self) -> Vec<Expr> {
+        let mut found = Vec::new();
+        self.clone().each_reference(&mut |reference| {
+            if let Reference::Expr(expr) = reference {
+                found.push(expr.clone());
+            }
+        });
+        if let LogicalKind::Match { pattern, values, .. } = self {
+            let conditions = pattern.conditions().flat_map(Condition::expressions);
+            let of_values = values.iter().filter_map(PatternValue::argument);
+            found.extend(conditions.chain(of_values).cloned());
+        }
+        found
     }
 
     /// Its windows, if it has some.

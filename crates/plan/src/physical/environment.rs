@@ -91,6 +91,9 @@ pub struct PlanEnvironment<'a> {
     pub parallelism: usize,
     /// What happens to late rows.
     pub late: LateData,
+    /// True if rows with NULL in a NOT NULL column are left out.
+    /// `table.exec.sink.not-null-enforcer`
+    pub drops_nulls: bool,
     /// `watermark.max-future-skew`.
     pub max_future_skew_ms: Option<i64>,
     /// `execution.runtime-mode`.

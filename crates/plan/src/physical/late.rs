@@ -14,12 +14,13 @@
 //!   sides of an interval join have one each;
 //! - an operator whose time can't be late (that of a window) asks for no columns, and a statement
 //!   in which nothing judges lateness may not name a table;
-//! - a late row that lacks a NOT NULL column fails the job, like any row written to a sink.
+//! - a late row that lacks a NOT NULL column fails the job or is left out
+//!   (`table.exec.sink.not-null-enforcer`), like any row written to a sink.
 
 use std::sync::Arc;
 
 use thalweg_core::graph::Input;
-use thalweg_core::{Column, DataType, Error, Result};
+use thalweg_core::{Column, DataType, Error, Result, TableSchema};
 use thalweg_expr::{Expr, ExprKind, build};
 use thalweg_operators::chain::{NotNull, Step};
 use thalweg_operators::join::sides::Side;
@@ -91,43 +92,54 @@ impl Lowering<'_> {
         Ok(edges)
     }
 
-    /// From port 1 of an operator to the table's columns. The cast is that of INSERT: a type that
-    /// does not fit is an error of the plan. The identifier is derived from that of the operator.
+    /// From port 1 of an operator to the table's columns. The identifier is derived from that of
+    /// the operator.
     fn late_chain(&mut self, table: &Arc<ResolvedTable>, operator: &LateOperator) -> Result<Edges> {
         let LateOperator { stage, input, columns, side } = operator;
         let wanted = table.physical_schema();
         let mut projected = Vec::with_capacity(columns.len());
-        let mut checked = Vec::new();
+        let (mut checked, mut is_there) = (Vec::new(), Vec::new());
         for (position, (column, &from)) in wanted.columns.iter().zip(columns).enumerate() {
-            let written = match from {
-                Some(from) => Expr::column(from, input.columns[from].column_type.clone()),
-                None if column.column_type.nullable => {
-                    Expr::null(column.column_type.data_type.clone())
-                }
-                None => return Err(missing_on_a_side(table, column)),
-            };
-            let found = written.column_type.clone();
-            let expr = build::coerce(written, &column.column_type, self.environment.session)
-                .map_err(|_| late_type_error(table, column, &found))?;
-            if found.nullable && !column.column_type.nullable {
+            let (written, expr) = self.late_value(table, column, from, input)?;
+            if written.column_type.nullable && !column.column_type.nullable {
                 let is_key = table.primary_key.contains(&position);
-                checked.push(NotNull {
-                    column: position,
-                    is_key,
-                    span: table.spans.column(&column.name),
-                });
+                let span = table.spans.column(&column.name);
+                checked.push(NotNull { column: position, is_key, span });
+                is_there.push(Step::Filter(build::is_null(written, true)));
             }
             projected.push((column.clone(), expr));
         }
         let mut steps: Vec<Step> = side.iter().map(|side| of_side(*side)).collect();
+        let drops_nulls = self.environment.drops_nulls;
+        steps.extend(is_there.into_iter().filter(|_| drops_nulls));
         steps.push(Step::Project(projected));
-        if !checked.is_empty() {
+        if !checked.is_empty() && !drops_nulls {
             steps.push(Step::CheckNotNull { columns: checked, sink: table.name.clone() });
         }
         let judge = self.stage_name(*stage);
         let id = self.identities.give("late", &judge, &[]);
         let name = format!("late rows for {}", table.name);
         Ok(self.add_chain(id, name, vec![Input { from: *stage, port: 1 }], steps))
+    }
+
+    /// What a late row has for a column of the table, and the same in the column's type. The cast
+    /// is that of INSERT: a type that does not fit is an error of the plan.
+    fn late_value(
+        &self,
+        table: &ResolvedTable,
+        column: &Column,
+        from: Option<usize>,
+        input: &TableSchema,
+    ) -> Result<(Expr, Expr)> {
+        let written = match from {
+            Some(from) => Expr::column(from, input.columns[from].column_type.clone()),
+            None if column.column_type.nullable => Expr::null(column.column_type.data_type.clone()),
+            None => return Err(missing_on_a_side(table, column)),
+        };
+        let found = written.column_type.clone();
+        let expr = build::coerce(written.clone(), &column.column_type, self.environment.session)
+            .map_err(|_| late_type_error(table, column, &found))?;
+        Ok((written, expr))
     }
 }
 

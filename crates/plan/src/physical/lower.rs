@@ -17,7 +17,6 @@ use thalweg_operators::assigner::{AssignerSpec, WatermarkAssigner};
 use thalweg_operators::chain::{Chain, Step};
 use thalweg_operators::final_rows::FinalRows;
 use thalweg_operators::limit::Limit;
-use thalweg_operators::pattern::{Condition, PatternValue};
 use thalweg_operators::sort::SortLimit;
 use thalweg_operators::window::WindowTop;
 
@@ -36,7 +35,6 @@ use crate::catalog::{RuntimeMode, UpsertMaterialize};
 use crate::logical::changes::NodeChanges;
 use crate::logical::dag::optimize;
 use crate::logical::join::outside_of_builds;
-use crate::logical::references::Reference;
 use crate::logical::traversal::post_order;
 use crate::logical::upserts::upsert_key;
 use crate::logical::{JoinBound, LogicalKind, LogicalPlan, Node};
@@ -184,7 +182,7 @@ impl<'a> Lowering<'a> {
             for input in node.inputs() {
                 *self.readers.entry(Arc::as_ptr(input)).or_default() += 1;
             }
-            let expressions = expressions(node);
+            let expressions = node.kind.expressions();
             super::ordered::check_expressions(expressions.iter(), self.environment)?;
             self.needs_exact_watermarks |= expressions.iter().any(Expr::uses_watermark);
             if let LogicalKind::Scan { table, columns } = &node.kind {
@@ -192,13 +190,6 @@ impl<'a> Lowering<'a> {
                 let is_merged = in_flow.contains(&Arc::as_ptr(node));
                 self.check_source(table, columns, &scan, is_merged)
                     .map_err(|error| table.spans.locate(error).at(table.spans.name))?;
-                let connector = self.environment.places.connectors.find(&scan.request)?;
-                if connector.reads_standard_input(&scan.request)
-                    && let Some(other) = self.standard_input.replace(table.name.clone())
-                {
-                    let error = standard_input_twice(&other, &table.name);
-                    return Err(table.spans.locate(error).at(table.spans.name));
-                }
                 if table.reading.is_endless() {
                     unbounded = Some(table.name.clone());
                 }
@@ -482,6 +473,13 @@ impl<'a> Lowering<'a> {
     ) -> Result<(Edges, Vec<Step>)> {
         let plan = plan_scan(table, columns, self.environment);
         let connectors = self.environment.places.connectors;
+        // Asked here and not of the nodes: a table that is read first is read for itself.
+        if connectors.find(&plan.request)?.reads_standard_input(&plan.request)
+            && let Some(other) = self.standard_input.replace(table.name.clone())
+        {
+            let error = standard_input_twice(&other, &table.name);
+            return Err(table.spans.locate(error).at(table.spans.name));
+        }
         let source: Box<dyn Source> = if self.environment.dry_run {
             Box::new(ValuesSource::new(
                 Vec::new(),
@@ -773,19 +771,4 @@ fn describe_interest(interest: &WatermarkInterest) -> String {
             grids.iter().map(grid).collect::<Vec<_>>().join(", ")
         }
     }
-}
-
-/// The expressions of a node.
-fn expressions(node: &LogicalPlan) -> Vec<Expr> {
-    let mut found = Vec::new();
-    node.kind.clone().each_reference(&mut |reference| {
-        if let Reference::Expr(expr) = reference {
-            found.push(expr.clone());
-        }
-    });
-    if let LogicalKind::Match { pattern, values, .. } = &node.kind {
-        let conditions = pattern.conditions().flat_map(Condition::expressions);
-        found.extend(conditions.chain(values.iter().filter_map(PatternValue::argument)).cloned());
-    }
-    found
 }

@@ -590,3 +590,66 @@ fn jobs_with_snapshots_keep_the_state_of_groups_as_it_was() {
     assert_eq!(written, ["group", "final"]);
     assert_eq!(operators_in_batch_mode(snapshots, counts), ["aggregate"], "printed");
 }
+
+/// The conditions of the joins of a query over a stream l and a bounded table r.
+fn joins(statement: &str) -> Vec<String> {
+    let tables = "CREATE TABLE l (s STRING, n INT, d DECIMAL(9, 1), p AS PROCTIME()) WITH ('connector'='stream');
+        CREATE TABLE r (y INT, d DECIMAL(3, 1)) WITH ('connector'='filesystem');
+        CREATE TABLE a (n INT) WITH ('connector'='print');
+        CREATE TABLE b (n INT) WITH ('connector'='print');\n";
+    let plan = plan(&format!("{tables}{statement}"))
+        .unwrap_or_else(|error| panic!("{statement}: {error}"));
+    let conditions = post_order(&plan.logical).into_iter().filter_map(|node| match &node.kind {
+        LogicalKind::Join { condition, .. } => Some(condition.to_string()),
+        _ => None,
+    });
+    conditions.collect()
+}
+
+/// `TRY_CAST(x) = y OR x IS NULL` keeps a row whose x is no number; a join that takes the NULL of
+/// TRY_CAST for a partner dropped it.
+#[test]
+fn a_cast_that_makes_null_of_values_is_no_not_in() {
+    let is_null_aware = |conditions: &str| {
+        let not_exists =
+            format!("SELECT n FROM l WHERE NOT EXISTS (SELECT 1 FROM r WHERE {conditions})");
+        joins(&not_exists)[0].contains("NULL on either side is a partner")
+    };
+    assert!(is_null_aware("l.n = r.y OR l.n IS NULL OR r.y IS NULL"));
+    assert!(is_null_aware("CAST(l.s AS INT) = r.y OR l.s IS NULL OR r.y IS NULL"));
+    assert!(is_null_aware("CAST(l.n AS DECIMAL(12, 2)) = r.d OR l.n IS NULL OR r.d IS NULL"));
+    assert!(!is_null_aware("TRY_CAST(l.s AS INT) = r.y OR l.s IS NULL OR r.y IS NULL"));
+    assert!(!is_null_aware("CAST(l.d AS DECIMAL(3, 1)) = r.d OR l.d IS NULL OR r.d IS NULL"));
+}
+
+/// A table that is looked up may be read again, which the other join's must not be.
+#[test]
+fn a_lookup_join_is_not_shared_with_a_join() {
+    let join = |sink: &str, time: &str| {
+        format!("INSERT INTO {sink} SELECT l.n FROM l JOIN r {time} ON l.n = r.y;")
+    };
+    let set = |time: &str| {
+        format!("EXECUTE STATEMENT SET BEGIN {}{} END;", join("a", ""), join("b", time))
+    };
+    assert_eq!(joins(&set("")).len(), 1);
+    assert_eq!(joins(&set("FOR SYSTEM_TIME AS OF l.p")).len(), 2);
+}
+
+/// `TRY_CAST(n AS TINYINT) <= 200` is NULL from rank 128 on; it was read as the first 200 rows.
+#[test]
+fn a_rank_is_bounded_through_casts_that_hold_it() {
+    let of = |bound: &str| {
+        plan(&format!(
+            "CREATE TABLE t (k INT, v INT) WITH ('connector'='stream');
+             SELECT k FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS n FROM t) WHERE {bound};"
+        ))
+    };
+    for bound in ["n <= 200", "CAST(n AS INT) <= 200", "TRY_CAST(n AS INT) <= 200"] {
+        let planned = of(bound).unwrap_or_else(|error| panic!("{bound}: {error}"));
+        let is_top = |node: &crate::logical::Node| {
+            matches!(node.kind, LogicalKind::TopN { ranks: (1, 200), .. })
+        };
+        assert!(post_order(&planned.logical).iter().any(is_top), "{bound}");
+    }
+    assert!(of("TRY_CAST(n AS TINYINT) <= 200").is_err());
+}
