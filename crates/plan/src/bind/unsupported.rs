@@ -25,7 +25,7 @@ pub fn over(function: &str) -> Error {
         .hint("there are aggregates, LAG, LEAD, ROW_NUMBER, RANK and DENSE_RANK OVER windows")
 }
 
-/// A function OVER a window of rows where there are none: in WHERE, beside GROUP BY, in a call.
+/// A function OVER a window of rows where there are none: in WHERE, with GROUP BY, in a call.
 pub fn over_here(function: &str) -> Error {
     Error::unsupported(format!(
         "{function}(…) OVER stands in the list of a SELECT without GROUP BY"
