@@ -1,6 +1,6 @@
 //! Windows over time: tumbling, hopping, cumulating and session windows with aggregates.
 //!
-//! [`WindowAggregate`] computes the first three. Their windows are made of slices, stretches that
+//! `WindowAggregate` computes the first three. Their windows are made of slices, stretches that
 //! lie in exactly the same windows: a row touches one slice, once, and windows are put together
 //! from slices. [`SessionAggregate`] computes sessions, which depend on the rows themselves.
 //!

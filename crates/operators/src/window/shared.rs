@@ -16,7 +16,7 @@ use super::tables::Spare;
 use super::top::TopChooser;
 use crate::aggregate::{AggregateCall, RowOrder};
 
-/// What a [`WindowAggregate`] computes, by columns of its input.
+/// What a `WindowAggregate` computes, by columns of its input.
 #[derive(Clone, Debug)]
 pub struct WindowAggregateSpec {
     /// The windows.

@@ -16,7 +16,7 @@
 //!
 //! **Invariants:**
 //! - the roots keep all their columns, in order: they are what sinks write;
-//! - two nodes are merged if their keys ([`sharing`](super::sharing)) and their (interned) inputs
+//! - two nodes are merged if their keys (`sharing`) and their (interned) inputs
 //!   are equal. Inputs are compared by a number that each interned node gets, so the comparison
 //!   costs the same for deep plans as for flat ones, and shared plans are not written out;
 //! - a node that draws (`RAND()`) is merged with no other, nor is what reads it: two queries that
