@@ -4,10 +4,10 @@
 //! that only a feature of [`UNSHIPPED_FEATURES`] brings in, which no program turns on. Prose is
 //! the share of comment lines among lines of code and comments.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
-use crate::tidy::{SourceFile, children_folder};
+use crate::tidy::{SourceFile, belongs_to, children_folder};
 
 /// Features that only tests and benchmarks turn on.
 const UNSHIPPED_FEATURES: [&str; 3] = ["baselines", "simulator", "test-support"];
@@ -31,11 +31,8 @@ impl CrateLines {
 /// The lines of every crate below `crates/`.
 pub fn of_crates(files: &[SourceFile]) -> BTreeMap<String, CrateLines> {
     let unshipped = unshipped_modules(files);
-    let is_unshipped = |path: &Path| {
-        unshipped.iter().any(|root| path.with_extension("") == *root || path.starts_with(root))
-    };
     let mut crates: BTreeMap<String, CrateLines> = BTreeMap::new();
-    for file in files.iter().filter(|file| !is_unshipped(&file.path)) {
+    for file in files.iter().filter(|file| !belongs_to(&file.path, &unshipped)) {
         let parts: Vec<&str> = file.path.iter().filter_map(|part| part.to_str()).collect();
         let ["crates", name, "src", ..] = parts[..] else { continue };
         let lines = crates.entry(name.to_string()).or_default();
@@ -53,8 +50,8 @@ pub fn of_crates(files: &[SourceFile]) -> BTreeMap<String, CrateLines> {
 }
 
 /// Files (and folders) of modules that a feature of [`UNSHIPPED_FEATURES`] brings in.
-fn unshipped_modules(files: &[SourceFile]) -> BTreeSet<PathBuf> {
-    let mut roots = BTreeSet::new();
+fn unshipped_modules(files: &[SourceFile]) -> Vec<PathBuf> {
+    let mut roots = Vec::new();
     for file in files {
         let mut lines = file.source.lines().map(str::trim).peekable();
         while let Some(line) = lines.next() {
@@ -66,7 +63,7 @@ fn unshipped_modules(files: &[SourceFile]) -> BTreeSet<PathBuf> {
             if let Some((_, name)) =
                 declared.filter(|_| is_gate).and_then(|d| d.rsplit_once("mod "))
             {
-                roots.insert(children_folder(&file.path).join(name));
+                roots.push(children_folder(&file.path).join(name));
             }
         }
     }

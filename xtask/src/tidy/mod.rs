@@ -94,10 +94,12 @@ fn files_of_test_modules(files: &[SourceFile]) -> BTreeSet<PathBuf> {
             roots.push(modules::children_folder(&file.path).join(name));
         }
     }
-    let belongs = |path: &Path| {
-        roots.iter().any(|root| path.with_extension("") == *root || path.starts_with(root))
-    };
-    files.iter().map(|file| file.path.clone()).filter(|path| belongs(path)).collect()
+    files.iter().map(|file| file.path.clone()).filter(|path| belongs_to(path, &roots)).collect()
+}
+
+/// True for the file of one of these modules (paths without an ending), or of a module inside.
+pub fn belongs_to(path: &Path, modules: &[PathBuf]) -> bool {
+    modules.iter().any(|module| path.with_extension("") == *module || path.starts_with(module))
 }
 
 /// Tests, benchmarks and examples may unwrap.
