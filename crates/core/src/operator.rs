@@ -24,7 +24,8 @@
 //!   [`Progress::More`].
 //!
 //! The rest comes with the next call, when downstream has taken what was emitted. The cursor is the
-//! runtime's: a partition keeps none between calls, so no capture ever meets one.
+//! runtime's: a partition keeps none between calls, except within a row that it has not taken and
+//! that comes again. No capture ever meets one: rows inside a cut are taken before it.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex};
@@ -397,6 +398,10 @@ impl Output {
         self.bytes >= self.room_bytes
             || self.clock.now_ns() >= self.deadline_ns.saturating_add(PATIENCE_NS)
     }
+    /// About how many bytes there is room for.
+    pub fn room_bytes(&self) -> usize {
+        self.room_bytes.saturating_sub(self.bytes)
+    }
     /// About how many bytes were emitted.
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -404,9 +409,9 @@ impl Output {
     /// Only the first `taken` rows of the piece were taken; the next call gets those behind them.
     ///
     /// # Panics
-    /// If none was taken: the operator would never get anywhere.
+    /// If none was taken and nothing emitted: the operator would never get anywhere.
     pub fn stop_at(&mut self, taken: usize) {
-        assert!(taken > 0, "a call takes at least one row");
+        assert!(taken > 0 || self.bytes > 0, "a call takes at least one row or emits some");
         self.stopped_at = Some(taken);
     }
     /// How many of a piece's `rows` were taken.

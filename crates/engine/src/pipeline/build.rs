@@ -7,7 +7,7 @@ use std::sync::Arc;
 use thalweg_core::connector::JobTables;
 use thalweg_core::graph::{Graph, Input, StageId, StageKind};
 use thalweg_core::shim::{SharedClock, SystemClock};
-use thalweg_core::{Error, Operator, Result, Sink, Source};
+use thalweg_core::{Error, Operator, Result, Sink, Source, Transform};
 use thalweg_operators::assigner::{AssignerSpec, WatermarkAssigner};
 use thalweg_operators::chain::{Chain, Step};
 use thalweg_runtime::{Report, RunOptions, RunningJob};
@@ -20,6 +20,10 @@ pub struct Pipeline {
     pub(super) nodes: Rc<RefCell<Vec<Node>>>,
     /// The tables that it reads and writes.
     pub(super) tables: Rc<RefCell<JobTables>>,
+    /// Which edges are read after a stage has seen its last row.
+    gates: Rc<RefCell<Vec<(Input, StageId)>>>,
+    /// What is wrong with it that no method could report.
+    refusal: Rc<RefCell<Option<Error>>>,
 }
 
 /// A stage to be.
@@ -39,6 +43,8 @@ pub(super) enum NodeKind {
     Source { source: Box<dyn Source>, watermark: Option<AssignerSpec> },
     /// Fused stateless steps.
     Chain(Vec<Step>),
+    /// A stateless stage of its own.
+    Transform(Arc<dyn Transform>),
     /// A stateful operator.
     Operator(Arc<dyn Operator>),
     /// A sink.
@@ -63,11 +69,61 @@ impl Pipeline {
         &self,
         (name, computes): (&str, String),
         kind: NodeKind,
-        input: Input,
+        inputs: Vec<Input>,
     ) -> StageId {
-        let stage = self.add(name, kind, vec![input]);
+        let stage = self.add(name, kind, inputs);
         self.nodes.borrow_mut()[stage.0].computes = Some(computes);
         stage
+    }
+
+    /// True for handles of the same pipeline.
+    pub(crate) fn is(&self, other: &Pipeline) -> bool {
+        Rc::ptr_eq(&self.nodes, &other.nodes)
+    }
+
+    /// Notes what keeps the pipeline from starting; the first one counts.
+    pub(crate) fn refuse(&self, why: Error) {
+        self.refusal.borrow_mut().get_or_insert(why);
+    }
+
+    /// Lets the sources of an edge wait until `opened_by` has seen its last row.
+    ///
+    /// # Errors
+    /// If they would wait for themselves.
+    pub(crate) fn add_gate(&self, edge: Input, opened_by: StageId) -> Result<()> {
+        let (waiting, mut awaited) = (self.sources_of(edge.from), self.sources_of(opened_by));
+        let mut seen = Vec::new();
+        while let Some(source) = awaited.pop() {
+            let nodes = self.nodes.borrow();
+            if waiting.contains(&source) {
+                let (name, first) = (&nodes[source.0].name, &nodes[opened_by.0].name);
+                let message = format!("the source '{name}' feeds '{first}', and is to wait for it");
+                return Err(Error::plan(message).hint("read it by a second source"));
+            }
+            if !seen.contains(&source) {
+                seen.push(source);
+                let gates = self.gates.borrow();
+                let own =
+                    gates.iter().filter(|(edge, _)| self.sources_of(edge.from).contains(&source));
+                awaited.extend(own.flat_map(|(_, opener)| self.sources_of(*opener)));
+            }
+        }
+        self.gates.borrow_mut().push((edge, opened_by));
+        Ok(())
+    }
+
+    /// The sources whose rows come to a stage.
+    fn sources_of(&self, stage: StageId) -> Vec<StageId> {
+        let nodes = self.nodes.borrow();
+        let mut reached = vec![false; stage.0 + 1];
+        reached[stage.0] = true;
+        for place in (0..=stage.0).rev() {
+            if reached[place] {
+                nodes[place].inputs.iter().for_each(|input| reached[input.from.0] = true);
+            }
+        }
+        let is_source = |&place: &usize| reached[place] && nodes[place].inputs.is_empty();
+        (0..=stage.0).filter(is_source).map(StageId).collect()
     }
 
     /// Runs the pipeline to the end of its inputs.
@@ -81,9 +137,15 @@ impl Pipeline {
     /// Starts the pipeline and returns while it runs.
     ///
     /// # Errors
-    /// What opening a source or a sink reports.
+    /// If it does not fit together; what opening a source or a sink reports.
     pub fn start(self, options: RunOptions) -> Result<RunningJob> {
+        self.check()?;
         thalweg_runtime::start(self.graph(), options)
+    }
+
+    /// The mistake that was noted while it was built, if there is one.
+    pub(super) fn check(&self) -> Result<()> {
+        self.refusal.borrow_mut().take().map_or(Ok(()), Err)
     }
 
     /// The physical graph, for runs under a driver of one's own. The pipeline is empty afterwards.
@@ -105,6 +167,9 @@ impl Pipeline {
                 *assigner = Some(Box::new(own));
             }
         }
+        for (edge, opened_by) in self.gates.take() {
+            graph.add_gate(&[edge], opened_by);
+        }
         graph
     }
 }
@@ -122,6 +187,7 @@ fn stage_kind(
         NodeKind::Chain(steps) => {
             StageKind::Transform(Arc::new(Chain::new(name.to_owned(), steps, clock.clone())))
         }
+        NodeKind::Transform(transform) => StageKind::Transform(transform),
         NodeKind::Operator(operator) => StageKind::Operator(operator),
         NodeKind::Sink(sink) => StageKind::Sink(sink),
     };

@@ -67,6 +67,7 @@ impl CountWindowedStream {
     /// If a length of the windows is 0, or an aggregate names no column or does not take its type.
     pub fn aggregate(self, aggregates: Vec<Aggregate>) -> Result<Stream> {
         let CountWindowedStream { stream, window: CountWindow { size, slide }, keys, name } = self;
+        stream.check_inserts("a count window")?;
         let (pipeline, input) = (stream.pipeline.clone(), stream.schema.clone());
         let calls = aggregates.iter().map(|a| a.call(&stream)).collect::<Result<Vec<_>>>()?;
         let windows = format!("count {size} by {slide}");
@@ -76,7 +77,7 @@ impl CountWindowedStream {
         let output = operator.output_schema().clone();
         let name = name.unwrap_or_else(|| operator.name());
         let kind = NodeKind::Operator(Arc::new(operator));
-        let from = pipeline.add_computing((&name, computes), kind, stream.flush());
+        let from = pipeline.add_computing((&name, computes), kind, vec![stream.flush()]);
         Ok(Stream::new(pipeline, Input { from, port: 0 }, output))
     }
 }

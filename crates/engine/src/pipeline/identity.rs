@@ -3,8 +3,9 @@
 //! - Sources, sinks and operators go by the names that the program gives them, whatever stands in
 //!   front of or behind them: closures cannot be compared. So a name means one state, and two
 //!   stages of a kind must not share one.
-//! - Windows go by what they compute as well, which the builder knows: with other aggregates or
-//!   keys the state of a window is not restored, but reported as state without a stage.
+//! - Windows and joins go by what they compute as well, which the builder knows: with other
+//!   aggregates or keys the state of a window is not restored, but reported as state without a
+//!   stage.
 //! - Stateless stages keep nothing, but in contract `event_time` rows wait in front of a union:
 //!   they go by their names and by their inputs.
 //!
@@ -38,14 +39,15 @@ pub(super) fn identifiers(nodes: &[Node]) -> Vec<String> {
 /// Refuses names that two stages share: a snapshot could not distinguish them.
 pub(super) fn check_names(nodes: &[Node]) -> Result<()> {
     let mut seen = HashSet::new();
-    let keeping = nodes.iter().filter(|node| !matches!(node.kind, NodeKind::Chain(_)));
+    let keeps = |node: &&Node| !matches!(node.kind, NodeKind::Chain(_) | NodeKind::Transform(_));
+    let keeping = nodes.iter().filter(keeps);
     for node in keeping {
         if !seen.insert(identifier(node, &[])) {
             let (kind, name) = (kind(node), &node.name);
             return Err(Error::plan(format!(
                 "two stages of the kind '{kind}' are called '{name}': a snapshot could not distinguish them"
             ))
-            .hint("give each a name of its own; windows get one by `named`"));
+            .hint("give each a name of its own; windows and joins get one by `named`"));
         }
     }
     Ok(())
@@ -55,7 +57,7 @@ pub(super) fn check_names(nodes: &[Node]) -> Result<()> {
 fn identifier(node: &Node, before: &[String]) -> String {
     let (kind, name) = (kind(node), &node.name);
     match (&node.kind, &node.computes) {
-        (NodeKind::Chain(_), _) => {
+        (NodeKind::Chain(_) | NodeKind::Transform(_), _) => {
             let inputs: Vec<&str> =
                 node.inputs.iter().map(|input| before[input.from.0].as_str()).collect();
             format!("{kind}-{}", identity_of_text(&format!("{name}\n{}", inputs.join("\n"))))
@@ -69,6 +71,7 @@ fn kind(node: &Node) -> &'static str {
     match &node.kind {
         NodeKind::Source { .. } => "source",
         NodeKind::Chain(_) => "chain",
+        NodeKind::Transform(_) => "transform",
         NodeKind::Operator(_) => "operator",
         NodeKind::Sink(_) => "sink",
     }

@@ -161,6 +161,7 @@ impl Pipeline {
 
     /// The graph of a job with snapshots.
     fn job_graph(self) -> Result<Graph> {
+        self.check()?;
         {
             let nodes = self.nodes.borrow();
             identity::check_names(&nodes)?;

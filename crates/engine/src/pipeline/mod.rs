@@ -40,9 +40,11 @@
 //! from them.
 
 mod build;
+mod co_aggregate;
 mod count_window;
 mod identity;
 mod job;
+mod join;
 mod memory;
 mod stream;
 mod tables;
@@ -51,6 +53,7 @@ mod window;
 pub use build::Pipeline;
 pub use count_window::{CountWindow, CountWindowedStream};
 pub use job::{JobObserver, JobOptions, PipelineJob, run_with_restarts};
+pub use join::{JoinKind, StreamJoin};
 pub use memory::{Changes, Collect, MemorySource};
 pub use stream::{Source as StreamSource, Stream};
 pub use window::{

@@ -12,7 +12,7 @@ use thalweg_operators::chain::Step;
 
 use super::build::{NodeKind, Pipeline};
 use super::count_window::{CountWindow, CountWindowedStream};
-use super::window::{Window, WindowedStream};
+use super::window::{KeyedWindows, Window, WindowedStream};
 
 /// The trait of sources, under a name that does not clash with [`std::error::Error::source`].
 pub use thalweg_core::Source;
@@ -20,12 +20,14 @@ pub use thalweg_core::Source;
 /// Rows with a schema, on their way through a pipeline.
 #[derive(Clone)]
 pub struct Stream {
-    pub(super) pipeline: Pipeline,
-    pub(super) schema: TableSchema,
-    from: Input,
+    pub(crate) pipeline: Pipeline,
+    pub(crate) schema: TableSchema,
+    pub(crate) from: Input,
     /// Stateless steps that are not a stage yet.
     steps: Vec<Step>,
     names: Vec<String>,
+    /// Its rows may be updated and retracted later.
+    pub(super) has_updates: bool,
 }
 
 impl Pipeline {
@@ -37,9 +39,22 @@ impl Pipeline {
     }
 }
 
+impl Pipeline {
+    /// Puts an operator behind edges, whose rows it takes as those of one stream.
+    pub(crate) fn join_edges(
+        &self,
+        edges: Vec<Input>,
+        operator: Arc<dyn Operator>,
+        schema: TableSchema,
+    ) -> Stream {
+        let from = self.add(&operator.name(), NodeKind::Operator(operator), edges);
+        Stream::new(self.clone(), Input { from, port: 0 }, schema)
+    }
+}
+
 impl Stream {
-    pub(super) fn new(pipeline: Pipeline, from: Input, schema: TableSchema) -> Self {
-        Stream { pipeline, schema, from, steps: Vec::new(), names: Vec::new() }
+    pub(crate) fn new(pipeline: Pipeline, from: Input, schema: TableSchema) -> Self {
+        Stream { pipeline, schema, from, steps: Vec::new(), names: Vec::new(), has_updates: false }
     }
 
     /// The columns.
@@ -53,6 +68,29 @@ impl Stream {
             let names: Vec<_> = self.schema.columns.iter().map(|c| c.name.as_str()).collect();
             Error::plan(format!("there is no column '{name}'; there are {}", names.join(", ")))
         })
+    }
+
+    /// The same as a changelog, if it is one.
+    pub(super) fn with_updates(self, has_updates: bool) -> Self {
+        Stream { has_updates, ..self }
+    }
+
+    /// True if its rows may be updated and retracted by later ones: the result of a join that pads
+    /// rows before their partner comes. Sinks are given the kinds of such rows; windows, joins
+    /// within a time and operators over rows do not take them.
+    pub fn has_updates(&self) -> bool {
+        self.has_updates
+    }
+
+    /// Refuses a changelog.
+    pub(crate) fn check_inserts(&self, what: &str) -> Result<()> {
+        if !self.has_updates {
+            return Ok(());
+        }
+        Err(Error::plan(format!(
+            "{what} takes rows that stay, and those of this stream are updated"
+        ))
+        .hint("join within a time or by windows, or write the changes"))
     }
 
     /// Declares the row time of a source: no row comes later than `delay_ms` behind the newest one.
@@ -163,7 +201,7 @@ impl Stream {
         self.step(name, schema, step)
     }
 
-    fn step(mut self, name: &str, schema: TableSchema, step: Step) -> Stream {
+    pub(super) fn step(mut self, name: &str, schema: TableSchema, step: Step) -> Stream {
         self.steps.push(step);
         self.names.push(name.to_owned());
         self.schema = schema;
@@ -180,24 +218,23 @@ impl Stream {
         let types = |schema: &TableSchema| -> Vec<ColumnType> {
             schema.columns.iter().map(|column| column.column_type.clone()).collect()
         };
-        let mut inputs = Vec::new();
+        let (mut inputs, mut has_updates) = (Vec::new(), false);
         for stream in std::iter::once(self).chain(others) {
             if types(&stream.schema) != types(&schema) {
                 return Err(Error::plan("the streams of a union have different columns"));
             }
+            has_updates |= stream.has_updates;
             inputs.push(stream.flush());
         }
         let from = pipeline.add("union", NodeKind::Chain(Vec::new()), inputs);
-        Ok(Stream::new(pipeline, Input { from, port: 0 }, schema))
+        Ok(Stream::new(pipeline, Input { from, port: 0 }, schema).with_updates(has_updates))
     }
 
     /// Sends the rows through a stateful operator of one's own, which emits rows of this schema.
     #[must_use]
     pub fn operator(self, operator: Arc<dyn Operator>, schema: TableSchema) -> Stream {
         let pipeline = self.pipeline.clone();
-        let input = self.flush();
-        let from = pipeline.add(&operator.name(), NodeKind::Operator(operator), vec![input]);
-        Stream::new(pipeline, Input { from, port: 0 }, schema)
+        pipeline.join_edges(vec![self.flush()], operator, schema)
     }
 
     /// Cuts the stream into windows of the given row time column.
@@ -205,8 +242,19 @@ impl Stream {
     /// # Errors
     /// If there is no such column.
     pub fn window(self, window: Window, rowtime: &str) -> Result<WindowedStream> {
+        self.check_inserts("a window")?;
         let rowtime = self.column(rowtime)?;
         Ok(WindowedStream::new(self, window, rowtime))
+    }
+
+    /// Groups all rows by these columns, for inputs that end: the aggregates of a key leave once, at
+    /// the end. Their columns are the keys and the aggregates.
+    ///
+    /// # Errors
+    /// If there is no such column.
+    pub fn group_by(self, columns: &[&str]) -> Result<KeyedWindows> {
+        self.check_inserts("an aggregate of all rows")?;
+        WindowedStream::new(self, Window::whole(), 0).key_by(columns)
     }
 
     /// Cuts the stream into windows of a number of rows.
@@ -225,11 +273,12 @@ impl Stream {
     #[must_use]
     pub fn shared(self) -> Stream {
         let (pipeline, schema) = (self.pipeline.clone(), self.schema.clone());
-        Stream::new(pipeline, self.flush(), schema)
+        let has_updates = self.has_updates;
+        Stream::new(pipeline, self.flush(), schema).with_updates(has_updates)
     }
 
     /// The stage that the rows come from, after the pending steps have become one.
-    pub(super) fn flush(self) -> Input {
+    pub(crate) fn flush(self) -> Input {
         if self.steps.is_empty() {
             return self.from;
         }

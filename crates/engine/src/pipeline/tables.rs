@@ -54,10 +54,14 @@ impl Stream {
     /// # Errors
     /// If the options are wrong, or the pipeline reads or writes the same file elsewhere.
     pub fn write_table(self, name: &str, options: &[(&str, &str)]) -> Result<()> {
-        let request = request(name, self.schema().clone(), options);
+        let mut request = request(name, self.schema().clone(), options);
+        request.has_updates = self.has_updates();
         let connectors = builtin(Filesystem::default());
         connectors.validate(&request, true)?;
         let connector = connectors.find(&request)?;
+        if connector.accepted_changes(&request) != AcceptedChanges::All {
+            self.check_inserts(&format!("table {name}"))?;
+        }
         let pipeline = self.pipeline.clone();
         pipeline.tables.borrow_mut().writes.push((request.clone(), Span::default()));
         connectors.check_files(&pipeline.tables.borrow())?;

@@ -87,6 +87,25 @@ impl Aggregate {
         self
     }
 
+    /// The columns that it reads.
+    pub(super) fn columns(&self) -> impl Iterator<Item = &str> {
+        self.column.iter().chain(&self.filter).map(String::as_str)
+    }
+
+    /// The same over columns of other names, of rows for which `flag` is true if it has no filter.
+    pub(super) fn renamed(self, rename: impl Fn(&str) -> String, flag: &str) -> Self {
+        let name = Some(self.result_name());
+        let column = self.column.as_deref().map(&rename);
+        let filter = Some(self.filter.as_deref().map_or_else(|| flag.to_owned(), rename));
+        Aggregate { column, filter, name, ..self }
+    }
+
+    /// The name of the result column.
+    pub(super) fn result_name(&self) -> String {
+        let column = self.column.as_deref().unwrap_or("rows");
+        self.name.clone().unwrap_or_else(|| format!("{}_{column}", self.function.to_lowercase()))
+    }
+
     /// What the state of it depends on.
     pub(super) fn identity(&self, schema: &TableSchema) -> String {
         let distinct = if self.distinct { "DISTINCT " } else { "" };
@@ -105,18 +124,13 @@ impl Aggregate {
             .map(|&place| stream.schema.columns[place].column_type.clone())
             .collect();
         let (function, result) = aggregate::resolve(&self.function, self.distinct, &types)?;
-        let column = self.column.as_deref().unwrap_or("rows");
-        let name = self
-            .name
-            .clone()
-            .unwrap_or_else(|| format!("{}_{column}", self.function.to_lowercase()));
-        let distinct = self.distinct;
+        let (name, distinct) = (self.result_name(), self.distinct);
         Ok(AggregateCall { function, argument, distinct, filter, result, name })
     }
 }
 
 /// A column by name and type, for the identity of operators.
-fn column_text(schema: &TableSchema, name: &str) -> String {
+pub(super) fn column_text(schema: &TableSchema, name: &str) -> String {
     let column = schema.columns.iter().find(|column| column.name == name);
     let data_type = column.map(|column| column.column_type.data_type.to_string());
     format!("{name} {}", data_type.unwrap_or_default())
@@ -137,11 +151,11 @@ pub(super) fn identity(
 
 /// A stream with windows, not grouped by key yet.
 pub struct WindowedStream {
-    stream: Stream,
-    window: Window,
-    rowtime: usize,
-    late: LatePolicy,
-    name: Option<String>,
+    pub(super) stream: Stream,
+    pub(super) window: Window,
+    pub(super) rowtime: usize,
+    pub(super) late: LatePolicy,
+    pub(super) name: Option<String>,
 }
 
 impl WindowedStream {
@@ -185,8 +199,8 @@ impl WindowedStream {
 
 /// A stream with windows and keys.
 pub struct KeyedWindows {
-    windows: WindowedStream,
-    keys: Vec<usize>,
+    pub(super) windows: WindowedStream,
+    pub(super) keys: Vec<usize>,
 }
 
 impl KeyedWindows {
@@ -214,7 +228,7 @@ impl KeyedWindows {
         let (operator, output) = operator(window, rowtime, self.keys, calls, late, &input)?;
         let name = name.unwrap_or_else(|| operator.name());
         let kind = NodeKind::Operator(operator);
-        let from = pipeline.add_computing((&name, computes), kind, stream.flush());
+        let from = pipeline.add_computing((&name, computes), kind, vec![stream.flush()]);
         let results = Stream::new(pipeline.clone(), Input { from, port: 0 }, output);
         let late = Stream::new(pipeline, Input { from, port: 1 }, input);
         Ok((results, late))

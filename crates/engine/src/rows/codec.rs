@@ -3,16 +3,15 @@
 //! **Invariant:** what [`RowWriter`] wrote is read back by [`Codec::Packed`] with the same type; a
 //! stream of rows keeps its type, so nobody else reads it.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{
-    Array, ArrayRef, BinaryArray, RecordBatch, TimestampMillisecondArray, UInt32Array,
-};
+use arrow_array::{Array, ArrayRef, BinaryArray, RecordBatch, UInt32Array};
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_schema::SchemaRef;
 use arrow_select::take::take_record_batch;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use thalweg_core::{Column, DataType, Error, ErrorKind, Result, TableSchema};
 
 use super::Row;
@@ -39,6 +38,17 @@ pub(super) fn packed_schema(with_time: bool) -> TableSchema {
 }
 
 impl Codec {
+    /// The rows of a batch, packed.
+    pub(super) fn rows<T: Row>(self, batch: &RecordBatch) -> Result<ArrayRef> {
+        if self == Codec::Packed {
+            packed(batch)?;
+            return Ok(Arc::clone(&batch.columns()[batch.num_columns() - 1]));
+        }
+        let mut writer = RowWriter::new();
+        self.read::<T>(batch, None, |_, row| writer.push(&row))?;
+        Ok(writer.column())
+    }
+
     /// Calls `each` with every row, or every row at one of these places, and its place.
     pub(super) fn read<T: Row>(
         self,
@@ -68,12 +78,12 @@ impl Codec {
     }
 }
 
-fn packed(batch: &RecordBatch) -> Result<&BinaryArray> {
+pub(super) fn packed(batch: &RecordBatch) -> Result<&BinaryArray> {
     let column = batch.columns().last().and_then(|column| column.as_binary_opt::<i32>());
     column.ok_or_else(|| Error::internal("a stream of rows has no column of packed rows"))
 }
 
-fn unpack<T: Row>(rows: &BinaryArray, place: u32) -> Result<T> {
+pub(super) fn unpack<T: DeserializeOwned>(rows: &BinaryArray, place: u32) -> Result<T> {
     postcard::from_bytes(rows.value(place as usize)).map_err(|error| {
         let name = std::any::type_name::<T>();
         Error::new(ErrorKind::User, format!("a row of type {name} cannot be read back: {error}"))
@@ -87,6 +97,11 @@ fn from_columns<T: Row>(batch: &RecordBatch) -> Result<Vec<T>> {
         Error::new(ErrorKind::User, format!("columns do not fit rows of type {name}: {error}"))
             .hint("fields are found by their names, and a column that can be null needs an Option")
     })
+}
+
+fn cannot_write<T>(why: &str) -> Error {
+    let name = std::any::type_name::<T>();
+    Error::new(ErrorKind::User, format!("a row of type {name} cannot be written: {why}"))
 }
 
 /// Makes columns of the rows of a batch.
@@ -107,46 +122,59 @@ pub(super) fn into_columns<T: Row>(
 }
 
 /// Packs rows into a column.
-pub(super) struct RowWriter<T> {
+pub(super) struct RowWriter {
     bytes: Vec<u8>,
     ends: Vec<i32>,
-    rows: PhantomData<fn(T)>,
 }
 
-impl<T: Row> RowWriter<T> {
+impl RowWriter {
     pub(super) fn new() -> Self {
-        RowWriter { bytes: Vec::new(), ends: vec![0], rows: PhantomData }
+        RowWriter { bytes: Vec::new(), ends: vec![0] }
     }
 
     pub(super) fn len(&self) -> usize {
         self.ends.len() - 1
     }
 
+    /// How many bytes the rows take.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Adds a row.
-    pub(super) fn push(&mut self, row: &T) -> Result<()> {
-        let name = std::any::type_name::<T>();
-        let failed = |why: String| {
-            Error::new(ErrorKind::User, format!("a row of type {name} cannot be written: {why}"))
-        };
+    pub(super) fn push<T: Serialize>(&mut self, row: &T) -> Result<()> {
         self.bytes = postcard::to_extend(row, std::mem::take(&mut self.bytes))
-            .map_err(|error| failed(error.to_string()))?;
-        let end = i32::try_from(self.bytes.len())
-            .map_err(|_| failed("the rows made of one bundle take more than 2 GiB".to_owned()))?;
-        self.ends.push(end);
+            .map_err(|error| cannot_write::<T>(&error.to_string()))?;
+        self.end::<T>()
+    }
+
+    /// Adds a row whose bytes are these, one behind the other.
+    pub(super) fn push_bytes<T>(&mut self, parts: &[&[u8]]) -> Result<()> {
+        parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
+        self.end::<T>()
+    }
+
+    fn end<T>(&mut self) -> Result<()> {
+        let too_much = |_| cannot_write::<T>("the rows made of one bundle take more than 2 GiB");
+        self.ends.push(i32::try_from(self.bytes.len()).map_err(too_much)?);
         Ok(())
     }
 
-    /// The rows so far as a batch with this schema, behind a column of times if there are any.
-    pub(super) fn finish(
-        &mut self,
-        schema: &SchemaRef,
-        times: Option<Vec<i64>>,
-    ) -> Result<RecordBatch> {
+    /// The rows so far as a column.
+    pub(super) fn column(&mut self) -> ArrayRef {
         let bytes = std::mem::take(&mut self.bytes);
         let ends = std::mem::replace(&mut self.ends, vec![0]);
         let offsets = OffsetBuffer::new(ScalarBuffer::from(ends));
-        let rows: ArrayRef = Arc::new(BinaryArray::new(offsets, bytes.into(), None));
-        let times = times.map(|times| Arc::new(TimestampMillisecondArray::from(times)) as ArrayRef);
-        Ok(RecordBatch::try_new(Arc::clone(schema), times.into_iter().chain([rows]).collect())?)
+        Arc::new(BinaryArray::new(offsets, bytes.into(), None))
+    }
+
+    /// The rows so far as a batch with this schema, behind other columns.
+    pub(super) fn finish(
+        &mut self,
+        schema: &SchemaRef,
+        before: Vec<ArrayRef>,
+    ) -> Result<RecordBatch> {
+        let columns = before.into_iter().chain([self.column()]).collect();
+        Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
     }
 }

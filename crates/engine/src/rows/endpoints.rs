@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
 
-use arrow_array::RecordBatch;
+use arrow_array::{ArrayRef, RecordBatch, TimestampMillisecondArray};
 use thalweg_core::connector::Waker;
 use thalweg_core::counter::{row_position, rows_before};
 use thalweg_core::{Error, Result, RowKind, Sink, Source, SourceBatch, SourcePoll};
@@ -211,7 +211,8 @@ fn pack<T: Row>(rows: impl Iterator<Item = T>, time: Option<&TimeOf<T>>) -> Resu
         }
         writer.push(&row)?;
     }
-    writer.finish(&packed_schema(time.is_some()).arrow(), times)
+    let times = times.map(|times| Arc::new(TimestampMillisecondArray::from(times)) as ArrayRef);
+    writer.finish(&packed_schema(time.is_some()).arrow(), times.into_iter().collect())
 }
 
 /// Rows that were packed ahead: reading them costs next to nothing, and clones share them.

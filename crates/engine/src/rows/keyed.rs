@@ -202,7 +202,7 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> KeyedPartition<T, K, O> {
         let emit = &mut self.context.emit;
         if emit.writer.len() > 0 {
             let places = std::mem::take(&mut emit.places);
-            output.emit_at(emit.writer.finish(&self.schema, None)?, place(places));
+            output.emit_at(emit.writer.finish(&self.schema, Vec::new())?, place(places));
         }
         Ok(())
     }

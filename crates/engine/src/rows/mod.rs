@@ -7,10 +7,11 @@
 //! - *partitioned*: [`Rows::key_by`] names the key and the number of partitions, then
 //!   [`KeyedRows::stateful`] takes a closure, [`KeyedRows::process`] a [`RowOperator`] with timers
 //!   and [`KeyedRows::process_function`] a [`ProcessFunction`] with timers of both kinds;
+//! - *of two streams*: [`KeyedRows::join`] and its relatives, [`KeyedRows::co_group`];
 //! - *singleton*: [`Rows::singleton`] and [`Rows::process_alone`], one state for all rows.
 //!
 //! They are put together to a line or, with [`Rows::shared`] and [`Rows::union`], to a graph
-//! without cycles. With [`OrderContract::Arrival`](crate::OrderContract) in the
+//! without cycles. Graphs of processors with several inputs and outputs are in [`vertex`]. With [`OrderContract::Arrival`](crate::OrderContract) in the
 //! [`RunOptions`](crate::RunOptions) the output sequence equals that of one thread which takes one
 //! row at a time, whatever the number of workers.
 //!
@@ -58,6 +59,8 @@
 
 mod codec;
 mod endpoints;
+mod groups;
+mod join;
 mod key;
 mod keyed;
 mod operator;
@@ -67,6 +70,7 @@ mod states;
 mod stream;
 mod timers;
 mod value_columns;
+pub mod vertex;
 
 pub use thalweg_core::connector::Waker;
 

@@ -1,5 +1,7 @@
 //! What operators over rows are: closures or [`RowOperator`]s, and what they are given.
 
+use std::marker::PhantomData;
+
 use thalweg_core::{Error, ErrorKind};
 
 use super::codec::RowWriter;
@@ -8,7 +10,8 @@ use super::{Row, RowState};
 
 /// Where an operator puts the rows that it makes.
 pub struct Emit<U> {
-    pub(super) writer: RowWriter<U>,
+    pub(super) writer: RowWriter,
+    rows: PhantomData<fn(U)>,
     /// For each row where it belongs: the row that caused it, or the time of its timer.
     pub(super) places: Vec<i64>,
     pub(super) place: i64,
@@ -17,7 +20,13 @@ pub struct Emit<U> {
 
 impl<U: Row> Emit<U> {
     pub(super) fn new() -> Self {
-        Emit { writer: RowWriter::new(), places: Vec::new(), place: 0, failure: None }
+        Emit {
+            writer: RowWriter::new(),
+            rows: PhantomData,
+            places: Vec::new(),
+            place: 0,
+            failure: None,
+        }
     }
 
     /// Sends a row on.
@@ -260,7 +269,7 @@ pub trait RowOperator<K: RowKey, T: Row>: Send + Sync + 'static {
 /// An operator made of a closure; names the types that the closure's bound leaves open.
 pub(super) struct StatefulClosure<S, U, F> {
     pub function: F,
-    pub types: std::marker::PhantomData<fn() -> (S, U)>,
+    pub types: PhantomData<fn() -> (S, U)>,
 }
 
 impl<K, T, S, U, F> RowOperator<K, T> for StatefulClosure<S, U, F>

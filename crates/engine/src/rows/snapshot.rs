@@ -60,8 +60,7 @@ impl<K: RowKey, S: RowState> KeyedLayout<K, S> {
     pub(super) fn capture(&self, extent: Extent, kept: KeptParts<'_, K, S>) -> Result<Captured> {
         let mut captured = Captured::default();
         self.capture_states(extent, kept.states, &mut captured)?;
-        self.capture_timers(TIMERS, extent, kept.timers, &mut captured);
-        self.capture_timers(CLOCK_TIMERS, extent, kept.clock_timers, &mut captured);
+        capture_timers(&self.keys, extent, (kept.timers, kept.clock_timers), &mut captured);
         Ok(captured)
     }
 
@@ -102,16 +101,36 @@ impl<K: RowKey, S: RowState> KeyedLayout<K, S> {
         keyed(&self.keys, &keys, std::iter::once(used).chain(fields).collect())
     }
 
-    fn capture_timers(
-        &self,
-        name: &'static str,
-        extent: Extent,
-        timers: &mut Timers<K>,
-        captured: &mut Captured,
-    ) {
+    /// Restores what was captured.
+    ///
+    /// # Errors
+    /// If it is of other types, or damaged.
+    pub(super) fn restore(&self, restored: &Restored, kept: KeptParts<'_, K, S>) -> Result<()> {
+        for batch in restored.table(STATES) {
+            let states = self.states.values(batch)?;
+            let used = numbers_of::<Int64Type>(batch, USED)?;
+            for ((key, state), &used_ms) in
+                keys_of(&self.keys, batch)?.into_iter().zip(states).zip(used)
+            {
+                kept.states.recall(key, state, used_ms);
+            }
+        }
+        kept.states.recalled();
+        restore_timers(&self.keys, restored, (kept.timers, kept.clock_timers))
+    }
+}
+
+/// Captures timers of event time and of processing time. Their rows are made later.
+pub(super) fn capture_timers<K: RowKey>(
+    key_columns: &Arc<ValueColumns<K>>,
+    extent: Extent,
+    timers: (&mut Timers<K>, &mut Timers<K>),
+    captured: &mut Captured,
+) {
+    for (name, timers) in [(TIMERS, timers.0), (CLOCK_TIMERS, timers.1)] {
         let MeantTimers { extent, set, gone } = timers.mean(extent);
-        let schema = state_schema(self.keys.fields().into_iter().chain([time_field()]));
-        let columns = Arc::clone(&self.keys);
+        let schema = state_schema(key_columns.fields().into_iter().chain([time_field()]));
+        let columns = Arc::clone(key_columns);
         let rows = move || {
             let batches = |timers: &[(i64, K)]| {
                 let batches = timers.chunks(KEPT_ROWS_MAX).map(|some| timer_rows(&columns, some));
@@ -128,38 +147,41 @@ impl<K: RowKey, S: RowState> KeyedLayout<K, S> {
             rows: Box::new(rows),
         });
     }
+}
 
-    /// Restores what was captured.
-    ///
-    /// # Errors
-    /// If it is of other types, or damaged.
-    pub(super) fn restore(&self, restored: &Restored, kept: KeptParts<'_, K, S>) -> Result<()> {
-        for batch in restored.table(STATES) {
-            let states = self.states.values(batch)?;
-            let used = numbers_of::<Int64Type>(batch, USED)?;
-            for ((key, state), &used_ms) in self.keys_of(batch)?.into_iter().zip(states).zip(used) {
-                kept.states.recall(key, state, used_ms);
+/// Restores timers of event time and of processing time.
+///
+/// # Errors
+/// If they are of other types, or damaged.
+pub(super) fn restore_timers<K: RowKey>(
+    key_columns: &ValueColumns<K>,
+    restored: &Restored,
+    timers: (&mut Timers<K>, &mut Timers<K>),
+) -> Result<()> {
+    for (name, timers) in [(TIMERS, timers.0), (CLOCK_TIMERS, timers.1)] {
+        for batch in restored.table(name) {
+            let times = numbers_of::<Int64Type>(batch, TIME)?;
+            for (key, &time_ms) in keys_of(key_columns, batch)?.into_iter().zip(times) {
+                timers.recall(time_ms, key);
             }
         }
-        kept.states.recalled();
-        for (name, timers) in [(TIMERS, kept.timers), (CLOCK_TIMERS, kept.clock_timers)] {
-            for batch in restored.table(name) {
-                let times = numbers_of::<Int64Type>(batch, TIME)?;
-                for (key, &time_ms) in self.keys_of(batch)?.into_iter().zip(times) {
-                    timers.recall(time_ms, key);
-                }
-            }
-        }
-        Ok(())
     }
+    Ok(())
+}
 
-    fn keys_of(&self, batch: &RecordBatch) -> Result<Vec<K>> {
-        let keys = self.keys.values(batch)?;
-        let owners = numbers_of::<UInt8Type>(batch, PARTITION_COLUMN)?;
-        match keys.iter().zip(owners).all(|(key, owner)| virtual_partition(key) == *owner) {
-            true => Ok(keys),
-            false => Err(does_not_fit("keys hash otherwise than they did".to_owned())),
-        }
+/// The keys in a table.
+///
+/// # Errors
+/// If they are of another type, or belong elsewhere.
+pub(super) fn keys_of<K: RowKey>(
+    key_columns: &ValueColumns<K>,
+    batch: &RecordBatch,
+) -> Result<Vec<K>> {
+    let keys = key_columns.values(batch)?;
+    let owners = numbers_of::<UInt8Type>(batch, PARTITION_COLUMN)?;
+    match keys.iter().zip(owners).all(|(key, owner)| virtual_partition(key) == *owner) {
+        true => Ok(keys),
+        false => Err(does_not_fit("keys hash otherwise than they did".to_owned())),
     }
 }
 
@@ -177,7 +199,7 @@ fn timer_rows<K: RowKey>(
 }
 
 /// Rows of keys: their virtual partitions, the keys, and more columns.
-fn keyed<K: RowKey>(
+pub(super) fn keyed<K: RowKey>(
     key_columns: &ValueColumns<K>,
     keys: &[&K],
     more: Vec<(Field, ArrayRef)>,

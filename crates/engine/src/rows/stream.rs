@@ -19,8 +19,8 @@ use crate::pipeline::{MemorySource, Pipeline, Stream};
 
 /// Rows of one type on their way through a pipeline.
 pub struct Rows<T> {
-    stream: Stream,
-    codec: Codec,
+    pub(super) stream: Stream,
+    pub(super) codec: Codec,
     rows: PhantomData<fn() -> T>,
 }
 
@@ -104,13 +104,21 @@ fn timed(stream: Stream, delay_ms: i64) -> Stream {
 impl Stream {
     /// Reads rows from the columns, which are found by the names of the type's fields.
     pub fn rows<T: Row>(self) -> Rows<T> {
+        if let Err(error) = self.check_inserts(&format!("rows of {}", std::any::type_name::<T>())) {
+            self.pipeline.refuse(error);
+        }
         Rows::new(self, Codec::Columns)
     }
 }
 
 impl<T: Row> Rows<T> {
-    fn new(stream: Stream, codec: Codec) -> Self {
+    pub(super) fn new(stream: Stream, codec: Codec) -> Self {
         Rows { stream, codec, rows: PhantomData }
+    }
+
+    /// The pipeline that the rows travel through.
+    pub fn pipeline(&self) -> &Pipeline {
+        &self.stream.pipeline
     }
 
     /// Any number of rows for each row; no state.
@@ -130,7 +138,7 @@ impl<T: Row> Rows<T> {
                 emit.check()
             })?;
             let origins = emit.places.iter().map(|&place| place as u32).collect();
-            Ok((emit.writer.finish(&arrow, None)?, origins))
+            Ok((emit.writer.finish(&arrow, Vec::new())?, origins))
         });
         Rows::new(stream, Codec::Packed)
     }
@@ -259,9 +267,9 @@ impl<T: Row> Rows<T> {
 
 /// Rows with a key.
 pub struct KeyedRows<T, K> {
-    rows: Rows<T>,
-    partitions: usize,
-    key: KeyOf<T, K>,
+    pub(super) rows: Rows<T>,
+    pub(super) partitions: usize,
+    pub(super) key: KeyOf<T, K>,
 }
 
 impl<T: Row, K: RowKey> KeyedRows<T, K> {

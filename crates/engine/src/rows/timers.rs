@@ -125,6 +125,14 @@ impl<K: RowKey> Timers<K> {
         Some((time_ms, key))
     }
 
+    /// Puts the timer back that was taken last: it fires next.
+    pub(super) fn put_back(&mut self, time_ms: i64, key: K) {
+        note_set(&mut self.changes, time_ms, &key);
+        self.firing_ms = Some(time_ms);
+        self.firing.push((virtual_partition(&key), key));
+        self.count += 1;
+    }
+
     /// The watermark from which on the first timer fires.
     pub(super) fn first(&self) -> Watermark {
         let first_ms = self.firing_ms.or_else(|| self.waiting.keys().next().copied());
@@ -278,6 +286,21 @@ mod tests {
         timers.add(40, &1);
         timers.remove(40, &1);
         assert_eq!(timers.first(), Watermark::END);
+    }
+
+    #[test]
+    fn a_timer_that_is_put_back_fires_next() {
+        let mut timers = Timers::new(Some(10));
+        (0..6u64).for_each(|key| timers.add(20, &key));
+        let mut again = Timers::new(Some(10));
+        (0..6u64).for_each(|key| again.add(20, &key));
+        for _ in 0..6 {
+            let (time_ms, key) = timers.pop(Watermark(100)).expect("six are set");
+            timers.put_back(time_ms, key);
+            assert_eq!(timers.first(), Watermark(19));
+            assert_eq!(timers.pop(Watermark(100)), again.pop(Watermark(100)));
+        }
+        assert_eq!((timers.len(), timers.pop(Watermark(100))), (0, None));
     }
 
     #[test]

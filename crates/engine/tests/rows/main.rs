@@ -5,6 +5,8 @@
 
 mod process;
 mod snapshots;
+mod two_streams;
+mod vertex;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::mpsc::TryRecvError;

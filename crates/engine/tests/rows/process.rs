@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use thalweg::pipeline::Pipeline;
-use thalweg::rows::{FiredTimer, KeyContext, ProcessFunction, TimerKind, virtual_partition};
+use thalweg::rows::{FiredTimer, KeyContext, ProcessFunction, Rows, TimerKind, virtual_partition};
 use thalweg::{OrderContract, RunOptions, RunningJob};
 use thalweg_core::connector::Waker;
 use thalweg_core::shim::{ManualClock, SplitMix64};
@@ -232,7 +232,7 @@ impl ProcessFunction<i64, i64> for Silence {
 }
 
 /// A job over numbers that the test sends, on a clock that the test moves.
-struct Running {
+pub(super) struct Running {
     clock: Arc<ManualClock>,
     sender: Sender<i64>,
     waker: Arc<Mutex<Option<Waker>>>,
@@ -245,42 +245,48 @@ impl Running {
     where
         F: ProcessFunction<i64, i64, Out = (i64, u32)>,
     {
+        Self::of(options, |numbers| {
+            numbers.key_by(4, |number: &i64| *number).process_function("process", function)
+        })
+    }
+
+    pub(super) fn of(
+        options: RunOptions,
+        process: impl FnOnce(Rows<i64>) -> Rows<(i64, u32)>,
+    ) -> Self {
         let clock = Arc::new(ManualClock::default());
         let (sender, receiver) = channel();
         let waker = Arc::default();
         let (send, fired) = channel();
         let pipeline = Pipeline::new();
-        pipeline
-            .read_row_source("numbers", Channel { receiver, waker: Arc::clone(&waker) })
-            .key_by(4, |number: &i64| *number)
-            .process_function("process", function)
-            .for_each("send", move |row| {
-                // The test may have seen enough.
-                let _ = send.send(row);
-                Ok(())
-            });
+        let source = Channel { receiver, waker: Arc::clone(&waker) };
+        process(pipeline.read_row_source("numbers", source)).for_each("send", move |row| {
+            // The test may have seen enough.
+            let _ = send.send(row);
+            Ok(())
+        });
         let options = RunOptions { clock: clock.clone(), workers: 2, ..options };
         let job = pipeline.start(options).expect("it starts");
         Running { clock, sender, waker, fired, job }
     }
 
-    fn send(&self, number: i64) {
+    pub(super) fn send(&self, number: i64) {
         self.sender.send(number).expect("the job listens");
         if let Some(wake) = &*self.waker.lock().expect("nobody panics") {
             wake();
         }
     }
 
-    fn advance(&self, ms: u64) {
+    pub(super) fn advance(&self, ms: u64) {
         self.clock.advance(Duration::from_millis(ms));
     }
 
-    fn next(&self) -> (i64, u32) {
+    pub(super) fn next(&self) -> (i64, u32) {
         self.fired.recv_timeout(Duration::from_secs(60)).expect("the timer fires")
     }
 
     /// Waits until the job has taken this many rows.
-    fn wait_for_rows(&self, rows: u64) {
+    pub(super) fn wait_for_rows(&self, rows: u64) {
         let accepted = || -> u64 {
             self.job.control().metrics().stages.iter().map(|stage| stage.accepted).sum()
         };
@@ -289,7 +295,7 @@ impl Running {
         }
     }
 
-    fn end(self) -> Vec<(i64, u32)> {
+    pub(super) fn end(self) -> Vec<(i64, u32)> {
         drop(self.sender);
         if let Some(wake) = &*self.waker.lock().expect("nobody panics") {
             wake();

@@ -35,6 +35,11 @@ impl WindowKind {
         WindowKind::Session { gap_ms }
     }
 
+    /// One window of all rows, which closes when the input ends.
+    pub fn whole() -> Self {
+        WindowKind::Aligned(WindowSpec::Whole)
+    }
+
     /// The windows, if they depend on time alone.
     pub fn aligned(self) -> Option<WindowSpec> {
         match self {
