@@ -50,3 +50,8 @@ pub use thalweg_runtime::{
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/rust.md")]
 pub struct RustPage;
+
+/// The page of the documentation on processors; its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/processors.md")]
+pub struct ProcessorsPage;

@@ -14,10 +14,11 @@ use thalweg::pipeline::{CountWindow, MemorySource, Pipeline, Stream, Window, cou
 use thalweg::rows::{
     FiredTimer, KeyContext, ProcessFunction, RowPoll, RowSource, Waker, virtual_partition,
 };
-use thalweg::{Column, DataType, Result, TableSchema};
+use thalweg::{Column, DataType, OrderContract, Result, TableSchema};
 use thalweg_core::shim::SplitMix64;
 
 use super::gate::{Gate, Gated};
+use super::two_inputs;
 
 pub type Build = fn(&Pipeline, &Arc<Gate>, &[Reading], &Path) -> Result<()>;
 
@@ -26,15 +27,33 @@ pub struct Case {
     pub name: &'static str,
     pub build: Build,
     pub expected: fn(&[Reading]) -> Vec<String>,
+    pub orders: &'static [OrderContract],
 }
+
+pub const ORDERS: &[OrderContract] =
+    &[OrderContract::Epoch, OrderContract::Arrival, OrderContract::EventTime];
 
 /// No two cases keep the same kind of state.
 pub const CASES: &[Case] = &[
-    Case { name: "tumbling", build: tumbling, expected: tumbling_serially },
-    Case { name: "sessions", build: sessions, expected: sessions_serially },
-    Case { name: "count-windows", build: count_windows, expected: count_windows_serially },
-    Case { name: "sliding-counts", build: sliding_counts, expected: sliding_counts_serially },
-    Case { name: "rows", build: rows, expected: rows_serially },
+    Case { name: "tumbling", build: tumbling, expected: tumbling_serially, orders: ORDERS },
+    Case { name: "sessions", build: sessions, expected: sessions_serially, orders: ORDERS },
+    Case {
+        name: "count-windows",
+        build: count_windows,
+        expected: count_windows_serially,
+        orders: ORDERS,
+    },
+    Case {
+        name: "sliding-counts",
+        build: sliding_counts,
+        expected: sliding_counts_serially,
+        orders: ORDERS,
+    },
+    Case { name: "rows", build: rows, expected: rows_serially, orders: ORDERS },
+    two_inputs::HASH_JOIN,
+    two_inputs::CO_AGGREGATE,
+    two_inputs::VERTEX,
+    two_inputs::RULES,
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,7 +110,7 @@ pub fn numbers(names: &[&str]) -> TableSchema {
 }
 
 /// Drops the columns after this many.
-fn first_columns(stream: Stream, columns: usize) -> Stream {
+pub fn first_columns(stream: Stream, columns: usize) -> Stream {
     let schema = TableSchema::new(stream.schema().columns[..columns].to_vec());
     stream.map("first columns", schema, move |batch| {
         Ok(batch.project(&(0..columns).collect::<Vec<_>>())?)
@@ -114,7 +133,7 @@ fn tumbling_serially(readings: &[Reading]) -> Vec<String> {
     windows.values().map(|(n, sum, max)| format!("{n},{sum},{max}")).collect()
 }
 
-const GAP_MS: i64 = 100;
+pub const GAP_MS: i64 = 100;
 
 fn sessions(pipeline: &Pipeline, gate: &Arc<Gate>, rows: &[Reading], folder: &Path) -> Result<()> {
     let windows = read(pipeline, gate, rows)?
@@ -184,9 +203,9 @@ fn sliding_counts_serially(readings: &[Reading]) -> Vec<String> {
 
 /// What is written.
 #[derive(Serialize, Deserialize)]
-struct Line {
-    number: i64,
-    sum: i64,
+pub struct Line {
+    pub number: i64,
+    pub sum: i64,
 }
 
 /// The sum of the levels of a sensor until it is silent for a while.

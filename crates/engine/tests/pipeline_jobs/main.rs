@@ -12,12 +12,14 @@
 //! | `gate` | a source that gives as many rows as a test lets it |
 //! | `golden` | snapshots of earlier versions |
 //! | `lifecycle` | what is refused and why, restarts, modes, what is kept |
+//! | `two_inputs` | cases with several streams: joins, co-aggregation, processors |
 
 mod cases;
 mod extents;
 mod gate;
 mod golden;
 mod lifecycle;
+mod two_inputs;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,9 +33,6 @@ use thalweg_core::shim::SplitMix64;
 
 use cases::{CASES, Case, readings};
 use gate::Gate;
-
-const ORDERS: [OrderContract; 3] =
-    [OrderContract::Epoch, OrderContract::Arrival, OrderContract::EventTime];
 
 /// How a run ends before its input does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +119,7 @@ fn run(case: &Case, order: OrderContract, seed: u64, folder: &Path) -> Result<Ve
 fn pipelines_that_end_early_and_resume_give_what_a_loop_gives() {
     let mut endings = Vec::new();
     for case in CASES {
-        for (place, order) in ORDERS.into_iter().enumerate() {
+        for (place, order) in case.orders.iter().copied().enumerate() {
             for seed in 0..2 {
                 let folder = folder(&format!("{}-{order}-{seed}", case.name));
                 let ran = run(case, order, seed * 3 + place as u64, &folder);

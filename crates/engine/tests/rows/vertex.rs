@@ -18,7 +18,13 @@ use rules::{Alarm, Event, Rule, SILENCE_MS, Silent};
 mod rules;
 
 fn options(workers: usize) -> RunOptions {
-    RunOptions { workers, bundle_rows_max: 7, pin_workers: false, ..RunOptions::default() }
+    RunOptions {
+        workers,
+        bundle_rows_max: 7,
+        partitions_max: Some(256),
+        pin_workers: false,
+        ..RunOptions::default()
+    }
 }
 
 fn sorted<T: Ord>(mut rows: Vec<T>) -> Vec<T> {

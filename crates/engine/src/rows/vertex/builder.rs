@@ -80,7 +80,8 @@ impl<P: Processor> Vertex<P> {
     }
 
     /// How many processors there are, from 1 to 256; as many as the job gives to other operators
-    /// unless set.
+    /// unless set. A job makes no more than its
+    /// [`partitions_max`](crate::RunOptions::partitions_max).
     #[must_use]
     pub fn partitions(mut self, partitions: usize) -> Self {
         self.partitions = Some(partitions.clamp(1, 256));
