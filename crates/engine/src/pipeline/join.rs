@@ -109,7 +109,8 @@ impl StreamJoin {
         Ok(self)
     }
 
-    /// What must hold of a pair besides, over the columns of the left side, then those of the right.
+    /// What must hold of a pair besides, over the columns of the left side, then those of the right
+    /// side.
     #[must_use]
     pub fn condition(mut self, condition: Expr) -> Self {
         self.condition = Some(condition);

@@ -35,7 +35,8 @@
 //! ```
 //!
 //! A [`Pipeline`] is a list of stages; a [`Stream`] is a handle to the rows that leave one of them.
-//! Consecutive stateless steps are fused into one stage. Nothing runs until [`Pipeline::run`] or
+//! Consecutive stateless steps are fused into one stage. Streams are joined ([`Stream::join`]) and
+//! aggregated together ([`KeyedWindows::co_aggregate`]). Nothing runs until [`Pipeline::run`] or
 //! [`Pipeline::start`]; [`Pipeline::run_job`] and [`Pipeline::start_job`] take snapshots and resume
 //! from them.
 

@@ -247,8 +247,8 @@ impl Stream {
         Ok(WindowedStream::new(self, window, rowtime))
     }
 
-    /// Groups all rows by these columns, for inputs that end: the aggregates of a key leave once, at
-    /// the end. Their columns are the keys and the aggregates.
+    /// Groups all rows by these columns, for inputs that end: the aggregates of a key leave once,
+    /// at the end. Their columns are the keys and the aggregates.
     ///
     /// # Errors
     /// If there is no such column.

@@ -11,9 +11,10 @@
 //! - *singleton*: [`Rows::singleton`] and [`Rows::process_alone`], one state for all rows.
 //!
 //! They are put together to a line or, with [`Rows::shared`] and [`Rows::union`], to a graph
-//! without cycles. Graphs of processors with several inputs and outputs are in [`vertex`]. With [`OrderContract::Arrival`](crate::OrderContract) in the
-//! [`RunOptions`](crate::RunOptions) the output sequence equals that of one thread which takes one
-//! row at a time, whatever the number of workers.
+//! without cycles. Graphs of processors with several inputs and outputs are in [`vertex`]. With
+//! [`OrderContract::Arrival`](crate::OrderContract) in the [`RunOptions`](crate::RunOptions) the
+//! output sequence equals that of one thread which takes one row at a time, whatever the number of
+//! workers.
 //!
 //! ```
 //! use serde::{Deserialize, Serialize};

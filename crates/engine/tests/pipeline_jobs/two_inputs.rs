@@ -169,7 +169,8 @@ fn vertex(pipeline: &Pipeline, gate: &Arc<Gate>, rows: &[Reading], folder: &Path
         .input(timed(pipeline, gate, rows), Edge::partitioned(|reading: &Reading| reading.sensor))
         .outbox_items(1)
         .outputs(2)?;
-    write_lines(outputs.output(0)?.union(vec![outputs.output(1)?])?, folder)
+    // Of one time the rows of the first stream come first.
+    write_lines(outputs.output(1)?.union(vec![outputs.output(0)?])?, folder)
 }
 
 fn vertex_serially(readings: &[Reading]) -> Vec<String> {

@@ -187,7 +187,7 @@ fn orders_meet_the_count_of_persons_of_the_age_of_their_buyer() {
     let mut ages =
         |count: usize| -> Vec<u32> { (0..count).map(|_| random.below(30) as u32).collect() };
     let persons: Vec<Person> =
-        ages(100).into_iter().map(|age| Person { name: "somebody".to_owned(), age }).collect();
+        ages(100).into_iter().map(|age| Person { name: "a person".to_owned(), age }).collect();
     let orders: Vec<Order> =
         (0..).zip(ages(500)).map(|(id, age_of_buyer)| Order { id, age_of_buyer }).collect();
     let count = |age| persons.iter().filter(|person| person.age == age).count() as u64;

@@ -384,7 +384,7 @@ fn an_isolated_edge_leaves_items_where_they_are() {
     assert_eq!((rows.len(), partitions.len()), (250, 5));
 }
 
-/// Counts the rows of a number until no more come for a while, by the clock.
+/// Counts the rows of a number until no more come for a while, in processing time.
 #[derive(Default)]
 struct Pauses {
     counts: BTreeMap<i64, (u32, i64)>,

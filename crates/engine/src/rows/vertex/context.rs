@@ -231,7 +231,7 @@ impl<K: RowKey> Context<'_, K> {
     /// the end of all inputs do not fire.
     ///
     /// # Errors
-    /// If the vertex does not [say](super::Vertex::uses_processing_time) that it goes by the clock.
+    /// If the vertex does not [say](super::Vertex::uses_processing_time) that it uses it.
     pub fn set_processing_timer(&mut self, key: &K, at_ms: i64) -> Result<()> {
         self.check_clock()?;
         self.change(TimerKind::ProcessingTime, key, at_ms, true);
@@ -246,7 +246,7 @@ impl<K: RowKey> Context<'_, K> {
     /// The wall clock when the engine called, in milliseconds since 1970.
     ///
     /// # Errors
-    /// If the vertex does not [say](super::Vertex::uses_processing_time) that it goes by the clock.
+    /// If the vertex does not [say](super::Vertex::uses_processing_time) that it uses it.
     pub fn processing_time_ms(&self) -> Result<i64> {
         self.check_clock()?;
         Ok(self.outbox.now_ms.unwrap_or(i64::MIN))

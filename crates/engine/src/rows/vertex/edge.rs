@@ -38,8 +38,8 @@ impl<T> Clone for Routing<T> {
 
 /// How items reach the processors of a vertex, and when.
 ///
-/// Items go to virtual partitions, of which there are always 256, and each processor owns a range of
-/// them. So where an item goes relative to others does not depend on the number of workers.
+/// Items go to virtual partitions, of which there are always 256, and each processor owns a range
+/// of them. So where an item goes relative to others does not depend on the number of workers.
 pub struct Edge<T> {
     routing: Routing<T>,
     pub(super) priority: i32,

@@ -1,6 +1,6 @@
 //! What stands in front of each input of a vertex that has several: it turns the watermarks of its
 //! input, and its end, into rows for all partitions. So a vertex learns of each input apart, in
-//! order with its items, though the engine tells operators of the watermark of all of them.
+//! order with its items, though the engine calls operators with the watermark of all of them.
 //!
 //! Rows pass as they are. It keeps nothing: after a restart the vertex knows which inputs have
 //! ended.

@@ -1,8 +1,8 @@
 //! Graphs of processors: what pipelines cannot say, in the manner of Jet's Core API.
 //!
 //! A *vertex* takes items of several inputs and puts items out by several ports. Its work is done
-//! by [`Processor`]s: one for each partition, each touched by one worker at a time. An [`Edge`] says
-//! which of them an item reaches, and whether an input is consumed before others.
+//! by [`Processor`]s: one for each partition, each touched by one worker at a time. An [`Edge`]
+//! says which of them an item reaches, and whether an input is consumed before others.
 //!
 //! | idea | here |
 //! |---|---|

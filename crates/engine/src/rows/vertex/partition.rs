@@ -60,7 +60,7 @@ pub(super) struct VertexPartition<P: Processor> {
     ended: Vec<bool>,
     is_complete: bool,
     has_ended: bool,
-    /// The last watermark that the processor was told.
+    /// The last watermark that the processor was called with.
     reported: Watermark,
     /// The clock when it was last read; it never goes back.
     now_ms: i64,

@@ -124,3 +124,46 @@ impl WaitingItems {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::vertex::edge::item_schema;
+
+    /// What comes free, as the input and its items.
+    fn freed(waiting: &mut WaitingItems, is_free: impl Fn(usize) -> bool) -> Option<(i16, String)> {
+        let free = waiting.free(is_free, 10)?;
+        waiting.remove(free.input, free.items.len());
+        let items = free.items.iter().flatten().flatten();
+        Some((free.input, items.map(|&byte| char::from(byte)).collect()))
+    }
+
+    #[test]
+    fn items_that_wait_keep_the_order_of_their_input_also_through_a_snapshot() {
+        let inputs = vec![2, 1, 2, control_of(1), 1, 2];
+        let partitions = vec![Some(3), None, Some(200), None, Some(3), None];
+        let items = BinaryArray::from_iter_values(["a", "b", "c", "W", "d", "e"]);
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(Int16Array::from(inputs)),
+            Arc::new(Int16Array::from(partitions)),
+            Arc::new(items),
+        ];
+        let batch = RecordBatch::try_new(item_schema().arrow(), columns).expect("it fits");
+        let (mut waiting, items) = (WaitingItems::default(), Items::of(&batch).expect("items"));
+        (0..6).for_each(|row| waiting.add(&items, row));
+        let rows = waiting.rows(true).expect("a table");
+        assert_eq!((rows.num_rows(), waiting.rows(false).expect("a table").num_rows()), (6, 3));
+        let mut again = WaitingItems::default();
+        again.restore(&rows).expect("it is restored");
+        assert!(waiting.bytes() > 6);
+        for waiting in [&mut waiting, &mut again] {
+            let first = |owner: usize| owner == 1;
+            assert_eq!(freed(waiting, first), Some((1, "b".to_owned())));
+            assert_eq!(freed(waiting, first), Some((control_of(1), "W".to_owned())));
+            assert_eq!(freed(waiting, first), Some((1, "d".to_owned())));
+            assert_eq!(freed(waiting, first), None);
+            assert_eq!(freed(waiting, |_| true), Some((2, "ace".to_owned())));
+            assert_eq!((freed(waiting, |_| true), waiting.bytes()), (None, 0));
+        }
+    }
+}
