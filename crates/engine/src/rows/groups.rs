@@ -1,6 +1,7 @@
 //! Rows of a key taken together: one result of all of them, or of those of two streams.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use thalweg_core::{Error, Result};
@@ -60,7 +61,7 @@ impl<T: Row, K: RowKey> KeyedRows<T, K> {
         function: impl Fn(&K, Vec<T>, Vec<U>, &mut Emit<V>) + Send + Sync + 'static,
     ) -> Result<Rows<V>> {
         let zero = |_: &Either<T, U>| 0;
-        self.grouped(name, other, WindowSpec::Whole, Box::new(zero), move |key, _, group, out| {
+        self.grouped(name, other, WindowSpec::Whole, Arc::new(zero), move |key, _, group, out| {
             function(key, group.0, group.1, out);
         })
     }
@@ -87,7 +88,7 @@ impl<T: Row, K: RowKey> KeyedRows<T, K> {
             Either::Left(row) => time(row),
             Either::Right(row) => other_time(row),
         };
-        self.grouped(name, other, window, Box::new(time_of), function)
+        self.grouped(name, other, window, Arc::new(time_of), function)
     }
 
     fn grouped<U: Row, V: Row>(
@@ -95,7 +96,7 @@ impl<T: Row, K: RowKey> KeyedRows<T, K> {
         name: &str,
         other: KeyedRows<U, K>,
         window: WindowSpec,
-        time: Box<dyn Fn(&Either<T, U>) -> i64 + Send + Sync>,
+        time: TimeOf<Either<T, U>>,
         function: impl Fn(&K, (i64, i64), Group<T, U>, &mut Emit<V>) + Send + Sync + 'static,
     ) -> Result<Rows<V>> {
         window.validate()?;
@@ -106,7 +107,6 @@ impl<T: Row, K: RowKey> KeyedRows<T, K> {
             Either::Left(row) => own_key(row),
             Either::Right(row) => other_key(row),
         });
-        let time: TimeOf<Either<T, U>> = time.into();
         Ok(keyed.process(name, Grouping { window, time, function, rows: std::marker::PhantomData }))
     }
 }

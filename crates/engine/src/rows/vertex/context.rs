@@ -10,7 +10,7 @@ use arrow_array::{Array, ArrayRef, BinaryArray, Int16Array};
 use arrow_schema::SchemaRef;
 use thalweg_core::{Column, DataType, Error, ErrorKind, Output, Place, Result, TableSchema};
 
-use super::operator::VertexPlan;
+use super::plan::VertexPlan;
 use super::{ITEM, ItemType, PARTITION, PORT};
 use crate::rows::codec::{RowWriter, unpack};
 use crate::rows::operator::{TimerChange, TimerKind};

@@ -83,6 +83,7 @@ mod edge;
 mod input_tap;
 mod operator;
 mod partition;
+mod plan;
 mod processor;
 mod snapshot;
 mod waiting;

@@ -21,7 +21,7 @@ use thalweg_core::{
 use super::context::{Cause, Context, Inbox, Outbox};
 use super::edge::Items;
 use super::input_tap::control_of;
-use super::operator::VertexPlan;
+use super::plan::VertexPlan;
 use super::processor::{Processor, VertexContext};
 use super::snapshot::{SavedEntries, SharedColumns, StateColumns, VertexProgress};
 use super::waiting::WaitingItems;
