@@ -360,7 +360,7 @@ fn what_is_updated_later_goes_where_changes_are_taken() {
     let (left, right) = (read(&pipeline, "left", &[]), read(&pipeline, "right", &[]));
     let updated = by_id(left, JoinKind::Full, right).expect("a key").unbounded().expect("it fits");
     updated.rows::<(i64, i64)>().for_each("none", |_| Ok(()));
-    let error = pipeline.run(options(1)).err().expect("rows stay");
+    let error = pipeline.run(options(1)).expect_err("rows stay");
     assert!(error.to_string().contains("rows of (i64, i64) takes rows that stay"), "{error}");
 }
 

@@ -3,16 +3,16 @@
 //! ```
 //! use std::sync::Arc;
 //! use arrow_array::{ArrayRef, Int64Array, RecordBatch};
-//! use thalweg::pipeline::{Collect, JoinKind, MemorySource, Pipeline};
-//! use thalweg::{Column, DataType, RunOptions, TableSchema};
+//! use thalweg::pipeline::{Collect, JoinKind, MemorySource, Pipeline, Stream};
+//! use thalweg::{Column, DataType, Result, RunOptions, TableSchema};
 //!
 //! let pipeline = Pipeline::new();
-//! let read = |name: &str, columns: [&str; 2], values: [&[i64]; 2]| {
+//! let read = |name: &str, columns: [&str; 2], values: [&[i64]; 2]| -> Result<Stream> {
 //!     let column = |name: &&str| Column::new(*name, DataType::BigInt.not_null());
 //!     let schema = TableSchema::new(columns.iter().map(column).collect());
 //!     let column = |of: &[i64]| Arc::new(Int64Array::from(of.to_vec())) as ArrayRef;
 //!     let batch = RecordBatch::try_new(schema.arrow(), values.map(column).into())?;
-//!     thalweg::Result::Ok(pipeline.read(name, MemorySource::new(schema.clone(), vec![batch]), schema))
+//!     Ok(pipeline.read(name, MemorySource::new(schema.clone(), vec![batch]), schema))
 //! };
 //! let orders = read("orders", ["id", "buyer"], [&[1, 2, 3], &[70, 71, 70]])?;
 //! let buyers = read("buyers", ["buyer", "age"], [&[70, 72], &[33, 54]])?;

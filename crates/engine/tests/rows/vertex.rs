@@ -493,7 +493,7 @@ fn mistakes_name_the_vertex_and_the_port() {
             .outputs(1)
             .expect("it fits");
         outputs.output::<u32>(0).expect("a port").for_each("none", |_| Ok(()));
-        let error = pipeline.run(options(1)).err().expect("a mistake");
+        let error = pipeline.run(options(1)).expect_err("a mistake");
         assert!(error.to_string().contains(message), "{error}");
     }
 }
@@ -523,7 +523,7 @@ fn graphs_that_do_not_fit_are_refused() {
     outputs.output::<u32>(0).expect("a port").for_each("none", |_| Ok(()));
     assert!(outputs.output::<u32>(1).is_err() && outputs.output::<i8>(0).is_err());
     let order = OrderContract::EventTime;
-    let refused = pipeline.run(RunOptions { order, ..options(1) }).err().expect("by time");
+    let refused = pipeline.run(RunOptions { order, ..options(1) }).expect_err("by time");
     assert!(
         refused.to_string().contains("'by time' consumes an input before another"),
         "{refused}"

@@ -60,7 +60,7 @@
 //! }
 //!
 //! let pipeline = Pipeline::new();
-//! let numbers = pipeline.read_rows("numbers", [(6, 3), (5, 0), (8, 2)]);
+//! let numbers = pipeline.read_rows("numbers", [(6_u32, 3_u32), (5, 0), (8, 2)]);
 //! let divided = pipeline
 //!     .vertex("divide", |_| Divide)
 //!     .input(numbers, Edge::balanced())
