@@ -12,15 +12,21 @@ use thalweg::pipeline::Pipeline;
 use thalweg::rows::CollectedRows;
 use thalweg::{OrderContract, Result, RunOptions};
 
+/// A person of the table.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Person {
+    /// Who.
     pub name: String,
+    /// In years.
     pub age: u32,
 }
 
+/// An order of the stream.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Order {
+    /// Its number.
     pub id: u64,
+    /// How old its buyer is, in years.
     pub age_of_buyer: u32,
 }
 

@@ -20,16 +20,23 @@ use thalweg::{Result, RunOptions};
 /// After so long without an event a user's sum is reported and forgotten.
 pub const SILENCE_MS: i64 = 1_000;
 
+/// A user's sum must not be above a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
+    /// Its name, for alarms.
     pub name: String,
+    /// The limit.
     pub limit: i64,
 }
 
+/// A user spends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
+    /// When, in milliseconds.
     pub at_ms: i64,
+    /// Who.
     pub user: u32,
+    /// How much.
     pub amount: i64,
 }
 
@@ -48,7 +55,9 @@ pub struct User {
 /// What is saved: rules for all processors, users under their keys.
 #[derive(Serialize, Deserialize)]
 pub enum Saved {
+    /// For all processors.
     Rule(Rule),
+    /// Under the user's number.
     User(User),
 }
 
