@@ -1,4 +1,4 @@
-//! What merges between k sources and n instances: million rows per second by the clock.
+//! What merges between k sources and n instances: million rows per second that passed.
 //!
 //! ```text
 //! CARGO_TARGET_DIR=target/benches cargo run --release --manifest-path
