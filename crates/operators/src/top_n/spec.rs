@@ -57,7 +57,7 @@ impl TopNSpec {
     }
 
     /// True if the same rows leave in whatever order rows come: with the window, and rows that sort
-    /// alike together. A row number tells them apart by who came first.
+    /// alike together. Row numbers of such rows depend on who came first.
     pub(super) fn commutes(&self) -> bool {
         self.window_end.is_some() && self.function != RankFunction::RowNumber && !self.keeps_all()
     }

@@ -262,7 +262,7 @@ fn windows_leave_when_they_close_and_leave_nothing_behind() {
         );
         let three = numbered(spec(&input, &[0, 1], vec![SortKey::descending(2)], 3));
         let operator = operator(TopNSpec { window_end: Some(1), function, ..three });
-        // Numbers tell rows that sort alike apart by who came first.
+        // Numbers of rows that sort alike depend on who came first.
         let commutes = operator.class() == OperatorClass::Commuting;
         assert_eq!(commutes, function != RankFunction::RowNumber, "{function:?}");
         let script = stamped(&rows, &watermarks, 50);
