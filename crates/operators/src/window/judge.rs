@@ -27,7 +27,7 @@
 //! | one run, as it stands | lowest and highest time in one slice, none late | two comparisons |
 //! | `cut_ascending` | times ascend, none late | a binary search for each slice |
 //! | `walk` | each slice's rows are contiguous and slices ascend, none late | a look at each row |
-//! | `sort_out` | none late, at most `FEW_SLICES` slices | a counting sort without branches |
+//! | `sort_out` | none late, at most `FEW_SLICES` slices | a pass for each slice, without branches |
 //! | `place` | any rows | a look-up of the slice for each row |
 
 use chrono_tz::Tz;
