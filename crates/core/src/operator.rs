@@ -42,8 +42,10 @@ use crate::time::{Grid, Watermark};
 /// How far the runtime may depart from the order of rows and watermarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperatorClass {
-    /// Rows commute bit for bit and output appears only at watermarks: rows of later epochs may be
-    /// taken early, and the rows of an epoch in any order.
+    /// Rows commute bit for bit: those of later epochs may be taken early, and those of an epoch in
+    /// any order, and the same rows leave. What leaves with rows, rather than at watermarks, has
+    /// times above [`Operator::output_watermark`] of the watermark before each row that it is made
+    /// of; so it may belong to any epoch of the output that is open when it is made.
     Commuting,
     /// Takes each lane's rows and watermarks in serial order, per partition.
     Sequenced,

@@ -58,7 +58,7 @@ mod values;
 use std::any::Any;
 
 use arrow_array::ArrayRef;
-use thalweg_core::{Error, Result};
+use thalweg_core::{Bundle, Error, Result};
 
 pub use call::AggregateCall;
 pub use description::{Aggregate, AggregateFunction, Exactness, Types};
@@ -81,6 +81,14 @@ pub struct RowOrder {
     pub epoch: u64,
     /// Its place within its epoch.
     pub ordinal: u64,
+}
+
+impl RowOrder {
+    /// That of the rows of this bundle.
+    pub(crate) fn of(bundle: &Bundle) -> Self {
+        let stamps = &bundle.stamps;
+        RowOrder { lane: stamps.lane, epoch: stamps.epoch, ordinal: stamps.ordinal }
+    }
 }
 
 /// Rows for an accumulator: row `rows[i]` (or `i`) belongs to group `ids[i]`.

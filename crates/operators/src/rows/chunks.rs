@@ -283,6 +283,18 @@ impl Chunks {
         self.arrivals
     }
 
+    /// Arrivals of rows of these chunks, behind which no other came, ascend from chunk to chunk in
+    /// this order.
+    pub fn rearrange(&mut self, chunks: impl Iterator<Item = u32> + Clone) {
+        let first = chunks.clone().map(|chunk| self.at(chunk).first_arrival).min();
+        let mut next = first.unwrap_or_default();
+        for chunk in chunks {
+            let chunk = self.at_mut(chunk);
+            chunk.first_arrival = next;
+            next += chunk.rows as u64;
+        }
+    }
+
     /// A number that ascends in the order in which rows came.
     pub fn arrival(&self, row: RowRef) -> u64 {
         self.at(row.chunk).first_arrival + u64::from(row.row)

@@ -76,7 +76,7 @@ use std::sync::Arc;
 use chrono_tz::Tz;
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
-    Bundle, Grid, Operator, Partition, PartitionContext, Result, Route, TableSchema,
+    Bundle, Grid, Operator, OperatorClass, Partition, PartitionContext, Result, Route, TableSchema,
 };
 
 use crate::capture::keys::CapturedByKey;
@@ -146,6 +146,12 @@ impl Operator for TopN {
         match from {
             1 => format!("top {to}"),
             from => format!("top {from} to {to}"),
+        }
+    }
+    fn class(&self) -> OperatorClass {
+        match self.shared.spec.commutes() {
+            true => OperatorClass::Commuting,
+            false => OperatorClass::Sequenced,
         }
     }
     fn is_singleton(&self) -> bool {

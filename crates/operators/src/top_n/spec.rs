@@ -56,6 +56,12 @@ impl TopNSpec {
         self.retracts || self.unique.is_some()
     }
 
+    /// True if the same rows leave in whatever order rows come: with the window, and rows that sort
+    /// alike together. Row numbers of such rows depend on who came first.
+    pub(super) fn commutes(&self) -> bool {
+        self.window_end.is_some() && self.function != RankFunction::RowNumber && !self.keeps_all()
+    }
+
     /// As in Flink, a time of 0 means for ever. Windows go with their watermark.
     pub(super) fn ttl_ms(&self) -> Option<i64> {
         self.state_ttl_ms.filter(|&ttl_ms| ttl_ms > 0 && self.window_end.is_none())

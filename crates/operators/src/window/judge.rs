@@ -27,7 +27,7 @@
 //! | one run, as it stands | lowest and highest time in one slice, none late | two comparisons |
 //! | `cut_ascending` | times ascend, none late | a binary search for each slice |
 //! | `walk` | each slice's rows are contiguous and slices ascend, none late | a look at each row |
-//! | `sort_out` | none late, at most `FEW_SLICES` slices | a counting sort without branches |
+//! | `sort_out` | none late, at most `FEW_SLICES` slices | a pass for each slice, without branches |
 //! | `place` | any rows | a look-up of the slice for each row |
 
 use chrono_tz::Tz;
@@ -309,17 +309,26 @@ impl Judged {
         starts: [i64; FEW_SLICES - 1],
         rows: impl Iterator<Item = (i64, u32)> + Clone,
     ) {
-        let mut reached = std::mem::take(&mut self.reached);
-        reached.clear();
-        reached.extend(
-            rows.clone()
-                .map(|(time, _)| starts.iter().map(|&start| u8::from(time >= start)).sum::<u8>()),
-        );
-        let mut counts = [0; FEW_SLICES];
-        reached.iter().for_each(|&slot| counts[usize::from(slot) % FEW_SLICES] += 1);
-        self.runs.iter_mut().zip(counts).for_each(|(run, count)| run.to = count);
-        self.group(rows.map(|(_, row)| row).zip(reached.iter().map(|&slot| usize::from(slot))));
-        self.reached = reached;
+        let (reached, times) = (&mut self.reached, rows.clone().map(|(time, _)| time));
+        match self.runs.len() {
+            0..=2 => count_reached::<1>(starts, times, reached),
+            3..=4 => count_reached::<3>(starts, times, reached),
+            _ => count_reached::<{ FEW_SLICES - 1 }>(starts, times, reached),
+        }
+        // Each slice takes its rows in a pass over all: each row is written, and stays if it is of
+        // the slice.
+        self.rows.resize(reached.len() + 1, 0);
+        let (sorted, mut next) = (&mut self.rows[..], 0);
+        for (slot, run) in (0..).zip(&mut self.runs) {
+            run.from = next;
+            for ((_, row), &reached) in rows.clone().zip(&*reached) {
+                sorted[next] = row;
+                next += usize::from(reached == slot);
+            }
+            run.to = next;
+        }
+        self.rows.truncate(next);
+        self.runs.retain(|run| run.from < run.to);
     }
 
     /// Finds each row's slot, which is the place of its run.
@@ -412,6 +421,20 @@ impl Judged {
         }
         self.runs.retain(|run| run.from < run.to);
     }
+}
+
+/// Says how many of the first starts each time has reached, with as few comparisons as there may be
+/// starts.
+#[inline]
+fn count_reached<const STARTS: usize>(
+    starts: [i64; FEW_SLICES - 1],
+    times: impl Iterator<Item = i64>,
+    reached: &mut Vec<u8>,
+) {
+    let starts: [i64; STARTS] = std::array::from_fn(|place| starts[place]);
+    reached.clear();
+    reached
+        .extend(times.map(|time| starts.iter().map(|&start| u8::from(time >= start)).sum::<u8>()));
 }
 
 /// What is known of the times of all rows.

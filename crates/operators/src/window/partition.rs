@@ -24,12 +24,13 @@ use super::calls::Partial;
 use super::calls::bounds;
 use super::judge::{Judge, SliceKey};
 use super::output::WindowRows;
-use super::shared::{WindowContext, key_columns, row_order};
+use super::shared::{WindowContext, key_columns};
 use super::slices::{RowsOf, Slices};
 use super::snapshot::{
     ENTERED, PartRows, SLICES, TAKEN, capture_later, capture_next_end, capture_parts, part_marks,
     restored_entered, restored_slices,
 };
+use crate::aggregate::RowOrder;
 use crate::capture::READ_ROWS;
 use crate::capture::shared::{SharedCapture, SharedState};
 use crate::capture::tracker::BegunCapture;
@@ -110,7 +111,7 @@ impl Partition for SlicedWindows {
             _ => (&mut self.owned, &mut self.seen_of_owned),
         };
         slices.intern(&keys, judged.taken(piece.rows), piece.bundle.num_rows())?;
-        let of = RowsOf { batch: &piece.bundle.batch, order: row_order(piece.bundle) };
+        let of = RowsOf { batch: &piece.bundle.batch, order: RowOrder::of(piece.bundle) };
         for run in &judged.runs {
             let rows = judged.rows_of(run, piece.rows);
             let new_keys = slices.update(run.key, of, run.from..run.to, rows)?;

@@ -39,10 +39,10 @@ use super::aligned::check_columns;
 use super::calls::Calls;
 use super::output::{LatePolicy, output_schema, result_batch, row_times, treat_late};
 use super::session_table::{SessionArrival, Sessions, SessionsTaken};
-use super::shared::{key_columns, row_order};
+use super::shared::key_columns;
 use super::slices::RowsOf;
 use super::zone::Zone;
-use crate::aggregate::AggregateCall;
+use crate::aggregate::{AggregateCall, RowOrder};
 use crate::capture::shared::{SharedCapture, SharedPartition, SharedState};
 use crate::keys::{CanonicalOrder, route_by_keys};
 
@@ -219,7 +219,7 @@ impl Partition for SessionState {
         let chosen = (piece.rows, piece.bundle.num_rows());
         self.sessions.intern(&keys, chosen, &mut self.ids)?;
         self.sessions.touch_keys(&shared.calls, &self.ids)?;
-        let of = RowsOf { batch: &piece.bundle.batch, order: row_order(piece.bundle) };
+        let of = RowsOf { batch: &piece.bundle.batch, order: RowOrder::of(piece.bundle) };
         self.late.clear();
         let mut next = 0;
         while next < self.ids.len() {

@@ -14,7 +14,7 @@ use super::output::{LatePolicy, WindowColumns};
 use super::spec::WindowSpec;
 use super::tables::Spare;
 use super::top::TopChooser;
-use crate::aggregate::{AggregateCall, RowOrder};
+use crate::aggregate::AggregateCall;
 
 /// What a `WindowAggregate` computes, by columns of its input.
 #[derive(Clone, Debug)]
@@ -71,9 +71,4 @@ pub(super) struct WindowContext {
 
 pub(super) fn key_columns(bundle: &Bundle, keys: &[usize]) -> Vec<ArrayRef> {
     keys.iter().map(|&key| ArrayRef::clone(bundle.batch.column(key))).collect()
-}
-
-pub(super) fn row_order(bundle: &Bundle) -> RowOrder {
-    let stamps = &bundle.stamps;
-    RowOrder { lane: stamps.lane, epoch: stamps.epoch, ordinal: stamps.ordinal }
 }

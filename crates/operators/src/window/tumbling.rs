@@ -49,11 +49,12 @@ use thalweg_core::{
 use super::calls::bounds;
 use super::judge::{Judge, SliceKey};
 use super::output::WindowRows;
-use super::shared::{CHUNK_ROWS, WindowContext, key_columns, row_order};
+use super::shared::{CHUNK_ROWS, WindowContext, key_columns};
 use super::slices::RowsOf;
 use super::snapshot::{SLICES, SliceRows, TAKEN, restored_slices};
 use super::spec::{WHOLE_END, WindowSpec};
 use super::tables::{Spare, Tables, WindowParcel, WindowTable};
+use crate::aggregate::RowOrder;
 use crate::capture::READ_ROWS;
 use crate::capture::shared::{SharedCapture, SharedState};
 use crate::capture::tracker::BegunCapture;
@@ -391,7 +392,7 @@ impl Partition for TumblingWindows {
             _ => (&mut self.owned, false),
         };
         let keys = key_columns(piece.bundle, &spec.keys);
-        let of = RowsOf { batch: &piece.bundle.batch, order: row_order(piece.bundle) };
+        let of = RowsOf { batch: &piece.bundle.batch, order: RowOrder::of(piece.bundle) };
         let is_scattered = piece.rows.is_some();
         for run in &judged.runs {
             let rows = judged.rows_of(run, piece.rows);

@@ -64,6 +64,11 @@ impl Bounds {
 
     /// How far the older time of a pair, or the time of a row that found no partner, may lie behind
     /// the watermark at which it leaves.
+    ///
+    /// Of a pair both times are above the watermark before its second row less this much: its own,
+    /// since it is not late (`time > before`, or `done_at(time) > before`), and that of its
+    /// partner, since it is in reach of the effective time, which is above `before`. Every
+    /// watermark that the partition has consumed by then is at most `before`.
     pub fn hold_back_ms(&self) -> i64 {
         self.upper_ms.max(self.lower_ms.saturating_neg()).max(0)
     }
@@ -81,8 +86,8 @@ impl Bounds {
 mod tests {
     use super::*;
 
-    /// Whether two rows meet is the same from either side, and a row that is done meets nobody who
-    /// comes behind that watermark.
+    /// Whether two rows meet is the same from either side, a row that is done meets nobody who
+    /// comes behind that watermark, and no time of a pair is older than what is held back.
     #[test]
     fn pairs_do_not_depend_on_who_comes_first() {
         for (lower_ms, upper_ms) in [(-3, 2), (0, 0), (2, 4), (-5, -2), (-2, 0), (3, 1)] {
@@ -108,6 +113,10 @@ mod tests {
                 let done =
                     bounds.done_at(Side::Left, l) <= br || bounds.done_at(Side::Right, r) <= bl;
                 assert!(!(done && from_left), "{bounds:?} {l} {r} {bl} {br}");
+                let is_late =
+                    bounds.is_late(Side::Left, l, bl) || bounds.is_late(Side::Right, r, br);
+                let passed = bl.max(br) - bounds.hold_back_ms();
+                assert!(is_late || !from_left || l.min(r) > passed, "{bounds:?} {l} {r} {bl} {br}");
             }
         }
     }

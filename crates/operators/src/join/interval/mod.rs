@@ -33,6 +33,12 @@
 //!
 //! The result's watermark is held back: a pair leaves with its second row and carries the older
 //! time too. `Bounds::hold_back_ms` is how far that time may lie behind.
+//!
+//! **Rows commute.** Who meets whom follows from times and watermarks of both rows, a pair leaves
+//! with whichever of them is taken second, and a row without a partner leaves at a watermark before
+//! which all that could have met it were taken. So in `epoch` the rows of any epoch may be taken in
+//! any order: the same rows leave, in another order. That none of them is late downstream is shown
+//! at `Bounds::hold_back_ms`.
 
 mod bounds;
 mod index;
@@ -45,8 +51,8 @@ use std::sync::Arc;
 
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
-    Bundle, DataType, Grid, Operator, Partition, PartitionContext, Result, Route, TableSchema,
-    Watermark,
+    Bundle, DataType, Grid, Operator, OperatorClass, Partition, PartitionContext, Result, Route,
+    TableSchema, Watermark,
 };
 use thalweg_expr::Expr;
 
@@ -125,6 +131,12 @@ impl IntervalContext {
 impl Operator for IntervalJoin {
     fn name(&self) -> String {
         "interval join".to_owned()
+    }
+    fn class(&self) -> OperatorClass {
+        OperatorClass::Commuting
+    }
+    fn takes_slices(&self) -> bool {
+        true
     }
     fn is_singleton(&self) -> bool {
         self.shared.key_types.is_empty()

@@ -6,6 +6,10 @@
 //! of the left side as they came with their partners as they came, then the rows of the right side
 //! that found none.
 //!
+//! Rows commute: nothing leaves but at a watermark, and a row that is not late for a window comes
+//! before the watermark that closes it, so whichever of them comes first, the window has the same
+//! rows when it leaves. In which order those came is noted by bundle ([`BundleOrders`]).
+//!
 //! **Invariants:**
 //! - a row is late if its window is closed for the watermark before it; late rows are dropped and
 //!   counted, and nothing else decides which window a row joins;
@@ -30,14 +34,15 @@ use arrow_array::ArrayRef;
 use chrono_tz::Tz;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Captured, DataType, Extent, Grid, Operator, Output, Partition, PartitionContext, Piece,
-    Progress, Restored, Result, Route, TableSchema, Watermark,
+    Bundle, Captured, DataType, Extent, Grid, Operator, OperatorClass, Output, Partition,
+    PartitionContext, Piece, Progress, Restored, Result, Route, TableSchema, Watermark,
 };
 use thalweg_expr::Expr;
 
 use super::JoinKind;
 use super::bounded::side_rows;
 use super::sides::{Side, Sides};
+use crate::aggregate::RowOrder;
 use crate::capture::serials::ExpiringSerials;
 use crate::join::pairs::{Joined, key_types};
 use crate::keys::ranks::KeyRanks;
@@ -46,7 +51,7 @@ use crate::rows::columns::keys_of;
 use crate::rows::input;
 use crate::window::Zone;
 use closing::ClosingWindow;
-use state::{Grouping, SpareRows, Window, WindowRows};
+use state::{BundleOrders, Grouping, SpareRows, Window, WindowRows};
 
 /// What is joined.
 pub struct WindowJoinSpec {
@@ -148,6 +153,9 @@ impl Operator for WindowJoin {
     fn name(&self) -> String {
         "window join".to_owned()
     }
+    fn class(&self) -> OperatorClass {
+        OperatorClass::Commuting
+    }
     fn is_singleton(&self) -> bool {
         self.shared.key_types.is_empty()
     }
@@ -172,6 +180,7 @@ impl Operator for WindowJoin {
             zone: Zone::new(self.shared.zone),
             ranks: KeyRanks::new(opening.order, &self.shared.key_types)?,
             grouping: Grouping::default(),
+            orders: BundleOrders::default(),
             serials: ExpiringSerials::default(),
             shared: Arc::clone(&self.shared),
         }))
@@ -192,6 +201,8 @@ struct WindowJoinPartition {
     zone: Zone,
     ranks: KeyRanks,
     grouping: Grouping,
+    /// In `epoch`, where bundles come in any order.
+    orders: BundleOrders,
     /// Which rows of each side the last capture has.
     serials: ExpiringSerials<[u64; 2]>,
 }
@@ -219,14 +230,22 @@ impl WindowJoinPartition {
             true => of_side.columns.clone(),
             false => Vec::new(),
         };
-        self.keep(side, &rows, columns)?;
+        let order = (!self.ranks.is_ordered()).then(|| RowOrder::of(piece.bundle));
+        self.keep(side, &rows, columns, order)?;
         Ok(late)
     }
 
     /// Puts the rows that are grouped into their windows.
-    fn keep(&mut self, side: Side, rows: &WindowRows, columns: Vec<ArrayRef>) -> Result<()> {
+    fn keep(
+        &mut self,
+        side: Side,
+        rows: &WindowRows,
+        columns: Vec<ArrayRef>,
+        order: Option<RowOrder>,
+    ) -> Result<()> {
         let chunks = &mut self.chunks[side as usize];
         let chunk = chunks.add(columns, rows.ends.len(), false);
+        self.orders.note(side, chunk, order);
         for (end, of_window) in self.grouping.groups() {
             let window = match self.windows.entry(end) {
                 std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
@@ -247,7 +266,8 @@ impl WindowJoinPartition {
         if self.zone.last_instant_before(*entry.key()) > watermark {
             return Ok(None);
         }
-        let (end, window) = entry.remove_entry();
+        let (end, mut window) = entry.remove_entry();
+        window.settle(&self.orders);
         self.serials.leave(end);
         ClosingWindow::new(end, window, &self.ranks, &mut self.spare.rows).map(Some)
     }
@@ -283,6 +303,7 @@ impl Partition for WindowJoinPartition {
                 self.serials.pass(watermark.saturating_add(2).min(first));
                 if call.watermark == Watermark::END {
                     self.spare = SpareRows::default();
+                    self.orders = BundleOrders::default();
                 }
                 return Ok(Progress::Done);
             };
@@ -301,7 +322,8 @@ impl Partition for WindowJoinPartition {
         let windows: usize = self.windows.values().map(Window::bytes).sum();
         let closing = self.closing.as_ref().map_or(0, ClosingWindow::bytes);
         let chunks: usize = self.chunks.iter().map(Chunks::bytes).sum();
-        windows + closing + chunks + self.grouping.bytes() + self.spare.bytes()
+        let orders = self.orders.bytes();
+        windows + closing + chunks + orders + self.grouping.bytes() + self.spare.bytes()
     }
 
     fn capture(&mut self, extent: Extent) -> Result<Captured> {

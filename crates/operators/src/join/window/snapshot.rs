@@ -182,6 +182,7 @@ fn batches(
 impl WindowJoinPartition {
     /// Captures both sides.
     pub(super) fn capture_state(&mut self, extent: Extent) -> Result<Captured> {
+        self.orders.settle(self.windows.values_mut(), &mut self.chunks);
         let next = [Side::Left, Side::Right].map(|side| self.chunks[side as usize].arrivals());
         let (extent, since) = self.serials.begin(extent, next);
         let mut captured = Captured::default();
@@ -276,7 +277,7 @@ impl WindowJoinPartition {
                 for (place, &end) in rows.ends.iter().enumerate() {
                     self.grouping.add(end, place as u32);
                 }
-                self.keep(side, &rows, columns)?;
+                self.keep(side, &rows, columns, None)?;
             }
         }
         Ok(())

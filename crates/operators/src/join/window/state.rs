@@ -9,9 +9,10 @@ use arrow_buffer::{NullBuffer, ScalarBuffer};
 use hashbrown::HashMap;
 use thalweg_core::{DataType, Result};
 
+use crate::aggregate::RowOrder;
 use crate::join::sides::Side;
 use crate::keys::KeyTable;
-use crate::rows::chunks::RowRef;
+use crate::rows::chunks::{Chunks, RowRef};
 use crate::spares::{Spares, is_oversized};
 
 /// A row in a window.
@@ -112,6 +113,27 @@ impl Window {
         Ok(())
     }
 
+    /// Puts the rows of each side into the order of their bundles, whichever came first.
+    pub fn settle(&mut self, orders: &BundleOrders) {
+        for (side, holds) in self.holds.iter_mut().enumerate() {
+            let order_of = |&(chunk, _): &(u32, u32)| orders.of(side, chunk);
+            if holds.is_sorted_by_key(order_of) {
+                continue;
+            }
+            let rows = std::mem::take(&mut self.rows[side]);
+            let mut rest = &rows[..];
+            let mut runs: Vec<((u32, u32), &[KeptRow])> = Vec::with_capacity(holds.len());
+            for &hold in &*holds {
+                let (run, behind) = rest.split_at(hold.1 as usize);
+                runs.push((hold, run));
+                rest = behind;
+            }
+            runs.sort_by_key(|(hold, _)| order_of(hold));
+            self.rows[side] = runs.iter().flat_map(|(_, run)| run.iter().copied()).collect();
+            *holds = runs.iter().map(|&(hold, _)| hold).collect();
+        }
+    }
+
     pub fn bytes(&self) -> usize {
         let rows: usize = self.rows.iter().map(Vec::capacity).sum();
         let holds: usize = self.holds.iter().map(Vec::capacity).sum();
@@ -121,6 +143,53 @@ impl Window {
             + rows * size_of::<KeptRow>()
             + holds * 8
             + self.ids.capacity() * 4
+    }
+}
+
+/// Which place in its lane the bundle of each chunk has, by side. Rows of any epoch are taken in
+/// any order, and their windows leave as if they had come in the order of the lane. Chunks of which
+/// nothing is said came before all others, in the order of their arrivals.
+#[derive(Default)]
+pub(super) struct BundleOrders([Vec<Option<RowOrder>>; 2]);
+
+impl BundleOrders {
+    /// What a chunk holds is of this bundle.
+    pub fn note(&mut self, side: Side, chunk: u32, order: Option<RowOrder>) {
+        let orders = &mut self.0[side as usize];
+        if orders.len() <= chunk as usize {
+            orders.resize(chunk as usize + 1, None);
+        }
+        orders[chunk as usize] = order;
+    }
+
+    fn of(&self, side: usize, chunk: u32) -> Option<RowOrder> {
+        self.0[side].get(chunk as usize).copied().flatten()
+    }
+
+    /// The arrivals of rows become their order, those of windows included.
+    pub fn settle<'a>(
+        &mut self,
+        windows: impl Iterator<Item = &'a mut Window>,
+        chunks: &mut [Chunks; 2],
+    ) {
+        let mut unsettled: [Vec<(RowOrder, u32)>; 2] = Default::default();
+        for window in windows {
+            window.settle(self);
+            for (side, holds) in window.holds.iter().enumerate() {
+                let order_of = |&(chunk, _): &(u32, u32)| Some((self.of(side, chunk)?, chunk));
+                unsettled[side].extend(holds.iter().filter_map(order_of));
+            }
+        }
+        for (mut unsettled, chunks) in unsettled.into_iter().zip(chunks) {
+            unsettled.sort_unstable();
+            unsettled.dedup();
+            chunks.rearrange(unsettled.iter().map(|&(_, chunk)| chunk));
+        }
+        self.0.iter_mut().for_each(Vec::clear);
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.0.iter().map(Vec::capacity).sum::<usize>() * size_of::<Option<RowOrder>>()
     }
 }
 

@@ -182,6 +182,36 @@ fn random_rows_give_what_plain_loops_give() {
     }
 }
 
+/// Rows of a key leave in the order of their lanes, each side as it came, whichever bundles are
+/// taken first. A join without keys has one partition, of which the sequence shows.
+#[test]
+fn the_sequence_of_a_window_does_not_depend_on_who_comes_first() {
+    for seed in 0..24u64 {
+        let random = &mut SplitMix64::new(seed);
+        let shape = Shape { rows: 120, keys: 3, disorder_ms: 20, delay_ms: 25 };
+        let steps = windowed(random_steps(shape, random), [10, 40][seed as usize % 2]);
+        let operator = WindowJoin::new(WindowJoinSpec {
+            sides: sides(Keys::Integer),
+            kind: KINDS[seed as usize % 6],
+            left_keys: vec![],
+            right_keys: vec![],
+            left_window: (1, 1),
+            right_window: (0, 0),
+            residual: Some(smaller_on_the_left()),
+        })
+        .unwrap();
+        let script = script(Keys::Integer, &steps, 1 + seed as u32 / 12);
+        let plain = drive(&operator, &script, &DriveOptions::default()).unwrap();
+        assert!(!plain.changes().is_empty(), "seed {seed}");
+        for bundle_rows in [1, 7] {
+            let options = DriveOptions { bundle_rows, seed, early: true, ..Default::default() };
+            let driven = drive(&operator, &script, &options).unwrap();
+            let what = format!("seed {seed}, {bundle_rows} rows");
+            assert_same_rows(&driven.changes(), &plain.changes(), &what);
+        }
+    }
+}
+
 /// Rows of one key leave as they came, whatever the bundles; the rows of many steps of one key are
 /// whole.
 #[test]

@@ -9,10 +9,10 @@ use thalweg_core::{
     Stamps, TableSchema,
 };
 
-use super::{batch, changes, check_changes, operator, spec, table};
+use super::{FUNCTIONS, batch, changes, check_changes, operator, spec, table};
 use crate::sort::SortKey;
 use crate::test_kit::{check_damaged_state, check_operator};
-use crate::top_n::{RankFunction, TopNSpec};
+use crate::top_n::TopNSpec;
 
 fn input() -> TableSchema {
     table(&[("k", DataType::BigInt), ("v", DataType::BigInt), ("id", DataType::BigInt)])
@@ -56,7 +56,6 @@ fn changelog(random: &mut SplitMix64, is_by_id: bool) -> (Vec<[i64; 3]>, Vec<Row
 
 #[test]
 fn changes_put_together_are_the_whole() {
-    let functions = [RankFunction::RowNumber, RankFunction::Rank, RankFunction::DenseRank];
     for seed in 0..12 {
         let mut random = SplitMix64::new(seed);
         let unique = (seed % 2 == 1).then(|| vec![2]);
@@ -65,7 +64,7 @@ fn changes_put_together_are_the_whole() {
         let top = TopNSpec {
             retracts: true,
             unique,
-            function: functions[seed as usize % 3],
+            function: FUNCTIONS[seed as usize % 3],
             ..spec(&input(), keys, vec![SortKey::descending(1)], 3)
         };
         let script = changes(&rows(&log), &kinds);

@@ -20,6 +20,9 @@ fn in_sequence(bundle_rows: usize, restores: bool) -> DriveOptions {
     DriveOptions { bundle_rows, restores, keeps_partitions: true, ..DriveOptions::default() }
 }
 
+const FUNCTIONS: [RankFunction; 3] =
+    [RankFunction::RowNumber, RankFunction::Rank, RankFunction::DenseRank];
+
 /// How many rows a bundle has, and whether there are restores.
 const SEQUENCES: [(usize, bool); 6] =
     [(1, false), (7, false), (64, false), (usize::MAX, false), (7, true), (64, true)];

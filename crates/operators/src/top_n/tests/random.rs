@@ -7,7 +7,9 @@ use thalweg_core::shim::SplitMix64;
 use thalweg_core::{DataType, RowKind, TableSchema};
 
 use super::reference::{Reference, Row};
-use super::{batch, changes, check_changes, in_sequence, inserts, lines, operator, spec, table};
+use super::{
+    FUNCTIONS, batch, changes, check_changes, in_sequence, inserts, lines, operator, spec, table,
+};
 use crate::sort::SortKey;
 use crate::test_kit::{check_damaged_state, check_operator, drive};
 use crate::top_n::{RankFunction, TopNSpec};
@@ -35,8 +37,6 @@ enum Mode {
 
 const SORTINGS: [Sorting; 5] =
     [Sorting::Number, Sorting::NullsLast, Sorting::Text, Sorting::Both, Sorting::Arrival];
-const FUNCTIONS: [RankFunction; 3] =
-    [RankFunction::RowNumber, RankFunction::Rank, RankFunction::DenseRank];
 
 fn input() -> TableSchema {
     table(&[
