@@ -143,7 +143,17 @@ where
 /// The rows of a key by the end of their window.
 #[derive(Serialize, Deserialize)]
 #[serde(bound(deserialize = "T: Deserialize<'de>, U: Deserialize<'de>"))]
-struct Groups<T, U>(BTreeMap<i64, (i64, Group<T, U>)>);
+struct Groups<T, U>(BTreeMap<i64, WindowGroup<T, U>>);
+
+/// The rows of a key in a window.
+#[derive(Serialize, Deserialize)]
+#[serde(bound(deserialize = "T: Deserialize<'de>, U: Deserialize<'de>"))]
+struct WindowGroup<T, U> {
+    start: i64,
+    rows: Group<T, U>,
+    /// About how many bytes the rows take: groups are long, and asked for it often.
+    bytes: usize,
+}
 
 impl<T, U> Default for Groups<T, U> {
     fn default() -> Self {
@@ -174,7 +184,7 @@ where
         (self.window != WindowSpec::Whole).then_some(1)
     }
     fn extra_bytes(&self, state: &Groups<T, U>) -> usize {
-        postcard::experimental::serialized_size(state).unwrap_or(0)
+        state.0.values().map(|group| size_of::<WindowGroup<T, U>>() + group.bytes).sum()
     }
     fn row(
         &self,
@@ -186,6 +196,7 @@ where
         let time_ms = (self.time)(&row);
         let mut windows = self.window.assign(time_ms);
         windows.retain(|&(_, end)| end - 1 > context.watermark_ms());
+        let bytes = postcard::experimental::serialized_size(&row).unwrap_or(0);
         let mut row = Some(row);
         for (number, &(start, end)) in windows.iter().enumerate() {
             match end {
@@ -196,16 +207,18 @@ where
             let Some(own) = (if is_last { row.take() } else { row.as_ref().and_then(copy) }) else {
                 return context.fail(Error::user("a row cannot be written and read back"));
             };
-            let group = &mut groups.0.entry(end).or_insert_with(|| (start, Group::default())).1;
+            let empty = || WindowGroup { start, rows: Default::default(), bytes: 0 };
+            let group = groups.0.entry(end).or_insert_with(empty);
+            group.bytes += bytes;
             match own {
-                Either::Left(row) => group.0.push(row),
-                Either::Right(row) => group.1.push(row),
+                Either::Left(row) => group.rows.0.push(row),
+                Either::Right(row) => group.rows.1.push(row),
             }
         }
     }
     fn timer(&self, key: &K, groups: &mut Groups<T, U>, end: i64, context: &mut KeyContext<V>) {
-        if let Some((start, group)) = groups.0.remove(&end) {
-            (self.function)(key, (start, end), group, &mut context.emit);
+        if let Some(WindowGroup { start, rows, .. }) = groups.0.remove(&end) {
+            (self.function)(key, (start, end), rows, &mut context.emit);
         }
         if groups.0.is_empty() {
             context.forget();
