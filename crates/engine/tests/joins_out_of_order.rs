@@ -14,8 +14,8 @@ use thalweg_core::connector::Sink;
 use thalweg_core::graph::{Graph, Input, StageId, StageKind};
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::shim::SplitMix64;
-use thalweg_core::snapshot::{Cut, RestoredCut, StageState, TakenCut};
-use thalweg_core::{Captured, Extent, Operator, OperatorClass, Restored};
+use thalweg_core::snapshot::RestoredCut;
+use thalweg_core::{Extent, Operator, OperatorClass};
 use thalweg_expr::Expr;
 use thalweg_operators::aggregate::{AggregateCall, resolve};
 use thalweg_operators::assigner::{AssignerSpec, WatermarkAssigner};
@@ -26,17 +26,8 @@ use thalweg_operators::join::window::{WindowJoin, WindowJoinSpec};
 use thalweg_operators::reference::Value;
 use thalweg_operators::test_kit::{assert_same_rows, rows_of, sorted};
 use thalweg_operators::window::{LatePolicy, WindowAggregate, WindowAggregateSpec, WindowSpec};
-use thalweg_runtime::simulate::{Simulation, simulate};
+use thalweg_runtime::simulate::{Simulation, restored, simulate};
 use thalweg_runtime::{SchedulerPolicy, SnapshotMode};
-
-const KINDS: [JoinKind; 6] = [
-    JoinKind::Inner,
-    JoinKind::Left,
-    JoinKind::Right,
-    JoinKind::Full,
-    JoinKind::Semi,
-    JoinKind::Anti,
-];
 
 /// Windows of the joined rows.
 const SIZE_MS: i64 = 20;
@@ -134,7 +125,7 @@ impl Case {
         let random = &mut SplitMix64::new(seed);
         let bounds = [(-7, 5), (0, 0), (3, 9), (-9, -3), (-60, 60)][random.below(5) as usize];
         let on = if random.below(2) == 0 { On::Window } else { On::Interval(bounds.0, bounds.1) };
-        let kind = KINDS[random.below(6) as usize];
+        let kind = JoinKind::ALL[random.below(6) as usize];
         let mut side = || {
             let inputs = 1 + random.below(2);
             (0..inputs).map(|_| random_rows(20 + random.below(80), random)).collect()
@@ -397,30 +388,6 @@ fn random_schedules_give_what_plain_loops_give() {
         (pairs, late) = (pairs + expected.pairs.len(), late + expected.late);
     }
     assert!(pairs > 1000 && late > 100, "{pairs} rows, {late} of them late, prove little");
-}
-
-/// A cut as another run gets it.
-fn restored(cut: TakenCut) -> RestoredCut {
-    let all = |captured: Vec<Captured>| {
-        let mut all = Restored::default();
-        for table in captured.into_iter().flat_map(|captured| captured.tables) {
-            all.add(table.name, (table.rows)().expect("rows can be made").rows);
-        }
-        all
-    };
-    let stage = |stage: StageState<Vec<Captured>>| StageState {
-        state: all(stage.state),
-        waiting: all(stage.waiting),
-        id: stage.id,
-        name: stage.name,
-        ended: stage.ended,
-        inputs: stage.inputs,
-        places: stage.places,
-        source: stage.source,
-        sink: stage.sink,
-    };
-    let stages = cut.stages.into_iter().map(stage).collect();
-    Cut { stages, serial: cut.serial, is_complete: cut.is_complete }
 }
 
 /// Runs a job to its end, though it is killed. How often that was.

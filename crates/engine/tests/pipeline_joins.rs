@@ -17,15 +17,6 @@ use thalweg_core::shim::SplitMix64;
 /// Time, key, value.
 type Row = (i64, i64, i64);
 
-const KINDS: [JoinKind; 6] = [
-    JoinKind::Inner,
-    JoinKind::Left,
-    JoinKind::Right,
-    JoinKind::Full,
-    JoinKind::Semi,
-    JoinKind::Anti,
-];
-
 fn rows(seed: u64, count: usize, keys: u64) -> Vec<Row> {
     let mut random = SplitMix64::new(seed);
     let mut time_ms = 0;
@@ -141,7 +132,7 @@ fn joins_of_every_kind_are_those_of_a_loop() {
     let both = (left.as_slice(), right.as_slice());
     let none = |_: &Row| String::new();
     for workers in [1, 2, 4] {
-        for kind in KINDS {
+        for kind in JoinKind::ALL {
             let (got, names) = run(workers, both, |l, r| by_id(l, kind, r)?.unbounded());
             let wanted = expected(kind, both, |_, _| true, none);
             assert_eq!(got, wanted, "{kind:?} unbounded, {workers} workers");

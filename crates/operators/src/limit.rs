@@ -64,14 +64,17 @@ impl Operator for Limit {
 }
 
 /// All rows to the only partition.
-pub(crate) fn route_to_first(bundle: &Bundle, partitions: usize) -> Route {
+pub fn route_to_first(bundle: &Bundle, partitions: usize) -> Route {
     let mut rows = vec![Vec::new(); partitions.max(1)];
     rows[0] = (0..bundle.num_rows() as u32).collect();
     Route::Scatter(rows)
 }
 
 /// The rows that a piece means, as a batch of their own.
-pub(crate) fn rows_of(piece: &Piece<'_>) -> Result<RecordBatch> {
+///
+/// # Errors
+/// If Arrow can't take them (strings beyond 2 GiB).
+pub fn rows_of(piece: &Piece<'_>) -> Result<RecordBatch> {
     Ok(match piece.rows {
         None => piece.bundle.batch.clone(),
         Some(rows) if rows.len() == piece.bundle.num_rows() => piece.bundle.batch.clone(),

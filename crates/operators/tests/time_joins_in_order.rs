@@ -22,15 +22,6 @@ use thalweg_operators::window::LatePolicy;
 
 use ordered_driver::{Input, Schedule, assert_same, drive};
 
-const KINDS: [JoinKind; 6] = [
-    JoinKind::Inner,
-    JoinKind::Left,
-    JoinKind::Right,
-    JoinKind::Full,
-    JoinKind::Semi,
-    JoinKind::Anti,
-];
-
 /// Key, time, start and end of a window of 20 ms.
 fn sides() -> Sides {
     let schema = || {
@@ -109,7 +100,7 @@ fn check(operator: &dyn Operator, inputs: &[Input], what: &str) -> usize {
 fn interval_joins() {
     for seed in 0..12u64 {
         let inputs = inputs(500, &mut SplitMix64::new(seed));
-        let kind = KINDS[seed as usize % 6];
+        let kind = JoinKind::ALL[seed as usize % 6];
         let (lower_ms, upper_ms) = [(-9, 6), (4, 12)][seed as usize / 6];
         let operator = IntervalJoin::new(IntervalJoinSpec {
             sides: sides(),
@@ -132,7 +123,7 @@ fn interval_joins() {
 fn window_joins() {
     for seed in 0..6u64 {
         let inputs = inputs(500, &mut SplitMix64::new(seed));
-        let kind = KINDS[seed as usize % 6];
+        let kind = JoinKind::ALL[seed as usize % 6];
         let operator = WindowJoin::new(WindowJoinSpec {
             sides: sides(),
             kind,

@@ -18,7 +18,9 @@ use std::sync::Arc;
 
 use thalweg_core::graph::Graph;
 use thalweg_core::shim::SplitMix64;
-use thalweg_core::snapshot::{Extent, RestoredCut, TableExtent, TakenCut};
+use thalweg_core::snapshot::{
+    Captured, Extent, Restored, RestoredCut, StageState, TableExtent, TakenCut,
+};
 use thalweg_core::{Error, Result};
 use thalweg_ordering::Sleep;
 
@@ -46,6 +48,33 @@ pub fn simulate(graph: Graph, options: RunOptions, numa_nodes: usize, seed: u64)
         simulation.step();
     }
     simulation.end()
+}
+
+/// A cut as another run gets it, without a way through files.
+///
+/// # Panics
+/// If the rows of a table can't be made.
+pub fn restored(cut: TakenCut) -> RestoredCut {
+    let all = |captured: Vec<Captured>| {
+        let mut all = Restored::default();
+        for table in captured.into_iter().flat_map(|captured| captured.tables) {
+            all.add(table.name, (table.rows)().expect("rows can be made").rows);
+        }
+        all
+    };
+    let stage = |stage: StageState<Vec<Captured>>| StageState {
+        state: all(stage.state),
+        waiting: all(stage.waiting),
+        id: stage.id,
+        name: stage.name,
+        ended: stage.ended,
+        inputs: stage.inputs,
+        places: stage.places,
+        source: stage.source,
+        sink: stage.sink,
+    };
+    let stages = cut.stages.into_iter().map(stage).collect();
+    RestoredCut { stages, serial: cut.serial, is_complete: cut.is_complete }
 }
 
 /// A job in a simulation, of which cuts can be taken, and which can be dropped at any step as if it

@@ -10,38 +10,14 @@ use std::time::Duration;
 use common::*;
 use thalweg_core::graph::{Graph, Input, StageKind};
 use thalweg_core::shim::{ManualClock, SplitMix64};
-use thalweg_core::snapshot::{Cut, RestoredCut, StageState, TakenCut};
-use thalweg_core::{Captured, Error, Extent, OperatorClass, OrderContract, Restored};
-use thalweg_runtime::simulate::{Simulation, simulate};
+use thalweg_core::snapshot::{RestoredCut, StageState};
+use thalweg_core::{Error, Extent, OperatorClass, OrderContract, Restored};
+use thalweg_runtime::simulate::{Simulation, restored, simulate};
 use thalweg_runtime::{AfterCut, RunOptions, SnapshotMode, start_from};
 
 const DELAY: i64 = 10;
 const SIZE: i64 = 20;
 const CLASSES: [OperatorClass; 2] = [OperatorClass::Commuting, OperatorClass::Sequenced];
-
-/// A cut as another run gets it.
-fn restored(cut: TakenCut) -> RestoredCut {
-    let all = |captured: Vec<Captured>| {
-        let mut all = Restored::default();
-        for table in captured.into_iter().flat_map(|captured| captured.tables) {
-            all.add(table.name, (table.rows)().expect("rows can be made").rows);
-        }
-        all
-    };
-    let stage = |stage: StageState<Vec<Captured>>| StageState {
-        state: all(stage.state),
-        waiting: all(stage.waiting),
-        id: stage.id,
-        name: stage.name,
-        ended: stage.ended,
-        inputs: stage.inputs,
-        places: stage.places,
-        source: stage.source,
-        sink: stage.sink,
-    };
-    let stages = cut.stages.into_iter().map(stage).collect();
-    Cut { stages, serial: cut.serial, is_complete: cut.is_complete }
-}
 
 fn handles(cut: &RestoredCut) -> Vec<(String, String)> {
     let handle = |stage: &StageState<Restored>| {

@@ -399,15 +399,7 @@ impl StreamJoin {
     }
 
     fn name(&self) -> String {
-        let kind = match self.kind {
-            JoinKind::Inner => "join",
-            JoinKind::Left => "left join",
-            JoinKind::Right => "right join",
-            JoinKind::Full => "full join",
-            JoinKind::Semi => "semi join",
-            JoinKind::Anti => "anti join",
-        };
-        self.name.clone().unwrap_or_else(|| kind.to_owned())
+        self.name.clone().unwrap_or_else(|| self.kind.name().to_owned())
     }
 
     /// What the state of it depends on: all columns, since it keeps rows.

@@ -37,9 +37,7 @@ impl Pipeline {
         let from = self.add(name, kind, Vec::new());
         Stream::new(self.clone(), Input { from, port: 0 }, schema)
     }
-}
 
-impl Pipeline {
     /// Puts an operator behind edges, whose rows it takes as those of one stream.
     pub(crate) fn join_edges(
         &self,

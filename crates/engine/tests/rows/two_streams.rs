@@ -63,15 +63,6 @@ fn pairs(
     pairs
 }
 
-const KINDS: [JoinKind; 6] = [
-    JoinKind::Inner,
-    JoinKind::Left,
-    JoinKind::Right,
-    JoinKind::Full,
-    JoinKind::Semi,
-    JoinKind::Anti,
-];
-
 /// Runs what is built over two streams, and sorts its rows.
 fn run<T: thalweg::rows::Row + Ord>(
     workers: usize,
@@ -92,7 +83,7 @@ fn rows_meet_within_a_time_and_in_windows() {
     let (left, right) = (rows(1, 120), rows(2, 100));
     let both = (left.as_slice(), right.as_slice());
     for workers in [1, 2, 4] {
-        for kind in KINDS {
+        for kind in JoinKind::ALL {
             let within = run(workers, both, |left, right| {
                 let right = (right, |row: &Numbered| row.0);
                 left.join_within("within", kind, right, |row| row.0, (-20, 35))

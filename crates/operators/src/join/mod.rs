@@ -58,6 +58,28 @@ pub enum JoinKind {
 }
 
 impl JoinKind {
+    /// All of them.
+    pub const ALL: [JoinKind; 6] = [
+        JoinKind::Inner,
+        JoinKind::Left,
+        JoinKind::Right,
+        JoinKind::Full,
+        JoinKind::Semi,
+        JoinKind::Anti,
+    ];
+
+    /// What a stage with such a join is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            JoinKind::Inner => "join",
+            JoinKind::Left => "left join",
+            JoinKind::Right => "right join",
+            JoinKind::Full => "full join",
+            JoinKind::Semi => "semi join",
+            JoinKind::Anti => "anti join",
+        }
+    }
+
     /// True if rows of the left side without a partner leave, padded with NULL.
     pub fn pads_left_rows(self) -> bool {
         matches!(self, JoinKind::Left | JoinKind::Full)

@@ -81,7 +81,7 @@ impl Lowering<'_> {
         let edges = self.prepare_input(build_input, build_columns)?;
         self.done = others;
         let id = self.identities.give("build", "", &[node]);
-        let name = format!("table {} of {}", table_name(build_input), join_word(kind));
+        let name = format!("table {} of {}", table_name(build_input), kind.name());
         let mut details = vec![format!("read first for: {}", node.describe())];
         let mut operator = join.build();
         if let Some((interval, reader)) = reload {
@@ -100,16 +100,5 @@ impl Lowering<'_> {
         // keeps each pair once.
         self.graph.add_gate(&edges, stage);
         Ok((edges, steps))
-    }
-}
-
-fn join_word(kind: JoinKind) -> &'static str {
-    match kind {
-        JoinKind::Inner => "join",
-        JoinKind::Left => "left join",
-        JoinKind::Right => "right join",
-        JoinKind::Full => "full join",
-        JoinKind::Semi => "semi join",
-        JoinKind::Anti => "anti join",
     }
 }

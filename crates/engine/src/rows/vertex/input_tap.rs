@@ -7,14 +7,14 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Int16Array, RecordBatch, UInt32Array};
+use arrow_array::{Int16Array, RecordBatch};
 use arrow_schema::SchemaRef;
-use arrow_select::take::take_record_batch;
 use thalweg_core::operator::{Partition, WatermarkCall, WatermarkInterest};
 use thalweg_core::{
     Bundle, Captured, Extent, Operator, Output, PartitionContext, Piece, Place, Progress, Restored,
     Result, Route,
 };
+use thalweg_operators::limit::{route_to_first, rows_of};
 
 use crate::rows::codec::RowWriter;
 
@@ -48,9 +48,7 @@ impl Operator for InputTap {
         self.interest.clone()
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
-        let mut rows = vec![Vec::new(); partitions.max(1)];
-        rows[0] = (0..bundle.num_rows() as u32).collect();
-        Ok(Route::Scatter(rows))
+        Ok(route_to_first(bundle, partitions))
     }
     fn open(&self, _: PartitionContext) -> Result<Box<dyn Partition>> {
         let control = control_of(self.input);
@@ -66,14 +64,9 @@ struct TapPartition {
 impl Partition for TapPartition {
     fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
         output.accepted += piece.num_rows() as u64;
-        let batch = &piece.bundle.batch;
-        let (batch, causes) = match piece.rows {
-            Some(rows) if rows.len() < batch.num_rows() => {
-                (take_record_batch(batch, &UInt32Array::from(rows.to_vec()))?, rows.to_vec())
-            }
-            _ => (batch.clone(), (0..batch.num_rows() as u32).collect()),
-        };
-        output.emit_at(batch, Place::Caused(causes));
+        let all = || (0..piece.num_rows() as u32).collect();
+        let causes = piece.rows.map_or_else(all, <[u32]>::to_vec);
+        output.emit_at(rows_of(&piece)?, Place::Caused(causes));
         Ok(())
     }
 

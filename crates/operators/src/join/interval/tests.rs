@@ -14,15 +14,6 @@ use crate::test_kit::{
 };
 use crate::window::LatePolicy;
 
-const KINDS: [JoinKind; 6] = [
-    JoinKind::Inner,
-    JoinKind::Left,
-    JoinKind::Right,
-    JoinKind::Full,
-    JoinKind::Semi,
-    JoinKind::Anti,
-];
-
 fn join(keys: Keys, kind: JoinKind, bounds: (i64, i64), has_residual: bool) -> IntervalJoin {
     let spec = IntervalJoinSpec {
         sides: sides(keys),
@@ -243,7 +234,7 @@ fn naive(
 fn random_rows_give_what_plain_loops_give() {
     for seed in 0..30u64 {
         let random = &mut SplitMix64::new(seed);
-        let kind = KINDS[seed as usize % 6];
+        let kind = JoinKind::ALL[seed as usize % 6];
         let keys = if seed % 4 == 3 { Keys::Text } else { Keys::Integer };
         let bounds =
             [(-7, 5), (0, 0), (3, 9), (-9, -3), (-100, 100), (0, 40), (5, 2)][seed as usize % 7];

@@ -81,7 +81,6 @@ use thalweg_core::{
     Bundle, DataType, Error, Operator, Partition, PartitionContext, Result, Route, TableSchema,
 };
 
-use super::JoinKind;
 pub use plan::JoinSpec;
 
 use super::pairs;
@@ -145,15 +144,7 @@ fn key_types(spec: &JoinSpec) -> Result<Vec<DataType>> {
 
 impl Operator for RegularJoin {
     fn name(&self) -> String {
-        match self.plan.spec.kind {
-            JoinKind::Inner => "join",
-            JoinKind::Left => "left join",
-            JoinKind::Right => "right join",
-            JoinKind::Full => "full join",
-            JoinKind::Semi => "semi join",
-            JoinKind::Anti => "anti join",
-        }
-        .to_owned()
+        self.plan.spec.kind.name().to_owned()
     }
     fn is_singleton(&self) -> bool {
         self.plan.key_types.is_empty()

@@ -21,15 +21,6 @@ use crate::test_kit::{
     check_damaged, check_damaged_state, check_operator, drive, expiry_times, sorted,
 };
 
-const KINDS: [JoinKind; 6] = [
-    JoinKind::Inner,
-    JoinKind::Left,
-    JoinKind::Right,
-    JoinKind::Full,
-    JoinKind::Semi,
-    JoinKind::Anti,
-];
-
 /// The time of a row is both start and end of its window here: the rows of a window share both.
 fn join(keys: Keys, kind: JoinKind, has_residual: bool) -> WindowJoin {
     let spec = WindowJoinSpec {
@@ -153,7 +144,7 @@ fn naive(keys: Keys, kind: JoinKind, has_residual: bool, steps: &[Step]) -> (Vec
 fn random_rows_give_what_plain_loops_give() {
     for seed in 0..12u64 {
         let random = &mut SplitMix64::new(seed);
-        let kind = KINDS[seed as usize % 6];
+        let kind = JoinKind::ALL[seed as usize % 6];
         let keys = if seed % 4 == 3 { Keys::Text } else { Keys::Integer };
         let has_residual = seed / 6 == 1;
         let shape = Shape {
@@ -192,7 +183,7 @@ fn the_sequence_of_a_window_does_not_depend_on_who_comes_first() {
         let steps = windowed(random_steps(shape, random), [10, 40][seed as usize % 2]);
         let operator = WindowJoin::new(WindowJoinSpec {
             sides: sides(Keys::Integer),
-            kind: KINDS[seed as usize % 6],
+            kind: JoinKind::ALL[seed as usize % 6],
             left_keys: vec![],
             right_keys: vec![],
             left_window: (1, 1),

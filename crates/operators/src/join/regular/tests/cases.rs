@@ -166,7 +166,7 @@ fn memory_follows_the_live_rows() {
 
 #[test]
 fn damaged_state_is_refused() {
-    for kind in super::random::KINDS {
+    for kind in JoinKind::ALL {
         for (residual, ttl_ms) in [(false, None), (true, None), (false, Some(100))] {
             let spec =
                 JoinSpec { state_ttl_ms: (ttl_ms, ttl_ms), ..spec(kind, &[0], false, residual) };

@@ -10,7 +10,8 @@ use arrow_array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringViewArr
 use thalweg_core::{Column, DataType, RowKind, TableSchema, Watermark, WatermarkBefore};
 use thalweg_expr::{CompareOp, Expr, ExprKind};
 
-use super::{JoinKind, JoinSpec};
+use super::JoinSpec;
+use crate::join::JoinKind;
 use crate::join::sides::Side;
 use crate::join::sides::Sides;
 use crate::reference::Value;

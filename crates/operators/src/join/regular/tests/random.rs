@@ -9,15 +9,6 @@ use crate::join::regular::{JoinSpec, RegularJoin};
 use crate::join::sides::Side;
 use crate::test_kit::{DriveOptions, assert_same_rows, check_captures, check_operator, drive};
 
-pub(super) const KINDS: [JoinKind; 6] = [
-    JoinKind::Inner,
-    JoinKind::Left,
-    JoinKind::Right,
-    JoinKind::Full,
-    JoinKind::Semi,
-    JoinKind::Anti,
-];
-
 /// How rows are made.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
@@ -97,7 +88,7 @@ fn check(spec: JoinSpec, changes: &[Change], what: &str) {
 fn every_join_makes_the_changes_of_the_reference() {
     for seed in 0..2 {
         let mut random = SplitMix64::new(seed);
-        for kind in KINDS {
+        for kind in JoinKind::ALL {
             let shape = Shape { changes: 250, keys: 6, numbers: 3, is_unique: false };
             let changes = changes(shape, &mut random);
             for residual in [false, true] {
@@ -116,7 +107,7 @@ fn every_join_makes_the_changes_of_the_reference() {
 fn without_keys_every_pair_is_a_candidate() {
     for seed in 10..12 {
         let mut random = SplitMix64::new(seed);
-        for kind in KINDS {
+        for kind in JoinKind::ALL {
             let shape = Shape { changes: 120, keys: 6, numbers: 6, is_unique: false };
             let changes = changes(shape, &mut random);
             for residual in [false, true] {
@@ -147,7 +138,7 @@ fn long_chains_make_the_changes_of_the_reference() {
 fn unique_keys_make_the_same_changes() {
     for seed in 30..33 {
         let mut random = SplitMix64::new(seed);
-        for kind in KINDS {
+        for kind in JoinKind::ALL {
             let shape = Shape { changes: 200, keys: 20, numbers: 3, is_unique: true };
             let changes = changes(shape, &mut random);
             let unique = JoinSpec {
@@ -165,7 +156,7 @@ fn unique_keys_make_the_same_changes() {
 fn changes_put_together_are_the_whole() {
     for seed in 40..44 {
         let mut random = SplitMix64::new(seed);
-        for kind in KINDS {
+        for kind in JoinKind::ALL {
             for (residual, ttl_ms) in [(false, None), (true, None), (false, Some(1000))] {
                 let shape = Shape { changes: 300, keys: 6, numbers: 3, is_unique: false };
                 let script = script(&changes(shape, &mut random));
