@@ -415,7 +415,8 @@ mod tests {
         for sequence in
             [[0, 0, 1, 1], [0, 1, 0, 1], [0, 1, 1, 0], [1, 0, 0, 1], [1, 0, 1, 0], [1, 1, 0, 0]]
         {
-            let epochs = [0, 1].map(|_| [0, 1].map(|index| Arc::new(Container::new((index, 0), 1, 1))));
+            let epochs =
+                [0, 1].map(|_| [0, 1].map(|index| Arc::new(Container::new((index, 0), 1, 1))));
             for (lane, epoch) in [(0, 1), (1, 1), (0, 0), (1, 0)] {
                 epochs[lane][epoch].count_in();
                 assert!(!epochs[lane][epoch].consume_one(), "an open epoch has no end to carry on");

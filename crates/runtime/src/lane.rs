@@ -15,9 +15,9 @@
 
 use thalweg_ordering::sync::{Arc, AtomicBool, AtomicU64, Ordering, RwLock};
 
-use crate::container::{Container, ContainerList, ContainerState};
 #[cfg(feature = "baselines")]
 use crate::container::End;
+use crate::container::{Container, ContainerList, ContainerState};
 
 /// The containers of one input of one stage.
 pub struct Lane {

@@ -132,7 +132,9 @@ impl<'a> Poll<'a> {
         let cut = job.cuts.current();
         match self.state.at_cut(self.run) {
             Ok(found) => cut.stage(place).source = Some(found),
-            Err(error) => cut.stage(place).note_problem(error.in_operator(self.at.run.name.clone())),
+            Err(error) => {
+                cut.stage(place).note_problem(error.in_operator(self.at.run.name.clone()))
+            }
         }
         self.run.wants_cut.store(false, Ordering::SeqCst);
         job.cuts.note_placed();

@@ -138,7 +138,12 @@ pub fn snapshot_problem(snapshots: &SnapshotMetrics) -> Option<String> {
 /// Percentiles behind a heading.
 fn percentiles(of: &str, times: &LatencyPercentiles) -> String {
     let shown = |us: u64| units::duration(Duration::from_micros(us));
-    format!("{of} p50 {}, p99 {}, p99.9 {}", shown(times.p50_us), shown(times.p99_us), shown(times.p999_us))
+    format!(
+        "{of} p50 {}, p99 {}, p99.9 {}",
+        shown(times.p50_us),
+        shown(times.p99_us),
+        shown(times.p999_us)
+    )
 }
 
 /// What became of snapshots, as a line; nothing where none are taken.
@@ -356,8 +361,9 @@ mod tests {
             "snapshots: 3 kept, 0 failed; the newest is 12 of 1970-01-01 00:00:00.000 UTC: 2.00 KiB written \
              in 30.0 ms, sources held 2.00 ms (at most 4.00 ms)\n"
         );
-        own.captured_after =
-            [("window", 3), ("print", 2)].map(|(n, ms)| (n.to_owned(), Duration::from_millis(ms))).into();
+        own.captured_after = [("window", 3), ("print", 2)]
+            .map(|(n, ms)| (n.to_owned(), Duration::from_millis(ms)))
+            .into();
         let line = snapshots(&own);
         assert!(line.ends_with("4.00 ms), 'window' captured last, after 3.00 ms\n"), "{line}");
         own.failed = 1;

@@ -1,4 +1,5 @@
-//! Which source is asked next: first one that has to place a cut; none while they are paused, and while memory is full only one whose
+//! Which source is asked next: first one that has to place a cut; none while they are paused, few
+//! rows while a cut is under way (they would only wait for it), and while memory is full only one whose
 //! rows others wait for; where memory is short the one furthest behind in event time.
 
 use thalweg_core::Watermark;
@@ -57,7 +58,7 @@ impl Dispatcher<'_> {
         }
         let pressure = self.job.memory.pressure();
         // Nothing in front of a cut waits for rows from behind it, and those may have to wait.
-        if pressure == Pressure::Full && self.job.cuts.is_under_way() {
+        if self.job.cuts.is_under_way() && self.job.memory.has_enough_for_a_cut() {
             return None;
         }
         let is_ready = |&stage: &usize| {

@@ -144,7 +144,9 @@ impl ElementStage<'_> {
             let ports = Ports::without_rows(1, None, None);
             Self::of(self.job, source).pass_on(Outcome { passage, ports })?;
         }
-        parked.into_iter().try_for_each(|(source, element)| Self::of(self.job, source).enter(element))
+        parked
+            .into_iter()
+            .try_for_each(|(source, element)| Self::of(self.job, source).enter(element))
     }
 
     /// Gives an element its serial and sends it on. Only for the one whose turn it is.

@@ -190,7 +190,11 @@ impl ElementStage<'_> {
     }
 
     /// All partitions have taken the watermark of an element, or are captured at a cut.
-    pub(crate) fn finish_watermark(&self, gather: &Gather, cut: Option<&CutUnderWay>) -> Result<()> {
+    pub(crate) fn finish_watermark(
+        &self,
+        gather: &Gather,
+        cut: Option<&CutUnderWay>,
+    ) -> Result<()> {
         if self.operator().phases == 1 && cut.is_none() {
             return self.finish_piece(gather);
         }

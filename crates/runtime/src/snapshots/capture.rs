@@ -184,7 +184,8 @@ impl<'a> Cut<'a> {
         let (mut stages, mut replies) = (Vec::new(), Vec::new());
         let mut times = CutTimes { hold: since(0, self.under_way.hold_ns()), ..Default::default() };
         for (place, run) in self.job.stages.iter().enumerate() {
-            let mut at_cut = self.under_way.take(place).map_err(|e| e.in_operator(run.name.clone()))?;
+            let mut at_cut =
+                self.under_way.take(place).map_err(|e| e.in_operator(run.name.clone()))?;
             replies.extend(at_cut.reply.take().map(|reply| (place, reply)));
             if let (Some(after_ns), None) = (at_cut.after_ns, run.source()) {
                 times.stages.push((run.name.clone(), Duration::from_nanos(after_ns)));
@@ -227,12 +228,7 @@ impl<'a> Cut<'a> {
     }
 
     /// Takes the handles of the sinks into the cut.
-    fn await_sinks(
-        &self,
-        cut: &mut TakenCut,
-        replies: Replies,
-        deadline_ns: u64,
-    ) -> Result<()> {
+    fn await_sinks(&self, cut: &mut TakenCut, replies: Replies, deadline_ns: u64) -> Result<()> {
         for (place, reply) in replies {
             let handle = await_reply(self.job, &reply, deadline_ns)?;
             if let Some(sink) = &mut cut.stages[place].sink {
@@ -252,7 +248,6 @@ impl<'a> Cut<'a> {
         )
         .hint("resume from the last snapshot that was kept: nothing is lost; or stop with --drain, which waits"))
     }
-
 }
 
 fn check_deadline(job: &Job, deadline_ns: u64, what: &str) -> Result<()> {

@@ -29,7 +29,8 @@
 //! is a limited amount of work, which needs nothing from behind: every source places the cut
 //! whatever it waits for (room, a gate, its turn), and work inside is never refused room. So by the
 //! order of the stages the cut gets to all of them. What waits behind it counts as in flight, and
-//! sources are asked as long as there is room.
+//! while the cut is under way sources bring at most an eighth of what they may else: with more
+//! the results of what came during the cut would be late.
 //!
 //! **Invariant:** while a stage is captured, nothing from in front of the cut is left to do there,
 //! and nothing from behind it is begun.
