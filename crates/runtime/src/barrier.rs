@@ -21,6 +21,11 @@
 //! last cells of two barriers finish on two workers at once. Operators with several phases have at
 //! most one barrier under way ([`BarrierQueue`]).
 //!
+//! # Cuts
+//! A cut goes through the cells as a watermark does, and its containers are closed with the cut
+//! behind them. It comes when every lane has reached it and nothing comes behind it before it is
+//! complete, so no watermark is under way beside it.
+//!
 //! # Few results
 //! What each cell makes of a watermark may be a handful of rows. As bundles of their own they would
 //! be scattered by the next operator once more, into as many pieces as the product of both numbers
@@ -35,6 +40,7 @@ use thalweg_core::{Exchange, Watermark};
 use thalweg_ordering::sync::{Arc, AtomicUsize, Mutex, Ordering};
 
 use crate::container::Container;
+use crate::cut::CutUnderWay;
 use crate::joint_watermark::JointWatermark;
 use crate::ordered::gather::Gather;
 
@@ -56,6 +62,8 @@ pub struct BarrierCall {
     /// False if the joint watermark has not moved: the barrier only marks the end of an epoch in
     /// the queues of a `sequenced` operator, and no partition is called.
     pub advances: bool,
+    /// A cut on its way, and no watermark: partitions are captured.
+    pub cut: Option<Arc<CutUnderWay>>,
     /// What partitions leave for one another.
     pub exchange: Exchange,
     /// What to pass on.
@@ -68,6 +76,19 @@ pub struct BarrierCall {
     pub results: BarrierResults,
 }
 
+impl BarrierCall {
+    /// In how many phases it goes through the partitions of an operator whose watermarks have so
+    /// many. At a cut they first say how their tables have changed; once all of them have, nothing
+    /// is in their mailboxes that could change any, and they are captured.
+    fn phases(&self, of_watermarks: usize) -> usize {
+        match (&self.cut, self.advances) {
+            (Some(_), _) => 2,
+            (None, true) => of_watermarks,
+            (None, false) => 1,
+        }
+    }
+}
+
 /// Where what partitions make at a watermark goes.
 pub enum BarrierResults {
     /// `epoch`: into containers.
@@ -78,8 +99,9 @@ pub enum BarrierResults {
 
 /// The containers that a barrier has to do with.
 pub struct BarrierContainers {
-    /// The lane and the container whose end watermark this is; `None` if a lane became idle.
-    pub consumed: Option<(usize, Arc<Container>)>,
+    /// The lane and the container whose end watermark this is; none if a lane became idle. At a
+    /// cut the one of each lane.
+    pub consumed: Vec<(usize, Arc<Container>)>,
     /// Where results go, one per main edge.
     pub outputs: Vec<Arc<Container>>,
     /// Where results of rows behind this barrier go, one per main edge.
@@ -163,7 +185,7 @@ impl Barrier {
         if before > 1 {
             return Countdown::Others;
         }
-        if !self.call.advances || self.phase() + 1 == phases {
+        if self.phase() + 1 == self.call.phases(phases) {
             return Countdown::Complete;
         }
         // Nobody else touches the barrier between two phases.
@@ -182,10 +204,22 @@ pub struct Joint {
     pub passed: Watermark,
     /// Barriers made so far.
     pub made: u64,
+    /// Cuts that came so far: results from now on are behind them.
+    pub cuts: u64,
     /// Where results go now, one per main edge.
     pub outputs: Vec<Arc<Container>>,
     /// Barriers on their way through the cells.
     pub barriers: BarrierQueue,
+}
+
+/// What a barrier brings.
+pub enum Moves {
+    /// The end of an epoch, for the queues of a `sequenced` operator.
+    Nothing,
+    /// The joint watermark has moved; what to pass on.
+    Watermark(Option<Watermark>),
+    /// A cut.
+    Cut(Arc<CutUnderWay>),
 }
 
 /// Barriers that go to the cells one by one. Phases of two barriers must not mix, since what
@@ -207,6 +241,11 @@ impl BarrierQueue {
         Some(barrier)
     }
 
+    /// True while one is under way that others have to wait for.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.is_busy
+    }
+
     /// A barrier is complete; the one that goes to the cells now.
     pub fn end(&mut self) -> Option<Arc<Barrier>> {
         let next = self.waiting.pop_front();
@@ -222,24 +261,30 @@ impl Joint {
             watermark: JointWatermark::new(lanes),
             passed: Watermark::MIN,
             made: 0,
+            cuts: 0,
             outputs,
             barriers: BarrierQueue::default(),
         }
     }
 
-    /// Makes the next barrier for the current joint watermark.
+    /// Makes the next barrier for the current joint watermark, or for a cut.
     pub fn barrier(
         &mut self,
-        consumed: Option<(usize, Arc<Container>)>,
+        consumed: Vec<(usize, Arc<Container>)>,
         ingest_ns: u64,
-        advances: bool,
-        pass: Option<Watermark>,
+        moves: Moves,
         cells: usize,
-        make_outputs: impl FnOnce() -> Vec<Arc<Container>>,
+        make_outputs: impl FnOnce(u64) -> Vec<Arc<Container>>,
     ) -> Arc<Barrier> {
         let outputs = self.outputs.clone();
-        if advances {
-            self.outputs = make_outputs();
+        let (advances, pass, cut) = match moves {
+            Moves::Nothing => (false, None, None),
+            Moves::Watermark(pass) => (true, pass, None),
+            Moves::Cut(cut) => (false, None, Some(cut)),
+        };
+        self.cuts += u64::from(cut.is_some());
+        if advances || cut.is_some() {
+            self.outputs = make_outputs(self.cuts);
         }
         let containers =
             BarrierContainers { consumed, outputs, next_outputs: self.outputs.clone() };
@@ -247,6 +292,7 @@ impl Joint {
             sequence: self.made,
             watermark: self.watermark.watermark(),
             advances,
+            cut,
             exchange: Exchange::new(cells),
             pass,
             passed_before: self.passed,
@@ -290,7 +336,7 @@ pub type SharedCompletions = Mutex<Completions>;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::container::ContainerState;
+    use crate::container::{ContainerState, End};
     use arrow_array::{ArrayRef, Int64Array, RecordBatch};
     use thalweg_core::RowKind;
     use thalweg_core::operator::Place;
@@ -298,7 +344,7 @@ mod tests {
     #[test]
     fn completions_come_in_sequence() {
         let mut joint = Joint::new(1, Vec::new());
-        let mut make = || joint.barrier(None, 0, true, None, 2, Vec::new);
+        let mut make = || joint.barrier(Vec::new(), 0, Moves::Watermark(None), 2, |_| Vec::new());
         let (first, second) = (make(), make());
         let mut completions = Completions::default();
         completions.add(second);
@@ -311,7 +357,7 @@ mod tests {
     #[test]
     fn phases_end_with_the_last_cell() {
         let mut joint = Joint::new(1, Vec::new());
-        let barrier = joint.barrier(None, 0, true, None, 2, Vec::new);
+        let barrier = joint.barrier(Vec::new(), 0, Moves::Watermark(None), 2, |_| Vec::new());
         assert_eq!(barrier.count_down(2, 2), Countdown::Others);
         assert_eq!(barrier.count_down(2, 2), Countdown::NextPhase);
         assert_eq!(barrier.phase(), 1);
@@ -328,7 +374,7 @@ mod tests {
     #[test]
     fn few_results_wait_for_those_of_other_cells() {
         let mut joint = Joint::new(1, Vec::new());
-        let barrier = joint.barrier(None, 0, true, None, 40, Vec::new);
+        let barrier = joint.barrier(Vec::new(), 0, Moves::Watermark(None), 40, |_| Vec::new());
         let rows_of = |emitted: Vec<Emitted>| -> usize {
             emitted.iter().map(|of_port| of_port.batch.num_rows()).sum()
         };
@@ -369,18 +415,19 @@ mod tests {
         for sequence in
             [[0, 0, 1, 1], [0, 1, 0, 1], [0, 1, 1, 0], [1, 0, 0, 1], [1, 0, 1, 0], [1, 1, 0, 0]]
         {
-            let epochs = [0, 1].map(|_| [0, 1].map(|index| Arc::new(Container::new(index, 1, 1))));
+            let epochs =
+                [0, 1].map(|_| [0, 1].map(|index| Arc::new(Container::new((index, 0), 1, 1))));
             for (lane, epoch) in [(0, 1), (1, 1), (0, 0), (1, 0)] {
                 epochs[lane][epoch].count_in();
                 assert!(!epochs[lane][epoch].consume_one(), "an open epoch has no end to carry on");
                 assert_eq!(epochs[lane][epoch].state(), ContainerState::Open);
             }
-            let output = |index| Arc::new(Container::new(index, 0, 1));
+            let output = |index| Arc::new(Container::new((index, 0), 0, 1));
             let mut joint = Joint::new(2, vec![output(0)]);
             let (mut known, mut outputs, mut gained) = ([0, 0], 0, false);
             for lane in sequence {
                 let container = Arc::clone(&epochs[lane][known[lane]]);
-                container.close(Some(Watermark(ends[lane][known[lane]])), 0);
+                container.close(End::Watermark(Watermark(ends[lane][known[lane]])), 0);
                 assert!(container.retrieve());
                 known[lane] += 1;
                 joint.watermark.raise(lane, container.end());
@@ -388,8 +435,11 @@ mod tests {
                 let newest =
                     |lane: usize| known[lane].checked_sub(1).map_or(i64::MIN, |n| ends[lane][n]);
                 let expected = newest(0).min(newest(1));
-                let pass = advances.then_some(Watermark(expected));
-                let barrier = joint.barrier(Some((lane, container)), 0, advances, pass, 1, || {
+                let moves = match advances {
+                    true => Moves::Watermark(Some(Watermark(expected))),
+                    false => Moves::Nothing,
+                };
+                let barrier = joint.barrier(vec![(lane, container)], 0, moves, 1, |_| {
                     outputs += 1;
                     vec![output(outputs)]
                 });
@@ -400,9 +450,7 @@ mod tests {
                 let fixed = known_in_a_fixed_order(known, ends);
                 assert!(fixed <= expected, "{sequence:?}");
                 gained |= fixed < expected;
-                if let Some((_, container)) = &of_barrier.consumed {
-                    container.mark_consumed();
-                }
+                of_barrier.consumed.iter().for_each(|(_, container)| container.mark_consumed());
             }
             assert_eq!(joint.watermark.watermark(), Watermark(60));
             assert!(gained, "{sequence:?}: a fixed order would have done as well");

@@ -75,7 +75,7 @@ impl<'a> CellWorker<'a> {
             if !matches!(taken, Taken::Unfinished) {
                 cell.finish_item(state.partition.as_ref());
             }
-            let epoch = state.outputs.first().map_or(0, |container| container.index);
+            let epoch = state.outputs.first().map_or((0, 0), |epoch| (epoch.cuts, epoch.index));
             // Before the cell is listed: whoever takes it then never waits.
             drop(state);
             match taken {
@@ -111,7 +111,7 @@ impl<'a> CellWorker<'a> {
     }
 
     /// Leaves a cell in the middle of an item to whoever comes next, or until there is room.
-    fn put_off(&self, number: usize, cell: &Cell, epoch: u64) {
+    fn put_off(&self, number: usize, cell: &Cell, epoch: (u64, u64)) {
         let StageAt { job, place: stage, .. } = self.at;
         if job.is_held_back() {
             job.queues.parked.park_cell(stage, epoch, number);
@@ -125,6 +125,9 @@ impl<'a> CellWorker<'a> {
         match barrier.count_down(self.operator.cells.len(), self.operator.phases) {
             Countdown::Others => Ok(()),
             Countdown::NextPhase => {
+                if let Some(cut) = &barrier.call.cut {
+                    cut.choose_extents(self.at.place, &self.at.run.id);
+                }
                 self.at.post_barrier(&barrier);
                 Ok(())
             }
@@ -216,6 +219,16 @@ impl<'a> CellWorker<'a> {
         barrier: Arc<Barrier>,
     ) -> Result<Taken> {
         let call = &barrier.call;
+        if let Some(cut) = &call.cut {
+            let partition = state.partition.as_mut();
+            if barrier.phase() == 0 {
+                cut.note_changes(self.at.place, partition.table_changes());
+            } else {
+                cut.capture(self.at.place, cell, partition);
+                state.enter_epoch_behind(&barrier);
+            }
+            return Ok(Taken::Barrier(barrier));
+        }
         if !call.advances {
             return Ok(Taken::Barrier(barrier));
         }

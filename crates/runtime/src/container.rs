@@ -33,7 +33,9 @@ use std::sync::OnceLock;
 
 use thalweg_core::{Bundle, Watermark};
 use thalweg_ordering::Closing;
-use thalweg_ordering::sync::{Arc, AtomicI64, AtomicU8, AtomicU64, Mutex, Ordering, Queue, RwLock};
+use thalweg_ordering::sync::{
+    Arc, AtomicBool, AtomicI64, AtomicU8, AtomicU64, Mutex, Ordering, Queue, RwLock,
+};
 
 use crate::leaving::Leaving;
 
@@ -75,10 +77,24 @@ impl ContainerState {
     }
 }
 
-/// One epoch of one lane at one stage.
+/// What stands behind the bundles of a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The end of an epoch, with its watermark.
+    Watermark(Watermark),
+    /// A cut. It is a watermark that says nothing about time: it goes the same way.
+    Cut,
+    /// The bundles of the next container: the two are treated as one.
+    Merged,
+}
+
+/// One epoch of one lane at one stage, or a part of one: a cut ends a container in the middle of
+/// its epoch.
 pub struct Container {
     /// Its place among the containers ever made in its lane, from 0.
     pub index: u64,
+    /// How many cuts stand before it. No container has rows of both sides of a cut.
+    pub cuts: u64,
     state: AtomicU8,
     /// Bundles counted in and not fully consumed. Raised upstream, lowered by the owner.
     unconsumed: Closing,
@@ -88,6 +104,8 @@ pub struct Container {
     total: AtomicU64,
     /// Valid from WM_ASSIGNED on.
     end: AtomicI64,
+    /// A cut stands behind it. Valid from WM_ASSIGNED on.
+    is_cut: AtomicBool,
     /// When the row that ended the epoch entered the engine. Valid from WM_ASSIGNED on.
     end_ingest_ns: AtomicU64,
     /// Unclaimed bundles by NUMA node. In boxes: a queue gets memory for 31 at once, of which short
@@ -101,14 +119,16 @@ pub struct Container {
 
 impl Container {
     /// An empty container with links for this many output edges.
-    pub fn new(index: u64, edges: usize, numa_nodes: usize) -> Self {
+    pub fn new((index, cuts): (u64, u64), edges: usize, numa_nodes: usize) -> Self {
         Container {
             index,
+            cuts,
             state: AtomicU8::new(ContainerState::Open as u8),
             unconsumed: Closing::new(),
             deposited: AtomicU64::new(0),
             total: AtomicU64::new(0),
             end: AtomicI64::new(i64::MIN),
+            is_cut: AtomicBool::new(false),
             end_ingest_ns: AtomicU64::new(0),
             unclaimed: (0..numa_nodes.max(1)).map(|_| Queue::new()).collect(),
             leaving: Mutex::default(),
@@ -122,7 +142,18 @@ impl Container {
         ContainerState::ALL[usize::from(self.state.load(Ordering::SeqCst))]
     }
 
-    /// The end watermark, once assigned.
+    /// True if a cut stands behind it, and no watermark; once it is complete.
+    pub fn is_cut(&self) -> bool {
+        // Relaxed: ordered by the state that the caller has read.
+        self.is_cut.load(Ordering::Relaxed)
+    }
+
+    /// What stands behind a complete container that was not merged.
+    pub fn ended_by(&self) -> End {
+        if self.is_cut() { End::Cut } else { End::Watermark(self.end()) }
+    }
+
+    /// The end watermark, once assigned; that of a cut is the least there is.
     pub fn end(&self) -> Watermark {
         // Relaxed: ordered by the state that the caller has read.
         Watermark(self.end.load(Ordering::Relaxed))
@@ -183,17 +214,19 @@ impl Container {
         self.unconsumed.pending()
     }
 
-    /// Ends the epoch: with a watermark, or (`None`) merged into the next container.
-    pub fn close(&self, end: Option<Watermark>, ingest_ns: u64) {
+    /// Nothing more comes in.
+    pub fn close(&self, end: End, ingest_ns: u64) {
         self.total.store(self.deposited.load(Ordering::Relaxed), Ordering::Relaxed);
         self.end_ingest_ns.store(ingest_ns, Ordering::Relaxed);
-        match end {
-            Some(Watermark(t)) => {
-                self.end.store(t, Ordering::Relaxed);
-                self.transition(ContainerState::Open, ContainerState::WatermarkAssigned);
-            }
-            None => self.transition(ContainerState::Open, ContainerState::WatermarkCancelled),
+        self.is_cut.store(end == End::Cut, Ordering::Relaxed);
+        if let End::Watermark(Watermark(t)) = end {
+            self.end.store(t, Ordering::Relaxed);
         }
+        let state = match end {
+            End::Watermark(_) | End::Cut => ContainerState::WatermarkAssigned,
+            End::Merged => ContainerState::WatermarkCancelled,
+        };
+        self.transition(ContainerState::Open, state);
         self.unconsumed.close();
     }
 
@@ -256,9 +289,9 @@ mod tests {
 
     #[test]
     fn the_watermark_is_retrieved_once() {
-        let container = Container::new(0, 0, 1);
+        let container = Container::new((0, 0), 0, 1);
         assert!(!container.retrieve(), "an open container has no watermark");
-        container.close(Some(Watermark(5)), 0);
+        container.close(End::Watermark(Watermark(5)), 0);
         assert!(container.retrieve());
         assert!(!container.retrieve());
         container.mark_consumed();
@@ -268,9 +301,9 @@ mod tests {
     #[test]
     #[should_panic(expected = "a watermark consumed before its bundles")]
     fn a_watermark_waits_for_its_bundles() {
-        let container = Container::new(0, 0, 1);
+        let container = Container::new((0, 0), 0, 1);
         container.count_in();
-        container.close(Some(Watermark(5)), 0);
+        container.close(End::Watermark(Watermark(5)), 0);
         assert!(container.retrieve());
         container.mark_consumed();
     }
@@ -278,8 +311,8 @@ mod tests {
     #[test]
     #[should_panic(expected = "a deposit after the end of the epoch")]
     fn a_row_never_changes_epoch() {
-        let container = Container::new(0, 0, 1);
-        container.close(Some(Watermark(5)), 0);
+        let container = Container::new((0, 0), 0, 1);
+        container.close(End::Watermark(Watermark(5)), 0);
         container.count_in();
     }
 }

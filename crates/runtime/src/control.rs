@@ -17,7 +17,7 @@ impl JobControl {
     /// output unfinished.
     pub fn cancel(&self) {
         self.0.lifecycle.stop();
-        self.0.hold.set(false);
+        self.0.cuts.pause(false);
         self.0.ask_all_sources();
     }
     /// Asks for a graceful end: at once, or where snapshots are taken by whoever takes them, who

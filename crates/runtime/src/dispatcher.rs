@@ -3,6 +3,7 @@
 //! Threads call [`next_task`], and so does the simulator with whatever worker it likes; there
 //! is no dispatcher thread and no state of its own. The order of looking:
 //!
+//! 0. sources that have to place a cut: nothing is read meanwhile;
 //! 1. cells with a watermark in their mailbox (StreamBox §6: watermark tasks first);
 //! 2. bundles that have what they waited for outside;
 //! 3. cells with rows, in the order that the partitioning scheme gives them (see `ready_cells`);
@@ -118,6 +119,11 @@ fn of_cell((stage, cell): (usize, usize)) -> Task {
 impl<'a> Dispatcher<'a> {
     fn next_task(&self) -> Option<Task> {
         let (job, queues) = (self.job, &self.job.queues);
+        if job.cuts.is_unplaced()
+            && let Some(task) = self.next_cut()
+        {
+            return Some(task);
+        }
         if !queues.parked.is_empty() {
             return self.next_while_parked();
         }
@@ -173,7 +179,8 @@ impl<'a> Dispatcher<'a> {
         if self.job.lifecycle.is_giving_up() || (is_full && !is_stuck()) {
             return None;
         }
-        let Some((stage, waiting)) = self.job.queues.parked.take(is_full) else {
+        let cuts_max = self.job.cuts.cuts_before();
+        let Some((stage, waiting)) = self.job.queues.parked.take(is_full, cuts_max) else {
             // All of it waits for a bundle that another worker is at or that nobody has begun.
             let may_begin = is_full && self.job.ordered.is_none();
             return may_begin.then(|| self.furthest_downstream()).flatten();

@@ -16,7 +16,6 @@
 //! one flow only, so the dispatcher and the task go to that flow directly.
 
 use thalweg_core::operator::Emitted;
-use thalweg_core::snapshot::InputState;
 use thalweg_core::{Bundle, Result, Watermark};
 use thalweg_ordering::sync::Arc;
 
@@ -73,6 +72,14 @@ impl<'a> Flow<'a> {
         match self {
             Flow::Epochs(stage) => stage.end_epoch(state, Watermark::END),
             Flow::Elements(stage) => stage.ingest_end(state.ingest_ns),
+        }
+    }
+
+    /// A source places a cut behind what it has sent.
+    pub(crate) fn ingest_cut(&self, state: &mut SourceState) -> Result<()> {
+        match self {
+            Flow::Epochs(stage) => stage.ingest_cut(state),
+            Flow::Elements(stage) => stage.ingest_cut(),
         }
     }
 
@@ -205,19 +212,9 @@ impl<'a> Flow<'a> {
                 stage.complete(barrier)
             }
             (Flow::Elements(stage), BarrierResults::Element(gather)) => {
-                stage.finish_watermark(gather)
+                stage.finish_watermark(gather, barrier.call.cut.as_deref())
             }
             _ => unreachable!("{OTHER_FLOW}"),
-        }
-    }
-
-    // --- snapshots ---
-
-    /// What the stage knows of its inputs at a cut.
-    pub(crate) fn input_state(&self) -> Option<InputState> {
-        match self {
-            Flow::Epochs(stage) => stage.input_state(),
-            Flow::Elements(stage) => stage.input_state(),
         }
     }
 }

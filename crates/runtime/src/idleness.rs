@@ -1,7 +1,10 @@
 //! What no row causes: rows that have waited for long enough are called for, quiet inputs are
 //! declared idle, and partitions are called when the clock reaches what they wait for.
 //!
-//! **Invariant:** none of it happens while a cut is being taken ([`Hold`](crate::hold::Hold)).
+//! **Invariant:** no input becomes idle while a cut is under way: the sources have said already
+//! whether they are. What others have reached without an input is then never part of a snapshot in
+//! which it is awake. An input may wake up meanwhile: nobody gets further by that. And the clock may
+//! call: a call stands among the other items of a mailbox, in front of the cut or behind it.
 
 use thalweg_core::Result;
 use thalweg_ordering::sync::Ordering;
@@ -12,16 +15,13 @@ use crate::stage::{Item, SourceRun};
 
 /// Calls those who wait for the clock, if there are any.
 pub(crate) fn look_at_the_clock(job: &Job) {
-    if job.settings.ticks
-        && let Some(_no_cut) = job.hold.try_outside()
-    {
+    if job.settings.ticks {
         tick_cells(job);
     }
 }
 
 /// Does all of it.
 pub(crate) fn look_around(job: &Job) -> Result<()> {
-    let Some(_no_cut) = job.hold.try_outside() else { return Ok(()) };
     call_for_gathered_rows(job);
     look_for_idle_inputs(job)?;
     if job.settings.ticks {
@@ -44,6 +44,7 @@ fn call_for_gathered_rows(job: &Job) {
 /// Declares unbounded inputs idle that have brought nothing for the timeout.
 fn look_for_idle_inputs(job: &Job) -> Result<()> {
     let Some(timeout) = job.settings.idle_timeout else { return Ok(()) };
+    let Some(_no_cut) = job.cuts.between() else { return Ok(()) };
     let now_ns = job.now_ns();
     let is_quiet = |source: &SourceRun| {
         let since_ns = source.last_rows_ns.load(Ordering::Relaxed);

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use thalweg_core::shim::SharedClock;
 use thalweg_core::{Bundle, Error, OrderContract, Output, Result, Watermark};
-use thalweg_ordering::sync::{Arc, Mutex, Ordering};
+use thalweg_ordering::sync::{Arc, AtomicUsize, Mutex, Ordering};
 
 #[cfg(feature = "baselines")]
 use crate::ablation::Ablated;
 use crate::barrier::Barrier;
+use crate::cut::{CutUnderWay, Cuts};
 use crate::gates::Gates;
-use crate::hold::Hold;
 use crate::interleaving::StepRecorder;
 use crate::lifecycle::Lifecycle;
 use crate::memory::{MemoryAccount, Pressure};
@@ -44,7 +44,9 @@ pub struct Job {
     pub(crate) queues: WorkQueues,
     /// Sources that wait for others to end.
     pub(crate) gates: Gates,
-    pub(crate) hold: Hold,
+    pub(crate) cuts: Cuts,
+    /// Workers that look for work here, or do some.
+    pub(crate) present: AtomicUsize,
     pub(crate) measured: Measured,
     /// The flow of the ordered contracts, where one is promised; else containers are all that
     /// there is.
@@ -127,18 +129,18 @@ impl Job {
         self.news.notify_all();
     }
 
-    /// Sources are asked again behind a cut.
+    /// Sources are asked again.
     pub(crate) fn release(&self) {
-        self.hold.set(false);
+        self.cuts.pause(false);
         self.news.notify_all();
     }
 
     /// True if no row and no watermark is in a queue or in the hands of a worker, but for rows that
-    /// wait in a merge for another input, and those of `bytes_elsewhere`.
-    pub(crate) fn is_drained(&self, bytes_elsewhere: usize) -> bool {
+    /// wait in a merge for another input.
+    pub(crate) fn is_drained(&self) -> bool {
         let of_merges = self.ordered.as_ref().map_or(0, OrderedFlow::waiting_bytes);
         // Rows that a worker holds are in no queue, but in flight.
-        self.memory.in_flight_bytes() <= of_merges + bytes_elsewhere && self.stages.are_idle()
+        self.memory.in_flight_bytes() <= of_merges && self.stages.are_idle()
     }
 
     /// A copy of all counters.
@@ -197,6 +199,15 @@ impl StageAt<'_> {
     pub(crate) fn post_barrier(&self, barrier: &Arc<Barrier>) {
         let cells = 0..self.run.cells().len();
         self.job.queues.post_barrier(self.run, self.place, barrier, cells);
+    }
+
+    /// The cut has come by all lanes of the stage, and all that belongs to it is known.
+    pub(crate) fn report_cut(&self, cut: &CutUnderWay) {
+        cut.stage(self.place).ended = self.run.ended.load(Ordering::SeqCst);
+        cut.note_reached(self.place, self.job.now_ns());
+        if self.job.cuts.report(cut) {
+            self.job.lifecycle.signal();
+        }
     }
 
     /// Nobody needs more from the stage.

@@ -15,6 +15,8 @@
 
 use thalweg_ordering::sync::{Arc, AtomicBool, AtomicU64, Ordering, RwLock};
 
+#[cfg(feature = "baselines")]
+use crate::container::End;
 use crate::container::{Container, ContainerList, ContainerState};
 
 /// The containers of one input of one stage.
@@ -25,6 +27,9 @@ pub struct Lane {
     /// Every container with a smaller index is complete and has nothing left to claim. Since
     /// nothing is put into a complete container, that stays so; whoever looks may raise it.
     claimed: AtomicU64,
+    /// Bundles of containers behind more cuts than this are not claimed yet. Raised by whoever lets
+    /// a cut through.
+    open_to: AtomicU64,
     /// Output edges of the owning stage that hang on this lane's containers.
     edges: usize,
     numa_nodes: usize,
@@ -33,12 +38,14 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// An empty lane whose containers have links for this many edges.
-    pub fn new(edges: usize, numa_nodes: usize) -> Self {
+    /// An empty lane whose containers have links for this many edges. With `stops_cuts` nothing is
+    /// claimed behind a cut before [`Lane::let_cut_through`].
+    pub fn new(edges: usize, numa_nodes: usize, stops_cuts: bool) -> Self {
         Lane {
             list: RwLock::default(),
             made: AtomicU64::new(0),
             claimed: AtomicU64::new(0),
+            open_to: AtomicU64::new(if stops_cuts { 0 } else { u64::MAX }),
             edges,
             numa_nodes,
             idle: AtomicBool::new(false),
@@ -56,19 +63,26 @@ impl Lane {
         self.made.load(Ordering::Relaxed)
     }
 
-    /// Makes the next container and puts it at the young end.
-    pub fn append(&self) -> Arc<Container> {
+    /// Makes the next container, behind so many cuts, and puts it at the young end.
+    pub fn append(&self, cuts: u64) -> Arc<Container> {
         let mut list = self.list.write().expect("no panic under a list lock");
-        self.append_locked(&mut list)
+        self.append_locked(&mut list, cuts)
+    }
+
+    /// Bundles behind the cut in front may be claimed from here on.
+    pub(crate) fn let_cut_through(&self) {
+        // Relaxed: what was before the cut is consumed, and the caller wakes whoever looks.
+        self.open_to.fetch_add(1, Ordering::Relaxed);
     }
 
     fn append_locked(
         &self,
         list: &mut std::collections::VecDeque<Arc<Container>>,
+        cuts: u64,
     ) -> Arc<Container> {
         // Relaxed: written under the writer lock only.
         let index = self.made.fetch_add(1, Ordering::Relaxed);
-        let container = Arc::new(Container::new(index, self.edges, self.numa_nodes));
+        let container = Arc::new(Container::new((index, cuts), self.edges, self.numa_nodes));
         list.push_back(Arc::clone(&container));
         container
     }
@@ -82,7 +96,8 @@ impl Lane {
         let list = self.list.read().expect("no panic under a list lock");
         let mut down_list = down.list.write().expect("no panic under a list lock");
         for container in list.iter().take_while(|c| c.index <= of.index) {
-            container.down[edge].get_or_init(|| down.append_locked(&mut down_list));
+            let append = || down.append_locked(&mut down_list, container.cuts);
+            container.down[edge].get_or_init(append);
         }
         drop(down_list);
         let linked = of.down[edge].get().expect("a container in use is in its list");
@@ -103,14 +118,15 @@ impl Lane {
     #[cfg(feature = "baselines")]
     pub(crate) fn close_open(&self, end: thalweg_core::Watermark, ingest_ns: u64) {
         let mut list = self.list.write().expect("no panic under a list lock");
-        self.open_locked(&mut list).close(Some(end), ingest_ns);
+        self.open_locked(&mut list).close(End::Watermark(end), ingest_ns);
     }
 
     #[cfg(feature = "baselines")]
     fn open_locked(&self, list: &mut std::collections::VecDeque<Arc<Container>>) -> Arc<Container> {
         match list.back() {
             Some(youngest) if youngest.state() == ContainerState::Open => Arc::clone(youngest),
-            _ => self.append_locked(list),
+            // Without cuts: a job that takes snapshots keeps the boundaries of epochs.
+            _ => self.append_locked(list, 0),
         }
     }
 
@@ -163,7 +179,8 @@ impl Lane {
         while let Some(container) = containers.next_if(is_claimed) {
             self.claimed.fetch_max(container.index + 1, Ordering::Relaxed);
         }
-        containers.find_map(&mut visit)
+        let open_to = self.open_to.load(Ordering::Relaxed);
+        containers.take_while(|container| container.cuts <= open_to).find_map(&mut visit)
     }
 
     /// Walks from the oldest to the youngest container until `visit` returns something.
@@ -176,13 +193,14 @@ impl Lane {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::container::End;
     use proptest::prelude::*;
     use thalweg_core::Watermark;
 
     #[test]
     fn linking_a_young_container_makes_the_older_ones_first() {
-        let (up, down) = (Lane::new(1, 1), Lane::new(0, 1));
-        let containers: Vec<_> = (0..3).map(|_| up.append()).collect();
+        let (up, down) = (Lane::new(1, 1, false), Lane::new(0, 1, false));
+        let containers: Vec<_> = (0..3).map(|_| up.append(0)).collect();
         let third = up.link(&containers[2], 0, &down);
         assert_eq!(third.index, 2);
         assert_eq!(down.open_containers(), 3);
@@ -191,8 +209,8 @@ mod tests {
 
     #[test]
     fn what_is_claimed_is_not_looked_at_again() {
-        let lane = Lane::new(0, 1);
-        let containers: Vec<_> = (0..4).map(|_| lane.append()).collect();
+        let lane = Lane::new(0, 1, false);
+        let containers: Vec<_> = (0..4).map(|_| lane.append(0)).collect();
         let visited = || {
             let mut visited = Vec::new();
             lane.walk_unclaimed(|container| {
@@ -203,7 +221,7 @@ mod tests {
         };
         assert_eq!(visited(), [0, 1, 2, 3], "open ones may get something");
         for index in [0, 1, 3] {
-            containers[index].close(Some(Watermark(index as i64)), 0);
+            containers[index].close(End::Watermark(Watermark(index as i64)), 0);
         }
         assert_eq!(visited(), [2, 3]);
         assert_eq!(lane.claimed.load(Ordering::Relaxed), 2);
@@ -213,9 +231,9 @@ mod tests {
         }
         lane.drop_finished();
         assert_eq!(visited(), [2, 3], "places move, indices stay");
-        containers[2].close(None, 0);
+        containers[2].close(End::Merged, 0);
         assert!(visited().is_empty());
-        lane.append();
+        lane.append(0);
         assert_eq!(visited(), [4]);
     }
 
@@ -224,15 +242,16 @@ mod tests {
         /// has exactly one partner, and dropping finished ones never drops an unfinished one.
         #[test]
         fn lists_keep_epoch_order(order in prop::collection::vec(0usize..12, 1..60)) {
-            let (up, down) = (Lane::new(1, 1), Lane::new(0, 1));
-            let containers: Vec<_> = (0..12).map(|_| up.append()).collect();
+            let (up, down) = (Lane::new(1, 1, false), Lane::new(0, 1, false));
+            let containers: Vec<_> = (0..12).map(|_| up.append(0)).collect();
             for &i in &order {
                 prop_assert_eq!(up.link(&containers[i], 0, &down).index, i as u64);
             }
             let youngest = *order.iter().max().expect("not empty");
             prop_assert_eq!(down.open_containers(), youngest + 1);
             for (i, container) in containers.iter().enumerate() {
-                container.close((i % 3 != 0).then_some(Watermark(i as i64)), 0);
+                let end = End::Watermark(Watermark(i as i64));
+                container.close(if i % 3 == 0 { End::Merged } else { end }, 0);
                 if i % 3 != 0 && i < 7 {
                     prop_assert!(container.retrieve());
                     container.mark_consumed();

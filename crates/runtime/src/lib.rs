@@ -19,7 +19,7 @@
 //! | `flow` | the seam between all of these and how rows move |
 //! | `epoch`, `ordered` | its two sides: containers of `epoch`; elements of `arrival` and `event_time` |
 //! | `sinks` | what is sent to sinks, and their threads |
-//! | `job` | what all workers of a job share, each duty in a type of its own: `stages`, `lifecycle`, `queues`, `hold`, `gates`, `news`, [`memory`], [`metrics`] |
+//! | `job` | what all workers of a job share, each duty in a type of its own: `stages`, `lifecycle`, `queues`, `cut`, `gates`, `news`, [`memory`], [`metrics`] |
 //! | `stage`, `barrier` | a stage at run time; one watermark on its way through its partitions |
 //! | `container`, `lane` | epochs in flight, their life cycle, the lists that hold them |
 //! | `parked`, `returned`, `leaving` | what waits for room; for the outside; for what is before it |
@@ -36,11 +36,11 @@ mod barrier;
 mod cells;
 mod container;
 mod control;
+mod cut;
 mod dispatcher;
 mod epoch;
 mod flow;
 mod gates;
-mod hold;
 mod idleness;
 pub mod interleaving;
 mod job;
@@ -57,7 +57,6 @@ mod pace;
 mod parked;
 mod policies;
 mod pool;
-mod presence;
 mod queues;
 mod returned;
 mod scheduler;
@@ -77,11 +76,12 @@ pub mod topology;
 mod transforms;
 
 pub use control::{JobControl, Report};
+pub use cut::ChooseExtent;
 pub use metrics::{MetricsSnapshot, SnapshotMetrics, StageSnapshot};
 pub use options::RunOptions;
 #[cfg(feature = "baselines")]
 pub use policies::Ablation;
 pub use policies::{PartitionScheme, ReorderScheme, SchedulerPolicy, SnapshotMode};
 pub use pool::Pool;
-pub use snapshots::{AfterCut, ChooseExtent, CutTimes, Taken};
+pub use snapshots::{AfterCut, CutTimes, Taken};
 pub use start::{Beginning, RunningJob, rehearse_start, start, start_from};

@@ -99,6 +99,13 @@ impl MemoryAccount {
         self.state_bytes() > self.limit_bytes
     }
 
+    /// True if enough is in flight to keep workers busy while a cut is under way. What comes beyond
+    /// that waits at the first operator until the cut has passed it, and then all results wait for
+    /// it.
+    pub fn has_enough_for_a_cut(&self) -> bool {
+        self.in_flight_bytes() >= self.in_flight_bytes_max() / 8
+    }
+
     /// How much sources may bring.
     pub fn pressure(&self) -> Pressure {
         let mark = self.in_flight_bytes_max();

@@ -174,10 +174,17 @@ pub struct SnapshotMetrics {
     pub bytes: u64,
     /// From its request until it was kept.
     pub duration: Duration,
-    /// How long sources were held for it.
+    /// The longest that a source was held for it: while it placed the cut.
     pub hold: Duration,
-    /// The longest that sources were held for one.
+    /// The longest that a source was held for one.
     pub hold_max: Duration,
+    /// How long sources were held, over all of this run.
+    pub holds: Option<LatencyPercentiles>,
+    /// For each stage in front of which the cut waits: from the moment at which the first source
+    /// had placed it until the stage was captured.
+    pub captured_after: Vec<(String, Duration)>,
+    /// The same of the last stage, over all of this run.
+    pub captures: Option<LatencyPercentiles>,
     /// Why the last try failed, why there is none for too long, or by how much the interval is not
     /// kept.
     pub problem: Option<String>,
@@ -208,8 +215,8 @@ impl MetricsSnapshot {
     }
 }
 
-/// Result latency: from the moment the row that completes a result entered the engine until the
-/// result is handed to the sink's writer.
+/// A histogram of latencies; above all that of results: from the moment the row that completes a
+/// result entered the engine until the result is handed to the sink's writer.
 pub struct LatencyHistogram(Mutex<Histogram<u64>>);
 
 impl LatencyHistogram {
@@ -218,7 +225,7 @@ impl LatencyHistogram {
         let histogram = Histogram::new_with_bounds(1, 3_600_000_000, 3);
         LatencyHistogram(Mutex::new(histogram.expect("the bounds are valid")))
     }
-    /// Records one result.
+    /// Records one.
     pub fn record_us(&self, latency_us: u64) {
         let mut histogram = self.0.lock().expect("no panic under this lock");
         histogram.saturating_record(latency_us.max(1));
@@ -253,10 +260,10 @@ impl Default for LatencyHistogram {
     }
 }
 
-/// Percentiles of the result latency in microseconds.
-#[derive(Clone, Copy, Debug)]
+/// Percentiles of latencies in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LatencyPercentiles {
-    /// How many bundles of results.
+    /// How many; of results, how many bundles.
     pub count: u64,
     /// Half are faster.
     pub p50_us: u64,

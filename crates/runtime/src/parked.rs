@@ -10,8 +10,9 @@
 //!
 //! **Invariant:** whoever takes something from here owns it, and nobody else has it.
 //!
-//! A cut waits for what is parked as for all work inside: it is resumed while the cut holds the
-//! sources.
+//! A cut waits for what is parked in front of it as for all work there, and that is resumed before
+//! what is behind. While the memory is full nothing from behind is resumed: what comes of it might
+//! have to wait for the cut.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -42,8 +43,9 @@ impl OpenBundle {
     }
 }
 
-/// Where what is parked stands: what is furthest downstream first, then by epoch and place.
-type Place = (Reverse<usize>, u64, usize, u64);
+/// Where what is parked stands: by the cuts before it, then what is furthest downstream first, then
+/// by epoch and place.
+type Place = (u64, Reverse<usize>, u64, usize, u64);
 
 /// What waits for room.
 pub(crate) enum Waiting {
@@ -70,21 +72,23 @@ impl Parked {
         self.count.load(Ordering::SeqCst) == 0
     }
 
-    /// A cell, which the caller owns, waits from now on. `epoch` is the one that it is in.
-    pub(crate) fn park_cell(&self, stage: usize, epoch: u64, cell: usize) {
-        self.park((Reverse(stage), epoch, cell, 0), Waiting::Cell(cell));
+    /// A cell, which the caller owns, waits from now on. `epoch` is the one that it is in, with the
+    /// cuts before it.
+    pub(crate) fn park_cell(&self, stage: usize, (cuts, epoch): (u64, u64), cell: usize) {
+        self.park((cuts, Reverse(stage), epoch, cell, 0), Waiting::Cell(cell));
     }
 
     /// A bundle waits from now on.
     pub(crate) fn park_bundle(&self, stage: usize, bundle: Box<OpenBundle>) {
-        let place = (Reverse(stage), bundle.container.index, bundle.lane, bundle.ordinal);
+        let Container { index, cuts, .. } = *bundle.container;
+        let place = (cuts, Reverse(stage), index, bundle.lane, bundle.ordinal);
         self.park(place, Waiting::Bundle(bundle));
     }
 
     /// An element of which nothing has left waits from now on.
     pub(crate) fn park_element(&self, stage: usize, place: u64, element: Element) {
         let waiting = Waiting::Element(place, Box::new(element));
-        self.park((Reverse(stage), place, 0, 0), waiting);
+        self.park((0, Reverse(stage), place, 0, 0), waiting);
     }
 
     fn park(&self, place: Place, what: Waiting) {
@@ -95,16 +99,18 @@ impl Parked {
     }
 
     /// What is next, with its stage. With `leaves`, only what goes downstream at once: more parts
-    /// of a bundle that waits for those before it would only fill the memory.
-    pub(crate) fn take(&self, leaves: bool) -> Option<(usize, Waiting)> {
+    /// of a bundle that waits for those before it, or what stands behind more cuts than these,
+    /// would only fill the memory.
+    pub(crate) fn take(&self, leaves: bool, cuts_max: u64) -> Option<(usize, Waiting)> {
         let mut waiting = self.waiting.lock().expect("no panic under this lock");
         let is_next = |what: &Waiting| match what {
             Waiting::Bundle(open) => !leaves || open.can_leave(),
             Waiting::Cell(_) | Waiting::Element(..) => true,
         };
-        let place = *waiting.iter().find(|(_, what)| is_next(what))?.0;
+        let mut places = waiting.iter().filter(|(place, _)| !leaves || place.0 <= cuts_max);
+        let place = *places.find(|(_, what)| is_next(what))?.0;
         let what = waiting.remove(&place)?;
-        let stage = place.0.0;
+        let stage = place.1.0;
         self.count.store(waiting.len(), Ordering::SeqCst);
         Some((stage, what))
     }
@@ -118,15 +124,17 @@ mod tests {
     fn the_oldest_furthest_downstream_is_resumed_first() {
         let parked = Parked::default();
         assert!(parked.is_empty());
-        parked.park_cell(1, 0, 0);
-        parked.park_cell(2, 7, 0);
-        parked.park_cell(2, 3, 5);
+        parked.park_cell(3, (1, 9), 2);
+        parked.park_cell(1, (0, 0), 0);
+        parked.park_cell(2, (0, 7), 0);
+        parked.park_cell(2, (0, 3), 5);
         let cell = |(stage, waiting)| match waiting {
             Waiting::Cell(cell) => (stage, cell),
             Waiting::Bundle(_) | Waiting::Element(..) => panic!("only cells are parked"),
         };
-        let order: Vec<_> = std::iter::from_fn(|| parked.take(true).map(cell)).collect();
+        let order: Vec<_> = std::iter::from_fn(|| parked.take(true, 0).map(cell)).collect();
         assert_eq!(order, [(2, 5), (2, 0), (1, 0)]);
+        assert_eq!(parked.take(false, 0).map(cell), Some((3, 2)), "behind a cut, there is room");
         assert!(parked.is_empty());
     }
 }

@@ -10,7 +10,7 @@
 //! millisecond at most and are never cut short.
 //!
 //! # Invariants
-//! - A worker is at one job at most. It has *entered* that one (`presence`) before it looks
+//! - A worker is at one job at most. It has *entered* that one (it is counted in `Job::present`) before it looks
 //!   for a task there and leaves before it looks at another one or parks, also when it panics.
 //! - A worker that has entered looks first whether the job is over. So once a job is over and
 //!   nobody is present, nobody touches it any more (`Pool::leave`): whoever enters later sees that
@@ -154,7 +154,8 @@ impl Pool {
             return;
         }
         self.0.shared.change(|jobs| jobs.retain(|other| !is_same(other)));
-        while !job.hold.presence.is_quiet(|| true) {
+        // SeqCst on both sides: a worker that is not seen here sees that the job is over.
+        while job.present.load(Ordering::SeqCst) > 0 {
             std::thread::sleep(LEAVING);
         }
     }
@@ -324,7 +325,7 @@ impl<'a> Worker<'a> {
     fn enter(&mut self, at: usize) -> bool {
         if self.at != Some(at) {
             self.leave();
-            self.jobs[at].hold.presence.enter();
+            self.jobs[at].present.fetch_add(1, Ordering::SeqCst);
             self.at = Some(at);
         }
         let is_over = self.jobs[at].lifecycle.is_over();
@@ -336,7 +337,7 @@ impl<'a> Worker<'a> {
 
     fn leave(&mut self) {
         if let Some(at) = self.at.take() {
-            self.jobs[at].hold.presence.leave();
+            self.jobs[at].present.fetch_sub(1, Ordering::SeqCst);
         }
     }
 

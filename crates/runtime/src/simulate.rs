@@ -160,17 +160,9 @@ impl Simulation {
     /// As [`JobControl::take_cut`](crate::JobControl::take_cut).
     pub fn take_cut(&mut self, extent: Extent) -> Result<TakenCut> {
         let job = Arc::clone(&self.job);
-        let cut = Cut(&job);
-        job.hold.set(true);
-        cut.drain(|| {
-            self.step();
-            Ok(())
-        })?;
-        let (mut taken, replies) =
-            cut.capture(&mut |_, _| TableExtent { extent, tracks: true }, extent)?;
-        cut.await_sinks(&mut taken, replies, u64::MAX)?;
-        job.release();
-        Ok(taken)
+        let choose = Box::new(move |_: &str, _| TableExtent { extent, tracks: true });
+        let taken = Cut::new(&job, choose, extent).take(u64::MAX, || self.step());
+        taken.map(|taken| taken.cut)
     }
 
     /// The job's handle.

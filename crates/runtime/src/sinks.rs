@@ -7,14 +7,16 @@
 //! A sink that wants no more ([`Demand`]) is finished at once. Its thread stays, and answers in its
 //! place.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use thalweg_core::connector::Demand;
+use thalweg_core::snapshot::{SinkGuarantee, SinkState as SinkAtCut};
 use thalweg_core::{Error, Result, Sink};
 use thalweg_ordering::sync::{Arc, Ordering};
 
+use crate::cut::CutUnderWay;
 use crate::job::{Job, StageAt};
 use crate::lifecycle::caught;
 use crate::metrics::StageMetrics;
@@ -69,6 +71,22 @@ pub(crate) fn spawn(
 }
 
 impl SinkAt<'_> {
+    /// Sends the mark of a cut behind the rows in front of it. The sink says in its turn what it has
+    /// prepared.
+    pub(crate) fn prepare(&self, cut: &CutUnderWay) -> Result<()> {
+        let (reply, handle) = mpsc::channel();
+        let guarantee = self.run.guarantee.get().copied();
+        let sink = SinkAtCut {
+            guarantee: guarantee.unwrap_or(SinkGuarantee::AtLeastOnce),
+            handle: None,
+            has_ended: self.run.open_lanes.load(Ordering::SeqCst) == 0,
+        };
+        let mut at_cut = cut.stage(self.at.place);
+        (at_cut.sink, at_cut.reply) = (Some(sink), Some(handle));
+        drop(at_cut);
+        self.send(SinkMessage::Prepare(reply))
+    }
+
     /// Sends a message to the sink's thread; without one, in a simulation, it is handled at once.
     pub(crate) fn send(&self, message: SinkMessage) -> Result<()> {
         self.run.waiting.fetch_add(1, Ordering::Relaxed);

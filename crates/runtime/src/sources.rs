@@ -48,31 +48,10 @@ pub(crate) fn poll(job: &Job, stage: usize, worker: WorkerPlace, pace: Pace) -> 
     // SeqCst on both sides: either this sees that the source is ready, or whoever makes it
     // ready notifies after the mark is gone. Who parked because of the mark is woken here.
     run.is_asked.store(false, Ordering::SeqCst);
-    if run.ready.load(Ordering::SeqCst) {
+    if run.ready.load(Ordering::SeqCst) || run.wants_cut() {
         job.news.notify();
     }
     done
-}
-
-/// Sends on what a source has given and what waits for company, and promises that it has made. True
-/// if there was any.
-pub(crate) fn send_what_was_given(job: &Job, stage: usize) -> Result<bool> {
-    let run = job.stages[stage].source().expect("the stage is a source");
-    let mut state = run.state.lock().expect("a source that panics ends the job");
-    let worker = WorkerPlace { worker: 0, numa_node: 0 };
-    let mut poll = Poll::new(job, stage, &mut state, worker);
-    let mut has_sent = false;
-    while !run.finished.load(Ordering::SeqCst)
-        && let Some(given) = poll.given()?
-    {
-        match given {
-            SourcePoll::Batch(batch) => poll.send(batch)?,
-            SourcePoll::Heartbeat(time_ms) => poll.take_heartbeat(time_ms)?,
-            SourcePoll::Pending | SourcePoll::End => unreachable!("only what was given"),
-        }
-        has_sent = true;
-    }
-    Ok(has_sent)
 }
 
 /// A worker at a source.
@@ -115,16 +94,54 @@ impl<'a> Poll<'a> {
         let ordered = job.ordered.as_ref();
         let place = self.at.place;
         let is_in_turn = |flow: &OrderedFlow| flow.is_in_turn(place);
+        if self.run.wants_cut() {
+            return self.place_cut().map(|()| 1);
+        }
+        // The worker may have set out before they were paused.
+        if job.cuts.is_paused() {
+            return Ok(1);
+        }
         loop {
             let rows = self.once()?;
             let may_continue = job.may_continue(&mut pace, rows.unwrap_or(usize::MAX))
                 && job.memory.pressure() == Pressure::Low
-                && !job.hold.is_holding()
+                && !job.cuts.is_paused()
+                && !self.run.wants_cut()
                 && (job.lifecycle.is_stopping() || ordered.is_none_or(is_in_turn));
             if !may_continue {
                 return Ok(pace.done());
             }
         }
+    }
+
+    /// Places the cut of a snapshot behind all that the source has given: what waits for company
+    /// goes first, and promises that it has made. What the source is there is known at once, and
+    /// it is asked on.
+    fn place_cut(&mut self) -> Result<()> {
+        let (job, place) = (self.at.job, self.at.place);
+        let begun_ns = job.now_ns();
+        while !self.run.has_finished()
+            && let Some(given) = self.given()?
+        {
+            match given {
+                SourcePoll::Batch(batch) => self.send(batch)?,
+                SourcePoll::Heartbeat(time_ms) => self.take_heartbeat(time_ms)?,
+                SourcePoll::Pending | SourcePoll::End => unreachable!("only what was given"),
+            }
+        }
+        let cut = job.cuts.current();
+        match self.state.at_cut(self.run) {
+            Ok(found) => cut.stage(place).source = Some(found),
+            Err(error) => {
+                cut.stage(place).note_problem(error.in_operator(self.at.run.name.clone()))
+            }
+        }
+        self.run.wants_cut.store(false, Ordering::SeqCst);
+        job.cuts.note_placed();
+        self.flow().ingest_cut(self.state)?;
+        cut.note_hold(begun_ns, job.now_ns());
+        self.at.report_cut(&cut);
+        Ok(())
     }
 
     /// True if the source is to end, whatever it has.

@@ -16,7 +16,7 @@ use std::sync::{OnceLock, mpsc};
 use arrow_array::RecordBatch;
 use thalweg_core::connector::Assign;
 use thalweg_core::graph::StageId;
-use thalweg_core::snapshot::{OutputMark, SinkGuarantee};
+use thalweg_core::snapshot::{self, OutputMark, SinkGuarantee};
 use thalweg_core::{
     Bundle, Error, Operator, OperatorClass, Partition, Piece, Result, Route, Sink, Source,
     SourceBatch, Transform, Watermark,
@@ -61,6 +61,9 @@ pub struct StageRun {
     pub ended: AtomicBool,
     /// The stages that feed it.
     pub inputs: Vec<usize>,
+    /// Lanes that have reached the cut that is under way, with the containers that it ends
+    /// (`epoch`).
+    pub at_cut: Mutex<Vec<(usize, Arc<Container>)>>,
 }
 
 impl StageRun {
@@ -153,9 +156,18 @@ pub struct SourceRun {
     pub gathers_until_ns: AtomicU64,
     /// True while declared idle.
     pub idle: AtomicBool,
+    /// True while a cut is to be placed behind what it has given. Set by whoever begins the cut,
+    /// cleared by the worker that places it.
+    pub wants_cut: AtomicBool,
 }
 
 impl SourceRun {
+    /// True while a cut is to be placed.
+    pub(crate) fn wants_cut(&self) -> bool {
+        // SeqCst: set before workers are told, see the sleep protocol.
+        self.wants_cut.load(Ordering::SeqCst)
+    }
+
     /// True once the last epoch is closed.
     pub(crate) fn has_finished(&self) -> bool {
         self.finished.load(Ordering::SeqCst)
@@ -192,6 +204,8 @@ pub struct SourceState {
     pub serial: u64,
     /// Epochs ended so far.
     pub epoch: u64,
+    /// Cuts placed so far.
+    pub cuts: u64,
     /// The watermark with which an element ended last (ordered contracts).
     pub taken: Watermark,
     /// The time of the last row, where inputs are merged by time.
@@ -207,6 +221,32 @@ pub struct SourceState {
 }
 
 impl SourceState {
+    /// What the source is at a cut behind all that it has sent.
+    ///
+    /// # Errors
+    /// If it cannot be read again from there.
+    pub(crate) fn at_cut(&self, run: &SourceRun) -> Result<snapshot::SourceState> {
+        let finished = run.has_finished();
+        let position = self.ended_at.clone().or_else(|| self.source.position());
+        if position.is_none() && !finished {
+            let name = self.source.name();
+            return Err(Error::user(format!(
+                "no snapshot can be taken: the input '{name}' can't be read again from where it is"
+            ))
+            .hint("run without snapshots, or read from a connector that can be replayed (files, for example)"));
+        }
+        Ok(snapshot::SourceState {
+            position,
+            assigner: self.assigner.as_ref().map(|assigner| assigner.position()),
+            finished,
+            idle: run.idle.load(Ordering::SeqCst),
+            epoch: self.epoch,
+            serial: self.serial,
+            taken: self.taken,
+            frontier_ms: self.frontier_ms,
+        })
+    }
+
     /// True if the epoch may end behind these rows, which it has read just now.
     pub(crate) fn may_end_epoch(&self, batch: &SourceBatch) -> bool {
         self.assigner.as_ref().is_none_or(|assigner| assigner.may_end_epoch(&batch.batch))
@@ -454,7 +494,7 @@ pub struct Sequencer<T> {
     pub ordinal: u64,
     /// What came early, by (container, ordinal).
     pub early: BTreeMap<(u64, u64), T>,
-    /// True while a watermark with several phases must be consumed first.
+    /// True while a watermark with several phases must be consumed first, or a cut taken.
     pub held: bool,
 }
 

@@ -135,6 +135,17 @@ pub fn snapshot_problem(snapshots: &SnapshotMetrics) -> Option<String> {
     })
 }
 
+/// Percentiles behind a heading.
+fn percentiles(of: &str, times: &LatencyPercentiles) -> String {
+    let shown = |us: u64| units::duration(Duration::from_micros(us));
+    format!(
+        "{of} p50 {}, p99 {}, p99.9 {}",
+        shown(times.p50_us),
+        shown(times.p99_us),
+        shown(times.p999_us)
+    )
+}
+
 /// What became of snapshots, as a line; nothing where none are taken.
 fn snapshots(snapshots: &SnapshotMetrics) -> String {
     let mut line = format!(
@@ -151,6 +162,14 @@ fn snapshots(snapshots: &SnapshotMetrics) -> String {
             units::duration(snapshots.hold),
             units::duration(snapshots.hold_max),
         ));
+        let last = snapshots.captured_after.iter().max_by_key(|(_, after)| after);
+        if let Some((stage, after)) = last {
+            line.push_str(&format!(", '{stage}' captured last, after {}", units::duration(*after)));
+        }
+        if let (Some(holds), Some(captures)) = (&snapshots.holds, &snapshots.captures) {
+            line.push_str(&percentiles("; held", holds));
+            line.push_str(&percentiles("; captured", captures));
+        }
     }
     if let Some(problem) = &snapshots.problem {
         line.push_str(&format!("; {problem}"));
@@ -342,6 +361,11 @@ mod tests {
             "snapshots: 3 kept, 0 failed; the newest is 12 of 1970-01-01 00:00:00.000 UTC: 2.00 KiB written \
              in 30.0 ms, sources held 2.00 ms (at most 4.00 ms)\n"
         );
+        own.captured_after = [("window", 3), ("print", 2)]
+            .map(|(n, ms)| (n.to_owned(), Duration::from_millis(ms)))
+            .into();
+        let line = snapshots(&own);
+        assert!(line.ends_with("4.00 ms), 'window' captured last, after 3.00 ms\n"), "{line}");
         own.failed = 1;
         let problem = snapshot_problem(&own).expect("one failed");
         assert_eq!(problem, "1 snapshot failed; the newest is 12; later ones were kept");

@@ -1,7 +1,7 @@
 //! Looks after a job that takes snapshots, on a thread of its own.
 //!
 //! # Protocol
-//! A snapshot is: the cut (the job is held), the write (the job runs on; a thread makes and writes
+//! A snapshot is: the cut (it passes through the job, which runs on), the write (the job runs on; a thread makes and writes
 //! the rows), the manifest, the commit of what sinks had ready. One at a time, when [`Schedule`]
 //! says so. If any step before the manifest fails, nothing has happened: what sinks have prepared
 //! goes with the next one, and the next one is full. If the commit fails, the job fails;
@@ -14,9 +14,9 @@
 //! durable.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use thalweg_core::shim::SharedClock;
@@ -25,7 +25,8 @@ use thalweg_core::snapshot::{
 };
 use thalweg_core::{Error, OrderContract, Result};
 use thalweg_plan::catalog::{OnSnapshotFailure, SnapshotSettings};
-use thalweg_runtime::{AfterCut, JobControl, SnapshotMetrics, Taken};
+use thalweg_runtime::metrics::LatencyHistogram;
+use thalweg_runtime::{AfterCut, CutTimes, JobControl, SnapshotMetrics, Taken};
 use thalweg_state::decide::{Extents, Next, Schedule, Timing, WriteOutcome};
 use thalweg_state::{JobLock, SnapshotKind, SnapshotStore, WriteRequest, WrittenSnapshot};
 
@@ -79,11 +80,28 @@ struct Watch<'a> {
     /// The number of the snapshot before, if changes can build on it.
     base: Option<u64>,
     /// Which tables are captured in full.
-    extents: Extents,
+    extents: Arc<Mutex<Extents>>,
     metrics: SnapshotMetrics,
+    times: Times,
     is_draining: bool,
     is_paused: bool,
     begun_ns: u64,
+}
+
+/// How long cuts took.
+#[derive(Default)]
+struct Times {
+    holds: LatencyHistogram,
+    captures: LatencyHistogram,
+}
+
+impl Times {
+    /// Of one more cut.
+    fn add(&self, times: &CutTimes) {
+        self.holds.record_us(times.hold.as_micros() as u64);
+        let last = times.stages.iter().map(|(_, after)| *after).max().unwrap_or_default();
+        self.captures.record_us(last.as_micros() as u64);
+    }
 }
 
 impl Coordinator {
@@ -100,8 +118,9 @@ impl Coordinator {
         let mut watch = Watch {
             schedule: Schedule::new(timing, now_ns),
             base: None,
-            extents: Extents::default(),
+            extents: Arc::default(),
             metrics: SnapshotMetrics::default(),
+            times: Times::default(),
             is_draining: false,
             is_paused: false,
             begun_ns: now_ns,
@@ -188,7 +207,7 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// While snapshots fail and the job is to wait for one, sources stay held.
+    /// While snapshots fail and the job is to wait for one, sources stay paused.
     fn after_cut(&self) -> AfterCut {
         if self.is_paused { AfterCut::Hold } else { AfterCut::Continue }
     }
@@ -247,6 +266,7 @@ impl Watch<'_> {
         let is_incremental = self.own.settings.incremental && self.base.is_some();
         let extent = if is_incremental { Extent::Incremental } else { Extent::Full };
         let taken = self.take_cut(extent, after)?;
+        self.times.add(&taken.times);
         let (handles, positions) = (handles(&taken.cut), positions(&taken.cut));
         let number = self.own.store.next_number()?;
         let mut request = WriteRequest::new(taken.cut, number, kind, self.own.order);
@@ -271,6 +291,9 @@ impl Watch<'_> {
             duration: Duration::from_nanos(now_ns.saturating_sub(begun_ns)),
             hold: taken.times.hold,
             hold_max: self.metrics.hold_max.max(taken.times.hold),
+            holds: self.times.holds.percentiles(),
+            captured_after: taken.times.stages,
+            captures: self.times.captures.percentiles(),
             problem: self.lateness(),
             is_behind: self.schedule.behind().is_some(),
         };
@@ -281,12 +304,16 @@ impl Watch<'_> {
 
     /// Takes a cut, with the extent of each table chosen by what has changed of it.
     fn take_cut(&mut self, asked: Extent, after: AfterCut) -> Result<Taken> {
-        let Watch { extents, own: Coordinator { settings, .. }, control, .. } = self;
-        let mut choose = |stage: &str, table: TableChanges| match settings.incremental {
-            true => extents.choose(stage, table, asked),
+        let SnapshotSettings { incremental, timeout, .. } = self.own.settings;
+        let extents = Arc::clone(&self.extents);
+        let choose = move |stage: &str, table: TableChanges| match incremental {
+            true => {
+                let mut extents = extents.lock().expect("no panic under this lock");
+                extents.choose(stage, table, asked)
+            }
             false => TableExtent { extent: Extent::Full, tracks: false },
         };
-        control.take_cut_by_table(&mut choose, asked, after, settings.timeout)
+        self.control.take_cut_by_table(Box::new(choose), asked, after, timeout)
     }
 
     /// The note while the interval is not kept.

@@ -1,4 +1,5 @@
-//! Which source is asked next: none while a cut holds them, and while memory is full only one whose
+//! Which source is asked next: first one that has to place a cut; none while they are paused, few
+//! rows while a cut is under way (they would only wait for it), and while memory is full only one whose
 //! rows others wait for; where memory is short the one furthest behind in event time.
 
 use thalweg_core::Watermark;
@@ -31,6 +32,12 @@ impl Dispatcher<'_> {
         None
     }
 
+    /// A source that has to place a cut, whatever it waits for.
+    pub(super) fn next_cut(&self) -> Option<Task> {
+        let mut wanting = self.job.stages.sources().filter(|(_, source)| source.wants_cut());
+        wanting.find_map(|(stage, _)| self.claim_poll(stage))
+    }
+
     /// The right to ask a source, which one worker has at a time. Whoever has it gives it back when
     /// the task is done.
     pub(super) fn claim_poll(&self, stage: usize) -> Option<Task> {
@@ -46,10 +53,14 @@ impl Dispatcher<'_> {
     /// A source that may bring rows and that nobody is at: where memory is short only the one that
     /// is furthest behind in event time, else mostly that one.
     pub(super) fn pollable(&self) -> Option<usize> {
-        if self.job.hold.is_holding() {
+        if self.job.cuts.is_paused() {
             return None;
         }
         let pressure = self.job.memory.pressure();
+        // Nothing in front of a cut waits for rows from behind it, and those may have to wait.
+        if self.job.cuts.is_under_way() && self.job.memory.has_enough_for_a_cut() {
+            return None;
+        }
         let is_ready = |&stage: &usize| {
             self.job.stages[stage].source().is_some_and(|source| {
                 // SeqCst: the waker's store comes before its notify, see the sleep protocol.

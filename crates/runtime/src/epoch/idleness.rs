@@ -6,8 +6,9 @@ use thalweg_core::snapshot::{InputState, LaneState};
 use thalweg_ordering::sync::Ordering;
 
 use super::EpochStage;
+use crate::barrier::Joint;
 use crate::job::Job;
-use crate::stage::{SourceState, StageRunKind};
+use crate::stage::{SinkRun, SourceState, StageRunKind};
 
 /// Works out again which lanes are idle (every source behind them is), and lets operators
 /// advance without them.
@@ -53,24 +54,19 @@ impl EpochStage<'_> {
         }
     }
 
-    /// What the stage knows of its lanes, for a snapshot.
-    pub(crate) fn input_state(&self) -> Option<InputState> {
-        match &self.run.kind {
-            StageRunKind::Operator(operator) => {
-                let joint = operator.joint.lock().expect("no panic under the joint lock");
-                let is_idle = |lane: usize| self.run.lanes[lane].is_idle();
-                Some(joint.watermark.input_state(is_idle, joint.passed))
-            }
-            StageRunKind::Sink(sink) => {
-                // Which of them are open makes no difference to a sink.
-                let open = sink.open_lanes.load(Ordering::SeqCst);
-                let watermark = |lane| if lane < open { Watermark::MIN } else { Watermark::END };
-                let lane = |lane| LaneState { watermark: watermark(lane), idle: false };
-                let lanes = (0..self.run.lanes.len()).map(lane).collect();
-                let (joint, passed) = (Watermark::MIN, Watermark::MIN);
-                Some(InputState { lanes, ended_at: Watermark::MIN, joint, passed })
-            }
-            StageRunKind::Source(_) | StageRunKind::Transform(_) => None,
-        }
+    /// What an operator knows of its lanes, for a snapshot.
+    pub(super) fn joint_state(&self, joint: &Joint) -> InputState {
+        joint.watermark.input_state(|lane| self.run.lanes[lane].is_idle(), joint.passed)
+    }
+
+    /// What a sink knows of its lanes, for a snapshot.
+    pub(super) fn lanes_state(&self, sink: &SinkRun) -> InputState {
+        // Which of them are open makes no difference to a sink.
+        let open = sink.open_lanes.load(Ordering::SeqCst);
+        let watermark = |lane| if lane < open { Watermark::MIN } else { Watermark::END };
+        let lane = |lane| LaneState { watermark: watermark(lane), idle: false };
+        let lanes = (0..self.run.lanes.len()).map(lane).collect();
+        let (joint, passed) = (Watermark::MIN, Watermark::MIN);
+        InputState { lanes, ended_at: Watermark::MIN, joint, passed }
     }
 }

@@ -12,6 +12,7 @@
 //! | `parts` | stateless stages that make many rows of one |
 //! | `operators` | bundles and watermarks on their way through partitions, and their results |
 //! | `coalesce` | small results become one bundle |
+//! | `cuts` | the cut of a snapshot at an operator or a sink |
 //! | `idleness` | lanes that are not waited for |
 
 use std::ops::Deref;
@@ -19,7 +20,7 @@ use std::ops::Deref;
 use thalweg_core::{Bundle, OperatorClass, Result, Transform, Watermark};
 use thalweg_ordering::sync::{Arc, Ordering};
 
-use crate::container::{Container, ContainerState};
+use crate::container::{Container, ContainerState, End};
 use crate::job::{Job, StageAt};
 #[cfg(feature = "baselines")]
 use crate::policies::Ablation;
@@ -30,6 +31,7 @@ use crate::topology::WorkerPlace;
 use crate::transforms::{apply_transform, without_rows};
 
 mod coalesce;
+mod cuts;
 mod idleness;
 mod operators;
 mod parts;
@@ -76,7 +78,7 @@ impl<'a> EpochStage<'a> {
     pub(crate) fn ingest(&self, state: &mut SourceState, bundle: Bundle) -> Result<()> {
         for (place, edge) in self.run.edges.iter().enumerate() {
             let down = &self.job.stages[edge.to.0].lanes[edge.lane_base];
-            let container = state.current[place].get_or_insert_with(|| down.append());
+            let container = state.current[place].get_or_insert_with(|| down.append(state.cuts));
             self.deposit(edge, edge.lane_base, container, bundle.clone(), false)?;
         }
         self.end_epoch_if_due(state)
@@ -93,10 +95,22 @@ impl<'a> EpochStage<'a> {
     /// Ends the epoch of a source.
     pub(crate) fn end_epoch(&self, state: &mut SourceState, end: Watermark) -> Result<()> {
         state.epoch += 1;
+        self.close_current(state, End::Watermark(end))
+    }
+
+    /// A source places a cut behind what it has sent, wherever its epoch is.
+    pub(crate) fn ingest_cut(&self, state: &mut SourceState) -> Result<()> {
+        self.close_current(state, End::Cut)?;
+        state.cuts += 1;
+        Ok(())
+    }
+
+    fn close_current(&self, state: &mut SourceState, end: End) -> Result<()> {
         for (place, edge) in self.run.edges.iter().enumerate() {
             let down = &self.job.stages[edge.to.0].lanes[edge.lane_base];
-            let container = state.current[place].take().unwrap_or_else(|| down.append());
-            self.close(edge, edge.lane_base, &container, Some(end), state.ingest_ns)?;
+            let current = state.current[place].take();
+            let container = current.unwrap_or_else(|| down.append(state.cuts));
+            self.close(edge, edge.lane_base, &container, end, state.ingest_ns)?;
         }
         Ok(())
     }
@@ -155,7 +169,7 @@ impl<'a> EpochStage<'a> {
         edge: &Edge,
         lane: usize,
         container: &Container,
-        end: Option<Watermark>,
+        end: End,
         ingest_ns: u64,
     ) -> Result<()> {
         container.close(end, ingest_ns);
@@ -204,7 +218,7 @@ impl<'a> EpochStage<'a> {
             for (place, edge) in self.run.edges.iter().enumerate() {
                 if let Some(linked) = container.down[place].get() {
                     let ingest_ns = container.end_ingest_ns();
-                    self.close(edge, edge.lane_base + lane, linked, None, ingest_ns)?;
+                    self.close(edge, edge.lane_base + lane, linked, End::Merged, ingest_ns)?;
                 }
             }
         }
@@ -223,8 +237,8 @@ impl<'a> EpochStage<'a> {
                 continue;
             }
             let linked = self.linked(lane, container, place);
-            let (end, ingest_ns) = (container.end(), container.end_ingest_ns());
-            self.close(edge, edge.lane_base + lane, &linked, Some(end), ingest_ns)?;
+            let (end, ingest_ns) = (container.ended_by(), container.end_ingest_ns());
+            self.close(edge, edge.lane_base + lane, &linked, end, ingest_ns)?;
         }
         Ok(())
     }
@@ -346,7 +360,9 @@ impl<'a> EpochStage<'a> {
     fn let_through_sink(&self, sink: &SinkRun, lane: usize) -> Result<()> {
         let to = sinks::at(self.job, self.place);
         let mut sequencer = sink.sequencers[lane].lock().expect("no panic under this lock");
-        while let Some(container) = self.run.lanes[lane].at_or_after(sequencer.container) {
+        while !sequencer.held
+            && let Some(container) = self.run.lanes[lane].at_or_after(sequencer.container)
+        {
             if let Some(rows) = sequencer.next(container.index) {
                 self.count_in(rows.batch.num_rows());
                 to.send(SinkMessage::Rows(rows))?;
@@ -359,6 +375,11 @@ impl<'a> EpochStage<'a> {
                 break;
             }
             let ends = state == ContainerState::WatermarkAssigned && container.retrieve();
+            if ends && container.is_cut() {
+                sequencer.held = true;
+                drop(sequencer);
+                return self.reach_cut(lane, container);
+            }
             if ends {
                 self.run.metrics.set_watermark(container.end());
                 container.mark_consumed();

@@ -20,15 +20,18 @@ use thalweg_ordering::sync::Arc;
 
 use super::EpochStage;
 use super::coalesce::coalesce;
-use crate::barrier::{Barrier, BarrierContainers};
-use crate::container::{Container, ContainerState};
-use crate::stage::{CellState, Item, Routed, RowsItem, RowsOrigin, num_shares, shares};
+use crate::barrier::{Barrier, BarrierContainers, Joint, Moves};
+use crate::container::{Container, ContainerState, End};
+use crate::stage::{CellState, Edge, Item, Routed, RowsItem, RowsOrigin, num_shares, shares};
 use crate::topology::WorkerPlace;
 
 impl EpochStage<'_> {
     /// Carries the end watermarks of a lane to the cells.
     pub(super) fn advance_commuting(&self, lane: usize) -> Result<()> {
         while let Some(front) = self.retrieve_front(lane)? {
+            if front.is_cut() {
+                return self.reach_cut(lane, front);
+            }
             if self.begin_watermark(Some((lane, Arc::clone(&front)))) {
                 // The barrier's completion continues from here.
                 return Ok(());
@@ -51,23 +54,38 @@ impl EpochStage<'_> {
         if !advances && !must_pass_cells {
             return false;
         }
-        let pass = advances.then(|| operator.passes(joint.watermark.watermark())).flatten();
+        let moves = match advances {
+            true => Moves::Watermark(operator.passes(joint.watermark.watermark())),
+            false => Moves::Nothing,
+        };
         let ingest_ns = match &container {
             Some((_, container)) => container.end_ingest_ns(),
             None => self.job.now_ns(),
         };
-        let (cells, make_outputs) = (operator.cells.len(), || self.make_outputs());
-        let barrier = joint.barrier(container, ingest_ns, advances, pass, cells, make_outputs);
-        if let Some(barrier) = joint.barriers.begin(operator.phases, barrier) {
-            self.post_barrier(&barrier);
-        }
+        self.begin_barrier(&mut joint, container.into_iter().collect(), ingest_ns, moves);
         true
     }
 
-    /// New containers at the main edges of an operator.
-    pub(crate) fn make_outputs(&self) -> Vec<Arc<Container>> {
-        let edges = self.run.edges_of(0);
-        edges.map(|(_, edge)| self.downstream(edge).run.lanes[edge.lane_base].append()).collect()
+    /// Sends a barrier to the cells, or behind one that is under way.
+    pub(super) fn begin_barrier(
+        &self,
+        joint: &mut Joint,
+        consumed: Vec<(usize, Arc<Container>)>,
+        ingest_ns: u64,
+        moves: Moves,
+    ) {
+        let operator = self.operator();
+        let (cells, make_outputs) = (operator.cells.len(), |cuts| self.make_outputs(cuts));
+        let barrier = joint.barrier(consumed, ingest_ns, moves, cells, make_outputs);
+        if let Some(barrier) = joint.barriers.begin(operator.phases, barrier) {
+            self.post_barrier(&barrier);
+        }
+    }
+
+    /// New containers at the main edges of an operator, behind so many cuts.
+    pub(crate) fn make_outputs(&self, cuts: u64) -> Vec<Arc<Container>> {
+        let lane = |edge: &Edge| &self.job.stages[edge.to.0].lanes[edge.lane_base];
+        self.run.edges_of(0).map(|(_, edge)| lane(edge).append(cuts)).collect()
     }
 
     /// All cells have finished a barrier: completes it and any that wait behind it, in order.
@@ -83,10 +101,17 @@ impl EpochStage<'_> {
 
     fn complete_in_order(&self, barrier: &Barrier, of: &BarrierContainers) -> Result<()> {
         let (operator, call) = (self.operator(), &barrier.call);
+        let end = match (&call.cut, call.pass) {
+            (Some(_), _) => End::Cut,
+            (None, Some(watermark)) => End::Watermark(watermark),
+            (None, None) => End::Merged,
+        };
         if call.advances {
             self.note_watermark(call.watermark);
+        }
+        if call.advances || end == End::Cut {
             for ((_, edge), output) in self.run.edges_of(0).zip(&of.outputs) {
-                self.close(edge, edge.lane_base, output, call.pass, call.ingest_ns)?;
+                self.close(edge, edge.lane_base, output, end, call.ingest_ns)?;
             }
         }
         if operator.phases > 1 {
@@ -95,20 +120,31 @@ impl EpochStage<'_> {
                 self.post_barrier(&next);
             }
         }
-        let Some((lane, container)) = &of.consumed else { return Ok(()) };
-        self.finish_container(*lane, container)?;
+        for (lane, container) in &of.consumed {
+            self.finish_container(*lane, container)?;
+        }
+        if let Some(cut) = &call.cut {
+            // Before the lanes are let on, and with them the next cut.
+            self.pass_cut(cut);
+        }
+        of.consumed.iter().try_for_each(|&(lane, _)| self.continue_lane(lane, call.cut.is_some()))
+    }
+
+    /// A barrier that came by a lane is complete.
+    fn continue_lane(&self, lane: usize, is_cut: bool) -> Result<()> {
+        let operator = self.operator();
         match operator.class {
-            OperatorClass::Commuting => self.advance_commuting(*lane),
-            OperatorClass::Sequenced if operator.phases > 1 => {
-                operator.sequencers[*lane].lock().expect("no panic under this lock").held = false;
-                self.let_through(*lane)
+            OperatorClass::Commuting => self.advance_commuting(lane),
+            OperatorClass::Sequenced if operator.phases > 1 || is_cut => {
+                operator.sequencers[lane].lock().expect("no panic under this lock").held = false;
+                self.let_through(lane)
             }
             OperatorClass::Sequenced => Ok(()),
         }
     }
 
     /// A container's watermark is consumed: its late rows are complete, and it can go.
-    fn finish_container(&self, lane: usize, container: &Arc<Container>) -> Result<()> {
+    pub(super) fn finish_container(&self, lane: usize, container: &Arc<Container>) -> Result<()> {
         self.close_links(lane, container, Some(1))?;
         container.mark_consumed();
         self.drop_finished(lane)
@@ -148,7 +184,12 @@ impl EpochStage<'_> {
             match container.state() {
                 ContainerState::WatermarkAssigned if container.total() == sequencer.ordinal => {
                     assert!(container.retrieve(), "only the sequencer retrieves here");
-                    sequencer.held = operator.phases > 1;
+                    sequencer.held = operator.phases > 1 || container.is_cut();
+                    if container.is_cut() {
+                        sequencer.finish_container();
+                        drop(sequencer);
+                        return self.reach_cut(lane, container);
+                    }
                     let waits = self.begin_watermark(Some((lane, container)));
                     assert!(waits, "a sequenced operator's watermark passes its cells");
                 }
@@ -210,7 +251,7 @@ impl EpochStage<'_> {
         }
         let (call, of) = (&barrier.call, barrier.containers());
         let stamps = derived_stamps(call.ingest_ns, call.sequence, call.passed_before, worker);
-        let from = of.consumed.as_ref().map(|(lane, container)| (*lane, container));
+        let from = of.consumed.first().map(|(lane, container)| (*lane, container));
         self.emit(emitted, &of.outputs, from, &stamps)
     }
 

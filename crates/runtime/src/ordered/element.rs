@@ -23,12 +23,19 @@ pub struct Passage {
     pub(crate) frontier_ms: i64,
     /// The lane is idle from here on, or no longer. Only where the clock may change the sequence.
     pub(crate) idle: Option<bool>,
+    /// It has no rows: it is the cut that is under way. All sources bring it, under one serial.
+    pub(crate) is_cut: bool,
 }
 
 impl Passage {
     /// Of an element that has no serial yet.
     pub(crate) fn new(ingest_ns: u64, frontier_ms: i64) -> Self {
-        Passage { serial: 0, ingest_ns, frontier_ms, idle: None }
+        Passage { serial: 0, ingest_ns, frontier_ms, idle: None, is_cut: false }
+    }
+
+    /// Of a cut, which says nothing about time.
+    pub(crate) fn cut(serial: u64, ingest_ns: u64) -> Self {
+        Passage { serial, is_cut: true, ..Passage::new(ingest_ns, i64::MIN) }
     }
 }
 
@@ -46,9 +53,14 @@ pub struct Element {
 }
 
 impl Element {
+    /// A cut.
+    pub(crate) fn cut(passage: Passage) -> Self {
+        Element { passage, bundles: Vec::new(), watermark: None, bytes: element_bytes(&[]) }
+    }
+
     /// True if it has neither rows nor a watermark and only holds its place in the sequence.
     pub(crate) fn is_blank(&self) -> bool {
-        self.bundles.is_empty() && self.watermark.is_none()
+        self.bundles.is_empty() && self.watermark.is_none() && !self.passage.is_cut
     }
 
     pub(crate) fn num_rows(&self) -> usize {

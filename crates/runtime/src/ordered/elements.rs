@@ -3,7 +3,6 @@
 use std::ops::Deref;
 
 use thalweg_core::operator::Part;
-use thalweg_core::snapshot::InputState;
 use thalweg_core::{Bundle, Error, Result, Transform, Watermark};
 use thalweg_ordering::sync::Ordering;
 
@@ -53,11 +52,6 @@ impl<'a> ElementStage<'a> {
         self.at.run.transform().expect("the stage is stateless")
     }
 
-    /// What the stage knows of its inputs, for a snapshot.
-    pub(crate) fn input_state(&self) -> Option<InputState> {
-        self.flow.input_state(self.place)
-    }
-
     // --- between stages ---
 
     /// Hands the outcome of an element to the stages downstream. Called in order, by one thread at
@@ -101,6 +95,9 @@ impl<'a> ElementStage<'a> {
                 let before = element.bytes;
                 element.bytes = element_bytes(&element.bundles);
                 self.job.memory.add_in_flight(element.bytes as i64 - before as i64);
+                if element.passage.is_cut {
+                    self.cut_merge(&mut merge)?;
+                }
                 self.admit(element)?;
             }
             let held_by = merge.held_by().map(|lane| self.input_of(lane));
@@ -120,13 +117,20 @@ impl<'a> ElementStage<'a> {
 
     /// Takes an element into a stage. Called in order, by one thread at a time for each stage.
     fn admit(&self, element: Element) -> Result<()> {
+        let is_cut = element.passage.is_cut;
         match &self.run.kind {
             StageRunKind::Source(_) => unreachable!("no edge leads to a source"),
-            StageRunKind::Sink(sink) => self.write(sink, element),
+            StageRunKind::Sink(sink) => {
+                self.write(sink, element)?;
+                if is_cut { self.cut_sink() } else { Ok(()) }
+            }
             StageRunKind::Operator(operator) if operator.cells.len() == 1 => {
                 self.dispatch(Routed { element, routes: None })
             }
             StageRunKind::Transform(_) | StageRunKind::Operator(_) => {
+                if is_cut && self.run.operator().is_none() {
+                    self.cut_stateless();
+                }
                 self.run.metrics.queued.fetch_add(1, Ordering::Relaxed);
                 self.own.work.push(element);
                 self.job.news.notify();

@@ -9,7 +9,7 @@ use thalweg_ordering::sync::Ordering;
 use super::OrderedFlow;
 use super::element::{Element, Outcome, Passage, Port, Ports, element_bytes, slice};
 use super::elements::ElementStage;
-use super::merge::Arrival;
+use super::merge::{Arrival, EVERY_SOURCE};
 use crate::interleaving::Step;
 use crate::job::Job;
 use crate::stage::SourceState;
@@ -62,6 +62,11 @@ impl ElementStage<'_> {
         self.ingest_element(Vec::new(), None, passage)
     }
 
+    /// A source places a cut.
+    pub(crate) fn ingest_cut(&self) -> Result<()> {
+        self.ingest_element(Vec::new(), None, Passage::cut(0, self.job.now_ns()))
+    }
+
     /// A source has promised that none of its rows to come is older.
     pub(crate) fn ingest_heartbeat(&self, state: &mut SourceState, time_ms: i64) -> Result<()> {
         state.frontier_ms = state.frontier_ms.max(time_ms);
@@ -87,8 +92,11 @@ impl ElementStage<'_> {
         let bytes = element_bytes(&bundles);
         let element = Element { passage, bundles, watermark, bytes };
         self.flow.ingest.put((self.place, element), |(source, element)| {
+            if element.passage.is_cut {
+                return Self::of(self.job, source).reach_cut(element.passage);
+            }
             let Some(replaying) = &self.flow.replaying else {
-                return Self::of(self.job, source).enter(element);
+                return Self::of(self.job, source).enter_unless_parked(element);
             };
             // Only the one whose turn it is keeps this lock; others look whose turn it is.
             let lock = || replaying.lock().expect("no panic under this lock");
@@ -103,6 +111,44 @@ impl ElementStage<'_> {
         })
     }
 
+    /// An element of a source that waits for others to place a cut waits with it.
+    fn enter_unless_parked(&self, element: Element) -> Result<()> {
+        if self.job.cuts.is_under_way() {
+            let mut cutting = self.flow.cutting.lock().expect("no panic under this lock");
+            if cutting.passed[self.place] {
+                cutting.parked.push_back((self.place, element));
+                return Ok(());
+            }
+        }
+        self.enter(element)
+    }
+
+    /// A source has placed the cut. The last one sends it on from all of them, and what has come
+    /// behind it.
+    fn reach_cut(&self, passage: Passage) -> Result<()> {
+        let sources = self.job.stages.source_places();
+        let mut cutting = self.flow.cutting.lock().expect("no panic under this lock");
+        cutting.passed[self.place] = true;
+        if !sources.iter().all(|&source| cutting.passed[source]) {
+            return Ok(());
+        }
+        cutting.passed.fill(false);
+        let parked = std::mem::take(&mut cutting.parked);
+        drop(cutting);
+        // Relaxed: only the one whose turn it is gets here.
+        let serial = self.flow.serial.fetch_add(1, Ordering::Relaxed);
+        self.job.cuts.current().set_serial(serial + 1);
+        self.expect_at_merges(serial, EVERY_SOURCE)?;
+        let passage = Passage { serial, ..passage };
+        for &source in sources {
+            let ports = Ports::without_rows(1, None, None);
+            Self::of(self.job, source).pass_on(Outcome { passage, ports })?;
+        }
+        parked
+            .into_iter()
+            .try_for_each(|(source, element)| Self::of(self.job, source).enter(element))
+    }
+
     /// Gives an element its serial and sends it on. Only for the one whose turn it is.
     fn enter(&self, mut element: Element) -> Result<()> {
         self.record(&element)?;
@@ -111,7 +157,7 @@ impl ElementStage<'_> {
         for bundle in &mut element.bundles {
             bundle.stamps.serial = element.passage.serial;
         }
-        self.expect_at_merges(element.passage.serial)?;
+        self.expect_at_merges(element.passage.serial, self.place)?;
         if let Some(watermark) = element.watermark {
             self.run.metrics.set_watermark(watermark);
         }
@@ -136,12 +182,12 @@ impl ElementStage<'_> {
     }
 
     /// Announces to every merge which source the next serial comes from, before it can come.
-    fn expect_at_merges(&self, serial: u64) -> Result<()> {
+    fn expect_at_merges(&self, serial: u64, source: usize) -> Result<()> {
         for (place, stage) in self.flow.stages.iter().enumerate() {
             let Some((_, merge)) = &stage.merge else { continue };
-            let is_fed = merge.lock().expect("no panic under this lock").is_fed_by(self.place);
+            let is_fed = merge.lock().expect("no panic under this lock").is_fed_by(source);
             if is_fed {
-                let expected = Arrival::Expected(serial, self.place);
+                let expected = Arrival::Expected(serial, source);
                 Self::of(self.job, place).arrive_at_merge(expected)?;
             }
         }

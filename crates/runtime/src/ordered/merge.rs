@@ -16,7 +16,7 @@
 use std::collections::VecDeque;
 
 use thalweg_core::snapshot::InputState;
-use thalweg_core::{Bundle, Result, Watermark};
+use thalweg_core::{Bundle, Captured, Result, Watermark};
 
 use super::element::{Element, Passage};
 use super::lanes::JointOfLanes;
@@ -33,11 +33,14 @@ pub(crate) enum MergeKind {
 
 /// What comes to a merge.
 pub(crate) enum Arrival {
-    /// A source has ingested this serial.
+    /// A source has ingested this serial, or ([`EVERY_SOURCE`]) all of them have: a cut.
     Expected(u64, usize),
     /// An element by a lane.
     Element(usize, Element),
 }
+
+/// In place of a source: each lane brings the serial.
+pub(crate) const EVERY_SOURCE: usize = usize::MAX;
 
 /// The edges into one stage.
 pub(crate) struct Merge {
@@ -51,6 +54,12 @@ struct MergeLane {
     /// Which sources feed it, by stage.
     fed_by: Vec<bool>,
     elements: VecDeque<Element>,
+}
+
+impl MergeLane {
+    fn is_fed_by(&self, source: usize) -> bool {
+        source == EVERY_SOURCE || self.fed_by[source]
+    }
 }
 
 impl Merge {
@@ -74,7 +83,7 @@ impl Merge {
 
     /// True if elements of this source come here.
     pub(crate) fn is_fed_by(&self, source: usize) -> bool {
-        self.lanes.iter().any(|lane| lane.fed_by[source])
+        self.lanes.iter().any(|lane| lane.is_fed_by(source))
     }
 
     /// A source has ingested this serial.
@@ -90,14 +99,14 @@ impl Merge {
     /// The next element of the merged sequence, if all of its parts are here.
     pub(crate) fn pop(&mut self) -> Result<Option<Element>> {
         let Some(&(serial, source)) = self.expected.front() else { return Ok(None) };
-        let is_fed = |lane: &&mut MergeLane| lane.fed_by[source];
+        let is_fed = |lane: &&mut MergeLane| lane.is_fed_by(source);
         if self.lanes.iter_mut().filter(is_fed).any(|lane| lane.elements.is_empty()) {
             return Ok(None);
         }
         self.expected.pop_front();
         let mut parts = Vec::new();
         for (number, lane) in self.lanes.iter_mut().enumerate() {
-            if !lane.fed_by[source] {
+            if !lane.is_fed_by(source) {
                 continue;
             }
             let mut element = lane.elements.pop_front().expect("checked above");
@@ -151,6 +160,20 @@ impl MergeKind {
             MergeKind::Time(merge) => merge.push(lane, element)?,
         }
         Ok(())
+    }
+
+    /// The cut has left. What is known of the lanes there, and what waits for rows from behind it.
+    /// Those are let in now.
+    pub(crate) fn pass_cut(&mut self) -> Result<(InputState, Option<Captured>)> {
+        let passed = Watermark::MIN;
+        match self {
+            MergeKind::Arrival(merge) => Ok((merge.input_state(passed), None)),
+            MergeKind::Time(merge) => {
+                let at_cut = (merge.input_state(passed), Some(merge.capture()?));
+                merge.pass_cut()?;
+                Ok(at_cut)
+            }
+        }
     }
 
     /// The next element of the merged sequence, if it is known.

@@ -91,6 +91,8 @@ pub(crate) struct OrderedFlow {
     serial: AtomicU64,
     /// The sequence to follow. Only the one whose turn it is to ingest changes it.
     replaying: Option<Mutex<Replaying>>,
+    /// The sources at the cut that is under way. Only the one whose turn it is changes it.
+    cutting: Mutex<Cutting>,
     /// True if edges meet somewhere: rows then carry the row of the source bundle they come from.
     pub(crate) has_merges: bool,
     /// True if elements end at each row at which the watermark crosses a time that matters: where
@@ -120,6 +122,14 @@ pub(crate) struct OrderedStage {
     sources: usize,
 }
 
+/// Sources on their way to a cut. They place it one after the other, and it has one serial: what
+/// comes of those that have placed it waits for the rest, which are asked meanwhile.
+struct Cutting {
+    /// By stage.
+    passed: Vec<bool>,
+    parked: VecDeque<(usize, Element)>,
+}
+
 /// How elements get to the partitions of an operator. Behind a lock that is held to post items, not
 /// to do them.
 struct Dispatch {
@@ -134,6 +144,8 @@ struct Dispatch {
     barriers: BarrierQueue,
     /// Items posted to each cell so far.
     posted: Vec<u64>,
+    /// A cut is with the partitions; what is behind it waits.
+    is_at_cut: bool,
 }
 
 impl OrderedFlow {
@@ -182,6 +194,7 @@ impl OrderedFlow {
             ingest: InTurn::new(),
             serial: AtomicU64::new(0),
             replaying: replay.map(|replay| Mutex::new(replaying(graph, replay))),
+            cutting: Mutex::new(Cutting { passed: vec![false; count], parked: VecDeque::new() }),
             order,
             reorder,
             fed_by,
@@ -208,6 +221,7 @@ impl Dispatch {
             passed: Watermark::MIN,
             barriers: BarrierQueue::default(),
             posted: Vec::new(),
+            is_at_cut: false,
         }
     }
 }

@@ -16,6 +16,7 @@ use super::elements::ElementStage;
 use super::gather::{Gather, in_sequence};
 use super::rows::AT_WATERMARK;
 use crate::barrier::{Barrier, BarrierCall, BarrierResults};
+use crate::cut::CutUnderWay;
 use crate::stage::{Item, RowsItem, RowsOrigin, num_shares, shares};
 
 impl ElementStage<'_> {
@@ -31,7 +32,11 @@ impl ElementStage<'_> {
     pub(super) fn dispatch_more(&self) -> Result<()> {
         loop {
             let mut dispatch = self.own.dispatch.lock().expect("no panic under this lock");
-            if dispatch.pending.is_empty() || !self.own.exit.has_room(dispatch.next) {
+            let Some(first) = dispatch.pending.front() else { return Ok(()) };
+            let waits = dispatch.is_at_cut
+                || (first.element.passage.is_cut && dispatch.barriers.is_busy())
+                || !self.own.exit.has_room(dispatch.next);
+            if waits {
                 return Ok(());
             }
             let routed = dispatch.pending.pop_front().expect("checked above");
@@ -90,7 +95,43 @@ impl ElementStage<'_> {
             dispatch.passed = pass.unwrap_or(dispatch.passed);
             self.post_watermark(dispatch, &gather, watermark);
         }
+        if element.passage.is_cut {
+            dispatch.is_at_cut = true;
+            self.post_cut(dispatch, &gather);
+        }
         gather
+    }
+
+    /// Posts the cut to all partitions: what was in front of it is in their mailboxes.
+    fn post_cut(&self, dispatch: &mut Dispatch, gather: &Arc<Gather>) {
+        let operator = self.operator();
+        gather.expect(1);
+        let call = BarrierCall {
+            watermark: dispatch.watermark,
+            advances: false,
+            cut: Some(self.cut_dispatch(dispatch)),
+            exchange: Exchange::new(0),
+            ..self.call_of(gather)
+        };
+        let barrier = Arc::new(Barrier::new(call, operator.cells.len()));
+        let barrier = dispatch.barriers.begin(operator.phases, barrier);
+        self.post_barrier(&barrier.expect("a cut waits while a watermark is under way"));
+        dispatch.posted.iter_mut().for_each(|posted| *posted += 2);
+    }
+
+    /// A barrier for an element.
+    fn call_of(&self, gather: &Arc<Gather>) -> BarrierCall {
+        BarrierCall {
+            sequence: gather.place,
+            watermark: Watermark::MIN,
+            advances: true,
+            cut: None,
+            exchange: Exchange::new(0),
+            pass: gather.pass,
+            passed_before: gather.passed_before,
+            ingest_ns: gather.passage.ingest_ns,
+            results: BarrierResults::Element(Arc::clone(gather)),
+        }
     }
 
     fn post_bundle(&self, posted: &mut [u64], gather: &Arc<Gather>, bundle: usize, route: Route) {
@@ -126,16 +167,8 @@ impl ElementStage<'_> {
             return;
         }
         gather.expect(1);
-        let call = BarrierCall {
-            sequence: gather.place,
-            watermark,
-            advances: true,
-            exchange: Exchange::new(if operator.phases > 1 { concerned.len() } else { 0 }),
-            pass: gather.pass,
-            passed_before: gather.passed_before,
-            ingest_ns: gather.passage.ingest_ns,
-            results: BarrierResults::Element(Arc::clone(gather)),
-        };
+        let exchange = Exchange::new(if operator.phases > 1 { concerned.len() } else { 0 });
+        let call = BarrierCall { watermark, exchange, ..self.call_of(gather) };
         let barrier = Arc::new(Barrier::new(call, concerned.len()));
         if let Some(barrier) = dispatch.barriers.begin(operator.phases, barrier) {
             concerned.iter().for_each(|&cell| dispatch.posted[cell] += 1);
@@ -156,14 +189,26 @@ impl ElementStage<'_> {
         self.send_outcome(gather.place, outcome, gather.bytes)
     }
 
-    /// All partitions have taken the watermark of an element.
-    pub(crate) fn finish_watermark(&self, gather: &Gather) -> Result<()> {
-        if self.operator().phases > 1 {
-            let mut dispatch = self.own.dispatch.lock().expect("no panic under this lock");
-            if let Some(next) = dispatch.barriers.end() {
-                self.post_barrier(&next);
-            }
+    /// All partitions have taken the watermark of an element, or are captured at a cut.
+    pub(crate) fn finish_watermark(
+        &self,
+        gather: &Gather,
+        cut: Option<&CutUnderWay>,
+    ) -> Result<()> {
+        if self.operator().phases == 1 && cut.is_none() {
+            return self.finish_piece(gather);
         }
-        self.finish_piece(gather)
+        let mut dispatch = self.own.dispatch.lock().expect("no panic under this lock");
+        dispatch.is_at_cut &= cut.is_none();
+        if let Some(next) = dispatch.barriers.end() {
+            self.post_barrier(&next);
+        }
+        drop(dispatch);
+        if let Some(cut) = cut {
+            self.report_cut(cut);
+        }
+        self.finish_piece(gather)?;
+        // A cut may have waited for the watermark, and other elements for the cut.
+        self.dispatch_more()
     }
 }

@@ -1,38 +1,74 @@
-//! What the ordered flow is at a cut: how far each stage has numbered its elements, what lanes of
+//! What a stage of the ordered flow is at a cut: how far it has numbered its elements, what lanes of
 //! merges have reached, and in `event_time` the rows that wait for those of other inputs.
 //!
-//! **Invariant:** at a cut every element that was ingested has gone through every stage that it
-//! could; so reorder buffers, worklists and dispatches are empty, and a merge in `arrival`, which
-//! waits for no input, has nothing. What a merge by time keeps waits for rows that are not there
-//! yet, perhaps for long. A snapshot does not wait for them: such rows are part of it.
+//! **Invariant:** a cut is an element, so it stands in the sequence of each stage: all elements in
+//! front of it have left the stage's merge, and a merge in `arrival`, which waits for no input, has
+//! nothing from in front of it. What a merge by time keeps waits for rows that are not there yet,
+//! perhaps for long. A snapshot does not wait for them: such rows are part of it. Partitions get
+//! nothing from behind the cut before all of them are captured; stateless stages need not wait.
 //!
 //! Numbers continue where they were, because aggregates that depend on the order of rows compare
 //! them.
 
 use thalweg_core::snapshot::{InputState, LaneState, StageState};
-use thalweg_core::{Captured, Restored, Result, Watermark};
-use thalweg_ordering::sync::Ordering;
+use thalweg_core::{Restored, Result, Watermark};
+use thalweg_ordering::sync::{Arc, Ordering};
 
+use super::elements::ElementStage;
 use super::exit::Exit;
 use super::merge::MergeKind;
-use super::{OrderedFlow, UNDER_WAY_MAX};
+use super::{Dispatch, OrderedFlow, UNDER_WAY_MAX};
+use crate::cut::CutUnderWay;
+use crate::sinks;
 
-impl OrderedFlow {
-    /// Elements ingested so far.
-    pub(crate) fn serial(&self) -> u64 {
-        self.serial.load(Ordering::SeqCst)
+impl ElementStage<'_> {
+    /// The cut leaves the merge in front of the stage.
+    pub(super) fn cut_merge(&self, merge: &mut MergeKind) -> Result<()> {
+        let (inputs, waiting) = merge.pass_cut()?;
+        let cut = self.job.cuts.current();
+        let mut at_cut = cut.stage(self.place);
+        (at_cut.inputs, at_cut.waiting) = (Some(inputs), waiting);
+        Ok(())
     }
 
+    /// The cut goes to the partitions.
+    pub(super) fn cut_dispatch(&self, dispatch: &Dispatch) -> Arc<CutUnderWay> {
+        let cut = self.job.cuts.current();
+        self.note_at_cut(&cut, dispatch.next, (dispatch.watermark, dispatch.passed));
+        cut
+    }
+
+    /// The cut is about to come to the worklist.
+    pub(super) fn cut_stateless(&self) {
+        let cut = self.job.cuts.current();
+        self.note_at_cut(&cut, self.own.work.added() + 1, (Watermark::MIN, Watermark::MIN));
+        self.report_cut(&cut);
+    }
+
+    /// The cut has come to a sink, behind all of its rows.
+    pub(super) fn cut_sink(&self) -> Result<()> {
+        let cut = self.job.cuts.current();
+        self.note_at_cut(&cut, 0, (Watermark::MIN, Watermark::MIN));
+        sinks::at(self.job, self.place).prepare(&cut)?;
+        self.report_cut(&cut);
+        Ok(())
+    }
+
+    fn note_at_cut(&self, cut: &CutUnderWay, places: u64, (joint, passed): (Watermark, Watermark)) {
+        let mut at_cut = cut.stage(self.place);
+        at_cut.places = places;
+        let only = || {
+            let lanes = vec![LaneState { watermark: joint, idle: false }];
+            InputState { lanes, ended_at: Watermark::MIN, joint, passed }
+        };
+        at_cut.inputs.get_or_insert_with(only).passed = passed;
+    }
+}
+
+impl OrderedFlow {
     /// The next element to be ingested gets this serial.
     pub(crate) fn begin_at(&self, serial: u64) {
         self.serial.store(serial, Ordering::SeqCst);
-    }
-
-    /// Elements that a stage has numbered so far.
-    pub(crate) fn places(&self, stage: usize) -> u64 {
-        let stage = &self.stages[stage];
-        let dispatch = stage.dispatch.lock().expect("no panic under this lock");
-        stage.work.added().max(dispatch.next)
     }
 
     /// Bytes of rows that wait in merges for other inputs.
@@ -44,30 +80,6 @@ impl OrderedFlow {
                 MergeKind::Time(merge) => merge.waiting_bytes(),
             });
         bytes.sum()
-    }
-
-    /// What a stage knows of its inputs.
-    pub(crate) fn input_state(&self, stage: usize) -> Option<InputState> {
-        let stage = &self.stages[stage];
-        let dispatch = stage.dispatch.lock().expect("no panic under this lock");
-        let (joint, passed) = (dispatch.watermark, dispatch.passed);
-        let Some((_, merge)) = &stage.merge else {
-            let lanes = vec![LaneState { watermark: joint, idle: false }];
-            return Some(InputState { lanes, ended_at: Watermark::MIN, joint, passed });
-        };
-        Some(match &*merge.lock().expect("no panic under this lock") {
-            MergeKind::Arrival(merge) => merge.input_state(passed),
-            MergeKind::Time(merge) => merge.input_state(passed),
-        })
-    }
-
-    /// The rows that wait in front of a stage, if inputs are merged by time there.
-    pub(crate) fn capture_waiting(&self, stage: usize) -> Result<Option<Captured>> {
-        let Some((_, merge)) = &self.stages[stage].merge else { return Ok(None) };
-        match &*merge.lock().expect("no panic under this lock") {
-            MergeKind::Arrival(_) => Ok(None),
-            MergeKind::Time(merge) => merge.capture().map(Some),
-        }
     }
 
     /// A stage resumes where it was. Returns the bytes of rows that wait in front of it again.

@@ -14,6 +14,11 @@
 //! count in the memory account, and [`TimeMerge::held_by`] names it. There is no deadlock: a full
 //! memory account asks the source that is furthest behind in time, which is the one waited for.
 //!
+//! # Cuts
+//! A cut comes by each lane. A lane that it has come by is held: what comes behind waits apart, and
+//! the others go on up to the cut. It leaves when it has come by all of them, behind everything that
+//! could leave without rows from behind it.
+//!
 //! # Idle lanes
 //! Where the clock may change the sequence, a lane that is idle is not waited for. When it is back,
 //! its rows stand behind what has left by then, and are stamped with the watermark that did.
@@ -52,6 +57,10 @@ struct Lane {
     floor_ms: Option<i64>,
     /// The watermarks whose marks wait in the merge, and when they entered the engine.
     marked: VecDeque<(Watermark, u64)>,
+    /// A cut has come by the lane.
+    is_at_cut: bool,
+    /// What has come behind it.
+    behind_cut: VecDeque<Element>,
 }
 
 impl TimeMerge {
@@ -76,6 +85,16 @@ impl TimeMerge {
 
     /// An element has come by a lane.
     pub(crate) fn push(&mut self, lane: usize, element: Element) -> Result<()> {
+        let at = &mut self.lanes[lane];
+        if at.is_at_cut {
+            at.behind_cut.push_back(element);
+            return Ok(());
+        }
+        if element.passage.is_cut {
+            at.is_at_cut = true;
+            self.bytes += element.bytes;
+            return Ok(());
+        }
         let Element { passage, bundles, watermark, bytes } = element;
         let Passage { ingest_ns, frontier_ms, idle, .. } = passage;
         self.bytes += bytes;
@@ -139,13 +158,36 @@ impl TimeMerge {
         let idle = self.joint.idle_change();
         let is_blank = bundles.is_empty() && advanced.is_none() && idle.is_none();
         if is_blank && !self.takes_heartbeat() {
-            return Ok(None);
+            return Ok(self.pop_cut());
         }
-        let (serial, frontier_ms) = (self.serial, self.frontier_ms);
+        let passage = Passage { idle, ..Passage::new(ingest_ns, self.frontier_ms) };
+        let element = Element { passage, bundles, watermark: advanced, bytes: 0 };
+        Ok(Some(self.numbered(element)))
+    }
+
+    /// The cut, once it has come by every lane and nothing in front of it can leave any more.
+    fn pop_cut(&mut self) -> Option<Element> {
+        let is_here = self.lanes.iter().all(|lane| lane.is_at_cut);
+        is_here.then(|| self.numbered(Element::cut(Passage::cut(0, 0))))
+    }
+
+    /// Gives an element its serial, and what was counted for it.
+    fn numbered(&mut self, mut element: Element) -> Element {
+        element.passage.serial = self.serial;
         self.serial += 1;
-        let passage = Passage { serial, ingest_ns, frontier_ms, idle };
-        let bytes = std::mem::take(&mut self.bytes);
-        Ok(Some(Element { passage, bundles, watermark: advanced, bytes }))
+        element.bytes = std::mem::take(&mut self.bytes);
+        element
+    }
+
+    /// What has come behind the cut, which has left, comes in.
+    pub(super) fn pass_cut(&mut self) -> Result<()> {
+        self.lanes.iter_mut().for_each(|lane| lane.is_at_cut = false);
+        for lane in 0..self.lanes.len() {
+            for element in std::mem::take(&mut self.lanes[lane].behind_cut) {
+                self.push(lane, element)?;
+            }
+        }
+        Ok(())
     }
 
     /// A heartbeat has moved what no row to come can be older than.

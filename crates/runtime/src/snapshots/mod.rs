@@ -1,26 +1,39 @@
 //! Cuts: where a snapshot is taken, and where another run resumes.
 //!
 //! # How a cut is taken
-//! 1. *Hold.* Sources are not asked any more, and nothing is done that no row causes: no idle input
-//!    is looked for and no clock calls ([`Hold`](crate::hold::Hold)). Rows that a source has given
-//!    and that wait for company are sent.
-//! 2. *Drain.* Workers continue with what is inside until nothing is under way. This always ends:
-//!    what is inside is never refused room, and waits for no row that is not there. Two things
-//!    stay: what waits for a sink's thread, which the sink takes before it hears of the cut, and in
-//!    `event_time` rows that wait in a merge for rows of another input. Those are part of the
-//!    state.
-//! 3. *Capture.* Every partition captures what it keeps, every source its position, every stage its
-//!    watermarks; several threads share that where there is much. What takes long is made later, by
-//!    whoever writes the snapshot.
-//! 4. *Continue.* Sources are asked again. Sinks end their transactions in their turn, on their own
-//!    threads.
+//! 1. *Place.* Each source places the cut between two bundles, by the next worker that comes to it:
+//!    rows that it has given and that wait for company go first, its position is noted, and it is
+//!    asked on. Sources do this one by one.
+//! 2. *Pass.* The cut goes the way of watermarks: behind all that was in front of it, in front of
+//!    all that comes behind. Stateless stages do bundles of both sides as they come. At an operator
+//!    or a sink nothing from behind is begun before the cut has come by all lanes.
+//! 3. *Capture.* Then its partitions capture what they keep, as tasks of workers, and the cut goes
+//!    on. What takes long is made later, by whoever writes the snapshot. Sinks end their
+//!    transactions in their turn, on their own threads.
+//! 4. *Complete.* The last stage to report completes the cut, and whoever takes it puts together
+//!    what was found.
 //!
-//! No barrier travels, no partition waits at a gate for others, and a stateless stage knows nothing
-//! of it. Gates for each partition would let work from beyond a cut begin before the cut is done
-//! elsewhere; docs/design/008 measures what holding costs instead.
+//! How it travels is a matter of the flow: [`epoch::cuts`](crate::epoch) has it as the end of a
+//! container, [`ordered::snapshot`](crate::ordered) as an element of the sequence. What is found
+//! where is gathered in [`cut`](crate::cut).
 //!
-//! **Invariant:** while a cut is captured, no worker is present, no mailbox has an owner, and no
-//! row is in a container, a queue or a reorder buffer.
+//! # Why what is found is one state
+//! A row is in front of the cut if its source had sent it before it placed the cut. Each stage has
+//! done all that is derived from such rows when it is captured, and nothing that is derived from
+//! others: it takes nothing from behind a cut before it is captured, and containers (elements) never
+//! hold what comes of both sides. What no row causes keeps to that: no input becomes idle while a
+//! cut is under way, and a call of the clock stands on one side of it in each partition.
+//!
+//! # Why nothing deadlocks
+//! A lane that is held waits for the cut on other lanes, never for a row. In front of the cut there
+//! is a limited amount of work, which needs nothing from behind: every source places the cut
+//! whatever it waits for (room, a gate, its turn), and work inside is never refused room. So by the
+//! order of the stages the cut gets to all of them. What waits behind it counts as in flight, and
+//! while the cut is under way sources bring at most an eighth of what they may else: with more
+//! the results of what came during the cut would be late.
+//!
+//! **Invariant:** while a stage is captured, nothing from in front of the cut is left to do there,
+//! and nothing from behind it is begun.
 
 pub(crate) mod capture;
 mod restore;
@@ -30,7 +43,6 @@ use std::time::Duration;
 
 use thalweg_core::snapshot::TakenCut;
 
-pub use capture::ChooseExtent;
 pub(crate) use restore::restore;
 
 /// What comes behind a cut.
@@ -38,19 +50,20 @@ pub(crate) use restore::restore;
 pub enum AfterCut {
     /// The job continues.
     Continue,
-    /// Sources stay held: the job is about to be stopped.
+    /// Sources are paused: nothing from behind it is read, since the job is about to be stopped.
     Hold,
 }
 
 /// How long a cut took.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct CutTimes {
-    /// From the hold until nothing was under way.
-    pub drain: Duration,
-    /// All captures.
-    pub capture: Duration,
-    /// From the hold until sources were asked again.
+    /// The longest that a source was held: while it placed the cut.
     pub hold: Duration,
+    /// For each stage in front of which the cut waits, with its name: from the moment at which the
+    /// first source had placed the cut until the stage was captured.
+    pub stages: Vec<(String, Duration)>,
+    /// From its request until every stage was captured.
+    pub whole: Duration,
 }
 
 /// A cut that was taken.

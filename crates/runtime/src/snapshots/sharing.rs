@@ -1,4 +1,4 @@
-//! Captures and restores of many partitions, shared by several threads.
+//! Restores of many partitions, shared by several threads.
 
 use thalweg_core::{Error, Result};
 use thalweg_ordering::sync::{AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ pub(super) fn shared<T: Send>(
         let others: Vec<_> = (1..threads.min(count)).map(|_| scope.spawn(make_some)).collect();
         let mut made = make_some();
         for other in others {
-            let panicked = |_| Error::internal("capturing or restoring state panicked");
+            let panicked = |_| Error::internal("restoring state panicked");
             made.extend(other.join().map_err(panicked)?);
         }
         Ok::<_, Error>(made)

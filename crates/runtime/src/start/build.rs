@@ -16,9 +16,9 @@ use thalweg_ordering::{Mailbox, Sleep};
 #[cfg(feature = "baselines")]
 use crate::ablation::Ablated;
 use crate::barrier::{Completions, Joint};
+use crate::cut::Cuts;
 use crate::epoch::EpochStage;
 use crate::gates::Gates;
-use crate::hold::Hold;
 use crate::job::{Job, Measured, Settings};
 use crate::lane::Lane;
 use crate::lifecycle::Lifecycle;
@@ -92,7 +92,8 @@ pub(crate) fn build(
         news,
         gates,
         ordered,
-        hold: Hold::default(),
+        cuts: Cuts::default(),
+        present: AtomicUsize::new(0),
         idleness: Mutex::new(()),
         first_epoch,
         unread: None,
@@ -186,7 +187,8 @@ fn stages(
         check_clock(&kind, options).map_err(|error| error.in_operator(name.clone()))?;
         let kind = stage_kind(place, kind, lanes[place], options, &mut receivers)
             .map_err(|error| error.in_operator(name.clone()))?;
-        let make_lane = || Lane::new(edges[place].len(), numa_nodes);
+        let stops_cuts = matches!(kind, StageRunKind::Operator(_));
+        let make_lane = || Lane::new(edges[place].len(), numa_nodes, stops_cuts);
         stages.push(StageRun {
             id,
             name,
@@ -196,6 +198,7 @@ fn stages(
             metrics: StageMetrics::new(),
             ended: AtomicBool::new(false),
             inputs: inputs.iter().map(|input| input.from.0).collect(),
+            at_cut: Mutex::default(),
         });
     }
     Ok(stages)
@@ -345,6 +348,7 @@ fn source_run(
             at_end: false,
             serial: 0,
             epoch: 0,
+            cuts: 0,
             taken: Watermark::MIN,
             frontier_ms: i64::MIN,
             ended_at: None,
@@ -358,6 +362,7 @@ fn source_run(
         last_rows_ns: AtomicU64::new(options.clock.now_ns()),
         gathers_until_ns: AtomicU64::new(0),
         idle: AtomicBool::new(false),
+        wants_cut: AtomicBool::new(false),
     }
 }
 
@@ -395,7 +400,7 @@ fn is_seen_at_watermarks(job: &Job, stage: usize) -> bool {
 /// Gives every operator and source its first output containers.
 fn first_outputs(job: &Job) {
     for (place, operator) in job.stages.operators() {
-        let outputs = EpochStage::of(job, place).make_outputs();
+        let outputs = EpochStage::of(job, place).make_outputs(0);
         for cell in &operator.cells {
             let mut state = cell.state.lock().expect("nobody else has the job yet");
             state.outputs.clone_from(&outputs);

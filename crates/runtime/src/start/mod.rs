@@ -199,5 +199,5 @@ impl Drop for RunningJob {
 /// a merge by time keeps back wait for rows that no source will deliver any more.
 fn has_stopped(job: &Job) -> bool {
     job.stages.sources().all(|(_, source)| source.finished.load(Ordering::SeqCst))
-        && job.is_drained(0)
+        && job.is_drained()
 }

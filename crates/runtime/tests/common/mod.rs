@@ -372,7 +372,7 @@ impl Sink for Collect {
 }
 
 /// What sinks with transactions have brought to the outside.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Outside {
     pub prepared: BTreeMap<u64, Vec<(i64, i64)>>,
     pub visible: Vec<(i64, i64)>,
@@ -407,6 +407,11 @@ pub struct Durable {
 impl Durable {
     pub fn visible(&self) -> Vec<(i64, i64)> {
         self.outside.lock().expect("no panic").visible.clone()
+    }
+    /// What the outside is now, as a run finds it that goes on from here.
+    pub fn copied(&self) -> Self {
+        let outside = self.outside.lock().expect("no panic").clone();
+        Durable { outside: Arc::new(Mutex::new(outside)), pending: Vec::new() }
     }
     /// The same outside, as another run of the job finds it.
     pub fn again(&self) -> Self {
