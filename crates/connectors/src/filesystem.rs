@@ -148,8 +148,8 @@ impl Connector for Filesystem {
     fn check_files_after(&self, earlier: &[JobTables], job: &JobTables) -> Result<()> {
         outputs::check_files_after(earlier, job)
     }
-    fn check_files_beside(&self, running: &JobTables, job: &JobTables) -> Result<()> {
-        outputs::check_files_beside(running, job)
+    fn check_files_at_once(&self, running: &JobTables, job: &JobTables) -> Result<()> {
+        outputs::check_files_at_once(running, job)
     }
 
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {

@@ -136,8 +136,8 @@ pub fn check_files(tables: &JobTables, others: &[OtherFile]) -> Result<()> {
 }
 
 /// Checks the file tables of a job against those of earlier jobs of the run. Where those are done
-/// when it starts it may read what they have written, and add to it, but replace neither that nor what
-/// they have read.
+/// when it starts it may read what they have written, and add to it, but replace neither that nor
+/// what they have read.
 ///
 /// # Errors
 /// If one of its outputs would.
@@ -166,26 +166,26 @@ pub fn check_files_after(earlier: &[JobTables], job: &JobTables) -> Result<()> {
 ///
 /// # Errors
 /// If one of them reads or writes what the other writes.
-pub fn check_files_beside(running: &JobTables, job: &JobTables) -> Result<()> {
+pub fn check_files_at_once(running: &JobTables, job: &JobTables) -> Result<()> {
     let (theirs, own) = (JobPlaces::of(running)?, JobPlaces::of(job)?);
     for written in &own.writes {
         if let Some(other) = theirs.writes.iter().find(|other| other.meets(written)) {
-            return Err(beside(written, &written.what, "writes", (&other.what, "writes")));
+            return Err(at_once(written, &written.what, "writes", (&other.what, "writes")));
         }
         if let Some(read) = theirs.reads.iter().find(|read| read.is_touched_by(written)) {
-            return Err(beside(written, &written.what, "writes", (&read.what, "reads")));
+            return Err(at_once(written, &written.what, "writes", (&read.what, "reads")));
         }
     }
     for read in &own.reads {
         if let Some(written) = theirs.writes.iter().find(|written| read.is_touched_by(written)) {
-            return Err(beside(written, &read.what, "reads", (&written.what, "writes")));
+            return Err(at_once(written, &read.what, "reads", (&written.what, "writes")));
         }
     }
     Ok(())
 }
 
 /// The error of a place that two jobs have to do with at the same time.
-fn beside(place: &WrittenPlace, own: &str, does: &str, (other, did): (&str, &str)) -> Error {
+fn at_once(place: &WrittenPlace, own: &str, does: &str, (other, did): (&str, &str)) -> Error {
     Error::plan(format!("{own} {does} what {other} {did}"))
         .in_file(place.path.display().to_string())
 }

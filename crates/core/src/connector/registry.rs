@@ -96,7 +96,7 @@ pub trait Connector: Send + Sync {
     ///
     /// # Errors
     /// If they have, by whatever spelling or link.
-    fn check_files_beside(&self, running: &JobTables, job: &JobTables) -> Result<()> {
+    fn check_files_at_once(&self, running: &JobTables, job: &JobTables) -> Result<()> {
         let _ = (running, job);
         Ok(())
     }
@@ -253,12 +253,12 @@ impl Connectors {
     /// Checks that a job can run at the same time as another one of the same run.
     ///
     /// # Errors
-    /// As [`Connector::check_files_beside`]; if one reads a table that the other writes, of
+    /// As [`Connector::check_files_at_once`]; if one reads a table that the other writes, of
     /// whatever connector.
-    pub fn check_files_beside(&self, running: &JobTables, job: &JobTables) -> Result<()> {
+    pub fn check_files_at_once(&self, running: &JobTables, job: &JobTables) -> Result<()> {
         let mut connectors = self.connectors.iter();
-        connectors.try_for_each(|connector| connector.check_files_beside(running, job))?;
-        check_tables_beside(running, job)
+        connectors.try_for_each(|connector| connector.check_files_at_once(running, job))?;
+        check_tables_at_once(running, job)
     }
 
     /// Finds a table of state in a snapshot.
@@ -272,7 +272,7 @@ impl Connectors {
 }
 
 /// Two tables with the same options are one, whatever their names are.
-fn check_tables_beside(running: &JobTables, job: &JobTables) -> Result<()> {
+fn check_tables_at_once(running: &JobTables, job: &JobTables) -> Result<()> {
     let pairs = |reads: &JobTables, writes: &JobTables| {
         let mut read = reads.reads.iter();
         read.find_map(|read| {

@@ -163,8 +163,8 @@ pub struct RunArguments {
     /// Stops each SELECT after N rows
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
-    /// Everything that a job, or all jobs that run at the same time, may keep in memory, such as 4gb
-    /// or 50% [default: 70%]
+    /// Everything that a job, or all jobs that run at the same time, may keep in memory, such as
+    /// 4gb or 50% [default: 70%]
     #[arg(long, value_name = "SIZE")]
     pub memory_limit: Option<String>,
     /// Takes down in FILE in which sequence the rows of several inputs came in ('pipeline.order' =
@@ -191,8 +191,8 @@ pub struct RunArguments {
     /// had ended
     #[arg(long)]
     pub drain: bool,
-    /// Lets jobs that run at the same time as one that fails go on to their end; the exit status is
-    /// that of the failure all the same
+    /// Lets jobs that run at the same time as one that fails continue to their end; the exit status
+    /// is that of the failure all the same
     #[arg(long)]
     pub keep_going: bool,
     /// Prints no progress, no summary, and no warning about late and bad rows

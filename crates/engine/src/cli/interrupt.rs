@@ -2,8 +2,8 @@
 //!
 //! A signal may arrive at any moment. While the statements are read nothing has begun, so the
 //! process ends at once; so it does while a statement is planned and no job runs, since planning
-//! touches nothing and may take long. Between two jobs of a script it is remembered otherwise, and a job that starts later
-//! is stopped at once.
+//! touches nothing and may take long. Between two jobs of a script it is remembered otherwise, and
+//! a job that starts later is stopped at once.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -316,7 +316,7 @@ impl Observer for Console {
 
     fn failed(&mut self, error: &Error) {
         if !self.running.is_empty() {
-            let others = if self.keeps_going { "go on" } else { "are stopped" };
+            let others = if self.keeps_going { "continue" } else { "are stopped" };
             self.warning(&Error::user(format!("{error}; the other jobs {others}")));
         }
         self.failures.push(error.clone());

@@ -1,9 +1,9 @@
 //! The terminal as its writers share it: rows of results, messages, and below them the progress, a
 //! line for each job.
 //!
-//! Progress is drawn on standard error. It is erased before anything else is printed and drawn again
-//! behind that, so that it never stands between rows. Where standard output is not the terminal,
-//! rows and progress do not meet.
+//! Progress is drawn on standard error. It is erased before anything else is printed and drawn
+//! again behind that, so that it never stands between rows. Where standard output is not the
+//! terminal, rows and progress do not meet.
 
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};

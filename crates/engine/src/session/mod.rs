@@ -52,12 +52,12 @@ use thalweg_runtime::Report;
 
 pub use observer::{JobDescription, Observer};
 pub use options::SessionOptions;
-pub use rehearsal::PlannedJob;
+pub use statement::PlannedJob;
 
 use crate::interleaving::{Interleaving, Recording};
 use crate::pipeline::Collect;
 
-use rehearsal::{Rehearsal, Rehearsing};
+use rehearsal::{Rehearsal, Rehearsing, located};
 use script_jobs::ScriptJobs;
 
 /// A catalog, settings, and what is needed to run statements.
@@ -161,7 +161,8 @@ impl Session {
     }
 
     /// Runs statements as [`Session::run_script`] does, and returns what the last one that has a
-    /// result (SELECT, SHOW, DESCRIBE, EXPLAIN) printed. Its columns have the Arrow types of [`thalweg_core::types`].
+    /// result (SELECT, SHOW, DESCRIBE, EXPLAIN) printed. Its columns have the Arrow types of
+    /// [`thalweg_core::types`].
     pub fn execute(&mut self, sql: &str) -> Result<Vec<RecordBatch>> {
         let mut collector = Collector::default();
         self.run_script(sql, &mut collector)?;
@@ -237,13 +238,9 @@ impl Session {
 
     /// Plans statements in a copy of the catalog.
     fn rehearse(&self, statements: &[Statement], format: ExplainFormat) -> Result<Rehearsal> {
-        Rehearsing::new(self, format).run(statements)
+        let planner = (self.planner.fork(), &self.options);
+        Rehearsing::new(planner, self.names.clone(), format).run(statements)
     }
-}
-
-/// Mistakes in a statement point at it; what happens to a job has a place of its own.
-fn located(error: Error, statement: &Statement) -> Error {
-    if error.is_plan_error() { error.at(statement.span) } else { error }
 }
 
 /// Keeps the rows of the last result.

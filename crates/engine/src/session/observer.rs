@@ -55,8 +55,8 @@ pub trait Observer {
     fn planning(&mut self, is_under_way: bool) {
         let _ = is_under_way;
     }
-    /// A job is about to start. Its sinks may be wrapped. Where the start is refused, the job neither
-    /// starts nor ends.
+    /// A job is about to start. Its sinks may be wrapped. Where the start is refused, the job
+    /// neither starts nor ends.
     fn starting(&mut self, job: &JobDescription, graph: &mut Graph) {
         let _ = (job, graph);
     }

@@ -1,25 +1,30 @@
-//! A script is planned as a whole before its first job starts: mistakes, files that statements would
-//! take from each other, and what its jobs have to share.
+//! A script is planned as a whole before its first job starts: mistakes, files that statements
+//! would take from each other, and what its jobs have to share.
 //!
 //! Nothing is run or opened here.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use thalweg_core::connector::JobTables;
-use thalweg_core::graph::Graph;
-use thalweg_core::{Error, OrderContract, Result};
+use thalweg_core::{Error, Result};
 use thalweg_plan::Planner;
 use thalweg_plan::ast::{Statement, StatementKind};
 use thalweg_plan::explain::ExplainFormat;
-use thalweg_plan::parser::parse_script_with_notes;
 use thalweg_plan::physical::{
     PhysicalPlan, standard_input_has_the_statements, standard_input_twice,
 };
 use thalweg_runtime::RunOptions;
 
-use super::script_jobs::Sharing;
-use super::statement::numbered;
-use super::{Session, located};
+use super::{SessionOptions, settings};
+
+/// What jobs that run at the same time share.
+#[derive(Clone, Copy)]
+pub(super) struct Sharing {
+    pub workers: usize,
+    pub spin: Duration,
+    pub memory_limit_bytes: usize,
+}
 
 /// What planning a script has found.
 #[derive(Default)]
@@ -45,7 +50,7 @@ struct EarlierJob {
 /// statements or by one job. No job replaces what an earlier one has read or written, and those
 /// that run at the same time have nothing to do with each other's outputs.
 pub(super) struct Rehearsing<'a> {
-    session: &'a Session,
+    options: &'a SessionOptions,
     planner: Planner,
     format: ExplainFormat,
     found: Rehearsal,
@@ -58,13 +63,18 @@ pub(super) struct Rehearsing<'a> {
 }
 
 impl<'a> Rehearsing<'a> {
-    pub(super) fn new(session: &'a Session, format: ExplainFormat) -> Self {
+    /// In this planner, which it may change; `names` says how often a job had each name.
+    pub(super) fn new(
+        (planner, options): (Planner, &'a SessionOptions),
+        names: HashMap<String, usize>,
+        format: ExplainFormat,
+    ) -> Self {
         Rehearsing {
-            session,
-            planner: session.planner.fork(),
+            options,
+            planner,
             format,
             found: Rehearsal::default(),
-            names: session.names.clone(),
+            names,
             most: None,
             earlier: Vec::new(),
             standard_input: None,
@@ -100,7 +110,7 @@ impl<'a> Rehearsing<'a> {
             _ => None,
         };
         if let Some(what) = what {
-            let name = numbered(&mut self.names, self.session.name_in(&self.planner, what));
+            let name = numbered(&mut self.names, name_in(&self.planner, self.options, what));
             let takes_snapshots = self.planner.settings().snapshots().is_some();
             self.found.with_snapshots.extend(takes_snapshots.then_some(name));
         }
@@ -116,15 +126,15 @@ impl<'a> Rehearsing<'a> {
         connectors.check_files_after(&earlier.collect::<Vec<_>>(), &plan.tables)?;
         for EarlierJob { tables, running } in &self.earlier {
             let Some(other) = running else { continue };
-            let checked = connectors.check_files_beside(tables, &plan.tables);
-            checked.map_err(|error| beside(&error, other, statement))?;
+            let checked = connectors.check_files_at_once(tables, &plan.tables);
+            checked.map_err(|error| meeting(&error, other, statement))?;
         }
         Ok(())
     }
 
     fn check_standard_input(&mut self, plan: &PhysicalPlan) -> Result<()> {
         let Some(table) = &plan.standard_input else { return Ok(()) };
-        if self.session.options.script_is_standard_input {
+        if self.options.script_is_standard_input {
             return Err(standard_input_has_the_statements(table));
         }
         match self.standard_input.replace(table.clone()) {
@@ -133,10 +143,10 @@ impl<'a> Rehearsing<'a> {
         }
     }
 
-    /// Jobs that run beside others share workers and memory with them. The largest wish counts.
+    /// Jobs that run at the same time share workers and memory with them. The largest wish counts.
     fn share(&mut self) -> Result<()> {
         let RunOptions { workers, spin, memory_limit_bytes, .. } =
-            self.session.run_options(&self.planner)?;
+            settings::run_options(self.planner.settings(), self.options)?;
         let most = self.most.get_or_insert(Sharing { workers, spin, memory_limit_bytes });
         most.workers = most.workers.max(workers);
         most.spin = most.spin.max(spin);
@@ -160,15 +170,26 @@ fn title(statement: &Statement) -> String {
 }
 
 /// The error of a statement that meets the files of one that need not have ended.
-fn beside(error: &Error, other: &str, statement: &Statement) -> Error {
+fn meeting(error: &Error, other: &str, statement: &Statement) -> Error {
     let message = error.message();
     let own = title(statement);
-    let beside = Error::plan(format!("{message}: {own} does not wait for {other}"));
-    let beside = error.file().iter().fold(beside, |beside, file| beside.in_file(*file));
-    beside.at(statement.span).hint(format!(
+    let meeting = Error::plan(format!("{message}: {own} does not wait for {other}"));
+    let meeting = error.file().iter().fold(meeting, |meeting, file| meeting.in_file(*file));
+    meeting.at(statement.span).hint(format!(
         "SET 'table.dml-sync' = 'true' before {other}: then each INSERT is awaited before the next statement begins; or put \
          INSERTs that write the same into one EXECUTE STATEMENT SET"
     ))
+}
+
+/// What a job is called, but for its number.
+pub(super) fn name_in(planner: &Planner, options: &SessionOptions, what: &str) -> String {
+    let set = planner.settings().pipeline_name();
+    set.or(options.name.as_deref()).unwrap_or(what).to_owned()
+}
+
+/// Mistakes in a statement point at it; what happens to a job has a place of its own.
+pub(super) fn located(error: Error, statement: &Statement) -> Error {
+    if error.is_plan_error() { error.at(statement.span) } else { error }
 }
 
 /// Checks the options of the tables that a script declares.
@@ -189,90 +210,9 @@ pub(super) fn check_tables(planner: &mut Planner, statements: &[Statement]) -> R
     Ok(())
 }
 
-/// A job that a script would run, of which nothing was opened.
-pub struct PlannedJob {
-    /// What it is called, also among snapshots.
-    pub name: String,
-    /// What is promised about the sequence of its results.
-    pub order: OrderContract,
-    /// Where its snapshots are kept, if it takes any.
-    pub snapshot_location: Option<String>,
-    /// Its stages. Sources deliver nothing, sinks keep nothing.
-    pub graph: Graph,
-}
-
-impl Session {
-    /// The jobs of INSERTs and statement sets that a script would run. Nothing is run or opened.
-    ///
-    /// # Errors
-    /// Those of parsing and planning.
-    pub fn planned_jobs(&self, text: &str) -> Result<Vec<PlannedJob>> {
-        let mut planner = self.planner.fork();
-        let (mut jobs, mut names) = (Vec::new(), HashMap::new());
-        for statement in &parse_script_with_notes(text)?.statements {
-            let planned = match &statement.kind {
-                StatementKind::Insert(_) => self.planned_job(&planner, statement, "INSERT"),
-                StatementKind::StatementSet(_) => {
-                    self.planned_job(&planner, statement, "STATEMENT SET")
-                }
-                StatementKind::Select(_) | StatementKind::Explain(_) => continue,
-                _ => planner.execute_ddl(statement).map(|_| None),
-            };
-            let planned = planned.map_err(|error| super::located(error, statement))?;
-            jobs.extend(
-                planned.map(|job| PlannedJob { name: numbered(&mut names, job.name), ..job }),
-            );
-        }
-        Ok(jobs)
-    }
-
-    fn planned_job(
-        &self,
-        planner: &Planner,
-        statement: &Statement,
-        what: &str,
-    ) -> Result<Option<PlannedJob>> {
-        let settings = planner.settings();
-        let snapshots = settings.snapshots();
-        let location =
-            snapshots.map(|snapshots| self.options.snapshot_location(&snapshots.location));
-        Ok(Some(PlannedJob {
-            name: self.name_in(planner, what),
-            order: settings.order(),
-            snapshot_location: location.transpose()?,
-            graph: planner.rehearse(statement)?.graph,
-        }))
-    }
-
-    /// Says whether a run of a script would start the job of this name, as [`SessionOptions`] say
-    /// where it resumes: the first phase of its start is done and ended, so inputs and outputs are
-    /// looked at and nothing is changed.
-    ///
-    /// # Errors
-    /// What the start would refuse; the kind is [`ErrorKind::Resource`](thalweg_core::ErrorKind)
-    /// where another run holds the job or one of its outputs.
-    ///
-    /// [`SessionOptions`]: super::SessionOptions
-    pub fn rehearse_start(&mut self, text: &str, job: &str) -> Result<()> {
-        for statement in &parse_script_with_notes(text)?.statements {
-            let (inserts, what) = match &statement.kind {
-                StatementKind::Insert(insert) => (std::slice::from_ref(insert), "INSERT"),
-                StatementKind::StatementSet(inserts) => (&inserts[..], "STATEMENT SET"),
-                StatementKind::Select(_) | StatementKind::Explain(_) => continue,
-                _ => {
-                    self.planner.execute_ddl(statement)?;
-                    continue;
-                }
-            };
-            let mut runs = self.job_runs(what)?;
-            if runs.name == job {
-                runs.recovery.is_rehearsal = true;
-                let memory_limit_bytes = self.run_options(&self.planner)?.memory_limit_bytes;
-                self.planner.set_memory_limit(memory_limit_bytes);
-                let plan = self.planner.plan_insert(inserts)?;
-                return runs.rehearse(plan.graph, self.run_options(&self.planner)?);
-            }
-        }
-        Err(Error::internal(format!("the script has no job '{job}'")))
-    }
+/// The name of a job, with a number behind it if there was one of that name.
+pub(super) fn numbered(names: &mut HashMap<String, usize>, name: String) -> String {
+    let uses = names.entry(name.clone()).or_insert(0);
+    *uses += 1;
+    if *uses == 1 { name } else { format!("{name}-{uses}") }
 }

@@ -2,9 +2,10 @@
 //! script when one of them ends.
 //!
 //! # Protocol
-//! 1. A job agrees to start where its statement stands: outputs are claimed, and nothing is changed.
-//! 2. Jobs that have agreed begin together, with the next statement that is awaited or at the end of
-//!    the script. So where one of them is refused, none has touched what was there.
+//! 1. A job agrees to start where its statement stands: outputs are claimed, and nothing is
+//!    changed.
+//! 2. Jobs that have agreed begin together, with the next statement that is awaited or at the end
+//!    of the script. So where one of them is refused, none has touched what was there.
 //! 3. A thread for each job waits for its end and says so. The thread of the session does all the
 //!    rest, also what follows a failure: another run, or the end of the others.
 //! 4. A job that has failed for good stops the others gracefully, or leaves them alone
@@ -24,20 +25,12 @@ use thalweg_runtime::{AgreedJob, JobControl, MemoryBudget, Pool, Report, RunOpti
 
 use crate::jobs::{AgreedRun, LookedAfter};
 
-use super::rehearsal::Rehearsal;
+use super::rehearsal::{Rehearsal, Sharing};
 use super::statement::InsertJob;
 use super::{JobDescription, JobReport, Observer, Session, SessionOptions};
 
 /// How often it is looked whether the script is to stop, or a job to start again.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-
-/// What jobs that run at the same time share.
-#[derive(Clone, Copy)]
-pub(super) struct Sharing {
-    pub workers: usize,
-    pub spin: Duration,
-    pub memory_limit_bytes: usize,
-}
 
 /// A job that has agreed to start.
 pub(super) struct Agreed {
@@ -123,7 +116,7 @@ impl ScriptJobs {
         })
     }
 
-    /// The options of a job that may run beside others.
+    /// The options of a job that may run while others do.
     pub(super) fn shared(&self, options: RunOptions) -> RunOptions {
         let pool = options.pool.or_else(|| self.pool.clone());
         RunOptions { pool, memory_budget: self.budget.clone(), ..options }

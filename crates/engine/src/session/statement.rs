@@ -8,6 +8,7 @@ use thalweg_core::graph::{Graph, StageKind};
 use thalweg_core::{Column, DataType, Error, OrderContract, Result, Sink, TableSchema};
 use thalweg_plan::ast::{Insert, Query, Statement, StatementKind};
 use thalweg_plan::catalog::SnapshotSettings;
+use thalweg_plan::parser::parse_script_with_notes;
 use thalweg_plan::physical::PhysicalPlan;
 use thalweg_plan::{Planner, ResultTable};
 use thalweg_runtime::{Beginning, Report, RunOptions};
@@ -16,6 +17,7 @@ use crate::interleaving::input_names;
 use crate::jobs::{JobRuns, Recovery, ResumeFrom, SnapshotReference};
 
 use super::limit::LimitSink;
+use super::rehearsal::{located, name_in, numbered};
 use super::script_jobs::{Agreed, AgreedStart, ScriptJobs};
 use super::{JobDescription, Observer, Session, settings};
 
@@ -92,11 +94,6 @@ impl Session {
             .collect()
     }
 
-    pub(super) fn name_in(&self, planner: &Planner, what: &str) -> String {
-        let set = planner.settings().pipeline_name();
-        set.or(self.options.name.as_deref()).unwrap_or(what).to_owned()
-    }
-
     /// Hands the job what it has to follow, and what takes down how its inputs come in. The section
     /// of the recording that is its own.
     fn follow_interleaving(
@@ -156,7 +153,7 @@ impl Session {
             })
         })?;
         let mut options = jobs.shared(self.run_options(&self.planner)?);
-        let name = self.name_in(&self.planner, "SELECT");
+        let name = name_in(&self.planner, &self.options, "SELECT");
         let job = self.describe(&plan, (name, jobs.next_place()), (&self.planner, &options));
         plan.notes.iter().for_each(|note| observer.note(note));
         let mut graph = plan.graph;
@@ -228,8 +225,8 @@ impl Session {
         }
     }
 
-    /// What a job resumes from. Of several jobs, the one that a snapshot's folder is of goes back to
-    /// it, and the others resume from their newest.
+    /// What a job resumes from. Of several jobs, the one that a snapshot's folder is of goes back
+    /// to it, and the others resume from their newest.
     fn resume_of(&self, job: &str) -> ResumeFrom {
         match (&self.options.resume, &self.resumed_job) {
             (ResumeFrom::Snapshot(SnapshotReference::Folder(_)), Some(resumed))
@@ -243,7 +240,7 @@ impl Session {
 
     /// The name of a job among those of the script: the second with a name gets a number behind it.
     fn own_name(&mut self, what: &str) -> String {
-        let name = self.name_in(&self.planner, what);
+        let name = name_in(&self.planner, &self.options, what);
         numbered(&mut self.names, name)
     }
 
@@ -258,11 +255,92 @@ impl Session {
     }
 }
 
-/// The name of a job, with a number behind it if there was one of that name.
-pub(super) fn numbered(names: &mut HashMap<String, usize>, name: String) -> String {
-    let uses = names.entry(name.clone()).or_insert(0);
-    *uses += 1;
-    if *uses == 1 { name } else { format!("{name}-{uses}") }
+/// A job that a script would run, of which nothing was opened.
+pub struct PlannedJob {
+    /// What it is called, also among snapshots.
+    pub name: String,
+    /// What is promised about the sequence of its results.
+    pub order: OrderContract,
+    /// Where its snapshots are kept, if it takes any.
+    pub snapshot_location: Option<String>,
+    /// Its stages. Sources deliver nothing, sinks keep nothing.
+    pub graph: Graph,
+}
+
+impl Session {
+    /// The jobs of INSERTs and statement sets that a script would run. Nothing is run or opened.
+    ///
+    /// # Errors
+    /// Those of parsing and planning.
+    pub fn planned_jobs(&self, text: &str) -> Result<Vec<PlannedJob>> {
+        let mut planner = self.planner.fork();
+        let (mut jobs, mut names) = (Vec::new(), HashMap::new());
+        for statement in &parse_script_with_notes(text)?.statements {
+            let planned = match &statement.kind {
+                StatementKind::Insert(_) => self.planned_job(&planner, statement, "INSERT"),
+                StatementKind::StatementSet(_) => {
+                    self.planned_job(&planner, statement, "STATEMENT SET")
+                }
+                StatementKind::Select(_) | StatementKind::Explain(_) => continue,
+                _ => planner.execute_ddl(statement).map(|_| None),
+            };
+            let planned = planned.map_err(|error| located(error, statement))?;
+            jobs.extend(
+                planned.map(|job| PlannedJob { name: numbered(&mut names, job.name), ..job }),
+            );
+        }
+        Ok(jobs)
+    }
+
+    fn planned_job(
+        &self,
+        planner: &Planner,
+        statement: &Statement,
+        what: &str,
+    ) -> Result<Option<PlannedJob>> {
+        let settings = planner.settings();
+        let snapshots = settings.snapshots();
+        let location =
+            snapshots.map(|snapshots| self.options.snapshot_location(&snapshots.location));
+        Ok(Some(PlannedJob {
+            name: name_in(planner, &self.options, what),
+            order: settings.order(),
+            snapshot_location: location.transpose()?,
+            graph: planner.rehearse(statement)?.graph,
+        }))
+    }
+
+    /// Says whether a run of a script would start the job of this name, as [`SessionOptions`] say
+    /// where it resumes: the first phase of its start is done and ended, so inputs and outputs are
+    /// looked at and nothing is changed.
+    ///
+    /// # Errors
+    /// What the start would refuse; the kind is [`ErrorKind::Resource`](thalweg_core::ErrorKind)
+    /// where another run holds the job or one of its outputs.
+    ///
+    /// [`SessionOptions`]: super::SessionOptions
+    pub fn rehearse_start(&mut self, text: &str, job: &str) -> Result<()> {
+        for statement in &parse_script_with_notes(text)?.statements {
+            let (inserts, what) = match &statement.kind {
+                StatementKind::Insert(insert) => (std::slice::from_ref(insert), "INSERT"),
+                StatementKind::StatementSet(inserts) => (&inserts[..], "STATEMENT SET"),
+                StatementKind::Select(_) | StatementKind::Explain(_) => continue,
+                _ => {
+                    self.planner.execute_ddl(statement)?;
+                    continue;
+                }
+            };
+            let mut runs = self.job_runs(what)?;
+            if runs.name == job {
+                runs.recovery.is_rehearsal = true;
+                let memory_limit_bytes = self.run_options(&self.planner)?.memory_limit_bytes;
+                self.planner.set_memory_limit(memory_limit_bytes);
+                let plan = self.planner.plan_insert(inserts)?;
+                return runs.rehearse(plan.graph, self.run_options(&self.planner)?);
+            }
+        }
+        Err(Error::internal(format!("the script has no job '{job}'")))
+    }
 }
 
 fn no_place() -> Error {

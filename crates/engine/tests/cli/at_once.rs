@@ -13,7 +13,7 @@ fn table(name: &str, path: &str) -> String {
     )
 }
 
-/// Numbers from 1 on, so many in a second.
+/// Numbers from 1 on; the rate is rows in a second.
 fn numbers(name: &str, rate: &str, last: usize) -> String {
     format!(
         "CREATE TABLE {name} (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '{rate}',
@@ -88,7 +88,7 @@ fn a_job_with_much_to_do_does_not_starve_another() {
 
 /// A SELECT is awaited while INSERTs before it continue; what follows begins behind it.
 #[test]
-fn a_query_is_awaited_beside_inserts() {
+fn a_query_is_awaited_while_inserts_run() {
     let workspace = Workspace::new("at-once-select");
     let sql = endless("e", "1000") + &table("a", "a.csv") + &table("b", "b.csv");
     let sql = sql
@@ -104,6 +104,28 @@ fn a_query_is_awaited_beside_inserts() {
     assert_eq!(run.status, Some(130));
     assert!(run.stdout.starts_with("n\n1\n2\n3\n4\n5\n"), "{}", run.stdout);
     assert_holds(&run.stdout, &["few"]);
+}
+
+/// The first Ctrl-C stops an INSERT and a query whose rows nobody reads; the second ends the process.
+#[test]
+fn the_second_ctrl_c_ends_jobs_that_cannot_stop() {
+    let workspace = Workspace::new("at-once-twice");
+    let sql = endless("e", "unlimited") + &endless("slow", "1000") + &table("a", "a.csv");
+    let sql = sql + "INSERT INTO a SELECT n FROM slow;\nSELECT n FROM e;\n";
+    let mut child = start(&workspace, &sql, &[]);
+    let mut first = [0; 1];
+    child.stdout.as_mut().expect("piped").read_exact(&mut first).expect("a row");
+    until("the INSERT writes", || lines(&workspace, "a.csv.partial") > 0);
+    let stops = || {
+        let before = lines(&workspace, "a.csv.partial");
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        lines(&workspace, "a.csv.partial") == before
+    };
+    interrupt(&child);
+    until("the INSERT stops", stops);
+    assert!(child.try_wait().expect("asking").is_none(), "the query's sink is stuck");
+    interrupt(&child);
+    assert_eq!(wait(&mut child).code(), Some(130));
 }
 
 /// A job whose input has a bad row, one that takes a while, and one without end.
@@ -130,7 +152,7 @@ fn a_job_that_fails_stops_the_others_with_a_last_snapshot() {
     let run = end(&mut start(&workspace, &sql, &[]));
     let text = run.message(1);
     assert_holds(text, &["warning: ", "the other jobs are stopped", "error: ", "bad.csv, row 2"]);
-    assert_holds(text, &["operator bad", "job q-2)", "--> q.sql:14:1", "INSERT INTO b"]);
+    assert_holds(text, &["operator bad", "job q-2)", "--> q.sql:12:1", "INSERT INTO b"]);
     assert!(!workspace.has("a.csv"), "it was stopped");
     let kept = workspace.run(&["snapshot", "ls", "q", "--dir", "state", "--format", "csv"]);
     assert_eq!(kept.rows().len(), 2, "a last snapshot is kept: {}", kept.stdout);
@@ -138,7 +160,7 @@ fn a_job_that_fails_stops_the_others_with_a_last_snapshot() {
 }
 
 #[test]
-fn others_go_on_beside_a_job_that_fails_if_they_are_to() {
+fn others_continue_after_a_job_has_failed_if_they_are_to() {
     let workspace = Workspace::new("at-once-keeps-going");
     let sql = failing(
         &workspace,
@@ -148,7 +170,7 @@ fn others_go_on_beside_a_job_that_fails_if_they_are_to() {
     );
     let run = end(&mut start(&workspace, &sql, &["--keep-going"]));
     let text = run.message(1);
-    assert_holds(text, &["warning: ", "the other jobs go on", "job q)", "bad.csv, row 2"]);
+    assert_holds(text, &["warning: ", "the other jobs continue", "job q)", "bad.csv, row 2"]);
     assert_holds(text, &["division by zero", "job q-3)"]);
     assert_eq!(text.matches("error: ").count(), 2, "each failure is listed once: {text}");
     assert_eq!(lines(&workspace, "a.csv"), 500, "it has ended");
@@ -192,18 +214,18 @@ fn jobs_at_the_same_time_have_one_memory_limit() {
     let sink = |name: &str| {
         format!("CREATE TABLE {name} (n BIGINT, c BIGINT) WITH ('connector' = 'blackhole');\n")
     };
-    let tables = numbers("many", "unlimited", 60_000) + &sink("a") + &sink("b");
+    let tables = numbers("many", "100000", 200_000) + &sink("a") + &sink("b");
     let insert =
         |name: &str| format!("INSERT INTO {name} SELECT n, COUNT(*) FROM many GROUP BY n;\n");
     let run = |settings: &str| {
         let sql = format!("{settings}{tables}{}{}", insert("a"), insert("b"));
-        workspace.run(&["run", "--memory-limit", "12mb", "-e", &sql])
+        workspace.run(&["run", "--memory-limit", "24mb", "-e", &sql])
     };
     let awaited = run("SET 'table.dml-sync' = 'true';\n");
     assert_eq!(awaited.status, Some(0), "{}", awaited.stderr);
     let text = run("").message(1).to_owned();
     assert_holds(&text, &["the state of the jobs that run at the same time has grown to"]);
-    assert_holds(&text, &["the memory limit is 12 MiB", "raise 'memory.limit'"]);
+    assert_holds(&text, &["the memory limit is 24 MiB", "raise 'memory.limit'"]);
 }
 
 /// Steps of jobs that run at the same time are taken down in one file, and followed by each.
