@@ -38,7 +38,8 @@ pub struct Arguments {
     /// Partitions of each keyed operator.
     #[arg(long, default_value_t = 100)]
     partitions: usize,
-    /// Makes all of these partitions instead of as many as the order has for each worker.
+    /// Makes all of these partitions instead of as many as the order has for each worker; workers
+    /// that go from partition to partition (`partitioned`) always have one each.
     #[arg(long)]
     all_partitions: bool,
     /// The most rows of a bundle.
@@ -86,6 +87,15 @@ pub fn run(arguments: &Arguments) -> super::CommandResult {
 }
 
 impl Arguments {
+    /// The most partitions of an operator. Workers who go from partition to partition have one
+    /// each, as in the paper (§4.2): more would only make them look at more empty ones.
+    fn partitions_max(&self, partitioning: &str, workers: usize) -> Option<usize> {
+        match partitioning {
+            "partitioned" => Some(workers),
+            _ => self.all_partitions.then_some(256),
+        }
+    }
+
     /// What a run compares, for the names of its figures, and the figure of Prasaad et al. that it
     /// stands for. Schedulers and everything at once have no name of their own.
     fn compared(&self) -> (&'static str, &'static str) {
@@ -182,7 +192,7 @@ fn variants(arguments: &Arguments) -> thalweg::Result<Vec<Variant>> {
                         partitioning: partitioning.parse::<PartitionScheme>()?,
                         order: OrderContract::Arrival,
                         bundle_rows_max: arguments.bundle_rows,
-                        partitions_max: arguments.all_partitions.then_some(256),
+                        partitions_max: arguments.partitions_max(partitioning, workers),
                         ..RunOptions::default()
                     };
                     variants.push(Variant { name, options, measured: Measured::default() });
