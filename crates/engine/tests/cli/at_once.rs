@@ -106,7 +106,8 @@ fn a_query_is_awaited_while_inserts_run() {
     assert_holds(&run.stdout, &["few"]);
 }
 
-/// The first Ctrl-C stops an INSERT and a query whose rows nobody reads; the second ends the process.
+/// The first Ctrl-C stops an INSERT, but not a query whose rows nobody reads; the second ends the
+/// process.
 #[test]
 fn the_second_ctrl_c_ends_jobs_that_cannot_stop() {
     let workspace = Workspace::new("at-once-twice");
