@@ -148,6 +148,9 @@ impl Connector for Filesystem {
     fn check_files_after(&self, earlier: &[JobTables], job: &JobTables) -> Result<()> {
         outputs::check_files_after(earlier, job)
     }
+    fn check_files_at_once(&self, running: &JobTables, job: &JobTables) -> Result<()> {
+        outputs::check_files_at_once(running, job)
+    }
 
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
         let source = open_source_after(request, None, &self.letters)?;

@@ -63,6 +63,7 @@ struct Inner {
     file: Option<String>,
     row: Option<u64>,
     operator: Option<String>,
+    job: Option<String>,
 }
 
 impl Error {
@@ -76,6 +77,7 @@ impl Error {
             file: None,
             row: None,
             operator: None,
+            job: None,
         }))
     }
     /// [`ErrorKind::Plan`].
@@ -144,6 +146,12 @@ impl Error {
         self.0.operator.get_or_insert(operator.into());
         self
     }
+    /// Adds the job, where several run, unless known already.
+    #[must_use]
+    pub fn in_job(mut self, job: impl Into<String>) -> Self {
+        self.0.job.get_or_insert(job.into());
+        self
+    }
 
     /// Whose fault.
     pub fn kind(&self) -> ErrorKind {
@@ -177,7 +185,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { kind, message, file, row, operator, .. } = &*self.0;
+        let Inner { kind, message, file, row, operator, job, .. } = &*self.0;
         if *kind == ErrorKind::Internal {
             f.write_str("internal error, please report it: ")?;
         }
@@ -188,11 +196,12 @@ impl fmt::Display for Error {
             (None, Some(row)) => Some(format!("row {row}")),
             (None, None) => None,
         };
-        match (place, operator) {
-            (Some(place), Some(operator)) => write!(f, " ({place}; operator {operator})"),
-            (Some(place), None) => write!(f, " ({place})"),
-            (None, Some(operator)) => write!(f, " (operator {operator})"),
-            (None, None) => Ok(()),
+        let operator = operator.as_ref().map(|operator| format!("operator {operator}"));
+        let job = job.as_ref().map(|job| format!("job {job}"));
+        let context: Vec<String> = [place, operator, job].into_iter().flatten().collect();
+        match context.is_empty() {
+            true => Ok(()),
+            false => write!(f, " ({})", context.join("; ")),
         }
     }
 }

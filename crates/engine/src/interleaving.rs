@@ -1,7 +1,7 @@
 //! Files that hold in which sequence the inputs of jobs came in (`--record`, `--replay`).
 //!
 //! ```text
-//! thalweg interleaving 1
+//! thalweg interleaving 2
 //! job delays
 //! input departures
 //! input weather
@@ -17,9 +17,13 @@
 //! ended; `done` or `stopped` closes it, so that a file that was cut off is noticed. Names are
 //! written with escapes (`\n`, `\u{…}`), so that each stays on its line.
 //!
+//! Sections of jobs that run at the same time are written in turns: the line `section 2` says that
+//! what follows belongs to the third section. Version 1 has no such lines, and is read as well.
+//!
 //! The file says nothing about the data: a replay over other data fails where an input is shorter
 //! or longer than it was, and gives other results where it is not.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -30,7 +34,9 @@ use thalweg_connectors::filesystem::paths::canonical_file;
 use thalweg_core::{Error, Result};
 use thalweg_runtime::interleaving::{RecordSteps, Replay, Step, StepRecorder};
 
-const VERSION_LINE: &str = "thalweg interleaving 1";
+const VERSION_LINE: &str = "thalweg interleaving 2";
+/// The version before.
+const OLD_VERSION_LINE: &str = "thalweg interleaving 1";
 /// How the recordings of every version begin.
 const MARK: &str = "thalweg interleaving ";
 
@@ -81,41 +87,50 @@ fn listed(names: &[String]) -> String {
 fn parse(text: &str) -> Result<Vec<Interleaving>, (usize, String)> {
     let mut lines = text.lines().enumerate().map(|(place, line)| (place + 1, line));
     match lines.next() {
-        Some((_, VERSION_LINE)) => {}
+        Some((_, VERSION_LINE | OLD_VERSION_LINE)) => {}
         Some((line, other)) if other.starts_with(MARK) => {
             return Err((line, format!("this version reads '{VERSION_LINE}', not '{other}'")));
         }
         _ => return Err((1, "this is no recording of an interleaving".to_owned())),
     }
-    let mut sections = Vec::new();
-    let mut open: Option<Interleaving> = None;
+    let mut sections: Vec<Interleaving> = Vec::new();
+    let mut open: BTreeSet<usize> = BTreeSet::new();
+    // The section that lines belong to, while one of those that are open does.
+    let mut current = None;
     for (number, line) in lines {
         let wrong = |what: &str| (number, format!("{what}: '{line}'"));
-        match (&mut open, line.split_once(' ')) {
-            (None, Some(("job", name))) => {
-                open = Some(Interleaving { job: name.to_owned(), ..Interleaving::default() });
+        match (current, line.split_once(' ')) {
+            (_, Some(("job", name))) => {
+                current = Some(sections.len());
+                open.insert(sections.len());
+                sections.push(Interleaving { job: name.to_owned(), ..Interleaving::default() });
+            }
+            (_, Some(("section", place))) => {
+                current = place.parse().ok().filter(|place| open.contains(place));
+                current.ok_or_else(|| wrong("an open section was expected"))?;
             }
             (None, _) => return Err(wrong("a job was expected")),
-            (Some(section), Some(("input", name))) if section.steps.is_empty() => {
-                section.inputs.push(name.to_owned());
+            (Some(at), Some(("input", name))) if sections[at].steps.is_empty() => {
+                sections[at].inputs.push(name.to_owned());
             }
-            (Some(section), Some((input, rows))) => {
-                let step = step(input, rows, section.inputs.len());
-                section.steps.push(step.ok_or_else(|| wrong("a step was expected"))?);
+            (Some(at), Some((input, rows))) => {
+                let step = step(input, rows, sections[at].inputs.len());
+                sections[at].steps.push(step.ok_or_else(|| wrong("a step was expected"))?);
             }
-            (Some(section), None) => {
-                section.is_complete = match line {
+            (Some(at), None) => {
+                sections[at].is_complete = match line {
                     "done" => true,
                     "stopped" => false,
                     _ => return Err(wrong("a step was expected")),
                 };
-                sections.extend(open.take());
+                open.remove(&at);
+                current = None;
             }
         }
     }
-    match open {
-        Some(_) => Err((text.lines().count(), "the file is cut off here".to_owned())),
-        None => Ok(sections),
+    match open.is_empty() {
+        true => Ok(sections),
+        false => Err((text.lines().count(), "the file is cut off here".to_owned())),
     }
 }
 
@@ -163,8 +178,8 @@ impl Recording {
         }
     }
 
-    /// Begins a job's section; what it returns takes the steps down.
-    pub(crate) fn begin(&mut self, job: &str, inputs: &[String]) -> Result<StepRecorder> {
+    /// Begins a job's section: its number, and what takes the steps down.
+    pub(crate) fn begin(&mut self, job: &str, inputs: &[String]) -> Result<(usize, StepRecorder)> {
         let file = match &self.file {
             Some(file) => Arc::clone(file),
             None => {
@@ -174,15 +189,15 @@ impl Recording {
         };
         let mut text = format!("job {}\n", written(job));
         inputs.iter().for_each(|name| text.push_str(&format!("input {name}\n")));
-        file.lock().expect("no panic under this lock").heading.push_str(&text);
+        let section = file.lock().expect("no panic under this lock").add_section(text);
         self.file = Some(Arc::clone(&file));
-        Ok(file)
+        Ok((section, Arc::new(Mutex::new(SectionWriter { file, section }))))
     }
 
-    /// Closes the section of the job that has ended.
-    pub(crate) fn end(&mut self, is_complete: bool) -> Result<()> {
+    /// Closes the section of a job that has ended.
+    pub(crate) fn end(&mut self, section: usize, is_complete: bool) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
-        file.lock().expect("no panic under this lock").close(is_complete)
+        file.lock().expect("no panic under this lock").close(section, is_complete)
     }
 }
 
@@ -210,29 +225,70 @@ pub(crate) fn input_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Strin
     names.map(written).collect()
 }
 
+/// Takes down the steps of one job.
+struct SectionWriter {
+    file: Arc<Mutex<StepWriter>>,
+    section: usize,
+}
+
+impl RecordSteps for SectionWriter {
+    fn record(&mut self, step: Step) -> Result<()> {
+        self.file.lock().expect("no panic under this lock").record(self.section, step)
+    }
+}
+
 struct StepWriter {
     path: PathBuf,
     /// Made with the first step: a job that is refused at its start replaces no recording.
     file: Option<BufWriter<File>>,
-    /// What comes in front of the next step.
-    heading: String,
-    /// The step that may still grow.
+    /// The headings of sections that were not begun yet; sections are begun in their order.
+    headings: VecDeque<String>,
+    /// How many sections were begun.
+    begun: usize,
+    /// The section that the last line belongs to.
+    current: usize,
+    /// The step that may still grow; it is of the current section.
     open: Option<Step>,
 }
 
 impl StepWriter {
     fn new(path: &Path) -> Self {
-        let heading = format!("{VERSION_LINE}\n");
-        StepWriter { path: path.to_owned(), file: None, heading, open: None }
+        let (headings, path) = (VecDeque::new(), path.to_owned());
+        StepWriter { path, file: None, headings, begun: 0, current: 0, open: None }
+    }
+
+    fn add_section(&mut self, heading: String) -> usize {
+        self.headings.push_back(heading);
+        self.begun + self.headings.len() - 1
+    }
+
+    /// From here on lines belong to this section.
+    fn turn_to(&mut self, section: usize) -> Result<()> {
+        if self.begun <= section {
+            self.write_open()?;
+            while self.begun <= section {
+                let heading = self.headings.pop_front().unwrap_or_default();
+                self.write(&heading)?;
+                (self.current, self.begun) = (self.begun, self.begun + 1);
+            }
+        } else if self.current != section {
+            self.write_open()?;
+            self.write(&format!("section {section}\n"))?;
+            self.current = section;
+        }
+        Ok(())
     }
 
     fn write(&mut self, text: &str) -> Result<()> {
         let failed = |error: std::io::Error| cannot_write(&self.path, &error);
         let file = match &mut self.file {
             Some(file) => file,
-            file => file.insert(BufWriter::new(File::create(&self.path).map_err(failed)?)),
+            file => {
+                let mut made = BufWriter::new(File::create(&self.path).map_err(failed)?);
+                made.write_all(format!("{VERSION_LINE}\n").as_bytes()).map_err(failed)?;
+                file.insert(made)
+            }
         };
-        let text = std::mem::take(&mut self.heading) + text;
         file.write_all(text.as_bytes()).map_err(failed)
     }
 
@@ -244,19 +300,22 @@ impl StepWriter {
         }
     }
 
-    fn close(&mut self, is_complete: bool) -> Result<()> {
-        if !is_complete && self.file.is_none() && self.open.is_none() {
+    fn close(&mut self, section: usize, is_complete: bool) -> Result<()> {
+        if !is_complete && self.file.is_none() {
+            // Nothing has come in yet, of any job: its heading waits for the first step.
+            let heading = section.checked_sub(self.begun).and_then(|at| self.headings.get_mut(at));
+            heading.into_iter().for_each(|heading| heading.push_str("stopped\n"));
             return Ok(());
         }
+        self.turn_to(section)?;
         self.write_open()?;
         self.write(if is_complete { "done\n" } else { "stopped\n" })?;
         let flushed = self.file.as_mut().map_or(Ok(()), BufWriter::flush);
         flushed.map_err(|error| cannot_write(&self.path, &error))
     }
-}
 
-impl RecordSteps for StepWriter {
-    fn record(&mut self, step: Step) -> Result<()> {
+    fn record(&mut self, section: usize, step: Step) -> Result<()> {
+        self.turn_to(section)?;
         if let Some(open) = &mut self.open
             && (open.input, step.rows > 0) == (step.input, true)
             && let Some(rows) = open.rows.checked_add(step.rows)
@@ -288,12 +347,12 @@ mod tests {
         let inputs = input_names(["a", "b\nc"].into_iter());
         let steps = [(0, 3), (0, 4), (1, 1), (0, u32::MAX), (0, 2), (0, 0), (1, 0)];
         for is_complete in [true, false] {
-            let recorder = recording.begin("the job", &inputs).expect("begins");
+            let (section, recorder) = recording.begin("the job", &inputs).expect("begins");
             for (input, rows) in steps {
                 let mut recorder = recorder.lock().expect("no panic");
                 recorder.record(Step { input, rows }).expect("takes it down");
             }
-            recording.end(is_complete).expect("ends");
+            recording.end(section, is_complete).expect("ends");
         }
         let read = Interleaving::read(&path).expect("reads");
         assert_eq!(read.len(), 2);
@@ -307,8 +366,41 @@ mod tests {
     }
 
     #[test]
+    fn jobs_that_run_at_the_same_time_take_turns() {
+        let path = folder().join("at-once.txt");
+        let mut recording = Recording::new(path.clone());
+        let inputs = input_names(["a"].into_iter());
+        let mut begin = |job| recording.begin(job, &inputs).expect("begins");
+        let jobs = [begin("one"), begin("two"), begin("three")];
+        let steps = [(1, 5), (0, 1), (1, 2), (1, 3), (0, 0), (1, 0)];
+        for (job, rows) in steps {
+            let step = Step { input: 0, rows };
+            jobs[job].1.lock().expect("no panic").record(step).expect("takes it down");
+        }
+        for (job, is_complete) in [(1, true), (2, false), (0, false)] {
+            recording.end(jobs[job].0, is_complete).expect("ends");
+        }
+        let read = Interleaving::read(&path).expect("reads");
+        let got: Vec<(&str, Vec<u32>, bool)> = read
+            .iter()
+            .map(|job| {
+                let rows = job.steps.iter().map(|step| step.rows).collect();
+                (job.job.as_str(), rows, job.is_complete)
+            })
+            .collect();
+        let expected =
+            [("one", vec![1, 0], false), ("two", vec![5, 5, 0], true), ("three", vec![], false)];
+        assert_eq!(got, expected);
+        let text = std::fs::read_to_string(&path).expect("a file");
+        let cut = text.trim_end().rsplit_once('\n').expect("lines").0;
+        assert!(parse(cut).is_err(), "the first job's end is missing");
+        let closed = text.replacen("stopped\n", "stopped\nsection 2\n0 1\n", 1);
+        assert!(parse(&closed).is_err(), "the third section is closed");
+    }
+
+    #[test]
     fn every_cut_and_every_wrong_line_is_noticed() {
-        let text = "thalweg interleaving 1\njob j\ninput a\ninput b\n0 5\n1 2\n0 end\ndone\n";
+        let text = "thalweg interleaving 2\njob j\ninput a\ninput b\n0 5\n1 2\n0 end\ndone\n";
         assert_eq!(parse(text).expect("whole").len(), 1);
         let lines: Vec<&str> = text.lines().collect();
         for cut in 2..lines.len() {
@@ -317,9 +409,11 @@ mod tests {
         }
         assert!(parse("").is_err());
         assert!(parse("SELECT 1").is_err());
-        let newer = text.replacen("interleaving 1", "interleaving 2", 1);
-        assert!(parse(&newer).expect_err("newer").1.contains("interleaving 2"));
-        for wrong in ["2 5", "0 0", "0 x", "a 5", "0", "-1 3", "0 5 5", "input c"] {
+        let older = text.replacen("interleaving 2", "interleaving 1", 1);
+        assert_eq!(parse(&older).expect("whole").len(), 1);
+        let newer = text.replacen("interleaving 2", "interleaving 3", 1);
+        assert!(parse(&newer).expect_err("newer").1.contains("interleaving 3"));
+        for wrong in ["2 5", "0 0", "0 x", "a 5", "0", "-1 3", "0 5 5", "input c", "section 1"] {
             let text = text.replacen("1 2", wrong, 1);
             assert_eq!(parse(&text).expect_err(wrong).0, 6, "{wrong}");
         }

@@ -150,6 +150,7 @@ fn check_read_back(
     };
     let script = format!(
         "{} {} SET 'pipeline.order' = '{order}';
+         SET 'table.dml-sync' = 'true';
          INSERT INTO log {query}; INSERT INTO back SELECT * FROM log;",
         table("log", format),
         table("back", "csv")

@@ -128,6 +128,7 @@ const TABLES: &str = "
     CREATE TABLE numbers (n BIGINT) WITH ('connector' = 'datagen', 'fields.n.kind' = 'sequence',
       'fields.n.start' = '1', 'fields.n.end' = '10', 'rows-per-second' = 'unlimited');
     CREATE TABLE shelf (square BIGINT, n BIGINT) WITH ('connector' = 'shelf', 'shelf' = 'squares');
+    SET 'table.dml-sync' = 'true';
     INSERT INTO shelf SELECT n * n, n FROM numbers;";
 
 /// The texts of a column of the last result.

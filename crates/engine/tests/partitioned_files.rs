@@ -91,6 +91,7 @@ fn folders_are_read_as_columns() {
             ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'days.csv', 'changelog' = 'op');";
         let script = format!(
             "{INPUT} {} {back}
+             SET 'table.dml-sync' = 'true';
              INSERT INTO o SELECT * FROM t;
              INSERT INTO back SELECT w, k, day, v FROM o WHERE v > 0;
              INSERT INTO days SELECT day, COUNT(*) FROM o GROUP BY day;",
@@ -127,6 +128,7 @@ fn few_files_are_open() {
         CREATE TABLE back (k INT, v INT) WITH
           ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'back.csv');
         SET 'pipeline.order' = 'arrival'; SET 'pipeline.bundle-rows-max' = '36';
+        SET 'table.dml-sync' = 'true';
         INSERT INTO o SELECT * FROM t;
         INSERT INTO back SELECT * FROM o;";
     execute(&folder, script).expect("it runs");

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
@@ -10,7 +11,7 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use thalweg::pipeline::MemorySource;
 use thalweg::session::{JobDescription, Observer, Session, SessionOptions};
 use thalweg::{Error, ErrorKind, Report, Result};
-use thalweg_core::connector::{SourcePoll, Waker};
+use thalweg_core::connector::{SourceBatch, SourcePoll, Waker};
 use thalweg_core::{Column, ColumnType, DataType, Sink, Source, TableSchema};
 use thalweg_expr::ScalarFunction;
 use thalweg_operators::aggregate::{UserAccumulator, UserAggregate};
@@ -201,6 +202,123 @@ fn an_observer_sees_every_job_and_can_stop_the_script() {
     assert_eq!(counter.jobs[0].name, "three");
     assert_eq!((counter.jobs[0].workers, counter.jobs[0].is_bounded), (2, true));
     assert!(counter.reports.iter().all(|report| !report.cancelled), "limited, not cancelled");
+}
+
+/// An input that gives its row once others have been asked as well, and then ends or fails.
+struct Meeting {
+    own: usize,
+    asked: Arc<[AtomicBool; 2]>,
+    waker: Option<Waker>,
+    has_met: bool,
+}
+
+impl Source for Meeting {
+    fn name(&self) -> String {
+        format!("meeting {}", self.own)
+    }
+    fn start(&mut self, waker: Waker) -> Result<()> {
+        self.waker = Some(waker);
+        Ok(())
+    }
+    fn poll(&mut self, _: usize) -> Result<SourcePoll> {
+        self.asked[self.own].store(true, Ordering::SeqCst);
+        if self.has_met {
+            return Ok(SourcePoll::End);
+        }
+        if !self.asked.iter().all(|asked| asked.load(Ordering::SeqCst)) {
+            let waker = self.waker.clone().expect("started");
+            std::thread::spawn(move || {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                waker();
+            });
+            return Ok(SourcePoll::Pending);
+        }
+        self.has_met = true;
+        Ok(SourcePoll::Batch(SourceBatch { batch: levels(vec![Some(1)]), origin: None }))
+    }
+    fn is_bounded(&self) -> bool {
+        true
+    }
+}
+
+/// A session with two inputs that wait for each other, and what reads them.
+fn meeting(options: SessionOptions, statements: &str) -> (Session, String) {
+    let mut session = Session::new(options).expect("valid options");
+    let asked: Arc<[AtomicBool; 2]> = Arc::default();
+    for own in 0..2 {
+        let asked = Arc::clone(&asked);
+        session.register_source(&format!("m{own}"), move || {
+            Ok(Box::new(Meeting { own, asked: Arc::clone(&asked), waker: None, has_met: false }))
+        });
+    }
+    let input = |n: usize| {
+        format!(
+            "CREATE TABLE m{n} (level BIGINT) WITH ('connector' = 'registered', 'source' = 'm{n}');\n"
+        )
+    };
+    let sink = "CREATE TABLE nowhere (level BIGINT) WITH ('connector' = 'blackhole');\n";
+    (session, format!("{}{}{sink}{statements}", input(0), input(1)))
+}
+
+#[test]
+fn inserts_and_a_query_run_at_the_same_time() {
+    let statements = "INSERT INTO nowhere SELECT level FROM m0; SELECT level FROM m1;";
+    let (mut session, script) = meeting(SessionOptions::default(), statements);
+    let batches = session.execute(&script).expect("none waits for the end of the other");
+    assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 1);
+}
+
+/// Collects what it is notified of.
+#[derive(Default)]
+struct Endings {
+    ended: Vec<(usize, bool)>,
+    failed: Vec<String>,
+}
+
+impl Observer for Endings {
+    fn result(&mut self, _: &ResultTable, _: chrono_tz::Tz) -> Result<Box<dyn Sink>> {
+        Ok(Box::new(thalweg::pipeline::Collect::new().sink()))
+    }
+    fn explanation(&mut self, _text: &str) -> Result<()> {
+        Ok(())
+    }
+    fn ended(&mut self, job: &JobDescription, result: &Result<Report>) {
+        self.ended.push((job.place, result.as_ref().is_ok_and(|report| !report.cancelled)));
+    }
+    fn failed(&mut self, error: &Error) {
+        self.failed.push(error.to_string());
+    }
+}
+
+#[test]
+fn a_failure_is_returned_and_the_observer_is_notified_of_all() {
+    for keep_going in [false, true] {
+        let statements = "INSERT INTO nowhere SELECT level / (level - 1) FROM m0;
+            INSERT INTO nowhere SELECT level / (level - 1) FROM m1;
+            CREATE TABLE ever (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '10'
+              ENDS);
+            INSERT INTO nowhere SELECT n FROM ever;"
+            .replace("ENDS", if keep_going { ", 'number-of-rows' = '5'" } else { "" });
+        let options = SessionOptions {
+            keep_going,
+            settings: vec![("pipeline.name".to_owned(), "three".to_owned())],
+            ..SessionOptions::default()
+        };
+        let (mut session, script) = meeting(options, &statements);
+        let mut endings = Endings::default();
+        let error = session.run_script(&script, &mut endings).expect_err("it divides by zero");
+        assert_eq!(error.kind(), ErrorKind::Data);
+        assert!(error.to_string().contains("job three"), "{error}");
+        assert!(error.span().is_some(), "it points at the statement");
+        assert_eq!(endings.failed[0], error.to_string(), "the first one is returned");
+        let mut places: Vec<usize> = endings.ended.iter().map(|(place, _)| *place).collect();
+        places.sort_unstable();
+        assert_eq!(places, [0, 1, 2], "each has ended once");
+        assert!(endings.ended.contains(&(2, keep_going)), "stopped, or done");
+        if keep_going {
+            assert_eq!(endings.failed.len(), 2, "{:?}", endings.failed);
+        }
+    }
 }
 
 fn levels(values: Vec<Option<i64>>) -> RecordBatch {

@@ -101,7 +101,7 @@ fn the_state_of_a_job_is_a_table() {
 fn a_job_with_snapshots_of_its_own_reads_those_of_others() {
     let mut session = after_a_job("copied");
     let copied = session.execute(
-        "SET 'pipeline.name' = 'copy';
+        "SET 'pipeline.name' = 'copy'; SET 'table.dml-sync' = 'true';
          CREATE TABLE copied (rest INT, total BIGINT)
            WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'copied/');
          INSERT INTO copied

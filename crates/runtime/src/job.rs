@@ -283,10 +283,11 @@ impl StageAt<'_> {
         if grown < 0 || !memory.is_exhausted() {
             return Ok(());
         }
-        let (limit_mib, state_mib) = (memory.limit_bytes() >> 20, memory.state_bytes() >> 20);
+        let (whose, state_bytes, limit_bytes) = memory.tightest();
+        let (limit_mib, state_mib) = (limit_bytes >> 20, state_bytes >> 20);
         let hint = self.run.operator().map(|run| run.operator.memory_hint());
         Err(Error::resource(format!(
-            "the state of the job has grown to {state_mib} MiB and the memory limit is {limit_mib} MiB"
+            "the state of {whose} has grown to {state_mib} MiB and the memory limit is {limit_mib} MiB"
         ))
         .hint(hint.unwrap_or("raise 'memory.limit'")))
     }

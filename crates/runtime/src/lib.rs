@@ -77,6 +77,7 @@ mod transforms;
 
 pub use control::{JobControl, Report};
 pub use cut::ChooseExtent;
+pub use memory::MemoryBudget;
 pub use metrics::{MetricsSnapshot, SnapshotMetrics, StageSnapshot};
 pub use options::RunOptions;
 #[cfg(feature = "baselines")]
@@ -84,4 +85,6 @@ pub use policies::Ablation;
 pub use policies::{PartitionScheme, ReorderScheme, SchedulerPolicy, SnapshotMode};
 pub use pool::Pool;
 pub use snapshots::{AfterCut, CutTimes, Taken};
-pub use start::{Beginning, RunningJob, rehearse_start, start, start_from};
+pub use start::{
+    AgreedJob, Beginning, RunningJob, agree_to_start, rehearse_start, start, start_from,
+};

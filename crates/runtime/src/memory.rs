@@ -11,8 +11,45 @@
 //! state, and not in flight.)
 //!
 //! State that grows to the limit fails the job with a clear message; spilling is not part of this.
+//!
+//! Jobs that run at the same time may have one limit together ([`MemoryBudget`]): the state of all
+//! of them counts against it, and what may be in flight is shared out among them.
 
-use thalweg_ordering::sync::{AtomicI64, AtomicUsize, Ordering};
+use thalweg_ordering::sync::{Arc, AtomicBool, AtomicI64, AtomicUsize, Ordering};
+
+/// A memory limit that several jobs keep to together. A copy is another handle of the same one.
+///
+/// **Invariant:** `state_bytes` is what the accounts that have not left say of their state.
+#[derive(Clone, Debug)]
+pub struct MemoryBudget(Arc<BudgetUse>);
+
+#[derive(Debug)]
+struct BudgetUse {
+    limit_bytes: usize,
+    jobs: AtomicUsize,
+    state_bytes: AtomicI64,
+}
+
+impl MemoryBudget {
+    /// A limit that nobody uses yet.
+    pub fn new(limit_bytes: usize) -> Self {
+        let (jobs, state_bytes) = (AtomicUsize::new(0), AtomicI64::new(0));
+        MemoryBudget(Arc::new(BudgetUse { limit_bytes, jobs, state_bytes }))
+    }
+
+    fn jobs(&self) -> usize {
+        self.0.jobs.load(Ordering::Relaxed).max(1)
+    }
+
+    /// Bytes that the operators of all jobs keep.
+    fn state_bytes(&self) -> usize {
+        self.0.state_bytes.load(Ordering::Relaxed).max(0) as usize
+    }
+
+    fn is_exhausted(&self) -> bool {
+        self.state_bytes() > self.0.limit_bytes
+    }
+}
 
 /// How many bytes are in use, by what.
 pub struct MemoryAccount {
@@ -22,6 +59,8 @@ pub struct MemoryAccount {
     state_bytes: AtomicI64,
     peak_bytes: AtomicUsize,
     state_peak_bytes: AtomicUsize,
+    budget: Option<MemoryBudget>,
+    has_left: AtomicBool,
 }
 
 /// How much a source may bring at the moment.
@@ -45,6 +84,28 @@ impl MemoryAccount {
             state_bytes: AtomicI64::new(0),
             peak_bytes: AtomicUsize::new(0),
             state_peak_bytes: AtomicUsize::new(0),
+            budget: None,
+            has_left: AtomicBool::new(false),
+        }
+    }
+
+    /// The same within a limit of several jobs.
+    #[must_use]
+    pub fn with_budget(mut self, budget: Option<MemoryBudget>) -> Self {
+        if let Some(MemoryBudget(uses)) = &budget {
+            uses.jobs.fetch_add(1, Ordering::Relaxed);
+        }
+        self.budget = budget;
+        self
+    }
+
+    /// The job is over: what it has kept is free for others. Nothing is added afterwards.
+    pub fn leave(&self) {
+        let Some(MemoryBudget(uses)) = &self.budget else { return };
+        if !self.has_left.swap(true, Ordering::SeqCst) {
+            uses.jobs.fetch_sub(1, Ordering::Relaxed);
+            let state = self.state_bytes.load(Ordering::Relaxed);
+            uses.state_bytes.fetch_sub(state, Ordering::Relaxed);
         }
     }
 
@@ -57,6 +118,9 @@ impl MemoryAccount {
     /// Bytes by which an operator's state grew.
     pub fn add_state(&self, bytes: i64) {
         let state = self.state_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if let Some(MemoryBudget(uses)) = &self.budget {
+            uses.state_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
         let state = state.max(0) as usize;
         self.peak_bytes.fetch_max(state + self.in_flight_bytes(), Ordering::Relaxed);
         self.state_peak_bytes.fetch_max(state, Ordering::Relaxed);
@@ -64,8 +128,9 @@ impl MemoryAccount {
 
     /// From how many bytes in flight on nothing more may come in.
     pub fn in_flight_bytes_max(&self) -> usize {
+        let jobs = self.budget.as_ref().map_or(1, MemoryBudget::jobs);
         // At least 1: with nothing in flight some source is asked, whatever the limit.
-        self.in_flight_bytes_max.max(1)
+        (self.in_flight_bytes_max / jobs).max(1)
     }
 
     /// Bytes in flight.
@@ -97,6 +162,18 @@ impl MemoryAccount {
     /// a burst of results at the close of a window must not fail a job whose state is small.
     pub fn is_exhausted(&self) -> bool {
         self.state_bytes() > self.limit_bytes
+            || self.budget.as_ref().is_some_and(MemoryBudget::is_exhausted)
+    }
+
+    /// Whose state has reached which limit, or is to be compared with it: the job's own, or that of
+    /// all jobs that share one.
+    pub fn tightest(&self) -> (&'static str, usize, usize) {
+        match &self.budget {
+            Some(budget) if self.state_bytes() <= self.limit_bytes => {
+                ("the jobs that run at the same time", budget.state_bytes(), budget.0.limit_bytes)
+            }
+            _ => ("the job", self.state_bytes(), self.limit_bytes),
+        }
     }
 
     /// True if enough is in flight to keep workers busy while a cut is under way. What comes beyond
@@ -117,6 +194,13 @@ impl MemoryAccount {
         } else {
             Pressure::Low
         }
+    }
+}
+
+/// A job that never began leaves with its account.
+impl Drop for MemoryAccount {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 
@@ -175,6 +259,25 @@ mod tests {
         account.add_state(-4000);
         assert_eq!(account.peak_bytes(), 4001);
         assert_eq!((account.state_peak_bytes(), account.state_bytes()), (4001, 1));
+    }
+
+    #[test]
+    fn jobs_with_one_budget_keep_to_it_together() {
+        let budget = MemoryBudget::new(1000);
+        let account = || MemoryAccount::new(1000, 2).with_budget(Some(budget.clone()));
+        let (one, other) = (account(), account());
+        assert_eq!(one.in_flight_bytes_max(), 125, "half of what one job alone has");
+        one.add_state(600);
+        assert!(!one.is_exhausted());
+        other.add_state(500);
+        assert!(one.is_exhausted() && other.is_exhausted());
+        assert_eq!(one.tightest(), ("the jobs that run at the same time", 1100, 1000));
+        one.leave();
+        drop(one);
+        assert!(!other.is_exhausted(), "its state is free, once");
+        assert_eq!((budget.state_bytes(), other.in_flight_bytes_max()), (500, 250));
+        other.add_state(501);
+        assert_eq!(other.tightest(), ("the job", 1001, 1000));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use thalweg_core::OrderContract;
 use thalweg_core::shim::{SharedClock, SystemClock};
 
 use crate::interleaving::{Replay, StepRecorder};
-use crate::memory;
+use crate::memory::{self, MemoryBudget};
 #[cfg(feature = "baselines")]
 use crate::policies::Ablation;
 use crate::policies::{PartitionScheme, ReorderScheme, SchedulerPolicy, SnapshotMode};
@@ -47,6 +47,8 @@ pub struct RunOptions {
     pub bundle_linger: Duration,
     /// Everything that the job may keep in memory, in bytes.
     pub memory_limit_bytes: usize,
+    /// A limit that other jobs keep to as well, all of them together; `None` if there is none.
+    pub memory_budget: Option<MemoryBudget>,
     /// After this long without rows an unbounded input no longer holds the joint watermark back.
     pub idle_timeout: Option<Duration>,
     /// The most partitions of an operator that names a number of them; `None` for as many as others
@@ -86,6 +88,7 @@ impl Default for RunOptions {
             bundle_rows_max: 64 * 1024,
             bundle_linger: Duration::from_millis(1),
             memory_limit_bytes: memory::default_limit_bytes(),
+            memory_budget: None,
             idle_timeout: Some(Duration::from_secs(30)),
             partitions_max: None,
             allow_nondeterministic_order: false,

@@ -30,7 +30,7 @@ use crate::job::Job;
 use crate::options::RunOptions;
 use crate::snapshots::capture::Cut;
 use crate::start::build::{Surroundings, build};
-use crate::start::opening::{Beginning, open, stop_sources};
+use crate::start::opening::{Beginning, agree_and_open, stop_sources};
 use crate::task::execute;
 use crate::topology::WorkerPlace;
 
@@ -107,7 +107,7 @@ impl Simulation {
         let elements_max = if seed.is_multiple_of(2) { 1 } else { 3 };
         job.settings.elements_per_task = job.settings.elements_per_task.min(elements_max);
         let job = Arc::new(job);
-        open(&job, Beginning::from(restored.cloned()))?;
+        agree_and_open(&job, &Beginning::from(restored.cloned()))?;
         let (random, numa_nodes) = (SplitMix64::new(seed), numa_nodes.max(1) as u64);
         Ok(Simulation { job, random, seed, numa_nodes, idle_steps: 0, fails_in: None })
     }

@@ -1,5 +1,6 @@
-//! No output of a job names what the job reads, or what another of its outputs writes; and none
-//! replaces what earlier jobs of the run have read or written.
+//! No output of a job names what the job reads, or what another of its outputs writes; none
+//! replaces what earlier jobs of the run have read or written; and jobs of a run that run at the
+//! same time neither read nor write what one of them writes.
 //!
 //! Places are compared by their canonical paths, and files that have several names by what they are
 //! (device and inode). An output stands for two names: its own and that of the file while it is not
@@ -134,9 +135,9 @@ pub fn check_files(tables: &JobTables, others: &[OtherFile]) -> Result<()> {
     Ok(())
 }
 
-/// Checks the file tables of a job against those of earlier jobs of the run, which are done when it
-/// starts: it may read what they have written, and add to it, but replace neither that nor what
-/// they have read.
+/// Checks the file tables of a job against those of earlier jobs of the run. Where those are done
+/// when it starts it may read what they have written, and add to it, but replace neither that nor
+/// what they have read.
 ///
 /// # Errors
 /// If one of its outputs would.
@@ -159,6 +160,34 @@ pub fn check_files_after(earlier: &[JobTables], job: &JobTables) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Checks the file tables of a job against those of another one that runs at the same time.
+///
+/// # Errors
+/// If one of them reads or writes what the other writes.
+pub fn check_files_at_once(running: &JobTables, job: &JobTables) -> Result<()> {
+    let (theirs, own) = (JobPlaces::of(running)?, JobPlaces::of(job)?);
+    for written in &own.writes {
+        if let Some(other) = theirs.writes.iter().find(|other| other.meets(written)) {
+            return Err(at_once(written, &written.what, "writes", (&other.what, "writes")));
+        }
+        if let Some(read) = theirs.reads.iter().find(|read| read.is_touched_by(written)) {
+            return Err(at_once(written, &written.what, "writes", (&read.what, "reads")));
+        }
+    }
+    for read in &own.reads {
+        if let Some(written) = theirs.writes.iter().find(|written| read.is_touched_by(written)) {
+            return Err(at_once(written, &read.what, "reads", (&written.what, "writes")));
+        }
+    }
+    Ok(())
+}
+
+/// The error of a place that two jobs have to do with at the same time.
+fn at_once(place: &WrittenPlace, own: &str, does: &str, (other, did): (&str, &str)) -> Error {
+    Error::plan(format!("{own} {does} what {other} {did}"))
+        .in_file(place.path.display().to_string())
 }
 
 fn is_file_table(request: &TableRequest) -> bool {

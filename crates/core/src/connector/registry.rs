@@ -90,6 +90,16 @@ pub trait Connector: Send + Sync {
         let _ = (earlier, job);
         Ok(())
     }
+    /// Checks that a job and another one of the same run, which runs at the same time, have nothing
+    /// to do with each other's outputs: neither reads or writes what the other writes. Looks at the
+    /// tables of its own.
+    ///
+    /// # Errors
+    /// If they have, by whatever spelling or link.
+    fn check_files_at_once(&self, running: &JobTables, job: &JobTables) -> Result<()> {
+        let _ = (running, job);
+        Ok(())
+    }
     /// Opens the table for reading.
     ///
     /// # Errors
@@ -240,6 +250,17 @@ impl Connectors {
         connectors.try_for_each(|connector| connector.check_files_after(earlier, job))
     }
 
+    /// Checks that a job can run at the same time as another one of the same run.
+    ///
+    /// # Errors
+    /// As [`Connector::check_files_at_once`]; if one reads a table that the other writes, of
+    /// whatever connector.
+    pub fn check_files_at_once(&self, running: &JobTables, job: &JobTables) -> Result<()> {
+        let mut connectors = self.connectors.iter();
+        connectors.try_for_each(|connector| connector.check_files_at_once(running, job))?;
+        check_tables_at_once(running, job)
+    }
+
     /// Finds a table of state in a snapshot.
     ///
     /// # Errors
@@ -247,6 +268,27 @@ impl Connectors {
     pub fn state_table(&self, request: &StateTableRequest) -> Result<StateTable> {
         let connector = self.get(STATE_CONNECTOR).ok_or_else(|| no_state_tables(request))?;
         connector.state_table(request)
+    }
+}
+
+/// Two tables with the same options are one, whatever their names are.
+fn check_tables_at_once(running: &JobTables, job: &JobTables) -> Result<()> {
+    let pairs = |reads: &JobTables, writes: &JobTables| {
+        let mut read = reads.reads.iter();
+        read.find_map(|read| {
+            let is_written = |(written, _): &&(TableRequest, _)| written.options == read.options;
+            let (written, _) = writes.writes.iter().find(is_written)?;
+            Some((read.table.clone(), written.table.clone()))
+        })
+    };
+    if let Some((read, written)) = pairs(job, running) {
+        return Err(Error::plan(format!("table {read} reads what table {written} writes")));
+    }
+    match pairs(running, job) {
+        Some((read, written)) => {
+            Err(Error::plan(format!("table {written} writes what table {read} reads")))
+        }
+        None => Ok(()),
     }
 }
 

@@ -48,7 +48,11 @@ Examples:
   thalweg run --param day=2013-05-01 --set late.data=fail day.sql
   thalweg run --limit 10 -e 'SELECT …'
 
-Ctrl-C stops a job: what is complete is written, unfinished files keep the name NAME.partial.
+INSERTs and statement sets run at the same time, each as a job; SELECTs are awaited one after the other.
+With SET 'table.dml-sync' = 'true' each INSERT is awaited, too. The run ends when all jobs have ended.
+A job that fails stops the others (--keep-going: it does not).
+
+Ctrl-C stops the jobs: what is complete is written, unfinished files keep the name NAME.partial.
 A second Ctrl-C ends the process at once.
 
 With SET 'execution.checkpointing.dir' = 'FOLDER' a job takes snapshots, also when it is stopped by
@@ -159,7 +163,8 @@ pub struct RunArguments {
     /// Stops each SELECT after N rows
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
-    /// Everything that a job may keep in memory, such as 4gb or 50% [default: 70%]
+    /// Everything that a job, or all jobs that run at the same time, may keep in memory, such as
+    /// 4gb or 50% [default: 70%]
     #[arg(long, value_name = "SIZE")]
     pub memory_limit: Option<String>,
     /// Takes down in FILE in which sequence the rows of several inputs came in ('pipeline.order' =
@@ -186,6 +191,10 @@ pub struct RunArguments {
     /// had ended
     #[arg(long)]
     pub drain: bool,
+    /// Lets jobs that run at the same time as one that fails continue to their end; the exit status
+    /// is that of the failure all the same
+    #[arg(long)]
+    pub keep_going: bool,
     /// Prints no progress, no summary, and no warning about late and bad rows
     #[arg(long, short = 'q')]
     pub quiet: bool,

@@ -1,10 +1,11 @@
-//! Ctrl-C and SIGTERM: the first stops the running job cleanly, the second ends the process.
+//! Ctrl-C and SIGTERM: the first stops the running jobs cleanly, the second ends the process.
 //!
 //! A signal may arrive at any moment. While the statements are read nothing has begun, so the
-//! process ends at once; so it does while a statement is planned, which touches nothing and may
-//! take long. Between two jobs of a script it is remembered otherwise, and a job that starts later
-//! is stopped at once.
+//! process ends at once; so it does while a statement is planned and no job runs, since planning
+//! touches nothing and may take long. Between two jobs of a script it is remembered otherwise, and
+//! a job that starts later is stopped at once.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use thalweg_core::{Error, Result};
@@ -25,7 +26,8 @@ struct State {
     has_begun: bool,
     /// A statement is planned: no job runs, and nothing outside is touched.
     is_planning: bool,
-    job: Option<JobControl>,
+    /// Those that run, by place.
+    jobs: BTreeMap<usize, JobControl>,
 }
 
 impl Interrupt {
@@ -52,29 +54,27 @@ impl Interrupt {
         self.0.lock().expect("no panic under this lock").is_planning = is_planning;
     }
 
-    /// Remembers the signal and stops the job. True if the process is to end at once: it is the
+    /// Remembers the signal and stops the jobs. True if the process is to end at once: it is the
     /// second signal, or nothing is there to stop.
     fn press(&self) -> bool {
         let mut state = self.0.lock().expect("no panic under this lock");
         let again = std::mem::replace(&mut state.pressed, true);
-        if let Some(job) = &state.job {
-            job.stop();
-        }
+        state.jobs.values().for_each(JobControl::stop);
         again || !state.has_begun || state.is_planning
     }
 
-    /// From now on this job is the one to stop.
-    pub fn watch(&self, job: &JobControl) {
+    /// From now on this job is to be stopped, too.
+    pub fn watch(&self, place: usize, job: &JobControl) {
         let mut state = self.0.lock().expect("no panic under this lock");
         if state.pressed {
             job.stop();
         }
-        state.job = Some(job.clone());
+        state.jobs.insert(place, job.clone());
     }
 
     /// The job has ended.
-    pub fn forget(&self) {
-        self.0.lock().expect("no panic under this lock").job = None;
+    pub fn forget(&self, place: usize) {
+        self.0.lock().expect("no panic under this lock").jobs.remove(&place);
     }
 
     /// True once Ctrl-C was pressed.

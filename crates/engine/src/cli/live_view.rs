@@ -5,8 +5,9 @@
 //! there.
 //!
 //! **Invariants:** lines never wrap while they are drawn (the terminal cuts them), so that a view
-//! of n lines is n lines high; nothing stands between a view and the next one (the line of progress
-//! is erased while sinks write, see [`super::screen`]).
+//! of n lines is n lines high; nothing stands between a view and the one that takes its place: the
+//! progress is erased while sinks write (see [`super::screen`]), and where other jobs have printed
+//! or something was said, the next view begins below that.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -18,10 +19,13 @@ use thalweg_connectors::output::{Format, ResultWriter};
 use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::{Error, Result, TableSchema};
 
+use super::screen::Screen;
+
 /// Time between two drawings: people read no faster, and a busy job should not draw all the time.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Lines around the rows: four of the table's frame, the count, the progress, and the cursor's.
-const OTHER_LINES: usize = 7;
+/// Lines around the rows: four of the table's frame, the count, the cursor's, and those of the
+/// progress, at least one.
+const OTHER_LINES: usize = 6;
 /// Rows where the terminal does not report its height.
 const USUAL_LINES: u16 = 24;
 
@@ -36,6 +40,9 @@ pub struct LiveView {
     null_text: String,
     zone: Tz,
     height: fn() -> u16,
+    screen: Arc<Screen>,
+    /// What the screen said about others when the view was drawn.
+    turns: usize,
     drawn_lines: usize,
     clock: SystemClock,
     drawn_at_ns: Option<u64>,
@@ -48,6 +55,7 @@ impl LiveView {
         schema: TableSchema,
         null_text: String,
         zone: Tz,
+        screen: Arc<Screen>,
     ) -> LiveView {
         LiveView {
             out,
@@ -55,6 +63,8 @@ impl LiveView {
             null_text,
             zone,
             height: terminal_height,
+            screen,
+            turns: 0,
             drawn_lines: 0,
             clock: SystemClock::new(),
             drawn_at_ns: None,
@@ -69,7 +79,8 @@ impl LiveView {
 
     /// How many rows there is room for.
     pub fn rows_max(&self) -> usize {
-        usize::from((self.height)()).saturating_sub(OTHER_LINES).max(1)
+        let others = OTHER_LINES + self.screen.lines().max(1);
+        usize::from((self.height)()).saturating_sub(others).max(1)
     }
 
     /// Draws these rows, the last ones of `rows_all`, in place of what was drawn before.
@@ -99,7 +110,12 @@ impl LiveView {
     }
 
     /// Brings the cursor to the first column of the view's first line.
-    fn up(&self) -> String {
+    fn up(&mut self) -> String {
+        let turns = self.screen.turns();
+        if std::mem::replace(&mut self.turns, turns) != turns {
+            // What others have printed stands below it, and stays.
+            self.drawn_lines = 0;
+        }
         match self.drawn_lines {
             0 => "\r".to_owned(),
             lines => format!("\r\x1b[{lines}A"),
@@ -151,7 +167,8 @@ mod tests {
 
     fn view(text: &SharedText) -> LiveView {
         let schema = TableSchema::new(vec![Column::new("n", DataType::BigInt.nullable())]);
-        let view = LiveView::new(Box::new(text.clone()), schema, String::new(), Tz::UTC);
+        let out = Box::new(text.clone());
+        let view = LiveView::new(out, schema, String::new(), Tz::UTC, Arc::default());
         LiveView { height: || 10, ..view }
     }
 
@@ -183,7 +200,23 @@ mod tests {
     }
 
     #[test]
+    fn a_view_leaves_alone_what_others_print() {
+        let text = SharedText::default();
+        let mut view = view(&text);
+        view.draw(&rows(&view, &[1, 2]), 2).unwrap();
+        printed(&text);
+        view.screen.above(7, || ());
+        view.draw(&rows(&view, &[3]), 1).unwrap();
+        assert!(!printed(&text).contains('A'), "it stays where it is");
+        view.draw(&rows(&view, &[4]), 1).unwrap();
+        assert!(printed(&text).contains('A'), "it goes up over itself");
+    }
+
+    #[test]
     fn there_is_room_for_what_stands_around() {
-        assert_eq!(view(&SharedText::default()).rows_max(), 3);
+        let view = view(&SharedText::default());
+        assert_eq!(view.rows_max(), 3);
+        view.screen.draw("one\ntwo\nthree");
+        assert_eq!(view.rows_max(), 1);
     }
 }

@@ -1,44 +1,127 @@
-//! The progress line: what a running job has done so far, ten times a second on standard error.
+//! The progress: a line for each job that runs with what it has done so far, ten times a second on
+//! standard error.
 
-use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use thalweg::session::JobDescription;
 use thalweg_core::Watermark;
 use thalweg_core::shim::{Clock, SystemClock};
+use thalweg_core::text::without_controls;
 use thalweg_runtime::{JobControl, MetricsSnapshot, SnapshotMetrics};
 
 use super::screen::Screen;
 use super::units;
 
-/// How often the line is drawn.
+/// How often the lines are drawn.
 const PERIOD: Duration = Duration::from_millis(100);
+/// The most lines, so that there is room above them.
+const LINES_MAX: usize = 8;
 
-/// A line that is being drawn; dropping it erases the line and ends its thread.
+/// Lines that are being drawn; dropping it erases them and ends its thread.
 pub struct Progress {
-    screen: Arc<Screen>,
+    shown: Arc<ShownJobs>,
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
+struct ShownJobs {
+    screen: Arc<Screen>,
+    clock: SystemClock,
+    jobs: Mutex<Vec<ShownJob>>,
+}
+
+struct ShownJob {
+    place: usize,
+    name: String,
+    control: JobControl,
+    rate: Rate,
+}
+
 impl Progress {
-    /// Begins to draw. Where no thread can be had there is no progress line, and the job runs on.
-    pub fn start(screen: &Arc<Screen>, control: JobControl) -> Progress {
+    /// Begins to draw. Where no thread can be had there is no progress, and jobs run on.
+    pub fn start(screen: &Arc<Screen>) -> Progress {
         let (stop, stopped) = mpsc::channel();
-        let shared = Arc::clone(screen);
+        let (screen, jobs) = (Arc::clone(screen), Mutex::default());
+        let shown = Arc::new(ShownJobs { screen, clock: SystemClock::new(), jobs });
+        let drawn = Arc::clone(&shown);
         let body = move || {
-            let clock = SystemClock::new();
-            let mut rate = Rate::default();
             while stopped.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
-                let metrics = control.metrics();
-                let rows_per_second = rate.update(clock.now_ns(), metrics.rows_in());
-                shared.draw(&line(&metrics, rows_per_second, clock.wall_ms()));
+                drawn.draw();
             }
         };
         let thread = std::thread::Builder::new().name("progress".to_owned()).spawn(body).ok();
-        Progress { screen: Arc::clone(screen), stop: Some(stop), thread }
+        Progress { shown, stop: Some(stop), thread }
     }
+
+    /// Draws the line of one job without a name.
+    pub fn of(screen: &Arc<Screen>, control: &JobControl) -> Progress {
+        let progress = Progress::start(screen);
+        progress.show(0, String::new(), control);
+        progress
+    }
+
+    /// From now on this job is shown.
+    pub fn add(&self, job: &JobDescription, control: &JobControl) {
+        self.show(job.place, without_controls(&job.name).into_owned(), control);
+    }
+
+    fn show(&self, place: usize, name: String, control: &JobControl) {
+        let ShownJobs { clock, jobs, .. } = &*self.shown;
+        let rate = Rate { before: Some((clock.now_ns(), 0)), smoothed: None };
+        let job = ShownJob { place, name, control: control.clone(), rate };
+        jobs.lock().expect("no panic under this lock").push(job);
+    }
+
+    /// The job has ended.
+    pub fn remove(&self, place: usize) {
+        let mut jobs = self.shown.jobs.lock().expect("no panic under this lock");
+        jobs.retain(|job| job.place != place);
+        if jobs.is_empty() {
+            self.shown.screen.erase();
+        }
+    }
+}
+
+impl ShownJobs {
+    fn draw(&self) {
+        let mut jobs = self.jobs.lock().expect("no panic under this lock");
+        let (now_ns, now_ms) = (self.clock.now_ns(), self.clock.wall_ms());
+        let lines: Vec<String> = jobs
+            .iter_mut()
+            .map(|job| {
+                let metrics = job.control.metrics();
+                let rows_per_second = job.rate.update(now_ns, metrics.rows_in());
+                line(&metrics, rows_per_second, now_ms)
+            })
+            .collect();
+        let names: Vec<&str> = jobs.iter().map(|job| job.name.as_str()).collect();
+        if !lines.is_empty() {
+            self.screen.draw(&together(&names, lines));
+        }
+    }
+}
+
+/// The lines of all jobs, with their names where there are several.
+fn together(names: &[&str], lines: Vec<String>) -> String {
+    if lines.len() <= 1 {
+        return lines.into_iter().map(cut).collect();
+    }
+    let jobs = lines.len();
+    let named = names.iter().zip(lines).map(|(name, line)| cut(format!("{name}: {line}")));
+    let mut shown: Vec<String> =
+        named.take(if jobs > LINES_MAX { LINES_MAX - 1 } else { jobs }).collect();
+    if jobs > shown.len() {
+        shown.push(format!("… and {} more jobs", jobs - shown.len()));
+    }
+    shown.join("\n")
+}
+
+/// A line that wraps could not be erased.
+fn cut(line: String) -> String {
+    line.chars().take(WIDTH_MAX).collect()
 }
 
 impl Drop for Progress {
@@ -48,7 +131,7 @@ impl Drop for Progress {
             // A panic in drawing has been reported by the hook; the job does not care.
             let _ = thread.join();
         }
-        self.screen.erase();
+        self.shown.screen.erase();
     }
 }
 
@@ -97,8 +180,7 @@ fn line(metrics: &MetricsSnapshot, rows_per_second: f64, now_ms: i64) -> String 
         let place = if is_well { parts.len() } else { 0 };
         parts.splice(place..place, newest_snapshot(snapshots, now_ms));
     }
-    // A line that wraps could not be erased.
-    parts.join(" · ").chars().take(WIDTH_MAX).collect()
+    parts.join(" · ")
 }
 
 /// Which snapshot is the newest and how old it is; whether there is something wrong comes first.
@@ -135,6 +217,18 @@ mod tests {
         assert!((rate.update(second, 1000) - 1000.0).abs() < 1e-6);
         assert!((rate.update(2 * second, 3000) - 2000.0).abs() < 1e-6);
         assert!((rate.update(2 * second + second / 2, 3000) - 1000.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn several_jobs_have_a_line_each_with_their_names() {
+        let lines = |count: usize| vec!["1 rows in".to_owned(); count];
+        assert_eq!(together(&["a"], lines(1)), "1 rows in");
+        assert_eq!(together(&["a", "b"], lines(2)), "a: 1 rows in\nb: 1 rows in");
+        let names = ["name"; 20];
+        let shown = together(&names, lines(20));
+        assert_eq!(shown.lines().count(), LINES_MAX);
+        assert!(shown.ends_with("\n… and 13 more jobs"), "{shown}");
+        assert_eq!(together(&["a"], vec!["x".repeat(200)]).len(), WIDTH_MAX);
     }
 
     #[test]

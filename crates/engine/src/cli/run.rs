@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use chrono_tz::Tz;
 use thalweg::jobs::ResumeFrom;
 use thalweg::session::{JobDescription, Observer, Session, SessionOptions};
 use thalweg_connectors::output::{Format, QuerySink, ResultWriter, is_broken_pipe};
 use thalweg_core::graph::{Graph, StageKind};
+use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::text::without_controls;
 use thalweg_core::{Error, Result, Sink};
 use thalweg_plan::ResultTable;
@@ -58,6 +60,7 @@ fn run_source(
         drop_state: arguments.drop_state,
         overwrite: arguments.overwrite,
         drain: arguments.drain,
+        keep_going: arguments.keep_going,
         ..source.session_options(&arguments.script)?
     };
     let text = super::check::substituted(source, &arguments.script)?;
@@ -69,7 +72,7 @@ fn run_source(
     });
     console.close();
     match outcome {
-        Err(error) => Err(Failure { error, text: Some(text) }),
+        Err(error) => Ok(console.report(error, source)),
         Ok(()) if console.interrupt.is_pressed() => Ok(STOPPED),
         Ok(()) => Ok(console.closed_outputs.status()),
     }
@@ -91,6 +94,12 @@ struct Console {
     has_begun: bool,
     screen: Arc<Screen>,
     progress: Option<Progress>,
+    clock: SystemClock,
+    /// The places of jobs that run.
+    running: BTreeSet<usize>,
+    keeps_going: bool,
+    /// What has failed for good.
+    failures: Vec<Error>,
     totals: Totals,
     closed_outputs: ClosedOutputs,
     interrupt: Interrupt,
@@ -153,6 +162,10 @@ impl Console {
             has_begun: false,
             screen: Arc::default(),
             progress: None,
+            clock: SystemClock::new(),
+            running: BTreeSet::new(),
+            keeps_going: arguments.keep_going,
+            failures: Vec::new(),
             totals: Totals::default(),
             closed_outputs: ClosedOutputs::default(),
             interrupt,
@@ -166,13 +179,31 @@ impl Console {
         let missing = summary::missing_rows(metrics).filter(|_| !self.is_quiet);
         let snapshots = metrics.snapshots.as_ref().and_then(summary::snapshot_problem);
         for problem in missing.into_iter().chain(snapshots) {
-            say(&without_controls(&format!("warning: job '{}': {problem}\n", job.name)));
+            self.say(&without_controls(&format!("warning: job '{}': {problem}\n", job.name)));
         }
+    }
+
+    /// Prints a message above the progress.
+    fn say(&self, text: &str) {
+        self.screen.say(text);
+    }
+
+    /// Prints every failure; the exit status that goes with the first.
+    fn report(&self, first: Error, source: &ScriptSource) -> u8 {
+        let others = self.failures.iter().skip(1).cloned();
+        let mut statuses = Vec::new();
+        for error in std::iter::once(first).chain(others) {
+            let failure = Failure { error, text: Some(self.text.clone()) };
+            statuses.push(failure.report(Some(source), self.color));
+        }
+        statuses.into_iter().find(|&status| status > 0).unwrap_or(0)
     }
 
     /// Erases the progress line and prints the summary.
     fn close(&mut self) {
         self.progress = None;
+        let jobs = self.totals.jobs().iter().filter(|_| self.is_watched);
+        jobs.for_each(|line| say(&without_controls(&format!("{line}\n"))));
         if let (true, Some(mut line)) = (self.is_watched, self.totals.line()) {
             if self.interrupt.is_pressed() {
                 line.insert_str(0, "stopped: ");
@@ -198,13 +229,23 @@ impl Observer for Console {
         let is_watched = self.format == Format::Table && std::io::stdout().is_terminal();
         let view = is_watched.then(|| {
             let out = Box::new(std::io::stdout());
-            LiveView::new(out, schema.clone(), self.null_text.clone(), zone)
+            let screen = Arc::clone(&self.screen);
+            LiveView::new(out, schema.clone(), self.null_text.clone(), zone, screen)
         });
         Ok(Box::new(FinalResult::new(sink, schema)?.with_view(view)))
     }
 
+    fn rows(&mut self, table: &ResultTable, zone: Tz, rows: &RecordBatch) -> Result<()> {
+        let mut sink = self.result(table, zone)?;
+        self.screen.above(0, || {
+            sink.open()?;
+            sink.write(rows, None)?;
+            sink.finish()
+        })
+    }
+
     fn explanation(&mut self, text: &str) -> Result<()> {
-        match print(text) {
+        match self.screen.above(0, || print(text)) {
             // The statements that follow may write elsewhere.
             Err(error) if is_broken_pipe(&error) => Ok(()),
             printed => printed,
@@ -215,12 +256,12 @@ impl Observer for Console {
         if self.is_watched {
             let color = use_color(self.color);
             let text = diagnostic::render(note, &self.file_name, &self.text, color);
-            say(&text.replacen("error", "note", 1));
+            self.say(&text.replacen("error", "note", 1));
         }
     }
 
     fn warning(&mut self, warning: &Error) {
-        say(&without_controls(&format!("warning: {warning}\n")));
+        self.say(&without_controls(&format!("warning: {warning}\n")));
     }
 
     fn planning(&mut self, is_under_way: bool) {
@@ -229,13 +270,10 @@ impl Observer for Console {
 
     fn starting(&mut self, job: &JobDescription, graph: &mut Graph) {
         super::allocator::keep_within(job.memory_limit_bytes);
-        if !self.is_watched {
-            return;
-        }
-        if !std::mem::replace(&mut self.has_begun, true) {
+        if self.is_watched && !std::mem::replace(&mut self.has_begun, true) {
             let plural = if job.workers == 1 { "" } else { "s" };
             let limit = units::bytes(job.memory_limit_bytes);
-            say(&format!("memory limit {limit}, {} worker{plural}\n", job.workers));
+            self.say(&format!("memory limit {limit}, {} worker{plural}\n", job.workers));
         }
         for (place, stage) in std::mem::take(&mut graph.stages).into_iter().enumerate() {
             let kind = match stage.kind {
@@ -248,26 +286,40 @@ impl Observer for Console {
         }
     }
 
-    fn started(&mut self, _job: &JobDescription, control: &JobControl) {
-        self.interrupt.watch(control);
+    fn started(&mut self, job: &JobDescription, control: &JobControl) {
+        self.interrupt.watch(job.place, control);
+        self.running.insert(job.place);
+        self.totals.started(self.clock.now_ns());
         if self.is_watched {
-            self.progress = Some(Progress::start(&self.screen, control.clone()));
+            let begin = || Progress::start(&self.screen);
+            self.progress.get_or_insert_with(begin).add(job, control);
         }
     }
 
     fn ended(&mut self, job: &JobDescription, result: &Result<Report>) {
-        self.interrupt.forget();
-        self.progress = None;
+        self.interrupt.forget(job.place);
+        if self.running.remove(&job.place) {
+            self.totals.ended(self.clock.now_ns());
+        }
+        self.progress.iter().for_each(|progress| progress.remove(job.place));
         if let Ok(report) = result {
-            self.totals.add(report);
+            self.totals.add(job, report);
             self.closed_outputs.add(job, report);
             if !self.is_watched {
                 self.warn_in_log(job, &report.metrics);
             }
             if self.metrics {
-                say(&without_controls(&summary::metrics(job, report)));
+                self.say(&without_controls(&summary::metrics(job, report)));
             }
         }
+    }
+
+    fn failed(&mut self, error: &Error) {
+        if !self.running.is_empty() {
+            let others = if self.keeps_going { "continue" } else { "are stopped" };
+            self.warning(&Error::user(format!("{error}; the other jobs {others}")));
+        }
+        self.failures.push(error.clone());
     }
 
     fn is_stopped(&self) -> bool {

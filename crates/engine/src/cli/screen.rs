@@ -1,11 +1,13 @@
-//! The terminal as two writers share it: rows of results, and below them a line of progress.
+//! The terminal as its writers share it: rows of results, messages, and below them the progress, a
+//! line for each job.
 //!
-//! The line is drawn on standard error. It is erased before rows are printed and drawn again behind
-//! them, so that it never stands between rows. Where standard output is not the terminal, rows and
-//! line do not meet.
+//! Progress is drawn on standard error. It is erased before anything else is printed and drawn
+//! again behind that, so that it never stands between rows. Where standard output is not the
+//! terminal, rows and progress do not meet.
 
 use std::io::{IsTerminal, Write};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use arrow_array::RecordBatch;
 use thalweg_core::connector::SinkLayer;
@@ -14,67 +16,97 @@ use thalweg_core::{Result, RowKind, Sink};
 /// Goes to the first column and clears the line.
 const ERASE: &str = "\r\x1b[2K";
 
-/// The lowest line of the terminal.
+/// The lowest lines of the terminal, and who has printed above them.
 #[derive(Default)]
 pub struct Screen {
     /// What stands there; empty if nothing does.
-    line: Mutex<String>,
+    progress: Mutex<String>,
+    /// How many lines that is.
+    lines: AtomicUsize,
+    /// The sink that printed last; 0 for messages.
+    printer: AtomicUsize,
+    /// How often another one printed than before.
+    turns: AtomicUsize,
+    sinks: AtomicUsize,
 }
 
 impl Screen {
-    /// Redraws the line.
+    /// Redraws the progress.
     pub fn draw(&self, text: &str) {
-        let mut line = self.lock();
-        text.clone_into(&mut line);
-        show(&line);
+        let mut progress = self.progress.lock().expect("no panic under this lock");
+        print_error(&format!("{}{text}", erasure(&progress)));
+        text.clone_into(&mut progress);
+        self.lines.store(text.lines().count(), Ordering::SeqCst);
     }
 
-    /// Erases the line for good.
+    /// Erases the progress for good.
     pub fn erase(&self) {
-        let mut line = self.lock();
-        hide(&line);
-        line.clear();
+        let mut progress = self.progress.lock().expect("no panic under this lock");
+        if !progress.is_empty() {
+            print_error(&erasure(&progress));
+        }
+        progress.clear();
+        self.lines.store(0, Ordering::SeqCst);
     }
 
-    /// Prints something above the line. Nobody draws meanwhile.
-    fn above<T>(&self, print: impl FnOnce() -> T) -> T {
-        let line = self.lock();
-        hide(&line);
+    /// Prints a message above the progress, on standard error.
+    pub fn say(&self, text: &str) {
+        self.above(0, || print_error(text));
+    }
+
+    /// Prints something above the progress. Nobody draws meanwhile.
+    pub fn above<T>(&self, printer: usize, print: impl FnOnce() -> T) -> T {
+        let progress = self.progress.lock().expect("no panic under this lock");
+        if !progress.is_empty() {
+            print_error(&erasure(&progress));
+        }
+        if self.printer.swap(printer, Ordering::SeqCst) != printer {
+            self.turns.fetch_add(1, Ordering::SeqCst);
+        }
         let result = print();
-        if !line.is_empty() {
-            show(&line);
+        if !progress.is_empty() {
+            print_error(&progress);
         }
         result
     }
 
-    fn lock(&self) -> MutexGuard<'_, String> {
-        self.line.lock().expect("no panic under this lock")
+    /// How many lines of progress there are.
+    pub fn lines(&self) -> usize {
+        self.lines.load(Ordering::SeqCst)
+    }
+
+    /// Another number than before, for a sink that prints, if others have printed meanwhile.
+    pub fn turns(&self) -> usize {
+        self.turns.load(Ordering::SeqCst)
     }
 }
 
-// A terminal that has gone away is no reason to stop a job: errors are ignored.
-
-fn show(line: &str) {
-    let _ = write!(std::io::stderr(), "{ERASE}{line}");
-}
-
-fn hide(line: &str) {
-    if !line.is_empty() {
-        let _ = write!(std::io::stderr(), "{ERASE}");
+/// What erases these lines, with the cursor behind them.
+fn erasure(lines: &str) -> String {
+    match lines.lines().count() {
+        0 | 1 => ERASE.to_owned(),
+        lines => format!("\r\x1b[{}A\x1b[J", lines - 1),
     }
 }
 
-/// A sink that prints on the terminal, above the line of progress. Elsewhere than on a terminal the
+/// A terminal that has gone away is no reason to stop a job: errors are ignored.
+fn print_error(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// A sink that prints on the terminal, above the progress. Elsewhere than on a terminal the
 /// sink is returned as it is.
 pub fn share(sink: Box<dyn Sink>, screen: &Arc<Screen>) -> Box<dyn Sink> {
     if !std::io::stdout().is_terminal() {
         return sink;
     }
-    Box::new(ScreenSink { sink, screen: Arc::clone(screen), is_flushed: true })
+    let number = screen.sinks.fetch_add(1, Ordering::SeqCst) + 1;
+    Box::new(ScreenSink { sink, number, screen: Arc::clone(screen), is_flushed: true })
 }
 
 struct ScreenSink {
     sink: Box<dyn Sink>,
+    number: usize,
     screen: Arc<Screen>,
     /// True if a flush would print nothing.
     is_flushed: bool,
@@ -89,25 +121,25 @@ impl SinkLayer for ScreenSink {
     }
     fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()> {
         self.is_flushed = false;
-        self.screen.above(|| self.sink.write(batch, kinds))
+        self.screen.above(self.number, || self.sink.write(batch, kinds))
     }
     fn flush(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.is_flushed, true) {
             return Ok(());
         }
-        self.screen.above(|| self.sink.flush())
+        self.screen.above(self.number, || self.sink.flush())
     }
     fn finish(&mut self) -> Result<()> {
-        self.screen.above(|| self.sink.finish())
+        self.screen.above(self.number, || self.sink.finish())
     }
     fn abort(&mut self) {
-        self.screen.above(|| self.sink.abort());
+        self.screen.above(self.number, || self.sink.abort());
     }
     fn prepare(&mut self) -> Result<Option<String>> {
         self.is_flushed = true;
-        self.screen.above(|| self.sink.prepare())
+        self.screen.above(self.number, || self.sink.prepare())
     }
     fn commit(&mut self, handle: &str) -> Result<()> {
-        self.screen.above(|| self.sink.commit(handle))
+        self.screen.above(self.number, || self.sink.commit(handle))
     }
 }

@@ -10,15 +10,53 @@ use thalweg_runtime::{MetricsSnapshot, Report, SnapshotMetrics, StageSnapshot, m
 use super::text_table::aligned;
 use super::units;
 
-/// What all jobs of a script did together.
+/// What the jobs of a script did, each and together.
 #[derive(Debug, Default)]
 pub struct Totals {
-    jobs: usize,
+    /// A line for each.
+    jobs: Vec<String>,
+    all: RowCounts,
+    /// How long any of them ran.
+    elapsed: Duration,
+    running: usize,
+    /// Since when some of them run.
+    since_ns: u64,
+    problems: Vec<String>,
+}
+
+/// Rows in and out.
+#[derive(Clone, Copy, Debug, Default)]
+struct RowCounts {
     rows_in: u64,
     rows_out: u64,
     missing: Missing,
-    elapsed: Duration,
-    problems: Vec<String>,
+}
+
+impl RowCounts {
+    fn of(metrics: &MetricsSnapshot) -> RowCounts {
+        let (rows_in, rows_out) = (metrics.rows_in(), metrics.rows_out());
+        RowCounts { rows_in, rows_out, missing: Missing::of(metrics) }
+    }
+
+    fn line(&self, elapsed: Duration) -> String {
+        let mut counts = vec![
+            format!("{} rows in", units::count(self.rows_in)),
+            format!("{} out", units::count(self.rows_out)),
+        ];
+        for (number, word) in self.missing.named() {
+            // Whether rows were late is worth a word in any case.
+            if number > 0 || word == "late" {
+                counts.push(format!("{} {word}", units::count(number)));
+            }
+        }
+        let rate = self.rows_in as f64 / elapsed.as_secs_f64().max(1e-9);
+        format!(
+            "{} in {} ({} rows/s)",
+            counts.join(", "),
+            units::duration(elapsed),
+            units::short_count(rate)
+        )
+    }
 }
 
 /// Rows that came in and that no result, or not every result, counts.
@@ -68,40 +106,45 @@ pub fn missing_rows(metrics: &MetricsSnapshot) -> Option<String> {
 }
 
 impl Totals {
-    /// Adds a job.
-    pub fn add(&mut self, report: &Report) {
+    /// A job has started.
+    pub fn started(&mut self, now_ns: u64) {
+        if self.running == 0 {
+            self.since_ns = now_ns;
+        }
+        self.running += 1;
+    }
+
+    /// A job has ended.
+    pub fn ended(&mut self, now_ns: u64) {
+        self.running = self.running.saturating_sub(1);
+        if self.running == 0 {
+            self.elapsed += Duration::from_nanos(now_ns.saturating_sub(self.since_ns));
+        }
+    }
+
+    /// Adds what a job did.
+    pub fn add(&mut self, job: &JobDescription, report: &Report) {
         let metrics = &report.metrics;
-        self.jobs += 1;
-        self.rows_in += metrics.rows_in();
-        self.rows_out += metrics.rows_out();
-        self.missing.add(Missing::of(metrics));
-        self.elapsed += report.elapsed;
+        let own = RowCounts::of(metrics);
+        self.jobs.push(format!("{}: {}", job.name, own.line(report.elapsed)));
+        self.all.rows_in += own.rows_in;
+        self.all.rows_out += own.rows_out;
+        self.all.missing.add(own.missing);
         self.problems.extend(problems(metrics));
         self.problems.extend(metrics.snapshots.as_ref().and_then(snapshot_problem));
     }
 
-    /// One line, or nothing if no job ran.
+    /// The lines of jobs, where there are several.
+    pub fn jobs(&self) -> &[String] {
+        if self.jobs.len() > 1 { &self.jobs } else { &[] }
+    }
+
+    /// One line for all jobs, or nothing if none ran.
     pub fn line(&self) -> Option<String> {
-        if self.jobs == 0 {
+        if self.jobs.is_empty() {
             return None;
         }
-        let mut counts = vec![
-            format!("{} rows in", units::count(self.rows_in)),
-            format!("{} out", units::count(self.rows_out)),
-        ];
-        for (number, word) in self.missing.named() {
-            // Whether rows were late is worth a word in any case.
-            if number > 0 || word == "late" {
-                counts.push(format!("{} {word}", units::count(number)));
-            }
-        }
-        let rate = self.rows_in as f64 / self.elapsed.as_secs_f64().max(1e-9);
-        let mut line = format!(
-            "{} in {} ({} rows/s)",
-            counts.join(", "),
-            units::duration(self.elapsed),
-            units::short_count(rate)
-        );
+        let mut line = self.all.line(self.elapsed);
         if let Some(peak_bytes) = memory::peak_resident_bytes() {
             line.push_str(&format!(", peak memory {}", units::bytes(peak_bytes)));
         }
@@ -301,11 +344,20 @@ mod tests {
     fn jobs_are_added_up() {
         let mut totals = Totals::default();
         assert_eq!(totals.line(), None);
-        totals.add(&report());
-        totals.add(&report());
+        let job = job(OrderContract::Epoch, &[]);
+        let second_ns = 1_000_000_000;
+        totals.started(7 * second_ns);
+        totals.add(&job, &report());
+        assert!(totals.jobs().is_empty(), "one job has one line");
+        totals.started(7 * second_ns + second_ns / 2);
+        totals.ended(7 * second_ns + second_ns / 2);
+        totals.add(&job, &report());
+        totals.ended(8 * second_ns);
         let line = totals.line().expect("two jobs ran");
         let start = "2,400 rows in, 68 out, 14 late, 14 partly late in 1.00 s (2.40 k rows/s)";
         assert!(line.starts_with(start), "{line}");
+        let own = "the job: 1,200 rows in, 34 out, 7 late, 7 partly late in 500 ms (2.40 k rows/s)";
+        assert_eq!(totals.jobs(), [own, own]);
     }
 
     #[test]
@@ -321,6 +373,7 @@ mod tests {
     fn job(order: OrderContract, order_costs: &[&str]) -> JobDescription {
         JobDescription {
             name: "the job".to_owned(),
+            place: 0,
             workers: 1,
             memory_limit_bytes: 1 << 20,
             order,
@@ -374,7 +427,7 @@ mod tests {
         let mut report = report();
         report.metrics.snapshots = Some(own);
         let mut totals = Totals::default();
-        totals.add(&report);
+        totals.add(&job(OrderContract::Epoch, &[]), &report);
         assert!(totals.line().expect("a job ran").ends_with("the disk is full"));
     }
 

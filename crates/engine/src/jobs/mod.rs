@@ -32,5 +32,5 @@ pub use interface::Interface;
 pub(crate) use recovery::{Recovery, newest_number};
 pub use recovery::{ResumeFrom, SnapshotReference, open_folder};
 pub use requests::ask_for_snapshot;
-pub(crate) use runs::{JobRuns, LookedAfter};
+pub(crate) use runs::{AgreedRun, JobRuns, LookedAfter};
 pub use thalweg_plan::catalog::{OnSnapshotFailure, RestartSettings, SnapshotSettings};

@@ -55,6 +55,29 @@ pub enum ResumeFrom {
     Snapshot(SnapshotReference),
 }
 
+impl ResumeFrom {
+    /// The one of several jobs that a snapshot's folder is of; the others resume from their newest.
+    ///
+    /// # Errors
+    /// If it is of none of them, or no folder of a snapshot.
+    pub(crate) fn job_of_several(&self, jobs: &[String]) -> Result<Option<String>> {
+        let ResumeFrom::Snapshot(SnapshotReference::Folder(folder)) = self else { return Ok(None) };
+        if jobs.len() < 2 {
+            return Ok(None);
+        }
+        let FolderParts { job, .. } = parts_of(folder)?;
+        match jobs.contains(&job) {
+            true => Ok(Some(job)),
+            false => Err(Error::plan(format!(
+                "{} is a snapshot of job '{job}', and the statements have the jobs {}",
+                folder.display(),
+                jobs.join(", ")
+            ))
+            .hint("give a snapshot of one of them; 'pipeline.name' names a job")),
+        }
+    }
+}
+
 /// What a run was asked to do about earlier ones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recovery {
@@ -358,6 +381,18 @@ fn newest(
 /// # Errors
 /// If it is no such folder.
 pub fn open_folder(folder: &Path) -> Result<(SnapshotStore, u64)> {
+    let FolderParts { location, job, number } = parts_of(folder)?;
+    Ok((SnapshotStore::open(&location.to_string_lossy(), &job)?, number))
+}
+
+/// What the folder of a snapshot says by its name.
+struct FolderParts<'a> {
+    location: &'a Path,
+    job: String,
+    number: u64,
+}
+
+fn parts_of(folder: &Path) -> Result<FolderParts<'_>> {
     let wrong = || {
         Error::plan(format!("{} is no folder of a snapshot", folder.display()))
             .hint("it looks like …/JOB/snapshots/0000000012; `thalweg snapshot ls` lists them")
@@ -371,7 +406,7 @@ pub fn open_folder(folder: &Path) -> Result<(SnapshotStore, u64)> {
     let job = job.ok_or_else(wrong)?;
     let location = job_folder.and_then(Path::parent).ok_or_else(wrong)?;
     let location = if location.as_os_str().is_empty() { Path::new(".") } else { location };
-    Ok((SnapshotStore::open(&location.to_string_lossy(), &job)?, number))
+    Ok(FolderParts { location, job, number })
 }
 
 /// Checks that a snapshot fits, and says what it is.

@@ -14,7 +14,10 @@ use thalweg_core::shim::SharedClock;
 use thalweg_core::snapshot::OutputStart;
 use thalweg_core::{Error, Result};
 use thalweg_plan::catalog::{RestartSettings, SnapshotSettings};
-use thalweg_runtime::{Beginning, JobControl, Report, RunOptions, RunningJob, SnapshotMode};
+use thalweg_runtime::{
+    AgreedJob, Beginning, JobControl, Report, RunOptions, RunningJob, SnapshotMode,
+};
+use thalweg_state::Lineage;
 
 use super::compatibility::notes_of;
 use super::coordinator::{Asked, Coordinator};
@@ -48,11 +51,22 @@ pub(crate) struct Prepared {
     pub notes: Vec<Error>,
 }
 
+/// A run whose parts have agreed to start; nothing was changed. It is given up when it is dropped.
+pub(crate) struct AgreedRun {
+    agreed: AgreedJob,
+    coordinator: Option<Coordinator>,
+    ask: Option<Sender<Asked>>,
+    /// The lineage that the run begins.
+    begins: Option<Lineage>,
+    state_rows: usize,
+    begin_ns: u64,
+}
+
 /// A run that follows one that has failed.
 pub(crate) struct Restart {
     /// What is reported of it.
     pub warning: Error,
-    wait: Duration,
+    pub wait: Duration,
 }
 
 impl JobRuns {
@@ -107,32 +121,48 @@ impl JobRuns {
         })
     }
 
-    /// Says what [`Self::prepare`] and [`Self::start`] would refuse before they change anything.
+    /// Says what [`Self::prepare`] and [`Self::agree`] would refuse.
     ///
     /// # Errors
     /// Theirs; the kind is [`ErrorKind::Resource`](thalweg_core::ErrorKind) where another run holds
     /// the job or one of its outputs.
     pub(crate) fn rehearse(&mut self, graph: Graph, mut options: RunOptions) -> Result<()> {
-        let Prepared { choice, mut coordinator, .. } = self.prepare(&graph, &mut options)?;
-        let beginning = beginning(choice, coordinator.as_mut(), self.recovery.overwrites);
+        // It holds the lock of the job's directory meanwhile.
+        let Prepared { choice, coordinator: _lock, .. } = self.prepare(&graph, &mut options)?;
+        let (beginning, _) = beginning(choice, self.recovery.overwrites);
         thalweg_runtime::rehearse_start(graph, options, beginning)
     }
 
-    /// Starts the run.
+    /// The first phase of the start: nothing is changed.
     ///
     /// # Errors
-    /// What a source or a sink refuses at the start.
-    pub(crate) fn start(
-        &mut self,
+    /// What a source or a sink refuses.
+    pub(crate) fn agree(
+        &self,
         prepared: Prepared,
         graph: Graph,
         options: RunOptions,
-    ) -> Result<LookedAfter> {
-        let Prepared { choice, mut coordinator, ask, begin_ns, .. } = prepared;
+    ) -> Result<AgreedRun> {
+        let Prepared { choice, coordinator, ask, begin_ns, .. } = prepared;
         let cut = choice.as_ref().and_then(|choice| choice.cut.as_ref());
         let state_rows = cut.map_or(0, state_rows);
-        let beginning = beginning(choice, coordinator.as_mut(), self.recovery.overwrites);
-        let running = thalweg_runtime::start_from(graph, options, beginning);
+        let (beginning, begins) = beginning(choice, self.recovery.overwrites);
+        let agreed = thalweg_runtime::agree_to_start(graph, options, beginning)?;
+        Ok(AgreedRun { agreed, coordinator, ask, begins, state_rows, begin_ns })
+    }
+
+    /// The second phase: a new lineage becomes durable, what unfinished snapshots left behind is
+    /// removed, and the job runs.
+    ///
+    /// # Errors
+    /// What opening a sink reports.
+    pub(crate) fn begin(&mut self, run: AgreedRun) -> Result<LookedAfter> {
+        let AgreedRun { agreed, mut coordinator, ask, begins, state_rows, begin_ns } = run;
+        if let Some(Coordinator { store, .. }) = &mut coordinator {
+            begins.map_or(Ok(()), |lineage| store.begin_lineage(&lineage))?;
+            store.clean()?;
+        }
+        let running = agreed.begin();
         // What a sink or a source refuses at the start it refuses again.
         self.recovery.has_started = running.is_ok();
         let mut looked_after = LookedAfter::new(running?, coordinator, ask);
@@ -169,27 +199,15 @@ impl JobRuns {
     }
 }
 
-/// How the runtime is to start a run. Once all of the job has agreed, a new lineage becomes
-/// durable, and what unfinished snapshots left behind is removed.
-fn beginning(
-    choice: Option<Choice>,
-    coordinator: Option<&mut Coordinator>,
-    overwrites: bool,
-) -> Beginning<'_> {
-    let (Some(choice), Some(coordinator)) = (choice, coordinator) else {
+/// How the runtime is to start a run, and the lineage that begins with it.
+fn beginning(choice: Option<Choice>, overwrites: bool) -> (Beginning, Option<Lineage>) {
+    let Some(choice) = choice else {
         let outputs = OutputStart { overwrites, ..OutputStart::default() };
-        return Beginning { outputs, ..Beginning::default() };
+        return (Beginning { outputs, ..Beginning::default() }, None);
     };
     let mark = Some(choice.mark());
     let Choice { cut, lineage, is_new, outputs, .. } = choice;
-    let store = &mut coordinator.store;
-    let agreed = Box::new(move || {
-        if is_new {
-            store.begin_lineage(&lineage)?;
-        }
-        store.clean().map(drop)
-    });
-    Beginning { cut, outputs, mark, agreed: Some(agreed) }
+    (Beginning { cut, outputs, mark }, is_new.then_some(lineage))
 }
 
 /// A job that runs, and the thread that takes its snapshots, if it takes any.

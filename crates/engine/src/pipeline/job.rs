@@ -196,7 +196,8 @@ fn start_run(
     let graph = pipeline.job_graph()?;
     let prepared = runs.prepare(&graph, &mut options)?;
     let mut notes = prepared.notes.clone();
-    let mut looked_after = runs.start(prepared, graph, options)?;
+    let agreed = runs.agree(prepared, graph, options)?;
+    let mut looked_after = runs.begin(agreed)?;
     notes.extend(looked_after.note.take());
     Ok(PipelineJob { looked_after, notes })
 }

@@ -2,8 +2,14 @@
 //!
 //! A session keeps a catalog and settings. A script is parsed and planned as a whole before its
 //! first job starts, so that a mistake in the last statement does not show after an hour; then its
-//! statements are executed in order, one job at a time. Each INSERT, statement set and SELECT is a
-//! job of its own; what they print goes to an [`Observer`].
+//! statements are executed in order. Each INSERT, statement set and SELECT is a job of its own;
+//! what they print goes to an [`Observer`].
+//!
+//! SELECTs are awaited. INSERTs and statement sets run at the same time, on the same workers and
+//! within one memory limit, unless `SET 'table.dml-sync' = 'true'` stands before them: then each is
+//! awaited before the next statement begins. A statement that has to do with what an INSERT writes
+//! which need not have ended is refused when the script is planned. A job that fails stops the
+//! others, gracefully, unless [`SessionOptions::keep_going`] is set.
 //!
 //! ```
 //! use thalweg::session::Session;
@@ -14,13 +20,15 @@
 //! # Ok::<(), thalweg::Error>(())
 //! ```
 //!
-//! A session does not keep jobs in the background: [`Session::run_script`] returns when its last
-//! job has ended. To run several jobs at once use several sessions.
+//! A session does not keep jobs in the background: [`Session::run_script`] and
+//! [`Session::execute`] return when the last job of the text has ended.
 
 mod limit;
 mod observer;
 mod options;
 mod registered;
+mod rehearsal;
+mod script_jobs;
 mod settings;
 mod state_tables;
 mod statement;
@@ -49,6 +57,9 @@ pub use statement::PlannedJob;
 use crate::interleaving::{Interleaving, Recording};
 use crate::pipeline::Collect;
 
+use rehearsal::{Rehearsal, Rehearsing, located};
+use script_jobs::ScriptJobs;
+
 /// A catalog, settings, and what is needed to run statements.
 pub struct Session {
     planner: Planner,
@@ -60,6 +71,8 @@ pub struct Session {
     replays: Option<VecDeque<Interleaving>>,
     /// How often a job had each name.
     names: HashMap<String, usize>,
+    /// The one of several jobs that goes back to the snapshot in a folder.
+    resumed_job: Option<String>,
 }
 
 /// What a script did.
@@ -111,12 +124,16 @@ impl Session {
             Some(path) => Some(Interleaving::read(path)?.into()),
             None => None,
         };
-        let names = HashMap::new();
-        Ok(Session { planner, sources, clock, options, recording, replays, names })
+        let (names, resumed_job) = (HashMap::new(), None);
+        Ok(Session { planner, sources, clock, options, recording, replays, names, resumed_job })
     }
 
-    /// Runs the statements of a script. The text is parsed and planned as a whole first: an error
-    /// in any statement runs none.
+    /// Runs the statements of a script, and returns when all of its jobs have ended. The text is
+    /// parsed and planned as a whole first: an error in any statement runs none.
+    ///
+    /// # Errors
+    /// The first failure of a job, or of a statement that could not begin; the observer is notified
+    /// of all of them.
     pub fn run_script(&mut self, text: &str, observer: &mut dyn Observer) -> Result<ScriptReport> {
         let script = parse_script_with_notes(text)?;
         for note in &script.notes {
@@ -125,23 +142,27 @@ impl Session {
         observer.planning(true);
         let rehearsed = self.rehearse(&script.statements, ExplainFormat::Text);
         observer.planning(false);
-        rehearsed?;
-        let mut report = ScriptReport::default();
+        let rehearsal = rehearsed?;
+        self.resumed_job = self.options.resume.job_of_several(&rehearsal.with_snapshots)?;
+        let mut jobs = ScriptJobs::new(&rehearsal, &self.options)?;
         for statement in &script.statements {
-            if observer.is_stopped() {
+            if jobs.is_over || observer.is_stopped() {
                 break;
             }
-            let job = self.run_statement(statement, observer);
-            report.jobs.extend(job.map_err(|error| located(error, statement))?);
+            if let Err(error) = self.run_statement(statement, &mut jobs, observer) {
+                jobs.refuse(located(error, statement), observer);
+            }
             for note in self.planner.take_notes() {
                 observer.note(&Error::plan(note).at(statement.span));
             }
         }
-        Ok(report)
+        self.finish_jobs(&mut jobs, observer);
+        Ok(ScriptReport { jobs: jobs.reports()? })
     }
 
-    /// Runs statements and returns what the last one that has a result (SELECT, SHOW, DESCRIBE,
-    /// EXPLAIN) printed. Its columns have the Arrow types of [`thalweg_core::types`].
+    /// Runs statements as [`Session::run_script`] does, and returns what the last one that has a
+    /// result (SELECT, SHOW, DESCRIBE, EXPLAIN) printed. Its columns have the Arrow types of
+    /// [`thalweg_core::types`].
     pub fn execute(&mut self, sql: &str) -> Result<Vec<RecordBatch>> {
         let mut collector = Collector::default();
         self.run_script(sql, &mut collector)?;
@@ -198,7 +219,7 @@ impl Session {
     pub fn validate(&mut self, text: &str) -> Result<usize> {
         let statements = parse_script_with_notes(text)?.statements;
         self.rehearse(&statements, ExplainFormat::Text)?;
-        statement::check_tables(&mut self.planner.fork(), &statements)?;
+        rehearsal::check_tables(&mut self.planner.fork(), &statements)?;
         Ok(statements.len())
     }
 
@@ -212,19 +233,14 @@ impl Session {
     /// How each INSERT, statement set and SELECT of a script would run.
     pub fn explain(&mut self, text: &str, format: ExplainFormat) -> Result<Vec<String>> {
         let statements = parse_script_with_notes(text)?.statements;
-        self.rehearse(&statements, format)
+        Ok(self.rehearse(&statements, format)?.plans)
     }
 
     /// Plans statements in a copy of the catalog.
-    fn rehearse(&self, statements: &[Statement], format: ExplainFormat) -> Result<Vec<String>> {
-        let is_taken = self.options.script_is_standard_input;
-        statement::rehearse(&mut self.planner.fork(), statements, format, is_taken)
+    fn rehearse(&self, statements: &[Statement], format: ExplainFormat) -> Result<Rehearsal> {
+        let planner = (self.planner.fork(), &self.options);
+        Rehearsing::new(planner, self.names.clone(), format).run(statements)
     }
-}
-
-/// Mistakes in a statement point at it; what happens to a job has a place of its own.
-fn located(error: Error, statement: &Statement) -> Error {
-    if error.is_plan_error() { error.at(statement.span) } else { error }
 }
 
 /// Keeps the rows of the last result.

@@ -26,10 +26,12 @@ pub struct SessionOptions {
     pub settings: Vec<(String, String)>,
     /// Worker threads; wins over `pipeline.workers`.
     pub workers: Option<usize>,
-    /// Workers that jobs of several sessions share. A number of workers says over how many of them
+    /// Workers that jobs of several sessions share. Without it the jobs of a script that run at the
+    /// same time share workers of their own. A number of workers says over how many of them
     /// a job is spread: with many small jobs, one each costs least.
     pub pool: Option<Pool>,
-    /// Everything that a job may keep in memory, such as `4gb` or `50%`; wins over `memory.limit`.
+    /// Everything that a job, or all jobs that run at the same time, may keep in memory, such as
+    /// `4gb` or `50%`; wins over `memory.limit`.
     pub memory_limit: Option<String>,
     /// Each SELECT ends after this many rows.
     pub row_limit: Option<u64>,
@@ -44,6 +46,8 @@ pub struct SessionOptions {
     /// Jobs replace what an earlier run, or another one, has written where they are to write, and
     /// what outputs hold beyond the snapshot that they go back to.
     pub overwrite: bool,
+    /// A job that fails leaves those alone that run at the same time. Default: they are stopped.
+    pub keep_going: bool,
     /// A job that takes snapshots closes its windows when it is stopped, as if its input had ended.
     pub drain: bool,
 }
@@ -78,6 +82,7 @@ impl Default for SessionOptions {
             resume: ResumeFrom::Nothing,
             drop_state: false,
             overwrite: false,
+            keep_going: false,
             drain: false,
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! Every test starts the binary in a folder of its own.
 
+mod at_once;
 mod bench;
 mod clock;
 mod errors;

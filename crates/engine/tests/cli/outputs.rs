@@ -11,6 +11,9 @@ WITH ('connector' = 'datagen', 'rows-per-second' = 'unlimited', 'number-of-rows'
 CREATE TABLE slow (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '100', 'seed' = '1');
 ";
 
+/// Each INSERT is awaited.
+const AWAITED: &str = "SET 'table.dml-sync' = 'true';\n";
+
 /// A table of one column over files.
 fn table(name: &str, path: &str) -> String {
     format!(
@@ -198,7 +201,7 @@ fn dead_letters_take_the_place_of_nothing_else() {
     // What readers pass over may lie in their folder, and a later job may read a result.
     let sql =
         dead("sub", "sub/_bad.jsonl") + &table("o", "in2.csv") + &table("p", "p.csv") + INSERT;
-    workspace.write("query.sql", &(sql + "INSERT INTO p SELECT n FROM o;"));
+    workspace.write("query.sql", &(AWAITED.to_owned() + &sql + "INSERT INTO p SELECT n FROM o;"));
     let run = workspace.run(&["run", "query.sql"]);
     assert_eq!(run.status, Some(0), "{}", run.stderr);
 }
@@ -236,17 +239,92 @@ fn no_statement_replaces_what_an_earlier_one_read_or_wrote() {
             "table p would replace what table u of an earlier statement read",
         ),
     ] {
-        check_refused(&workspace, &(tables.clone() + more + statements), message);
+        for awaited in ["", AWAITED] {
+            let sql = awaited.to_owned() + &tables + more + statements;
+            check_refused(&workspace, &sql, message);
+        }
     }
     let adding = "CREATE TABLE o (n BIGINT) WITH ('connector' = 'filesystem', 'format' = 'csv', \
                   'path' = 'o.csv', 'sink.append' = 'true');\n";
     workspace.write("numbers.csv", "1\n2\n");
-    let sql = table("t", "numbers.csv")
+    let sql = AWAITED.to_owned()
+        + &table("t", "numbers.csv")
         + adding
         + "INSERT INTO o SELECT n FROM t;\nINSERT INTO o SELECT n + 10 FROM t;";
     let run = workspace.execute(&sql);
     assert_eq!(run.status, Some(0), "{}", run.stderr);
     assert_eq!(workspace.read("o.csv"), "1\n2\n11\n12\n");
+}
+
+/// Jobs that run at the same time have nothing to do with each other's outputs. What would be half
+/// written when it is read, or written by two, is refused before anything runs, and the error names
+/// both statements.
+#[test]
+fn statements_that_do_not_wait_leave_alone_what_an_insert_writes() {
+    let workspace = with_links("outputs-at-once");
+    let adding = "CREATE TABLE o (n BIGINT) WITH ('connector' = 'filesystem', 'format' = 'csv', \
+                  'path' = 'o.csv', 'sink.append' = 'true');\n";
+    let dead = quarantined("t", "in.csv", "bad.jsonl");
+    let plain = |more: &str| table("t", "in.csv") + &table("o", "o.csv") + more;
+    let set = "EXECUTE STATEMENT SET BEGIN INSERT INTO o SELECT n FROM t; END;\n";
+    for (tables, statements, message) in [
+        (
+            plain(""),
+            "INSERT INTO o SELECT n FROM t;\nSELECT n FROM o;",
+            "table o reads what table o writes: the SELECT of line 4 does not wait for the INSERT INTO o of line 3",
+        ),
+        (
+            plain(&table("p", "./sub/../o.csv")),
+            "INSERT INTO o SELECT n FROM t;\nSELECT 1;\nSELECT n FROM p;",
+            "table p reads what table o writes: the SELECT of line 6",
+        ),
+        (
+            plain(&table("p", "p.csv")),
+            "EXECUTE STATEMENT SET BEGIN INSERT INTO o SELECT n FROM t; END;\nINSERT INTO p SELECT n FROM o;",
+            "the INSERT INTO p of line 5 does not wait for the STATEMENT SET of line 4",
+        ),
+        (
+            table("t", "in.csv") + adding,
+            "INSERT INTO o SELECT n FROM t;\nINSERT INTO o SELECT n FROM t;",
+            "table o writes what table o writes",
+        ),
+        (
+            table("t", "in.csv") + adding + &table("r", "o.csv") + &table("p", "p.csv"),
+            "INSERT INTO p SELECT n FROM r;\nINSERT INTO o SELECT n FROM t;",
+            "table o writes what table r reads",
+        ),
+        (
+            dead + &table("o", "o.csv"),
+            "INSERT INTO o SELECT n FROM t;\nSELECT n FROM t;",
+            "'dead-letter.path' of table t writes what 'dead-letter.path' of table t writes",
+        ),
+        (
+            plain(""),
+            "INSERT INTO o SELECT n FROM t;\nSET 'table.dml-sync' = 'true';\nSELECT n FROM o;",
+            "the SELECT of line 5 does not wait for the INSERT INTO o of line 3",
+        ),
+        (
+            plain(""),
+            "SET 'table.dml-sync' = 'true';\nRESET 'table.dml-sync';\nINSERT INTO o SELECT n FROM t;\nSELECT n FROM o;",
+            "does not wait for the INSERT INTO o of line 5",
+        ),
+    ] {
+        workspace.write("query.sql", &(tables + statements));
+        for command in ["run", "validate"] {
+            let run = workspace.run(&[command, "query.sql"]);
+            assert_holds(run.message(2), &[message, "SET 'table.dml-sync' = 'true' before the "]);
+        }
+        assert!(!workspace.has("o.csv") && !workspace.has("o.csv.partial"), "{message}");
+    }
+    // Set back, it counts from there on; what was awaited may be read.
+    let sql = plain("")
+        + AWAITED
+        + set
+        + "SET 'table.dml-sync' = 'false';\nSELECT n FROM o;\nINSERT INTO p SELECT n FROM o;";
+    workspace.write("in.csv", "1\n2\n");
+    workspace.write("query.sql", &(table("p", "p.csv") + &sql));
+    assert_eq!(workspace.run(&["run", "query.sql"]).rows(), ["n", "1", "2"]);
+    assert_eq!(workspace.read("p.csv"), "1\n2\n");
 }
 
 #[test]
@@ -296,7 +374,8 @@ fn jobs_of_a_run_add_to_their_dead_letters() {
     let workspace = Workspace::new("outputs-letters");
     workspace.write("a.csv", "1\nx\n2\ny\n");
     workspace.write("b.csv", "z\n3\n");
-    let sql = quarantined("a", "a.csv", "bad.jsonl")
+    let sql = AWAITED.to_owned()
+        + &quarantined("a", "a.csv", "bad.jsonl")
         + &quarantined("b", "b.csv", "bad.jsonl")
         + &table("o", "o.csv")
         + &table("p", "p.csv")

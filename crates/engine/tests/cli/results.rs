@@ -169,7 +169,7 @@ fn each_job_says_off_a_terminal_which_rows_are_missing_unless_it_is_to_be_quiet(
          FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))
          GROUP BY k, window_start, window_end";
     let sql = format!(
-        "{table} {sink} INSERT INTO sink {windows}; SELECT k, n, ts FROM events; SELECT 1 AS one; {windows};"
+        "SET 'table.dml-sync' = 'true'; {table} {sink} INSERT INTO sink {windows}; SELECT k, n, ts FROM events; SELECT 1 AS one; {windows};"
     );
     workspace.write("job.sql", &sql);
     let run = workspace.run(&["run", "job.sql"]);

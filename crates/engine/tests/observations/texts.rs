@@ -75,6 +75,7 @@ fn lengths_and_nulls_are_enforced_as_set() {
             "{settings}
              CREATE TABLE o (a VARCHAR(3), n INT NOT NULL)
                WITH ('connector' = 'filesystem', 'path' = 'o.csv', 'format' = 'csv');
+             SET 'table.dml-sync' = 'true';
              INSERT INTO o SELECT s, n FROM t;\n"
         ));
         inputs

@@ -1,6 +1,7 @@
 //! Dead letters of jobs that are killed: none is lost, and none is there twice.
 //!
-//! Two jobs of a file read one table, so the second adds to what the first has written.
+//! Two jobs of a file read one table one after the other, so the second adds to what the first has
+//! written.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ CREATE TABLE numbers (n BIGINT) WITH (
 );
 CREATE TABLE one (n BIGINT) WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'one.csv');
 CREATE TABLE two (n BIGINT) WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'two.csv');
+SET 'table.dml-sync' = 'true';
 INSERT INTO one SELECT n FROM numbers;
 INSERT INTO two SELECT n + 1 FROM numbers;
 ";

@@ -14,8 +14,10 @@
 //! | `power` | whole jobs on a machine that goes off |
 //! | `endings` | signals in every state of a job, drains, and a resume behind an end |
 //! | `letters` | dead letters of jobs that are killed |
+//! | `at_once` | several jobs of a file that run at the same time |
 //! | `golden_snapshots` | snapshots of earlier versions, from which jobs of this one resume |
 
+mod at_once;
 mod cells;
 mod endings;
 mod golden_snapshots;

@@ -191,6 +191,11 @@ impl Settings {
         (ttl_ms > 0).then_some(ttl_ms)
     }
 
+    /// `table.dml-sync`: true if an INSERT is awaited before the next statement begins.
+    pub fn awaits_inserts(&self) -> bool {
+        self.get("table.dml-sync").eq_ignore_ascii_case("true")
+    }
+
     /// `table.exec.mini-batch.enabled`
     pub fn mini_batch(&self) -> bool {
         self.get("table.exec.mini-batch.enabled").eq_ignore_ascii_case("true")

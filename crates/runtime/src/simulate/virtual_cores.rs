@@ -38,7 +38,7 @@ use crate::metrics::StageMetrics;
 use crate::options::RunOptions;
 use crate::sinks::{self, SinkReceivers};
 use crate::start::build::{Surroundings, build};
-use crate::start::opening::{Beginning, open, stop_sources};
+use crate::start::opening::{Beginning, agree_and_open, stop_sources};
 use crate::task::execute;
 use crate::topology::{Topology, WorkerPlace};
 
@@ -192,7 +192,7 @@ impl VirtualCores {
         let sleep = Arc::new(Sleep::new());
         let around = Surroundings { numa_nodes: nodes, sleep, receivers: Some(&mut receivers) };
         let job = Arc::new(build(graph, options, None, around)?);
-        open(&job, Beginning::default())?;
+        agree_and_open(&job, &Beginning::default())?;
         let thread = |(stage, _): &(usize, _)| {
             let run = job.stages[*stage].sink().expect("only sinks have channels");
             let sink = run.inline.lock().expect("nobody else runs").take();

@@ -79,7 +79,8 @@ pub(crate) fn build(
         Ablated::new(wish, &stages, options.snapshots.is_some(), workers)
     };
     let mut job = Job {
-        memory: MemoryAccount::new(options.memory_limit_bytes, workers),
+        memory: MemoryAccount::new(options.memory_limit_bytes, workers)
+            .with_budget(options.memory_budget.clone()),
         queues: queues(&options, &stages, &news),
         lifecycle: Lifecycle::new(options.clock.clone(), &news, stages.sinks().count()),
         measured: Measured {

@@ -1,5 +1,8 @@
 //! Jobs are started, run on their workers and are waited for.
 //!
+//! A start has two phases (see `opening`). [`agree_to_start`] is the first one: whoever starts
+//! several jobs lets all of them agree before the first one begins.
+//!
 //! However a job ends (see `lifecycle`), no worker is at it any more and the sinks' threads are
 //! joined before [`RunningJob::wait`] returns.
 
@@ -48,34 +51,75 @@ pub fn start(graph: Graph, options: RunOptions) -> Result<RunningJob> {
 /// # Errors
 /// As [`start`]; if what was captured does not fit the graph; if a source cannot resume from its
 /// position, or a sink cannot commit what it had prepared.
-pub fn start_from<'a>(
+pub fn start_from(
+    graph: Graph,
+    options: RunOptions,
+    beginning: impl Into<Beginning>,
+) -> Result<RunningJob> {
+    agree_to_start(graph, options, beginning)?.begin()
+}
+
+/// Does the first phase of [`start_from`]: outputs are claimed and sources begin to read. Nothing
+/// outside is changed.
+///
+/// # Errors
+/// What [`start_from`] refuses before it changes anything.
+pub fn agree_to_start(
     graph: Graph,
     mut options: RunOptions,
-    beginning: impl Into<Beginning<'a>>,
-) -> Result<RunningJob> {
+    beginning: impl Into<Beginning>,
+) -> Result<AgreedJob> {
     let beginning = beginning.into();
     let pool = pool_of(&mut options)?;
     let mut receivers = Vec::new();
     let job = built(graph, options, &beginning, (&pool, &mut receivers))?;
-    opening::open(&job, beginning)?;
-    let sinks = receivers
-        .into_iter()
-        .map(|(stage, receiver)| sinks::spawn(Arc::clone(&job), stage, receiver))
-        .collect::<Result<Vec<_>>>();
-    let sinks = sinks?;
-    pool.join(&job);
-    Ok(RunningJob { job, pool, sinks })
+    opening::agree(&job, &beginning)?;
+    Ok(AgreedJob { job: Some(job), pool, receivers, beginning })
 }
 
-/// Does the first phase of [`start_from`], which only reads and locks, and ends there: nothing is
-/// changed, and no row is read. What the start would have done once all agreed is not done.
+/// A job whose parts have agreed to start. When it is dropped it gives up what it has claimed.
+pub struct AgreedJob {
+    /// `None` once it has begun.
+    job: Option<Arc<Job>>,
+    pool: Pool,
+    receivers: SinkReceivers,
+    beginning: Beginning,
+}
+
+impl AgreedJob {
+    /// The second phase: the job runs.
+    ///
+    /// # Errors
+    /// What opening a sink reports; if a sink cannot commit what it had prepared.
+    pub fn begin(mut self) -> Result<RunningJob> {
+        let job = self.job.take().expect("only beginning takes it");
+        opening::open(&job, &self.beginning)?;
+        let sinks = std::mem::take(&mut self.receivers)
+            .into_iter()
+            .map(|(stage, receiver)| sinks::spawn(Arc::clone(&job), stage, receiver))
+            .collect::<Result<Vec<_>>>();
+        let sinks = sinks?;
+        self.pool.join(&job);
+        Ok(RunningJob { job, pool: self.pool.clone(), sinks })
+    }
+}
+
+impl Drop for AgreedJob {
+    fn drop(&mut self) {
+        if let Some(job) = &self.job {
+            opening::give_up(job);
+        }
+    }
+}
+
+/// Does the first phase of [`start_from`] and ends there: nothing is changed, and no row is read.
 ///
 /// # Errors
 /// What [`start_from`] would refuse before it changes anything.
-pub fn rehearse_start<'a>(
+pub fn rehearse_start(
     graph: Graph,
     mut options: RunOptions,
-    beginning: impl Into<Beginning<'a>>,
+    beginning: impl Into<Beginning>,
 ) -> Result<()> {
     let beginning = beginning.into();
     let pool = pool_of(&mut options)?;
@@ -95,7 +139,7 @@ fn pool_of(options: &mut RunOptions) -> Result<Pool> {
 fn built(
     graph: Graph,
     mut options: RunOptions,
-    beginning: &Beginning<'_>,
+    beginning: &Beginning,
     (pool, receivers): (&Pool, &mut SinkReceivers),
 ) -> Result<Arc<Job>> {
     options.workers = options.workers.min(pool.workers());
@@ -158,6 +202,7 @@ impl RunningJob {
     fn leave_pool(&self) {
         self.job.lifecycle.end();
         self.pool.leave(&self.job);
+        self.job.memory.leave();
     }
 
     /// Returns when nothing is left to be done by workers.

@@ -4,10 +4,11 @@
 //! # Two phases
 //! 1. Every sink claims its output, and every source what it writes besides its rows. Then each
 //!    sink says whether it can write from where the job starts, and each source, which was sent to
-//!    its position before, begins to read. All of them only read and lock.
-//! 2. All have agreed. What the engine notes of the start is made durable ([`Beginning::agreed`]);
-//!    then sinks mark their outputs, commit what the snapshot names, remove the rest, and open;
-//!    then sources open what they write besides their rows. Workers poll sources only after that.
+//!    its position before, begins to read. All of them only read and lock ([`agree`]).
+//! 2. All have agreed, and so have those of other jobs that are to start with this one. What the
+//!    engine notes of the start was made durable by whoever starts the job; then sinks mark their
+//!    outputs, commit what the snapshot names, remove the rest, and open; then sources open what
+//!    they write besides their rows ([`open`]). Workers poll sources only after that.
 //!
 //! **Invariant:** where anything refuses in the first phase, no byte was changed. So a start can be
 //! rehearsed ([`rehearse`]): it ends after the first phase, whatever the answer.
@@ -25,44 +26,57 @@ use crate::stage::{SinkRun, SourceRun};
 /// No worker has the job before all of it is open.
 const ALONE: &str = "nobody else runs yet";
 
-/// Where a job starts, and what is to happen once all of its parts have agreed to it.
+/// Where a job starts, and what its outputs have to be like.
 #[derive(Default)]
-pub struct Beginning<'a> {
+pub struct Beginning {
     /// The cut that it resumes from; without one it starts from scratch.
     pub cut: Option<RestoredCut>,
     /// What its outputs have to be like.
     pub outputs: OutputStart,
     /// What outputs are marked with before the first row; without it they are not.
     pub mark: Option<OutputMark>,
-    /// Called once, when all have agreed and before anything is changed.
-    pub agreed: Option<Box<dyn FnOnce() -> Result<()> + 'a>>,
 }
 
-impl From<Option<RestoredCut>> for Beginning<'_> {
+impl From<Option<RestoredCut>> for Beginning {
     fn from(cut: Option<RestoredCut>) -> Self {
         Beginning { cut, ..Beginning::default() }
     }
 }
 
-/// Starts the parts of a job. Sinks are aborted where one of them, or a source, is wrong.
-pub(crate) fn open(job: &Arc<Job>, beginning: Beginning<'_>) -> Result<()> {
-    let result = open_all(job, beginning);
+/// The first phase. What was taken for it is given up where a part refuses.
+pub(crate) fn agree(job: &Arc<Job>, beginning: &Beginning) -> Result<()> {
+    or_give_up(job, claim_all(job, beginning).and_then(|()| start_sources(job)))
+}
+
+/// The second phase. Sinks are aborted where one of them, or a source, is wrong.
+pub(crate) fn open(job: &Arc<Job>, beginning: &Beginning) -> Result<()> {
+    or_give_up(job, open_all(job, beginning))
+}
+
+/// Both phases, where nobody else has to agree.
+#[cfg(any(test, feature = "simulator"))]
+pub(crate) fn agree_and_open(job: &Arc<Job>, beginning: &Beginning) -> Result<()> {
+    agree(job, beginning)?;
+    open(job, beginning)
+}
+
+/// Says what [`agree`] would refuse, but for what sources see when they begin to read, and gives up
+/// every right that was taken for it.
+pub(crate) fn rehearse(job: &Arc<Job>, beginning: &Beginning) -> Result<()> {
+    let result = claim_all(job, beginning);
+    give_up(job);
+    result
+}
+
+fn or_give_up(job: &Arc<Job>, result: Result<()>) -> Result<()> {
     if result.is_err() {
         give_up(job);
     }
     result
 }
 
-/// The first phase alone: says what [`open`] would refuse before it changes anything, and gives up
-/// every right that was taken for it.
-pub(crate) fn rehearse(job: &Arc<Job>, beginning: &Beginning<'_>) -> Result<()> {
-    let result = agree(job, beginning.cut.as_ref(), &beginning.outputs);
-    give_up(job);
-    result
-}
-
 /// Nothing of the job was started, or some of it was and the rest can't be.
-fn give_up(job: &Arc<Job>) {
+pub(crate) fn give_up(job: &Arc<Job>) {
     for (_, sink) in job.stages.sinks() {
         if let Some(sink) = sink.inline.lock().expect(ALONE).as_mut() {
             sink.abort();
@@ -72,9 +86,11 @@ fn give_up(job: &Arc<Job>) {
     abort_sources(job);
 }
 
-/// The first phase: takes the rights to outputs and to what sources write besides their rows, and
-/// asks each sink whether it can write from where the job starts.
-fn agree(job: &Job, cut: Option<&RestoredCut>, outputs: &OutputStart) -> Result<()> {
+/// Takes the rights to outputs and to what sources write besides their rows, and asks each sink
+/// whether it can write from where the job starts.
+fn claim_all(job: &Job, beginning: &Beginning) -> Result<()> {
+    let Beginning { cut, outputs, .. } = beginning;
+    let cut = cut.as_ref();
     each_sink(job, cut, |sink, _, _| sink.claim())?;
     each_source(job, |run| run.state.lock().expect(ALONE).source.claim())?;
     each_sink(job, cut, |sink, run, handle| {
@@ -91,14 +107,17 @@ fn agree(job: &Job, cut: Option<&RestoredCut>, outputs: &OutputStart) -> Result<
     })
 }
 
-fn open_all(job: &Arc<Job>, beginning: Beginning<'_>) -> Result<()> {
-    let Beginning { cut, outputs, mark, agreed } = beginning;
-    agree(job, cut.as_ref(), &outputs)?;
+/// Sources begin to read.
+fn start_sources(job: &Arc<Job>) -> Result<()> {
     for (place, run) in job.stages.sources().filter(|(_, run)| !run.has_finished()) {
         let started = run.state.lock().expect(ALONE).source.start(waker(job, place));
         started.map_err(|error| error.in_operator(job.stages[place].name.clone()))?;
     }
-    agreed.map_or(Ok(()), |agreed| agreed())?;
+    Ok(())
+}
+
+fn open_all(job: &Arc<Job>, beginning: &Beginning) -> Result<()> {
+    let Beginning { cut, mark, .. } = beginning;
     each_sink(job, cut.as_ref(), |sink, _, handle| {
         if job.settings.snapshots.is_some() {
             mark.as_ref().map_or(Ok(()), |mark| sink.mark(mark))?;

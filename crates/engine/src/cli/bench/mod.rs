@@ -110,10 +110,10 @@ impl Bench {
     fn run(&self, benchmark: &mut Benchmark) -> Result<Measurement> {
         let mut progress = None;
         let measured = benchmark.run(&mut |control| {
-            self.interrupt.watch(control);
-            progress = self.screen.as_ref().map(|screen| Progress::start(screen, control.clone()));
+            self.interrupt.watch(0, control);
+            progress = self.screen.as_ref().map(|screen| Progress::of(screen, control));
         });
-        self.interrupt.forget();
+        self.interrupt.forget(0);
         drop(progress);
         measured
     }
