@@ -164,7 +164,7 @@ pub struct SourceRun {
 impl SourceRun {
     /// True while a cut is to be placed.
     pub(crate) fn wants_cut(&self) -> bool {
-        // SeqCst: set before workers are told, see the sleep protocol.
+        // SeqCst: set before workers are notified, see the sleep protocol.
         self.wants_cut.load(Ordering::SeqCst)
     }
 

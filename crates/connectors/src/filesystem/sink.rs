@@ -68,8 +68,8 @@ enum Resume {
     Nothing,
     /// Resumes after this number of bytes of `NAME.partial`.
     Behind(u64),
-    /// The complete file, of so many bytes: a run has failed behind its last step, or has ended and
-    /// wrote nothing behind the snapshot.
+    /// The complete file, with its length in bytes: a run has failed behind its last step, or has
+    /// ended and wrote nothing behind the snapshot.
     Complete(u64),
 }
 

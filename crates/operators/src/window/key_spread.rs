@@ -77,7 +77,8 @@ impl KeySpread {
 
     /// Where the rows of a bundle go, by these columns.
     ///
-    /// Small bundles, tables without keys to spread by and single partitions are always taken locally.
+    /// Small bundles, tables without keys to spread by and single partitions are always taken
+    /// locally.
     pub fn route(&self, bundle: &Bundle, spread_by: &[usize], partitions: usize) -> Result<Route> {
         let is_small = bundle.num_rows() < partitions * SCATTERED_ROWS_MIN;
         if spread_by.is_empty() || partitions == 1 || is_small || !self.is_by_key() {
