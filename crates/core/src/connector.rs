@@ -9,8 +9,10 @@ mod description;
 mod layer;
 mod options;
 mod registry;
+mod secrets;
 mod splits;
 mod table;
+mod targets;
 
 use std::sync::Arc;
 
@@ -31,10 +33,12 @@ pub use self::description::{
 pub use self::layer::{DiscardSink, SinkLayer, SourceLayer};
 pub use self::options::{Options, near_miss};
 pub use self::registry::{Connector, Connectors, STATE_CONNECTOR};
+pub use self::secrets::{Secret, Secrets};
 pub use self::splits::{SplitEvent, SplitId, SplitStatus};
 pub use self::table::{
-    AcceptedChanges, JobTables, KIND_COLUMN, StateTable, StateTableRequest, TableRequest,
+    AcceptedChanges, Access, JobTables, KIND_COLUMN, StateTable, StateTableRequest, TableRequest,
 };
+pub use self::targets::AllowedTargets;
 pub use crate::option_table;
 
 /// Rows from a source, in the order in which they arrived.
