@@ -38,6 +38,7 @@ mod tests;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
@@ -46,7 +47,7 @@ use arrow_buffer::ScalarBuffer;
 use arrow_select::concat::concat_batches;
 use arrow_select::interleave::interleave_record_batch;
 use thalweg_core::bundle::batch_bytes;
-use thalweg_core::connector::{self, Origin, SplitEvent, Waker};
+use thalweg_core::connector::{self, MergedSplit, Origin, SplitEvent, Waker};
 use thalweg_core::shim::SharedClock;
 use thalweg_core::text::format_timestamp_millis;
 use thalweg_core::{
@@ -501,6 +502,22 @@ impl connector::SourceLayer for TimeOrderedSource {
                 return Ok(answer);
             }
         }
+    }
+
+    fn merged_splits(&self) -> Vec<MergedSplit> {
+        if !self.splits.are_merged() {
+            return Vec::new();
+        }
+        let within_ms = self.within_ms.unwrap_or(0);
+        let last = self.splits.last().filter(|_| self.waiting.bytes > 0).map(|last| last.newest_ms);
+        let merged = |split: &SplitOrder| MergedSplit {
+            id: split.id,
+            name: Arc::clone(&split.name),
+            reached_ms: split.newest_ms.saturating_sub(within_ms),
+            holds_back: !split.has_ended && last == Some(split.newest_ms),
+            has_ended: split.has_ended,
+        };
+        self.splits.all().iter().map(merged).collect()
     }
 
     /// The runtime knows one split, and does not ask while that is ahead.
