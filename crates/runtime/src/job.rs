@@ -7,8 +7,9 @@
 
 use std::time::Duration;
 
+use thalweg_core::connector::Trouble;
 use thalweg_core::shim::SharedClock;
-use thalweg_core::{Bundle, Error, OrderContract, Output, Result, Watermark};
+use thalweg_core::{Bundle, Error, OrderContract, Output, Result, SplitId, Watermark};
 use thalweg_ordering::sync::{Arc, AtomicUsize, Mutex, Ordering};
 
 #[cfg(feature = "baselines")]
@@ -72,8 +73,6 @@ pub(crate) struct Settings {
     pub(crate) elements_per_task: u64,
     pub(crate) bundle_rows_max: usize,
     pub(crate) bundle_linger: Duration,
-    /// When quiet inputs are declared idle, where the clock may do that.
-    pub(crate) idle_timeout: Option<Duration>,
     /// True if partitions are called in processing time.
     pub(crate) ticks: bool,
     pub(crate) record: Option<StepRecorder>,
@@ -151,10 +150,20 @@ impl Job {
             snapshot.held_by = held_by.map(|by| self.stages[by].name.clone());
             if let Some(source) = stage.source() {
                 snapshot.idle = source.idle.load(Ordering::Relaxed);
+                if let Ok(state) = source.state.try_lock() {
+                    source.show_splits(&state, self.now_ns());
+                    let of_all = state.source.split_status(SplitId::ONLY).last_error;
+                    snapshot.problem = of_all.filter(|_| !state.splits.has_named());
+                }
+                let shown = source.shown_splits.lock().expect("no panic under this lock");
+                snapshot.splits.clone_from(&shown);
             }
-            snapshot.problem = stage.operator().and_then(|run| run.operator.problem());
+            if let Some(operator) = stage.operator() {
+                snapshot.problem = operator.operator.problem();
+            }
             if let Some(sink) = stage.sink() {
                 snapshot.queued = sink.waiting.load(Ordering::Relaxed);
+                snapshot.problem = sink.trouble.get().and_then(Trouble::get);
             }
             snapshot
         });
@@ -226,7 +235,7 @@ impl StageAt<'_> {
         let now_ns = self.job.now_ns();
         for source in sources.iter().filter_map(|&source| self.job.stages[source].source()) {
             // It has been quiet because nobody asked.
-            source.last_rows_ns.store(now_ns, Ordering::Relaxed);
+            source.asked_from_ns.store(now_ns, Ordering::Relaxed);
         }
         if !sources.is_empty() {
             self.job.news.notify_all();
