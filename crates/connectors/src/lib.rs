@@ -12,6 +12,7 @@
 //! | [`nexmark`] | the events of the NEXMark benchmark |
 //! | [`mod@print`] | rows on standard output |
 //! | [`blackhole`] | rows nowhere |
+//! | `jdbc` | tables of PostgreSQL (feature `postgres`) |
 //! | [`output`] | the writers behind `print` and a bare SELECT |
 //! | `conformance` | checks that every connector must pass (feature `test-support`) |
 
@@ -22,9 +23,15 @@ pub mod datagen;
 pub mod filesystem;
 pub mod format;
 mod handover;
+#[cfg(feature = "postgres")]
+pub mod jdbc;
+#[cfg(feature = "postgres")]
+mod network;
 pub mod nexmark;
 pub mod output;
 mod pacing;
+#[cfg(feature = "postgres")]
+mod postgres;
 pub mod print;
 #[cfg(test)]
 mod tests;
@@ -52,6 +59,8 @@ pub fn builtin(filesystem: Filesystem) -> Connectors {
         Arc::new(nexmark::Nexmark),
         Arc::new(print::Print),
         Arc::new(blackhole::Blackhole),
+        #[cfg(feature = "postgres")]
+        Arc::new(jdbc::Jdbc),
     ];
     Connectors::new(connectors)
 }

@@ -16,6 +16,12 @@ const TABLES: &[(&str, &str, &[(&str, &str)])] = &[
     ("nexmark", "auction", &[("kind", "bid"), ("preset", "jet")]),
     ("print", "n", &[]),
     ("blackhole", "n", &[]),
+    #[cfg(feature = "postgres")]
+    (
+        "jdbc",
+        "n",
+        &[("url", "jdbc:postgresql://localhost/d?user=u&password=p"), ("table-name", "t")],
+    ),
 ];
 
 #[test]
