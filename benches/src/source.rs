@@ -46,7 +46,7 @@ impl Source for Replay {
         if self.offset >= front.num_rows() {
             (self.next, self.offset) = (self.next + 1, 0);
         }
-        Ok(SourcePoll::Batch(SourceBatch { batch, origin: None }))
+        Ok(SourcePoll::Batch(SourceBatch::new(batch)))
     }
     fn is_bounded(&self) -> bool {
         true

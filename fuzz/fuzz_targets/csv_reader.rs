@@ -47,7 +47,7 @@ fn read(folder: &Path, choice: u8, rows_max: usize) -> Outcome {
     loop {
         match source.poll(rows_max) {
             Ok(SourcePoll::Batch(batch)) => outcome.rows += batch.batch.num_rows(),
-            Ok(SourcePoll::Pending | SourcePoll::Heartbeat(_)) => std::thread::yield_now(),
+            Ok(SourcePoll::Pending | SourcePoll::Heartbeat(..) | SourcePoll::Split(..)) => std::thread::yield_now(),
             Ok(SourcePoll::End) => break,
             Err(error) => {
                 assert!(error.to_string().contains("in.csv"), "{error}");

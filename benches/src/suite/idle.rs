@@ -129,7 +129,7 @@ impl Source for Single {
                 let schema =
                     TableSchema::new(vec![Column::new("given_ns", DataType::BigInt.not_null())]);
                 let batch = RecordBatch::try_new(schema.arrow(), vec![column])?;
-                Ok(SourcePoll::Batch(SourceBatch { batch, origin: None }))
+                Ok(SourcePoll::Batch(SourceBatch::new(batch)))
             }
             Err(TryRecvError::Empty) => Ok(SourcePoll::Pending),
             Err(TryRecvError::Disconnected) => Ok(SourcePoll::End),

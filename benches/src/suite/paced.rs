@@ -199,7 +199,7 @@ impl Source for Bids {
             Arc::new(TimestampMillisecondArray::from_iter_values(times)),
         ];
         let batch = RecordBatch::try_new(Bids::schema().arrow(), columns)?;
-        Ok(SourcePoll::Batch(SourceBatch { batch, origin: None }))
+        Ok(SourcePoll::Batch(SourceBatch::new(batch)))
     }
     fn is_bounded(&self) -> bool {
         true

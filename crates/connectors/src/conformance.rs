@@ -67,7 +67,7 @@ impl Started {
                     let woken = self.woken.recv_timeout(WAKE_UP_TIMEOUT);
                     woken.map_err(|_| Error::internal("the source said Pending and never woke"))?;
                 }
-                SourcePoll::Heartbeat(_) => {}
+                SourcePoll::Heartbeat(..) | SourcePoll::Split(..) => {}
                 SourcePoll::End => return Ok(None),
             }
         }

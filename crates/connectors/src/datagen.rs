@@ -125,7 +125,7 @@ impl Source for DatagenSource {
         let batch = self.batch(rows)?;
         self.overdue_ns = self.pacing.overdue_ns(self.next);
         self.next += rows;
-        Ok(SourcePoll::Batch(SourceBatch { batch, origin: None }))
+        Ok(SourcePoll::Batch(SourceBatch::new(batch)))
     }
 
     fn is_bounded(&self) -> bool {
@@ -212,7 +212,7 @@ mod tests {
             match source.poll(rows_max).expect("rows") {
                 SourcePoll::Batch(batch) => batches.push(batch.batch),
                 SourcePoll::Pending => thread::sleep(Duration::from_millis(1)),
-                SourcePoll::Heartbeat(_) => {}
+                SourcePoll::Heartbeat(..) | SourcePoll::Split(..) => {}
                 SourcePoll::End => break,
             }
         }

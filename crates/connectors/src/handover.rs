@@ -293,7 +293,7 @@ mod tests {
                 let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, false)]));
                 let column = Arc::new(Int64Array::from(vec![self.0 * 10 + part]));
                 let batch = RecordBatch::try_new(schema, vec![column]).expect("one column");
-                let batch = SourceBatch { batch, origin: None };
+                let batch = SourceBatch::new(batch);
                 if emit.emit(Decoded { batch, bad: Vec::new(), end: None }).is_err() {
                     return Ok(());
                 }

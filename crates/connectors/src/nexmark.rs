@@ -133,7 +133,7 @@ impl Source for NexmarkSource {
         self.overdue_ns = self.pacing.overdue_ns(self.next);
         self.next = self.selection.take(self.next, due, rows_max.max(1), &mut self.numbers);
         if !self.numbers.is_empty() {
-            return Ok(SourcePoll::Batch(SourceBatch { batch: self.batch()?, origin: None }));
+            return Ok(SourcePoll::Batch(SourceBatch::new(self.batch()?)));
         }
         if self.next >= self.selection.slots_end() {
             self.stop();

@@ -9,7 +9,10 @@ mod description;
 mod layer;
 mod options;
 mod registry;
+mod secrets;
+mod splits;
 mod table;
+mod targets;
 
 use std::sync::Arc;
 
@@ -19,7 +22,6 @@ use arrow_buffer::ScalarBuffer;
 pub use crate::bundle::Origin;
 use crate::bundle::RowKind;
 use crate::error::{Error, Result};
-use crate::snapshot::AssignerPosition;
 pub use crate::snapshot::{OutputMark, OutputStart, SinkGuarantee};
 use crate::time::{TimeExtremes, Watermark};
 
@@ -31,9 +33,12 @@ pub use self::description::{
 pub use self::layer::{DiscardSink, SinkLayer, SourceLayer};
 pub use self::options::{Options, near_miss};
 pub use self::registry::{Connector, Connectors, STATE_CONNECTOR};
+pub use self::secrets::{Secret, Secrets};
+pub use self::splits::{SplitEvent, SplitId, SplitStatus};
 pub use self::table::{
-    AcceptedChanges, JobTables, KIND_COLUMN, StateTable, StateTableRequest, TableRequest,
+    AcceptedChanges, Access, JobTables, KIND_COLUMN, StateTable, StateTableRequest, TableRequest,
 };
+pub use self::targets::AllowedTargets;
 pub use crate::option_table;
 
 /// Rows from a source, in the order in which they arrived.
@@ -43,6 +48,15 @@ pub struct SourceBatch {
     pub batch: RecordBatch,
     /// Where they come from, if that is one place.
     pub origin: Option<Origin>,
+    /// The split that all of them are of.
+    pub split: SplitId,
+}
+
+impl SourceBatch {
+    /// Rows of a source with one split that come from no place with a name.
+    pub fn new(batch: RecordBatch) -> Self {
+        SourceBatch { batch, origin: None, split: SplitId::ONLY }
+    }
 }
 
 /// The answer of a source that was asked for rows.
@@ -52,10 +66,12 @@ pub enum SourcePoll {
     Batch(SourceBatch),
     /// Nothing now; the waker will be called.
     Pending,
-    /// A promise that no row to come is older than this, in milliseconds since 1970. It raises the
-    /// watermark to just before it, and lets merges by time advance. The source is polled again at
-    /// once.
-    Heartbeat(i64),
+    /// A promise that no row of the split to come is older than this, in milliseconds since 1970.
+    /// It raises the split's watermark to just before it, and lets merges by time advance. The
+    /// source is polled again at once.
+    Heartbeat(SplitId, i64),
+    /// Something happens to a split. The source is polled again at once.
+    Split(SplitId, SplitEvent),
     /// There will never be more.
     End,
 }
@@ -63,7 +79,9 @@ pub enum SourcePoll {
 /// Called by a source that has answered [`SourcePoll::Pending`] when asking again is worth while.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
-/// A replayable input. Calls come in the order `seek` (in a job that resumes), `claim`, `start`,
+/// A replayable input. What splits are, [`SplitId`] says; a source that opens none has one.
+///
+/// Calls come in the order `seek` (in a job that resumes), `claim`, `start`,
 /// `open`, `poll`…, then one of `finish` and `abort`.
 ///
 /// A start has two phases: `claim` and `start` of all sources come before any call that changes
@@ -102,6 +120,18 @@ pub trait Source: Send {
     /// Rows that were rejected because they could not be read (dead letters).
     fn bad_rows(&self) -> u64 {
         0
+    }
+    /// What is known of a split. Asked now and then, for metrics, and before a quiet split is
+    /// declared idle.
+    fn split_status(&self, split: SplitId) -> SplitStatus {
+        let _ = split;
+        SplitStatus { is_caught_up: true, ..SplitStatus::default() }
+    }
+    /// Delivers no more rows of a split, because it is too far ahead of others, or does so again.
+    /// Of a source with one split the runtime does not ask for rows meanwhile: only sources with
+    /// several have something to do. Rows that were read already may still come.
+    fn pause_split(&mut self, split: SplitId, is_paused: bool) {
+        let _ = (split, is_paused);
     }
     /// Where to resume behind the last row that [`Source::poll`] returned, for [`Source::seek`] of
     /// a source of the same table in another run; JSON, so that a user can read it in a snapshot.
@@ -187,42 +217,33 @@ pub struct Assigned {
     pub batch: RecordBatch,
     /// Each row's running watermark.
     pub watermark_before: crate::time::WatermarkBefore,
+    /// The running watermark behind the last row.
+    pub watermark_after: Watermark,
     /// The extremes of the row times, where they were looked for.
     pub time_extremes: Option<TimeExtremes>,
     /// Rows quarantined because their time lies too far in the future.
     pub quarantined: u64,
 }
 
-/// Computes row times and watermarks right behind a source, one batch at a time, in order.
+/// Computes row times and watermarks right behind a source, one batch at a time. The running
+/// watermark of each split is its caller's.
 pub trait Assign: Send {
-    /// Stamps the rows of a batch.
-    fn assign(&mut self, batch: SourceBatch, wall_ms: i64) -> Result<Assigned>;
-    /// The running watermark after the last row, if it has crossed a time that matters downstream
-    /// since it was last taken: the epoch ends there.
-    fn take_watermark(&mut self) -> Option<Watermark>;
+    /// Stamps the rows of a batch, in front of which the watermark of their split is `before`.
+    fn assign(&mut self, batch: SourceBatch, before: Watermark, wall_ms: i64) -> Result<Assigned>;
     /// True if a time that matters downstream lies between these two watermarks, so that an epoch
     /// should end between them.
     fn crosses(&self, from: Watermark, to: Watermark) -> bool;
-    /// True if the epoch may end behind these rows, which come next and are not stamped yet: never
-    /// false where [`Assign::take_watermark`] would end one. Rows behind which none ends may wait
-    /// for others.
-    fn may_end_epoch(&self, batch: &RecordBatch) -> bool {
+    /// The highest watermark that these rows may establish, which come next and are not stamped
+    /// yet; `None` where that is not known before they are. Rows behind which no epoch ends may
+    /// wait for others.
+    fn highest(&self, batch: &RecordBatch) -> Option<Watermark> {
         let _ = batch;
-        true
+        None
     }
     /// The row times of a batch that was stamped, where rows have one.
     fn row_times(&self, batch: &RecordBatch) -> Result<Option<ScalarBuffer<i64>>>;
     /// From now on each row gets its exact running watermark, also where no window needs it.
     fn stamp_exactly(&mut self);
-    /// The running watermark.
-    fn running_watermark(&self) -> Watermark;
-    /// What is known behind the last row, for a snapshot.
-    fn position(&self) -> AssignerPosition;
-    /// Resumes with what was known.
-    fn seek(&mut self, position: AssignerPosition);
-    /// Raises the running watermark: the input was idle, the others advanced without it, and rows
-    /// that they have passed are late now.
-    fn raise_watermark(&mut self, to: Watermark);
 }
 
 /// Whether an output takes more rows.

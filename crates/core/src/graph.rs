@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::connector::{Assign, Sink, Source};
 use crate::operator::{Operator, Transform, WatermarkInterest};
@@ -53,6 +54,28 @@ pub struct Stage {
     /// Options and settings that decide what its state means, by name, besides what its identifier
     /// says. State that was kept under other values does not fit. No secrets: snapshots hold them.
     pub state_options: BTreeMap<String, String>,
+    /// Of a source: what its table says about the watermarks of its splits.
+    pub timing: SplitTiming,
+}
+
+/// What a table says about the watermarks of its splits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SplitTiming {
+    /// After this silence a split is idle, zero for never; `None` where the job decides.
+    pub idle_timeout: Option<Duration>,
+    /// How its splits are kept together with those of others.
+    pub alignment: Option<Alignment>,
+}
+
+/// How splits are kept together in time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alignment {
+    /// All splits of tables with this name belong together.
+    pub group: String,
+    /// How far the watermark of one may be ahead of the least of all.
+    pub max_drift_ms: i64,
+    /// How often that is looked at.
+    pub update_interval: Duration,
 }
 
 /// A job's stages in topological order.
@@ -85,7 +108,8 @@ impl Graph {
         let place = StageId(self.stages.len());
         assert!(inputs.iter().all(|input| input.from < place), "inputs come before their stage");
         let (id, name, state_options) = (id.into(), name.into(), BTreeMap::new());
-        self.stages.push(Stage { id, name, kind, inputs, state_options });
+        let timing = SplitTiming::default();
+        self.stages.push(Stage { id, name, kind, inputs, state_options, timing });
         place
     }
 

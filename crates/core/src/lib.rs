@@ -39,7 +39,7 @@ pub mod time;
 pub mod types;
 
 pub use bundle::{Bundle, RowKind, Stamps};
-pub use connector::{Sink, Source, SourceBatch, SourcePoll};
+pub use connector::{Sink, Source, SourceBatch, SourcePoll, SplitId};
 pub use error::{Error, ErrorKind, Result, Span};
 pub use operator::{
     Exchange, Operator, OperatorClass, Output, Partition, Piece, Place, Progress, Route, Transform,

@@ -260,13 +260,26 @@ pub enum SinkGuarantee {
     Transactional,
 }
 
-/// What the watermark assigner of a source knows.
+/// What is known of the watermarks of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AssignerPosition {
     /// The running watermark.
     pub running: Watermark,
     /// The watermark that the last epoch ended with.
     pub taken: Watermark,
+}
+
+/// What is known of a split of a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SplitState {
+    /// Its name, which is the same in every run.
+    pub name: Arc<str>,
+    /// Its running watermark.
+    pub running: Watermark,
+    /// The watermark does not wait for it at the moment.
+    pub idle: bool,
+    /// It has no more rows.
+    pub ended: bool,
 }
 
 /// What is known of an input lane of a stage.
@@ -296,8 +309,10 @@ pub struct InputState {
 pub struct SourceState {
     /// Where to resume, as the connector writes it; `None` if it cannot be replayed.
     pub position: Option<String>,
-    /// The watermark assigner.
+    /// Its watermarks, where it has any: the least of its splits.
     pub assigner: Option<AssignerPosition>,
+    /// Its splits, where it has named any; else it has one.
+    pub splits: Vec<SplitState>,
     /// It has ended.
     pub finished: bool,
     /// It is idle.

@@ -234,7 +234,7 @@ impl Source for Meeting {
             return Ok(SourcePoll::Pending);
         }
         self.has_met = true;
-        Ok(SourcePoll::Batch(SourceBatch { batch: levels(vec![Some(1)]), origin: None }))
+        Ok(SourcePoll::Batch(SourceBatch::new(levels(vec![Some(1)]))))
     }
     fn is_bounded(&self) -> bool {
         true

@@ -29,7 +29,7 @@
 //!
 //! **Invariants**
 //! - The running watermark never falls.
-//! - Splits are stamped one by one, each by its own assigner. Their joint watermark is the
+//! - A batch has rows of one split. The running watermark of each, and their joint one, are the
 //!   runtime's.
 //! - A bundle gets one bound for all its rows only if each judgement downstream is the same with
 //!   it.
@@ -45,7 +45,6 @@ use arrow_schema::{Schema, SchemaRef};
 use arrow_select::filter::filter_record_batch;
 use thalweg_core::connector::{Assign, Assigned, Origin};
 use thalweg_core::operator::WatermarkInterest;
-use thalweg_core::snapshot::AssignerPosition;
 use thalweg_core::time::extremes;
 use thalweg_core::{
     Column, Error, Result, SourceBatch, TableSchema, TimeExtremes, Watermark, WatermarkBefore,
@@ -73,7 +72,7 @@ pub struct AssignerSpec {
     pub max_future_skew_ms: Option<i64>,
 }
 
-/// Stamps the batches of one split, in order.
+/// Stamps batches.
 pub struct WatermarkAssigner {
     spec: AssignerSpec,
     /// How far the watermark is behind the row time, where that is constant.
@@ -83,12 +82,12 @@ pub struct WatermarkAssigner {
     computed_schema: SchemaRef,
     /// The delivered schema seen last and what it becomes, so that equal batches share one.
     extended: Option<(SchemaRef, SchemaRef)>,
+    /// The running watermark of the split whose rows are stamped.
     running: Watermark,
-    taken: Watermark,
 }
 
 impl WatermarkAssigner {
-    /// An assigner at the beginning of its input, where nothing is promised yet.
+    /// An assigner for this table.
     pub fn new(spec: AssignerSpec) -> Self {
         let computed = spec.computed.iter().map(|(column, _)| column.clone()).collect();
         WatermarkAssigner {
@@ -99,7 +98,6 @@ impl WatermarkAssigner {
             allows_null_times: false,
             extended: None,
             running: Watermark::MIN,
-            taken: Watermark::MIN,
         }
     }
 
@@ -329,8 +327,9 @@ impl WatermarkAssigner {
 }
 
 impl Assign for WatermarkAssigner {
-    fn assign(&mut self, batch: SourceBatch, wall_ms: i64) -> Result<Assigned> {
-        let SourceBatch { batch, origin } = batch;
+    fn assign(&mut self, batch: SourceBatch, before: Watermark, wall_ms: i64) -> Result<Assigned> {
+        let SourceBatch { batch, origin, .. } = batch;
+        self.running = before;
         let batch = self.extend(batch, wall_ms)?;
         if !self.allows_null_times {
             self.refuse_null_rowtime(&batch, origin.as_ref())?;
@@ -349,17 +348,8 @@ impl Assign for WatermarkAssigner {
             None => self.stamp_if_needed(&batch, &times, wall_ms)?,
         };
         let time_extremes = extremes.map(|extremes| extremes.with_watermarks(&watermark_before));
-        Ok(Assigned { batch, watermark_before, time_extremes, quarantined })
-    }
-
-    fn take_watermark(&mut self) -> Option<Watermark> {
-        if self.running <= self.taken {
-            return None;
-        }
-        self.crosses(self.taken, self.running).then(|| {
-            self.taken = self.running;
-            self.running
-        })
+        let watermark_after = self.running;
+        Ok(Assigned { batch, watermark_before, watermark_after, time_extremes, quarantined })
     }
 
     /// An epoch may end only where a watermark matters downstream. Otherwise containers would be
@@ -374,18 +364,15 @@ impl Assign for WatermarkAssigner {
         }
     }
 
-    fn may_end_epoch(&self, batch: &RecordBatch) -> bool {
-        let (Some(delay_ms), Some(times)) = (self.delay_ms, batch.columns().get(self.spec.rowtime))
-        else {
-            // The watermark, or the row time, is computed from the rows: that is done once, when
-            // they leave.
-            return true;
-        };
-        let Some(times) = times.as_primitive_opt::<TimestampMillisecondType>() else { return true };
+    fn highest(&self, batch: &RecordBatch) -> Option<Watermark> {
+        // The watermark, or the row time, may be computed from the rows: that is done once, when
+        // they leave.
+        let (delay_ms, times) = self.delay_ms.zip(batch.columns().get(self.spec.rowtime))?;
+        let times = times.as_primitive_opt::<TimestampMillisecondType>()?;
         // What lies under a NULL may only make it higher.
-        let Some((_, highest_ms)) = extremes(times.values()) else { return false };
-        let highest = Watermark(highest_ms.saturating_sub(delay_ms));
-        self.crosses(self.taken, self.running.max(highest))
+        let highest =
+            extremes(times.values()).map(|(_, highest_ms)| highest_ms.saturating_sub(delay_ms));
+        Some(highest.map_or(Watermark::MIN, Watermark))
     }
 
     fn row_times(&self, batch: &RecordBatch) -> Result<Option<ScalarBuffer<i64>>> {
@@ -394,25 +381,6 @@ impl Assign for WatermarkAssigner {
 
     fn stamp_exactly(&mut self) {
         self.needs_exact_watermarks = true;
-    }
-
-    fn running_watermark(&self) -> Watermark {
-        self.running
-    }
-
-    fn raise_watermark(&mut self, to: Watermark) {
-        self.running = self.running.max(to);
-    }
-
-    fn position(&self) -> AssignerPosition {
-        AssignerPosition { running: self.running, taken: self.taken }
-    }
-
-    /// Watermarks must continue where the snapshot had them, not at `MIN`: rows that were late then
-    /// must be late again when they are read again.
-    fn seek(&mut self, position: AssignerPosition) {
-        self.running = position.running;
-        self.taken = position.taken;
     }
 }
 

@@ -38,7 +38,9 @@ use thalweg_core::bundle::batch_bytes;
 use thalweg_core::connector::{self, Origin, Waker};
 use thalweg_core::shim::SharedClock;
 use thalweg_core::text::format_timestamp_millis;
-use thalweg_core::{Error, Result, Source, SourceBatch, SourcePoll, Watermark, WatermarkBefore};
+use thalweg_core::{
+    Error, Result, Source, SourceBatch, SourcePoll, SplitId, Watermark, WatermarkBefore,
+};
 use thalweg_expr::{EvalContext, Expr};
 
 use self::position::{Marks, OrderedPosition};
@@ -150,10 +152,10 @@ impl TimeOrderedSource {
         // As if a row had come that is so far ahead that none before the promise is allowed.
         self.newest_ms = self.newest_ms.max(time_ms.saturating_add(within_ms));
         let Some(batch) = self.release(self.newest_ms.saturating_sub(within_ms))? else {
-            return Ok(SourcePoll::Heartbeat(time_ms));
+            return Ok(SourcePoll::Heartbeat(SplitId::ONLY, time_ms));
         };
         self.heartbeat_ms = Some(time_ms);
-        Ok(SourcePoll::Batch(SourceBatch { batch, origin: None }))
+        Ok(SourcePoll::Batch(SourceBatch::new(batch)))
     }
 
     /// Takes rows in and returns those that can leave.
@@ -336,7 +338,7 @@ impl connector::SourceLayer for TimeOrderedSource {
 
     fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
         if let Some(time_ms) = self.heartbeat_ms.take() {
-            return Ok(SourcePoll::Heartbeat(time_ms));
+            return Ok(SourcePoll::Heartbeat(SplitId::ONLY, time_ms));
         }
         if self.has_ended {
             return Ok(SourcePoll::End);
@@ -344,25 +346,30 @@ impl connector::SourceLayer for TimeOrderedSource {
         if self.within_ms.is_some() && self.marks.wants(self.waiting.arrived) {
             self.marks.add(self.waiting.arrived, self.inner.position());
         }
-        let SourceBatch { batch, origin } = match self.inner.poll(rows_max)? {
+        let SourceBatch { batch, origin, .. } = match self.inner.poll(rows_max)? {
             SourcePoll::Batch(batch) => batch,
             SourcePoll::Pending => return Ok(SourcePoll::Pending),
-            SourcePoll::Heartbeat(time_ms) => return self.take_heartbeat(time_ms),
+            SourcePoll::Heartbeat(_, time_ms) => return self.take_heartbeat(time_ms),
+            SourcePoll::Split(..) => {
+                return Err(Error::unsupported(
+                    "the order of time over inputs with several splits",
+                ));
+            }
             SourcePoll::End => {
                 self.has_ended = true;
                 return Ok(match self.release(i64::MAX)? {
                     None => SourcePoll::End,
-                    Some(batch) => SourcePoll::Batch(SourceBatch { batch, origin: None }),
+                    Some(batch) => SourcePoll::Batch(SourceBatch::new(batch)),
                 });
             }
         };
         let times = self.times(&batch, origin.as_ref())?;
         self.check(&times, origin.as_ref())?;
         Ok(SourcePoll::Batch(match self.within_ms {
-            None => SourceBatch { batch, origin },
+            None => SourceBatch { origin, ..SourceBatch::new(batch) },
             Some(within_ms) => {
                 let batch = self.sort(batch, &times, within_ms)?;
-                SourceBatch { batch, origin: None }
+                SourceBatch::new(batch)
             }
         }))
     }

@@ -21,7 +21,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use thalweg_core::connector::{Connector, Connectors, TableRequest};
+use thalweg_core::connector::{Access, Connector, Connectors, TableRequest};
 use thalweg_core::shim::SharedClock;
 use thalweg_core::{Error, Result, Sink, TableSchema};
 use thalweg_expr::{FunctionRegistry, ScalarFunction, Session, build};
@@ -68,6 +68,8 @@ pub struct PlannerOptions {
 pub struct Planner {
     connectors: Arc<Connectors>,
     memory_limit_bytes: usize,
+    /// As the settings say.
+    access: Access,
     options: PlannerOptions,
     catalog: Catalog,
     functions: Arc<FunctionRegistry>,
@@ -80,6 +82,7 @@ impl Planner {
         Planner {
             connectors: Arc::new(connectors),
             memory_limit_bytes: usize::MAX,
+            access: Access::default(),
             options,
             catalog: Catalog::new(),
             functions: Arc::default(),
@@ -126,7 +129,15 @@ impl Planner {
 
     /// `SET 'key' = 'value'`. Returns a note where the key is accepted but changes nothing.
     pub fn set(&mut self, key: &str, value: &str) -> Result<Option<String>> {
-        self.catalog.settings_mut().set(key, value)
+        let note = self.catalog.settings_mut().set(key, value)?;
+        self.find_access();
+        Ok(note)
+    }
+
+    /// What tables may get at follows from the settings.
+    fn find_access(&mut self) {
+        let PlannerOptions { base_dir, allowed_roots, .. } = &self.options;
+        self.access = self.catalog.settings().access(base_dir, allowed_roots);
     }
 
     /// The settings.
@@ -159,6 +170,7 @@ impl Planner {
             base_dir: &self.options.base_dir,
             allowed_roots: &self.options.allowed_roots,
             zone: self.zone(),
+            access: &self.access,
             memory_limit_bytes: self.memory_limit_bytes,
         }
     }
@@ -188,6 +200,7 @@ impl Planner {
             _ => return Err(Error::internal("this statement is no declaration")),
         }
         self.catalog.apply(statement)?;
+        self.find_access();
         Ok(None)
     }
 

@@ -17,7 +17,6 @@ use cpu_time::ThreadTime;
 use thalweg_core::connector::{Assign, Assigned, DiscardSink, Waker};
 use thalweg_core::graph::{Graph, Input, StageKind};
 use thalweg_core::shim::Clock;
-use thalweg_core::snapshot::AssignerPosition;
 use thalweg_core::{
     Bundle, Result, Source, SourceBatch, SourcePoll, Transform, Watermark, WatermarkBefore,
 };
@@ -57,7 +56,7 @@ impl Source for Rows {
         let column: ArrayRef = Arc::new(Int64Array::from(vec![-self.left]));
         let schema = Schema::new(vec![Field::new("time", DataType::Int64, false)]);
         let batch = RecordBatch::try_new(Arc::new(schema), vec![column])?;
-        Ok(SourcePoll::Batch(SourceBatch { batch, origin: None }))
+        Ok(SourcePoll::Batch(SourceBatch::new(batch)))
     }
     fn is_bounded(&self) -> bool {
         true
@@ -65,35 +64,25 @@ impl Source for Rows {
 }
 
 /// Each batch is an epoch.
-struct Each {
-    running: i64,
-}
+struct Each;
 
 impl Assign for Each {
-    fn assign(&mut self, batch: SourceBatch, _: i64) -> Result<Assigned> {
-        self.running += 1;
-        let watermark_before = WatermarkBefore::All(Watermark::MIN);
-        Ok(Assigned { batch: batch.batch, watermark_before, time_extremes: None, quarantined: 0 })
+    fn assign(&mut self, batch: SourceBatch, before: Watermark, _: i64) -> Result<Assigned> {
+        Ok(Assigned {
+            batch: batch.batch,
+            watermark_before: WatermarkBefore::All(Watermark::MIN),
+            watermark_after: Watermark(before.0.max(0) + 1),
+            time_extremes: None,
+            quarantined: 0,
+        })
     }
-    fn take_watermark(&mut self) -> Option<Watermark> {
-        Some(Watermark(self.running))
-    }
-    fn crosses(&self, _: Watermark, _: Watermark) -> bool {
-        true
+    fn crosses(&self, from: Watermark, to: Watermark) -> bool {
+        to > from
     }
     fn row_times(&self, _: &RecordBatch) -> Result<Option<ScalarBuffer<i64>>> {
         Ok(None)
     }
     fn stamp_exactly(&mut self) {}
-    fn running_watermark(&self) -> Watermark {
-        Watermark(self.running)
-    }
-    fn position(&self) -> AssignerPosition {
-        let running = self.running_watermark();
-        AssignerPosition { running, taken: running }
-    }
-    fn seek(&mut self, _: AssignerPosition) {}
-    fn raise_watermark(&mut self, _: Watermark) {}
 }
 
 struct Keep;
@@ -110,7 +99,7 @@ impl Transform for Keep {
 /// source → a number of stages → sink.
 fn graph(stages: usize, bundles: i64) -> Graph {
     let mut graph = Graph::default();
-    let assigner: Option<Box<dyn Assign>> = Some(Box::new(Each { running: -bundles }));
+    let assigner: Option<Box<dyn Assign>> = Some(Box::new(Each));
     let source = StageKind::Source { source: Box::new(Rows { left: bundles }), assigner };
     let mut from = graph.add("source", "source", source, vec![]);
     for stage in 0..stages {

@@ -120,7 +120,7 @@ impl Source for Rows {
         self.sent += count;
         let row = |serial| [serial as i64, due_ns, self.partition()];
         let rows: Vec<_> = (first..first + count).map(row).collect();
-        Ok(SourcePoll::Batch(SourceBatch { batch: batch(&rows), origin: None }))
+        Ok(SourcePoll::Batch(SourceBatch::new(batch(&rows))))
     }
     fn is_bounded(&self) -> bool {
         true

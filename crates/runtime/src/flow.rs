@@ -16,7 +16,7 @@
 //! one flow only, so the dispatcher and the task go to that flow directly.
 
 use thalweg_core::operator::Emitted;
-use thalweg_core::{Bundle, Result, Watermark};
+use thalweg_core::{Bundle, Result, SplitId, Watermark};
 use thalweg_ordering::sync::Arc;
 
 use crate::barrier::{Barrier, BarrierResults};
@@ -52,14 +52,20 @@ impl<'a> Flow<'a> {
     // --- what comes in ---
 
     /// A source has brought rows.
-    pub(crate) fn ingest(&self, state: &mut SourceState, bundle: Bundle) -> Result<()> {
+    pub(crate) fn ingest(
+        &self,
+        state: &mut SourceState,
+        bundle: Bundle,
+        split: SplitId,
+    ) -> Result<()> {
         match self {
             Flow::Epochs(stage) => stage.ingest(state, bundle),
-            Flow::Elements(stage) => stage.ingest_bundle(state, bundle),
+            Flow::Elements(stage) => stage.ingest_bundle(state, bundle, split),
         }
     }
 
-    /// A source has promised that none of its rows to come is older.
+    /// The watermark of a source may have moved without a row, and none of its rows to come is
+    /// older than this.
     pub(crate) fn ingest_heartbeat(&self, state: &mut SourceState, time_ms: i64) -> Result<()> {
         match self {
             Flow::Epochs(stage) => stage.end_epoch_if_due(state),

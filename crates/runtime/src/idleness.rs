@@ -11,7 +11,10 @@ use thalweg_ordering::sync::Ordering;
 
 use crate::flow::Flow;
 use crate::job::Job;
-use crate::stage::{Item, SourceRun};
+use crate::stage::{Item, SourceRun, SourceState};
+
+/// A split that may not fall idle although it is quiet is looked at again after this time.
+const LOOK_AGAIN_NS: u64 = 1_000_000;
 
 /// Calls those who wait for the clock, if there are any.
 pub(crate) fn look_at_the_clock(job: &Job) {
@@ -41,31 +44,53 @@ fn call_for_gathered_rows(job: &Job) {
     }
 }
 
-/// Declares unbounded inputs idle that have brought nothing for the timeout.
-fn look_for_idle_inputs(job: &Job) -> Result<()> {
-    let Some(timeout) = job.settings.idle_timeout else { return Ok(()) };
-    let Some(_no_cut) = job.cuts.between() else { return Ok(()) };
+/// Declares splits of unbounded inputs idle that have brought nothing for the timeout, and inputs
+/// of which no split is left that counts.
+pub(crate) fn look_for_idle_inputs(job: &Job) -> Result<()> {
     let now_ns = job.now_ns();
-    let is_quiet = |source: &SourceRun| {
-        let since_ns = source.last_rows_ns.load(Ordering::Relaxed);
-        now_ns.saturating_sub(since_ns) > timeout.as_nanos() as u64
-    };
-    for (place, source) in job.stages.sources() {
-        if source.bounded || !is_quiet(source) {
+    for (place, source) in job.stages.sources().filter(|(_, source)| !source.bounded) {
+        let Some(timeout) = source.idle_timeout else { continue };
+        if now_ns < source.quiet_at_ns.load(Ordering::Relaxed) {
             continue;
         }
+        let Some(_no_cut) = job.cuts.between() else { return Ok(()) };
         // Not while a worker is asking it: rows that come now must be stamped before or after.
-        let Ok(unpolled) = source.state.try_lock() else { continue };
-        // One that is ready has rows and only waits for room.
-        let is_waiting = source.ready.load(Ordering::SeqCst)
-            || !unpolled.batcher.is_empty()
-            || source.finished.load(Ordering::SeqCst)
-            || !is_quiet(source);
-        if !is_waiting && !source.idle.swap(true, Ordering::SeqCst) {
-            Flow::at(job, place).become_idle()?;
+        let Ok(mut state) = source.state.try_lock() else { continue };
+        if !state.batcher.is_empty() || source.finished.load(Ordering::SeqCst) {
+            continue;
+        }
+        let timeout_ns = timeout.as_nanos() as u64;
+        let joint_before = state.splits.joint();
+        let quietest_ns = quietest(source, &mut state, now_ns.saturating_sub(timeout_ns));
+        let quiet_at_ns = quietest_ns.map_or(u64::MAX, |since_ns| {
+            since_ns.saturating_add(timeout_ns).max(now_ns.saturating_add(LOOK_AGAIN_NS))
+        });
+        source.quiet_at_ns.store(quiet_at_ns, Ordering::Relaxed);
+        let flow = Flow::at(job, place);
+        if state.splits.joint() > joint_before {
+            flow.ingest_heartbeat(&mut state, i64::MIN)?;
+        }
+        if state.splits.are_idle() && !source.idle.swap(true, Ordering::SeqCst) {
+            flow.become_idle()?;
         }
     }
     Ok(())
+}
+
+/// Declares splits idle that were quiet since this moment. Says since when the quietest of those
+/// left was active, if any is left.
+fn quietest(source: &SourceRun, state: &mut SourceState, quiet_before_ns: u64) -> Option<u64> {
+    let asked_from_ns = source.asked_from_ns.load(Ordering::Relaxed);
+    if asked_from_ns >= quiet_before_ns {
+        return Some(asked_from_ns);
+    }
+    // One that is ready has rows and only waits for room.
+    let is_ready = source.ready.load(Ordering::SeqCst);
+    let read = &state.source;
+    state.splits.let_idle(quiet_before_ns, |id, name| match name {
+        "" => !is_ready,
+        _ => read.split_status(id).is_caught_up,
+    })
 }
 
 /// Calls the partitions that wait for a time which the clock has reached.

@@ -72,8 +72,6 @@ pub(crate) struct Settings {
     pub(crate) elements_per_task: u64,
     pub(crate) bundle_rows_max: usize,
     pub(crate) bundle_linger: Duration,
-    /// When quiet inputs are declared idle, where the clock may do that.
-    pub(crate) idle_timeout: Option<Duration>,
     /// True if partitions are called in processing time.
     pub(crate) ticks: bool,
     pub(crate) record: Option<StepRecorder>,
@@ -226,7 +224,7 @@ impl StageAt<'_> {
         let now_ns = self.job.now_ns();
         for source in sources.iter().filter_map(|&source| self.job.stages[source].source()) {
             // It has been quiet because nobody asked.
-            source.last_rows_ns.store(now_ns, Ordering::Relaxed);
+            source.asked_from_ns.store(now_ns, Ordering::Relaxed);
         }
         if !sources.is_empty() {
             self.job.news.notify_all();

@@ -68,6 +68,7 @@ mod snapshots;
 pub mod sorted_merge;
 mod source_batcher;
 mod sources;
+mod splits;
 mod stage;
 mod stages;
 mod start;

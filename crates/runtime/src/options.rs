@@ -104,6 +104,12 @@ impl Default for RunOptions {
 }
 
 impl RunOptions {
+    /// True if what the clock says may change what comes of the rows.
+    pub(crate) fn may_use_clock(&self) -> bool {
+        let is_replayed = self.order == OrderContract::Arrival && self.replay.is_some();
+        !self.order.is_ordered() || (self.allow_nondeterministic_order && !is_replayed)
+    }
+
     /// How partitions are found under the contract that is asked for.
     pub(crate) fn partitioning(&self) -> PartitionScheme {
         match self.partitioning {

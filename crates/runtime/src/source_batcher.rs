@@ -50,7 +50,7 @@ pub enum Wait {
 
 impl SourceBatcher {
     /// Adds a batch, behind which the epoch may end or not. One that does not belong to the same
-    /// file comes back, and what is collected must leave first: errors name a file and a row of it.
+    /// file, or split, comes back, and what is collected must leave first: errors name a file and a row of it.
     pub fn add(
         &mut self,
         batch: SourceBatch,
@@ -80,7 +80,9 @@ impl SourceBatcher {
             (Some(first), Some(next)) => is_next(first, next),
             _ => false,
         };
-        same_place && first.batch.schema_ref() == next.batch.schema_ref()
+        same_place
+            && first.split == next.split
+            && first.batch.schema_ref() == next.batch.schema_ref()
     }
 
     /// True if nothing waits.
@@ -112,7 +114,7 @@ impl SourceBatcher {
         }
         let batches: Vec<_> = parts.iter().map(|part| &part.batch).collect();
         let batch = concat_batches(batches[0].schema_ref(), batches.iter().copied())?;
-        Ok(Some(SourceBatch { batch, origin: parts[0].origin.clone() }))
+        Ok(Some(SourceBatch { batch, origin: parts[0].origin.clone(), split: parts[0].split }))
     }
 
     /// Forgets what waits.
@@ -129,6 +131,7 @@ mod tests {
 
     use arrow_array::{Int64Array, RecordBatch};
     use arrow_schema::{DataType, Field, Schema};
+    use thalweg_core::SplitId;
 
     fn batch(rows: i64, origin: Option<(&str, u64)>) -> SourceBatch {
         let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, true)]));
@@ -136,6 +139,7 @@ mod tests {
         SourceBatch {
             batch: RecordBatch::try_new(schema, vec![column]).expect("one column"),
             origin: origin.map(|(file, first_row)| Origin { file: file.into(), first_row }),
+            split: SplitId::ONLY,
         }
     }
 

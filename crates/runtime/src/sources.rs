@@ -11,7 +11,10 @@
 
 use std::collections::VecDeque;
 
-use thalweg_core::{Bundle, Result, SourceBatch, SourcePoll, Stamps, Watermark, WatermarkBefore};
+use thalweg_core::connector::SplitEvent;
+use thalweg_core::{
+    Bundle, Result, SourceBatch, SourcePoll, SplitId, Stamps, Watermark, WatermarkBefore,
+};
 use thalweg_ordering::sync::Ordering;
 
 use crate::flow::Flow;
@@ -78,7 +81,7 @@ impl<'a> Poll<'a> {
     /// comes behind rows that were read.
     fn left_over(&mut self) -> Option<SourcePoll> {
         let batch = self.state.leftover.pop_front().map(SourcePoll::Batch);
-        batch.or_else(|| self.state.heartbeat_ms.take().map(SourcePoll::Heartbeat))
+        batch.or_else(|| self.state.behind.take())
     }
 
     /// What was given and not sent, in its order.
@@ -125,7 +128,8 @@ impl<'a> Poll<'a> {
         {
             match given {
                 SourcePoll::Batch(batch) => self.send(batch)?,
-                SourcePoll::Heartbeat(time_ms) => self.take_heartbeat(time_ms)?,
+                SourcePoll::Heartbeat(split, time_ms) => self.take_heartbeat(split, time_ms)?,
+                SourcePoll::Split(split, event) => self.take_event(split, &event)?,
                 SourcePoll::Pending | SourcePoll::End => unreachable!("only what was given"),
             }
         }
@@ -165,16 +169,14 @@ impl<'a> Poll<'a> {
         self.report_buffered()?;
         match answer {
             SourcePoll::Batch(batch) => {
-                self.run.last_rows_ns.store(job.now_ns(), Ordering::Relaxed);
-                self.wake_from_idle()?;
                 let rows = batch.batch.num_rows();
                 self.send(batch)?;
                 Ok(Some(rows))
             }
-            SourcePoll::Heartbeat(time_ms) => {
-                self.wake_from_idle()?;
-                self.take_heartbeat(time_ms).map(|()| None)
+            SourcePoll::Heartbeat(split, time_ms) => {
+                self.take_heartbeat(split, time_ms).map(|()| None)
             }
+            SourcePoll::Split(split, event) => self.take_event(split, &event).map(|()| None),
             SourcePoll::Pending => {
                 // The call to end may have come before `read` cleared the mark. SeqCst on both
                 // sides: either this sees why, or the mark was set after it was cleared.
@@ -192,6 +194,14 @@ impl<'a> Poll<'a> {
             true => self.flow().wake_from_idle(self.state),
             false => Ok(()),
         }
+    }
+
+    /// A split gives something: neither it nor the source is idle any more.
+    fn begin(&mut self, split: SplitId) -> Result<()> {
+        self.wake_from_idle()?;
+        let now_ns = self.at.job.now_ns();
+        self.run.note_active(now_ns);
+        self.state.splits.begin(split, now_ns)
     }
 
     /// Reports to the memory account how much a source keeps back.
@@ -244,15 +254,14 @@ impl<'a> Poll<'a> {
             }
             SourcePoll::Pending if waits_for_epoch => {}
             SourcePoll::Pending => self.run.ready.store(true, Ordering::SeqCst),
-            SourcePoll::Heartbeat(time_ms) => {
+            SourcePoll::Heartbeat(..) | SourcePoll::Split(..) => {
                 self.run.ready.store(true, Ordering::SeqCst);
-                self.run.last_rows_ns.store(now_ns, Ordering::Relaxed);
                 if self.state.batcher.is_empty() {
                     self.state.ingest_ns = now_ns;
-                    return Ok(Some(SourcePoll::Heartbeat(time_ms)));
+                    return Ok(Some(answer));
                 }
                 // It is about what comes behind the rows that came before it.
-                self.state.heartbeat_ms = Some(time_ms);
+                self.state.behind = Some(answer);
                 return self.gathered().map(Some);
             }
             SourcePoll::End if self.state.batcher.is_empty() => return Ok(Some(SourcePoll::End)),
@@ -329,16 +338,20 @@ impl<'a> Poll<'a> {
 
     /// Stamps rows and sends them on.
     fn send(&mut self, batch: SourceBatch) -> Result<()> {
+        let split = batch.split;
+        self.begin(split)?;
         self.at.count_in(batch.batch.num_rows());
         let metrics = &self.at.run.metrics;
         let mut origin = batch.origin.clone();
         let (batch, watermark_before, time_extremes) = match &mut self.state.assigner {
             None => (batch.batch, WatermarkBefore::All(Watermark::MIN), None),
             Some(assigner) => {
-                let assigned = assigner.assign(batch, self.wall_ms)?;
+                let before = self.state.splits.running(split);
+                let assigned = assigner.assign(batch, before, self.wall_ms)?;
+                self.state.splits.raise(split, assigned.watermark_after);
                 StageMetrics::add(&metrics.quarantined, assigned.quarantined);
                 origin = origin.filter(|_| assigned.quarantined == 0);
-                metrics.set_watermark(assigner.running_watermark());
+                metrics.set_watermark(self.state.splits.joint());
                 (assigned.batch, assigned.watermark_before, assigned.time_extremes)
             }
         };
@@ -353,15 +366,30 @@ impl<'a> Poll<'a> {
             ..Stamps::first()
         };
         self.state.serial += 1;
-        self.flow().ingest(self.state, Bundle::new(batch, stamps))
+        self.flow().ingest(self.state, Bundle::new(batch, stamps), split)
     }
 
-    /// No row of the source to come is older than this.
-    fn take_heartbeat(&mut self, time_ms: i64) -> Result<()> {
-        if let Some(assigner) = &mut self.state.assigner {
-            assigner.raise_watermark(Watermark(time_ms.saturating_sub(1)));
-        }
+    /// No row of a split to come is older than this.
+    fn take_heartbeat(&mut self, split: SplitId, time_ms: i64) -> Result<()> {
+        self.begin(split)?;
+        self.state.splits.raise(split, Watermark(time_ms.saturating_sub(1)));
         self.flow().ingest_heartbeat(self.state, time_ms)
+    }
+
+    fn take_event(&mut self, split: SplitId, event: &SplitEvent) -> Result<()> {
+        let SplitEvent::Opened(name) = event else {
+            self.state.splits.note(split, event);
+            return self.flow().ingest_heartbeat(self.state, i64::MIN);
+        };
+        let now_ns = self.at.job.now_ns();
+        if !self.state.splits.open(split, name, now_ns)? {
+            return Ok(());
+        }
+        self.begin(split)?;
+        // It may have come to a source that was idle while others advanced.
+        let reached = self.state.splits.joint();
+        self.state.splits.raise(split, reached);
+        Ok(())
     }
 
     /// The input has ended, is not needed any more, or the job is being stopped. Only the first two
@@ -391,6 +419,7 @@ fn split(batch: SourceBatch, rows_max: usize, leftover: &mut VecDeque<SourceBatc
         return batch;
     }
     let piece = |offset: usize| SourceBatch {
+        split: batch.split,
         batch: batch.batch.slice(offset, rows_max.min(rows - offset)),
         origin: batch.origin.clone().map(|mut origin| {
             origin.first_row += offset as u64;

@@ -12,14 +12,15 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{OnceLock, mpsc};
+use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use thalweg_core::connector::Assign;
 use thalweg_core::graph::StageId;
-use thalweg_core::snapshot::{self, OutputMark, SinkGuarantee};
+use thalweg_core::snapshot::{self, AssignerPosition, OutputMark, SinkGuarantee};
 use thalweg_core::{
     Bundle, Error, Operator, OperatorClass, Partition, Piece, Result, Route, Sink, Source,
-    SourceBatch, Transform, Watermark,
+    SourceBatch, SourcePoll, Transform, Watermark,
 };
 use thalweg_ordering::Mailbox;
 use thalweg_ordering::sync::{Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex, Ordering};
@@ -31,6 +32,7 @@ use crate::metrics::{StageMetrics, StageRole};
 use crate::ordered::gather::Gather;
 use crate::slices::{SliceRows, next_slice};
 use crate::source_batcher::SourceBatcher;
+use crate::splits::Splits;
 
 /// An edge to a stage downstream.
 #[derive(Clone, Copy, Debug)]
@@ -150,8 +152,12 @@ pub struct SourceRun {
     pub finished: AtomicBool,
     /// True if the input ends by itself.
     pub bounded: bool,
-    /// When rows came last.
-    pub last_rows_ns: AtomicU64,
+    /// From when on its silence counts: it was not asked before.
+    pub asked_from_ns: AtomicU64,
+    /// When one of its splits may have been quiet for long enough to fall idle, at the earliest.
+    pub quiet_at_ns: AtomicU64,
+    /// After this silence a split of it is idle, where the clock may decide that.
+    pub idle_timeout: Option<Duration>,
     /// Until when it waits for more rows before it gives on those it has; a hint for the scheduler.
     pub gathers_until_ns: AtomicU64,
     /// True while declared idle.
@@ -171,6 +177,14 @@ impl SourceRun {
     /// True once the last epoch is closed.
     pub(crate) fn has_finished(&self) -> bool {
         self.finished.load(Ordering::SeqCst)
+    }
+
+    /// A split has come, or has come back: its silence counts from now on.
+    pub(crate) fn note_active(&self, now_ns: u64) {
+        if let Some(timeout) = self.idle_timeout {
+            let quiet_at_ns = now_ns.saturating_add(timeout.as_nanos() as u64);
+            self.quiet_at_ns.fetch_min(quiet_at_ns, Ordering::Relaxed);
+        }
     }
 
     /// Calls the source, unless it has panicked: such a one is asked nothing more.
@@ -196,8 +210,10 @@ pub struct SourceState {
     /// True if all that comes of its rows comes at watermarks, so that rows behind which no epoch
     /// ends may wait.
     pub waits_for_epoch: bool,
-    /// A promise of the source about what comes behind the rows that were read.
-    pub heartbeat_ms: Option<i64>,
+    /// What the source has said of what comes behind the rows that were read.
+    pub behind: Option<SourcePoll>,
+    /// Its splits and their watermarks.
+    pub splits: Splits,
     /// The source has ended; what is gathered goes first.
     pub at_end: bool,
     /// Bundles sent so far.
@@ -206,7 +222,7 @@ pub struct SourceState {
     pub epoch: u64,
     /// Cuts placed so far.
     pub cuts: u64,
-    /// The watermark with which an element ended last (ordered contracts).
+    /// The watermark with which an epoch, or an element, ended last.
     pub taken: Watermark,
     /// The time of the last row, where inputs are merged by time.
     pub frontier_ms: i64,
@@ -237,7 +253,11 @@ impl SourceState {
         }
         Ok(snapshot::SourceState {
             position,
-            assigner: self.assigner.as_ref().map(|assigner| assigner.position()),
+            assigner: self
+                .assigner
+                .as_ref()
+                .map(|_| AssignerPosition { running: self.splits.joint(), taken: self.taken }),
+            splits: self.splits.states(),
             finished,
             idle: run.idle.load(Ordering::SeqCst),
             epoch: self.epoch,
@@ -249,7 +269,20 @@ impl SourceState {
 
     /// True if the epoch may end behind these rows, which it has read just now.
     pub(crate) fn may_end_epoch(&self, batch: &SourceBatch) -> bool {
-        self.assigner.as_ref().is_none_or(|assigner| assigner.may_end_epoch(&batch.batch))
+        let Some(assigner) = &self.assigner else { return true };
+        let Some(highest) = assigner.highest(&batch.batch) else { return true };
+        let own = self.splits.running(batch.split).max(highest);
+        assigner.crosses(self.taken, own.min(self.splits.least_of_others(batch.split)))
+    }
+
+    /// The joint watermark of the splits, if it has crossed a time that matters downstream since it
+    /// was last taken: the epoch ends there.
+    pub(crate) fn take_watermark(&mut self) -> Option<Watermark> {
+        let (from, joint) = (self.taken, self.splits.joint());
+        let crosses = |assigner: &Box<dyn Assign>| joint > from && assigner.crosses(from, joint);
+        self.assigner.as_ref().filter(|assigner| crosses(assigner))?;
+        self.taken = joint;
+        Some(joint)
     }
 }
 

@@ -62,7 +62,7 @@ impl Source for Trickle {
         let rows = 1 + self.random.below(7) as usize;
         match self.rows.poll(rows.min(rows_max))? {
             SourcePoll::Batch(SourceBatch { batch, .. }) => {
-                Ok(SourcePoll::Batch(SourceBatch { batch, origin: None }))
+                Ok(SourcePoll::Batch(SourceBatch::new(batch)))
             }
             other => Ok(other),
         }

@@ -44,7 +44,7 @@ impl Source for Endless {
     fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
         let from = self.0.fetch_add(rows_max as u64, Ordering::Relaxed) as i64;
         let rows: Vec<(i64, i64)> = (from..from + rows_max as i64).map(|n| (n, n % 7)).collect();
-        Ok(SourcePoll::Batch(SourceBatch { batch: batch(&rows), origin: None }))
+        Ok(SourcePoll::Batch(SourceBatch::new(batch(&rows))))
     }
     fn is_bounded(&self) -> bool {
         false

@@ -14,7 +14,6 @@ use thalweg_core::connector::{Assign, Assigned};
 use thalweg_core::graph::{Graph, Input, StageKind};
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::shim::{ManualClock, SplitMix64};
-use thalweg_core::snapshot::AssignerPosition;
 use thalweg_core::*;
 use thalweg_runtime::simulate::Simulation;
 use thalweg_runtime::{JobControl, RunOptions};
@@ -156,41 +155,26 @@ fn nothing_is_called_once_the_job_gives_up() {
 struct Ending(Delay, Arc<Calls>);
 
 impl Assign for Ending {
-    fn assign(&mut self, batch: SourceBatch, wall_ms: i64) -> Result<Assigned> {
-        self.0.assign(batch, wall_ms)
-    }
-    fn take_watermark(&mut self) -> Option<Watermark> {
-        self.0.take_watermark()
+    fn assign(&mut self, batch: SourceBatch, before: Watermark, wall_ms: i64) -> Result<Assigned> {
+        self.0.assign(batch, before, wall_ms)
     }
     fn crosses(&self, from: Watermark, to: Watermark) -> bool {
         self.1.call();
         self.0.crosses(from, to)
     }
-    fn may_end_epoch(&self, batch: &RecordBatch) -> bool {
-        self.0.may_end_epoch(batch)
+    fn highest(&self, batch: &RecordBatch) -> Option<Watermark> {
+        self.0.highest(batch)
     }
     fn row_times(&self, batch: &RecordBatch) -> Result<Option<ScalarBuffer<i64>>> {
         self.0.row_times(batch)
     }
     fn stamp_exactly(&mut self) {}
-    fn running_watermark(&self) -> Watermark {
-        self.0.running_watermark()
-    }
-    fn raise_watermark(&mut self, to: Watermark) {
-        self.0.raise_watermark(to);
-    }
-    fn position(&self) -> AssignerPosition {
-        self.0.position()
-    }
-    fn seek(&mut self, position: AssignerPosition) {
-        self.0.seek(position);
-    }
 }
 
 #[test]
 fn a_bundle_that_becomes_many_elements_is_left() {
     let of_watermarks = Calls::new(100, End::Stop);
-    let delay = Delay { delay: 0, step: 1, running: i64::MIN, taken: i64::MIN };
+    let delay = Delay { delay: 0, step: 1 };
     let assigner = Box::new(Ending(delay, Arc::clone(&of_watermarks)));
     let source = Rows::boxed((0..20_000).map(|n| (n, n % 7)).collect());
     let input: StampedSource = (source, Some(assigner));

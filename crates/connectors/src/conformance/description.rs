@@ -96,7 +96,8 @@ fn check_option(
         request.options.insert(set.clone(), value.to_owned());
         assert!(accepts(&request), "option '{name}' does not take its default '{value}'");
     }
-    let is_typed = !matches!(option.kind, OptionKind::Text) && !name.contains('*');
+    let is_typed =
+        !matches!(option.kind, OptionKind::Text | OptionKind::Secret) && !name.contains('*');
     let mut request = table.clone();
     request.options.insert(set, WRONG.to_owned());
     assert!(!(is_typed && accepts(&request)), "option '{name}' takes '{WRONG}'");

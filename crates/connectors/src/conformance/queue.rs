@@ -101,7 +101,7 @@ impl Source for QueueSource {
         self.delivered.extend(ids);
         let column: ArrayRef = Arc::new(Int64Array::from(values));
         let batch = RecordBatch::try_from_iter([("value", column)])?;
-        Ok(SourcePoll::Batch(SourceBatch { batch, origin: None }))
+        Ok(SourcePoll::Batch(SourceBatch::new(batch)))
     }
     fn is_bounded(&self) -> bool {
         true

@@ -71,7 +71,7 @@ impl Task for BlockTask {
         let bad = decoded.rejected.into_iter().map(bad_row).chain(too_long).collect();
         let batch = self.reading.batch(decoded.batch, &file)?;
         let origin = Origin { file: file.label.clone(), first_row: decoded.first_number };
-        let batch = SourceBatch { batch, origin: Some(origin) };
+        let batch = SourceBatch { origin: Some(origin), ..SourceBatch::new(batch) };
         // When the consumer has gone, there is nothing left to do anyway.
         let _ = emit.emit(Decoded { batch, bad, end: Some(end) });
         Ok(())

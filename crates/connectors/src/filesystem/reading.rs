@@ -130,7 +130,7 @@ struct Marking {
 impl Task for Marking {
     fn run(self: Box<Self>, emit: &Emit<'_>) -> Result<()> {
         let batch = RecordBatch::new_empty(self.reading.delivered.clone());
-        let batch = SourceBatch { batch, origin: None };
+        let batch = SourceBatch::new(batch);
         // When the consumer has gone, there is nothing left to do anyway.
         let _ = emit.emit(Decoded { batch, bad: Vec::new(), end: Some(self.mark) });
         Ok(())

@@ -95,7 +95,7 @@ impl Task for RecordBatches {
             let batch = self.reading.batch(batch.map_err(|e| e.in_file(label))?, file)?;
             let place = FilePlace::Rows(RowPlace { group: group + 1, row: 0, end });
             let end = Some(FileMark { number, file: file.clone(), place, reached: Reached::Block });
-            let batch = SourceBatch { batch, origin: None };
+            let batch = SourceBatch::new(batch);
             if emit.emit(Decoded { batch, bad: Vec::new(), end }).is_err() {
                 return Ok(());
             }

@@ -139,7 +139,7 @@ impl Task for RowGroup {
             let batch = self.reading.batch(batch, file)?;
             let origin = Origin { file: file.label.clone(), first_row: self.first_row + row };
             row += batch.num_rows() as u64;
-            let batch = SourceBatch { batch, origin: Some(origin) };
+            let batch = SourceBatch { origin: Some(origin), ..SourceBatch::new(batch) };
             if emit.emit(Decoded { batch, bad: Vec::new(), end: Some(self.mark(row)) }).is_err() {
                 return Ok(());
             }

@@ -62,7 +62,7 @@ fn drain(source: &mut dyn Source, rows_max: usize) -> Result<Vec<RecordBatch>> {
                 batches.push(batch.batch);
             }
             SourcePoll::Pending => woken.recv_timeout(Duration::from_secs(20)).expect("a wake-up"),
-            SourcePoll::Heartbeat(_) => {}
+            SourcePoll::Heartbeat(..) | SourcePoll::Split(..) => {}
             SourcePoll::End => {
                 source.finish()?;
                 return Ok(batches);

@@ -147,6 +147,8 @@ pub enum OptionKind {
     Size,
     /// One of these words, in any case.
     Words(&'static [&'static str]),
+    /// Any text. Only in such a one `${secret:name}` may stand, and it is not shown.
+    Secret,
     /// What is described here.
     Other(&'static str),
 }
@@ -346,6 +348,7 @@ impl OptionDescription {
     pub fn values(&self) -> String {
         match self.kind {
             OptionKind::Text => "text".to_owned(),
+            OptionKind::Secret => "text or `${secret:name}`".to_owned(),
             OptionKind::Boolean => "`true`, `false`".to_owned(),
             OptionKind::Number => "number".to_owned(),
             OptionKind::Character => "character".to_owned(),

@@ -6,7 +6,7 @@
 
 use arrow_array::RecordBatch;
 
-use super::{Demand, Sink, Source, SourcePoll, Waker};
+use super::{Demand, Sink, Source, SourcePoll, SplitId, SplitStatus, Waker};
 use crate::bundle::RowKind;
 use crate::error::Result;
 use crate::snapshot::{OutputMark, OutputStart, SinkGuarantee};
@@ -14,7 +14,7 @@ use crate::snapshot::{OutputMark, OutputStart, SinkGuarantee};
 macro_rules! layer {
     (
         $(#[$about:meta])* $layer:ident around $base:ident;
-        reading { $(fn $get:ident() -> $got:ty;)* }
+        reading { $(fn $get:ident($($key:ident: $by:ty)?) -> $got:ty;)* }
         changing { $(fn $call:ident($($argument:ident: $of:ty),*) $(-> $result:ty)?;)* }
     ) => {
         $(#[$about])*
@@ -25,8 +25,8 @@ macro_rules! layer {
             fn inner_mut(&mut self) -> &mut dyn $base;
             $(
                 #[doc = concat!("As [`", stringify!($base), "::", stringify!($get), "`].")]
-                fn $get(&self) -> $got {
-                    self.inner().$get()
+                fn $get(&self $(, $key: $by)?) -> $got {
+                    self.inner().$get($($key)?)
                 }
             )*
             $(
@@ -39,8 +39,8 @@ macro_rules! layer {
 
         #[deny(clippy::missing_trait_methods)]
         impl<L: $layer> $base for L {
-            $(fn $get(&self) -> $got {
-                $layer::$get(self)
+            $(fn $get(&self $(, $key: $by)?) -> $got {
+                $layer::$get(self $(, $key)?)
             })*
             $(fn $call(&mut self $(, $argument: $of)*) $(-> $result)? {
                 $layer::$call(self $(, $argument)*)
@@ -59,11 +59,13 @@ layer! {
         fn overdue_ns() -> u64;
         fn bad_rows() -> u64;
         fn position() -> Option<String>;
+        fn split_status(split: SplitId) -> SplitStatus;
     }
     changing {
         fn start(waker: Waker) -> Result<()>;
         fn poll(rows_max: usize) -> Result<SourcePoll>;
         fn stop();
+        fn pause_split(split: SplitId, is_paused: bool);
         fn seek(position: &str) -> Result<()>;
         fn check_ended(position: &str) -> Result<()>;
         fn claim() -> Result<()>;

@@ -6,7 +6,8 @@
 
 use std::str::FromStr;
 
-use super::description::{ConnectorDescription, OptionDefault};
+use super::description::{ConnectorDescription, OptionDefault, OptionDescription, OptionKind};
+use super::secrets::{Secret, check_places, names_secret};
 use super::table::TableRequest;
 use crate::error::{Error, Result};
 
@@ -35,8 +36,9 @@ impl<'a> Options<'a> {
     /// If one is not, or belongs to another format than the table's.
     pub fn of(request: &'a TableRequest, description: &'a ConnectorDescription) -> Result<Self> {
         let table = &request.table;
-        for name in request.options.keys().filter(|name| *name != "connector") {
-            if description.option(name).is_some() {
+        for (name, value) in request.options.iter().filter(|(name, _)| *name != "connector") {
+            if let Some(option) = description.option(name) {
+                check_secret(table, option, name, value)?;
                 continue;
             }
             if description.is_unsupported(name) {
@@ -66,6 +68,16 @@ impl<'a> Options<'a> {
             OptionDefault::Value(value) => Some(value),
             _ => None,
         })
+    }
+
+    /// The text of an option that may be secret, if it is set, with the secrets that it names. Not
+    /// for checking a table that is only planned: secrets need not be there then.
+    ///
+    /// # Errors
+    /// If it names one that is not set.
+    pub fn secret(&self, name: &str) -> Result<Option<Secret>> {
+        let resolve = |text| self.request.access.secrets.resolve(text);
+        self.get(name).map(resolve).transpose()
     }
 
     /// The text of an option that must be set.
@@ -201,6 +213,15 @@ impl<'a> Options<'a> {
     pub fn conflict(&self, message: &str) -> Error {
         Error::plan(format!("table {}: {message}", self.request.table))
     }
+}
+
+/// Secrets stand only where a connector takes care that they are not shown.
+fn check_secret(table: &str, option: &OptionDescription, name: &str, value: &str) -> Result<()> {
+    if option.kind == OptionKind::Secret || !names_secret(value) {
+        return check_places(value);
+    }
+    Err(Error::plan(format!("table {table}: the option '{name}' takes no secret"))
+        .hint("options that do say so: see DESCRIBE CONNECTOR"))
 }
 
 /// The known name that is nearest to what was written, if it is near enough to be meant.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use chrono_tz::Tz;
 
+use super::{AllowedTargets, Secrets};
 use crate::error::Span;
 use crate::types::{Column, DataType, TableSchema};
 
@@ -47,6 +48,17 @@ pub struct TableRequest {
     pub zone: Tz,
     /// What the job may keep in memory, of which one record may take a part.
     pub memory_limit_bytes: usize,
+    /// What it may get at beyond files.
+    pub access: Access,
+}
+
+/// What a table may get at beyond files.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// Where its secrets are. [`super::Options::secret`] asks them.
+    pub secrets: Secrets,
+    /// The hosts that it may talk to.
+    pub targets: AllowedTargets,
 }
 
 impl Default for TableRequest {
@@ -68,6 +80,7 @@ impl Default for TableRequest {
             is_read_again: false,
             zone: Tz::UTC,
             memory_limit_bytes: usize::MAX,
+            access: Access::default(),
         }
     }
 }

@@ -66,7 +66,7 @@ fn read(source: &mut dyn Source) -> Result<Vec<RecordBatch>> {
     loop {
         match source.poll(BATCH_ROWS)? {
             SourcePoll::Batch(read) => batches.push(read.batch),
-            SourcePoll::Heartbeat(_) => {}
+            SourcePoll::Heartbeat(..) | SourcePoll::Split(..) => {}
             SourcePoll::End => break,
             SourcePoll::Pending => {
                 return Err(Error::internal(format!("the events of {} wait", source.name())));

@@ -53,7 +53,7 @@ impl Source for MemorySource {
     }
     fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
         let Some(batch) = self.take(rows_max) else { return Ok(SourcePoll::End) };
-        Ok(SourcePoll::Batch(SourceBatch { batch, origin: None }))
+        Ok(SourcePoll::Batch(SourceBatch::new(batch)))
     }
     fn is_bounded(&self) -> bool {
         true

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use arrow_array::{ArrayRef, RecordBatch, TimestampMillisecondArray};
 use thalweg_core::connector::Waker;
 use thalweg_core::counter::{row_position, rows_before};
-use thalweg_core::{Error, Result, RowKind, Sink, Source, SourceBatch, SourcePoll};
+use thalweg_core::{Error, Result, RowKind, Sink, Source, SourceBatch, SourcePoll, SplitId};
 
 use super::Row;
 use super::codec::{Codec, RowWriter, packed_schema};
@@ -144,7 +144,7 @@ impl<T: Row, S: RowSource<T>> Source for Packing<T, S> {
     }
     fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
         if let Some(time_ms) = self.heartbeat_ms.take() {
-            return Ok(SourcePoll::Heartbeat(time_ms));
+            return Ok(SourcePoll::Heartbeat(SplitId::ONLY, time_ms));
         }
         if self.has_ended {
             return Ok(SourcePoll::End);
@@ -156,13 +156,13 @@ impl<T: Row, S: RowSource<T>> Source for Packing<T, S> {
             RowPoll::End if self.rows.is_empty() => return Ok(SourcePoll::End),
             RowPoll::Pending if self.rows.is_empty() => return Ok(SourcePoll::Pending),
             RowPoll::Heartbeat(time_ms) if self.rows.is_empty() => {
-                return Ok(SourcePoll::Heartbeat(time_ms));
+                return Ok(SourcePoll::Heartbeat(SplitId::ONLY, time_ms));
             }
             RowPoll::Heartbeat(time_ms) => self.heartbeat_ms = Some(time_ms),
             _ => {}
         }
         let batch = pack(self.rows.drain(..), self.time.as_ref())?;
-        Ok(SourcePoll::Batch(SourceBatch { batch, origin: None }))
+        Ok(SourcePoll::Batch(SourceBatch::new(batch)))
     }
     fn is_bounded(&self) -> bool {
         self.source.is_bounded()
@@ -399,7 +399,7 @@ mod tests {
         let mut next = promising();
         next.seek(&source.position().expect("a position")).expect("it resumes");
         for source in [&mut source, &mut next] {
-            assert!(matches!(source.poll(10), Ok(SourcePoll::Heartbeat(77))));
+            assert!(matches!(source.poll(10), Ok(SourcePoll::Heartbeat(_, 77))));
             assert_eq!(source.position().as_deref(), Some("{\"row\":2}"));
             assert_eq!(rows_of(source.poll(10)), [2, 3, 4]);
             assert!(matches!(source.poll(10), Ok(SourcePoll::End)));

@@ -196,8 +196,8 @@ impl SourceLayer for CheckedSource {
     }
     fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
         Ok(match self.inner.poll(rows_max)? {
-            SourcePoll::Batch(SourceBatch { batch, origin }) => {
-                SourcePoll::Batch(SourceBatch { batch: self.checked(&batch)?, origin })
+            SourcePoll::Batch(given) => {
+                SourcePoll::Batch(SourceBatch { batch: self.checked(&given.batch)?, ..given })
             }
             other => other,
         })

@@ -6,7 +6,8 @@ use thalweg_core::connector::{Assign, Assigned, Origin};
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::shim::SplitMix64;
 use thalweg_core::{
-    Column, DataType, Error, Grid, SourceBatch, TableSchema, Watermark, WatermarkBefore,
+    Column, DataType, Error, Grid, Result, SourceBatch, SplitId, TableSchema, Watermark,
+    WatermarkBefore,
 };
 use thalweg_expr::{Expr, Session, build};
 
@@ -36,6 +37,7 @@ fn rows(times: &[Option<i64>], watermarks: &[Option<i64>]) -> SourceBatch {
     SourceBatch {
         batch: RecordBatch::try_new(schema.arrow(), vec![times, watermarks]).unwrap(),
         origin: Some(Origin { file: Arc::from("in.csv"), first_row: 10 }),
+        split: SplitId::ONLY,
     }
 }
 
@@ -47,24 +49,52 @@ fn tens() -> WatermarkInterest {
     WatermarkInterest::Grids(vec![Grid { period_ms: 10, offset_ms: 0 }])
 }
 
+/// The stage's part: the running watermark of the one split, and the one taken last.
+struct Split {
+    assigner: WatermarkAssigner,
+    running: Watermark,
+    taken: Watermark,
+}
+
+impl Split {
+    fn of(assigner: WatermarkAssigner) -> Split {
+        Split { assigner, running: Watermark::MIN, taken: Watermark::MIN }
+    }
+    fn new(spec: AssignerSpec) -> Split {
+        Split::of(WatermarkAssigner::new(spec))
+    }
+    fn assign(&mut self, batch: SourceBatch, wall_ms: i64) -> Result<Assigned> {
+        let assigned = self.assigner.assign(batch, self.running, wall_ms)?;
+        self.running = assigned.watermark_after;
+        Ok(assigned)
+    }
+    fn take_watermark(&mut self) -> Option<Watermark> {
+        let crosses = self.assigner.crosses(self.taken, self.running);
+        crosses.then(|| {
+            self.taken = self.running;
+            self.running
+        })
+    }
+}
+
 fn stamps(assigned: &Assigned) -> Vec<i64> {
     (0..assigned.batch.num_rows()).map(|row| assigned.watermark_before.at(row).0).collect()
 }
 
 #[test]
 fn each_row_is_stamped_with_the_maximum_before_it() {
-    let mut assigner = WatermarkAssigner::new(spec(WatermarkInterest::Every));
+    let mut assigner = Split::new(spec(WatermarkInterest::Every));
     let watermarks = [Some(5), None, Some(3), Some(9)];
     let first = assigner.assign(rows(&some(&[1, 2, 3, 4]), &watermarks), 0).unwrap();
     assert_eq!(stamps(&first), [i64::MIN, 5, 5, 5]);
     let second = assigner.assign(rows(&some(&[1, 2]), &some(&[0, 20])), 0).unwrap();
     assert_eq!(stamps(&second), [9, 9]);
-    assert_eq!(assigner.running_watermark(), Watermark(20));
+    assert_eq!(assigner.running, Watermark(20));
 }
 
 #[test]
 fn watermarks_are_taken_where_a_window_closes() {
-    let mut assigner = WatermarkAssigner::new(spec(tens()));
+    let mut assigner = Split::new(spec(tens()));
     let mut step = |watermark| {
         assigner.assign(rows(&some(&[watermark]), &some(&[watermark])), 0).unwrap();
         assigner.take_watermark()
@@ -80,7 +110,7 @@ fn watermarks_are_taken_where_a_window_closes() {
 #[test]
 fn interest_decides_which_watermarks_are_taken() {
     let last = |interest| {
-        let mut assigner = WatermarkAssigner::new(spec(interest));
+        let mut assigner = Split::new(spec(interest));
         assigner.assign(rows(&some(&[1]), &some(&[1])), 0).unwrap();
         assigner.take_watermark();
         assigner.assign(rows(&some(&[2]), &some(&[2])), 0).unwrap();
@@ -93,7 +123,7 @@ fn interest_decides_which_watermarks_are_taken() {
 
 #[test]
 fn one_stamp_for_all_rows_where_none_can_be_late() {
-    let mut assigner = WatermarkAssigner::new(spec(tens()));
+    let mut assigner = Split::new(spec(tens()));
     let in_time = assigner.assign(rows(&some(&[12, 11, 19]), &some(&[2, 1, 17])), 0).unwrap();
     assert!(matches!(in_time.watermark_before, WatermarkBefore::All(Watermark::MIN)));
     // The running watermark is 17 now. Reaching 19 closes [10, 20), and a row at 18 is in it.
@@ -107,7 +137,7 @@ fn one_stamp_for_all_rows_where_none_can_be_late() {
 
 #[test]
 fn exact_watermarks_on_demand() {
-    let mut assigner = WatermarkAssigner::new(spec(tens())).with_exact_watermarks(true);
+    let mut assigner = Split::of(WatermarkAssigner::new(spec(tens())).with_exact_watermarks(true));
     let assigned = assigner.assign(rows(&some(&[12, 11, 19]), &some(&[2, 1, 7])), 0).unwrap();
     assert_eq!(stamps(&assigned), [i64::MIN, 2, 2]);
 }
@@ -121,7 +151,7 @@ fn judgements_do_not_depend_on_batches() {
         let watermarks: Vec<i64> =
             times.iter().map(|time| time - random.below(20) as i64).collect();
         let judge = |batch_rows: usize| {
-            let mut assigner = WatermarkAssigner::new(spec(tens()));
+            let mut assigner = Split::new(spec(tens()));
             let mut judged = Vec::new();
             for (times, watermarks) in times.chunks(batch_rows).zip(watermarks.chunks(batch_rows)) {
                 let batch = rows(&some(times), &some(watermarks));
@@ -140,13 +170,13 @@ fn judgements_do_not_depend_on_batches() {
 }
 
 /// The watermark follows the row time at this distance.
-fn delayed(delay_ms: i64, interest: WatermarkInterest) -> WatermarkAssigner {
+fn delayed(delay_ms: i64, interest: WatermarkInterest) -> Split {
     let text = format!("0.{delay_ms:03}");
     let delay = build::interval(&text, "SECOND", None).unwrap();
     let session = Session::default();
     let watermark =
         build::binary(build::BinaryOp::Subtract, time_column(0), delay, &session).unwrap();
-    WatermarkAssigner::new(AssignerSpec { watermark, ..spec(interest) })
+    Split::new(AssignerSpec { watermark, ..spec(interest) })
 }
 
 /// One stamp stands for many more rows where the watermark follows the row time; what is late is
@@ -173,7 +203,7 @@ fn judgements_at_a_constant_distance_do_not_depend_on_batches() {
                     _ => before.at(row).closes(time.div_euclid(10) * 10 + 10),
                 }));
             }
-            (judged, assigner.running_watermark())
+            (judged, assigner.running)
         };
         let one_by_one = judge(1);
         assert!([2, 7, 60].map(&mut judge).iter().all(|judged| *judged == one_by_one));
@@ -187,7 +217,7 @@ fn rows_in_the_order_of_time_need_no_stamps_of_their_own() {
     let times: Vec<i64> = (0..500).map(|row| row / 3).collect();
     let assigned = assigner.assign(rows(&some(&times), &vec![None; 500]), 0).unwrap();
     assert!(matches!(assigned.watermark_before, WatermarkBefore::All(Watermark::MIN)));
-    assert_eq!(assigner.running_watermark(), Watermark(165));
+    assert_eq!(assigner.running, Watermark(165));
     // A session that ends at a row is closed by a watermark right before it.
     let mut assigner = delayed(1, WatermarkInterest::Every);
     let assigned = assigner.assign(rows(&some(&[0, 10, 10]), &[None; 3]), 0).unwrap();
@@ -200,7 +230,7 @@ fn rows_in_the_order_of_time_need_no_stamps_of_their_own() {
 
 #[test]
 fn a_null_row_time_names_table_column_file_and_row() {
-    let mut assigner = WatermarkAssigner::new(spec(tens()));
+    let mut assigner = Split::new(spec(tens()));
     let error: Error = assigner.assign(rows(&[Some(1), None], &some(&[1, 1])), 0).unwrap_err();
     let text = error.to_string();
     let names = ["'sched'", "'departures'", "in.csv, row 11", "must not be null"];
@@ -209,28 +239,27 @@ fn a_null_row_time_names_table_column_file_and_row() {
 
 #[test]
 fn rows_of_the_far_future_are_dropped_and_establish_nothing() {
-    let mut assigner =
-        WatermarkAssigner::new(AssignerSpec { max_future_skew_ms: Some(50), ..spec(tens()) });
+    let mut assigner = Split::new(AssignerSpec { max_future_skew_ms: Some(50), ..spec(tens()) });
     let times = some(&[100, 151, 150, 9_999]);
     let assigned = assigner.assign(rows(&times, &times), 100).unwrap();
     assert_eq!((assigned.quarantined, assigned.batch.num_rows()), (2, 2));
-    assert_eq!(assigner.running_watermark(), Watermark(150));
+    assert_eq!(assigner.running, Watermark(150));
 }
 
 #[test]
 fn computed_columns_can_be_row_time() {
     let computed = vec![(Column::new("ts", DataType::Timestamp(3).nullable()), time_column(1))];
     let spec = AssignerSpec { computed, rowtime: 2, watermark: time_column(2), ..spec(tens()) };
-    let mut assigner = WatermarkAssigner::new(spec);
+    let mut assigner = Split::new(spec);
     let assigned = assigner.assign(rows(&[None], &some(&[7])), 0).unwrap();
     assert_eq!(assigned.batch.schema().field(2).name(), "ts");
-    assert_eq!(assigner.running_watermark(), Watermark(7));
+    assert_eq!(assigner.running, Watermark(7));
 }
 
 #[test]
-fn an_idle_input_comes_back_at_the_joint_watermark() {
-    let mut assigner = WatermarkAssigner::new(spec(WatermarkInterest::Every));
-    assigner.raise_watermark(Watermark(100));
+fn rows_are_stamped_from_where_their_split_is() {
+    let mut assigner = Split::new(spec(WatermarkInterest::Every));
+    assigner.running = Watermark(100);
     let assigned = assigner.assign(rows(&some(&[50]), &some(&[45])), 0).unwrap();
     assert_eq!(stamps(&assigned), [100]);
 }
@@ -240,13 +269,14 @@ fn rows_behind_which_no_epoch_ends_are_known_before_they_are_stamped() {
     let mut random = SplitMix64::new(3);
     for interest in [tens(), WatermarkInterest::Every, WatermarkInterest::EndOnly] {
         let of_time = AssignerSpec { watermark: time_column(0), ..spec(interest.clone()) };
-        let mut assigner = WatermarkAssigner::new(of_time);
+        let mut assigner = Split::new(of_time);
         let (mut waited, mut ended) = (0, 0);
         for n in 0..1000 {
             let times: Vec<i64> =
                 (0..random.below(4)).map(|_| n - random.below(9) as i64).collect();
             let batch = rows(&some(&times), &vec![None; times.len()]);
-            let may_end = assigner.may_end_epoch(&batch.batch);
+            let highest = assigner.assigner.highest(&batch.batch).unwrap().max(assigner.running);
+            let may_end = assigner.assigner.crosses(assigner.taken, highest);
             assigner.assign(batch, 0).unwrap();
             let ends = assigner.take_watermark().is_some();
             assert_eq!(may_end, ends, "{interest:?}: {times:?}");
@@ -258,9 +288,9 @@ fn rows_behind_which_no_epoch_ends_are_known_before_they_are_stamped() {
 }
 
 #[test]
-fn rows_of_which_the_watermark_is_computed_may_end_an_epoch() {
+fn the_watermark_of_rows_from_which_it_is_computed_is_not_known_before() {
     let assigner = WatermarkAssigner::new(spec(tens()));
-    assert!(assigner.may_end_epoch(&rows(&some(&[1]), &some(&[1])).batch));
+    assert!(assigner.highest(&rows(&some(&[1]), &some(&[1])).batch).is_none());
 }
 
 /// What lies under a NULL may be anything: it drops no row, and establishes nothing.
@@ -273,7 +303,7 @@ fn what_lies_under_a_null_is_no_time() {
         let times: ArrayRef = Arc::new(TimestampMillisecondArray::new(times, Some(valid)));
         let schema = rows(&[], &[]).batch.schema();
         let columns = vec![Arc::clone(&times), times];
-        SourceBatch { batch: RecordBatch::try_new(schema, columns).unwrap(), origin: None }
+        SourceBatch::new(RecordBatch::try_new(schema, columns).unwrap())
     };
     for is_exact in [false, true] {
         let max_future_skew_ms = Some(1000);
@@ -281,16 +311,16 @@ fn what_lies_under_a_null_is_no_time() {
         for watermark in [time_column(0), time_column(1)] {
             let spec = AssignerSpec { watermark, max_future_skew_ms, ..spec(tens()) };
             let assigner = WatermarkAssigner::new(spec).with_null_times(true);
-            let mut assigner = assigner.with_exact_watermarks(is_exact);
+            let mut assigner = Split::of(assigner.with_exact_watermarks(is_exact));
             let first = assigner.assign(batch(10), 0).unwrap();
             assert_eq!((first.batch.num_rows(), first.quarantined), (3, 0));
-            assert_eq!(assigner.running_watermark(), Watermark(12));
+            assert_eq!(assigner.running, Watermark(12));
             // The last row's own watermark moves on; the first one is late.
             let second = assigner.assign(batch(3), 0).unwrap();
             assert_eq!(stamps(&second), [12, 12, 12]);
             let too_far = assigner.assign(batch(5000), 0).unwrap();
             assert_eq!((too_far.batch.num_rows(), too_far.quarantined), (2, 1));
-            assert_eq!(assigner.running_watermark(), Watermark(12));
+            assert_eq!(assigner.running, Watermark(12));
         }
     }
 }

@@ -28,7 +28,7 @@ impl Source for Given {
         let numbers: ArrayRef = Arc::new(Int64Array::from(numbers));
         let batch = RecordBatch::try_from_iter([("ts", times), ("n", numbers)])?;
         let origin = Some(Origin { file: "given.csv".into(), first_row: 11 });
-        Ok(SourcePoll::Batch(SourceBatch { batch, origin }))
+        Ok(SourcePoll::Batch(SourceBatch { origin, ..SourceBatch::new(batch) }))
     }
     fn is_bounded(&self) -> bool {
         true

@@ -39,6 +39,8 @@ pub enum SettingKind {
     DurationOrOff,
     /// `70%`, or a size such as `4 gb`.
     Memory,
+    /// Hosts, as [`thalweg_core::connector::AllowedTargets`] reads them. Once set it stays.
+    Targets,
     /// Anything.
     Unchecked,
 }
@@ -118,6 +120,12 @@ pub const KEYS: &[SettingKey] = &keys! {
         => "silence after which an input is idle";
     "watermark.max-future-skew": DurationOrOff = "off", Ours
         => "rows whose time lies further ahead of the wall clock are quarantined";
+    "secrets.file": Text = "", Ours
+        => "the file with lines name = value in which ${secret:name} is looked up where the \
+            environment has no THALWEG_SECRET_NAME";
+    "network.allowed-targets": Targets = "*", Ours
+        => "the hosts that connectors may talk to: host, host:port, *.domain or address/bits, with \
+            ; between them; once set it can't be changed";
     "execution.runtime-mode": Word(&["streaming", "batch", "automatic"]) = "streaming", Flink
         => "streaming (results as rows come), or batch (inputs end, and results are final: no row \
             is late, nothing is updated)";

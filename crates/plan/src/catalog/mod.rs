@@ -128,7 +128,7 @@ impl Catalog {
                 let note = self.settings.set(&key.text, value).map_err(|e| e.at(key.span))?;
                 self.notes.extend(note);
             }
-            StatementKind::Reset(None) => self.settings = Settings::default(),
+            StatementKind::Reset(None) => self.settings.reset_all(),
             StatementKind::Reset(Some(key)) => {
                 self.settings.reset(&key.text).map_err(|e| e.at(key.span))?;
             }

@@ -12,9 +12,11 @@
 //! would be ignored.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use chrono_tz::Tz;
+use thalweg_core::connector::{Access, AllowedTargets, Secrets};
 use thalweg_core::{Error, OrderContract, Result};
 use thalweg_expr::build::Misfit;
 
@@ -82,6 +84,9 @@ pub enum MemoryLimit {
     Bytes(u64),
 }
 
+/// The key that no later statement changes.
+const ALLOWED_TARGETS: &str = "network.allowed-targets";
+
 /// The options that are set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
@@ -97,6 +102,10 @@ impl Settings {
         let name = name.trim();
         let Some(key) = find(name) else { return self.set_unknown(name, value).map(Some) };
         check(key, value)?;
+        if key.kind == SettingKind::Targets && self.values.get(name).is_some_and(|set| set != value)
+        {
+            return Err(stays(name));
+        }
         match key.origin {
             Origin::Inert(reason) => {
                 self.inert.insert(name.to_owned(), value.to_owned());
@@ -118,11 +127,20 @@ impl Settings {
     pub fn reset(&mut self, name: &str) -> Result<()> {
         match find(name).map(|key| (key.name, key.origin)) {
             Some((_, Origin::AliasOf(real))) => drop(self.values.remove(real)),
+            Some((name, _)) if name == ALLOWED_TARGETS && self.values.contains_key(name) => {
+                return Err(stays(name));
+            }
             Some((name, _)) => drop((self.values.remove(name), self.inert.remove(name))),
             None if inert_reason(name).is_some() => drop(self.inert.remove(name)),
             None => return Err(unknown_key(name)),
         }
         Ok(())
+    }
+
+    /// Brings all defaults back but that of which hosts may be talked to.
+    pub(super) fn reset_all(&mut self) {
+        self.values.retain(|name, _| *name == ALLOWED_TARGETS);
+        self.inert.clear();
     }
 
     /// What is set, key by key.
@@ -153,6 +171,13 @@ impl Settings {
         parse_duration(self.get(name)).unwrap_or_default()
     }
 
+    /// `secrets.file` and `network.allowed-targets`
+    pub fn access(&self, base_dir: &Path, allowed_roots: &[PathBuf]) -> Access {
+        let file = self.text("secrets.file").map(|file| base_dir.join(file));
+        let targets = self.values.get(ALLOWED_TARGETS).and_then(|list| list.parse().ok());
+        let secrets = Secrets { file, allowed_roots: allowed_roots.to_vec() };
+        Access { secrets, targets: targets.unwrap_or_default() }
+    }
     /// `table.local-time-zone`
     pub fn zone(&self) -> Tz {
         parse_zone(self.get("table.local-time-zone")).unwrap_or(Tz::UTC)
@@ -271,6 +296,12 @@ impl Settings {
     }
 }
 
+/// The error of a key that a script can't loosen.
+fn stays(name: &str) -> Error {
+    Error::plan(format!("'{name}' is set and can't be changed any more"))
+        .hint("it is set where the job is started, or once at the beginning of the script")
+}
+
 fn inert_note(name: &str, reason: &str) -> String {
     format!("the option '{name}' changes nothing here: {reason}")
 }
@@ -329,6 +360,7 @@ fn check(key: &SettingKey, value: &str) -> Result<()> {
         SettingKind::Duration => parse_duration(value).map(drop),
         SettingKind::DurationOrOff if value.eq_ignore_ascii_case("off") => Ok(()),
         SettingKind::DurationOrOff => parse_duration(value).map(drop),
+        SettingKind::Targets => value.parse::<AllowedTargets>().map(drop),
         SettingKind::Memory if parse_memory(value).is_some() => Ok(()),
         SettingKind::Memory => refuse("a size such as '4 gb', or a share such as '70%'"),
         SettingKind::Word(words) => {

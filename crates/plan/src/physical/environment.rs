@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chrono_tz::Tz;
-use thalweg_core::connector::{Connectors, TableRequest};
+use thalweg_core::connector::{Access, Connectors, TableRequest};
 use thalweg_core::shim::SharedClock;
 use thalweg_core::{OrderContract, Span};
 use thalweg_expr::Session;
@@ -31,6 +31,8 @@ pub struct Places<'a> {
     pub allowed_roots: &'a [PathBuf],
     /// The session's time zone.
     pub zone: Tz,
+    /// What tables may get at beyond files.
+    pub access: &'a Access,
     /// What a job may keep in memory.
     /// `usize::MAX` if nothing limits it.
     pub memory_limit_bytes: usize,
@@ -55,6 +57,7 @@ impl Places<'_> {
             is_read_again: false,
             zone: self.zone,
             memory_limit_bytes: self.memory_limit_bytes,
+            access: self.access.clone(),
         }
     }
 

@@ -258,7 +258,7 @@ fn read_all(
             }
             // A wake-up that came before this is not lost: it ends the next park at once.
             Ok(SourcePoll::Pending) => std::thread::park_timeout(LOOK_AGAIN),
-            Ok(SourcePoll::Heartbeat(_)) => {}
+            Ok(SourcePoll::Heartbeat(..) | SourcePoll::Split(..)) => {}
             Ok(SourcePoll::End) => break Ok(()),
             Err(error) => break Err(error),
         }

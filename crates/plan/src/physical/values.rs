@@ -76,7 +76,7 @@ impl Source for ValuesSource {
         }
         let batch = self.batch(&self.rows[self.next..end])?;
         self.next = end;
-        Ok(SourcePoll::Batch(SourceBatch { batch, origin: None }))
+        Ok(SourcePoll::Batch(SourceBatch::new(batch)))
     }
     fn is_bounded(&self) -> bool {
         true

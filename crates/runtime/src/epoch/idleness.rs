@@ -41,16 +41,14 @@ pub(crate) fn spread_idleness(job: &Job) {
 }
 
 impl EpochStage<'_> {
-    /// An idle input has rows again: its running watermark is raised to what the others have
-    /// reached, so that rows which they have passed are late.
+    /// An idle input has rows again: its splits begin at what the others have reached, so that rows
+    /// which they have passed are late.
     pub(crate) fn wake_from_idle(&self, state: &mut SourceState) {
         // First of all the lanes are counted again, so that what is read below stays true.
         spread_idleness(self.job);
         let reached = self.job.stages.reached_behind(self.place);
-        if let Some(assigner) = &mut state.assigner
-            && reached < Watermark::END
-        {
-            assigner.raise_watermark(reached);
+        if reached < Watermark::END {
+            state.splits.raise_joint(reached);
         }
     }
 

@@ -86,7 +86,7 @@ impl<'a> EpochStage<'a> {
 
     /// The watermark may have crossed a time that matters.
     pub(crate) fn end_epoch_if_due(&self, state: &mut SourceState) -> Result<()> {
-        match state.assigner.as_mut().and_then(|assigner| assigner.take_watermark()) {
+        match state.take_watermark() {
             Some(watermark) => self.end_epoch(state, watermark),
             None => Ok(()),
         }

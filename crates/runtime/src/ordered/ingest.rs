@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use arrow_buffer::ScalarBuffer;
-use thalweg_core::{Bundle, OrderContract, Result, Watermark, WatermarkBefore};
+use thalweg_core::{Bundle, OrderContract, Result, SplitId, Watermark, WatermarkBefore};
 use thalweg_ordering::sync::Ordering;
 
 use super::OrderedFlow;
@@ -17,9 +17,14 @@ use crate::stage::SourceState;
 impl ElementStage<'_> {
     /// A source's bundle becomes elements. Where the place of a watermark matters, an element ends
     /// with each row at which it crosses a time that matters.
-    pub(crate) fn ingest_bundle(&self, state: &mut SourceState, bundle: Bundle) -> Result<()> {
+    pub(crate) fn ingest_bundle(
+        &self,
+        state: &mut SourceState,
+        bundle: Bundle,
+        split: SplitId,
+    ) -> Result<()> {
         if !self.flow.places_watermarks {
-            let watermark = state.assigner.as_mut().and_then(|assigner| assigner.take_watermark());
+            let watermark = state.take_watermark();
             let passage = Passage::new(state.ingest_ns, i64::MIN);
             return self.ingest_element(vec![bundle], watermark, passage);
         }
@@ -29,7 +34,7 @@ impl ElementStage<'_> {
             (None, OrderContract::EventTime) => Some(vec![i64::MIN; bundle.num_rows()].into()),
             _ => None,
         };
-        let cuts = cuts(state, &bundle);
+        let cuts = cuts(state, &bundle, split);
         let mut from = 0;
         for (rows, watermark) in cuts {
             // Each row may end an element.
@@ -67,18 +72,10 @@ impl ElementStage<'_> {
         self.ingest_element(Vec::new(), None, Passage::cut(0, self.job.now_ns()))
     }
 
-    /// A source has promised that none of its rows to come is older.
+    /// The watermark of a source may have moved, and none of its rows to come is older than this.
     pub(crate) fn ingest_heartbeat(&self, state: &mut SourceState, time_ms: i64) -> Result<()> {
         state.frontier_ms = state.frontier_ms.max(time_ms);
-        let taken = state.taken;
-        let watermark = state.assigner.as_mut().and_then(|assigner| {
-            let running = assigner.running_watermark();
-            match self.flow.places_watermarks {
-                true => (running > taken && assigner.crosses(taken, running)).then_some(running),
-                false => assigner.take_watermark(),
-            }
-        });
-        state.taken = watermark.unwrap_or(taken);
+        let watermark = state.take_watermark();
         let passage = Passage::new(state.ingest_ns, state.frontier_ms);
         self.ingest_element(Vec::new(), watermark, passage)
     }
@@ -197,14 +194,17 @@ impl ElementStage<'_> {
 
 /// After which rows the watermark crosses a time that matters, and what it is then. The running
 /// watermark never falls, so each crossing is looked for by halves; most bundles have none.
-fn cuts(state: &mut SourceState, bundle: &Bundle) -> Vec<(usize, Watermark)> {
+fn cuts(state: &mut SourceState, bundle: &Bundle, split: SplitId) -> Vec<(usize, Watermark)> {
     let Some(assigner) = &mut state.assigner else { return Vec::new() };
     let rows = bundle.num_rows();
-    let running = assigner.running_watermark();
-    let after = |row: usize| match (&bundle.stamps.watermark_before, row + 1 < rows) {
-        (WatermarkBefore::Rows(before), true) => Watermark(before[row + 1]),
-        (WatermarkBefore::All(before), true) => *before,
-        (_, false) => running,
+    let (running, others) = (state.splits.running(split), state.splits.least_of_others(split));
+    let after = |row: usize| {
+        let own = match (&bundle.stamps.watermark_before, row + 1 < rows) {
+            (WatermarkBefore::Rows(before), true) => Watermark(before[row + 1]),
+            (WatermarkBefore::All(before), true) => *before,
+            (_, false) => running,
+        };
+        own.min(others)
     };
     let mut cuts = Vec::new();
     let mut from = 0;

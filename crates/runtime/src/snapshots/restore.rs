@@ -115,11 +115,13 @@ fn restore_source(run: &SourceRun, saved: &SourceState) -> Result<()> {
     run.idle.store(saved.idle, Ordering::SeqCst);
     state.epoch = saved.epoch;
     state.serial = saved.serial;
-    state.taken = saved.taken;
+    // Snapshots of earlier versions have it in one of two places.
+    let (running, taken) = saved
+        .assigner
+        .map_or((Watermark::MIN, Watermark::MIN), |assigner| (assigner.running, assigner.taken));
+    state.taken = saved.taken.max(taken);
     state.frontier_ms = saved.frontier_ms;
-    if let (Some(assigner), Some(position)) = (&mut state.assigner, saved.assigner) {
-        assigner.seek(position);
-    }
+    state.splits.restore(saved.splits.clone(), running);
     match &saved.position {
         position if saved.finished => {
             // It is never started, and knows of no place.

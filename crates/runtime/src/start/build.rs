@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{OnceLock, mpsc};
 
 use thalweg_core::connector::Assign;
-use thalweg_core::graph::{Graph, Stage, StageId, StageKind};
+use thalweg_core::graph::{Graph, SplitTiming, Stage, StageId, StageKind};
 use thalweg_core::snapshot::RestoredCut;
 use thalweg_core::{
     Error, Operator, OperatorClass, OrderContract, Partition, PartitionContext, Result, Source,
@@ -38,6 +38,7 @@ use crate::sinks::SinkReceivers;
 use crate::slices::SliceRows;
 use crate::snapshots::restore;
 use crate::source_batcher::SourceBatcher;
+use crate::splits::Splits;
 use crate::stage::{
     Cell, CellState, Edge, OperatorRun, Sequencer, SinkRun, SourceRun, SourceState, StageRun,
     StageRunKind,
@@ -64,8 +65,6 @@ pub(crate) fn build(
     let Surroundings { numa_nodes, sleep, receivers } = around;
     let RunOptions { order, reorder, workers, .. } = options;
     let replay = options.replay.clone().filter(|_| order == OrderContract::Arrival);
-    let may_use_clock =
-        !order.is_ordered() || (options.allow_nondeterministic_order && replay.is_none());
     let ordered = order.is_ordered().then(|| OrderedFlow::new(&graph, order, reorder, replay));
     let gates = Gates::new(&graph)?;
     let mut stages = stages(graph, &options, numa_nodes, receivers)?;
@@ -89,7 +88,7 @@ pub(crate) fn build(
             passage: LatencyHistogram::new(),
             snapshots: Mutex::new(None),
         },
-        settings: settings(options, &stages, may_use_clock),
+        settings: settings(options, &stages),
         news,
         gates,
         ordered,
@@ -110,7 +109,7 @@ pub(crate) fn build(
 }
 
 /// What the job goes by while it runs.
-fn settings(options: RunOptions, stages: &Stages, may_use_clock: bool) -> Settings {
+fn settings(options: RunOptions, stages: &Stages) -> Settings {
     let ticks = !options.order.is_ordered()
         && has_operator(stages, |operator| operator.uses_processing_time());
     Settings {
@@ -122,7 +121,6 @@ fn settings(options: RunOptions, stages: &Stages, may_use_clock: bool) -> Settin
         elements_per_task: if options.scheduler.chooses_stages() { 1 } else { ELEMENTS_PER_TASK },
         bundle_rows_max: options.bundle_rows_max,
         bundle_linger: options.bundle_linger,
-        idle_timeout: options.idle_timeout.filter(|_| may_use_clock),
         ticks,
         record: options.record,
         snapshots: options.snapshots,
@@ -184,9 +182,9 @@ fn stages(
     let (lanes, edges) = lay_out(&graph);
     let mut stages = Vec::with_capacity(graph.stages.len());
     for (place, stage) in graph.stages.into_iter().enumerate() {
-        let Stage { id, name, kind, inputs, .. } = stage;
+        let Stage { id, name, kind, inputs, timing, .. } = stage;
         check_clock(&kind, options).map_err(|error| error.in_operator(name.clone()))?;
-        let kind = stage_kind(place, kind, lanes[place], options, &mut receivers)
+        let kind = stage_kind(place, (kind, timing), lanes[place], options, &mut receivers)
             .map_err(|error| error.in_operator(name.clone()))?;
         let stops_cuts = matches!(kind, StageRunKind::Operator(_));
         let make_lane = || Lane::new(edges[place].len(), numa_nodes, stops_cuts);
@@ -247,7 +245,7 @@ fn lay_out(graph: &Graph) -> (Vec<usize>, Vec<Vec<Edge>>) {
 
 fn stage_kind(
     place: usize,
-    kind: StageKind,
+    (kind, timing): (StageKind, SplitTiming),
     lanes: usize,
     options: &RunOptions,
     receivers: &mut Option<&mut SinkReceivers>,
@@ -255,7 +253,7 @@ fn stage_kind(
     Ok(match kind {
         StageKind::Transform(transform) => StageRunKind::Transform(transform),
         StageKind::Source { source, assigner } => {
-            StageRunKind::Source(source_run(source, assigner, options))
+            StageRunKind::Source(source_run(source, assigner, timing, options))
         }
         StageKind::Operator(operator) => {
             StageRunKind::Operator(operator_run(operator, lanes, options)?)
@@ -334,8 +332,10 @@ fn cell_of(partition: Box<dyn Partition>) -> Cell {
 fn source_run(
     source: Box<dyn Source>,
     assigner: Option<Box<dyn Assign>>,
+    timing: SplitTiming,
     options: &RunOptions,
 ) -> SourceRun {
+    let idle_timeout = timing.idle_timeout.or(options.idle_timeout);
     SourceRun {
         bounded: source.is_bounded(),
         state: Mutex::new(SourceState {
@@ -345,7 +345,8 @@ fn source_run(
             leftover: VecDeque::new(),
             batcher: SourceBatcher::default(),
             waits_for_epoch: false,
-            heartbeat_ms: None,
+            behind: None,
+            splits: Splits::default(),
             at_end: false,
             serial: 0,
             epoch: 0,
@@ -360,7 +361,9 @@ fn source_run(
         ready: AtomicBool::new(true),
         is_asked: AtomicBool::new(false),
         finished: AtomicBool::new(false),
-        last_rows_ns: AtomicU64::new(options.clock.now_ns()),
+        asked_from_ns: AtomicU64::new(options.clock.now_ns()),
+        quiet_at_ns: AtomicU64::new(0),
+        idle_timeout: idle_timeout.filter(|t| !t.is_zero() && options.may_use_clock()),
         gathers_until_ns: AtomicU64::new(0),
         idle: AtomicBool::new(false),
         wants_cut: AtomicBool::new(false),

@@ -14,7 +14,7 @@ use thalweg_core::connector::{Assign, Assigned, Waker};
 use thalweg_core::graph::{Graph, Input, StageId, StageKind};
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::shim::mix64;
-use thalweg_core::snapshot::{AssignerPosition, SinkGuarantee};
+use thalweg_core::snapshot::SinkGuarantee;
 use thalweg_core::*;
 use thalweg_runtime::SchedulerPolicy;
 
@@ -72,7 +72,7 @@ impl Source for Rows {
         let take = rows_max.min(self.rows.len());
         let rows: Vec<_> = self.rows.drain(..take).collect();
         self.given += take;
-        Ok(SourcePoll::Batch(SourceBatch { batch: batch(&rows), origin: None }))
+        Ok(SourcePoll::Batch(SourceBatch::new(batch(&rows))))
     }
     fn is_bounded(&self) -> bool {
         self.bounded
@@ -91,62 +91,42 @@ impl Source for Rows {
 pub struct Delay {
     pub delay: i64,
     pub step: i64,
-    pub running: i64,
-    pub taken: i64,
 }
 
 impl Delay {
     pub fn boxed(delay: i64, step: i64) -> Option<Box<dyn Assign>> {
-        Some(Box::new(Delay { delay, step, running: i64::MIN, taken: i64::MIN }))
+        Some(Box::new(Delay { delay, step }))
     }
 }
 
 impl Assign for Delay {
-    fn assign(&mut self, batch: SourceBatch, _: i64) -> Result<Assigned> {
-        let mut before = Vec::new();
+    fn assign(&mut self, batch: SourceBatch, before: Watermark, _: i64) -> Result<Assigned> {
+        let mut running = before.0;
+        let mut stamps = Vec::new();
         for time in column(&batch.batch, 0) {
-            before.push(self.running);
-            self.running = self.running.max(time - self.delay);
+            stamps.push(running);
+            running = running.max(time - self.delay);
         }
-        let watermark_before = WatermarkBefore::Rows(before.into());
-        let batch = batch.batch;
-        Ok(Assigned { batch, watermark_before, time_extremes: None, quarantined: 0 })
-    }
-    fn take_watermark(&mut self) -> Option<Watermark> {
-        let grid = Grid { period_ms: self.step, offset_ms: 0 };
-        let crossed = self.running > i64::MIN
-            && (self.taken == i64::MIN || grid.crossed(self.taken + 1, self.running + 1));
-        crossed.then(|| {
-            self.taken = self.running;
-            Watermark(self.running)
+        Ok(Assigned {
+            batch: batch.batch,
+            watermark_before: WatermarkBefore::Rows(stamps.into()),
+            watermark_after: Watermark(running),
+            time_extremes: None,
+            quarantined: 0,
         })
     }
     fn crosses(&self, from: Watermark, to: Watermark) -> bool {
         let grid = Grid { period_ms: self.step, offset_ms: 0 };
         to > from && (from == Watermark::MIN || grid.crossed(from.0 + 1, to.0 + 1))
     }
-    fn may_end_epoch(&self, batch: &RecordBatch) -> bool {
+    fn highest(&self, batch: &RecordBatch) -> Option<Watermark> {
         let highest = column(batch, 0).into_iter().map(|time| time - self.delay).max();
-        let highest = self.running.max(highest.unwrap_or(i64::MIN));
-        self.crosses(Watermark(self.taken), Watermark(highest))
+        Some(Watermark(highest.unwrap_or(i64::MIN)))
     }
     fn row_times(&self, batch: &RecordBatch) -> Result<Option<ScalarBuffer<i64>>> {
         Ok(Some(column(batch, 0).into()))
     }
     fn stamp_exactly(&mut self) {}
-    fn running_watermark(&self) -> Watermark {
-        Watermark(self.running)
-    }
-    fn raise_watermark(&mut self, to: Watermark) {
-        self.running = self.running.max(to.0);
-    }
-    fn position(&self) -> AssignerPosition {
-        let (running, taken) = (Watermark(self.running), Watermark(self.taken));
-        AssignerPosition { running, taken }
-    }
-    fn seek(&mut self, position: AssignerPosition) {
-        (self.running, self.taken) = (position.running.0, position.taken.0);
-    }
 }
 
 /// One of 256 virtual partitions: a run-time partition is a range of them.

@@ -8,7 +8,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use thalweg_core::Watermark;
 use thalweg_core::snapshot::{
-    AssignerPosition, InputState, LaneState, SinkGuarantee, SinkState, SourceState, StageState,
+    AssignerPosition, InputState, LaneState, SinkGuarantee, SinkState, SourceState, SplitState,
+    StageState,
 };
 
 use super::TableEntry;
@@ -74,6 +75,8 @@ struct LaneEntry {
 pub(crate) struct SourceEntry {
     position: Option<String>,
     assigner: Option<AssignerEntry>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    splits: Vec<SplitEntry>,
     finished: bool,
     idle: bool,
     epoch: u64,
@@ -86,6 +89,14 @@ pub(crate) struct SourceEntry {
 struct AssignerEntry {
     running: WatermarkText,
     taken: WatermarkText,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct SplitEntry {
+    name: String,
+    running: WatermarkText,
+    idle: bool,
+    ended: bool,
 }
 
 /// What a sink has ready.
@@ -172,9 +183,16 @@ impl SourceEntry {
             running: WatermarkText(position.running),
             taken: WatermarkText(position.taken),
         };
+        let split = |split: &SplitState| SplitEntry {
+            name: split.name.to_string(),
+            running: WatermarkText(split.running),
+            idle: split.idle,
+            ended: split.ended,
+        };
         SourceEntry {
             position: source.position.clone(),
             assigner: source.assigner.as_ref().map(assigner),
+            splits: source.splits.iter().map(split).collect(),
             finished: source.finished,
             idle: source.idle,
             epoch: source.epoch,
@@ -189,9 +207,16 @@ impl SourceEntry {
             running: entry.running.0,
             taken: entry.taken.0,
         };
+        let split = |entry: &SplitEntry| SplitState {
+            name: entry.name.as_str().into(),
+            running: entry.running.0,
+            idle: entry.idle,
+            ended: entry.ended,
+        };
         SourceState {
             position: self.position.clone(),
             assigner: self.assigner.as_ref().map(assigner),
+            splits: self.splits.iter().map(split).collect(),
             finished: self.finished,
             idle: self.idle,
             epoch: self.epoch,

@@ -104,6 +104,7 @@ pub fn cut(state: Vec<Captured>, waiting: Vec<Captured>) -> TakenCut {
     let source = SourceState {
         position: Some("{\"file\": \"a.csv\", \"offset\": 12}".to_owned()),
         assigner: Some(AssignerPosition { running: Watermark(-5), taken: Watermark::MIN }),
+        splits: Vec::new(),
         finished: false,
         idle: true,
         epoch: 3,

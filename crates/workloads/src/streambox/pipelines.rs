@@ -23,7 +23,6 @@ use thalweg::pipeline::{MemorySource, Pipeline, Stream, Window, average, count};
 use thalweg::{Column, DataType, Result, Sink, TableSchema};
 use thalweg_core::connector::{Assign, Assigned};
 use thalweg_core::graph::{Graph, StageKind};
-use thalweg_core::snapshot::AssignerPosition;
 use thalweg_core::{Grid, SourceBatch, Watermark};
 use thalweg_runtime::Ablation;
 
@@ -259,7 +258,7 @@ fn more_watermarks(graph: &mut Graph, step_ms: i64) {
             && let Some(inner) = assigner.take()
         {
             let step = Grid { period_ms: step_ms, offset_ms: 0 };
-            *assigner = Some(Box::new(MoreWatermarks { inner, step, taken: Watermark::MIN }));
+            *assigner = Some(Box::new(MoreWatermarks { inner, step }));
         }
     }
 }
@@ -268,7 +267,6 @@ fn more_watermarks(graph: &mut Graph, step_ms: i64) {
 struct MoreWatermarks {
     inner: Box<dyn Assign>,
     step: Grid,
-    taken: Watermark,
 }
 
 impl MoreWatermarks {
@@ -280,15 +278,8 @@ impl MoreWatermarks {
 }
 
 impl Assign for MoreWatermarks {
-    fn assign(&mut self, batch: SourceBatch, wall_ms: i64) -> Result<Assigned> {
-        self.inner.assign(batch, wall_ms)
-    }
-    fn take_watermark(&mut self) -> Option<Watermark> {
-        let running = self.inner.running_watermark();
-        let own = self.has_crossed(self.taken, running).then_some(running);
-        let taken = self.inner.take_watermark().or(own);
-        self.taken = taken.unwrap_or(self.taken);
-        taken
+    fn assign(&mut self, batch: SourceBatch, before: Watermark, wall_ms: i64) -> Result<Assigned> {
+        self.inner.assign(batch, before, wall_ms)
     }
     fn crosses(&self, from: Watermark, to: Watermark) -> bool {
         self.inner.crosses(from, to) || self.has_crossed(from, to)
@@ -298,18 +289,5 @@ impl Assign for MoreWatermarks {
     }
     fn stamp_exactly(&mut self) {
         self.inner.stamp_exactly();
-    }
-    fn running_watermark(&self) -> Watermark {
-        self.inner.running_watermark()
-    }
-    fn position(&self) -> AssignerPosition {
-        self.inner.position()
-    }
-    fn seek(&mut self, position: AssignerPosition) {
-        self.taken = position.taken;
-        self.inner.seek(position);
-    }
-    fn raise_watermark(&mut self, to: Watermark) {
-        self.inner.raise_watermark(to);
     }
 }

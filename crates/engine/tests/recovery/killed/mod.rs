@@ -196,7 +196,7 @@ impl SourceLayer for GatedSource {
                 self.gate.given.fetch_add(rows, Ordering::SeqCst);
             }
             SourcePoll::End => self.gate.has_ended.store(true, Ordering::SeqCst),
-            SourcePoll::Pending | SourcePoll::Heartbeat(_) => {}
+            SourcePoll::Pending | SourcePoll::Heartbeat(..) | SourcePoll::Split(..) => {}
         }
         Ok(polled)
     }

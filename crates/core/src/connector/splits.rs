@@ -1,0 +1,57 @@
+//! The parts of a source that have a sequence and a time of their own.
+
+use std::sync::Arc;
+
+/// A split of a source: a part with a sequence of its own (a partition of a topic, a shard, a slot).
+/// Each has its own running watermark, by which its rows are judged, and falls idle on its own; the
+/// watermark of the source is the least of those that have neither ended nor fallen idle.
+///
+/// A source numbers its splits as it likes, from 0 on without large gaps; the numbers hold for one
+/// run. What a split is called ([`SplitEvent::Opened`]) holds for all runs.
+///
+/// # Rules for sources with several splits
+/// - A split is opened before anything else is given of it. Those that a source begins with, or
+///   had at the position that it resumes from, are opened before any row is given: no watermark
+///   moves before that. Others may come at any time; their rows are judged by what the source's
+///   watermark had reached when they came.
+/// - Rows of a split come in its order. A batch has rows of one split.
+/// - An ended split gives nothing more, and its number is not used again. Its name may come again,
+///   under another number, if the split does.
+/// - What is given after a split has fallen idle brings it back: its watermark is then that of the
+///   source, at least, and rows that this has passed are late.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SplitId(pub u32);
+
+impl SplitId {
+    /// The split of a source that opens none.
+    pub const ONLY: SplitId = SplitId(0);
+}
+
+/// What happens to a split.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SplitEvent {
+    /// It is there, under this name, by which snapshots know it: `orders-3`.
+    Opened(Arc<str>),
+    /// It has no rows for now, as the source knows: the watermark does not wait for it. Also said
+    /// of a split that was quiet for the idle time-out, unless it has rows that were not given yet
+    /// ([`SplitStatus::is_caught_up`]).
+    Idle,
+    /// It will never have more.
+    Ended,
+}
+
+/// What a source knows of a split.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SplitStatus {
+    /// How far it is read, for people.
+    pub position: Option<String>,
+    /// Rows that are there and were not given yet, as far as that is known.
+    pub lag_rows: Option<u64>,
+    /// All that is there was given: where nothing comes, there is nothing. A split that lags is
+    /// never taken for an idle one.
+    pub is_caught_up: bool,
+    /// Rows that could not be read and were left out.
+    pub bad_rows: u64,
+    /// What went wrong last, and is tried again.
+    pub last_error: Option<String>,
+}

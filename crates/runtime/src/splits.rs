@@ -1,0 +1,213 @@
+//! The splits of a source as the runtime knows them: their watermarks, and which of them count.
+//!
+//! **Invariants**
+//! - Neither the watermark of a split nor the joint one ever falls.
+//! - The joint watermark is at most that of each split that has neither ended nor fallen idle.
+//! - A row is judged by its own split's watermark, which is at least the joint one: no row comes
+//!   into a window that is closed already.
+//!
+//! The first invariant and the third one meet where a split comes, or comes back: it begins at the
+//! joint watermark. Where none counts, time goes to what any of them has reached, as it does where
+//! all inputs of a stage are idle.
+
+use std::sync::Arc;
+
+use thalweg_core::connector::{SplitEvent, SplitId};
+use thalweg_core::snapshot::SplitState;
+use thalweg_core::{Error, Result, Watermark};
+
+/// The splits of a source.
+pub struct Splits {
+    /// By their numbers. One without a name stands for a source that opens none.
+    list: Vec<Option<Split>>,
+    joint: Watermark,
+    /// Those of the snapshot that are not opened yet.
+    restored: Vec<SplitState>,
+}
+
+/// A split.
+pub(crate) struct Split {
+    /// What a snapshot keeps.
+    pub(crate) known: SplitState,
+    /// When it gave something last.
+    pub(crate) active_ns: u64,
+}
+
+impl Split {
+    fn new(known: SplitState, active_ns: u64) -> Split {
+        Split { known, active_ns }
+    }
+
+    /// True if the joint watermark waits for it.
+    pub(crate) fn counts(&self) -> bool {
+        !self.known.idle && !self.known.ended
+    }
+}
+
+impl Default for Splits {
+    fn default() -> Self {
+        Splits { list: Vec::new(), joint: Watermark::MIN, restored: Vec::new() }
+    }
+}
+
+impl Splits {
+    /// Those of a snapshot, to be opened, and the joint watermark.
+    pub(crate) fn restore(&mut self, splits: Vec<SplitState>, joint: Watermark) {
+        self.restored = splits;
+        self.joint = joint;
+    }
+
+    /// What a snapshot keeps: nothing of a source that names no split.
+    pub(crate) fn states(&self) -> Vec<SplitState> {
+        let opened = self.named().map(|(_, split)| split.known.clone());
+        opened.chain(self.restored.iter().cloned()).collect()
+    }
+
+    /// Those that have a name.
+    pub(crate) fn named(&self) -> impl Iterator<Item = (SplitId, &Split)> {
+        self.all().filter(|(_, split)| !split.known.name.is_empty())
+    }
+
+    fn all(&self) -> impl Iterator<Item = (SplitId, &Split)> {
+        let numbered = (0..).map(SplitId).zip(&self.list);
+        numbered.filter_map(|(id, split)| Some((id, split.as_ref()?)))
+    }
+
+    fn all_mut(&mut self) -> impl Iterator<Item = (SplitId, &mut Split)> {
+        let numbered = (0..).map(SplitId).zip(&mut self.list);
+        numbered.filter_map(|(id, split)| Some((id, split.as_mut()?)))
+    }
+
+    fn get(&self, id: SplitId) -> Option<&Split> {
+        self.list.get(id.0 as usize)?.as_ref()
+    }
+
+    /// The joint watermark.
+    pub(crate) fn joint(&self) -> Watermark {
+        self.joint
+    }
+
+    /// The running watermark of a split.
+    pub(crate) fn running(&self, id: SplitId) -> Watermark {
+        self.get(id).map_or(self.joint, |split| split.known.running)
+    }
+
+    /// The least watermark of all splits that count but this one; the end of time if none does.
+    pub(crate) fn least_of_others(&self, id: SplitId) -> Watermark {
+        let others = self.all().filter(|(other, split)| *other != id && split.counts());
+        others.map(|(_, split)| split.known.running).min().unwrap_or(Watermark::END)
+    }
+
+    /// A split is there. Says whether it counts: one that was idle when the snapshot was taken is
+    /// so still.
+    ///
+    /// # Errors
+    /// If the number is in use.
+    pub(crate) fn open(&mut self, id: SplitId, name: &Arc<str>, now_ns: u64) -> Result<bool> {
+        let place = id.0 as usize;
+        if place >= self.list.len() {
+            self.list.resize_with(place + 1, || None);
+        }
+        // What stood for all of the source while it had opened none.
+        self.list[0].take_if(|split| split.known.name.is_empty());
+        if self.list[place].is_some() {
+            return Err(Error::internal(format!("split {place} ('{name}') is opened twice")));
+        }
+        let same = self.restored.iter().position(|split| split.name == *name);
+        let known = match same.map(|at| self.restored.swap_remove(at)) {
+            Some(known) => SplitState { ended: false, ..known },
+            None => SplitState {
+                name: Arc::clone(name),
+                running: self.joint,
+                idle: false,
+                ended: false,
+            },
+        };
+        let split = self.list[place].insert(Split::new(known, now_ns));
+        Ok(split.counts())
+    }
+
+    /// What stands for a source that has opened none.
+    fn add_only(&mut self, active_ns: u64) {
+        let (name, running) = ("".into(), self.joint);
+        let known = SplitState { name, running, idle: false, ended: false };
+        self.list.push(Some(Split::new(known, active_ns)));
+    }
+
+    /// A split gives something. It counts from here on, from the joint watermark on.
+    ///
+    /// # Errors
+    /// If it is not open.
+    pub(crate) fn begin(&mut self, id: SplitId, now_ns: u64) -> Result<()> {
+        if id == SplitId::ONLY && self.list.is_empty() {
+            self.add_only(now_ns);
+        }
+        let joint = self.joint;
+        let split = self.list.get_mut(id.0 as usize).and_then(Option::as_mut);
+        let Some(split) = split.filter(|split| !split.known.ended) else {
+            let number = id.0;
+            return Err(Error::internal(format!(
+                "the source gives something of split {number}, which is not open"
+            )));
+        };
+        split.active_ns = now_ns;
+        if split.known.idle {
+            split.known.idle = false;
+            split.known.running = split.known.running.max(joint);
+        }
+        Ok(())
+    }
+
+    /// No row of a split to come is at or before this.
+    pub(crate) fn raise(&mut self, id: SplitId, to: Watermark) {
+        if let Some(split) = self.list.get_mut(id.0 as usize).and_then(Option::as_mut) {
+            split.known.running = split.known.running.max(to);
+        }
+        self.settle();
+    }
+
+    /// Others advanced without the source: splits that come back begin there.
+    pub(crate) fn raise_joint(&mut self, to: Watermark) {
+        self.joint = self.joint.max(to);
+    }
+
+    /// A split has fallen idle, or has ended.
+    pub(crate) fn note(&mut self, id: SplitId, event: &SplitEvent) {
+        if let Some(split) = self.list.get_mut(id.0 as usize).and_then(Option::as_mut) {
+            split.known.idle |= *event == SplitEvent::Idle;
+            split.known.ended |= *event == SplitEvent::Ended;
+        }
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        let least = self.least_of_others(SplitId(u32::MAX));
+        let known = || self.all().map(|(_, split)| split.known.running);
+        let joint = if least < Watermark::END { Some(least) } else { known().max() };
+        self.joint = self.joint.max(joint.unwrap_or(Watermark::MIN));
+    }
+
+    /// True if there are some, and none counts.
+    pub(crate) fn are_idle(&self) -> bool {
+        let mut all = self.all().peekable();
+        all.peek().is_some() && all.all(|(_, split)| !split.counts())
+    }
+
+    /// Those that count and have given nothing since this moment fall idle if `may` says so, by
+    /// number and name. Says since when the quietest of those left was active.
+    pub(crate) fn let_idle(
+        &mut self,
+        quiet_before_ns: u64,
+        may: impl Fn(SplitId, &str) -> bool,
+    ) -> Option<u64> {
+        if self.list.is_empty() {
+            self.add_only(0);
+        }
+        for (id, split) in self.all_mut().filter(|(_, split)| split.counts()) {
+            split.known.idle = split.active_ns < quiet_before_ns && may(id, &split.known.name);
+        }
+        self.settle();
+        let left = self.all().filter(|(_, split)| split.counts());
+        left.map(|(_, split)| split.active_ns).min()
+    }
+}
