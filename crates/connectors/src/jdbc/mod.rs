@@ -69,15 +69,15 @@ impl Connector for Jdbc {
     }
 
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
-        Ok(Box::new(JdbcSource::new(request.clone(), JdbcOptions::read(request)?)))
+        Ok(Box::new(JdbcSource::new(request.clone(), JdbcOptions::open(request)?)))
     }
 
     fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>> {
-        Ok(Box::new(JdbcSink::new(request.clone(), JdbcOptions::read(request)?)))
+        Ok(Box::new(JdbcSink::new(request.clone(), JdbcOptions::open(request)?)))
     }
 
     fn lookup(&self, request: &LookupRequest) -> Result<Arc<dyn AsyncLookup>> {
-        let options = JdbcOptions::read(&request.table)?;
+        let options = JdbcOptions::open(&request.table)?;
         Ok(Arc::new(JdbcLookup::open(request, &options)?))
     }
 }

@@ -38,7 +38,7 @@ pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
                 not found as it is written is looked for in lower case, and so are columns";
         "username": Text, as_in_flink()
             => "who signs in; with `password`, or neither";
-        "password": Text, as_in_flink()
+        "password": Secret, as_in_flink()
             => "with this password";
         "driver": Text, as_in_flink()
             => "ignored: a class of Java";
@@ -115,10 +115,22 @@ pub struct JdbcOptions {
 }
 
 impl JdbcOptions {
-    /// Reads them.
+    /// Reads them, for a table that is opened now.
     ///
     /// # Errors
-    /// If one is unknown or wrong.
+    /// If one is unknown or wrong, or a secret is not set.
+    pub fn open(request: &TableRequest) -> Result<JdbcOptions> {
+        let mut read = JdbcOptions::read(request)?;
+        if let Some(password) = Options::of(request, &DESCRIPTION)?.secret("password")? {
+            password.expose().clone_into(&mut read.settings.password);
+        }
+        Ok(read)
+    }
+
+    /// Reads them, to check them: secrets are not looked up.
+    ///
+    /// # Errors
+    /// If one is unknown or wrong, or the server may not be talked to.
     pub fn read(request: &TableRequest) -> Result<JdbcOptions> {
         let options = Options::of(request, &DESCRIPTION)?;
         let in_table = |error: Error| prefixed(options.table(), &error);
@@ -136,6 +148,7 @@ impl JdbcOptions {
             }
         }
         settings.check().map_err(in_table)?;
+        request.access.targets.check(&settings.host, settings.port).map_err(in_table)?;
         check_types(options.table(), &request.schema)?;
         let _checked = (options.number::<u64>("scan.fetch-size")?, options.boolean("scan.auto-commit")?);
         options.choice("filter.handling.policy", &[("always", ()), ("never", ())])?;

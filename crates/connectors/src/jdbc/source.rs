@@ -147,7 +147,7 @@ impl JdbcSource {
             let keys = scanned.rows.get(rows..).unwrap_or_default().to_vec();
             self.current = Some(Scanned { batch: left, rows: keys });
         }
-        SourcePoll::Batch(SourceBatch { batch, origin: None })
+        SourcePoll::Batch(SourceBatch::new(batch))
     }
 }
 

@@ -28,6 +28,7 @@ use thalweg_core::snapshot::{MarkFit, OutputMark, OutputStart};
 use thalweg_core::{Error, Result};
 
 use super::statements::{Statements, TextRow};
+use crate::network::TICK;
 use crate::postgres::catalog::{ServerColumn, ServerTable};
 use crate::postgres::connection::Connection;
 use crate::postgres::encode::{append_copy_line, array_text};
@@ -37,6 +38,9 @@ use crate::postgres::{identifier, list, literal};
 
 /// Text of rows that are staged together.
 const STAGE_BYTES: usize = 1 << 20;
+
+/// How often the lock of an output is asked for, each [`TICK`].
+const LOCK_TRIES: u32 = 30;
 
 /// Rows of a table that wait for their snapshot.
 pub struct Staging {
@@ -124,8 +128,19 @@ impl Staging {
     /// # Errors
     /// If another job has it.
     pub fn claim(&mut self, session: &mut Session, doing: &str) -> Result<()> {
-        let locked = session.try_call(&mut |connection| self.lock(connection));
-        locked.map_err(|failure| session.explained(failure, doing))
+        let mut tries = 0;
+        loop {
+            // The server may not have noticed yet that an earlier run was killed.
+            match session.try_call(&mut |connection| self.lock(connection)) {
+                Ok(()) => return Ok(()),
+                Err(failure @ Failure::Error(_)) if tries == LOCK_TRIES => {
+                    return Err(session.explained(failure, doing));
+                }
+                Err(Failure::Error(_)) => tries += 1,
+                Err(failure) => return Err(session.explained(failure, doing)),
+            }
+            session.cancel().sleep(TICK);
+        }
     }
 
     fn progress(&self, connection: &mut Connection, locking: &str) -> Outcome<Option<Progress>> {

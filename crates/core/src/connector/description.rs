@@ -46,7 +46,7 @@ pub struct Capabilities {
     pub source: Option<SourceCapability>,
     /// How they are written; `None` if they cannot be.
     pub sink: Option<SinkCapability>,
-    /// True if they are looked up by key and cannot be read as a whole.
+    /// True if they are looked up by key. Without a `source` they cannot be read as a whole.
     pub is_lookup: bool,
     /// True if PARTITIONED BY has a meaning.
     pub is_partitioned: bool,
