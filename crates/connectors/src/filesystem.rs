@@ -60,6 +60,12 @@ mod tests;
 mod writer;
 mod writing;
 
+#[cfg(feature = "kafka")]
+pub(crate) use dead_letter::{DeadLetters, FinishedLetters};
+#[cfg(feature = "kafka")]
+pub(crate) use excerpt::LetterMark;
+#[cfg(feature = "kafka")]
+pub(crate) use outputs::letters_path;
 pub(crate) use position::FileMark;
 
 pub use outputs::OtherFile;
@@ -73,6 +79,7 @@ use thalweg_core::connector::{
 };
 use thalweg_core::{Error, Result};
 
+#[cfg(not(feature = "kafka"))]
 use self::dead_letter::{DeadLetters, FinishedLetters};
 use self::description::DESCRIPTION;
 use self::files::{Files, OsFiles};

@@ -12,6 +12,7 @@
 //! | [`nexmark`] | the events of the NEXMark benchmark |
 //! | [`mod@print`] | rows on standard output |
 //! | [`blackhole`] | rows nowhere |
+//! | `kafka` | topics of Kafka (feature `kafka`) |
 //! | `jdbc` | tables of PostgreSQL (feature `postgres`) |
 //! | [`output`] | the writers behind `print` and a bare SELECT |
 //! | `conformance` | checks that every connector must pass (feature `test-support`) |
@@ -25,7 +26,9 @@ pub mod format;
 mod handover;
 #[cfg(feature = "postgres")]
 pub mod jdbc;
-#[cfg(feature = "postgres")]
+#[cfg(feature = "kafka")]
+pub mod kafka;
+#[cfg(any(feature = "kafka", feature = "postgres"))]
 mod network;
 pub mod nexmark;
 pub mod output;
@@ -59,6 +62,10 @@ pub fn builtin(filesystem: Filesystem) -> Connectors {
         Arc::new(nexmark::Nexmark),
         Arc::new(print::Print),
         Arc::new(blackhole::Blackhole),
+        #[cfg(feature = "kafka")]
+        Arc::new(kafka::Kafka::default()),
+        #[cfg(feature = "kafka")]
+        Arc::new(kafka::UpsertKafka::default()),
         #[cfg(feature = "postgres")]
         Arc::new(jdbc::Jdbc),
     ];

@@ -11,6 +11,9 @@ use super::json::JsonOptions;
 /// Every format.
 pub const FORMATS: [&FormatDescription; 4] = [&CSV, &JSON, &PARQUET, &ARROW];
 
+/// Those that are read record by record, and that messages can be in.
+pub const RECORD_FORMATS: &[&FormatDescription] = &[&CSV, &JSON];
+
 const CSV: FormatDescription = FormatDescription {
     name: "csv",
     summary: "lines of text, columns by position",

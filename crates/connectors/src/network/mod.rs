@@ -11,7 +11,9 @@
 //! | the way from a client's thread to its source | [`feed`] |
 
 pub mod feed;
+#[cfg(feature = "postgres")]
 pub mod tcp;
+#[cfg(feature = "postgres")]
 pub mod tls;
 
 use std::sync::Arc;
