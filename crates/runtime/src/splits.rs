@@ -33,11 +33,13 @@ pub(crate) struct Split {
     pub(crate) known: SplitState,
     /// When it gave something last.
     pub(crate) active_ns: u64,
+    /// It gives nothing, because it is too far ahead.
+    is_paused: bool,
 }
 
 impl Split {
     fn new(known: SplitState, active_ns: u64) -> Split {
-        Split { known, active_ns }
+        Split { known, active_ns, is_paused: false }
     }
 
     /// True if the joint watermark waits for it.
@@ -217,6 +219,18 @@ impl Splits {
         let known = || self.all().map(|(_, split)| split.known.running);
         let joint = if least < Watermark::END { Some(least) } else { known().max() };
         self.joint = self.joint.max(joint.unwrap_or(Watermark::MIN));
+    }
+
+    /// Splits with names are paused that are beyond this time, and others go on. Says which.
+    pub(crate) fn keep_in_step(&mut self, limit: Watermark) -> Vec<(SplitId, bool)> {
+        let mut changed = Vec::new();
+        for (id, split) in self.all_mut().filter(|(_, split)| !split.known.name.is_empty()) {
+            let is_ahead = split.known.running > limit;
+            if std::mem::replace(&mut split.is_paused, is_ahead) != is_ahead {
+                changed.push((id, is_ahead));
+            }
+        }
+        changed
     }
 
     /// True if there are some, and none counts.

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use thalweg_core::connector::{Assign, Trouble};
-use thalweg_core::graph::StageId;
+use thalweg_core::graph::{Alignment, StageId};
 use thalweg_core::snapshot::{self, AssignerPosition, OutputMark, SinkGuarantee};
 use thalweg_core::{
     Bundle, Error, Operator, OperatorClass, Partition, Piece, Result, Route, Sink, Source,
@@ -160,6 +160,14 @@ pub struct SourceRun {
     pub shown_splits: Mutex<Vec<SplitSnapshot>>,
     /// When that was.
     pub shown_ns: AtomicU64,
+    /// How its splits are kept together with those of others.
+    pub alignment: Option<Alignment>,
+    /// Splits whose watermark is beyond this are ahead of their group, and give nothing.
+    pub limit_ms: AtomicI64,
+    /// When that was worked out last.
+    pub aligned_ns: AtomicU64,
+    /// Its only split is ahead: it is not asked.
+    pub is_held: AtomicBool,
     /// After this silence a split of it is idle, where the clock may decide that.
     pub idle_timeout: Option<Duration>,
     /// Until when it waits for more rows before it gives on those it has; a hint for the scheduler.
