@@ -5,7 +5,7 @@ use thalweg_core::{Error, Result};
 use super::bad_data::DecodeError;
 use super::records::{DecodedRecords, RecordLayout};
 use super::text::TextBlock;
-use super::{Format, csv, json};
+use super::{Format, changes, csv, json, raw};
 
 /// Decodes records of text. Shared by the threads that decode.
 ///
@@ -50,7 +50,9 @@ impl RecordDecoder {
     pub fn decode(&self, block: &TextBlock<'_>) -> Result<DecodedRecords, DecodeError> {
         match &self.format {
             Format::Csv(options) => csv::decode(options, &self.layout, block),
-            Format::Json(options) => json::decode(*options, &self.layout, block),
+            Format::Json(options) => json::decode(options, &self.layout, block),
+            Format::Raw(options) => raw::decode(options, &self.layout, block),
+            Format::Changes(options) => changes::decode(options, &self.layout, block),
             Format::Parquet | Format::Arrow => {
                 let name = self.format.name();
                 Err(Error::internal(format!("format '{name}' is not read record by record")).into())
