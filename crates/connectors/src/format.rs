@@ -18,6 +18,7 @@
 //! | [`decoding`] | blocks of records to batches |
 //! | [`encoding`] | batches to bytes |
 //! | [`csv`], [`json`], [`raw`] | text formats |
+//! | [`avro`] | binary records with a schema, which may be registered |
 //! | [`changes`] | what happened to rows, as Debezium, Maxwell, Canal and Ogg write it |
 //! | `builder` | the columns that decoders write into |
 //! | [`parquet`], [`arrow`] | formats that are read by random access |
@@ -25,6 +26,7 @@
 //! What formats do not do: find files, cut streams into blocks, compress, commit.
 
 pub mod arrow;
+pub mod avro;
 pub mod bad_data;
 mod builder;
 pub mod changes;
@@ -32,6 +34,8 @@ mod columns;
 pub mod csv;
 pub mod decoding;
 pub mod encoding;
+#[cfg(feature = "registry")]
+mod http;
 pub mod json;
 pub(crate) mod options;
 pub mod parquet;
@@ -44,6 +48,7 @@ pub mod text;
 
 use thalweg_core::{Column, DataType};
 
+pub use self::avro::AvroOptions;
 pub use self::bad_data::{BadDataPolicy, DecodeError, Rejected};
 pub use self::changes::ChangeOptions;
 pub use self::csv::CsvOptions;
@@ -66,6 +71,8 @@ pub enum Format {
     /// `'format' = 'debezium-json'`, `'maxwell-json'`, `'canal-json'`, `'ogg-json'`: a change of a
     /// table a record.
     Changes(ChangeOptions),
+    /// `'format' = 'avro'`, `'avro-confluent'`: a binary record a message.
+    Avro(AvroOptions),
     /// `'format' = 'parquet'`
     Parquet,
     /// `'format' = 'arrow'`: Arrow IPC files.
@@ -79,7 +86,9 @@ impl Format {
             Format::Csv(_) => "csv",
             Format::Json(_) => "json",
             Format::Raw(_) => "raw",
-            Format::Changes(changes) => changes.dialect.name(),
+            Format::Changes(changes) => changes.name(),
+            Format::Avro(AvroOptions { registry: Some(_), .. }) => "avro-confluent",
+            Format::Avro(_) => "avro",
             Format::Parquet => "parquet",
             Format::Arrow => "arrow",
         }
@@ -87,7 +96,7 @@ impl Format {
 
     /// True for formats that are read record by record.
     pub fn is_text(&self) -> bool {
-        !matches!(self, Format::Parquet | Format::Arrow)
+        !matches!(self, Format::Avro(_) | Format::Parquet | Format::Arrow)
     }
 
     /// True if records say themselves what each row does: [`RecordLayout::of_changes`].
@@ -101,7 +110,7 @@ impl Format {
             Format::Csv(csv) => csv.ignore_parse_errors,
             Format::Json(json) => json.ignore_parse_errors,
             Format::Changes(changes) => changes.json.ignore_parse_errors,
-            Format::Raw(_) | Format::Parquet | Format::Arrow => false,
+            Format::Raw(_) | Format::Avro(_) | Format::Parquet | Format::Arrow => false,
         }
     }
 
@@ -109,6 +118,9 @@ impl Format {
     pub fn is_supported(&self, data_type: &DataType) -> bool {
         match self {
             Format::Csv(_) => csv::values::is_supported(data_type),
+            Format::Changes(ChangeOptions { avro: Some(options), .. }) | Format::Avro(options) => {
+                avro::is_supported(data_type, options)
+            }
             Format::Json(_) | Format::Changes(_) => json::values::is_supported(data_type),
             Format::Raw(_) => raw::is_supported(data_type),
             Format::Parquet | Format::Arrow => parquet::types::is_supported(data_type),
@@ -121,7 +133,7 @@ impl Format {
             Format::Csv(csv) => csv::values::can_be_bad(column, csv),
             Format::Json(json) => json::values::can_be_bad(column, json),
             Format::Changes(changes) => json::values::can_be_bad(column, &changes.json),
-            Format::Raw(_) => true,
+            Format::Raw(_) | Format::Avro(_) => true,
             Format::Parquet | Format::Arrow => false,
         }
     }

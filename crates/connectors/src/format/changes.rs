@@ -18,18 +18,21 @@ mod rows;
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int8Array, RecordBatch, UInt64Array};
+use arrow_array::{ArrayRef, Int8Array, RecordBatch, StringViewArray, StructArray, UInt64Array};
+use arrow_buffer::NullBuffer;
+use arrow_schema::DataType as Arrow;
 use regex::Regex;
-use thalweg_core::{Column, Error, Result, RowKind, TableSchema};
+use thalweg_core::{Column, DataType, Error, Result, RowKind, TableSchema};
 
 pub use self::dialect::Dialect;
 use self::metadata::Source;
 use self::rows::{Images, Row, Rows};
+use super::avro::{AvroDecoder, AvroOptions};
 use super::bad_data::{BadDataPolicy, DecodeError, Rejected};
 use super::builder;
 use super::json::writer::JsonStyle;
-use super::json::{JsonOptions, Objects, objects};
-use super::records::{DecodedRecords, RecordLayout, Records};
+use super::json::{JsonOptions, objects};
+use super::records::{DecodedRecords, Objects, RecordLayout, Records};
 use super::text::TextBlock;
 
 /// How changes are read and written.
@@ -39,6 +42,8 @@ pub struct ChangeOptions {
     pub dialect: Dialect,
     /// How the JSON is read and written.
     pub json: JsonOptions,
+    /// How Avro is read and written, if that is what messages are: `debezium-avro-confluent`.
+    pub avro: Option<AvroOptions>,
     /// True if the change stands in a key `payload`, beside its schema.
     pub has_schema: bool,
     /// The databases, of which changes are read; all if there is none.
@@ -50,18 +55,24 @@ pub struct ChangeOptions {
 /// Decodes a block.
 pub(super) fn decode(
     options: &ChangeOptions,
+    avro: Option<&AvroDecoder>,
     layout: &RecordLayout,
     block: &TextBlock<'_>,
 ) -> Result<DecodedRecords, DecodeError> {
     let read: Vec<&Column> = layout.read().map(|at| &layout.schema.columns[at]).collect();
     let sources = layout.metadata.iter().map(|(key, column)| Source::find(options, key, column));
     let sources = sources.collect::<Result<Vec<_>>>()?;
-    let envelope = options.envelope(&read, &sources);
-    let envelope: Vec<&Column> = envelope.iter().collect();
+    let whole = options.envelope(&read, &sources);
+    let envelope: Vec<&Column> = whole.iter().collect();
     let mut fields = builder::record(envelope.iter().copied())?;
     rows::note_missing(&mut fields);
-    let source = block.text(layout.policy)?;
-    let objects = objects(&options.json, &envelope, fields, &source, block, layout.policy);
+    let objects = match avro {
+        Some(avro) => avro.objects(&whole, &envelope, fields, block, layout.policy)?,
+        None => {
+            let source = block.text(layout.policy)?;
+            objects(&options.json, &envelope, fields, &source, block, layout.policy)
+        }
+    };
     let Objects { fields, mut found, mut bad, mut rejected } = objects;
     let images = Images::of(options, fields)?;
     let broken = found.take_broken();
@@ -175,6 +186,54 @@ pub(super) fn write(
         end(out);
     }
     Ok(())
+}
+
+impl ChangeOptions {
+    /// The value of the option `format`.
+    pub fn name(&self) -> &'static str {
+        match self.avro {
+            Some(_) => "debezium-avro-confluent",
+            None => self.dialect.name(),
+        }
+    }
+}
+
+/// The columns of Avro's envelope around rows with these columns.
+pub(super) fn avro_envelope(columns: &[Column]) -> TableSchema {
+    let image = DataType::Row(columns.to_vec()).nullable();
+    TableSchema::new(vec![
+        Column::new("before", image.clone()),
+        Column::new("after", image),
+        Column::new("op", DataType::STRING.nullable()),
+    ])
+}
+
+/// Rows in that envelope.
+pub(super) fn in_avro_envelope(
+    batch: &RecordBatch,
+    envelope: &TableSchema,
+    kinds: Option<&[RowKind]>,
+) -> Result<RecordBatch> {
+    let schema = envelope.arrow();
+    let is_gone = |row: usize| {
+        let kind = kinds.map_or(RowKind::Insert, |kinds| kinds[row]);
+        matches!(kind, RowKind::UpdateBefore | RowKind::Delete)
+    };
+    let rows = batch.num_rows();
+    let image = |at: usize, is_there: Vec<bool>| -> Result<ArrayRef> {
+        let Arrow::Struct(fields) = schema.field(at).data_type() else {
+            return Err(Error::internal("an image that is no row"));
+        };
+        let nulls = Some(NullBuffer::from(is_there));
+        Ok(Arc::new(StructArray::try_new(fields.clone(), batch.columns().to_vec(), nulls)?))
+    };
+    let words = (0..rows).map(|row| if is_gone(row) { "d" } else { "c" });
+    let columns: Vec<ArrayRef> = vec![
+        image(0, (0..rows).map(is_gone).collect())?,
+        image(1, (0..rows).map(|row| !is_gone(row)).collect())?,
+        Arc::new(StringViewArray::from_iter_values(words)),
+    ];
+    Ok(RecordBatch::try_new(schema, columns)?)
 }
 
 /// The error of a metadata column.

@@ -10,6 +10,7 @@ use thalweg_core::{Column, DataType, Error, Result, RowKind, TableSchema};
 
 use super::Format;
 use super::arrow::writer::ArrowWriter;
+use super::avro::AvroEncoder;
 use super::changes::{self, ChangeOptions};
 use super::csv::writer::CsvStyle;
 use super::json::writer::JsonStyle;
@@ -26,14 +27,24 @@ pub struct TextEncoder {
 }
 
 enum TextStyle {
-    Csv { style: CsvStyle, header: bool },
+    Csv {
+        style: CsvStyle,
+        header: bool,
+    },
     Json(JsonStyle),
     Raw(RawOptions),
     Changes(ChangeOptions, JsonStyle),
+    /// With the columns of a record: those of the rows, or of the envelope around them.
+    Avro {
+        encoder: Result<AvroEncoder>,
+        columns: TableSchema,
+        is_envelope: bool,
+    },
 }
 
 impl TextEncoder {
-    /// An encoder of rows with these columns; `None` if the format is no text.
+    /// An encoder of rows with these columns; `None` if the format is not written record by
+    /// record. What stands in the way of writing is said with the first rows.
     pub fn new(format: &Format, schema: TableSchema) -> Option<Self> {
         let style = match format {
             Format::Csv(options) => {
@@ -49,8 +60,18 @@ impl TextEncoder {
             }
             Format::Json(options) => TextStyle::Json(JsonStyle::written(options)),
             Format::Raw(options) => TextStyle::Raw(options.clone()),
+            Format::Changes(ChangeOptions { avro: Some(options), .. }) => {
+                let columns = changes::avro_envelope(&schema.columns);
+                let encoder = AvroEncoder::new(options, &columns.columns);
+                TextStyle::Avro { encoder, columns, is_envelope: true }
+            }
             Format::Changes(options) => {
                 TextStyle::Changes(options.clone(), JsonStyle::written(&options.json))
+            }
+            Format::Avro(options) => {
+                let (encoder, columns) =
+                    (AvroEncoder::new(options, &schema.columns), schema.clone());
+                TextStyle::Avro { encoder, columns, is_envelope: false }
             }
             Format::Parquet | Format::Arrow => return None,
         };
@@ -111,6 +132,16 @@ impl TextEncoder {
                 Ok(())
             })?;
             out
+        } else if let TextStyle::Avro { encoder, columns, is_envelope } = &self.style {
+            let enveloped = match is_envelope {
+                true => Some(changes::in_avro_envelope(batch, columns, kinds)?),
+                false => None,
+            };
+            let batch = enveloped.as_ref().unwrap_or(batch);
+            let mut out = Vec::new();
+            let encoder = encoder.as_ref().map_err(Clone::clone)?;
+            encoder.write(&mut out, batch, columns, |out| end(out.len(), false))?;
+            out
         } else {
             let mut out = String::new();
             self.text(&mut out, batch, kinds, |out| end(out.len(), false))?;
@@ -138,7 +169,9 @@ impl TextEncoder {
             TextStyle::Changes(options, style) => {
                 changes::write(options, style, out, batch, schema, kinds, end)
             }
-            TextStyle::Raw(_) => Err(Error::internal("raw records need not be text")),
+            TextStyle::Raw(_) | TextStyle::Avro { .. } => {
+                Err(Error::internal("the records of this format are no text"))
+            }
         }
     }
 }

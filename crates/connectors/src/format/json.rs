@@ -17,9 +17,9 @@ use thalweg_core::{Column, Error, Result};
 
 use self::parser::{Broken, Cursor};
 use self::values::Reader;
-use super::bad_data::{BadDataPolicy, BadFields, DecodeError, Rejected};
+use super::bad_data::{BadDataPolicy, DecodeError, Rejected};
 use super::builder::{self, Field};
-use super::records::{DecodedRecords, FoundRecords, RecordLayout, finish};
+use super::records::{DecodedRecords, Objects, RecordLayout, finish};
 use super::text::{NOT_UTF8, Text, TextBlock};
 
 /// How JSON is read and written.
@@ -51,14 +51,6 @@ pub enum NullKeys {
     Literal(String),
 }
 
-/// The objects of a block.
-pub(super) struct Objects<'b> {
-    pub fields: Vec<Field>,
-    pub found: FoundRecords<'b>,
-    pub bad: BadFields,
-    pub rejected: Vec<Rejected>,
-}
-
 /// Decodes a block.
 pub(super) fn decode(
     options: &JsonOptions,
@@ -83,9 +75,7 @@ pub(super) fn objects<'b>(
     block: &'b TextBlock<'_>,
     policy: BadDataPolicy,
 ) -> Objects<'b> {
-    let found = FoundRecords { records: Vec::new(), broken: None, error: bad_record };
-    let (bad, rejected) = (BadFields::new(policy), Vec::new());
-    let objects = Objects { fields, found, bad, rejected };
+    let objects = Objects::new(fields, policy, bad_record);
     let mut reading = Reading { options, columns, objects, policy };
     match block.as_messages() {
         None => {

@@ -1,5 +1,9 @@
 //! What formats say of themselves, and the `WITH` options of the text formats.
 
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use regex::Regex;
 use thalweg_core::Result;
 use thalweg_core::connector::{
@@ -7,14 +11,21 @@ use thalweg_core::connector::{
 };
 
 use super::Format;
+use super::avro::registry::Registry;
+use super::avro::schema::Schema;
+use super::avro::{AvroOptions, RegistryOptions};
 use super::changes::{ChangeOptions, Dialect};
 use super::csv::{CsvOptions, scan};
 use super::json::{JsonOptions, NullKeys};
 use super::raw::{Charset, RawOptions};
 
-/// Every format.
+/// The formats of files.
 pub const FORMATS: [&FormatDescription; 9] =
     [&CSV, &JSON, &RAW, &DEBEZIUM, &MAXWELL, &CANAL, &OGG, &PARQUET, &ARROW];
+
+/// Those that are read record by record, and that messages can be in.
+pub const RECORD_FORMATS: &[&FormatDescription] =
+    &[&JSON, &CSV, &RAW, &AVRO, &AVRO_CONFLUENT, &DEBEZIUM, &DEBEZIUM_AVRO, &MAXWELL, &CANAL, &OGG];
 
 const CSV: FormatDescription = FormatDescription {
     name: "csv",
@@ -173,6 +184,93 @@ const DEBEZIUM: FormatDescription = FormatDescription {
     is_in_flink: true,
 };
 
+/// The options of a registry of schemas, for a format of this name.
+macro_rules! registry_options {
+    ($name:literal) => {
+        &[
+            OptionDescription::new(
+                concat!($name, ".url"),
+                OptionKind::Text,
+                "the address of the schema registry, which may have a path",
+            )
+            .required()
+            .as_in_flink(),
+            OptionDescription::new(
+                concat!($name, ".subject"),
+                OptionKind::Text,
+                "the name under which the schema of written records is registered",
+            )
+            .or_else("`TOPIC-value` or `TOPIC-key`, of one topic")
+            .of_sink()
+            .as_in_flink(),
+            OptionDescription::new(
+                concat!($name, ".schema"),
+                OptionKind::Text,
+                "the schema of written records as JSON, in place of the one that the columns make",
+            )
+            .of_sink()
+            .as_in_flink(),
+            OptionDescription::new(
+                concat!($name, ".basic-auth.credentials-source"),
+                OptionKind::Words(&["USER_INFO"]),
+                "where name and password are: in `basic-auth.user-info`",
+            )
+            .as_in_flink(),
+            OptionDescription::new(
+                concat!($name, ".basic-auth.user-info"),
+                OptionKind::Text,
+                "`name:password`",
+            )
+            .as_in_flink(),
+            OptionDescription::new(
+                concat!($name, ".bearer-auth.credentials-source"),
+                OptionKind::Words(&["STATIC_TOKEN"]),
+                "where the token is: in `bearer-auth.token`",
+            )
+            .as_in_flink(),
+            OptionDescription::new(
+                concat!($name, ".bearer-auth.token"),
+                OptionKind::Text,
+                "a token that the registry asks for",
+            )
+            .as_in_flink(),
+        ]
+    };
+}
+
+const AVRO: FormatDescription = FormatDescription {
+    name: "avro",
+    summary: "binary records of Avro, whose schema is derived from the columns",
+    options: &option_table! {
+        "avro.encoding": Words(&["binary"]), or("binary"), as_in_flink()
+            => "how records are encoded; Flink's `json` is not supported";
+        "avro.timestamp_mapping.legacy": Boolean, or("true"), as_in_flink()
+            => "TIMESTAMP is Avro's `timestamp-millis` and TIMESTAMP_LTZ has no type; `false`: they \
+                are `local-timestamp-…` and `timestamp-…`, with up to 6 digits";
+    },
+    metadata: &[],
+    unsupported: &["avro.codec"],
+    is_in_flink: true,
+};
+
+const AVRO_CONFLUENT: FormatDescription = FormatDescription {
+    name: "avro-confluent",
+    summary: "binary records of Avro with the number of a schema that is registered",
+    options: registry_options!("avro-confluent"),
+    metadata: &[],
+    unsupported: &["avro-confluent.properties.*", "avro-confluent.ssl.*"],
+    is_in_flink: true,
+};
+
+const DEBEZIUM_AVRO: FormatDescription = FormatDescription {
+    name: "debezium-avro-confluent",
+    summary: "the same as `debezium-json`, in Avro with the number of a schema that is registered",
+    options: registry_options!("debezium-avro-confluent"),
+    metadata: &[],
+    unsupported: &["debezium-avro-confluent.properties.*", "debezium-avro-confluent.ssl.*"],
+    is_in_flink: true,
+};
+
 const MAXWELL: FormatDescription = FormatDescription {
     name: "maxwell-json",
     summary: "changes of tables as Maxwell writes them: `data`, `old`, `type`",
@@ -258,7 +356,7 @@ impl Format {
     /// # Errors
     /// If an option is wrong, or belongs to another format.
     pub fn read(name: &str, options: &Options<'_>, columns: usize) -> Result<Option<Format>> {
-        if !FORMATS.iter().any(|format| format.name == name) {
+        if !FORMATS.iter().chain(RECORD_FORMATS).any(|format| format.name == name) {
             return Ok(None);
         }
         options.check_format(name)?;
@@ -271,13 +369,42 @@ impl Format {
             "json" => Format::Json(json_options(options, "json")?),
             "raw" => Format::Raw(raw_options(options, columns)?),
             "arrow" => Format::Arrow,
+            "avro" => {
+                let has_legacy_times = options.boolean("avro.timestamp_mapping.legacy")?;
+                options.choice("avro.encoding", &[("binary", ())])?;
+                Format::Avro(AvroOptions { has_legacy_times, registry: None })
+            }
+            "avro-confluent" => Format::Avro(registry_options(options, name)?),
+            "debezium-avro-confluent" => Format::Changes(ChangeOptions {
+                dialect: Dialect::Debezium,
+                json: JsonOptions::default(),
+                avro: Some(registry_options(options, name)?),
+                has_schema: false,
+                databases: None,
+                tables: None,
+            }),
             _ => Format::Parquet,
         }))
     }
 
+    /// Under which name schemas are registered where no option says it.
+    #[must_use]
+    pub fn with_default_subject(mut self, subject: &str) -> Format {
+        let avro = match &mut self {
+            Format::Avro(avro) => Some(avro),
+            Format::Changes(changes) => changes.avro.as_mut(),
+            _ => None,
+        };
+        if let Some(registry) = avro.and_then(|avro| avro.registry.as_mut()) {
+            registry.subject.get_or_insert_with(|| subject.to_owned());
+        }
+        self
+    }
+
     /// What the format says of itself.
     pub fn description(&self) -> &'static FormatDescription {
-        let mut known = FORMATS.iter().filter(|format| format.name == self.name());
+        let known = FORMATS.iter().chain(RECORD_FORMATS);
+        let mut known = known.filter(|format| format.name == self.name());
         known.next().expect("every format has a description")
     }
 }
@@ -290,6 +417,35 @@ pub(super) fn changes_description(dialect: Dialect) -> &'static FormatDescriptio
         Dialect::Canal => &CANAL,
         Dialect::Ogg => &OGG,
     }
+}
+
+/// The options of a registry of schemas, of a format of this name.
+fn registry_options(options: &Options<'_>, name: &str) -> Result<AvroOptions> {
+    let option = |key: &str| format!("{name}.{key}");
+    let get = |key: &str| options.get(&option(key));
+    let url = match get("url") {
+        Some(url) => url,
+        None => options.required(&option("url"))?,
+    };
+    let authorization = match (get("basic-auth.user-info"), get("bearer-auth.token")) {
+        (Some(_), Some(_)) => {
+            return Err(options.conflict("basic-auth and bearer-auth exclude each other"));
+        }
+        (Some(user), None) => Some(format!("Basic {}", STANDARD.encode(user))),
+        (None, Some(token)) => Some(format!("Bearer {token}")),
+        (None, None) => None,
+    };
+    if let Some(text) = get("schema") {
+        Schema::parse(text).map_err(|e| options.bad(&option("schema"), text, e.message()))?;
+    }
+    Ok(AvroOptions {
+        has_legacy_times: true,
+        registry: Some(RegistryOptions {
+            registry: Arc::new(Registry::new(url, authorization)),
+            subject: get("subject").map(str::to_owned),
+            schema: get("schema").map(str::to_owned),
+        }),
+    })
 }
 
 /// `raw.*`, for records that hold this many columns.
@@ -321,6 +477,7 @@ fn change_options(options: &Options<'_>, dialect: Dialect) -> Result<ChangeOptio
     Ok(ChangeOptions {
         dialect,
         json: json_options(options, name)?,
+        avro: None,
         has_schema,
         databases: pattern("database")?,
         tables: pattern("table")?,

@@ -11,6 +11,7 @@ use thalweg_core::connector::KIND_COLUMN;
 use thalweg_core::{Column, DataType, Error, Result, RowKind, TableSchema};
 
 use super::bad_data::{BadDataPolicy, BadFields, DecodeError, Rejected};
+use super::builder::Field;
 use super::text::TextBlock;
 
 /// Which columns records have, which of them are wanted, and what happens to bad ones.
@@ -178,6 +179,26 @@ impl Records for FoundRecords<'_> {
     }
     fn take_broken(&mut self) -> Option<DecodeError> {
         self.broken.take()
+    }
+}
+
+/// The records of a block, in columns that are complete but for the bad ones.
+pub(super) struct Objects<'b> {
+    pub fields: Vec<Field>,
+    pub found: FoundRecords<'b>,
+    pub bad: BadFields,
+    pub rejected: Vec<Rejected>,
+}
+
+impl Objects<'_> {
+    /// None yet, for these fields; `error` is that of a job that fails because of a record.
+    pub fn new(
+        fields: Vec<Field>,
+        policy: BadDataPolicy,
+        error: fn(&str, u64) -> DecodeError,
+    ) -> Self {
+        let found = FoundRecords { records: Vec::new(), broken: None, error };
+        Objects { fields, found, bad: BadFields::new(policy), rejected: Vec::new() }
     }
 }
 

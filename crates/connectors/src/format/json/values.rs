@@ -41,9 +41,9 @@ pub fn is_supported(data_type: &DataType) -> bool {
 pub struct Reader<'r, 't> {
     /// Where it is.
     pub cursor: Cursor<'t>,
-    pub options: &'r JsonOptions,
+    options: &'r JsonOptions,
     /// The columns of the record, for messages.
-    pub columns: &'r [&'r Column],
+    columns: &'r [&'r Column],
     /// The row that is read.
     pub row: usize,
     /// The column of the record that is read.
