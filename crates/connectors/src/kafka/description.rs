@@ -11,7 +11,7 @@ use crate::format::options::RECORD_FORMATS;
 
 const SOURCE: SourceCapability = SourceCapability {
     boundedness: Boundedness::ByOptions,
-    changes: &[AcceptedChanges::Inserts],
+    changes: &[AcceptedChanges::Inserts, AcceptedChanges::All],
     has_positions: true,
     prunes_columns: true,
 };
@@ -21,7 +21,7 @@ pub const KAFKA: ConnectorDescription = ConnectorDescription {
     capabilities: Capabilities {
         source: Some(SOURCE),
         sink: Some(SinkCapability {
-            changes: &[AcceptedChanges::Inserts],
+            changes: &[AcceptedChanges::Inserts, AcceptedChanges::All],
             guarantee: SinkGuarantee::Transactional,
         }),
         ..Capabilities::NONE
@@ -90,10 +90,21 @@ const COMMON: &[OptionDescription] = &option_table! {
             `'value.fields-include' = 'EXCEPT_KEY'`";
     "value.fields-include": Words(&["ALL", "EXCEPT_KEY"]), or("ALL"), as_in_flink()
         => "whether values have the columns of the key, too";
-    "key.csv.*": Text, as_in_flink() => "of the format of keys";
-    "key.json.*": Text, as_in_flink() => "of the format of keys";
-    "value.csv.*": Text, as_in_flink() => "of the format of values";
-    "value.json.*": Text, as_in_flink() => "of the format of values";
+    "key.json.*": Secret, as_in_flink() => "an option of the format of keys";
+    "key.csv.*": Secret, as_in_flink() => "an option of the format of keys";
+    "key.raw.*": Secret, as_in_flink() => "an option of the format of keys";
+    "key.avro.*": Secret, as_in_flink() => "an option of the format of keys";
+    "key.avro-confluent.*": Secret, as_in_flink() => "an option of the format of keys";
+    "value.json.*": Secret, as_in_flink() => "an option of the format of values";
+    "value.csv.*": Secret, as_in_flink() => "an option of the format of values";
+    "value.raw.*": Secret, as_in_flink() => "an option of the format of values";
+    "value.avro.*": Secret, as_in_flink() => "an option of the format of values";
+    "value.avro-confluent.*": Secret, as_in_flink() => "an option of the format of values";
+    "value.debezium-json.*": Secret, as_in_flink() => "an option of the format of values";
+    "value.debezium-avro-confluent.*": Secret, as_in_flink() => "an option of the format of values";
+    "value.maxwell-json.*": Secret, as_in_flink() => "an option of the format of values";
+    "value.canal-json.*": Secret, as_in_flink() => "an option of the format of values";
+    "value.ogg-json.*": Secret, as_in_flink() => "an option of the format of values";
     "scan.bounded.mode": Words(&["unbounded", "latest-offset", "group-offsets", "timestamp", "specific-offsets"]),
         or("unbounded"), of_source(), as_in_flink()
         => "where each partition ends, as found when it is first seen; what lies there is not read";

@@ -22,6 +22,8 @@ pub struct MessageWriter {
     timestamp: Option<usize>,
     topics: Topics,
     is_upsert: bool,
+    /// The format of values says what each row does.
+    has_changes: bool,
 }
 
 /// A key or a value.
@@ -38,11 +40,11 @@ impl Part {
         Ok(Part { encoder, columns: columns.to_vec(), schema })
     }
 
-    fn messages(&self, batch: &RecordBatch) -> Result<BinaryArray> {
+    fn messages(&self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<BinaryArray> {
         let columns: Vec<ArrayRef> = self.columns.iter().map(|&at| batch.column(at).clone()).collect();
         let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let own = RecordBatch::try_new_with_options(self.schema.arrow(), columns, &rows)?;
-        self.encoder.messages(&own, None)
+        self.encoder.messages(&own, kinds)
     }
 }
 
@@ -70,6 +72,7 @@ impl MessageWriter {
             timestamp: metadata("timestamp"),
             topics: options.topics.clone(),
             is_upsert: options.is_upsert,
+            has_changes: options.value.has_changes(),
         })
     }
 
@@ -83,12 +86,12 @@ impl MessageWriter {
         kinds: Option<&[RowKind]>,
         each: &mut dyn FnMut(&Outgoing<'_>) -> Result<()>,
     ) -> Result<()> {
-        let values = self.value.messages(batch)?;
-        let keys = self.key.as_ref().map(|key| key.messages(batch)).transpose()?;
+        let values = self.value.messages(batch, kinds.filter(|_| self.has_changes))?;
+        let keys = self.key.as_ref().map(|key| key.messages(batch, None)).transpose()?;
         let times = self.timestamp.map(|at| millis(batch.column(at))).transpose()?;
         for row in 0..batch.num_rows() {
             let kind = kinds.map_or(RowKind::Insert, |kinds| kinds[row]);
-            if kind == RowKind::UpdateBefore {
+            if kind == RowKind::UpdateBefore && !self.has_changes {
                 continue;
             }
             let is_delete = self.is_upsert && kind == RowKind::Delete;

@@ -62,6 +62,15 @@ fn state_options(request: &TableRequest, as_sink: bool) -> BTreeMap<String, Stri
     options.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
+/// Which changes a table has.
+fn changes(options: Result<KafkaOptions>) -> AcceptedChanges {
+    match options {
+        Ok(options) if options.is_upsert => AcceptedChanges::Upserts,
+        Ok(options) if options.value.has_changes() => AcceptedChanges::All,
+        _ => AcceptedChanges::Inserts,
+    }
+}
+
 /// Checks that no two outputs have the same transactions.
 fn check_prefixes<'a>(
     writes: impl Iterator<Item = &'a TableRequest>,
@@ -85,7 +94,7 @@ fn check_prefixes<'a>(
 }
 
 macro_rules! connector {
-    ($connector:ident, $description:ident, $is_upsert:literal, $changes:expr) => {
+    ($connector:ident, $description:ident, $is_upsert:literal) => {
         impl Connector for $connector {
             fn description(&self) -> &ConnectorDescription {
                 &$description
@@ -100,12 +109,12 @@ macro_rules! connector {
                 read.is_ok_and(|options| options.bounded.is_some())
             }
 
-            fn accepted_changes(&self, _request: &TableRequest) -> AcceptedChanges {
-                $changes
+            fn accepted_changes(&self, request: &TableRequest) -> AcceptedChanges {
+                changes(KafkaOptions::read(request, $is_upsert, true, false))
             }
 
-            fn held_changes(&self, _request: &TableRequest) -> AcceptedChanges {
-                $changes
+            fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
+                changes(KafkaOptions::read(request, $is_upsert, false, false))
             }
 
             fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
@@ -133,5 +142,5 @@ macro_rules! connector {
     };
 }
 
-connector!(Kafka, KAFKA, false, AcceptedChanges::Inserts);
-connector!(UpsertKafka, UPSERT_KAFKA, true, AcceptedChanges::Upserts);
+connector!(Kafka, KAFKA, false);
+connector!(UpsertKafka, UPSERT_KAFKA, true);

@@ -129,7 +129,6 @@ impl KafkaOptions {
         let description = if is_upsert { &UPSERT_KAFKA } else { &KAFKA };
         let options = Options::of(request, description)?;
         let topics = topics(&options)?;
-        check_metadata(request, &topics, as_sink)?;
         let key_columns = key_columns(&options, request, is_upsert)?;
         let excludes_key = value_excludes_key(&options)?;
         let key_prefix = options.get("key.fields-prefix").unwrap_or_default().to_owned();
@@ -137,9 +136,17 @@ impl KafkaOptions {
         let is_value = |at: &usize| !excludes_key || !key_columns.contains(at);
         let value_columns: Vec<usize> = (0..request.schema.len()).filter(is_value).collect();
         let value_name = value_format(&options, is_upsert)?;
-        let value = format(request, &["value.", ""], value_name, value_columns.len())?;
+        let subject = |what: &str| topics.only().map(|topic| format!("{topic}-{what}"));
+        let with_subject = |format: Format, what: &str| match subject(what) {
+            Some(subject) => format.with_default_subject(&subject),
+            None => format,
+        };
+        let value = read_format(request, &["value.", ""], value_name, value_columns.len())?;
+        let value = with_subject(value, "value");
         let key = options.get("key.format");
-        let key = key.map(|name| format(request, &["key."], name, key_columns.len())).transpose()?;
+        let key = key.map(|name| read_format(request, &["key."], name, key_columns.len()));
+        let key = key.transpose()?.map(|format| with_subject(format, "key"));
+        check_metadata(request, &topics, &value, as_sink)?;
         let (flush_rows, flush_interval_ms) = flushing(&options, is_upsert)?;
         let read = KafkaOptions {
             is_upsert,
@@ -169,7 +176,14 @@ impl KafkaOptions {
 
     fn check(&self, options: &Options<'_>, request: &TableRequest, as_sink: bool) -> Result<()> {
         self.check_types(request)?;
-        if !self.is_upsert && !request.primary_key.is_empty() {
+        let keeps_changes = self.key.as_ref().is_some_and(Format::has_changes);
+        if keeps_changes || (self.is_upsert && self.value.has_changes()) {
+            let which = if keeps_changes { "keys are" } else { "values of 'upsert-kafka' are" };
+            return Err(options
+                .conflict(&format!("{which} in a format of changes"))
+                .hint("use a format of rows: json, avro, …"));
+        }
+        if !self.is_upsert && !self.value.has_changes() && !request.primary_key.is_empty() {
             return Err(options
                 .conflict("a PRIMARY KEY, but rows of 'kafka' in this format are never updated")
                 .hint("remove the key, or use 'connector' = 'upsert-kafka'"));
@@ -316,7 +330,7 @@ fn value_format<'a>(options: &Options<'a>, is_upsert: bool) -> Result<&'a str> {
 }
 
 /// A format of keys or values, whose options begin with one of these, then its name.
-fn format(request: &TableRequest, prefixes: &[&str], name: &str, columns: usize) -> Result<Format> {
+fn read_format(request: &TableRequest, prefixes: &[&str], name: &str, columns: usize) -> Result<Format> {
     const FORMATS: ConnectorDescription =
         ConnectorDescription { formats: RECORD_FORMATS, ..ConnectorDescription::new("kafka", "") };
     let known = |format: &&FormatDescription| format.name == name;
@@ -329,7 +343,7 @@ fn format(request: &TableRequest, prefixes: &[&str], name: &str, columns: usize)
         });
     }
     let own = format!("{name}.");
-    let mut of_format = TableRequest { table: request.table.clone(), ..TableRequest::default() };
+    let mut of_format = TableRequest { options: BTreeMap::new(), ..request.clone() };
     for (option, value) in &request.options {
         let rests = prefixes.iter().filter_map(|prefix| option.strip_prefix(prefix));
         if let Some(rest) = rests.filter(|rest| rest.starts_with(&own)).next() {
@@ -461,16 +475,22 @@ fn flushing(options: &Options<'_>, is_upsert: bool) -> Result<(usize, u64)> {
     }
 }
 
-fn check_metadata(request: &TableRequest, topics: &Topics, as_sink: bool) -> Result<()> {
+fn check_metadata(
+    request: &TableRequest,
+    topics: &Topics,
+    value: &Format,
+    as_sink: bool,
+) -> Result<()> {
     let table = &request.table;
     for (key, column) in &request.metadata {
+        if let Some(of_format) = key.strip_prefix("value.")
+            && value.description().metadata.iter().any(|known| known.key == of_format)
+            && !as_sink
+        {
+            continue;
+        }
         let Some((_, data_type)) = METADATA_KEYS.iter().find(|(known, _)| known == key) else {
-            let names = METADATA_KEYS.iter().map(|(known, _)| *known);
-            let help = match near_miss(key, names.clone()) {
-                Some(near) => format!("did you mean '{near}'?"),
-                None => format!("there are {}", names.collect::<Vec<_>>().join(", ")),
-            };
-            return Err(Error::plan(format!("table {table} has no metadata '{key}'")).hint(help));
+            return Err(unknown_metadata(table, key, value));
         };
         if as_sink && !WRITABLE.contains(&key.as_str()) {
             let message = format!("table {table}: metadata '{key}' can't be written");
@@ -487,11 +507,26 @@ fn check_metadata(request: &TableRequest, topics: &Topics, as_sink: bool) -> Res
     }
     let has_topic = request.metadata.iter().any(|(key, _)| key == "topic");
     match (as_sink, topics.only().is_some()) {
-        (true, true) if has_topic => Err(Error::plan(format!("table {table}: one topic, and a column for it to write"))
-            .hint("declare the column VIRTUAL, or name several topics")),
-        (true, false) if !has_topic => Err(Error::plan(format!("table {table} has several topics to write"))
-            .hint("declare a column: topic STRING NOT NULL METADATA")),
+        (true, true) if has_topic => {
+            Err(Error::plan(format!("table {table} has one topic, and a column for it to write"))
+                .hint("declare the column VIRTUAL, or name several topics"))
+        }
+        (true, false) if !has_topic => {
+            Err(Error::plan(format!("table {table} has several topics to write"))
+                .hint("declare a column: topic STRING NOT NULL METADATA"))
+        }
         _ => Ok(()),
+    }
+}
+
+fn unknown_metadata(table: &str, key: &str, value: &Format) -> Error {
+    let of_format = value.description().metadata.iter().map(|known| format!("value.{}", known.key));
+    let names: Vec<String> =
+        METADATA_KEYS.iter().map(|(known, _)| (*known).to_owned()).chain(of_format).collect();
+    let error = Error::plan(format!("table {table} has no metadata '{key}'"));
+    match near_miss(key, names.iter().map(String::as_str)) {
+        Some(near) => error.hint(format!("did you mean '{near}'?")),
+        None => error.hint(format!("there are {}", names.join(", "))),
     }
 }
 

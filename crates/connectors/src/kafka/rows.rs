@@ -160,13 +160,29 @@ impl RowReader {
                 }
             }
         }
-        slots.extend((0..request.metadata.len()).map(Slot::Metadata));
-        slots.extend(request.reads_kinds.then_some(Slot::Kind));
+        let mut of_format = Vec::new();
+        for (at, (key, column)) in request.metadata.iter().enumerate() {
+            match key.strip_prefix("value.") {
+                None => slots.push(Slot::Metadata(at)),
+                Some(key) => {
+                    slots.push(Slot::Value(of_value.len() + of_format.len()));
+                    of_format.push((key.to_owned(), column.clone()));
+                }
+            }
+        }
+        let has_changes = options.value.has_changes();
+        slots.extend(request.reads_kinds.then_some(match has_changes {
+            true => Slot::Value(of_value.len() + of_format.len()),
+            false => Slot::Kind,
+        }));
         let layout = |format: &Format, schema, wanted: Vec<usize>| {
             let layout = RecordLayout::new(&request.table, schema, wanted, false);
             with_policy(layout, format, &options.bad_data)
         };
-        let value = layout(&options.value, options.value_schema(request), of_value);
+        let mut value = layout(&options.value, options.value_schema(request), of_value);
+        if has_changes {
+            value = value.of_changes(of_format);
+        }
         let reads_key = options.is_upsert || !of_key.is_empty();
         let key = options.key.clone().filter(|_| reads_key).map(|format| {
             let layout = layout(&format, options.key_schema(request), of_key);

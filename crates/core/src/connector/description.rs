@@ -96,6 +96,8 @@ pub struct FormatDescription {
     pub summary: &'static str,
     /// Its options.
     pub options: &'static [OptionDescription],
+    /// The keys of its metadata columns.
+    pub metadata: &'static [MetadataDescription],
     /// Options of Flink's format that are not supported.
     pub unsupported: &'static [&'static str],
     /// True if Flink has a format of this name.
