@@ -12,6 +12,7 @@
 //! | [`nexmark`] | the events of the NEXMark benchmark |
 //! | [`mod@print`] | rows on standard output |
 //! | [`blackhole`] | rows nowhere |
+//! | `postgres_cdc` | changes of tables of PostgreSQL (feature `postgres`) |
 //! | `jdbc` | tables of PostgreSQL (feature `postgres`) |
 //! | [`output`] | the writers behind `print` and a bare SELECT |
 //! | `conformance` | checks that every connector must pass (feature `test-support`) |
@@ -32,6 +33,8 @@ pub mod output;
 mod pacing;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "postgres")]
+pub mod postgres_cdc;
 pub mod print;
 #[cfg(test)]
 mod tests;
@@ -61,6 +64,8 @@ pub fn builtin(filesystem: Filesystem) -> Connectors {
         Arc::new(blackhole::Blackhole),
         #[cfg(feature = "postgres")]
         Arc::new(jdbc::Jdbc),
+        #[cfg(feature = "postgres")]
+        Arc::new(postgres_cdc::PostgresCdc),
     ];
     Connectors::new(connectors)
 }

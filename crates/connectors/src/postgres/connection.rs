@@ -39,6 +39,11 @@ impl Row {
         Values(&self.0[2.min(self.0.len())..])
     }
 
+    /// The message.
+    pub fn bytes(&self) -> &Bytes {
+        &self.0
+    }
+
     /// The values as texts of their own.
     ///
     /// # Errors

@@ -69,6 +69,16 @@ impl RowBuilder {
         Ok(())
     }
 
+    /// Adds a row of which only the key is known: NULLs in columns that have none become a value of
+    /// the type that means nothing.
+    ///
+    /// # Errors
+    /// If a value is not of the declared type.
+    pub fn append_key<'v>(&mut self, values: impl Iterator<Item = Option<&'v [u8]>>) -> Result<()> {
+        let nothings: Vec<Option<&[u8]>> = self.columns.iter().map(ColumnBuilder::nothing).collect();
+        self.append(values.zip(nothings).map(|(value, nothing)| value.or(nothing)))
+    }
+
     /// The rows so far; it begins anew.
     ///
     /// # Errors
@@ -245,6 +255,21 @@ impl ColumnBuilder {
             Error::data(format!("column {name}: '{shown}' is not a {}", of.data_type))
                 .hint("declare the column as it is in the database; STRING takes every type")
         })
+    }
+
+    /// What stands for NULL where there must be none.
+    fn nothing(&self) -> Option<&'static [u8]> {
+        let text = match &self.values {
+            _ if self.of.nullable => return None,
+            Values::Boolean(_) => "f",
+            Values::Text(_) | Values::Bytes(_) => "",
+            Values::Date(_) => "1970-01-01",
+            Values::Time(..) => "00:00:00",
+            Values::Timestamp { .. } => "1970-01-01 00:00:00",
+            Values::List(..) => "{}",
+            _ => "0",
+        };
+        Some(text.as_bytes())
     }
 
     fn finish(&mut self) -> ArrayRef {

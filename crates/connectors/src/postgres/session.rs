@@ -34,11 +34,6 @@ impl Session {
         self
     }
 
-    /// Where the server is.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
     /// Ends the work.
     pub fn cancel(&self) -> &Cancel {
         &self.cancel
