@@ -4,31 +4,38 @@
 //! | check | for | what is checked |
 //! |---|---|---|
 //! | [`check_description`] | every connector | the options that it describes are those that it takes |
-//! | [`check_replayable`] | sources with offsets | the same rows however they are asked for, and from every position on those behind it |
+//! | [`check_replayable`] | sources with positions | the same rows of each split however they are asked for, and from every position on those behind it |
 //! | [`check_acknowledging`] | sources that keep records until they are acknowledged | each record counts once, whenever the job fails |
-//! | [`check_transactional`] | sinks with transactions | readers see each committed row once, and none that is not committed |
+//! | [`check_source_cancel`] | sources whose peer may be stuck | no call blocks, and it ends within two seconds |
+//! | [`check_sink`] | every sink | what its guarantee says, whenever the job fails: at every call, and at random |
+//! | [`check_sink_cancel`] | sinks whose peer may be stuck | a call that blocks ends within two seconds |
 //!
 //! Each panics with what went wrong and the seed it went wrong with; the same seed does the same
 //! again. What is not checked: what a power failure leaves behind (see the sink over files for
 //! that).
 
+mod cancel;
 mod description;
 mod queue;
 mod sinks;
+mod splits;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_select::concat::concat_batches;
-use thalweg_core::connector::{Source, SourcePoll};
+use thalweg_core::connector::{Source, SourcePoll, SplitEvent, SplitId};
 use thalweg_core::shim::SplitMix64;
 use thalweg_core::{Error, Result};
 
+pub use self::cancel::{check_sink_cancel, check_source_cancel};
 pub use self::description::check_description;
 pub use self::queue::{MemoryQueue, QueueSource, check_acknowledging};
-pub use self::sinks::{Visibility, check_transactional};
+pub use self::sinks::{SinkCase, Visibility, check_sink};
+pub use self::splits::{MemorySplits, SplitsSource};
 
 /// A wake-up that takes longer than this does not come.
 const WAKE_UP_TIMEOUT: Duration = Duration::from_secs(20);
@@ -37,7 +44,12 @@ const WAKE_UP_TIMEOUT: Duration = Duration::from_secs(20);
 pub(crate) struct Started {
     source: Box<dyn Source>,
     woken: Receiver<()>,
+    /// The splits that it has opened, and whether they have ended.
+    splits: BTreeMap<SplitId, (Arc<str>, bool)>,
 }
+
+/// Rows by the names of their splits; the name is empty where a source has none.
+type RowsBySplit = BTreeMap<Arc<str>, Vec<RecordBatch>>;
 
 impl Started {
     /// Resumes from a position, if there is one.
@@ -51,24 +63,57 @@ impl Started {
             let _ = wake.try_send(());
         }))?;
         source.open()?;
-        Ok(Started { source, woken })
+        Ok(Started { source, woken, splits: BTreeMap::new() })
     }
 
     /// The next rows; `None` at the end.
     pub(crate) fn next(&mut self, rows_max: usize) -> Result<Option<RecordBatch>> {
+        Ok(self.next_of_split(rows_max)?.map(|(_, batch)| batch))
+    }
+
+    /// The next rows with the name of their split; `None` at the end.
+    fn next_of_split(&mut self, rows_max: usize) -> Result<Option<(Arc<str>, RecordBatch)>> {
         loop {
             match self.source.poll(rows_max)? {
                 SourcePoll::Batch(batch) => {
                     let rows = batch.batch.num_rows();
                     assert!(rows <= rows_max, "{rows} rows where {rows_max} were asked for");
-                    return Ok(Some(batch.batch));
+                    return Ok(Some((self.open_split(batch.split), batch.batch)));
                 }
                 SourcePoll::Pending => {
                     let woken = self.woken.recv_timeout(WAKE_UP_TIMEOUT);
                     woken.map_err(|_| Error::internal("the source said Pending and never woke"))?;
                 }
-                SourcePoll::Heartbeat(..) | SourcePoll::Split(..) => {}
+                SourcePoll::Heartbeat(split, _) => drop(self.open_split(split)),
+                SourcePoll::Split(split, event) => self.note(split, event),
                 SourcePoll::End => return Ok(None),
+            }
+        }
+    }
+
+    /// The name of a split of which something is given.
+    fn open_split(&self, split: SplitId) -> Arc<str> {
+        match self.splits.get(&split) {
+            Some((name, false)) => Arc::clone(name),
+            Some((name, true)) => panic!("split '{name}' has ended, and gives something"),
+            None if self.splits.is_empty() && split == SplitId::ONLY => "".into(),
+            None => panic!("{split:?} gives something and was not opened"),
+        }
+    }
+
+    fn note(&mut self, split: SplitId, event: SplitEvent) {
+        match event {
+            SplitEvent::Opened(name) => {
+                assert!(!name.is_empty(), "{split:?} is opened without a name");
+                let is_open = |(known, has_ended): &(Arc<str>, bool)| *known == name && !has_ended;
+                assert!(!self.splits.values().any(is_open), "split '{name}' is opened twice");
+                let before = self.splits.insert(split, (name, false));
+                assert!(before.is_none(), "{split:?} is given twice");
+            }
+            SplitEvent::Idle => drop(self.open_split(split)),
+            SplitEvent::Ended => {
+                let name = self.open_split(split);
+                self.splits.insert(split, (name, true));
             }
         }
     }
@@ -80,13 +125,22 @@ impl Started {
 }
 
 /// All rows of a source.
-fn read_all(source: Box<dyn Source>, rows_max: usize) -> Result<Vec<RecordBatch>> {
+fn read_all(source: Box<dyn Source>, rows_max: usize) -> Result<BTreeMap<Arc<str>, RecordBatch>> {
     let mut started = Started::new(source, None)?;
-    let mut batches = Vec::new();
-    while let Some(batch) = started.next(rows_max)? {
-        batches.push(batch);
+    let mut rows = RowsBySplit::new();
+    while let Some((split, batch)) = started.next_of_split(rows_max)? {
+        rows.entry(split).or_default().push(batch);
     }
-    Ok(batches)
+    Ok(joined_by_split(&rows))
+}
+
+/// The rows of each split that has some as one batch.
+fn joined_by_split(rows: &RowsBySplit) -> BTreeMap<Arc<str>, RecordBatch> {
+    let one = |(split, batches): (&Arc<str>, &Vec<RecordBatch>)| {
+        let rows = joined(batches).filter(|rows| rows.num_rows() > 0)?;
+        Some((Arc::clone(split), rows))
+    };
+    rows.iter().filter_map(one).collect()
 }
 
 /// Rows as one batch; `None` if there is no batch at all.
@@ -96,7 +150,8 @@ pub(crate) fn joined(batches: &[RecordBatch]) -> Option<RecordBatch> {
 }
 
 /// Checks a source with positions, which `make` opens again over the same bounded input. Takes
-/// `rounds` ways through the input, each with its own seed.
+/// `rounds` ways through the input, each with its own seed. The order of splits among each other may
+/// be another one each time.
 ///
 /// # Errors
 /// Those of the source.
@@ -104,17 +159,15 @@ pub(crate) fn joined(batches: &[RecordBatch]) -> Option<RecordBatch> {
 /// # Panics
 /// If the source does not keep the contract.
 pub fn check_replayable(make: &dyn Fn() -> Result<Box<dyn Source>>, rounds: u64) -> Result<()> {
-    let whole = read_all(make()?, 1_000)?;
-    let expected = joined(&whole).filter(|rows| rows.num_rows() > 0);
-    let Some(expected) = expected else { panic!("an input without rows checks nothing") };
+    let expected = read_all(make()?, 1_000)?;
+    assert!(!expected.is_empty(), "an input without rows checks nothing");
     for rows_max in [1, 7, usize::MAX] {
-        let rows = joined(&read_all(make()?, rows_max)?);
-        assert_eq!(rows.as_ref(), Some(&expected), "asked for {rows_max} rows at a time");
+        assert_eq!(read_all(make()?, rows_max)?, expected, "asked for {rows_max} rows at a time");
     }
     let mut positions = Vec::new();
     for seed in 0..rounds {
-        let rows = joined(&interrupted(make, &mut SplitMix64::new(seed), &mut positions)?);
-        assert_eq!(rows.as_ref(), Some(&expected), "seed {seed}");
+        let rows = interrupted(make, &mut SplitMix64::new(seed), &mut positions)?;
+        assert_eq!(joined_by_split(&rows), expected, "seed {seed}");
     }
     for (seed, position) in positions.iter().enumerate().take(8) {
         check_damaged(make, position, &mut SplitMix64::new(seed as u64))?;
@@ -127,11 +180,11 @@ fn interrupted(
     make: &dyn Fn() -> Result<Box<dyn Source>>,
     random: &mut SplitMix64,
     positions: &mut Vec<String>,
-) -> Result<Vec<RecordBatch>> {
+) -> Result<RowsBySplit> {
     let rows_max = 1 << random.below(12);
     let pause = 1 + random.below(12);
     let mut started = Started::new(make()?, None)?;
-    let mut batches = Vec::new();
+    let mut rows = RowsBySplit::new();
     let mut has_ended = false;
     loop {
         if has_ended || random.below(pause) == 0 {
@@ -142,12 +195,12 @@ fn interrupted(
             started = Started::new(make()?, Some(&again?))?;
             positions.push(position);
         }
-        match started.next(1 + random.below(rows_max) as usize)? {
-            Some(batch) => {
+        match started.next_of_split(1 + random.below(rows_max) as usize)? {
+            Some((split, batch)) => {
                 assert!(!has_ended || batch.num_rows() == 0, "rows behind the end");
-                batches.push(batch);
+                rows.entry(split).or_default().push(batch);
             }
-            None if has_ended => return Ok(batches),
+            None if has_ended => return Ok(rows),
             None => has_ended = true,
         }
     }

@@ -34,7 +34,7 @@ pub use self::layer::{DiscardSink, SinkLayer, SourceLayer};
 pub use self::options::{Options, near_miss};
 pub use self::registry::{Connector, Connectors, STATE_CONNECTOR};
 pub use self::secrets::{Secret, Secrets};
-pub use self::splits::{SplitEvent, SplitId, SplitStatus};
+pub use self::splits::{MergedSplit, SplitEvent, SplitId, SplitStatus, Trouble};
 pub use self::table::{
     AcceptedChanges, Access, JobTables, KIND_COLUMN, StateTable, StateTableRequest, TableRequest,
 };
@@ -126,6 +126,10 @@ pub trait Source: Send {
     fn split_status(&self, split: SplitId) -> SplitStatus {
         let _ = split;
         SplitStatus { is_caught_up: true, ..SplitStatus::default() }
+    }
+    /// Its splits, where it has brought them into one sequence and shows only that.
+    fn merged_splits(&self) -> Vec<MergedSplit> {
+        Vec::new()
     }
     /// Delivers no more rows of a split, because it is too far ahead of others, or does so again.
     /// Of a source with one split the runtime does not ask for rows meanwhile: only sources with
@@ -287,6 +291,18 @@ pub trait Sink: Send {
     /// finished at once and gets no more; the other outputs of the job continue.
     fn demand(&self) -> Demand {
         Demand::More
+    }
+    /// What ends calls that block for long, of a sink that waits for others (a server, a reader):
+    /// asked after [`Sink::open`], and called from another thread when the job has failed or was
+    /// stopped and its time to finish is over. A call that blocks then returns an error, within a
+    /// second; `abort` follows.
+    fn canceller(&self) -> Option<Waker> {
+        None
+    }
+    /// Where it says what goes wrong outside while it tries again; asked after [`Sink::open`]. Rows
+    /// wait meanwhile, and their sources are slowed down.
+    fn trouble(&self) -> Option<Trouble> {
+        None
     }
     /// Called when nothing more is waiting: buffered rows should become visible where the format
     /// allows it.

@@ -7,8 +7,9 @@
 
 use std::time::Duration;
 
+use thalweg_core::connector::Trouble;
 use thalweg_core::shim::SharedClock;
-use thalweg_core::{Bundle, Error, OrderContract, Output, Result, Watermark};
+use thalweg_core::{Bundle, Error, OrderContract, Output, Result, SplitId, Watermark};
 use thalweg_ordering::sync::{Arc, AtomicUsize, Mutex, Ordering};
 
 #[cfg(feature = "baselines")]
@@ -149,10 +150,20 @@ impl Job {
             snapshot.held_by = held_by.map(|by| self.stages[by].name.clone());
             if let Some(source) = stage.source() {
                 snapshot.idle = source.idle.load(Ordering::Relaxed);
+                if let Ok(state) = source.state.try_lock() {
+                    source.show_splits(&state, self.now_ns());
+                    let of_all = state.source.split_status(SplitId::ONLY).last_error;
+                    snapshot.problem = of_all.filter(|_| !state.splits.has_named());
+                }
+                let shown = source.shown_splits.lock().expect("no panic under this lock");
+                snapshot.splits.clone_from(&shown);
             }
-            snapshot.problem = stage.operator().and_then(|run| run.operator.problem());
+            if let Some(operator) = stage.operator() {
+                snapshot.problem = operator.operator.problem();
+            }
             if let Some(sink) = stage.sink() {
                 snapshot.queued = sink.waiting.load(Ordering::Relaxed);
+                snapshot.problem = sink.trouble.get().and_then(Trouble::get);
             }
             snapshot
         });

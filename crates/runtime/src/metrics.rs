@@ -1,12 +1,13 @@
 //! What is counted while a job runs. The progress line, `--metrics` and tests read the same
 //! counters.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use hdrhistogram::Histogram;
 use std::time::Duration;
 
 use thalweg_core::Watermark;
+use thalweg_core::connector::SplitStatus;
 use thalweg_ordering::sync::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use crate::scheduler::meter::StageMeter;
@@ -87,6 +88,7 @@ impl StageMetrics {
             idle: false,
             held_by: None,
             problem: None,
+            splits: Vec::new(),
         }
     }
 }
@@ -148,6 +150,25 @@ pub struct StageSnapshot {
     pub held_by: Option<String>,
     /// What went wrong without stopping the job.
     pub problem: Option<String>,
+    /// The splits of a source that names any, by name.
+    pub splits: Vec<SplitSnapshot>,
+}
+
+/// What is known of a split of a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SplitSnapshot {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its watermark.
+    pub watermark: Watermark,
+    /// The source's watermark does not wait for it.
+    pub idle: bool,
+    /// It has no more rows.
+    pub ended: bool,
+    /// The source's watermark waits for it; others are further.
+    pub holds_back: bool,
+    /// What the source knows of it.
+    pub status: SplitStatus,
 }
 
 /// A copy of a job's counters.

@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use thalweg_core::connector::Demand;
+use thalweg_core::connector::{Demand, Waker};
 use thalweg_core::snapshot::{SinkGuarantee, SinkState as SinkAtCut};
 use thalweg_core::{Error, Result, Sink};
 use thalweg_ordering::sync::{Arc, Ordering};
@@ -50,24 +50,71 @@ pub(crate) fn at(job: &Job, stage: usize) -> SinkAt<'_> {
     SinkAt { at, run: at.run.sink().expect("the stage is a sink") }
 }
 
-/// Starts the thread of the sink at this stage.
-pub(crate) fn spawn(
+/// For so long a sink may finish what has come to it when the job is over; calls that block then
+/// are ended.
+const FINISH_TIME: Duration = Duration::from_secs(1);
+/// How often it is looked at whether it has.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// The thread of a sink.
+pub(crate) struct SinkThread {
     job: Arc<Job>,
     stage: usize,
+    handle: JoinHandle<()>,
+    canceller: Option<Waker>,
+}
+
+impl SinkThread {
+    /// Waits until it has ended; the job is over, and the last message was sent.
+    pub(crate) fn join(self) {
+        let SinkThread { job, stage, handle, canceller } = self;
+        if let Some(cancel) = canceller {
+            let until_ns = job.now_ns() + FINISH_TIME.as_nanos() as u64;
+            while !handle.is_finished() && job.now_ns() < until_ns {
+                std::thread::sleep(LOOK_AGAIN);
+            }
+            if !handle.is_finished() {
+                at(&job, stage).run.is_cancelled.store(true, Ordering::SeqCst);
+                cancel();
+            }
+        }
+        if handle.join().is_err() {
+            job.lifecycle.fail(Error::internal("a sink's thread panicked"));
+        }
+    }
+}
+
+/// Starts the thread of the sink at this stage.
+pub(crate) fn spawn(
+    job: &Arc<Job>,
+    stage: usize,
     receiver: Receiver<SinkMessage>,
-) -> Result<JoinHandle<()>> {
+) -> Result<SinkThread> {
     let name = format!("sink-{stage}");
+    let of_job = Arc::clone(job);
+    let sink = at(job, stage).run.inline.lock().expect("the job starts once");
+    let canceller = sink.as_ref().and_then(|sink| sink.canceller());
+    if let Some(trouble) = sink.as_ref().and_then(|sink| sink.trouble()) {
+        let _ = at(job, stage).run.trouble.set(trouble);
+    }
+    drop(sink);
     let body = move || {
+        let job = of_job;
         let place = at(&job, stage);
         let mut sink = place.run.inline.lock().expect("the job starts once").take();
         let Err(error) = caught(|| place.listen(&mut sink, &receiver)) else { return };
         if let Some(sink) = sink.as_mut() {
             sink.abort();
         }
-        job.lifecycle.fail(error.in_operator(place.at.run.name.clone()));
+        // What it was told to give up is no failure.
+        if !place.run.is_cancelled.load(Ordering::SeqCst) {
+            job.lifecycle.fail(error.in_operator(place.at.run.name.clone()));
+        }
     };
     let thread = std::thread::Builder::new().name(name).spawn(body);
-    thread.map_err(|error| Error::io(format!("can't start a sink's thread: {error}")))
+    let handle =
+        thread.map_err(|error| Error::io(format!("can't start a sink's thread: {error}")))?;
+    Ok(SinkThread { job: Arc::clone(job), stage, handle, canceller })
 }
 
 impl SinkAt<'_> {

@@ -34,6 +34,9 @@ const GATHERED_ROWS: usize = 16 * 1024;
 /// The smallest bundle that is asked of a source that keeps up.
 const BUNDLE_ROWS_MIN: usize = 1024;
 
+/// How often a busy source shows how far its splits are.
+const SHOW_SPLITS_NS: u64 = 200_000_000;
+
 /// What a stateless stage has to do for a bundle at once should take no longer: a bundle is not cut
 /// once it is made, whoever waits for a result of it waits for the whole, and other workers can
 /// take no part of it.
@@ -106,6 +109,7 @@ impl<'a> Poll<'a> {
         }
         loop {
             let rows = self.once()?;
+            self.show_splits_if_due();
             let may_continue = job.may_continue(&mut pace, rows.unwrap_or(usize::MAX))
                 && job.memory.pressure() == Pressure::Low
                 && !job.cuts.is_paused()
@@ -114,6 +118,14 @@ impl<'a> Poll<'a> {
             if !may_continue {
                 return Ok(pace.done());
             }
+        }
+    }
+
+    /// Whoever looks at metrics finds the source busy mostly.
+    fn show_splits_if_due(&self) {
+        let now_ns = self.at.job.now_ns();
+        if now_ns.saturating_sub(self.run.shown_ns.load(Ordering::Relaxed)) >= SHOW_SPLITS_NS {
+            self.run.show_splits(self.state, now_ns);
         }
     }
 

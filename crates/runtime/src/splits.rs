@@ -12,9 +12,11 @@
 
 use std::sync::Arc;
 
-use thalweg_core::connector::{SplitEvent, SplitId};
+use thalweg_core::connector::{MergedSplit, Source, SplitEvent, SplitId};
 use thalweg_core::snapshot::SplitState;
 use thalweg_core::{Error, Result, Watermark};
+
+use crate::metrics::SplitSnapshot;
 
 /// The splits of a source.
 pub struct Splits {
@@ -57,6 +59,31 @@ impl Splits {
         self.joint = joint;
     }
 
+    /// What metrics show, with what the source knows.
+    pub(crate) fn shown(&self, source: &dyn Source) -> Vec<SplitSnapshot> {
+        let counting = || self.all().filter(|(_, split)| split.counts());
+        let furthest = counting().map(|(_, split)| split.known.running).max();
+        let shown = |(id, split): (SplitId, &Split)| SplitSnapshot {
+            name: Arc::clone(&split.known.name),
+            watermark: split.known.running,
+            idle: split.known.idle,
+            ended: split.known.ended,
+            holds_back: split.counts()
+                && split.known.running <= self.joint
+                && furthest > Some(split.known.running),
+            status: source.split_status(id),
+        };
+        let merged = |split: MergedSplit| SplitSnapshot {
+            name: split.name,
+            watermark: Watermark(split.reached_ms.saturating_sub(1)),
+            idle: false,
+            ended: split.has_ended,
+            holds_back: split.holds_back,
+            status: source.split_status(split.id),
+        };
+        self.named().map(shown).chain(source.merged_splits().into_iter().map(merged)).collect()
+    }
+
     /// What a snapshot keeps: nothing of a source that names no split.
     pub(crate) fn states(&self) -> Vec<SplitState> {
         let opened = self.named().map(|(_, split)| split.known.clone());
@@ -66,6 +93,11 @@ impl Splits {
     /// Those that have a name.
     pub(crate) fn named(&self) -> impl Iterator<Item = (SplitId, &Split)> {
         self.all().filter(|(_, split)| !split.known.name.is_empty())
+    }
+
+    /// True if one has a name.
+    pub(crate) fn has_named(&self) -> bool {
+        self.named().next().is_some()
     }
 
     fn all(&self) -> impl Iterator<Item = (SplitId, &Split)> {

@@ -15,7 +15,7 @@ use std::sync::{OnceLock, mpsc};
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
-use thalweg_core::connector::Assign;
+use thalweg_core::connector::{Assign, Trouble};
 use thalweg_core::graph::StageId;
 use thalweg_core::snapshot::{self, AssignerPosition, OutputMark, SinkGuarantee};
 use thalweg_core::{
@@ -28,7 +28,7 @@ use thalweg_ordering::sync::{Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize,
 use crate::barrier::{Barrier, BarrierResults, Joint, SharedCompletions};
 use crate::container::Container;
 use crate::lane::Lane;
-use crate::metrics::{StageMetrics, StageRole};
+use crate::metrics::{SplitSnapshot, StageMetrics, StageRole};
 use crate::ordered::gather::Gather;
 use crate::slices::{SliceRows, next_slice};
 use crate::source_batcher::SourceBatcher;
@@ -156,6 +156,10 @@ pub struct SourceRun {
     pub asked_from_ns: AtomicU64,
     /// When one of its splits may have been quiet for long enough to fall idle, at the earliest.
     pub quiet_at_ns: AtomicU64,
+    /// What metrics show of its splits, as it was last looked at.
+    pub shown_splits: Mutex<Vec<SplitSnapshot>>,
+    /// When that was.
+    pub shown_ns: AtomicU64,
     /// After this silence a split of it is idle, where the clock may decide that.
     pub idle_timeout: Option<Duration>,
     /// Until when it waits for more rows before it gives on those it has; a hint for the scheduler.
@@ -177,6 +181,13 @@ impl SourceRun {
     /// True once the last epoch is closed.
     pub(crate) fn has_finished(&self) -> bool {
         self.finished.load(Ordering::SeqCst)
+    }
+
+    /// Looks again at what metrics show of its splits.
+    pub(crate) fn show_splits(&self, state: &SourceState, now_ns: u64) {
+        let mut shown = self.shown_splits.lock().expect("no panic under this lock");
+        *shown = state.splits.shown(state.source.as_ref());
+        self.shown_ns.store(now_ns, Ordering::Relaxed);
     }
 
     /// A split has come, or has come back: its silence counts from now on.
@@ -571,6 +582,10 @@ pub struct SinkRun {
     pub waiting_bytes: AtomicI64,
     /// The reader of the output has gone before all was written.
     pub gone: AtomicBool,
+    /// Where the sink says what goes wrong.
+    pub trouble: OnceLock<Trouble>,
+    /// It was told to give up what it was doing.
+    pub is_cancelled: AtomicBool,
     /// What the sink promises, in a job with snapshots.
     pub guarantee: OnceLock<SinkGuarantee>,
     /// Messages on the way, for metrics.

@@ -6,7 +6,7 @@
 
 use arrow_array::RecordBatch;
 
-use super::{Demand, Sink, Source, SourcePoll, SplitId, SplitStatus, Waker};
+use super::{Demand, MergedSplit, Sink, Source, SourcePoll, SplitId, SplitStatus, Trouble, Waker};
 use crate::bundle::RowKind;
 use crate::error::Result;
 use crate::snapshot::{OutputMark, OutputStart, SinkGuarantee};
@@ -60,6 +60,7 @@ layer! {
         fn bad_rows() -> u64;
         fn position() -> Option<String>;
         fn split_status(split: SplitId) -> SplitStatus;
+        fn merged_splits() -> Vec<MergedSplit>;
     }
     changing {
         fn start(waker: Waker) -> Result<()>;
@@ -83,6 +84,8 @@ layer! {
     reading {
         fn name() -> String;
         fn demand() -> Demand;
+        fn canceller() -> Option<Waker>;
+        fn trouble() -> Option<Trouble>;
     }
     changing {
         fn claim() -> Result<()>;

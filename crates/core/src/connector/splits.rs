@@ -1,6 +1,6 @@
 //! The parts of a source that have a sequence and a time of their own.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A split of a source: a part with a sequence of its own (a partition of a topic, a shard, a slot).
 /// Each has its own running watermark, by which its rows are judged, and falls idle on its own; the
@@ -38,6 +38,42 @@ pub enum SplitEvent {
     Idle,
     /// It will never have more.
     Ended,
+}
+
+/// A split of a source that brings its splits into one sequence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MergedSplit {
+    /// Its number.
+    pub id: SplitId,
+    /// Its name.
+    pub name: Arc<str>,
+    /// None of its rows to come is older, in milliseconds since 1970; [`i64::MIN`] if that is not
+    /// known.
+    pub reached_ms: i64,
+    /// Rows of others wait for it.
+    pub holds_back: bool,
+    /// It has no more rows.
+    pub has_ended: bool,
+}
+
+/// What goes wrong outside at the moment and is tried again, as metrics show it. Clones are the
+/// same.
+#[derive(Clone, Debug, Default)]
+pub struct Trouble(Arc<Mutex<Option<String>>>);
+
+impl Trouble {
+    /// This goes wrong.
+    pub fn set(&self, message: impl Into<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(message.into());
+    }
+    /// All is well again.
+    pub fn clear(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+    /// What goes wrong, if anything does.
+    pub fn get(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// What a source knows of a split.

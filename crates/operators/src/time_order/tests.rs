@@ -39,7 +39,7 @@ fn read(batches: Vec<Vec<(i64, i64)>>, within_ms: Option<i64>) -> Result<Vec<i64
     let rowtime = Expr::column(0, DataType::Timestamp(3).not_null());
     let clock = Arc::new(ManualClock::default());
     let given = Box::new(Given(batches));
-    let mut source = TimeOrderedSource::new(given, "t".into(), rowtime, within_ms, clock);
+    let mut source = TimeOrderedSource::new(given, "t".into(), rowtime, within_ms, true, clock);
     let mut numbers = Vec::new();
     while let SourcePoll::Batch(SourceBatch { batch, .. }) = source.poll(100)? {
         let column = batch.column(1).as_primitive::<arrow_array::types::Int64Type>();
@@ -100,10 +100,10 @@ fn a_long_wait_keeps_only_its_own_batch() {
         let times: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![time]));
         RecordBatch::try_from_iter([("ts", times)]).expect("one column")
     };
-    waiting.add(batch(1_000_000), &[1_000_000], 0);
+    waiting.add(batch(1_000_000), &[1_000_000], (SplitId::ONLY, 0), 0);
     let one = waiting.bytes;
     for time in 0..1000 {
-        waiting.add(batch(time), &[time], 0);
+        waiting.add(batch(time), &[time], (SplitId::ONLY, 0), 0);
         let released = waiting.release(time - 1).expect("sorts");
         assert_eq!(released.map_or(0, |rows| rows.num_rows()), usize::from(time > 0));
         assert!(waiting.batches.len() <= 4 && waiting.bytes <= 4 * one, "at {time}");
@@ -150,7 +150,7 @@ fn replayable(
     let rowtime = Expr::column(0, DataType::Timestamp(3).not_null());
     let given = Replayable { rows: rows.clone(), given: 0, positions: positions.clone() };
     let clock = Arc::new(ManualClock::default());
-    TimeOrderedSource::new(Box::new(given), "t".into(), rowtime, Some(within_ms), clock)
+    TimeOrderedSource::new(Box::new(given), "t".into(), rowtime, Some(within_ms), true, clock)
 }
 
 #[test]
@@ -184,7 +184,8 @@ fn rows_that_waited_come_again_and_those_that_left_do_not() {
                 let parsed = OrderedPosition::read(&position).expect("its own");
                 // Before anybody has asked no positions are kept, and rows that come again come
                 // first.
-                let may_be_far = failures == 29 || source.waiting.arrived < source.again;
+                let may_be_far = failures == 29
+                    || source.splits.all().iter().all(|split| split.arrived < split.again);
                 assert!(may_be_far || parsed.rows < 3 * 4096, "{position}");
                 source = open(Some(&position));
             }

@@ -30,7 +30,7 @@ use super::{
     LateData, PhysicalPlan, PlanEnvironment, PlanOutput, StageDescription, Target,
     standard_input_twice,
 };
-use crate::catalog::table_options::SORT_WITHIN;
+use crate::catalog::table_options::{SORT_WITHIN, split_timing};
 use crate::catalog::{RuntimeMode, UpsertMaterialize};
 use crate::logical::changes::NodeChanges;
 use crate::logical::dag::optimize;
@@ -513,6 +513,8 @@ impl<'a> Lowering<'a> {
             details.push(format!("watermark: {}", assigner.watermark));
         }
         details.extend(super::ordered::describe_time_order(table, self.environment.order)?);
+        let timing = split_timing(table).map_err(|error| error.at(table.spans.name))?;
+        details.extend(super::ordered::describe_timing(&timing));
         let id = self.identities.give("source", "", &[node]);
         let kind = StageKind::Source { source, assigner: None };
         let name = table.name.clone();
@@ -523,6 +525,7 @@ impl<'a> Lowering<'a> {
             let within = table.options.get(SORT_WITHIN).map_or("none", String::as_str).to_owned();
             self.graph.stages[stage.0].state_options.insert(SORT_WITHIN.to_owned(), within);
         }
+        self.graph.stages[stage.0].timing = timing;
         if let Some(assigner) = plan.assigner {
             self.sources.push(OpenSource { stage, assigner });
         }

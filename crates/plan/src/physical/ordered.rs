@@ -18,7 +18,7 @@
 //! The order itself is kept by the runtime (merge, reorder buffers); here is only decided what may
 //! run under which contract. The page is docs/order.md.
 
-use thalweg_core::graph::StageKind;
+use thalweg_core::graph::{SplitTiming, StageKind};
 use thalweg_core::{Error, OrderContract, Result, Source};
 use thalweg_expr::Expr;
 use thalweg_operators::time_order::TimeOrderedSource;
@@ -26,8 +26,7 @@ use thalweg_operators::time_order::TimeOrderedSource;
 use super::PlanEnvironment;
 use super::scan::ScanPlan;
 use crate::catalog::parse_duration;
-use crate::catalog::table_options::SORT_WITHIN;
-use crate::diagnostic::nearest;
+use crate::catalog::table_options::{SORT_WITHIN, check_slips};
 use crate::resolved_table::{ColumnOrigin, ResolvedTable};
 
 /// Refuses expressions whose values the data do not decide.
@@ -48,7 +47,7 @@ pub(super) fn check_expressions<'a>(
 /// Refuses what a table declares against the contract. `is_merged` says that rows of it flow to the
 /// results; those of a table that is read before them need no time.
 ///
-/// Checked in every contract: the option `source.sort-within` and its like names.
+/// Checked in every contract: the option `source.sort-within`, and slips in options of all tables.
 pub(super) fn check_table(
     table: &ResolvedTable,
     columns: &[usize],
@@ -57,7 +56,8 @@ pub(super) fn check_table(
     environment: &PlanEnvironment<'_>,
 ) -> Result<()> {
     sort_within_ms(table)?;
-    check_options(table)?;
+    let connector = environment.places.connectors.find(&scan.request)?;
+    check_slips(table, connector.description())?;
     let read = columns.iter().copied().chain(table.watermark.as_ref().map(|w| w.column));
     let computed = read.filter_map(|place| match &table.columns[place].origin {
         ColumnOrigin::Computed(expr) => Some(expr),
@@ -104,16 +104,6 @@ pub(super) fn describe(kind: &StageKind, inputs: usize, order: OrderContract) ->
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// A slip of the pen in the option that is ours; connectors judge all others.
-fn check_options(table: &ResolvedTable) -> Result<()> {
-    let is_slip = |name: &&String| *name != SORT_WITHIN && nearest(name, [SORT_WITHIN]).is_some();
-    match table.options.keys().find(is_slip) {
-        None => Ok(()),
-        Some(name) => Err(Error::plan(format!("table '{}' has no option '{name}'", table.name))
-            .hint(format!("did you mean '{SORT_WITHIN}'?"))),
-    }
-}
-
 /// What the clock decides, in a contract that promises a sequence.
 pub(super) fn refuse(what: &str, order: OrderContract) -> Error {
     Error::plan(format!(
@@ -138,8 +128,9 @@ pub(super) fn in_time_order(
         return Ok(source);
     }
     let Some(rowtime) = scan.rowtime.clone() else { return Ok(source) };
-    let clock = environment.clock.clone();
-    Ok(Box::new(TimeOrderedSource::new(source, table.name.clone(), rowtime, within_ms, clock)))
+    let (name, clock) = (table.name.clone(), environment.clock.clone());
+    let merges = environment.order == OrderContract::EventTime;
+    Ok(Box::new(TimeOrderedSource::new(source, name, rowtime, within_ms, merges, clock)))
 }
 
 /// How a table's rows come to be in the order of time, for EXPLAIN.
@@ -152,6 +143,18 @@ pub(super) fn describe_time_order(
         (None, OrderContract::EventTime) => Some("must be sorted by row time".to_owned()),
         (None, _) => None,
     })
+}
+
+/// What a table says about the watermarks of its splits, for EXPLAIN.
+pub(super) fn describe_timing(timing: &SplitTiming) -> Vec<String> {
+    let of_idle = timing.idle_timeout.map(|timeout| match timeout.is_zero() {
+        true => "splits are never idle".to_owned(),
+        false => format!("splits are idle after {timeout:?} of silence"),
+    });
+    let of_group = timing.alignment.as_ref().map(|alignment| {
+        format!("reads in step with '{}', within {} ms", alignment.group, alignment.max_drift_ms)
+    });
+    of_idle.into_iter().chain(of_group).collect()
 }
 
 fn sort_within_ms(table: &ResolvedTable) -> Result<Option<i64>> {

@@ -402,6 +402,32 @@ fn rows_without_a_time_have_no_place_in_event_time() {
     assert!(help(sorted.replace("event_time", "epoch")).contains("WATERMARK"));
 }
 
+#[test]
+fn what_a_table_says_of_its_splits_is_checked() {
+    let query = |options: &str| {
+        format!(
+            "CREATE TABLE t (ts TIMESTAMP(3), WATERMARK FOR ts AS ts) \
+             WITH ('connector' = 'filesystem', {options}); SELECT * FROM t"
+        )
+    };
+    let group = "'scan.watermark.alignment.group' = 'g'";
+    let drift = "'scan.watermark.alignment.max-drift' = '5 s'";
+    let idle = "'scan.watermark.idle-timeout' = '10 s'";
+    let strategy = "'scan.watermark.emit.strategy' = 'ON-EVENT', 'property-version' = '1'";
+    assert!(plan(&query(&format!("{group}, {drift}, {idle}, {strategy}"))).is_ok());
+    for (wrong, expected) in [
+        (group, "go together"),
+        (drift, "go together"),
+        ("'scan.watermark.idle-timeout' = 'soon'", "a number and a unit"),
+        ("'scan.watermark.emit.strategy' = 'often'", "'on-periodic' or 'on-event'"),
+    ] {
+        let message = plan_error(&query(wrong)).to_string();
+        assert!(message.contains(expected), "{wrong}: {message}");
+    }
+    let slip = plan_error(&query("'scan.watermark.idel-timeout' = '1 s'"));
+    assert_eq!(slip.help(), Some("did you mean 'scan.watermark.idle-timeout'?"));
+}
+
 /// The watermark before a row is that of its own input, and a pair has two of them.
 #[test]
 fn no_condition_of_a_join_reads_the_watermark() {

@@ -272,6 +272,8 @@ fn stage_kind(
                 waiting: Arc::new(AtomicUsize::new(0)),
                 waiting_bytes: AtomicI64::new(0),
                 gone: AtomicBool::new(false),
+                trouble: OnceLock::new(),
+                is_cancelled: AtomicBool::new(false),
                 guarantee: OnceLock::new(),
             })
         }
@@ -363,6 +365,8 @@ fn source_run(
         finished: AtomicBool::new(false),
         asked_from_ns: AtomicU64::new(options.clock.now_ns()),
         quiet_at_ns: AtomicU64::new(0),
+        shown_splits: Mutex::default(),
+        shown_ns: AtomicU64::new(0),
         idle_timeout: idle_timeout.filter(|t| !t.is_zero() && options.may_use_clock()),
         gathers_until_ns: AtomicU64::new(0),
         idle: AtomicBool::new(false),

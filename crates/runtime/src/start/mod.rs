@@ -6,11 +6,10 @@
 //! However a job ends (see `lifecycle`), no worker is at it any more and the sinks' threads are
 //! joined before [`RunningJob::wait`] returns.
 
-use std::thread::JoinHandle;
 use std::time::Duration;
 
+use thalweg_core::Result;
 use thalweg_core::graph::Graph;
-use thalweg_core::{Error, Result};
 use thalweg_ordering::sync::{Arc, Ordering};
 
 use crate::control::{JobControl, Report};
@@ -18,7 +17,7 @@ use crate::idleness;
 use crate::job::Job;
 use crate::options::RunOptions;
 use crate::pool::Pool;
-use crate::sinks::{self, SinkReceivers};
+use crate::sinks::{self, SinkReceivers, SinkThread};
 use crate::stage::SinkMessage;
 use crate::topology::Topology;
 use build::Surroundings;
@@ -37,7 +36,7 @@ const JOBS_PER_TICK: usize = 16;
 pub struct RunningJob {
     job: Arc<Job>,
     pool: Pool,
-    sinks: Vec<JoinHandle<()>>,
+    sinks: Vec<SinkThread>,
 }
 
 /// Starts a job. Sinks are opened and sources started before this returns, so that what is wrong
@@ -96,7 +95,7 @@ impl AgreedJob {
         opening::open(&job, &self.beginning)?;
         let sinks = std::mem::take(&mut self.receivers)
             .into_iter()
-            .map(|(stage, receiver)| sinks::spawn(Arc::clone(&job), stage, receiver))
+            .map(|(stage, receiver)| sinks::spawn(&job, stage, receiver))
             .collect::<Result<Vec<_>>>();
         let sinks = sinks?;
         self.pool.join(&job);
@@ -172,11 +171,7 @@ impl RunningJob {
         } else {
             || SinkMessage::Stop
         });
-        for sink in self.sinks.drain(..) {
-            if sink.join().is_err() {
-                self.job.lifecycle.fail(Error::internal("a sink's thread panicked"));
-            }
-        }
+        self.sinks.drain(..).for_each(SinkThread::join);
         opening::stop_sources(&self.job);
         self.end_sources();
         let failure = self.job.lifecycle.take_failure();

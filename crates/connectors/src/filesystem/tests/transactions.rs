@@ -11,7 +11,7 @@ use thalweg_core::snapshot::{OutputMark, OutputStart, SinkGuarantee};
 
 use super::faulty::{Fault, FaultyFiles};
 use super::*;
-use crate::conformance::{Visibility, check_transactional};
+use crate::conformance::{SinkCase, Visibility, check_sink};
 use crate::filesystem::files::Files;
 use crate::filesystem::options::FileOptions;
 use crate::filesystem::{Filesystem, open_sink};
@@ -215,19 +215,22 @@ fn check_real(options: &[(&str, &str)], by: Vec<usize>, visibility: Visibility) 
         }
         request
     };
-    check_transactional(
-        &make,
-        &|dir| Filesystem::default().sink(&open(dir, false)),
-        &|dir| {
+    let case = SinkCase {
+        make: &make,
+        open: &|dir| Filesystem::default().sink(&open(dir, false)),
+        read: &|dir| {
             let request = open(dir, true);
             let is_there = dir.path().join(&request.options["path"]).exists();
             if is_there { drain(&mut open_source(&request, None)?, 1_000) } else { Ok(Vec::new()) }
         },
-        &input,
+        rows: &input,
+        kinds: None,
+        guarantee: SinkGuarantee::Transactional,
         visibility,
-        6,
-    )
-    .expect("no error");
+        in_order: true,
+        key: &[],
+    };
+    check_sink(&case, 4).expect("no error");
 }
 
 #[test]
