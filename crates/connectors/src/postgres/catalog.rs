@@ -112,15 +112,18 @@ impl ServerTable {
     pub fn match_columns(&self, declared: &TableSchema) -> Result<Vec<ServerColumn>> {
         let find = |name: &str| self.columns.iter().find(|column| column.name == name);
         let matched = declared.columns.iter().map(|column| {
-            find(&column.name).or_else(|| find(&column.name.to_lowercase())).cloned().ok_or_else(|| {
-                let names = self.columns.iter().map(|column| column.name.as_str());
-                let help = match near_miss(&column.name, names.clone()) {
-                    Some(near) => format!("did you mean '{near}'?"),
-                    None => format!("it has {}", names.collect::<Vec<_>>().join(", ")),
-                };
-                let shown = self.shown();
-                Error::data(format!("the table {shown} has no column {}", column.name)).hint(help)
-            })
+            find(&column.name).or_else(|| find(&column.name.to_lowercase())).cloned().ok_or_else(
+                || {
+                    let names = self.columns.iter().map(|column| column.name.as_str());
+                    let help = match near_miss(&column.name, names.clone()) {
+                        Some(near) => format!("did you mean '{near}'?"),
+                        None => format!("it has {}", names.collect::<Vec<_>>().join(", ")),
+                    };
+                    let shown = self.shown();
+                    Error::data(format!("the table {shown} has no column {}", column.name))
+                        .hint(help)
+                },
+            )
         });
         matched.collect()
     }

@@ -44,7 +44,10 @@ impl KeyOrder {
                     parsed.ok_or_else(|| Error::data(format!("{key:?} is no integer key")))
                 };
                 let own = number(key)?;
-                Ok(others.iter().map(|&other| Ok(own > number(other)?)).collect::<Result<_, Error>>()?)
+                Ok(others
+                    .iter()
+                    .map(|&other| Ok(own > number(other)?))
+                    .collect::<Result<_, Error>>()?)
             }
             KeyOrder::Server(columns) => {
                 let own = row(columns, key);
@@ -62,7 +65,8 @@ impl KeyOrder {
 
 fn row(columns: &[ServerColumn], key: &Key) -> String {
     let value = |(column, text): (&ServerColumn, &String)| {
-        let collate = column.collation.as_ref().map_or(String::new(), |name| format!(" COLLATE {name}"));
+        let collate =
+            column.collation.as_ref().map_or(String::new(), |name| format!(" COLLATE {name}"));
         format!("{}::{}{collate}", literal(text), column.type_name)
     };
     format!("ROW({})", list(columns.iter().zip(key).map(value)))

@@ -33,8 +33,10 @@ mod visibility;
 
 use std::collections::BTreeMap;
 
-use thalweg_core::connector::{AcceptedChanges, Connector, ConnectorDescription, Source, TableRequest};
 use thalweg_core::Result;
+use thalweg_core::connector::{
+    AcceptedChanges, Connector, ConnectorDescription, Source, TableRequest,
+};
 
 use self::options::{CdcOptions, ChangelogMode, DESCRIPTION, StartupMode};
 use self::source::CdcSource;

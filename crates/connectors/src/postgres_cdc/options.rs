@@ -99,7 +99,11 @@ pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
             data_type: "STRING NOT NULL",
             help: "the database",
         },
-        MetadataDescription { key: "schema_name", data_type: "STRING NOT NULL", help: "the schema" },
+        MetadataDescription {
+            key: "schema_name",
+            data_type: "STRING NOT NULL",
+            help: "the schema",
+        },
         MetadataDescription { key: "table_name", data_type: "STRING NOT NULL", help: "the table" },
         MetadataDescription {
             key: "op_ts",

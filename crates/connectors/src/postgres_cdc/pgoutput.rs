@@ -260,7 +260,10 @@ mod tests {
         bytes.extend(row(&[Some("1"), Some("x"), Some("…")]));
         let Ok(LogMessage::Change(change)) = message(&bytes) else { panic!("a change") };
         let (new, (old_row, old)) = (change.new.expect("new"), change.old.expect("old"));
-        assert_eq!((change.relation, change.operation, old_row), (7, Operation::Update, OldRow::Whole));
+        assert_eq!(
+            (change.relation, change.operation, old_row),
+            (7, Operation::Update, OldRow::Whole)
+        );
         let texts = |places: &[Place]| -> Vec<_> { places.iter().map(|p| p.of(&bytes)).collect() };
         assert_eq!(texts(&old), [Some(&b"1"[..]), None, Some(b"long")]);
         assert_eq!(new[2], Place::Unchanged);

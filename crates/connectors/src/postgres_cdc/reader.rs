@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use bytes::Bytes;
+use thalweg_core::connector::Trouble;
 use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::{Error, RowKind};
 
@@ -97,12 +98,17 @@ impl Reader {
         position: Option<Position>,
         confirmed: Arc<AtomicU64>,
         cancel: Cancel,
+        trouble: Trouble,
     ) -> Reader {
         let name = |column: &ServerColumn| column.name.clone();
         Reader {
-            names: (target.columns.iter().map(name).collect(), target.key.iter().map(name).collect()),
+            names: (
+                target.columns.iter().map(name).collect(),
+                target.key.iter().map(name).collect(),
+            ),
             order: KeyOrder::of(&target.key),
-            session: Session::new(options.settings.clone(), cancel.clone(), options.give_up_after),
+            session: Session::new(options.settings.clone(), cancel.clone(), options.give_up_after)
+                .with_trouble(trouble),
             options,
             target,
             cancel,
@@ -166,13 +172,16 @@ impl Reader {
             self.session.try_call(&mut |connection| slot::publish(connection, &options, table))?;
         }
         if let Some(pid) = self.stream_pid.take() {
-            self.session.try_call(&mut |connection| slot::end_reader(connection, &options.slot, &pid))?;
+            self.session
+                .try_call(&mut |connection| slot::end_reader(connection, &options.slot, &pid))?;
         }
         let found = slot::check_free(&mut self.session, &options.slot)?;
         if let Some(position) = &self.position {
             let error = |what: &str| {
                 let message = format!("the replication slot '{}' {what}", options.slot);
-                Failure::Error(Error::data(message).hint("changes are lost since then: start from scratch"))
+                Failure::Error(
+                    Error::data(message).hint("changes are lost since then: start from scratch"),
+                )
             };
             return match found {
                 None => Err(error("is not there any more")),
@@ -187,8 +196,11 @@ impl Reader {
             Some(state) => state,
             None if options.startup == StartupMode::CommittedOffset => {
                 return Err(Failure::Error(
-                    Error::io(format!("there is no replication slot '{}' to continue", options.slot))
-                        .hint("make it, or use another 'scan.startup.mode'"),
+                    Error::io(format!(
+                        "there is no replication slot '{}' to continue",
+                        options.slot
+                    ))
+                    .hint("make it, or use another 'scan.startup.mode'"),
                 ));
             }
             None => {
@@ -205,9 +217,9 @@ impl Reader {
     }
 
     fn visibility_now(&mut self) -> Outcome<Visibility> {
-        let text = self.session.try_call(&mut |connection| {
-            connection.query_value("SELECT pg_current_snapshot()")
-        })?;
+        let text = self
+            .session
+            .try_call(&mut |connection| connection.query_value("SELECT pg_current_snapshot()"))?;
         Visibility::read(&text.unwrap_or_default())
     }
 
@@ -261,7 +273,9 @@ impl Reader {
     /// Where the log is to go on for a chunk, and does not: it ends in front of a page's header, or
     /// the server has written no more.
     fn look_for_quiet_log(&mut self, run: &mut Run) -> Outcome<()> {
-        let Some(until) = self.position().seen.as_ref().map(|seen| seen.until) else { return Ok(()) };
+        let Some(until) = self.position().seen.as_ref().map(|seen| seen.until) else {
+            return Ok(());
+        };
         let quiet = Duration::from_nanos(self.clock.now_ns() - run.moved_ns);
         if run.transaction.is_some() || quiet < QUIET_AFTER {
             return Ok(());

@@ -130,10 +130,12 @@ impl ColumnPlaces {
         let mut pairs = self.types.iter().zip(&before.types);
         match pairs.find(|(now, before)| now.1 != before.1) {
             None => Ok(()),
-            Some(((name, _), _)) => {
-                Err(Error::data(format!("the table was changed: column {name} has another type"))
-                    .hint("check that the declaration still fits, and resume the job from its last snapshot"))
-            }
+            Some(((name, _), _)) => Err(Error::data(format!(
+                "the table was changed: column {name} has another type"
+            ))
+            .hint(
+                "check that the declaration still fits, and resume the job from its last snapshot",
+            )),
         }
     }
 

@@ -116,7 +116,9 @@ pub fn check_free(session: &mut Session, name: &str) -> Outcome<Option<SlotState
         match session.try_call(&mut |connection| find(connection, name))? {
             None => return Ok(None),
             Some((state, false)) => return Ok(Some(state)),
-            Some((_, true)) if waited < IN_USE_FOR && session.cancel().sleep(TICK) => waited += TICK,
+            Some((_, true)) if waited < IN_USE_FOR && session.cancel().sleep(TICK) => {
+                waited += TICK
+            }
             Some((_, true)) => return Err(Failure::Error(in_use(name))),
         }
     }
@@ -145,7 +147,11 @@ pub fn in_use(name: &str) -> Error {
 ///
 /// # Errors
 /// If it does not have the table.
-pub fn publish(connection: &mut Connection, options: &CdcOptions, table: &ServerTable) -> Outcome<()> {
+pub fn publish(
+    connection: &mut Connection,
+    options: &CdcOptions,
+    table: &ServerTable,
+) -> Outcome<()> {
     let name = &options.publication;
     let shown = table.shown();
     let is_there = format!("SELECT 1 FROM pg_publication WHERE pubname = {}", literal(name));
@@ -156,12 +162,17 @@ pub fn publish(connection: &mut Connection, options: &CdcOptions, table: &Server
             Publication::AllTables => "ALL TABLES".to_owned(),
             Publication::Disabled => {
                 return Err(Failure::Error(
-                    Error::io(format!("there is no publication '{name}'"))
-                        .hint(format!("CREATE PUBLICATION {} FOR TABLE {}", identifier(name), table.sql_name())),
+                    Error::io(format!("there is no publication '{name}'")).hint(format!(
+                        "CREATE PUBLICATION {} FOR TABLE {}",
+                        identifier(name),
+                        table.sql_name()
+                    )),
                 ));
             }
         };
-        return connection.execute(&format!("CREATE PUBLICATION {} FOR {tables}", identifier(name))).map(drop);
+        return connection
+            .execute(&format!("CREATE PUBLICATION {} FOR {tables}", identifier(name)))
+            .map(drop);
     }
     let has_table = format!(
         "SELECT 1 FROM pg_publication_tables WHERE pubname = {} AND schemaname = {} AND tablename = {}",
@@ -176,7 +187,8 @@ pub fn publish(connection: &mut Connection, options: &CdcOptions, table: &Server
     match options.autocreate {
         Publication::Filtered => connection.execute(&add).map(drop),
         _ => Err(Failure::Error(
-            Error::io(format!("the publication '{name}' does not have the table {shown}")).hint(add),
+            Error::io(format!("the publication '{name}' does not have the table {shown}"))
+                .hint(add),
         )),
     }
 }

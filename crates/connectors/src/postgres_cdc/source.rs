@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use thalweg_core::connector::{
-    Source, SourceBatch, SourcePoll, SplitId, SplitStatus, TableRequest, Waker,
+    Source, SourceBatch, SourcePoll, SplitId, SplitStatus, TableRequest, Trouble, Waker,
 };
 use thalweg_core::text::format_timestamp_millis;
 use thalweg_core::{Error, Result, RowKind, TableSchema};
@@ -44,6 +44,8 @@ pub struct CdcSource {
     confirmed: Arc<AtomicU64>,
     /// Positions of snapshots that are kept, oldest first.
     kept: VecDeque<u64>,
+    /// What goes wrong and is tried again.
+    trouble: Trouble,
 }
 
 impl CdcSource {
@@ -64,6 +66,7 @@ impl CdcSource {
             current: None,
             confirmed: Arc::default(),
             kept: VecDeque::new(),
+            trouble: Trouble::default(),
         }
     }
 
@@ -139,7 +142,8 @@ impl CdcSource {
     }
 
     fn append_row(&mut self, row: &ChangedRow, time: &str) -> Result<()> {
-        let target = self.target.as_ref().ok_or_else(|| Error::internal("polled before a start"))?;
+        let target =
+            self.target.as_ref().ok_or_else(|| Error::internal("polled before a start"))?;
         let mut extra: Vec<Option<&[u8]>> = Vec::with_capacity(self.request.metadata.len() + 1);
         for (key, _) in &self.request.metadata {
             extra.push(Some(match key.as_str() {
@@ -192,7 +196,8 @@ impl Source for CdcSource {
         };
         let (options, cancel) = (self.options.clone(), self.cancel.clone());
         let (position, confirmed) = (self.position.clone(), self.confirmed.clone());
-        let reader = Reader::new(options, target, position, confirmed, cancel.clone());
+        let trouble = self.trouble.clone();
+        let reader = Reader::new(options, target, position, confirmed, cancel.clone(), trouble);
         let doing = self.doing();
         let feed = Feed::start(
             format!("read {}", self.request.table),
@@ -226,6 +231,7 @@ impl Source for CdcSource {
         SplitStatus {
             position: self.position.as_ref().map(|position| lsn::text(position.lsn)),
             is_caught_up: self.current.is_none(),
+            last_error: self.trouble.get(),
             ..SplitStatus::default()
         }
     }
