@@ -13,6 +13,7 @@
 //! | [`mod@print`] | rows on standard output |
 //! | [`blackhole`] | rows nowhere |
 //! | `kafka` | topics of Kafka (feature `kafka`) |
+//! | `postgres_cdc` | changes of tables of PostgreSQL (feature `postgres`) |
 //! | `jdbc` | tables of PostgreSQL (feature `postgres`) |
 //! | [`output`] | the writers behind `print` and a bare SELECT |
 //! | `conformance` | checks that every connector must pass (feature `test-support`) |
@@ -35,6 +36,8 @@ pub mod output;
 mod pacing;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "postgres")]
+pub mod postgres_cdc;
 pub mod print;
 #[cfg(test)]
 mod tests;
@@ -68,6 +71,8 @@ pub fn builtin(filesystem: Filesystem) -> Connectors {
         Arc::new(kafka::UpsertKafka::default()),
         #[cfg(feature = "postgres")]
         Arc::new(jdbc::Jdbc),
+        #[cfg(feature = "postgres")]
+        Arc::new(postgres_cdc::PostgresCdc),
     ];
     Connectors::new(connectors)
 }

@@ -69,7 +69,8 @@ impl JdbcLookup {
         });
         let (questions, queue) = unbounded();
         for number in 0..CONNECTIONS {
-            let mut session = if number == 0 { std::mem::replace(&mut first, session()) } else { session() };
+            let mut session =
+                if number == 0 { std::mem::replace(&mut first, session()) } else { session() };
             let (queue, asked) = (queue.clone(), Arc::clone(&asked));
             let body = move || answer_all(&mut session, &queue, &asked);
             let spawned = std::thread::Builder::new().name(format!("lookup {table}")).spawn(body);

@@ -150,10 +150,13 @@ impl JdbcOptions {
         settings.check().map_err(in_table)?;
         request.access.targets.check(&settings.host, settings.port).map_err(in_table)?;
         check_types(options.table(), &request.schema)?;
-        let _checked = (options.number::<u64>("scan.fetch-size")?, options.boolean("scan.auto-commit")?);
+        let _checked =
+            (options.number::<u64>("scan.fetch-size")?, options.boolean("scan.auto-commit")?);
         options.choice("filter.handling.policy", &[("always", ()), ("never", ())])?;
         let words = [("at-least-once", false), ("exactly-once", true)];
-        let duration = |name: &str| Ok::<_, Error>(Duration::from_millis(options.duration_ms(name)?.unwrap_or(0)));
+        let duration = |name: &str| {
+            Ok::<_, Error>(Duration::from_millis(options.duration_ms(name)?.unwrap_or(0)))
+        };
         let flush_rows = options.number::<usize>("sink.buffer-flush.max-rows")?;
         let give_up_after = duration("connection.max-retry-timeout")?;
         if give_up_after < Duration::from_secs(1) {
@@ -198,15 +201,19 @@ fn ranges(options: &Options<'_>, request: &TableRequest) -> Result<Option<Ranges
     };
     let declared = request.schema.columns.iter().find(|known| known.name == column);
     match declared.map(|column| &column.column_type.data_type) {
-        None => return Err(options.conflict(&format!("it has no column '{column}' to read ranges of"))),
+        None => {
+            return Err(options.conflict(&format!("it has no column '{column}' to read ranges of")));
+        }
         Some(data_type) if !data_type.is_numeric() => {
-            return Err(options.conflict(&format!("column {column} is no number, and ranges are of numbers")));
+            return Err(options
+                .conflict(&format!("column {column} is no number, and ranges are of numbers")));
         }
         Some(_) => {}
     }
     if num < 1 || lower > upper {
-        return Err(options
-            .conflict("'scan.partition.num' is at least 1, and the lower bound is not above the upper one"));
+        return Err(options.conflict(
+            "'scan.partition.num' is at least 1, and the lower bound is not above the upper one",
+        ));
     }
     Ok(Some(Ranges { column: column.to_owned(), bounds: cut(lower, upper, num) }))
 }

@@ -7,10 +7,11 @@
 //! | exactly once | [`Staging`] |
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
-use thalweg_core::connector::{Sink, TableRequest};
+use thalweg_core::connector::{Sink, TableRequest, Trouble, Waker};
 use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::snapshot::{OutputMark, OutputStart, SinkGuarantee};
 use thalweg_core::{Error, Result, RowKind};
@@ -144,8 +145,11 @@ impl JdbcSink {
             if *tries > self.options.max_retries {
                 return Err(self.session.explained(failure, &doing));
             }
-            self.session.cancel().sleep(Duration::from_secs(u64::from(*tries)));
-            return Ok(());
+            self.session.trouble().set(failure.to_string());
+            return match self.session.cancel().sleep(Duration::from_secs(u64::from(*tries))) {
+                true => Ok(()),
+                false => Err(Error::cancelled()),
+            };
         }
         let paused = self.session.pause_after(failure);
         paused.map_err(|failure| self.session.explained(failure, &doing))
@@ -229,6 +233,15 @@ impl Sink for JdbcSink {
         Ok(())
     }
 
+    fn canceller(&self) -> Option<Waker> {
+        let cancel = self.session.cancel().clone();
+        Some(Arc::new(move || cancel.set()))
+    }
+
+    fn trouble(&self) -> Option<Trouble> {
+        Some(self.session.trouble().clone())
+    }
+
     fn flush(&mut self) -> Result<()> {
         self.write_buffer()
     }
@@ -263,7 +276,9 @@ impl Sink for JdbcSink {
             return Err(staging::refused_handle(&self.request.table));
         }
         match &mut self.staging {
-            Some(staging) => staging.check_start(&mut self.session, handle, start, is_transactional),
+            Some(staging) => {
+                staging.check_start(&mut self.session, handle, start, is_transactional)
+            }
             None => Ok(()),
         }
     }
@@ -297,4 +312,3 @@ impl Sink for JdbcSink {
         }
     }
 }
-

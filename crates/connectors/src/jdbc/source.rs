@@ -92,18 +92,21 @@ impl JdbcSource {
         let (named, table) = (&self.options.table_name, &self.request.table);
         let mut session = self.session(Cancel::default());
         let found = session.try_call(&mut |connection| ServerTable::find(connection, named));
-        let found = found.map_err(|failure| session.explained(failure, &format!("table {table}")))?;
+        let found =
+            found.map_err(|failure| session.explained(failure, &format!("table {table}")))?;
         let found = found.ok_or_else(|| missing(table, named))?;
         let in_table = |error: Error| error.in_operator(table.clone());
         let delivered = self.request.delivered();
-        let key = self.request.primary_key.iter().map(|&at| self.request.schema.columns[at].clone());
+        let key =
+            self.request.primary_key.iter().map(|&at| self.request.schema.columns[at].clone());
         let key = found.match_columns(&TableSchema::new(key.collect())).map_err(in_table)?;
         let columns = found.match_columns(&delivered).map_err(in_table)?;
         let ranges = match &self.options.ranges {
             None => vec![None],
             Some(ranges) => {
                 let column = identifier(&ranges.column);
-                let range = |(low, high): &(i64, i64)| Some(format!("{column} BETWEEN {low} AND {high}"));
+                let range =
+                    |(low, high): &(i64, i64)| Some(format!("{column} BETWEEN {low} AND {high}"));
                 ranges.bounds.iter().map(range).collect()
             }
         };
@@ -116,7 +119,8 @@ impl JdbcSource {
         let at_once = RANGES_AT_ONCE.min(self.request.parallelism.max(1));
         while self.running.len() < at_once && self.next_range < scan.ranges.len() {
             let range = self.next_range;
-            let after = if range == self.position.range { self.position.after.clone() } else { None };
+            let after =
+                if range == self.position.range { self.position.after.clone() } else { None };
             // A flag of its own, which is set when its feed is dropped.
             let cancel = Cancel::default();
             let mut session = self.session(cancel.clone());
@@ -264,7 +268,8 @@ fn read_range(
     let has_key = !scan.key.is_empty();
     loop {
         let mut sent = false;
-        let mut reader = RangeReader { scan, builder: RowBuilder::new(&scan.delivered), rows: Vec::new() };
+        let mut reader =
+            RangeReader { scan, builder: RowBuilder::new(&scan.delivered), rows: Vec::new() };
         let sql = scan.sql(range, after.as_ref());
         let result = session.try_call(&mut |connection| {
             connection.query_each(&sql, &mut |row| {

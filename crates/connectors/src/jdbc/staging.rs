@@ -187,7 +187,8 @@ impl Staging {
         if committed >= number.transaction {
             return Ok(());
         }
-        let sql = self.of_transactions("SELECT count(*) FROM", &format!("<= {}", number.transaction));
+        let sql =
+            self.of_transactions("SELECT count(*) FROM", &format!("<= {}", number.transaction));
         let staged = self.call(session, &mut |connection| connection.query_value(&sql))?;
         match staged.and_then(|count| count.parse().ok()) == Some(number.rows) {
             true => Ok(()),

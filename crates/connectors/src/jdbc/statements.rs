@@ -100,7 +100,11 @@ mod tests {
     use super::*;
 
     fn statements(key: &[usize]) -> Statements {
-        let column = |name: &str| ServerColumn { name: name.to_owned(), type_name: "text".to_owned() };
+        let column = |name: &str| ServerColumn {
+            name: name.to_owned(),
+            type_name: "text".to_owned(),
+            collation: None,
+        };
         let columns = vec![column("a"), column("B\"")];
         Statements { table: "\"s\".\"t\"".to_owned(), columns, key: key.to_vec() }
     }

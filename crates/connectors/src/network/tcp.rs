@@ -26,12 +26,7 @@ const ATTEMPT: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// If none does within this time, or the work is not wanted any more.
-pub fn connect(
-    host: &str,
-    port: u16,
-    timeout: Duration,
-    cancel: &Cancel,
-) -> io::Result<TcpStream> {
+pub fn connect(host: &str, port: u16, timeout: Duration, cancel: &Cancel) -> io::Result<TcpStream> {
     let mut left = timeout;
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     let addresses: Vec<_> = (host, port).to_socket_addrs()?.collect();

@@ -55,7 +55,8 @@ pub fn settings(checks: Checks, authorities: Option<&Path>) -> Result<Arc<Client
             }
         }
     };
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let config = config.map_err(|e| Error::internal(format!("no version of TLS: {e}")))?;
     let config = config.dangerous().with_custom_certificate_verifier(verifier);
     Ok(Arc::new(config.with_no_client_auth()))
@@ -69,9 +70,7 @@ fn trusted(path: &Path) -> Result<Arc<RootCertStore>> {
     let mut store = RootCertStore::empty();
     let certificates = CertificateDer::pem_file_iter(path).map_err(|e| in_file(path, e))?;
     for certificate in certificates {
-        store
-            .add(certificate.map_err(|e| in_file(path, e))?)
-            .map_err(|e| in_file(path, e))?;
+        store.add(certificate.map_err(|e| in_file(path, e))?).map_err(|e| in_file(path, e))?;
     }
     match store.is_empty() {
         true => Err(in_file(path, "the file has no certificate")),

@@ -10,6 +10,8 @@ use super::{identifier, list, literal};
 /// A table of the database.
 #[derive(Clone, Debug)]
 pub struct ServerTable {
+    /// Its number.
+    pub oid: u32,
     /// Its schema.
     pub schema: String,
     /// Its name.
@@ -18,8 +20,6 @@ pub struct ServerTable {
     pub columns: Vec<ServerColumn>,
     /// The names of the columns of its primary key, in order.
     pub key: Vec<String>,
-    /// What the stream of changes says of rows before a change: `f` for all, `d` for the key.
-    pub replica_identity: String,
 }
 
 /// A column of a table.
@@ -29,6 +29,8 @@ pub struct ServerColumn {
     pub name: String,
     /// Its type, as SQL names it, without length or precision.
     pub type_name: String,
+    /// How its texts are sorted, as SQL names it.
+    pub collation: Option<String>,
 }
 
 /// Where `table-name` names its schema.
@@ -62,21 +64,24 @@ impl ServerTable {
     /// If the connection has broken.
     pub fn read(connection: &mut Connection, oid: &str) -> Outcome<ServerTable> {
         let sql = format!(
-            "SELECT n.nspname, c.relname, c.relreplident FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+            "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
              WHERE c.oid = {oid}"
         );
         let row = connection.query(&sql)?.pop().unwrap_or_default();
         let mut texts = row.into_iter().map(Option::unwrap_or_default);
         let mut next = || texts.next().unwrap_or_default();
-        let (schema, name, replica_identity) = (next(), next(), next());
+        let (schema, name) = (next(), next());
         let sql = format!(
-            "SELECT attname, format_type(atttypid, -1) FROM pg_attribute \
+            "SELECT attname, format_type(atttypid, -1), \
+             (SELECT quote_ident(n.nspname) || '.' || quote_ident(c.collname) FROM pg_collation c \
+             JOIN pg_namespace n ON n.oid = c.collnamespace WHERE c.oid = attcollation) FROM pg_attribute \
              WHERE attrelid = {oid} AND attnum > 0 AND NOT attisdropped ORDER BY attnum"
         );
         let column = |row: Vec<Option<String>>| {
-            let mut texts = row.into_iter().map(Option::unwrap_or_default);
-            let mut next = || texts.next().unwrap_or_default();
-            ServerColumn { name: next(), type_name: next() }
+            let mut texts = row.into_iter();
+            let mut next = || texts.next().flatten();
+            let (name, type_name) = (next().unwrap_or_default(), next().unwrap_or_default());
+            ServerColumn { name, type_name, collation: next() }
         };
         let columns = connection.query(&sql)?.into_iter().map(column).collect();
         let sql = format!(
@@ -85,7 +90,8 @@ impl ServerTable {
              WHERE i.indrelid = {oid} AND i.indisprimary ORDER BY k.place"
         );
         let key = connection.query(&sql)?.into_iter().flatten().flatten().collect();
-        Ok(ServerTable { schema, name, columns, key, replica_identity })
+        let oid = oid.parse().unwrap_or_default();
+        Ok(ServerTable { oid, schema, name, columns, key })
     }
 
     /// Its name in SQL.
@@ -106,15 +112,18 @@ impl ServerTable {
     pub fn match_columns(&self, declared: &TableSchema) -> Result<Vec<ServerColumn>> {
         let find = |name: &str| self.columns.iter().find(|column| column.name == name);
         let matched = declared.columns.iter().map(|column| {
-            find(&column.name).or_else(|| find(&column.name.to_lowercase())).cloned().ok_or_else(|| {
-                let names = self.columns.iter().map(|column| column.name.as_str());
-                let help = match near_miss(&column.name, names.clone()) {
-                    Some(near) => format!("did you mean '{near}'?"),
-                    None => format!("it has {}", names.collect::<Vec<_>>().join(", ")),
-                };
-                let shown = self.shown();
-                Error::data(format!("the table {shown} has no column {}", column.name)).hint(help)
-            })
+            find(&column.name).or_else(|| find(&column.name.to_lowercase())).cloned().ok_or_else(
+                || {
+                    let names = self.columns.iter().map(|column| column.name.as_str());
+                    let help = match near_miss(&column.name, names.clone()) {
+                        Some(near) => format!("did you mean '{near}'?"),
+                        None => format!("it has {}", names.collect::<Vec<_>>().join(", ")),
+                    };
+                    let shown = self.shown();
+                    Error::data(format!("the table {shown} has no column {}", column.name))
+                        .hint(help)
+                },
+            )
         });
         matched.collect()
     }

@@ -39,6 +39,11 @@ impl Row {
         Values(&self.0[2.min(self.0.len())..])
     }
 
+    /// The message.
+    pub fn bytes(&self) -> &Bytes {
+        &self.0
+    }
+
     /// The values as texts of their own.
     ///
     /// # Errors
@@ -213,7 +218,10 @@ impl Connection {
 
     fn send_query(&mut self, sql: &str) -> Outcome<()> {
         if sql.as_bytes().contains(&0) {
-            return Err(Error::data("a text holds the character NUL, which PostgreSQL can't store").into());
+            return Err(Error::data(
+                "a text holds the character NUL, which PostgreSQL can't store",
+            )
+            .into());
         }
         self.channel.put(b'Q', &[sql.as_bytes(), &[0]].concat());
         self.channel.flush()
@@ -256,7 +264,9 @@ impl Connection {
                     while self.channel.receive(ANY_TIME)?.tag != b'Z' {}
                     return Err(Failure::Server(error));
                 }
-                b'Z' => return Err(Failure::Broken("the server answers something else".to_owned())),
+                b'Z' => {
+                    return Err(Failure::Broken("the server answers something else".to_owned()));
+                }
                 _ => {}
             }
         }

@@ -62,11 +62,23 @@ impl RowBuilder {
         for column in &mut self.columns {
             let value = values.next().ok_or_else(|| Error::internal("a row has too few values"))?;
             let text = value.map(std::str::from_utf8).transpose();
-            let not_text = |_| Error::data(format!("column {}: the text is not UTF-8", column.name));
+            let not_text =
+                |_| Error::data(format!("column {}: the text is not UTF-8", column.name));
             column.append(text.map_err(not_text)?)?;
         }
         self.rows += 1;
         Ok(())
+    }
+
+    /// Adds a row of which only the key is known: NULLs in columns that have none become a value of
+    /// the type that means nothing.
+    ///
+    /// # Errors
+    /// If a value is not of the declared type.
+    pub fn append_key<'v>(&mut self, values: impl Iterator<Item = Option<&'v [u8]>>) -> Result<()> {
+        let nothings: Vec<Option<&[u8]>> =
+            self.columns.iter().map(ColumnBuilder::nothing).collect();
+        self.append(values.zip(nothings).map(|(value, nothing)| value.or(nothing)))
     }
 
     /// The rows so far; it begins anew.
@@ -237,14 +249,31 @@ impl ColumnBuilder {
     fn append(&mut self, text: Option<&str>) -> Result<()> {
         let (name, of) = (&self.name, &self.of);
         if text.is_none() && !of.nullable {
-            return Err(Error::data(format!("column {name}: a NULL, but the column is declared {of}"))
-                .hint("declare the column without NOT NULL, and leave it out of the primary key"));
+            return Err(Error::data(format!(
+                "column {name}: a NULL, but the column is declared {of}"
+            ))
+            .hint("declare the column without NOT NULL, and leave it out of the primary key"));
         }
         self.values.append(text).ok_or_else(|| {
             let shown: String = text.unwrap_or("NULL").chars().take(80).collect();
             Error::data(format!("column {name}: '{shown}' is not a {}", of.data_type))
                 .hint("declare the column as it is in the database; STRING takes every type")
         })
+    }
+
+    /// What stands for NULL where there must be none.
+    fn nothing(&self) -> Option<&'static [u8]> {
+        let text = match &self.values {
+            _ if self.of.nullable => return None,
+            Values::Boolean(_) => "f",
+            Values::Text(_) | Values::Bytes(_) => "",
+            Values::Date(_) => "1970-01-01",
+            Values::Time(..) => "00:00:00",
+            Values::Timestamp { .. } => "1970-01-01 00:00:00",
+            Values::List(..) => "{}",
+            _ => "0",
+        };
+        Some(text.as_bytes())
     }
 
     fn finish(&mut self) -> ArrayRef {
@@ -341,7 +370,10 @@ mod tests {
         assert_eq!(lists.as_list::<i32>().value(0).as_primitive::<Int64Type>().value(0), 1);
         assert_eq!((lists.len(), lists.null_count()), (3, 1));
         let instant = column(DataType::TimestampLtz(3), &[Some("1970-01-01 00:00:01.5+00")]);
-        assert_eq!(instant.expect("an instant").to_data().buffers()[0].typed_data::<i64>(), [1_500]);
+        assert_eq!(
+            instant.expect("an instant").to_data().buffers()[0].typed_data::<i64>(),
+            [1_500]
+        );
         let bytes = column(DataType::BYTES, &[Some("\\x00ff")]).expect("bytes");
         assert_eq!(bytes.as_binary::<i32>().value(0), [0, 255]);
         for (data_type, text) in [

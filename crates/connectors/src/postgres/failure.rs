@@ -108,6 +108,17 @@ impl fmt::Display for ServerError {
     }
 }
 
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Server(error) => error.fmt(f),
+            Failure::Broken(why) => f.write_str(why),
+            Failure::Error(error) => error.fmt(f),
+            Failure::Cancelled => f.write_str("cancelled"),
+        }
+    }
+}
+
 impl Failure {
     /// True if a new connection may do better.
     pub fn is_passing(&self) -> bool {

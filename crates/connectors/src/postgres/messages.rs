@@ -40,11 +40,6 @@ impl Channel {
         Channel { stream, input, output, cancel, clock }
     }
 
-    /// A clock for timeouts.
-    pub fn clock(&self) -> &SystemClock {
-        &self.clock
-    }
-
     /// The connection itself, where nothing was read ahead.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use thalweg_core::connector::Trouble;
 use thalweg_core::{Error, Result};
 
 use super::connection::Connection;
@@ -18,13 +19,22 @@ pub struct Session {
     give_up_after: Duration,
     /// Run on each new connection.
     opening: Option<String>,
+    /// What goes wrong and is tried again.
+    trouble: Trouble,
 }
 
 impl Session {
     /// A session that gives up when the server could not be used for this long.
     pub fn new(settings: Settings, cancel: Cancel, give_up_after: Duration) -> Session {
-        let (connection, backoff, opening) = (None, Backoff::default(), None);
-        Session { settings, cancel, connection, backoff, give_up_after, opening }
+        Session {
+            settings,
+            cancel,
+            connection: None,
+            backoff: Backoff::default(),
+            give_up_after,
+            opening: None,
+            trouble: Trouble::default(),
+        }
     }
 
     /// Runs these statements on each new connection.
@@ -34,9 +44,16 @@ impl Session {
         self
     }
 
-    /// Where the server is.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
+    /// Says what goes wrong there.
+    #[must_use]
+    pub fn with_trouble(mut self, trouble: Trouble) -> Session {
+        self.trouble = trouble;
+        self
+    }
+
+    /// What goes wrong and is tried again.
+    pub fn trouble(&self) -> &Trouble {
+        &self.trouble
     }
 
     /// Ends the work.
@@ -86,7 +103,7 @@ impl Session {
         loop {
             let failure = match self.try_call(call) {
                 Ok(value) => {
-                    self.backoff.reset();
+                    self.succeeded();
                     return Ok(value);
                 }
                 Err(failure) => failure,
@@ -107,6 +124,7 @@ impl Session {
             return Err(failure);
         }
         self.connection = None;
+        self.trouble.set(format!("{}: {failure}", self.settings));
         match self.backoff.pause(self.give_up_after) {
             None => Err(failure),
             Some(pause) if self.cancel.sleep(pause) => Ok(()),
@@ -117,6 +135,7 @@ impl Session {
     /// A call has succeeded.
     pub fn succeeded(&mut self) {
         self.backoff.reset();
+        self.trouble.clear();
     }
 
     /// The error for a user.

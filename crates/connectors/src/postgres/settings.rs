@@ -94,7 +94,13 @@ const DRIVER_ONLY: &[&str] = &[
 ];
 
 const KNOWN: &[&str] = &[
-    "user", "password", "sslmode", "ssl", "sslrootcert", "connectTimeout", "ApplicationName",
+    "user",
+    "password",
+    "sslmode",
+    "ssl",
+    "sslrootcert",
+    "connectTimeout",
+    "ApplicationName",
     "currentSchema",
 ];
 
@@ -171,7 +177,9 @@ impl Settings {
                     Some(near) => format!("did you mean {near}?"),
                     None => format!("it knows {}", KNOWN.join(", ")),
                 };
-                return Err(Error::plan(format!("'url' has an unknown parameter {name}")).hint(help));
+                return Err(
+                    Error::plan(format!("'url' has an unknown parameter {name}")).hint(help)
+                );
             }
         }
         Ok(())

@@ -115,8 +115,10 @@ fn authenticate(settings: &Settings, channel: &mut Channel, limit: Duration) -> 
             12 => scram.as_mut().ok_or_else(strange)?.finish(rest)?,
             _ => {
                 return Err(Failure::Error(
-                    Error::unsupported(format!("{settings} wants a way to sign in that is not supported"))
-                        .hint("scram-sha-256, md5 and password are: see the server's pg_hba.conf"),
+                    Error::unsupported(format!(
+                        "{settings} wants a way to sign in that is not supported"
+                    ))
+                    .hint("scram-sha-256, md5 and password are: see the server's pg_hba.conf"),
                 ));
             }
         }
