@@ -60,6 +60,12 @@ mod tests;
 mod writer;
 mod writing;
 
+#[cfg(feature = "kafka")]
+pub(crate) use dead_letter::{DeadLetters, FinishedLetters};
+#[cfg(feature = "kafka")]
+pub(crate) use excerpt::LetterMark;
+#[cfg(feature = "kafka")]
+pub(crate) use outputs::letters_path;
 pub(crate) use position::FileMark;
 
 pub use outputs::OtherFile;
@@ -73,6 +79,7 @@ use thalweg_core::connector::{
 };
 use thalweg_core::{Error, Result};
 
+#[cfg(not(feature = "kafka"))]
 use self::dead_letter::{DeadLetters, FinishedLetters};
 use self::description::DESCRIPTION;
 use self::files::{Files, OsFiles};
@@ -131,8 +138,9 @@ impl Connector for Filesystem {
 
     fn checked_columns(&self, request: &TableRequest) -> Vec<String> {
         let Ok(options) = FileOptions::read(request, false) else { return Vec::new() };
-        let record = Record::of(request, options.changelog.is_some());
-        let wanted = wanted(request, &record);
+        let has_op = options.changelog.is_some_and(Changelog::has_op);
+        let record = Record::of(request, has_op);
+        let wanted = wanted(request, &record, has_op);
         let checked = options.checked(&record, &wanted).into_iter();
         checked.map(|at| record.schema.columns[at].name.clone()).collect()
     }
@@ -227,7 +235,7 @@ fn open_sink(
 /// The changes of a table with these options; wrong ones are reported elsewhere.
 fn changes(options: Result<FileOptions<'_>>) -> AcceptedChanges {
     match options.ok().and_then(|options| options.changelog) {
-        Some(Changelog::Op) => AcceptedChanges::All,
+        Some(Changelog::Op | Changelog::OfFormat) => AcceptedChanges::All,
         Some(Changelog::Upsert) => AcceptedChanges::Upserts,
         None => AcceptedChanges::Inserts,
     }
@@ -243,9 +251,9 @@ fn delivered(request: &TableRequest) -> Vec<usize> {
 
 /// Where in a record the columns stand that are asked for. The last of them is `op`, if it is asked
 /// for.
-fn wanted(request: &TableRequest, record: &Record) -> Vec<usize> {
+fn wanted(request: &TableRequest, record: &Record, has_op: bool) -> Vec<usize> {
     let places = delivered(request).into_iter().filter_map(|at| record.places[at]);
-    places.chain(request.reads_kinds.then_some(0)).collect()
+    places.chain((request.reads_kinds && has_op).then_some(0)).collect()
 }
 
 /// Opens the files of a table, in a run of its own.
@@ -277,13 +285,19 @@ fn open_source_after(
             (BadDataPolicy::Reject, Some(letters))
         }
     };
-    let record = Record::of(request, options.changelog.is_some());
-    let wanted = wanted(request, &record);
+    let has_op = options.changelog.is_some_and(Changelog::has_op);
+    let record = Record::of(request, has_op);
+    let wanted = wanted(request, &record, has_op);
     let checked = options.checked(&record, &wanted);
     let partition_of = |at: &usize| request.partitioned_by.iter().position(|by| by == at);
     let delivered = delivered(request).into_iter().enumerate();
     let from_folder = delivered.filter_map(|(place, at)| Some((place, partition_of(&at)?)));
-    let layout = RecordLayout::new(&request.table, record.schema, wanted, request.reads_kinds);
+    let reads_kinds = request.reads_kinds && has_op;
+    let layout = RecordLayout::new(&request.table, record.schema, wanted, reads_kinds);
+    let layout = match options.format.has_changes() {
+        true => layout.of_changes(options.format_metadata),
+        false => layout,
+    };
     let layout = layout.with_policy(policy, checked);
     let reading = Reading {
         decoder: RecordDecoder::new(options.format, layout),

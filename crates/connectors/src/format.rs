@@ -17,20 +17,29 @@
 //! | [`records`] | which columns records have and which are wanted; their batches |
 //! | [`decoding`] | blocks of records to batches |
 //! | [`encoding`] | batches to bytes |
-//! | [`csv`], [`json`] | text formats |
+//! | [`csv`], [`json`], [`raw`] | text formats |
+//! | [`avro`] | binary records with a schema, which may be registered |
+//! | [`changes`] | what happened to rows, as Debezium, Maxwell, Canal and Ogg write it |
+//! | `builder` | the columns that decoders write into |
 //! | [`parquet`], [`arrow`] | formats that are read by random access |
 //!
 //! What formats do not do: find files, cut streams into blocks, compress, commit.
 
 pub mod arrow;
+pub mod avro;
 pub mod bad_data;
+mod builder;
+pub mod changes;
 mod columns;
 pub mod csv;
 pub mod decoding;
 pub mod encoding;
+#[cfg(feature = "registry")]
+mod http;
 pub mod json;
 pub(crate) mod options;
 pub mod parquet;
+pub mod raw;
 pub mod record_end;
 pub mod records;
 #[cfg(test)]
@@ -39,11 +48,14 @@ pub mod text;
 
 use thalweg_core::{Column, DataType};
 
+pub use self::avro::AvroOptions;
 pub use self::bad_data::{BadDataPolicy, DecodeError, Rejected};
+pub use self::changes::ChangeOptions;
 pub use self::csv::CsvOptions;
 pub use self::decoding::RecordDecoder;
 pub use self::encoding::{RowWriter, TextEncoder};
 pub use self::json::JsonOptions;
+pub use self::raw::RawOptions;
 pub use self::records::{DecodedRecords, RecordLayout};
 pub use self::text::TextBlock;
 
@@ -54,6 +66,13 @@ pub enum Format {
     Csv(CsvOptions),
     /// `'format' = 'json'`: a JSON object a record.
     Json(JsonOptions),
+    /// `'format' = 'raw'`: the value of one column a record.
+    Raw(RawOptions),
+    /// `'format' = 'debezium-json'`, `'maxwell-json'`, `'canal-json'`, `'ogg-json'`: a change of a
+    /// table a record.
+    Changes(ChangeOptions),
+    /// `'format' = 'avro'`, `'avro-confluent'`: a binary record a message.
+    Avro(AvroOptions),
     /// `'format' = 'parquet'`
     Parquet,
     /// `'format' = 'arrow'`: Arrow IPC files.
@@ -66,6 +85,10 @@ impl Format {
         match self {
             Format::Csv(_) => "csv",
             Format::Json(_) => "json",
+            Format::Raw(_) => "raw",
+            Format::Changes(changes) => changes.name(),
+            Format::Avro(AvroOptions { registry: Some(_), .. }) => "avro-confluent",
+            Format::Avro(_) => "avro",
             Format::Parquet => "parquet",
             Format::Arrow => "arrow",
         }
@@ -73,7 +96,12 @@ impl Format {
 
     /// True for formats that are read record by record.
     pub fn is_text(&self) -> bool {
-        matches!(self, Format::Csv(_) | Format::Json(_))
+        !matches!(self, Format::Avro(_) | Format::Parquet | Format::Arrow)
+    }
+
+    /// True if records say themselves what each row does: [`RecordLayout::of_changes`].
+    pub fn has_changes(&self) -> bool {
+        matches!(self, Format::Changes(_))
     }
 
     /// True if values that cannot be read become NULL.
@@ -81,7 +109,8 @@ impl Format {
         match self {
             Format::Csv(csv) => csv.ignore_parse_errors,
             Format::Json(json) => json.ignore_parse_errors,
-            Format::Parquet | Format::Arrow => false,
+            Format::Changes(changes) => changes.json.ignore_parse_errors,
+            Format::Raw(_) | Format::Avro(_) | Format::Parquet | Format::Arrow => false,
         }
     }
 
@@ -89,7 +118,11 @@ impl Format {
     pub fn is_supported(&self, data_type: &DataType) -> bool {
         match self {
             Format::Csv(_) => csv::values::is_supported(data_type),
-            Format::Json(_) => json::values::is_supported(data_type),
+            Format::Changes(ChangeOptions { avro: Some(options), .. }) | Format::Avro(options) => {
+                avro::is_supported(data_type, options)
+            }
+            Format::Json(_) | Format::Changes(_) => json::values::is_supported(data_type),
+            Format::Raw(_) => raw::is_supported(data_type),
             Format::Parquet | Format::Arrow => parquet::types::is_supported(data_type),
         }
     }
@@ -98,7 +131,9 @@ impl Format {
     pub fn can_be_bad(&self, column: &Column) -> bool {
         match self {
             Format::Csv(csv) => csv::values::can_be_bad(column, csv),
-            Format::Json(json) => json::values::can_be_bad(column, *json),
+            Format::Json(json) => json::values::can_be_bad(column, json),
+            Format::Changes(changes) => json::values::can_be_bad(column, &changes.json),
+            Format::Raw(_) | Format::Avro(_) => true,
             Format::Parquet | Format::Arrow => false,
         }
     }
@@ -111,9 +146,7 @@ impl Format {
                 let complete = csv::scan::complete_length(text, dialect);
                 dialect.without_blank_lines(&text[..complete])
             }
-            Format::Json(_) | Format::Parquet | Format::Arrow => {
-                memchr::memrchr(b'\n', text).map_or(0, |at| at + 1)
-            }
+            _ => memchr::memrchr(b'\n', text).map_or(0, |at| at + 1),
         }
     }
 }

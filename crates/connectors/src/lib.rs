@@ -12,6 +12,9 @@
 //! | [`nexmark`] | the events of the NEXMark benchmark |
 //! | [`mod@print`] | rows on standard output |
 //! | [`blackhole`] | rows nowhere |
+//! | `kafka` | topics of Kafka (feature `kafka`) |
+//! | `postgres_cdc` | changes of tables of PostgreSQL (feature `postgres`) |
+//! | `jdbc` | tables of PostgreSQL (feature `postgres`) |
 //! | [`output`] | the writers behind `print` and a bare SELECT |
 //! | `conformance` | checks that every connector must pass (feature `test-support`) |
 
@@ -22,9 +25,19 @@ pub mod datagen;
 pub mod filesystem;
 pub mod format;
 mod handover;
+#[cfg(feature = "postgres")]
+pub mod jdbc;
+#[cfg(feature = "kafka")]
+pub mod kafka;
+#[cfg(any(feature = "kafka", feature = "postgres"))]
+mod network;
 pub mod nexmark;
 pub mod output;
 mod pacing;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "postgres")]
+pub mod postgres_cdc;
 pub mod print;
 #[cfg(test)]
 mod tests;
@@ -52,6 +65,14 @@ pub fn builtin(filesystem: Filesystem) -> Connectors {
         Arc::new(nexmark::Nexmark),
         Arc::new(print::Print),
         Arc::new(blackhole::Blackhole),
+        #[cfg(feature = "kafka")]
+        Arc::new(kafka::Kafka::default()),
+        #[cfg(feature = "kafka")]
+        Arc::new(kafka::UpsertKafka::default()),
+        #[cfg(feature = "postgres")]
+        Arc::new(jdbc::Jdbc),
+        #[cfg(feature = "postgres")]
+        Arc::new(postgres_cdc::PostgresCdc),
     ];
     Connectors::new(connectors)
 }

@@ -90,9 +90,7 @@ impl ResultWriter {
         let form = match format {
             Format::Table => Form::Table(Table::new(null_text, zone)),
             Format::Csv => Form::Csv(CsvStyle::shown(null_text, zone)),
-            Format::Ndjson => {
-                Form::Ndjson(JsonStyle { zone, for_file: false, iso_timestamps: false })
-            }
+            Format::Ndjson => Form::Ndjson(JsonStyle::shown(zone)),
         };
         ResultWriter {
             schema,
@@ -146,7 +144,7 @@ impl ResultWriter {
                 style.rows(&mut self.buffer, batch, &self.schema, kinds, |out| out.push('\n'))?;
             }
             Form::Ndjson(style) => {
-                style.rows(&mut self.buffer, batch, &self.schema, kinds, |out| out.push('\n'));
+                style.rows(&mut self.buffer, batch, &self.schema, kinds, |out| out.push('\n'))?;
             }
         }
         if self.buffer.len() >= BUFFER_BYTES { self.write_buffer() } else { Ok(()) }

@@ -16,6 +16,26 @@ const TABLES: &[(&str, &str, &[(&str, &str)])] = &[
     ("nexmark", "auction", &[("kind", "bid"), ("preset", "jet")]),
     ("print", "n", &[]),
     ("blackhole", "n", &[]),
+    #[cfg(feature = "postgres")]
+    (
+        "jdbc",
+        "n",
+        &[("url", "jdbc:postgresql://localhost/d?user=u&password=p"), ("table-name", "t")],
+    ),
+    #[cfg(feature = "postgres")]
+    (
+        "postgres-cdc",
+        "n",
+        &[
+            ("hostname", "localhost"),
+            ("username", "u"),
+            ("password", "p"),
+            ("database-name", "d"),
+            ("schema-name", "public"),
+            ("table-name", "t"),
+            ("slot.name", "s"),
+        ],
+    ),
 ];
 
 #[test]

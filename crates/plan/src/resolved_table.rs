@@ -109,7 +109,7 @@ pub struct Reading {
     pub changes: AcceptedChanges,
     /// True if it ends by itself.
     pub is_bounded: bool,
-    /// True if it is asked by key and can't be read as a whole.
+    /// True if lookup joins ask it by key.
     pub is_looked_up: bool,
 }
 

@@ -8,6 +8,16 @@ use thalweg_core::snapshot::SinkGuarantee;
 
 use crate::format::options::FORMATS;
 
+const FORMAT_NAMES: [&str; FORMATS.len()] = {
+    let mut names = [""; FORMATS.len()];
+    let mut at = 0;
+    while at < names.len() {
+        names[at] = FORMATS[at].name;
+        at += 1;
+    }
+    names
+};
+
 const CHANGES: &[AcceptedChanges] =
     &[AcceptedChanges::Inserts, AcceptedChanges::Upserts, AcceptedChanges::All];
 
@@ -44,12 +54,12 @@ const OPTIONS: &[OptionDescription] = &option_table! {
         => "a file, a folder, a glob, or `-`. Relative to the SQL file. Names that end with `.gz` \
             or `.zst` are (de)compressed, unless they are Parquet or Arrow, which compress by \
             themselves";
-    "format": Words(&["csv", "json", "parquet", "arrow"]), required(), as_in_flink()
+    "format": Words(&FORMAT_NAMES), required(), as_in_flink()
         => "what the files hold";
     "bad-data": Words(&["fail", "drop", "dead-letter"]), or("fail"), of_source(),
         but_flink("Flink has 'csv.ignore-parse-errors' and 'json.ignore-parse-errors'")
         => "what happens to a record that cannot be read, is not UTF-8, has a DECIMAL that is out \
-            of range, or has a NULL in a `NOT NULL` column. For `csv` and `json`";
+            of range, or has a NULL in a `NOT NULL` column. For formats that are read record by record";
     "bad-data.check": Words(&["all", "read"]),
         or_else("`all` where `bad-data` is set, else `read`"), of_source(),
         but_flink("Flink reads the columns of a CSV row all, and those of JSON as needed")

@@ -71,6 +71,21 @@ pub struct LetterMark {
 }
 
 impl LetterMark {
+    /// As text.
+    #[cfg(feature = "kafka")]
+    pub fn to_json(self) -> Value {
+        json!({ "bytes": self.bytes, "tail": self.tail.map(Excerpt::to_json) })
+    }
+
+    /// From its text.
+    #[cfg(feature = "kafka")]
+    pub fn from_json(value: &Value) -> Option<LetterMark> {
+        let tail = value.get("tail").filter(|tail| !tail.is_null());
+        let bytes = value.get("bytes")?.as_u64()?;
+        let tail = tail.map(Excerpt::from_json);
+        Some(LetterMark { bytes, tail: if tail.is_some() { Some(tail??) } else { None } })
+    }
+
     /// True if a file begins with what this counts.
     pub fn fits(self, path: &Path) -> io::Result<bool> {
         let Some(found) = tail_of(path, self.bytes)? else { return Ok(false) };

@@ -39,6 +39,8 @@ pub struct FileOptions<'a> {
     pub checks_all: bool,
     /// The metadata columns.
     pub metadata: Vec<FileMetadata>,
+    /// Those among them that the format knows.
+    pub format_metadata: Vec<(String, Column)>,
     /// What a first column (or key) `op` says of each row, if there is one.
     pub changelog: Option<Changelog>,
     /// How it is written.
@@ -57,7 +59,11 @@ impl<'a> FileOptions<'a> {
         let format = format.ok_or_else(|| unknown_format(&options, name))?;
         check_types(request, &format)?;
         check_stream(&options, path, &format)?;
-        let metadata = if as_sink { Vec::new() } else { metadata(request)? };
+        let mut format_metadata = Vec::new();
+        let metadata = match as_sink {
+            true => Vec::new(),
+            false => metadata(request, &format, &mut format_metadata)?,
+        };
         let bad_data = bad_data(&options, &format)?;
         let checks_all = checks_all(&options, &format, &bad_data)?;
         let changelog = changelog(&options, &format, request)?;
@@ -70,6 +76,7 @@ impl<'a> FileOptions<'a> {
             bad_data,
             checks_all,
             metadata,
+            format_metadata,
             changelog,
             writing,
             monitor_interval,
@@ -128,15 +135,16 @@ fn monitor_interval(options: &Options<'_>, path: &str) -> Result<Option<Duration
 }
 
 fn unknown_format(options: &Options<'_>, name: &str) -> Error {
-    match near_miss(name, DESCRIPTION.formats.iter().map(|format| format.name)) {
-        Some(near) => options
-            .bad("format", name, "csv, json, parquet or arrow")
-            .hint(format!("did you mean '{near}'?")),
-        None if ["avro", "orc", "raw", "debezium-json", "canal-json"].contains(&name) => {
-            Error::unsupported(format!("option 'format' = '{name}' is not supported yet"))
-                .hint("there are csv, json, parquet and arrow")
-        }
-        None => options.bad("format", name, "csv, json, parquet or arrow"),
+    let known = || DESCRIPTION.formats.iter().map(|format| format.name);
+    let list = known().collect::<Vec<_>>().join(", ");
+    if ["avro", "orc"].contains(&name) {
+        return Error::unsupported(format!("option 'format' = '{name}' is not supported yet"))
+            .hint(format!("there are {list}"));
+    }
+    let bad = options.bad("format", name, &format!("one of {list}"));
+    match near_miss(name, known()) {
+        Some(near) => bad.hint(format!("did you mean '{near}'?")),
+        None => bad,
     }
 }
 
@@ -148,6 +156,14 @@ fn changelog(
 ) -> Result<Option<Changelog>> {
     let words = [("op", Changelog::Op), ("upsert", Changelog::Upsert)];
     let changelog = options.choice("changelog", &words)?;
+    if format.has_changes() {
+        return match changelog {
+            None => Ok(Some(Changelog::OfFormat)),
+            Some(_) => Err(options
+                .conflict("the format says of each row what it does, and needs no 'changelog'")
+                .hint("remove 'changelog'")),
+        };
+    }
     if changelog == Some(Changelog::Upsert) && request.primary_key.is_empty() {
         return Err(options
             .conflict("'changelog' = 'upsert' needs a primary key, and the table declares none")
@@ -288,9 +304,18 @@ fn check_stream(options: &Options<'_>, path: &str, format: &Format) -> Result<()
     Ok(())
 }
 
-fn metadata(request: &TableRequest) -> Result<Vec<FileMetadata>> {
-    let keys = DESCRIPTION.metadata.iter().map(|metadata| metadata.key);
+fn metadata(
+    request: &TableRequest,
+    format: &Format,
+    of_format: &mut Vec<(String, Column)>,
+) -> Result<Vec<FileMetadata>> {
+    let format = format.description();
+    let keys = DESCRIPTION.metadata.iter().chain(format.metadata).map(|metadata| metadata.key);
     let read = |(key, column): &(String, Column)| {
+        if format.metadata.iter().any(|known| known.key == key) {
+            of_format.push((key.clone(), column.clone()));
+            return Ok(FileMetadata::OfFormat(of_format.len() - 1));
+        }
         let (found, fits, type_name) = match key.as_str() {
             "file.name" => (FileMetadata::Name, is_string(column), "STRING"),
             "file.path" => (FileMetadata::Path, is_string(column), "STRING"),

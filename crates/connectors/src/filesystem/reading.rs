@@ -35,6 +35,8 @@ pub enum FileMetadata {
     Size,
     /// `file.modification-time`
     ModificationTime,
+    /// What the format says, in the column of this number behind those of the record.
+    OfFormat(usize),
 }
 
 /// What a reader delivers; shared by all its threads.
@@ -82,12 +84,16 @@ impl Reading {
         let rows = records.num_rows();
         let mut columns = records.columns().to_vec();
         let kinds = if self.layout().reads_kinds { columns.pop() } else { None };
+        let of_format = columns.split_off(columns.len() - self.layout().metadata.len());
         for &(place, part) in &self.from_folder {
             let value = file.partition.get(part);
             let value = value.ok_or_else(|| Error::internal("a file without its partition"))?;
             columns.insert(place, repeated(value, rows));
         }
-        columns.extend(self.metadata.iter().map(|key| metadata_column(*key, file, rows)));
+        columns.extend(self.metadata.iter().map(|key| match key {
+            FileMetadata::OfFormat(place) => of_format[*place].clone(),
+            key => metadata_column(*key, file, rows),
+        }));
         columns.extend(kinds);
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         Ok(RecordBatch::try_new_with_options(self.delivered.clone(), columns, &options)?)
@@ -110,6 +116,7 @@ fn metadata_column(key: FileMetadata, file: &InputFile, rows: usize) -> ArrayRef
         FileMetadata::Path => {
             text(&file.path.as_ref().map_or_else(|| "-".into(), |path| path.to_string_lossy()))
         }
+        FileMetadata::OfFormat(_) => unreachable!("it comes with the records"),
         FileMetadata::Size => Arc::new(Int64Array::from(vec![file.size as i64; rows])),
         FileMetadata::ModificationTime => Arc::new(
             TimestampMillisecondArray::from(vec![file.modified_ms; rows]).with_timezone("UTC"),

@@ -26,7 +26,7 @@ pub fn state_options(request: &TableRequest, as_sink: bool) -> StateOptions {
 }
 
 fn of_source(request: &TableRequest, options: &FileOptions<'_>) -> StateOptions {
-    let mut found = of_format(options);
+    let mut found = of_format(request, options);
     let (bad_data, drops_rows) = match options.bad_data {
         BadData::Fail => ("fail", false),
         BadData::Null => ("null", false),
@@ -57,26 +57,31 @@ fn of_sink(request: &TableRequest, options: &FileOptions<'_>) -> StateOptions {
     );
     let is_folder = !request.partitioned_by.is_empty() || paths::is_folder(request, options.path);
     if !is_folder {
-        found.extend(of_format(options));
+        found.extend(of_format(request, options));
         add(&mut found, "columns", request.columns_text());
         add(&mut found, "table.local-time-zone", request.zone);
     }
     found
 }
 
-fn of_format(options: &FileOptions<'_>) -> StateOptions {
+fn of_format(request: &TableRequest, options: &FileOptions<'_>) -> StateOptions {
     let mut found = StateOptions::new();
     add(&mut found, "format", options.format.name());
     let changelog = match options.changelog {
         None => "none",
         Some(Changelog::Op) => "op",
         Some(Changelog::Upsert) => "upsert",
+        Some(Changelog::OfFormat) => "format",
     };
     add(&mut found, "changelog", changelog);
     match &options.format {
         Format::Csv(csv) => of_csv(csv, &mut found),
-        Format::Json(json) => of_json(*json, &mut found),
-        Format::Parquet | Format::Arrow => {}
+        Format::Json(json) => of_json(json, &mut found),
+        _ => {
+            let prefix = format!("{}.", options.format.name());
+            let own = request.options.iter().filter(|(name, _)| name.starts_with(&prefix));
+            found.extend(own.map(|(name, value)| (name.clone(), value.clone())));
+        }
     }
     found
 }
@@ -95,11 +100,12 @@ fn of_csv(csv: &CsvOptions, found: &mut StateOptions) {
     add(found, "csv.ignore-parse-errors", ignore_parse_errors);
 }
 
-fn of_json(json: JsonOptions, found: &mut StateOptions) {
-    let JsonOptions { ignore_parse_errors, fail_on_missing_field, iso_timestamps } = json;
+/// Those that decide what is read. How values are written may change from one run to the next.
+fn of_json(json: &JsonOptions, found: &mut StateOptions) {
+    let JsonOptions { ignore_parse_errors, fail_on_missing_field, iso_timestamps, .. } = json;
     add(found, "json.ignore-parse-errors", ignore_parse_errors);
     add(found, "json.fail-on-missing-field", fail_on_missing_field);
-    let standard = if iso_timestamps { "ISO-8601" } else { "SQL" };
+    let standard = if *iso_timestamps { "ISO-8601" } else { "SQL" };
     add(found, "json.timestamp-format.standard", standard);
 }
 

@@ -48,7 +48,7 @@ impl Content {
             return Ok((batch.clone(), Some(vec![RowKind::Insert; batch.num_rows()])));
         };
         let is_written =
-            |kind: &RowKind| changelog == Changelog::Op || *kind != RowKind::UpdateBefore;
+            |kind: &RowKind| changelog != Changelog::Upsert || *kind != RowKind::UpdateBefore;
         if kinds.iter().all(is_written) {
             return Ok((batch.clone(), Some(kinds.to_vec())));
         }
@@ -145,7 +145,7 @@ impl FileWriter {
     /// With the line that names the columns, where there is one.
     fn begun(mut self, content: &Content) -> Result<Self> {
         if let OpenFormat::Text { encoder, buffer, .. } = &mut self.open {
-            encoder.begin(buffer, content.changelog.is_some())?;
+            encoder.begin(buffer, content.changelog.is_some_and(Changelog::has_op))?;
         }
         Ok(self)
     }

@@ -35,13 +35,22 @@ impl Delivery {
     }
 }
 
-/// `'changelog'`
+/// `'changelog'`, or a format of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changelog {
     /// `'op'`: every change.
     Op,
     /// `'upsert'`: rows by the primary key, without what they were before.
     Upsert,
+    /// What the format itself says of each row: every change, without a column `op`.
+    OfFormat,
+}
+
+impl Changelog {
+    /// True if there is a column `op`.
+    pub fn has_op(self) -> bool {
+        self != Changelog::OfFormat
+    }
 }
 
 /// How files are written.

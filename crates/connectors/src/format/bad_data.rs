@@ -59,48 +59,65 @@ impl From<Error> for DecodeError {
 /// Collects the rows whose fields could not be read.
 pub struct BadFields {
     policy: BadDataPolicy,
+    /// The current column: its place among those that are read, and what messages call it.
+    slot: usize,
     column: String,
-    rows: Vec<(usize, String)>,
-    /// How many of `rows` came from columns before the current one.
-    before: usize,
+    rows: Vec<BadRow>,
+    /// The first bad row: where bad rows fail the job, later ones need no report.
+    first: usize,
 }
+
+/// A row that is left out.
+struct BadRow {
+    row: usize,
+    /// Of several reasons, the one with the smallest rank counts.
+    rank: usize,
+    /// `None` if it is reported elsewhere, or not at all.
+    reason: Option<String>,
+}
+
+/// The rank of a row that is left out without a word; columns have theirs from 1.
+const LEFT_OUT: usize = 0;
 
 impl BadFields {
     /// Nothing is bad yet.
     pub fn new(policy: BadDataPolicy) -> Self {
-        BadFields { policy, column: String::new(), rows: Vec::new(), before: 0 }
+        BadFields { policy, slot: 0, column: String::new(), rows: Vec::new(), first: usize::MAX }
     }
 
-    /// Starts a column.
+    /// Starts a column, the first or the one behind the last.
     pub fn begin(&mut self, column: &Column) {
+        self.begin_at(self.slot + 1, column);
+    }
+
+    /// Starts a column, which has this place among those that are read.
+    pub fn begin_at(&mut self, slot: usize, column: &Column) {
         self.column = format!("column {} ({})", column.name, column.column_type.data_type);
-        self.before = self.rows.len();
+        self.slot = slot;
     }
 
     /// A value of the current column cannot be read.
     #[cold]
     pub fn add(&mut self, row: usize, text: &str) {
-        // Failing, only the first row of each column can be the first of all.
-        let is_enough = self.policy == BadDataPolicy::Fail && self.rows.len() > self.before;
-        if self.policy == BadDataPolicy::Null || is_enough {
+        if self.policy == BadDataPolicy::Null || self.is_needless(row) {
             return;
         }
         let shown: String = text.chars().take(100).collect();
-        self.rows.push((row, format!("{}: cannot read '{shown}'", self.column)));
+        self.push(row, format!("{}: cannot read '{shown}'", self.column));
     }
 
     /// A value of the current column is missing or of the wrong kind.
     #[cold]
     pub fn add_reason(&mut self, row: usize, reason: &str) {
-        if self.policy != BadDataPolicy::Null {
-            self.rows.push((row, format!("{}: {reason}", self.column)));
+        if self.policy != BadDataPolicy::Null && !self.is_needless(row) {
+            self.push(row, format!("{}: {reason}", self.column));
         }
     }
 
     /// A row that is bad under every policy: without the value its meaning is unknown.
     #[cold]
     pub fn refuse(&mut self, row: usize, reason: String) {
-        self.rows.push((row, reason));
+        self.push(row, reason);
     }
 
     /// A NULL where the declaration says NOT NULL makes the row bad, however the field became
@@ -110,13 +127,39 @@ impl BadFields {
         let reason = format!("{}: a NULL, but the column is declared NOT NULL", self.column);
         let rows = (0..values.len()).filter(|&row| nulls.is_null(row));
         let enough = if self.policy == BadDataPolicy::Fail { 1 } else { usize::MAX };
-        self.rows.extend(rows.take(enough).map(|row| (row, reason.clone())));
+        rows.take(enough).for_each(|row| self.push(row, reason.clone()));
     }
 
-    /// The bad rows in order, each once, with the reason of its first bad column.
-    pub fn into_rows(mut self) -> Vec<(usize, String)> {
-        self.rows.sort_by_key(|(row, _)| *row);
-        self.rows.dedup_by_key(|(row, _)| *row);
-        self.rows
+    /// The same for a part of a value of the current column.
+    #[cold]
+    pub fn refuse_part(&mut self, row: usize) {
+        self.push(
+            row,
+            format!("{}: a NULL within a value whose type does not allow it", self.column),
+        );
+    }
+
+    /// A row that is left out, and of which nothing more is said.
+    #[cold]
+    pub fn leave_out(&mut self, row: usize) {
+        self.rows.push(BadRow { row, rank: LEFT_OUT, reason: None });
+    }
+
+    /// True where the job fails because of an earlier row.
+    fn is_needless(&self, row: usize) -> bool {
+        self.policy == BadDataPolicy::Fail && self.first < row
+    }
+
+    fn push(&mut self, row: usize, reason: String) {
+        self.first = self.first.min(row);
+        self.rows.push(BadRow { row, rank: self.slot + 1, reason: Some(reason) });
+    }
+
+    /// The bad rows in order, each once, with the reason of its first bad column; without one, it
+    /// is left out without a report.
+    pub fn into_rows(mut self) -> Vec<(usize, Option<String>)> {
+        self.rows.sort_by_key(|bad| (bad.row, bad.rank));
+        self.rows.dedup_by_key(|bad| bad.row);
+        self.rows.into_iter().map(|bad| (bad.row, bad.reason)).collect()
     }
 }

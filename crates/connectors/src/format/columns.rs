@@ -77,6 +77,7 @@ impl FileColumns {
         match bad.into_rows().into_iter().next() {
             None => Ok(delivered),
             Some((row, reason)) => {
+                let reason = reason.unwrap_or_default();
                 Err(DecodeError::at(Error::data(reason).hint("correct the row"), row as u64))
             }
         }

@@ -2,10 +2,11 @@
 
 use thalweg_core::{Error, Result};
 
+use super::avro::AvroDecoder;
 use super::bad_data::DecodeError;
 use super::records::{DecodedRecords, RecordLayout};
 use super::text::TextBlock;
-use super::{Format, csv, json};
+use super::{Format, changes, csv, json, raw};
 
 /// Decodes records of text. Shared by the threads that decode.
 ///
@@ -24,12 +25,20 @@ use super::{Format, csv, json};
 pub struct RecordDecoder {
     format: Format,
     layout: RecordLayout,
+    /// Where records are Avro.
+    avro: Option<AvroDecoder>,
 }
 
 impl RecordDecoder {
     /// A decoder of this format.
     pub fn new(format: Format, layout: RecordLayout) -> Self {
-        RecordDecoder { format, layout }
+        let avro = match &format {
+            Format::Avro(options) => Some(options),
+            Format::Changes(changes) => changes.avro.as_ref(),
+            _ => None,
+        };
+        let avro = avro.map(|options| AvroDecoder::new(options.clone()));
+        RecordDecoder { format, layout, avro }
     }
 
     /// The format.
@@ -42,7 +51,8 @@ impl RecordDecoder {
         &self.layout
     }
 
-    /// Decodes all records of a block at once.
+    /// Decodes all records of a block at once. Where schemas are registered, the first record of
+    /// each schema waits for the registry.
     ///
     /// # Errors
     /// Where bad records fail the job: the first of the block. Where they do not: if the block is
@@ -50,8 +60,16 @@ impl RecordDecoder {
     pub fn decode(&self, block: &TextBlock<'_>) -> Result<DecodedRecords, DecodeError> {
         match &self.format {
             Format::Csv(options) => csv::decode(options, &self.layout, block),
-            Format::Json(options) => json::decode(*options, &self.layout, block),
-            Format::Parquet | Format::Arrow => {
+            Format::Json(options) => json::decode(options, &self.layout, block),
+            Format::Raw(options) => raw::decode(options, &self.layout, block),
+            Format::Changes(options) => {
+                changes::decode(options, self.avro.as_ref(), &self.layout, block)
+            }
+            Format::Avro(_) if self.avro.is_some() => {
+                let avro = self.avro.as_ref();
+                avro.expect("checked above").decode(&self.layout, block)
+            }
+            Format::Avro(_) | Format::Parquet | Format::Arrow => {
                 let name = self.format.name();
                 Err(Error::internal(format!("format '{name}' is not read record by record")).into())
             }

@@ -4,15 +4,18 @@ use std::io::Write;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BinaryArray, RecordBatch, StringViewArray};
-use arrow_buffer::{Buffer, OffsetBuffer};
+use arrow_buffer::{Buffer, NullBufferBuilder, OffsetBuffer};
 use chrono_tz::Tz;
 use thalweg_core::{Column, DataType, Error, Result, RowKind, TableSchema};
 
 use super::Format;
 use super::arrow::writer::ArrowWriter;
+use super::avro::AvroEncoder;
+use super::changes::{self, ChangeOptions};
 use super::csv::writer::CsvStyle;
 use super::json::writer::JsonStyle;
 use super::parquet::writer::ParquetWriter;
+use super::raw::{self, RawOptions};
 
 /// The name of the column, or key, that says what a record does to its table.
 pub const OP: &str = "op";
@@ -24,12 +27,24 @@ pub struct TextEncoder {
 }
 
 enum TextStyle {
-    Csv { style: CsvStyle, header: bool },
+    Csv {
+        style: CsvStyle,
+        header: bool,
+    },
     Json(JsonStyle),
+    Raw(RawOptions),
+    Changes(ChangeOptions, JsonStyle),
+    /// With the columns of a record: those of the rows, or of the envelope around them.
+    Avro {
+        encoder: Result<AvroEncoder>,
+        columns: TableSchema,
+        is_envelope: bool,
+    },
 }
 
 impl TextEncoder {
-    /// An encoder of rows with these columns; `None` if the format is no text.
+    /// An encoder of rows with these columns; `None` if the format is not written record by
+    /// record. What stands in the way of writing is said with the first rows.
     pub fn new(format: &Format, schema: TableSchema) -> Option<Self> {
         let style = match format {
             Format::Csv(options) => {
@@ -43,9 +58,20 @@ impl TextEncoder {
                 };
                 TextStyle::Csv { style, header: options.header }
             }
-            Format::Json(options) => {
-                let iso_timestamps = options.iso_timestamps;
-                TextStyle::Json(JsonStyle { zone: Tz::UTC, for_file: true, iso_timestamps })
+            Format::Json(options) => TextStyle::Json(JsonStyle::written(options)),
+            Format::Raw(options) => TextStyle::Raw(options.clone()),
+            Format::Changes(ChangeOptions { avro: Some(options), .. }) => {
+                let columns = changes::avro_envelope(&schema.columns);
+                let encoder = AvroEncoder::new(options, &columns.columns);
+                TextStyle::Avro { encoder, columns, is_envelope: true }
+            }
+            Format::Changes(options) => {
+                TextStyle::Changes(options.clone(), JsonStyle::written(&options.json))
+            }
+            Format::Avro(options) => {
+                let (encoder, columns) =
+                    (AvroEncoder::new(options, &schema.columns), schema.clone());
+                TextStyle::Avro { encoder, columns, is_envelope: false }
             }
             Format::Parquet | Format::Arrow => return None,
         };
@@ -62,7 +88,8 @@ impl TextEncoder {
         style.header(out, has_kinds.then_some(OP).into_iter().chain(names))
     }
 
-    /// Appends a line per row. `kinds`, if given, is a first column or key `op`.
+    /// Appends a line per row. `kinds`, if given, is a first column or key `op`; in a format of
+    /// changes it is what each record says.
     ///
     /// # Errors
     /// If a value cannot be written with these options.
@@ -72,15 +99,18 @@ impl TextEncoder {
         batch: &RecordBatch,
         kinds: Option<&[RowKind]>,
     ) -> Result<()> {
-        match &self.style {
-            TextStyle::Csv { style, .. } => {
-                style.rows(out, batch, &self.schema, kinds, |out| out.push('\n'))
-            }
-            TextStyle::Json(style) => {
-                style.rows(out, batch, &self.schema, kinds, |out| out.push('\n'));
-                Ok(())
-            }
-        }
+        let TextStyle::Raw(options) = &self.style else {
+            return self.text(out, batch, kinds, |out| out.push('\n'));
+        };
+        let mut record = Vec::new();
+        raw::write(options, &mut record, batch, |record, _| {
+            raw::check_line(record)?;
+            let text = std::str::from_utf8(record);
+            out.push_str(text.map_err(|_| Error::data("a line of a file must be UTF-8"))?);
+            out.push('\n');
+            record.clear();
+            Ok(())
+        })
     }
 
     /// A message per row.
@@ -88,24 +118,61 @@ impl TextEncoder {
     /// # Errors
     /// If a value cannot be written with these options, or the messages are longer than 2 GiB.
     pub fn messages(&self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<BinaryArray> {
-        let mut out = String::new();
         let mut lengths = Vec::with_capacity(batch.num_rows());
-        let mut start = 0;
-        let end = |out: &mut String| {
-            lengths.push(out.len() - start);
-            start = out.len();
+        let (mut start, mut nulls) = (0, NullBufferBuilder::new(0));
+        let mut end = |length: usize, is_null: bool| {
+            lengths.push(length - start);
+            nulls.append(!is_null);
+            start = length;
         };
-        match &self.style {
-            TextStyle::Csv { style, .. } => {
-                style.rows(&mut out, batch, &self.schema, kinds, end)?
-            }
-            TextStyle::Json(style) => style.rows(&mut out, batch, &self.schema, kinds, end),
-        }
+        let out = if let TextStyle::Raw(options) = &self.style {
+            let mut out = Vec::new();
+            raw::write(options, &mut out, batch, |out, is_null| {
+                end(out.len(), is_null);
+                Ok(())
+            })?;
+            out
+        } else if let TextStyle::Avro { encoder, columns, is_envelope } = &self.style {
+            let enveloped = match is_envelope {
+                true => Some(changes::in_avro_envelope(batch, columns, kinds)?),
+                false => None,
+            };
+            let batch = enveloped.as_ref().unwrap_or(batch);
+            let mut out = Vec::new();
+            let encoder = encoder.as_ref().map_err(Clone::clone)?;
+            encoder.write(&mut out, batch, columns, |out| end(out.len(), false))?;
+            out
+        } else {
+            let mut out = String::new();
+            self.text(&mut out, batch, kinds, |out| end(out.len(), false))?;
+            out.into_bytes()
+        };
         if i32::try_from(out.len()).is_err() {
             return Err(Error::resource("a batch of messages is longer than 2 GiB"));
         }
         let offsets = OffsetBuffer::from_lengths(lengths);
-        Ok(BinaryArray::try_new(offsets, Buffer::from(out.into_bytes()), None)?)
+        Ok(BinaryArray::try_new(offsets, Buffer::from(out), nulls.finish())?)
+    }
+
+    /// Appends a record per row, and `end` after each.
+    fn text(
+        &self,
+        out: &mut String,
+        batch: &RecordBatch,
+        kinds: Option<&[RowKind]>,
+        end: impl FnMut(&mut String),
+    ) -> Result<()> {
+        let schema = &self.schema;
+        match &self.style {
+            TextStyle::Csv { style, .. } => style.rows(out, batch, schema, kinds, end),
+            TextStyle::Json(style) => style.rows(out, batch, schema, kinds, end),
+            TextStyle::Changes(options, style) => {
+                changes::write(options, style, out, batch, schema, kinds, end)
+            }
+            TextStyle::Raw(_) | TextStyle::Avro { .. } => {
+                Err(Error::internal("the records of this format are no text"))
+            }
+        }
     }
 }
 
@@ -129,7 +196,7 @@ impl<W: Write + Send> RowWriter<W> {
         match format {
             Format::Parquet => Ok(RowWriter::Parquet(ParquetWriter::new(out, schema)?)),
             Format::Arrow => Ok(RowWriter::Arrow(ArrowWriter::new(out, schema)?)),
-            Format::Csv(_) | Format::Json(_) => Err(Error::internal("a text has no footer")),
+            _ => Err(Error::internal("a text has no footer")),
         }
     }
 

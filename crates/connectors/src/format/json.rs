@@ -2,25 +2,28 @@
 //!
 //! Flink's rules: other keys are passed over, a missing key is NULL, a number in quotes is a
 //! number, a fraction is cut off for integers, and an object or array where a string is declared
-//! is its JSON text. Empty lines are skipped.
+//! is its JSON text. Empty lines are skipped. An array of objects is a row for each.
+//!
+//! The text is read once, and each value goes straight into its column ([`values`]); nothing is
+//! built for a record. What is bad in the middle of a record leaves its columns in part, which are
+//! completed, and the row is left out of the batch.
 
+mod parser;
 pub mod values;
 pub mod writer;
 
-use std::fmt;
+use serde::de::IgnoredAny;
+use thalweg_core::{Column, Error, Result};
 
-use arrow_array::ArrayRef;
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
-use serde_json::Value;
-use thalweg_core::{Error, Result};
-
-use self::values::{Cell, column};
-use super::bad_data::{BadDataPolicy, BadFields, DecodeError, Rejected};
-use super::records::{DecodedRecords, RecordLayout, Records, finish};
+use self::parser::{Broken, Cursor};
+use self::values::Reader;
+use super::bad_data::{BadDataPolicy, DecodeError, Rejected};
+use super::builder::{self, Field};
+use super::records::{DecodedRecords, Objects, RecordLayout, finish};
 use super::text::{NOT_UTF8, Text, TextBlock};
 
 /// How JSON is read and written.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct JsonOptions {
     /// True if a value that cannot be read is NULL, and a record that cannot be read is skipped.
     pub ignore_parse_errors: bool,
@@ -28,81 +31,70 @@ pub struct JsonOptions {
     pub fail_on_missing_field: bool,
     /// True if timestamps have a `T` between date and time.
     pub iso_timestamps: bool,
+    /// True if a DECIMAL is written with all digits of its scale, and never with an exponent.
+    pub plain_decimals: bool,
+    /// True if NULL is not written.
+    pub ignore_null_fields: bool,
+    /// What is written for a key of a MAP that is NULL.
+    pub null_keys: NullKeys,
 }
 
-/// The records that are objects.
-#[derive(Default)]
-struct Objects<'a> {
-    /// Row after row, one value per column that is read.
-    values: Vec<Option<Value>>,
-    /// The number and the text of each.
-    records: Vec<(u64, &'a str)>,
-    broken: Option<DecodeError>,
-}
-
-impl Records for Objects<'_> {
-    fn rows(&self) -> usize {
-        self.records.len()
-    }
-    fn number(&self, row: usize) -> u64 {
-        self.records[row].0
-    }
-    fn raw(&self, row: usize) -> &[u8] {
-        let raw = self.records[row].1.as_bytes();
-        raw.strip_suffix(b"\r").unwrap_or(raw)
-    }
-    fn error(&self, reason: &str, number: u64) -> DecodeError {
-        bad_record(reason, number)
-    }
-    fn take_broken(&mut self) -> Option<DecodeError> {
-        self.broken.take()
-    }
+/// What is written for a key of a MAP that is NULL.
+#[derive(Clone, Debug, Default)]
+pub enum NullKeys {
+    /// Nothing: the job fails.
+    #[default]
+    Fail,
+    /// The entry is left out.
+    Drop,
+    /// This text.
+    Literal(String),
 }
 
 /// Decodes a block.
 pub(super) fn decode(
-    options: JsonOptions,
+    options: &JsonOptions,
     layout: &RecordLayout,
     block: &TextBlock<'_>,
 ) -> Result<DecodedRecords, DecodeError> {
+    let columns: Vec<&Column> = layout.read().map(|at| &layout.schema.columns[at]).collect();
+    let fields = builder::record(columns.iter().copied())?;
     let source = block.text(layout.policy)?;
-    let mut rejected = Vec::new();
-    let mut objects = match block.as_messages() {
+    let objects = objects(options, &columns, fields, &source, block, layout.policy);
+    let Objects { fields, mut found, mut bad, rejected } = objects;
+    let columns = builder::finish(fields, &columns, &mut bad)?;
+    finish(layout, block, &mut found, columns, bad, rejected)
+}
+
+/// Reads these columns of all objects of a block.
+pub(super) fn objects<'b>(
+    options: &JsonOptions,
+    columns: &[&Column],
+    fields: Vec<Field>,
+    source: &Text<'_>,
+    block: &'b TextBlock<'_>,
+    policy: BadDataPolicy,
+) -> Objects<'b> {
+    let objects = Objects::new(fields, policy, bad_record);
+    let mut reading = Reading { options, columns, objects, policy };
+    match block.as_messages() {
         None => {
             let lines = (block.number_at(0)..).zip(Lines { text: &source.text, start: 0 });
-            objects(layout, &source, block, lines, &mut rejected)
+            reading.records(source, block, lines);
         }
         Some(messages) => {
             let spans = messages.spans(source.text.len());
             let numbered = spans.map(|span| (block.number_at(span.0), span));
-            objects(layout, &source, block, numbered, &mut rejected)
+            reading.records(source, block, numbered);
         }
-    };
-    let rows = objects.records.len();
-    let read = layout.read().count();
-    let mut bad = BadFields::new(layout.policy);
-    let mut columns: Vec<ArrayRef> = Vec::with_capacity(read);
-    for (slot, position) in layout.read().enumerate() {
-        let declared = &layout.schema.columns[position];
-        bad.begin(declared);
-        let cell = |row: usize| Cell { row, value: objects.values[row * read + slot].as_ref() };
-        let cells: Vec<Cell<'_>> = (0..rows).map(cell).collect();
-        if options.fail_on_missing_field {
-            cells.iter().filter(|cell| cell.value.is_none()).for_each(|cell| {
-                bad.add_reason(cell.row, "the field is missing");
-            });
-        }
-        let values = column(&cells, &declared.column_type.data_type, options, &mut bad)?;
-        bad.refuse_nulls(&values, declared);
-        columns.push(values);
     }
-    finish(layout, block, &mut objects, columns, bad, rejected)
+    reading.objects
 }
 
 /// Where the lines of a text begin and end; behind the last line feed there is one more.
-struct Lines<'t> {
-    text: &'t str,
-    start: usize,
+pub(super) struct Lines<'t> {
+    pub text: &'t str,
+    pub start: usize,
 }
 
 impl Iterator for Lines<'_> {
@@ -116,52 +108,93 @@ impl Iterator for Lines<'_> {
     }
 }
 
-fn objects<'a>(
-    layout: &RecordLayout,
-    source: &'a Text<'_>,
-    block: &TextBlock<'_>,
-    spans: impl Iterator<Item = (u64, (usize, usize))>,
-    rejected: &mut Vec<Rejected>,
-) -> Objects<'a> {
-    let columns = &layout.schema.columns;
-    let names: Vec<&str> = layout.read().map(|at| columns[at].name.as_str()).collect();
-    let mut objects = Objects::default();
-    for (number, (begin, end)) in spans {
-        let record = &source.text[begin..end];
-        if record.trim_ascii().is_empty() {
-            continue;
-        }
-        let start = objects.values.len();
-        objects.values.resize(start + names.len(), None);
-        let row = RowSeed { names: &names, values: &mut objects.values[start..] };
-        let mut deserializer = serde_json::Deserializer::from_str(record);
-        let parsed = row.deserialize(&mut deserializer).and_then(|()| deserializer.end());
-        let reason = match parsed {
-            _ if source.is_foreign(begin, end) => NOT_UTF8.to_string(),
-            Ok(()) => {
-                objects.records.push((number, record));
-                continue;
-            }
-            Err(e) => {
-                let what = if block.as_messages().is_some() { "message" } else { "line" };
-                format!("the {what} is not a JSON object: {}", without_place(&e))
-            }
-        };
-        objects.values.truncate(start);
-        match layout.policy {
-            BadDataPolicy::Fail => {
-                objects.broken = Some(bad_record(&reason, number));
-                return objects;
-            }
-            BadDataPolicy::Null => {}
-            BadDataPolicy::Reject => {
-                let raw = &block.bytes()[begin..end];
-                let raw = raw.strip_suffix(b"\r").unwrap_or(raw).to_vec();
-                rejected.push(Rejected { number, reason, raw });
+/// The objects of a block that were read so far.
+struct Reading<'r, 'b> {
+    options: &'r JsonOptions,
+    columns: &'r [&'r Column],
+    objects: Objects<'b>,
+    policy: BadDataPolicy,
+}
+
+impl<'b> Reading<'_, 'b> {
+    fn records(
+        &mut self,
+        source: &Text<'_>,
+        block: &'b TextBlock<'_>,
+        spans: impl Iterator<Item = (u64, (usize, usize))>,
+    ) {
+        for (number, (begin, end)) in spans {
+            let record = &source.text[begin..end];
+            let raw = &block.bytes()[begin..end];
+            let raw = raw.strip_suffix(b"\r").unwrap_or(raw);
+            let first_row = self.objects.found.records.len();
+            let reason = match source.is_foreign(begin, end) {
+                true => NOT_UTF8.to_owned(),
+                false => match self.record(record, number, raw) {
+                    Ok(()) => continue,
+                    Err(Broken) => {
+                        let what = if block.as_messages().is_some() { "message" } else { "line" };
+                        format!("the {what} is not a JSON object: {}", explain(record))
+                    }
+                },
+            };
+            self.leave_out(first_row, number, raw, reason);
+            if self.objects.found.broken.is_some() {
+                return;
             }
         }
     }
-    objects
+
+    /// Reads a record: an object, or an array of them; a bare `null` is none.
+    fn record(&mut self, record: &str, number: u64, raw: &'b [u8]) -> Result<(), Broken> {
+        let mut reader = Reader::new(record, self.options, self.columns, &mut self.objects.bad);
+        reader.row = self.objects.found.records.len();
+        reader.cursor.blanks();
+        if reader.cursor.is_at_end() || reader.cursor.null()? {
+            return at_end(&mut reader.cursor);
+        }
+        if reader.cursor.peek() != b'[' {
+            reader.record(&mut self.objects.fields)?;
+            at_end(&mut reader.cursor)?;
+            self.objects.found.records.push((number, raw));
+            return Ok(());
+        }
+        let mut has_next = reader.cursor.first_part(b']');
+        while has_next {
+            let from = reader.cursor.at;
+            reader.record(&mut self.objects.fields)?;
+            self.objects.found.records.push((number, &raw[from..reader.cursor.at]));
+            reader.row += 1;
+            has_next = reader.cursor.next_part(b']')?;
+        }
+        at_end(&mut reader.cursor)
+    }
+
+    /// What was read of a record that turned out to be none is no row. Where bad values are NULL,
+    /// the elements of an array before the first bad one are, as in Flink.
+    #[cold]
+    fn leave_out(&mut self, first_row: usize, number: u64, raw: &'b [u8], reason: String) {
+        let rows = self.objects.found.records.len();
+        self.objects.fields.iter_mut().for_each(|field| field.column.fill(rows + 1));
+        self.objects.found.records.push((number, raw));
+        self.objects.bad.leave_out(rows);
+        if self.policy != BadDataPolicy::Null {
+            (first_row..rows).for_each(|row| self.objects.bad.leave_out(row));
+        }
+        match self.policy {
+            BadDataPolicy::Fail => self.objects.found.broken = Some(bad_record(&reason, number)),
+            BadDataPolicy::Null => {}
+            BadDataPolicy::Reject => {
+                self.objects.rejected.push(Rejected { number, reason, raw: raw.to_vec() });
+            }
+        }
+    }
+}
+
+/// Nothing but blanks may follow.
+fn at_end(cursor: &mut Cursor<'_>) -> Result<(), Broken> {
+    cursor.blanks();
+    if cursor.is_at_end() { Ok(()) } else { Err(Broken) }
 }
 
 fn bad_record(reason: &str, number: u64) -> DecodeError {
@@ -170,65 +203,14 @@ fn bad_record(reason: &str, number: u64) -> DecodeError {
     DecodeError::at(Error::data(reason).hint(hint), number)
 }
 
-/// The parser's message; its line is always 1 here, so only the column is kept.
-fn without_place(error: &serde_json::Error) -> String {
+/// What is wrong with a record that is no object. The other parser's line is always 1 here, so
+/// only the column is kept.
+#[cold]
+fn explain(record: &str) -> String {
+    let Err(error) = serde_json::from_str::<IgnoredAny>(record) else {
+        return "expected an object".to_owned();
+    };
     let text = error.to_string();
     let message = text.split(" at line ").next().unwrap_or(&text).to_string();
     format!("{message} (character {})", error.column())
-}
-
-/// Takes the wanted values of one object; the others are skipped without being built.
-struct RowSeed<'r> {
-    names: &'r [&'r str],
-    values: &'r mut [Option<Value>],
-}
-
-impl<'de> DeserializeSeed<'de> for RowSeed<'_> {
-    type Value = ();
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for RowSeed<'_> {
-    type Value = ();
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(slot) = map.next_key_seed(KeySeed { names: self.names })? {
-            match slot {
-                // Of keys that come twice the first one counts, as in Flink.
-                Some(slot) if self.values[slot].is_none() => {
-                    self.values[slot] = Some(map.next_value()?);
-                }
-                _ => {
-                    map.next_value::<IgnoredAny>()?;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Finds a key among the wanted names without copying it.
-struct KeySeed<'k> {
-    names: &'k [&'k str],
-}
-
-impl<'de> DeserializeSeed<'de> for KeySeed<'_> {
-    type Value = Option<usize>;
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<usize>, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for KeySeed<'_> {
-    type Value = Option<usize>;
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a key")
-    }
-    fn visit_str<E>(self, key: &str) -> Result<Option<usize>, E> {
-        Ok(self.names.iter().position(|name| *name == key))
-    }
 }

@@ -1,15 +1,31 @@
 //! What formats say of themselves, and the `WITH` options of the text formats.
 
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use regex::Regex;
 use thalweg_core::Result;
-use thalweg_core::connector::{FormatDescription, Options, option_table};
+use thalweg_core::connector::{
+    FormatDescription, MetadataDescription, OptionDescription, OptionKind, Options, option_table,
+};
 
 use super::Format;
-use super::csv::CsvOptions;
-use super::csv::scan::Dialect;
-use super::json::JsonOptions;
+use super::avro::registry::Registry;
+use super::avro::schema::Schema;
+use super::avro::{AvroOptions, RegistryOptions};
+use super::changes::{ChangeOptions, Dialect};
+use super::csv::{CsvOptions, scan};
+use super::json::{JsonOptions, NullKeys};
+use super::raw::{Charset, RawOptions};
 
-/// Every format.
-pub const FORMATS: [&FormatDescription; 4] = [&CSV, &JSON, &PARQUET, &ARROW];
+/// The formats of files.
+pub const FORMATS: [&FormatDescription; 9] =
+    [&CSV, &JSON, &RAW, &DEBEZIUM, &MAXWELL, &CANAL, &OGG, &PARQUET, &ARROW];
+
+/// Those that are read record by record, and that messages can be in.
+pub const RECORD_FORMATS: &[&FormatDescription] =
+    &[&JSON, &CSV, &RAW, &AVRO, &AVRO_CONFLUENT, &DEBEZIUM, &DEBEZIUM_AVRO, &MAXWELL, &CANAL, &OGG];
 
 const CSV: FormatDescription = FormatDescription {
     name: "csv",
@@ -37,22 +53,281 @@ const CSV: FormatDescription = FormatDescription {
                 table, in their order (in any case, with blanks around them): other names are an \
                 error";
     },
+    metadata: &[],
     unsupported: &["csv.write-bigdecimal-in-scientific-notation"],
     is_in_flink: true,
 };
 
+/// The options of JSON, for a format of this name, and more.
+macro_rules! json_options {
+    ($name:literal $(, $more:expr)*) => {
+        &[
+            OptionDescription::new(
+                concat!($name, ".ignore-parse-errors"),
+                OptionKind::Boolean,
+                "a value that cannot be read is NULL, and a record that is no object is skipped",
+            )
+            .or("false").of_source().as_in_flink(),
+            OptionDescription::new(
+                concat!($name, ".timestamp-format.standard"),
+                OptionKind::Words(&["SQL", "ISO-8601"]),
+                "`ISO-8601` has a `T` between date and time",
+            )
+            .or("SQL").as_in_flink(),
+            OptionDescription::new(
+                concat!($name, ".map-null-key.mode"),
+                OptionKind::Words(&["FAIL", "DROP", "LITERAL"]),
+                "what is written for a key of a MAP that is NULL: nothing, as the job fails; \
+                 nothing, as the entry is left out; or the text of `map-null-key.literal`",
+            )
+            .or("FAIL").of_sink().as_in_flink(),
+            OptionDescription::new(
+                concat!($name, ".map-null-key.literal"),
+                OptionKind::Text,
+                "the key that is written in place of NULL",
+            )
+            .or("null").of_sink().as_in_flink(),
+            OptionDescription::new(
+                concat!($name, ".encode.decimal-as-plain-number"),
+                OptionKind::Boolean,
+                "a DECIMAL is written with all digits of its scale; else without trailing zeros, \
+                 and very large or small ones with an exponent (`1E+6`)",
+            )
+            .or("false").of_sink().as_in_flink(),
+            OptionDescription::new(
+                concat!($name, ".encode.ignore-null-fields"),
+                OptionKind::Boolean,
+                "columns that are NULL are not written",
+            )
+            .or("false").of_sink().as_in_flink(),
+            $($more),*
+        ]
+    };
+}
+
 const JSON: FormatDescription = FormatDescription {
     name: "json",
-    summary: "one object a line, columns by name",
+    summary: "one object a record, columns by name; an array of objects is a row for each",
+    options: json_options!(
+        "json",
+        OptionDescription::new(
+            "json.fail-on-missing-field",
+            OptionKind::Boolean,
+            "a missing key is an error instead of NULL",
+        )
+        .or("false")
+        .of_source()
+        .as_in_flink(),
+        OptionDescription::new(
+            "json.decode.json-parser.enabled",
+            OptionKind::Boolean,
+            "without effect: there is one parser",
+        )
+        .or("true")
+        .of_source()
+        .as_in_flink()
+    ),
+    metadata: &[],
+    unsupported: &[],
+    is_in_flink: true,
+};
+
+const RAW: FormatDescription = FormatDescription {
+    name: "raw",
+    summary: "a record is the value of the table's only column",
     options: &option_table! {
-        "json.ignore-parse-errors": Boolean, or("false"), of_source(), as_in_flink()
-            => "a value that cannot be read is NULL, and a line that is no object is skipped";
-        "json.fail-on-missing-field": Boolean, or("false"), of_source(), as_in_flink()
-            => "a missing key is an error instead of NULL";
-        "json.timestamp-format.standard": Words(&["SQL", "ISO-8601"]), or("SQL"), as_in_flink()
-            => "`ISO-8601` has a `T` between date and time";
+        "raw.charset": Words(&["UTF-8", "ISO-8859-1", "US-ASCII"]), or("UTF-8"), as_in_flink()
+            => "how texts are encoded";
+        "raw.endianness": Words(&["big-endian", "little-endian"]), or("big-endian"), as_in_flink()
+            => "the order of the bytes of a number";
     },
-    unsupported: &["json.map-null-key.*", "json.encode.*", "json.decode.*"],
+    metadata: &[],
+    unsupported: &[],
+    is_in_flink: true,
+};
+
+const TEXT: &str = "STRING";
+const INSTANT: &str = "TIMESTAMP_LTZ(3)";
+
+const fn key(
+    key: &'static str,
+    data_type: &'static str,
+    help: &'static str,
+) -> MetadataDescription {
+    MetadataDescription { key, data_type, help }
+}
+
+const DEBEZIUM: FormatDescription = FormatDescription {
+    name: "debezium-json",
+    summary: "changes of tables as Debezium writes them: `before`, `after`, `op`",
+    options: json_options!(
+        "debezium-json",
+        OptionDescription::new(
+            "debezium-json.schema-include",
+            OptionKind::Boolean,
+            "the change is in the key `payload`, beside its schema",
+        )
+        .or("false")
+        .of_source()
+        .as_in_flink()
+    ),
+    metadata: &[
+        key("schema", TEXT, "the schema as JSON; with `schema-include`"),
+        key("ingestion-timestamp", INSTANT, "when Debezium processed the change (`ts_ms`)"),
+        key("source.timestamp", INSTANT, "when the database made it"),
+        key("source.database", TEXT, "the database"),
+        key("source.schema", TEXT, "its schema"),
+        key("source.table", TEXT, "the table"),
+        key("source.properties", "MAP<STRING, STRING>", "all that `source` says"),
+    ],
+    unsupported: &[],
+    is_in_flink: true,
+};
+
+/// The options of a registry of schemas, for a format of this name.
+macro_rules! registry_options {
+    ($name:literal) => {
+        &[
+            OptionDescription::new(
+                concat!($name, ".url"),
+                OptionKind::Text,
+                "the address of the schema registry, which may have a path",
+            )
+            .required()
+            .as_in_flink(),
+            OptionDescription::new(
+                concat!($name, ".subject"),
+                OptionKind::Text,
+                "the name under which the schema of written records is registered",
+            )
+            .or_else("`TOPIC-value` or `TOPIC-key`, of one topic")
+            .of_sink()
+            .as_in_flink(),
+            OptionDescription::new(
+                concat!($name, ".schema"),
+                OptionKind::Text,
+                "the schema of written records as JSON, in place of the one that the columns make",
+            )
+            .of_sink()
+            .as_in_flink(),
+            OptionDescription::new(
+                concat!($name, ".basic-auth.credentials-source"),
+                OptionKind::Words(&["USER_INFO"]),
+                "where name and password are: in `basic-auth.user-info`",
+            )
+            .as_in_flink(),
+            OptionDescription::new(
+                concat!($name, ".basic-auth.user-info"),
+                OptionKind::Text,
+                "`name:password`",
+            )
+            .as_in_flink(),
+            OptionDescription::new(
+                concat!($name, ".bearer-auth.credentials-source"),
+                OptionKind::Words(&["STATIC_TOKEN"]),
+                "where the token is: in `bearer-auth.token`",
+            )
+            .as_in_flink(),
+            OptionDescription::new(
+                concat!($name, ".bearer-auth.token"),
+                OptionKind::Text,
+                "a token that the registry asks for",
+            )
+            .as_in_flink(),
+        ]
+    };
+}
+
+const AVRO: FormatDescription = FormatDescription {
+    name: "avro",
+    summary: "binary records of Avro, whose schema is derived from the columns",
+    options: &option_table! {
+        "avro.encoding": Words(&["binary"]), or("binary"), as_in_flink()
+            => "how records are encoded; Flink's `json` is not supported";
+        "avro.timestamp_mapping.legacy": Boolean, or("true"), as_in_flink()
+            => "TIMESTAMP is Avro's `timestamp-millis` and TIMESTAMP_LTZ has no type; `false`: they \
+                are `local-timestamp-…` and `timestamp-…`, with up to 6 digits";
+    },
+    metadata: &[],
+    unsupported: &["avro.codec"],
+    is_in_flink: true,
+};
+
+const AVRO_CONFLUENT: FormatDescription = FormatDescription {
+    name: "avro-confluent",
+    summary: "binary records of Avro with the number of a schema that is registered",
+    options: registry_options!("avro-confluent"),
+    metadata: &[],
+    unsupported: &["avro-confluent.properties.*", "avro-confluent.ssl.*"],
+    is_in_flink: true,
+};
+
+const DEBEZIUM_AVRO: FormatDescription = FormatDescription {
+    name: "debezium-avro-confluent",
+    summary: "the same as `debezium-json`, in Avro with the number of a schema that is registered",
+    options: registry_options!("debezium-avro-confluent"),
+    metadata: &[],
+    unsupported: &["debezium-avro-confluent.properties.*", "debezium-avro-confluent.ssl.*"],
+    is_in_flink: true,
+};
+
+const MAXWELL: FormatDescription = FormatDescription {
+    name: "maxwell-json",
+    summary: "changes of tables as Maxwell writes them: `data`, `old`, `type`",
+    options: json_options!("maxwell-json"),
+    metadata: &[
+        key("database", TEXT, "the database"),
+        key("table", TEXT, "the table"),
+        key("primary-key-columns", "ARRAY<STRING>", "the columns of its primary key"),
+        key("ingestion-timestamp", INSTANT, "when Maxwell processed the change (`ts`)"),
+    ],
+    unsupported: &[],
+    is_in_flink: true,
+};
+
+const CANAL: FormatDescription = FormatDescription {
+    name: "canal-json",
+    summary: "changes of tables as Canal writes them: arrays `data` and `old`, `type`",
+    options: json_options!(
+        "canal-json",
+        OptionDescription::new(
+            "canal-json.database.include",
+            OptionKind::Other("regular expression"),
+            "only changes of databases of this whole name are read",
+        )
+        .of_source()
+        .as_in_flink(),
+        OptionDescription::new(
+            "canal-json.table.include",
+            OptionKind::Other("regular expression"),
+            "only changes of tables of this whole name are read",
+        )
+        .of_source()
+        .as_in_flink()
+    ),
+    metadata: &[
+        key("database", TEXT, "the database"),
+        key("table", TEXT, "the table"),
+        key("sql-type", "MAP<STRING, INT>", "the numbers of its columns' types"),
+        key("pk-names", "ARRAY<STRING>", "the columns of its primary key"),
+        key("ingestion-timestamp", INSTANT, "when Canal processed the change (`ts`)"),
+        key("event-timestamp", INSTANT, "when the database made it (`es`)"),
+    ],
+    unsupported: &[],
+    is_in_flink: true,
+};
+
+const OGG: FormatDescription = FormatDescription {
+    name: "ogg-json",
+    summary: "changes of tables as Oracle GoldenGate writes them: `before`, `after`, `op_type`",
+    options: json_options!("ogg-json"),
+    metadata: &[
+        key("table", TEXT, "the table"),
+        key("primary-keys", "ARRAY<STRING>", "the columns of its primary key"),
+        key("ingestion-timestamp", "TIMESTAMP_LTZ(6)", "`current_ts`, taken as UTC"),
+        key("event-timestamp", "TIMESTAMP_LTZ(6)", "`op_ts`, taken as UTC"),
+    ],
+    unsupported: &[],
     is_in_flink: true,
 };
 
@@ -60,6 +335,7 @@ const PARQUET: FormatDescription = FormatDescription {
     name: "parquet",
     summary: "read with Snappy, with Zstandard or not compressed, written with Zstandard",
     options: &[],
+    metadata: &[],
     unsupported: &["parquet.*"],
     is_in_flink: true,
 };
@@ -68,6 +344,7 @@ const ARROW: FormatDescription = FormatDescription {
     name: "arrow",
     summary: "Arrow IPC files, read with Zstandard buffers or uncompressed, written uncompressed",
     options: &[],
+    metadata: &[],
     unsupported: &[],
     is_in_flink: false,
 };
@@ -79,17 +356,132 @@ impl Format {
     /// # Errors
     /// If an option is wrong, or belongs to another format.
     pub fn read(name: &str, options: &Options<'_>, columns: usize) -> Result<Option<Format>> {
-        if !FORMATS.iter().any(|format| format.name == name) {
+        if !FORMATS.iter().chain(RECORD_FORMATS).any(|format| format.name == name) {
             return Ok(None);
         }
         options.check_format(name)?;
+        let dialect = Dialect::NAMES.iter().find(|(known, _)| *known == name);
+        if let Some((_, dialect)) = dialect {
+            return change_options(options, *dialect).map(|read| Some(Format::Changes(read)));
+        }
         Ok(Some(match name {
             "csv" => Format::Csv(csv_options(options, columns)?),
-            "json" => Format::Json(json_options(options)?),
+            "json" => Format::Json(json_options(options, "json")?),
+            "raw" => Format::Raw(raw_options(options, columns)?),
             "arrow" => Format::Arrow,
+            "avro" => {
+                let has_legacy_times = options.boolean("avro.timestamp_mapping.legacy")?;
+                options.choice("avro.encoding", &[("binary", ())])?;
+                Format::Avro(AvroOptions { has_legacy_times, registry: None })
+            }
+            "avro-confluent" => Format::Avro(registry_options(options, name)?),
+            "debezium-avro-confluent" => Format::Changes(ChangeOptions {
+                dialect: Dialect::Debezium,
+                json: JsonOptions::default(),
+                avro: Some(registry_options(options, name)?),
+                has_schema: false,
+                databases: None,
+                tables: None,
+            }),
             _ => Format::Parquet,
         }))
     }
+
+    /// Under which name schemas are registered where no option says it.
+    #[must_use]
+    pub fn with_default_subject(mut self, subject: &str) -> Format {
+        let avro = match &mut self {
+            Format::Avro(avro) => Some(avro),
+            Format::Changes(changes) => changes.avro.as_mut(),
+            _ => None,
+        };
+        if let Some(registry) = avro.and_then(|avro| avro.registry.as_mut()) {
+            registry.subject.get_or_insert_with(|| subject.to_owned());
+        }
+        self
+    }
+
+    /// What the format says of itself.
+    pub fn description(&self) -> &'static FormatDescription {
+        let known = FORMATS.iter().chain(RECORD_FORMATS);
+        let mut known = known.filter(|format| format.name == self.name());
+        known.next().expect("every format has a description")
+    }
+}
+
+/// What a dialect of changes says of itself.
+pub(super) fn changes_description(dialect: Dialect) -> &'static FormatDescription {
+    match dialect {
+        Dialect::Debezium => &DEBEZIUM,
+        Dialect::Maxwell => &MAXWELL,
+        Dialect::Canal => &CANAL,
+        Dialect::Ogg => &OGG,
+    }
+}
+
+/// The options of a registry of schemas, of a format of this name.
+fn registry_options(options: &Options<'_>, name: &str) -> Result<AvroOptions> {
+    let option = |key: &str| format!("{name}.{key}");
+    let get = |key: &str| options.get(&option(key));
+    let url = match get("url") {
+        Some(url) => url,
+        None => options.required(&option("url"))?,
+    };
+    let authorization = match (get("basic-auth.user-info"), get("bearer-auth.token")) {
+        (Some(_), Some(_)) => {
+            return Err(options.conflict("basic-auth and bearer-auth exclude each other"));
+        }
+        (Some(user), None) => Some(format!("Basic {}", STANDARD.encode(user))),
+        (None, Some(token)) => Some(format!("Bearer {token}")),
+        (None, None) => None,
+    };
+    if let Some(text) = get("schema") {
+        Schema::parse(text).map_err(|e| options.bad(&option("schema"), text, e.message()))?;
+    }
+    Ok(AvroOptions {
+        has_legacy_times: true,
+        registry: Some(RegistryOptions {
+            registry: Arc::new(Registry::new(url, authorization)),
+            subject: get("subject").map(str::to_owned),
+            schema: get("schema").map(str::to_owned),
+        }),
+    })
+}
+
+/// `raw.*`, for records that hold this many columns.
+fn raw_options(options: &Options<'_>, columns: usize) -> Result<RawOptions> {
+    if columns != 1 {
+        let message = format!("format 'raw' is the value of one column, but there are {columns}");
+        return Err(options.conflict(&message).hint("declare one column, or another format"));
+    }
+    let order = [("big-endian", false), ("little-endian", true)];
+    Ok(RawOptions {
+        charset: options.choice("raw.charset", &Charset::NAMES)?.unwrap_or_default(),
+        is_little_endian: options.choice("raw.endianness", &order)? == Some(true),
+    })
+}
+
+/// The options of a format of changes.
+fn change_options(options: &Options<'_>, dialect: Dialect) -> Result<ChangeOptions> {
+    let name = dialect.name();
+    let pattern = |key: &str| {
+        let option = format!("{name}.{key}.include");
+        let Some(text) = options.get(&option) else { return Ok(None) };
+        let pattern = Regex::new(&format!("^(?:{text})$"));
+        pattern.map(Some).map_err(|_| options.bad(&option, text, "a regular expression"))
+    };
+    let has_schema = match dialect {
+        Dialect::Debezium => options.boolean("debezium-json.schema-include")?,
+        _ => false,
+    };
+    Ok(ChangeOptions {
+        dialect,
+        json: json_options(options, name)?,
+        avro: None,
+        has_schema,
+        databases: pattern("database")?,
+        tables: pattern("table")?,
+    })
 }
 
 /// `csv.*`, for records that hold this many columns.
@@ -123,7 +515,7 @@ fn csv_options(options: &Options<'_>, columns: usize) -> Result<CsvOptions> {
     // Where the empty text is NULL, an empty line is a row of one NULL.
     let is_null_row = null_literal.as_deref() == Some("");
     Ok(CsvOptions {
-        dialect: Dialect {
+        dialect: scan::Dialect {
             delimiter,
             quote,
             escape,
@@ -138,19 +530,32 @@ fn csv_options(options: &Options<'_>, columns: usize) -> Result<CsvOptions> {
     })
 }
 
-/// `json.*`
-fn json_options(options: &Options<'_>) -> Result<JsonOptions> {
-    let standard = "json.timestamp-format.standard";
+/// The options of JSON, of a format of this name.
+fn json_options(options: &Options<'_>, name: &str) -> Result<JsonOptions> {
+    let option = |key: &str| format!("{name}.{key}");
+    let standards = [("SQL", false), ("ISO-8601", true)];
+    let standard = options.choice(&option("timestamp-format.standard"), &standards)?;
+    let modes = [("FAIL", 0), ("DROP", 1), ("LITERAL", 2)];
+    let null_keys = match options.choice(&option("map-null-key.mode"), &modes)? {
+        Some(1) => NullKeys::Drop,
+        Some(2) => {
+            let literal = options.text(&option("map-null-key.literal"));
+            NullKeys::Literal(literal.unwrap_or_default().to_owned())
+        }
+        _ => NullKeys::Fail,
+    };
     let json = JsonOptions {
-        ignore_parse_errors: options.boolean("json.ignore-parse-errors")?,
-        fail_on_missing_field: options.boolean("json.fail-on-missing-field")?,
-        iso_timestamps: options.choice(standard, &[("SQL", false), ("ISO-8601", true)])?
-            == Some(true),
+        ignore_parse_errors: options.boolean(&option("ignore-parse-errors"))?,
+        fail_on_missing_field: options.boolean(&option("fail-on-missing-field"))?,
+        iso_timestamps: standard == Some(true),
+        plain_decimals: options.boolean(&option("encode.decimal-as-plain-number"))?,
+        ignore_null_fields: options.boolean(&option("encode.ignore-null-fields"))?,
+        null_keys,
     };
     if json.ignore_parse_errors && json.fail_on_missing_field {
         return Err(options.conflict(
             "'json.ignore-parse-errors' and 'json.fail-on-missing-field' exclude each other",
         ));
     }
-    Ok(json)
+    options.boolean("json.decode.json-parser.enabled").map(|_| json)
 }

@@ -39,7 +39,7 @@ impl<'a> RecordEnd<'a> {
     pub fn new(format: &'a Format) -> Self {
         let dialect = match format {
             Format::Csv(csv) => Some(&csv.dialect),
-            Format::Json(_) | Format::Parquet | Format::Arrow => None,
+            _ => None,
         };
         RecordEnd { dialect, at: At::RecordStart }
     }

@@ -11,6 +11,7 @@ use thalweg_core::connector::KIND_COLUMN;
 use thalweg_core::{Column, DataType, Error, Result, RowKind, TableSchema};
 
 use super::bad_data::{BadDataPolicy, BadFields, DecodeError, Rejected};
+use super::builder::Field;
 use super::text::TextBlock;
 
 /// Which columns records have, which of them are wanted, and what happens to bad ones.
@@ -19,37 +20,59 @@ pub struct RecordLayout {
     pub table: String,
     /// The columns of a record.
     pub schema: TableSchema,
-    /// Positions in `schema` of the columns to deliver. Where row kinds are read, the last of them
-    /// is the column of their short names (`+I`, `-U`, `+U`, `-D`).
+    /// Positions in `schema` of the columns to deliver. Where row kinds are read from a column, the
+    /// last of them is that of their short names (`+I`, `-U`, `+U`, `-D`).
     pub wanted: Vec<usize>,
     /// Positions in `schema` of columns that are read only to find bad records.
     pub checked: Vec<usize>,
-    /// True if the last wanted column becomes the row kinds of the batch ([`KIND_COLUMN`]).
+    /// True if the batch has row kinds in its last column ([`KIND_COLUMN`]).
     pub reads_kinds: bool,
+    /// The metadata of the format to deliver behind the wanted columns: the keys and the columns.
+    pub metadata: Vec<(String, Column)>,
+    /// True if the last wanted column becomes the row kinds.
+    has_kind_names: bool,
     /// What happens to bad values.
     pub policy: BadDataPolicy,
     delivered: SchemaRef,
 }
 
 impl RecordLayout {
-    /// Records with these columns, of which these are wanted.
+    /// Records with these columns, of which these are wanted. `reads_kinds`: the last of them
+    /// becomes the row kinds.
     pub fn new(table: &str, schema: TableSchema, wanted: Vec<usize>, reads_kinds: bool) -> Self {
-        let values = &wanted[..wanted.len() - usize::from(reads_kinds && !wanted.is_empty())];
-        let mut columns: Vec<Column> =
-            values.iter().map(|&at| schema.columns[at].clone()).collect();
-        if reads_kinds {
-            columns.push(Column::new(KIND_COLUMN, DataType::TinyInt.not_null()));
-        }
-        let delivered = TableSchema::new(columns).arrow();
+        let has_kind_names = reads_kinds && !wanted.is_empty();
         RecordLayout {
             table: table.to_owned(),
+            delivered: TableSchema::default().arrow(),
             schema,
             wanted,
             checked: Vec::new(),
             reads_kinds,
+            metadata: Vec::new(),
+            has_kind_names,
             policy: BadDataPolicy::Fail,
-            delivered,
         }
+        .delivering()
+    }
+
+    /// Changes in a format that says of each what it does ([`super::Format::has_changes`]), with
+    /// these metadata columns behind the wanted ones and row kinds last.
+    #[must_use]
+    pub fn of_changes(mut self, metadata: Vec<(String, Column)>) -> Self {
+        (self.reads_kinds, self.has_kind_names, self.metadata) = (true, false, metadata);
+        self.delivering()
+    }
+
+    fn delivering(mut self) -> Self {
+        let values = &self.wanted[..self.wanted.len() - usize::from(self.has_kind_names)];
+        let mut columns: Vec<Column> =
+            values.iter().map(|&at| self.schema.columns[at].clone()).collect();
+        columns.extend(self.metadata.iter().map(|(_, column)| column.clone()));
+        if self.reads_kinds {
+            columns.push(Column::new(KIND_COLUMN, DataType::TinyInt.not_null()));
+        }
+        self.delivered = TableSchema::new(columns).arrow();
+        self
     }
 
     /// With this policy for bad records, which these columns find as well.
@@ -64,18 +87,23 @@ impl RecordLayout {
         self.wanted.iter().chain(&self.checked).copied()
     }
 
-    /// A batch of the wanted columns.
+    /// A batch of the wanted columns, and what stands behind them.
     pub(super) fn batch(
         &self,
         mut columns: Vec<ArrayRef>,
         rows: usize,
         bad: &mut BadFields,
     ) -> Result<RecordBatch> {
-        if self.reads_kinds {
+        if self.has_kind_names {
             let names = columns.pop();
             let names = names.ok_or_else(|| Error::internal("no column of row kinds was read"))?;
             columns.push(row_kinds(&names, bad)?);
         }
+        self.of_rows(columns, rows)
+    }
+
+    /// A batch of all that is delivered.
+    pub(super) fn of_rows(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         Ok(RecordBatch::try_new_with_options(self.delivered.clone(), columns, &options)?)
     }
@@ -126,6 +154,54 @@ pub(super) trait Records {
     fn take_broken(&mut self) -> Option<DecodeError>;
 }
 
+/// Records whose columns were read row by row.
+pub(super) struct FoundRecords<'b> {
+    /// The number and the bytes of each.
+    pub records: Vec<(u64, &'b [u8])>,
+    /// The first piece that is no record, where that fails the job.
+    pub broken: Option<DecodeError>,
+    /// The error of a job that fails because of a record.
+    pub error: fn(&str, u64) -> DecodeError,
+}
+
+impl Records for FoundRecords<'_> {
+    fn rows(&self) -> usize {
+        self.records.len()
+    }
+    fn number(&self, row: usize) -> u64 {
+        self.records[row].0
+    }
+    fn raw(&self, row: usize) -> &[u8] {
+        self.records[row].1
+    }
+    fn error(&self, reason: &str, number: u64) -> DecodeError {
+        (self.error)(reason, number)
+    }
+    fn take_broken(&mut self) -> Option<DecodeError> {
+        self.broken.take()
+    }
+}
+
+/// The records of a block, in columns that are complete but for the bad ones.
+pub(super) struct Objects<'b> {
+    pub fields: Vec<Field>,
+    pub found: FoundRecords<'b>,
+    pub bad: BadFields,
+    pub rejected: Vec<Rejected>,
+}
+
+impl Objects<'_> {
+    /// None yet, for these fields; `error` is that of a job that fails because of a record.
+    pub fn new(
+        fields: Vec<Field>,
+        policy: BadDataPolicy,
+        error: fn(&str, u64) -> DecodeError,
+    ) -> Self {
+        let found = FoundRecords { records: Vec::new(), broken: None, error };
+        Objects { fields, found, bad: BadFields::new(policy), rejected: Vec::new() }
+    }
+}
+
 /// Makes a batch of the columns that were read and leaves out the bad records. `rejected` are those
 /// that were found before any column was read.
 pub(super) fn finish(
@@ -140,8 +216,9 @@ pub(super) fn finish(
     let rows = records.rows();
     let mut batch = layout.batch(columns, rows, &mut bad)?;
     let bad = bad.into_rows();
-    if let (BadDataPolicy::Fail, Some((row, reason))) = (layout.policy, bad.first()) {
-        return Err(records.error(reason, records.number(*row)));
+    let first = bad.iter().find_map(|(row, reason)| Some((*row, reason.as_ref()?)));
+    if let (BadDataPolicy::Fail, Some((row, reason))) = (layout.policy, first) {
+        return Err(records.error(reason, records.number(row)));
     }
     if let Some(error) = records.take_broken() {
         return Err(error);
@@ -157,6 +234,7 @@ pub(super) fn finish(
         let mut kept = keep.values().iter();
         messages.retain(|_| kept.next().unwrap_or(true));
         for (row, reason) in bad {
+            let Some(reason) = reason else { continue };
             let (number, raw) = (records.number(row), records.raw(row).to_vec());
             rejected.push(Rejected { number, reason, raw });
         }

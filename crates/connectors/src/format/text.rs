@@ -37,6 +37,8 @@ pub(super) struct Messages {
     starts: Vec<usize>,
     /// The number of each in the array that they came from.
     numbers: Vec<u32>,
+    /// The numbers of those that have no bytes, and whether they are missing.
+    empty: Vec<(u32, bool)>,
     /// True if there is a line feed within one of them.
     pub has_line_feeds: bool,
 }
@@ -57,21 +59,25 @@ impl<'b> TextBlock<'b> {
         TextBlock { bytes: Cow::Borrowed(bytes), framing }
     }
 
-    /// Messages that are one record each, numbered from 0. Missing and empty ones are no records.
+    /// Messages that are one record each, numbered from 0. Missing and empty ones are no records,
+    /// but for format `raw`.
     pub fn messages(messages: &BinaryArray) -> TextBlock<'static> {
         let room = messages.value_data().len() + messages.len();
         let mut bytes = Vec::with_capacity(room);
-        let (mut starts, mut numbers) = (Vec::new(), Vec::new());
+        let (mut starts, mut numbers, mut empty) = (Vec::new(), Vec::new(), Vec::new());
         let mut has_line_feeds = false;
-        for (number, message) in (0..).zip(messages) {
-            let Some(message) = message.filter(|message| !message.is_empty()) else { continue };
+        for (number, found) in (0..).zip(messages) {
+            let Some(message) = found.filter(|message| !message.is_empty()) else {
+                empty.push((number, found.is_none()));
+                continue;
+            };
             starts.push(bytes.len());
             numbers.push(number);
             has_line_feeds |= memchr(b'\n', message).is_some();
             bytes.extend_from_slice(message);
             bytes.push(b'\n');
         }
-        let framing = Framing::Messages(Messages { starts, numbers, has_line_feeds });
+        let framing = Framing::Messages(Messages { starts, numbers, empty, has_line_feeds });
         TextBlock { bytes: Cow::Owned(bytes), framing }
     }
 
@@ -82,6 +88,34 @@ impl<'b> TextBlock<'b> {
             Framing::Messages(Messages { starts, numbers, .. }) => {
                 let after = starts.partition_point(|&start| start <= offset);
                 numbers.get(after.saturating_sub(1)).copied().map_or(0, u64::from)
+            }
+        }
+    }
+
+    /// Each line, or each message, with its number; `None` for a message that is missing.
+    pub(super) fn records(&self) -> Vec<(u64, Option<&[u8]>)> {
+        match &self.framing {
+            Framing::Messages(messages) => {
+                let spans = messages.spans(self.bytes.len());
+                let numbers = messages.numbers.iter().map(|&number| u64::from(number));
+                let found =
+                    numbers.zip(spans).map(|(n, (from, to))| (n, Some(&self.bytes[from..to])));
+                let empty = messages.empty.iter();
+                let empty = empty.map(|&(n, is_missing)| {
+                    (u64::from(n), (!is_missing).then_some(&self.bytes[..0]))
+                });
+                let mut records: Vec<_> = found.chain(empty).collect();
+                if !messages.empty.is_empty() {
+                    records.sort_by_key(|(number, _)| *number);
+                }
+                records
+            }
+            Framing::Lines { first_line, .. } => {
+                let lines = self.bytes.strip_suffix(b"\n").unwrap_or(&self.bytes);
+                let lines = lines.split(|byte| *byte == b'\n');
+                let lines = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+                let lines = (*first_line..).zip(lines.map(Some));
+                if self.bytes.is_empty() { Vec::new() } else { lines.collect() }
             }
         }
     }

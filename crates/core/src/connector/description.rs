@@ -46,7 +46,7 @@ pub struct Capabilities {
     pub source: Option<SourceCapability>,
     /// How they are written; `None` if they cannot be.
     pub sink: Option<SinkCapability>,
-    /// True if they are looked up by key and cannot be read as a whole.
+    /// True if they are looked up by key. Without a `source` they cannot be read as a whole.
     pub is_lookup: bool,
     /// True if PARTITIONED BY has a meaning.
     pub is_partitioned: bool,
@@ -96,6 +96,8 @@ pub struct FormatDescription {
     pub summary: &'static str,
     /// Its options.
     pub options: &'static [OptionDescription],
+    /// The keys of its metadata columns.
+    pub metadata: &'static [MetadataDescription],
     /// Options of Flink's format that are not supported.
     pub unsupported: &'static [&'static str],
     /// True if Flink has a format of this name.

@@ -246,6 +246,7 @@ mod tests {
         name: "csv",
         summary: "",
         options: &[OptionDescription::new("csv.header", OptionKind::Boolean, "").or("true")],
+        metadata: &[],
         unsupported: &["csv.other"],
         is_in_flink: true,
     };

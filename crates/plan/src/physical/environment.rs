@@ -17,6 +17,7 @@ use thalweg_core::shim::SharedClock;
 use thalweg_core::{OrderContract, Span};
 use thalweg_expr::Session;
 
+use crate::catalog::table_options::CACHE;
 use crate::catalog::{RuntimeMode, UpsertMaterialize};
 use crate::resolved_table::{Reading, ResolvedTable};
 
@@ -72,11 +73,15 @@ impl Places<'_> {
             return Reading { is_bounded: false, ..Reading::default() };
         };
         let is_right = self.connectors.validate(&request, false).is_ok();
-        let is_looked_up = connector.description().capabilities.is_lookup;
+        let capabilities = connector.description().capabilities;
+        let is_whole = capabilities.source.is_some();
+        // A table that can be read either way is asked by key, unless it is to be cached whole.
+        let cache = table.options.get(CACHE).map_or("", |text| text.trim());
+        let is_cached_whole = is_whole && cache.eq_ignore_ascii_case("FULL");
         Reading {
             changes: connector.held_changes(&request),
-            is_bounded: is_right && !is_looked_up && connector.is_bounded(&request),
-            is_looked_up,
+            is_bounded: is_right && is_whole && connector.is_bounded(&request),
+            is_looked_up: capabilities.is_lookup && !is_cached_whole,
         }
     }
 }

@@ -178,6 +178,7 @@ impl<'a> Lowering<'a> {
         }
         let mut unbounded = None;
         let in_flow = outside_of_builds(roots);
+        let asked: Vec<*const LogicalPlan> = order.iter().filter_map(asked_by_key).collect();
         for node in &order {
             for input in node.inputs() {
                 *self.readers.entry(Arc::as_ptr(input)).or_default() += 1;
@@ -190,6 +191,12 @@ impl<'a> Lowering<'a> {
                 let is_merged = in_flow.contains(&Arc::as_ptr(node));
                 self.check_source(table, columns, &scan, is_merged)
                     .map_err(|error| table.spans.locate(error).at(table.spans.name))?;
+                if self.environment.takes_snapshots && !asked.contains(&Arc::as_ptr(node)) {
+                    let connector = self.environment.places.connectors.find(&scan.request)?;
+                    connector
+                        .check_snapshots(&scan.request, false)
+                        .map_err(|error| table.spans.locate(error).at(table.spans.name))?;
+                }
                 if table.reading.is_endless() {
                     unbounded = Some(table.name.clone());
                 }
@@ -216,11 +223,7 @@ impl<'a> Lowering<'a> {
     ) -> Result<()> {
         super::ordered::check_table(table, columns, scan, is_merged, self.environment)?;
         let connectors = self.environment.places.connectors;
-        connectors.validate(&scan.request, false)?;
-        if self.environment.takes_snapshots && !table.reading.is_looked_up {
-            connectors.find(&scan.request)?.check_snapshots(&scan.request, false)?;
-        }
-        Ok(())
+        connectors.validate(&scan.request, false)
     }
 
     /// True if nobody else reads the rows of this node.
@@ -747,6 +750,16 @@ fn check_accepts(accepted: AcceptedChanges, request: &TableRequest, cause: &str)
 }
 
 /// What a chain is called: by the last thing that it does.
+/// The table that a lookup join asks by key.
+fn asked_by_key(node: &Node) -> Option<*const LogicalPlan> {
+    match &node.kind {
+        LogicalKind::Join { condition, .. } if condition.bound == JoinBound::Lookup => {
+            node.inputs().get(1).map(|&right| Arc::as_ptr(right))
+        }
+        _ => None,
+    }
+}
+
 fn chain_word(steps: &[Step]) -> &'static str {
     let filters = steps.iter().any(|step| matches!(step, Step::Filter(_)));
     if filters { "filter" } else { "select" }

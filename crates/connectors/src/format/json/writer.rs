@@ -1,29 +1,81 @@
-//! Writing batches as NDJSON.
+//! Writing batches as JSON objects.
 //!
-//! Numbers are JSON numbers, DECIMAL with its scale; what JSON has no number for (NaN, Infinity)
-//! is a string, as are dates, times and timestamps in their text form, and bytes as Base64.
+//! Numbers are JSON numbers; what JSON has no number for (NaN, Infinity) is a string, as are
+//! dates, times and timestamps in their text form, and bytes as Base64. Shown to people, a value
+//! has all digits of its type. In files and messages it is as Flink writes it: a DECIMAL without
+//! trailing zeros, perhaps with an exponent, a time with as many fraction digits as it needs, and
+//! characters beyond 16 bits as two escapes.
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, BinaryArray, BooleanArray, RecordBatch, StringViewArray};
+use arrow_array::{
+    Array, BinaryArray, BooleanArray, Decimal128Array, DurationMillisecondArray,
+    IntervalYearMonthArray, RecordBatch, StringViewArray,
+};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use chrono_tz::Tz;
-use thalweg_core::text::TextColumn;
-use thalweg_core::{DataType, RowKind, TableSchema};
+use thalweg_core::text::{TextColumn, append_decimal, append_integer};
+use thalweg_core::{DataType, Error, Result, RowKind, TableSchema};
+
+use super::{JsonOptions, NullKeys};
 
 /// How values are written.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct JsonStyle {
     /// Where instants are shown.
-    pub zone: Tz,
-    /// True for files: instants in UTC with a `Z`, so that they can be read back.
-    pub for_file: bool,
-    /// True for a `T` between date and time.
-    pub iso_timestamps: bool,
+    zone: Tz,
+    /// True for files and messages: as Flink writes them; instants in UTC with a `Z`.
+    for_file: bool,
+    options: JsonOptions,
+}
+
+/// Columns that are ready to be written as the members of objects.
+pub struct JsonRows<'a> {
+    members: Vec<(String, JsonColumn<'a>)>,
+    style: &'a JsonStyle,
+}
+
+impl<'a> JsonRows<'a> {
+    /// Appends the object of a row.
+    ///
+    /// # Errors
+    /// If a key of a MAP is NULL and that is not allowed.
+    pub fn append(&self, out: &mut String, row: usize) -> Result<()> {
+        out.push('{');
+        self.append_members(out, row)?;
+        out.push('}');
+        Ok(())
+    }
+
+    fn append_members(&self, out: &mut String, row: usize) -> Result<()> {
+        append_members(out, row, &self.members, self.style)
+    }
 }
 
 impl JsonStyle {
+    /// For people, who see instants in this zone.
+    pub fn shown(zone: Tz) -> Self {
+        JsonStyle { zone, for_file: false, options: JsonOptions::default() }
+    }
+
+    /// For files and messages.
+    pub fn written(options: &JsonOptions) -> Self {
+        JsonStyle { zone: Tz::UTC, for_file: true, options: options.clone() }
+    }
+
+    /// The rows of a batch.
+    pub fn columns<'a>(&'a self, batch: &'a RecordBatch, schema: &TableSchema) -> JsonRows<'a> {
+        let members = batch.columns().iter().zip(&schema.columns).map(|(array, column)| {
+            let data_type = &column.column_type.data_type;
+            (key(&column.name), JsonColumn::new(array.as_ref(), data_type, self))
+        });
+        JsonRows { members: members.collect(), style: self }
+    }
+
     /// Appends an object per row, and `end` after each. `kinds`, if given, is a first key `op`.
+    ///
+    /// # Errors
+    /// As [`JsonRows::append`].
     pub fn rows(
         &self,
         out: &mut String,
@@ -31,30 +83,23 @@ impl JsonStyle {
         schema: &TableSchema,
         kinds: Option<&[RowKind]>,
         mut end: impl FnMut(&mut String),
-    ) {
-        let columns: Vec<(String, JsonColumn<'_>)> = batch
-            .columns()
-            .iter()
-            .zip(&schema.columns)
-            .map(|(array, column)| {
-                let data_type = &column.column_type.data_type;
-                (key(&column.name), JsonColumn::new(array.as_ref(), data_type, *self))
-            })
-            .collect();
+    ) -> Result<()> {
+        let rows = self.columns(batch, schema);
         for row in 0..batch.num_rows() {
             out.push('{');
             if let Some(kinds) = kinds {
                 out.push_str("\"op\":\"");
                 out.push_str(kinds[row].short());
                 out.push('"');
-                if !columns.is_empty() {
+                if !rows.members.is_empty() {
                     out.push(',');
                 }
             }
-            append_members(out, row, &columns);
+            rows.append_members(out, row)?;
             out.push('}');
             end(out);
         }
+        Ok(())
     }
 }
 
@@ -66,19 +111,53 @@ fn key(name: &str) -> String {
     key
 }
 
-fn append_members(out: &mut String, row: usize, columns: &[(String, JsonColumn<'_>)]) {
-    for (i, (key, column)) in columns.iter().enumerate() {
-        if i > 0 {
+fn append_members(
+    out: &mut String,
+    row: usize,
+    columns: &[(String, JsonColumn<'_>)],
+    style: &JsonStyle,
+) -> Result<()> {
+    let mut is_first = true;
+    for (key, column) in columns {
+        if style.options.ignore_null_fields && column.text.is_null(row) {
+            continue;
+        }
+        if !is_first {
             out.push(',');
         }
+        is_first = false;
         out.push_str(key);
-        column.append(out, row);
+        column.append(out, row, style)?;
     }
+    Ok(())
+}
+
+/// Appends a JSON string as Java's Jackson does: what needs 32 bits is two escapes.
+fn append_java_string(out: &mut String, text: &str) {
+    if text.bytes().all(|byte| byte < 0xF0) {
+        return append_string(out, text);
+    }
+    out.push('"');
+    for character in text.chars() {
+        if character < '\u{10000}' {
+            append_escaped(out, character.encode_utf8(&mut [0; 4]));
+        } else {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                out.push_str(&format!("\\u{unit:04X}"));
+            }
+        }
+    }
+    out.push('"');
 }
 
 /// Appends a JSON string.
 pub fn append_string(out: &mut String, text: &str) {
     out.push('"');
+    append_escaped(out, text);
+    out.push('"');
+}
+
+fn append_escaped(out: &mut String, text: &str) {
     let mut rest = text;
     while let Some(at) = rest.bytes().position(|b| b < b' ' || b == b'"' || b == b'\\') {
         out.push_str(&rest[..at]);
@@ -93,7 +172,6 @@ pub fn append_string(out: &mut String, text: &str) {
         rest = &rest[at + 1..];
     }
     out.push_str(rest);
-    out.push('"');
 }
 
 struct JsonColumn<'a> {
@@ -103,14 +181,20 @@ struct JsonColumn<'a> {
 
 enum Form<'a> {
     Number,
+    /// A DECIMAL as Java's `BigDecimal.stripTrailingZeros().toString()`, of this scale.
+    Stripped(&'a Decimal128Array, u8),
     /// A float, which may be no JSON number.
     Float,
     Boolean(&'a BooleanArray),
     Text(&'a StringViewArray),
+    /// An interval, as a number of its unit.
+    Months(&'a IntervalYearMonthArray),
+    Millis(&'a DurationMillisecondArray),
     /// The text form in quotes; it never needs escaping.
     Quoted,
+    /// The same of a time of day, with as many fraction digits as it needs.
+    Time,
     Timestamp {
-        iso: bool,
         is_utc_instant: bool,
     },
     Base64(&'a BinaryArray),
@@ -120,21 +204,23 @@ enum Form<'a> {
 }
 
 impl<'a> JsonColumn<'a> {
-    fn new(array: &'a dyn Array, data_type: &DataType, style: JsonStyle) -> Self {
+    fn new(array: &'a dyn Array, data_type: &DataType, style: &JsonStyle) -> Self {
         let inner = |array: &'a dyn Array, data_type: &DataType| {
             Box::new(JsonColumn::new(array, data_type, style))
         };
         let form = match data_type {
             DataType::Float | DataType::Double => Form::Float,
+            DataType::Decimal(_, scale) if style.for_file && !style.options.plain_decimals => {
+                Form::Stripped(array.as_primitive(), *scale)
+            }
+            DataType::Time(_) if style.for_file => Form::Time,
+            DataType::IntervalYearMonth if style.for_file => Form::Months(array.as_primitive()),
+            DataType::IntervalDayTime if style.for_file => Form::Millis(array.as_primitive()),
             numeric if numeric.is_numeric() => Form::Number,
             DataType::Boolean => Form::Boolean(array.as_boolean()),
             DataType::Char(_) | DataType::Varchar(_) => Form::Text(array.as_string_view()),
-            DataType::Timestamp(_) => {
-                Form::Timestamp { iso: style.iso_timestamps, is_utc_instant: false }
-            }
-            DataType::TimestampLtz(_) => {
-                Form::Timestamp { iso: style.iso_timestamps, is_utc_instant: style.for_file }
-            }
+            DataType::Timestamp(_) => Form::Timestamp { is_utc_instant: false },
+            DataType::TimestampLtz(_) => Form::Timestamp { is_utc_instant: style.for_file },
             DataType::Binary(_) | DataType::Varbinary(_) => Form::Base64(array.as_binary()),
             DataType::Array(element) => {
                 let list = array.as_list::<i32>();
@@ -160,24 +246,26 @@ impl<'a> JsonColumn<'a> {
         JsonColumn { text: TextColumn::new(array, data_type, zone), form }
     }
 
-    fn append(&self, out: &mut String, row: usize) {
+    fn append(&self, out: &mut String, row: usize, style: &JsonStyle) -> Result<()> {
         if self.text.is_null(row) {
             out.push_str("null");
-            return;
+            return Ok(());
         }
         match &self.form {
             Form::Number => self.text.append(out, row),
+            Form::Stripped(array, scale) => append_stripped(out, array.value(row), *scale),
+            Form::Months(array) => append_integer(out, i64::from(array.value(row))),
+            Form::Millis(array) => append_integer(out, array.value(row)),
             Form::Float => self.append_float(out, row),
             Form::Boolean(array) => out.push_str(if array.value(row) { "true" } else { "false" }),
+            Form::Text(array) if style.for_file => append_java_string(out, array.value(row)),
             Form::Text(array) => append_string(out, array.value(row)),
             Form::Quoted => {
                 out.push('"');
                 self.text.append(out, row);
                 out.push('"');
             }
-            Form::Timestamp { iso, is_utc_instant } => {
-                self.append_timestamp(out, row, *iso, *is_utc_instant);
-            }
+            Form::Time | Form::Timestamp { .. } => self.append_time(out, row, style),
             Form::Base64(array) => {
                 out.push('"');
                 STANDARD.encode_string(array.value(row), out);
@@ -189,17 +277,20 @@ impl<'a> JsonColumn<'a> {
                     if at > offsets[row] {
                         out.push(',');
                     }
-                    values.append(out, at as usize);
+                    values.append(out, at as usize, style)?;
                 }
                 out.push(']');
             }
-            Form::Map(offsets, keys, values) => append_map(out, row, offsets, keys, values),
+            Form::Map(offsets, keys, values) => {
+                append_map(out, (offsets[row], offsets[row + 1]), keys, values, style)?;
+            }
             Form::Row(members) => {
                 out.push('{');
-                append_members(out, row, members);
+                append_members(out, row, members, style)?;
                 out.push('}');
             }
         }
+        Ok(())
     }
 
     fn append_float(&self, out: &mut String, row: usize) {
@@ -211,35 +302,80 @@ impl<'a> JsonColumn<'a> {
         }
     }
 
-    fn append_timestamp(&self, out: &mut String, row: usize, iso: bool, is_utc_instant: bool) {
+    fn append_time(&self, out: &mut String, row: usize, style: &JsonStyle) {
         out.push('"');
         let start = out.len();
         self.text.append(out, row);
-        if iso && let Some(at) = out[start..].find(' ') {
+        if style.options.iso_timestamps
+            && let Some(at) = out[start..].find(' ')
+        {
             out.replace_range(start + at..=start + at, "T");
         }
-        out.push_str(if is_utc_instant { "Z\"" } else { "\"" });
+        if style.for_file && out[start..].contains('.') {
+            let needed = out[start..].trim_end_matches('0').trim_end_matches('.').len();
+            out.truncate(start + needed);
+        }
+        let is_instant = matches!(self.form, Form::Timestamp { is_utc_instant: true });
+        out.push_str(if is_instant { "Z\"" } else { "\"" });
     }
+}
+
+/// A number as Java's `BigDecimal.toString` writes it once trailing zeros are gone: with an
+/// exponent where its scale is negative or it has more than five zeros behind the point.
+fn append_stripped(out: &mut String, unscaled: i128, scale: u8) {
+    if unscaled == 0 {
+        return out.push('0');
+    }
+    let (mut unscaled, mut scale) = (unscaled, i32::from(scale));
+    while unscaled % 10 == 0 {
+        unscaled /= 10;
+        scale -= 1;
+    }
+    let digits = unscaled.unsigned_abs().to_string();
+    let exponent = digits.len() as i32 - 1 - scale;
+    if scale >= 0 && exponent >= -6 {
+        return append_decimal(out, unscaled, scale as u8);
+    }
+    out.push_str(if unscaled < 0 { "-" } else { "" });
+    out.push_str(&digits[..1]);
+    if digits.len() > 1 {
+        out.push('.');
+        out.push_str(&digits[1..]);
+    }
+    out.push_str(&format!("E{exponent:+}"));
 }
 
 /// Keys of a JSON object are strings, so other keys show their text form.
 fn append_map(
     out: &mut String,
-    row: usize,
-    offsets: &[i32],
+    (begin, end): (i32, i32),
     keys: &JsonColumn<'_>,
     values: &JsonColumn<'_>,
-) {
+    style: &JsonStyle,
+) -> Result<()> {
     out.push('{');
-    for at in offsets[row] as usize..offsets[row + 1] as usize {
-        if at > offsets[row] as usize {
+    let mut is_first = true;
+    for at in begin as usize..end as usize {
+        let mut name = String::new();
+        match (keys.text.is_null(at), &style.options.null_keys) {
+            (false, _) => keys.text.append(&mut name, at),
+            (true, NullKeys::Literal(text)) => name.push_str(text),
+            (true, NullKeys::Drop) => continue,
+            (true, NullKeys::Fail) => return Err(null_key()),
+        }
+        if !is_first {
             out.push(',');
         }
-        let mut name = String::new();
-        keys.text.append(&mut name, at);
+        is_first = false;
         append_string(out, &name);
         out.push(':');
-        values.append(out, at);
+        values.append(out, at, style)?;
     }
     out.push('}');
+    Ok(())
+}
+
+fn null_key() -> Error {
+    Error::data("a key of a MAP is NULL, which JSON has no key for")
+        .hint("leave such entries out, or replace the key: 'json.map-null-key.mode' = 'DROP' or 'LITERAL'")
 }

@@ -1,0 +1,252 @@
+//! Changes of tables, as tools that follow the log of a database write them: a JSON object says
+//! what happened to a row, what it was and what it is.
+//!
+//! | dialect | what happened | rows |
+//! |---|---|---|
+//! | Debezium | `op`: c, r, u, d | `before`, `after` |
+//! | Maxwell | `type`: insert, update, delete | `data`; in `old` what was different before |
+//! | Canal | `type`: INSERT, UPDATE, DELETE | the same, several in an array |
+//! | Ogg | `op_type`: I, U, D | `before`, `after` |
+//!
+//! An update is two rows, -U and +U. The object is read by columns like any other
+//! ([`super::json`]), with the wanted columns of the table inside; what a row of the batch is made
+//! of is then picked from these columns ([`rows`]).
+
+mod dialect;
+mod metadata;
+mod rows;
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Int8Array, RecordBatch, StringViewArray, StructArray, UInt64Array};
+use arrow_buffer::NullBuffer;
+use arrow_schema::DataType as Arrow;
+use regex::Regex;
+use thalweg_core::{Column, DataType, Error, Result, RowKind, TableSchema};
+
+pub use self::dialect::Dialect;
+use self::metadata::Source;
+use self::rows::{Images, Row, Rows};
+use super::avro::{AvroDecoder, AvroOptions};
+use super::bad_data::{BadDataPolicy, DecodeError, Rejected};
+use super::builder;
+use super::json::writer::JsonStyle;
+use super::json::{JsonOptions, objects};
+use super::records::{DecodedRecords, Objects, RecordLayout, Records};
+use super::text::TextBlock;
+
+/// How changes are read and written.
+#[derive(Clone, Debug)]
+pub struct ChangeOptions {
+    /// Who writes them.
+    pub dialect: Dialect,
+    /// How the JSON is read and written.
+    pub json: JsonOptions,
+    /// How Avro is read and written, if that is what messages are: `debezium-avro-confluent`.
+    pub avro: Option<AvroOptions>,
+    /// True if the change stands in a key `payload`, beside its schema.
+    pub has_schema: bool,
+    /// The databases, of which changes are read; all if there is none.
+    pub databases: Option<Regex>,
+    /// The same for tables.
+    pub tables: Option<Regex>,
+}
+
+/// Decodes a block.
+pub(super) fn decode(
+    options: &ChangeOptions,
+    avro: Option<&AvroDecoder>,
+    layout: &RecordLayout,
+    block: &TextBlock<'_>,
+) -> Result<DecodedRecords, DecodeError> {
+    let read: Vec<&Column> = layout.read().map(|at| &layout.schema.columns[at]).collect();
+    let sources = layout.metadata.iter().map(|(key, column)| Source::find(options, key, column));
+    let sources = sources.collect::<Result<Vec<_>>>()?;
+    let whole = options.envelope(&read, &sources);
+    let envelope: Vec<&Column> = whole.iter().collect();
+    let mut fields = builder::record(envelope.iter().copied())?;
+    rows::note_missing(&mut fields);
+    let objects = match avro {
+        Some(avro) => avro.objects(&whole, &envelope, fields, block, layout.policy)?,
+        None => {
+            let source = block.text(layout.policy)?;
+            objects(&options.json, &envelope, fields, &source, block, layout.policy)
+        }
+    };
+    let Objects { fields, mut found, mut bad, mut rejected } = objects;
+    let images = Images::of(options, fields)?;
+    let broken = found.take_broken();
+    let messages = found.records.len() - usize::from(broken.is_some());
+    let mut rows = Rows::default();
+    for message in 0..messages {
+        if let Err(reason) = images.rows_of(options, message, &mut rows) {
+            match layout.policy {
+                BadDataPolicy::Null => bad.leave_out(message),
+                _ => bad.refuse(message, reason),
+            }
+        }
+    }
+    let mut columns = Vec::with_capacity(read.len());
+    for (at, declared) in read.iter().enumerate() {
+        let values = images.column(at, &rows)?;
+        bad.begin_at(at, declared);
+        rows.refuse_nulls(values.as_ref(), declared, &mut bad);
+        columns.push(values);
+    }
+    let bad = bad.into_rows();
+    let first = bad.iter().find_map(|(message, reason)| Some((*message, reason.as_ref()?)));
+    if let (BadDataPolicy::Fail, Some((message, reason))) = (layout.policy, first) {
+        return Err(found.error(reason, found.number(message)));
+    }
+    if let Some(error) = broken {
+        return Err(error);
+    }
+    columns.truncate(layout.wanted.len());
+    for source in &sources {
+        columns.push(source.column(&images, &rows)?);
+    }
+    columns
+        .push(Arc::new(Int8Array::from_iter_values(rows.rows.iter().map(|row| row.kind.code()))));
+    let kept = rows.without(bad.iter().map(|(message, _)| *message));
+    for (message, reason) in bad {
+        let Some(reason) = reason else { continue };
+        let (number, raw) = (found.number(message), found.raw(message).to_vec());
+        rejected.push(Rejected { number, reason, raw });
+    }
+    rejected.sort_by_key(|record| record.number);
+    let numbers = kept.iter().map(|&row| found.number(rows.rows[row as usize].message) as u32);
+    let messages = block.as_messages().map_or(Vec::new(), |_| numbers.collect());
+    let first_number = if found.rows() > 0 { found.number(0) } else { block.number_at(0) };
+    let batch = take(layout, columns, rows.rows.len(), kept)?;
+    Ok(DecodedRecords { batch, rejected, first_number, messages })
+}
+
+/// These rows of the columns.
+fn take(
+    layout: &RecordLayout,
+    columns: Vec<ArrayRef>,
+    rows: usize,
+    kept: Vec<u64>,
+) -> Result<RecordBatch> {
+    let count = kept.len();
+    if count == rows {
+        return layout.of_rows(columns, rows);
+    }
+    let kept = UInt64Array::from(kept);
+    let take = |values: &ArrayRef| arrow_select::take::take(values.as_ref(), &kept, None);
+    let columns = columns.iter().map(take).collect::<Result<Vec<_>, _>>()?;
+    layout.of_rows(columns, count)
+}
+
+/// Appends a message per row, and `end` after each: what a row became, or that it is gone.
+///
+/// # Errors
+/// If a value cannot be written.
+pub(super) fn write(
+    options: &ChangeOptions,
+    style: &JsonStyle,
+    out: &mut String,
+    batch: &RecordBatch,
+    schema: &TableSchema,
+    kinds: Option<&[RowKind]>,
+    mut end: impl FnMut(&mut String),
+) -> Result<()> {
+    let columns = style.columns(batch, schema);
+    for row in 0..batch.num_rows() {
+        let kind = kinds.map_or(RowKind::Insert, |kinds| kinds[row]);
+        let is_gone = matches!(kind, RowKind::UpdateBefore | RowKind::Delete);
+        let dialect = options.dialect;
+        match dialect {
+            Dialect::Debezium | Dialect::Ogg => {
+                let (first, second) =
+                    if is_gone { ("before", "after") } else { ("after", "before") };
+                let mut image = String::new();
+                columns.append(&mut image, row)?;
+                let null = format!("\"{second}\":null");
+                let parts = match (is_gone, options.json.ignore_null_fields) {
+                    (_, true) => format!("\"{first}\":{image}"),
+                    (true, false) => format!("\"{first}\":{image},{null}"),
+                    (false, false) => format!("{null},\"{first}\":{image}"),
+                };
+                out.push('{');
+                out.push_str(&parts);
+            }
+            Dialect::Maxwell => {
+                out.push_str("{\"data\":");
+                columns.append(out, row)?;
+            }
+            Dialect::Canal => {
+                out.push_str("{\"data\":[");
+                columns.append(out, row)?;
+                out.push(']');
+            }
+        }
+        let (key, word) = (dialect.kind_key(), dialect.word(is_gone));
+        out.push_str(&format!(",\"{key}\":\"{word}\"}}"));
+        end(out);
+    }
+    Ok(())
+}
+
+impl ChangeOptions {
+    /// The value of the option `format`.
+    pub fn name(&self) -> &'static str {
+        match self.avro {
+            Some(_) => "debezium-avro-confluent",
+            None => self.dialect.name(),
+        }
+    }
+}
+
+/// The columns of Avro's envelope around rows with these columns.
+pub(super) fn avro_envelope(columns: &[Column]) -> TableSchema {
+    let image = DataType::Row(columns.to_vec()).nullable();
+    TableSchema::new(vec![
+        Column::new("before", image.clone()),
+        Column::new("after", image),
+        Column::new("op", DataType::STRING.nullable()),
+    ])
+}
+
+/// Rows in that envelope.
+pub(super) fn in_avro_envelope(
+    batch: &RecordBatch,
+    envelope: &TableSchema,
+    kinds: Option<&[RowKind]>,
+) -> Result<RecordBatch> {
+    let schema = envelope.arrow();
+    let is_gone = |row: usize| {
+        let kind = kinds.map_or(RowKind::Insert, |kinds| kinds[row]);
+        matches!(kind, RowKind::UpdateBefore | RowKind::Delete)
+    };
+    let rows = batch.num_rows();
+    let image = |at: usize, is_there: Vec<bool>| -> Result<ArrayRef> {
+        let Arrow::Struct(fields) = schema.field(at).data_type() else {
+            return Err(Error::internal("an image that is no row"));
+        };
+        let nulls = Some(NullBuffer::from(is_there));
+        Ok(Arc::new(StructArray::try_new(fields.clone(), batch.columns().to_vec(), nulls)?))
+    };
+    let words = (0..rows).map(|row| if is_gone(row) { "d" } else { "c" });
+    let columns: Vec<ArrayRef> = vec![
+        image(0, (0..rows).map(is_gone).collect())?,
+        image(1, (0..rows).map(|row| !is_gone(row)).collect())?,
+        Arc::new(StringViewArray::from_iter_values(words)),
+    ];
+    Ok(RecordBatch::try_new(schema, columns)?)
+}
+
+/// The error of a metadata column.
+fn bad_metadata(key: &str, column: &Column, expected: &str) -> Error {
+    Error::plan(format!(
+        "metadata '{key}' is {expected}, but column {} is {}",
+        column.name, column.column_type.data_type
+    ))
+}
+
+impl Row {
+    /// Whether it is what a row was before.
+    fn is_before(&self) -> bool {
+        matches!(self.kind, RowKind::UpdateBefore | RowKind::Delete)
+    }
+}

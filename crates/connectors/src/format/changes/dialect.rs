@@ -1,0 +1,157 @@
+//! What the objects of each dialect look like.
+
+use thalweg_core::{Column, DataType, RowKind};
+
+use super::ChangeOptions;
+use super::metadata::Source;
+
+/// A tool that writes changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// `debezium-json`
+    Debezium,
+    /// `maxwell-json`
+    Maxwell,
+    /// `canal-json`
+    Canal,
+    /// `ogg-json`: Oracle GoldenGate.
+    Ogg,
+}
+
+/// What an object says that happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A row is there that was not.
+    Insert,
+    /// A row is another one.
+    Update,
+    /// A row is gone.
+    Delete,
+    /// Nothing that concerns rows.
+    None,
+}
+
+impl Dialect {
+    /// All, by the value of the option `format`.
+    pub const NAMES: [(&'static str, Dialect); 4] = [
+        ("debezium-json", Dialect::Debezium),
+        ("maxwell-json", Dialect::Maxwell),
+        ("canal-json", Dialect::Canal),
+        ("ogg-json", Dialect::Ogg),
+    ];
+
+    /// The value of the option `format`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Dialect::Debezium => "debezium-json",
+            Dialect::Maxwell => "maxwell-json",
+            Dialect::Canal => "canal-json",
+            Dialect::Ogg => "ogg-json",
+        }
+    }
+
+    /// The key of what happened.
+    pub fn kind_key(self) -> &'static str {
+        match self {
+            Dialect::Debezium => "op",
+            Dialect::Maxwell | Dialect::Canal => "type",
+            Dialect::Ogg => "op_type",
+        }
+    }
+
+    /// The keys of what a row was, and of what it is.
+    pub fn image_keys(self) -> (&'static str, &'static str) {
+        match self {
+            Dialect::Debezium | Dialect::Ogg => ("before", "after"),
+            Dialect::Maxwell | Dialect::Canal => ("old", "data"),
+        }
+    }
+
+    /// True if what a row was holds only what was different.
+    pub fn has_differences(self) -> bool {
+        matches!(self, Dialect::Maxwell | Dialect::Canal)
+    }
+
+    /// What a word means; `None` if it is not known.
+    pub fn change(self, word: &str) -> Option<Change> {
+        Some(match (self, word) {
+            (Dialect::Debezium, "c" | "r") | (Dialect::Maxwell, "insert") => Change::Insert,
+            (Dialect::Canal, "INSERT") | (Dialect::Ogg, "I") => Change::Insert,
+            (Dialect::Debezium, "u") | (Dialect::Maxwell, "update") => Change::Update,
+            (Dialect::Canal, "UPDATE") | (Dialect::Ogg, "U") => Change::Update,
+            (Dialect::Debezium, "d") | (Dialect::Maxwell, "delete") => Change::Delete,
+            (Dialect::Canal, "DELETE") | (Dialect::Ogg, "D") => Change::Delete,
+            (Dialect::Canal, "CREATE") => Change::None,
+            _ => return None,
+        })
+    }
+
+    /// The word that is written for a row that is gone, or there.
+    pub fn word(self, is_gone: bool) -> &'static str {
+        match (self, is_gone) {
+            (Dialect::Debezium, false) => "c",
+            (Dialect::Debezium, true) => "d",
+            (Dialect::Maxwell, false) => "insert",
+            (Dialect::Maxwell, true) => "delete",
+            (Dialect::Canal, false) => "INSERT",
+            (Dialect::Canal, true) => "DELETE",
+            (Dialect::Ogg, false) => "I",
+            (Dialect::Ogg, true) => "D",
+        }
+    }
+}
+
+impl Change {
+    /// The kinds of the rows that it makes.
+    pub fn kinds(self) -> &'static [RowKind] {
+        match self {
+            Change::Insert => &[RowKind::Insert],
+            Change::Update => &[RowKind::UpdateBefore, RowKind::UpdateAfter],
+            Change::Delete => &[RowKind::Delete],
+            Change::None => &[],
+        }
+    }
+}
+
+/// Where the parts of an object are among the columns that are read of it.
+pub const BEFORE: usize = 0;
+pub const AFTER: usize = 1;
+pub const KIND: usize = 2;
+
+impl ChangeOptions {
+    /// The columns that are read of an object: what a row was, what it is, what happened, then
+    /// what filters and metadata need.
+    pub(super) fn envelope(&self, read: &[&Column], sources: &[Source]) -> Vec<Column> {
+        let nullable = |column: &&Column| {
+            Column::new(&column.name, column.column_type.clone().with_nullable(true))
+        };
+        let image = DataType::Row(read.iter().map(nullable).collect()).nullable();
+        let image = match self.dialect {
+            Dialect::Canal => DataType::Array(Box::new(image)).nullable(),
+            _ => image,
+        };
+        let (before, after) = self.dialect.image_keys();
+        let mut columns = vec![
+            Column::new(before, image.clone()),
+            Column::new(after, image),
+            Column::new(self.dialect.kind_key(), DataType::STRING.nullable()),
+        ];
+        let filters = [("database", &self.databases), ("table", &self.tables)];
+        let filters = filters.iter().filter(|(_, pattern)| pattern.is_some());
+        let filters = filters.map(|(key, _)| Column::new(*key, DataType::STRING.nullable()));
+        let inside = sources.iter().filter(|source| !source.is_outside);
+        let inside = inside.map(|source| Column::new(source.key, source.read_as().nullable()));
+        for column in filters.chain(inside) {
+            if !columns.iter().any(|known| known.name == column.name) {
+                columns.push(column);
+            }
+        }
+        if !self.has_schema {
+            return columns;
+        }
+        let outside = sources.iter().find(|source| source.is_outside);
+        let outside = outside.map(|source| Column::new(source.key, DataType::STRING.nullable()));
+        let payload = Column::new("payload", DataType::Row(columns).nullable());
+        [payload].into_iter().chain(outside).collect()
+    }
+}

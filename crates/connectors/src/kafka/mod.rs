@@ -1,0 +1,146 @@
+//! `'connector' = 'kafka'` and `'upsert-kafka'`: topics of Kafka, over librdkafka.
+//!
+//! | what | where |
+//! |---|---|
+//! | what the connectors say of themselves; options | [`description`], [`options`] |
+//! | settings of the client, sign-in of Java | [`client`], [`jaas`] |
+//! | partitions and places in them | [`offsets`] |
+//! | reading | [`source`], with the thread of [`reader`] |
+//! | messages to rows | [`rows`]; those that can't be read: [`letters`] |
+//! | rows to messages | [`messages`] |
+//! | writing | [`sink`], [`output`] |
+//! | writing exactly once | [`transactions`], [`spool`], [`limits`] |
+
+mod client;
+mod description;
+mod jaas;
+mod letters;
+mod limits;
+mod messages;
+mod offsets;
+mod options;
+mod output;
+mod reader;
+mod rows;
+mod sink;
+mod source;
+mod spool;
+mod transactions;
+
+use std::collections::BTreeMap;
+
+use thalweg_core::connector::{
+    AcceptedChanges, Connector, ConnectorDescription, JobTables, Sink, Source, TableRequest,
+};
+use thalweg_core::{Error, Result};
+
+use self::description::{KAFKA, UPSERT_KAFKA};
+use self::options::{Delivery, KafkaOptions};
+use self::sink::KafkaSink;
+use self::source::KafkaSource;
+use crate::filesystem::FinishedLetters;
+
+/// The connector `kafka`.
+#[derive(Default)]
+pub struct Kafka {
+    letters: FinishedLetters,
+}
+
+/// The connector `upsert-kafka`.
+#[derive(Default)]
+pub struct UpsertKafka {
+    letters: FinishedLetters,
+}
+
+/// Options that decide what a position, or a prepared transaction, means.
+fn state_options(request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
+    let decides = |name: &str| match as_sink {
+        true => matches!(name, "topic" | "topic-pattern" | "sink.transactional-id-prefix" | "sink.spool.path"),
+        false => matches!(name, "topic" | "topic-pattern" | "bad-data") || name.starts_with("scan.bounded."),
+    };
+    let options = request.options.iter().filter(|(name, _)| decides(name));
+    options.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// Which changes a table has.
+fn changes(options: Result<KafkaOptions>) -> AcceptedChanges {
+    match options {
+        Ok(options) if options.is_upsert => AcceptedChanges::Upserts,
+        Ok(options) if options.value.has_changes() => AcceptedChanges::All,
+        _ => AcceptedChanges::Inserts,
+    }
+}
+
+/// Checks that no two outputs have the same transactions.
+fn check_prefixes<'a>(
+    writes: impl Iterator<Item = &'a TableRequest>,
+    is_upsert: bool,
+) -> Result<()> {
+    let mut known: BTreeMap<String, String> = BTreeMap::new();
+    for request in writes {
+        let options = KafkaOptions::read(request, is_upsert, true, false)?;
+        let Some(prefix) = options.transactional_prefix.filter(|_| options.delivery == Delivery::ExactlyOnce) else {
+            continue;
+        };
+        if let Some(other) = known.insert(prefix.clone(), request.table.clone()) {
+            return Err(Error::plan(format!(
+                "tables {other} and {} have the same 'sink.transactional-id-prefix' = '{prefix}'",
+                request.table
+            ))
+            .hint("give each output a prefix of its own"));
+        }
+    }
+    Ok(())
+}
+
+macro_rules! connector {
+    ($connector:ident, $description:ident, $is_upsert:literal) => {
+        impl Connector for $connector {
+            fn description(&self) -> &ConnectorDescription {
+                &$description
+            }
+
+            fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
+                KafkaOptions::read(request, $is_upsert, as_sink, false).map(drop)
+            }
+
+            fn is_bounded(&self, request: &TableRequest) -> bool {
+                let read = KafkaOptions::read(request, $is_upsert, false, false);
+                read.is_ok_and(|options| options.bounded.is_some())
+            }
+
+            fn accepted_changes(&self, request: &TableRequest) -> AcceptedChanges {
+                changes(KafkaOptions::read(request, $is_upsert, true, false))
+            }
+
+            fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
+                changes(KafkaOptions::read(request, $is_upsert, false, false))
+            }
+
+            fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
+                state_options(request, as_sink)
+            }
+
+            fn check_files(&self, tables: &JobTables) -> Result<()> {
+                let own = |(request, _): &&(TableRequest, _)| {
+                    request.options.get("connector").is_some_and(|name| name == $description.name)
+                };
+                check_prefixes(tables.writes.iter().filter(own).map(|(request, _)| request), $is_upsert)
+            }
+
+            fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
+                let options = KafkaOptions::read(request, $is_upsert, false, true)?;
+                let source = KafkaSource::new(request.clone(), options, self.letters.clone())?;
+                Ok(Box::new(source))
+            }
+
+            fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>> {
+                let options = KafkaOptions::read(request, $is_upsert, true, true)?;
+                Ok(Box::new(KafkaSink::new(request.clone(), options)?))
+            }
+        }
+    };
+}
+
+connector!(Kafka, KAFKA, false);
+connector!(UpsertKafka, UPSERT_KAFKA, true);

@@ -1,0 +1,214 @@
+//! Partitions of topics, and where places in them are.
+
+use std::time::{Duration, Instant};
+
+use rdkafka::consumer::Consumer as _;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use thalweg_core::{Error, Result};
+
+use super::client::{CALL, Consumer, Properties, Reset, explained, is_passing};
+use super::options::{Place, Topics};
+use crate::network::Cancel;
+
+/// A partition of a topic.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PartitionName {
+    /// The topic.
+    pub topic: String,
+    /// The number of the partition.
+    pub partition: i32,
+}
+
+impl PartitionName {
+    /// As snapshots and messages name it.
+    pub fn text(&self) -> String {
+        format!("{}-{}", self.topic, self.partition)
+    }
+}
+
+/// Calls of the servers, which are tried again while that may help.
+pub struct Calls<'a> {
+    /// The consumer.
+    pub consumer: &'a Consumer,
+    /// Its settings, for messages.
+    pub properties: &'a Properties,
+    /// The table, for messages.
+    pub table: &'a str,
+    /// How long to try.
+    pub give_up_after: Duration,
+    /// Ends the tries.
+    pub cancel: &'a Cancel,
+}
+
+type Outcome<T> = std::result::Result<T, KafkaError>;
+
+impl Calls<'_> {
+    /// Calls until it succeeds.
+    ///
+    /// # Errors
+    /// If it fails for good, or for too long.
+    pub fn call<T>(&self, doing: &str, mut call: impl FnMut(&Consumer) -> Outcome<T>) -> Result<T> {
+        let since = Instant::now();
+        loop {
+            let error = match call(self.consumer) {
+                Ok(value) => return Ok(value),
+                Err(error) => error,
+            };
+            if !is_passing(&error) || since.elapsed() >= self.give_up_after {
+                return Err(explained(&error, self.properties, self.table, doing));
+            }
+            if !self.cancel.sleep(Duration::from_millis(200)) {
+                return Err(Error::cancelled());
+            }
+        }
+    }
+
+    /// The partitions of topics, in order.
+    ///
+    /// # Errors
+    /// If a topic that is named is not there, or they can't be had.
+    pub fn partitions(&self, topics: &Topics) -> Result<Vec<PartitionName>> {
+        let mut found = match topics {
+            Topics::Named(names) => {
+                let mut found = Vec::new();
+                for name in names {
+                    found.extend(self.call(&format!("topic '{name}'"), |consumer| partitions_of(consumer, name))?);
+                }
+                found
+            }
+            Topics::Fitting(_) => self.call("the list of topics", |consumer| {
+                let metadata = consumer.fetch_metadata(None, CALL)?;
+                let mut found = Vec::new();
+                for topic in metadata.topics().iter().filter(|topic| topics.has(topic.name())) {
+                    found.extend(topic.partitions().iter().map(|partition| PartitionName {
+                        topic: topic.name().to_owned(),
+                        partition: partition.id(),
+                    }));
+                }
+                Ok(found)
+            })?,
+        };
+        found.sort();
+        Ok(found)
+    }
+
+    /// Where a place is in each of these partitions; `None` where the group has committed nothing.
+    ///
+    /// # Errors
+    /// If that can't be had.
+    pub fn find(&self, partitions: &[PartitionName], place: &Place) -> Result<Vec<Option<i64>>> {
+        match place {
+            Place::Earliest => self.times(partitions, Offset::Beginning),
+            Place::Latest => self.times(partitions, Offset::End),
+            Place::Time(time) => {
+                let found = self.times(partitions, Offset::Offset(*time))?;
+                let ends = self.times(partitions, Offset::End)?;
+                Ok(found.into_iter().zip(ends).map(|(found, end)| found.or(end)).collect())
+            }
+            Place::Group => self.committed(partitions),
+            Place::Offsets(offsets) => {
+                let committed = match self.properties.group_id {
+                    Some(_) => self.committed(partitions)?,
+                    None => vec![None; partitions.len()],
+                };
+                let listed = partitions.iter().map(|name| offsets.get(&name.partition).copied());
+                Ok(listed.zip(committed).map(|(listed, committed)| listed.or(committed)).collect())
+            }
+        }
+    }
+
+    /// Where jobs begin to read these partitions.
+    ///
+    /// # Errors
+    /// If there is no such place, or that can't be had.
+    pub fn starts(&self, partitions: &[PartitionName], place: &Place) -> Result<Vec<i64>> {
+        let found = self.find(partitions, place)?;
+        if found.iter().all(Option::is_some) {
+            return Ok(found.into_iter().flatten().collect());
+        }
+        let instead = match (place, self.properties.reset) {
+            (Place::Group, Reset::Fail) => {
+                let first = found.iter().position(Option::is_none).unwrap_or_default();
+                let group = self.properties.group_id.as_deref().unwrap_or_default();
+                return Err(Error::plan(format!(
+                    "table {}: group '{group}' has committed no offset for {}",
+                    self.table,
+                    partitions[first].text()
+                ))
+                .hint(
+                    "set 'properties.auto.offset.reset' = 'earliest' or 'latest' for such partitions, or another \
+                     'scan.startup.mode'",
+                ));
+            }
+            (Place::Group, Reset::Latest) => Offset::End,
+            _ => Offset::Beginning,
+        };
+        let instead = self.times(partitions, instead)?;
+        let start = |(found, instead): (Option<i64>, Option<i64>)| found.or(instead).unwrap_or(0);
+        Ok(found.into_iter().zip(instead).map(start).collect())
+    }
+
+    /// Where jobs stop reading these partitions. One without a place has ended.
+    ///
+    /// # Errors
+    /// If that can't be had.
+    pub fn stops(&self, partitions: &[PartitionName], place: &Place) -> Result<Vec<i64>> {
+        let found = self.find(partitions, place)?;
+        Ok(found.into_iter().map(|stop| stop.unwrap_or(0)).collect())
+    }
+
+    /// `ListOffsets`: the first offsets from a time on; the beginning and the end are times there.
+    fn times(&self, partitions: &[PartitionName], time: Offset) -> Result<Vec<Option<i64>>> {
+        self.call("offsets of partitions", |consumer| {
+            let mut asked = TopicPartitionList::with_capacity(partitions.len());
+            for name in partitions {
+                asked.add_partition_offset(&name.topic, name.partition, time)?;
+            }
+            let told = consumer.offsets_for_times(asked, CALL * 3)?;
+            answers(&told, partitions)
+        })
+    }
+
+    fn committed(&self, partitions: &[PartitionName]) -> Result<Vec<Option<i64>>> {
+        self.call("offsets of the group", |consumer| {
+            let mut asked = TopicPartitionList::with_capacity(partitions.len());
+            for name in partitions {
+                asked.add_partition(&name.topic, name.partition);
+            }
+            let told = consumer.committed_offsets(asked, CALL * 3)?;
+            answers(&told, partitions)
+        })
+    }
+}
+
+fn answers(told: &TopicPartitionList, partitions: &[PartitionName]) -> Outcome<Vec<Option<i64>>> {
+    let mut offsets = Vec::with_capacity(partitions.len());
+    for name in partitions {
+        let Some(answer) = told.find_partition(&name.topic, name.partition) else {
+            offsets.push(None);
+            continue;
+        };
+        answer.error()?;
+        offsets.push(match answer.offset() {
+            Offset::Offset(offset) => Some(offset),
+            _ => None,
+        });
+    }
+    Ok(offsets)
+}
+
+fn partitions_of(consumer: &Consumer, name: &str) -> Outcome<Vec<PartitionName>> {
+    let metadata = consumer.fetch_metadata(Some(name), CALL)?;
+    let missing = KafkaError::MetadataFetch(RDKafkaErrorCode::UnknownTopicOrPartition);
+    let topic = metadata.topics().iter().find(|topic| topic.name() == name);
+    let topic = topic.ok_or_else(|| missing.clone())?;
+    if let Some(error) = topic.error() {
+        return Err(KafkaError::MetadataFetch(error.into()));
+    }
+    if topic.partitions().is_empty() {
+        return Err(missing);
+    }
+    let partition = |id| PartitionName { topic: name.to_owned(), partition: id };
+    Ok(topic.partitions().iter().map(|found| partition(found.id())).collect())
+}

@@ -1,0 +1,168 @@
+//! Messages to the servers.
+
+use std::time::Duration;
+
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{Header, OwnedHeaders};
+use rdkafka::producer::{BaseRecord, Producer as _};
+use thalweg_core::{Error, Result};
+
+use super::client::{Context, Producer, Properties, create, describe};
+use super::options::KafkaOptions;
+use super::spool::Outgoing;
+use crate::network::{Cancel, TICK};
+
+/// A producer of messages for a table.
+pub struct Output {
+    table: String,
+    /// Where messages go that name no topic.
+    topic: Option<String>,
+    partition: Option<i32>,
+    properties: Properties,
+    context: Context,
+    cancel: Cancel,
+    producer: Producer,
+}
+
+/// Why a message can't be sent, or a transaction not be made.
+pub enum Failure {
+    /// A call of the client says so.
+    Client(KafkaError),
+    /// Something else.
+    Error(Error),
+}
+
+impl From<KafkaError> for Failure {
+    fn from(error: KafkaError) -> Self {
+        Failure::Client(error)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure::Error(error)
+    }
+}
+
+impl Output {
+    /// A producer for a table; with these settings besides the user's.
+    ///
+    /// # Errors
+    /// If there can be none.
+    pub fn new(
+        table: &str,
+        options: &KafkaOptions,
+        settings: &[(&str, &str)],
+        context: Context,
+        cancel: Cancel,
+    ) -> Result<Output> {
+        let mut config = options.properties.producer();
+        for (name, value) in settings {
+            config.set(*name, *value);
+        }
+        Ok(Output {
+            producer: create(&config, context.clone(), &options.properties, table)?,
+            table: table.to_owned(),
+            topic: options.topics.only().map(str::to_owned),
+            partition: options.is_fixed_partition.then_some(0),
+            properties: options.properties.clone(),
+            context,
+            cancel,
+        })
+    }
+
+    /// The producer.
+    pub fn producer(&self) -> &Producer {
+        &self.producer
+    }
+
+    /// Sends a message. Waits while too many are on their way.
+    ///
+    /// # Errors
+    /// If the message, or one before it, can't be sent; if the work is not wanted any more.
+    pub fn send(&self, message: &Outgoing<'_>) -> Result<(), Failure> {
+        let topic = message.topic.or(self.topic.as_deref());
+        let topic = topic.ok_or_else(|| Error::internal("a message without a topic"))?;
+        let mut record = BaseRecord::<[u8], [u8]>::to(topic);
+        if !message.headers.is_empty() {
+            let mut headers = OwnedHeaders::new_with_capacity(message.headers.len());
+            for (key, value) in &message.headers {
+                headers = headers.insert(Header { key, value: *value });
+            }
+            record = record.headers(headers);
+        }
+        record.key = message.key;
+        record.payload = message.value;
+        record.timestamp = message.timestamp_ms;
+        record.partition = self.partition;
+        loop {
+            let (error, back) = match self.producer.send(record) {
+                Ok(()) => return Ok(()),
+                Err(refused) => refused,
+            };
+            if error.rdkafka_error_code() != Some(RDKafkaErrorCode::QueueFull) {
+                return Err(error.into());
+            }
+            self.check()?;
+            if !self.cancel.sleep(Duration::from_millis(1)) {
+                return Err(Error::cancelled().into());
+            }
+            record = back;
+        }
+    }
+
+    /// Waits until every message is acknowledged.
+    ///
+    /// # Errors
+    /// If one is not; if the work is not wanted any more.
+    pub fn flush(&self) -> Result<()> {
+        loop {
+            let flushed = self.producer.flush(TICK);
+            self.check()?;
+            match flushed {
+                Ok(()) => {
+                    self.context.trouble.clear();
+                    return Ok(());
+                }
+                Err(_) if self.cancel.is_set() => return Err(Error::cancelled()),
+                Err(error) if error.rdkafka_error_code() == Some(RDKafkaErrorCode::OperationTimedOut) => {}
+                Err(error) => return Err(self.explained(&error)),
+            }
+        }
+    }
+
+    /// Checks that no message was refused.
+    ///
+    /// # Errors
+    /// If one was.
+    pub fn check(&self) -> Result<()> {
+        match self.context.undelivered.get() {
+            None => Ok(()),
+            Some(reason) => Err(Error::io(format!("table {}: a message can't be written: {reason}", self.table)).hint(
+                "where it is too large: 'max.message.bytes' of the topic and 'properties.max.request.size'; where it was \
+                 given up: 'properties.delivery.timeout.ms'",
+            )),
+        }
+    }
+
+    /// The error of a call for this table.
+    pub fn explained(&self, error: &KafkaError) -> Error {
+        super::client::explained(error, &self.properties, &self.table, "to write")
+    }
+
+    /// The error of a failure.
+    pub fn failed(&self, failure: Failure) -> Error {
+        match failure {
+            Failure::Error(error) => error,
+            Failure::Client(error) => self.explained(&error),
+        }
+    }
+
+    /// What a failure says.
+    pub fn describe(failure: &Failure) -> String {
+        match failure {
+            Failure::Error(error) => error.message().to_owned(),
+            Failure::Client(error) => describe(error),
+        }
+    }
+}

@@ -1,0 +1,475 @@
+//! The thread that reads partitions.
+//!
+//! Each partition has a queue of the client to itself: messages need no lookup of where they are
+//! from, a partition that is paused is not asked, and its queue fills up and stops the client from
+//! fetching. The thread takes what a queue has, decodes it, and hands rows to the source.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use rdkafka::consumer::base_consumer::PartitionQueue;
+use rdkafka::consumer::{CommitMode, Consumer as _};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{BorrowedMessage, Message};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use thalweg_core::connector::{SplitId, Trouble};
+use thalweg_core::{Error, Result};
+
+use super::client::{Context, Properties, SharedConsumer, describe, explained, is_passing};
+use super::offsets::{Calls, PartitionName};
+use super::options::{Place, Topics};
+use super::rows::{Block, RowReader, Rows};
+use crate::network::feed::{FeedWriter, Gone};
+use crate::network::{Cancel, TICK};
+
+/// How often the ends of partitions are asked for, to know how far behind the job is.
+const LAG_INTERVAL: Duration = Duration::from_secs(5);
+
+/// What the thread tells the source.
+pub enum Item {
+    /// A partition was found, and is read from there.
+    Opened(Part),
+    /// Rows, or messages without rows.
+    Rows(Rows),
+    /// A partition has been read to its end.
+    Ended(SplitId),
+    /// All have.
+    End,
+}
+
+/// A partition as it is read: where from, and to where.
+#[derive(Clone)]
+pub struct Part {
+    /// Its split.
+    pub split: SplitId,
+    /// Which it is.
+    pub name: PartitionName,
+    /// The next offset.
+    pub next: i64,
+    /// The offset to stop at.
+    pub stop: Option<i64>,
+    /// What source and thread know of each other.
+    pub shared: Arc<Shared>,
+}
+
+/// What source and thread know of each other, of a partition.
+#[derive(Default)]
+pub struct Shared {
+    /// The offset that was next when there were no more messages; -1 since one came.
+    pub caught_up_at: AtomicI64,
+    /// The end, as asked last; 0 if that is not known.
+    pub end: AtomicI64,
+    /// No rows are wanted for now.
+    pub is_paused: AtomicBool,
+    /// What goes wrong.
+    pub trouble: Trouble,
+}
+
+impl Part {
+    /// A partition that is read from there.
+    pub fn new(split: SplitId, name: PartitionName, next: i64, stop: Option<i64>) -> Part {
+        let shared = Arc::new(Shared { caught_up_at: AtomicI64::new(-1), ..Shared::default() });
+        Part { split, name, next, stop, shared }
+    }
+
+    fn is_done(&self) -> bool {
+        self.stop.is_some_and(|stop| self.next >= stop)
+    }
+}
+
+/// What a reader is made of.
+pub struct ReaderParts {
+    /// The table, for messages.
+    pub table: String,
+    /// The client's settings.
+    pub properties: Properties,
+    /// The client.
+    pub consumer: SharedConsumer,
+    /// What the client tells.
+    pub context: Context,
+    /// From messages to rows.
+    pub rows: RowReader,
+    /// Which topics are read, and where new partitions end.
+    pub topics: Topics,
+    /// Where partitions end.
+    pub bounded: Option<Place>,
+    /// How often to look for new ones.
+    pub discovery: Option<Duration>,
+    /// Offsets to commit for the group.
+    pub commits: Receiver<Vec<(PartitionName, i64)>>,
+    /// Dropped when the thread has ended.
+    pub done: Sender<()>,
+    /// Ends the thread.
+    pub cancel: Cancel,
+}
+
+struct Open {
+    part: Part,
+    queue: PartitionQueue<Context>,
+    has_ended: bool,
+}
+
+/// Reads partitions.
+pub struct Reader {
+    parts: ReaderParts,
+    open: Vec<Open>,
+    next_split: u32,
+    wake: (Sender<()>, Receiver<()>),
+    looked_at: Instant,
+    lag_at: Option<Instant>,
+}
+
+/// Why reading has ended.
+pub enum Halt {
+    /// Nobody wants rows any more.
+    Gone,
+    /// It can't go on.
+    Error(Error),
+}
+
+impl From<Gone> for Halt {
+    fn from(_: Gone) -> Self {
+        Halt::Gone
+    }
+}
+
+impl From<Error> for Halt {
+    fn from(error: Error) -> Self {
+        Halt::Error(error)
+    }
+}
+
+type Step<T> = std::result::Result<T, Halt>;
+
+impl Reader {
+    /// A reader of these parts.
+    pub fn new(parts: ReaderParts) -> Reader {
+        Reader { parts, open: Vec::new(), next_split: 0, wake: bounded(1), looked_at: Instant::now(), lag_at: None }
+    }
+
+    /// Reads until all partitions have ended, or nobody wants rows any more.
+    ///
+    /// # Errors
+    /// If it can't go on.
+    pub fn run(mut self, found: Vec<Part>, writer: &FeedWriter<Item>) -> Result<()> {
+        self.next_split = found.len() as u32;
+        let read = self.read(found, writer);
+        self.open.clear();
+        match read {
+            Err(Halt::Error(error)) => Err(error),
+            Err(Halt::Gone) => {
+                self.commit(CommitMode::Sync);
+                Ok(())
+            }
+            Ok(()) => self.serve_commits(writer),
+        }
+    }
+
+    fn read(&mut self, found: Vec<Part>, writer: &FeedWriter<Item>) -> Step<()> {
+        self.assign(found)?;
+        loop {
+            if self.parts.cancel.is_set() {
+                return Err(Halt::Gone);
+            }
+            self.commit(CommitMode::Async);
+            let mut has_read = self.serve_strays(writer)?;
+            for at in 0..self.open.len() {
+                has_read |= self.read_partition(at, writer)?;
+            }
+            self.end_partitions(writer)?;
+            let is_over = self.parts.discovery.is_none() && self.open.iter().all(|open| open.has_ended);
+            if is_over && self.parts.bounded.is_some() {
+                return Ok(());
+            }
+            self.discover(writer)?;
+            self.ask_ends();
+            if !has_read {
+                // Whether it was woken or waited in vain makes no difference.
+                let _ = self.wake.1.recv_timeout(TICK);
+            }
+        }
+    }
+
+    /// All rows were handed over: what is left is to commit offsets.
+    fn serve_commits(&mut self, writer: &FeedWriter<Item>) -> Result<()> {
+        if writer.send::<Gone>(Item::End, &mut || Ok(())).is_err() {
+            return Ok(());
+        }
+        while !self.parts.cancel.is_set() {
+            self.commit(CommitMode::Sync);
+            self.parts.cancel.sleep(TICK / 4);
+        }
+        self.commit(CommitMode::Sync);
+        Ok(())
+    }
+
+    fn assign(&mut self, found: Vec<Part>) -> Result<()> {
+        let mut list = TopicPartitionList::with_capacity(found.len());
+        let failed = |error: KafkaError| explained(&error, &self.parts.properties, &self.parts.table, "to read partitions");
+        for part in found.iter().filter(|part| !part.is_done()) {
+            let (topic, partition) = (&part.name.topic, part.name.partition);
+            list.add_partition_offset(topic, partition, Offset::Offset(part.next)).map_err(failed)?;
+        }
+        if list.count() > 0 {
+            self.parts.consumer.incremental_assign(&list).map_err(failed)?;
+        }
+        for part in found {
+            let (topic, partition) = (&part.name.topic, part.name.partition);
+            let queue = self.parts.consumer.split_partition_queue(topic, partition);
+            let mut queue = queue.ok_or_else(|| Error::internal("a partition has no queue"))?;
+            let wake = self.wake.0.clone();
+            queue.set_nonempty_callback(move || {
+                // One that is there already is enough.
+                let _ = wake.try_send(());
+            });
+            self.open.push(Open { part, queue, has_ended: false });
+        }
+        Ok(())
+    }
+
+    /// The client's own queue has errors, and messages that came before their partition had its
+    /// queue: they are older than all in there.
+    fn serve_strays(&mut self, writer: &FeedWriter<Item>) -> Step<bool> {
+        let consumer = self.parts.consumer.clone();
+        let mut has_read = false;
+        while let Some(polled) = consumer.poll(Duration::ZERO) {
+            match polled {
+                Ok(message) => {
+                    has_read = true;
+                    self.take_stray(&message, writer)?;
+                }
+                Err(KafkaError::PartitionEOF(_)) => {}
+                Err(error) => self.check(&error, None)?,
+            }
+        }
+        Ok(has_read)
+    }
+
+    fn take_stray(&mut self, message: &BorrowedMessage<'_>, writer: &FeedWriter<Item>) -> Step<()> {
+        let is_of = |open: &&mut Open| {
+            open.part.name.partition == message.partition() && open.part.name.topic == message.topic()
+        };
+        let Some(open) = self.open.iter_mut().find(is_of) else { return Ok(()) };
+        let mut block = Block::new(self.parts.rows.wants());
+        if open.part.take(message, &mut block) {
+            let rows = self.parts.rows.decode(open.part.split, &open.part.name, block)?;
+            writer.send::<Halt>(Item::Rows(rows), &mut || Ok(()))?;
+        }
+        Ok(())
+    }
+
+    /// Reads what a partition has, up to a block. True if that was anything.
+    fn read_partition(&mut self, at: usize, writer: &FeedWriter<Item>) -> Step<bool> {
+        let open = &mut self.open[at];
+        if open.has_ended || open.part.shared.is_paused.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        let mut block = Block::new(self.parts.rows.wants());
+        let mut failure = None;
+        while !block.is_full() && !open.part.is_done() {
+            match open.queue.poll(Duration::ZERO) {
+                None => break,
+                Some(Ok(message)) => {
+                    open.part.take(&message, &mut block);
+                }
+                Some(Err(KafkaError::PartitionEOF(_))) => {
+                    open.part.shared.caught_up_at.store(open.part.next, Ordering::Relaxed);
+                    failure = Some(None);
+                    break;
+                }
+                Some(Err(error)) => {
+                    failure = Some(Some(error));
+                    break;
+                }
+            }
+        }
+        let has_read = block.len() > 0;
+        if has_read {
+            let part = &open.part;
+            part.shared.trouble.clear();
+            self.parts.context.trouble.clear();
+            let rows = self.parts.rows.decode(part.split, &part.name, block)?;
+            writer.send::<Halt>(Item::Rows(rows), &mut || Ok(()))?;
+        }
+        match failure {
+            Some(Some(error)) => self.check(&error, Some(at))?,
+            Some(None) => self.check_stop(at)?,
+            None => {}
+        }
+        Ok(has_read)
+    }
+
+    /// A partition has no more messages for now: it has ended if its end is where it stops. Markers
+    /// of transactions and messages that were compacted away may lie between the last message and
+    /// there.
+    fn check_stop(&mut self, at: usize) -> Step<()> {
+        let open = &self.open[at];
+        let Some(stop) = open.part.stop.filter(|&stop| open.part.next < stop) else { return Ok(()) };
+        let ends = self.calls(|calls| calls.find(std::slice::from_ref(&open.part.name), &Place::Latest))?;
+        if ends.first().copied().flatten().is_some_and(|end| end >= stop) {
+            self.open[at].part.next = stop;
+        }
+        Ok(())
+    }
+
+    fn calls<T>(&self, call: impl FnOnce(&Calls<'_>) -> Result<T>) -> Result<T> {
+        let parts = &self.parts;
+        call(&Calls {
+            consumer: &parts.consumer,
+            properties: &parts.properties,
+            table: &parts.table,
+            give_up_after: Duration::from_secs(60),
+            cancel: &parts.cancel,
+        })
+    }
+
+    fn end_partitions(&mut self, writer: &FeedWriter<Item>) -> Step<()> {
+        for open in self.open.iter_mut().filter(|open| !open.has_ended && open.part.is_done()) {
+            open.has_ended = true;
+            writer.send::<Halt>(Item::Ended(open.part.split), &mut || Ok(()))?;
+        }
+        Ok(())
+    }
+
+    /// What goes wrong is tried again by the client, unless that can't help.
+    fn check(&mut self, error: &KafkaError, at: Option<usize>) -> Result<()> {
+        use RDKafkaErrorCode as Code;
+        let parts = &self.parts;
+        let doing = match at {
+            Some(at) => format!("partition {}", self.open[at].part.name.text()),
+            None => "to read".to_owned(),
+        };
+        let code = error.rdkafka_error_code();
+        match code {
+            Some(Code::AutoOffsetReset | Code::OffsetOutOfRange) => {
+                let next = at.map_or(0, |at| self.open[at].part.next);
+                Err(Error::data(format!(
+                    "table {}: {doing} has no messages from offset {next} on any more: they were removed before they \
+                     were read, or the topic was made anew",
+                    parts.table
+                ))
+                .hint(
+                    "keep messages for longer (retention.ms); with 'properties.auto.offset.reset' = 'earliest' the job \
+                     goes on with the first that is there",
+                ))
+            }
+            Some(Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition)
+                if parts.bounded.is_none() =>
+            {
+                self.note(at, "the topic, or the partition, is not there any more");
+                Ok(())
+            }
+            _ if matches!(error, KafkaError::MessageConsumptionFatal(_)) || !is_passing(error) => {
+                match code {
+                    // The name of a host that is not known, connections that are refused: tried again.
+                    Some(Code::Resolve | Code::Fail) | None => {
+                        self.note(at, &describe(error));
+                        Ok(())
+                    }
+                    _ => Err(explained(error, &parts.properties, &parts.table, &doing)),
+                }
+            }
+            _ => {
+                self.note(at, &describe(error));
+                Ok(())
+            }
+        }
+    }
+
+    fn note(&self, at: Option<usize>, what: &str) {
+        let noted = self.open.iter().enumerate().filter(|(place, _)| at.is_none_or(|at| at == *place));
+        noted.for_each(|(_, open)| open.part.shared.trouble.set(what));
+    }
+
+    /// Looks for new partitions, which are read from their beginning.
+    fn discover(&mut self, writer: &FeedWriter<Item>) -> Step<()> {
+        let Some(interval) = self.parts.discovery else { return Ok(()) };
+        if self.looked_at.elapsed() < interval {
+            return Ok(());
+        }
+        self.looked_at = Instant::now();
+        let parts = &self.parts;
+        let calls = Calls {
+            consumer: &parts.consumer,
+            properties: &parts.properties,
+            table: &parts.table,
+            give_up_after: Duration::ZERO,
+            cancel: &parts.cancel,
+        };
+        // A look that fails is made again: what is known is read meanwhile.
+        let Ok(mut found) = calls.partitions(&parts.topics) else { return Ok(()) };
+        found.retain(|name| self.open.iter().all(|open| open.part.name != *name));
+        let Ok(starts) = calls.starts(&found, &Place::Earliest) else { return Ok(()) };
+        let mut new = Vec::new();
+        for (name, start) in found.into_iter().zip(starts) {
+            let part = Part::new(SplitId(self.next_split), name, start, None);
+            self.next_split += 1;
+            writer.send::<Halt>(Item::Opened(part.clone()), &mut || Ok(()))?;
+            new.push(part);
+        }
+        self.assign(new)?;
+        Ok(())
+    }
+
+    /// Asks for the ends of partitions, to know how far behind the job is.
+    fn ask_ends(&mut self) {
+        if self.lag_at.is_some_and(|at| at.elapsed() < LAG_INTERVAL) {
+            return;
+        }
+        let is_first = self.lag_at.replace(Instant::now()).is_none();
+        let behind = |open: &&Open| !open.has_ended && open.part.shared.caught_up_at.load(Ordering::Relaxed) < 0;
+        let behind: Vec<&Open> = self.open.iter().filter(behind).collect();
+        if behind.is_empty() || is_first {
+            return;
+        }
+        let names: Vec<PartitionName> = behind.iter().map(|open| open.part.name.clone()).collect();
+        let calls = Calls {
+            consumer: &self.parts.consumer,
+            properties: &self.parts.properties,
+            table: &self.parts.table,
+            give_up_after: Duration::ZERO,
+            cancel: &self.parts.cancel,
+        };
+        let Ok(ends) = calls.find(&names, &Place::Latest) else { return };
+        for (open, end) in behind.iter().zip(ends) {
+            open.part.shared.end.store(end.unwrap_or(0), Ordering::Relaxed);
+        }
+    }
+
+    /// Commits offsets that snapshots cover. That is for tools that look at the group: positions in
+    /// snapshots alone decide where a job resumes, so a commit that fails is passed over.
+    fn commit(&self, mode: CommitMode) {
+        let Some(offsets) = self.parts.commits.try_iter().last() else { return };
+        let mut list = TopicPartitionList::with_capacity(offsets.len());
+        for (name, offset) in &offsets {
+            if list.add_partition_offset(&name.topic, name.partition, Offset::Offset(*offset)).is_err() {
+                return;
+            }
+        }
+        if let Err(error) = self.parts.consumer.commit(&list, mode) {
+            self.note(None, &format!("offsets of the group can't be committed: {}", describe(&error)));
+        }
+    }
+}
+
+impl Part {
+    /// Takes a message, unless it lies behind the end. True if it was taken.
+    fn take(&mut self, message: &BorrowedMessage<'_>, block: &mut Block) -> bool {
+        let offset = message.offset();
+        if self.stop.is_some_and(|stop| offset >= stop) {
+            self.next = self.stop.unwrap_or(offset);
+            return false;
+        }
+        if offset < self.next {
+            return false;
+        }
+        if self.shared.caught_up_at.load(Ordering::Relaxed) >= 0 {
+            self.shared.caught_up_at.store(-1, Ordering::Relaxed);
+        }
+        block.push(message);
+        self.next = offset + 1;
+        true
+    }
+}

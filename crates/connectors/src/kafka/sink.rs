@@ -1,0 +1,256 @@
+//! Writes topics.
+//!
+//! | guarantee | how |
+//! |---|---|
+//! | none | messages are on their way when a snapshot is taken |
+//! | at least once | a snapshot waits until they are acknowledged |
+//! | exactly once | [`Transactions`] |
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use thalweg_core::connector::{Sink, TableRequest, Trouble, Waker};
+use thalweg_core::shim::{Clock, SystemClock};
+use thalweg_core::snapshot::{OutputMark, OutputStart, SinkGuarantee};
+use thalweg_core::{Error, Result, RowKind};
+
+use super::client::Context;
+use super::messages::MessageWriter;
+use super::options::{Delivery, KafkaOptions};
+use super::output::Output;
+use super::spool::Outgoing;
+use super::transactions::Transactions;
+use crate::filesystem::paths;
+use crate::network::Cancel;
+
+/// Writes topics.
+pub struct KafkaSink {
+    request: TableRequest,
+    options: KafkaOptions,
+    writer: MessageWriter,
+    context: Context,
+    cancel: Cancel,
+    to: Target,
+    buffer: Buffer,
+    clock: SystemClock,
+}
+
+/// Where messages go.
+enum Target {
+    /// To the servers, which are not asked yet.
+    Unopened,
+    /// To the servers.
+    Output(Box<Output>),
+    /// To the servers, with their snapshot.
+    Transactions(Box<Transactions>),
+}
+
+/// The last message of each key that waits for others.
+#[derive(Default)]
+struct Buffer {
+    /// By topic and key.
+    messages: BTreeMap<(Option<String>, Option<Vec<u8>>), Vec<u8>>,
+    rows: usize,
+    /// When the first of them came.
+    since_ns: u64,
+}
+
+impl KafkaSink {
+    /// A sink of this table.
+    ///
+    /// # Errors
+    /// If the format is not one of messages.
+    pub fn new(request: TableRequest, options: KafkaOptions) -> Result<KafkaSink> {
+        Ok(KafkaSink {
+            writer: MessageWriter::new(&request, &options)?,
+            request,
+            options,
+            context: Context::default(),
+            cancel: Cancel::default(),
+            to: Target::Unopened,
+            buffer: Buffer::default(),
+            clock: SystemClock::new(),
+        })
+    }
+
+    fn transactions(&mut self) -> Option<&mut Transactions> {
+        match &mut self.to {
+            Target::Transactions(transactions) => Some(transactions),
+            _ => None,
+        }
+    }
+
+    /// The folder in which messages wait for their snapshot.
+    fn spool_folder(&self, prefix: &str) -> String {
+        if let Some(path) = &self.options.spool_path {
+            return path.clone();
+        }
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+        let name: String = prefix.chars().map(|c| if is_plain(c) { c } else { '_' }).take(80).collect();
+        format!(".thalweg-spool/{name}-{:08x}", crc32fast::hash(prefix.as_bytes()))
+    }
+
+    fn write_buffer(&mut self) -> Result<()> {
+        let buffer = std::mem::take(&mut self.buffer);
+        for bytes in buffer.messages.values() {
+            let message = Outgoing::read(bytes);
+            let message = message.ok_or_else(|| Error::internal("a message that was kept is damaged"))?;
+            emit(&mut self.to, &message)?;
+        }
+        Ok(())
+    }
+
+    fn is_due(&self) -> bool {
+        let waited = Duration::from_nanos(self.clock.now_ns().saturating_sub(self.buffer.since_ns));
+        self.buffer.rows >= self.options.flush_rows
+            || (self.buffer.rows > 0 && waited >= Duration::from_millis(self.options.flush_interval_ms))
+    }
+}
+
+impl Buffer {
+    fn add(&mut self, message: &Outgoing<'_>, now_ns: u64) {
+        if self.rows == 0 {
+            self.since_ns = now_ns;
+        }
+        self.rows += 1;
+        let mut bytes = Vec::new();
+        message.write(&mut bytes);
+        let key = (message.topic.map(str::to_owned), message.key.map(<[u8]>::to_vec));
+        self.messages.insert(key, bytes);
+    }
+}
+
+fn emit(to: &mut Target, message: &Outgoing<'_>) -> Result<()> {
+    match to {
+        Target::Transactions(transactions) => transactions.add(message),
+        Target::Output(output) => output.send(message).map_err(|failure| output.failed(failure)),
+        Target::Unopened => Err(Error::internal("the output is not open")),
+    }
+}
+
+impl Sink for KafkaSink {
+    fn name(&self) -> String {
+        self.request.table.clone()
+    }
+
+    fn claim(&mut self) -> Result<()> {
+        self.transactions().map_or(Ok(()), Transactions::claim)
+    }
+
+    fn open(&mut self) -> Result<()> {
+        if let Target::Unopened = self.to {
+            let (context, cancel) = (self.context.clone(), self.cancel.clone());
+            let output = Output::new(&self.request.table, &self.options, &[], context, cancel)?;
+            self.to = Target::Output(Box::new(output));
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()> {
+        let (to, buffer, now_ns) = (&mut self.to, &mut self.buffer, self.clock.now_ns());
+        let buffers = self.options.flush_rows > 0;
+        self.writer.each(batch, kinds, &mut |message| match buffers {
+            true => {
+                buffer.add(message, now_ns);
+                Ok(())
+            }
+            false => emit(to, message),
+        })?;
+        if buffers && self.is_due() {
+            self.write_buffer()?;
+        }
+        match &self.to {
+            Target::Output(output) if self.options.delivery != Delivery::None => output.check(),
+            _ => Ok(()),
+        }
+    }
+
+    fn canceller(&self) -> Option<Waker> {
+        let cancel = self.cancel.clone();
+        Some(std::sync::Arc::new(move || cancel.set()))
+    }
+
+    fn trouble(&self) -> Option<Trouble> {
+        Some(self.context.trouble.clone())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.write_buffer()
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.write_buffer()?;
+        match &mut self.to {
+            Target::Output(output) => output.flush(),
+            Target::Transactions(transactions) => transactions.finish(),
+            Target::Unopened => Ok(()),
+        }
+    }
+
+    fn abort(&mut self) {
+        self.cancel.set();
+        self.buffer = Buffer::default();
+        if let Some(transactions) = self.transactions() {
+            transactions.abort();
+        }
+        self.to = Target::Unopened;
+    }
+
+    fn use_transactions(&mut self) -> SinkGuarantee {
+        let (Delivery::ExactlyOnce, Some(prefix)) = (self.options.delivery, &self.options.transactional_prefix) else {
+            return match self.options.is_upsert {
+                true => SinkGuarantee::Idempotent,
+                false => SinkGuarantee::AtLeastOnce,
+            };
+        };
+        let path = self.spool_folder(prefix);
+        // The options were checked with the table.
+        let folder = paths::folder(&self.request, &path).unwrap_or_else(|_| path.into());
+        let (context, cancel) = (self.context.clone(), self.cancel.clone());
+        let transactions =
+            Transactions::new(&self.request.table, prefix, folder, &self.options, context, cancel);
+        self.to = Target::Transactions(Box::new(transactions));
+        SinkGuarantee::Transactional
+    }
+
+    fn check_start(&mut self, handle: Option<&str>, start: &OutputStart) -> Result<()> {
+        match (self.transactions(), handle) {
+            (Some(transactions), handle) => transactions.check_start(handle, start),
+            (None, None) => Ok(()),
+            (None, Some(_)) => Err(Error::plan(format!(
+                "table {}: the snapshot holds rows that are to be committed, and the table is now written without \
+                 transactions",
+                self.request.table
+            ))
+            .hint("resume under 'sink.delivery-guarantee' = 'exactly-once', as the snapshot was taken")),
+        }
+    }
+
+    fn mark(&mut self, mark: &OutputMark) -> Result<()> {
+        self.transactions().map_or(Ok(()), |transactions| transactions.mark(mark))
+    }
+
+    fn recover(&mut self, handle: Option<&str>) -> Result<()> {
+        self.transactions().map_or(Ok(()), |transactions| transactions.recover(handle))
+    }
+
+    fn prepare(&mut self) -> Result<Option<String>> {
+        self.write_buffer()?;
+        match &mut self.to {
+            Target::Transactions(transactions) => transactions.prepare(),
+            Target::Output(output) if self.options.delivery != Delivery::None => {
+                output.flush()?;
+                Ok(None)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn commit(&mut self, handle: &str) -> Result<()> {
+        match self.transactions() {
+            Some(transactions) => transactions.commit(handle),
+            None => Err(Error::internal("nothing was prepared")),
+        }
+    }
+}

@@ -1,0 +1,579 @@
+//! Exactly once into topics: messages wait in a spool until their snapshot is kept.
+//!
+//! ```text
+//! write    message ─▶ spool, the file of the transaction
+//! prepare  the file is made durable; the handle names it, with length and checksum
+//! commit   BEGIN; files ─▶ topics; marker = number of the transaction; COMMIT
+//! ```
+//!
+//! The marker is an offset of a consumer group of ours, `thalweg-PREFIX`, written in the transaction
+//! itself; its metadata have the job's lineage. librdkafka can't resume a transaction that another
+//! process has prepared, which is how Flink does it; and such a transaction holds readers back while
+//! it is open, and is lost with its rows where the servers give it up. Note 016 has the argument.
+//!
+//! **Why nothing is lost or doubled:**
+//! - what a handle names was durable in the spool before the snapshot with the handle is kept;
+//! - messages become visible in the transaction that raises the marker. Where the outcome of a commit
+//!   is not known (the answer was lost, the producer was fenced, the process died) a new producer
+//!   with the same identifier is initialized first: the servers end what the old one had begun, one
+//!   way or the other. Then the marker says which: if it has the number, nothing is left to do;
+//! - files with a greater number than that of the snapshot are removed by `recover`, before the job
+//!   writes their rows again;
+//! - one job at a time: initializing a producer fences any other one with the prefix, and a job that
+//!   finds the marker of another lineage stops.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rdkafka::consumer::Consumer as _;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::producer::Producer as _;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use serde_json::{Value, json};
+use thalweg_core::snapshot::{MarkFit, OutputMark, OutputStart};
+use thalweg_core::{Error, Result};
+
+use super::client::{CALL, Context, SharedConsumer, code_of, create, is_passing};
+use super::limits::transaction_limit_ms;
+use super::offsets::{Calls, PartitionName};
+use super::options::{KafkaOptions, Topics};
+use super::output::{Failure, Output};
+use super::spool::{Outgoing, Segment, Spool};
+use crate::filesystem::claim::Claim;
+use crate::network::{Backoff, Cancel};
+
+/// How long a start waits for servers.
+const START_WAIT: Duration = Duration::from_secs(60);
+/// The longest transaction, where the user says nothing: one lasts as long as a commit.
+const TIMEOUT_MS: u64 = 300_000;
+/// How often messages that are refused are sent again.
+const REFUSALS: u32 = 3;
+
+/// What stands beside the output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Marker {
+    mark: OutputMark,
+    /// The last transaction that was committed.
+    transaction: u64,
+    is_finished: bool,
+}
+
+/// The transactions of a table.
+pub struct Transactions {
+    table: String,
+    prefix: String,
+    options: KafkaOptions,
+    context: Context,
+    cancel: Cancel,
+    claim: Option<Claim>,
+    spool: Spool,
+    consumer: Option<SharedConsumer>,
+    output: Option<Output>,
+    /// The topic by whose name the marker stands.
+    marker_topic: Option<String>,
+    timeout_ms: u64,
+    /// The job's own lineage and snapshot.
+    mark: Option<OutputMark>,
+    /// The last transaction that is known to be committed.
+    committed: u64,
+    /// The transaction that is written.
+    number: u64,
+    /// Files of transactions that are prepared and not committed.
+    prepared: Vec<Segment>,
+    has_open: bool,
+}
+
+impl Transactions {
+    /// Those of a table, with a spool in this folder.
+    pub fn new(
+        table: &str,
+        prefix: &str,
+        folder: PathBuf,
+        options: &KafkaOptions,
+        context: Context,
+        cancel: Cancel,
+    ) -> Transactions {
+        Transactions {
+            table: table.to_owned(),
+            prefix: prefix.to_owned(),
+            options: options.clone(),
+            context,
+            cancel,
+            claim: None,
+            spool: Spool::new(table, folder),
+            consumer: None,
+            output: None,
+            marker_topic: None,
+            timeout_ms: TIMEOUT_MS,
+            mark: None,
+            committed: 0,
+            number: 1,
+            prepared: Vec::new(),
+            has_open: false,
+        }
+    }
+
+    /// Takes the exclusive right to the spool.
+    ///
+    /// # Errors
+    /// If another job has it.
+    pub fn claim(&mut self) -> Result<()> {
+        if self.claim.is_none() {
+            let what = format!("table {}, 'sink.spool.path'", self.table);
+            self.claim = Some(Claim::folder(&what, self.spool.folder())?);
+        }
+        Ok(())
+    }
+
+    /// As [`thalweg_core::Sink::check_start`].
+    ///
+    /// # Errors
+    /// If the output is not that of the snapshot, or an earlier job still needs it; if the servers
+    /// do not let transactions last as long as the user says.
+    pub fn check_start(&mut self, handle: Option<&str>, start: &OutputStart) -> Result<()> {
+        self.check_timeout()?;
+        let found = self.find_marker(START_WAIT)?;
+        self.committed = found.as_ref().map_or(0, |found| found.transaction);
+        self.number = self.committed + 1;
+        let Some(handle) = handle else { return self.check_unmarked(found.as_ref(), start) };
+        let handle = Handle::read(handle)?;
+        self.check_mark(found.as_ref(), start)?;
+        self.number = self.number.max(handle.transaction + 1);
+        let open = handle.segments.iter().filter(|segment| segment.number > self.committed);
+        open.map(|segment| self.spool.check(segment)).collect()
+    }
+
+    fn check_unmarked(&self, found: Option<&Marker>, start: &OutputStart) -> Result<()> {
+        let Some(found) = found.filter(|found| !found.is_finished && !start.overwrites) else {
+            return Ok(());
+        };
+        if start.fit(Some(&found.mark)) == MarkFit::Fits {
+            return Ok(());
+        }
+        Err(Error::plan(format!(
+            "table {}: an earlier job writes under the prefix '{}' and has not ended, and this one would write its rows \
+             again",
+            self.table, self.prefix
+        ))
+        .hint(
+            "resume that job with --resume; or begin anew beside what is there with --overwrite, which forgets what it \
+             has not committed",
+        ))
+    }
+
+    fn check_mark(&self, found: Option<&Marker>, start: &OutputStart) -> Result<()> {
+        let (table, group) = (&self.table, self.group());
+        Err(match start.fit(found.map(|found| &found.mark)) {
+            MarkFit::Fits => return Ok(()),
+            MarkFit::Missing if !start.is_marked || start.overwrites => return Ok(()),
+            MarkFit::Ahead(_) if start.overwrites => return Ok(()),
+            MarkFit::Missing => Error::plan(format!(
+                "table {table}: the group '{group}' does not say that the snapshot's job has written here: its offset was \
+                 removed (after 'offsets.retention.minutes' of the servers), or these are other servers"
+            ))
+            .hint("--overwrite goes on, and may write again the rows of the last snapshot"),
+            MarkFit::Ahead(number) => Error::plan(format!(
+                "table {table}: the topics hold the rows of snapshot {number}, which is newer than the one to resume \
+                 from; they would be written again"
+            ))
+            .hint(format!("resume from snapshot {number}; --overwrite goes back, and leaves these rows there")),
+            MarkFit::Other => Error::plan(format!(
+                "table {table}: another job, or another start of this one, has written under the prefix '{}' since the \
+                 snapshot",
+                self.prefix
+            ))
+            .hint("resume the job that has written last, or start from scratch"),
+        })
+    }
+
+    /// The servers say how long a transaction may last.
+    fn check_timeout(&mut self) -> Result<()> {
+        let consumer = self.consumer()?;
+        let limit_ms = transaction_limit_ms(&consumer, &self.options.properties);
+        match (self.options.properties.transaction_timeout_ms, limit_ms) {
+            (Some(wanted), Some(limit)) if wanted > limit => Err(Error::plan(format!(
+                "table {}: 'properties.transaction.timeout.ms' = {wanted} is more than the servers allow: their \
+                 'transaction.max.timeout.ms' is {limit}",
+                self.table
+            ))
+            .hint("lower the one, or raise the other; a transaction lasts as long as a commit takes")),
+            (Some(wanted), _) => {
+                self.timeout_ms = wanted;
+                Ok(())
+            }
+            (None, limit) => {
+                self.timeout_ms = TIMEOUT_MS.min(limit.unwrap_or(TIMEOUT_MS));
+                Ok(())
+            }
+        }
+    }
+
+    fn group(&self) -> String {
+        format!("thalweg-{}", self.prefix)
+    }
+
+    fn consumer(&mut self) -> Result<SharedConsumer> {
+        if let Some(consumer) = &self.consumer {
+            return Ok(consumer.clone());
+        }
+        let group = self.group();
+        let mut config = self.options.properties.consumer(&group, 1);
+        config.set("group.id", &group).set("enable.auto.commit", "false");
+        // What a transaction that is open has written is not the marker.
+        config.set("isolation.level", "read_uncommitted");
+        let consumer: SharedConsumer =
+            Arc::new(create(&config, self.context.clone(), &self.options.properties, &self.table)?);
+        self.consumer = Some(consumer.clone());
+        Ok(consumer)
+    }
+
+    /// The marker, by the name of whichever topic it stands.
+    fn find_marker(&mut self, give_up_after: Duration) -> Result<Option<Marker>> {
+        let consumer = self.consumer()?;
+        let calls = Calls {
+            consumer: &consumer,
+            properties: &self.options.properties,
+            table: &self.table,
+            give_up_after,
+            cancel: &self.cancel,
+        };
+        let topics: BTreeSet<String> = match &self.options.topics {
+            Topics::Named(names) => names.iter().cloned().collect(),
+            topics => calls.partitions(topics)?.into_iter().map(|name: PartitionName| name.topic).collect(),
+        };
+        let found = calls.call("the marker of transactions", |consumer| {
+            let mut asked = TopicPartitionList::with_capacity(topics.len());
+            topics.iter().for_each(|topic| drop(asked.add_partition(topic, 0)));
+            let told = consumer.committed_offsets(asked, CALL * 3)?;
+            let mut newest: Option<(Marker, String)> = None;
+            for element in told.elements() {
+                element.error()?;
+                let Offset::Offset(offset) = element.offset() else { continue };
+                let marker = Marker::read(offset, element.metadata());
+                if newest.as_ref().is_none_or(|(newest, _)| newest.transaction <= marker.transaction) {
+                    newest = Some((marker, element.topic().to_owned()));
+                }
+            }
+            Ok(newest)
+        })?;
+        let named = match &self.options.topics {
+            Topics::Named(names) => names.first().cloned(),
+            Topics::Fitting(_) => topics.into_iter().next(),
+        };
+        let (marker, topic) = found.unzip();
+        self.marker_topic = topic.or(self.marker_topic.take()).or(named);
+        Ok(marker)
+    }
+
+    /// Remembers which snapshot comes next. The first time it is written at once: the job begins.
+    ///
+    /// # Errors
+    /// If it can't be written.
+    pub fn mark(&mut self, mark: &OutputMark) -> Result<()> {
+        let is_first = self.mark.replace(mark.clone()).is_none();
+        match is_first {
+            true => self.transact(&[], self.committed, false, Some(START_WAIT)),
+            false => Ok(()),
+        }
+    }
+
+    /// As [`thalweg_core::Sink::recover`].
+    ///
+    /// # Errors
+    /// If what the handle names can't be committed.
+    pub fn recover(&mut self, handle: Option<&str>) -> Result<()> {
+        if let Some(handle) = handle {
+            self.commit_handle(&Handle::read(handle)?, Some(START_WAIT))?;
+        }
+        self.spool.remove(|_| false);
+        if let Some(claim) = &mut self.claim {
+            claim.begin();
+        }
+        Ok(())
+    }
+
+    /// Adds a message.
+    ///
+    /// # Errors
+    /// If it can't be kept.
+    pub fn add(&mut self, message: &Outgoing<'_>) -> Result<()> {
+        self.has_open = true;
+        self.spool.write(self.number, message)
+    }
+
+    /// Makes durable what was added.
+    ///
+    /// # Errors
+    /// If that can't be done.
+    pub fn prepare(&mut self) -> Result<Option<String>> {
+        if let Some(segment) = self.spool.seal()? {
+            self.prepared.push(segment);
+            self.number += 1;
+        }
+        let Some(last) = self.prepared.last() else { return Ok(None) };
+        let handle = Handle { transaction: last.number, segments: self.prepared.clone() };
+        Ok(Some(handle.write(&self.prefix)))
+    }
+
+    /// Makes visible what a handle names.
+    ///
+    /// # Errors
+    /// If that can't be done now.
+    pub fn commit(&mut self, handle: &str) -> Result<()> {
+        self.commit_handle(&Handle::read(handle)?, None)
+    }
+
+    fn commit_handle(&mut self, handle: &Handle, give_up_after: Option<Duration>) -> Result<()> {
+        let open = handle.segments.iter().filter(|segment| segment.number > self.committed);
+        let open: Vec<Segment> = open.cloned().collect();
+        if !open.is_empty() {
+            self.transact(&open, handle.transaction, false, give_up_after)?;
+        }
+        self.committed = self.committed.max(handle.transaction);
+        self.prepared.retain(|segment| segment.number > handle.transaction);
+        self.spool.remove(|number| number > handle.transaction);
+        Ok(())
+    }
+
+    /// The job is done: another one may write the output from scratch.
+    ///
+    /// # Errors
+    /// If it can't be noted.
+    pub fn finish(&mut self) -> Result<()> {
+        self.transact(&[], self.committed, true, None)?;
+        self.output = None;
+        self.claim = None;
+        Ok(())
+    }
+
+    /// The job was abandoned. What is prepared stays.
+    pub fn abort(&mut self) {
+        self.spool.abandon();
+        self.output = None;
+        self.claim = None;
+    }
+
+    /// Writes files and the marker in one transaction, as often as it takes.
+    fn transact(
+        &mut self,
+        segments: &[Segment],
+        number: u64,
+        is_finished: bool,
+        give_up_after: Option<Duration>,
+    ) -> Result<()> {
+        let Some(mark) = self.mark.clone() else {
+            return Err(Error::internal("a transaction before the output was marked"));
+        };
+        let marker = Marker { mark, transaction: number, is_finished };
+        let (mut backoff, since, mut refusals) = (Backoff::default(), Instant::now(), 0);
+        let mut is_repeated = false;
+        loop {
+            let failure = match self.attempt(segments, &marker, is_repeated) {
+                Ok(()) => {
+                    self.context.trouble.clear();
+                    return Ok(());
+                }
+                Err(failure) => failure,
+            };
+            let refused = self.output.as_ref().map_or(Ok(()), Output::check);
+            // A new producer ends what this one has begun.
+            let output = self.output.take();
+            self.context.undelivered.clear();
+            if let Err(error) = refused {
+                refusals += 1;
+                if refusals >= REFUSALS {
+                    return Err(error);
+                }
+            }
+            is_repeated = true;
+            let is_late = give_up_after.is_some_and(|limit| since.elapsed() >= limit);
+            match failure {
+                Failure::Error(error) => return Err(error),
+                Failure::Client(error) if is_late || !is_worth_while(&error) => {
+                    return Err(self.explained(&error, output.as_ref()));
+                }
+                failure => self.context.trouble.set(Output::describe(&failure)),
+            }
+            let pause = backoff.pause(Duration::MAX).unwrap_or(CALL).min(CALL);
+            if !self.cancel.sleep(pause) {
+                return Err(Error::cancelled());
+            }
+        }
+    }
+
+    fn explained(&self, error: &KafkaError, output: Option<&Output>) -> Error {
+        if code_of(error) == Some(RDKafkaErrorCode::InvalidTransactionTimeout) {
+            return Error::plan(format!(
+                "table {}: a transaction of {} ms is more than the servers allow ('transaction.max.timeout.ms')",
+                self.table, self.timeout_ms
+            ))
+            .hint("lower 'properties.transaction.timeout.ms'");
+        }
+        match output {
+            Some(output) => output.explained(error),
+            None => super::client::explained(error, &self.options.properties, &self.table, "a transaction"),
+        }
+    }
+
+    /// Where it is not the first attempt, the marker says whether the one before has succeeded.
+    fn attempt(&mut self, segments: &[Segment], marker: &Marker, is_repeated: bool) -> Result<(), Failure> {
+        let is_new = self.output.is_none();
+        if is_new {
+            self.begin_producer()?;
+        }
+        if is_new && is_repeated {
+            let found = self.find_marker(START_WAIT)?;
+            if found.as_ref() == Some(marker) {
+                return Ok(());
+            }
+            if let Some(found) = found.filter(|found| found.mark.lineage != marker.mark.lineage) {
+                let whose = found.mark.lineage;
+                let error = Error::io(format!(
+                    "table {}: another job ({whose}) has begun to write under the prefix '{}'",
+                    self.table, self.prefix
+                ));
+                let hint = "stop one of them, and give each its own 'sink.transactional-id-prefix'";
+                // Only where this job had written before: the first mark replaces that of an earlier one.
+                if self.committed > 0 || !segments.is_empty() {
+                    return Err(error.hint(hint).into());
+                }
+            }
+        }
+        let consumer = self.consumer()?;
+        let topic = self.marker_topic.clone().ok_or_else(|| {
+            Error::plan(format!("table {}: no topic fits 'topic-pattern'", self.table)).hint("create one")
+        })?;
+        let Some(output) = &self.output else {
+            return Err(Error::internal("no producer").into());
+        };
+        let producer = output.producer();
+        producer.begin_transaction()?;
+        for segment in segments {
+            let mut failure = None;
+            let read = self.spool.read(segment, &mut |message| {
+                output.send(message).map_err(|failed| {
+                    failure = Some(failed);
+                    Error::cancelled()
+                })
+            });
+            if let Some(failure) = failure {
+                return Err(failure);
+            }
+            read?;
+        }
+        let mut offsets = TopicPartitionList::new();
+        let number = i64::try_from(marker.transaction).unwrap_or(i64::MAX);
+        let mut element = offsets.add_partition(&topic, 0);
+        element.set_offset(Offset::Offset(number))?;
+        element.set_metadata(marker.write());
+        let group = consumer.group_metadata();
+        let group = group.ok_or_else(|| Error::internal("a consumer without a group"))?;
+        self.until_done(|| producer.send_offsets_to_transaction(&offsets, &group, CALL * 5))?;
+        self.until_done(|| producer.commit_transaction(CALL))
+    }
+
+    /// Repeats a call of a transaction that may be repeated.
+    fn until_done(&self, mut call: impl FnMut() -> std::result::Result<(), KafkaError>) -> Result<(), Failure> {
+        loop {
+            let error = match call() {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            };
+            let is_repeatable = match &error {
+                KafkaError::Transaction(error) => error.is_retriable(),
+                error => code_of(error) == Some(RDKafkaErrorCode::OperationTimedOut),
+            };
+            if !is_repeatable {
+                return Err(error.into());
+            }
+            self.context.trouble.set(super::client::describe(&error));
+            if !self.cancel.sleep(Duration::from_millis(20)) {
+                return Err(Error::cancelled().into());
+            }
+        }
+    }
+
+    /// Makes a producer and initializes it: this ends transactions that an earlier one has left, and
+    /// fences it.
+    fn begin_producer(&mut self) -> Result<(), Failure> {
+        let timeout = self.timeout_ms.to_string();
+        let settings = [
+            ("transactional.id", self.prefix.as_str()),
+            ("transaction.timeout.ms", &timeout),
+            ("message.timeout.ms", &timeout),
+            ("enable.idempotence", "true"),
+        ];
+        let output =
+            Output::new(&self.table, &self.options, &settings, self.context.clone(), self.cancel.clone())?;
+        self.until_done(|| output.producer().init_transactions(CALL))?;
+        self.output = Some(output);
+        Ok(())
+    }
+}
+
+/// True if another attempt, with a new producer, may succeed.
+fn is_worth_while(error: &KafkaError) -> bool {
+    use RDKafkaErrorCode as Code;
+    let fenced = [
+        Code::Fenced,
+        Code::ProducerFenced,
+        Code::InvalidProducerEpoch,
+        Code::InvalidProducerIdMapping,
+        Code::UnknownProducerId,
+        Code::InvalidTransactionalState,
+        Code::PurgeQueue,
+        Code::PurgeInflight,
+        Code::MessageTimedOut,
+        Code::State,
+    ];
+    is_passing(error) || code_of(error).is_some_and(|code| fenced.contains(&code))
+}
+
+impl Marker {
+    fn write(&self) -> String {
+        json!({
+            "lineage": self.mark.lineage,
+            "snapshot": self.mark.snapshot,
+            "finished": self.is_finished,
+        })
+        .to_string()
+    }
+
+    fn read(offset: i64, metadata: &str) -> Marker {
+        let value: Value = serde_json::from_str(metadata).unwrap_or_default();
+        let lineage = value.get("lineage").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let snapshot = value.get("snapshot").and_then(Value::as_u64).unwrap_or(0);
+        Marker {
+            mark: OutputMark { lineage, snapshot },
+            transaction: u64::try_from(offset).unwrap_or(0),
+            is_finished: value.get("finished").and_then(Value::as_bool).unwrap_or(false),
+        }
+    }
+}
+
+/// What a snapshot says of messages that are to be committed.
+struct Handle {
+    transaction: u64,
+    segments: Vec<Segment>,
+}
+
+impl Handle {
+    fn write(&self, prefix: &str) -> String {
+        let segments: Vec<Value> = self.segments.iter().map(Segment::to_json).collect();
+        json!({ "prefix": prefix, "transaction": self.transaction, "segments": segments }).to_string()
+    }
+
+    fn read(text: &str) -> Result<Handle> {
+        let parse = || -> Option<Handle> {
+            let value: Value = serde_json::from_str(text).ok()?;
+            let segments = value.get("segments")?.as_array()?.iter().map(Segment::from_json);
+            Some(Handle { transaction: value.get("transaction")?.as_u64()?, segments: segments.collect::<Option<_>>()? })
+        };
+        parse().ok_or_else(|| {
+            Error::user(format!("this is no transaction of topics: {text}"))
+                .hint("the snapshot is of another table, of another version, or damaged")
+        })
+    }
+}

@@ -1,0 +1,115 @@
+//! A bounded queue from the thread of a client to the source that is polled.
+
+use crossbeam_channel::{Receiver, SendTimeoutError, Sender, TryRecvError, bounded};
+use thalweg_core::connector::Waker;
+use thalweg_core::{Error, Result};
+
+use super::{Cancel, TICK};
+
+/// The end of the client's thread.
+pub struct FeedWriter<T> {
+    queue: Sender<Result<T>>,
+    waker: Waker,
+    cancel: Cancel,
+}
+
+/// The end of the source. When it is dropped the client's thread ends soon.
+pub struct Feed<T> {
+    queue: Receiver<Result<T>>,
+    cancel: Cancel,
+}
+
+/// What a [`Feed`] has.
+pub enum Fed<T> {
+    /// Something.
+    Item(T),
+    /// Nothing now; the waker will be called.
+    Pending,
+    /// Nothing ever again.
+    End,
+}
+
+/// The source has gone.
+pub struct Gone;
+
+impl<T: Send + 'static> Feed<T> {
+    /// Starts a thread with this body, which may be so many items ahead. An error of the body is
+    /// the last item.
+    ///
+    /// # Errors
+    /// If there is no thread.
+    pub fn start(
+        name: String,
+        length: usize,
+        waker: Waker,
+        cancel: Cancel,
+        body: impl FnOnce(&FeedWriter<T>) -> Result<()> + Send + 'static,
+    ) -> Result<Self> {
+        let (sender, queue) = bounded(length);
+        let writer = FeedWriter { queue: sender, waker, cancel: cancel.clone() };
+        let run = move || {
+            if let Err(error) = body(&writer) {
+                let _gone = writer.put::<Gone>(Err(error), &mut || Ok(()));
+            }
+            let FeedWriter { queue, waker, .. } = writer;
+            // The source must see the end when it is woken for it.
+            drop(queue);
+            waker();
+        };
+        let spawned = std::thread::Builder::new().name(name).spawn(run);
+        spawned.map_err(|e| Error::resource(format!("no thread for a connection: {e}")))?;
+        Ok(Feed { queue, cancel })
+    }
+
+    /// The next item. Never waits.
+    ///
+    /// # Errors
+    /// That of the body.
+    pub fn next(&self) -> Result<Fed<T>> {
+        match self.queue.try_recv() {
+            Ok(item) => item.map(Fed::Item),
+            Err(TryRecvError::Empty) => Ok(Fed::Pending),
+            Err(TryRecvError::Disconnected) => Ok(Fed::End),
+        }
+    }
+}
+
+impl<T> Drop for Feed<T> {
+    fn drop(&mut self) {
+        self.cancel.set();
+    }
+}
+
+impl<T> FeedWriter<T> {
+    /// Hands an item over. Waits for room, and meanwhile calls `idle` once per [`TICK`].
+    ///
+    /// # Errors
+    /// If the source has gone; what `idle` says.
+    pub fn send<E: From<Gone>>(
+        &self,
+        item: T,
+        idle: &mut dyn FnMut() -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        self.put(Ok(item), idle)
+    }
+
+    fn put<E: From<Gone>>(
+        &self,
+        mut item: Result<T>,
+        idle: &mut dyn FnMut() -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        loop {
+            match self.queue.send_timeout(item, TICK) {
+                Ok(()) => break,
+                Err(SendTimeoutError::Disconnected(_)) => return Err(Gone.into()),
+                Err(SendTimeoutError::Timeout(_)) if self.cancel.is_set() => {
+                    return Err(Gone.into());
+                }
+                Err(SendTimeoutError::Timeout(back)) => item = back,
+            }
+            idle()?;
+        }
+        (self.waker)();
+        Ok(())
+    }
+}

@@ -1,0 +1,10 @@
+//! `jdbc` and `postgres-cdc` against a real server (`tests/services/postgres`).
+//!
+//! A machine without one skips these tests and says so; with `THALWEG_SKIPS=refuse` they fail then.
+#![cfg(feature = "postgres")]
+
+mod cdc;
+mod example;
+mod jdbc;
+mod kills;
+mod server;
