@@ -118,7 +118,7 @@ fn append(out: &mut ColumnBuilder, random: &mut SplitMix64) {
     out.appended();
 }
 
-fn random_batch(schema: &TableSchema, random: &mut SplitMix64) -> RecordBatch {
+pub(super) fn random_batch(schema: &TableSchema, random: &mut SplitMix64) -> RecordBatch {
     let rows = 1 + random.below(12);
     let column = |column: &Column| -> ArrayRef {
         let mut values = ColumnBuilder::new(&column.column_type).expect("a type");
@@ -150,7 +150,7 @@ fn formats() -> Vec<Format> {
     ]
 }
 
-fn random_schema(format: &Format, random: &mut SplitMix64) -> TableSchema {
+pub(super) fn random_schema(format: &Format, random: &mut SplitMix64) -> TableSchema {
     let columns = if matches!(format, Format::Raw(_)) { 1 } else { 1 + random.below(6) };
     let column = |n| {
         let nullable = random.below(3) > 0;
@@ -160,7 +160,11 @@ fn random_schema(format: &Format, random: &mut SplitMix64) -> TableSchema {
     TableSchema::new((0..columns).map(column).collect())
 }
 
-fn decoder(format: &Format, schema: &TableSchema, policy: BadDataPolicy) -> RecordDecoder {
+pub(super) fn decoder(
+    format: &Format,
+    schema: &TableSchema,
+    policy: BadDataPolicy,
+) -> RecordDecoder {
     let wanted = (0..schema.len()).collect();
     let layout = RecordLayout::new("t", schema.clone(), wanted, false);
     RecordDecoder::new(format.clone(), layout.with_policy(policy, Vec::new()))
