@@ -84,7 +84,7 @@ pub(crate) fn look_for_idle_inputs(job: &Job) -> Result<()> {
         let Some(_no_cut) = job.cuts.between() else { return Ok(()) };
         // Not while a worker is asking it: rows that come now must be stamped before or after.
         let Ok(mut state) = source.state.try_lock() else { continue };
-        if !state.batcher.is_empty() || source.finished.load(Ordering::SeqCst) {
+        if state.has_given() || source.has_finished() {
             continue;
         }
         let timeout_ns = timeout.as_nanos() as u64;
@@ -96,6 +96,7 @@ pub(crate) fn look_for_idle_inputs(job: &Job) -> Result<()> {
         source.quiet_at_ns.store(quiet_at_ns, Ordering::Relaxed);
         let flow = Flow::at(job, place);
         if state.splits.joint() > joint_before {
+            state.show_watermark(&job.stages[place].metrics);
             flow.ingest_heartbeat(&mut state, i64::MIN)?;
         }
         if state.splits.are_idle() && !source.idle.swap(true, Ordering::SeqCst) {

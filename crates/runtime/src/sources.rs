@@ -404,12 +404,14 @@ impl<'a> Poll<'a> {
     fn take_heartbeat(&mut self, split: SplitId, time_ms: i64) -> Result<()> {
         self.begin(split)?;
         self.state.splits.raise(split, Watermark(time_ms.saturating_sub(1)));
+        self.state.show_watermark(&self.at.run.metrics);
         self.flow().ingest_heartbeat(self.state, time_ms)
     }
 
     fn take_event(&mut self, split: SplitId, event: &SplitEvent) -> Result<()> {
         let SplitEvent::Opened(name) = event else {
             self.state.splits.note(split, event);
+            self.state.show_watermark(&self.at.run.metrics);
             return self.flow().ingest_heartbeat(self.state, i64::MIN);
         };
         let now_ns = self.at.job.now_ns();

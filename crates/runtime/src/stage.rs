@@ -286,6 +286,18 @@ impl SourceState {
         })
     }
 
+    /// True if it has given something that is not sent yet.
+    pub(crate) fn has_given(&self) -> bool {
+        !self.batcher.is_empty() || !self.leftover.is_empty() || self.behind.is_some()
+    }
+
+    /// Metrics show how far the source is, if its rows have a time.
+    pub(crate) fn show_watermark(&self, metrics: &StageMetrics) {
+        if self.assigner.is_some() {
+            metrics.set_watermark(self.splits.joint());
+        }
+    }
+
     /// True if the epoch may end behind these rows, which it has read just now.
     pub(crate) fn may_end_epoch(&self, batch: &SourceBatch) -> bool {
         let Some(assigner) = &self.assigner else { return true };

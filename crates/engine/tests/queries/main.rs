@@ -22,5 +22,6 @@ mod pipeline_joins;
 mod quiet_inputs;
 mod session;
 mod sharing;
+mod splits;
 mod state_tables;
 mod upserts;

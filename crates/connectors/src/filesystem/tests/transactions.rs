@@ -219,7 +219,7 @@ fn an_output_that_was_complete_is_continued() {
 }
 
 fn check_real(options: &[(&str, &str)], by: Vec<usize>, visibility: Visibility) {
-    let input = rows(0..400);
+    let input = rows(0..120);
     let make = || tempfile::tempdir().expect("a folder");
     let open = |dir: &tempfile::TempDir, as_source: bool| {
         let mut request = request(dir.path(), two(), options);

@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, TimestampMillisecondArray};
 use chrono_tz::Tz;
-use thalweg::conformance::{MemorySplits, check_description};
+use thalweg::conformance::{MemorySplits, SplitsSource, check_description};
 use thalweg::connector::{
     AcceptedChanges, Boundedness, Capabilities, Connector, ConnectorDescription, Options,
     SourceCapability, TableRequest,
@@ -18,6 +18,7 @@ use thalweg::connector::{
 use thalweg::jobs::ResumeFrom;
 use thalweg::session::{JobDescription, Observer, Session, SessionOptions};
 use thalweg::{Column, DataType, Error, Result, Sink, Source, TableSchema};
+use thalweg_core::connector::{SourceLayer, SourcePoll, Waker};
 use thalweg_core::shim::SplitMix64;
 use thalweg_plan::ResultTable;
 use thalweg_runtime::JobControl;
@@ -41,6 +42,47 @@ struct SplitsConnector {
     inputs: BTreeMap<String, MemorySplits>,
     is_bounded: bool,
     seed: AtomicU64,
+    /// Of the table `ahead`.
+    gate: Option<Gate>,
+}
+
+/// Holds a source behind its first row until the test lets it go on.
+#[derive(Clone, Default)]
+struct Gate(Arc<(AtomicBool, Mutex<Option<Waker>>)>);
+
+impl Gate {
+    fn open(&self) {
+        self.0.0.store(true, Ordering::SeqCst);
+        self.0.1.lock().expect("no panic").as_ref().expect("it was started")();
+    }
+}
+
+struct Gated {
+    inner: SplitsSource,
+    gate: Gate,
+    has_given: bool,
+}
+
+impl SourceLayer for Gated {
+    fn inner(&self) -> &dyn Source {
+        &self.inner
+    }
+    fn inner_mut(&mut self) -> &mut dyn Source {
+        &mut self.inner
+    }
+    fn start(&mut self, waker: Waker) -> Result<()> {
+        *self.gate.0.1.lock().expect("no panic") = Some(Arc::clone(&waker));
+        self.inner.start(waker)
+    }
+    fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
+        let is_open = self.gate.0.0.load(Ordering::SeqCst);
+        if self.has_given && !is_open {
+            return Ok(SourcePoll::Pending);
+        }
+        let polled = self.inner.poll(if is_open { rows_max.min(8) } else { 1 })?;
+        self.has_given |= matches!(polled, SourcePoll::Batch(_));
+        Ok(polled)
+    }
 }
 
 impl Connector for SplitsConnector {
@@ -57,7 +99,13 @@ impl Connector for SplitsConnector {
         let input = self.inputs.get(&request.table);
         let input = input.ok_or_else(|| Error::plan(format!("no input {}", request.table)))?;
         let seed = self.seed.fetch_add(1, Ordering::Relaxed);
-        Ok(Box::new(input.source(request.projection.as_deref(), seed)))
+        let inner = input.source(request.projection.as_deref(), seed);
+        Ok(match &self.gate {
+            Some(gate) if request.table == "ahead" => {
+                Box::new(Gated { inner, gate: gate.clone(), has_given: false })
+            }
+            _ => Box::new(inner),
+        })
     }
 }
 
@@ -103,6 +151,7 @@ struct Run<'a> {
     seed: u64,
     workers: usize,
     resume: ResumeFrom,
+    gate: Option<Gate>,
 }
 
 fn folder(name: &str) -> PathBuf {
@@ -131,7 +180,7 @@ impl Observer for Watcher {
 }
 
 fn run(script: &str, run: Run<'_>, watch: Option<Watch>) -> Result<()> {
-    let Run { folder, inputs, is_bounded, seed, workers, resume } = run;
+    let Run { folder, inputs, is_bounded, seed, workers, resume, gate } = run;
     let never = ("restart-strategy.type".to_owned(), "none".to_owned());
     let mut session = Session::new(SessionOptions {
         base_dir: folder.to_owned(),
@@ -144,7 +193,7 @@ fn run(script: &str, run: Run<'_>, watch: Option<Watch>) -> Result<()> {
     })?;
     let inputs = inputs.iter().map(|(name, input)| ((*name).to_owned(), input.clone())).collect();
     let seed = AtomicU64::new(seed * 1_000);
-    session.register_connector(Arc::new(SplitsConnector { inputs, is_bounded, seed }));
+    session.register_connector(Arc::new(SplitsConnector { inputs, is_bounded, seed, gate }));
     let mut watcher = Watcher(watch, None);
     let outcome = session.run_script(script, &mut watcher);
     if let Some(thread) = watcher.1 {
@@ -155,7 +204,8 @@ fn run(script: &str, run: Run<'_>, watch: Option<Watch>) -> Result<()> {
 
 fn at_once<'a>(folder: &'a Path, inputs: &'a [(&'a str, MemorySplits)], seed: u64) -> Run<'a> {
     let workers = [1, 2, 4][seed as usize % 3];
-    Run { folder, inputs, is_bounded: true, seed, workers, resume: ResumeFrom::Nothing }
+    let (is_bounded, resume, gate) = (true, ResumeFrom::Nothing, None);
+    Run { folder, inputs, is_bounded, seed, workers, resume, gate }
 }
 
 fn lines(file: &Path) -> Vec<String> {
@@ -167,7 +217,8 @@ fn lines(file: &Path) -> Vec<String> {
 fn the_connector_of_this_test_keeps_the_contract() {
     let splits = splits(1, 4, 50, 0);
     let inputs = [("t".to_owned(), input(&splits))].into();
-    let connector = SplitsConnector { inputs, is_bounded: true, seed: AtomicU64::new(0) };
+    let seed = AtomicU64::new(0);
+    let connector = SplitsConnector { inputs, is_bounded: true, seed, gate: None };
     let request = TableRequest { table: "t".to_owned(), ..TableRequest::default() };
     check_description(&connector, &request);
     thalweg::conformance::check_replayable(&|| connector.source(&request), 20).expect("no error");
@@ -387,4 +438,48 @@ fn a_quiet_split_falls_idle_and_one_that_comes_late_begins_where_the_others_are(
         run(&script, one, watch).expect("stopped");
         assert_eq!(seen.load(Ordering::SeqCst), 1, "seed {seed}");
     }
+}
+
+/// One table has rows of ten seconds, the other one of half a second: the first waits for it.
+#[test]
+fn splits_of_a_group_are_kept_in_step() {
+    let split = |until_ms: i64| -> Rows { (0..until_ms / 10).map(|n| (10 * n, n)).collect() };
+    let ahead = [("far".to_owned(), split(10_000)), ("near".to_owned(), split(700))].into();
+    let behind = [("slow".to_owned(), split(500))].into();
+    let inputs = [("ahead", input(&ahead).unbounded()), ("behind", input(&behind).unbounded())];
+    let folder = folder("splits-in-step");
+    let options = ", 'scan.watermark.idle-timeout' = '0 s', 'scan.watermark.alignment.group' = 'g', \
+         'scan.watermark.alignment.max-drift' = '300 ms', \
+         'scan.watermark.alignment.update-interval' = '5 ms'";
+    let script = format!(
+        "CREATE TABLE ahead {TABLE}{options}); CREATE TABLE behind {TABLE}{options});
+         CREATE TABLE out (ts TIMESTAMP(3), n BIGINT) WITH ('connector' = 'blackhole');
+         INSERT INTO out SELECT ts, n FROM ahead UNION ALL SELECT ts, n FROM behind"
+    );
+    let gate = Gate::default();
+    let (of_watch, seen) = (gate.clone(), Arc::new(Mutex::new(Vec::new())));
+    let found = Arc::clone(&seen);
+    let watch: Watch = Box::new(move |control| {
+        let rows = || control.metrics().stages.iter().map(|stage| stage.rows_in).max();
+        let begun = Instant::now();
+        while rows() < Some(50) && begun.elapsed() < Duration::from_secs(60) {
+            thread::sleep(Duration::from_millis(2));
+        }
+        // The limit is worked out by then.
+        thread::sleep(Duration::from_millis(300));
+        of_watch.open();
+        thread::sleep(Duration::from_millis(700));
+        let metrics = control.metrics();
+        let splits = metrics.stages.iter().flat_map(|stage| &stage.splits);
+        let shown = splits.map(|split| (split.name.to_string(), split.watermark.0));
+        *found.lock().expect("no panic") = shown.collect();
+        control.cancel();
+    });
+    let one = Run { is_bounded: false, gate: Some(gate), ..at_once(&folder, &inputs, 1) };
+    run(&script, one, Some(watch)).expect("stopped");
+    let seen = seen.lock().expect("no panic");
+    let watermark = |name: &str| seen.iter().find(|split| split.0 == name).map(|split| split.1);
+    assert_eq!(watermark("slow"), Some(440), "{seen:?}");
+    // A batch may carry it a little beyond 440 + 300.
+    assert!(watermark("far") < Some(1_100), "{seen:?}");
 }
