@@ -141,7 +141,7 @@ workloads:
 FUZZ_SECONDS ?= 60
 fuzz:
 	@if $(CARGO) +nightly fuzz --version >/dev/null 2>&1; then \
-		cd fuzz && for target in sql_text csv_reader snapshot_manifest; do \
+		cd fuzz && for target in sql_text csv_reader record_decoders snapshot_manifest; do \
 			mkdir -p corpus/$$target && $(CARGO) +nightly fuzz run $$target corpus/$$target seeds/$$target -- \
 				-max_total_time=$(FUZZ_SECONDS) || exit 1; \
 		done; \

@@ -37,7 +37,7 @@ pub mod encoding;
 #[cfg(feature = "registry")]
 mod http;
 pub mod json;
-pub(crate) mod options;
+pub mod options;
 pub mod parquet;
 pub mod raw;
 pub mod record_end;

@@ -58,6 +58,7 @@ fn of_sink(request: &TableRequest, options: &FileOptions<'_>) -> StateOptions {
     let is_folder = !request.partitioned_by.is_empty() || paths::is_folder(request, options.path);
     if !is_folder {
         found.extend(of_format(request, options));
+        found.extend(given(request, options));
         add(&mut found, "columns", request.columns_text());
         add(&mut found, "table.local-time-zone", request.zone);
     }
@@ -77,13 +78,16 @@ fn of_format(request: &TableRequest, options: &FileOptions<'_>) -> StateOptions 
     match &options.format {
         Format::Csv(csv) => of_csv(csv, &mut found),
         Format::Json(json) => of_json(json, &mut found),
-        _ => {
-            let prefix = format!("{}.", options.format.name());
-            let own = request.options.iter().filter(|(name, _)| name.starts_with(&prefix));
-            found.extend(own.map(|(name, value)| (name.clone(), value.clone())));
-        }
+        _ => found.extend(given(request, options)),
     }
     found
+}
+
+/// The options of the format that are set.
+fn given(request: &TableRequest, options: &FileOptions<'_>) -> StateOptions {
+    let prefix = format!("{}.", options.format.name());
+    let given = request.options.iter().filter(|(name, _)| name.starts_with(&prefix));
+    given.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 fn of_csv(csv: &CsvOptions, found: &mut StateOptions) {

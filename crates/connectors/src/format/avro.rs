@@ -171,13 +171,13 @@ impl AvroDecoder {
         block: &'b TextBlock<'_>,
         policy: BadDataPolicy,
     ) -> Result<Objects<'b>> {
-        if block.as_messages().is_none() {
+        let Some(messages) = block.as_messages() else {
             return Err(Error::internal("Avro records have no lines"));
-        }
+        };
         let mut objects = Objects::new(fields, policy, bad_record);
         let mut plan: Option<(u32, Arc<Plan>)> = None;
-        for (number, record) in block.records() {
-            let Some(record) = record.filter(|record| !record.is_empty()) else { continue };
+        for (number, (from, to)) in messages.numbered(block.bytes().len()) {
+            let record = &block.bytes()[from..to];
             let row = objects.found.records.len();
             let read = self.body(record, all, columns, &mut plan)?;
             let read = read.and_then(|(plan, body)| plan.read(body, &mut objects.fields));

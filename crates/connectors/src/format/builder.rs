@@ -231,16 +231,16 @@ impl ColumnBuilder {
         }
     }
 
-    /// Makes parts that belong together equally long, and returns how long that is.
+    /// Makes parts that belong together equally long, and returns how long that is. Elements that
+    /// belong to no value get one, so that they do not become part of the next.
     fn settle(&mut self) -> usize {
-        match &mut self.values {
-            Values::Array(_, element) => {
-                element.settle();
-            }
-            Values::Map(_, key, value) => {
+        let has_rest = match &mut self.values {
+            Values::Array(ends, element) => element.settle() > last(ends),
+            Values::Map(ends, key, value) => {
                 let entries = key.settle().max(value.settle());
                 key.fill(entries);
                 value.fill(entries);
+                entries > last(ends)
             }
             Values::Row(fields) => {
                 let lengths = fields.iter_mut().map(|field| field.column.settle());
@@ -249,8 +249,12 @@ impl ColumnBuilder {
                 while self.nulls.len() < rows {
                     self.nulls.append(!self.nullable);
                 }
+                false
             }
-            _ => {}
+            _ => false,
+        };
+        if has_rest {
+            self.append_null();
         }
         self.len()
     }
@@ -313,6 +317,10 @@ fn primitive<T: ArrowPrimitiveType>(
     nulls: Option<NullBuffer>,
 ) -> ArrayRef {
     Arc::new(PrimitiveArray::<T>::new(values.into(), nulls))
+}
+
+fn last(ends: &[usize]) -> usize {
+    ends.last().copied().unwrap_or(0)
 }
 
 fn offsets(ends: Vec<usize>) -> Result<OffsetBuffer<i32>> {

@@ -83,9 +83,7 @@ pub(super) fn objects<'b>(
             reading.records(source, block, lines);
         }
         Some(messages) => {
-            let spans = messages.spans(source.text.len());
-            let numbered = spans.map(|span| (block.number_at(span.0), span));
-            reading.records(source, block, numbered);
+            reading.records(source, block, messages.numbered(source.text.len()));
         }
     }
     reading.objects

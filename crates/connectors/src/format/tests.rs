@@ -155,3 +155,8 @@ fn row_kinds_are_read_as_they_are_written() {
         assert_eq!(codes.values(), &kinds.map(RowKind::code));
     }
 }
+
+mod changes;
+#[cfg(feature = "registry")]
+mod registry;
+mod values;

@@ -44,6 +44,11 @@ pub(super) struct Messages {
 }
 
 impl Messages {
+    /// The same, with the number of each.
+    pub fn numbered(&self, length: usize) -> impl Iterator<Item = (u64, (usize, usize))> {
+        self.numbers.iter().map(|&number| u64::from(number)).zip(self.spans(length))
+    }
+
     /// Where each message begins and ends in a block of this length.
     pub fn spans(&self, length: usize) -> impl Iterator<Item = (usize, usize)> {
         let ends = self.starts.iter().skip(1).copied().chain([length]).map(|next| next - 1);
@@ -64,7 +69,8 @@ impl<'b> TextBlock<'b> {
     pub fn messages(messages: &BinaryArray) -> TextBlock<'static> {
         let room = messages.value_data().len() + messages.len();
         let mut bytes = Vec::with_capacity(room);
-        let (mut starts, mut numbers, mut empty) = (Vec::new(), Vec::new(), Vec::new());
+        let mut starts = Vec::with_capacity(messages.len());
+        let (mut numbers, mut empty) = (Vec::with_capacity(messages.len()), Vec::new());
         let mut has_line_feeds = false;
         for (number, found) in (0..).zip(messages) {
             let Some(message) = found.filter(|message| !message.is_empty()) else {
@@ -96,10 +102,8 @@ impl<'b> TextBlock<'b> {
     pub(super) fn records(&self) -> Vec<(u64, Option<&[u8]>)> {
         match &self.framing {
             Framing::Messages(messages) => {
-                let spans = messages.spans(self.bytes.len());
-                let numbers = messages.numbers.iter().map(|&number| u64::from(number));
-                let found =
-                    numbers.zip(spans).map(|(n, (from, to))| (n, Some(&self.bytes[from..to])));
+                let found = messages.numbered(self.bytes.len());
+                let found = found.map(|(number, (from, to))| (number, Some(&self.bytes[from..to])));
                 let empty = messages.empty.iter();
                 let empty = empty.map(|&(n, is_missing)| {
                     (u64::from(n), (!is_missing).then_some(&self.bytes[..0]))

@@ -7,8 +7,10 @@
 use std::fs;
 
 use thalweg::session::Session;
+use thalweg_connectors::format::options::{FORMATS, RECORD_FORMATS};
 use thalweg_core::connector::{
-    AcceptedChanges, Boundedness, ConnectorDescription, FlinkOption, OptionDescription, UsedBy,
+    AcceptedChanges, Boundedness, ConnectorDescription, FlinkOption, FormatDescription,
+    MetadataDescription, OptionDescription, UsedBy,
 };
 use thalweg_core::snapshot::SinkGuarantee;
 use thalweg_plan::catalog::table_options::{LOOKUP_OPTIONS, SOURCE_OPTIONS};
@@ -24,7 +26,7 @@ fn the_option_tables_are_those_of_the_descriptions() {
     let descriptions: Vec<&ConnectorDescription> = session.connectors().descriptions().collect();
     let with_options = descriptions.iter().filter(|found| !found.options.is_empty());
     let mut missing: Vec<&str> = with_options.map(|found| found.name).collect();
-    for page in ["connectors.md", "joins.md"] {
+    for page in ["connectors.md", "formats.md", "joins.md"] {
         let path = docs().join(page);
         let written = read(&path);
         let generated = generate(&written, &descriptions, &mut missing);
@@ -53,6 +55,9 @@ fn generate(page: &str, descriptions: &[&ConnectorDescription], missing: &mut Ve
             "connectors" => overview(descriptions),
             "every table" => options(SOURCE_OPTIONS),
             "lookups" => options(LOOKUP_OPTIONS),
+            name if FORMATS.iter().chain(RECORD_FORMATS).any(|format| format.name == name) => {
+                of_format(name)
+            }
             name => of_connector(descriptions.iter().find(|found| found.name == name)),
         };
         generated.push_str(&format!("{before}{BEGIN}{what} -->\n{table}{END}"));
@@ -104,28 +109,43 @@ fn guarantee(guarantee: SinkGuarantee) -> &'static str {
 fn of_connector(description: Option<&&ConnectorDescription>) -> String {
     let description = description.expect("a table of a connector names one");
     let mut text = options(description.options);
-    for format in description.formats.iter().filter(|format| !format.options.is_empty()) {
-        text.push_str(&format!("\nFormat `{}`: {}.\n\n", format.name, format.summary));
-        text.push_str(&options(format.options));
+    if !description.formats.is_empty() {
+        let link = |format: &&FormatDescription| format!("[`{0}`](formats.md#{0})", format.name);
+        let links: Vec<String> = description.formats.iter().map(link).collect();
+        text.push_str(&format!("\nFormats, with options of their own: {}.\n", links.join(", ")));
     }
-    for format in description.formats.iter().filter(|format| format.options.is_empty()) {
-        text.push_str(&format!("\nFormat `{}`: {}.\n", format.name, format.summary));
-    }
-    if !description.metadata.is_empty() {
-        text.push_str("\n| metadata | type | what |\n|---|---|---|\n");
-    }
-    for metadata in description.metadata {
-        let line = format!("| `{}` | {} | {} |\n", metadata.key, metadata.data_type, metadata.help);
-        text.push_str(&line);
-    }
-    let of_formats = description.formats.iter().flat_map(|format| format.unsupported);
-    let unsupported: Vec<String> =
-        description.unsupported.iter().chain(of_formats).map(|name| format!("`{name}`")).collect();
-    if !unsupported.is_empty() {
-        let names = unsupported.join(", ");
-        text.push_str(&format!("\nFlink's other options are not supported: {names}.\n"));
-    }
+    text.push_str(&metadata(description.metadata));
+    text.push_str(&unsupported(description.unsupported));
     text
+}
+
+/// The options of a format, its metadata, and what is not supported.
+fn of_format(name: &str) -> String {
+    let mut formats = FORMATS.iter().chain(RECORD_FORMATS);
+    let format = formats.find(|format| format.name == name).expect("one of them");
+    let table = if format.options.is_empty() { String::new() } else { options(format.options) };
+    let (metadata, unsupported) = (metadata(format.metadata), unsupported(format.unsupported));
+    let (name, summary) = (format.name, format.summary);
+    format!("`{name}`: {summary}.\n\n{table}{metadata}{unsupported}")
+}
+
+fn metadata(metadata: &[MetadataDescription]) -> String {
+    if metadata.is_empty() {
+        return String::new();
+    }
+    let row = |key: &MetadataDescription| {
+        format!("| `{}` | {} | {} |\n", key.key, key.data_type, key.help)
+    };
+    let rows: String = metadata.iter().map(row).collect();
+    format!("\n| metadata | type | what |\n|---|---|---|\n{rows}")
+}
+
+fn unsupported(names: &[&str]) -> String {
+    if names.is_empty() {
+        return String::new();
+    }
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    format!("\nFlink's other options are not supported: {}.\n", names.join(", "))
 }
 
 fn options(options: &[OptionDescription]) -> String {

@@ -119,6 +119,7 @@ cases! { append, APPEND, super::check_append, crate::compare_append:
     fnx_arithmetic_op,
     fnx_cast_text_try_cast, fnx_convert_cast, fnx_convert_try_cast, fnx_json_is_json,
     fnx_json_json_exists, fnx_json_json_query, fnx_json_json_value, fnx_math_op, fnx_text_initcap,
+    fmt_json_case_keys, fmt_json_ignore_errors,
     fnx_text_replace, fnx_text_substring, fnx_text_trim, fnx_time_convert_tz,
     fnx_time_newyork_unix_timestamp, fnx_time_timestampadd, fnx_time_to_timestamp,
     fnx_time_to_timestamp_ltz, fnx_regexp_regexp,
@@ -136,7 +137,7 @@ cases! { final_state, FINAL_STATE, super::check_final_state, crate::compare_fina
 
 // One input: in `arrival` the changes are Flink's, one by one; in `epoch` what is left of them is.
 cases! { changelog, CHANGELOG, super::check_changelog, crate::compare_changelog:
-    avg_types, count_distinct_filter, global_agg_changelog,
+    avg_types, cdc_canal, cdc_debezium, cdc_debezium_agg, cdc_maxwell, count_distinct_filter, global_agg_changelog,
     global_agg_empty_input,
     group_agg_changelog, group_agg_same_value_no_update, having_changelog, null_keys_values,
     sum_int_overflow, dedup_last_proctime, rank_not_row_number, topn_changelog,
@@ -162,6 +163,7 @@ const WRITTEN: &[&str] = &[
     "sink_csv_timestamp_text",
     "sink_json_iso",
     "sink_json_nested_text",
+    "sink_json_text",
 ];
 
 #[test]
@@ -184,6 +186,7 @@ error_cases! {
     csv_numeric_padding_fails: Running, ["price"];
     csv_t_separator_fails: Running, ["bidtime"];
     cumulate_not_multiple: Planning, ["CUMULATE"];
+    fmt_json_missing_fails: Running, ["missing"];
     hop_not_multiple: Planning, ["HOP"];
     hop_slide_gt_size: Planning, ["HOP"];
     implicit_coercion: Planning, ["CHAR", "STRING"];

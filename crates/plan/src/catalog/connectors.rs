@@ -39,7 +39,8 @@ pub(super) fn describe(connectors: &Connectors, name: &Name) -> Result<TextRows>
     let mut descriptions = connectors.descriptions();
     let found = descriptions.find(|description| description.name == name.text);
     let description = found.ok_or_else(|| missing(connectors, name))?;
-    let metadata = description.metadata.iter().map(|metadata| {
+    let of_formats = description.formats.iter().flat_map(|format| format.metadata);
+    let metadata = description.metadata.iter().chain(of_formats).map(|metadata| {
         let help = plain(metadata.help);
         let texts = [metadata.key, metadata.data_type, "", "metadata", "", &help];
         texts.map(str::to_owned).to_vec()

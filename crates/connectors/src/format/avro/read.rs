@@ -34,6 +34,15 @@ impl Plan {
             match step {
                 Step::Read(place, read) => {
                     let field = &mut fields[*place];
+                    // Mostly a value that may be NULL and is not.
+                    let read = match read {
+                        Read::Optional(is_null_first, value)
+                            if bytes.passed(if *is_null_first { 2 } else { 0 }) =>
+                        {
+                            value
+                        }
+                        read => read,
+                    };
                     read.value(bytes, &mut field.column).map_err(|e| e.of(&field.name))?;
                 }
                 Step::Skip(schema) => skip(schema, bytes).map_err(|reason| reason.to_owned())?,
@@ -192,9 +201,27 @@ impl<'b> Bytes<'b> {
         Ok(taken)
     }
 
+    /// Passes over this byte, if it comes next.
+    #[inline]
+    fn passed(&mut self, byte: u8) -> bool {
+        let is_next = self.rest.first() == Some(&byte);
+        self.rest = &self.rest[usize::from(is_next)..];
+        is_next
+    }
+
     /// A number of variable length, in zigzag form.
     #[inline]
     fn long(&mut self) -> Result<i64, &'static str> {
+        match self.rest.split_first() {
+            Some((&byte, rest)) if byte < 0x80 => {
+                self.rest = rest;
+                Ok(i64::from(byte >> 1) ^ -i64::from(byte & 1))
+            }
+            _ => self.long_of_many(),
+        }
+    }
+
+    fn long_of_many(&mut self) -> Result<i64, &'static str> {
         let mut value = 0u64;
         for (place, &byte) in self.rest.iter().take(10).enumerate() {
             value |= u64::from(byte & 0x7F) << (7 * place).min(63);
