@@ -215,7 +215,7 @@ impl Planner {
         let request = self.places().request(&table, 1);
         let check = |as_sink: bool| {
             let request = TableRequest {
-                metadata: if as_sink { Vec::new() } else { table.metadata() },
+                metadata: if as_sink { table.written_metadata() } else { table.metadata() },
                 ..request.clone()
             };
             self.connectors.validate(&request, as_sink).map_err(|e| table.spans.locate(e))

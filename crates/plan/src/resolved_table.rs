@@ -188,6 +188,24 @@ impl ResolvedTable {
         self.columns.iter().filter_map(metadata).collect()
     }
 
+    /// The metadata columns that are written, as [`ResolvedTable::metadata`].
+    pub fn written_metadata(&self) -> Vec<(String, Column)> {
+        let written = |column: &ResolvedColumn| match &column.origin {
+            ColumnOrigin::Metadata { key, is_virtual: false } => {
+                Some((key.clone(), column.column.clone()))
+            }
+            _ => None,
+        };
+        self.columns.iter().filter_map(written).collect()
+    }
+
+    /// The columns that a row which is written has: the physical ones, then metadata.
+    pub fn written_schema(&self) -> TableSchema {
+        let mut written = self.physical_schema();
+        written.columns.extend(self.written_metadata().into_iter().map(|(_, column)| column));
+        written
+    }
+
     /// The physical columns: what a record holds.
     pub fn physical_schema(&self) -> TableSchema {
         let physical = |c: &&ResolvedColumn| matches!(c.origin, ColumnOrigin::Physical(_));

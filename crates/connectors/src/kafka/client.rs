@@ -157,11 +157,14 @@ impl Properties {
             }
         };
         let timeout = settings.get("transaction.timeout.ms").map(|text| {
-            text.parse().map_err(|_| options.bad("properties.transaction.timeout.ms", text, "milliseconds"))
+            text.parse()
+                .map_err(|_| options.bad("properties.transaction.timeout.ms", text, "milliseconds"))
         });
         Ok(Properties {
             group_id: settings.get("group.id").cloned(),
-            commits_offsets: java.get("commit.offsets.on.checkpoint").is_none_or(|text| text != "false"),
+            commits_offsets: java
+                .get("commit.offsets.on.checkpoint")
+                .is_none_or(|text| text != "false"),
             reset,
             transaction_timeout_ms: timeout.transpose()?,
             hidden,
@@ -218,7 +221,8 @@ impl Properties {
     /// The configuration of a producer.
     pub fn producer(&self) -> ClientConfig {
         let mut config = self.config();
-        let acknowledges_all = self.settings.get("acks").is_none_or(|acks| acks == "all" || acks == "-1");
+        let acknowledges_all =
+            self.settings.get("acks").is_none_or(|acks| acks == "all" || acks == "-1");
         if acknowledges_all {
             self.or(&mut config, "enable.idempotence", "true");
         }
@@ -351,7 +355,12 @@ pub type Producer = ThreadedProducer<Context>;
 ///
 /// # Errors
 /// If it can't be made.
-pub fn create<T>(config: &ClientConfig, context: Context, properties: &Properties, table: &str) -> Result<T>
+pub fn create<T>(
+    config: &ClientConfig,
+    context: Context,
+    properties: &Properties,
+    table: &str,
+) -> Result<T>
 where
     T: rdkafka::config::FromClientConfigAndContext<Context>,
 {
@@ -430,14 +439,18 @@ pub fn explained(error: &KafkaError, properties: &Properties, table: &str, doing
         Some(Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition) => {
             found.hint(format!("correct 'topic', or create the topic on {servers}"))
         }
-        Some(Code::TopicAuthorizationFailed | Code::GroupAuthorizationFailed | Code::ClusterAuthorizationFailed
-            | Code::TransactionalIdAuthorizationFailed) => {
-            found.hint("let this user do that: kafka-acls.sh")
-        }
+        Some(
+            Code::TopicAuthorizationFailed
+            | Code::GroupAuthorizationFailed
+            | Code::ClusterAuthorizationFailed
+            | Code::TransactionalIdAuthorizationFailed,
+        ) => found.hint("let this user do that: kafka-acls.sh"),
         Some(Code::Authentication | Code::SaslAuthenticationFailed) => {
             found.hint("correct 'properties.sasl.…'")
         }
-        _ => found.hint(format!("are the servers {servers} up, and is 'properties.bootstrap.servers' right?")),
+        _ => found.hint(format!(
+            "are the servers {servers} up, and is 'properties.bootstrap.servers' right?"
+        )),
     }
 }
 

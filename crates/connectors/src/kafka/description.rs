@@ -29,6 +29,7 @@ pub const KAFKA: ConnectorDescription = ConnectorDescription {
     options: &KAFKA_OPTIONS,
     formats: RECORD_FORMATS,
     metadata: METADATA,
+    writable_metadata: WRITABLE,
     unsupported: &["scan.parallelism", "sink.parallelism", "sink.transaction-naming-strategy"],
     is_in_flink: true,
     ..ConnectorDescription::new("kafka", "topics of Kafka, each message a row")
@@ -47,13 +48,15 @@ pub const UPSERT_KAFKA: ConnectorDescription = ConnectorDescription {
     options: &UPSERT_OPTIONS,
     formats: RECORD_FORMATS,
     metadata: METADATA,
+    writable_metadata: WRITABLE,
     unsupported: &["scan.parallelism", "sink.parallelism", "sink.transaction-naming-strategy"],
     is_in_flink: true,
     ..ConnectorDescription::new("upsert-kafka", "the last message of each key of topics of Kafka")
 };
 
 const KAFKA_OPTIONS: [OptionDescription; COMMON.len() + OF_KAFKA.len()] = joined(COMMON, OF_KAFKA);
-const UPSERT_OPTIONS: [OptionDescription; COMMON.len() + OF_UPSERT.len()] = joined(COMMON, OF_UPSERT);
+const UPSERT_OPTIONS: [OptionDescription; COMMON.len() + OF_UPSERT.len()] =
+    joined(COMMON, OF_UPSERT);
 
 const fn joined<const N: usize>(
     first: &[OptionDescription],
@@ -169,14 +172,22 @@ const OF_UPSERT: &[OptionDescription] = &option_table! {
 pub const WRITABLE: &[&str] = &["topic", "headers", "timestamp"];
 
 const METADATA: &[MetadataDescription] = &[
-    MetadataDescription { key: "topic", data_type: "STRING", help: "the topic; written where a table has several" },
+    MetadataDescription {
+        key: "topic",
+        data_type: "STRING",
+        help: "the topic; written where a table has several",
+    },
     MetadataDescription { key: "partition", data_type: "INT", help: "the partition" },
     MetadataDescription {
         key: "headers",
         data_type: "MAP<STRING, BYTES>",
         help: "the headers, of those with one name the last; can be written",
     },
-    MetadataDescription { key: "leader-epoch", data_type: "INT", help: "always NULL: the client does not tell it" },
+    MetadataDescription {
+        key: "leader-epoch",
+        data_type: "INT",
+        help: "always NULL: the client does not tell it",
+    },
     MetadataDescription { key: "offset", data_type: "BIGINT", help: "the offset" },
     MetadataDescription {
         key: "timestamp",

@@ -25,7 +25,9 @@ impl Module {
     pub fn check(self, mechanism: Option<&str>) -> Result<(), String> {
         let fits = match (self, mechanism) {
             (Module::Plain, Some(mechanism)) => mechanism.eq_ignore_ascii_case("PLAIN"),
-            (Module::Scram, Some(mechanism)) => mechanism.to_ascii_uppercase().starts_with("SCRAM-"),
+            (Module::Scram, Some(mechanism)) => {
+                mechanism.to_ascii_uppercase().starts_with("SCRAM-")
+            }
             (_, None) => false,
         };
         let (name, wanted) = match self {
@@ -49,7 +51,9 @@ pub fn read(text: &str) -> Result<SignIn, String> {
         "PlainLoginModule" => Module::Plain,
         "ScramLoginModule" => Module::Scram,
         other => {
-            return Err(format!("the login module '{other}' is not supported: PlainLoginModule and ScramLoginModule are"));
+            return Err(format!(
+                "the login module '{other}' is not supported: PlainLoginModule and ScramLoginModule are"
+            ));
         }
     };
     let (mut user, mut password) = (None, None);
@@ -107,9 +111,16 @@ mod tests {
             assert_eq!((found.module, found.user.as_str()), (Module::Scram, "a b"));
             assert_eq!(found.password, "x\"=;");
             assert!(found.module.check(Some("SCRAM-SHA-512")).is_ok());
-            assert!(found.module.check(Some("PLAIN")).is_err() && found.module.check(None).is_err());
+            assert!(
+                found.module.check(Some("PLAIN")).is_err() && found.module.check(None).is_err()
+            );
         }
-        for wrong in ["", "a.b.KerberosLoginModule required", "x.PlainLoginModule required username=u", "x.PlainLoginModule \""] {
+        for wrong in [
+            "",
+            "a.b.KerberosLoginModule required",
+            "x.PlainLoginModule required username=u",
+            "x.PlainLoginModule \"",
+        ] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
     }

@@ -43,7 +43,11 @@ impl Letters {
     ///
     /// # Errors
     /// If they can't go where they should.
-    pub fn new(request: &TableRequest, options: &KafkaOptions, finished: FinishedLetters) -> Result<Letters> {
+    pub fn new(
+        request: &TableRequest,
+        options: &KafkaOptions,
+        finished: FinishedLetters,
+    ) -> Result<Letters> {
         Ok(match &options.bad_data {
             BadData::Fail | BadData::Skip => Letters::None,
             BadData::File(path) => {
@@ -109,7 +113,12 @@ impl Letters {
             Letters::File(file) => file.open(bad_rows),
             Letters::Topic(topic) => {
                 let properties = &topic.options.properties;
-                let producer = create(&properties.producer(), topic.context.clone(), properties, &topic.table)?;
+                let producer = create(
+                    &properties.producer(),
+                    topic.context.clone(),
+                    properties,
+                    &topic.table,
+                )?;
                 topic.producer = Some(producer);
                 Ok(())
             }
@@ -190,7 +199,9 @@ impl LetterTopic {
         loop {
             match producer.send(record) {
                 Ok(()) => return Ok(()),
-                Err((error, back)) if super::client::is_passing(&error) && since.elapsed() < SYNC_WAIT => {
+                Err((error, back))
+                    if super::client::is_passing(&error) && since.elapsed() < SYNC_WAIT =>
+                {
                     record = back;
                     std::thread::sleep(Duration::from_millis(1));
                 }
@@ -217,7 +228,9 @@ impl LetterTopic {
         let Some(producer) = &self.producer else { return Ok(()) };
         let flushed = producer.flush(SYNC_WAIT);
         self.check()?;
-        flushed.map_err(|error| explained(&error, &self.options.properties, &self.table, "dead letters"))
+        flushed.map_err(|error| {
+            explained(&error, &self.options.properties, &self.table, "dead letters")
+        })
     }
 }
 

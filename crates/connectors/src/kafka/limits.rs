@@ -23,7 +23,8 @@ pub fn transaction_limit_ms(consumer: &Consumer, properties: &Properties) -> Opt
     let asked = [ResourceSpecifier::Broker(server)];
     let told = wait(admin.describe_configs(&asked, &options)).ok()?;
     let told = told.into_iter().next()?.ok()?;
-    let entry = told.entries.into_iter().find(|entry| entry.name == "transaction.max.timeout.ms")?;
+    let entry =
+        told.entries.into_iter().find(|entry| entry.name == "transaction.max.timeout.ms")?;
     entry.value?.parse().ok()
 }
 

@@ -41,7 +41,8 @@ impl Part {
     }
 
     fn messages(&self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<BinaryArray> {
-        let columns: Vec<ArrayRef> = self.columns.iter().map(|&at| batch.column(at).clone()).collect();
+        let columns: Vec<ArrayRef> =
+            self.columns.iter().map(|&at| batch.column(at).clone()).collect();
         let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let own = RecordBatch::try_new_with_options(self.schema.arrow(), columns, &rows)?;
         self.encoder.messages(&own, kinds)
@@ -54,10 +55,12 @@ impl MessageWriter {
     /// # Errors
     /// If the format is not one of messages.
     pub fn new(request: &TableRequest, options: &KafkaOptions) -> Result<MessageWriter> {
-        let value = Part::new(&options.value, &options.value_columns, options.value_schema(request))?;
-        let key = options.key.as_ref().map(|format| {
-            Part::new(format, &options.key_columns, options.key_schema(request))
-        });
+        let value =
+            Part::new(&options.value, &options.value_columns, options.value_schema(request))?;
+        let key = options
+            .key
+            .as_ref()
+            .map(|format| Part::new(format, &options.key_columns, options.key_schema(request)));
         let physical = request.schema.len();
         let metadata = |name: &str| {
             let found = request.metadata.iter().position(|(key, _)| key == name);
@@ -114,9 +117,12 @@ impl MessageWriter {
             Some(name) if self.topics.has(name) => Ok(Some(name)),
             found => {
                 let found = found.map_or("NULL".to_owned(), |name| format!("'{name}'"));
-                let message =
-                    format!("table {}: a row goes to topic {found}, which is none of the table's", self.table);
-                Err(Error::data(message).hint("correct the column 'topic', or the option 'topic' ('topic-pattern')"))
+                let message = format!(
+                    "table {}: a row goes to topic {found}, which is none of the table's",
+                    self.table
+                );
+                Err(Error::data(message)
+                    .hint("correct the column 'topic', or the option 'topic' ('topic-pattern')"))
             }
         }
     }

@@ -55,8 +55,14 @@ pub struct UpsertKafka {
 /// Options that decide what a position, or a prepared transaction, means.
 fn state_options(request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
     let decides = |name: &str| match as_sink {
-        true => matches!(name, "topic" | "topic-pattern" | "sink.transactional-id-prefix" | "sink.spool.path"),
-        false => matches!(name, "topic" | "topic-pattern" | "bad-data") || name.starts_with("scan.bounded."),
+        true => matches!(
+            name,
+            "topic" | "topic-pattern" | "sink.transactional-id-prefix" | "sink.spool.path"
+        ),
+        false => {
+            matches!(name, "topic" | "topic-pattern" | "bad-data")
+                || name.starts_with("scan.bounded.")
+        }
     };
     let options = request.options.iter().filter(|(name, _)| decides(name));
     options.map(|(name, value)| (name.clone(), value.clone())).collect()
@@ -79,7 +85,9 @@ fn check_prefixes<'a>(
     let mut known: BTreeMap<String, String> = BTreeMap::new();
     for request in writes {
         let options = KafkaOptions::read(request, is_upsert, true, false)?;
-        let Some(prefix) = options.transactional_prefix.filter(|_| options.delivery == Delivery::ExactlyOnce) else {
+        let Some(prefix) =
+            options.transactional_prefix.filter(|_| options.delivery == Delivery::ExactlyOnce)
+        else {
             continue;
         };
         if let Some(other) = known.insert(prefix.clone(), request.table.clone()) {
@@ -117,7 +125,11 @@ macro_rules! connector {
                 changes(KafkaOptions::read(request, $is_upsert, false, false))
             }
 
-            fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
+            fn state_options(
+                &self,
+                request: &TableRequest,
+                as_sink: bool,
+            ) -> BTreeMap<String, String> {
                 state_options(request, as_sink)
             }
 
@@ -125,7 +137,10 @@ macro_rules! connector {
                 let own = |(request, _): &&(TableRequest, _)| {
                     request.options.get("connector").is_some_and(|name| name == $description.name)
                 };
-                check_prefixes(tables.writes.iter().filter(own).map(|(request, _)| request), $is_upsert)
+                check_prefixes(
+                    tables.writes.iter().filter(own).map(|(request, _)| request),
+                    $is_upsert,
+                )
             }
 
             fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {

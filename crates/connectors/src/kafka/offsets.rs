@@ -73,7 +73,9 @@ impl Calls<'_> {
             Topics::Named(names) => {
                 let mut found = Vec::new();
                 for name in names {
-                    found.extend(self.call(&format!("topic '{name}'"), |consumer| partitions_of(consumer, name))?);
+                    found.extend(self.call(&format!("topic '{name}'"), |consumer| {
+                        partitions_of(consumer, name)
+                    })?);
                 }
                 found
             }

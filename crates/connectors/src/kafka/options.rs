@@ -10,8 +10,8 @@ use thalweg_core::{Column, DataType, Error, Result, TableSchema};
 
 use super::client::Properties;
 use super::description::{KAFKA, METADATA_KEYS, UPSERT_KAFKA, WRITABLE};
-use crate::format::options::RECORD_FORMATS;
 use crate::format::Format;
+use crate::format::options::RECORD_FORMATS;
 
 /// The topics of a table.
 #[derive(Clone, Debug)]
@@ -125,7 +125,12 @@ impl KafkaOptions {
     ///
     /// # Errors
     /// If one is unknown or wrong, or a secret is not set.
-    pub fn read(request: &TableRequest, is_upsert: bool, as_sink: bool, opens: bool) -> Result<Self> {
+    pub fn read(
+        request: &TableRequest,
+        is_upsert: bool,
+        as_sink: bool,
+        opens: bool,
+    ) -> Result<Self> {
         let description = if is_upsert { &UPSERT_KAFKA } else { &KAFKA };
         let options = Options::of(request, description)?;
         let topics = topics(&options)?;
@@ -190,9 +195,9 @@ impl KafkaOptions {
         }
         let needs_group = self.startup == Place::Group || self.bounded == Some(Place::Group);
         if !as_sink && needs_group && self.properties.group_id.is_none() {
-            return Err(options
-                .conflict("'group-offsets' needs 'properties.group.id'")
-                .hint("set it, or 'scan.startup.mode' = 'earliest-offset' (or 'latest-offset', …)"));
+            return Err(options.conflict("'group-offsets' needs 'properties.group.id'").hint(
+                "set it, or 'scan.startup.mode' = 'earliest-offset' (or 'latest-offset', …)",
+            ));
         }
         if as_sink && self.delivery == Delivery::ExactlyOnce {
             let Some(prefix) = &self.transactional_prefix else {
@@ -201,7 +206,11 @@ impl KafkaOptions {
                     .hint("a name of this output alone, among all that write to these servers"));
             };
             if prefix.len() > 64_000 || prefix.is_empty() {
-                return Err(options.bad("sink.transactional-id-prefix", prefix, "1 to 64,000 bytes"));
+                return Err(options.bad(
+                    "sink.transactional-id-prefix",
+                    prefix,
+                    "1 to 64,000 bytes",
+                ));
             }
         }
         Ok(())
@@ -254,7 +263,8 @@ fn topics(options: &Options<'_>) -> Result<Topics> {
         }
         (None, Some(text)) => {
             let pattern = Regex::new(&format!("^(?:{text})$"));
-            let pattern = pattern.map_err(|_| options.bad("topic-pattern", text, "a regular expression"))?;
+            let pattern =
+                pattern.map_err(|_| options.bad("topic-pattern", text, "a regular expression"))?;
             Ok(Topics::Fitting(pattern))
         }
         _ => Err(options
@@ -263,26 +273,34 @@ fn topics(options: &Options<'_>) -> Result<Topics> {
     }
 }
 
-fn key_columns(options: &Options<'_>, request: &TableRequest, is_upsert: bool) -> Result<Vec<usize>> {
+fn key_columns(
+    options: &Options<'_>,
+    request: &TableRequest,
+    is_upsert: bool,
+) -> Result<Vec<usize>> {
     let has_format = options.get("key.format").is_some();
     if is_upsert {
         if request.primary_key.is_empty() {
-            return Err(options
-                .conflict("'upsert-kafka' needs a key")
-                .hint("declare PRIMARY KEY (…) NOT ENFORCED: these columns are the key of messages"));
+            return Err(options.conflict("'upsert-kafka' needs a key").hint(
+                "declare PRIMARY KEY (…) NOT ENFORCED: these columns are the key of messages",
+            ));
         }
         options.required("key.format")?;
         return Ok(request.primary_key.clone());
     }
     let names = options.get("key.fields").unwrap_or_default();
-    let names: Vec<&str> = names.split(';').map(str::trim).filter(|name| !name.is_empty()).collect();
+    let names: Vec<&str> =
+        names.split(';').map(str::trim).filter(|name| !name.is_empty()).collect();
     if has_format == names.is_empty() {
-        return Err(options.conflict("'key.fields' and 'key.format' belong together").hint("set both, or neither"));
+        return Err(options
+            .conflict("'key.fields' and 'key.format' belong together")
+            .hint("set both, or neither"));
     }
     let position = |name: &&str| {
         let columns = request.schema.columns.iter();
         columns.clone().position(|column| column.name == *name).ok_or_else(|| {
-            let error = options.conflict(&format!("'key.fields' names '{name}', which is no column"));
+            let error =
+                options.conflict(&format!("'key.fields' names '{name}', which is no column"));
             match near_miss(name, columns.map(|column| column.name.as_str())) {
                 Some(near) => error.hint(format!("did you mean '{near}'?")),
                 None => error.hint("name physical columns of the table"),
@@ -316,7 +334,9 @@ fn check_prefix(
     match names.find(|name| !name.starts_with(prefix)) {
         None => Ok(()),
         Some(name) => Err(options
-            .conflict(&format!("column {name} of the key does not begin with '{prefix}' ('key.fields-prefix')"))
+            .conflict(&format!(
+                "column {name} of the key does not begin with '{prefix}' ('key.fields-prefix')"
+            ))
             .hint("rename the column, or remove the prefix")),
     }
 }
@@ -324,19 +344,27 @@ fn check_prefix(
 fn value_format<'a>(options: &Options<'a>, is_upsert: bool) -> Result<&'a str> {
     match (options.get("format").filter(|_| !is_upsert), options.get("value.format")) {
         (Some(format), None) | (None, Some(format)) => Ok(format),
-        (Some(_), Some(_)) => Err(options.conflict("'format' and 'value.format' are the same option").hint("set one")),
+        (Some(_), Some(_)) => {
+            Err(options.conflict("'format' and 'value.format' are the same option").hint("set one"))
+        }
         (None, None) => options.required(if is_upsert { "value.format" } else { "format" }),
     }
 }
 
 /// A format of keys or values, whose options begin with one of these, then its name.
-fn read_format(request: &TableRequest, prefixes: &[&str], name: &str, columns: usize) -> Result<Format> {
+fn read_format(
+    request: &TableRequest,
+    prefixes: &[&str],
+    name: &str,
+    columns: usize,
+) -> Result<Format> {
     const FORMATS: ConnectorDescription =
         ConnectorDescription { formats: RECORD_FORMATS, ..ConnectorDescription::new("kafka", "") };
     let known = |format: &&FormatDescription| format.name == name;
     if !RECORD_FORMATS.iter().any(|format| known(format)) {
         let names: Vec<&str> = RECORD_FORMATS.iter().map(|format| format.name).collect();
-        let error = Error::plan(format!("table {}: messages have no format '{name}'", request.table));
+        let error =
+            Error::plan(format!("table {}: messages have no format '{name}'", request.table));
         return Err(match near_miss(name, names.iter().copied()) {
             Some(near) => error.hint(format!("did you mean '{near}'?")),
             None => error.hint(format!("there are {}", names.join(", "))),
@@ -379,7 +407,8 @@ fn time(options: &Options<'_>, name: &str) -> Result<Place> {
 }
 
 fn startup(options: &Options<'_>, topics: &Topics) -> Result<Place> {
-    let modes = ["earliest-offset", "latest-offset", "group-offsets", "timestamp", "specific-offsets"];
+    let modes =
+        ["earliest-offset", "latest-offset", "group-offsets", "timestamp", "specific-offsets"];
     let modes: Vec<(&str, usize)> = modes.into_iter().zip(0..).collect();
     let mode = options.choice("scan.startup.mode", &modes)?.unwrap_or(2);
     refuse_unused(options, "scan.startup.timestamp-millis", mode == 3)?;
@@ -470,7 +499,9 @@ fn flushing(options: &Options<'_>, is_upsert: bool) -> Result<(usize, u64)> {
     match (rows == 0) == (interval == 0) {
         true => Ok((rows, interval)),
         false => Err(options
-            .conflict("'sink.buffer-flush.max-rows' and 'sink.buffer-flush.interval' belong together")
+            .conflict(
+                "'sink.buffer-flush.max-rows' and 'sink.buffer-flush.interval' belong together",
+            )
             .hint("set both, or neither")),
     }
 }
@@ -494,7 +525,9 @@ fn check_metadata(
         };
         if as_sink && !WRITABLE.contains(&key.as_str()) {
             let message = format!("table {table}: metadata '{key}' can't be written");
-            return Err(Error::plan(message).hint(format!("declare column {} VIRTUAL", column.name)));
+            return Err(
+                Error::plan(message).hint(format!("declare column {} VIRTUAL", column.name))
+            );
         }
         if !data_type.fits(&column.column_type.data_type) {
             return Err(Error::plan(format!(
@@ -561,7 +594,9 @@ impl MetadataType {
             MetadataType::Text => data_type.is_string(),
             MetadataType::Int => matches!(data_type, DataType::Int | DataType::BigInt),
             MetadataType::BigInt => *data_type == DataType::BigInt,
-            MetadataType::Instant => matches!(data_type, DataType::TimestampLtz(3) | DataType::Timestamp(3)),
+            MetadataType::Instant => {
+                matches!(data_type, DataType::TimestampLtz(3) | DataType::Timestamp(3))
+            }
             MetadataType::Headers => match data_type {
                 DataType::Map(key, value) => {
                     key.data_type.is_string()

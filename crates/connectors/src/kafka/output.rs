@@ -125,7 +125,8 @@ impl Output {
                     return Ok(());
                 }
                 Err(_) if self.cancel.is_set() => return Err(Error::cancelled()),
-                Err(error) if error.rdkafka_error_code() == Some(RDKafkaErrorCode::OperationTimedOut) => {}
+                Err(error)
+                    if error.rdkafka_error_code() == Some(RDKafkaErrorCode::OperationTimedOut) => {}
                 Err(error) => return Err(self.explained(&error)),
             }
         }

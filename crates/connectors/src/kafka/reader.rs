@@ -4,8 +4,8 @@
 //! from, a partition that is paused is not asked, and its queue fills up and stops the client from
 //! fetching. The thread takes what a queue has, decodes it, and hands rows to the source.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -146,7 +146,14 @@ type Step<T> = std::result::Result<T, Halt>;
 impl Reader {
     /// A reader of these parts.
     pub fn new(parts: ReaderParts) -> Reader {
-        Reader { parts, open: Vec::new(), next_split: 0, wake: bounded(1), looked_at: Instant::now(), lag_at: None }
+        Reader {
+            parts,
+            open: Vec::new(),
+            next_split: 0,
+            wake: bounded(1),
+            looked_at: Instant::now(),
+            lag_at: None,
+        }
     }
 
     /// Reads until all partitions have ended, or nobody wants rows any more.
@@ -179,7 +186,8 @@ impl Reader {
                 has_read |= self.read_partition(at, writer)?;
             }
             self.end_partitions(writer)?;
-            let is_over = self.parts.discovery.is_none() && self.open.iter().all(|open| open.has_ended);
+            let is_over =
+                self.parts.discovery.is_none() && self.open.iter().all(|open| open.has_ended);
             if is_over && self.parts.bounded.is_some() {
                 return Ok(());
             }
@@ -207,10 +215,13 @@ impl Reader {
 
     fn assign(&mut self, found: Vec<Part>) -> Result<()> {
         let mut list = TopicPartitionList::with_capacity(found.len());
-        let failed = |error: KafkaError| explained(&error, &self.parts.properties, &self.parts.table, "to read partitions");
+        let failed = |error: KafkaError| {
+            explained(&error, &self.parts.properties, &self.parts.table, "to read partitions")
+        };
         for part in found.iter().filter(|part| !part.is_done()) {
             let (topic, partition) = (&part.name.topic, part.name.partition);
-            list.add_partition_offset(topic, partition, Offset::Offset(part.next)).map_err(failed)?;
+            list.add_partition_offset(topic, partition, Offset::Offset(part.next))
+                .map_err(failed)?;
         }
         if list.count() > 0 {
             self.parts.consumer.incremental_assign(&list).map_err(failed)?;
@@ -249,7 +260,8 @@ impl Reader {
 
     fn take_stray(&mut self, message: &BorrowedMessage<'_>, writer: &FeedWriter<Item>) -> Step<()> {
         let is_of = |open: &&mut Open| {
-            open.part.name.partition == message.partition() && open.part.name.topic == message.topic()
+            open.part.name.partition == message.partition()
+                && open.part.name.topic == message.topic()
         };
         let Some(open) = self.open.iter_mut().find(is_of) else { return Ok(()) };
         let mut block = Block::new(self.parts.rows.wants());
@@ -306,8 +318,11 @@ impl Reader {
     /// there.
     fn check_stop(&mut self, at: usize) -> Step<()> {
         let open = &self.open[at];
-        let Some(stop) = open.part.stop.filter(|&stop| open.part.next < stop) else { return Ok(()) };
-        let ends = self.calls(|calls| calls.find(std::slice::from_ref(&open.part.name), &Place::Latest))?;
+        let Some(stop) = open.part.stop.filter(|&stop| open.part.next < stop) else {
+            return Ok(());
+        };
+        let ends =
+            self.calls(|calls| calls.find(std::slice::from_ref(&open.part.name), &Place::Latest))?;
         if ends.first().copied().flatten().is_some_and(|end| end >= stop) {
             self.open[at].part.next = stop;
         }
@@ -379,7 +394,8 @@ impl Reader {
     }
 
     fn note(&self, at: Option<usize>, what: &str) {
-        let noted = self.open.iter().enumerate().filter(|(place, _)| at.is_none_or(|at| at == *place));
+        let noted =
+            self.open.iter().enumerate().filter(|(place, _)| at.is_none_or(|at| at == *place));
         noted.for_each(|(_, open)| open.part.shared.trouble.set(what));
     }
 
@@ -419,7 +435,9 @@ impl Reader {
             return;
         }
         let is_first = self.lag_at.replace(Instant::now()).is_none();
-        let behind = |open: &&Open| !open.has_ended && open.part.shared.caught_up_at.load(Ordering::Relaxed) < 0;
+        let behind = |open: &&Open| {
+            !open.has_ended && open.part.shared.caught_up_at.load(Ordering::Relaxed) < 0
+        };
         let behind: Vec<&Open> = self.open.iter().filter(behind).collect();
         if behind.is_empty() || is_first {
             return;
@@ -444,12 +462,18 @@ impl Reader {
         let Some(offsets) = self.parts.commits.try_iter().last() else { return };
         let mut list = TopicPartitionList::with_capacity(offsets.len());
         for (name, offset) in &offsets {
-            if list.add_partition_offset(&name.topic, name.partition, Offset::Offset(*offset)).is_err() {
+            if list
+                .add_partition_offset(&name.topic, name.partition, Offset::Offset(*offset))
+                .is_err()
+            {
                 return;
             }
         }
         if let Err(error) = self.parts.consumer.commit(&list, mode) {
-            self.note(None, &format!("offsets of the group can't be committed: {}", describe(&error)));
+            self.note(
+                None,
+                &format!("offsets of the group can't be committed: {}", describe(&error)),
+            );
         }
     }
 }

@@ -16,7 +16,9 @@ use thalweg_core::{DataType, Error, Result, RowKind};
 
 use super::offsets::PartitionName;
 use super::options::{BadData, KafkaOptions};
-use crate::format::{BadDataPolicy, DecodedRecords, Format, RecordDecoder, RecordLayout, TextBlock};
+use crate::format::{
+    BadDataPolicy, DecodedRecords, Format, RecordDecoder, RecordLayout, TextBlock,
+};
 
 /// Messages that are decoded together at most.
 pub const BLOCK_MESSAGES: usize = 8_192;
@@ -188,7 +190,8 @@ impl RowReader {
             let layout = layout(&format, options.key_schema(request), of_key);
             RecordDecoder::new(format, layout)
         });
-        let has = |keys: &[&str]| request.metadata.iter().any(|(key, _)| keys.contains(&key.as_str()));
+        let has =
+            |keys: &[&str]| request.metadata.iter().any(|(key, _)| keys.contains(&key.as_str()));
         let keeps_all = matches!(options.bad_data, BadData::Topic(_));
         RowReader {
             wants: Wants {
@@ -232,14 +235,18 @@ impl RowReader {
         let decoded = self.value.decode(&TextBlock::messages(&values)).map_err(in_partition)?;
         let of_keys = match &self.key {
             None => None,
-            Some(decoder) => Some(decoder.decode(&TextBlock::messages(&keys)).map_err(in_partition)?),
+            Some(decoder) => {
+                Some(decoder.decode(&TextBlock::messages(&keys)).map_err(in_partition)?)
+            }
         };
         let mut found = Found::new(&decoded, of_keys.as_ref(), values.len());
         if self.is_upsert {
             found.add_tombstones(&values);
         }
         found.leave_out_bad_keys(self.is_upsert, self.key_must_be_there());
-        if let (BadDataPolicy::Fail, Some((number, reason))) = (self.value.layout().policy, found.bad.first()) {
+        if let (BadDataPolicy::Fail, Some((number, reason))) =
+            (self.value.layout().policy, found.bad.first())
+        {
             let offset = block.offsets[*number as usize] as u64;
             return Err(Error::data(reason.clone())
                 .hint("correct the message, or set 'bad-data' = 'skip' or 'dead-letter'")
@@ -352,7 +359,8 @@ fn with_policy(layout: RecordLayout, format: &Format, bad_data: &BadData) -> Rec
     }
     // Every query over the table leaves out the same messages.
     let columns = layout.schema.columns.iter().enumerate();
-    let others = columns.filter(|(at, column)| !layout.wanted.contains(at) && format.can_be_bad(column));
+    let others =
+        columns.filter(|(at, column)| !layout.wanted.contains(at) && format.can_be_bad(column));
     let checked = others.map(|(at, _)| at).collect();
     layout.with_policy(BadDataPolicy::Reject, checked)
 }

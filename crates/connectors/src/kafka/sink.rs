@@ -87,7 +87,8 @@ impl KafkaSink {
             return path.clone();
         }
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
-        let name: String = prefix.chars().map(|c| if is_plain(c) { c } else { '_' }).take(80).collect();
+        let name: String =
+            prefix.chars().map(|c| if is_plain(c) { c } else { '_' }).take(80).collect();
         format!(".thalweg-spool/{name}-{:08x}", crc32fast::hash(prefix.as_bytes()))
     }
 
@@ -95,7 +96,8 @@ impl KafkaSink {
         let buffer = std::mem::take(&mut self.buffer);
         for bytes in buffer.messages.values() {
             let message = Outgoing::read(bytes);
-            let message = message.ok_or_else(|| Error::internal("a message that was kept is damaged"))?;
+            let message =
+                message.ok_or_else(|| Error::internal("a message that was kept is damaged"))?;
             emit(&mut self.to, &message)?;
         }
         Ok(())
@@ -104,7 +106,8 @@ impl KafkaSink {
     fn is_due(&self) -> bool {
         let waited = Duration::from_nanos(self.clock.now_ns().saturating_sub(self.buffer.since_ns));
         self.buffer.rows >= self.options.flush_rows
-            || (self.buffer.rows > 0 && waited >= Duration::from_millis(self.options.flush_interval_ms))
+            || (self.buffer.rows > 0
+                && waited >= Duration::from_millis(self.options.flush_interval_ms))
     }
 }
 
@@ -198,7 +201,9 @@ impl Sink for KafkaSink {
     }
 
     fn use_transactions(&mut self) -> SinkGuarantee {
-        let (Delivery::ExactlyOnce, Some(prefix)) = (self.options.delivery, &self.options.transactional_prefix) else {
+        let (Delivery::ExactlyOnce, Some(prefix)) =
+            (self.options.delivery, &self.options.transactional_prefix)
+        else {
             return match self.options.is_upsert {
                 true => SinkGuarantee::Idempotent,
                 false => SinkGuarantee::AtLeastOnce,

@@ -60,7 +60,11 @@ impl KafkaSource {
     ///
     /// # Errors
     /// If dead letters can't go where they should.
-    pub fn new(request: TableRequest, options: KafkaOptions, finished: FinishedLetters) -> Result<Self> {
+    pub fn new(
+        request: TableRequest,
+        options: KafkaOptions,
+        finished: FinishedLetters,
+    ) -> Result<Self> {
         let letters = Letters::new(&request, &options, finished)?;
         Ok(KafkaSource {
             request,
@@ -131,7 +135,8 @@ impl KafkaSource {
         let count = whole_messages(&rows.offsets, rows_max.max(1));
         let is_all = count == rows.offsets.len();
         let next = if is_all { rows.next } else { rows.offsets[count] };
-        let batch = SourceBatch { batch: rows.batch.slice(0, count), origin: None, split: rows.split };
+        let batch =
+            SourceBatch { batch: rows.batch.slice(0, count), origin: None, split: rows.split };
         let (bad, left): (Vec<_>, Vec<_>) = rows.bad.into_iter().partition(|bad| bad.offset < next);
         let split = &mut self.splits[rows.split.0 as usize];
         split.part.next = split.part.next.max(next);
@@ -222,7 +227,9 @@ impl Source for KafkaSource {
             cancel: cancel.clone(),
         });
         let name = format!("read {}", self.request.table);
-        let feed = Feed::start(name, BLOCKS_AHEAD, waker, cancel, move |writer| reader.run(parts, writer))?;
+        let feed = Feed::start(name, BLOCKS_AHEAD, waker, cancel, move |writer| {
+            reader.run(parts, writer)
+        })?;
         (self.feed, self.commits, self.done) = (Some(feed), Some(commits), Some(done));
         Ok(())
     }
@@ -316,8 +323,14 @@ impl Source for KafkaSource {
         self.bad_rows = read.bad_rows;
         let consumer = self.consumer(Context::default(), 1)?;
         for known in &read.partitions {
-            if known.stop.is_none_or(|stop| known.offset < stop) && self.has_messages(&consumer, known)? {
-                return Err(unread_rows(&format!("{}, from offset {} on", known.name.text(), known.offset)));
+            if known.stop.is_none_or(|stop| known.offset < stop)
+                && self.has_messages(&consumer, known)?
+            {
+                return Err(unread_rows(&format!(
+                    "{}, from offset {} on",
+                    known.name.text(),
+                    known.offset
+                )));
             }
         }
         self.restored = Some(read);
@@ -394,7 +407,8 @@ impl Position {
             }
             part
         };
-        let mut position = json!({ "partitions": self.partitions.iter().map(part).collect::<Vec<_>>() });
+        let mut position =
+            json!({ "partitions": self.partitions.iter().map(part).collect::<Vec<_>>() });
         if self.bad_rows > 0 {
             position["bad_rows"] = self.bad_rows.into();
         }
@@ -416,7 +430,12 @@ impl Position {
         let parse = || -> Option<Position> {
             let value: Value = serde_json::from_str(text).ok()?;
             Some(Position {
-                partitions: value.get("partitions")?.as_array()?.iter().map(part).collect::<Option<_>>()?,
+                partitions: value
+                    .get("partitions")?
+                    .as_array()?
+                    .iter()
+                    .map(part)
+                    .collect::<Option<_>>()?,
                 bad_rows: value.get("bad_rows").and_then(Value::as_u64).unwrap_or(0),
             })
         };
@@ -426,7 +445,6 @@ impl Position {
         })
     }
 }
-
 
 #[cfg(test)]
 mod tests {

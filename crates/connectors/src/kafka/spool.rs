@@ -139,7 +139,9 @@ impl Spool {
             found => {
                 let what = match found {
                     Ok(found) => format!("is {} bytes long", found.len()),
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => "is not there".to_owned(),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                        "is not there".to_owned()
+                    }
                     Err(error) => return Err(self.failed(segment.number, &error)),
                 };
                 let message = format!(
@@ -157,7 +159,11 @@ impl Spool {
     ///
     /// # Errors
     /// If it does not hold what it should; what `each` says.
-    pub fn read(&self, segment: &Segment, each: &mut dyn FnMut(&Outgoing<'_>) -> Result<()>) -> Result<()> {
+    pub fn read(
+        &self,
+        segment: &Segment,
+        each: &mut dyn FnMut(&Outgoing<'_>) -> Result<()>,
+    ) -> Result<()> {
         self.check(segment)?;
         let failed = |error: io::Error| self.failed(segment.number, &error);
         let path = self.path(segment.number);

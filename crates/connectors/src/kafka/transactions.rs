@@ -241,7 +241,11 @@ impl Transactions {
         };
         let topics: BTreeSet<String> = match &self.options.topics {
             Topics::Named(names) => names.iter().cloned().collect(),
-            topics => calls.partitions(topics)?.into_iter().map(|name: PartitionName| name.topic).collect(),
+            topics => calls
+                .partitions(topics)?
+                .into_iter()
+                .map(|name: PartitionName| name.topic)
+                .collect(),
         };
         let found = calls.call("the marker of transactions", |consumer| {
             let mut asked = TopicPartitionList::with_capacity(topics.len());
@@ -252,7 +256,10 @@ impl Transactions {
                 element.error()?;
                 let Offset::Offset(offset) = element.offset() else { continue };
                 let marker = Marker::read(offset, element.metadata());
-                if newest.as_ref().is_none_or(|(newest, _)| newest.transaction <= marker.transaction) {
+                if newest
+                    .as_ref()
+                    .is_none_or(|(newest, _)| newest.transaction <= marker.transaction)
+                {
                     newest = Some((marker, element.topic().to_owned()));
                 }
             }
@@ -413,12 +420,22 @@ impl Transactions {
         }
         match output {
             Some(output) => output.explained(error),
-            None => super::client::explained(error, &self.options.properties, &self.table, "a transaction"),
+            None => super::client::explained(
+                error,
+                &self.options.properties,
+                &self.table,
+                "a transaction",
+            ),
         }
     }
 
     /// Where it is not the first attempt, the marker says whether the one before has succeeded.
-    fn attempt(&mut self, segments: &[Segment], marker: &Marker, is_repeated: bool) -> Result<(), Failure> {
+    fn attempt(
+        &mut self,
+        segments: &[Segment],
+        marker: &Marker,
+        is_repeated: bool,
+    ) -> Result<(), Failure> {
         let is_new = self.output.is_none();
         if is_new {
             self.begin_producer()?;
@@ -443,7 +460,8 @@ impl Transactions {
         }
         let consumer = self.consumer()?;
         let topic = self.marker_topic.clone().ok_or_else(|| {
-            Error::plan(format!("table {}: no topic fits 'topic-pattern'", self.table)).hint("create one")
+            Error::plan(format!("table {}: no topic fits 'topic-pattern'", self.table))
+                .hint("create one")
         })?;
         let Some(output) = &self.output else {
             return Err(Error::internal("no producer").into());
@@ -475,7 +493,10 @@ impl Transactions {
     }
 
     /// Repeats a call of a transaction that may be repeated.
-    fn until_done(&self, mut call: impl FnMut() -> std::result::Result<(), KafkaError>) -> Result<(), Failure> {
+    fn until_done(
+        &self,
+        mut call: impl FnMut() -> std::result::Result<(), KafkaError>,
+    ) -> Result<(), Failure> {
         loop {
             let error = match call() {
                 Ok(()) => return Ok(()),
@@ -505,8 +526,13 @@ impl Transactions {
             ("message.timeout.ms", &timeout),
             ("enable.idempotence", "true"),
         ];
-        let output =
-            Output::new(&self.table, &self.options, &settings, self.context.clone(), self.cancel.clone())?;
+        let output = Output::new(
+            &self.table,
+            &self.options,
+            &settings,
+            self.context.clone(),
+            self.cancel.clone(),
+        )?;
         self.until_done(|| output.producer().init_transactions(CALL))?;
         self.output = Some(output);
         Ok(())
@@ -562,14 +588,18 @@ struct Handle {
 impl Handle {
     fn write(&self, prefix: &str) -> String {
         let segments: Vec<Value> = self.segments.iter().map(Segment::to_json).collect();
-        json!({ "prefix": prefix, "transaction": self.transaction, "segments": segments }).to_string()
+        json!({ "prefix": prefix, "transaction": self.transaction, "segments": segments })
+            .to_string()
     }
 
     fn read(text: &str) -> Result<Handle> {
         let parse = || -> Option<Handle> {
             let value: Value = serde_json::from_str(text).ok()?;
             let segments = value.get("segments")?.as_array()?.iter().map(Segment::from_json);
-            Some(Handle { transaction: value.get("transaction")?.as_u64()?, segments: segments.collect::<Option<_>>()? })
+            Some(Handle {
+                transaction: value.get("transaction")?.as_u64()?,
+                segments: segments.collect::<Option<_>>()?,
+            })
         };
         parse().ok_or_else(|| {
             Error::user(format!("this is no transaction of topics: {text}"))

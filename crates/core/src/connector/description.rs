@@ -31,6 +31,8 @@ pub struct ConnectorDescription {
     pub formats: &'static [&'static FormatDescription],
     /// The keys of its metadata columns.
     pub metadata: &'static [MetadataDescription],
+    /// Those of them that can be written, too.
+    pub writable_metadata: &'static [&'static str],
     /// Options of Flink's connector that are not supported. `*` stands for any text.
     pub unsupported: &'static [&'static str],
     /// True if Flink has a connector of this name with the same meaning.
@@ -238,6 +240,7 @@ impl ConnectorDescription {
             options: &[],
             formats: &[],
             metadata: &[],
+            writable_metadata: &[],
             unsupported: &[],
             is_in_flink: false,
             is_internal: false,

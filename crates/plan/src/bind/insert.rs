@@ -7,8 +7,8 @@
 //! (`table.exec.sink.not-null-enforcer`).
 //!
 //! **Invariants:**
-//! - the result has exactly the table's physical columns in declared order, with the declared
-//!   types. Computed columns are not written; metadata columns must be VIRTUAL;
+//! - the result has exactly the table's physical columns in declared order, then its metadata
+//!   columns that are not VIRTUAL, with the declared types. Computed columns are not written;
 //! - a NOT NULL column is checked unless the plan proves that no NULL can come. So a sink may rely
 //!   on it;
 //! - the check is the last node before the sink: an error names the column of the table and points
@@ -25,14 +25,14 @@ use super::near::did_you_mean;
 use crate::ast::{Insert, Name};
 use crate::logical::not_null::is_never_null;
 use crate::logical::{Field, LogicalKind, LogicalPlan, Node};
-use crate::resolved_table::{ColumnOrigin, ResolvedTable};
+use crate::resolved_table::{ColumnOrigin, ResolvedColumn, ResolvedTable};
 
 /// A bound INSERT.
 #[derive(Debug)]
 pub struct InsertPlan {
     /// The table that is written.
     pub table: Arc<ResolvedTable>,
-    /// The rows, with the table's physical columns.
+    /// The rows, with the columns that are written.
     pub node: Node,
 }
 
@@ -40,7 +40,7 @@ impl Binder<'_> {
     /// Binds an INSERT.
     pub fn bind_insert(&self, insert: &Insert) -> Result<InsertPlan> {
         let table = self.sink_table(&insert.table)?;
-        check_writable(&table).map_err(|e| e.at(insert.table.span))?;
+        self.check_writable(&table).map_err(|e| e.at(insert.table.span))?;
         let node = self.bind_statement_query(&insert.query)?;
         let targets = target_columns(&table, insert)?;
         if targets.len() != node.fields.len() {
@@ -60,6 +60,23 @@ impl Binder<'_> {
         Ok(InsertPlan { table, node })
     }
 
+    /// Fails for a table with a metadata column that a row would have to fill, and whose connector
+    /// does not write it.
+    fn check_writable(&self, table: &ResolvedTable) -> Result<()> {
+        let name = table.options.get("connector").map_or("", String::as_str);
+        let connector = self.places.as_ref().and_then(|places| places.connectors.get(name));
+        let writable = connector.map_or(&[][..], |known| known.description().writable_metadata);
+        let written = table.written_metadata();
+        match written.iter().find(|(key, _)| !writable.contains(&key.as_str())) {
+            None => Ok(()),
+            Some((_, column)) => Err(super::later(&format!(
+                "writing the metadata column '{}' of '{}'",
+                column.name, table.name
+            ))
+            .hint("declare it VIRTUAL: it is then only read")),
+        }
+    }
+
     /// The table of this name, for writing.
     pub fn sink_table(&self, name: &Name) -> Result<Arc<ResolvedTable>> {
         match self.catalog.table(&name.text) {
@@ -72,7 +89,7 @@ impl Binder<'_> {
         }
     }
 
-    /// For each physical column of the table what is written to it.
+    /// For each column of a row that is written what is written to it.
     /// The place of each expression is kept, for errors while the job runs.
     fn fit(
         &self,
@@ -80,9 +97,9 @@ impl Binder<'_> {
         targets: &[usize],
         node: &Node,
     ) -> Result<Vec<(String, Expr)>> {
-        let physical = table.physical_schema();
-        let mut columns = Vec::with_capacity(physical.len());
-        for (position, column) in physical.columns.iter().enumerate() {
+        let written = table.written_schema();
+        let mut columns = Vec::with_capacity(written.len());
+        for (position, column) in written.columns.iter().enumerate() {
             let source = targets.iter().position(|&t| t == position);
             let expr = match source {
                 Some(i) => {
@@ -119,20 +136,6 @@ impl Binder<'_> {
             columns.push((column.name.clone(), expr));
         }
         Ok(columns)
-    }
-}
-
-/// Fails for a table with a metadata column that a row would have to fill.
-fn check_writable(table: &ResolvedTable) -> Result<()> {
-    let written =
-        |origin: &ColumnOrigin| matches!(origin, ColumnOrigin::Metadata { is_virtual: false, .. });
-    match table.columns.iter().find(|column| written(&column.origin)) {
-        None => Ok(()),
-        Some(column) => Err(super::later(&format!(
-            "writing the metadata column '{}' of '{}'",
-            column.column.name, table.name
-        ))
-        .hint("declare it VIRTUAL: it is then only read")),
     }
 }
 
@@ -187,22 +190,22 @@ fn drop_nulls(table: &ResolvedTable, node: Node) -> Result<Node> {
 /// A DECIMAL is checked also where its type says NOT NULL, since one beyond its range is NULL
 /// (`can_be_null`). Other types are believed, and so is a condition that excludes NULL.
 fn columns_to_check(table: &ResolvedTable, node: &Node) -> Vec<usize> {
-    let physical = table.physical_schema();
-    (0..physical.len())
+    let written = table.written_schema();
+    (0..written.len())
         .filter(|&i| {
             let from = &node.fields[i].column_type;
             let is_known = from.nullable && is_never_null(node, i);
-            !physical.columns[i].column_type.nullable && from.can_be_null() && !is_known
+            !written.columns[i].column_type.nullable && from.can_be_null() && !is_known
         })
         .collect()
 }
 
 /// The columns of the rows, with the types of the table.
 fn declared_fields(table: &ResolvedTable, node: &Node) -> Vec<Field> {
-    let physical = table.physical_schema();
+    let written = table.written_schema();
     node.fields
         .iter()
-        .zip(&physical.columns)
+        .zip(&written.columns)
         .map(|(field, column)| Field { column_type: column.column_type.clone(), ..field.clone() })
         .collect()
 }
@@ -225,15 +228,22 @@ pub fn check_result(node: Node) -> Node {
 /// What messages call the table that a SELECT makes.
 const RESULT: &str = "result";
 
-/// The physical columns that the query's columns go to.
+/// The columns, among those that are written, that the query's columns go to: in declared order,
+/// unless the statement lists them.
 fn target_columns(table: &ResolvedTable, insert: &Insert) -> Result<Vec<usize>> {
-    let physical = table.physical_schema();
+    let written = table.written_schema();
     if insert.columns.is_empty() {
-        return Ok((0..physical.len()).collect());
+        let is_written = |column: &&ResolvedColumn| match column.origin {
+            ColumnOrigin::Physical(_) => true,
+            ColumnOrigin::Metadata { is_virtual, .. } => !is_virtual,
+            ColumnOrigin::Computed(_) => false,
+        };
+        let declared = table.columns.iter().filter(is_written);
+        return Ok(declared.filter_map(|column| written.index_of(&column.column.name)).collect());
     }
     let mut targets = Vec::with_capacity(insert.columns.len());
     for name in &insert.columns {
-        let position = physical.index_of(&name.text).ok_or_else(|| not_writable(table, name))?;
+        let position = written.index_of(&name.text).ok_or_else(|| not_writable(table, name))?;
         if targets.contains(&position) {
             return Err(Error::plan(format!("column '{}' is named twice", name.text)).at(name.span));
         }
@@ -260,8 +270,8 @@ fn not_writable(table: &ResolvedTable, name: &Name) -> Error {
 }
 
 fn arity_error(table: &ResolvedTable, targets: &[usize], node: &Node) -> Error {
-    let physical = table.physical_schema();
-    let wanted: Vec<&str> = targets.iter().map(|&i| physical.columns[i].name.as_str()).collect();
+    let written = table.written_schema();
+    let wanted: Vec<&str> = targets.iter().map(|&i| written.columns[i].name.as_str()).collect();
     let found: Vec<&str> = node.fields.iter().map(|f| f.name.as_str()).collect();
     Error::plan(format!(
         "'{}' takes {} columns ({}), but the query gives {} ({})",

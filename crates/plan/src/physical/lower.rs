@@ -294,7 +294,8 @@ impl<'a> Lowering<'a> {
 
     /// Checks the options of a table that is written.
     fn check_sink(&self, table: &ResolvedTable) -> Result<TableRequest> {
-        let request = self.environment.request(table);
+        let metadata = table.written_metadata();
+        let request = TableRequest { metadata, ..self.environment.request(table) };
         let connectors = self.environment.places.connectors;
         connectors.validate(&request, true)?;
         if self.environment.takes_snapshots {
@@ -659,7 +660,8 @@ impl<'a> Lowering<'a> {
     fn add_table_sink(&mut self, written: WrittenTable) -> Result<()> {
         let table = written.table.clone();
         let has_updates = written.has_updates;
-        let request = TableRequest { has_updates, ..self.environment.request(&table) };
+        let metadata = table.written_metadata();
+        let request = TableRequest { has_updates, metadata, ..self.environment.request(&table) };
         let sink: Box<dyn Sink> = if self.environment.dry_run {
             super::no_sink()
         } else {

@@ -1,0 +1,75 @@
+//! Jobs and brokers that are killed at random moments: nothing is lost, nothing is there twice,
+//! nothing is seen before its snapshot is kept.
+
+use std::collections::BTreeSet;
+use std::thread::sleep;
+use std::time::Duration;
+
+use thalweg_core::shim::SplitMix64;
+
+use super::broker::{Broker, Job};
+
+fn kills(default: usize) -> usize {
+    std::env::var("THALWEG_KILLS").map_or(default, |text| text.parse().expect("a number"))
+}
+
+/// What a reader of committed messages has seen stays, in its order.
+struct Auditor {
+    seen: Vec<String>,
+}
+
+impl Auditor {
+    fn look(&mut self, broker: &Broker, topic: &str) {
+        let values = broker.values(topic);
+        assert!(values.starts_with(&self.seen), "what was seen has changed");
+        let once: BTreeSet<&String> = values.iter().collect();
+        assert_eq!(once.len(), values.len(), "a row is there twice");
+        self.seen = values;
+    }
+}
+
+#[test]
+fn rows_are_written_exactly_once() {
+    let Some(broker) = Broker::start() else { return };
+    broker.topic("in", 1, &[]);
+    broker.topic("out", 1, &[]);
+    let rows = 20_000;
+    let values: Vec<String> = (0..rows).map(|n| format!("{{\"n\": {n}}}")).collect();
+    broker.send("in", values.iter().map(|value| (0, None, Some(value.as_str()))));
+    let text = format!(
+        "SET 'execution.checkpointing.dir' = '{}'; SET 'execution.checkpointing.interval' = '50 ms'; \
+         CREATE TABLE i (n BIGINT) WITH ({}); \
+         CREATE TABLE o (n BIGINT) WITH ({}, 'sink.delivery-guarantee' = 'exactly-once', \
+         'sink.transactional-id-prefix' = 'audited'); \
+         INSERT INTO o SELECT n FROM i;",
+        broker.folder("killed").join("snapshots").display(),
+        broker.bounded("in"),
+        broker.json("out"),
+    );
+    let file = broker.file("killed", &text);
+    let mut random = SplitMix64::new(7);
+    let mut auditor = Auditor { seen: Vec::new() };
+    for kill in 0..kills(6) {
+        let job = Job::start(&file, &["--resume"]);
+        sleep(Duration::from_millis(150 + random.below(1_500)));
+        if kill % 5 == 4 {
+            broker.crash();
+            sleep(Duration::from_millis(random.below(300)));
+            broker.start_again();
+            sleep(Duration::from_millis(random.below(600)));
+        }
+        job.kill();
+        auditor.look(&broker, "out");
+    }
+    let (is_right, said) = Job::start(&file, &["--resume"]).wait();
+    assert!(is_right, "{said}");
+    auditor.look(&broker, "out");
+    let expected: BTreeSet<String> = (0..rows).map(|n| format!("{{\"n\":{n}}}")).collect();
+    assert_eq!(auditor.seen.iter().cloned().collect::<BTreeSet<_>>(), expected);
+    // The job has ended: another start may write beside it.
+    let spool = broker.folder("killed").join(".thalweg-spool");
+    let left = std::fs::read_dir(&spool).into_iter().flatten().flatten();
+    let left: usize =
+        left.flat_map(|folder| std::fs::read_dir(folder.path())).map(Iterator::count).sum();
+    assert_eq!(left, 0, "the spool is empty");
+}

@@ -1,0 +1,9 @@
+//! `kafka` and `upsert-kafka` against a real broker, in processes of their own. A machine that can
+//! have none skips these tests, and says so; with `THALWEG_SKIPS=refuse` it fails.
+#![cfg(feature = "kafka")]
+
+mod broker;
+mod delivery;
+mod kills;
+mod options;
+mod reading;
