@@ -604,7 +604,7 @@ pub struct SinkRun {
     pub gone: AtomicBool,
     /// Where the sink says what goes wrong.
     pub trouble: OnceLock<Trouble>,
-    /// It was told to give up what it was doing.
+    /// It had to give up what it was doing.
     pub is_cancelled: AtomicBool,
     /// What the sink promises, in a job with snapshots.
     pub guarantee: OnceLock<SinkGuarantee>,
