@@ -176,7 +176,7 @@ impl TimeOrderedSource {
 
     /// The time before which no row is to come any more; `None` before it is known.
     fn frontier_ms(&self) -> Option<i64> {
-        let newest_ms = self.splits.last()?.newest_ms;
+        let newest_ms = self.splits.last()?.shown_ms();
         (newest_ms > i64::MIN).then(|| newest_ms.saturating_sub(self.within_ms.unwrap_or(0)))
     }
 
@@ -195,10 +195,10 @@ impl TimeOrderedSource {
         if !self.splits.are_merged() {
             return;
         }
-        let last_ms = self.splits.last().map_or(i64::MAX, |last| last.newest_ms);
+        let last_ms = self.splits.last().map_or(i64::MAX, SplitOrder::shown_ms);
         let bytes = self.waiting.bytes;
         for split in self.splits.all_mut() {
-            let is_ahead = split.newest_ms > last_ms && !split.has_ended;
+            let is_ahead = split.shown_ms() > last_ms && !split.has_ended;
             let limit = if split.is_paused { WAITING_BYTES_MAX / 2 } else { WAITING_BYTES_MAX };
             let is_paused = is_ahead && bytes > limit;
             if std::mem::replace(&mut split.is_paused, is_paused) != is_paused {
@@ -509,12 +509,12 @@ impl connector::SourceLayer for TimeOrderedSource {
             return Vec::new();
         }
         let within_ms = self.within_ms.unwrap_or(0);
-        let last = self.splits.last().filter(|_| self.waiting.bytes > 0).map(|last| last.newest_ms);
+        let last = self.splits.last().filter(|_| self.waiting.bytes > 0).map(SplitOrder::shown_ms);
         let merged = |split: &SplitOrder| MergedSplit {
             id: split.id,
             name: Arc::clone(&split.name),
-            reached_ms: split.newest_ms.saturating_sub(within_ms),
-            holds_back: !split.has_ended && last == Some(split.newest_ms),
+            reached_ms: split.shown_ms().saturating_sub(within_ms),
+            holds_back: !split.has_ended && last == Some(split.shown_ms()),
             has_ended: split.has_ended,
         };
         self.splits.all().iter().map(merged).collect()

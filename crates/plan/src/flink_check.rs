@@ -13,6 +13,7 @@
 //! | CREATE OR REPLACE VIEW | DROP VIEW and CREATE VIEW |
 //! | 'path' = '-', globs, relative paths | absolute paths, or file:///… |
 //! | options and connectors of ours | the options of Flink's connectors |
+//! | ${secret:name} in an option | the text itself |
 //! | ORDER BY … LIMIT into a filesystem table | a sink that takes updates |
 //! | SHOW CONNECTORS, DESCRIBE CONNECTOR | the documentation |
 //! | snapshot(…) in FROM | the State Processor API |
@@ -23,7 +24,7 @@
 
 use sqlparser::ast as sql;
 use thalweg_core::Span;
-use thalweg_core::connector::{ConnectorDescription, Connectors};
+use thalweg_core::connector::{ConnectorDescription, Connectors, names_secret};
 
 use crate::bind::spans::span_of;
 use crate::bind::state_table::state_call;
@@ -215,6 +216,15 @@ impl Check<'_> {
         if let Some(instead) = option.and_then(|option| option.flink_instead(value)) {
             self.find(key.span, format!("the option '{}' is ours: {instead}", key.text));
         }
+        if names_secret(value) {
+            self.find(
+                key.span,
+                format!(
+                    "Flink takes the text of '{}' literally: it has no ${{secret:…}}",
+                    key.text
+                ),
+            );
+        }
         let formats = description.map_or(&[][..], |description| description.formats);
         let format = formats.iter().find(|format| key.text == "format" && format.name == value);
         if format.is_some_and(|format| !format.is_in_flink) {
@@ -278,6 +288,11 @@ mod tests {
                'source.sort-within' = '1 h');";
         let [(3, message)] = &findings(text)[..] else { panic!("{:?}", findings(text)) };
         assert!(message.contains("'source.sort-within' is ours"), "{message}");
+        let secret = "CREATE TABLE t (a INT) WITH ('connector' = 'kafka', \
+            'properties.sasl.jaas.config' = 'x ${secret:kafka-password}', \
+            'scan.watermark.idle-timeout' = '5 s');";
+        let [(_, message)] = &findings(secret)[..] else { panic!("{:?}", findings(secret)) };
+        assert!(message.contains("it has no ${secret:…}"), "{message}");
     }
 
     #[test]

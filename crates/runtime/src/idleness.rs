@@ -1,12 +1,12 @@
 //! What no row causes: rows that have waited for long enough are called for, quiet inputs are
-//! declared idle, and partitions are called when the clock reaches what they wait for.
+//! declared idle, splits that belong together are kept in step, and partitions are called when the clock reaches what they wait for.
 //!
 //! **Invariant:** no input becomes idle while a cut is under way: the sources have said already
 //! whether they are. What others have reached without an input is then never part of a snapshot in
-//! which it is awake. An input may wake up meanwhile: nobody gets further by that. And the clock may
-//! call: a call stands among the other items of a mailbox, in front of the cut or behind it.
+//! which it is awake. An input may wake up meanwhile: nobody gets further by that. And the clock
+//! may call: a call stands among the other items of a mailbox, in front of the cut or behind it.
 
-use thalweg_core::Result;
+use thalweg_core::{Result, Watermark};
 use thalweg_ordering::sync::Ordering;
 
 use crate::flow::Flow;
@@ -26,6 +26,7 @@ pub(crate) fn look_at_the_clock(job: &Job) {
 /// Does all of it.
 pub(crate) fn look_around(job: &Job) -> Result<()> {
     call_for_gathered_rows(job);
+    keep_in_step(job);
     look_for_idle_inputs(job)?;
     if job.settings.ticks {
         tick_cells(job);
@@ -44,6 +45,33 @@ fn call_for_gathered_rows(job: &Job) {
     }
 }
 
+/// Works out how far the splits of each group may go: as far as the last source that has a time and
+/// is not idle, and the drift on top. A source that had to wait is called.
+fn keep_in_step(job: &Job) {
+    let now_ns = job.now_ns();
+    for (_, source) in job.stages.sources() {
+        let Some(alignment) = &source.alignment else { continue };
+        let interval_ns = alignment.update_interval.as_nanos() as u64;
+        if now_ns.saturating_sub(source.aligned_ns.load(Ordering::Relaxed)) < interval_ns {
+            continue;
+        }
+        source.aligned_ns.store(now_ns, Ordering::Relaxed);
+        let is_of_group = |(_, other): &(usize, &SourceRun)| {
+            other.alignment.as_ref().is_some_and(|of| of.group == alignment.group)
+                && !other.has_finished()
+                && !other.idle.load(Ordering::SeqCst)
+        };
+        let members = job.stages.sources().filter(is_of_group);
+        let times = members.map(|(place, _)| job.stages[place].metrics.watermark());
+        let least = times.filter(|&time| time > Watermark::MIN).min();
+        let limit_ms = least.map_or(i64::MAX, |time| time.0.saturating_add(alignment.max_drift_ms));
+        if source.limit_ms.swap(limit_ms, Ordering::SeqCst) != limit_ms {
+            source.ready.store(true, Ordering::SeqCst);
+            job.news.notify();
+        }
+    }
+}
+
 /// Declares splits of unbounded inputs idle that have brought nothing for the timeout, and inputs
 /// of which no split is left that counts.
 pub(crate) fn look_for_idle_inputs(job: &Job) -> Result<()> {
@@ -56,7 +84,7 @@ pub(crate) fn look_for_idle_inputs(job: &Job) -> Result<()> {
         let Some(_no_cut) = job.cuts.between() else { return Ok(()) };
         // Not while a worker is asking it: rows that come now must be stamped before or after.
         let Ok(mut state) = source.state.try_lock() else { continue };
-        if !state.batcher.is_empty() || source.finished.load(Ordering::SeqCst) {
+        if state.has_given() || source.has_finished() {
             continue;
         }
         let timeout_ns = timeout.as_nanos() as u64;
@@ -68,6 +96,7 @@ pub(crate) fn look_for_idle_inputs(job: &Job) -> Result<()> {
         source.quiet_at_ns.store(quiet_at_ns, Ordering::Relaxed);
         let flow = Flow::at(job, place);
         if state.splits.joint() > joint_before {
+            state.show_watermark(&job.stages[place].metrics);
             flow.ingest_heartbeat(&mut state, i64::MIN)?;
         }
         if state.splits.are_idle() && !source.idle.swap(true, Ordering::SeqCst) {
@@ -84,8 +113,8 @@ fn quietest(source: &SourceRun, state: &mut SourceState, quiet_before_ns: u64) -
     if asked_from_ns >= quiet_before_ns {
         return Some(asked_from_ns);
     }
-    // One that is ready has rows and only waits for room.
-    let is_ready = source.ready.load(Ordering::SeqCst);
+    // One that is ready has rows and only waits for room; one that is held has some, too.
+    let is_ready = source.ready.load(Ordering::SeqCst) || source.is_held.load(Ordering::SeqCst);
     let read = &state.source;
     state.splits.let_idle(quiet_before_ns, |id, name| match name {
         "" => !is_ready,

@@ -242,8 +242,11 @@ impl<'a> Poll<'a> {
         // Cleared first: a wake-up that comes while the source is asked sets it again.
         self.run.ready.store(false, Ordering::SeqCst);
         let wanted = self.state.bundle_rows.min(rows_max).min(self.rows_soon_done());
-        let answer =
-            if self.state.at_end { SourcePoll::End } else { self.state.source.poll(wanted)? };
+        let answer = match (self.state.at_end, self.is_ahead()) {
+            (true, _) => SourcePoll::End,
+            (false, true) => SourcePoll::Pending,
+            (false, false) => self.state.source.poll(wanted)?,
+        };
         let now_ns = self.at.job.now_ns();
         let brought_rows = matches!(answer, SourcePoll::Batch(_));
         let waits_for_epoch = self.state.waits_for_epoch && !self.run.idle.load(Ordering::SeqCst);
@@ -295,6 +298,22 @@ impl<'a> Poll<'a> {
             Some(_) if brought_rows && waits_for_epoch => Ok(None),
             Some(_) => Ok(Some(SourcePoll::Pending)),
         }
+    }
+
+    /// Splits that are ahead of their group are paused. True if the source is to wait as a whole:
+    /// whoever raises the limit calls it.
+    fn is_ahead(&mut self) -> bool {
+        if self.run.alignment.is_none() {
+            return false;
+        }
+        let limit = Watermark(self.run.limit_ms.load(Ordering::SeqCst));
+        let state = &mut *self.state;
+        for (split, is_paused) in state.splits.keep_in_step(limit) {
+            state.source.pause_split(split, is_paused);
+        }
+        let is_held = !state.splits.has_named() && state.splits.joint() > limit;
+        self.run.is_held.store(is_held, Ordering::SeqCst);
+        is_held
     }
 
     /// How many rows no stateless stage has to do with for longer than [`BUNDLE_NS`], going by what
@@ -385,12 +404,14 @@ impl<'a> Poll<'a> {
     fn take_heartbeat(&mut self, split: SplitId, time_ms: i64) -> Result<()> {
         self.begin(split)?;
         self.state.splits.raise(split, Watermark(time_ms.saturating_sub(1)));
+        self.state.show_watermark(&self.at.run.metrics);
         self.flow().ingest_heartbeat(self.state, time_ms)
     }
 
     fn take_event(&mut self, split: SplitId, event: &SplitEvent) -> Result<()> {
         let SplitEvent::Opened(name) = event else {
             self.state.splits.note(split, event);
+            self.state.show_watermark(&self.at.run.metrics);
             return self.flow().ingest_heartbeat(self.state, i64::MIN);
         };
         let now_ns = self.at.job.now_ns();

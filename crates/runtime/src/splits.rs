@@ -33,11 +33,13 @@ pub(crate) struct Split {
     pub(crate) known: SplitState,
     /// When it gave something last.
     pub(crate) active_ns: u64,
+    /// It gives nothing, because it is too far ahead.
+    is_paused: bool,
 }
 
 impl Split {
     fn new(known: SplitState, active_ns: u64) -> Split {
-        Split { known, active_ns }
+        Split { known, active_ns, is_paused: false }
     }
 
     /// True if the joint watermark waits for it.
@@ -219,6 +221,18 @@ impl Splits {
         self.joint = self.joint.max(joint.unwrap_or(Watermark::MIN));
     }
 
+    /// Splits with names are paused that are beyond this time, and others go on. Says which.
+    pub(crate) fn keep_in_step(&mut self, limit: Watermark) -> Vec<(SplitId, bool)> {
+        let mut changed = Vec::new();
+        for (id, split) in self.all_mut().filter(|(_, split)| !split.known.name.is_empty()) {
+            let is_ahead = split.known.running > limit;
+            if std::mem::replace(&mut split.is_paused, is_ahead) != is_ahead {
+                changed.push((id, is_ahead));
+            }
+        }
+        changed
+    }
+
     /// True if there are some, and none counts.
     pub(crate) fn are_idle(&self) -> bool {
         let mut all = self.all().peekable();
@@ -241,5 +255,99 @@ impl Splits {
         self.settle();
         let left = self.all().filter(|(_, split)| split.counts());
         left.map(|(_, split)| split.active_ns).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_000;
+
+    fn opened(names: &[&str]) -> Splits {
+        let mut splits = Splits::default();
+        for (number, name) in (0..).zip(names) {
+            assert!(splits.open(SplitId(number), &(*name).into(), NOW).expect("opens"));
+        }
+        splits
+    }
+
+    #[test]
+    fn the_joint_watermark_is_that_of_the_last_split_that_counts() {
+        let mut splits = opened(&["a", "b", "c"]);
+        let [a, b, c] = [0, 1, 2].map(SplitId);
+        splits.raise(a, Watermark(50));
+        splits.raise(b, Watermark(30));
+        assert_eq!(splits.joint(), Watermark::MIN, "nothing is known of the third");
+        splits.raise(c, Watermark(40));
+        assert_eq!((splits.joint(), splits.least_of_others(b)), (Watermark(30), Watermark(40)));
+        splits.note(b, &SplitEvent::Idle);
+        assert_eq!(splits.joint(), Watermark(40));
+        // What comes back begins where the others are.
+        splits.begin(b, NOW).expect("open");
+        assert_eq!(splits.running(b), Watermark(40));
+        splits.note(c, &SplitEvent::Ended);
+        splits.raise(b, Watermark(45));
+        assert_eq!(splits.joint(), Watermark(45));
+        assert!(splits.begin(c, NOW).is_err(), "it has ended");
+        assert!(splits.begin(SplitId(7), NOW).is_err(), "it was never opened");
+        assert!(splits.open(b, &"d".into(), NOW).is_err(), "its number is in use");
+        // A new one begins where they are, too.
+        splits.open(SplitId(3), &"d".into(), NOW).expect("opens");
+        assert_eq!((splits.running(SplitId(3)), splits.joint()), (Watermark(45), Watermark(45)));
+    }
+
+    #[test]
+    fn time_goes_on_where_all_are_idle_as_far_as_any_of_them() {
+        let mut splits = opened(&["a", "b"]);
+        splits.raise(SplitId(0), Watermark(50));
+        splits.raise(SplitId(1), Watermark(30));
+        let quietest = splits.let_idle(NOW + 1, |_, name| name == "b");
+        assert_eq!(
+            (quietest, splits.joint(), splits.are_idle()),
+            (Some(NOW), Watermark(50), false)
+        );
+        assert_eq!(splits.let_idle(NOW + 1, |_, _| true), None);
+        assert!(splits.are_idle());
+    }
+
+    #[test]
+    fn a_source_that_opens_none_has_one_until_it_does() {
+        let mut splits = Splits::default();
+        assert_eq!(splits.let_idle(0, |_, _| true), Some(0));
+        splits.begin(SplitId::ONLY, NOW).expect("the only one");
+        splits.raise(SplitId::ONLY, Watermark(5));
+        assert!(splits.states().is_empty() && splits.joint() == Watermark(5));
+        splits.open(SplitId(4), &"a".into(), NOW).expect("opens");
+        splits.raise(SplitId(4), Watermark(9));
+        assert_eq!(splits.joint(), Watermark(9));
+    }
+
+    #[test]
+    fn splits_are_known_again_by_their_names() {
+        let mut splits = opened(&["a", "b"]);
+        splits.raise(SplitId(0), Watermark(50));
+        splits.raise(SplitId(1), Watermark(30));
+        splits.note(SplitId(1), &SplitEvent::Idle);
+        let mut again = Splits::default();
+        again.restore(splits.states(), splits.joint());
+        assert!(!again.open(SplitId(9), &"b".into(), NOW).expect("opens"), "idle as it was");
+        assert!(again.open(SplitId(2), &"a".into(), NOW).expect("opens"));
+        assert_eq!([9, 2].map(|id| again.running(SplitId(id))), [30, 50].map(Watermark));
+        // A snapshot without splits: its watermark holds for all.
+        let mut older = Splits::default();
+        older.restore(Vec::new(), Watermark(20));
+        older.open(SplitId(0), &"a".into(), NOW).expect("opens");
+        assert_eq!(older.running(SplitId(0)), Watermark(20));
+    }
+
+    #[test]
+    fn splits_beyond_the_limit_are_paused_and_go_on() {
+        let mut splits = opened(&["a", "b"]);
+        splits.raise(SplitId(0), Watermark(50));
+        splits.raise(SplitId(1), Watermark(30));
+        assert_eq!(splits.keep_in_step(Watermark(40)), [(SplitId(0), true)]);
+        assert_eq!(splits.keep_in_step(Watermark(45)), []);
+        assert_eq!(splits.keep_in_step(Watermark(50)), [(SplitId(0), false)]);
     }
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use thalweg_core::connector::{Assign, Trouble};
-use thalweg_core::graph::StageId;
+use thalweg_core::graph::{Alignment, StageId};
 use thalweg_core::snapshot::{self, AssignerPosition, OutputMark, SinkGuarantee};
 use thalweg_core::{
     Bundle, Error, Operator, OperatorClass, Partition, Piece, Result, Route, Sink, Source,
@@ -160,6 +160,14 @@ pub struct SourceRun {
     pub shown_splits: Mutex<Vec<SplitSnapshot>>,
     /// When that was.
     pub shown_ns: AtomicU64,
+    /// How its splits are kept together with those of others.
+    pub alignment: Option<Alignment>,
+    /// Splits whose watermark is beyond this are ahead of their group, and give nothing.
+    pub limit_ms: AtomicI64,
+    /// When that was worked out last.
+    pub aligned_ns: AtomicU64,
+    /// Its only split is ahead: it is not asked.
+    pub is_held: AtomicBool,
     /// After this silence a split of it is idle, where the clock may decide that.
     pub idle_timeout: Option<Duration>,
     /// Until when it waits for more rows before it gives on those it has; a hint for the scheduler.
@@ -174,7 +182,7 @@ pub struct SourceRun {
 impl SourceRun {
     /// True while a cut is to be placed.
     pub(crate) fn wants_cut(&self) -> bool {
-        // SeqCst: set before workers are told, see the sleep protocol.
+        // SeqCst: set before workers are notified, see the sleep protocol.
         self.wants_cut.load(Ordering::SeqCst)
     }
 
@@ -278,6 +286,18 @@ impl SourceState {
         })
     }
 
+    /// True if it has given something that is not sent yet.
+    pub(crate) fn has_given(&self) -> bool {
+        !self.batcher.is_empty() || !self.leftover.is_empty() || self.behind.is_some()
+    }
+
+    /// Metrics show how far the source is, if its rows have a time.
+    pub(crate) fn show_watermark(&self, metrics: &StageMetrics) {
+        if self.assigner.is_some() {
+            metrics.set_watermark(self.splits.joint());
+        }
+    }
+
     /// True if the epoch may end behind these rows, which it has read just now.
     pub(crate) fn may_end_epoch(&self, batch: &SourceBatch) -> bool {
         let Some(assigner) = &self.assigner else { return true };
@@ -321,7 +341,7 @@ impl OperatorRun {
     /// The cell for a bundle that any may take: the first idle one from `first` on, else that one.
     /// As many come into question as there are workers: each cell that takes rows keeps a table of
     /// the keys, and more of them would fill the caches and be merged at each watermark.
-    pub(crate) fn cell_at_hand(&self, first: usize, workers: usize) -> usize {
+    pub(crate) fn local_cell(&self, first: usize, workers: usize) -> usize {
         let cells = self.cells.len().min(workers.max(1));
         let mut candidates = (0..cells).map(|step| (first + step) % cells);
         candidates.find(|&cell| self.cells[cell].mailbox.is_idle()).unwrap_or(first % cells)
@@ -366,13 +386,13 @@ pub(crate) fn num_shares(route: &Route) -> usize {
 }
 
 /// The shares of partitions in a bundle, with their cells; `None` stands for all of its rows. The
-/// cell at hand takes what has no route.
+/// local cell takes what has no route.
 pub(crate) fn shares(
     route: Route,
-    at_hand: usize,
+    local: usize,
 ) -> impl Iterator<Item = (usize, Option<Vec<u32>>)> {
     let (whole, parts) = match route {
-        Route::Any => (Some((at_hand, None)), Vec::new()),
+        Route::Any => (Some((local, None)), Vec::new()),
         Route::Scatter(parts) if parts.len() == 1 => (Some((0, None)), Vec::new()),
         Route::Scatter(parts) => (None, parts),
     };

@@ -326,4 +326,29 @@ mod tests {
         assert!(options.boolean("csv.header").expect("the default"));
         assert_eq!(options.choice::<u8>("interval", &[]).expect("no default"), None);
     }
+
+    #[test]
+    fn secrets_stand_only_where_an_option_takes_them() {
+        const LOGIN: ConnectorDescription = ConnectorDescription {
+            options: &[
+                OptionDescription::new("user", OptionKind::Text, ""),
+                OptionDescription::new("password", OptionKind::Secret, ""),
+            ],
+            ..ConnectorDescription::new("login", "")
+        };
+        let of = |name: &str, value: &str| {
+            let request = request(&[(name, value)]);
+            Options::of(&request, &LOGIN).and_then(|options| options.secret(name))
+        };
+        let plain = of("password", "abc").expect("no secret to look up").expect("set");
+        assert_eq!((plain.expose(), format!("{plain:?}").as_str()), ("abc", "***"));
+        let error = of("user", "${secret:name}").expect_err("it would be shown");
+        assert!(error.message().contains("takes no secret"), "{error}");
+        assert!(of("password", "${secret:no such}").is_err());
+        let error = of("password", "${secret:not-set-in-this-test}").expect_err("not set");
+        assert!(
+            error.help().is_some_and(|help| help.contains("THALWEG_SECRET_NOT_SET")),
+            "{error}"
+        );
+    }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use thalweg::session::JobDescription;
+use thalweg_core::connector::SplitStatus;
 use thalweg_core::text::format_timestamp_millis;
 use thalweg_runtime::metrics::{LatencyPercentiles, StageRole};
 use thalweg_runtime::{MetricsSnapshot, Report, SnapshotMetrics, StageSnapshot, memory};
@@ -248,6 +249,7 @@ pub fn metrics(job: &JobDescription, report: &Report) -> String {
         false => format!("metrics of {}\n", job.name),
     };
     output.push_str(&table(&report.metrics, &job.order_costs));
+    output.push_str(&splits(&report.metrics));
     for problem in problems(&report.metrics) {
         output.push_str(&format!("{problem}\n"));
     }
@@ -274,6 +276,39 @@ fn table(metrics: &MetricsSnapshot, order_costs: &[String]) -> String {
     aligned(&rows, |column| column == 0 || column == COLUMNS.len())
 }
 
+/// The splits of all sources that name any, as a table; nothing without.
+fn splits(metrics: &MetricsSnapshot) -> String {
+    let headings = ["split", "of", "position", "watermark", "lag", "bad rows", "state"];
+    let mut rows = vec![headings.map(str::to_owned).to_vec()];
+    for stage in &metrics.stages {
+        rows.extend(stage.splits.iter().map(|split| {
+            let SplitStatus { position, lag_rows, bad_rows, last_error, .. } = &split.status;
+            let state = match (split.ended, split.idle, split.holds_back) {
+                (true, ..) => "ended",
+                (_, true, _) => "idle",
+                (.., true) => "holds the others back",
+                _ => "",
+            };
+            let state = Some(state.to_owned()).filter(|state| !state.is_empty());
+            let states: Vec<String> = state.into_iter().chain(last_error.clone()).collect();
+            vec![
+                split.name.to_string(),
+                stage.name.clone(),
+                position.clone().unwrap_or_default(),
+                split.watermark.to_string(),
+                lag_rows.map(units::count).unwrap_or_default(),
+                units::count(*bad_rows),
+                states.join("; "),
+            ]
+        }));
+    }
+    if rows.len() == 1 {
+        String::new()
+    } else {
+        aligned(&rows, |column| [0, 1, 2, 6].contains(&column))
+    }
+}
+
 fn kind(stage: &StageSnapshot, order_cost: &str) -> String {
     let role = match stage.role {
         StageRole::Source if stage.idle => "source (idle)",
@@ -283,8 +318,10 @@ fn kind(stage: &StageSnapshot, order_cost: &str) -> String {
         StageRole::Sink => "sink",
     };
     let waits_for = stage.held_by.as_ref().map(|input| format!("waits for {input}"));
+    let of_split = stage.splits.iter().find(|split| split.holds_back);
+    let of_split = of_split.map(|split| format!("waits for split {}", split.name));
     let order_cost = (!order_cost.is_empty()).then(|| order_cost.to_owned());
-    let words = [Some(role.to_owned()), order_cost, waits_for];
+    let words = [Some(role.to_owned()), order_cost, waits_for, of_split];
     words.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
@@ -308,6 +345,7 @@ fn latencies(latency: Option<&LatencyPercentiles>) -> String {
 mod tests {
     use super::*;
     use thalweg_core::{OrderContract, Watermark};
+    use thalweg_runtime::metrics::SplitSnapshot;
 
     fn stage(role: StageRole, rows: u64, late: u64) -> StageSnapshot {
         let metrics = thalweg_runtime::metrics::StageMetrics::new();
@@ -394,6 +432,32 @@ mod tests {
         assert!(line(2).ends_with("  source"), "{text}");
         assert!(line(3).ends_with("  stateful; scatter by key, reorder"), "{text}");
         assert!(line(4).ends_with("  sink; merge by time; waits for b"), "{text}");
+    }
+
+    #[test]
+    fn splits_are_shown_with_what_holds_them_up() {
+        let mut report = report();
+        let split = |name: &str, watermark, holds_back, lag_rows| SplitSnapshot {
+            name: name.into(),
+            watermark: Watermark(watermark),
+            idle: false,
+            ended: false,
+            holds_back,
+            status: SplitStatus { lag_rows, last_error: None, ..SplitStatus::default() },
+        };
+        assert_eq!(splits(&report.metrics), "");
+        let mut broken = split("orders-1", 0, true, Some(1200));
+        broken.status.last_error = Some("no route to host".to_owned());
+        report.metrics.stages[0].splits = vec![split("orders-0", 9, false, None), broken];
+        let text = splits(&report.metrics);
+        let last = text.lines().nth(2).expect("two splits");
+        assert!(last.starts_with("orders-1"), "{text}");
+        assert!(
+            last.ends_with("1,200         0  holds the others back; no route to host"),
+            "{text}"
+        );
+        let text = metrics(&job(OrderContract::Epoch, &[]), &report);
+        assert!(text.contains("source; waits for split orders-1"), "{text}");
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub(super) struct SplitOrder {
     pub(super) rank: u32,
     /// The newest time.
     pub(super) newest_ms: i64,
+    /// While rows come again, the newest time as far as others may go by it: those behind it wait.
+    again_ms: i64,
     /// Rows that have come in this run.
     pub(super) arrived: u64,
     /// Rows that had come before the position that this run continues from: they come again.
@@ -33,17 +35,24 @@ pub(super) struct SplitOrder {
 }
 
 impl SplitOrder {
-    fn new(id: SplitId, name: Arc<str>, known: &SplitPosition) -> Self {
+    fn new(id: SplitId, name: Arc<str>, known: &SplitPosition, again_ms: i64) -> Self {
         SplitOrder {
             id,
             name,
             rank: 0,
             newest_ms: known.newest_ms,
+            again_ms,
             arrived: 0,
             again: known.rows,
             has_ended: false,
             is_paused: false,
         }
+    }
+
+    /// The newest time that it has shown.
+    pub(super) fn shown_ms(&self) -> i64 {
+        let is_again = self.arrived < self.again;
+        if is_again { self.newest_ms.min(self.again_ms) } else { self.newest_ms }
     }
 }
 
@@ -52,7 +61,7 @@ impl Splits {
     /// from `only`.
     pub(super) fn at(&mut self, id: SplitId, only: &SplitPosition) -> Result<&mut SplitOrder> {
         if self.list.is_empty() && id == SplitId::ONLY {
-            self.list.push(SplitOrder::new(id, "".into(), only));
+            self.list.push(SplitOrder::new(id, "".into(), only, i64::MAX));
         }
         self.list.iter_mut().find(|split| split.id == id && !split.has_ended).ok_or_else(|| {
             Error::internal(format!("rows of split {}, which is not open, have come", id.0))
@@ -63,14 +72,15 @@ impl Splits {
         self.list.iter().find(|split| split.id == id)
     }
 
-    /// A split is there. One that comes while others are under way has no rows before this time.
+    /// A split is there. One that comes while others are under way, or whose rows come again, has
+    /// none to give before this time.
     pub(super) fn open(&mut self, id: SplitId, name: &Arc<str>, newest_ms: i64) {
         self.list.retain(|split| !split.name.is_empty() && split.id != id);
         let same = self.restored.iter().position(|known| known.name == **name);
         let known = same.map(|at| self.restored.swap_remove(at));
         let begins = || SplitPosition { newest_ms, ..SplitPosition::default() };
         let known = known.unwrap_or_else(begins);
-        self.list.push(SplitOrder::new(id, Arc::clone(name), &known));
+        self.list.push(SplitOrder::new(id, Arc::clone(name), &known, newest_ms));
         self.list.sort_by(|a, b| a.name.cmp(&b.name));
         (0..).zip(&mut self.list).for_each(|(rank, split)| split.rank = rank);
     }
@@ -91,6 +101,6 @@ impl Splits {
     /// The split that is furthest behind, among those that bring more.
     pub(super) fn last(&self) -> Option<&SplitOrder> {
         let open = self.list.iter().filter(|split| !split.has_ended);
-        open.min_by_key(|split| (split.newest_ms, split.rank))
+        open.min_by_key(|split| (split.shown_ms(), split.rank))
     }
 }

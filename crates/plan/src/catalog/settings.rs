@@ -501,4 +501,21 @@ mod tests {
         assert_eq!(settings.rows().rows.len(), 3);
         Ok(())
     }
+
+    #[test]
+    fn what_may_be_talked_to_is_set_once() {
+        let mut settings = Settings::default();
+        let key = ALLOWED_TARGETS;
+        assert!(settings.access(Path::new("/"), &[]).targets.check("anything", 1).is_ok());
+        assert!(settings.set(key, "a b").is_err());
+        settings.set(key, "kafka:9092").expect("a host");
+        settings.set(key, "kafka:9092").expect("the same");
+        assert!(settings.set(key, "*").is_err() && settings.reset(key).is_err());
+        settings.set("secrets.file", "s.txt").expect("a file");
+        let access = settings.access(Path::new("/base"), &[]);
+        assert_eq!(access.secrets.file, Some(PathBuf::from("/base/s.txt")));
+        settings.reset_all();
+        let access = settings.access(Path::new("/base"), &[]);
+        assert!(access.targets.check("db", 5432).is_err() && access.secrets.file.is_none());
+    }
 }
