@@ -55,12 +55,6 @@ impl Server {
         assert!(started.status.success(), "{}", String::from_utf8_lossy(&started.stderr));
     }
 
-    /// The process of the server.
-    pub fn pid(&self) -> String {
-        let text = std::fs::read_to_string(self.dir.join("pid")).expect("it runs");
-        text.trim().to_owned()
-    }
-
     /// Runs statements as the superuser. What they answer: values with `|` between them.
     pub fn sql(&self, text: &str) -> String {
         let output = self.try_sql(text);

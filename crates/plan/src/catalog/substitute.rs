@@ -23,6 +23,8 @@ use crate::diagnostic::nearest;
 /// let parameters = BTreeMap::from([("n".to_owned(), "5".to_owned())]);
 /// let text = thalweg_plan::catalog::substitute("SELECT ${n} -- not ${m}", &parameters)?;
 /// assert_eq!(text, "SELECT 5 -- not ${m}");
+let secret = "'${secret:password}'";
+assert_eq!(thalweg_plan::catalog::substitute(secret, &parameters)?, secret);
 /// # Ok::<(), thalweg_core::Error>(())
 /// ```
 pub fn substitute(text: &str, parameters: &BTreeMap<String, String>) -> Result<String> {
@@ -37,6 +39,10 @@ pub fn substitute(text: &str, parameters: &BTreeMap<String, String>) -> Result<S
         } else if let Some(behind) = rest.strip_prefix("$${") {
             output.push_str("${");
             rest = behind;
+        } else if rest.starts_with("${secret:") {
+            // Not a parameter: it stays in the statement, and is looked up when a table is opened.
+            output.push('$');
+            rest = &rest[1..];
         } else if let Some(behind) = rest.strip_prefix("${") {
             let at = place(text, text.len() - rest.len());
             let (name, behind) = name(behind, at)?;
