@@ -10,7 +10,7 @@ SANITIZE_TARGET := $(abspath target/sanitize)
 SANITIZE_HOST := x86_64-unknown-linux-gnu
 SANITIZE_TEST = CARGO_TARGET_DIR=$(SANITIZE_TARGET) $(CARGO) +nightly test --locked --target $(SANITIZE_HOST)
 
-.PHONY: help check test fmt clippy doc unit depcheck tidy deny venv bench bench-full bench-blocks loom miri sanitize sweep workloads nexmark-check fuzz examples book clean-outputs kills
+.PHONY: connect-test help check test fmt clippy doc unit depcheck tidy deny venv bench bench-full bench-blocks loom miri sanitize sweep workloads nexmark-check fuzz examples book clean-outputs kills
 
 help:
 	@echo "make test      what CI runs: format, lints, tests, doctests, loom, crate table, tidy"
@@ -18,6 +18,7 @@ help:
 	@echo "make bench     all benchmarks in at most 45 minutes: JSON lines, tables and plots in benches/results"
 	@echo "make bench-full  the same to the letter, for hours; resumes where it was stopped"
 	@echo "make bench-blocks  the building blocks alone, compared with loops by hand"
+	@echo "make connect-test  connectors against real servers"
 	@echo "make loom      the lock-free pieces under the model checker"
 	@echo "make miri      the same pieces interpreted, for undefined behaviour (needs nightly and miri)"
 	@echo "make sanitize  the same under the thread and address sanitizers (needs nightly and rust-src)"
@@ -148,6 +149,10 @@ fuzz:
 	else \
 		echo "SKIPPED: cargo-fuzz or a nightly toolchain is missing (cargo install cargo-fuzz --locked)"; \
 	fi
+
+# Connectors against real servers, which tests/services starts. A server that is missing is a failure here.
+connect-test:
+	THALWEG_SKIPS=refuse $(CARGO) test --locked --package thalweg --features all --test 'connect_*'
 
 examples:
 	$(CARGO) run --release --locked -- run examples/flights/delays.sql

@@ -100,7 +100,7 @@ impl AsyncLookup for JdbcLookup {
 /// Answers until the table has gone.
 fn answer_all(session: &mut Session, questions: &Receiver<Question>, asked: &Asked) {
     while let Ok(Question { keys, answer }) = questions.recv() {
-        // A connection that was idle may have been closed meanwhile; the next one tells.
+        // A connection that was idle may have been closed meanwhile; a second attempt shows it.
         let mut result = ask(session, asked, &keys);
         if result.as_ref().is_err_and(Failure::is_passing) {
             result = ask(session, asked, &keys);

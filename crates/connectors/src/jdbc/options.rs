@@ -62,7 +62,7 @@ pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
         "filter.handling.policy": Words(&["always", "never"]), or("always"), of_source(), as_in_flink()
             => "ignored: rows are filtered in the job";
         "sink.buffer-flush.max-rows": Number, or("100"), of_sink(), as_in_flink()
-            => "so many rows are written together at most; `0` for no limit";
+            => "the most rows that are written together; `0` for no limit";
         "sink.buffer-flush.interval": Duration, or("1 s"), of_sink(), as_in_flink()
             => "the longest that a row waits for others while more come; it is also written when nothing more comes, \
                 and before a snapshot";
@@ -104,7 +104,7 @@ pub struct JdbcOptions {
     pub give_up_after: Duration,
     /// The ranges by which the table is read; `None` for all of it at once.
     pub ranges: Option<Ranges>,
-    /// So many rows are written together at most.
+    /// The most rows that are written together.
     pub flush_rows: usize,
     /// The longest that a row waits for others.
     pub flush_interval: Duration,

@@ -137,7 +137,7 @@ impl JdbcSource {
         Ok(())
     }
 
-    /// The next rows, at most so many.
+    /// The next rows, up to `rows_max`.
     fn take(&mut self, scanned: Scanned, rows_max: usize) -> SourcePoll {
         let rows = scanned.batch.num_rows().min(rows_max.max(1));
         let width = self.scan.as_ref().map_or(0, |scan| scan.columns.len());

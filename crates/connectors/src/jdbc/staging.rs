@@ -7,8 +7,8 @@
 //! ```
 //!
 //! `PREPARE TRANSACTION` would save the second copy, but servers refuse it by default
-//! (`max_prepared_transactions = 0`), and one that is forgotten holds locks and keeps the server from
-//! cleaning up.
+//! (`max_prepared_transactions = 0`), and one that is forgotten holds locks and keeps the server
+//! from cleaning up.
 //!
 //! **Why nothing is lost or doubled:**
 //! - what a handle names was committed to `thalweg_staging` before the snapshot with the handle is
@@ -164,7 +164,7 @@ impl Staging {
         }))
     }
 
-    /// As [`thalweg_core::Sink::check_start`]. A job without snapshots may write beside an earlier
+    /// As [`thalweg_core::Sink::check_start`]. A job without snapshots may write after an earlier
     /// one that has ended.
     ///
     /// # Errors
@@ -220,7 +220,7 @@ impl Staging {
             self.output
         ))
         .hint(
-            "resume that job with --resume; or begin anew beside what is there with --overwrite, which forgets what it \
+            "resume that job with --resume; or start from scratch next to what is there with --overwrite, which forgets what it \
              has not committed",
         ))
     }

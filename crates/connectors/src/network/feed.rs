@@ -33,7 +33,7 @@ pub enum Fed<T> {
 pub struct Gone;
 
 impl<T: Send + 'static> Feed<T> {
-    /// Starts a thread with this body, which may be so many items ahead. An error of the body is
+    /// Starts a thread with this body, which may be `length` items ahead. An error of the body is
     /// the last item.
     ///
     /// # Errors

@@ -81,7 +81,7 @@ impl RowBuilder {
         self.append(values.zip(nothings).map(|(value, nothing)| value.or(nothing)))
     }
 
-    /// The rows so far; it begins anew.
+    /// The rows so far; the builder is empty then.
     ///
     /// # Errors
     /// Never, if the builder is right.

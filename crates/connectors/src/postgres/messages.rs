@@ -43,7 +43,7 @@ impl Channel {
     /// The connection itself, where nothing was read ahead.
     ///
     /// # Errors
-    /// If something was: somebody else may have put it there.
+    /// If something was: an attacker may have put it there.
     pub fn into_stream(self) -> Outcome<Stream> {
         match self.input.is_empty() {
             true => Ok(self.stream),

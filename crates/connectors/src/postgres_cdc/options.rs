@@ -75,7 +75,7 @@ pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
             => "how often at least the server is asked how far its log goes, so that a table without changes does not \
                 keep it from removing the log; never more than 10 s";
         "scan.lsn-commit.checkpoints-num-delay": Number, or("3"), as_in_flink()
-            => "so many snapshots behind the newest one the slot is confirmed: the older ones can be resumed from";
+            => "how many snapshots behind the newest one the slot is confirmed: the older ones can be resumed from";
         "scan.read-changelog-as-append-only.enabled": Boolean, or("false"), as_in_flink()
             => "every change is an insert; `row_kind` says what it was";
         "debezium.publication.name": Text, or("dbz_publication"), as_in_flink()
@@ -190,7 +190,7 @@ pub struct CdcOptions {
     pub give_up_after: Duration,
     /// How often the server is asked how far its log goes.
     pub heartbeat: Duration,
-    /// So many snapshots behind the newest one the slot is confirmed.
+    /// How many snapshots behind the newest one the slot is confirmed.
     pub commits_behind: usize,
     /// Every change is an insert.
     pub is_append_only: bool,

@@ -10,7 +10,7 @@
 //! | anywhere else | is delivered |
 //!
 //! The log is read beyond all that the query of a chunk saw before the next chunk is read, so there
-//! is one chunk at most whose changes must be told apart ([`Seen`]).
+//! is one chunk at most whose changes must be distinguished ([`Seen`]).
 //!
 //! A change that was left out since a later chunk has it must be visible to the query of that
 //! chunk. Its transaction is remembered ([`Position::unseen`]) until one sees it; a chunk whose
@@ -59,7 +59,7 @@ pub struct Seen {
 }
 
 impl Position {
-    /// All rows of a group were delivered, or the first of it: so many, the last of which has this
+    /// All rows of a group were delivered, or its first `rows`, the last of which has this
     /// key.
     pub fn follow(&mut self, origin: &GroupOrigin, rows: u64, last: Option<Key>, is_whole: bool) {
         match origin {

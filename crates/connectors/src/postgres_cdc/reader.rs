@@ -31,7 +31,7 @@ use crate::postgres::{list, literal};
 const GROUP_ROWS: usize = 1024;
 /// The log is said to be delivered, where it has nothing for the table, this often.
 const REACH_EVERY: Duration = Duration::from_millis(200);
-/// After this time without news the server is asked whether its log goes on at all.
+/// After this time without news the server is asked whether its log advances at all.
 const QUIET_AFTER: Duration = Duration::from_secs(1);
 
 /// What is read.
@@ -72,7 +72,7 @@ struct Run {
     /// The log was sent up to here, and this was not handed over yet.
     reached: Option<u64>,
     reached_ns: u64,
-    /// When the log last went on.
+    /// When the log last advanced.
     moved_ns: u64,
 }
 
@@ -124,7 +124,7 @@ impl Reader {
     /// Reads until the source has gone, or there is no more.
     ///
     /// # Errors
-    /// If it can't go on; explained for a user.
+    /// If it can't continue; explained for a user.
     pub fn run(mut self, writer: &FeedWriter<Group>, doing: &str) -> Result<(), Error> {
         loop {
             let Err(failure) = self.run_once(writer) else { return Ok(()) };
@@ -270,7 +270,7 @@ impl Reader {
         seen.is_none_or(|seen| run.reached.is_some_and(|reached| reached >= seen.until))
     }
 
-    /// Where the log is to go on for a chunk, and does not: it ends in front of a page's header, or
+    /// Where the log is to advance for a chunk, and does not: it ends in front of a page's header, or
     /// the server has written no more.
     fn look_for_quiet_log(&mut self, run: &mut Run) -> Outcome<()> {
         let Some(until) = self.position().seen.as_ref().map(|seen| seen.until) else {
@@ -413,7 +413,7 @@ impl Reader {
             {
                 Err(Failure::Error(
                     Error::data(format!("the table {} was truncated", self.target.table.shown())).hint(
-                        "start from scratch under another 'slot.name'; or go on with the rows as they were by \
+                        "start from scratch under another 'slot.name'; or continue with the rows as they were by \
                          'debezium.skipped.operations' = 't'",
                     ),
                 ))
@@ -438,7 +438,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Hands over the rows of the transaction that is read, if there are so many.
+    /// Hands over the rows of the transaction that is read, if there are `at_least` of them.
     fn hand_over_rows(
         &mut self,
         run: &mut Run,

@@ -63,12 +63,12 @@ impl ChangedRow {
         ChangedRow { kind: RowKind::Insert, body, places }
     }
 
-    /// The values of the delivered columns, of which there are so many.
+    /// The values of the delivered columns, of which there are `width`.
     pub fn values(&self, width: usize) -> impl Iterator<Item = Option<&[u8]>> {
         self.places[..width].iter().map(|place| place.of(&self.body))
     }
 
-    /// The key, behind so many delivered columns.
+    /// The key, behind `width` delivered columns.
     ///
     /// # Errors
     /// If it is not there.

@@ -109,7 +109,7 @@ pub fn find(connection: &mut Connection, name: &str) -> Outcome<Option<(SlotStat
 /// an earlier run was killed.
 ///
 /// # Errors
-/// If somebody does.
+/// If another process does.
 pub fn check_free(session: &mut Session, name: &str) -> Outcome<Option<SlotState>> {
     let mut waited = Duration::ZERO;
     loop {
@@ -137,7 +137,7 @@ pub fn end_reader(connection: &mut Connection, slot: &str, pid: &str) -> Outcome
     connection.execute(&sql).map(drop)
 }
 
-/// The error of a slot that somebody reads.
+/// The error of a slot that another process reads.
 pub fn in_use(name: &str) -> Error {
     Error::io(format!("the replication slot '{name}' is in use"))
         .hint("one job at a time reads a slot: stop the other one, or choose another 'slot.name'")

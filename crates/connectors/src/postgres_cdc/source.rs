@@ -101,7 +101,7 @@ impl CdcSource {
         Ok(Target { table, columns, key })
     }
 
-    /// Takes rows until there are so many, or none is left for now. What comes behind them.
+    /// Takes rows until there are `rows_max`, or none is left for now. What comes behind them.
     fn take(&mut self, rows_max: usize) -> Result<SourcePoll> {
         loop {
             if let Some((group, taken)) = self.current.take() {

@@ -100,7 +100,7 @@ impl LogStream {
         self.connection.has_more()
     }
 
-    /// Says that somebody is here, while nothing is read.
+    /// Says that this client is here, while nothing is read.
     ///
     /// # Errors
     /// If the connection has broken.

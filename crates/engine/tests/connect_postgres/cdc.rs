@@ -123,7 +123,7 @@ fn metadata_startup_modes_and_changes_of_the_table() {
     );
 }
 
-/// Passes bytes on to the server, as long as it is not told to keep them.
+/// Passes bytes on to the server, until the flag says to keep them.
 fn proxy(to: u16) -> (u16, Arc<AtomicBool>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -132,7 +132,7 @@ fn proxy(to: u16) -> (u16, Arc<AtomicBool>) {
     std::thread::spawn(move || {
         for from in listener.incoming().flatten() {
             let Ok(server) = TcpStream::connect(("127.0.0.1", to)) else { continue };
-            // Connections that come later are not held up.
+            // Connections that come later are passed on.
             let flag = if flag.load(Ordering::SeqCst) { Arc::default() } else { flag.clone() };
             let ends = [(from.try_clone(), server.try_clone()), (Ok(server), Ok(from))];
             for (read, write) in ends {

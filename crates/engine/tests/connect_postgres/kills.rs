@@ -57,7 +57,7 @@ fn rows_are_written_exactly_once() {
     );
     assert_eq!(server.sql("SELECT count(*), sum(n), sum(s) FROM sums"), "100|20000|200010000");
     assert_eq!(server.sql("SELECT count(*) FROM thalweg_staging"), "0");
-    // The job has ended: another start may write beside it.
+    // The job has ended: another start may write after it.
     assert_eq!(server.sql("SELECT bool_and(is_finished) FROM thalweg_progress"), "t");
 }
 
