@@ -115,7 +115,8 @@ sanitize:
 
 # The ordered contracts with 50 seeds per case, on the release build.
 sweep:
-	THALWEG_SWEEP_SEEDS=50 $(CARGO) test --release --locked --package thalweg --test ordered --test rows
+	THALWEG_SWEEP_SEEDS=50 $(CARGO) test --release --locked --package thalweg --test queries -- ordered
+	THALWEG_SWEEP_SEEDS=50 $(CARGO) test --release --locked --package thalweg --test rows
 	THALWEG_SWEEP_SEEDS=50 $(CARGO) test --release --locked --package thalweg --test golden -- ordered
 	THALWEG_SWEEP_SEEDS=50 $(CARGO) test --release --locked --package thalweg-workloads --tests
 
@@ -125,7 +126,7 @@ kills:
 
 # One after the other: some results have a gigabyte.
 nexmark-check: venv
-	THALWEG_PYTHON=$(abspath $(VENV_PYTHON)) $(CARGO) test --release --locked --package thalweg --test nexmark_queries -- \
+	THALWEG_PYTHON=$(abspath $(VENV_PYTHON)) $(CARGO) test --release --locked --package thalweg --test queries -- \
 		--ignored million --test-threads 1 --nocapture
 
 # Each checks its results against its oracle and prints what it measured; see benches/RESULTS.md.

@@ -66,7 +66,7 @@ pub enum WatermarkInterest {
 /// Where the rows of a bundle go.
 #[derive(Clone, Debug)]
 pub enum Route {
-    /// The whole bundle to whichever partition the worker has at hand. Only for `Commuting`
+    /// The whole bundle to whichever partition is local to the worker. Only for `Commuting`
     /// operators whose partitions exchange what they have at the watermark.
     Any,
     /// For each partition the rows that belong to it, in bundle order. As long as the number of

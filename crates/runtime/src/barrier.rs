@@ -24,7 +24,7 @@
 //! # Cuts
 //! A cut goes through the cells as a watermark does, and its containers are closed with the cut
 //! behind them. It comes when every lane has reached it and nothing comes behind it before it is
-//! complete, so no watermark is under way beside it.
+//! complete, so no watermark is under way at the same time.
 //!
 //! # Few results
 //! What each cell makes of a watermark may be a handful of rows. As bundles of their own they would

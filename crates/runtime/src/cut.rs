@@ -77,7 +77,7 @@ impl Cuts {
         self.current.try_lock().ok().filter(|current| current.is_none())
     }
 
-    /// A cut begins, unless the one before is still under way. Then sources are to be told.
+    /// A cut begins, unless the one before is still under way. Then sources are to be asked for it.
     pub(crate) fn begin(&self, cut: &Arc<CutUnderWay>, sources: usize) -> bool {
         let mut current = self.lock();
         if current.is_some() {
@@ -162,7 +162,7 @@ struct Tables {
 }
 
 impl CutUnderWay {
-    /// A cut of a job with so many stages, of which `reporting` have something to report.
+    /// A cut of a job with this number of stages, of which `reporting` have something to report.
     pub(crate) fn new(
         (stages, reporting): (usize, usize),
         choose: Box<ChooseExtent>,
@@ -214,7 +214,7 @@ impl CutUnderWay {
         self.stage(stage).after_ns = Some(now_ns.saturating_sub(placed_ns));
     }
 
-    /// So many elements were ingested before it.
+    /// The number of elements that were ingested before it.
     pub(crate) fn set_serial(&self, serial: u64) {
         self.serial.store(serial, Ordering::SeqCst);
     }

@@ -3,8 +3,8 @@
 //!
 //! **Invariant:** no input becomes idle while a cut is under way: the sources have said already
 //! whether they are. What others have reached without an input is then never part of a snapshot in
-//! which it is awake. An input may wake up meanwhile: nobody gets further by that. And the clock may
-//! call: a call stands among the other items of a mailbox, in front of the cut or behind it.
+//! which it is awake. An input may wake up meanwhile: nobody gets further by that. And the clock
+//! may call: a call stands among the other items of a mailbox, in front of the cut or behind it.
 
 use thalweg_core::Result;
 use thalweg_ordering::sync::Ordering;

@@ -63,7 +63,7 @@ impl Lane {
         self.made.load(Ordering::Relaxed)
     }
 
-    /// Makes the next container, behind so many cuts, and puts it at the young end.
+    /// Makes the next container, behind this number of cuts, and puts it at the young end.
     pub fn append(&self, cuts: u64) -> Arc<Container> {
         let mut list = self.list.write().expect("no panic under a list lock");
         self.append_locked(&mut list, cuts)

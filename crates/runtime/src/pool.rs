@@ -10,8 +10,9 @@
 //! millisecond at most and are never cut short.
 //!
 //! # Invariants
-//! - A worker is at one job at most. It has *entered* that one (it is counted in `Job::present`) before it looks
-//!   for a task there and leaves before it looks at another one or parks, also when it panics.
+//! - A worker is at one job at most. It has *entered* that one (it is counted in `Job::present`)
+//!   before it looks for a task there and leaves before it looks at another one or parks, also when
+//!   it panics.
 //! - A worker that has entered looks first whether the job is over. So once a job is over and
 //!   nobody is present, nobody touches it any more (`Pool::leave`): whoever enters later sees that
 //!   it is over.

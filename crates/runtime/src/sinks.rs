@@ -71,8 +71,8 @@ pub(crate) fn spawn(
 }
 
 impl SinkAt<'_> {
-    /// Sends the mark of a cut behind the rows in front of it. The sink says in its turn what it has
-    /// prepared.
+    /// Sends the mark of a cut behind the rows in front of it. The sink says in its turn what it
+    /// has prepared.
     pub(crate) fn prepare(&self, cut: &CutUnderWay) -> Result<()> {
         let (reply, handle) = mpsc::channel();
         let guarantee = self.run.guarantee.get().copied();

@@ -170,7 +170,7 @@ pub struct SourceRun {
 impl SourceRun {
     /// True while a cut is to be placed.
     pub(crate) fn wants_cut(&self) -> bool {
-        // SeqCst: set before workers are told, see the sleep protocol.
+        // SeqCst: set before workers are notified, see the sleep protocol.
         self.wants_cut.load(Ordering::SeqCst)
     }
 
@@ -310,7 +310,7 @@ impl OperatorRun {
     /// The cell for a bundle that any may take: the first idle one from `first` on, else that one.
     /// As many come into question as there are workers: each cell that takes rows keeps a table of
     /// the keys, and more of them would fill the caches and be merged at each watermark.
-    pub(crate) fn cell_at_hand(&self, first: usize, workers: usize) -> usize {
+    pub(crate) fn local_cell(&self, first: usize, workers: usize) -> usize {
         let cells = self.cells.len().min(workers.max(1));
         let mut candidates = (0..cells).map(|step| (first + step) % cells);
         candidates.find(|&cell| self.cells[cell].mailbox.is_idle()).unwrap_or(first % cells)
@@ -355,13 +355,13 @@ pub(crate) fn num_shares(route: &Route) -> usize {
 }
 
 /// The shares of partitions in a bundle, with their cells; `None` stands for all of its rows. The
-/// cell at hand takes what has no route.
+/// local cell takes what has no route.
 pub(crate) fn shares(
     route: Route,
-    at_hand: usize,
+    local: usize,
 ) -> impl Iterator<Item = (usize, Option<Vec<u32>>)> {
     let (whole, parts) = match route {
-        Route::Any => (Some((at_hand, None)), Vec::new()),
+        Route::Any => (Some((local, None)), Vec::new()),
         Route::Scatter(parts) if parts.len() == 1 => (Some((0, None)), Vec::new()),
         Route::Scatter(parts) => (None, parts),
     };

@@ -85,7 +85,7 @@ fn run_bundle(
         Route::Any if operator.class == OperatorClass::Commuting => {
             let (bundle, container) = (Arc::new(bundle), Arc::clone(container));
             let of = RowsOrigin::Container { bundle, lane, container, bytes };
-            run_at_hand(job, (stage, operator), of, worker)
+            run_locally(job, (stage, operator), of, worker)
         }
         route => at.take_routed(lane, container, Routed { bundle, route, bytes }),
     }
@@ -93,14 +93,14 @@ fn run_bundle(
 
 /// Gives a bundle that any partition may take to the cell that is the worker's own, or to an idle
 /// one, and continues with that cell at once if it is free.
-fn run_at_hand(
+fn run_locally(
     job: &Job,
     (stage, operator): (usize, &OperatorRun),
     of: RowsOrigin,
     worker: WorkerPlace,
 ) -> Result<()> {
     let run = &job.stages[stage];
-    let cell = operator.cell_at_hand(worker.worker, job.settings.workers);
+    let cell = operator.local_cell(worker.worker, job.settings.workers);
     let item = Item::Rows(RowsItem::new(of, None, run.lanes.len()));
     run.metrics.posted.fetch_add(1, Ordering::Relaxed);
     if operator.cells[cell].mailbox.post(item) {

@@ -104,7 +104,7 @@ impl Fate {
                 match self.snapshot(job, sinks, last) {
                     Snapshot::Fatal => return false,
                     Snapshot::Committed { is_complete } => {
-                        // The job goes on while the cut passes through it.
+                        // The job continues while the cut passes through it.
                         assert!(is_complete || !has_ended);
                         assert!(job.has_ended() || !is_complete);
                         if is_complete {
@@ -340,8 +340,8 @@ fn counted_twice(inputs: &[Vec<(i64, i64)>], class: OperatorClass, sinks: &[Dura
     graph
 }
 
-/// Runs to the end from where `restored` says; a cut is asked for once in so many steps. Each cut,
-/// with what the outside was when it was durable.
+/// Runs to the end from where `restored` says; a cut is asked for once in a number of steps. Each
+/// cut, with what the outside was when it was durable.
 fn run_with_cuts(
     fate: &mut Fate,
     once_in: u64,
@@ -375,7 +375,7 @@ fn run_with_cuts(
 }
 
 /// Cuts are asked for at random moments while rows, watermarks and the ends of inputs are under
-/// way, some right behind others; a run goes on from every third of them. The policy, the number of
+/// way, some right behind others; a run resumes from every third of them. The policy, the number of
 /// workers and the size of bundles are others in each run.
 #[test]
 fn a_run_from_any_cut_ends_as_one_that_ran_through() {

@@ -68,8 +68,9 @@ enum Resume {
     Nothing,
     /// Resumes after this number of bytes of `NAME.partial`.
     Behind(u64),
-    /// The complete file: the run has failed behind its last step.
-    Complete,
+    /// The complete file, with its length in bytes: a run has failed behind its last step, or has
+    /// ended and wrote nothing behind the snapshot.
+    Complete(u64),
 }
 
 impl FileSink {
@@ -111,7 +112,7 @@ impl FileSink {
         let bytes = Length::read(handle)?;
         match self.length(&partial(path))? {
             Some(length) if length >= bytes => Ok(Resume::Behind(bytes)),
-            None if self.length(path)? == Some(bytes) => Ok(Resume::Complete),
+            None if self.length(path)? == Some(bytes) => Ok(Resume::Complete(bytes)),
             found => {
                 let found =
                     found.map_or("is not there".to_owned(), |length| format!("has {length} bytes"));
@@ -143,6 +144,17 @@ impl FileSink {
             true => Ok(()),
             false => Err(marks::occupied(&self.content.table, path)),
         }
+    }
+
+    /// Continues a file that was complete: the input has grown since. It is not complete again
+    /// until the job ends.
+    fn continue_complete(&self, bytes: u64) -> Result<FileWriter> {
+        let Target::File(path) = &self.target else {
+            return Err(Error::internal("standard output is never complete"));
+        };
+        let files = self.files.as_ref();
+        files.rename(path, &partial(path)).map_err(|e| failed(Some(path), &e))?;
+        FileWriter::reopen(files, partial(path), bytes, &self.content)
     }
 
     /// Begins the file, with the rows of the one that is there if they are to stay.
@@ -203,7 +215,7 @@ impl Sink for FileSink {
         }
         self.open = match self.resume {
             Resume::Nothing => Some(self.begin(path)?),
-            Resume::Complete => None,
+            Resume::Complete(_) => None,
             Resume::Behind(bytes) => {
                 let files = self.files.as_ref();
                 Some(FileWriter::reopen(files, partial(path), bytes, &self.content)?)
@@ -214,6 +226,9 @@ impl Sink for FileSink {
 
     fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()> {
         let (batch, kinds) = self.content.rows(batch, kinds)?;
+        if let (None, Resume::Complete(bytes)) = (&self.open, &self.resume) {
+            self.open = Some(self.continue_complete(*bytes)?);
+        }
         let written = match &mut self.open {
             _ if self.demand != Demand::More => Ok(()),
             Some(open) => open.write(&batch, kinds.as_deref()),
@@ -239,7 +254,7 @@ impl Sink for FileSink {
                     publish(self.files.as_ref(), std::slice::from_ref(path))?;
                 }
             }
-            (None, Resume::Complete) => {}
+            (None, Resume::Complete(_)) => {}
             (None, _) => return Err(Error::internal("a sink was finished before it was opened")),
         }
         self.claim = None;
@@ -320,10 +335,7 @@ impl Sink for FileSink {
         }
         let Some(open) = &mut self.open else {
             return Ok(match self.resume {
-                Resume::Complete => {
-                    let length = self.files.length(path).map_err(|e| failed(Some(path), &e))?;
-                    length.map(|bytes| Length::write(bytes, path))
-                }
+                Resume::Complete(bytes) => Some(Length::write(bytes, path)),
                 _ => None,
             });
         };

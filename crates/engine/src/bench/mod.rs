@@ -13,7 +13,7 @@
 //! result is always the same ([`Measurement::fingerprint`]).
 //!
 //! It does not check results against anything: the tests of the queries do
-//! (`cargo test -p thalweg --test nexmark_queries`).
+//! (`cargo test -p thalweg --test queries nexmark_queries`).
 
 mod inputs;
 mod options;

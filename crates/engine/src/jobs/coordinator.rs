@@ -1,11 +1,11 @@
 //! Looks after a job that takes snapshots, on a thread of its own.
 //!
 //! # Protocol
-//! A snapshot is: the cut (it passes through the job, which runs on), the write (the job runs on; a thread makes and writes
-//! the rows), the manifest, the commit of what sinks had ready. One at a time, when [`Schedule`]
-//! says so. If any step before the manifest fails, nothing has happened: what sinks have prepared
-//! goes with the next one, and the next one is full. If the commit fails, the job fails;
-//! the run that resumes from the manifest commits again.
+//! A snapshot is: the cut (it passes through the job, which runs on), the write (the job runs on; a
+//! thread makes and writes the rows), the manifest, the commit of what sinks had ready. One at a
+//! time, when [`Schedule`] says so. If any step before the manifest fails, nothing has happened:
+//! what sinks have prepared goes with the next one, and the next one is full. If the commit fails,
+//! the job fails; the run that resumes from the manifest commits again.
 //!
 //! The job ends by itself only when a last snapshot is kept and committed: sinks finish behind
 //! that.

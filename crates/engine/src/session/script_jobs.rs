@@ -66,7 +66,7 @@ enum JobState {
         error: Error,
     },
     /// `None`: it has failed, or has never begun.
-    Ended(Option<Report>),
+    Ended(Option<Box<Report>>),
 }
 
 /// A job that runs.
@@ -212,7 +212,7 @@ impl ScriptJobs {
             return Err(error);
         }
         let report = |own: ScriptJob| match own.state {
-            JobState::Ended(Some(report)) => Some(JobReport { job: own.job, report }),
+            JobState::Ended(Some(report)) => Some(JobReport { job: own.job, report: *report }),
             _ => None,
         };
         Ok(std::mem::take(&mut self.jobs).into_iter().filter_map(report).collect())
@@ -336,7 +336,7 @@ impl Session {
         let result = self.end_recording(own.section, result);
         observer.ended(&own.job, &result);
         match result {
-            Ok(report) => own.state = JobState::Ended(Some(report)),
+            Ok(report) => own.state = JobState::Ended(Some(Box::new(report))),
             Err(error) => self.job_failed((place, error), jobs, observer),
         }
     }

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use thalweg::jobs::{ResumeFrom, SnapshotReference};
 use thalweg::{Error, Result, Sink};
-use thalweg_core::connector::SinkLayer;
+use thalweg_core::connector::{DiscardSink, SinkLayer};
 use thalweg_core::shim::{SplitMix64, mix64};
 use thalweg_core::snapshot::OutputMark;
 
@@ -495,7 +495,8 @@ impl SinkLayer for Mortal {
         if self.fate.is_dead.load(Ordering::SeqCst) { Ok(()) } else { self.inner.finish() }
     }
     fn abort(&mut self) {
-        // A process that dies does nothing more.
+        // A process that dies does nothing more, and its locks are free.
+        self.inner = Box::new(DiscardSink::new("dead"));
     }
     fn mark(&mut self, mark: &OutputMark) -> Result<()> {
         self.call()?;

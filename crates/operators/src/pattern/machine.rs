@@ -69,7 +69,7 @@ struct Offer {
     fired: u32,
     /// Where the aggregates of conditions stand, or [`NO_SLOT`].
     slot: u32,
-    /// True while the row may still be taken by the variable at hand.
+    /// True while the row may still be taken by the current variable.
     is_open: bool,
     /// The variables that take it.
     takes: u64,

@@ -1,7 +1,7 @@
-//! How the rows of exact aggregates get to the partitions: to whichever a worker has at hand, or
+//! How the rows of exact aggregates get to the partitions: to one that is local to a worker, or
 //! scattered by key.
 //!
-//! A partition at hand keeps states of keys that others own and hands them over when a window
+//! A local partition keeps states of keys that others own and hands them over when a window
 //! closes. That is cheapest where each key has many rows: a row costs a look-up in a warm table,
 //! and few states move. Where most rows have a key of their own it is dear: each key is learnt
 //! twice or more. Then rows go to the owner of their key right away, and tables are small besides.
@@ -12,7 +12,7 @@
 //!
 //! [`KeySpread`] decides from what windows had when they were handed over or emitted, and while
 //! they grow large. The decision shows in no result: a partition takes pieces of bundles as their
-//! owner and whole bundles as whoever was at hand, in any mixture, states of the latter are handed
+//! owner and whole bundles as whoever was local, in any mixture, states of the latter are handed
 //! over before a watermark is passed on, and exact states may be merged in any order. So it may
 //! change between any two bundles, and the counters below may lose a little among threads.
 //!
@@ -20,9 +20,9 @@
 //!
 //! | now | seen | then |
 //! |---|---|---|
-//! | at hand | fewer than `FEW_ROWS` rows per key when windows are handed over | by key |
-//! | at hand | a window grows past `MANY_KEYS` keys, most rows new | by key, without waiting |
-//! | by key | more than `MANY_ROWS` rows per key and worker | at hand |
+//! | locally | fewer than `FEW_ROWS` rows per key when windows are handed over | by key |
+//! | locally | a window grows past `MANY_KEYS` keys, most rows new | by key, without waiting |
+//! | by key | more than `MANY_ROWS` rows per key and worker | locally |
 //!
 //! The two limits differ by a factor, so that a ratio between them does not make it change back and
 //! forth. The sums fade by one part in `MEMORY` with each report, and start from 0 after a change.
@@ -33,18 +33,18 @@ use thalweg_core::{Bundle, OrderContract, Result, Route};
 
 use crate::keys::route_by_keys;
 
-/// With fewer rows for each key that a partition at hand has, rows are scattered: learning a key
+/// With fewer rows for each key that a local partition has, rows are scattered: learning a key
 /// elsewhere, moving its state and learning it again takes about as long as scattering this many.
 const FEW_ROWS: u64 = 16;
 
-/// So much more is wanted before bundles are taken at hand again.
+/// So much more is wanted before bundles are taken locally again.
 const MANY_ROWS: u64 = 2 * FEW_ROWS;
 
 /// A window with this many keys (or distinct values) is not waited for if most of its rows still
 /// bring new ones.
 const MANY_KEYS: usize = 64 * 1024;
 
-/// A bundle with fewer rows for each partition is taken at hand: each partition that gets a part of
+/// A bundle with fewer rows for each partition is taken locally: each partition that gets a part of
 /// it is a task of its own, which costs more than what scattering saves.
 const SCATTERED_ROWS_MIN: usize = 32;
 
@@ -77,7 +77,8 @@ impl KeySpread {
 
     /// Where the rows of a bundle go, by these columns.
     ///
-    /// Small bundles, tables without keys to spread by and single partitions always go at hand.
+    /// Small bundles, tables without keys to spread by and single partitions are always taken
+    /// locally.
     pub fn route(&self, bundle: &Bundle, spread_by: &[usize], partitions: usize) -> Result<Route> {
         let is_small = bundle.num_rows() < partitions * SCATTERED_ROWS_MIN;
         if spread_by.is_empty() || partitions == 1 || is_small || !self.is_by_key() {
@@ -98,7 +99,7 @@ impl KeySpread {
         self.by_key.load(Ordering::Relaxed)
     }
 
-    /// What a partition at hand took of a bundle, for a window with this many keys by then. The
+    /// What a local partition took of a bundle, for a window with this many keys by then. The
     /// first windows of a job may be long: what they have is not known before they close.
     pub fn taken(&self, rows: usize, keys: usize, new_keys: usize) {
         if keys >= MANY_KEYS && new_keys > rows / 2 && !self.is_by_key() {
@@ -106,7 +107,7 @@ impl KeySpread {
         }
     }
 
-    /// What a partition at hand had of a window.
+    /// What a local partition had of a window.
     pub fn handed_over(&self, rows: u64, keys: usize) {
         if !self.is_by_key() {
             let (rows, keys) = self.add(rows, keys);
@@ -118,7 +119,7 @@ impl KeySpread {
     pub fn scattered(&self, rows: u64, keys: usize, partitions: usize) {
         if self.is_by_key() {
             let (rows, keys) = self.add(rows, keys);
-            // At hand, each worker would have had the keys.
+            // Locally, each worker would have had the keys.
             let workers = self.workers(partitions) as u64;
             self.decide(rows > keys * MANY_ROWS * workers, false);
         }

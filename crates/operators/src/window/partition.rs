@@ -55,7 +55,7 @@ pub(super) struct SlicedWindows {
     inbox: Vec<Parcel>,
     judge: Judge,
     /// What slices of each kind got since the watermark before.
-    seen_at_hand: Seen,
+    seen_locally: Seen,
     seen_of_owned: Seen,
 }
 
@@ -83,7 +83,7 @@ impl SlicedWindows {
         };
         let judge = Judge::new(shared.spec.zone);
         let inbox = Vec::new();
-        let (seen_at_hand, seen_of_owned) = Default::default();
+        let (seen_locally, seen_of_owned) = Default::default();
         Ok(SlicedWindows {
             shared,
             opening,
@@ -92,7 +92,7 @@ impl SlicedWindows {
             assembly,
             inbox,
             judge,
-            seen_at_hand,
+            seen_locally,
             seen_of_owned,
         })
     }
@@ -107,7 +107,7 @@ impl Partition for SlicedWindows {
         }
         let keys = key_columns(piece.bundle, &spec.keys);
         let (slices, seen) = match &mut self.foreign {
-            Some(foreign) if piece.rows.is_none() => (foreign, &mut self.seen_at_hand),
+            Some(foreign) if piece.rows.is_none() => (foreign, &mut self.seen_locally),
             _ => (&mut self.owned, &mut self.seen_of_owned),
         };
         slices.intern(&keys, judged.taken(piece.rows), piece.bundle.num_rows())?;
@@ -211,7 +211,7 @@ impl SharedCapture for SlicedWindows {
 
 impl SlicedWindows {
     /// Begins to capture the slices that are in no window so far: of keys that are owned, and of
-    /// rows that were taken at hand.
+    /// rows that were taken locally.
     fn begin_slices(&mut self) -> Result<(BegunCapture, Option<BegunCapture>)> {
         if !self.inbox.is_empty() {
             return Err(Error::internal("a window was asked for its state in a watermark"));
@@ -268,13 +268,13 @@ impl SlicedWindows {
         Ok(Progress::Done)
     }
 
-    /// Reports which rows and keys came, at hand and to their owner, for choosing between the ways.
+    /// Reports which rows and keys came, locally and at their owner, for choosing between the ways.
     fn compare_ways(&mut self) {
         let key_spread = &self.shared.key_spread;
-        let at_hand = std::mem::take(&mut self.seen_at_hand);
+        let local = std::mem::take(&mut self.seen_locally);
         let of_owned = std::mem::take(&mut self.seen_of_owned);
-        if at_hand.rows > 0 {
-            key_spread.handed_over(at_hand.rows, at_hand.keys);
+        if local.rows > 0 {
+            key_spread.handed_over(local.rows, local.keys);
         }
         if of_owned.rows > 0 {
             key_spread.scattered(of_owned.rows, of_owned.keys, self.opening.partitions);

@@ -10,7 +10,7 @@
 //! | table | a row is | columns before the key |
 //! |---|---|---|
 //! | `slices` | what a key has in a slice that is in no window so far | the ends of the first and the last window that hold it |
-//! | `taken` | the same, of rows that a partition took because it was at hand, whoever owns the key | the same |
+//! | `taken` | the same, of rows that a partition took because it was local, whoever owns the key | the same |
 //! | `entered` | what a key has in a part of the window that leaves next | `$last_end`, the end of the last window that holds the part, and `$place`: parts are added up by it |
 //! | `next` | `$next_end`, the end of the window that leaves next | |
 //!
@@ -69,7 +69,7 @@ use crate::tables::{does_not_fit, for_all, numbers_of, state_batch};
 
 /// The table of slices that are in no window so far.
 pub(super) const SLICES: &str = "slices";
-/// The table of slices of rows that were taken at hand.
+/// The table of slices of rows that were taken locally.
 pub(super) const TAKEN: &str = "taken";
 /// The table of what the window consists of that leaves next.
 pub(super) const ENTERED: &str = "entered";

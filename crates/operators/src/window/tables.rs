@@ -16,7 +16,7 @@
 //!
 //! A table without key columns has one group, whose distinct values may be many. Where all rows of
 //! all tables of a window were scattered by these values, no value is in two tables: then
-//! `merge_apart` adds the results up. One table with rows taken at hand makes that wrong for all
+//! `merge_apart` adds the results up. One table with rows taken locally makes that wrong for all
 //! tables of its window, so `WindowParcel::agree` decides for all of them before the first is
 //! absorbed.
 //!

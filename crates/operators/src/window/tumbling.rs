@@ -8,7 +8,7 @@
 //! that close are emitted.
 //!
 //! **Invariants.** A piece with a list of rows holds keys of the partition only (`Route::Scatter`);
-//! a whole bundle may hold any (`Route::Any`). Where there are no keys all rows are taken at hand,
+//! a whole bundle may hold any (`Route::Any`). Where there are no keys all rows are taken locally,
 //! and a piece with a list of rows has distinct values of the partition's range only. A window is
 //! in `open` until a watermark closes it, then in `sealing` or `emitting`, and no row reaches it
 //! any more: such a row is late. Between two calls there may be a table half handed over or half
@@ -104,7 +104,7 @@ pub(super) struct TumblingWindows {
 
 impl TumblingWindows {
     /// A table of some of the windows, which are read later: of those of keys that are owned, which
-    /// expire, or of those of rows that were taken at hand.
+    /// expire, or of those of rows that were taken locally.
     fn table(
         &self,
         name: &'static str,

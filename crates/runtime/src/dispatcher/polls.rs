@@ -1,6 +1,6 @@
 //! Which source is asked next: first one that has to place a cut; none while they are paused, few
-//! rows while a cut is under way (they would only wait for it), and while memory is full only one whose
-//! rows others wait for; where memory is short the one furthest behind in event time.
+//! rows while a cut is under way (they would only wait for it), and while memory is full only one
+//! whose rows others wait for; where memory is short the one furthest behind in event time.
 
 use thalweg_core::Watermark;
 use thalweg_ordering::sync::Ordering;

@@ -1,10 +1,10 @@
-//! The cut of a snapshot at a stage of the flow of `epoch` that has something to report: an operator
-//! or a sink.
+//! The cut of a snapshot at a stage of the flow of `epoch` that has something to report: an
+//! operator or a sink.
 //!
 //! A cut comes by each lane as the end of a container, behind everything that the lane brought
 //! before it. A lane that has reached it is held: what is behind waits in its containers. When all
-//! lanes of the stage have reached it, an operator sends it to its partitions, as a watermark, and a
-//! sink's thread gets the mark. Then the lanes are let on.
+//! lanes of the stage have reached it, an operator sends it to its partitions, as a watermark, and
+//! a sink's thread gets the mark. Then the lanes continue.
 //!
 //! **Invariants:**
 //! - nothing of a stage is captured before all that came in front of the cut is done there, and

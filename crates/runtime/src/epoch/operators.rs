@@ -82,7 +82,7 @@ impl EpochStage<'_> {
         }
     }
 
-    /// New containers at the main edges of an operator, behind so many cuts.
+    /// New containers at the main edges of an operator, behind this number of cuts.
     pub(crate) fn make_outputs(&self, cuts: u64) -> Vec<Arc<Container>> {
         let lane = |edge: &Edge| &self.job.stages[edge.to.0].lanes[edge.lane_base];
         self.run.edges_of(0).map(|(_, edge)| lane(edge).append(cuts)).collect()

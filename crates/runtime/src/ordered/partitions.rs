@@ -140,15 +140,15 @@ impl ElementStage<'_> {
         if rows == 0 {
             return;
         }
-        let at_hand = match &route {
+        let local = match &route {
             Route::Any => {
                 let workers = self.job.settings.workers;
-                self.operator().cell_at_hand(gather.place as usize, workers)
+                self.operator().local_cell(gather.place as usize, workers)
             }
             Route::Scatter(_) => 0,
         };
         gather.expect(num_shares(&route));
-        for (cell, rows) in shares(route, at_hand) {
+        for (cell, rows) in shares(route, local) {
             posted[cell] += 1;
             let of = RowsOrigin::Element { gather: Arc::clone(gather), bundle };
             self.post(cell, Item::Rows(RowsItem::new(of, rows, self.own.sources)));

@@ -1,5 +1,5 @@
-//! What a stage of the ordered flow is at a cut: how far it has numbered its elements, what lanes of
-//! merges have reached, and in `event_time` the rows that wait for those of other inputs.
+//! What a stage of the ordered flow is at a cut: how far it has numbered its elements, what lanes
+//! of merges have reached, and in `event_time` the rows that wait for those of other inputs.
 //!
 //! **Invariant:** a cut is an element, so it stands in the sequence of each stage: all elements in
 //! front of it have left the stage's merge, and a merge in `arrival`, which waits for no input, has

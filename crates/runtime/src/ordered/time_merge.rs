@@ -16,8 +16,8 @@
 //!
 //! # Cuts
 //! A cut comes by each lane. A lane that it has come by is held: what comes behind waits apart, and
-//! the others go on up to the cut. It leaves when it has come by all of them, behind everything that
-//! could leave without rows from behind it.
+//! the others continue up to the cut. It leaves when it has come by all of them, behind everything
+//! that could leave without rows from behind it.
 //!
 //! # Idle lanes
 //! Where the clock may change the sequence, a lane that is idle is not waited for. When it is back,

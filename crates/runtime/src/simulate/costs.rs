@@ -16,8 +16,8 @@ pub enum Work {
     Poll,
     /// A bundle is transformed, or routed.
     Bundle,
-    /// A bundle is taken into the partition that the worker has at hand.
-    AtHand,
+    /// A bundle is taken into the partition local to the worker.
+    Local,
     /// A partition takes rows.
     Rows,
     /// A partition takes a watermark.

@@ -91,7 +91,7 @@ impl VirtualReport {
     /// What a row costs by stage and kind, for a run that is to go by that.
     pub fn row_costs(&self) -> super::costs::RowCosts {
         let of_rows = self.work.iter().filter(|(_, _, work, total)| {
-            let is_by_rows = matches!(work, Work::Poll | Work::Bundle | Work::AtHand | Work::Rows);
+            let is_by_rows = matches!(work, Work::Poll | Work::Bundle | Work::Local | Work::Rows);
             is_by_rows && total.rows > 0
         });
         let cost = |total: &Total| total.ns as f64 / total.rows as f64;
@@ -177,8 +177,8 @@ struct VirtualCores {
     asking_ns: u64,
     asked: (u64, u64),
     bundles: (u64, u64),
-    /// By stage: its last bundle was taken at hand.
-    at_hand: Vec<bool>,
+    /// By stage: its last bundle was taken locally.
+    local: Vec<bool>,
 }
 
 impl VirtualCores {
@@ -203,7 +203,7 @@ impl VirtualCores {
             sinks: receivers.iter().map(thread).collect(),
             workers: (0..count).map(|_| Worker::default()).collect(),
             sources: vec![SourceBooks::default(); job.stages.len()],
-            at_hand: vec![false; job.stages.len()],
+            local: vec![false; job.stages.len()],
             places: (0..count).map(place).collect(),
             random: SplitMix64::new(machine.seed),
             machine: machine.clone(),
@@ -287,8 +287,8 @@ impl VirtualCores {
         execute(&self.job, task, self.places[worker]);
         let measured_ns = self.clock.taken_ns();
         let done = rows.unwrap_or(self.rows_at(key) - before);
-        let is_at_hand = self.rows_at((key.0, Work::Rows)) > taken_before;
-        let key = self.bundle_kind(key, is_at_hand);
+        let is_local = self.rows_at((key.0, Work::Rows)) > taken_before;
+        let key = self.bundle_kind(key, is_local);
         let taken_ns = match &self.machine.costs {
             Costs::Assumed(costs) => costs.task_ns + done * costs.of_row(key.1),
             Costs::Measured(_, by_row) => match by_row.get(&key) {
@@ -378,7 +378,7 @@ impl VirtualCores {
             Task::Poll { stage } => ((*stage, Work::Poll), None),
             Task::Bundle { stage, bundle, .. } => {
                 // What becomes of it is known when it is done; mostly the same as of the last one.
-                let work = if self.at_hand[*stage] { Work::AtHand } else { Work::Bundle };
+                let work = if self.local[*stage] { Work::Local } else { Work::Bundle };
                 ((*stage, work), Some(bundle.num_rows() as u64))
             }
             Task::Continue(continued) => ((continued.stage, Work::Continue), None),
@@ -392,12 +392,12 @@ impl VirtualCores {
     }
 
     /// What has become of a task that was taken for a bundle's.
-    fn bundle_kind(&mut self, (stage, work): (usize, Work), is_at_hand: bool) -> (usize, Work) {
-        if !matches!(work, Work::Bundle | Work::AtHand) {
+    fn bundle_kind(&mut self, (stage, work): (usize, Work), is_local: bool) -> (usize, Work) {
+        if !matches!(work, Work::Bundle | Work::Local) {
             return (stage, work);
         }
-        self.at_hand[stage] = is_at_hand;
-        (stage, if is_at_hand { Work::AtHand } else { Work::Bundle })
+        self.local[stage] = is_local;
+        (stage, if is_local { Work::Local } else { Work::Bundle })
     }
 
     fn count_bundle(&mut self, worker: usize, task: &Task) {
@@ -412,7 +412,7 @@ impl VirtualCores {
         let metrics = &self.job.stages[stage].metrics;
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         match work {
-            Work::Poll | Work::Bundle | Work::AtHand | Work::Continue => read(&metrics.rows_in),
+            Work::Poll | Work::Bundle | Work::Local | Work::Continue => read(&metrics.rows_in),
             Work::Rows => read(&metrics.accepted) + read(&metrics.late),
             Work::Watermark => read(&metrics.rows_out),
         }

@@ -155,7 +155,7 @@ impl<'a> Cut<'a> {
         Ok(Taken { cut, times })
     }
 
-    /// Tells all sources to place it, unless another cut is under way.
+    /// Asks all sources to place it, unless another cut is under way.
     fn begin(&self) -> bool {
         let stages = &self.job.stages;
         let has_begun = self.job.cuts.begin(&self.under_way, stages.source_places().len());

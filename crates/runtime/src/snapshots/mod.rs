@@ -20,9 +20,9 @@
 //! # Why what is found is one state
 //! A row is in front of the cut if its source had sent it before it placed the cut. Each stage has
 //! done all that is derived from such rows when it is captured, and nothing that is derived from
-//! others: it takes nothing from behind a cut before it is captured, and containers (elements) never
-//! hold what comes of both sides. What no row causes keeps to that: no input becomes idle while a
-//! cut is under way, and a call of the clock stands on one side of it in each partition.
+//! others: it takes nothing from behind a cut before it is captured, and containers (elements)
+//! never hold what comes of both sides. What no row causes keeps to that: no input becomes idle
+//! while a cut is under way, and a call of the clock stands on one side of it in each partition.
 //!
 //! # Why nothing deadlocks
 //! A lane that is held waits for the cut on other lanes, never for a row. In front of the cut there

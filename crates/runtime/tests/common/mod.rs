@@ -388,7 +388,7 @@ impl Durable {
     pub fn visible(&self) -> Vec<(i64, i64)> {
         self.outside.lock().expect("no panic").visible.clone()
     }
-    /// What the outside is now, as a run finds it that goes on from here.
+    /// What the outside is now, as a run finds it that resumes from here.
     pub fn copied(&self) -> Self {
         let outside = self.outside.lock().expect("no panic").clone();
         Durable { outside: Arc::new(Mutex::new(outside)), pending: Vec::new() }

@@ -61,7 +61,7 @@ impl Clock for ThreadClock {
 }
 
 /// Cores that costs by row are measured on: few enough for their tables to be in the caches. With
-/// more than one rows are spread as on many; what bundles cost that are taken at hand is better
+/// more than one rows are spread as on many; what bundles cost that are taken locally is better
 /// known from one.
 const CALIBRATED_ON: [usize; 2] = [4, 1];
 
@@ -69,7 +69,7 @@ const CALIBRATED_ON: [usize; 2] = [4, 1];
 pub fn run(arguments: &Arguments) -> CommandResult {
     println!(
         "benchmark | cores x nodes | million records/s | speed-up | busy | source busy | sink busy | \
-         asking | poll, bundle, at hand, rows, watermark (shares of the work) | longest task, ms | an answer, ns | near"
+         asking | poll, bundle, local, rows, watermark (shares of the work) | longest task, ms | an answer, ns | near"
     );
     let mut series = Vec::new();
     for benchmark in Benchmark::of_names(&arguments.benchmarks) {
@@ -101,8 +101,8 @@ fn one(
     for cores in CALIBRATED_ON {
         let nothing = Arc::new(RowCosts::new());
         let calibrated = measure(arguments, benchmark, &records, (cores, 1), nothing)?.row_costs();
-        let at_hand = |key: &(usize, Work)| cores == 1 && key.1 == Work::AtHand;
-        costs.extend(calibrated.into_iter().filter(|(key, _)| cores > 1 || at_hand(key)));
+        let local = |key: &(usize, Work)| cores == 1 && key.1 == Work::Local;
+        costs.extend(calibrated.into_iter().filter(|(key, _)| cores > 1 || local(key)));
     }
     let costs = Arc::new(costs);
     let mut first = None;
@@ -169,7 +169,7 @@ fn print_run(
         100.0 * report.asking_ns as f64 / all_ns as f64,
         of_work(Work::Poll),
         of_work(Work::Bundle),
-        of_work(Work::AtHand),
+        of_work(Work::Local),
         of_work(Work::Rows),
         of_work(Work::Watermark),
         longest_ns as f64 / 1e6,

@@ -48,6 +48,8 @@ struct Job {
     handle: Option<String>,
     /// Transactions whose snapshot is kept.
     kept: i64,
+    /// Transactions of which the input has the rows.
+    steps: i64,
 }
 
 impl Job {
@@ -77,7 +79,7 @@ impl Job {
         sink.mark(&mark(self.kept))?;
         sink.recover(self.handle.as_deref())?;
         sink.open()?;
-        for step in self.kept..STEPS {
+        for step in self.kept..self.steps {
             for row in 0..STEP {
                 let n = step * STEP + row;
                 sink.write(&rows(n..n + 1), None)?;
@@ -122,7 +124,7 @@ fn job(kind: Kind) -> Job {
     files.sync_folder(Path::new("/")).expect("a root");
     static JOBS: AtomicU64 = AtomicU64::new(0);
     let number = JOBS.fetch_add(1, Ordering::Relaxed);
-    Job { files, kind, number, handle: None, kept: 0 }
+    Job { files, kind, number, handle: None, kept: 0, steps: STEPS }
 }
 
 fn fail_everywhere(kind: Kind) -> u64 {
@@ -204,6 +206,18 @@ fn a_failure_during_recovery_is_survived() {
 }
 
 /// The conformance suite over real files.
+#[test]
+fn an_output_that_was_complete_is_continued() {
+    for kind in [Kind::Folder, Kind::Partitioned, Kind::Single] {
+        let mut job = job(kind);
+        job.steps = 1;
+        job.attempt().expect("the end of the input as it was");
+        job.steps = STEPS;
+        job.attempt().expect("the input has grown");
+        job.check_end("after the end");
+    }
+}
+
 fn check_real(options: &[(&str, &str)], by: Vec<usize>, visibility: Visibility) {
     let input = rows(0..400);
     let make = || tempfile::tempdir().expect("a folder");

@@ -67,7 +67,7 @@ fn ways(case: &Case, rows: &[Row], until: i64) -> (Vec<Vec<usize>>, Option<i64>,
 }
 
 impl Ways<'_> {
-    /// Continues behind these rows, with a variable at hand.
+    /// Continues behind these rows, with a current variable.
     fn go(&mut self, taken: &mut Vec<usize>, variable: usize, until: i64) {
         if self.complete.iter().any(|way| way.len() <= taken.len()) {
             return;

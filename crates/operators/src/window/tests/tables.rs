@@ -109,13 +109,13 @@ fn rows_are_spread_as_their_keys_ask_for_and_results_stay() -> Result<()> {
         let mut random = SplitMix64::new(seed);
         let mut driver = Driver::new(&operator, 8, hurried);
         let mut expected = Expected { lasts, numbers: BTreeMap::new() };
-        let (mut at_hand, mut by_key, mut ordinal) = (0, 0, 0);
+        let (mut local, mut by_key, mut ordinal) = (0, 0, 0);
         for window in 0..36 {
             for rows in habits(window, &mut random) {
                 let bundle = bundle_of(&rows, ordinal, window * SIZE_MS - 1);
                 ordinal += 1;
                 match operator.route(&bundle, 8)? {
-                    Route::Any => at_hand += 1,
+                    Route::Any => local += 1,
                     Route::Scatter(_) => by_key += 1,
                 }
                 driver.rows(&bundle)?;
@@ -123,7 +123,7 @@ fn rows_are_spread_as_their_keys_ask_for_and_results_stay() -> Result<()> {
             }
             driver.watermark((window + 1) * SIZE_MS - 1)?;
         }
-        assert!(at_hand > 100 && by_key > 50, "{at_hand} at hand, {by_key} by key");
+        assert!(local > 100 && by_key > 50, "{local} local, {by_key} by key");
         assert_eq!(driver.finish().rows, expected.lines());
     }
     Ok(())

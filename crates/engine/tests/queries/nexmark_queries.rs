@@ -116,7 +116,7 @@ macro_rules! queries {
             $(
                 #[test]
                 fn $name() {
-                    crate::check_beam(stringify!($name));
+                    crate::nexmark_queries::check_beam(stringify!($name));
                 }
             )*
         }
@@ -124,7 +124,7 @@ macro_rules! queries {
             $(
                 #[test]
                 fn $name() {
-                    crate::check_batch(stringify!($name));
+                    crate::nexmark_queries::check_batch(stringify!($name));
                 }
             )*
         }
@@ -132,7 +132,7 @@ macro_rules! queries {
             $(
                 #[test]
                 fn $name() {
-                    crate::check_epoch(stringify!($name));
+                    crate::nexmark_queries::check_epoch(stringify!($name));
                 }
             )*
         }
@@ -140,7 +140,7 @@ macro_rules! queries {
             $(
                 #[test]
                 fn $name() {
-                    crate::check_arrival(stringify!($name));
+                    crate::nexmark_queries::check_arrival(stringify!($name));
                 }
             )*
         }
@@ -148,7 +148,7 @@ macro_rules! queries {
             $(
                 #[test]
                 fn $name() {
-                    crate::check_event_time(stringify!($name));
+                    crate::nexmark_queries::check_event_time(stringify!($name));
                 }
             )*
         }
@@ -157,7 +157,7 @@ macro_rules! queries {
                 #[test]
                 #[ignore = "a million events; `make nexmark-check` runs it"]
                 fn $name() {
-                    crate::check_million(stringify!($name));
+                    crate::nexmark_queries::check_million(stringify!($name));
                 }
             )*
         }
@@ -438,7 +438,7 @@ fn answers(events: &Events) -> Option<PathBuf> {
     successful("the export", output);
     let output = Command::new(python)
         .arg(repository().join("scripts/duckdb_answers.py"))
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/nexmark_queries.sql"))
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/queries/nexmark_queries.sql"))
         .arg(&folder)
         .output()
         .expect("starting Python");

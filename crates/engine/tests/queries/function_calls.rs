@@ -13,7 +13,7 @@ use thalweg::ErrorKind;
 use thalweg::session::Session;
 use thalweg_core::shim::SplitMix64;
 
-#[path = "differential/engine.rs"]
+#[path = "../differential/engine.rs"]
 #[allow(dead_code, reason = "the other half is for random queries")]
 mod engine;
 
