@@ -51,7 +51,7 @@ fn random_type(format: &Format, random: &mut SplitMix64, depth: u64) -> DataType
             9 => DataType::Array(Box::new(inner(random))),
             10 => DataType::Map(Box::new(DataType::STRING.not_null()), Box::new(inner(random))),
             11 => {
-                let columns = (0..1 + random.below(3));
+                let columns = 0..1 + random.below(3);
                 let column = |n| Column::new(format!("f{n}"), inner(random));
                 DataType::Row(columns.map(column).collect())
             }
