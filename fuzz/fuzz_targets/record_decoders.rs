@@ -43,7 +43,7 @@ fn format(choice: u8) -> Format {
     match choice % 8 {
         0 => Format::Json(JsonOptions::default()),
         1 => Format::Json(JsonOptions { fail_on_missing_field: true, ..JsonOptions::default() }),
-        2 => Format::Avro(AvroOptions { has_legacy_times: true, registry: None }),
+        2 => Format::Avro(AvroOptions { has_legacy_times: true, ..AvroOptions::default() }),
         3 => Format::Raw(RawOptions::default()),
         4 => changes(Dialect::Debezium),
         5 => changes(Dialect::Maxwell),

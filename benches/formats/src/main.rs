@@ -25,7 +25,7 @@ const LAPS: usize = 15;
 fn main() {
     let batch = records();
     let json = encoded(&Format::Json(JsonOptions::default()), &batch);
-    let avro = Format::Avro(AvroOptions { has_legacy_times: true, registry: None });
+    let avro = Format::Avro(AvroOptions { has_legacy_times: true, ..AvroOptions::default() });
     let messages = encoded(&avro, &batch);
     let lines: Vec<u8> = json.iter().flatten().flat_map(|line| [line, b"\n"].concat()).collect();
 

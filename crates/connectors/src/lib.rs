@@ -6,7 +6,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`format`] | bytes to columns and back: CSV, JSON, Parquet, Arrow |
+//! | [`format`] | bytes to columns and back: CSV, JSON, changes of tables, Avro, Parquet, Arrow |
 //! | [`filesystem`] | files, folders, globs, standard input and output |
 //! | [`datagen`] | rows made from counters |
 //! | [`nexmark`] | the events of the NEXMark benchmark |

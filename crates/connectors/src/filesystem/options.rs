@@ -137,7 +137,7 @@ fn monitor_interval(options: &Options<'_>, path: &str) -> Result<Option<Duration
 fn unknown_format(options: &Options<'_>, name: &str) -> Error {
     let known = || DESCRIPTION.formats.iter().map(|format| format.name);
     let list = known().collect::<Vec<_>>().join(", ");
-    if ["avro", "orc"].contains(&name) {
+    if name == "orc" {
         return Error::unsupported(format!("option 'format' = '{name}' is not supported yet"))
             .hint(format!("there are {list}"));
     }
@@ -239,7 +239,7 @@ fn bad_data<'a>(options: &Options<'a>, format: &Format) -> Result<BadData<'a>> {
     let choice = options.choice("bad-data", &choices)?.unwrap_or(0);
     if choice > 0 && (ignores || !format.is_text()) {
         return Err(options.conflict(
-            "'bad-data' needs format csv or json and has no meaning \
+            "'bad-data' needs a format that is read record by record, and has no meaning \
             with 'ignore-parse-errors' = 'true'",
         ));
     }
@@ -261,7 +261,7 @@ fn checks_all(options: &Options<'_>, format: &Format, bad_data: &BadData<'_>) ->
     let name = "bad-data.check";
     if options.get(name).is_some() && (!format.is_text() || matches!(bad_data, BadData::Null)) {
         return Err(options.conflict(
-            "'bad-data.check' needs format csv or json and has no meaning \
+            "'bad-data.check' needs a format that is read record by record, and has no meaning \
             with 'ignore-parse-errors' = 'true'",
         ));
     }

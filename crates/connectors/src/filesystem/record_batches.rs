@@ -1,9 +1,10 @@
-//! Cutting Arrow IPC files into tasks of some record batches.
+//! Cutting files of Arrow IPC and of Avro into tasks of some record batches.
 
 use std::collections::VecDeque;
 use std::io::BufReader;
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use thalweg_core::connector::SourceBatch;
 use thalweg_core::{Error, Result};
 
@@ -12,7 +13,9 @@ use super::identity::open_listed;
 use super::input_file::InputFile;
 use super::position::{FileMark, FilePlace, Reached, RowPlace, Work};
 use super::reading::{Reading, marking};
+use crate::format::Format;
 use crate::format::arrow::reader::ArrowFile;
+use crate::format::avro::file::AvroFile;
 use crate::handover::{Cut, Decoded, Emit, Splitter, Task};
 
 /// Record batches of a task: opening the file again for each would cost more than decoding small
@@ -25,7 +28,22 @@ struct Opened {
     file: Arc<InputFile>,
     /// The last bytes of the file.
     end: Excerpt,
-    contents: ArrowFile,
+    contents: Contents,
+}
+
+/// What is known of a file.
+enum Contents {
+    Arrow(ArrowFile),
+    Avro(AvroFile),
+}
+
+impl Contents {
+    fn batches(&self) -> usize {
+        match self {
+            Contents::Arrow(file) => file.batches(),
+            Contents::Avro(file) => file.batches(),
+        }
+    }
 }
 
 /// Cuts files into record batches.
@@ -71,7 +89,11 @@ fn open(reading: &Reading, work: &Work) -> Result<(Arc<Opened>, usize)> {
     let cannot_read = |e: std::io::Error| Error::io(format!("cannot read: {e}")).in_file(label);
     let end = Excerpt::of_end(&mut open_listed(file)?).map_err(cannot_read)?;
     let input = BufReader::new(open_listed(file)?);
-    let contents = ArrowFile::open(input, reading.layout(), reading.batch_bytes_max);
+    let (layout, bytes_max) = (reading.layout(), reading.batch_bytes_max);
+    let contents = match reading.format() {
+        Format::Avro(_) => AvroFile::open(input, layout, bytes_max).map(Contents::Avro),
+        _ => ArrowFile::open(input, layout, bytes_max).map(Contents::Arrow),
+    };
     let contents = contents.map_err(|e| e.in_file(label))?;
     let opened = Opened { number: work.number, file: file.clone(), end, contents };
     Ok((Arc::new(opened), work.first_row_place(end)?.group))
@@ -89,8 +111,13 @@ impl Task for RecordBatches {
         let Opened { number, ref file, end, ref contents } = *self.opened;
         let label = file.label.as_ref();
         let input = BufReader::new(open_listed(file)?);
-        let batches = contents.read(input, self.reading.layout(), self.first..self.end);
-        let batches = batches.map_err(|e| e.in_file(label))?;
+        let (layout, range) = (self.reading.layout(), self.first..self.end);
+        let batches: Box<dyn Iterator<Item = Result<RecordBatch>>> = match contents {
+            Contents::Avro(contents) => Box::new(contents.read(input, layout, range)),
+            Contents::Arrow(contents) => {
+                Box::new(contents.read(input, layout, range).map_err(|e| e.in_file(label))?)
+            }
+        };
         for (group, batch) in (self.first..).zip(batches) {
             let batch = self.reading.batch(batch.map_err(|e| e.in_file(label))?, file)?;
             let place = FilePlace::Rows(RowPlace { group: group + 1, row: 0, end });

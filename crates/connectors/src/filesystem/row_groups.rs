@@ -19,7 +19,9 @@ use crate::handover::{Cut, Decoded, Emit, Splitter, Task};
 /// Cuts files that hold rows in groups.
 pub fn rows_of(reading: &Arc<Reading>, work: Vec<Work>) -> Box<dyn Splitter> {
     match reading.format() {
-        Format::Arrow => Box::new(RecordBatchSplitter::new(reading.clone(), work)),
+        Format::Arrow | Format::Avro(_) => {
+            Box::new(RecordBatchSplitter::new(reading.clone(), work))
+        }
         _ => Box::new(RowGroupSplitter::new(reading.clone(), work)),
     }
 }

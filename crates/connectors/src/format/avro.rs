@@ -3,8 +3,10 @@
 //! A schema says which bytes a record has ([`schema`]), a plan where each of its fields goes
 //! ([`plan`]); [`read`] follows the plan through the bytes, straight into columns. Plain messages
 //! have no schema: theirs is derived from the table, as Flink does. In [`registry`]'s messages a
-//! number stands in front, under which the schema that wrote them is registered.
+//! number stands in front, under which the schema that wrote them is registered. A [`file`] begins
+//! with its schema.
 
+pub mod file;
 mod plan;
 mod read;
 pub mod registry;
@@ -30,8 +32,34 @@ pub struct AvroOptions {
     /// True if TIMESTAMP is an instant in Avro, and TIMESTAMP_LTZ has no type there: what Flink
     /// did first, and does unless told otherwise.
     pub has_legacy_times: bool,
+    /// How the blocks of files are compressed that are written.
+    pub codec: Codec,
     /// Where schemas are registered; `None` for plain messages.
     pub registry: Option<RegistryOptions>,
+}
+
+/// How the blocks of files are compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Codec {
+    /// Not at all.
+    Null,
+    /// As in zip.
+    Deflate,
+    /// Snappy, with a checksum.
+    #[default]
+    Snappy,
+    /// Zstandard.
+    Zstandard,
+}
+
+impl Codec {
+    /// Their names, as Avro has them.
+    pub const NAMES: [(&'static str, Codec); 4] = [
+        ("null", Codec::Null),
+        ("deflate", Codec::Deflate),
+        ("snappy", Codec::Snappy),
+        ("zstandard", Codec::Zstandard),
+    ];
 }
 
 /// What is said about the registry of a table's schemas.

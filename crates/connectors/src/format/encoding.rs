@@ -11,6 +11,7 @@ use thalweg_core::{Column, DataType, Error, Result, RowKind, TableSchema};
 use super::Format;
 use super::arrow::writer::ArrowWriter;
 use super::avro::AvroEncoder;
+use super::avro::file::AvroWriter;
 use super::changes::{self, ChangeOptions};
 use super::csv::writer::CsvStyle;
 use super::json::writer::JsonStyle;
@@ -182,6 +183,8 @@ pub enum RowWriter<W: Write + Send> {
     Parquet(ParquetWriter<W>),
     /// Arrow IPC.
     Arrow(ArrowWriter<W>),
+    /// Avro.
+    Avro(AvroWriter<W>),
 }
 
 impl<W: Write + Send> RowWriter<W> {
@@ -192,8 +195,10 @@ impl<W: Write + Send> RowWriter<W> {
     pub fn new(format: &Format, out: W, schema: &TableSchema, has_kinds: bool) -> Result<Self> {
         let op = has_kinds.then(|| Column::new(OP, DataType::STRING.not_null()));
         let columns = op.into_iter().chain(schema.columns.iter().cloned()).collect();
-        let schema = TableSchema::new(columns).arrow();
+        let columns = TableSchema::new(columns);
+        let schema = columns.arrow();
         match format {
+            Format::Avro(options) => Ok(RowWriter::Avro(AvroWriter::new(options, out, columns)?)),
             Format::Parquet => Ok(RowWriter::Parquet(ParquetWriter::new(out, schema)?)),
             Format::Arrow => Ok(RowWriter::Arrow(ArrowWriter::new(out, schema)?)),
             _ => Err(Error::internal("a text has no footer")),
@@ -213,6 +218,7 @@ impl<W: Write + Send> RowWriter<W> {
         match self {
             RowWriter::Parquet(writer) => writer.write(columns),
             RowWriter::Arrow(writer) => writer.write(columns),
+            RowWriter::Avro(writer) => writer.write(columns),
         }
     }
 
@@ -221,6 +227,7 @@ impl<W: Write + Send> RowWriter<W> {
         match self {
             RowWriter::Parquet(writer) => writer.bytes(),
             RowWriter::Arrow(writer) => writer.bytes(),
+            RowWriter::Avro(writer) => writer.bytes(),
         }
     }
 
@@ -232,6 +239,7 @@ impl<W: Write + Send> RowWriter<W> {
         match self {
             RowWriter::Parquet(writer) => writer.finish(),
             RowWriter::Arrow(writer) => writer.finish(),
+            RowWriter::Avro(writer) => writer.finish(),
         }
     }
 }

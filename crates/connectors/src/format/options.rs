@@ -13,15 +13,15 @@ use thalweg_core::connector::{
 use super::Format;
 use super::avro::registry::Registry;
 use super::avro::schema::Schema;
-use super::avro::{AvroOptions, RegistryOptions};
+use super::avro::{AvroOptions, Codec, RegistryOptions};
 use super::changes::{ChangeOptions, Dialect};
 use super::csv::{CsvOptions, scan};
 use super::json::{JsonOptions, NullKeys};
 use super::raw::{Charset, RawOptions};
 
 /// The formats of files.
-pub const FORMATS: [&FormatDescription; 9] =
-    [&CSV, &JSON, &RAW, &DEBEZIUM, &MAXWELL, &CANAL, &OGG, &PARQUET, &ARROW];
+pub const FORMATS: [&FormatDescription; 10] =
+    [&CSV, &JSON, &RAW, &DEBEZIUM, &MAXWELL, &CANAL, &OGG, &AVRO, &PARQUET, &ARROW];
 
 /// Those that are read record by record, and that messages can be in.
 pub const RECORD_FORMATS: &[&FormatDescription] =
@@ -240,16 +240,19 @@ macro_rules! registry_options {
 
 const AVRO: FormatDescription = FormatDescription {
     name: "avro",
-    summary: "binary records of Avro, whose schema is derived from the columns",
+    summary: "binary records of Avro, whose schema is derived from the columns; files begin with theirs",
     options: &option_table! {
         "avro.encoding": Words(&["binary"]), or("binary"), as_in_flink()
             => "how records are encoded; Flink's `json` is not supported";
         "avro.timestamp_mapping.legacy": Boolean, or("true"), as_in_flink()
             => "TIMESTAMP is Avro's `timestamp-millis` and TIMESTAMP_LTZ has no type; `false`: they \
                 are `local-timestamp-…` and `timestamp-…`, with up to 6 digits";
+        "avro.codec": Words(&["null", "deflate", "snappy", "zstandard"]), or("snappy"), of_sink(),
+        as_in_flink()
+            => "how files are compressed";
     },
     metadata: &[],
-    unsupported: &["avro.codec"],
+    unsupported: &[],
     is_in_flink: true,
 };
 
@@ -372,7 +375,8 @@ impl Format {
             "avro" => {
                 let has_legacy_times = options.boolean("avro.timestamp_mapping.legacy")?;
                 options.choice("avro.encoding", &[("binary", ())])?;
-                Format::Avro(AvroOptions { has_legacy_times, registry: None })
+                let codec = options.choice("avro.codec", &Codec::NAMES)?.unwrap_or_default();
+                Format::Avro(AvroOptions { has_legacy_times, codec, registry: None })
             }
             "avro-confluent" => Format::Avro(registry_options(options, name)?),
             "debezium-avro-confluent" => Format::Changes(ChangeOptions {
@@ -440,6 +444,7 @@ fn registry_options(options: &Options<'_>, name: &str) -> Result<AvroOptions> {
     }
     Ok(AvroOptions {
         has_legacy_times: true,
+        codec: Codec::default(),
         registry: Some(RegistryOptions {
             registry: Arc::new(Registry::new(url, authorization)),
             subject: get("subject").map(str::to_owned),

@@ -156,6 +156,7 @@ fn row_kinds_are_read_as_they_are_written() {
     }
 }
 
+mod avro_oracle;
 mod changes;
 #[cfg(feature = "registry")]
 mod registry;

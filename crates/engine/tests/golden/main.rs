@@ -163,7 +163,6 @@ const WRITTEN: &[&str] = &[
     "sink_csv_timestamp_text",
     "sink_json_iso",
     "sink_json_nested_text",
-    "sink_json_text",
 ];
 
 #[test]

@@ -25,8 +25,17 @@ impl Plan {
     /// # Errors
     /// If its bytes are not those of such a record; columns may have part of it.
     pub fn read(&self, bytes: &[u8], fields: &mut [Field]) -> Result<(), Bad> {
+        self.read_next(bytes, fields).map(|_| ())
+    }
+
+    /// Reads the first of several records. Returns the bytes behind it.
+    ///
+    /// # Errors
+    /// As [`Plan::read`].
+    pub fn read_next<'b>(&self, bytes: &'b [u8], fields: &mut [Field]) -> Result<&'b [u8], Bad> {
         let mut bytes = Bytes { rest: bytes, empty_elements: 0 };
-        self.fields(&mut bytes, fields)
+        self.fields(&mut bytes, fields)?;
+        Ok(bytes.rest)
     }
 
     fn fields(&self, bytes: &mut Bytes<'_>, fields: &mut [Field]) -> Result<(), Bad> {
@@ -53,6 +62,28 @@ impl Plan {
         }
         Ok(())
     }
+}
+
+/// The entries of a file's header, and the bytes behind them.
+#[allow(clippy::type_complexity)]
+pub fn metadata(bytes: &[u8]) -> Result<(Vec<(&str, &[u8])>, &[u8]), &'static str> {
+    let mut bytes = Bytes { rest: bytes, empty_elements: 0 };
+    let mut entries = Vec::new();
+    bytes.blocks(|bytes| {
+        let key = std::str::from_utf8(bytes.sized()?).map_err(|_| "a key is not UTF-8")?;
+        entries.push((key, bytes.sized()?));
+        Ok::<(), &'static str>(())
+    })?;
+    Ok((entries, bytes.rest))
+}
+
+/// How many records a block has and how many bytes; and how many bytes say so.
+pub fn block_head(head: &[u8]) -> Result<(usize, usize, usize), &'static str> {
+    let mut bytes = Bytes { rest: head, empty_elements: 0 };
+    let (records, length) = (bytes.long()?, bytes.long()?);
+    let used = head.len() - bytes.rest.len();
+    let size = |number: i64| usize::try_from(number).map_err(|_| "a length is negative");
+    Ok((size(records)?, size(length)?, used))
 }
 
 /// Why a value cannot be read.

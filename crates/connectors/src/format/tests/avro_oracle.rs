@@ -20,7 +20,7 @@ fn fastavro_reads_and_writes_the_same_records() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut random = SplitMix64::new(5);
     for has_legacy_times in [true, false] {
-        let format = Format::Avro(AvroOptions { has_legacy_times, registry: None });
+        let format = Format::Avro(AvroOptions { has_legacy_times, ..AvroOptions::default() });
         for round in 0..10 {
             let columns = random_schema(&format, &mut random);
             let batch = random_batch(&columns, &mut random);

@@ -88,6 +88,7 @@ impl StandIn {
 fn options(url: &str, subject: &str) -> AvroOptions {
     AvroOptions {
         has_legacy_times: true,
+        codec: Default::default(),
         registry: Some(RegistryOptions {
             registry: Arc::new(Registry::new(url, None)),
             subject: Some(subject.to_owned()),
