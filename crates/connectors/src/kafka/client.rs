@@ -24,7 +24,7 @@ const RENAMED: &[(&str, &str)] = &[
     ("max.request.size", "message.max.bytes"),
     ("receive.buffer.bytes", "socket.receive.buffer.bytes"),
     ("send.buffer.bytes", "socket.send.buffer.bytes"),
-    ("ssl.cipher.suites", "ssl.cipher.suites"),
+    ("delivery.timeout.ms", "message.timeout.ms"),
     ("ssl.truststore.certificates", "ssl.ca.pem"),
     ("ssl.keystore.certificate.chain", "ssl.certificate.pem"),
     ("ssl.keystore.key", "ssl.key.pem"),
@@ -51,7 +51,6 @@ const IGNORED: &[&str] = &[
     "partition.assignment.strategy",
     "partition.discovery.interval.ms",
     "partitioner.class",
-    "reconnect.backoff.max.ms.java",
     "register.consumer.metrics",
     "register.producer.metrics",
     "security.providers",
@@ -232,7 +231,7 @@ impl Properties {
         self.or(&mut config, "queue.buffering.max.kbytes", "65536");
         self.or(&mut config, "queue.buffering.max.messages", "1000000");
         self.or(&mut config, "reconnect.backoff.max.ms", "1000");
-        if !self.sets("delivery.timeout.ms") && !self.sets("message.timeout.ms") {
+        if !self.sets("message.timeout.ms") {
             // Rows wait for a server that is down, and sources wait for them.
             config.set("message.timeout.ms", "0");
         }

@@ -34,6 +34,8 @@ pub struct KafkaSink {
     to: Target,
     buffer: Buffer,
     clock: SystemClock,
+    /// Why there can be no transactions.
+    refusal: Option<Error>,
 }
 
 /// Where messages go.
@@ -71,6 +73,7 @@ impl KafkaSink {
             to: Target::Unopened,
             buffer: Buffer::default(),
             clock: SystemClock::new(),
+            refusal: None,
         })
     }
 
@@ -135,10 +138,6 @@ fn emit(to: &mut Target, message: &Outgoing<'_>) -> Result<()> {
 impl Sink for KafkaSink {
     fn name(&self) -> String {
         self.request.table.clone()
-    }
-
-    fn claim(&mut self) -> Result<()> {
-        self.transactions().map_or(Ok(()), Transactions::claim)
     }
 
     fn open(&mut self) -> Result<()> {
@@ -210,8 +209,13 @@ impl Sink for KafkaSink {
             };
         };
         let path = self.spool_folder(prefix);
-        // The options were checked with the table.
-        let folder = paths::folder(&self.request, &path).unwrap_or_else(|_| path.into());
+        let folder = match paths::folder(&self.request, &path) {
+            Ok(folder) => folder,
+            Err(error) => {
+                self.refusal = Some(error);
+                return SinkGuarantee::Transactional;
+            }
+        };
         let (context, cancel) = (self.context.clone(), self.cancel.clone());
         let transactions =
             Transactions::new(&self.request.table, prefix, folder, &self.options, context, cancel);
@@ -220,6 +224,9 @@ impl Sink for KafkaSink {
     }
 
     fn check_start(&mut self, handle: Option<&str>, start: &OutputStart) -> Result<()> {
+        if let Some(refusal) = self.refusal.take() {
+            return Err(refusal);
+        }
         match (self.transactions(), handle) {
             (Some(transactions), handle) => transactions.check_start(handle, start),
             (None, None) => Ok(()),

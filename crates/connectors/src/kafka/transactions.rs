@@ -82,7 +82,8 @@ pub struct Transactions {
     number: u64,
     /// Files of transactions that are prepared and not committed.
     prepared: Vec<Segment>,
-    has_open: bool,
+    /// The marker has this job's lineage.
+    has_marked: bool,
 }
 
 impl Transactions {
@@ -111,15 +112,12 @@ impl Transactions {
             committed: 0,
             number: 1,
             prepared: Vec::new(),
-            has_open: false,
+            has_marked: false,
         }
     }
 
     /// Takes the exclusive right to the spool.
-    ///
-    /// # Errors
-    /// If another job has it.
-    pub fn claim(&mut self) -> Result<()> {
+    fn claim(&mut self) -> Result<()> {
         if self.claim.is_none() {
             let what = format!("table {}, 'sink.spool.path'", self.table);
             self.claim = Some(Claim::folder(&what, self.spool.folder())?);
@@ -133,6 +131,7 @@ impl Transactions {
     /// If the output is not that of the snapshot, or an earlier job still needs it; if the servers
     /// do not let transactions last as long as the user says.
     pub fn check_start(&mut self, handle: Option<&str>, start: &OutputStart) -> Result<()> {
+        self.claim()?;
         self.check_timeout()?;
         let found = self.find_marker(START_WAIT)?;
         self.committed = found.as_ref().map_or(0, |found| found.transaction);
@@ -306,7 +305,6 @@ impl Transactions {
     /// # Errors
     /// If it can't be kept.
     pub fn add(&mut self, message: &Outgoing<'_>) -> Result<()> {
-        self.has_open = true;
         self.spool.write(self.number, message)
     }
 
@@ -377,8 +375,10 @@ impl Transactions {
         let (mut backoff, since, mut refusals) = (Backoff::default(), Instant::now(), 0);
         let mut is_repeated = false;
         loop {
-            let failure = match self.attempt(segments, &marker, is_repeated) {
+            let deadline = give_up_after.map(|limit| since + limit);
+            let failure = match self.attempt(segments, &marker, is_repeated, deadline) {
                 Ok(()) => {
+                    self.has_marked = true;
                     self.context.trouble.clear();
                     return Ok(());
                 }
@@ -395,7 +395,7 @@ impl Transactions {
                 }
             }
             is_repeated = true;
-            let is_late = give_up_after.is_some_and(|limit| since.elapsed() >= limit);
+            let is_late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
             match failure {
                 Failure::Error(error) => return Err(error),
                 Failure::Client(error) if is_late || !is_worth_while(&error) => {
@@ -435,27 +435,26 @@ impl Transactions {
         segments: &[Segment],
         marker: &Marker,
         is_repeated: bool,
+        deadline: Option<Instant>,
     ) -> Result<(), Failure> {
         let is_new = self.output.is_none();
         if is_new {
-            self.begin_producer()?;
+            self.begin_producer(deadline)?;
         }
         if is_new && is_repeated {
             let found = self.find_marker(START_WAIT)?;
             if found.as_ref() == Some(marker) {
                 return Ok(());
             }
-            if let Some(found) = found.filter(|found| found.mark.lineage != marker.mark.lineage) {
-                let whose = found.mark.lineage;
+            // The first mark replaces that of an earlier run.
+            let others = found.filter(|found| found.mark.lineage != marker.mark.lineage);
+            if let Some(found) = others.filter(|_| self.has_marked) {
                 let error = Error::io(format!(
-                    "table {}: another job ({whose}) has begun to write under the prefix '{}'",
-                    self.table, self.prefix
+                    "table {}: another job ({}) has begun to write under the prefix '{}'",
+                    self.table, found.mark.lineage, self.prefix
                 ));
                 let hint = "stop one of them, and give each its own 'sink.transactional-id-prefix'";
-                // Only where this job had written before: the first mark replaces that of an earlier one.
-                if self.committed > 0 || !segments.is_empty() {
-                    return Err(error.hint(hint).into());
-                }
+                return Err(error.hint(hint).into());
             }
         }
         let consumer = self.consumer()?;
@@ -488,13 +487,16 @@ impl Transactions {
         element.set_metadata(marker.write());
         let group = consumer.group_metadata();
         let group = group.ok_or_else(|| Error::internal("a consumer without a group"))?;
-        self.until_done(|| producer.send_offsets_to_transaction(&offsets, &group, CALL * 5))?;
-        self.until_done(|| producer.commit_transaction(CALL))
+        self.until_done(deadline, || {
+            producer.send_offsets_to_transaction(&offsets, &group, CALL * 5)
+        })?;
+        self.until_done(deadline, || producer.commit_transaction(CALL))
     }
 
     /// Repeats a call of a transaction that may be repeated.
     fn until_done(
         &self,
+        deadline: Option<Instant>,
         mut call: impl FnMut() -> std::result::Result<(), KafkaError>,
     ) -> Result<(), Failure> {
         loop {
@@ -506,7 +508,8 @@ impl Transactions {
                 KafkaError::Transaction(error) => error.is_retriable(),
                 error => code_of(error) == Some(RDKafkaErrorCode::OperationTimedOut),
             };
-            if !is_repeatable {
+            let is_late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            if !is_repeatable || is_late {
                 return Err(error.into());
             }
             self.context.trouble.set(super::client::describe(&error));
@@ -518,7 +521,7 @@ impl Transactions {
 
     /// Makes a producer and initializes it: this ends transactions that an earlier one has left, and
     /// fences it.
-    fn begin_producer(&mut self) -> Result<(), Failure> {
+    fn begin_producer(&mut self, deadline: Option<Instant>) -> Result<(), Failure> {
         let timeout = self.timeout_ms.to_string();
         let settings = [
             ("transactional.id", self.prefix.as_str()),
@@ -533,7 +536,7 @@ impl Transactions {
             self.context.clone(),
             self.cancel.clone(),
         )?;
-        self.until_done(|| output.producer().init_transactions(CALL))?;
+        self.until_done(deadline, || output.producer().init_transactions(CALL))?;
         self.output = Some(output);
         Ok(())
     }

@@ -41,7 +41,8 @@ fn a_job_without_snapshots_writes_at_once() {
 fn the_example_runs() {
     // Its script starts a broker of its own: this one says whether there can be any.
     let Some(broker) = Broker::shared() else { return };
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/kafka-orders");
+    let folder =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/kafka-orders");
     let run = std::process::Command::new("bash")
         .arg(folder.join("run.sh"))
         .env("THALWEG", env!("CARGO_BIN_EXE_thalweg"))
