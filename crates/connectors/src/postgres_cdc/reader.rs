@@ -270,8 +270,8 @@ impl Reader {
         seen.is_none_or(|seen| run.reached.is_some_and(|reached| reached >= seen.until))
     }
 
-    /// Where the log is to advance for a chunk, and does not: it ends in front of a page's header, or
-    /// the server has written no more.
+    /// Where the log is to advance for a chunk, and does not: it ends in front of a page's header,
+    /// or the server has written no more.
     fn look_for_quiet_log(&mut self, run: &mut Run) -> Outcome<()> {
         let Some(until) = self.position().seen.as_ref().map(|seen| seen.until) else {
             return Ok(());

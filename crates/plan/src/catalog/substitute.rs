@@ -23,8 +23,8 @@ use crate::diagnostic::nearest;
 /// let parameters = BTreeMap::from([("n".to_owned(), "5".to_owned())]);
 /// let text = thalweg_plan::catalog::substitute("SELECT ${n} -- not ${m}", &parameters)?;
 /// assert_eq!(text, "SELECT 5 -- not ${m}");
-let secret = "'${secret:password}'";
-assert_eq!(thalweg_plan::catalog::substitute(secret, &parameters)?, secret);
+/// let secret = "'${secret:password}'";
+/// assert_eq!(thalweg_plan::catalog::substitute(secret, &parameters)?, secret);
 /// # Ok::<(), thalweg_core::Error>(())
 /// ```
 pub fn substitute(text: &str, parameters: &BTreeMap<String, String>) -> Result<String> {
