@@ -56,10 +56,11 @@ const OPTIONS: &[OptionDescription] = &option_table! {
             themselves";
     "format": Words(&FORMAT_NAMES), required(), as_in_flink()
         => "what the files hold";
-    "bad-data": Words(&["fail", "drop", "dead-letter"]), or("fail"), of_source(),
+    "bad-data": Words(&["fail", "skip", "drop", "dead-letter"]), or("fail"), of_source(),
         but_flink("Flink has 'csv.ignore-parse-errors' and 'json.ignore-parse-errors'")
         => "what happens to a record that cannot be read, is not UTF-8, has a DECIMAL that is out \
-            of range, or has a NULL in a `NOT NULL` column. For formats that are read record by record";
+            of range, or has a NULL in a `NOT NULL` column. `skip` means \
+            `drop`. For formats that are read record by record";
     "bad-data.check": Words(&["all", "read"]),
         or_else("`all` where `bad-data` is set, else `read`"), of_source(),
         but_flink("Flink reads the columns of a CSV row all, and those of JSON as needed")

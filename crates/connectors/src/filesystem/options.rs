@@ -235,7 +235,7 @@ fn is_plain(column: &Column) -> bool {
 fn bad_data<'a>(options: &Options<'a>, format: &Format) -> Result<BadData<'a>> {
     let ignores = format.ignores_parse_errors();
     let path = options.get("dead-letter.path");
-    let choices = [("fail", 0), ("drop", 1), ("dead-letter", 2)];
+    let choices = [("fail", 0), ("skip", 1), ("drop", 1), ("dead-letter", 2)];
     let choice = options.choice("bad-data", &choices)?.unwrap_or(0);
     if choice > 0 && (ignores || !format.is_text()) {
         return Err(options.conflict(
