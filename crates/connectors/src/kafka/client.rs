@@ -1,4 +1,5 @@
-//! The client's settings: `properties.*`, as the Java client knows them, in the words of librdkafka.
+//! The client's settings: `properties.*`, as the Java client knows them, in the words of
+//! librdkafka.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -378,7 +378,8 @@ impl Reader {
             }
             _ if matches!(error, KafkaError::MessageConsumptionFatal(_)) || !is_passing(error) => {
                 match code {
-                    // The name of a host that is not known, connections that are refused: tried again.
+                    // The name of a host that is not known, connections that are refused: tried
+                    // again.
                     Some(Code::Resolve | Code::Fail) | None => {
                         self.note(at, &describe(error));
                         Ok(())

@@ -12,7 +12,7 @@ use rdkafka::message::{BorrowedMessage, Headers, Message, Timestamp};
 use std::sync::Arc;
 use thalweg_core::connector::{SplitId, TableRequest};
 use thalweg_core::types::timestamps;
-use thalweg_core::{DataType, Error, Result, RowKind};
+use thalweg_core::{Column, DataType, Error, Result, RowKind};
 
 use super::offsets::PartitionName;
 use super::options::{BadData, KafkaOptions};
@@ -129,20 +129,17 @@ enum Slot {
     Kind,
 }
 
-/// Decodes messages.
-pub struct RowReader {
-    value: RecordDecoder,
-    key: Option<RecordDecoder>,
+/// Which columns are read, and where they come from.
+struct Columns {
     slots: Vec<Slot>,
-    schema: SchemaRef,
-    metadata: Vec<(String, DataType)>,
-    is_upsert: bool,
-    wants: Wants,
+    /// Positions in the value, in the key, and metadata of the format.
+    of_value: Vec<usize>,
+    of_key: Vec<usize>,
+    of_format: Vec<(String, Column)>,
 }
 
-impl RowReader {
-    /// A reader of the columns that are delivered.
-    pub fn new(request: &TableRequest, options: &KafkaOptions) -> RowReader {
+impl Columns {
+    fn find(request: &TableRequest, options: &KafkaOptions) -> Columns {
         let physical: Vec<usize> = match &request.projection {
             Some(wanted) => wanted.clone(),
             None => (0..request.schema.len()).collect(),
@@ -172,26 +169,45 @@ impl RowReader {
                 }
             }
         }
-        let has_changes = options.value.has_changes();
-        slots.extend(request.reads_kinds.then_some(match has_changes {
+        slots.extend(request.reads_kinds.then_some(match options.value.has_changes() {
             true => Slot::Value(of_value.len() + of_format.len()),
             false => Slot::Kind,
         }));
+        Columns { slots, of_value, of_key, of_format }
+    }
+}
+
+/// Decodes messages.
+pub struct RowReader {
+    value: RecordDecoder,
+    key: Option<RecordDecoder>,
+    slots: Vec<Slot>,
+    schema: SchemaRef,
+    metadata: Vec<(String, DataType)>,
+    is_upsert: bool,
+    wants: Wants,
+}
+
+impl RowReader {
+    /// A reader of the columns that are delivered.
+    pub fn new(request: &TableRequest, options: &KafkaOptions) -> RowReader {
+        let has_changes = options.value.has_changes();
+        let Columns { slots, of_value, of_key, of_format } = Columns::find(request, options);
         let layout = |format: &Format, schema, wanted: Vec<usize>| {
             let layout = RecordLayout::new(&request.table, schema, wanted, false);
             with_policy(layout, format, &options.bad_data)
         };
+        let reads_key = options.is_upsert || !of_key.is_empty();
         let mut value = layout(&options.value, options.value_schema(request), of_value);
         if has_changes {
             value = value.of_changes(of_format);
         }
-        let reads_key = options.is_upsert || !of_key.is_empty();
         let key = options.key.clone().filter(|_| reads_key).map(|format| {
             let layout = layout(&format, options.key_schema(request), of_key);
             RecordDecoder::new(format, layout)
         });
-        let has =
-            |keys: &[&str]| request.metadata.iter().any(|(key, _)| keys.contains(&key.as_str()));
+        let metadata = request.metadata.iter();
+        let has = |keys: &[&str]| metadata.clone().any(|(key, _)| keys.contains(&key.as_str()));
         let keeps_all = matches!(options.bad_data, BadData::Topic(_));
         RowReader {
             wants: Wants {
@@ -203,9 +219,7 @@ impl RowReader {
             key,
             slots,
             schema: request.delivered().arrow(),
-            metadata: request
-                .metadata
-                .iter()
+            metadata: metadata
                 .map(|(key, column)| (key.clone(), column.column_type.data_type.clone()))
                 .collect(),
             is_upsert: options.is_upsert,
@@ -421,6 +435,8 @@ impl Found {
         if values.null_count() == 0 {
             return;
         }
+        // Formats may have rows for what is missing.
+        self.rows.retain(|row| values.is_valid(row.message as usize));
         for message in (0..values.len() as u32).filter(|&at| values.is_null(at as usize)) {
             let key = self.keys.as_ref().and_then(|keys| keys[message as usize]);
             self.rows.push(FoundRow { message, value: None, key, is_delete: true });

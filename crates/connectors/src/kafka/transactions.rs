@@ -6,21 +6,23 @@
 //! commit   BEGIN; files ─▶ topics; marker = number of the transaction; COMMIT
 //! ```
 //!
-//! The marker is an offset of a consumer group of ours, `thalweg-PREFIX`, written in the transaction
-//! itself; its metadata have the job's lineage. librdkafka can't resume a transaction that another
-//! process has prepared, which is how Flink does it; and such a transaction holds readers back while
-//! it is open, and is lost with its rows where the servers give it up. Note 016 has the argument.
+//! The marker is an offset of a consumer group of ours, `thalweg-PREFIX`, written in the
+//! transaction itself; its metadata have the job's lineage. librdkafka can't resume a transaction
+//! that another process has prepared, which is how Flink does it; and such a transaction holds
+//! readers back while it is open, and is lost with its rows where the servers give it up. Note 016
+//! has the argument.
 //!
 //! **Why nothing is lost or doubled:**
 //! - what a handle names was durable in the spool before the snapshot with the handle is kept;
-//! - messages become visible in the transaction that raises the marker. Where the outcome of a commit
-//!   is not known (the answer was lost, the producer was fenced, the process died) a new producer
-//!   with the same identifier is initialized first: the servers end what the old one had begun, one
-//!   way or the other. Then the marker says which: if it has the number, nothing is left to do;
+//! - messages become visible in the transaction that raises the marker. Where the outcome of a
+//!   commit is not known (the answer was lost, the producer was fenced, the process died) a new
+//!   producer with the same identifier is initialized first: the servers end what the old one had
+//!   begun, one way or the other. Then the marker says which: if it has the number, nothing is left
+//!   to do;
 //! - files with a greater number than that of the snapshot are removed by `recover`, before the job
 //!   writes their rows again;
-//! - one job at a time: initializing a producer fences any other one with the prefix, and a job that
-//!   finds the marker of another lineage stops.
+//! - one job at a time: initializing a producer fences any other one with the prefix, and a job
+//!   that finds the marker of another lineage stops.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -519,8 +521,8 @@ impl Transactions {
         }
     }
 
-    /// Makes a producer and initializes it: this ends transactions that an earlier one has left, and
-    /// fences it.
+    /// Makes a producer and initializes it: this ends transactions that an earlier one has left,
+    /// and fences it.
     fn begin_producer(&mut self, deadline: Option<Instant>) -> Result<(), Failure> {
         let timeout = self.timeout_ms.to_string();
         let settings = [

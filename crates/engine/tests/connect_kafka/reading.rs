@@ -289,7 +289,7 @@ fn changes_of_debezium_are_read() {
 }
 
 #[test]
-fn a_broker_that_is_killed_comes_back_and_a_topic_that_goes_is_said() {
+fn a_broker_that_is_killed_comes_back() {
     let Some(broker) = Broker::start() else { return };
     broker.topic("from", 2, &[]);
     broker.topic("to", 1, &[]);
@@ -321,4 +321,26 @@ fn a_broker_that_is_killed_comes_back_and_a_topic_that_goes_is_said() {
     sleep(Duration::from_millis(300));
     let took = job.interrupt();
     assert!(took < Duration::from_secs(6), "{took:?}");
+}
+
+#[test]
+fn a_topic_that_is_deleted_does_not_stop_the_others() {
+    let Some(broker) = Broker::shared() else { return };
+    for topic in ["goes", "stays", "rest"] {
+        broker.topic(topic, 1, &[]);
+    }
+    broker.send("goes", [(0, None, Some("{\"n\": 1}"))]);
+    let text = format!(
+        "CREATE TABLE t (n INT) WITH ({}, 'scan.startup.mode' = 'earliest-offset'); \
+         CREATE TABLE o (n INT) WITH ({}); INSERT INTO o SELECT n FROM t;",
+        broker.json("goes;stays"),
+        broker.json("rest"),
+    );
+    let job = Job::start(&broker.file("deleted", &text), &[]);
+    broker.wait_for("rest", 1);
+    broker.delete("goes");
+    sleep(Duration::from_millis(1_500));
+    broker.send("stays", [(0, None, Some("{\"n\": 2}"))]);
+    broker.wait_for("rest", 2);
+    job.interrupt();
 }
