@@ -57,7 +57,7 @@ impl MemorySplits {
     /// A source of these columns of it; the seed decides how the splits come.
     pub fn source(&self, columns: Option<&[usize]>, seed: u64) -> SplitsSource {
         let mut random = SplitMix64::new(seed);
-        let mut splits: Vec<ReadSplit> = self.splits.iter().map(|of| ReadSplit::new(of)).collect();
+        let mut splits: Vec<ReadSplit> = self.splits.iter().map(ReadSplit::new).collect();
         for split in &mut splits {
             if let Some(columns) = columns {
                 split.rows = split.rows.project(columns).expect("the columns are there");
