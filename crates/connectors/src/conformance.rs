@@ -150,8 +150,8 @@ pub(crate) fn joined(batches: &[RecordBatch]) -> Option<RecordBatch> {
 }
 
 /// Checks a source with positions, which `make` opens again over the same bounded input. Takes
-/// `rounds` ways through the input, each with its own seed. The order of splits among each other may
-/// be another one each time.
+/// `rounds` ways through the input, each with its own seed. The order of splits among each other
+/// may be another one each time.
 ///
 /// # Errors
 /// Those of the source.

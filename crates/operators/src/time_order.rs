@@ -17,18 +17,18 @@
 //!
 //! # Where to continue
 //! A position has no rows, so those that wait are read again: it is a position of the inner source
-//! before the oldest row that waits, with how many rows of each split had come since, and the time up
-//! to which rows had left. Of the rows that come again those up to that time are dropped; all others
-//! wait as they did. `Marks` keeps positions of the inner source, from the first time on that a position
-//! was asked for.
+//! before the oldest row that waits, with how many rows of each split had come since, and the time
+//! up to which rows had left. Of the rows that come again those up to that time are dropped; all
+//! others wait as they did. `Marks` keeps positions of the inner source, from the first time on
+//! that a position was asked for.
 //!
 //! Rows that were sorted no longer come from one place of one file, so errors downstream name none.
 //!
 //! **Invariants**
-//! - `newest_ms - within_ms` of a split never falls, and all rows up to the least of all splits have
-//!   left; where splits are merged, all rows before it.
-//! - A row is refused exactly if it is older than the bound of its split, so no row can arrive behind
-//!   one that has left.
+//! - `newest_ms - within_ms` of a split never falls, and all rows up to the least of all splits
+//!   have left; where splits are merged, all rows before it.
+//! - A row is refused exactly if it is older than the bound of its split, so no row can arrive
+//!   behind one that has left.
 //! - Rows leave by (time, split, arrival): rows of equal time keep the order of their split.
 
 mod position;

@@ -1,5 +1,6 @@
 //! What no row causes: rows that have waited for long enough are called for, quiet inputs are
-//! declared idle, splits that belong together are kept in step, and partitions are called when the clock reaches what they wait for.
+//! declared idle, splits that belong together are kept in step, and partitions are called when the
+//! clock reaches what they wait for.
 //!
 //! **Invariant:** no input becomes idle while a cut is under way: the sources have said already
 //! whether they are. What others have reached without an input is then never part of a snapshot in

@@ -106,7 +106,7 @@ pub(crate) fn spawn(
         if let Some(sink) = sink.as_mut() {
             sink.abort();
         }
-        // What it was told to give up is no failure.
+        // What it had to give up is no failure.
         if !place.run.is_cancelled.load(Ordering::SeqCst) {
             job.lifecycle.fail(error.in_operator(place.at.run.name.clone()));
         }

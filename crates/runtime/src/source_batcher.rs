@@ -50,7 +50,8 @@ pub enum Wait {
 
 impl SourceBatcher {
     /// Adds a batch, behind which the epoch may end or not. One that does not belong to the same
-    /// file, or split, comes back, and what is collected must leave first: errors name a file and a row of it.
+    /// file, or split, comes back, and what is collected must leave first: errors name a file and a
+    /// row of it.
     pub fn add(
         &mut self,
         batch: SourceBatch,

@@ -221,7 +221,7 @@ impl Splits {
         self.joint = self.joint.max(joint.unwrap_or(Watermark::MIN));
     }
 
-    /// Splits with names are paused that are beyond this time, and others go on. Says which.
+    /// Splits with names are paused that are beyond this time, and others continue. Says which.
     pub(crate) fn keep_in_step(&mut self, limit: Watermark) -> Vec<(SplitId, bool)> {
         let mut changed = Vec::new();
         for (id, split) in self.all_mut().filter(|(_, split)| !split.known.name.is_empty()) {
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn time_goes_on_where_all_are_idle_as_far_as_any_of_them() {
+    fn time_advances_where_all_are_idle_as_far_as_any_of_them() {
         let mut splits = opened(&["a", "b"]);
         splits.raise(SplitId(0), Watermark(50));
         splits.raise(SplitId(1), Watermark(30));
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn splits_beyond_the_limit_are_paused_and_go_on() {
+    fn splits_beyond_the_limit_are_paused_and_continue() {
         let mut splits = opened(&["a", "b"]);
         splits.raise(SplitId(0), Watermark(50));
         splits.raise(SplitId(1), Watermark(30));

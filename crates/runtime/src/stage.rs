@@ -130,7 +130,7 @@ impl StageRun {
 /// What a stage does at run time.
 pub enum StageRunKind {
     /// Reads.
-    Source(SourceRun),
+    Source(Box<SourceRun>),
     /// Stateless.
     Transform(Arc<dyn Transform>),
     /// Stateful.
@@ -310,10 +310,9 @@ impl SourceState {
     /// was last taken: the epoch ends there.
     pub(crate) fn take_watermark(&mut self) -> Option<Watermark> {
         let (from, joint) = (self.taken, self.splits.joint());
-        let crosses = |assigner: &Box<dyn Assign>| joint > from && assigner.crosses(from, joint);
-        self.assigner.as_ref().filter(|assigner| crosses(assigner))?;
-        self.taken = joint;
-        Some(joint)
+        let crosses = joint > from && self.assigner.as_ref()?.crosses(from, joint);
+        self.taken = if crosses { joint } else { from };
+        crosses.then_some(joint)
     }
 }
 
@@ -604,7 +603,7 @@ pub struct SinkRun {
     pub gone: AtomicBool,
     /// Where the sink says what goes wrong.
     pub trouble: OnceLock<Trouble>,
-    /// It was told to give up what it was doing.
+    /// It had to give up what it was doing.
     pub is_cancelled: AtomicBool,
     /// What the sink promises, in a job with snapshots.
     pub guarantee: OnceLock<SinkGuarantee>,

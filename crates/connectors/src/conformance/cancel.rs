@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use thalweg_core::Result;
 use thalweg_core::connector::{Sink, Source, SourcePoll};
+use thalweg_core::shim::{Clock, SystemClock};
 
 /// How long the end of a connector may take.
 const END_TIME: Duration = Duration::from_secs(2);
@@ -18,8 +19,20 @@ const BLOCKED: Duration = Duration::from_millis(300);
 /// A sink that is not blocked after so long takes rows without end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Checks a source that is started over a peer which does not answer, or has stopped doing so: polls
-/// return at once, and it ends within two seconds.
+/// A watch.
+struct Watch(SystemClock);
+
+impl Watch {
+    fn new() -> Watch {
+        Watch(SystemClock::new())
+    }
+    fn at(&self) -> Duration {
+        Duration::from_nanos(self.0.now_ns())
+    }
+}
+
+/// Checks a source that is started over a peer which does not answer, or has stopped doing so:
+/// polls return at once, and it ends within two seconds.
 ///
 /// # Errors
 /// Those of the start.
@@ -29,26 +42,29 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub fn check_source_cancel(mut source: Box<dyn Source>) -> Result<()> {
     source.start(Arc::new(|| {}))?;
     source.open()?;
-    let begun = Instant::now();
-    while begun.elapsed() < BLOCKED {
-        let asked = Instant::now();
+    let watch = Watch::new();
+    let begun = watch.at();
+    while watch.at() - begun < BLOCKED {
+        let asked = watch.at();
         let is_over = matches!(source.poll(1000), Ok(SourcePoll::End) | Err(_));
-        assert!(asked.elapsed() < POLL_TIME, "a poll took {:?}", asked.elapsed());
+        let took = watch.at() - asked;
+        assert!(took < POLL_TIME, "a poll took {took:?}");
         if is_over {
             break;
         }
         thread::sleep(Duration::from_millis(1));
     }
-    let begun = Instant::now();
+    let begun = watch.at();
     source.stop();
     source.abort();
     drop(source);
-    assert!(begun.elapsed() < END_TIME, "it ended after {:?}", begun.elapsed());
+    let took = watch.at() - begun;
+    assert!(took < END_TIME, "it ended after {took:?}");
     Ok(())
 }
 
-/// Checks a sink over a peer that takes no more rows at some time: rows are written until it blocks;
-/// then it is cancelled.
+/// Checks a sink over a peer that takes no more rows at some time: rows are written until it
+/// blocks; then it is cancelled.
 ///
 /// # Errors
 /// Those of opening it.
@@ -67,19 +83,21 @@ pub fn check_sink_cancel(mut sink: Box<dyn Sink>, rows: &RecordBatch) -> Result<
         }
         sink.abort();
     });
-    let begun = Instant::now();
-    let mut before = (Instant::now(), u64::MAX);
-    while before.0.elapsed() < BLOCKED && !thread.is_finished() {
-        assert!(begun.elapsed() < PATIENCE, "the sink takes rows without end");
+    let watch = Watch::new();
+    let begun = watch.at();
+    let (mut since, mut before) = (begun, u64::MAX);
+    while watch.at() - since < BLOCKED && !thread.is_finished() {
+        assert!(watch.at() - begun < PATIENCE, "the sink takes rows without end");
         let now = written.load(Ordering::SeqCst);
-        if now != before.1 {
-            before = (Instant::now(), now);
+        if now != before {
+            (since, before) = (watch.at(), now);
         }
         thread::sleep(Duration::from_millis(5));
     }
-    let cancelled = Instant::now();
+    let cancelled = watch.at();
     cancel();
     thread.join().expect("no panic");
-    assert!(cancelled.elapsed() < END_TIME, "it ended after {:?}", cancelled.elapsed());
+    let took = watch.at() - cancelled;
+    assert!(took < END_TIME, "it ended after {took:?}");
     Ok(())
 }

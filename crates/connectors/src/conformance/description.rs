@@ -27,6 +27,11 @@ pub fn check_description(connector: &dyn Connector, table: &TableRequest) {
     };
     assert!(accepts(table), "the table to check with is refused");
     check_capabilities(connector, table);
+    let kept = directions.iter().flat_map(|&as_sink| connector.state_options(table, as_sink));
+    for (name, _) in kept {
+        let is_secret = description.option(&name).is_some_and(|of| of.kind == OptionKind::Secret);
+        assert!(!is_secret, "option '{name}' is secret, and snapshots would have it");
+    }
     for option in description.all_options() {
         check_option(connector, option, table, &accepts);
     }

@@ -120,7 +120,7 @@ fn check_complete(seen: &[String], expected: &[String], how: &str) {
 #[derive(Debug)]
 struct Failures {
     random: SplitMix64,
-    /// Once, behind so many more calls; else at random.
+    /// Once, after this number of calls; else at random.
     at_call: Option<u64>,
 }
 

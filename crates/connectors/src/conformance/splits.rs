@@ -1,5 +1,5 @@
-//! An input in memory with splits, for tests of whoever takes them: the splits come in another order
-//! each time, some are silent for a while, and their numbers differ from run to run.
+//! An input in memory with splits, for tests of whoever takes them: the splits come in another
+//! order each time, some are silent for a while, and their numbers differ from run to run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl MemorySplits {
     /// A source of these columns of it; the seed decides how the splits come.
     pub fn source(&self, columns: Option<&[usize]>, seed: u64) -> SplitsSource {
         let mut random = SplitMix64::new(seed);
-        let mut splits: Vec<ReadSplit> = self.splits.iter().map(|of| ReadSplit::new(of)).collect();
+        let mut splits: Vec<ReadSplit> = self.splits.iter().map(ReadSplit::new).collect();
         for split in &mut splits {
             if let Some(columns) = columns {
                 split.rows = split.rows.project(columns).expect("the columns are there");
@@ -219,7 +219,7 @@ mod tests {
     use crate::conformance::check_replayable;
 
     #[test]
-    fn splits_come_anew_in_each_run_and_their_rows_in_order() {
+    fn splits_come_in_any_order_and_their_rows_in_one() {
         let rows = |from: i64, rows: i64| {
             let column: ArrayRef = Arc::new(Int64Array::from_iter_values(from..from + rows));
             RecordBatch::try_from_iter([("value", column)]).expect("one column")

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A split of a source: a part with a sequence of its own (a partition of a topic, a shard, a slot).
-/// Each has its own running watermark, by which its rows are judged, and falls idle on its own; the
-/// watermark of the source is the least of those that have neither ended nor fallen idle.
+/// A split of a source: a part with a sequence of its own (a partition of a topic, a shard, a
+/// slot). Each has its own running watermark, by which its rows are judged, and falls idle on its
+/// own; the watermark of the source is the least of those that have neither ended nor fallen idle.
 ///
 /// A source numbers its splits as it likes, from 0 on without large gaps; the numbers hold for one
 /// run. What a split is called ([`SplitEvent::Opened`]) holds for all runs.

@@ -7,8 +7,8 @@ use std::str::FromStr;
 use crate::error::{Error, Result};
 
 /// The hosts that connectors may talk to: all of them, unless there is a list. A connector asks
-/// where a table is planned ([`AllowedTargets::check`]), and for each connection that it opens: also
-/// to a host that it was told of by another one.
+/// where a table is planned ([`AllowedTargets::check`]), and for each connection that it opens:
+/// also to a host that another one has named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowedTargets(Option<Vec<Target>>);
 

@@ -1,5 +1,5 @@
-//! Inputs with splits, through SQL: lateness by the split's own watermark, one sequence in the order
-//! of time whatever comes first, splits that fall idle or come late; also over kills.
+//! Inputs with splits, through SQL: lateness by the split's own watermark, one sequence in the
+//! order of time whatever comes first, splits that fall idle or come late; also over kills.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ struct SplitsConnector {
     gate: Option<Gate>,
 }
 
-/// Holds a source behind its first row until the test lets it go on.
+/// Holds a source behind its first row until the test lets it continue.
 #[derive(Clone, Default)]
 struct Gate(Arc<(AtomicBool, Mutex<Option<Waker>>)>);
 
@@ -343,7 +343,7 @@ fn a_split_out_of_order_is_named() {
 
 /// What a job that was killed has written, and what its next run adds, is the same sequence.
 #[test]
-fn the_sequence_goes_on_behind_kills() {
+fn the_sequence_continues_behind_kills() {
     let (a, b) = (sorted_input(7), splits(8, 3, 300, 40));
     let mut b_sorted = b.clone();
     b_sorted.values_mut().for_each(|rows| rows.sort_by_key(|row| row.0));

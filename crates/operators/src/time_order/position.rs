@@ -2,8 +2,8 @@
 //!
 //! The inner source can say only where it is now, and rows that wait lie before that: [`Marks`]
 //! keeps some of its positions, at most [`MARKS_MAX`], as long as rows behind them wait. None is
-//! kept before anybody has asked for a position, but for that of the beginning. A mark knows how many
-//! rows of each split had come.
+//! kept before anybody has asked for a position, but for that of the beginning. A mark knows how
+//! many rows of each split had come.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -171,7 +171,7 @@ impl OrderedPosition {
     }
 }
 
-/// The splits, where the text goes on with them; moves behind them.
+/// The splits, where the text continues with them; moves behind them.
 fn next_splits(rest: &mut &str) -> Option<Vec<SplitPosition>> {
     let Some(list) = rest.strip_prefix("\"splits\":") else { return Some(Vec::new()) };
     let mut values = serde_json::Deserializer::from_str(list).into_iter();

@@ -253,7 +253,7 @@ fn stage_kind(
     Ok(match kind {
         StageKind::Transform(transform) => StageRunKind::Transform(transform),
         StageKind::Source { source, assigner } => {
-            StageRunKind::Source(source_run(source, assigner, timing, options))
+            StageRunKind::Source(Box::new(source_run(source, assigner, timing, options)))
         }
         StageKind::Operator(operator) => {
             StageRunKind::Operator(operator_run(operator, lanes, options)?)
