@@ -22,7 +22,7 @@ CREATE TABLE payments (
 
 CREATE TABLE paid_orders (id BIGINT, customer STRING, amount DECIMAL(10, 2), method STRING, minutes BIGINT) WITH (
   'connector' = 'kafka', 'topic' = 'paid-orders', 'properties.bootstrap.servers' = '${servers}', 'format' = 'json',
-  'key.format' = 'raw', 'key.fields' = 'customer',
+  'key.format' = 'raw', 'key.fields' = 'customer', 'json.encode.decimal-as-plain-number' = 'true',
   'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = 'paid-orders'
 );
 

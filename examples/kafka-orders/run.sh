@@ -41,7 +41,7 @@ X
 done
 
 run_job() {
-  "$thalweg" run --resume --allow-path "$work" --param "servers=$BOOTSTRAP" --param "work=$work" "$work/orders.sql" >>"$work/job.log" 2>&1
+  exec "$thalweg" run --resume --allow-path "$work" --param "servers=$BOOTSTRAP" --param "work=$work" "$work/orders.sql" >>"$work/job.log" 2>&1
 }
 cp "$here/orders.sql" "$work/orders.sql"
 run_job &
@@ -49,7 +49,7 @@ job=$!
 sleep 0.3
 kill -9 "$job" 2>/dev/null || true
 wait "$job" 2>/dev/null || true
-run_job || { tail -5 "$work/job.log" >&2; exit 1; }
+(run_job) || { tail -5 "$work/job.log" >&2; exit 1; }
 
 show() {
   cat >"$work/show.sql" <<X
@@ -57,7 +57,7 @@ CREATE TABLE t (v STRING $2) WITH ($topics, 'topic' = '$1', 'format' = 'raw', 's
   'scan.bounded.mode' = 'latest-offset', 'properties.isolation.level' = 'read_committed');
 SELECT $3 FROM t;
 X
-  "$thalweg" run "$work/show.sql" | sort
+  "$thalweg" run "$work/show.sql" | tail -n +2 | sort
 }
 echo "paid within an hour, each once:"
 show paid-orders "" "v"

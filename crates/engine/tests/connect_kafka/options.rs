@@ -33,7 +33,7 @@ fn mistakes_are_named_with_what_to_do() {
         ),
         (
             "'format' = 'json', 'properties.sasl.mechanism' = 'PLAIN', 'properties.sasl.jaas.config' = \
-             'a.b.PlainLoginModule required username=\"u\" password=\"s3cret\"', 'properties.acks' = 's3cret'",
+             'a.b.PlainLoginModule required username=\"u\" password=\"s3cret\"',\n 'properties.acks' = 'some'",
             &["properties.acks"],
         ),
         ("'format' = 'json', 'scan.startup.timestamp-millis' = '1'", &["no effect in this mode"]),

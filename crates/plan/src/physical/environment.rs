@@ -155,6 +155,11 @@ impl PlanEnvironment<'_> {
     pub fn request(&self, table: &ResolvedTable) -> TableRequest {
         self.places.request(table, self.parallelism.max(1))
     }
+
+    /// A table that is written, with the metadata columns that a row has.
+    pub fn written(&self, table: &ResolvedTable) -> TableRequest {
+        TableRequest { metadata: table.written_metadata(), ..self.request(table) }
+    }
 }
 
 /// The options that the connector reads: those of every table are the planner's.

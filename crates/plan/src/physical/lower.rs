@@ -270,13 +270,13 @@ impl<'a> Lowering<'a> {
         for output in outputs {
             if let Target::Table(table) = &output.target {
                 let path = table.spans.options.get("path").copied();
-                let written = || (environment.request(table), path.unwrap_or(output.span));
+                let written = || (environment.written(table), path.unwrap_or(output.span));
                 writes.entry(&table.name).or_insert_with(written);
             }
         }
         if let LateData::Table(table) = &environment.late {
             let path = table.spans.options.get("path").copied();
-            let written = || (environment.request(table), path.unwrap_or(table.spans.name));
+            let written = || (environment.written(table), path.unwrap_or(table.spans.name));
             writes.entry(&table.name).or_insert_with(written);
         }
         tables.reads.extend(reads.values().map(|table| environment.request(table)));
@@ -294,8 +294,7 @@ impl<'a> Lowering<'a> {
 
     /// Checks the options of a table that is written.
     fn check_sink(&self, table: &ResolvedTable) -> Result<TableRequest> {
-        let metadata = table.written_metadata();
-        let request = TableRequest { metadata, ..self.environment.request(table) };
+        let request = self.environment.written(table);
         let connectors = self.environment.places.connectors;
         connectors.validate(&request, true)?;
         if self.environment.takes_snapshots {
@@ -660,8 +659,7 @@ impl<'a> Lowering<'a> {
     fn add_table_sink(&mut self, written: WrittenTable) -> Result<()> {
         let table = written.table.clone();
         let has_updates = written.has_updates;
-        let metadata = table.written_metadata();
-        let request = TableRequest { has_updates, metadata, ..self.environment.request(&table) };
+        let request = TableRequest { has_updates, ..self.environment.written(&table) };
         let sink: Box<dyn Sink> = if self.environment.dry_run {
             super::no_sink()
         } else {
