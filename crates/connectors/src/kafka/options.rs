@@ -361,7 +361,7 @@ fn read_format(
     const FORMATS: ConnectorDescription =
         ConnectorDescription { formats: RECORD_FORMATS, ..ConnectorDescription::new("kafka", "") };
     let known = |format: &&FormatDescription| format.name == name;
-    if !RECORD_FORMATS.iter().any(|format| known(format)) {
+    if !RECORD_FORMATS.iter().any(known) {
         let names: Vec<&str> = RECORD_FORMATS.iter().map(|format| format.name).collect();
         let error =
             Error::plan(format!("table {}: messages have no format '{name}'", request.table));
@@ -373,8 +373,8 @@ fn read_format(
     let own = format!("{name}.");
     let mut of_format = TableRequest { options: BTreeMap::new(), ..request.clone() };
     for (option, value) in &request.options {
-        let rests = prefixes.iter().filter_map(|prefix| option.strip_prefix(prefix));
-        if let Some(rest) = rests.filter(|rest| rest.starts_with(&own)).next() {
+        let mut rests = prefixes.iter().filter_map(|prefix| option.strip_prefix(prefix));
+        if let Some(rest) = rests.find(|rest| rest.starts_with(&own)) {
             of_format.options.insert(rest.to_owned(), value.clone());
         }
     }

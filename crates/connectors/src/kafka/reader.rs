@@ -164,14 +164,16 @@ impl Reader {
         self.next_split = found.len() as u32;
         let read = self.read(found, writer);
         self.open.clear();
-        match read {
+        let ended = match read {
             Err(Halt::Error(error)) => Err(error),
             Err(Halt::Gone) => {
                 self.commit(CommitMode::Sync);
                 Ok(())
             }
             Ok(()) => self.serve_commits(writer),
-        }
+        };
+        drop(self.parts.done);
+        ended
     }
 
     fn read(&mut self, found: Vec<Part>, writer: &FeedWriter<Item>) -> Step<()> {

@@ -142,8 +142,8 @@ impl Transactions {
         let handle = Handle::read(handle)?;
         self.check_mark(found.as_ref(), start)?;
         self.number = self.number.max(handle.transaction + 1);
-        let open = handle.segments.iter().filter(|segment| segment.number > self.committed);
-        open.map(|segment| self.spool.check(segment)).collect()
+        let mut open = handle.segments.iter().filter(|segment| segment.number > self.committed);
+        open.try_for_each(|segment| self.spool.check(segment))
     }
 
     fn check_unmarked(&self, found: Option<&Marker>, start: &OutputStart) -> Result<()> {
@@ -250,7 +250,9 @@ impl Transactions {
         };
         let found = calls.call("the marker of transactions", |consumer| {
             let mut asked = TopicPartitionList::with_capacity(topics.len());
-            topics.iter().for_each(|topic| drop(asked.add_partition(topic, 0)));
+            for topic in &topics {
+                asked.add_partition(topic, 0);
+            }
             let told = consumer.committed_offsets(asked, CALL * 3)?;
             let mut newest: Option<(Marker, String)> = None;
             for element in told.elements() {

@@ -84,7 +84,7 @@ fn startup_and_bounded_modes() {
     count(
         "m2",
         "'scan.startup.mode' = 'latest-offset', 'scan.bounded.mode' = 'latest-offset'",
-        "0,",
+        "op,c,low,high",
     );
     let latest = "'scan.bounded.mode' = 'latest-offset'";
     count(
