@@ -141,7 +141,7 @@ impl Header {
         let Some(rest) = bytes.strip_prefix(MAGIC) else {
             return Err(damaged("it does not begin as one"));
         };
-        let (metadata, rest) = super::read::metadata(rest).map_err(|reason| damaged(reason))?;
+        let (metadata, rest) = super::read::metadata(rest).map_err(damaged)?;
         let metadata: HashMap<&str, &[u8]> = metadata.into_iter().collect();
         let Some((sync, rest)) = rest.split_first_chunk() else {
             return Err(damaged("the file ends within its header"));
