@@ -1,4 +1,4 @@
-//! Reads records of ten fields on one core, as JSON and as Avro, and prints MB/s beside floors of
+//! Reads records of ten fields on one core, as JSON and as Avro, and prints MB/s next to floors of
 //! the same run: simd-json's tape, which builds no column, and a loop by hand that knows the
 //! records.
 

@@ -30,7 +30,7 @@ use super::text::TextBlock;
 #[derive(Clone, Debug, Default)]
 pub struct AvroOptions {
     /// True if TIMESTAMP is an instant in Avro, and TIMESTAMP_LTZ has no type there: what Flink
-    /// did first, and does unless told otherwise.
+    /// did first, and does unless something else is asked for.
     pub has_legacy_times: bool,
     /// How the blocks of files are compressed that are written.
     pub codec: Codec,

@@ -1,6 +1,6 @@
 //! Columns that grow value by value: what decoders of records write into.
 //!
-//! A decoder appends to each column of a record and never takes back: where a record turns out to
+//! A decoder appends to each column of a record and removes nothing: where a record turns out to
 //! be bad in the middle, [`ColumnBuilder::fill`] completes its columns with anything, and the row
 //! is left out at the end ([`super::records`]). Values are the numbers and bytes of Arrow's arrays
 //! from the start, so that finishing copies nothing.

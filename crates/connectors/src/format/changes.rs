@@ -21,35 +21,55 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Int8Array, RecordBatch, StringViewArray, StructArray, UInt64Array};
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType as Arrow;
-use regex::Regex;
 use thalweg_core::{Column, DataType, Error, Result, RowKind, TableSchema};
 
-pub use self::dialect::Dialect;
+pub use self::dialect::{ChangeOptions, Dialect};
 use self::metadata::Source;
 use self::rows::{Images, Row, Rows};
-use super::avro::{AvroDecoder, AvroOptions};
+use super::avro::AvroDecoder;
 use super::bad_data::{BadDataPolicy, DecodeError, Rejected};
 use super::builder;
+use super::json::objects;
 use super::json::writer::JsonStyle;
-use super::json::{JsonOptions, objects};
 use super::records::{DecodedRecords, Objects, RecordLayout, Records};
 use super::text::TextBlock;
 
-/// How changes are read and written.
-#[derive(Clone, Debug)]
-pub struct ChangeOptions {
-    /// Who writes them.
-    pub dialect: Dialect,
-    /// How the JSON is read and written.
-    pub json: JsonOptions,
-    /// How Avro is read and written, if that is what messages are: `debezium-avro-confluent`.
-    pub avro: Option<AvroOptions>,
-    /// True if the change stands in a key `payload`, beside its schema.
-    pub has_schema: bool,
-    /// The databases, of which changes are read; all if there is none.
-    pub databases: Option<Regex>,
-    /// The same for tables.
-    pub tables: Option<Regex>,
+impl ChangeOptions {
+    /// The columns that are read of an object: what a row was, what it is, what happened, then
+    /// what filters and metadata need.
+    fn envelope(&self, read: &[&Column], sources: &[Source]) -> Vec<Column> {
+        let nullable = |column: &&Column| {
+            Column::new(&column.name, column.column_type.clone().with_nullable(true))
+        };
+        let image = DataType::Row(read.iter().map(nullable).collect()).nullable();
+        let image = match self.dialect {
+            Dialect::Canal => DataType::Array(Box::new(image)).nullable(),
+            _ => image,
+        };
+        let (before, after) = self.dialect.image_keys();
+        let mut columns = vec![
+            Column::new(before, image.clone()),
+            Column::new(after, image),
+            Column::new(self.dialect.kind_key(), DataType::STRING.nullable()),
+        ];
+        let filters = [("database", &self.databases), ("table", &self.tables)];
+        let filters = filters.iter().filter(|(_, pattern)| pattern.is_some());
+        let filters = filters.map(|(key, _)| Column::new(*key, DataType::STRING.nullable()));
+        let inside = sources.iter().filter(|source| !source.is_outside);
+        let inside = inside.map(|source| Column::new(source.key, source.read_as().nullable()));
+        for column in filters.chain(inside) {
+            if !columns.iter().any(|known| known.name == column.name) {
+                columns.push(column);
+            }
+        }
+        if !self.has_schema {
+            return columns;
+        }
+        let outside = sources.iter().find(|source| source.is_outside);
+        let outside = outside.map(|source| Column::new(source.key, DataType::STRING.nullable()));
+        let payload = Column::new("payload", DataType::Row(columns).nullable());
+        [payload].into_iter().chain(outside).collect()
+    }
 }
 
 /// Decodes a block.
@@ -234,14 +254,6 @@ pub(super) fn in_avro_envelope(
         Arc::new(StringViewArray::from_iter_values(words)),
     ];
     Ok(RecordBatch::try_new(schema, columns)?)
-}
-
-/// The error of a metadata column.
-fn bad_metadata(key: &str, column: &Column, expected: &str) -> Error {
-    Error::plan(format!(
-        "metadata '{key}' is {expected}, but column {} is {}",
-        column.name, column.column_type.data_type
-    ))
 }
 
 impl Row {

@@ -165,7 +165,7 @@ const DEBEZIUM: FormatDescription = FormatDescription {
         OptionDescription::new(
             "debezium-json.schema-include",
             OptionKind::Boolean,
-            "the change is in the key `payload`, beside its schema",
+            "the change is in the key `payload`, next to its schema",
         )
         .or("false")
         .of_source()

@@ -193,7 +193,7 @@ impl Properties {
         }
     }
 
-    /// The configuration of a consumer that reads so many partitions, under this group if the user
+    /// The configuration of a consumer that reads this number of partitions, under this group if the user
     /// names none.
     pub fn consumer(&self, group: &str, partitions: usize) -> ClientConfig {
         let mut config = self.config();
@@ -315,7 +315,7 @@ fn check_targets(servers: &str, request: &TableRequest) -> Result<()> {
     Ok(())
 }
 
-/// What a client tells beside the answers of its calls.
+/// What a client reports apart from the answers of its calls.
 #[derive(Clone, Default)]
 pub struct Context {
     /// What goes wrong at the moment.

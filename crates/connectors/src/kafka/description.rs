@@ -162,7 +162,7 @@ const OF_KAFKA: &[OptionDescription] = &option_table! {
 
 const OF_UPSERT: &[OptionDescription] = &option_table! {
     "sink.buffer-flush.max-rows": Number, or("0"), of_sink(), as_in_flink()
-        => "with `sink.buffer-flush.interval`: of so many rows only the last of each key is written; `0` for no buffer";
+        => "with `sink.buffer-flush.interval`: of this number of rows only the last of each key is written; `0` for no buffer";
     "sink.buffer-flush.interval": Duration, or("0 s"), of_sink(), as_in_flink()
         => "the longest that a row waits for others while more come; rows are also written when nothing more comes, \
             and before a snapshot";
@@ -186,7 +186,7 @@ const METADATA: &[MetadataDescription] = &[
     MetadataDescription {
         key: "leader-epoch",
         data_type: "INT",
-        help: "always NULL: the client does not tell it",
+        help: "always NULL: the client does not say it",
     },
     MetadataDescription { key: "offset", data_type: "BIGINT", help: "the offset" },
     MetadataDescription {

@@ -1,6 +1,6 @@
 //! Where messages go that could not be read.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer as _};
@@ -15,6 +15,7 @@ use super::rows::BadMessage;
 use crate::filesystem::{DeadLetters, FinishedLetters, LetterMark, letters_path};
 use crate::format::text::readable;
 use crate::handover::BadRow;
+use crate::network::Timer;
 
 /// How long a snapshot waits for dead letters to be acknowledged.
 const SYNC_WAIT: Duration = Duration::from_secs(60);
@@ -103,7 +104,7 @@ impl Letters {
         }
     }
 
-    /// Begins to write; so many were written before.
+    /// Begins to write; `written` is the number of those written before.
     ///
     /// # Errors
     /// If they can't be written.
@@ -195,7 +196,7 @@ impl LetterTopic {
         if let Some(value) = &bad.value {
             record = record.payload(value);
         }
-        let since = Instant::now();
+        let since = Timer::default();
         loop {
             match producer.send(record) {
                 Ok(()) => return Ok(()),

@@ -1,6 +1,6 @@
 //! Partitions of topics, and where places in them are.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -9,7 +9,7 @@ use thalweg_core::{Error, Result};
 
 use super::client::{CALL, Consumer, Properties, Reset, explained, is_passing};
 use super::options::{Place, Topics};
-use crate::network::Cancel;
+use crate::network::{Cancel, Timer};
 
 /// A partition of a topic.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,7 +49,7 @@ impl Calls<'_> {
     /// # Errors
     /// If it fails for good, or for too long.
     pub fn call<T>(&self, doing: &str, mut call: impl FnMut(&Consumer) -> Outcome<T>) -> Result<T> {
-        let since = Instant::now();
+        let since = Timer::default();
         loop {
             let error = match call(self.consumer) {
                 Ok(value) => return Ok(value),
@@ -167,8 +167,8 @@ impl Calls<'_> {
             for name in partitions {
                 asked.add_partition_offset(&name.topic, name.partition, time)?;
             }
-            let told = consumer.offsets_for_times(asked, CALL * 3)?;
-            answers(&told, partitions)
+            let found = consumer.offsets_for_times(asked, CALL * 3)?;
+            answers(&found, partitions)
         })
     }
 
@@ -178,16 +178,16 @@ impl Calls<'_> {
             for name in partitions {
                 asked.add_partition(&name.topic, name.partition);
             }
-            let told = consumer.committed_offsets(asked, CALL * 3)?;
-            answers(&told, partitions)
+            let found = consumer.committed_offsets(asked, CALL * 3)?;
+            answers(&found, partitions)
         })
     }
 }
 
-fn answers(told: &TopicPartitionList, partitions: &[PartitionName]) -> Outcome<Vec<Option<i64>>> {
+fn answers(found: &TopicPartitionList, partitions: &[PartitionName]) -> Outcome<Vec<Option<i64>>> {
     let mut offsets = Vec::with_capacity(partitions.len());
     for name in partitions {
-        let Some(answer) = told.find_partition(&name.topic, name.partition) else {
+        let Some(answer) = found.find_partition(&name.topic, name.partition) else {
             offsets.push(None);
             continue;
         };

@@ -114,7 +114,7 @@ pub struct KafkaOptions {
     pub spool_path: Option<String>,
     /// Each row goes to the first partition.
     pub is_fixed_partition: bool,
-    /// Of so many rows only the last of each key is written.
+    /// Of this number of rows only the last of each key is written.
     pub flush_rows: usize,
     /// The longest that a row waits for others.
     pub flush_interval_ms: u64,

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use rdkafka::consumer::base_consumer::PartitionQueue;
@@ -22,12 +22,12 @@ use super::offsets::{Calls, PartitionName};
 use super::options::{Place, Topics};
 use super::rows::{Block, RowReader, Rows};
 use crate::network::feed::{FeedWriter, Gone};
-use crate::network::{Cancel, TICK};
+use crate::network::{Cancel, TICK, Timer};
 
 /// How often the ends of partitions are asked for, to know how far behind the job is.
 const LAG_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What the thread tells the source.
+/// What the thread reports to the source.
 pub enum Item {
     /// A partition was found, and is read from there.
     Opened(Part),
@@ -87,7 +87,7 @@ pub struct ReaderParts {
     pub properties: Properties,
     /// The client.
     pub consumer: SharedConsumer,
-    /// What the client tells.
+    /// What the client reports.
     pub context: Context,
     /// From messages to rows.
     pub rows: RowReader,
@@ -117,15 +117,15 @@ pub struct Reader {
     open: Vec<Open>,
     next_split: u32,
     wake: (Sender<()>, Receiver<()>),
-    looked_at: Instant,
-    lag_at: Option<Instant>,
+    looked: Timer,
+    asked: Option<Timer>,
 }
 
 /// Why reading has ended.
 pub enum Halt {
     /// Nobody wants rows any more.
     Gone,
-    /// It can't go on.
+    /// It can't continue.
     Error(Error),
 }
 
@@ -151,15 +151,15 @@ impl Reader {
             open: Vec::new(),
             next_split: 0,
             wake: bounded(1),
-            looked_at: Instant::now(),
-            lag_at: None,
+            looked: Timer::default(),
+            asked: None,
         }
     }
 
     /// Reads until all partitions have ended, or nobody wants rows any more.
     ///
     /// # Errors
-    /// If it can't go on.
+    /// If it can't continue.
     pub fn run(mut self, found: Vec<Part>, writer: &FeedWriter<Item>) -> Result<()> {
         self.next_split = found.len() as u32;
         let read = self.read(found, writer);
@@ -364,12 +364,12 @@ impl Reader {
                 let next = at.map_or(0, |at| self.open[at].part.next);
                 Err(Error::data(format!(
                     "table {}: {doing} has no messages from offset {next} on any more: they were removed before they \
-                     were read, or the topic was made anew",
+                     were read, or the topic was created again",
                     parts.table
                 ))
                 .hint(
                     "keep messages for longer (retention.ms); with 'properties.auto.offset.reset' = 'earliest' the job \
-                     goes on with the first that is there",
+                     continues with the first that is there",
                 ))
             }
             Some(Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition)
@@ -405,10 +405,10 @@ impl Reader {
     /// Looks for new partitions, which are read from their beginning.
     fn discover(&mut self, writer: &FeedWriter<Item>) -> Step<()> {
         let Some(interval) = self.parts.discovery else { return Ok(()) };
-        if self.looked_at.elapsed() < interval {
+        if self.looked.elapsed() < interval {
             return Ok(());
         }
-        self.looked_at = Instant::now();
+        self.looked = Timer::default();
         let parts = &self.parts;
         let calls = Calls {
             consumer: &parts.consumer,
@@ -434,10 +434,10 @@ impl Reader {
 
     /// Asks for the ends of partitions, to know how far behind the job is.
     fn ask_ends(&mut self) {
-        if self.lag_at.is_some_and(|at| at.elapsed() < LAG_INTERVAL) {
+        if self.asked.as_ref().is_some_and(|asked| asked.elapsed() < LAG_INTERVAL) {
             return;
         }
-        let is_first = self.lag_at.replace(Instant::now()).is_none();
+        let is_first = self.asked.replace(Timer::default()).is_none();
         let behind = |open: &&Open| {
             !open.has_ended && open.part.shared.caught_up_at.load(Ordering::Relaxed) < 0
         };

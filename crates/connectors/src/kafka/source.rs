@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use rdkafka::consumer::Consumer as _;
@@ -21,8 +21,8 @@ use super::options::{KafkaOptions, Place};
 use super::reader::{Item, Part, Reader, ReaderParts};
 use super::rows::{RowReader, Rows};
 use crate::filesystem::FinishedLetters;
-use crate::network::Cancel;
 use crate::network::feed::{Fed, Feed};
+use crate::network::{Cancel, Timer};
 
 /// Blocks that wait for the job.
 const BLOCKS_AHEAD: usize = 4;
@@ -130,7 +130,7 @@ impl KafkaSource {
         opened
     }
 
-    /// The next rows, at most so many, but never a part of what a message holds.
+    /// The next rows, at most `rows_max`, but never a part of what a message holds.
     fn take(&mut self, rows: Rows, rows_max: usize) -> Result<SourcePoll> {
         let count = whole_messages(&rows.offsets, rows_max.max(1));
         let is_all = count == rows.offsets.len();
@@ -168,7 +168,7 @@ impl KafkaSource {
         let from = rdkafka::Offset::Offset(known.offset);
         list.add_partition_offset(&known.name.topic, known.name.partition, from).map_err(failed)?;
         consumer.assign(&list).map_err(failed)?;
-        let since = Instant::now();
+        let since = Timer::default();
         while since.elapsed() < START_WAIT {
             match consumer.poll(Duration::from_millis(100)) {
                 None => {}
@@ -182,7 +182,7 @@ impl KafkaSource {
     }
 }
 
-/// How many rows of at most so many are those of whole messages.
+/// How many rows, up to a limit, are those of whole messages.
 fn whole_messages(offsets: &[i64], rows_max: usize) -> usize {
     if offsets.len() <= rows_max {
         return offsets.len();
@@ -369,7 +369,7 @@ impl Source for KafkaSource {
         }
         let read = Position::read(position)?;
         let offsets = read.partitions.into_iter().map(|known| (known.name, known.offset)).collect();
-        // The thread may have ended with an error, which is told by a poll.
+        // The thread may have ended with an error, which a poll reports.
         let _ = commits.send(offsets);
         Ok(())
     }

@@ -27,7 +27,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -44,7 +44,7 @@ use super::options::{KafkaOptions, Topics};
 use super::output::{Failure, Output};
 use super::spool::{Outgoing, Segment, Spool};
 use crate::filesystem::claim::Claim;
-use crate::network::{Backoff, Cancel};
+use crate::network::{Backoff, Cancel, Deadline};
 
 /// How long a start waits for servers.
 const START_WAIT: Duration = Duration::from_secs(60);
@@ -53,7 +53,7 @@ const TIMEOUT_MS: u64 = 300_000;
 /// How often messages that are refused are sent again.
 const REFUSALS: u32 = 3;
 
-/// What stands beside the output.
+/// What stands next to the output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Marker {
     mark: OutputMark,
@@ -159,7 +159,7 @@ impl Transactions {
             self.table, self.prefix
         ))
         .hint(
-            "resume that job with --resume; or begin anew beside what is there with --overwrite, which forgets what it \
+            "resume that job with --resume; or start from scratch behind what is there with --overwrite, which forgets what it \
              has not committed",
         ))
     }
@@ -174,7 +174,7 @@ impl Transactions {
                 "table {table}: the group '{group}' does not say that the snapshot's job has written here: its offset was \
                  removed (after 'offsets.retention.minutes' of the servers), or these are other servers"
             ))
-            .hint("--overwrite goes on, and may write again the rows of the last snapshot"),
+            .hint("--overwrite continues, and may write again the rows of the last snapshot"),
             MarkFit::Ahead(number) => Error::plan(format!(
                 "table {table}: the topics hold the rows of snapshot {number}, which is newer than the one to resume \
                  from; they would be written again"
@@ -253,9 +253,9 @@ impl Transactions {
             for topic in &topics {
                 asked.add_partition(topic, 0);
             }
-            let told = consumer.committed_offsets(asked, CALL * 3)?;
+            let found = consumer.committed_offsets(asked, CALL * 3)?;
             let mut newest: Option<(Marker, String)> = None;
-            for element in told.elements() {
+            for element in found.elements() {
                 element.error()?;
                 let Offset::Offset(offset) = element.offset() else { continue };
                 let marker = Marker::read(offset, element.metadata());
@@ -376,11 +376,11 @@ impl Transactions {
             return Err(Error::internal("a transaction before the output was marked"));
         };
         let marker = Marker { mark, transaction: number, is_finished };
-        let (mut backoff, since, mut refusals) = (Backoff::default(), Instant::now(), 0);
+        let (mut backoff, mut refusals) = (Backoff::default(), 0);
+        let deadline = give_up_after.map(Deadline::after);
         let mut is_repeated = false;
         loop {
-            let deadline = give_up_after.map(|limit| since + limit);
-            let failure = match self.attempt(segments, &marker, is_repeated, deadline) {
+            let failure = match self.attempt(segments, &marker, is_repeated, deadline.as_ref()) {
                 Ok(()) => {
                     self.has_marked = true;
                     self.context.trouble.clear();
@@ -399,7 +399,7 @@ impl Transactions {
                 }
             }
             is_repeated = true;
-            let is_late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            let is_late = deadline.as_ref().is_some_and(Deadline::is_over);
             match failure {
                 Failure::Error(error) => return Err(error),
                 Failure::Client(error) if is_late || !is_worth_while(&error) => {
@@ -439,7 +439,7 @@ impl Transactions {
         segments: &[Segment],
         marker: &Marker,
         is_repeated: bool,
-        deadline: Option<Instant>,
+        deadline: Option<&Deadline>,
     ) -> Result<(), Failure> {
         let is_new = self.output.is_none();
         if is_new {
@@ -500,7 +500,7 @@ impl Transactions {
     /// Repeats a call of a transaction that may be repeated.
     fn until_done(
         &self,
-        deadline: Option<Instant>,
+        deadline: Option<&Deadline>,
         mut call: impl FnMut() -> std::result::Result<(), KafkaError>,
     ) -> Result<(), Failure> {
         loop {
@@ -512,7 +512,7 @@ impl Transactions {
                 KafkaError::Transaction(error) => error.is_retriable(),
                 error => code_of(error) == Some(RDKafkaErrorCode::OperationTimedOut),
             };
-            let is_late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            let is_late = deadline.is_some_and(Deadline::is_over);
             if !is_repeatable || is_late {
                 return Err(error.into());
             }
@@ -525,7 +525,7 @@ impl Transactions {
 
     /// Makes a producer and initializes it: this ends transactions that an earlier one has left,
     /// and fences it.
-    fn begin_producer(&mut self, deadline: Option<Instant>) -> Result<(), Failure> {
+    fn begin_producer(&mut self, deadline: Option<&Deadline>) -> Result<(), Failure> {
         let timeout = self.timeout_ms.to_string();
         let settings = [
             ("transactional.id", self.prefix.as_str()),

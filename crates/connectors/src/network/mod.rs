@@ -52,6 +52,39 @@ impl Cancel {
     }
 }
 
+/// The time since it was made.
+#[cfg(feature = "kafka")]
+#[derive(Clone, Default)]
+pub struct Timer(SystemClock);
+
+#[cfg(feature = "kafka")]
+impl Timer {
+    /// How much time has passed.
+    pub fn elapsed(&self) -> Duration {
+        Duration::from_nanos(self.0.now_ns())
+    }
+}
+
+/// A time from a moment on, in which something is to be done.
+#[cfg(feature = "kafka")]
+pub struct Deadline {
+    since: Timer,
+    limit: Duration,
+}
+
+#[cfg(feature = "kafka")]
+impl Deadline {
+    /// One that begins now.
+    pub fn after(limit: Duration) -> Self {
+        Deadline { since: Timer::default(), limit }
+    }
+
+    /// True if the time is over.
+    pub fn is_over(&self) -> bool {
+        self.since.elapsed() >= self.limit
+    }
+}
+
 /// Pauses between attempts: each is twice as long as the one before, up to a limit, and of random
 /// length, so that many clients of one server do not come back together.
 pub struct Backoff {

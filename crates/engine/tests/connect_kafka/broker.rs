@@ -134,7 +134,7 @@ impl Broker {
         wait(admin.delete_topics(&[name], &AdminOptions::new())).expect("an answer");
     }
 
-    /// Gives a topic so many partitions in all.
+    /// Gives a topic this number of partitions in all.
     pub fn grow(&self, name: &str, partitions: usize) {
         let admin: AdminClient<DefaultClientContext> = self.config().create().expect("a client");
         let partitions = NewPartitions::new(name, partitions);
@@ -212,7 +212,7 @@ impl Broker {
         self.read(topic).into_iter().map(value).collect()
     }
 
-    /// Waits until a topic has so many messages.
+    /// Waits until a topic has this number of messages.
     pub fn wait_for(&self, topic: &str, count: usize) -> Vec<String> {
         let start = Instant::now();
         loop {
@@ -237,8 +237,8 @@ impl Broker {
         let consumer: BaseConsumer = config.create().expect("a consumer");
         let mut list = TopicPartitionList::new();
         list.add_partition(topic, 0);
-        let told = consumer.committed_offsets(list, Duration::from_secs(30)).expect("an answer");
-        match told.find_partition(topic, 0).expect("asked for").offset() {
+        let found = consumer.committed_offsets(list, Duration::from_secs(30)).expect("an answer");
+        match found.find_partition(topic, 0).expect("asked for").offset() {
             Offset::Offset(offset) => Some(offset),
             _ => None,
         }
@@ -350,7 +350,7 @@ impl Job {
         let pipes = (self.0.stdout.take().expect("a pipe"), self.0.stderr.take().expect("a pipe"));
         // Pipes that nobody reads would stop the job.
         let mut errors = pipes.1;
-        let told = thread::spawn(move || {
+        let errors = thread::spawn(move || {
             let mut said = String::new();
             errors.read_to_string(&mut said).map(|_| said).expect("text")
         });
@@ -363,7 +363,7 @@ impl Job {
             assert!(start.elapsed() < Duration::from_secs(120), "the job does not end");
             sleep(Duration::from_millis(10));
         }
-        let said = shown.join().expect("read") + &told.join().expect("read");
+        let said = shown.join().expect("read") + &errors.join().expect("read");
         (self.0.wait().expect("it has ended").success(), said)
     }
 }

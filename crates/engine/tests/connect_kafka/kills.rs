@@ -66,7 +66,7 @@ fn rows_are_written_exactly_once() {
     auditor.look(&broker, "out");
     let expected: BTreeSet<String> = (0..rows).map(|n| format!("{{\"n\":{n}}}")).collect();
     assert_eq!(auditor.seen.iter().cloned().collect::<BTreeSet<_>>(), expected);
-    // The job has ended: another start may write beside it.
+    // The job has ended: another start may write next to it.
     let spool = broker.folder("killed").join(".thalweg-spool");
     let left = std::fs::read_dir(&spool).into_iter().flatten().flatten();
     let left: usize =

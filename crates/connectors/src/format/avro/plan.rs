@@ -38,9 +38,9 @@ pub enum Read {
     Scaled(i64, i64),
     /// Bytes with their length, as text or bytes.
     Bytes,
-    /// So many bytes.
+    /// This number of bytes.
     Fixed(usize),
-    /// Bytes of an unscaled number with this scale; with their length, or so many.
+    /// Bytes of an unscaled number with this scale; with their length, or this number.
     Decimal(Option<usize>, u8),
     Enum(Vec<String>),
     Array(Box<Read>),

@@ -125,26 +125,56 @@ impl Read {
                 return read.ok_or("a union has no such branch")?.value(bytes, out);
             }
             (Read::Null, _) => return null(out),
-            (Read::Integer, values) => bytes.integer(values)?,
+            (Read::Bytes | Read::Fixed(_) | Read::Enum(_), Values::Text(_) | Values::Bytes(_)) => {
+                return self.text(bytes, &mut out.values);
+            }
+            (Read::Array(read), Values::Array(ends, element)) => {
+                bytes.blocks(|bytes| read.value(bytes, element))?;
+                ends.push(element.len());
+            }
+            (Read::Map(read), Values::Map(ends, key, value)) => {
+                bytes.blocks(|bytes| {
+                    Read::Bytes.value(bytes, key)?;
+                    read.value(bytes, value)
+                })?;
+                ends.push(key.len());
+            }
+            (Read::Row(plan), Values::Row(fields)) => {
+                plan.fields(bytes, fields).map_err(Fault::Value)?;
+            }
+            (Read::Unfit(reason), _) => return Err(Fault::Value(reason.clone())),
+            (_, values) => self.scalar(bytes, values)?,
+        }
+        out.appended();
+        Ok(())
+    }
+
+    /// A text, or bytes. Their builder knows itself how many it has.
+    fn text(&self, bytes: &mut Bytes<'_>, values: &mut Values) -> Result<(), Fault> {
+        match (self, values) {
             (Read::Bytes, Values::Text(values)) => {
                 let text = std::str::from_utf8(bytes.sized()?);
                 values.append_value(text.map_err(|_| "a text is not valid UTF-8")?);
-                return Ok(());
             }
             (Read::Bytes, Values::Bytes(values)) => {
                 values.append_value(bytes.sized()?);
-                return Ok(());
             }
             (Read::Fixed(size), Values::Bytes(values)) => {
                 values.append_value(bytes.take(*size)?);
-                return Ok(());
             }
             (Read::Enum(words), Values::Text(values)) => {
                 let word = usize::try_from(bytes.long()?).ok();
                 let word = word.and_then(|word| words.get(word));
                 values.append_value(word.ok_or("an enum has no such symbol")?);
-                return Ok(());
             }
+            _ => return Err(Fault::Cut("the plan does not fit the column")),
+        }
+        Ok(())
+    }
+
+    fn scalar(&self, bytes: &mut Bytes<'_>, values: &mut Values) -> Result<(), Fault> {
+        match (self, values) {
+            (Read::Integer, values) => bytes.integer(values)?,
             (Read::Boolean, Values::Boolean(values)) => values.append(bytes.boolean()?),
             (Read::Float, Values::Float(values)) => values.push(bytes.float()?),
             (Read::Float, Values::Double(values)) => values.push(f64::from(bytes.float()?)),
@@ -169,24 +199,8 @@ impl Read {
                     None => return Err(Fault::Value("the number has too many digits".to_owned())),
                 }
             }
-            (Read::Array(read), Values::Array(ends, element)) => {
-                bytes.blocks(|bytes| read.value(bytes, element))?;
-                ends.push(element.len());
-            }
-            (Read::Map(read), Values::Map(ends, key, value)) => {
-                bytes.blocks(|bytes| {
-                    Read::Bytes.value(bytes, key)?;
-                    read.value(bytes, value)
-                })?;
-                ends.push(key.len());
-            }
-            (Read::Row(plan), Values::Row(fields)) => {
-                plan.fields(bytes, fields).map_err(Fault::Value)?;
-            }
-            (Read::Unfit(reason), _) => return Err(Fault::Value(reason.clone())),
             _ => return Err(Fault::Cut("the plan does not fit the column")),
         }
-        out.appended();
         Ok(())
     }
 }

@@ -18,7 +18,7 @@ pub enum Schema {
     Double,
     Bytes(Logical),
     String,
-    /// So many bytes.
+    /// This number of bytes.
     Fixed(usize, Logical),
     /// One of these words.
     Enum(Vec<String>),
@@ -47,7 +47,7 @@ pub enum Logical {
     Date,
     TimeMillis,
     TimeMicros,
-    /// Times in units of which so many make a second; an instant or a wall clock reading.
+    /// Times, in this number of units a second; an instant or a wall clock reading.
     Timestamp(i64),
     /// Unscaled, with this scale.
     Decimal(u8, u8),

@@ -58,7 +58,7 @@ enum Form<'a> {
     Text(&'a StringViewArray),
     Bytes(&'a BinaryArray),
     Fixed(&'a BinaryArray, usize),
-    /// Unscaled, of so many bytes if that is fixed.
+    /// Unscaled, of this number of bytes if that is fixed.
     Decimal(&'a Decimal128Array, Option<usize>),
     Enum(&'a StringViewArray, &'a [String]),
     Array(&'a [i32], Box<Values<'a>>),
@@ -94,6 +94,10 @@ impl<'a> Values<'a> {
             form => form.append(out, row),
         }
     }
+}
+
+fn unfit(data_type: &DataType) -> Error {
+    Error::plan(format!("the Avro schema does not fit {data_type}"))
 }
 
 fn null_value() -> Error {
@@ -132,30 +136,7 @@ impl<'a> Form<'a> {
             (Schema::Union(branches), _) => return Form::union(branches, array, data_type),
             (Schema::Null, _) => Form::Null,
             (Schema::Boolean, DataType::Boolean) => Form::Boolean(array.as_boolean()),
-            (Schema::Int(_) | Schema::Long(_), DataType::TinyInt) => {
-                Form::TinyInt(array.as_primitive::<Int8Type>())
-            }
-            (Schema::Int(_) | Schema::Long(_), DataType::SmallInt) => {
-                Form::SmallInt(array.as_primitive::<Int16Type>())
-            }
-            (Schema::Int(_) | Schema::Long(_), DataType::Int) => {
-                Form::Int(array.as_primitive::<Int32Type>().values())
-            }
-            (Schema::Int(_), DataType::Date) => {
-                Form::Int(array.as_primitive::<Date32Type>().values())
-            }
-            (Schema::Int(_), DataType::Time(_)) => {
-                Form::Int(array.as_primitive::<Time32MillisecondType>().values())
-            }
-            (Schema::Long(Logical::TimeMicros), DataType::Time(_)) => {
-                Form::TimeMicros(array.as_primitive::<Time32MillisecondType>().values())
-            }
-            (Schema::Long(_), DataType::BigInt) => {
-                Form::Long(array.as_primitive::<Int64Type>().values())
-            }
-            (Schema::Long(logical), DataType::Timestamp(_) | DataType::TimestampLtz(_)) => {
-                Form::time(*logical, array)?
-            }
+            (Schema::Int(_) | Schema::Long(_), _) => Form::integer(schema, array, data_type)?,
             (Schema::Float, DataType::Float) => {
                 Form::Float(array.as_primitive::<Float32Type>().values())
             }
@@ -192,7 +173,37 @@ impl<'a> Form<'a> {
             (Schema::Record(_), DataType::Row(columns)) => {
                 Form::record(schema, array.as_struct().columns(), columns)?
             }
-            _ => return Err(Error::plan(format!("the Avro schema does not fit {data_type}"))),
+            _ => return Err(unfit(data_type)),
+        })
+    }
+
+    fn integer(schema: &Schema, array: &'a dyn Array, data_type: &DataType) -> Result<Self> {
+        Ok(match (schema, data_type) {
+            (Schema::Int(_) | Schema::Long(_), DataType::TinyInt) => {
+                Form::TinyInt(array.as_primitive::<Int8Type>())
+            }
+            (Schema::Int(_) | Schema::Long(_), DataType::SmallInt) => {
+                Form::SmallInt(array.as_primitive::<Int16Type>())
+            }
+            (Schema::Int(_) | Schema::Long(_), DataType::Int) => {
+                Form::Int(array.as_primitive::<Int32Type>().values())
+            }
+            (Schema::Int(_), DataType::Date) => {
+                Form::Int(array.as_primitive::<Date32Type>().values())
+            }
+            (Schema::Int(_), DataType::Time(_)) => {
+                Form::Int(array.as_primitive::<Time32MillisecondType>().values())
+            }
+            (Schema::Long(Logical::TimeMicros), DataType::Time(_)) => {
+                Form::TimeMicros(array.as_primitive::<Time32MillisecondType>().values())
+            }
+            (Schema::Long(_), DataType::BigInt) => {
+                Form::Long(array.as_primitive::<Int64Type>().values())
+            }
+            (Schema::Long(logical), DataType::Timestamp(_) | DataType::TimestampLtz(_)) => {
+                Form::time(*logical, array)?
+            }
+            _ => return Err(unfit(data_type)),
         })
     }
 
@@ -224,9 +235,7 @@ impl<'a> Form<'a> {
         let mut fitting = values.filter_map(|(number, branch)| {
             Some((number, Form::new(branch, array, data_type).ok()?))
         });
-        let (number, form) = fitting
-            .next()
-            .ok_or_else(|| Error::plan(format!("the Avro schema does not fit {data_type}")))?;
+        let (number, form) = fitting.next().ok_or_else(|| unfit(data_type))?;
         Ok(Form::Union(null.map(|null| null as i64), number as i64, Box::new(form)))
     }
 
@@ -317,7 +326,7 @@ fn sized(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// The number in two's complement: as short as it can be, or of so many bytes.
+/// The number in two's complement: as short as it can be, or of this number of bytes.
 fn decimal(out: &mut Vec<u8>, value: i128, size: Option<usize>) -> Result<()> {
     let bytes = value.to_be_bytes();
     let sign = if value < 0 { 0xFF } else { 0 };

@@ -1,9 +1,10 @@
 //! What the objects of each dialect look like.
 
-use thalweg_core::{Column, DataType, RowKind};
+use regex::Regex;
+use thalweg_core::RowKind;
 
-use super::ChangeOptions;
-use super::metadata::Source;
+use crate::format::avro::AvroOptions;
+use crate::format::json::JsonOptions;
 
 /// A tool that writes changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,23 @@ pub enum Change {
     Delete,
     /// Nothing that concerns rows.
     None,
+}
+
+/// How changes are read and written.
+#[derive(Clone, Debug)]
+pub struct ChangeOptions {
+    /// Who writes them.
+    pub dialect: Dialect,
+    /// How the JSON is read and written.
+    pub json: JsonOptions,
+    /// How Avro is read and written, if that is what messages are: `debezium-avro-confluent`.
+    pub avro: Option<AvroOptions>,
+    /// True if the change stands in a key `payload`, next to its schema.
+    pub has_schema: bool,
+    /// The databases, of which changes are read; all if there is none.
+    pub databases: Option<Regex>,
+    /// The same for tables.
+    pub tables: Option<Regex>,
 }
 
 impl Dialect {
@@ -117,41 +135,3 @@ impl Change {
 pub const BEFORE: usize = 0;
 pub const AFTER: usize = 1;
 pub const KIND: usize = 2;
-
-impl ChangeOptions {
-    /// The columns that are read of an object: what a row was, what it is, what happened, then
-    /// what filters and metadata need.
-    pub(super) fn envelope(&self, read: &[&Column], sources: &[Source]) -> Vec<Column> {
-        let nullable = |column: &&Column| {
-            Column::new(&column.name, column.column_type.clone().with_nullable(true))
-        };
-        let image = DataType::Row(read.iter().map(nullable).collect()).nullable();
-        let image = match self.dialect {
-            Dialect::Canal => DataType::Array(Box::new(image)).nullable(),
-            _ => image,
-        };
-        let (before, after) = self.dialect.image_keys();
-        let mut columns = vec![
-            Column::new(before, image.clone()),
-            Column::new(after, image),
-            Column::new(self.dialect.kind_key(), DataType::STRING.nullable()),
-        ];
-        let filters = [("database", &self.databases), ("table", &self.tables)];
-        let filters = filters.iter().filter(|(_, pattern)| pattern.is_some());
-        let filters = filters.map(|(key, _)| Column::new(*key, DataType::STRING.nullable()));
-        let inside = sources.iter().filter(|source| !source.is_outside);
-        let inside = inside.map(|source| Column::new(source.key, source.read_as().nullable()));
-        for column in filters.chain(inside) {
-            if !columns.iter().any(|known| known.name == column.name) {
-                columns.push(column);
-            }
-        }
-        if !self.has_schema {
-            return columns;
-        }
-        let outside = sources.iter().find(|source| source.is_outside);
-        let outside = outside.map(|source| Column::new(source.key, DataType::STRING.nullable()));
-        let payload = Column::new("payload", DataType::Row(columns).nullable());
-        [payload].into_iter().chain(outside).collect()
-    }
-}

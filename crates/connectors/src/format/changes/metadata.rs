@@ -12,15 +12,15 @@ use thalweg_core::connector::near_miss;
 use thalweg_core::text::{parse_timestamp, parse_timestamp_iso};
 use thalweg_core::{Column, DataType, Error, Result};
 
+use super::dialect::{ChangeOptions, Dialect};
 use super::rows::{Images, Rows};
-use super::{ChangeOptions, Dialect, bad_metadata};
 use crate::format::options::changes_description;
 
 /// Where the values of a metadata column come from.
 pub struct Source {
     /// The key of the object.
     pub key: &'static str,
-    /// True if it stands beside the payload.
+    /// True if it stands next to the payload.
     pub is_outside: bool,
     form: Form,
     declared: DataType,
@@ -156,4 +156,12 @@ fn unknown(dialect: Dialect, key: &str) -> Error {
         None => format!("there are {}", known.collect::<Vec<_>>().join(", ")),
     };
     Error::plan(format!("format '{}' has no metadata '{key}'", dialect.name())).hint(help)
+}
+
+/// The error of a metadata column.
+fn bad_metadata(key: &str, column: &Column, expected: &str) -> Error {
+    Error::plan(format!(
+        "metadata '{key}' is {expected}, but column {} is {}",
+        column.name, column.column_type.data_type
+    ))
 }

@@ -8,8 +8,7 @@ use arrow_select::interleave::interleave;
 use regex::Regex;
 use thalweg_core::{Column, Error, Result, RowKind};
 
-use super::ChangeOptions;
-use super::dialect::{AFTER, BEFORE, KIND};
+use super::dialect::{AFTER, BEFORE, ChangeOptions, KIND};
 use crate::format::bad_data::BadFields;
 use crate::format::builder::{ColumnBuilder, Field, Values};
 

@@ -231,7 +231,7 @@ impl<'t> Cursor<'t> {
         })
     }
 
-    /// `uXXXX`, or two of them that make one character. Half of one is `?`, as where Java writes it.
+    /// `uXXXX`, or two of them that make one character. Half of one is `?`, as Java writes it.
     fn unit_escape(&mut self) -> Result<char, Broken> {
         let unit = self.hex()?;
         if !(0xD800..0xE000).contains(&unit) {

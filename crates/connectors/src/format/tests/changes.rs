@@ -90,7 +90,7 @@ fn each_dialect_makes_the_same_rows() {
 }
 
 #[test]
-fn what_was_null_before_is_told_from_what_did_not_change() {
+fn what_was_null_before_differs_from_what_did_not_change() {
     let messages = [
         r#"{"data":[{"id":1,"name":"a"},{"id":2,"name":"b"}],"old":[{"name":null},{"id":3}],"type":"UPDATE"}"#,
     ];
