@@ -193,8 +193,8 @@ impl Properties {
         }
     }
 
-    /// The configuration of a consumer that reads this number of partitions, under this group if the user
-    /// names none.
+    /// The configuration of a consumer that reads this number of partitions, under this group if
+    /// the user names none.
     pub fn consumer(&self, group: &str, partitions: usize) -> ClientConfig {
         let mut config = self.config();
         config.set("enable.partition.eof", "true");
