@@ -74,15 +74,23 @@ impl MarkFile {
     /// # Errors
     /// If it cannot be written.
     pub fn write(&self, mark: &OutputMark, is_first: bool) -> Result<()> {
-        self.try_write(mark, is_first).map_err(|e| self.failed(&e))
+        self.try_write(mark, is_first).map_err(|error| {
+            // Best effort: a start that is refused leaves nothing.
+            let _ = self.files.remove(&self.new_path());
+            self.failed(&error)
+        })
+    }
+
+    fn new_path(&self) -> PathBuf {
+        let mut new = self.path.clone().into_os_string();
+        new.push(".new");
+        PathBuf::from(new)
     }
 
     fn try_write(&self, mark: &OutputMark, is_first: bool) -> io::Result<()> {
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         self.files.create_folder(folder)?;
-        let mut new = self.path.clone().into_os_string();
-        new.push(".new");
-        let new = PathBuf::from(new);
+        let new = self.new_path();
         let mut file = self.files.create(&new)?;
         let text = json!({ "lineage": mark.lineage, "snapshot": mark.snapshot }).to_string();
         file.write_all(text.as_bytes())?;
