@@ -16,6 +16,23 @@ const TABLES: &[(&str, &str, &[(&str, &str)])] = &[
     ("nexmark", "auction", &[("kind", "bid"), ("preset", "jet")]),
     ("print", "n", &[]),
     ("blackhole", "n", &[]),
+    #[cfg(feature = "kafka")]
+    (
+        "kafka",
+        "n",
+        &[("topic", "t"), ("properties.bootstrap.servers", "localhost:9092"), ("format", "json")],
+    ),
+    #[cfg(feature = "kafka")]
+    (
+        "upsert-kafka",
+        "n",
+        &[
+            ("topic", "t"),
+            ("properties.bootstrap.servers", "localhost:9092"),
+            ("key.format", "json"),
+            ("value.format", "json"),
+        ],
+    ),
     #[cfg(feature = "postgres")]
     (
         "jdbc",
@@ -49,6 +66,7 @@ fn every_connector_is_as_it_describes_itself() {
         let connector = connectors.get(name).expect("a built-in connector");
         let mut request = TableRequest {
             table: "t".to_owned(),
+            primary_key: if name == "upsert-kafka" { vec![0] } else { Vec::new() },
             schema: TableSchema::new(vec![Column::new(column, DataType::BigInt.nullable())]),
             base_dir: "/".into(),
             allowed_roots: vec!["/".into()],

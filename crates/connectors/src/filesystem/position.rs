@@ -35,6 +35,7 @@ use super::input_file::{InputFile, changed, changed_name};
 use super::listing::Listing;
 use super::recorded::{Checked, Position, Recorded};
 use super::stamp::Stamp;
+use crate::format::Format;
 
 /// A place between two records of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,6 +205,8 @@ impl FileProgress {
 /// How far the files of a table were delivered.
 pub struct Progress {
     format: &'static str,
+    /// It is read record by record.
+    is_text: bool,
     entries: BTreeMap<usize, FileProgress>,
     /// All files stay in the position, since each may grow.
     is_followed: bool,
@@ -217,11 +220,12 @@ pub struct Progress {
 
 impl Progress {
     /// Nothing of these files was given.
-    pub fn new(format: &'static str, files: &[Arc<InputFile>]) -> Progress {
+    pub fn new(format: &Format, files: &[Arc<InputFile>]) -> Progress {
         let entries = files.iter().cloned().map(FileProgress::new).enumerate().collect();
         let (is_followed, has_ended) = (false, false);
         let letters = LetterMark::default();
-        Progress { format, entries, is_followed, has_ended, bad_rows: 0, letters }
+        let (format, is_text) = (format.name(), format.is_text());
+        Progress { format, is_text, entries, is_followed, has_ended, bad_rows: 0, letters }
     }
 
     /// All files stay in the position, since each may grow.
@@ -336,7 +340,7 @@ impl Progress {
     /// was read of it.
     pub fn seek(&mut self, position: &str, renamed: Option<&Renamed<'_>>) -> Result<()> {
         let Position { files, bad_rows, letters, .. } =
-            Position::read(position, self.format, self.is_text())?;
+            Position::read(position, self.format, self.is_text)?;
         let listing = Listing::new(self.entries.values().map(|entry| entry.file.clone()));
         let found = match renamed {
             Some(renamed) => find_followed(files, listing, renamed)?,
@@ -354,7 +358,7 @@ impl Progress {
     /// If there are such rows, in a file that has grown or is new; or a file was changed.
     pub fn check_ended(&self, position: &str) -> Result<(u64, LetterMark)> {
         let Position { files: recorded, has_ended, bad_rows, letters } =
-            Position::read(position, self.format, self.is_text())?;
+            Position::read(position, self.format, self.is_text)?;
         let of = |file: &InputFile| recorded.iter().find(|known| *known.path == *file.label);
         // Files in front of the first one that is recorded were read and forgotten.
         let files = self.entries.values().map(|entry| &entry.file);
@@ -368,10 +372,6 @@ impl Progress {
             }
         }
         Ok((bad_rows, letters))
-    }
-
-    fn is_text(&self) -> bool {
-        ["csv", "json"].contains(&self.format)
     }
 }
 

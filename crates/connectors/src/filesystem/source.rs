@@ -41,7 +41,7 @@ impl FileSource {
     ) -> Self {
         let files: Vec<Arc<InputFile>> = files.into_iter().map(Arc::new).collect();
         FileSource {
-            progress: Progress::new(reading.format().name(), &files),
+            progress: Progress::new(reading.format(), &files),
             reading: Arc::new(reading),
             parallelism,
             handover: None,
