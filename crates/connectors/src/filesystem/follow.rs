@@ -398,8 +398,9 @@ impl FollowSplitter {
             let work = Work { number, file: known.file.clone(), from, is_done };
             Pieces::Text(OpenText::growing(work, Box::new(reader), is_last))
         } else {
-            known.file = file.clone();
-            let work = Work { number, file, from, is_done };
+            let head = head_of(&file)?;
+            known.file = Arc::new(InputFile { head, ..file.as_ref().clone() });
+            let work = Work { number, file: known.file.clone(), from, is_done };
             match self.reading.format().is_text() {
                 true => Pieces::Text(OpenText::new(work)?),
                 false => Pieces::Rows(rows_of(&self.reading, vec![work])),
@@ -479,9 +480,16 @@ fn can_grow(reading: &Reading, file: &InputFile) -> bool {
         && file.path.as_deref().map(Compression::of) == Some(Compression::None)
 }
 
-/// True if two files that cannot grow have the same length and were written at the same time.
-fn is_alike(one: &InputFile, other: &InputFile) -> bool {
-    (one.size, one.modified_ms) == (other.size, other.modified_ms)
+/// True if a file that cannot grow has the length of one that is known, was written at the same
+/// time, and begins as that one: file systems count time in steps of milliseconds.
+fn is_alike(file: &InputFile, known: &InputFile) -> bool {
+    let begins_alike =
+        || known.head.is_empty() || head_of(file).is_ok_and(|head| head == known.head);
+    (file.size, file.modified_ms) == (known.size, known.modified_ms) && begins_alike()
+}
+
+fn head_of(file: &InputFile) -> Result<Vec<u8>> {
+    bytes_at(&mut open(file)?, 0, HEAD_BYTES).map_err(|e| read_error(file, &e))
 }
 
 fn open(file: &InputFile) -> Result<File> {

@@ -219,7 +219,8 @@ impl Recorded {
         let path = file.path.as_deref().unwrap_or(Path::new(""));
         let read = usize::try_from(self.offset()).unwrap_or(usize::MAX);
         let head = &self.head[..read.min(self.head.len())];
-        let Some(FilePlace::Text(at)) = self.at.filter(|_| !head.is_empty()) else {
+        let Some(FilePlace::Text(at)) = self.at.filter(|_| self.can_grow() && !head.is_empty())
+        else {
             return Err(changed(file, how));
         };
         let contents = File::open(path)
