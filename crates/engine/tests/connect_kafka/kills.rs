@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use thalweg_core::shim::SplitMix64;
 
-use super::broker::{Broker, Job};
+use super::broker::Broker;
+use super::services::Job;
 
 fn kills(default: usize) -> usize {
     std::env::var("THALWEG_KILLS").map_or(default, |text| text.parse().expect("a number"))

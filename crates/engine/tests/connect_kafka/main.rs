@@ -7,3 +7,5 @@ mod delivery;
 mod kills;
 mod options;
 mod reading;
+#[path = "../services/mod.rs"]
+mod services;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use rdkafka::message::{Header, OwnedHeaders};
 
-use super::broker::{BOUNDED, Broker, Job};
+use super::broker::{BOUNDED, Broker};
+use super::services::Job;
 
 #[test]
 fn rows_go_from_topic_to_topic_with_metadata_and_keys() {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::server::{Job, Server, refused};
+use super::server::Server;
+use super::services::Job;
 
 /// A job that keeps a copy of a table by its key.
 fn copying(server: &Server, columns: &str, cdc: &str, copy: &str) -> Job {
@@ -14,7 +15,7 @@ fn copying(server: &Server, columns: &str, cdc: &str, copy: &str) -> Job {
         "CREATE TABLE t ({columns}) WITH ({cdc}); CREATE TABLE c ({columns}) WITH ({}); INSERT INTO c SELECT * FROM t;",
         server.jdbc(copy)
     );
-    Job::start(&server.file(&format!("{copy}.sql"), &text), &[])
+    Job::start(&server.file(copy, &text), &[])
 }
 
 const DIFFERENCE: &str = "SELECT count(*) FROM ((SELECT * FROM t EXCEPT SELECT * FROM c) UNION ALL \
@@ -68,12 +69,12 @@ fn tables_without_full_rows_in_the_log_are_followed_by_key() {
     server.wait_for(DIFFERENCE, "0");
     // The slot is read by this job alone.
     let select = format!("CREATE TABLE t ({columns}) WITH ({cdc}); SELECT * FROM t;");
-    refused(&server, &select, &["'s1' is in use", "slot.name"]);
+    server.refused("run", &select, &["'s1' is in use", "slot.name"]);
     job.signal("-INT");
     job.wait();
     // In mode `all` the row before is needed.
     let all = select.replace("'s1'", "'s2'");
-    let job = Job::start(&server.file("all.sql", &all), &[]);
+    let job = Job::start(&server.file("all", &all), &[]);
     server.wait_for("SELECT active FROM pg_replication_slots WHERE slot_name = 's2'", "t");
     std::thread::sleep(Duration::from_millis(500));
     server.sql("UPDATE t SET v = 5 WHERE id = 5");
@@ -93,7 +94,7 @@ fn metadata_startup_modes_and_changes_of_the_table() {
     let snapshot = format!(
         "CREATE TABLE t ({columns}) WITH ({cdc}, 'scan.startup.mode' = 'snapshot'); SELECT id, v, k, n, ts FROM t;"
     );
-    let said = super::server::output(&server, &snapshot);
+    let said = server.output("run", &snapshot);
     assert!(said.contains("1,10,+I,t,1970-01-01 00:00:00.000"), "{said}");
     assert_eq!(server.sql("SELECT count(*) FROM pg_replication_slots"), "0", "it is dropped");
 
@@ -105,7 +106,7 @@ fn metadata_startup_modes_and_changes_of_the_table() {
          CREATE TABLE log (id INT, v INT, k STRING) WITH ({}); INSERT INTO log SELECT id, v, k FROM t;",
         server.jdbc("log")
     );
-    let job = Job::start(&server.file("latest.sql", &latest), &[]);
+    let job = Job::start(&server.file("latest", &latest), &[]);
     server.wait_for("SELECT active FROM pg_replication_slots WHERE slot_name = 's1'", "t");
     server.sql("UPDATE t SET v = 11 WHERE id = 1; DELETE FROM t WHERE id = 2; INSERT INTO t VALUES (3, 30)");
     let query = "SELECT string_agg(id || ' ' || v || ' ' || k, ',' ORDER BY id, k, v) FROM log";
@@ -116,8 +117,8 @@ fn metadata_startup_modes_and_changes_of_the_table() {
     server.sql("ALTER TABLE t DROP v; INSERT INTO t VALUES (5, 5)");
     let (is_right, said) = job.wait();
     assert!(!is_right && said.contains("column v is not there any more"), "{said}");
-    refused(
-        &server,
+    server.refused(
+        "run",
         &format!("CREATE TABLE t (id INT) WITH ({}); SELECT * FROM t;", server.cdc("nobody", "s9")),
         &["no table 'public.nobody'"],
     );

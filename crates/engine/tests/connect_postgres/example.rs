@@ -12,7 +12,7 @@ fn the_example_runs() {
     let run = Command::new("bash")
         .arg(folder.join("run.sh"))
         .env("THALWEG", env!("CARGO_BIN_EXE_thalweg"))
-        .env("WORK", server.folder())
+        .env("WORK", server.folder("example"))
         .output()
         .expect("bash runs");
     let said = String::from_utf8_lossy(&run.stdout);

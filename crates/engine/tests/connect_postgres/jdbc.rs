@@ -1,6 +1,7 @@
 //! Tables that are scanned, looked up and written.
 
-use super::server::{Job, Server, output, refused};
+use super::server::Server;
+use super::services::Job;
 use std::time::{Duration, Instant};
 
 const NUMBERS: &str = "CREATE TABLE numbers (n INT, clock AS PROCTIME()) WITH ('connector' = 'datagen', \
@@ -26,7 +27,7 @@ fn values_of_all_types_are_read_and_written() {
         server.jdbc("t"),
         server.jdbc("copy")
     );
-    output(&server, &format!("{tables} INSERT INTO c SELECT * FROM t;"));
+    server.output("run", &format!("{tables} INSERT INTO c SELECT * FROM t;"));
     assert_eq!(
         server.sql("SELECT count(*) FROM (SELECT * FROM t EXCEPT SELECT * FROM copy) d"),
         "0"
@@ -49,7 +50,7 @@ fn tables_are_read_by_ranges_looked_up_and_written() {
         "{users} ({}, {ranges}); SELECT COUNT(*), SUM(id) FROM users;",
         server.jdbc("users")
     );
-    let said = output(&server, &text);
+    let said = server.output("run", &text);
     assert!(said.contains("400,84200"), "{said}");
 
     let text = format!(
@@ -64,8 +65,8 @@ fn tables_are_read_by_ranges_looked_up_and_written() {
         ", 'lookup.cache' = 'FULL'",
     ] {
         server.sql("TRUNCATE log");
-        output(
-            &server,
+        server.output(
+            "run",
             &text.replacen(
                 "'table-name' = 'users'",
                 &format!("'table-name' = 'users'{options}"),
@@ -85,7 +86,7 @@ fn tables_are_read_by_ranges_looked_up_and_written() {
         server.jdbc("counts")
     );
     server.sql("INSERT INTO counts VALUES (3, 7, '2024-01-01')");
-    output(&server, &counts);
+    server.output("run", &counts);
     // A column that is not declared keeps its value.
     let query = "SELECT count(*), sum(n), min(day) FROM counts";
     assert_eq!(server.sql(query), "10|1000|2024-01-01");
@@ -102,24 +103,28 @@ fn mistakes_are_explained() {
     };
     let right = server.jdbc("t");
     let wrong = right.replace("'password' = 'thalweg'", "'password' = 's3cret'");
-    refused(&server, &table("id INT", &wrong), &["password authentication failed", "pg_hba.conf"]);
-    refused(&server, &table("id INT", &server.jdbc("nobody")), &["no table 'nobody'"]);
-    refused(&server, &table("idd INT", &right), &["no column idd", "did you mean 'id'?"]);
-    refused(&server, &table("id ROW<a INT>", &right), &["STRING"]);
+    server.refused(
+        "run",
+        &table("id INT", &wrong),
+        &["password authentication failed", "pg_hba.conf"],
+    );
+    server.refused("run", &table("id INT", &server.jdbc("nobody")), &["no table 'nobody'"]);
+    server.refused("run", &table("idd INT", &right), &["no column idd", "did you mean 'id'?"]);
+    server.refused("run", &table("id ROW<a INT>", &right), &["STRING"]);
     let unreachable = right.replace(&format!(":{}/", server.port), ":1/");
-    refused(&server, &table("id INT", &unreachable), &["127.0.0.1:1", "refused"]);
+    server.refused("run", &table("id INT", &unreachable), &["127.0.0.1:1", "refused"]);
     let text = table("id INT", &format!("{right}, 'sink.max-retrys' = '1'"));
-    refused(&server, &text, &["did you mean 'sink.max-retries'?"]);
+    server.refused("run", &text, &["did you mean 'sink.max-retries'?"]);
     // A row that the table refuses: no retries, and the server's words.
     server.sql("ALTER TABLE o ADD CHECK (id < 500)");
     let text = format!(
         "{NUMBERS} CREATE TABLE o (id INT, name STRING) WITH ({}); INSERT INTO o SELECT n, 'x' FROM numbers;",
         server.jdbc("o")
     );
-    refused(&server, &text, &["violates check constraint", "500"]);
+    server.refused("run", &text, &["violates check constraint", "500"]);
     // A password may be a secret.
     let secret = right.replace("'password' = 'thalweg'", "'password' = '${secret:pg}'");
-    refused(&server, &table("id INT", &secret), &["the secret 'pg' is not set"]);
+    server.refused("run", &table("id INT", &secret), &["the secret 'pg' is not set"]);
 }
 
 #[test]
@@ -131,7 +136,7 @@ fn a_job_that_writes_to_a_stuck_server_ends_soon() {
          CREATE TABLE o (id INT, name STRING) WITH ({}); INSERT INTO o SELECT n, 'x' FROM n;",
         server.jdbc("o")
     );
-    let job = Job::start(&server.file("stuck.sql", &text), &[]);
+    let job = Job::start(&server.file("stuck", &text), &[]);
     server.wait_for("SELECT count(*) > 100 FROM o", "t");
     let pids = server.sql("SELECT pid FROM pg_stat_activity WHERE application_name = 'thalweg'");
     let signal = |signal: &str| {

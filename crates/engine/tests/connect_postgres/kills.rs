@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use thalweg_core::shim::SplitMix64;
 
-use super::server::{Job, Server};
+use super::server::Server;
+use super::services::Job;
 
 fn kills(default: usize) -> usize {
     std::env::var("THALWEG_KILLS").map_or(default, |text| text.parse().expect("a number"))
@@ -13,12 +14,12 @@ fn kills(default: usize) -> usize {
 
 /// Runs a job again and again, killing it, and the server now and then, and lets it end in the end.
 fn run_with_kills(server: &Server, text: &str, kills: usize, seed: u64) {
-    let dir = server.folder().join("snapshots");
+    let dir = server.folder("state").join("snapshots");
     let text = format!(
         "SET 'execution.checkpointing.dir' = '{}'; SET 'execution.checkpointing.interval' = '50 ms'; {text}",
         dir.display()
     );
-    let file = server.file("killed.sql", &text);
+    let file = server.file("killed", &text);
     let mut random = SplitMix64::new(seed);
     for kill in 0..kills {
         let job = Job::start(&file, &["--resume"]);
@@ -68,7 +69,7 @@ fn a_table_and_its_changes_are_copied_exactly() {
         "CREATE TABLE t (id int PRIMARY KEY, v int); ALTER TABLE t REPLICA IDENTITY FULL; \
          INSERT INTO t SELECT i, i FROM generate_series(1, 20000) i; CREATE TABLE c (k int PRIMARY KEY, n bigint, s bigint)",
     );
-    let dir = server.folder().join("snapshots");
+    let dir = server.folder("state").join("snapshots");
     // Sums retract what rows were before: a change that is lost or doubled shows for ever.
     let text = format!(
         "SET 'execution.checkpointing.dir' = '{}'; SET 'execution.checkpointing.interval' = '50 ms'; \
@@ -81,7 +82,7 @@ fn a_table_and_its_changes_are_copied_exactly() {
         server.cdc("t", "s1"),
         server.jdbc("c")
     );
-    let file = server.file("copied.sql", &text);
+    let file = server.file("copied", &text);
     let mut random = SplitMix64::new(2);
     let mut next = 30_000;
     let change = |random: &mut SplitMix64, next: &mut u64| {

@@ -8,3 +8,5 @@ mod example;
 mod jdbc;
 mod kills;
 mod server;
+#[path = "../services/mod.rs"]
+mod services;

@@ -3,30 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::ArrayRef;
-use thalweg::session::{ScalarFunction, Session, SessionOptions};
+use thalweg::session::ScalarFunction;
 use thalweg_core::DataType;
 use thalweg_core::shim::SplitMix64;
 
-fn folder(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("a temporary folder");
-    folder
-}
-
-fn session(folder: &Path) -> Session {
-    let options = SessionOptions {
-        base_dir: folder.to_path_buf(),
-        allowed_roots: vec![folder.to_path_buf()],
-        ..SessionOptions::default()
-    };
-    Session::new(options).expect("a session")
-}
+use super::workspace::{folder, session};
 
 fn file(name: &str, columns: &str, more: &str) -> String {
     format!(

@@ -5,14 +5,12 @@
 //! compares what is left with what Flink had left.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use thalweg::session::{Session, SessionOptions};
+use super::workspace::{self, execute};
 
-fn folder(name: &str) -> std::path::PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("a temporary folder");
+fn folder(name: &str) -> PathBuf {
+    let folder = workspace::folder(name);
     fs::write(folder.join("in.csv"), "a,1\nb,2\na,3\n").expect("an input");
     folder
 }
@@ -26,12 +24,7 @@ fn run(folder: &Path, format: &str, more: &str) -> thalweg::Result<()> {
          SET 'pipeline.order' = 'arrival';
          INSERT INTO o SELECT k, SUM(v) FROM t GROUP BY k;"
     );
-    let options = SessionOptions {
-        base_dir: folder.to_path_buf(),
-        allowed_roots: vec![folder.to_path_buf()],
-        ..SessionOptions::default()
-    };
-    Session::new(options)?.execute(&script).map(drop)
+    execute(folder, &script)
 }
 
 #[test]
@@ -57,15 +50,6 @@ fn a_table_that_does_not_say_so_takes_no_changes() {
     let error = run(&folder, "csv", "").expect_err("it is refused").to_string();
     assert!(error.contains("GROUP BY without a window"), "{error}");
     assert!(!folder.join("out.csv").exists() && !folder.join("out.csv.partial").exists());
-}
-
-fn execute(folder: &Path, script: &str) -> thalweg::Result<()> {
-    let options = SessionOptions {
-        base_dir: folder.to_path_buf(),
-        allowed_roots: vec![folder.to_path_buf()],
-        ..SessionOptions::default()
-    };
-    Session::new(options)?.execute(script).map(drop)
 }
 
 #[test]
@@ -129,12 +113,7 @@ fn check_read_back(
     (tables, query): (&str, &str),
     (format, order): (&str, &str),
 ) {
-    let options = SessionOptions {
-        base_dir: folder.to_path_buf(),
-        allowed_roots: vec![folder.to_path_buf()],
-        ..SessionOptions::default()
-    };
-    let mut session = Session::new(options).expect("a session");
+    let mut session = workspace::session(folder);
     session.execute(tables).expect("tables");
     let schema = session.result_schema(query).expect("the types of the result");
     let columns = schema.columns.iter();

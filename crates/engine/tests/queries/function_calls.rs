@@ -19,6 +19,8 @@ mod engine;
 
 use engine::Configuration;
 
+use super::workspace;
+
 /// A column's type, and its values in four rows, next to NULL.
 const COLUMNS: [(&str, [&str; 4]); 21] = [
     ("BOOLEAN", ["true", "false", "true", "false"]),
@@ -142,10 +144,7 @@ fn function_names() -> Vec<String> {
 }
 
 fn folder(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("function-calls-{name}"));
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("a temporary folder");
-    folder
+    workspace::folder(&format!("function-calls-{name}"))
 }
 
 #[test]
@@ -177,12 +176,7 @@ fn no_call_from_sql_is_an_internal_error() {
 fn aggregates_take_every_type_or_refuse_it() {
     let folder = folder("aggregates");
     let (declarations, columns) = (declarations(&folder), columns());
-    let mut planner = Session::new(thalweg::session::SessionOptions {
-        base_dir: folder.clone(),
-        allowed_roots: vec![folder.clone()],
-        ..Default::default()
-    })
-    .expect("a session");
+    let mut planner = workspace::session(&folder);
     planner.execute(&declarations).expect("it declares");
     let planned = |query: &str, found: &mut Vec<String>| {
         match catch_unwind(AssertUnwindSafe(|| planner.result_schema(query))) {

@@ -11,6 +11,8 @@ use std::process::{Command, Output, Stdio};
 
 use thalweg_core::shim::SplitMix64;
 
+use super::workspace;
+
 /// A row of either table: two keys and a number.
 #[derive(Clone, Debug)]
 struct Row {
@@ -43,10 +45,7 @@ fn random_rows(count: usize, keys: u64, random: &mut SplitMix64) -> Vec<Row> {
 }
 
 fn folder(name: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("hash-joins-{name}"));
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("a folder");
-    folder
+    workspace::folder(&format!("hash-joins-{name}"))
 }
 
 fn write_rows(folder: &std::path::Path, name: &str, rows: &[Row]) {

@@ -4,12 +4,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use thalweg::session::{Session, SessionOptions};
+use super::workspace;
 
 fn folder(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("a temporary folder");
+    let folder = workspace::folder(name);
     let row = |(k, second, v): (&str, u32, u32)| format!("{k},2024-01-01 00:00:{second:02},{v}\n");
     let left = [("a", 10, 1), ("a", 50, 2), ("b", 5, 3), ("a", 51, 4)];
     let right = [("a", 10, 10), ("b", 52, 20), ("a", 6, 30)];
@@ -19,11 +17,6 @@ fn folder(name: &str) -> PathBuf {
 }
 
 fn execute(folder: &Path, script: &str) -> thalweg::Result<()> {
-    let options = SessionOptions {
-        base_dir: folder.to_path_buf(),
-        allowed_roots: vec![folder.to_path_buf()],
-        ..SessionOptions::default()
-    };
     let table = |name: &str, value: &str| {
         format!(
             "CREATE TABLE {name} (k STRING, ts TIMESTAMP(3), {value} INT,
@@ -36,7 +29,7 @@ fn execute(folder: &Path, script: &str) -> thalweg::Result<()> {
         CREATE TABLE o (k STRING, n BIGINT) WITH
         ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'out.csv', 'changelog' = 'op');";
     let script = format!("{}{}{late} {script}", table("l", "v"), table("r", "w"));
-    Session::new(options)?.execute(&script).map(drop)
+    workspace::execute(folder, &script)
 }
 
 const OVER: &str = "INSERT INTO o SELECT k, COUNT(*) OVER (ORDER BY ts

@@ -25,3 +25,4 @@ mod sharing;
 mod splits;
 mod state_tables;
 mod upserts;
+mod workspace;

@@ -17,6 +17,8 @@ use thalweg_expr::ScalarFunction;
 use thalweg_operators::aggregate::{UserAccumulator, UserAggregate};
 use thalweg_plan::ResultTable;
 
+use super::workspace;
+
 const NUMBERS: &str = "CREATE TABLE numbers (n INT, ts AS TO_TIMESTAMP(FROM_UNIXTIME(n)),
     WATERMARK FOR ts AS ts)
   WITH ('connector' = 'datagen',
@@ -395,12 +397,7 @@ fn a_source_that_refuses_to_start_leaves_every_output_as_it_was() {
     std::fs::create_dir_all(&folder).expect("a folder");
     let output = folder.join("levels.csv");
     std::fs::write(&output, "the rows of an earlier run\n").expect("written");
-    let mut session = Session::new(SessionOptions {
-        base_dir: folder.clone(),
-        allowed_roots: vec![folder.clone()],
-        ..SessionOptions::default()
-    })
-    .expect("a session");
+    let mut session = workspace::session(&folder);
     session.register_source("sensor", || Ok(Box::new(Refusing)));
     let error = session.execute(
         "CREATE TABLE levels (level BIGINT) WITH ('connector' = 'registered', 'source' = 'sensor');

@@ -5,26 +5,22 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use arrow_array::cast::AsArray;
-use thalweg::session::{Session, SessionOptions};
+use thalweg::session::Session;
+
+use super::workspace;
 
 const T: &str = "CREATE TABLE t (k INT, v STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH
     ('connector' = 'filesystem', 'format' = 'csv', 'path' = 't.csv');";
 
 fn folder(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("a temporary folder");
+    let folder = workspace::folder(name);
     let rows = "1,aa,2024-01-01 00:00:01\n1,bb,2024-01-01 00:00:02\n2,zz,2024-01-01 00:01:03\n";
     fs::write(folder.join("t.csv"), rows).expect("an input");
     folder
 }
 
 fn execute(folder: &Path, script: &str) -> thalweg::Result<Vec<String>> {
-    let options = SessionOptions {
-        base_dir: folder.to_path_buf(),
-        allowed_roots: vec![folder.to_path_buf()],
-        ..SessionOptions::default()
-    };
+    let options = workspace::options(folder);
     let batches = Session::new(options)?.execute(&format!("{T}{script}"))?;
     let texts = |column: &arrow_array::ArrayRef| -> Vec<String> {
         column.as_string_view().iter().map(|text| text.unwrap_or("-").to_owned()).collect()

@@ -2,7 +2,7 @@
 //! order of time whatever comes first, splits that fall idle or come late; also over kills.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -22,6 +22,8 @@ use thalweg_core::connector::{SourceLayer, SourcePoll, Waker};
 use thalweg_core::shim::SplitMix64;
 use thalweg_plan::ResultTable;
 use thalweg_runtime::JobControl;
+
+use super::workspace::{self, folder};
 
 const DESCRIPTION: ConnectorDescription = ConnectorDescription {
     capabilities: Capabilities {
@@ -154,13 +156,6 @@ struct Run<'a> {
     gate: Option<Gate>,
 }
 
-fn folder(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).expect("a temporary folder");
-    folder
-}
-
 type Watch = Box<dyn FnOnce(JobControl) + Send>;
 
 /// What watches a job while it runs.
@@ -183,13 +178,11 @@ fn run(script: &str, run: Run<'_>, watch: Option<Watch>) -> Result<()> {
     let Run { folder, inputs, is_bounded, seed, workers, resume, gate } = run;
     let never = ("restart-strategy.type".to_owned(), "none".to_owned());
     let mut session = Session::new(SessionOptions {
-        base_dir: folder.to_owned(),
-        allowed_roots: vec![folder.to_owned()],
         settings: vec![never],
         workers: Some(workers),
         name: Some("job".to_owned()),
         resume,
-        ..SessionOptions::default()
+        ..workspace::options(folder)
     })?;
     let inputs = inputs.iter().map(|(name, input)| ((*name).to_owned(), input.clone())).collect();
     let seed = AtomicU64::new(seed * 1_000);

@@ -9,6 +9,8 @@ use arrow_array::types::{Int32Type, Int64Type};
 use thalweg::session::{Session, SessionOptions};
 use thalweg::{Error, ErrorKind};
 
+use super::workspace;
+
 /// Sums of ten numbers by their rest.
 const JOB: &str = "
     SET 'execution.checkpointing.dir' = 'state';
@@ -25,19 +27,11 @@ const AGAIN: &str = "SET 'pipeline.name' = 'again';
     INSERT INTO nowhere SELECT n % 3, COUNT(*) FROM numbers GROUP BY n % 3;";
 
 fn folder(test: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("state-tables").join(test);
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).expect("a temporary folder");
-    folder
+    workspace::folder(&format!("state-tables-{test}"))
 }
 
 fn session(folder: &Path) -> Session {
-    let options = SessionOptions {
-        base_dir: folder.to_owned(),
-        allowed_roots: vec![folder.to_owned()],
-        workers: Some(2),
-        ..SessionOptions::default()
-    };
+    let options = SessionOptions { workers: Some(2), ..workspace::options(folder) };
     Session::new(options).expect("valid options")
 }
 

@@ -6,30 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use thalweg::session::{Session, SessionOptions};
-
-fn folder(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("a temporary folder");
-    folder
-}
-
-fn execute(folder: &Path, script: &str) -> thalweg::Result<()> {
-    let options = SessionOptions {
-        base_dir: folder.to_path_buf(),
-        allowed_roots: vec![folder.to_path_buf()],
-        ..SessionOptions::default()
-    };
-    Session::new(options)?.execute(script).map(drop)
-}
-
-fn refused(folder: &Path, script: &str) -> String {
-    let error = execute(folder, script).expect_err("it is refused");
-    format!("{error} {}", error.help().unwrap_or_default())
-}
+use super::workspace::{execute, folder, refused};
 
 fn file(name: &str, columns: &str, more: &str) -> String {
     format!(

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use thalweg_core::shim::SplitMix64;
 
-use super::jobs::{Workspace, until};
+use super::jobs::{Workspace, until, words};
 
 /// Two jobs; the second takes twice as long.
 const JOB: &str = "
@@ -18,18 +18,6 @@ CREATE TABLE two (n BIGINT) WITH ('connector' = 'filesystem', 'format' = 'csv', 
 INSERT INTO one SELECT n FROM numbers;
 INSERT INTO two SELECT a.n FROM (SELECT n FROM numbers UNION ALL SELECT -n FROM numbers) a;
 ";
-
-const WORDS: [&str; 5] = [
-    "--quiet",
-    "--set",
-    "execution.checkpointing.dir=state",
-    "--set",
-    "execution.checkpointing.interval=20 ms",
-];
-
-fn words<'a>(more: &[&'a str]) -> Vec<&'a str> {
-    [&WORDS[..], more, &["job.sql"]].concat()
-}
 
 fn workspace(test: &str) -> Workspace {
     let workspace = Workspace::new(test);

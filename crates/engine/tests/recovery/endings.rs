@@ -4,24 +4,12 @@
 use std::fs;
 use std::time::Duration;
 
-use super::jobs::{Running, Workspace, folders, until};
-
-const SNAPSHOTS: [&str; 5] = [
-    "--quiet",
-    "--set",
-    "execution.checkpointing.dir=state",
-    "--set",
-    "execution.checkpointing.interval=20 ms",
-];
+use super::jobs::{Running, Workspace, folders, until, words};
 
 fn workspace(test: &str, job: &str) -> Workspace {
     let workspace = Workspace::new(&format!("endings-{test}"));
     workspace.write("job.sql", job);
     workspace
-}
-
-fn words<'a>(more: &[&'a str]) -> Vec<&'a str> {
-    [&SNAPSHOTS[..], more, &["job.sql"]].concat()
 }
 
 /// Waits until the job has kept a snapshot.

@@ -3,19 +3,7 @@
 
 use std::process::Command;
 
-use super::jobs::{Workspace, contents};
-
-const SNAPSHOTS: [&str; 5] = [
-    "--quiet",
-    "--set",
-    "execution.checkpointing.dir=state",
-    "--set",
-    "execution.checkpointing.interval=20 ms",
-];
-
-fn words<'a>(more: &[&'a str]) -> Vec<&'a str> {
-    [&SNAPSHOTS[..], more, &["job.sql"]].concat()
-}
+use super::jobs::{Workspace, contents, words};
 
 /// The status of `upgrade --dry-run` and what it says.
 fn upgrade(workspace: &Workspace, settings: &[&str]) -> (Option<i32>, String) {

@@ -8,6 +8,19 @@ use std::time::{Duration, Instant};
 
 use thalweg_core::shim::SplitMix64;
 
+const SNAPSHOTS: [&str; 5] = [
+    "--quiet",
+    "--set",
+    "execution.checkpointing.dir=state",
+    "--set",
+    "execution.checkpointing.interval=20 ms",
+];
+
+/// The arguments that run `job.sql` with snapshots in the folder `state`, with more of them.
+pub fn words<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [&SNAPSHOTS[..], more, &["job.sql"]].concat()
+}
+
 /// Far more than anything here needs in a debug build on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
