@@ -183,9 +183,12 @@ impl TimeOrderedSource {
     /// The rows that can leave: of one split those up to the frontier, since rows of equal time
     /// leave as they come; of several those before it, since another one may have some of its time.
     fn release_due(&mut self) -> Result<Option<RecordBatch>> {
-        let Some(frontier_ms) = self.frontier_ms() else { return Ok(None) };
         let is_merged = i64::from(self.splits.are_merged());
-        let released = self.release(frontier_ms.saturating_sub(is_merged))?;
+        let released = match self.frontier_ms() {
+            Some(frontier_ms) => self.release(frontier_ms.saturating_sub(is_merged))?,
+            None => None,
+        };
+        // Also before all have shown something: a split may stay empty.
         self.pause_if_much_waits();
         Ok(released)
     }
@@ -248,8 +251,14 @@ impl TimeOrderedSource {
                 self.splits.at(id, &self.only)?.has_ended = true;
                 self.promise()
             }
-            SplitEvent::Idle => Ok(None),
         }
+    }
+
+    /// Where the rows that have come so far end.
+    fn mark(&self, position: Option<String>) -> Mark {
+        let arrived = |split: &SplitOrder| (split.id, split.arrived);
+        let arrived = self.splits.all().iter().map(arrived).collect();
+        Mark { row: self.waiting.arrived, arrived, position }
     }
 
     /// True if rows wait for others.
@@ -260,10 +269,8 @@ impl TimeOrderedSource {
     /// Asks the inner source once. `None` if it has said only what nobody needs to know.
     fn ask(&mut self, rows_max: usize) -> Result<Option<SourcePoll>> {
         if self.waits() && self.marks.wants(self.waiting.arrived) {
-            let arrived = |split: &SplitOrder| (split.id, split.arrived);
-            let arrived = self.splits.all().iter().map(arrived).collect();
-            let (row, position) = (self.waiting.arrived, self.inner.position());
-            self.marks.add(Mark { row, arrived, position });
+            let mark = self.mark(self.inner.position());
+            self.marks.add(mark);
         }
         let batch = match self.inner.poll(rows_max)? {
             SourcePoll::Batch(batch) => batch,
@@ -392,12 +399,8 @@ impl Waiting {
             let split = self.batches[batch].split;
             splits.iter().find(|of| of.id == split).map_or(0, |of| of.rank)
         };
-        let rows = self.rows.drain().map(|Reverse((time, _, number))| (time, number));
-        let rows: Vec<(i64, u64)> = rows.collect();
-        self.rows = rows
-            .into_iter()
-            .map(|(time, number)| Reverse((time, rank_of(number), number)))
-            .collect();
+        let ranked = |Reverse((time, _, number))| Reverse((time, rank_of(number), number));
+        self.rows = std::mem::take(&mut self.rows).into_iter().map(ranked).collect();
     }
 
     /// The number of the first row that may wait.
@@ -528,16 +531,11 @@ impl connector::SourceLayer for TimeOrderedSource {
     }
 
     fn position(&self) -> Option<String> {
-        let here = || Mark {
-            row: self.waiting.arrived,
-            arrived: self.splits.all().iter().map(|split| (split.id, split.arrived)).collect(),
-            position: None,
-        };
         let is_again = self.splits.all().iter().any(|split| split.arrived < split.again);
         let has_waiting = is_again || self.waiting.oldest() < self.waiting.arrived;
         let (mark, inner) = match self.marks.first() {
             Some(mark) if has_waiting => (mark.clone(), mark.position.clone()?),
-            _ => (here(), self.inner.position()?),
+            _ => (self.mark(None), self.inner.position()?),
         };
         let since = |split: &SplitOrder| SplitPosition {
             name: split.name.to_string(),

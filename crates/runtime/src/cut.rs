@@ -201,11 +201,16 @@ impl CutUnderWay {
         self.hold_ns.load(Ordering::Relaxed)
     }
 
+    /// A source places it, and stages behind it may reach it at once.
+    pub(crate) fn note_placed(&self, now_ns: u64) {
+        // Relaxed: only measured.
+        self.placed_ns.fetch_min(now_ns, Ordering::Relaxed);
+    }
+
     /// A source was held from one moment to another to place it.
     pub(crate) fn note_hold(&self, from_ns: u64, to_ns: u64) {
         // Relaxed: read when the cut is complete.
         self.hold_ns.fetch_max(to_ns.saturating_sub(from_ns), Ordering::Relaxed);
-        self.placed_ns.fetch_min(to_ns, Ordering::Relaxed);
     }
 
     /// A stage has reached it by now.

@@ -52,7 +52,7 @@ pub(crate) fn at(job: &Job, stage: usize) -> SinkAt<'_> {
 
 /// For so long a sink may finish what has come to it when the job is over; calls that block then
 /// are ended.
-const FINISH_TIME: Duration = Duration::from_secs(1);
+pub(crate) const FINISH_TIME_NS: u64 = 1_000_000_000;
 /// How often it is looked at whether it has.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
@@ -65,11 +65,11 @@ pub(crate) struct SinkThread {
 }
 
 impl SinkThread {
-    /// Waits until it has ended; the job is over, and the last message was sent.
-    pub(crate) fn join(self) {
+    /// Waits until it has ended; the job is over, and the last message was sent. A call that still
+    /// blocks at this moment is ended.
+    pub(crate) fn join(self, until_ns: u64) {
         let SinkThread { job, stage, handle, canceller } = self;
         if let Some(cancel) = canceller {
-            let until_ns = job.now_ns() + FINISH_TIME.as_nanos() as u64;
             while !handle.is_finished() && job.now_ns() < until_ns {
                 std::thread::sleep(LOOK_AGAIN);
             }

@@ -148,12 +148,11 @@ impl<'a> Poll<'a> {
         let cut = job.cuts.current();
         match self.state.at_cut(self.run) {
             Ok(found) => cut.stage(place).source = Some(found),
-            Err(error) => {
-                cut.stage(place).note_problem(error.in_operator(self.at.run.name.clone()))
-            }
+            Err(error) => cut.stage(place).note_problem(error),
         }
         self.run.wants_cut.store(false, Ordering::SeqCst);
         job.cuts.note_placed();
+        cut.note_placed(job.now_ns());
         self.flow().ingest_cut(self.state)?;
         cut.note_hold(begun_ns, job.now_ns());
         self.at.report_cut(&cut);
@@ -410,7 +409,7 @@ impl<'a> Poll<'a> {
 
     fn take_event(&mut self, split: SplitId, event: &SplitEvent) -> Result<()> {
         let SplitEvent::Opened(name) = event else {
-            self.state.splits.note(split, event);
+            self.state.splits.end(split);
             self.state.show_watermark(&self.at.run.metrics);
             return self.flow().ingest_heartbeat(self.state, i64::MIN);
         };
@@ -418,11 +417,8 @@ impl<'a> Poll<'a> {
         if !self.state.splits.open(split, name, now_ns)? {
             return Ok(());
         }
-        self.begin(split)?;
-        // It may have come to a source that was idle while others advanced.
-        let reached = self.state.splits.joint();
-        self.state.splits.raise(split, reached);
-        Ok(())
+        // No watermark moves yet: others of the same snapshot may be opened behind this one.
+        self.begin(split)
     }
 
     /// The input has ended, is not needed any more, or the job is being stopped. Only the first two

@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use thalweg_core::connector::{MergedSplit, Source, SplitEvent, SplitId};
+use thalweg_core::connector::{MergedSplit, Source, SplitId};
 use thalweg_core::snapshot::SplitState;
 use thalweg_core::{Error, Result, Watermark};
 
@@ -116,6 +116,10 @@ impl Splits {
         self.list.get(id.0 as usize)?.as_ref()
     }
 
+    fn get_mut(&mut self, id: SplitId) -> Option<&mut Split> {
+        self.list.get_mut(id.0 as usize)?.as_mut()
+    }
+
     /// The joint watermark.
     pub(crate) fn joint(&self) -> Watermark {
         self.joint
@@ -177,24 +181,22 @@ impl Splits {
             self.add_only(now_ns);
         }
         let joint = self.joint;
-        let split = self.list.get_mut(id.0 as usize).and_then(Option::as_mut);
-        let Some(split) = split.filter(|split| !split.known.ended) else {
+        let Some(split) = self.get_mut(id).filter(|split| !split.known.ended) else {
             let number = id.0;
             return Err(Error::internal(format!(
                 "the source gives something of split {number}, which is not open"
             )));
         };
         split.active_ns = now_ns;
-        if split.known.idle {
-            split.known.idle = false;
-            split.known.running = split.known.running.max(joint);
-        }
+        split.known.idle = false;
+        // One that is open already is there; one that comes to an idle source may be behind.
+        split.known.running = split.known.running.max(joint);
         Ok(())
     }
 
     /// No row of a split to come is at or before this.
     pub(crate) fn raise(&mut self, id: SplitId, to: Watermark) {
-        if let Some(split) = self.list.get_mut(id.0 as usize).and_then(Option::as_mut) {
+        if let Some(split) = self.get_mut(id) {
             split.known.running = split.known.running.max(to);
         }
         self.settle();
@@ -205,19 +207,18 @@ impl Splits {
         self.joint = self.joint.max(to);
     }
 
-    /// A split has fallen idle, or has ended.
-    pub(crate) fn note(&mut self, id: SplitId, event: &SplitEvent) {
-        if let Some(split) = self.list.get_mut(id.0 as usize).and_then(Option::as_mut) {
-            split.known.idle |= *event == SplitEvent::Idle;
-            split.known.ended |= *event == SplitEvent::Ended;
+    /// A split will never have more.
+    pub(crate) fn end(&mut self, id: SplitId) {
+        if let Some(split) = self.get_mut(id) {
+            split.known.ended = true;
         }
         self.settle();
     }
 
     fn settle(&mut self) {
-        let least = self.least_of_others(SplitId(u32::MAX));
-        let known = || self.all().map(|(_, split)| split.known.running);
-        let joint = if least < Watermark::END { Some(least) } else { known().max() };
+        let running = |(_, split): (SplitId, &Split)| split.known.running;
+        let least = self.all().filter(|(_, split)| split.counts()).map(running).min();
+        let joint = least.or_else(|| self.all().map(running).max());
         self.joint = self.joint.max(joint.unwrap_or(Watermark::MIN));
     }
 
@@ -272,6 +273,15 @@ mod tests {
         splits
     }
 
+    fn opened_at(named: &[(&str, i64)]) -> Splits {
+        let names: Vec<&str> = named.iter().map(|(name, _)| *name).collect();
+        let mut splits = opened(&names);
+        for (number, (_, time)) in (0..).zip(named) {
+            splits.raise(SplitId(number), Watermark(*time));
+        }
+        splits
+    }
+
     #[test]
     fn the_joint_watermark_is_that_of_the_last_split_that_counts() {
         let mut splits = opened(&["a", "b", "c"]);
@@ -281,12 +291,12 @@ mod tests {
         assert_eq!(splits.joint(), Watermark::MIN, "nothing is known of the third");
         splits.raise(c, Watermark(40));
         assert_eq!((splits.joint(), splits.least_of_others(b)), (Watermark(30), Watermark(40)));
-        splits.note(b, &SplitEvent::Idle);
+        splits.let_idle(NOW + 1, |id, _| id == b);
         assert_eq!(splits.joint(), Watermark(40));
         // What comes back begins where the others are.
         splits.begin(b, NOW).expect("open");
         assert_eq!(splits.running(b), Watermark(40));
-        splits.note(c, &SplitEvent::Ended);
+        splits.end(c);
         splits.raise(b, Watermark(45));
         assert_eq!(splits.joint(), Watermark(45));
         assert!(splits.begin(c, NOW).is_err(), "it has ended");
@@ -328,12 +338,20 @@ mod tests {
         let mut splits = opened(&["a", "b"]);
         splits.raise(SplitId(0), Watermark(50));
         splits.raise(SplitId(1), Watermark(30));
-        splits.note(SplitId(1), &SplitEvent::Idle);
+        splits.let_idle(NOW + 1, |_, name| name == "b");
         let mut again = Splits::default();
         again.restore(splits.states(), splits.joint());
         assert!(!again.open(SplitId(9), &"b".into(), NOW).expect("opens"), "idle as it was");
         assert!(again.open(SplitId(2), &"a".into(), NOW).expect("opens"));
         assert_eq!([9, 2].map(|id| again.running(SplitId(id))), [30, 50].map(Watermark));
+        // No watermark moves before all of a snapshot are opened.
+        let mut one_by_one = Splits::default();
+        one_by_one.restore(opened_at(&[("a", 50), ("b", 30)]).states(), Watermark(30));
+        for (number, name) in [(0, "a"), (1, "b")] {
+            one_by_one.open(SplitId(number), &name.into(), NOW).expect("opens");
+            one_by_one.begin(SplitId(number), NOW).expect("it is open");
+        }
+        assert_eq!([0, 1].map(|id| one_by_one.running(SplitId(id))), [50, 30].map(Watermark));
         // A snapshot without splits: its watermark holds for all.
         let mut older = Splits::default();
         older.restore(Vec::new(), Watermark(20));

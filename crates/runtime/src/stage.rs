@@ -309,10 +309,12 @@ impl SourceState {
     /// The joint watermark of the splits, if it has crossed a time that matters downstream since it
     /// was last taken: the epoch ends there.
     pub(crate) fn take_watermark(&mut self) -> Option<Watermark> {
-        let (from, joint) = (self.taken, self.splits.joint());
-        let crosses = joint > from && self.assigner.as_ref()?.crosses(from, joint);
-        self.taken = if crosses { joint } else { from };
-        crosses.then_some(joint)
+        let joint = self.splits.joint();
+        let crosses = joint > self.taken && self.assigner.as_ref()?.crosses(self.taken, joint);
+        crosses.then(|| {
+            self.taken = joint;
+            joint
+        })
     }
 }
 

@@ -4,6 +4,7 @@
 //! that a slip of the pen is not silently a default. Options that Flink has and Thalweg lacks are
 //! distinguished from unknown ones.
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use super::description::{ConnectorDescription, OptionDefault, OptionDescription, OptionKind};
@@ -68,6 +69,13 @@ impl<'a> Options<'a> {
             OptionDefault::Value(value) => Some(value),
             _ => None,
         })
+    }
+
+    /// Those options that decide something, by name, with their defaults.
+    pub fn deciding(&self, decides: impl Fn(&str) -> bool) -> BTreeMap<String, String> {
+        let deciding = self.description.all_options().filter(|option| decides(option.name));
+        let text = |name: &str| Some((name.to_owned(), self.text(name)?.to_owned()));
+        deciding.filter_map(|option| text(option.name)).collect()
     }
 
     /// The text of an option that may be secret, if it is set, with the secrets that it names. Not
@@ -212,6 +220,29 @@ impl<'a> Options<'a> {
     /// The error of a table whose options do not fit together.
     pub fn conflict(&self, message: &str) -> Error {
         Error::plan(format!("table {}: {message}", self.request.table))
+    }
+
+    /// An error about the table, with its name in front.
+    pub fn about(&self, error: &Error) -> Error {
+        let named =
+            Error::new(error.kind(), format!("table {}: {}", self.request.table, error.message()));
+        match error.help() {
+            Some(help) => named.hint(help),
+            None => named,
+        }
+    }
+
+    /// Checks that the table may talk to a host.
+    ///
+    /// # Errors
+    /// If `network.allowed-targets` does not name it.
+    pub fn check_target(&self, host: &str, port: u16) -> Result<()> {
+        self.request.access.targets.check(host, port).map_err(|error| self.about(&error))
+    }
+
+    /// True if the connector's tables can have this format.
+    pub fn has_format(&self, name: &str) -> bool {
+        self.description.formats.iter().any(|format| format.name == name)
     }
 }
 

@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A split of a source: a part with a sequence of its own (a partition of a topic, a shard, a
 /// slot). Each has its own running watermark, by which its rows are judged, and falls idle on its
-/// own; the watermark of the source is the least of those that have neither ended nor fallen idle.
+/// own, when it was quiet for the idle time-out and has no rows that were not given yet
+/// ([`SplitStatus::is_caught_up`]); the watermark of the source is the least of those that have
+/// neither ended nor fallen idle.
 ///
 /// A source numbers its splits as it likes, from 0 on without large gaps; the numbers hold for one
 /// run. What a split is called ([`SplitEvent::Opened`]) holds for all runs.
@@ -32,10 +34,6 @@ impl SplitId {
 pub enum SplitEvent {
     /// It is there, under this name, by which snapshots know it: `orders-3`.
     Opened(Arc<str>),
-    /// It has no rows for now, as the source knows: the watermark does not wait for it. Also said
-    /// of a split that was quiet for the idle time-out, unless it has rows that were not given yet
-    /// ([`SplitStatus::is_caught_up`]).
-    Idle,
     /// It will never have more.
     Ended,
 }

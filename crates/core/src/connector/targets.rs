@@ -90,7 +90,8 @@ fn parse(entry: &str) -> Result<Target> {
         )
     };
     let (host, port) = match entry.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((host, port)) => (host, port.strip_prefix(':')),
+        Some((host, "")) => (host, None),
+        Some((host, port)) => (host, Some(port.strip_prefix(':').ok_or_else(wrong)?)),
         None if entry.matches(':').count() == 1 => {
             entry.split_once(':').map(|(host, port)| (host, Some(port))).ok_or_else(wrong)?
         }
@@ -168,7 +169,9 @@ mod tests {
 
     #[test]
     fn what_names_no_host_is_refused() {
-        for wrong in ["a b", "x/8", "10.0.0.0/33", "host:port", "*x.com", "a;:", "[::1]:a"] {
+        for wrong in
+            ["a b", "x/8", "10.0.0.0/33", "host:port", "*x.com", "a;:", "[::1]:a", "[::1]1"]
+        {
             assert!(wrong.parse::<AllowedTargets>().is_err(), "{wrong}");
         }
     }

@@ -49,13 +49,13 @@ impl JobControl {
         let job = &*self.0;
         let deadline_ns = job.now_ns().saturating_add(timeout.as_nanos() as u64);
         let cut = Cut::new(job, choose, extent);
-        let was_paused = job.cuts.is_paused();
-        if after == AfterCut::Hold {
-            // Before it begins: no source is asked for rows behind it.
+        // Before it begins: no source is asked for rows behind it.
+        let pauses = after == AfterCut::Hold && !job.cuts.is_paused();
+        if pauses {
             job.cuts.pause(true);
         }
         let taken = cut.take(deadline_ns, || job.lifecycle.wait(LOOK_AGAIN));
-        if taken.is_err() && !was_paused {
+        if taken.is_err() && pauses {
             job.release();
         }
         taken

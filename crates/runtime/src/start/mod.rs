@@ -171,7 +171,9 @@ impl RunningJob {
         } else {
             || SinkMessage::Stop
         });
-        self.sinks.drain(..).for_each(SinkThread::join);
+        // They finish at the same time.
+        let until_ns = self.job.now_ns() + sinks::FINISH_TIME_NS;
+        self.sinks.drain(..).for_each(|sink| sink.join(until_ns));
         opening::stop_sources(&self.job);
         self.end_sources();
         let failure = self.job.lifecycle.take_failure();
