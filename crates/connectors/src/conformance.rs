@@ -110,7 +110,6 @@ impl Started {
                 let before = self.splits.insert(split, (name, false));
                 assert!(before.is_none(), "{split:?} is given twice");
             }
-            SplitEvent::Idle => drop(self.open_split(split)),
             SplitEvent::Ended => {
                 let name = self.open_split(split);
                 self.splits.insert(split, (name, true));

@@ -28,7 +28,7 @@
 pub mod arrow;
 pub mod avro;
 pub mod bad_data;
-mod builder;
+pub(crate) mod builder;
 pub mod changes;
 mod columns;
 pub mod csv;

@@ -249,7 +249,7 @@ fn decode(work: &Receiver<Work>, waker: &Waker) {
 
 /// Turns a panic (of a decoder library on a damaged file) into an error: a thread that ended
 /// silently would look like the end of the input.
-fn guarded<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
+pub fn guarded<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         let message = panic
             .downcast_ref::<String>()

@@ -66,9 +66,9 @@ pub fn builtin(filesystem: Filesystem) -> Connectors {
         Arc::new(print::Print),
         Arc::new(blackhole::Blackhole),
         #[cfg(feature = "kafka")]
-        Arc::new(kafka::Kafka::default()),
+        Arc::new(kafka::Kafka::rows()),
         #[cfg(feature = "kafka")]
-        Arc::new(kafka::UpsertKafka::default()),
+        Arc::new(kafka::Kafka::upserts()),
         #[cfg(feature = "postgres")]
         Arc::new(jdbc::Jdbc),
         #[cfg(feature = "postgres")]

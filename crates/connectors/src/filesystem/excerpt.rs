@@ -80,10 +80,11 @@ impl LetterMark {
     /// From its text.
     #[cfg(feature = "kafka")]
     pub fn from_json(value: &Value) -> Option<LetterMark> {
-        let tail = value.get("tail").filter(|tail| !tail.is_null());
-        let bytes = value.get("bytes")?.as_u64()?;
-        let tail = tail.map(Excerpt::from_json);
-        Some(LetterMark { bytes, tail: if tail.is_some() { Some(tail??) } else { None } })
+        let tail = match value.get("tail").filter(|tail| !tail.is_null()) {
+            None => None,
+            Some(tail) => Some(Excerpt::from_json(tail)?),
+        };
+        Some(LetterMark { bytes: value.get("bytes")?.as_u64()?, tail })
     }
 
     /// True if a file begins with what this counts.

@@ -182,10 +182,14 @@ impl FollowSplitter {
         });
         // Where a file was deleted a new one may lie. Those that grow are compared when they do.
         let is_it = |file: &InputFile| can_grow(&self.reading, file) || is_alike(file, &known.file);
-        if let Some(other) = moved.as_ref().filter(|file| !is_it(file)) {
-            listing.put_back(other.clone());
-        }
-        if let Some(file) = moved.filter(|file| is_it(file)) {
+        let moved = match moved {
+            Some(file) if !is_it(&file) => {
+                listing.put_back(file);
+                None
+            }
+            moved => moved,
+        };
+        if let Some(file) = moved {
             known.looks_gone = 0;
             if known.file.label != file.label {
                 known.file = Arc::new(known.file.renamed(&file));

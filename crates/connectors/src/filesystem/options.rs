@@ -309,10 +309,11 @@ fn metadata(
     format: &Format,
     of_format: &mut Vec<(String, Column)>,
 ) -> Result<Vec<FileMetadata>> {
-    let format = format.description();
-    let keys = DESCRIPTION.metadata.iter().chain(format.metadata).map(|metadata| metadata.key);
+    let known = format.description().metadata;
+    let keys = DESCRIPTION.metadata.iter().chain(known).map(|metadata| metadata.key);
     let read = |(key, column): &(String, Column)| {
-        if format.metadata.iter().any(|known| known.key == key) {
+        if known.iter().any(|known| known.key == key) {
+            format.check_metadata(key, column)?;
             of_format.push((key.clone(), column.clone()));
             return Ok(FileMetadata::OfFormat(of_format.len() - 1));
         }

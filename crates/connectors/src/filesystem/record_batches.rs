@@ -88,11 +88,12 @@ fn open(reading: &Reading, work: &Work) -> Result<(Arc<Opened>, usize)> {
     let label = file.label.as_ref();
     let cannot_read = |e: std::io::Error| Error::io(format!("cannot read: {e}")).in_file(label);
     let end = Excerpt::of_end(&mut open_listed(file)?).map_err(cannot_read)?;
-    let input = BufReader::new(open_listed(file)?);
+    let input = open_listed(file)?;
     let (layout, bytes_max) = (reading.layout(), reading.batch_bytes_max);
     let contents = match reading.format() {
+        // Only the heads of its blocks are looked at.
         Format::Avro(_) => AvroFile::open(input, layout, bytes_max).map(Contents::Avro),
-        _ => ArrowFile::open(input, layout, bytes_max).map(Contents::Arrow),
+        _ => ArrowFile::open(BufReader::new(input), layout, bytes_max).map(Contents::Arrow),
     };
     let contents = contents.map_err(|e| e.in_file(label))?;
     let opened = Opened { number: work.number, file: file.clone(), end, contents };

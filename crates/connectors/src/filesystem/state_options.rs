@@ -57,8 +57,9 @@ fn of_sink(request: &TableRequest, options: &FileOptions<'_>) -> StateOptions {
     );
     let is_folder = !request.partitioned_by.is_empty() || paths::is_folder(request, options.path);
     if !is_folder {
-        found.extend(of_format(request, options));
+        // The normal form of an option wins.
         found.extend(given(request, options));
+        found.extend(of_format(request, options));
         add(&mut found, "columns", request.columns_text());
         add(&mut found, "table.local-time-zone", request.zone);
     }

@@ -165,13 +165,13 @@ impl Registration {
 /// Decodes records of one format. It remembers the plans of the schemas that it has met.
 pub struct AvroDecoder {
     options: AvroOptions,
-    registered: Registered<Plan>,
+    plans: Registered<Plan>,
 }
 
 impl AvroDecoder {
     /// A decoder that has met no schema yet.
     pub fn new(options: AvroOptions) -> Self {
-        AvroDecoder { options, registered: Registered::default() }
+        AvroDecoder { options, plans: Registered::default() }
     }
 
     /// Decodes a block.
@@ -232,32 +232,39 @@ impl AvroDecoder {
         columns: &[&Column],
         last: &'p mut Option<(u32, Arc<Plan>)>,
     ) -> Result<Result<(&'p Plan, &'b [u8]), String>> {
-        let Some(options) = &self.options.registry else {
-            if last.is_none() {
-                let schema = self.options.schema(all)?;
-                *last = Some((0, Arc::new(Plan::new(&schema, columns)?)));
-            }
-            return Ok(Ok((&last.as_ref().expect("set above").1, record)));
+        let framed = match &self.options.registry {
+            Some(_) => registry::framed(record),
+            None => Ok((0, record)),
         };
-        let (number, body) = match registry::framed(record) {
+        let (number, body) = match framed {
             Ok(framed) => framed,
             Err(reason) => return Ok(Err(reason)),
         };
         if last.as_ref().is_none_or(|(known, _)| *known != number) {
-            let plan = self.registered.get(number, || {
-                let schema = match options.registry.schema(number)? {
-                    Ok(text) => Schema::parse(&text),
-                    Err(reason) => return Ok(Err(reason)),
-                };
-                let plan = schema.and_then(|schema| Plan::new(&schema, columns));
-                Ok(plan.map_err(|e| format!("schema {number} of the registry: {}", e.message())))
-            })?;
-            match plan {
+            match self.plans.get(number, || self.plan(number, all, columns))? {
                 Ok(plan) => *last = Some((number, plan)),
                 Err(reason) => return Ok(Err(reason)),
             }
         }
         Ok(Ok((&last.as_ref().expect("set above").1, body)))
+    }
+
+    /// The plan for the registered schema of this number, or for the one that the columns make.
+    fn plan(
+        &self,
+        number: u32,
+        all: &[Column],
+        columns: &[&Column],
+    ) -> Result<Result<Plan, String>> {
+        let Some(options) = &self.options.registry else {
+            return Plan::new(&self.options.schema(all)?, columns).map(Ok);
+        };
+        let schema = match options.registry.schema(number)? {
+            Ok(text) => Schema::parse(&text),
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let plan = schema.and_then(|schema| Plan::new(&schema, columns));
+        Ok(plan.map_err(|e| format!("schema {number} of the registry: {}", e.message())))
     }
 }
 

@@ -63,8 +63,6 @@ pub struct BadFields {
     slot: usize,
     column: String,
     rows: Vec<BadRow>,
-    /// The first bad row: where bad rows fail the job, later ones need no report.
-    first: usize,
 }
 
 /// A row that is left out.
@@ -82,7 +80,7 @@ const LEFT_OUT: usize = 0;
 impl BadFields {
     /// Nothing is bad yet.
     pub fn new(policy: BadDataPolicy) -> Self {
-        BadFields { policy, slot: 0, column: String::new(), rows: Vec::new(), first: usize::MAX }
+        BadFields { policy, slot: 0, column: String::new(), rows: Vec::new() }
     }
 
     /// Starts a column, the first or the one behind the last.
@@ -99,7 +97,7 @@ impl BadFields {
     /// A value of the current column cannot be read.
     #[cold]
     pub fn add(&mut self, row: usize, text: &str) {
-        if self.policy == BadDataPolicy::Null || self.is_needless(row) {
+        if self.policy == BadDataPolicy::Null {
             return;
         }
         let shown: String = text.chars().take(100).collect();
@@ -109,7 +107,7 @@ impl BadFields {
     /// A value of the current column is missing or of the wrong kind.
     #[cold]
     pub fn add_reason(&mut self, row: usize, reason: &str) {
-        if self.policy != BadDataPolicy::Null && !self.is_needless(row) {
+        if self.policy != BadDataPolicy::Null {
             self.push(row, format!("{}: {reason}", self.column));
         }
     }
@@ -145,13 +143,7 @@ impl BadFields {
         self.rows.push(BadRow { row, rank: LEFT_OUT, reason: None });
     }
 
-    /// True where the job fails because of an earlier row.
-    fn is_needless(&self, row: usize) -> bool {
-        self.policy == BadDataPolicy::Fail && self.first < row
-    }
-
     fn push(&mut self, row: usize, reason: String) {
-        self.first = self.first.min(row);
         self.rows.push(BadRow { row, rank: self.slot + 1, reason: Some(reason) });
     }
 

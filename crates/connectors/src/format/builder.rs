@@ -189,13 +189,10 @@ impl ColumnBuilder {
         self.nulls.append_non_null();
     }
 
-    /// NULL; where the type does not allow it, some value, which the caller reports.
+    /// NULL; where the type does not allow it, its first value (0, FALSE, nothing), which the
+    /// caller reports.
     pub fn append_null(&mut self) {
-        self.append_some(self.nullable);
-    }
-
-    /// The first value of the type (0, FALSE, nothing), or NULL.
-    pub fn append_some(&mut self, is_null: bool) {
+        let is_null = self.nullable;
         match &mut self.values {
             Values::Text(values) if is_null => return values.append_null(),
             Values::Text(values) => return values.append_value(""),

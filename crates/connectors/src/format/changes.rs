@@ -25,13 +25,13 @@ use thalweg_core::{Column, DataType, Error, Result, RowKind, TableSchema};
 
 pub use self::dialect::{ChangeOptions, Dialect};
 use self::metadata::Source;
-use self::rows::{Images, Row, Rows};
+use self::rows::{Images, Rows, is_gone};
 use super::avro::AvroDecoder;
-use super::bad_data::{BadDataPolicy, DecodeError, Rejected};
+use super::bad_data::{BadDataPolicy, DecodeError};
 use super::builder;
 use super::json::objects;
 use super::json::writer::JsonStyle;
-use super::records::{DecodedRecords, Objects, RecordLayout, Records};
+use super::records::{DecodedRecords, Objects, RecordLayout, Records, reject};
 use super::text::TextBlock;
 
 impl ChangeOptions {
@@ -72,6 +72,14 @@ impl ChangeOptions {
     }
 }
 
+/// Checks the type of a metadata column.
+///
+/// # Errors
+/// If there is no such key, or its values are of another type than the column.
+pub(super) fn check_metadata(options: &ChangeOptions, key: &str, column: &Column) -> Result<()> {
+    Source::find(options, key, column).map(|_| ())
+}
+
 /// Decodes a block.
 pub(super) fn decode(
     options: &ChangeOptions,
@@ -95,10 +103,13 @@ pub(super) fn decode(
     };
     let Objects { fields, mut found, mut bad, mut rejected } = objects;
     let images = Images::of(options, fields)?;
-    let broken = found.take_broken();
-    let messages = found.records.len() - usize::from(broken.is_some());
     let mut rows = Rows::default();
-    for message in 0..messages {
+    for message in 0..found.records.len() {
+        // Before all else: what is filtered out is not read, so it is never bad.
+        if !images.is_wanted(options, message) {
+            bad.leave_out(message);
+            continue;
+        }
         if let Err(reason) = images.rows_of(options, message, &mut rows) {
             match layout.policy {
                 BadDataPolicy::Null => bad.leave_out(message),
@@ -113,27 +124,14 @@ pub(super) fn decode(
         rows.refuse_nulls(values.as_ref(), declared, &mut bad);
         columns.push(values);
     }
-    let bad = bad.into_rows();
-    let first = bad.iter().find_map(|(message, reason)| Some((*message, reason.as_ref()?)));
-    if let (BadDataPolicy::Fail, Some((message, reason))) = (layout.policy, first) {
-        return Err(found.error(reason, found.number(message)));
-    }
-    if let Some(error) = broken {
-        return Err(error);
-    }
+    let bad = reject(layout.policy, &mut found, bad, &mut rejected)?;
     columns.truncate(layout.wanted.len());
     for source in &sources {
         columns.push(source.column(&images, &rows)?);
     }
     columns
         .push(Arc::new(Int8Array::from_iter_values(rows.rows.iter().map(|row| row.kind.code()))));
-    let kept = rows.without(bad.iter().map(|(message, _)| *message));
-    for (message, reason) in bad {
-        let Some(reason) = reason else { continue };
-        let (number, raw) = (found.number(message), found.raw(message).to_vec());
-        rejected.push(Rejected { number, reason, raw });
-    }
-    rejected.sort_by_key(|record| record.number);
+    let kept = rows.without(bad.into_iter());
     let numbers = kept.iter().map(|&row| found.number(rows.rows[row as usize].message) as u32);
     let messages = block.as_messages().map_or(Vec::new(), |_| numbers.collect());
     let first_number = if found.rows() > 0 { found.number(0) } else { block.number_at(0) };
@@ -174,22 +172,20 @@ pub(super) fn write(
     let columns = style.columns(batch, schema);
     for row in 0..batch.num_rows() {
         let kind = kinds.map_or(RowKind::Insert, |kinds| kinds[row]);
-        let is_gone = matches!(kind, RowKind::UpdateBefore | RowKind::Delete);
+        let is_gone = is_gone(kind);
         let dialect = options.dialect;
         match dialect {
             Dialect::Debezium | Dialect::Ogg => {
-                let (first, second) =
-                    if is_gone { ("before", "after") } else { ("after", "before") };
-                let mut image = String::new();
-                columns.append(&mut image, row)?;
-                let null = format!("\"{second}\":null");
-                let parts = match (is_gone, options.json.ignore_null_fields) {
-                    (_, true) => format!("\"{first}\":{image}"),
-                    (true, false) => format!("\"{first}\":{image},{null}"),
-                    (false, false) => format!("{null},\"{first}\":{image}"),
-                };
+                let shows_null = !options.json.ignore_null_fields;
                 out.push('{');
-                out.push_str(&parts);
+                if shows_null && !is_gone {
+                    out.push_str("\"before\":null,");
+                }
+                out.push_str(if is_gone { "\"before\":" } else { "\"after\":" });
+                columns.append(out, row)?;
+                if shows_null && is_gone {
+                    out.push_str(",\"after\":null");
+                }
             }
             Dialect::Maxwell => {
                 out.push_str("{\"data\":");
@@ -235,10 +231,7 @@ pub(super) fn in_avro_envelope(
     kinds: Option<&[RowKind]>,
 ) -> Result<RecordBatch> {
     let schema = envelope.arrow();
-    let is_gone = |row: usize| {
-        let kind = kinds.map_or(RowKind::Insert, |kinds| kinds[row]);
-        matches!(kind, RowKind::UpdateBefore | RowKind::Delete)
-    };
+    let is_gone = |row: usize| kinds.is_some_and(|kinds| is_gone(kinds[row]));
     let rows = batch.num_rows();
     let image = |at: usize, is_there: Vec<bool>| -> Result<ArrayRef> {
         let Arrow::Struct(fields) = schema.field(at).data_type() else {
@@ -254,11 +247,4 @@ pub(super) fn in_avro_envelope(
         Arc::new(StringViewArray::from_iter_values(words)),
     ];
     Ok(RecordBatch::try_new(schema, columns)?)
-}
-
-impl Row {
-    /// Whether it is what a row was before.
-    fn is_before(&self) -> bool {
-        matches!(self.kind, RowKind::UpdateBefore | RowKind::Delete)
-    }
 }

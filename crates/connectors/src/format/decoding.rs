@@ -58,18 +58,15 @@ impl RecordDecoder {
     /// Where bad records fail the job: the first of the block. Where they do not: if the block is
     /// not of this format at all.
     pub fn decode(&self, block: &TextBlock<'_>) -> Result<DecodedRecords, DecodeError> {
-        match &self.format {
-            Format::Csv(options) => csv::decode(options, &self.layout, block),
-            Format::Json(options) => json::decode(options, &self.layout, block),
-            Format::Raw(options) => raw::decode(options, &self.layout, block),
-            Format::Changes(options) => {
-                changes::decode(options, self.avro.as_ref(), &self.layout, block)
+        match (&self.format, &self.avro) {
+            (Format::Csv(options), _) => csv::decode(options, &self.layout, block),
+            (Format::Json(options), _) => json::decode(options, &self.layout, block),
+            (Format::Raw(options), _) => raw::decode(options, &self.layout, block),
+            (Format::Changes(options), avro) => {
+                changes::decode(options, avro.as_ref(), &self.layout, block)
             }
-            Format::Avro(_) if self.avro.is_some() => {
-                let avro = self.avro.as_ref();
-                avro.expect("checked above").decode(&self.layout, block)
-            }
-            Format::Avro(_) | Format::Parquet | Format::Arrow => {
+            (Format::Avro(_), Some(avro)) => avro.decode(&self.layout, block),
+            (Format::Avro(_) | Format::Parquet | Format::Arrow, _) => {
                 let name = self.format.name();
                 Err(Error::internal(format!("format '{name}' is not read record by record")).into())
             }

@@ -37,7 +37,9 @@ fn ask_once(
 ) -> Result<Answer, ureq::Error> {
     const JSON: &str = "application/vnd.schemaregistry.v1+json";
     let config = ureq::Agent::config_builder();
-    let config = config.timeout_global(Some(TIMEOUT)).http_status_as_error(false).build();
+    let config = config.timeout_global(Some(TIMEOUT)).http_status_as_error(false);
+    // Another host was not allowed.
+    let config = config.max_redirects(0).build();
     let agent: ureq::Agent = config.into();
     let mut answer = match body {
         None => {

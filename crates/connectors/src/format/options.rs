@@ -5,16 +5,16 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use regex::Regex;
-use thalweg_core::Result;
 use thalweg_core::connector::{
     FormatDescription, MetadataDescription, OptionDescription, OptionKind, Options, option_table,
 };
+use thalweg_core::{Column, Result};
 
 use super::Format;
 use super::avro::registry::Registry;
 use super::avro::schema::Schema;
 use super::avro::{AvroOptions, Codec, RegistryOptions};
-use super::changes::{ChangeOptions, Dialect};
+use super::changes::{ChangeOptions, Dialect, check_metadata};
 use super::csv::{CsvOptions, scan};
 use super::json::{JsonOptions, NullKeys};
 use super::raw::{Charset, RawOptions};
@@ -359,7 +359,7 @@ impl Format {
     /// # Errors
     /// If an option is wrong, or belongs to another format.
     pub fn read(name: &str, options: &Options<'_>, columns: usize) -> Result<Option<Format>> {
-        if !FORMATS.iter().chain(RECORD_FORMATS).any(|format| format.name == name) {
+        if !options.has_format(name) {
             return Ok(None);
         }
         options.check_format(name)?;
@@ -405,6 +405,17 @@ impl Format {
         self
     }
 
+    /// Checks the type of a metadata column of the format.
+    ///
+    /// # Errors
+    /// If it does not fit.
+    pub fn check_metadata(&self, key: &str, column: &Column) -> Result<()> {
+        match self {
+            Format::Changes(options) => check_metadata(options, key, column),
+            _ => Ok(()),
+        }
+    }
+
     /// What the format says of itself.
     pub fn description(&self) -> &'static FormatDescription {
         let known = FORMATS.iter().chain(RECORD_FORMATS);
@@ -427,10 +438,9 @@ pub(super) fn changes_description(dialect: Dialect) -> &'static FormatDescriptio
 fn registry_options(options: &Options<'_>, name: &str) -> Result<AvroOptions> {
     let option = |key: &str| format!("{name}.{key}");
     let get = |key: &str| options.get(&option(key));
-    let url = match get("url") {
-        Some(url) => url,
-        None => options.required(&option("url"))?,
-    };
+    let url = options.required(&option("url"))?;
+    let (host, port) = host_of(url).ok_or_else(|| options.bad(&option("url"), url, "a URL"))?;
+    options.check_target(host, port)?;
     let authorization = match (get("basic-auth.user-info"), get("bearer-auth.token")) {
         (Some(_), Some(_)) => {
             return Err(options.conflict("basic-auth and bearer-auth exclude each other"));
@@ -451,6 +461,23 @@ fn registry_options(options: &Options<'_>, name: &str) -> Result<AvroOptions> {
             schema: get("schema").map(str::to_owned),
         }),
     })
+}
+
+/// Host and port of an address of HTTP.
+fn host_of(url: &str) -> Option<(&str, u16)> {
+    let (scheme, rest) = url.split_once("://")?;
+    let usual = match scheme {
+        "http" => 80,
+        "https" => 443,
+        _ => return None,
+    };
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let address = authority.rsplit_once('@').map_or(authority, |(_, address)| address);
+    match address.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => Some((host, port.parse().ok()?)),
+        _ => Some((address, usual)),
+    }
+    .map(|(host, port)| (host.trim_matches(['[', ']']), port))
 }
 
 /// `raw.*`, for records that hold this many columns.

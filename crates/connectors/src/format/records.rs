@@ -215,32 +215,48 @@ pub(super) fn finish(
     columns.truncate(layout.wanted.len());
     let rows = records.rows();
     let mut batch = layout.batch(columns, rows, &mut bad)?;
-    let bad = bad.into_rows();
-    let first = bad.iter().find_map(|(row, reason)| Some((*row, reason.as_ref()?)));
-    if let (BadDataPolicy::Fail, Some((row, reason))) = (layout.policy, first) {
-        return Err(records.error(reason, records.number(row)));
-    }
-    if let Some(error) = records.take_broken() {
-        return Err(error);
-    }
+    let bad = reject(layout.policy, records, bad, &mut rejected)?;
     let first_number = if rows > 0 { records.number(0) } else { block.number_at(0) };
     let mut messages: Vec<u32> = match block.as_messages() {
         Some(_) => (0..rows).map(|row| records.number(row) as u32).collect(),
         None => Vec::new(),
     };
     if !bad.is_empty() {
-        let keep = without(rows, bad.iter().map(|(row, _)| *row));
+        let keep = without(rows, bad.into_iter());
         batch = arrow_select::filter::filter_record_batch(&batch, &keep).map_err(Error::from)?;
         let mut kept = keep.values().iter();
         messages.retain(|_| kept.next().unwrap_or(true));
-        for (row, reason) in bad {
-            let Some(reason) = reason else { continue };
-            let (number, raw) = (records.number(row), records.raw(row).to_vec());
-            rejected.push(Rejected { number, reason, raw });
-        }
-        rejected.sort_by_key(|record| record.number);
     }
     Ok(DecodedRecords { batch, rejected, first_number, messages })
+}
+
+/// Ends the job at its first bad record, where those fail it; else adds them to those that were
+/// rejected. Returns which they are, ascending.
+///
+/// # Errors
+/// That of the first bad record.
+pub(super) fn reject(
+    policy: BadDataPolicy,
+    records: &mut impl Records,
+    bad: BadFields,
+    rejected: &mut Vec<Rejected>,
+) -> Result<Vec<usize>, DecodeError> {
+    let bad = bad.into_rows();
+    let first = bad.iter().find_map(|(row, reason)| Some((*row, reason.as_ref()?)));
+    if let (BadDataPolicy::Fail, Some((row, reason))) = (policy, first) {
+        return Err(records.error(reason, records.number(row)));
+    }
+    if let Some(error) = records.take_broken() {
+        return Err(error);
+    }
+    let rows = bad.iter().map(|(row, _)| *row).collect();
+    for (row, reason) in bad {
+        let Some(reason) = reason else { continue };
+        let (number, raw) = (records.number(row), records.raw(row).to_vec());
+        rejected.push(Rejected { number, reason, raw });
+    }
+    rejected.sort_by_key(|record| record.number);
+    Ok(rows)
 }
 
 /// True for all rows but these (ascending).

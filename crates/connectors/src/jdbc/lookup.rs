@@ -13,7 +13,7 @@ use thalweg_core::{Error, Result, TableSchema};
 use super::options::JdbcOptions;
 use super::statements::{TextRow, is_one_of};
 use crate::network::Cancel;
-use crate::postgres::catalog::{ServerColumn, ServerTable, column_list, missing};
+use crate::postgres::catalog::{ServerColumn, ServerTable, column_list};
 use crate::postgres::decode::RowBuilder;
 use crate::postgres::encode::TextRows;
 use crate::postgres::failure::{Failure, Outcome};
@@ -54,9 +54,7 @@ impl JdbcLookup {
             || Session::new(options.settings.clone(), cancel.clone(), options.give_up_after);
         let mut first = session();
         let named = &options.table_name;
-        let found = first.try_call(&mut |connection| ServerTable::find(connection, named));
-        let found = found.map_err(|failure| first.explained(failure, &format!("table {table}")))?;
-        let found = found.ok_or_else(|| missing(&table, named))?;
+        let found = ServerTable::open(&mut first, &table, named)?;
         let delivered = request.columns();
         let is_key = |name: &String| delivered.columns.iter().find(|column| column.name == *name);
         let keys = TableSchema::new(request.keys.iter().filter_map(is_key).cloned().collect());
@@ -68,9 +66,8 @@ impl JdbcLookup {
             delivered,
         });
         let (questions, queue) = unbounded();
-        for number in 0..CONNECTIONS {
-            let mut session =
-                if number == 0 { std::mem::replace(&mut first, session()) } else { session() };
+        let others = (1..CONNECTIONS).map(|_| session());
+        for mut session in std::iter::once(first).chain(others) {
             let (queue, asked) = (queue.clone(), Arc::clone(&asked));
             let body = move || answer_all(&mut session, &queue, &asked);
             let spawned = std::thread::Builder::new().name(format!("lookup {table}")).spawn(body);

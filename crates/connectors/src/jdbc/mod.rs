@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use thalweg_core::connector::{
-    AcceptedChanges, Connector, ConnectorDescription, Sink, Source, TableRequest,
+    AcceptedChanges, Connector, ConnectorDescription, Options, Sink, Source, TableRequest,
 };
 use thalweg_core::lookup::{AsyncLookup, LookupRequest};
 use thalweg_core::{Error, Result};
@@ -64,8 +64,8 @@ impl Connector for Jdbc {
             true => matches!(name, "table-name" | "sink.delivery-guarantee"),
             false => name == "table-name" || name.starts_with("scan.partition."),
         };
-        let options = request.options.iter().filter(|(name, _)| decides(name));
-        options.map(|(name, value)| (name.clone(), value.clone())).collect()
+        let options = Options::of(request, &DESCRIPTION);
+        options.map(|options| options.deciding(decides)).unwrap_or_default()
     }
 
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {

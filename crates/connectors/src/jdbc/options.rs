@@ -133,7 +133,7 @@ impl JdbcOptions {
     /// If one is unknown or wrong, or the server may not be talked to.
     pub fn read(request: &TableRequest) -> Result<JdbcOptions> {
         let options = Options::of(request, &DESCRIPTION)?;
-        let in_table = |error: Error| prefixed(options.table(), &error);
+        let in_table = |error: Error| options.about(&error);
         let mut settings = Settings::from_url(options.required("url")?).map_err(in_table)?;
         let table_name = options.required("table-name")?.to_owned();
         match (options.get("username"), options.get("password")) {
@@ -148,7 +148,7 @@ impl JdbcOptions {
             }
         }
         settings.check().map_err(in_table)?;
-        request.access.targets.check(&settings.host, settings.port).map_err(in_table)?;
+        options.check_target(&settings.host, settings.port)?;
         check_types(options.table(), &request.schema)?;
         let _checked =
             (options.number::<u64>("scan.fetch-size")?, options.boolean("scan.auto-commit")?);
@@ -173,15 +173,6 @@ impl JdbcOptions {
             table_name,
             give_up_after,
         })
-    }
-}
-
-/// The error with its table in front.
-fn prefixed(table: &str, error: &Error) -> Error {
-    let named = Error::new(error.kind(), format!("table {table}: {}", error.message()));
-    match error.help() {
-        Some(help) => named.hint(help),
-        None => named,
     }
 }
 

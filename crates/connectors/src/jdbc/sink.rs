@@ -12,16 +12,14 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use thalweg_core::connector::{Sink, TableRequest, Trouble, Waker};
-use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::snapshot::{OutputMark, OutputStart, SinkGuarantee};
 use thalweg_core::{Error, Result, RowKind};
 
 use super::options::JdbcOptions;
 use super::staging::{self, Staging};
 use super::statements::{Statements, TextRow};
-use crate::network::Cancel;
-use crate::postgres::catalog::{ServerTable, missing};
-use crate::postgres::connection::Connection;
+use crate::network::{Cancel, Timer};
+use crate::postgres::catalog::ServerTable;
 use crate::postgres::encode::{TextRows, append_copy_line};
 use crate::postgres::failure::Failure;
 use crate::postgres::session::Session;
@@ -34,11 +32,10 @@ pub struct JdbcSink {
     request: TableRequest,
     options: JdbcOptions,
     session: Session,
-    clock: SystemClock,
     statements: Option<Statements>,
     buffer: Buffer,
     /// When the first row of the buffer came.
-    since_ns: u64,
+    since: Timer,
     /// The job takes snapshots, and rows become visible with them.
     is_transactional: bool,
     staging: Option<Staging>,
@@ -67,10 +64,9 @@ impl JdbcSink {
             request,
             options,
             session,
-            clock: SystemClock::new(),
             statements: None,
             buffer: Buffer::default(),
-            since_ns: 0,
+            since: Timer::default(),
             is_transactional: false,
             staging: None,
         }
@@ -86,10 +82,7 @@ impl JdbcSink {
             return Ok(());
         }
         let (named, doing) = (self.options.table_name.clone(), self.doing());
-        let find = &mut |connection: &mut Connection| ServerTable::find(connection, &named);
-        let found = self.session.try_call(find);
-        let found = found.map_err(|failure| self.session.explained(failure, &doing))?;
-        let table = found.ok_or_else(|| missing(&self.request.table, &named))?;
+        let table = ServerTable::open(&mut self.session, &self.request.table, &named)?;
         let (schema, key) = (&self.request.schema, &self.request.primary_key);
         let statements = Statements::new(&table, schema, key);
         self.statements = Some(statements.map_err(|error| error.in_operator(doing))?);
@@ -156,10 +149,10 @@ impl JdbcSink {
     }
 
     fn is_due(&self) -> bool {
-        let waited = Duration::from_nanos(self.clock.now_ns() - self.since_ns);
         self.buffer.rows >= self.options.flush_rows
             || self.buffer.bytes >= FLUSH_BYTES
-            || (!self.options.flush_interval.is_zero() && waited >= self.options.flush_interval)
+            || (!self.options.flush_interval.is_zero()
+                && self.since.elapsed() >= self.options.flush_interval)
     }
 }
 
@@ -198,9 +191,8 @@ impl Sink for JdbcSink {
 
     fn claim(&mut self) -> Result<()> {
         self.prepare_statements()?;
-        let doing = self.doing();
-        match &mut self.staging {
-            Some(staging) => staging.claim(&mut self.session, &doing),
+        match &self.staging {
+            Some(staging) => staging.claim(&mut self.session),
             None => Ok(()),
         }
     }
@@ -222,7 +214,7 @@ impl Sink for JdbcSink {
                 continue;
             }
             if self.buffer.rows == 0 {
-                self.since_ns = self.clock.now_ns();
+                self.since = Timer::default();
             }
             let statements = self.statements.as_ref().expect("open() found the table");
             self.buffer.add(statements, values, kind);

@@ -16,12 +16,12 @@ use thalweg_core::{Error, Result, TableSchema};
 use super::options::JdbcOptions;
 use crate::network::Cancel;
 use crate::network::feed::{Fed, Feed, FeedWriter};
-use crate::postgres::catalog::{ServerColumn, ServerTable, column_list, missing};
+use crate::postgres::catalog::{ServerColumn, ServerTable, column_list};
 use crate::postgres::connection::Row;
 use crate::postgres::decode::RowBuilder;
 use crate::postgres::failure::{Failure, Outcome};
 use crate::postgres::session::Session;
-use crate::postgres::{identifier, list, literal_or_null};
+use crate::postgres::{identifier, literals};
 
 /// Rows of a batch.
 const BATCH_ROWS: usize = 4096;
@@ -91,10 +91,7 @@ impl JdbcSource {
     fn find_table(&self) -> Result<Scan> {
         let (named, table) = (&self.options.table_name, &self.request.table);
         let mut session = self.session(Cancel::default());
-        let found = session.try_call(&mut |connection| ServerTable::find(connection, named));
-        let found =
-            found.map_err(|failure| session.explained(failure, &format!("table {table}")))?;
-        let found = found.ok_or_else(|| missing(table, named))?;
+        let found = ServerTable::open(&mut session, table, named)?;
         let in_table = |error: Error| error.in_operator(table.clone());
         let delivered = self.request.delivered();
         let key =
@@ -240,10 +237,7 @@ impl Scan {
     fn sql(&self, range: usize, after: Option<&Key>) -> String {
         let key = column_list(&self.key);
         let columns = column_list(self.columns.iter().chain(&self.key));
-        let behind = after.map(|after| {
-            let values = list(after.iter().map(|value| literal_or_null(value.as_deref())));
-            format!("({key}) > ({values})")
-        });
+        let behind = after.map(|after| format!("({key}) > ({})", literals(after)));
         let conditions: Vec<String> = self.ranges[range].iter().cloned().chain(behind).collect();
         let mut sql = format!("SELECT {columns} FROM {}", self.table.sql_name());
         if !conditions.is_empty() {

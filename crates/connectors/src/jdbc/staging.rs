@@ -23,12 +23,14 @@
 //! - one job at a time writes a table exactly once: it holds an advisory lock, and each commit
 //!   checks that the row of `thalweg_progress` still has the job's lineage.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 use thalweg_core::snapshot::{MarkFit, OutputMark, OutputStart};
 use thalweg_core::{Error, Result};
 
 use super::statements::{Statements, TextRow};
-use crate::network::TICK;
+use crate::network::{Cancel, TICK};
 use crate::postgres::catalog::{ServerColumn, ServerTable};
 use crate::postgres::connection::Connection;
 use crate::postgres::encode::{append_copy_line, array_text};
@@ -60,8 +62,8 @@ pub struct Staging {
     /// Rows that are not staged yet.
     lines: String,
     rows: u64,
-    /// The last transaction that was prepared and not committed.
-    prepared: Option<u64>,
+    /// The transactions that were prepared and not committed, and how many rows they have.
+    prepared: BTreeMap<u64, u64>,
 }
 
 /// The row of `thalweg_progress`.
@@ -86,7 +88,7 @@ impl Staging {
             staged: 0,
             lines: String::new(),
             rows: 0,
-            prepared: None,
+            prepared: BTreeMap::new(),
         }
     }
 
@@ -100,47 +102,44 @@ impl Staging {
         session: &mut Session,
         call: &mut dyn FnMut(&mut Connection) -> Outcome<T>,
     ) -> Result<T> {
+        let cancel = session.cancel().clone();
         session.call(&self.doing(), &mut |connection| {
-            self.lock(connection)?;
+            self.lock(connection, &cancel)?;
             call(connection)
         })
     }
 
-    /// Takes the lock of the output, once per connection: taking it again costs nothing.
-    fn lock(&self, connection: &mut Connection) -> Outcome<()> {
+    /// Takes the lock of the output, once per connection: taking it again costs nothing. Waits a
+    /// little: the server may not have noticed yet that an earlier connection has gone.
+    fn lock(&self, connection: &mut Connection, cancel: &Cancel) -> Outcome<()> {
         let key = format!("hashtextextended({}, 0)", literal(&format!("thalweg {}", self.output)));
         let sql = format!(
             "SELECT CASE WHEN EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()) \
              THEN true ELSE pg_try_advisory_lock({key}) END"
         );
-        match connection.query_value(&sql)?.as_deref() {
-            Some("t") => Ok(()),
-            _ => Err(Failure::Error(
-                Error::plan(format!("{}: another job writes {} exactly once", self.doing(), self.output)).hint(
-                    "stop that job, or write at least once; where it was killed, its connection may live for some seconds",
-                ),
-            )),
+        for _ in 0..=LOCK_TRIES {
+            if connection.query_value(&sql)?.as_deref() == Some("t") {
+                return Ok(());
+            }
+            if !cancel.sleep(TICK) {
+                return Err(Failure::Cancelled);
+            }
         }
+        Err(Failure::Error(
+            Error::plan(format!("{}: another job writes {} exactly once", self.doing(), self.output)).hint(
+                "stop that job, or write at least once; where it was killed, its connection may live for some seconds",
+            ),
+        ))
     }
 
     /// Takes the exclusive right to the output.
     ///
     /// # Errors
     /// If another job has it.
-    pub fn claim(&mut self, session: &mut Session, doing: &str) -> Result<()> {
-        let mut tries = 0;
-        loop {
-            // The server may not have noticed yet that an earlier run was killed.
-            match session.try_call(&mut |connection| self.lock(connection)) {
-                Ok(()) => return Ok(()),
-                Err(failure @ Failure::Error(_)) if tries == LOCK_TRIES => {
-                    return Err(session.explained(failure, doing));
-                }
-                Err(Failure::Error(_)) => tries += 1,
-                Err(failure) => return Err(session.explained(failure, doing)),
-            }
-            session.cancel().sleep(TICK);
-        }
+    pub fn claim(&self, session: &mut Session) -> Result<()> {
+        let cancel = session.cancel().clone();
+        let locked = session.try_call(&mut |connection| self.lock(connection, &cancel));
+        locked.map_err(|failure| session.explained(failure, &self.doing()))
     }
 
     fn progress(&self, connection: &mut Connection, locking: &str) -> Outcome<Option<Progress>> {
@@ -340,14 +339,11 @@ impl Staging {
     pub fn prepare(&mut self, session: &mut Session) -> Result<Option<String>> {
         self.stage(session)?;
         if self.staged > 0 {
-            self.prepared = Some(self.transaction);
+            self.prepared.insert(self.transaction, std::mem::take(&mut self.staged));
             self.transaction += 1;
-            self.staged = 0;
         }
-        let Some(transaction) = self.prepared else { return Ok(None) };
-        let sql = self.of_transactions("SELECT count(*) FROM", &format!("<= {transaction}"));
-        let rows = self.call(session, &mut |connection| connection.query_value(&sql))?;
-        let rows = rows.and_then(|count| count.parse().ok()).unwrap_or(0);
+        let Some((&transaction, _)) = self.prepared.last_key_value() else { return Ok(None) };
+        let rows = self.prepared.values().sum();
         Ok(Some(Handle { transaction, rows }.write(&self.output)))
     }
 
@@ -372,7 +368,7 @@ impl Staging {
             moved
         })?;
         self.transaction = self.transaction.max(number + 1);
-        self.prepared = self.prepared.filter(|&prepared| prepared > number);
+        self.prepared.retain(|&prepared, _| prepared > number);
         Ok(())
     }
 

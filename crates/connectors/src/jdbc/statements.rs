@@ -3,7 +3,7 @@
 use thalweg_core::{Result, TableSchema};
 
 use crate::postgres::catalog::{ServerColumn, ServerTable, column_list};
-use crate::postgres::{identifier, list, literal_or_null};
+use crate::postgres::{identifier, list, literals};
 
 /// A row: its values as text.
 pub type TextRow = Vec<Option<String>>;
@@ -36,9 +36,7 @@ impl Statements {
 
     /// `INSERT … ON CONFLICT` of these rows, of which no two have the same key.
     pub fn upsert<'r>(&self, rows: impl Iterator<Item = &'r TextRow>) -> String {
-        let tuple = |row: &TextRow| {
-            format!("({})", list(row.iter().map(|value| literal_or_null(value.as_deref()))))
-        };
+        let tuple = |row: &TextRow| format!("({})", literals(row));
         let rows = list(rows.map(tuple));
         format!("{} VALUES {rows} {}", self.insert(), self.on_conflict())
     }
@@ -89,7 +87,7 @@ pub fn is_one_of<'r>(
 ) -> String {
     let names = column_list(columns.iter().copied());
     let tuple = |row: &TextRow| {
-        let values = list(row.iter().map(|value| literal_or_null(value.as_deref())));
+        let values = literals(row);
         if columns.len() == 1 { values } else { format!("({values})") }
     };
     format!("({names}) IN ({})", list(values.map(tuple)))

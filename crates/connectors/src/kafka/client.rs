@@ -11,7 +11,7 @@ use rdkafka::consumer::{BaseConsumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::DeliveryResult;
 use rdkafka::producer::{ProducerContext, ThreadedProducer};
-use thalweg_core::connector::{Options, TableRequest, Trouble};
+use thalweg_core::connector::{Options, Secret, TableRequest, Trouble, names_secret};
 use thalweg_core::{Error, Result};
 
 use super::jaas;
@@ -35,6 +35,7 @@ const RENAMED: &[(&str, &str)] = &[
 /// Settings that mean something in Java alone, or that this connector decides.
 const IGNORED: &[&str] = &[
     "auto.include.jmx.reporter",
+    "auto.offset.reset",
     "client.dns.lookup",
     "client.id.prefix",
     "commit.offsets.on.checkpoint",
@@ -64,6 +65,14 @@ const IGNORED: &[&str] = &[
     "value.serializer",
 ];
 
+/// Settings by which the client would talk to other hosts, or run code.
+const REFUSED: &[&str] = &[
+    "metadata.broker.list",
+    "plugin.library.paths",
+    "sasl.kerberos.kinit.cmd",
+    "sasl.oauthbearer.token.endpoint.url",
+];
+
 /// What a partition without a position does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reset {
@@ -89,7 +98,7 @@ pub struct Properties {
     /// What the user says of the longest transaction.
     pub transaction_timeout_ms: Option<u64>,
     /// What must not be seen in messages.
-    hidden: Vec<String>,
+    hidden: Vec<Secret>,
 }
 
 impl Properties {
@@ -105,14 +114,17 @@ impl Properties {
             let mut value = text.clone();
             if opens && let Some(secret) = options.secret(name)? {
                 secret.expose().clone_into(&mut value);
+                if names_secret(text) {
+                    hidden.push(secret);
+                }
             }
             if property.contains("password") || property.contains("jaas") {
-                hidden.push(value.clone());
+                hidden.push(Secret::new(value.clone()));
             }
             java.insert(property.to_owned(), value);
         }
         let servers = options.required("properties.bootstrap.servers")?;
-        check_targets(servers, request)?;
+        check_targets(options, servers)?;
         let properties = Properties::translate(options, &java, hidden)?;
         let checked = properties.config().create_native_config();
         checked.map_err(|error| properties.wrong_setting(options, &error))?;
@@ -122,11 +134,15 @@ impl Properties {
     fn translate(
         options: &Options<'_>,
         java: &BTreeMap<String, String>,
-        mut hidden: Vec<String>,
+        mut hidden: Vec<Secret>,
     ) -> Result<Properties> {
         let mut settings = BTreeMap::new();
         for (name, value) in java {
-            if IGNORED.contains(&name.as_str()) || matches!(name.as_str(), "auto.offset.reset") {
+            if REFUSED.contains(&name.as_str()) {
+                let refused = options.conflict(&format!("'properties.{name}' is not supported"));
+                return Err(refused.hint("remove it"));
+            }
+            if IGNORED.contains(&name.as_str()) {
                 continue;
             }
             let renamed = RENAMED.iter().find(|(from, _)| from == name).map(|(_, to)| *to);
@@ -141,7 +157,7 @@ impl Properties {
             let sign_in = jaas::read(&text).map_err(|message| {
                 options.conflict(&format!("'properties.sasl.jaas.config': {message}"))
             })?;
-            hidden.push(sign_in.password.clone());
+            hidden.push(Secret::new(sign_in.password.clone()));
             settings.insert("sasl.username".to_owned(), sign_in.user);
             settings.insert("sasl.password".to_owned(), sign_in.password);
             let mechanism = settings.get("sasl.mechanism").map(String::as_str);
@@ -181,14 +197,9 @@ impl Properties {
         config
     }
 
-    /// True if the user has set this.
-    fn sets(&self, name: &str) -> bool {
-        self.settings.contains_key(name)
-    }
-
     /// Sets what the user has not set.
     fn or(&self, config: &mut ClientConfig, name: &str, value: &str) {
-        if !self.sets(name) {
+        if !self.settings.contains_key(name) {
             config.set(name, value);
         }
     }
@@ -232,18 +243,15 @@ impl Properties {
         self.or(&mut config, "queue.buffering.max.kbytes", "65536");
         self.or(&mut config, "queue.buffering.max.messages", "1000000");
         self.or(&mut config, "reconnect.backoff.max.ms", "1000");
-        if !self.sets("message.timeout.ms") {
-            // Rows wait for a server that is down, and sources wait for them.
-            config.set("message.timeout.ms", "0");
-        }
+        // Rows wait for a server that is down, and sources wait for them.
+        self.or(&mut config, "message.timeout.ms", "0");
         self.or(&mut config, "client.id", "thalweg");
         config
     }
 
     /// A message of the client without secrets.
     pub fn redact(&self, message: &str) -> String {
-        let hidden = self.hidden.iter().filter(|text| !text.is_empty());
-        hidden.fold(message.to_owned(), |message, text| message.replace(text.as_str(), "***"))
+        self.hidden.iter().fold(message.to_owned(), |message, secret| secret.redact(&message))
     }
 
     fn wrong_setting(&self, options: &Options<'_>, error: &KafkaError) -> Error {
@@ -298,19 +306,14 @@ fn translate_tls(options: &Options<'_>, settings: &mut BTreeMap<String, String>)
 }
 
 /// Checks that the servers may be talked to.
-fn check_targets(servers: &str, request: &TableRequest) -> Result<()> {
+fn check_targets(options: &Options<'_>, servers: &str) -> Result<()> {
     for server in servers.split(',').map(str::trim).filter(|server| !server.is_empty()) {
         let address = server.rsplit("://").next().unwrap_or(server);
         let (host, port) = address.rsplit_once(':').unwrap_or((address, "9092"));
         let port = port.parse().map_err(|_| {
-            let message = format!("table {}: '{server}' is no server: HOST:PORT", request.table);
-            Error::plan(message).hint("correct 'properties.bootstrap.servers'")
+            options.bad("properties.bootstrap.servers", server, "a server, HOST:PORT")
         })?;
-        let checked = request.access.targets.check(host, port);
-        checked.map_err(|e| {
-            let message = format!("table {}: {}", request.table, e.message());
-            Error::new(e.kind(), message).hint(e.help().unwrap_or_default())
-        })?;
+        options.check_target(host, port)?;
     }
     Ok(())
 }

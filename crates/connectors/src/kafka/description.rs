@@ -6,7 +6,6 @@ use thalweg_core::connector::{
 };
 use thalweg_core::snapshot::SinkGuarantee;
 
-use super::options::MetadataType;
 use crate::format::options::RECORD_FORMATS;
 
 const SOURCE: SourceCapability = SourceCapability {
@@ -46,12 +45,9 @@ pub const UPSERT_KAFKA: ConnectorDescription = ConnectorDescription {
         ..Capabilities::NONE
     },
     options: &UPSERT_OPTIONS,
-    formats: RECORD_FORMATS,
-    metadata: METADATA,
-    writable_metadata: WRITABLE,
-    unsupported: &["scan.parallelism", "sink.parallelism", "sink.transaction-naming-strategy"],
-    is_in_flink: true,
-    ..ConnectorDescription::new("upsert-kafka", "the last message of each key of topics of Kafka")
+    name: "upsert-kafka",
+    summary: "the last message of each key of topics of Kafka",
+    ..KAFKA
 };
 
 const KAFKA_OPTIONS: [OptionDescription; COMMON.len() + OF_KAFKA.len()] = joined(COMMON, OF_KAFKA);
@@ -93,21 +89,21 @@ const COMMON: &[OptionDescription] = &option_table! {
             `'value.fields-include' = 'EXCEPT_KEY'`";
     "value.fields-include": Words(&["ALL", "EXCEPT_KEY"]), or("ALL"), as_in_flink()
         => "whether values have the columns of the key, too";
-    "key.json.*": Secret, as_in_flink() => "an option of the format of keys";
-    "key.csv.*": Secret, as_in_flink() => "an option of the format of keys";
-    "key.raw.*": Secret, as_in_flink() => "an option of the format of keys";
-    "key.avro.*": Secret, as_in_flink() => "an option of the format of keys";
-    "key.avro-confluent.*": Secret, as_in_flink() => "an option of the format of keys";
-    "value.json.*": Secret, as_in_flink() => "an option of the format of values";
-    "value.csv.*": Secret, as_in_flink() => "an option of the format of values";
-    "value.raw.*": Secret, as_in_flink() => "an option of the format of values";
-    "value.avro.*": Secret, as_in_flink() => "an option of the format of values";
-    "value.avro-confluent.*": Secret, as_in_flink() => "an option of the format of values";
-    "value.debezium-json.*": Secret, as_in_flink() => "an option of the format of values";
-    "value.debezium-avro-confluent.*": Secret, as_in_flink() => "an option of the format of values";
-    "value.maxwell-json.*": Secret, as_in_flink() => "an option of the format of values";
-    "value.canal-json.*": Secret, as_in_flink() => "an option of the format of values";
-    "value.ogg-json.*": Secret, as_in_flink() => "an option of the format of values";
+    "key.json.*": Text, as_in_flink() => "an option of the format of keys";
+    "key.csv.*": Text, as_in_flink() => "an option of the format of keys";
+    "key.raw.*": Text, as_in_flink() => "an option of the format of keys";
+    "key.avro.*": Text, as_in_flink() => "an option of the format of keys";
+    "key.avro-confluent.*": Text, as_in_flink() => "an option of the format of keys";
+    "value.json.*": Text, as_in_flink() => "an option of the format of values";
+    "value.csv.*": Text, as_in_flink() => "an option of the format of values";
+    "value.raw.*": Text, as_in_flink() => "an option of the format of values";
+    "value.avro.*": Text, as_in_flink() => "an option of the format of values";
+    "value.avro-confluent.*": Text, as_in_flink() => "an option of the format of values";
+    "value.debezium-json.*": Text, as_in_flink() => "an option of the format of values";
+    "value.debezium-avro-confluent.*": Text, as_in_flink() => "an option of the format of values";
+    "value.maxwell-json.*": Text, as_in_flink() => "an option of the format of values";
+    "value.canal-json.*": Text, as_in_flink() => "an option of the format of values";
+    "value.ogg-json.*": Text, as_in_flink() => "an option of the format of values";
     "scan.bounded.mode": Words(&["unbounded", "latest-offset", "group-offsets", "timestamp", "specific-offsets"]),
         or("unbounded"), of_source(), as_in_flink()
         => "where each partition ends, as found when it is first seen; what lies there is not read";
@@ -171,7 +167,8 @@ const OF_UPSERT: &[OptionDescription] = &option_table! {
 /// Metadata that can be written, too.
 pub const WRITABLE: &[&str] = &["topic", "headers", "timestamp"];
 
-const METADATA: &[MetadataDescription] = &[
+/// All metadata.
+pub const METADATA: &[MetadataDescription] = &[
     MetadataDescription {
         key: "topic",
         data_type: "STRING",
@@ -199,15 +196,4 @@ const METADATA: &[MetadataDescription] = &[
         data_type: "STRING",
         help: "`CreateTime`, `LogAppendTime` or `NoTimestampType`",
     },
-];
-
-/// The keys of metadata and their types.
-pub const METADATA_KEYS: &[(&str, MetadataType)] = &[
-    ("topic", MetadataType::Text),
-    ("partition", MetadataType::Int),
-    ("headers", MetadataType::Headers),
-    ("leader-epoch", MetadataType::Int),
-    ("offset", MetadataType::BigInt),
-    ("timestamp", MetadataType::Instant),
-    ("timestamp-type", MetadataType::Text),
 ];

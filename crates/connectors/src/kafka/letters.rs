@@ -8,14 +8,14 @@ use serde_json::Value;
 use thalweg_core::connector::TableRequest;
 use thalweg_core::{Error, Result};
 
-use super::client::{Context, Producer, create, explained};
+use super::client::{Context, Producer, Properties, create, explained};
 use super::offsets::PartitionName;
 use super::options::{BadData, KafkaOptions};
 use super::rows::BadMessage;
 use crate::filesystem::{DeadLetters, FinishedLetters, LetterMark, letters_path};
 use crate::format::text::readable;
 use crate::handover::BadRow;
-use crate::network::Timer;
+use crate::network::Deadline;
 
 /// How long a snapshot waits for dead letters to be acknowledged.
 const SYNC_WAIT: Duration = Duration::from_secs(60);
@@ -34,7 +34,7 @@ pub enum Letters {
 pub struct LetterTopic {
     table: String,
     topic: String,
-    options: KafkaOptions,
+    properties: Properties,
     context: Context,
     producer: Option<Producer>,
 }
@@ -58,7 +58,7 @@ impl Letters {
             BadData::Topic(topic) => Letters::Topic(Box::new(LetterTopic {
                 table: request.table.clone(),
                 topic: topic.clone(),
-                options: options.clone(),
+                properties: options.properties.clone(),
                 context: Context::default(),
                 producer: None,
             })),
@@ -113,7 +113,7 @@ impl Letters {
             Letters::None => Ok(()),
             Letters::File(file) => file.open(bad_rows),
             Letters::Topic(topic) => {
-                let properties = &topic.options.properties;
+                let properties = &topic.properties;
                 let producer = create(
                     &properties.producer(),
                     topic.context.clone(),
@@ -196,18 +196,16 @@ impl LetterTopic {
         if let Some(value) = &bad.value {
             record = record.payload(value);
         }
-        let since = Timer::default();
+        let deadline = Deadline::after(SYNC_WAIT);
         loop {
             match producer.send(record) {
                 Ok(()) => return Ok(()),
-                Err((error, back))
-                    if super::client::is_passing(&error) && since.elapsed() < SYNC_WAIT =>
-                {
+                Err((error, back)) if super::client::is_passing(&error) && !deadline.is_over() => {
                     record = back;
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 Err((error, _)) => {
-                    let properties = &self.options.properties;
+                    let properties = &self.properties;
                     return Err(explained(&error, properties, &self.table, "dead letters"));
                 }
             }
@@ -229,9 +227,7 @@ impl LetterTopic {
         let Some(producer) = &self.producer else { return Ok(()) };
         let flushed = producer.flush(SYNC_WAIT);
         self.check()?;
-        flushed.map_err(|error| {
-            explained(&error, &self.options.properties, &self.table, "dead letters")
-        })
+        flushed.map_err(|error| explained(&error, &self.properties, &self.table, "dead letters"))
     }
 }
 

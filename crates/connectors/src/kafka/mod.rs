@@ -30,7 +30,8 @@ mod transactions;
 use std::collections::BTreeMap;
 
 use thalweg_core::connector::{
-    AcceptedChanges, Connector, ConnectorDescription, JobTables, Sink, Source, TableRequest,
+    AcceptedChanges, Connector, ConnectorDescription, JobTables, Options, Sink, Source,
+    TableRequest,
 };
 use thalweg_core::{Error, Result};
 
@@ -40,21 +41,27 @@ use self::sink::KafkaSink;
 use self::source::KafkaSource;
 use crate::filesystem::FinishedLetters;
 
-/// The connector `kafka`.
-#[derive(Default)]
+/// The connector `kafka`, or `upsert-kafka`.
 pub struct Kafka {
+    is_upsert: bool,
     letters: FinishedLetters,
 }
 
-/// The connector `upsert-kafka`.
-#[derive(Default)]
-pub struct UpsertKafka {
-    letters: FinishedLetters,
+impl Kafka {
+    /// `kafka`
+    pub fn rows() -> Kafka {
+        Kafka { is_upsert: false, letters: FinishedLetters::default() }
+    }
+
+    /// `upsert-kafka`
+    pub fn upserts() -> Kafka {
+        Kafka { is_upsert: true, letters: FinishedLetters::default() }
+    }
 }
 
-/// Options that decide what a position, or a prepared transaction, means.
-fn state_options(request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
-    let decides = |name: &str| match as_sink {
+/// True for options that decide what a position, or a prepared transaction, means.
+fn decides(name: &str, as_sink: bool) -> bool {
+    match as_sink {
         true => matches!(
             name,
             "topic" | "topic-pattern" | "sink.transactional-id-prefix" | "sink.spool.path"
@@ -63,9 +70,7 @@ fn state_options(request: &TableRequest, as_sink: bool) -> BTreeMap<String, Stri
             matches!(name, "topic" | "topic-pattern" | "bad-data")
                 || name.starts_with("scan.bounded.")
         }
-    };
-    let options = request.options.iter().filter(|(name, _)| decides(name));
-    options.map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
 }
 
 /// Which changes a table has.
@@ -78,12 +83,14 @@ fn changes(options: Result<KafkaOptions>) -> AcceptedChanges {
 }
 
 /// Checks that no two outputs have the same transactions.
-fn check_prefixes<'a>(
-    writes: impl Iterator<Item = &'a TableRequest>,
-    is_upsert: bool,
-) -> Result<()> {
+fn check_prefixes<'a>(writes: impl Iterator<Item = &'a TableRequest>) -> Result<()> {
     let mut known: BTreeMap<String, String> = BTreeMap::new();
     for request in writes {
+        let is_upsert = match request.options.get("connector").map(String::as_str) {
+            Some("kafka") => false,
+            Some("upsert-kafka") => true,
+            _ => continue,
+        };
         let options = KafkaOptions::read(request, is_upsert, true, false)?;
         let Some(prefix) =
             options.transactional_prefix.filter(|_| options.delivery == Delivery::ExactlyOnce)
@@ -101,61 +108,45 @@ fn check_prefixes<'a>(
     Ok(())
 }
 
-macro_rules! connector {
-    ($connector:ident, $description:ident, $is_upsert:literal) => {
-        impl Connector for $connector {
-            fn description(&self) -> &ConnectorDescription {
-                &$description
-            }
+impl Connector for Kafka {
+    fn description(&self) -> &ConnectorDescription {
+        if self.is_upsert { &UPSERT_KAFKA } else { &KAFKA }
+    }
 
-            fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
-                KafkaOptions::read(request, $is_upsert, as_sink, false).map(drop)
-            }
+    fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
+        KafkaOptions::read(request, self.is_upsert, as_sink, false).map(drop)
+    }
 
-            fn is_bounded(&self, request: &TableRequest) -> bool {
-                let read = KafkaOptions::read(request, $is_upsert, false, false);
-                read.is_ok_and(|options| options.bounded.is_some())
-            }
+    fn is_bounded(&self, request: &TableRequest) -> bool {
+        let read = KafkaOptions::read(request, self.is_upsert, false, false);
+        read.is_ok_and(|options| options.bounded.is_some())
+    }
 
-            fn accepted_changes(&self, request: &TableRequest) -> AcceptedChanges {
-                changes(KafkaOptions::read(request, $is_upsert, true, false))
-            }
+    fn accepted_changes(&self, request: &TableRequest) -> AcceptedChanges {
+        changes(KafkaOptions::read(request, self.is_upsert, true, false))
+    }
 
-            fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
-                changes(KafkaOptions::read(request, $is_upsert, false, false))
-            }
+    fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
+        changes(KafkaOptions::read(request, self.is_upsert, false, false))
+    }
 
-            fn state_options(
-                &self,
-                request: &TableRequest,
-                as_sink: bool,
-            ) -> BTreeMap<String, String> {
-                state_options(request, as_sink)
-            }
+    fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
+        let options = Options::of(request, self.description());
+        options.map(|options| options.deciding(|name| decides(name, as_sink))).unwrap_or_default()
+    }
 
-            fn check_files(&self, tables: &JobTables) -> Result<()> {
-                let own = |(request, _): &&(TableRequest, _)| {
-                    request.options.get("connector").is_some_and(|name| name == $description.name)
-                };
-                check_prefixes(
-                    tables.writes.iter().filter(own).map(|(request, _)| request),
-                    $is_upsert,
-                )
-            }
+    fn check_files(&self, tables: &JobTables) -> Result<()> {
+        check_prefixes(tables.writes.iter().map(|(request, _)| request))
+    }
 
-            fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
-                let options = KafkaOptions::read(request, $is_upsert, false, true)?;
-                let source = KafkaSource::new(request.clone(), options, self.letters.clone())?;
-                Ok(Box::new(source))
-            }
+    fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
+        let options = KafkaOptions::read(request, self.is_upsert, false, true)?;
+        let source = KafkaSource::new(request.clone(), options, self.letters.clone())?;
+        Ok(Box::new(source))
+    }
 
-            fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>> {
-                let options = KafkaOptions::read(request, $is_upsert, true, true)?;
-                Ok(Box::new(KafkaSink::new(request.clone(), options)?))
-            }
-        }
-    };
+    fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>> {
+        let options = KafkaOptions::read(request, self.is_upsert, true, true)?;
+        Ok(Box::new(KafkaSink::new(request.clone(), options)?))
+    }
 }
-
-connector!(Kafka, KAFKA, false);
-connector!(UpsertKafka, UPSERT_KAFKA, true);

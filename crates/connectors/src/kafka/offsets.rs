@@ -9,7 +9,7 @@ use thalweg_core::{Error, Result};
 
 use super::client::{CALL, Consumer, Properties, Reset, explained, is_passing};
 use super::options::{Place, Topics};
-use crate::network::{Cancel, Timer};
+use crate::network::{Cancel, Deadline};
 
 /// A partition of a topic.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,7 +41,8 @@ pub struct Calls<'a> {
     pub cancel: &'a Cancel,
 }
 
-type Outcome<T> = std::result::Result<T, KafkaError>;
+/// The answer of the client.
+pub type Outcome<T> = std::result::Result<T, KafkaError>;
 
 impl Calls<'_> {
     /// Calls until it succeeds.
@@ -49,13 +50,13 @@ impl Calls<'_> {
     /// # Errors
     /// If it fails for good, or for too long.
     pub fn call<T>(&self, doing: &str, mut call: impl FnMut(&Consumer) -> Outcome<T>) -> Result<T> {
-        let since = Timer::default();
+        let deadline = Deadline::after(self.give_up_after);
         loop {
             let error = match call(self.consumer) {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
             };
-            if !is_passing(&error) || since.elapsed() >= self.give_up_after {
+            if !is_passing(&error) || deadline.is_over() {
                 return Err(explained(&error, self.properties, self.table, doing));
             }
             if !self.cancel.sleep(Duration::from_millis(200)) {
@@ -163,10 +164,7 @@ impl Calls<'_> {
     /// `ListOffsets`: the first offsets from a time on; the beginning and the end are times there.
     fn times(&self, partitions: &[PartitionName], time: Offset) -> Result<Vec<Option<i64>>> {
         self.call("offsets of partitions", |consumer| {
-            let mut asked = TopicPartitionList::with_capacity(partitions.len());
-            for name in partitions {
-                asked.add_partition_offset(&name.topic, name.partition, time)?;
-            }
+            let asked = list_of(partitions.iter().map(|name| (name, time)))?;
             let found = consumer.offsets_for_times(asked, CALL * 3)?;
             answers(&found, partitions)
         })
@@ -174,14 +172,25 @@ impl Calls<'_> {
 
     fn committed(&self, partitions: &[PartitionName]) -> Result<Vec<Option<i64>>> {
         self.call("offsets of the group", |consumer| {
-            let mut asked = TopicPartitionList::with_capacity(partitions.len());
-            for name in partitions {
-                asked.add_partition(&name.topic, name.partition);
-            }
+            let asked = list_of(partitions.iter().map(|name| (name, Offset::Invalid)))?;
             let found = consumer.committed_offsets(asked, CALL * 3)?;
             answers(&found, partitions)
         })
     }
+}
+
+/// Partitions with an offset each, as the client takes them.
+///
+/// # Errors
+/// If an offset is none.
+pub fn list_of<'a>(
+    offsets: impl IntoIterator<Item = (&'a PartitionName, Offset)>,
+) -> Outcome<TopicPartitionList> {
+    let mut list = TopicPartitionList::new();
+    for (name, offset) in offsets {
+        list.add_partition_offset(&name.topic, name.partition, offset)?;
+    }
+    Ok(list)
 }
 
 fn answers(found: &TopicPartitionList, partitions: &[PartitionName]) -> Outcome<Vec<Option<i64>>> {

@@ -9,7 +9,7 @@ use thalweg_core::connector::{
 use thalweg_core::{Column, DataType, Error, Result, TableSchema};
 
 use super::client::Properties;
-use super::description::{KAFKA, METADATA_KEYS, UPSERT_KAFKA, WRITABLE};
+use super::description::{KAFKA, METADATA, UPSERT_KAFKA, WRITABLE};
 use crate::format::Format;
 use crate::format::options::RECORD_FORMATS;
 
@@ -141,6 +141,7 @@ impl KafkaOptions {
         let is_value = |at: &usize| !excludes_key || !key_columns.contains(at);
         let value_columns: Vec<usize> = (0..request.schema.len()).filter(is_value).collect();
         let value_name = value_format(&options, is_upsert)?;
+        options.check_format(value_name)?;
         let subject = |what: &str| topics.only().map(|topic| format!("{topic}-{what}"));
         let with_subject = |format: Format, what: &str| match subject(what) {
             Some(subject) => format.with_default_subject(&subject),
@@ -156,8 +157,9 @@ impl KafkaOptions {
         let read = KafkaOptions {
             is_upsert,
             properties: Properties::read(&options, request, opens)?,
-            startup: if is_upsert { Place::Earliest } else { startup(&options, &topics)? },
-            bounded: bounded(&options, &topics)?,
+            startup: place(&options, &topics, "startup", "earliest-offset")?
+                .unwrap_or(Place::Earliest),
+            bounded: place(&options, &topics, "bounded", "unbounded")?,
             discovery_ms: options
                 .duration_ms("scan.topic-partition-discovery.interval")?
                 .filter(|&interval| interval > 0),
@@ -255,7 +257,9 @@ fn topics(options: &Options<'_>) -> Result<Topics> {
     match (options.get("topic"), options.get("topic-pattern")) {
         (Some(list), None) => {
             let names = list.split(';').map(str::trim).filter(|name| !name.is_empty());
-            let names: Vec<String> = names.map(str::to_owned).collect();
+            let mut names: Vec<String> = names.map(str::to_owned).collect();
+            names.sort();
+            names.dedup();
             match names.is_empty() {
                 true => Err(options.bad("topic", list, "a topic")),
                 false => Ok(Topics::Named(names)),
@@ -406,34 +410,26 @@ fn time(options: &Options<'_>, name: &str) -> Result<Place> {
     Ok(Place::Time(options.number(name)?.unwrap_or_default()))
 }
 
-fn startup(options: &Options<'_>, topics: &Topics) -> Result<Place> {
-    let modes =
-        ["earliest-offset", "latest-offset", "group-offsets", "timestamp", "specific-offsets"];
+/// The place that `scan.WHICH.mode` names; `None` for its first word.
+fn place(
+    options: &Options<'_>,
+    topics: &Topics,
+    which: &str,
+    first: &str,
+) -> Result<Option<Place>> {
+    let option = |name: &str| format!("scan.{which}.{name}");
+    let (at_time, at_offsets) = (option("timestamp-millis"), option("specific-offsets"));
+    let modes = [first, "latest-offset", "group-offsets", "timestamp", "specific-offsets"];
     let modes: Vec<(&str, usize)> = modes.into_iter().zip(0..).collect();
-    let mode = options.choice("scan.startup.mode", &modes)?.unwrap_or(2);
-    refuse_unused(options, "scan.startup.timestamp-millis", mode == 3)?;
-    refuse_unused(options, "scan.startup.specific-offsets", mode == 4)?;
-    Ok(match mode {
-        0 => Place::Earliest,
-        1 => Place::Latest,
-        2 => Place::Group,
-        3 => time(options, "scan.startup.timestamp-millis")?,
-        _ => Place::Offsets(offsets(options, "scan.startup.specific-offsets", topics)?),
-    })
-}
-
-fn bounded(options: &Options<'_>, topics: &Topics) -> Result<Option<Place>> {
-    let modes = ["unbounded", "latest-offset", "group-offsets", "timestamp", "specific-offsets"];
-    let modes: Vec<(&str, usize)> = modes.into_iter().zip(0..).collect();
-    let mode = options.choice("scan.bounded.mode", &modes)?.unwrap_or(0);
-    refuse_unused(options, "scan.bounded.timestamp-millis", mode == 3)?;
-    refuse_unused(options, "scan.bounded.specific-offsets", mode == 4)?;
+    let mode = options.choice(&option("mode"), &modes)?.unwrap_or(0);
+    refuse_unused(options, &at_time, mode == 3)?;
+    refuse_unused(options, &at_offsets, mode == 4)?;
     Ok(match mode {
         0 => None,
         1 => Some(Place::Latest),
         2 => Some(Place::Group),
-        3 => Some(time(options, "scan.bounded.timestamp-millis")?),
-        _ => Some(Place::Offsets(offsets(options, "scan.bounded.specific-offsets", topics)?)),
+        3 => Some(time(options, &at_time)?),
+        _ => Some(Place::Offsets(offsets(options, &at_offsets, topics)?)),
     })
 }
 
@@ -518,9 +514,10 @@ fn check_metadata(
             && value.description().metadata.iter().any(|known| known.key == of_format)
             && !as_sink
         {
+            value.check_metadata(of_format, column)?;
             continue;
         }
-        let Some((_, data_type)) = METADATA_KEYS.iter().find(|(known, _)| known == key) else {
+        let Some(known) = METADATA.iter().find(|known| known.key == key) else {
             return Err(unknown_metadata(table, key, value));
         };
         if as_sink && !WRITABLE.contains(&key.as_str()) {
@@ -529,12 +526,10 @@ fn check_metadata(
                 Error::plan(message).hint(format!("declare column {} VIRTUAL", column.name))
             );
         }
-        if !data_type.fits(&column.column_type.data_type) {
+        if !fits(known.data_type, &column.column_type.data_type) {
             return Err(Error::plan(format!(
                 "table {table}: metadata '{key}' is {}, but column {} is {}",
-                data_type.name(),
-                column.name,
-                column.column_type.data_type
+                known.data_type, column.name, column.column_type.data_type
             )));
         }
     }
@@ -555,7 +550,7 @@ fn check_metadata(
 fn unknown_metadata(table: &str, key: &str, value: &Format) -> Error {
     let of_format = value.description().metadata.iter().map(|known| format!("value.{}", known.key));
     let names: Vec<String> =
-        METADATA_KEYS.iter().map(|(known, _)| (*known).to_owned()).chain(of_format).collect();
+        METADATA.iter().map(|known| known.key.to_owned()).chain(of_format).collect();
     let error = Error::plan(format!("table {table} has no metadata '{key}'"));
     match near_miss(key, names.iter().map(String::as_str)) {
         Some(near) => error.hint(format!("did you mean '{near}'?")),
@@ -563,47 +558,16 @@ fn unknown_metadata(table: &str, key: &str, value: &Format) -> Error {
     }
 }
 
-/// The type of a metadata column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MetadataType {
-    /// STRING
-    Text,
-    /// INT
-    Int,
-    /// BIGINT
-    BigInt,
-    /// `TIMESTAMP_LTZ(3)`
-    Instant,
-    /// `MAP<STRING, BYTES>`
-    Headers,
-}
-
-impl MetadataType {
-    fn name(self) -> &'static str {
-        match self {
-            MetadataType::Text => "STRING",
-            MetadataType::Int => "INT",
-            MetadataType::BigInt => "BIGINT",
-            MetadataType::Instant => "TIMESTAMP_LTZ(3)",
-            MetadataType::Headers => "MAP<STRING, BYTES>",
+/// True if a column of this type can hold metadata whose type is written so.
+fn fits(wanted: &str, data_type: &DataType) -> bool {
+    match (wanted, data_type) {
+        ("STRING", data_type) => data_type.is_string(),
+        ("INT", DataType::Int | DataType::BigInt) | ("BIGINT", DataType::BigInt) => true,
+        ("TIMESTAMP_LTZ(3)", DataType::TimestampLtz(3) | DataType::Timestamp(3)) => true,
+        ("MAP<STRING, BYTES>", DataType::Map(key, value)) => {
+            key.data_type.is_string()
+                && matches!(value.data_type, DataType::Varbinary(_) | DataType::Binary(_))
         }
-    }
-
-    fn fits(self, data_type: &DataType) -> bool {
-        match self {
-            MetadataType::Text => data_type.is_string(),
-            MetadataType::Int => matches!(data_type, DataType::Int | DataType::BigInt),
-            MetadataType::BigInt => *data_type == DataType::BigInt,
-            MetadataType::Instant => {
-                matches!(data_type, DataType::TimestampLtz(3) | DataType::Timestamp(3))
-            }
-            MetadataType::Headers => match data_type {
-                DataType::Map(key, value) => {
-                    key.data_type.is_string()
-                        && matches!(value.data_type, DataType::Varbinary(_) | DataType::Binary(_))
-                }
-                _ => false,
-            },
-        }
+        _ => false,
     }
 }

@@ -7,7 +7,7 @@ use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer as _};
 use thalweg_core::{Error, Result};
 
-use super::client::{Context, Producer, Properties, create, describe};
+use super::client::{Context, Producer, Properties, create};
 use super::options::KafkaOptions;
 use super::spool::Outgoing;
 use crate::network::{Cancel, TICK};
@@ -156,14 +156,6 @@ impl Output {
         match failure {
             Failure::Error(error) => error,
             Failure::Client(error) => self.explained(&error),
-        }
-    }
-
-    /// What a failure says.
-    pub fn describe(failure: &Failure) -> String {
-        match failure {
-            Failure::Error(error) => error.message().to_owned(),
-            Failure::Client(error) => describe(error),
         }
     }
 }

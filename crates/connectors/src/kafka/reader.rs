@@ -13,17 +13,19 @@ use rdkafka::consumer::base_consumer::PartitionQueue;
 use rdkafka::consumer::{CommitMode, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message};
-use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use rdkafka::topic_partition_list::Offset;
 use thalweg_core::connector::{SplitId, Trouble};
 use thalweg_core::{Error, Result};
 
 use super::client::{Context, Properties, SharedConsumer, describe, explained, is_passing};
-use super::offsets::{Calls, PartitionName};
+use super::offsets::{Calls, PartitionName, list_of};
 use super::options::{Place, Topics};
 use super::rows::{Block, RowReader, Rows};
 use crate::network::feed::{FeedWriter, Gone};
 use crate::network::{Cancel, TICK, Timer};
 
+/// How long an answer may take without which a partition can't be read on.
+const ANSWER_WAIT: Duration = Duration::from_secs(60);
 /// How often the ends of partitions are asked for, to know how far behind the job is.
 const LAG_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -115,10 +117,9 @@ struct Open {
 pub struct Reader {
     parts: ReaderParts,
     open: Vec<Open>,
-    next_split: u32,
     wake: (Sender<()>, Receiver<()>),
     looked: Timer,
-    asked: Option<Timer>,
+    asked: Timer,
 }
 
 /// Why reading has ended.
@@ -149,10 +150,9 @@ impl Reader {
         Reader {
             parts,
             open: Vec::new(),
-            next_split: 0,
             wake: bounded(1),
             looked: Timer::default(),
-            asked: None,
+            asked: Timer::default(),
         }
     }
 
@@ -161,7 +161,6 @@ impl Reader {
     /// # Errors
     /// If it can't continue.
     pub fn run(mut self, found: Vec<Part>, writer: &FeedWriter<Item>) -> Result<()> {
-        self.next_split = found.len() as u32;
         let read = self.read(found, writer);
         self.open.clear();
         let ended = match read {
@@ -204,7 +203,7 @@ impl Reader {
 
     /// All rows were handed over: what is left is to commit offsets.
     fn serve_commits(&mut self, writer: &FeedWriter<Item>) -> Result<()> {
-        if writer.send::<Gone>(Item::End, &mut || Ok(())).is_err() {
+        if writer.give(Item::End).is_err() {
             return Ok(());
         }
         while !self.parts.cancel.is_set() {
@@ -216,15 +215,12 @@ impl Reader {
     }
 
     fn assign(&mut self, found: Vec<Part>) -> Result<()> {
-        let mut list = TopicPartitionList::with_capacity(found.len());
         let failed = |error: KafkaError| {
             explained(&error, &self.parts.properties, &self.parts.table, "to read partitions")
         };
-        for part in found.iter().filter(|part| !part.is_done()) {
-            let (topic, partition) = (&part.name.topic, part.name.partition);
-            list.add_partition_offset(topic, partition, Offset::Offset(part.next))
-                .map_err(failed)?;
-        }
+        let open = found.iter().filter(|part| !part.is_done());
+        let list = list_of(open.map(|part| (&part.name, Offset::Offset(part.next))));
+        let list = list.map_err(failed)?;
         if list.count() > 0 {
             self.parts.consumer.incremental_assign(&list).map_err(failed)?;
         }
@@ -269,7 +265,7 @@ impl Reader {
         let mut block = Block::new(self.parts.rows.wants());
         if open.part.take(message, &mut block) {
             let rows = self.parts.rows.decode(open.part.split, &open.part.name, block)?;
-            writer.send::<Halt>(Item::Rows(rows), &mut || Ok(()))?;
+            writer.give(Item::Rows(rows))?;
         }
         Ok(())
     }
@@ -288,13 +284,11 @@ impl Reader {
                 Some(Ok(message)) => {
                     open.part.take(&message, &mut block);
                 }
-                Some(Err(KafkaError::PartitionEOF(_))) => {
-                    open.part.shared.caught_up_at.store(open.part.next, Ordering::Relaxed);
-                    failure = Some(None);
-                    break;
-                }
                 Some(Err(error)) => {
-                    failure = Some(Some(error));
+                    if let KafkaError::PartitionEOF(_) = error {
+                        open.part.shared.caught_up_at.store(open.part.next, Ordering::Relaxed);
+                    }
+                    failure = Some(error);
                     break;
                 }
             }
@@ -305,11 +299,11 @@ impl Reader {
             part.shared.trouble.clear();
             self.parts.context.trouble.clear();
             let rows = self.parts.rows.decode(part.split, &part.name, block)?;
-            writer.send::<Halt>(Item::Rows(rows), &mut || Ok(()))?;
+            writer.give(Item::Rows(rows))?;
         }
         match failure {
-            Some(Some(error)) => self.check(&error, Some(at))?,
-            Some(None) => self.check_stop(at)?,
+            Some(KafkaError::PartitionEOF(_)) => self.check_stop(at)?,
+            Some(error) => self.check(&error, Some(at))?,
             None => {}
         }
         Ok(has_read)
@@ -324,28 +318,28 @@ impl Reader {
             return Ok(());
         };
         let ends =
-            self.calls(|calls| calls.find(std::slice::from_ref(&open.part.name), &Place::Latest))?;
+            self.calls(ANSWER_WAIT).find(std::slice::from_ref(&open.part.name), &Place::Latest)?;
         if ends.first().copied().flatten().is_some_and(|end| end >= stop) {
             self.open[at].part.next = stop;
         }
         Ok(())
     }
 
-    fn calls<T>(&self, call: impl FnOnce(&Calls<'_>) -> Result<T>) -> Result<T> {
+    fn calls(&self, give_up_after: Duration) -> Calls<'_> {
         let parts = &self.parts;
-        call(&Calls {
+        Calls {
             consumer: &parts.consumer,
             properties: &parts.properties,
             table: &parts.table,
-            give_up_after: Duration::from_secs(60),
+            give_up_after,
             cancel: &parts.cancel,
-        })
+        }
     }
 
     fn end_partitions(&mut self, writer: &FeedWriter<Item>) -> Step<()> {
         for open in self.open.iter_mut().filter(|open| !open.has_ended && open.part.is_done()) {
             open.has_ended = true;
-            writer.send::<Halt>(Item::Ended(open.part.split), &mut || Ok(()))?;
+            writer.give(Item::Ended(open.part.split))?;
         }
         Ok(())
     }
@@ -409,23 +403,19 @@ impl Reader {
             return Ok(());
         }
         self.looked = Timer::default();
-        let parts = &self.parts;
-        let calls = Calls {
-            consumer: &parts.consumer,
-            properties: &parts.properties,
-            table: &parts.table,
-            give_up_after: Duration::ZERO,
-            cancel: &parts.cancel,
-        };
+        let calls = self.calls(Duration::ZERO);
         // A look that fails is made again: what is known is read meanwhile.
-        let Ok(mut found) = calls.partitions(&parts.topics) else { return Ok(()) };
+        let Ok(mut found) = calls.partitions(&self.parts.topics) else { return Ok(()) };
         found.retain(|name| self.open.iter().all(|open| open.part.name != *name));
+        if found.is_empty() {
+            return Ok(());
+        }
         let Ok(starts) = calls.starts(&found, &Place::Earliest) else { return Ok(()) };
         let mut new = Vec::new();
         for (name, start) in found.into_iter().zip(starts) {
-            let part = Part::new(SplitId(self.next_split), name, start, None);
-            self.next_split += 1;
-            writer.send::<Halt>(Item::Opened(part.clone()), &mut || Ok(()))?;
+            let split = SplitId((self.open.len() + new.len()) as u32);
+            let part = Part::new(split, name, start, None);
+            writer.give(Item::Opened(part.clone()))?;
             new.push(part);
         }
         self.assign(new)?;
@@ -434,25 +424,19 @@ impl Reader {
 
     /// Asks for the ends of partitions, to know how far behind the job is.
     fn ask_ends(&mut self) {
-        if self.asked.as_ref().is_some_and(|asked| asked.elapsed() < LAG_INTERVAL) {
+        if self.asked.elapsed() < LAG_INTERVAL {
             return;
         }
-        let is_first = self.asked.replace(Timer::default()).is_none();
+        self.asked = Timer::default();
         let behind = |open: &&Open| {
             !open.has_ended && open.part.shared.caught_up_at.load(Ordering::Relaxed) < 0
         };
         let behind: Vec<&Open> = self.open.iter().filter(behind).collect();
-        if behind.is_empty() || is_first {
+        if behind.is_empty() {
             return;
         }
         let names: Vec<PartitionName> = behind.iter().map(|open| open.part.name.clone()).collect();
-        let calls = Calls {
-            consumer: &self.parts.consumer,
-            properties: &self.parts.properties,
-            table: &self.parts.table,
-            give_up_after: Duration::ZERO,
-            cancel: &self.parts.cancel,
-        };
+        let calls = self.calls(Duration::ZERO);
         let Ok(ends) = calls.find(&names, &Place::Latest) else { return };
         for (open, end) in behind.iter().zip(ends) {
             open.part.shared.end.store(end.unwrap_or(0), Ordering::Relaxed);
@@ -463,15 +447,8 @@ impl Reader {
     /// snapshots alone decide where a job resumes, so a commit that fails is passed over.
     fn commit(&self, mode: CommitMode) {
         let Some(offsets) = self.parts.commits.try_iter().last() else { return };
-        let mut list = TopicPartitionList::with_capacity(offsets.len());
-        for (name, offset) in &offsets {
-            if list
-                .add_partition_offset(&name.topic, name.partition, Offset::Offset(*offset))
-                .is_err()
-            {
-                return;
-            }
-        }
+        let committed = offsets.iter().map(|(name, offset)| (name, Offset::Offset(*offset)));
+        let Ok(list) = list_of(committed) else { return };
         if let Err(error) = self.parts.consumer.commit(&list, mode) {
             self.note(
                 None,

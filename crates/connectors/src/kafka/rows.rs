@@ -17,7 +17,7 @@ use thalweg_core::{Column, DataType, Error, Result, RowKind};
 use super::offsets::PartitionName;
 use super::options::{BadData, KafkaOptions};
 use crate::format::{
-    BadDataPolicy, DecodedRecords, Format, RecordDecoder, RecordLayout, TextBlock,
+    BadDataPolicy, DecodeError, DecodedRecords, Format, RecordDecoder, RecordLayout, TextBlock,
 };
 
 /// Messages that are decoded together at most.
@@ -239,12 +239,10 @@ impl RowReader {
         let next = block.offsets.last().map_or(0, |offset| offset + 1);
         let values = block.values.finish();
         let keys = block.keys.finish();
-        let in_partition = |error: crate::format::DecodeError| {
+        let in_partition = |error: DecodeError| {
             let offset = error.number.and_then(|number| block.offsets.get(number as usize));
-            match offset {
-                Some(offset) => error.error.at_row(name.text(), *offset as u64),
-                None => error.error.in_file(name.text()),
-            }
+            let number = offset.map(|&offset| offset as u64);
+            DecodeError { number, ..error }.in_input(&name.text())
         };
         let decoded = self.value.decode(&TextBlock::messages(&values)).map_err(in_partition)?;
         let of_keys = match &self.key {
@@ -418,8 +416,6 @@ impl Found {
             bad.push((rejected.number as u32, format!("key: {}", rejected.reason)));
             bad_keys.push(rejected.number as u32);
         }
-        bad.sort_by_key(|(message, _)| *message);
-        bad.dedup_by_key(|(message, _)| *message);
         let row = |(value, &message): (u32, &u32)| FoundRow {
             message,
             value: Some(value),
@@ -455,7 +451,7 @@ impl Found {
                 return false;
             }
             let is_missing = has_keys && row.key.is_none() && (is_upsert || must_be_there);
-            if is_missing && bad.last().is_none_or(|(message, _)| *message != row.message) {
+            if is_missing {
                 bad.push((row.message, "the message has no key".to_owned()));
             }
             !is_missing

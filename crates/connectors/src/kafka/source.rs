@@ -16,13 +16,13 @@ use thalweg_core::{Error, Result};
 
 use super::client::{Context, SharedConsumer, create, explained};
 use super::letters::Letters;
-use super::offsets::{Calls, PartitionName};
+use super::offsets::{Calls, PartitionName, list_of};
 use super::options::{KafkaOptions, Place};
 use super::reader::{Item, Part, Reader, ReaderParts};
 use super::rows::{RowReader, Rows};
 use crate::filesystem::FinishedLetters;
 use crate::network::feed::{Fed, Feed};
-use crate::network::{Cancel, Timer};
+use crate::network::{Cancel, Deadline};
 
 /// Blocks that wait for the job.
 const BLOCKS_AHEAD: usize = 4;
@@ -99,7 +99,8 @@ impl KafkaSource {
         };
         let mut parts: Vec<Part> = Vec::new();
         let mut names = match &self.restored {
-            Some(restored) if self.options.bounded.is_some() => restored.names(),
+            // What a snapshot knows is all that there is.
+            Some(_) if self.options.bounded.is_some() => Vec::new(),
             _ => calls.partitions(&self.options.topics)?,
         };
         for known in self.restored.iter().flat_map(|restored| &restored.partitions) {
@@ -164,12 +165,11 @@ impl KafkaSource {
     fn has_messages(&self, consumer: &SharedConsumer, known: &KnownPart) -> Result<bool> {
         let (properties, table) = (&self.options.properties, &self.request.table);
         let failed = |error| explained(&error, properties, table, &known.name.text());
-        let mut list = rdkafka::TopicPartitionList::new();
-        let from = rdkafka::Offset::Offset(known.offset);
-        list.add_partition_offset(&known.name.topic, known.name.partition, from).map_err(failed)?;
+        let from = [(&known.name, rdkafka::Offset::Offset(known.offset))];
+        let list = list_of(from).map_err(failed)?;
         consumer.assign(&list).map_err(failed)?;
-        let since = Timer::default();
-        while since.elapsed() < START_WAIT {
+        let deadline = Deadline::after(START_WAIT);
+        while !deadline.is_over() {
             match consumer.poll(Duration::from_millis(100)) {
                 None => {}
                 Some(Ok(_)) => return Ok(true),
@@ -391,10 +391,6 @@ struct Position {
 }
 
 impl Position {
-    fn names(&self) -> Vec<PartitionName> {
-        self.partitions.iter().map(|known| known.name.clone()).collect()
-    }
-
     fn write(&self, letters: &Letters) -> String {
         let part = |known: &KnownPart| {
             let mut part = json!({

@@ -24,7 +24,6 @@
 //! - one job at a time: initializing a producer fences any other one with the prefix, and a job
 //!   that finds the marker of another lineage stops.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,9 +36,9 @@ use serde_json::{Value, json};
 use thalweg_core::snapshot::{MarkFit, OutputMark, OutputStart};
 use thalweg_core::{Error, Result};
 
-use super::client::{CALL, Context, SharedConsumer, code_of, create, is_passing};
+use super::client::{CALL, Context, SharedConsumer, code_of, create, describe, is_passing};
 use super::limits::transaction_limit_ms;
-use super::offsets::{Calls, PartitionName};
+use super::offsets::Calls;
 use super::options::{KafkaOptions, Topics};
 use super::output::{Failure, Output};
 use super::spool::{Outgoing, Segment, Spool};
@@ -86,6 +85,8 @@ pub struct Transactions {
     prepared: Vec<Segment>,
     /// The marker has this job's lineage.
     has_marked: bool,
+    /// Where the job starts: a handle, and what its outputs have to be like.
+    start: Option<(Option<String>, OutputStart)>,
 }
 
 impl Transactions {
@@ -115,6 +116,7 @@ impl Transactions {
             number: 1,
             prepared: Vec::new(),
             has_marked: false,
+            start: None,
         }
     }
 
@@ -135,12 +137,19 @@ impl Transactions {
     pub fn check_start(&mut self, handle: Option<&str>, start: &OutputStart) -> Result<()> {
         self.claim()?;
         self.check_timeout()?;
+        self.start = Some((handle.map(str::to_owned), start.clone()));
+        self.look()
+    }
+
+    /// Reads the marker, and checks that the job may write from where it starts.
+    fn look(&mut self) -> Result<()> {
+        let Some((handle, start)) = self.start.clone() else { return Ok(()) };
         let found = self.find_marker(START_WAIT)?;
         self.committed = found.as_ref().map_or(0, |found| found.transaction);
         self.number = self.committed + 1;
-        let Some(handle) = handle else { return self.check_unmarked(found.as_ref(), start) };
-        let handle = Handle::read(handle)?;
-        self.check_mark(found.as_ref(), start)?;
+        let Some(handle) = handle else { return self.check_unmarked(found.as_ref(), &start) };
+        let handle = Handle::read(&handle)?;
+        self.check_mark(found.as_ref(), &start)?;
         self.number = self.number.max(handle.transaction + 1);
         let mut open = handle.segments.iter().filter(|segment| segment.number > self.committed);
         open.try_for_each(|segment| self.spool.check(segment))
@@ -240,13 +249,14 @@ impl Transactions {
             give_up_after,
             cancel: &self.cancel,
         };
-        let topics: BTreeSet<String> = match &self.options.topics {
-            Topics::Named(names) => names.iter().cloned().collect(),
-            topics => calls
-                .partitions(topics)?
-                .into_iter()
-                .map(|name: PartitionName| name.topic)
-                .collect(),
+        let topics: Vec<String> = match &self.options.topics {
+            Topics::Named(names) => names.clone(),
+            topics => {
+                let partitions = calls.partitions(topics)?.into_iter();
+                let mut topics: Vec<String> = partitions.map(|name| name.topic).collect();
+                topics.dedup();
+                topics
+            }
         };
         let found = calls.call("the marker of transactions", |consumer| {
             let mut asked = TopicPartitionList::with_capacity(topics.len());
@@ -268,25 +278,29 @@ impl Transactions {
             }
             Ok(newest)
         })?;
-        let named = match &self.options.topics {
-            Topics::Named(names) => names.first().cloned(),
-            Topics::Fitting(_) => topics.into_iter().next(),
-        };
         let (marker, topic) = found.unzip();
-        self.marker_topic = topic.or(self.marker_topic.take()).or(named);
+        self.marker_topic =
+            topic.or(self.marker_topic.take()).or_else(|| topics.into_iter().next());
         Ok(marker)
     }
 
     /// Remembers which snapshot comes next. The first time it is written at once: the job begins.
+    /// What an earlier run had begun is over then, one way or the other, and only from there on the
+    /// marker is the truth: it is read again.
     ///
     /// # Errors
-    /// If it can't be written.
+    /// If it can't be written; if the job may not write from where it starts after all.
     pub fn mark(&mut self, mark: &OutputMark) -> Result<()> {
-        let is_first = self.mark.replace(mark.clone()).is_none();
-        match is_first {
-            true => self.transact(&[], self.committed, false, Some(START_WAIT)),
-            false => Ok(()),
+        if self.mark.replace(mark.clone()).is_some() {
+            return Ok(());
         }
+        let deadline = Deadline::after(START_WAIT);
+        self.begin_producer(Some(&deadline)).map_err(|failure| match failure {
+            Failure::Error(error) => error,
+            Failure::Client(error) => self.explained(&error, None),
+        })?;
+        self.look()?;
+        self.transact(&[], self.committed, false, Some(START_WAIT))
     }
 
     /// As [`thalweg_core::Sink::recover`].
@@ -405,7 +419,7 @@ impl Transactions {
                 Failure::Client(error) if is_late || !is_worth_while(&error) => {
                     return Err(self.explained(&error, output.as_ref()));
                 }
-                failure => self.context.trouble.set(Output::describe(&failure)),
+                Failure::Client(error) => self.context.trouble.set(describe(&error)),
             }
             let pause = backoff.pause(Duration::MAX).unwrap_or(CALL).min(CALL);
             if !self.cancel.sleep(pause) {
@@ -516,7 +530,7 @@ impl Transactions {
             if !is_repeatable || is_late {
                 return Err(error.into());
             }
-            self.context.trouble.set(super::client::describe(&error));
+            self.context.trouble.set(describe(&error));
             if !self.cancel.sleep(Duration::from_millis(20)) {
                 return Err(Error::cancelled().into());
             }

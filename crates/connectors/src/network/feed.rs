@@ -5,6 +5,7 @@ use thalweg_core::connector::Waker;
 use thalweg_core::{Error, Result};
 
 use super::{Cancel, TICK};
+use crate::handover::guarded;
 
 /// The end of the client's thread.
 pub struct FeedWriter<T> {
@@ -48,7 +49,7 @@ impl<T: Send + 'static> Feed<T> {
         let (sender, queue) = bounded(length);
         let writer = FeedWriter { queue: sender, waker, cancel: cancel.clone() };
         let run = move || {
-            if let Err(error) = body(&writer) {
+            if let Err(error) = guarded(|| body(&writer)) {
                 let _gone = writer.put::<Gone>(Err(error), &mut || Ok(()));
             }
             let FeedWriter { queue, waker, .. } = writer;
@@ -91,6 +92,14 @@ impl<T> FeedWriter<T> {
         idle: &mut dyn FnMut() -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
         self.put(Ok(item), idle)
+    }
+
+    /// Hands an item over. Waits for room.
+    ///
+    /// # Errors
+    /// If the source has gone.
+    pub fn give(&self, item: T) -> std::result::Result<(), Gone> {
+        self.put(Ok(item), &mut || Ok(()))
     }
 
     fn put<E: From<Gone>>(

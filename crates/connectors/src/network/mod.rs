@@ -53,11 +53,9 @@ impl Cancel {
 }
 
 /// The time since it was made.
-#[cfg(feature = "kafka")]
 #[derive(Clone, Default)]
 pub struct Timer(SystemClock);
 
-#[cfg(feature = "kafka")]
 impl Timer {
     /// How much time has passed.
     pub fn elapsed(&self) -> Duration {
@@ -66,13 +64,11 @@ impl Timer {
 }
 
 /// A time from a moment on, in which something is to be done.
-#[cfg(feature = "kafka")]
 pub struct Deadline {
     since: Timer,
     limit: Duration,
 }
 
-#[cfg(feature = "kafka")]
 impl Deadline {
     /// One that begins now.
     pub fn after(limit: Duration) -> Self {

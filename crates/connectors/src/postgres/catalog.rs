@@ -5,6 +5,7 @@ use thalweg_core::{Error, Result, TableSchema};
 
 use super::connection::Connection;
 use super::failure::Outcome;
+use super::session::Session;
 use super::{identifier, list, literal};
 
 /// A table of the database.
@@ -33,7 +34,7 @@ pub struct ServerColumn {
     pub collation: Option<String>,
 }
 
-/// Where `table-name` names its schema.
+/// How a name may be meant: as it is written, or in lower case.
 fn spellings(table: &str) -> Vec<String> {
     let quoted = |text: &str| match text.split_once('.') {
         Some((schema, name)) => format!("{}.{}", identifier(schema), identifier(name)),
@@ -43,12 +44,23 @@ fn spellings(table: &str) -> Vec<String> {
 }
 
 impl ServerTable {
+    /// The table of the server that a table of a job stands for.
+    ///
+    /// # Errors
+    /// If the server can't be reached, or has none of this name.
+    pub fn open(session: &mut Session, table: &str, named: &str) -> Result<ServerTable> {
+        let found = session.try_call(&mut |connection| Self::find(connection, named));
+        let found =
+            found.map_err(|failure| session.explained(failure, &format!("table {table}")))?;
+        found.ok_or_else(|| missing(table, named))
+    }
+
     /// The table of this name, which may have its schema in front: as it is written, or else in
     /// lower case, which is what a name without quotes means.
     ///
     /// # Errors
     /// If the connection has broken. `None` if there is no such table.
-    pub fn find(connection: &mut Connection, table: &str) -> Outcome<Option<ServerTable>> {
+    fn find(connection: &mut Connection, table: &str) -> Outcome<Option<ServerTable>> {
         for spelling in spellings(table) {
             let sql = format!("SELECT to_regclass({})::oid", literal(&spelling));
             if let Some(oid) = connection.query_value(&sql)? {
@@ -135,7 +147,7 @@ pub fn column_list<'a>(columns: impl IntoIterator<Item = &'a ServerColumn>) -> S
 }
 
 /// The error of a table that is not there.
-pub fn missing(table: &str, named: &str) -> Error {
+fn missing(table: &str, named: &str) -> Error {
     Error::io(format!("table {table}: the database has no table '{named}'"))
         .hint("check the name, with its schema: 'schema.table'; this user may also lack the right to see the schema")
 }

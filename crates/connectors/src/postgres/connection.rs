@@ -197,11 +197,6 @@ impl Connection {
         }
     }
 
-    /// True if more of the stream is here already.
-    pub fn has_more(&self) -> bool {
-        self.channel.has_input()
-    }
-
     /// Sends a part of the stream.
     ///
     /// # Errors

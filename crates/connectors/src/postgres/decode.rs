@@ -11,36 +11,29 @@
 //! | TIMESTAMP, TIMESTAMP_LTZ | ISO; an offset, if there is one, is that of UTC |
 //! | ARRAY | `{a,"b",NULL}`, of one dimension |
 
-use std::sync::Arc;
-
-use arrow_array::builder::{
-    BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, Float32Builder,
-    Float64Builder, Int8Builder, Int16Builder, Int32Builder, Int64Builder, StringViewBuilder,
-    Time32MillisecondBuilder,
-};
-use arrow_array::{Array, ArrayRef, ListArray, RecordBatch, RecordBatchOptions};
-use arrow_buffer::{NullBufferBuilder, OffsetBufferBuilder};
+use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 use thalweg_core::text::{
     parse_date, parse_decimal, parse_double, parse_float, parse_integer, parse_time,
     parse_timestamp,
 };
-use thalweg_core::types::timestamps;
 use thalweg_core::{Column, ColumnType, DataType, Error, Result, TableSchema};
+
+use crate::format::builder::{ColumnBuilder, Field, Values};
 
 /// Collects rows.
 pub struct RowBuilder {
+    columns: TableSchema,
     schema: SchemaRef,
-    columns: Vec<ColumnBuilder>,
+    fields: Vec<Field>,
     rows: usize,
 }
 
 impl RowBuilder {
-    /// Rows with these columns.
+    /// Rows with these columns, which [`check_types`] has passed.
     pub fn new(columns: &TableSchema) -> RowBuilder {
-        let schema = columns.arrow();
-        let columns = columns.columns.iter().map(ColumnBuilder::new).collect();
-        RowBuilder { schema, columns, rows: 0 }
+        let (schema, fields) = (columns.arrow(), fields_of(columns));
+        RowBuilder { columns: columns.clone(), schema, fields, rows: 0 }
     }
 
     /// How many rows there are.
@@ -58,16 +51,7 @@ impl RowBuilder {
     /// # Errors
     /// If a value is not of the declared type.
     pub fn append<'v>(&mut self, values: impl Iterator<Item = Option<&'v [u8]>>) -> Result<()> {
-        let mut values = values;
-        for column in &mut self.columns {
-            let value = values.next().ok_or_else(|| Error::internal("a row has too few values"))?;
-            let text = value.map(std::str::from_utf8).transpose();
-            let not_text =
-                |_| Error::data(format!("column {}: the text is not UTF-8", column.name));
-            column.append(text.map_err(not_text)?)?;
-        }
-        self.rows += 1;
-        Ok(())
+        self.append_row(values, false)
     }
 
     /// Adds a row of which only the key is known: NULLs in columns that have none become a value of
@@ -76,9 +60,26 @@ impl RowBuilder {
     /// # Errors
     /// If a value is not of the declared type.
     pub fn append_key<'v>(&mut self, values: impl Iterator<Item = Option<&'v [u8]>>) -> Result<()> {
-        let nothings: Vec<Option<&[u8]>> =
-            self.columns.iter().map(ColumnBuilder::nothing).collect();
-        self.append(values.zip(nothings).map(|(value, nothing)| value.or(nothing)))
+        self.append_row(values, true)
+    }
+
+    fn append_row<'v>(
+        &mut self,
+        mut values: impl Iterator<Item = Option<&'v [u8]>>,
+        is_key_alone: bool,
+    ) -> Result<()> {
+        for (field, declared) in self.fields.iter_mut().zip(&self.columns.columns) {
+            let value = values.next().ok_or_else(|| Error::internal("a row has too few values"))?;
+            let text = value.map(std::str::from_utf8).transpose();
+            let not_text =
+                |_| Error::data(format!("column {}: the text is not UTF-8", declared.name));
+            match text.map_err(not_text)? {
+                None if is_key_alone => field.column.append_null(),
+                text => append(&mut field.column, text).ok_or_else(|| unfit(declared, text))?,
+            }
+        }
+        self.rows += 1;
+        Ok(())
     }
 
     /// The rows so far; the builder is empty then.
@@ -86,11 +87,31 @@ impl RowBuilder {
     /// # Errors
     /// Never, if the builder is right.
     pub fn finish(&mut self) -> Result<RecordBatch> {
-        let arrays = self.columns.iter_mut().map(ColumnBuilder::finish).collect();
+        let fields = std::mem::replace(&mut self.fields, fields_of(&self.columns));
+        let arrays =
+            fields.into_iter().map(|field| field.column.finish()).collect::<Result<_>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
         self.rows = 0;
         Ok(RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options)?)
     }
+}
+
+fn fields_of(columns: &TableSchema) -> Vec<Field> {
+    Field::of(&columns.columns).expect("columns of bare NULLs are refused")
+}
+
+/// The error of a value that its column cannot hold.
+fn unfit(column: &Column, text: Option<&str>) -> Error {
+    let Column { name, column_type, .. } = column;
+    let Some(text) = text else {
+        return Error::data(format!(
+            "column {name}: a NULL, but the column is declared {column_type}"
+        ))
+        .hint("declare the column without NOT NULL, and leave it out of the primary key");
+    };
+    let shown: String = text.chars().take(80).collect();
+    Error::data(format!("column {name}: '{shown}' is not a {}", column_type.data_type))
+        .hint("declare the column as it is in the database; STRING takes every type")
 }
 
 /// Refuses columns that have no form in the server.
@@ -118,169 +139,46 @@ pub fn check_types(table: &str, columns: &TableSchema) -> Result<()> {
     }
 }
 
-struct ColumnBuilder {
-    name: String,
-    of: ColumnType,
-    values: Values,
-}
-
-enum Values {
-    Boolean(BooleanBuilder),
-    TinyInt(Int8Builder),
-    SmallInt(Int16Builder),
-    Int(Int32Builder),
-    BigInt(Int64Builder),
-    Float(Float32Builder),
-    Double(Float64Builder),
-    Decimal(Decimal128Builder, u8, u8),
-    Text(StringViewBuilder),
-    Bytes(BinaryBuilder),
-    Date(Date32Builder),
-    Time(Time32MillisecondBuilder, u8),
-    Timestamp { values: Int64Builder, precision: u8, is_instant: bool },
-    List(Box<ColumnBuilder>, OffsetBufferBuilder<i32>, NullBufferBuilder),
-}
-
-impl Values {
-    fn new(of: &ColumnType) -> Values {
-        match &of.data_type {
-            DataType::Boolean => Values::Boolean(BooleanBuilder::new()),
-            DataType::TinyInt => Values::TinyInt(Int8Builder::new()),
-            DataType::SmallInt => Values::SmallInt(Int16Builder::new()),
-            DataType::Int => Values::Int(Int32Builder::new()),
-            DataType::BigInt => Values::BigInt(Int64Builder::new()),
-            DataType::Float => Values::Float(Float32Builder::new()),
-            DataType::Double => Values::Double(Float64Builder::new()),
-            DataType::Decimal(precision, scale) => {
-                let builder = Decimal128Builder::new().with_data_type(of.data_type.arrow());
-                Values::Decimal(builder, *precision, *scale)
-            }
-            DataType::Binary(_) | DataType::Varbinary(_) => Values::Bytes(BinaryBuilder::new()),
-            DataType::Date => Values::Date(Date32Builder::new()),
-            DataType::Time(precision) => Values::Time(Time32MillisecondBuilder::new(), *precision),
-            DataType::Timestamp(precision) | DataType::TimestampLtz(precision) => {
-                let is_instant = matches!(of.data_type, DataType::TimestampLtz(_));
-                Values::Timestamp { values: Int64Builder::new(), precision: *precision, is_instant }
-            }
-            DataType::Array(element) => {
-                let element = Column::new("item", (**element).clone());
-                let builder = Box::new(ColumnBuilder::new(&element));
-                Values::List(builder, OffsetBufferBuilder::new(0), NullBufferBuilder::new(0))
-            }
-            // Other types are refused by `check_types`.
-            _ => Values::Text(StringViewBuilder::new().with_deduplicate_strings()),
+/// Appends a value; `None` if the text is none of the type.
+fn append(to: &mut ColumnBuilder, text: Option<&str>) -> Option<()> {
+    let Some(text) = text else {
+        return to.is_nullable().then(|| to.append_null());
+    };
+    match &mut to.values {
+        Values::Text(values) => {
+            values.append_value(text);
+            return Some(());
         }
-    }
-
-    /// Appends a value; `None` if the text is none of the type.
-    fn append(&mut self, text: Option<&str>) -> Option<()> {
-        macro_rules! put {
-            ($builder:expr, $parse:expr) => {
-                match text {
-                    None => $builder.append_null(),
-                    Some(text) => $builder.append_value($parse(text)?),
-                }
-            };
+        Values::Bytes(values) => {
+            values.append_value(bytes(text)?);
+            return Some(());
         }
-        match self {
-            Values::Boolean(builder) => put!(builder, boolean),
-            Values::TinyInt(builder) => put!(builder, |t| parse_integer(t)?.try_into().ok()),
-            Values::SmallInt(builder) => put!(builder, |t| parse_integer(t)?.try_into().ok()),
-            Values::Int(builder) => put!(builder, |t| parse_integer(t)?.try_into().ok()),
-            Values::BigInt(builder) => put!(builder, parse_integer),
-            Values::Float(builder) => put!(builder, parse_float),
-            Values::Double(builder) => put!(builder, parse_double),
-            Values::Decimal(builder, precision, scale) => {
-                put!(builder, |t| parse_decimal(t, *precision, *scale).ok().flatten());
-            }
-            Values::Text(builder) => builder.append_option(text),
-            Values::Bytes(builder) => put!(builder, bytes),
-            Values::Date(builder) => put!(builder, parse_date),
-            Values::Time(builder, precision) => put!(builder, |t| parse_time(t, *precision)),
-            Values::Timestamp { values, precision, .. } => {
-                put!(values, |t: &str| parse_timestamp(without_utc(t), *precision));
-            }
-            Values::List(element, offsets, nulls) => {
-                let elements = text.map(array_elements).unwrap_or(Some(Vec::new()))?;
-                offsets.push_length(elements.len());
-                nulls.append(text.is_some());
-                for value in elements {
-                    element.append(value.as_deref()).ok()?;
-                }
-            }
+        Values::Boolean(values) => values.append(boolean(text)?),
+        Values::TinyInt(values) => values.push(parse_integer(text)?.try_into().ok()?),
+        Values::SmallInt(values) => values.push(parse_integer(text)?.try_into().ok()?),
+        Values::Int(values) => values.push(parse_integer(text)?.try_into().ok()?),
+        Values::BigInt(values) => values.push(parse_integer(text)?),
+        Values::Float(values) => values.push(parse_float(text)?),
+        Values::Double(values) => values.push(parse_double(text)?),
+        Values::Decimal(precision, scale, values) => {
+            values.push(parse_decimal(text, *precision, *scale).ok().flatten()?);
         }
-        Some(())
-    }
-
-    fn finish(&mut self, of: &ColumnType) -> ArrayRef {
-        match self {
-            Values::Boolean(builder) => Arc::new(builder.finish()),
-            Values::TinyInt(builder) => Arc::new(builder.finish()),
-            Values::SmallInt(builder) => Arc::new(builder.finish()),
-            Values::Int(builder) => Arc::new(builder.finish()),
-            Values::BigInt(builder) => Arc::new(builder.finish()),
-            Values::Float(builder) => Arc::new(builder.finish()),
-            Values::Double(builder) => Arc::new(builder.finish()),
-            Values::Decimal(builder, ..) => Arc::new(builder.finish()),
-            Values::Text(builder) => Arc::new(builder.finish()),
-            Values::Bytes(builder) => Arc::new(builder.finish()),
-            Values::Date(builder) => Arc::new(builder.finish()),
-            Values::Time(builder, _) => Arc::new(builder.finish()),
-            Values::Timestamp { values, precision, is_instant } => {
-                timestamps(&values.finish(), *precision, *is_instant)
-            }
-            Values::List(element, offsets, nulls) => {
-                let offsets = std::mem::replace(offsets, OffsetBufferBuilder::new(0)).finish();
-                let values = element.finish();
-                let field = Arc::new(element.of.field("item"));
-                debug_assert!(matches!(of.data_type, DataType::Array(_)));
-                Arc::new(ListArray::new(field, offsets, values, nulls.finish()))
-            }
+        Values::Date(values) => values.push(parse_date(text)?),
+        Values::Time(precision, values) => values.push(parse_time(text, *precision)?),
+        Values::Timestamp(precision, _, values) => {
+            values.push(parse_timestamp(without_utc(text), *precision)?);
         }
-    }
-}
-
-impl ColumnBuilder {
-    fn new(column: &Column) -> ColumnBuilder {
-        let of = column.column_type.clone();
-        ColumnBuilder { name: column.name.clone(), values: Values::new(&of), of }
-    }
-
-    fn append(&mut self, text: Option<&str>) -> Result<()> {
-        let (name, of) = (&self.name, &self.of);
-        if text.is_none() && !of.nullable {
-            return Err(Error::data(format!(
-                "column {name}: a NULL, but the column is declared {of}"
-            ))
-            .hint("declare the column without NOT NULL, and leave it out of the primary key"));
+        Values::Array(ends, element) => {
+            for value in array_elements(text)? {
+                append(element, value.as_deref())?;
+            }
+            ends.push(element.len());
         }
-        self.values.append(text).ok_or_else(|| {
-            let shown: String = text.unwrap_or("NULL").chars().take(80).collect();
-            Error::data(format!("column {name}: '{shown}' is not a {}", of.data_type))
-                .hint("declare the column as it is in the database; STRING takes every type")
-        })
+        // `check_types` refuses them.
+        Values::Months(_) | Values::Millis(_) | Values::Map(..) | Values::Row(_) => return None,
     }
-
-    /// What stands for NULL where there must be none.
-    fn nothing(&self) -> Option<&'static [u8]> {
-        let text = match &self.values {
-            _ if self.of.nullable => return None,
-            Values::Boolean(_) => "f",
-            Values::Text(_) | Values::Bytes(_) => "",
-            Values::Date(_) => "1970-01-01",
-            Values::Time(..) => "00:00:00",
-            Values::Timestamp { .. } => "1970-01-01 00:00:00",
-            Values::List(..) => "{}",
-            _ => "0",
-        };
-        Some(text.as_bytes())
-    }
-
-    fn finish(&mut self) -> ArrayRef {
-        let array = self.values.finish(&self.of);
-        debug_assert_eq!(array.data_type(), &self.of.data_type.arrow());
-        array
-    }
+    to.appended();
+    Some(())
 }
 
 fn boolean(text: &str) -> Option<bool> {
@@ -333,6 +231,7 @@ fn array_elements(text: &str) -> Option<Vec<Option<String>>> {
 
 #[cfg(test)]
 mod tests {
+    use arrow_array::ArrayRef;
     use arrow_array::cast::AsArray;
     use arrow_array::types::Int64Type;
 

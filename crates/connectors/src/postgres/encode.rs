@@ -32,11 +32,7 @@ impl<'a> TextRows<'a> {
 
     /// The values of a row.
     pub fn row(&self, row: usize) -> Vec<Option<String>> {
-        let value = |column: &ServerText<'_>| {
-            let mut out = String::new();
-            column.append(&mut out, row).then_some(out)
-        };
-        self.0.iter().map(value).collect()
+        self.0.iter().map(|column| column.text(row)).collect()
     }
 }
 
@@ -54,6 +50,12 @@ fn text<'a>(array: &'a ArrayRef, of: &DataType) -> ServerText<'a> {
 }
 
 impl ServerText<'_> {
+    /// A value; `None` for NULL.
+    fn text(&self, row: usize) -> Option<String> {
+        let mut text = String::new();
+        self.append(&mut text, row).then_some(text)
+    }
+
     /// Appends a value; false if it is NULL.
     fn append(&self, out: &mut String, row: usize) -> bool {
         match self {
@@ -69,7 +71,8 @@ impl ServerText<'_> {
                 }
             }
             ServerText::List(array, offsets, values) if array.is_valid(row) => {
-                append_list(out, offsets[row] as usize..offsets[row + 1] as usize, values);
+                let places = offsets[row] as usize..offsets[row + 1] as usize;
+                append_array(out, places.map(|place| values.text(place)));
             }
             _ => return false,
         }
@@ -77,17 +80,17 @@ impl ServerText<'_> {
     }
 }
 
-fn append_list(out: &mut String, places: std::ops::Range<usize>, values: &ServerText<'_>) {
+/// Appends an array: each element in quotes, or NULL.
+fn append_array(out: &mut String, elements: impl Iterator<Item = Option<String>>) {
     out.push('{');
-    for (number, place) in places.enumerate() {
+    for (number, element) in elements.enumerate() {
         if number > 0 {
             out.push(',');
         }
-        let mut element = String::new();
-        if !values.append(&mut element, place) {
+        let Some(element) = element else {
             out.push_str("NULL");
             continue;
-        }
+        };
         out.push('"');
         for c in element.chars() {
             if matches!(c, '"' | '\\') {
@@ -125,20 +128,8 @@ pub fn append_copy_line(out: &mut String, values: &[Option<String>]) {
 
 /// A row as one value of the type `text[]`.
 pub fn array_text(values: &[Option<String>]) -> String {
-    let mut out = String::from("{");
-    for (number, value) in values.iter().enumerate() {
-        if number > 0 {
-            out.push(',');
-        }
-        match value {
-            None => out.push_str("NULL"),
-            Some(value) => {
-                let escaped = value.replace('\\', "\\\\").replace('"', "\\\"");
-                write!(out, "\"{escaped}\"").expect("a text takes everything");
-            }
-        }
-    }
-    out.push('}');
+    let mut out = String::new();
+    append_array(&mut out, values.iter().cloned());
     out
 }
 

@@ -4,12 +4,11 @@ use std::io::{self, Read, Write};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use thalweg_core::shim::{Clock, SystemClock};
 
 use super::failure::{Failure, Outcome};
 use crate::network::tcp::{GONE_AFTER, is_tick};
 use crate::network::tls::Stream;
-use crate::network::{Cancel, TICK};
+use crate::network::{Cancel, Timer};
 
 /// Longer messages are no messages.
 const LENGTH_MAX: usize = 1 << 30;
@@ -30,14 +29,12 @@ pub struct Channel {
     input: BytesMut,
     output: Vec<u8>,
     cancel: Cancel,
-    clock: SystemClock,
 }
 
 impl Channel {
     /// The messages of this connection, as long as they are wanted.
     pub fn new(stream: Stream, cancel: Cancel) -> Channel {
-        let (input, output, clock) = (BytesMut::new(), Vec::new(), SystemClock::new());
-        Channel { stream, input, output, cancel, clock }
+        Channel { stream, input: BytesMut::new(), output: Vec::new(), cancel }
     }
 
     /// The connection itself, where nothing was read ahead.
@@ -49,11 +46,6 @@ impl Channel {
             true => Ok(self.stream),
             false => Err(Failure::Broken("unexpected bytes before encryption".to_owned())),
         }
-    }
-
-    /// True if bytes wait to be taken.
-    pub fn has_input(&self) -> bool {
-        !self.input.is_empty()
     }
 
     /// Adds a message to those that [`Channel::flush`] sends. 0 is the tag of messages without one.
@@ -74,22 +66,22 @@ impl Channel {
     pub fn flush(&mut self) -> Outcome<()> {
         let output = std::mem::take(&mut self.output);
         let mut left = output.as_slice();
-        let mut stuck_since_ns = self.clock.now_ns();
+        let mut stuck = Timer::default();
         while !left.is_empty() {
             match self.stream.write(left) {
                 Ok(0) => return Err(closed()),
                 Ok(written) => {
                     left = &left[written..];
-                    stuck_since_ns = self.clock.now_ns();
+                    stuck = Timer::default();
                 }
-                Err(error) if is_tick(&error) => self.check_wanted(stuck_since_ns, GONE_AFTER)?,
+                Err(error) if is_tick(&error) => self.check_wanted(&stuck, GONE_AFTER)?,
                 Err(error) => return Err(error.into()),
             }
         }
         loop {
             match self.stream.flush() {
                 Ok(()) => break,
-                Err(error) if is_tick(&error) => self.check_wanted(stuck_since_ns, GONE_AFTER)?,
+                Err(error) if is_tick(&error) => self.check_wanted(&stuck, GONE_AFTER)?,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -98,11 +90,11 @@ impl Channel {
         Ok(())
     }
 
-    fn check_wanted(&self, since_ns: u64, limit: Duration) -> Outcome<()> {
+    fn check_wanted(&self, since: &Timer, limit: Duration) -> Outcome<()> {
         if self.cancel.is_set() {
             return Err(Failure::Cancelled);
         }
-        match Duration::from_nanos(self.clock.now_ns() - since_ns) > limit {
+        match since.elapsed() > limit {
             true => Err(Failure::Broken(format!("no answer for {} s", limit.as_secs()))),
             false => Ok(()),
         }
@@ -113,10 +105,10 @@ impl Channel {
     /// # Errors
     /// As [`Channel::receive`].
     pub fn receive_byte(&mut self, limit: Duration) -> Outcome<u8> {
-        let since_ns = self.clock.now_ns();
+        let since = Timer::default();
         while self.input.is_empty() {
             if !self.fill()? {
-                self.check_wanted(since_ns, limit)?;
+                self.check_wanted(&since, limit)?;
             }
         }
         Ok(self.input.get_u8())
@@ -128,21 +120,20 @@ impl Channel {
     /// If the connection has broken, nothing comes within this time, or the work is not wanted any
     /// more.
     pub fn receive(&mut self, limit: Duration) -> Outcome<Message> {
-        let since_ns = self.clock.now_ns();
+        let since = Timer::default();
         loop {
             match self.poll()? {
                 Some(message) => return Ok(message),
-                None => self.check_wanted(since_ns, limit)?,
+                None => self.check_wanted(&since, limit)?,
             }
         }
     }
 
-    /// The next message, if it comes within a [`TICK`].
+    /// The next message, if it comes within a [`crate::network::TICK`].
     ///
     /// # Errors
     /// If the connection has broken, or the work is not wanted any more.
     pub fn poll(&mut self) -> Outcome<Option<Message>> {
-        debug_assert!(TICK < GONE_AFTER);
         loop {
             if let Some(message) = self.take()? {
                 return Ok(Some(message));
@@ -160,7 +151,7 @@ impl Channel {
     ///
     /// # Errors
     /// If it is none.
-    pub fn take(&mut self) -> Outcome<Option<Message>> {
+    fn take(&mut self) -> Outcome<Option<Message>> {
         let Some(header) = self.input.first_chunk::<5>() else { return Ok(None) };
         let (tag, length) = (header[0], &header[1..]);
         let length = u32::from_be_bytes(length.try_into().expect("four bytes")) as usize;
@@ -168,7 +159,7 @@ impl Channel {
             return Err(Failure::Broken("this is no server of PostgreSQL".to_owned()));
         }
         if self.input.len() <= length {
-            self.input.reserve(length + 1 - self.input.len());
+            self.input.reserve(length + 1 + READ_BYTES - self.input.len());
             return Ok(None);
         }
         let mut body = self.input.split_to(length + 1);
@@ -176,11 +167,10 @@ impl Channel {
         Ok(Some(Message { tag, body: body.freeze() }))
     }
 
-    /// Reads what is there; false if nothing came within a [`TICK`].
+    /// Reads what is there; false if nothing came within a [`crate::network::TICK`].
     fn fill(&mut self) -> Outcome<bool> {
         let used = self.input.len();
-        let room = READ_BYTES.max(self.input.capacity() - used);
-        self.input.resize(used + room, 0);
+        self.input.resize(used + READ_BYTES, 0);
         let read = self.stream.read(&mut self.input[used..]);
         self.input.truncate(used + *read.as_ref().unwrap_or(&0));
         match read {

@@ -38,11 +38,16 @@ pub fn literal(text: &str) -> String {
 }
 
 /// A value, quoted for SQL.
-pub fn literal_or_null(value: Option<&str>) -> String {
+fn literal_or_null(value: Option<&str>) -> String {
     value.map_or_else(|| "NULL".to_owned(), literal)
 }
 
 /// Things, separated by commas.
 pub fn list(items: impl IntoIterator<Item = String>) -> String {
     items.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+/// The values of a row as SQL, separated by commas.
+pub fn literals(row: &[Option<String>]) -> String {
+    list(row.iter().map(|value| literal_or_null(value.as_deref())))
 }

@@ -35,7 +35,7 @@ use std::collections::BTreeMap;
 
 use thalweg_core::Result;
 use thalweg_core::connector::{
-    AcceptedChanges, Connector, ConnectorDescription, Source, TableRequest,
+    AcceptedChanges, Connector, ConnectorDescription, Options, Source, TableRequest,
 };
 
 use self::options::{CdcOptions, ChangelogMode, DESCRIPTION, StartupMode};
@@ -77,8 +77,8 @@ impl Connector for PostgresCdc {
                     | "scan.read-changelog-as-append-only.enabled"
             )
         };
-        let options = request.options.iter().filter(|(name, _)| decides(name));
-        options.map(|(name, value)| (name.clone(), value.clone())).collect()
+        let options = Options::of(request, &DESCRIPTION);
+        options.map(|options| options.deciding(decides)).unwrap_or_default()
     }
 
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {

@@ -218,7 +218,7 @@ impl CdcOptions {
     pub fn read(request: &TableRequest) -> Result<CdcOptions> {
         let options = Options::of(request, &DESCRIPTION)?;
         let settings = settings(&options)?;
-        request.access.targets.check(&settings.host, settings.port)?;
+        options.check_target(&settings.host, settings.port)?;
         check_types(options.table(), &request.schema)?;
         check_ignored(&options)?;
         let modes = [("all", ChangelogMode::All), ("upsert", ChangelogMode::Upsert)];
@@ -287,10 +287,7 @@ fn settings(options: &Options<'_>) -> Result<Settings> {
         connect_timeout: Duration::from_millis(timeout),
         ..Settings::default()
     };
-    settings.check().map_err(|error| {
-        let shown = options.conflict(error.message());
-        shown.hint(error.help().unwrap_or_default().to_owned())
-    })?;
+    settings.check().map_err(|error| options.about(&error))?;
     Ok(settings)
 }
 

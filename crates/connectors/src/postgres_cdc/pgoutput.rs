@@ -9,7 +9,7 @@ use thalweg_core::Error;
 use crate::postgres::failure::{Failure, Outcome};
 
 /// Milliseconds from 1970 to 2000, from which servers count.
-const EPOCH_MS: i64 = 946_684_800_000;
+pub const EPOCH_MS: i64 = 946_684_800_000;
 
 /// What a server sends.
 pub enum Part {

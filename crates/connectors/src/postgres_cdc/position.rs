@@ -50,8 +50,6 @@ pub struct Position {
 pub struct Seen {
     /// It begins behind this key; `None` for the beginning of the table.
     pub from: Option<Key>,
-    /// It ends with this key; `None` for the end of the table.
-    pub upto: Option<Key>,
     /// What its query saw.
     pub visibility: Visibility,
     /// The log has none of that from here on.
@@ -92,7 +90,7 @@ impl Position {
         if upto.is_some() {
             self.done.clone_from(&upto);
         }
-        self.seen = (seen.until > self.lsn).then(|| Seen { upto, ..seen.clone() });
+        self.seen = (seen.until > self.lsn).then(|| seen.clone());
     }
 
     /// As JSON.
@@ -100,7 +98,6 @@ impl Position {
         let seen = self.seen.as_ref().map(|seen| {
             json!({
                 "from": seen.from,
-                "upto": seen.upto,
                 "snapshot": seen.visibility.text(),
                 "until": lsn::text(seen.until),
             })
@@ -135,7 +132,6 @@ impl Position {
             Value::Null => None,
             seen => Some(Seen {
                 from: key(seen.get("from")?)?,
-                upto: key(seen.get("upto")?)?,
                 visibility: Visibility::parse(seen.get("snapshot")?.as_str()?)?,
                 until: lsn::parse(seen.get("until")?.as_str()?)?,
             }),
@@ -172,7 +168,7 @@ mod tests {
     #[test]
     fn positions_are_written_and_read() {
         let visibility = Visibility::parse("5:9:6").expect("a snapshot");
-        let seen = Seen { from: None, upto: None, visibility, until: 300 };
+        let seen = Seen { from: None, visibility, until: 300 };
         let mut position = Position { lsn: 200, unseen: vec![7], ..Position::default() };
         position.read_chunk(&seen, Some(vec!["a".to_owned()]));
         (position.transaction, position.rows) = (250, 3);

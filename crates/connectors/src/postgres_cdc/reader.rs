@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use thalweg_core::connector::Trouble;
-use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::{Error, RowKind};
 
 use super::keys::KeyOrder;
@@ -21,7 +20,7 @@ use super::slot;
 use super::stream::LogStream;
 use super::visibility::Visibility;
 use crate::network::feed::FeedWriter;
-use crate::network::{Cancel, TICK};
+use crate::network::{Cancel, TICK, Timer};
 use crate::postgres::catalog::{ServerColumn, ServerTable, column_list};
 use crate::postgres::failure::{Failure, Outcome};
 use crate::postgres::session::Session;
@@ -35,6 +34,7 @@ const REACH_EVERY: Duration = Duration::from_millis(200);
 const QUIET_AFTER: Duration = Duration::from_secs(1);
 
 /// What is read.
+#[derive(Clone)]
 pub struct Target {
     /// The table.
     pub table: ServerTable,
@@ -48,11 +48,8 @@ pub struct Target {
 pub struct Reader {
     options: CdcOptions,
     target: Target,
-    names: (Vec<String>, Vec<String>),
     order: KeyOrder,
     session: Session,
-    cancel: Cancel,
-    clock: SystemClock,
     confirmed: Arc<AtomicU64>,
     /// Behind the last rows that were handed over; `None` before the start from scratch.
     position: Option<Position>,
@@ -71,9 +68,10 @@ struct Run {
     transaction: Option<Transaction>,
     /// The log was sent up to here, and this was not handed over yet.
     reached: Option<u64>,
-    reached_ns: u64,
-    /// When the log last advanced.
-    moved_ns: u64,
+    /// Since something of the log was handed over.
+    handed_over: Timer,
+    /// Since the log advanced.
+    moved: Timer,
 }
 
 /// A transaction of the log that is being read.
@@ -100,19 +98,12 @@ impl Reader {
         cancel: Cancel,
         trouble: Trouble,
     ) -> Reader {
-        let name = |column: &ServerColumn| column.name.clone();
         Reader {
-            names: (
-                target.columns.iter().map(name).collect(),
-                target.key.iter().map(name).collect(),
-            ),
             order: KeyOrder::of(&target.key),
-            session: Session::new(options.settings.clone(), cancel.clone(), options.give_up_after)
+            session: Session::new(options.settings.clone(), cancel, options.give_up_after)
                 .with_trouble(trouble),
             options,
             target,
-            cancel,
-            clock: SystemClock::new(),
             confirmed,
             position,
             base: None,
@@ -142,18 +133,17 @@ impl Reader {
     fn run_once(&mut self, writer: &FeedWriter<Group>) -> Outcome<()> {
         let position = self.begin()?;
         let numbers = self.visibility_now()?;
-        let (confirmed, cancel) = (self.confirmed.clone(), &self.cancel);
+        let (confirmed, cancel) = (self.confirmed.clone(), self.session.cancel());
         let stream = LogStream::start(&self.options, position.lsn, confirmed, cancel)?;
         self.stream_pid = Some(stream.pid().to_owned());
         let is_start = self.position.replace(position.clone()).is_none();
-        let now_ns = self.clock.now_ns();
         let mut run = Run {
             stream,
             numbers,
             transaction: None,
             reached: None,
-            reached_ns: now_ns,
-            moved_ns: now_ns,
+            handed_over: Timer::default(),
+            moved: Timer::default(),
         };
         self.session.succeeded();
         if is_start {
@@ -185,15 +175,15 @@ impl Reader {
             };
             return match found {
                 None => Err(error("is not there any more")),
-                Some(slot) if slot.confirmed > position.lsn => {
+                Some(confirmed) if confirmed > position.lsn => {
                     Err(error("was confirmed beyond the position to resume from"))
                 }
                 Some(_) => Ok(position.clone()),
             };
         }
         let is_new = found.is_none();
-        let state = match found {
-            Some(state) => state,
+        let confirmed = match found {
+            Some(confirmed) => confirmed,
             None if options.startup == StartupMode::CommittedOffset => {
                 return Err(Failure::Error(
                     Error::io(format!(
@@ -204,14 +194,14 @@ impl Reader {
                 ));
             }
             None => {
-                let (state, base) = slot::create(&mut self.session, &options, &self.cancel)?;
+                let (confirmed, base) = slot::create(&mut self.session, &options)?;
                 self.base = Some(base);
-                state
+                confirmed
             }
         };
         let lsn = match options.startup == StartupMode::LatestOffset && !is_new {
             true => self.log_end()?,
-            false => state.confirmed,
+            false => confirmed,
         };
         Ok(Position { lsn, is_complete: !options.startup.reads_table(), ..Position::default() })
     }
@@ -236,29 +226,29 @@ impl Reader {
 
     /// Reads a little. True if there is no more to be read.
     fn step(&mut self, run: &mut Run, writer: &FeedWriter<Group>) -> Outcome<bool> {
-        if run.transaction.is_none() && self.is_between_chunks(run) {
+        let is_complete = self.position().is_complete;
+        let ends = self.options.startup == StartupMode::Snapshot;
+        if run.transaction.is_none() && (!is_complete || ends) && self.is_between_chunks(run) {
             self.hand_over_reached(run, writer)?;
-            if !self.position().is_complete {
-                self.read_chunk(run, writer)?;
-                run.stream.ask()?;
-                run.moved_ns = self.clock.now_ns();
-            } else if self.options.startup == StartupMode::Snapshot {
+            if is_complete {
                 return Ok(true);
             }
+            self.read_chunk(run, writer)?;
+            run.stream.ask()?;
+            run.moved = Timer::default();
         }
         match run.stream.poll()? {
             Some(Part::Log(bytes)) => self.take_message(run, &bytes, writer)?,
             Some(Part::Reached(lsn, _)) if run.transaction.is_none() => {
                 if run.reached.max(Some(self.position().lsn)) < Some(lsn) {
-                    run.moved_ns = self.clock.now_ns();
+                    run.moved = Timer::default();
                 }
                 run.reached = run.reached.max(Some(lsn));
             }
             Some(Part::Reached(..)) => {}
             None => self.look_for_quiet_log(run)?,
         }
-        let waited = Duration::from_nanos(self.clock.now_ns() - run.reached_ns);
-        if run.transaction.is_none() && !run.stream.has_more() && waited >= REACH_EVERY {
+        if run.transaction.is_none() && run.handed_over.elapsed() >= REACH_EVERY {
             self.hand_over_reached(run, writer)?;
         }
         Ok(false)
@@ -276,11 +266,10 @@ impl Reader {
         let Some(until) = self.position().seen.as_ref().map(|seen| seen.until) else {
             return Ok(());
         };
-        let quiet = Duration::from_nanos(self.clock.now_ns() - run.moved_ns);
-        if run.transaction.is_some() || quiet < QUIET_AFTER {
+        if run.transaction.is_some() || run.moved.elapsed() < QUIET_AFTER {
             return Ok(());
         }
-        run.moved_ns = self.clock.now_ns();
+        run.moved = Timer::default();
         let received = run.reached.unwrap_or(0).max(self.position().lsn);
         let sql = format!(
             "SELECT pg_current_wal_insert_lsn() = {} AND pg_current_wal_flush_lsn() <= {}",
@@ -296,7 +285,7 @@ impl Reader {
     }
 
     fn hand_over_reached(&mut self, run: &mut Run, writer: &FeedWriter<Group>) -> Outcome<()> {
-        run.reached_ns = self.clock.now_ns();
+        run.handed_over = Timer::default();
         let Some(reached) = run.reached.take() else { return Ok(()) };
         let origin = GroupOrigin::Log(0, 0);
         self.hand_over(run, writer, Vec::new(), 0, origin, Some(reached))
@@ -313,7 +302,7 @@ impl Reader {
         reached: Option<u64>,
     ) -> Outcome<()> {
         let mut position = self.position().clone();
-        let last = rows.last().map(|row| row.key(self.names.0.len())).transpose()?;
+        let last = rows.last().map(|row| row.key(self.target.columns.len())).transpose()?;
         position.follow(&origin, rows.len() as u64, last, true);
         if let Some(reached) = reached {
             position.reach(reached);
@@ -338,7 +327,7 @@ impl Reader {
                 break (rows, visibility);
             }
             run.stream.keep_alive()?;
-            if !self.cancel.sleep(TICK) {
+            if !self.session.cancel().sleep(TICK) {
                 return Err(Failure::Cancelled);
             }
         };
@@ -346,7 +335,7 @@ impl Reader {
         run.numbers = visibility.clone();
         self.position.as_mut().expect("set when a run begins").unseen.clear();
         let is_last = rows.len() < self.options.chunk_rows;
-        let seen = Seen { from: self.position().done.clone(), upto: None, visibility, until };
+        let seen = Seen { from: self.position().done.clone(), visibility, until };
         let mut rows = rows.into_iter().peekable();
         loop {
             let part: Vec<ChangedRow> = rows.by_ref().take(GROUP_ROWS).collect();
@@ -423,13 +412,15 @@ impl Reader {
     }
 
     fn commit(&mut self, run: &mut Run, end: u64, writer: &FeedWriter<Group>) -> Outcome<()> {
-        run.moved_ns = self.clock.now_ns();
+        run.moved = Timer::default();
         if let Some(transaction) = run.transaction.as_ref().filter(|found| found.is_left_out) {
             self.position.as_mut().expect("set when a run begins").unseen.push(transaction.xid);
         }
-        let has_rows = run.transaction.as_ref().is_some_and(|found| !found.rows.is_empty());
-        if has_rows {
-            self.hand_over_rows(run, writer, 1, Some(end))?;
+        // A position names one transaction: the end of one that gave rows comes before rows of the
+        // next.
+        let gave_rows = run.transaction.as_ref().is_some_and(|found| found.count > 0);
+        if gave_rows {
+            self.hand_over_rows(run, writer, 0, Some(end))?;
             run.reached = None;
         } else {
             run.reached = Some(end);
@@ -461,7 +452,7 @@ impl Reader {
         if relation.id != self.target.table.oid {
             return Ok(());
         }
-        let places = ColumnPlaces::find(relation, &self.names.0, &self.names.1)?;
+        let places = ColumnPlaces::find(relation, &self.target.columns, &self.target.key)?;
         if let Some(before) = &self.places {
             places.check_unchanged(before)?;
         }
@@ -483,7 +474,7 @@ impl Reader {
             (_, None, ChangelogMode::All) if change.operation == Operation::Insert => None,
             (_, None, ChangelogMode::All) => return Err(self.no_row_before()),
         };
-        let width = self.names.0.len();
+        let width = self.target.columns.len();
         let key = |row: &Option<Box<[Place]>>| {
             row.as_ref().map(|row| key_of(body, &row[width..])).transpose()
         };

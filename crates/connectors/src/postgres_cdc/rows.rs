@@ -5,6 +5,7 @@ use thalweg_core::{Error, Result, RowKind};
 
 use super::pgoutput::{Place, Relation};
 use super::position::{Key, Position, Seen};
+use crate::postgres::catalog::ServerColumn;
 use crate::postgres::connection::{Row, utf8};
 use crate::postgres::failure::Outcome;
 
@@ -105,8 +106,12 @@ impl ColumnPlaces {
     ///
     /// # Errors
     /// If one is missing: the table was changed.
-    pub fn find(relation: &Relation, delivered: &[String], key: &[String]) -> Result<ColumnPlaces> {
-        let find = |name: &String| {
+    pub fn find(
+        relation: &Relation,
+        delivered: &[ServerColumn],
+        key: &[ServerColumn],
+    ) -> Result<ColumnPlaces> {
+        let find = |ServerColumn { name, .. }: &ServerColumn| {
             let mut columns = relation.columns.iter();
             columns.position(|(known, _)| known == name).ok_or_else(|| {
                 Error::data(format!("the table was changed: column {name} is not there any more"))

@@ -7,7 +7,7 @@ use thalweg_core::{Error, Result};
 use super::lsn;
 use super::options::{CdcOptions, Publication};
 use super::visibility::Visibility;
-use crate::network::{Cancel, TICK};
+use crate::network::{Deadline, TICK};
 use crate::postgres::catalog::ServerTable;
 use crate::postgres::connection::Connection;
 use crate::postgres::failure::{Failure, Outcome};
@@ -16,12 +16,6 @@ use crate::postgres::{identifier, literal};
 
 /// How long a slot may be in use by a run that was killed, before the server notices.
 const IN_USE_FOR: Duration = Duration::from_secs(5);
-
-/// What the server knows of a slot.
-pub struct SlotState {
-    /// The log up to here is not needed any more.
-    pub confirmed: u64,
-}
 
 /// Finds the table that the options name.
 ///
@@ -76,11 +70,12 @@ pub fn check_server(connection: &mut Connection) -> Outcome<()> {
     Ok(())
 }
 
-/// The slot, if there is one of this name.
+/// Where the log that a slot of this name needs begins, and whether someone reads it; `None`
+/// without such a slot.
 ///
 /// # Errors
 /// If it is of another kind, or has lost its log.
-pub fn find(connection: &mut Connection, name: &str) -> Outcome<Option<(SlotState, bool)>> {
+pub fn find(connection: &mut Connection, name: &str) -> Outcome<Option<(u64, bool)>> {
     let sql = format!(
         "SELECT confirmed_flush_lsn, active, plugin, database = current_database(), wal_status FROM pg_replication_slots \
          WHERE slot_name = {}",
@@ -102,7 +97,7 @@ pub fn find(connection: &mut Connection, name: &str) -> Outcome<Option<(SlotStat
             "drop it, and start from scratch",
         ));
     }
-    Ok(Some((SlotState { confirmed: lsn::read(&confirmed)? }, active == "t")))
+    Ok(Some((lsn::read(&confirmed)?, active == "t")))
 }
 
 /// Checks that nobody else reads the slot. Waits a little: the server may not have noticed yet that
@@ -110,15 +105,13 @@ pub fn find(connection: &mut Connection, name: &str) -> Outcome<Option<(SlotStat
 ///
 /// # Errors
 /// If another process does.
-pub fn check_free(session: &mut Session, name: &str) -> Outcome<Option<SlotState>> {
-    let mut waited = Duration::ZERO;
+pub fn check_free(session: &mut Session, name: &str) -> Outcome<Option<u64>> {
+    let deadline = Deadline::after(IN_USE_FOR);
     loop {
         match session.try_call(&mut |connection| find(connection, name))? {
             None => return Ok(None),
-            Some((state, false)) => return Ok(Some(state)),
-            Some((_, true)) if waited < IN_USE_FOR && session.cancel().sleep(TICK) => {
-                waited += TICK
-            }
+            Some((confirmed, false)) => return Ok(Some(confirmed)),
+            Some((_, true)) if !deadline.is_over() && session.cancel().sleep(TICK) => {}
             Some((_, true)) => return Err(Failure::Error(in_use(name))),
         }
     }
@@ -138,7 +131,7 @@ pub fn end_reader(connection: &mut Connection, slot: &str, pid: &str) -> Outcome
 }
 
 /// The error of a slot that another process reads.
-pub fn in_use(name: &str) -> Error {
+fn in_use(name: &str) -> Error {
     Error::io(format!("the replication slot '{name}' is in use"))
         .hint("one job at a time reads a slot: stop the other one, or choose another 'slot.name'")
 }
@@ -197,12 +190,8 @@ pub fn publish(
 ///
 /// # Errors
 /// If the server refuses.
-pub fn create(
-    session: &mut Session,
-    options: &CdcOptions,
-    cancel: &Cancel,
-) -> Outcome<(SlotState, Visibility)> {
-    let mut replication = Connection::open_replication(&options.settings, cancel)?;
+pub fn create(session: &mut Session, options: &CdcOptions) -> Outcome<(u64, Visibility)> {
+    let mut replication = Connection::open_replication(&options.settings, session.cancel())?;
     let sql = format!("CREATE_REPLICATION_SLOT {} LOGICAL pgoutput", identifier(&options.slot));
     let row = replication.query(&sql)?.into_iter().next().unwrap_or_default();
     let text = |at: usize| row.get(at).cloned().flatten().unwrap_or_default();
@@ -215,10 +204,11 @@ pub fn create(
         connection.execute("COMMIT")?;
         Visibility::read(&text.unwrap_or_default())
     })?;
-    Ok((SlotState { confirmed }, visibility))
+    Ok((confirmed, visibility))
 }
 
-/// Drops the slot, if it is there.
+/// Drops the slot, if it is there. Waits a little: the server may not have noticed yet that its
+/// reader has gone.
 ///
 /// # Errors
 /// If the server refuses.
@@ -227,6 +217,15 @@ pub fn drop_slot(session: &mut Session, name: &str) -> Result<()> {
         "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = {} AND NOT active",
         literal(name)
     );
-    session.call("dropping the replication slot", &mut |connection| connection.execute(&sql))?;
-    Ok(())
+    let left = format!("SELECT 1 FROM pg_replication_slots WHERE slot_name = {}", literal(name));
+    let doing = "dropping the replication slot";
+    let deadline = Deadline::after(IN_USE_FOR);
+    loop {
+        session.call(doing, &mut |connection| connection.execute(&sql))?;
+        let is_left =
+            session.call(doing, &mut |connection| connection.query_value(&left))?.is_some();
+        if !is_left || deadline.is_over() || !session.cancel().sleep(TICK) {
+            return Ok(());
+        }
+    }
 }

@@ -155,10 +155,8 @@ impl CdcSource {
                 other => return Err(Error::internal(format!("no metadata '{other}'"))),
             }));
         }
-        let code = row.kind.code().to_string();
-        if self.request.reads_kinds {
-            extra.push(Some(code.as_bytes()));
-        }
+        let code = self.request.reads_kinds.then(|| row.kind.code().to_string());
+        extra.extend(code.as_ref().map(|code| Some(code.as_bytes())));
         let values = row.values(self.width).chain(extra);
         // Of a deletion by key only the key is known.
         match row.kind == RowKind::Delete {
@@ -189,11 +187,7 @@ impl Source for CdcSource {
         let (Some(target), Some(waker)) = (&self.target, &self.waker) else {
             return Err(Error::internal("opened before a start"));
         };
-        let target = Target {
-            table: target.table.clone(),
-            columns: target.columns.clone(),
-            key: target.key.clone(),
-        };
+        let target = target.clone();
         let (options, cancel) = (self.options.clone(), self.cancel.clone());
         let (position, confirmed) = (self.position.clone(), self.confirmed.clone());
         let trouble = self.trouble.clone();

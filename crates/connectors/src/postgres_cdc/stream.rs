@@ -8,28 +8,25 @@ use thalweg_core::shim::{Clock, SystemClock};
 
 use super::lsn;
 use super::options::CdcOptions;
-use super::pgoutput::{self, Part};
-use crate::network::Cancel;
+use super::pgoutput::{self, EPOCH_MS, Part};
 use crate::network::tcp::GONE_AFTER;
+use crate::network::{Cancel, Timer};
 use crate::postgres::connection::Connection;
 use crate::postgres::failure::{Failure, Outcome};
 use crate::postgres::{identifier, literal};
-
-/// Milliseconds from 1970 to 2000.
-const EPOCH_MS: i64 = 946_684_800_000;
 
 /// The log of a server.
 pub struct LogStream {
     connection: Connection,
     pid: String,
-    clock: SystemClock,
     /// The log up to here is not needed any more, as the source says.
     confirmed: Arc<AtomicU64>,
     /// The log was received up to here.
     received: u64,
     heartbeat: Duration,
-    answered_ns: u64,
-    heard_ns: u64,
+    /// Since the server was answered, and since it said something.
+    answered: Timer,
+    heard: Timer,
 }
 
 impl LogStream {
@@ -52,17 +49,14 @@ impl LogStream {
         );
         let pid = connection.query_value("SELECT pg_backend_pid()")?.unwrap_or_default();
         connection.start_stream(&sql)?;
-        let clock = SystemClock::new();
-        let now_ns = clock.now_ns();
         Ok(LogStream {
             connection,
             pid,
-            clock,
             confirmed,
             received: from,
             heartbeat: options.heartbeat,
-            answered_ns: now_ns,
-            heard_ns: now_ns,
+            answered: Timer::default(),
+            heard: Timer::default(),
         })
     }
 
@@ -76,15 +70,15 @@ impl LogStream {
     /// # Errors
     /// If the connection has broken, also without a word.
     pub fn poll(&mut self) -> Outcome<Option<Part>> {
-        self.answer_if_due()?;
+        self.answer_if_due(true)?;
         let Some(bytes) = self.connection.poll_stream()? else {
-            let silence = Duration::from_nanos(self.clock.now_ns() - self.heard_ns);
+            let silence = self.heard.elapsed();
             return match silence > GONE_AFTER {
                 true => Err(Failure::Broken(format!("no word for {} s", silence.as_secs()))),
                 false => Ok(None),
             };
         };
-        self.heard_ns = self.clock.now_ns();
+        self.heard = Timer::default();
         let part = pgoutput::part(&bytes)?;
         if let Part::Reached(reached, is_asked) = part {
             self.received = self.received.max(reached);
@@ -95,19 +89,13 @@ impl LogStream {
         Ok(Some(part))
     }
 
-    /// True if more is here already.
-    pub fn has_more(&self) -> bool {
-        self.connection.has_more()
-    }
-
     /// Says that this client is here, while nothing is read.
     ///
     /// # Errors
     /// If the connection has broken.
     pub fn keep_alive(&mut self) -> Outcome<()> {
-        self.heard_ns = self.clock.now_ns();
-        let quiet = Duration::from_nanos(self.clock.now_ns() - self.answered_ns);
-        if quiet >= self.heartbeat { self.answer(false) } else { Ok(()) }
+        self.heard = Timer::default();
+        self.answer_if_due(false)
     }
 
     /// Asks the server how far its log goes.
@@ -118,15 +106,14 @@ impl LogStream {
         self.answer(true)
     }
 
-    fn answer_if_due(&mut self) -> Outcome<()> {
-        let quiet = Duration::from_nanos(self.clock.now_ns() - self.answered_ns);
-        if quiet >= self.heartbeat { self.answer(true) } else { Ok(()) }
+    fn answer_if_due(&mut self, asks: bool) -> Outcome<()> {
+        if self.answered.elapsed() >= self.heartbeat { self.answer(asks) } else { Ok(()) }
     }
 
     fn answer(&mut self, asks: bool) -> Outcome<()> {
         // Relaxed: the number alone is read.
         let confirmed = self.confirmed.load(Ordering::Relaxed);
-        let time = (self.clock.wall_ms() - EPOCH_MS) * 1000;
+        let time = (SystemClock::new().wall_ms() - EPOCH_MS) * 1000;
         let mut body = vec![b'r'];
         for number in [self.received.max(confirmed), confirmed, confirmed] {
             body.extend_from_slice(&number.to_be_bytes());
@@ -134,7 +121,7 @@ impl LogStream {
         body.extend_from_slice(&time.to_be_bytes());
         body.push(u8::from(asks));
         self.connection.send_stream(&body)?;
-        self.answered_ns = self.clock.now_ns();
+        self.answered = Timer::default();
         Ok(())
     }
 }

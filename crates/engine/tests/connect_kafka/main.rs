@@ -7,5 +7,4 @@ mod delivery;
 mod kills;
 mod options;
 mod reading;
-#[path = "../services/mod.rs"]
 mod services;

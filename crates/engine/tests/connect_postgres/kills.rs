@@ -14,7 +14,7 @@ fn kills(default: usize) -> usize {
 
 /// Runs a job again and again, killing it, and the server now and then, and lets it end in the end.
 fn run_with_kills(server: &Server, text: &str, kills: usize, seed: u64) {
-    let dir = server.folder("state").join("snapshots");
+    let dir = server.folder("killed").join("snapshots");
     let text = format!(
         "SET 'execution.checkpointing.dir' = '{}'; SET 'execution.checkpointing.interval' = '50 ms'; {text}",
         dir.display()
@@ -69,7 +69,7 @@ fn a_table_and_its_changes_are_copied_exactly() {
         "CREATE TABLE t (id int PRIMARY KEY, v int); ALTER TABLE t REPLICA IDENTITY FULL; \
          INSERT INTO t SELECT i, i FROM generate_series(1, 20000) i; CREATE TABLE c (k int PRIMARY KEY, n bigint, s bigint)",
     );
-    let dir = server.folder("state").join("snapshots");
+    let dir = server.folder("copied").join("snapshots");
     // Sums retract what rows were before: a change that is lost or doubled shows for ever.
     let text = format!(
         "SET 'execution.checkpointing.dir' = '{}'; SET 'execution.checkpointing.interval' = '50 ms'; \

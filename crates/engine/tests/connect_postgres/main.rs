@@ -8,5 +8,5 @@ mod example;
 mod jdbc;
 mod kills;
 mod server;
-#[path = "../services/mod.rs"]
+#[path = "../connect_kafka/services.rs"]
 mod services;

@@ -205,7 +205,6 @@ fn a_failure_during_recovery_is_survived() {
     fail_twice(Kind::Single);
 }
 
-/// The conformance suite over real files.
 #[test]
 fn an_output_that_was_complete_is_continued() {
     for kind in [Kind::Folder, Kind::Partitioned, Kind::Single] {
@@ -218,6 +217,7 @@ fn an_output_that_was_complete_is_continued() {
     }
 }
 
+/// The conformance suite over real files.
 fn check_real(options: &[(&str, &str)], by: Vec<usize>, visibility: Visibility) {
     let input = rows(0..120);
     let make = || tempfile::tempdir().expect("a folder");

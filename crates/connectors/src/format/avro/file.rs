@@ -26,6 +26,8 @@ const MAGIC: &[u8; 4] = b"Obj\x01";
 const SYNC_BYTES: usize = 16;
 /// Bytes of records gathered before a block is written.
 const BLOCK_BYTES: usize = 64 << 10;
+/// Most headers are shorter.
+const HEADER_BYTES: u64 = 64 << 10;
 /// A header is not longer than this.
 const HEADER_BYTES_MAX: u64 = 16 << 20;
 /// Records of a block; such without bytes would else cost nothing to claim.
@@ -59,12 +61,13 @@ impl AvroFile {
         bytes_max: usize,
     ) -> Result<AvroFile> {
         let length = input.seek(SeekFrom::End(0)).map_err(|e| damaged(&e.to_string()))?;
-        input.seek(SeekFrom::Start(0)).map_err(|e| damaged(&e.to_string()))?;
-        let mut head = Vec::new();
-        let taken = input.by_ref().take(length.min(HEADER_BYTES_MAX)).read_to_end(&mut head);
-        taken.map_err(|e| damaged(&e.to_string()))?;
-        let Header { schema, codec, sync, end } = Header::read(&head)?;
-        drop(head);
+        let header = match Header::read(&head_of(&mut input, HEADER_BYTES)?) {
+            Err(_) if length > HEADER_BYTES => {
+                Header::read(&head_of(&mut input, HEADER_BYTES_MAX)?)?
+            }
+            read => read?,
+        };
+        let Header { schema, codec, sync, end } = header;
         let columns: Vec<&Column> = layout.read().map(|at| &layout.schema.columns[at]).collect();
         let plan = Plan::new(&schema, &columns)?;
         let (mut blocks, mut at) = (Vec::new(), end as u64);
@@ -134,6 +137,13 @@ struct Header {
     codec: Codec,
     sync: [u8; SYNC_BYTES],
     end: usize,
+}
+
+fn head_of(input: &mut (impl Read + Seek), bytes_max: u64) -> Result<Vec<u8>> {
+    let mut head = Vec::new();
+    let read = input.seek(SeekFrom::Start(0));
+    let read = read.and_then(|_| input.by_ref().take(bytes_max).read_to_end(&mut head));
+    read.map(|_| head).map_err(|e| damaged(&e.to_string()))
 }
 
 impl Header {

@@ -179,13 +179,13 @@ impl Read {
             (Read::Float, Values::Float(values)) => values.push(bytes.float()?),
             (Read::Float, Values::Double(values)) => values.push(f64::from(bytes.float()?)),
             (Read::Double, Values::Double(values)) => values.push(bytes.double()?),
-            (Read::Scaled(by, through), Values::Timestamp(precision, _, values)) => {
+            (Read::Scaled(by, through), Values::Timestamp(_, _, values)) => {
                 let time = bytes.long()?.checked_mul(*by).ok_or("a time is out of range")?;
-                let _ = precision;
                 values.push(time.div_euclid(*through));
             }
             (Read::Scaled(_, through), Values::Time(_, values)) => {
-                values.push((bytes.long()? / through) as i32);
+                let time = i32::try_from(bytes.long()? / through);
+                values.push(time.map_err(|_| "a time is out of range")?);
             }
             (Read::Decimal(size, written), Values::Decimal(precision, scale, values)) => {
                 let unscaled = match size {
@@ -232,10 +232,10 @@ fn rescale(value: i128, from: u8, to: u8, precision: u8) -> Option<i128> {
     } else {
         let unit = 10i128.checked_pow(u32::from(from - to))?;
         let (whole, rest) = (value / unit, value % unit);
-        whole + if rest.abs() * 2 >= unit { rest.signum() } else { 0 }
+        whole + if rest.unsigned_abs() * 2 >= unit.unsigned_abs() { rest.signum() } else { 0 }
     };
     let limit = 10i128.checked_pow(u32::from(precision))?;
-    (value.abs() < limit).then_some(value)
+    (value.unsigned_abs() < limit.unsigned_abs()).then_some(value)
 }
 
 impl<'b> Bytes<'b> {

@@ -26,7 +26,7 @@ pub enum Schema {
     /// Keys are strings.
     Map(Box<Schema>),
     Union(Vec<Schema>),
-    /// Named fields, each with a default or none.
+    /// Named fields.
     Record(Vec<RecordField>),
 }
 

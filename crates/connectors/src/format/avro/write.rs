@@ -87,10 +87,7 @@ impl<'a> Values<'a> {
                 (true, None) => Err(null_value()),
             },
             Form::Null => Ok(()),
-            form if self.array.is_null(row) => {
-                let _ = form;
-                Err(null_value())
-            }
+            _ if self.array.is_null(row) => Err(null_value()),
             form => form.append(out, row),
         }
     }

@@ -12,6 +12,11 @@ use super::dialect::{AFTER, BEFORE, ChangeOptions, KIND};
 use crate::format::bad_data::BadFields;
 use crate::format::builder::{ColumnBuilder, Field, Values};
 
+/// True for rows that say what is not there any more.
+pub fn is_gone(kind: RowKind) -> bool {
+    matches!(kind, RowKind::UpdateBefore | RowKind::Delete)
+}
+
 /// A row that an object makes.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
@@ -38,10 +43,9 @@ impl Rows {
     /// update would be wrong.
     pub fn refuse_nulls(&self, values: &dyn Array, declared: &Column, bad: &mut BadFields) {
         let Some(nulls) = values.nulls().filter(|_| !declared.column_type.nullable) else { return };
-        for (place, row) in self.rows.iter().enumerate().filter(|(at, _)| nulls.is_null(*at)) {
+        for (_, row) in self.rows.iter().enumerate().filter(|(at, _)| nulls.is_null(*at)) {
             let name = &declared.name;
-            let what = if row.is_before() { "before" } else { "after" };
-            debug_assert!(nulls.is_null(place));
+            let what = if is_gone(row.kind) { "before" } else { "after" };
             let reason = format!(
                 "column {name}: a NULL in the row {what} the change, but the column is declared NOT NULL"
             );
@@ -161,6 +165,12 @@ impl Images {
         self.parts.get(key)
     }
 
+    /// True if filters let an object through.
+    pub fn is_wanted(&self, options: &ChangeOptions, message: usize) -> bool {
+        let filters = [("database", &options.databases), ("table", &options.tables)];
+        filters.iter().all(|(key, pattern)| self.is_included(message, key, pattern.as_ref()))
+    }
+
     /// Adds the rows that an object makes.
     ///
     /// # Errors
@@ -172,10 +182,6 @@ impl Images {
         rows: &mut Rows,
     ) -> Result<(), String> {
         let dialect = options.dialect;
-        let filters = [("database", &options.databases), ("table", &options.tables)];
-        if filters.iter().any(|(key, pattern)| !self.is_included(message, key, pattern.as_ref())) {
-            return Ok(());
-        }
         let key = dialect.kind_key();
         let kinds = self.kinds.as_string_view();
         if kinds.is_null(message) {

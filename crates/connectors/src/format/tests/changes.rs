@@ -156,8 +156,19 @@ fn metadata_filters_and_schemas_are_read() {
         r#"{"data":[{"id":1}],"type":"INSERT","table":"orders"}"#,
         r#"{"data":[{"id":2}],"type":"INSERT","table":"floor"}"#,
     ];
-    let decoded = decode(filtered, BadDataPolicy::Fail, Vec::new(), &messages).expect("changes");
-    assert_eq!(rows(&decoded), ["+I 1 NULL"]);
+    let decoded = decode(filtered.clone(), BadDataPolicy::Fail, Vec::new(), &messages);
+    assert_eq!(rows(&decoded.expect("changes")), ["+I 1 NULL"]);
+    // What is filtered out is never bad; what comes behind it is.
+    let messages = [
+        r#"{"data":[{"id":"x"}],"type":"INSERT","table":"floor"}"#,
+        r#"{"data":[{"id":1}],"type":"INSERT","table":"orders"}"#,
+        r#"{"data":[{"id":"y"}],"type":"INSERT","table":"orders"}"#,
+    ];
+    let decoded = decode(filtered.clone(), BadDataPolicy::Reject, Vec::new(), &messages);
+    let decoded = decoded.expect("changes");
+    assert_eq!((rows(&decoded), decoded.rejected.len()), (vec!["+I 1 NULL".to_owned()], 1));
+    let error = decode(filtered, BadDataPolicy::Fail, Vec::new(), &messages);
+    assert_eq!(error.expect_err("message 2 is bad").number, Some(2));
 }
 
 #[test]
