@@ -303,8 +303,9 @@ impl StepWriter {
     fn close(&mut self, section: usize, is_complete: bool) -> Result<()> {
         if !is_complete && self.file.is_none() {
             // Nothing has come in yet, of any job: its heading waits for the first step.
-            let heading = section.checked_sub(self.begun).and_then(|at| self.headings.get_mut(at));
-            heading.into_iter().for_each(|heading| heading.push_str("stopped\n"));
+            if let Some(heading) = self.headings.get_mut(section) {
+                heading.push_str("stopped\n");
+            }
             return Ok(());
         }
         self.turn_to(section)?;

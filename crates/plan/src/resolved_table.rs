@@ -181,22 +181,22 @@ impl ResolvedTable {
     /// The metadata columns: the connector's key and the column.
     /// In declared order.
     pub fn metadata(&self) -> Vec<(String, Column)> {
-        let metadata = |column: &ResolvedColumn| match &column.origin {
-            ColumnOrigin::Metadata { key, .. } => Some((key.clone(), column.column.clone())),
-            _ => None,
-        };
-        self.columns.iter().filter_map(metadata).collect()
+        self.metadata_where(|_| true)
     }
 
     /// The metadata columns that are written, as [`ResolvedTable::metadata`].
     pub fn written_metadata(&self) -> Vec<(String, Column)> {
-        let written = |column: &ResolvedColumn| match &column.origin {
-            ColumnOrigin::Metadata { key, is_virtual: false } => {
+        self.metadata_where(|is_virtual| !is_virtual)
+    }
+
+    fn metadata_where(&self, is_wanted: fn(bool) -> bool) -> Vec<(String, Column)> {
+        let metadata = |column: &ResolvedColumn| match &column.origin {
+            ColumnOrigin::Metadata { key, is_virtual } if is_wanted(*is_virtual) => {
                 Some((key.clone(), column.column.clone()))
             }
             _ => None,
         };
-        self.columns.iter().filter_map(written).collect()
+        self.columns.iter().filter_map(metadata).collect()
     }
 
     /// The columns that a row which is written has: the physical ones, then metadata.

@@ -95,8 +95,6 @@ struct Console {
     screen: Arc<Screen>,
     progress: Option<Progress>,
     clock: SystemClock,
-    /// The places of jobs that run.
-    running: BTreeSet<usize>,
     keeps_going: bool,
     /// What has failed for good.
     failures: Vec<Error>,
@@ -163,7 +161,6 @@ impl Console {
             screen: Arc::default(),
             progress: None,
             clock: SystemClock::new(),
-            running: BTreeSet::new(),
             keeps_going: arguments.keep_going,
             failures: Vec::new(),
             totals: Totals::default(),
@@ -202,9 +199,13 @@ impl Console {
     /// Erases the progress line and prints the summary.
     fn close(&mut self) {
         self.progress = None;
-        let jobs = self.totals.jobs().iter().filter(|_| self.is_watched);
-        jobs.for_each(|line| say(&without_controls(&format!("{line}\n"))));
-        if let (true, Some(mut line)) = (self.is_watched, self.totals.line()) {
+        if !self.is_watched {
+            return;
+        }
+        for line in self.totals.jobs() {
+            say(&without_controls(&format!("{line}\n")));
+        }
+        if let Some(mut line) = self.totals.line() {
             if self.interrupt.is_pressed() {
                 line.insert_str(0, "stopped: ");
             }
@@ -288,8 +289,7 @@ impl Observer for Console {
 
     fn started(&mut self, job: &JobDescription, control: &JobControl) {
         self.interrupt.watch(job.place, control);
-        self.running.insert(job.place);
-        self.totals.started(self.clock.now_ns());
+        self.totals.started(job.place, self.clock.now_ns());
         if self.is_watched {
             let begin = || Progress::start(&self.screen);
             self.progress.get_or_insert_with(begin).add(job, control);
@@ -298,9 +298,7 @@ impl Observer for Console {
 
     fn ended(&mut self, job: &JobDescription, result: &Result<Report>) {
         self.interrupt.forget(job.place);
-        if self.running.remove(&job.place) {
-            self.totals.ended(self.clock.now_ns());
-        }
+        self.totals.ended(job.place, self.clock.now_ns());
         self.progress.iter().for_each(|progress| progress.remove(job.place));
         if let Ok(report) = result {
             self.totals.add(job, report);
@@ -315,7 +313,7 @@ impl Observer for Console {
     }
 
     fn failed(&mut self, error: &Error) {
-        if !self.running.is_empty() {
+        if self.totals.is_running() {
             let others = if self.keeps_going { "continue" } else { "are stopped" };
             self.warning(&Error::user(format!("{error}; the other jobs {others}")));
         }

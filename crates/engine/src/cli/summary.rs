@@ -1,5 +1,6 @@
 //! The closing summary of a run and the table of `--metrics`.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use thalweg::session::JobDescription;
@@ -19,7 +20,8 @@ pub struct Totals {
     all: RowCounts,
     /// How long any of them ran.
     elapsed: Duration,
-    running: usize,
+    /// The places of those that run.
+    running: BTreeSet<usize>,
     /// Since when some of them run.
     since_ns: u64,
     problems: Vec<String>,
@@ -108,17 +110,21 @@ pub fn missing_rows(metrics: &MetricsSnapshot) -> Option<String> {
 
 impl Totals {
     /// A job has started.
-    pub fn started(&mut self, now_ns: u64) {
-        if self.running == 0 {
+    pub fn started(&mut self, place: usize, now_ns: u64) {
+        if self.running.is_empty() {
             self.since_ns = now_ns;
         }
-        self.running += 1;
+        self.running.insert(place);
     }
 
-    /// A job has ended.
-    pub fn ended(&mut self, now_ns: u64) {
-        self.running = self.running.saturating_sub(1);
-        if self.running == 0 {
+    /// True if a job runs.
+    pub fn is_running(&self) -> bool {
+        !self.running.is_empty()
+    }
+
+    /// A job has ended, if it had started.
+    pub fn ended(&mut self, place: usize, now_ns: u64) {
+        if self.running.remove(&place) && self.running.is_empty() {
             self.elapsed += Duration::from_nanos(now_ns.saturating_sub(self.since_ns));
         }
     }
@@ -284,12 +290,12 @@ fn splits(metrics: &MetricsSnapshot) -> String {
         rows.extend(stage.splits.iter().map(|split| {
             let SplitStatus { position, lag_rows, bad_rows, last_error, .. } = &split.status;
             let state = match (split.ended, split.idle, split.holds_back) {
-                (true, ..) => "ended",
-                (_, true, _) => "idle",
-                (.., true) => "holds the others back",
-                _ => "",
+                (true, ..) => Some("ended"),
+                (_, true, _) => Some("idle"),
+                (.., true) => Some("holds the others back"),
+                _ => None,
             };
-            let state = Some(state.to_owned()).filter(|state| !state.is_empty());
+            let state = state.map(str::to_owned);
             let states: Vec<String> = state.into_iter().chain(last_error.clone()).collect();
             vec![
                 split.name.to_string(),
@@ -384,13 +390,13 @@ mod tests {
         assert_eq!(totals.line(), None);
         let job = job(OrderContract::Epoch, &[]);
         let second_ns = 1_000_000_000;
-        totals.started(7 * second_ns);
+        totals.started(0, 7 * second_ns);
         totals.add(&job, &report());
         assert!(totals.jobs().is_empty(), "one job has one line");
-        totals.started(7 * second_ns + second_ns / 2);
-        totals.ended(7 * second_ns + second_ns / 2);
+        totals.started(1, 7 * second_ns + second_ns / 2);
+        totals.ended(1, 7 * second_ns + second_ns / 2);
         totals.add(&job, &report());
-        totals.ended(8 * second_ns);
+        totals.ended(0, 8 * second_ns);
         let line = totals.line().expect("two jobs ran");
         let start = "2,400 rows in, 68 out, 14 late, 14 partly late in 1.00 s (2.40 k rows/s)";
         assert!(line.starts_with(start), "{line}");

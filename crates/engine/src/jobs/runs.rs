@@ -66,7 +66,9 @@ pub(crate) struct AgreedRun {
 pub(crate) struct Restart {
     /// What is reported of it.
     pub warning: Error,
-    pub wait: Duration,
+    wait: Duration,
+    /// When that is over.
+    pub until_ns: u64,
 }
 
 impl JobRuns {
@@ -179,17 +181,19 @@ impl JobRuns {
         if self.snapshots.is_none() || error.is_plan_error() || is_stopped {
             return None;
         }
-        let wait = self.restarts.failed(self.clock.now_ns())?;
+        let now_ns = self.clock.now_ns();
+        let wait = self.restarts.failed(now_ns)?;
         self.recovery = self.recovery.clone().again()?;
         let count = self.restarts.count();
         let message = format!("{error}; started again in {wait:?} (restart {count})");
-        Some(Restart { warning: Error::user(message), wait })
+        let wait_ns = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
+        let until_ns = now_ns.saturating_add(wait_ns);
+        Some(Restart { warning: Error::user(message), wait, until_ns })
     }
 
     /// Lets the time before a restart pass. False if there is to be none after all.
     pub(crate) fn pause(&self, restart: &Restart, is_stopped: impl Fn() -> bool) -> bool {
-        let until_ns = self.clock.now_ns().saturating_add(restart.wait.as_nanos() as u64);
-        while self.clock.now_ns() < until_ns {
+        while self.clock.now_ns() < restart.until_ns {
             if is_stopped() {
                 return false;
             }

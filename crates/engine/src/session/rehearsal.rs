@@ -9,7 +9,7 @@ use std::time::Duration;
 use thalweg_core::connector::JobTables;
 use thalweg_core::{Error, Result};
 use thalweg_plan::Planner;
-use thalweg_plan::ast::{Statement, StatementKind};
+use thalweg_plan::ast::{Insert, Statement, StatementKind};
 use thalweg_plan::explain::ExplainFormat;
 use thalweg_plan::physical::{
     PhysicalPlan, standard_input_has_the_statements, standard_input_twice,
@@ -39,13 +39,6 @@ pub(super) struct Rehearsal {
     pub with_snapshots: Vec<String>,
 }
 
-/// A statement that would be a job, with those before it.
-struct EarlierJob {
-    tables: JobTables,
-    /// What it is called in messages, if later statements do not wait for it.
-    running: Option<String>,
-}
-
 /// Plans statement after statement, as if the script ran. Standard input can be read once, by the
 /// statements or by one job. No job replaces what an earlier one has read or written, and those
 /// that run at the same time have nothing to do with each other's outputs.
@@ -57,7 +50,10 @@ pub(super) struct Rehearsing<'a> {
     names: HashMap<String, usize>,
     /// The most that any job asks for.
     most: Option<Sharing>,
-    earlier: Vec<EarlierJob>,
+    /// The tables of the jobs before.
+    earlier: Vec<JobTables>,
+    /// What messages call each of those, if later statements do not wait for it.
+    running: Vec<Option<String>>,
     /// The table that reads it.
     standard_input: Option<String>,
 }
@@ -77,6 +73,7 @@ impl<'a> Rehearsing<'a> {
             names,
             most: None,
             earlier: Vec::new(),
+            running: Vec::new(),
             standard_input: None,
         }
     }
@@ -104,27 +101,22 @@ impl<'a> Rehearsing<'a> {
         self.check_standard_input(&plan)?;
         self.share()?;
         self.found.jobs += 1;
-        let what = match &statement.kind {
-            StatementKind::Insert(_) => Some("INSERT"),
-            StatementKind::StatementSet(_) => Some("STATEMENT SET"),
-            _ => None,
-        };
+        let what = inserts_of(statement).map(|(_, what)| what);
         if let Some(what) = what {
             let name = numbered(&mut self.names, name_in(&self.planner, self.options, what));
             let takes_snapshots = self.planner.settings().snapshots().is_some();
             self.found.with_snapshots.extend(takes_snapshots.then_some(name));
         }
         let is_awaited = what.is_none() || self.planner.settings().awaits_inserts();
-        let running = (!is_awaited).then(|| title(statement));
-        self.earlier.push(EarlierJob { tables: plan.tables, running });
+        self.earlier.push(plan.tables);
+        self.running.push((!is_awaited).then(|| title(statement)));
         Ok(())
     }
 
     fn check_files(&self, plan: &PhysicalPlan, statement: &Statement) -> Result<()> {
         let connectors = self.planner.connectors();
-        let earlier = self.earlier.iter().map(|job| job.tables.clone());
-        connectors.check_files_after(&earlier.collect::<Vec<_>>(), &plan.tables)?;
-        for EarlierJob { tables, running } in &self.earlier {
+        connectors.check_files_after(&self.earlier, &plan.tables)?;
+        for (tables, running) in self.earlier.iter().zip(&self.running) {
             let Some(other) = running else { continue };
             let checked = connectors.check_files_at_once(tables, &plan.tables);
             checked.map_err(|error| meeting(&error, other, statement))?;
@@ -151,9 +143,18 @@ impl<'a> Rehearsing<'a> {
         most.workers = most.workers.max(workers);
         most.spin = most.spin.max(spin);
         most.memory_limit_bytes = most.memory_limit_bytes.max(memory_limit_bytes);
-        let is_shared = self.earlier.iter().any(|job| job.running.is_some());
+        let is_shared = self.running.iter().any(Option::is_some);
         self.found.sharing = is_shared.then_some(*most);
         Ok(())
+    }
+}
+
+/// The INSERTs of a statement that is a job of them, and what it is called.
+pub(super) fn inserts_of(statement: &Statement) -> Option<(&[Insert], &'static str)> {
+    match &statement.kind {
+        StatementKind::Insert(insert) => Some((std::slice::from_ref(insert), "INSERT")),
+        StatementKind::StatementSet(inserts) => Some((inserts, "STATEMENT SET")),
+        _ => None,
     }
 }
 

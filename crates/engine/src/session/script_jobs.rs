@@ -98,14 +98,15 @@ impl ScriptJobs {
     /// # Errors
     /// If the system gives no threads for workers that are shared.
     pub(super) fn new(rehearsal: &Rehearsal, options: &SessionOptions) -> Result<Self> {
-        let shared = |sharing: &Sharing| match &options.pool {
-            Some(pool) => Ok(pool.clone()),
-            None => Pool::new(sharing.workers, RunOptions::default().pin_workers, sharing.spin),
-        };
         let sharing = rehearsal.sharing.as_ref();
+        // Where the caller gave workers, jobs have those in their options.
+        let own = sharing.filter(|_| options.pool.is_none());
+        let new = |sharing: &Sharing| {
+            Pool::new(sharing.workers, RunOptions::default().pin_workers, sharing.spin)
+        };
         Ok(ScriptJobs {
             jobs: Vec::new(),
-            pool: sharing.map(shared).transpose()?,
+            pool: own.map(new).transpose()?,
             budget: sharing.map(|sharing| MemoryBudget::new(sharing.memory_limit_bytes)),
             ends: mpsc::channel(),
             is_one_of_several: rehearsal.jobs > 1,
@@ -257,13 +258,12 @@ impl Session {
         place: usize,
         jobs: &mut ScriptJobs,
         observer: &mut dyn Observer,
-    ) -> Result<()> {
+    ) {
         self.begin_agreed(jobs, observer);
         self.wait_until(jobs, observer, |jobs| jobs.has_ended(place));
         let own = &jobs.jobs[place];
         // What follows an INSERT that was awaited may read what it was to write.
         jobs.is_over |= own.maker.is_some() && matches!(own.state, JobState::Ended(None));
-        Ok(())
     }
 
     /// Begins what has agreed, unless the script is over, and waits for the end of all jobs.
@@ -351,9 +351,8 @@ impl Session {
         let maker = jobs.jobs[place].maker.as_mut();
         match maker.and_then(|maker| maker.runs.failed(&error, is_stopped)) {
             Some(restart) => {
+                let until_ns = restart.until_ns;
                 observer.warning(&jobs.named(place, restart.warning));
-                let wait_ns = u64::try_from(restart.wait.as_nanos()).unwrap_or(u64::MAX);
-                let until_ns = self.clock.now_ns().saturating_add(wait_ns);
                 jobs.jobs[place].state = JobState::Pausing { until_ns, error };
             }
             None => jobs.fail(place, error, observer),

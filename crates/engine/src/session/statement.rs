@@ -17,7 +17,7 @@ use crate::interleaving::input_names;
 use crate::jobs::{JobRuns, Recovery, ResumeFrom, SnapshotReference};
 
 use super::limit::LimitSink;
-use super::rehearsal::{located, name_in, numbered};
+use super::rehearsal::{inserts_of, located, name_in, numbered};
 use super::script_jobs::{Agreed, AgreedStart, ScriptJobs};
 use super::{JobDescription, Observer, Session, settings};
 
@@ -39,25 +39,24 @@ impl Session {
     ) -> Result<()> {
         let memory_limit_bytes = self.run_options(&self.planner)?.memory_limit_bytes;
         self.planner.set_memory_limit(memory_limit_bytes);
-        let inserts = match &statement.kind {
-            StatementKind::Insert(insert) => Some((std::slice::from_ref(insert), "INSERT")),
-            StatementKind::StatementSet(inserts) => Some((&inserts[..], "STATEMENT SET")),
-            _ => None,
-        };
-        if let Some((inserts, what)) = inserts {
+        if let Some((inserts, what)) = inserts_of(statement) {
             let planner = self.planner.fork();
             let is_awaited = planner.settings().awaits_inserts();
             let runs = self.job_runs(what)?;
             let mut maker = InsertJob { planner, inserts: inserts.to_vec(), runs };
             let agreed = self.agree_to_inserts(&mut maker, jobs.next_place(), jobs, observer)?;
             let place = jobs.add(agreed, statement.span, Some(maker));
-            return if is_awaited { self.run_to_end(place, jobs, observer) } else { Ok(()) };
+            if is_awaited {
+                self.run_to_end(place, jobs, observer);
+            }
+            return Ok(());
         }
         match &statement.kind {
             StatementKind::Select(query) => {
                 let agreed = self.agree_to_query(query, jobs, observer)?;
                 let place = jobs.add(agreed, statement.span, None);
-                self.run_to_end(place, jobs, observer)
+                self.run_to_end(place, jobs, observer);
+                Ok(())
             }
             StatementKind::Explain(inner) => {
                 let explained = jobs.planning(observer, |_| self.planner.explain(inner))?;
@@ -276,12 +275,9 @@ impl Session {
         let mut planner = self.planner.fork();
         let (mut jobs, mut names) = (Vec::new(), HashMap::new());
         for statement in &parse_script_with_notes(text)?.statements {
-            let planned = match &statement.kind {
-                StatementKind::Insert(_) => self.planned_job(&planner, statement, "INSERT"),
-                StatementKind::StatementSet(_) => {
-                    self.planned_job(&planner, statement, "STATEMENT SET")
-                }
-                StatementKind::Select(_) | StatementKind::Explain(_) => continue,
+            let planned = match (inserts_of(statement), &statement.kind) {
+                (Some((_, what)), _) => self.planned_job(&planner, statement, what),
+                (None, StatementKind::Select(_) | StatementKind::Explain(_)) => continue,
                 _ => planner.execute_ddl(statement).map(|_| None),
             };
             let planned = planned.map_err(|error| located(error, statement))?;
@@ -321,14 +317,11 @@ impl Session {
     /// [`SessionOptions`]: super::SessionOptions
     pub fn rehearse_start(&mut self, text: &str, job: &str) -> Result<()> {
         for statement in &parse_script_with_notes(text)?.statements {
-            let (inserts, what) = match &statement.kind {
-                StatementKind::Insert(insert) => (std::slice::from_ref(insert), "INSERT"),
-                StatementKind::StatementSet(inserts) => (&inserts[..], "STATEMENT SET"),
-                StatementKind::Select(_) | StatementKind::Explain(_) => continue,
-                _ => {
+            let Some((inserts, what)) = inserts_of(statement) else {
+                if !matches!(statement.kind, StatementKind::Select(_) | StatementKind::Explain(_)) {
                     self.planner.execute_ddl(statement)?;
-                    continue;
                 }
+                continue;
             };
             let mut runs = self.job_runs(what)?;
             if runs.name == job {

@@ -4,14 +4,7 @@
 use std::io::Read;
 use std::process::Child;
 
-use crate::support::{Run, Workspace, assert_holds, interrupt, until, wait};
-
-/// A table of one column over files.
-fn table(name: &str, path: &str) -> String {
-    format!(
-        "CREATE TABLE {name} (n BIGINT) WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = '{path}');\n"
-    )
-}
+use crate::support::{Workspace, assert_holds, end, interrupt, table, until, wait};
 
 /// Numbers from 1 on; the rate is rows in a second.
 fn numbers(name: &str, rate: &str, last: usize) -> String {
@@ -32,15 +25,6 @@ fn start(workspace: &Workspace, sql: &str, more: &[&str]) -> Child {
     workspace.write("q.sql", sql);
     let words = [&["run"], more, &["q.sql"]].concat();
     workspace.command(&words).spawn().expect("starting thalweg")
-}
-
-/// The end of a process, and what it said.
-fn end(child: &mut Child) -> Run {
-    let status = wait(child);
-    let (mut stdout, mut stderr) = (String::new(), String::new());
-    child.stdout.take().expect("piped").read_to_string(&mut stdout).expect("UTF-8");
-    child.stderr.take().expect("piped").read_to_string(&mut stderr).expect("UTF-8");
-    Run { status: status.code(), stdout, stderr }
 }
 
 fn lines(workspace: &Workspace, name: &str) -> usize {

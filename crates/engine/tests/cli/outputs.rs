@@ -3,7 +3,7 @@
 
 use std::process::Child;
 
-use crate::support::{Workspace, assert_holds, until, wait};
+use crate::support::{Workspace, assert_holds, table, until, wait};
 
 const NUMBERS: &str = "CREATE TABLE numbers (n BIGINT)
 WITH ('connector' = 'datagen', 'rows-per-second' = 'unlimited', 'number-of-rows' = '3', 'fields.n.kind' = 'sequence',
@@ -15,12 +15,6 @@ CREATE TABLE slow (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = 
 const AWAITED: &str = "SET 'table.dml-sync' = 'true';\n";
 
 /// A table of one column over files.
-fn table(name: &str, path: &str) -> String {
-    format!(
-        "CREATE TABLE {name} (n BIGINT) WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = '{path}');\n"
-    )
-}
-
 /// A process that writes `slow` to a table until it is killed.
 fn writer(workspace: &Workspace, name: &str, path: &str, arguments: &[&str]) -> Child {
     let sql = format!("{NUMBERS}{}INSERT INTO {name} SELECT n FROM slow;", table(name, path));

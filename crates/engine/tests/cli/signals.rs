@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::time::Duration;
 
-use crate::support::{ENDLESS, Workspace, interrupt, until, wait};
+use crate::support::{ENDLESS, Workspace, end, interrupt, until, wait};
 
 #[test]
 fn ctrl_c_stops_an_endless_job() {
@@ -17,10 +17,8 @@ fn ctrl_c_stops_an_endless_job() {
     until("the job writes", || workspace.has("out.csv.partial"));
     std::thread::sleep(Duration::from_millis(300));
     interrupt(&child);
-    let status = wait(&mut child);
-    let mut stderr = String::new();
-    child.stderr.take().expect("piped").read_to_string(&mut stderr).expect("UTF-8");
-    assert_eq!((status.code(), stderr.as_str()), (Some(130), ""));
+    let run = end(&mut child);
+    assert_eq!((run.status, run.stderr.as_str()), (Some(130), ""));
     assert!(!workspace.has("out.csv"));
     let written = workspace.read("out.csv.partial");
     assert!(written.lines().count() > 0, "what was complete is written");

@@ -1,6 +1,7 @@
 //! A folder for a test and the binary that runs in it.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -142,3 +143,19 @@ WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'events.csv');
 pub const ENDLESS: &str = "CREATE TABLE endless (n BIGINT)
 WITH ('connector' = 'datagen', 'rows-per-second' = 'unlimited', 'seed' = '1');
 ";
+
+/// A table of numbers in a file.
+pub fn table(name: &str, path: &str) -> String {
+    format!(
+        "CREATE TABLE {name} (n BIGINT) WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = '{path}');\n"
+    )
+}
+
+/// The end of a process, and what it said.
+pub fn end(child: &mut Child) -> Run {
+    let status = wait(child);
+    let (mut stdout, mut stderr) = (String::new(), String::new());
+    child.stdout.take().expect("piped").read_to_string(&mut stdout).expect("UTF-8");
+    child.stderr.take().expect("piped").read_to_string(&mut stderr).expect("UTF-8");
+    Run { status: status.code(), stdout, stderr }
+}

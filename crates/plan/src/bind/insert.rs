@@ -25,7 +25,7 @@ use super::near::did_you_mean;
 use crate::ast::{Insert, Name};
 use crate::logical::not_null::is_never_null;
 use crate::logical::{Field, LogicalKind, LogicalPlan, Node};
-use crate::resolved_table::{ColumnOrigin, ResolvedColumn, ResolvedTable};
+use crate::resolved_table::{ColumnOrigin, ResolvedTable};
 
 /// A bound INSERT.
 #[derive(Debug)]
@@ -40,7 +40,6 @@ impl Binder<'_> {
     /// Binds an INSERT.
     pub fn bind_insert(&self, insert: &Insert) -> Result<InsertPlan> {
         let table = self.sink_table(&insert.table)?;
-        self.check_writable(&table).map_err(|e| e.at(insert.table.span))?;
         let node = self.bind_statement_query(&insert.query)?;
         let targets = target_columns(&table, insert)?;
         if targets.len() != node.fields.len() {
@@ -80,7 +79,11 @@ impl Binder<'_> {
     /// The table of this name, for writing.
     pub fn sink_table(&self, name: &Name) -> Result<Arc<ResolvedTable>> {
         match self.catalog.table(&name.text) {
-            Some(definition) => self.resolve_table(definition),
+            Some(definition) => {
+                let table = self.resolve_table(definition)?;
+                self.check_writable(&table).map_err(|e| e.at(name.span))?;
+                Ok(table)
+            }
             None if self.catalog.view(&name.text).is_some() => {
                 Err(Error::plan(format!("'{}' is a view and can't be written", name.text))
                     .at(name.span))
@@ -233,13 +236,8 @@ const RESULT: &str = "result";
 fn target_columns(table: &ResolvedTable, insert: &Insert) -> Result<Vec<usize>> {
     let written = table.written_schema();
     if insert.columns.is_empty() {
-        let is_written = |column: &&ResolvedColumn| match column.origin {
-            ColumnOrigin::Physical(_) => true,
-            ColumnOrigin::Metadata { is_virtual, .. } => !is_virtual,
-            ColumnOrigin::Computed(_) => false,
-        };
-        let declared = table.columns.iter().filter(is_written);
-        return Ok(declared.filter_map(|column| written.index_of(&column.column.name)).collect());
+        let names = table.columns.iter().map(|column| &column.column.name);
+        return Ok(names.filter_map(|name| written.index_of(name)).collect());
     }
     let mut targets = Vec::with_capacity(insert.columns.len());
     for name in &insert.columns {

@@ -5,7 +5,7 @@
 
 use thalweg_core::connector::{
     AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, Connectors, FlinkOption,
-    OptionDefault, OptionDescription, UsedBy,
+    MetadataDescription, OptionDefault, OptionDescription, UsedBy,
 };
 use thalweg_core::snapshot::SinkGuarantee;
 use thalweg_core::{Error, Result};
@@ -39,12 +39,21 @@ pub(super) fn describe(connectors: &Connectors, name: &Name) -> Result<TextRows>
     let mut descriptions = connectors.descriptions();
     let found = descriptions.find(|description| description.name == name.text);
     let description = found.ok_or_else(|| missing(connectors, name))?;
-    let of_formats = description.formats.iter().flat_map(|format| format.metadata);
-    let metadata = description.metadata.iter().chain(of_formats).map(|metadata| {
-        let help = plain(metadata.help);
-        let texts = [metadata.key, metadata.data_type, "", "metadata", "", &help];
-        texts.map(str::to_owned).to_vec()
+    // Where keys have a format of their own, what values say has a prefix.
+    let has_keys = description.options.iter().any(|option| option.name == "value.format");
+    let prefix = if has_keys { "value." } else { "" };
+    let row = |key: String, of: &MetadataDescription, used_by: String| {
+        let (values, help) = (of.data_type.to_owned(), plain(of.help));
+        vec![key, values, String::new(), used_by, String::new(), help]
+    };
+    let own = description.metadata.iter();
+    let own = own.map(|of| row(of.key.to_owned(), of, "metadata".to_owned()));
+    let of_formats = description.formats.iter().flat_map(|format| {
+        let used_by = format!("metadata of {}", format.name);
+        let of_format = format.metadata.iter();
+        of_format.map(move |of| row(format!("{prefix}{}", of.key), of, used_by.clone()))
     });
+    let metadata = own.chain(of_formats);
     let capabilities = &description.capabilities;
     let options = all_options(description).map(|found| option(found, capabilities));
     let rows = options.chain(metadata).collect();

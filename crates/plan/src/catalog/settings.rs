@@ -102,8 +102,7 @@ impl Settings {
         let name = name.trim();
         let Some(key) = find(name) else { return self.set_unknown(name, value).map(Some) };
         check(key, value)?;
-        if key.kind == SettingKind::Targets && self.values.get(name).is_some_and(|set| set != value)
-        {
+        if key.name == ALLOWED_TARGETS && self.values.get(name).is_some_and(|set| set != value) {
             return Err(stays(name));
         }
         match key.origin {
@@ -178,6 +177,7 @@ impl Settings {
         let secrets = Secrets { file, allowed_roots: allowed_roots.to_vec() };
         Access { secrets, targets: targets.unwrap_or_default() }
     }
+
     /// `table.local-time-zone`
     pub fn zone(&self) -> Tz {
         parse_zone(self.get("table.local-time-zone")).unwrap_or(Tz::UTC)

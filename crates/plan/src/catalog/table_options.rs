@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use thalweg_core::connector::{
-    ConnectorDescription, OptionDescription, Options, TableRequest, option_table,
+    ConnectorDescription, OptionDescription, OptionKind, Options, TableRequest, option_table,
 };
 use thalweg_core::graph::{Alignment, SplitTiming};
 use thalweg_core::{Error, Result};
@@ -77,10 +77,11 @@ pub(crate) fn split_timing(table: &ResolvedTable) -> Result<SplitTiming> {
     let options = own.map(|(name, value)| (name.clone(), value.clone())).collect();
     let request = TableRequest { table: table.name.clone(), options, ..TableRequest::default() };
     let options = Options::of(&request, &SOURCE)?;
-    for (name, words) in
-        [(EMIT_STRATEGY, &["on-periodic", "on-event"][..]), (PROPERTY_VERSION, &["1"])]
-    {
-        options.choice(name, &words.iter().map(|word| (*word, ())).collect::<Vec<_>>())?;
+    for option in SOURCE_OPTIONS {
+        if let OptionKind::Words(words) = option.kind {
+            let choices: Vec<(&str, ())> = words.iter().map(|word| (*word, ())).collect();
+            options.choice(option.name, &choices)?;
+        }
     }
     let alignment = match (options.get(GROUP), options.duration_ms(MAX_DRIFT)?) {
         (None, None) => None,
@@ -88,7 +89,7 @@ pub(crate) fn split_timing(table: &ResolvedTable) -> Result<SplitTiming> {
             group: group.to_owned(),
             max_drift_ms: i64::try_from(max_drift_ms).unwrap_or(i64::MAX),
             update_interval: Duration::from_millis(
-                options.duration_ms(UPDATE_INTERVAL)?.unwrap_or(1_000),
+                options.duration_ms(UPDATE_INTERVAL)?.unwrap_or_default(),
             ),
         }),
         _ => {

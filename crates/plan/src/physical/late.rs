@@ -70,7 +70,7 @@ impl LateData {
             }
             found => Ok(found),
         };
-        table.physical_schema().columns.iter().map(position).collect()
+        table.written_schema().columns.iter().map(position).collect()
     }
 }
 
@@ -96,7 +96,7 @@ impl Lowering<'_> {
     /// the operator.
     fn late_chain(&mut self, table: &Arc<ResolvedTable>, operator: &LateOperator) -> Result<Edges> {
         let LateOperator { stage, input, columns, side } = operator;
-        let wanted = table.physical_schema();
+        let wanted = table.written_schema();
         let mut projected = Vec::with_capacity(columns.len());
         let (mut checked, mut is_there) = (Vec::new(), Vec::new());
         for (position, (column, &from)) in wanted.columns.iter().zip(columns).enumerate() {

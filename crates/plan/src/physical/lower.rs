@@ -178,7 +178,6 @@ impl<'a> Lowering<'a> {
         }
         let mut unbounded = None;
         let in_flow = outside_of_builds(roots);
-        let asked: Vec<*const LogicalPlan> = order.iter().filter_map(asked_by_key).collect();
         for node in &order {
             for input in node.inputs() {
                 *self.readers.entry(Arc::as_ptr(input)).or_default() += 1;
@@ -191,12 +190,6 @@ impl<'a> Lowering<'a> {
                 let is_merged = in_flow.contains(&Arc::as_ptr(node));
                 self.check_source(table, columns, &scan, is_merged)
                     .map_err(|error| table.spans.locate(error).at(table.spans.name))?;
-                if self.environment.takes_snapshots && !asked.contains(&Arc::as_ptr(node)) {
-                    let connector = self.environment.places.connectors.find(&scan.request)?;
-                    connector
-                        .check_snapshots(&scan.request, false)
-                        .map_err(|error| table.spans.locate(error).at(table.spans.name))?;
-                }
                 if table.reading.is_endless() {
                     unbounded = Some(table.name.clone());
                 }
@@ -476,8 +469,15 @@ impl<'a> Lowering<'a> {
     ) -> Result<(Edges, Vec<Step>)> {
         let plan = plan_scan(table, columns, self.environment);
         let connectors = self.environment.places.connectors;
-        // Asked here and not of the nodes: a table that is read first is read for itself.
-        if connectors.find(&plan.request)?.reads_standard_input(&plan.request)
+        // Asked here and not of the nodes: a table that is read first is read for itself, and one
+        // that a join asks by key is not read.
+        let connector = connectors.find(&plan.request)?;
+        if self.environment.takes_snapshots {
+            connector
+                .check_snapshots(&plan.request, false)
+                .map_err(|error| table.spans.locate(error).at(table.spans.name))?;
+        }
+        if connector.reads_standard_input(&plan.request)
             && let Some(other) = self.standard_input.replace(table.name.clone())
         {
             let error = standard_input_twice(&other, &table.name);
@@ -498,7 +498,7 @@ impl<'a> Lowering<'a> {
                 .map_err(|error| table.spans.locate(error).at(table.spans.name))?
         };
         let mut details = vec![format!("reads: {}", delivered_names(&plan.request.delivered()))];
-        let checked = connectors.find(&plan.request)?.checked_columns(&plan.request);
+        let checked = connector.checked_columns(&plan.request);
         if !checked.is_empty() {
             details.push(format!(
                 "checks as well, for bad rows: {} ('bad-data.check' = 'read' leaves them out)",
@@ -750,16 +750,6 @@ fn check_accepts(accepted: AcceptedChanges, request: &TableRequest, cause: &str)
 }
 
 /// What a chain is called: by the last thing that it does.
-/// The table that a lookup join asks by key.
-fn asked_by_key(node: &Node) -> Option<*const LogicalPlan> {
-    match &node.kind {
-        LogicalKind::Join { condition, .. } if condition.bound == JoinBound::Lookup => {
-            node.inputs().get(1).map(|&right| Arc::as_ptr(right))
-        }
-        _ => None,
-    }
-}
-
 fn chain_word(steps: &[Step]) -> &'static str {
     let filters = steps.iter().any(|step| matches!(step, Step::Filter(_)));
     if filters { "filter" } else { "select" }

@@ -169,7 +169,7 @@ impl Lowering<'_> {
     pub(super) fn materialize(&mut self, table: &ResolvedTable, edges: Edges) -> Result<Edges> {
         let operator = Arc::new(Materialize::new(MaterializeSpec {
             keys: table.primary_key.clone(),
-            input: table.physical_schema(),
+            input: table.written_schema(),
             state_ttl_ms: self.environment.state_ttl_ms,
         })?);
         let id = self.identities.give("materialize", &table.name, &[]);
