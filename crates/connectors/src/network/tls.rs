@@ -42,18 +42,18 @@ pub enum Stream {
 /// If the file can't be read, or holds no certificate.
 pub fn settings(checks: Checks, authorities: Option<&Path>) -> Result<Arc<ClientConfig>> {
     let provider = Arc::new(ring::default_provider());
-    let verifier: Arc<dyn ServerCertVerifier> = match (checks, authorities) {
-        (Checks::Nothing, _) => Arc::new(NoChecks(provider.clone())),
+    let authority = match (checks, authorities) {
+        (Checks::Nothing, _) => None,
         (_, None) => return Err(Error::plan("no file of trusted authorities is named")),
-        (checks, Some(path)) => {
-            let inner =
-                WebPkiServerVerifier::builder_with_provider(trusted(path)?, provider.clone());
-            let inner = inner.build().map_err(|e| in_file(path, e))?;
-            match checks {
-                Checks::AuthorityAndHost => inner,
-                _ => Arc::new(AnyHost(inner)),
-            }
+        (_, Some(path)) => {
+            let trusted = trusted(path)?;
+            let authority = WebPkiServerVerifier::builder_with_provider(trusted, provider.clone());
+            Some(authority.build().map_err(|e| in_file(path, e))?)
         }
+    };
+    let verifier: Arc<dyn ServerCertVerifier> = match (checks, authority) {
+        (Checks::AuthorityAndHost, Some(authority)) => authority,
+        (_, authority) => Arc::new(FewerChecks { authority, provider: provider.clone() }),
     };
     let config =
         ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
@@ -114,52 +114,18 @@ impl Write for Stream {
     }
 }
 
-/// Takes every certificate.
+/// Checks less of a certificate than is usual, and signatures as usual.
 #[derive(Debug)]
-struct NoChecks(Arc<CryptoProvider>);
-
-/// Takes a certificate of a trusted authority, of whatever host it is.
-#[derive(Debug)]
-struct AnyHost(Arc<WebPkiServerVerifier>);
+struct FewerChecks {
+    /// A trusted authority must have signed it, of whatever host it is; `None`: all are taken.
+    authority: Option<Arc<WebPkiServerVerifier>>,
+    provider: Arc<CryptoProvider>,
+}
 
 type Signed = std::result::Result<HandshakeSignatureValid, rustls::Error>;
 type Verified = std::result::Result<ServerCertVerified, rustls::Error>;
 
-impl ServerCertVerifier for NoChecks {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Verified {
-        Ok(ServerCertVerified::assertion())
-    }
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Signed {
-        let known = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signed, known)
-    }
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Signed {
-        let known = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signed, known)
-    }
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
-}
-
-impl ServerCertVerifier for AnyHost {
+impl ServerCertVerifier for FewerChecks {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -169,7 +135,8 @@ impl ServerCertVerifier for AnyHost {
         now: UnixTime,
     ) -> Verified {
         use CertificateError::{NotValidForName, NotValidForNameContext};
-        match self.0.verify_server_cert(certificate, between, host, ocsp, now) {
+        let Some(authority) = &self.authority else { return Ok(ServerCertVerified::assertion()) };
+        match authority.verify_server_cert(certificate, between, host, ocsp, now) {
             Err(rustls::Error::InvalidCertificate(
                 NotValidForName | NotValidForNameContext { .. },
             )) => Ok(ServerCertVerified::assertion()),
@@ -182,7 +149,8 @@ impl ServerCertVerifier for AnyHost {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Signed {
-        self.0.verify_tls12_signature(message, certificate, signed)
+        let known = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, known)
     }
     fn verify_tls13_signature(
         &self,
@@ -190,9 +158,10 @@ impl ServerCertVerifier for AnyHost {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Signed {
-        self.0.verify_tls13_signature(message, certificate, signed)
+        let known = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, known)
     }
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }

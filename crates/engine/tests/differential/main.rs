@@ -39,6 +39,8 @@ mod joins;
 mod kept;
 mod matrix;
 mod oracle;
+#[path = "../queries/python.rs"]
+mod python;
 mod sql;
 mod windows;
 

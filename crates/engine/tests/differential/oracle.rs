@@ -4,10 +4,10 @@
 //! and without the package there is no oracle, and the test says that it is skipped.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use crate::engine::Row;
+use crate::python::{python_with_duckdb, repository};
 
 /// A running oracle; it ends when it is dropped.
 pub struct Oracle {
@@ -56,25 +56,4 @@ impl Drop for Oracle {
         self.child.kill().ok();
         self.child.wait().ok();
     }
-}
-
-/// A Python that can import DuckDB. One that was named and cannot is an error.
-fn python_with_duckdb() -> Option<PathBuf> {
-    let named = std::env::var_os("THALWEG_PYTHON").map(PathBuf::from);
-    let candidates = match &named {
-        Some(python) => vec![python.clone()],
-        None => vec![repository().join(".venv/bin/python"), PathBuf::from("python3")],
-    };
-    let works = |python: &PathBuf| {
-        let check =
-            Command::new(python).args(["-c", "import duckdb"]).stderr(Stdio::null()).status();
-        check.is_ok_and(|status| status.success())
-    };
-    let found = candidates.into_iter().find(works);
-    assert!(found.is_some() || named.is_none(), "{named:?} has no duckdb");
-    found
-}
-
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

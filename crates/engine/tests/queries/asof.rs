@@ -7,6 +7,8 @@ use std::process::{Command, Output, Stdio};
 
 use thalweg_core::shim::SplitMix64;
 
+use super::python::python_with_duckdb;
+
 /// Key, time in seconds, number.
 type Row = (Option<i64>, i64, i64);
 
@@ -112,10 +114,7 @@ fn every_row_meets_the_latest_that_is_not_newer() {
 
 /// DuckDB has no MATCH_CONDITION.
 fn check_duckdb(query: &str, expected: &[String]) {
-    let Ok(python) = std::env::var("THALWEG_PYTHON") else {
-        eprintln!("THALWEG_PYTHON is not set: not compared with DuckDB");
-        return;
-    };
+    let Some(python) = python_with_duckdb() else { return };
     if query.contains("MATCH_CONDITION") || query.contains("INNER") {
         return;
     }

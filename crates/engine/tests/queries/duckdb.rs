@@ -8,13 +8,15 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use thalweg_core::shim::SplitMix64;
 use thalweg_operators::reference::{
     self, ReferenceAggregate, ReferenceFunction, ReferenceQuery, ReferenceWindow, Row, Value,
 };
+
+use super::python::{python_with_duckdb, repository};
 
 const SEEDS: [u64; 3] = [1, 2, 3];
 const ROWS: u64 = 3_000;
@@ -76,7 +78,7 @@ fn windows_equal_a_batch_query_where_nothing_is_late() {
         let events = stream(seed);
         let csv: String = events.iter().map(Event::csv).collect();
         fs::write(folder.join("in.csv"), csv).expect("writing the input");
-        let wanted = duckdb(&python, &folder.join("in.csv"));
+        let wanted = duckdb(python, &folder.join("in.csv"));
         for (case, want) in CASES.iter().zip(&wanted) {
             let run = format!("{}, seed {seed}", case.window);
             assert_same(&format!("{run}, reference executor"), &by_reference(&events, case), want);
@@ -259,31 +261,4 @@ fn is_near(a: &str, b: &str) -> bool {
         (Ok(a), Ok(b)) => (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1_000.0),
         _ => a == b,
     }
-}
-
-/// A Python that can import DuckDB. One that was named and cannot is an error.
-fn python_with_duckdb() -> Option<PathBuf> {
-    let named = std::env::var_os("THALWEG_PYTHON").map(PathBuf::from);
-    let candidates = match &named {
-        Some(python) => vec![python.clone()],
-        None => vec![repository().join(".venv/bin/python"), PathBuf::from("python3")],
-    };
-    let works = |python: &PathBuf| {
-        let check =
-            Command::new(python).args(["-c", "import duckdb"]).stderr(Stdio::null()).status();
-        check.is_ok_and(|status| status.success())
-    };
-    let found = candidates.into_iter().find(works);
-    assert!(
-        found.is_some() || named.is_none(),
-        "{named:?} has no duckdb: see scripts/requirements.txt"
-    );
-    if found.is_none() {
-        eprintln!("SKIPPED: no Python with duckdb; `make venv` installs one");
-    }
-    found
-}
-
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

@@ -19,6 +19,7 @@ mod ordered;
 mod outside_connector;
 mod partitioned_files;
 mod pipeline_joins;
+mod python;
 mod quiet_inputs;
 mod session;
 mod sharing;

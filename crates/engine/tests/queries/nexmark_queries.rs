@@ -25,6 +25,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
+use super::python::{python_with_duckdb, repository};
+
 /// Events, by the options of their tables.
 struct Events {
     name: &'static str,
@@ -425,10 +427,7 @@ fn answers_over_a_million() -> Option<&'static Path> {
 
 /// A folder with DuckDB's answers over these events; the engine writes the events down for it.
 fn answers(events: &Events) -> Option<PathBuf> {
-    let Some(python) = std::env::var_os("THALWEG_PYTHON") else {
-        eprintln!("SKIPPED the comparison with DuckDB: THALWEG_PYTHON names no Python that has it");
-        return None;
-    };
+    let python = python_with_duckdb()?;
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("nexmark-{}", events.name));
     fs::create_dir_all(&folder).expect("a temporary folder");
     let file = folder.join("export.sql");
@@ -507,8 +506,4 @@ fn read(path: &Path) -> String {
 
 fn queries_folder() -> PathBuf {
     repository().join("benches/nexmark")
-}
-
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
