@@ -39,6 +39,10 @@ mod lookup_workers;
 mod messaging;
 #[cfg(any(feature = "kafka", feature = "messaging"))]
 mod metadata;
+#[cfg(feature = "mqtt")]
+pub mod mqtt;
+#[cfg(feature = "nats")]
+pub mod nats;
 #[cfg(any(feature = "kafka", feature = "network"))]
 mod network;
 pub mod nexmark;
@@ -87,6 +91,10 @@ pub fn builtin(filesystem: Filesystem) -> Connectors {
         Arc::new(postgres_cdc::PostgresCdc),
         #[cfg(feature = "redis")]
         Arc::new(redis::Redis::default()),
+        #[cfg(feature = "mqtt")]
+        Arc::new(mqtt::Mqtt::default()),
+        #[cfg(feature = "nats")]
+        Arc::new(nats::Nats::default()),
     ];
     Connectors::new(connectors)
 }

@@ -27,11 +27,7 @@ pub fn fits(wanted: &str, data_type: &DataType) -> bool {
 }
 
 /// The error of a metadata column of this name, where there are these.
-pub fn unknown<'a>(
-    table: &str,
-    key: &str,
-    known: impl Iterator<Item = &'a str> + Clone,
-) -> Error {
+pub fn unknown<'a>(table: &str, key: &str, known: impl Iterator<Item = &'a str> + Clone) -> Error {
     let error = Error::plan(format!("table {table} has no metadata '{key}'"));
     match near_miss(key, known.clone()) {
         Some(near) => error.hint(format!("did you mean '{near}'?")),

@@ -10,8 +10,8 @@ use arrow_schema::SchemaRef;
 use thalweg_core::connector::KIND_COLUMN;
 use thalweg_core::{Column, DataType, Error, Result, RowKind, TableSchema};
 
-use super::bad_data::{BadDataPolicy, BadFields, DecodeError, Rejected};
 use super::Format;
+use super::bad_data::{BadDataPolicy, BadFields, DecodeError, Rejected};
 use super::builder::Field;
 use super::text::TextBlock;
 

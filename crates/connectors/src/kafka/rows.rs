@@ -15,10 +15,10 @@ use thalweg_core::{Column, DataType, Error, Result, RowKind};
 
 use super::offsets::PartitionName;
 use super::options::{BadData, KafkaOptions};
-use crate::metadata;
 use crate::format::{
     BadDataPolicy, DecodeError, DecodedRecords, Format, RecordDecoder, RecordLayout, TextBlock,
 };
+use crate::metadata;
 
 /// Messages that are decoded together at most.
 pub const BLOCK_MESSAGES: usize = 8_192;

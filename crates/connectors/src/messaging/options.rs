@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use thalweg_core::connector::{MetadataDescription, OptionDescription, Options, TableRequest, option_table};
+use thalweg_core::connector::{
+    MetadataDescription, OptionDescription, Options, TableRequest, option_table,
+};
 use thalweg_core::{Error, Result};
 
 use super::Startup;
@@ -110,7 +112,9 @@ impl RecordOptions {
         let name = options.required("format")?;
         let format = Format::read(name, options, request.schema.len())?;
         let format = format
-            .ok_or_else(|| options.bad("format", name, "a format of messages: json, csv, raw, avro, …"))?
+            .ok_or_else(|| {
+                options.bad("format", name, "a format of messages: json, csv, raw, avro, …")
+            })?
             .with_default_subject(&format!("{subject}-value"));
         for column in &request.schema.columns {
             if !format.is_supported(&column.column_type.data_type) {
@@ -142,7 +146,9 @@ impl RecordOptions {
                 && !writable.contains(&key.as_str())
             {
                 let message = format!("table {table}: metadata '{key}' can't be written");
-                return Err(Error::plan(message).hint(format!("declare column {} VIRTUAL", column.name)));
+                return Err(
+                    Error::plan(message).hint(format!("declare column {} VIRTUAL", column.name))
+                );
             }
             let of_format = key.strip_prefix(OF_FORMAT);
             if let Some(of_format) = of_format
@@ -201,9 +207,9 @@ pub fn address<'a>(
     options.check_target(host, port)?;
     let authorities = options.get("tls.ca-file").map(PathBuf::from);
     if is_encrypted && authorities.is_none() {
-        return Err(options
-            .conflict(&format!("an encrypted '{name}' needs 'tls.ca-file'"))
-            .hint("name the file of certificates of authorities: /etc/ssl/certs/ca-certificates.crt"));
+        return Err(options.conflict(&format!("an encrypted '{name}' needs 'tls.ca-file'")).hint(
+            "name the file of certificates of authorities: /etc/ssl/certs/ca-certificates.crt",
+        ));
     }
     let host = host.to_owned();
     Ok((Address { host, port, is_encrypted, authorities }, rest))
@@ -243,4 +249,20 @@ pub fn startup(options: &Options<'_>) -> Result<(Startup, bool)> {
     };
     let words = [("unbounded", false), ("latest-offset", true)];
     Ok((startup, options.choice("scan.bounded.mode", &words)? == Some(true)))
+}
+
+/// What happens where messages were removed unread.
+pub const REMOVED: [OptionDescription; 1] = option_table! {
+    "scan.removed-messages": Words(&["fail", "ignore"]), or("fail"), of_source()
+        => "what happens where a job finds that messages may have been removed before it read them (trimmed, expired, \
+            deleted): it fails, or continues with the first that is there";
+};
+
+/// Reads [`REMOVED`].
+///
+/// # Errors
+/// If it is none of the words.
+pub fn ignores_removed(options: &Options<'_>) -> Result<bool> {
+    let words = [("fail", false), ("ignore", true)];
+    Ok(options.choice("scan.removed-messages", &words)? == Some(true))
 }

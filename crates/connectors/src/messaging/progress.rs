@@ -138,7 +138,8 @@ mod tests {
     #[test]
     fn positions_are_read_back() {
         let splits = [("a", Some(4), None), ("b", None, Some(9))];
-        let splits = splits.map(|(name, last, stop)| (name.to_owned(), SplitProgress { last, stop }));
+        let splits =
+            splits.map(|(name, last, stop)| (name.to_owned(), SplitProgress { last, stop }));
         let progress = Progress { splits: splits.into(), bad_rows: 2, ..Progress::default() };
         let written = progress.write(Tracking::Replay, TEXT).to_string();
         let read = Progress::read(&written, Tracking::Replay, TEXT);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arrow_array::builder::StringViewBuilder;
 use arrow_array::{
-    Array, ArrayRef, BinaryArray, BooleanArray, Int32Array, Int64Array, RecordBatch, RecordBatchOptions,
-    StringViewArray,
+    Array, ArrayRef, BinaryArray, BooleanArray, Int32Array, Int64Array, RecordBatch,
+    RecordBatchOptions, StringViewArray,
 };
 use arrow_schema::SchemaRef;
 use thalweg_core::connector::{SplitId, TableRequest};

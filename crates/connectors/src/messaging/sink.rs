@@ -132,7 +132,10 @@ impl MessageSink {
 
     fn cancelled(&self) -> Error {
         let (table, count) = (&self.request.table, self.window.len());
-        Error::io(format!("table {table}: cancelled, with {count} messages that {} may lack", self.peer))
+        Error::io(format!(
+            "table {table}: cancelled, with {count} messages that {} may lack",
+            self.peer
+        ))
     }
 
     fn connected(&mut self) -> Attempt<()> {

@@ -395,8 +395,7 @@ impl Source for MessageSource {
     fn seek(&mut self, position: &str) -> Result<()> {
         self.read_position(position, false)?;
         // A snapshot before the first look at the peer has no splits: the start is a new one.
-        self.is_restored =
-            self.tracking != Tracking::Replay || !self.progress.splits.is_empty();
+        self.is_restored = self.tracking != Tracking::Replay || !self.progress.splits.is_empty();
         Ok(())
     }
 

@@ -12,9 +12,7 @@ use thalweg_core::{Column, Error, Result, TableSchema};
 
 use super::options::{LookupType, RedisOptions};
 use super::session::{Session, bytes, checked, elements, senseless};
-use crate::format::{
-    BadDataPolicy, Format, JsonOptions, RecordDecoder, RecordLayout, TextBlock,
-};
+use crate::format::{BadDataPolicy, Format, JsonOptions, RecordDecoder, RecordLayout, TextBlock};
 use crate::lookup_workers::{LookupWorker, WorkerLookup};
 use crate::messaging::link::about;
 use crate::network::{Attempt, Cancel, Failure};
@@ -88,8 +86,9 @@ pub fn open(request: &LookupRequest, options: &RedisOptions) -> Result<WorkerLoo
     first.session.connect().map_err(|failure| error(failure, &table))?;
     first.is_connected = true;
     let others = (1..CONNECTIONS).map(|_| worker());
-    let workers =
-        std::iter::once(first).chain(others).map(|worker| Box::new(worker) as Box<dyn LookupWorker>);
+    let workers = std::iter::once(first)
+        .chain(others)
+        .map(|worker| Box::new(worker) as Box<dyn LookupWorker>);
     WorkerLookup::start(&table, cancel.clone(), workers)
 }
 

@@ -86,7 +86,11 @@ impl Connector for Redis {
         let cancel = Cancel::default();
         let session = Session::new(options.server.clone(), cancel.clone());
         let parts = SourceParts {
-            client: Box::new(StreamReader::new(session, options.field.clone(), options.ignores_removed)),
+            client: Box::new(StreamReader::new(
+                session,
+                options.field.clone(),
+                options.ignores_removed,
+            )),
             peer: options.server.to_string(),
             records: options.records()?.clone(),
             splits: options.streams.clone(),

@@ -11,7 +11,10 @@ use super::reading::RecordField;
 use super::session::Server;
 use crate::format::options::RECORD_FORMATS;
 use crate::messaging::Startup;
-use crate::messaging::options::{BAD_DATA, CONNECTION, RecordOptions, STARTUP, address, joined, startup};
+use crate::messaging::options::{
+    BAD_DATA, CONNECTION, REMOVED, RecordOptions, STARTUP, address, ignores_removed, joined,
+    startup,
+};
 
 /// What the connector says of itself.
 pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
@@ -39,8 +42,8 @@ pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
 };
 
 const OPTIONS: [OptionDescription;
-    CONNECTION.len() + OF_REDIS.len() + STARTUP.len() + BAD_DATA.len()] =
-    joined(&[OF_REDIS, &CONNECTION, &STARTUP, &BAD_DATA]);
+    CONNECTION.len() + OF_REDIS.len() + STARTUP.len() + REMOVED.len() + BAD_DATA.len()] =
+    joined(&[OF_REDIS, &CONNECTION, &STARTUP, &REMOVED, &BAD_DATA]);
 
 const OF_REDIS: &[OptionDescription] = &option_table! {
     "url": Other("a URL"), required()
@@ -53,9 +56,6 @@ const OF_REDIS: &[OptionDescription] = &option_table! {
     "field": Text, or("value")
         => "the field of entries that holds the record. `*`: the record is the entry, its fields are columns; for \
             reading with format `json`, which takes numbers written as texts";
-    "scan.removed-entries": Words(&["fail", "ignore"]), or("fail"), of_source()
-        => "what happens where the entry that was read last is not in the stream any more, so that others behind it may \
-            have been removed unread: the job fails, or continues with the first that is there";
     "sink.max-length": Number, of_sink()
         => "about how many entries the stream keeps; older ones are removed (`MAXLEN ~`)";
     "lookup.type": Words(&["hash", "string"]), or("hash"), of_source()
@@ -68,7 +68,11 @@ const OF_REDIS: &[OptionDescription] = &option_table! {
 /// The metadata of entries.
 const METADATA: &[MetadataDescription] = &[
     MetadataDescription { key: "stream", data_type: "STRING", help: "the stream" },
-    MetadataDescription { key: "id", data_type: "STRING", help: "the entry's id: `1526919030474-55`" },
+    MetadataDescription {
+        key: "id",
+        data_type: "STRING",
+        help: "the entry's id: `1526919030474-55`",
+    },
     MetadataDescription {
         key: "timestamp",
         data_type: "TIMESTAMP_LTZ(3)",
@@ -132,12 +136,15 @@ impl RedisOptions {
     /// If one is unknown or wrong, or the server may not be talked to.
     pub fn read(request: &TableRequest) -> Result<RedisOptions> {
         let options = Options::of(request, &DESCRIPTION)?;
-        let (address, rest) = address(&options, "url", &[("redis", false), ("rediss", true)], 6379)?;
+        let (address, rest) =
+            address(&options, "url", &[("redis", false), ("rediss", true)], 6379)?;
         let wrong = |text| options.bad("url", text, "'redis://HOST:PORT/NUMBER'");
         let database = rest.map_or(Ok(0), |text| text.parse().map_err(|_| wrong(text)))?;
         let username = options.get("username").map(str::to_owned);
         if username.is_some() && options.get("password").is_none() {
-            return Err(options.conflict("'username' needs 'password'").hint("set both, or neither"));
+            return Err(options
+                .conflict("'username' needs 'password'")
+                .hint("set both, or neither"));
         }
         let streams = options.get("stream").unwrap_or_default().split(';').map(str::trim);
         let mut streams: Vec<String> =
@@ -145,7 +152,8 @@ impl RedisOptions {
         streams.sort();
         streams.dedup();
         let subject = streams.first().map_or("redis", String::as_str);
-        let records = options.get("format").map(|_| RecordOptions::read(&options, request, subject));
+        let records =
+            options.get("format").map(|_| RecordOptions::read(&options, request, subject));
         let field = match options.text("field").unwrap_or("value") {
             "*" => RecordField::All,
             name => RecordField::Named(name.to_owned()),
@@ -157,9 +165,7 @@ impl RedisOptions {
             streams,
             records: records.transpose()?,
             field,
-            ignores_removed: options
-                .choice("scan.removed-entries", &[("fail", false), ("ignore", true)])?
-                .unwrap_or(false),
+            ignores_removed: ignores_removed(&options)?,
             length_max: options.number("sink.max-length")?,
             startup,
             is_bounded,
@@ -205,7 +211,9 @@ impl RedisOptions {
                 .hint("add 'format' = 'json'"));
         }
         if let Some((key, _)) = request.metadata.first() {
-            return Err(options.conflict(&format!("keys that are looked up have no metadata '{key}'")));
+            return Err(
+                options.conflict(&format!("keys that are looked up have no metadata '{key}'"))
+            );
         }
         Ok(())
     }

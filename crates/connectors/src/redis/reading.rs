@@ -55,14 +55,23 @@ pub struct StreamReader {
 impl StreamReader {
     /// A reader over this session.
     pub fn new(session: Session, field: RecordField, ignores_removed: bool) -> StreamReader {
-        StreamReader { session, field, ignores_removed, asked: None, is_quiet: false, count: COUNT_FIRST }
+        StreamReader {
+            session,
+            field,
+            ignores_removed,
+            asked: None,
+            is_quiet: false,
+            count: COUNT_FIRST,
+        }
     }
 
     /// What the server says of a stream; `None` if it is not there.
     fn info(&mut self, stream: &str) -> Attempt<Option<Value>> {
         let found = self.session.call(redis::cmd("EXISTS").arg(stream))?;
         match found {
-            Value::Int(1) => self.session.call(redis::cmd("XINFO").arg("STREAM").arg(stream)).map(Some),
+            Value::Int(1) => {
+                self.session.call(redis::cmd("XINFO").arg("STREAM").arg(stream)).map(Some)
+            }
             _ => Ok(None),
         }
     }
@@ -84,13 +93,15 @@ impl StreamReader {
         let why = if newest < last {
             format!("stream '{stream}' ends before {id}, which was read: it was created again")
         } else if newest > last && !is_there && !self.ignores_removed {
-            format!("stream '{stream}' may have lost entries: {id}, the last that was read, was removed (trimmed, or deleted)")
+            format!(
+                "stream '{stream}' may have lost entries: {id}, the last that was read, was removed (trimmed, or deleted)"
+            )
         } else {
             return Ok(());
         };
         Err(Error::data(why)
             .hint(
-                "keep entries for longer; with 'scan.removed-entries' = 'ignore' the job continues with the first \
+                "keep entries for longer; with 'scan.removed-messages' = 'ignore' the job continues with the first \
                  that is there",
             )
             .into())
@@ -128,9 +139,8 @@ impl StreamReader {
         for &split in splits {
             let name = inbox.splits()[split.0 as usize].name.clone();
             let mut streams = elements(answer).iter();
-            let found = streams.find(|found| {
-                elements(found).first().and_then(text) == Some(&*name)
-            });
+            let found =
+                streams.find(|found| elements(found).first().and_then(text) == Some(&*name));
             let found = found.and_then(|found| elements(found).get(1)).map_or(&[][..], elements);
             for entry in found {
                 size += self.add(split, entry, inbox)?;
@@ -189,9 +199,8 @@ impl StreamReader {
 }
 
 fn pairs(fields: &[Value]) -> Vec<(String, String)> {
-    let text = |value: &Value| {
-        String::from_utf8_lossy(bytes(value).unwrap_or_default()).into_owned()
-    };
+    let text =
+        |value: &Value| String::from_utf8_lossy(bytes(value).unwrap_or_default()).into_owned();
     fields.chunks_exact(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect()
 }
 

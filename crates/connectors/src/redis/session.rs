@@ -4,8 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
-use thalweg_core::connector::Secret;
 use thalweg_core::Error;
+use thalweg_core::connector::Secret;
 
 use crate::network::wire::{Address, Wire};
 use crate::network::{Attempt, Cancel, Failure, Timer};

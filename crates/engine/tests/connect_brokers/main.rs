@@ -3,8 +3,10 @@
 //! These servers are not fetched by a plain `cargo test`: `make connect-test` runs what is ignored
 //! here. A machine without one skips its tests and says so; with `THALWEG_SKIPS=refuse` they fail
 //! then.
-#![cfg(feature = "redis")]
+#![cfg(all(feature = "redis", feature = "mqtt", feature = "nats"))]
 
+mod mqtt;
+mod nats;
 mod redis;
 #[path = "../connect_kafka/services.rs"]
 mod services;
@@ -40,4 +42,25 @@ fn lines(folder: &Path) -> BTreeMap<String, usize> {
         }
     }
     lines
+}
+
+/// A job with snapshots that copies `i` (`n BIGINT`) into files.
+fn copying(folder: &Path, source: &str) -> String {
+    format!(
+        "SET 'execution.checkpointing.dir' = '{0}/snapshots'; \
+         SET 'execution.checkpointing.interval' = '100 ms'; CREATE TABLE i (n BIGINT) WITH ({source}); \
+         CREATE TABLE o (n BIGINT) WITH ('connector' = 'filesystem', 'path' = '{0}/out/', 'format' = 'csv', \
+         'sink.rolling-policy.rollover-interval' = '100 ms'); INSERT INTO o SELECT n FROM i;",
+        folder.display()
+    )
+}
+
+/// Waits until so many different rows are there. Those that are there twice.
+fn wait_for_rows(folder: &Path, count: usize) -> Vec<String> {
+    wait_for("rows", || match lines(&folder.join("out")).len() {
+        rows if rows == count => Ok(()),
+        rows => Err(format!("{rows} of {count}")),
+    });
+    let doubled = lines(&folder.join("out")).into_iter().filter(|(_, times)| *times > 1);
+    doubled.map(|(row, _)| row).collect()
 }
