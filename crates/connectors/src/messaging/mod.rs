@@ -34,6 +34,8 @@ pub mod progress;
 pub mod rows;
 pub mod sink;
 pub mod source;
+#[cfg(test)]
+mod tests;
 
 pub use self::inbox::{Inbox, Message, Metadata};
 pub use self::progress::{Mark, MarkText, Tracking};
