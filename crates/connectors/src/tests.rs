@@ -69,12 +69,7 @@ const TABLES: &[(&str, &str, &[(&str, &str)])] = &[
     (
         "nats",
         "n",
-        &[
-            ("url", "nats://localhost"),
-            ("stream", "s"),
-            ("subject", "t"),
-            ("format", "json"),
-        ],
+        &[("url", "nats://localhost"), ("stream", "s"), ("subject", "t"), ("format", "json")],
     ),
 ];
 

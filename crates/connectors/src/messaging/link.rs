@@ -168,7 +168,7 @@ pub fn insist<T>(
 
 /// An error, with the table's name in front.
 pub fn about(table: &str, error: Error) -> Error {
-    if error.message().contains(table) {
+    if error.message().starts_with("table ") {
         return error;
     }
     let named = Error::new(error.kind(), format!("table {table}: {}", error.message()));

@@ -266,3 +266,59 @@ pub fn ignores_removed(options: &Options<'_>) -> Result<bool> {
     let words = [("fail", false), ("ignore", true)];
     Ok(options.choice("scan.removed-messages", &words)? == Some(true))
 }
+
+#[cfg(test)]
+mod tests {
+    use thalweg_core::connector::ConnectorDescription;
+
+    use super::*;
+
+    const OPTIONS: [OptionDescription; 1 + CONNECTION.len()] =
+        joined(&[&option_table! { "url": Text => "where" }, &CONNECTION]);
+    const DESCRIPTION: ConnectorDescription =
+        ConnectorDescription { options: &OPTIONS, ..ConnectorDescription::new("broker", "") };
+    const SCHEMES: &[(&str, bool)] = &[("redis", false), ("rediss", true)];
+
+    fn read(url: &str, more: &[(&str, &str)]) -> Result<(String, Option<String>)> {
+        let mut request = TableRequest { table: "t".to_owned(), ..TableRequest::default() };
+        request.access.targets = "here; *.example.com:7000; [::1]".parse()?;
+        for (name, value) in [("url", url)].iter().chain(more) {
+            request.options.insert((*name).to_owned(), (*value).to_owned());
+        }
+        let options = Options::of(&request, &DESCRIPTION)?;
+        let (address, rest) = address(&options, "url", SCHEMES, 6379)?;
+        Ok((address.to_string(), rest.map(str::to_owned)))
+    }
+
+    #[test]
+    fn addresses_have_a_scheme_a_host_and_perhaps_a_port() {
+        let ca = [("tls.ca-file", "ca.pem")];
+        for (url, expected, rest) in [
+            ("redis://here", "here:6379", None),
+            ("REDIS://a.example.com:7000/3", "a.example.com:7000", Some("3")),
+            ("redis://[::1]:80/", "[::1]:80", None),
+            ("rediss://here", "here:6379", None),
+        ] {
+            let found = read(url, &ca).expect(url);
+            assert_eq!(found, (expected.to_owned(), rest.map(str::to_owned)), "{url}");
+        }
+    }
+
+    #[test]
+    fn addresses_that_are_wrong_or_not_allowed_are_refused() {
+        for (url, word) in [
+            ("here:6379", "redis://HOST:PORT"),
+            ("http://here", "redis://HOST:PORT"),
+            ("redis://", "redis://HOST:PORT"),
+            ("redis://here:many", "redis://HOST:PORT"),
+            ("redis://there", "not allowed"),
+            ("redis://a.example.com", "not allowed"),
+            ("rediss://here", "tls.ca-file"),
+            ("redis://user:s3cret@here", "who signs in"),
+        ] {
+            let error = read(url, &[]).expect_err(url);
+            assert!(error.to_string().contains(word), "{url}: {error}");
+            assert!(!error.to_string().contains("s3cret"), "{error}");
+        }
+    }
+}

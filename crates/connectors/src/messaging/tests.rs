@@ -32,9 +32,15 @@ struct Kept {
 
 impl Peer {
     fn new(splits: &[(&str, std::ops::Range<i64>)], breaks: u64) -> Peer {
-        let messages = splits.iter().map(|(name, values)| ((*name).to_owned(), values.clone().collect()));
+        let messages =
+            splits.iter().map(|(name, values)| ((*name).to_owned(), values.clone().collect()));
         let (messages, acknowledged) = (messages.collect(), BTreeSet::new());
-        Peer(Arc::new(Mutex::new(Kept { messages, acknowledged, random: SplitMix64::new(3), breaks })))
+        Peer(Arc::new(Mutex::new(Kept {
+            messages,
+            acknowledged,
+            random: SplitMix64::new(3),
+            breaks,
+        })))
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -213,7 +219,8 @@ impl Publisher for Takes {
 fn rows_stay_until_the_peer_has_them() {
     let peer = Peer::new(&[], 300);
     let publisher = Box::new(Takes { peer: peer.clone(), sent: Vec::new() });
-    let sink = MessageSink::new(request(), &records(), "memory".to_owned(), publisher, Cancel::default());
+    let sink =
+        MessageSink::new(request(), &records(), "memory".to_owned(), publisher, Cancel::default());
     let mut sink = sink.expect("a sink");
     sink.open().expect("connected");
     for start in (0..1_000).step_by(100) {

@@ -63,8 +63,7 @@ impl Connector for Mqtt {
 
     fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
         let decides = |name: &str| {
-            matches!(name, "topic" | "url")
-                || (!as_sink && matches!(name, "bad-data" | "client-id" | "qos"))
+            name == "topic" || (!as_sink && matches!(name, "bad-data" | "client-id" | "qos"))
         };
         let options = Options::of(request, &DESCRIPTION);
         options.map(|options| options.deciding(decides)).unwrap_or_default()

@@ -64,7 +64,7 @@ impl Connector for Nats {
 
     fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
         let decides = |name: &str| {
-            matches!(name, "stream" | "subject" | "url")
+            matches!(name, "stream" | "subject")
                 || (!as_sink && matches!(name, "bad-data" | "scan.bounded.mode"))
         };
         let options = Options::of(request, &DESCRIPTION);

@@ -96,7 +96,7 @@ impl Session {
         let info: Value = serde_json::from_str(&info).unwrap_or_default();
         self.check_encryption(&info)?;
         let sign_in = self.sign_in();
-        let subscribe = format!("SUB {}.* {ANSWERS}\r\n", self.inbox);
+        let subscribe = format!("SUB {}.a.* {ANSWERS}\r\n", self.inbox);
         self.put(&format!("CONNECT {sign_in}\r\n{subscribe}PING\r\n"))?;
         self.flush()?;
         loop {
@@ -274,7 +274,7 @@ impl Session {
     /// answer.
     pub fn request(&mut self, what: &str, body: &Value) -> Attempt<Value> {
         self.requests += 1;
-        let reply = format!("{}.{}", self.inbox, self.requests);
+        let reply = format!("{}.a.{}", self.inbox, self.requests);
         let body = if body.is_null() { String::new() } else { body.to_string() };
         self.put_message(&format!("$JS.API.{what}"), Some(&reply), &[], body.as_bytes())?;
         self.flush()?;
@@ -311,8 +311,8 @@ impl Session {
         let number = |key: &str| error.get(key).and_then(Value::as_u64).unwrap_or(0);
         let text = error.get("description").and_then(Value::as_str).unwrap_or("an error");
         let what = format!("{} refuses: {text}", self.server);
-        // No leader, no room for now, restarting: those of the server itself.
-        if number("code") >= 500 {
+        // No leader, no room for now, restarting, too much at once: those of the server itself.
+        if number("code") >= 500 || number("code") == 429 {
             return Failure::Passing(what);
         }
         let help = match number("err_code") {

@@ -43,7 +43,7 @@ impl SubjectWriter {
         let column = |name: &str| request.metadata.iter().position(|(key, _)| key == name);
         let session = Session::new(options.server.clone(), cancel);
         SubjectWriter {
-            answers: format!("{}.w", session.inbox()),
+            answers: format!("{}.a.w", session.inbox()),
             session,
             stream: options.stream,
             subject: options.subjects.first().cloned(),

@@ -70,8 +70,7 @@ impl Connector for Redis {
 
     fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
         let decides = |name: &str| {
-            matches!(name, "stream" | "url")
-                || (!as_sink && matches!(name, "bad-data" | "scan.bounded.mode"))
+            name == "stream" || (!as_sink && matches!(name, "bad-data" | "scan.bounded.mode"))
         };
         let options = Options::of(request, &DESCRIPTION);
         options.map(|options| options.deciding(decides)).unwrap_or_default()

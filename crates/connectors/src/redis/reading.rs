@@ -9,7 +9,7 @@ use crate::messaging::{Client, Inbox, Mark, MarkText, Message, Metadata, Startup
 use crate::network::{Attempt, Failure, Timer};
 
 /// Entries of a stream that are asked for first.
-const COUNT_FIRST: usize = 256;
+const COUNT_FIRST: usize = 32;
 /// The most that are asked for.
 const COUNT_MAX: usize = 4_096;
 /// Bytes that the entries of an answer should have.

@@ -10,6 +10,9 @@ use std::time::Duration;
 use super::services::{Job, Service, text};
 use super::{copying, lines, wait_for, wait_for_rows};
 
+/// What makes a session outlive its connection.
+const SESSION: [&str; 3] = ["-c", "-x", "3600"];
+
 struct Broker(Service);
 
 impl Deref for Broker {
@@ -41,6 +44,13 @@ impl Broker {
         assert!(output.status.success(), "{}", text(&output.stderr));
     }
 
+    /// Makes a session, so that its messages are kept from now on.
+    fn subscribe(&self, client_id: &str, topic: &str) {
+        let arguments = [&SESSION[..], &["-i", client_id, "-t", topic, "-E"]].concat();
+        let output = self.client("mosquitto_sub", &arguments).output().expect("it is there");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+
     fn options(&self, more: &str) -> String {
         format!(
             "'connector' = 'mqtt', 'url' = 'mqtt://127.0.0.1:{}', 'username' = 'thalweg', 'password' = 'thalweg', \
@@ -60,41 +70,40 @@ fn topics_are_read_with_their_metadata() {
     let Some(broker) = Broker::start() else { return };
     let folder = broker.folder("read");
     broker.publish("plant/1/ready", "{\"n\": 0}\n", &["-r"]);
-    let text = format!(
-        "CREATE TABLE i (n BIGINT, topic STRING METADATA, qos INT METADATA, retained BOOLEAN METADATA, \
-         p MAP<STRING, STRING> METADATA FROM 'user-properties') WITH ({}); \
-         CREATE TABLE o (n BIGINT, topic STRING, qos INT, retained BOOLEAN, who STRING) WITH \
-         ('connector' = 'filesystem', 'path' = '{}/out.csv', 'format' = 'csv'); \
-         INSERT INTO o SELECT n, topic, qos, retained, p['who'] FROM i;",
-        broker.options(
-            "'topic' = 'plant/+/ready;alarms/#', 'client-id' = 'reads', 'bad-data' = 'dead-letter', \
-             'dead-letter.path' = 'bad.jsonl'"
-        ),
-        folder.display(),
+    let source = broker.options(
+        "'topic' = 'plant/+/ready;alarms/#', 'client-id' = 'reads', 'bad-data' = 'dead-letter', \
+         'dead-letter.path' = 'bad.jsonl'",
     );
+    let text = copying(&folder, &source)
+        .replace(
+            "TABLE i (n BIGINT)",
+            "TABLE i (n BIGINT, topic STRING METADATA, qos INT METADATA, retained BOOLEAN METADATA, \
+             p MAP<STRING, STRING> METADATA FROM 'user-properties')",
+        )
+        .replace(
+            "TABLE o (n BIGINT)",
+            "TABLE o (n BIGINT, topic STRING, qos INT, retained BOOLEAN, who STRING)",
+        )
+        .replace("SELECT n FROM", "SELECT n, topic, qos, retained, p['who'] FROM");
     let job = Job::start(&broker.file("read", &text), &[]);
-    let part = folder.join("out.csv.part");
-    let written = || {
-        let rows = std::fs::read_to_string(&part).unwrap_or_default();
-        rows + &std::fs::read_to_string(folder.join("out.csv")).unwrap_or_default()
+    let wait_for_row = |row: &str| {
+        wait_for(row, || {
+            let rows = lines(&folder.join("out"));
+            rows.contains_key(row).then_some(()).ok_or_else(|| format!("{rows:?}"))
+        });
     };
-    wait_for("the retained message", || match written().contains("0,plant/1/ready,1,true,") {
-        true => Ok(()),
-        false => Err(format!("{:?}", std::fs::read_dir(&folder).map(Iterator::count))),
-    });
+    wait_for_row("0,plant/1/ready,1,true,");
     broker.publish(
         "alarms/a/b",
         "{\"n\": 1}\nnonsense\n{\"n\": 2}\n",
         &["-D", "publish", "user-property", "who", "me"],
     );
-    wait_for("messages", || match written().contains("2,alarms/a/b,1,false,me") {
-        true => Ok(()),
-        false => Err(written()),
-    });
+    wait_for_row("2,alarms/a/b,1,false,me");
     broker.signal("-STOP");
     let took = job.interrupt();
     broker.signal("-CONT");
     assert!(took < Duration::from_secs(3), "{took:?}");
+    let text = text.replace("/out/", "/new/").replace("/snapshots", "/first");
     let wrong = text.replace("'thalweg'", "'s3cret'");
     broker.refused("wrong", &wrong, &["BadUserNameOrPassword", "username"]);
     broker.refused("id", &text.replace("'client-id' = 'reads',", ""), &["client-id", "QoS 1"]);
@@ -145,49 +154,31 @@ fn killed_jobs_and_restarted_brokers_lose_and_double_nothing() {
 #[ignore = "needs Mosquitto: make connect-test"]
 fn messages_are_acknowledged_also_without_snapshots() {
     let Some(broker) = Broker::start() else { return };
-    let folder = broker.folder("without");
+    broker.subscribe("without", "in");
+    broker.publish("in", &numbers(0, 500), &[]);
     let options =
         broker.options("'topic' = 'in', 'client-id' = 'without', 'receive-maximum' = '10'");
-    let text = copying(&folder, &options);
-    let text = text.split_once("CREATE").map(|(_, rest)| format!("CREATE {rest}")).expect("tables");
-    broker.publish("in", &numbers(0, 1), &["-r"]);
-    let job = Job::start(&broker.file("without", &text), &[]);
-    sleep(Duration::from_millis(700));
-    broker.publish("in", &numbers(1, 500), &[]);
-    sleep(Duration::from_millis(1_500));
-    job.interrupt();
-    let rows: Vec<String> = std::fs::read_dir(folder.join("out"))
-        .expect("files")
-        .flat_map(|file| {
-            let text = std::fs::read_to_string(file.expect("a file").path()).unwrap_or_default();
-            text.lines().map(str::to_owned).collect::<Vec<_>>()
-        })
-        .collect();
-    assert!(rows.len() >= 500, "{} rows", rows.len());
-    let _ = lines(&folder);
+    let text = format!("CREATE TABLE i (n BIGINT) WITH ({options}); SELECT n FROM i LIMIT 500;");
+    let said = broker.output("without", &text);
+    for n in 0..500 {
+        assert!(said.lines().any(|line| line == n.to_string()), "no {n} in: {said}");
+    }
 }
 
 #[test]
 #[ignore = "needs Mosquitto: make connect-test"]
 fn rows_are_written_to_the_topics_that_they_name() {
     let Some(broker) = Broker::start() else { return };
-    let reader = broker.client("mosquitto_sub", &["-t", "out/#", "-C", "5000", "-F", "%t %p"]);
-    let mut reader = { reader }.spawn().expect("it is there");
-    sleep(Duration::from_millis(500));
+    broker.subscribe("auditor", "out/#");
     let text = format!(
         "CREATE TABLE i (n INT) WITH ('connector' = 'datagen', 'fields.n.kind' = 'sequence', 'fields.n.start' = '1', \
          'fields.n.end' = '5000'); CREATE TABLE o (n INT, topic STRING NOT NULL METADATA) WITH ({}); \
          INSERT INTO o SELECT n, 'out/' || CAST(MOD(n, 3) AS STRING) FROM i;",
         broker.options("'qos' = '1'")
     );
-    let job = Job::start(&broker.file("out", &text), &[]);
-    sleep(Duration::from_millis(300));
-    let (is_right, said) = job.wait();
-    assert!(is_right, "{said}");
-    let output = {
-        let _ = reader.stdin.take();
-        reader.wait_with_output().expect("it ends")
-    };
+    broker.output("out", &text);
+    let session = [&SESSION[..], &["-i", "auditor", "-t", "out/#", "-C", "5000", "-F", "%t %p"]];
+    let output = broker.client("mosquitto_sub", &session.concat()).output().expect("it ends");
     let found: BTreeSet<String> = text_lines(&output.stdout);
     assert_eq!(found.len(), 5_000);
     assert!(found.contains("out/2 {\"n\":5000}"), "{:?}", found.iter().next());
