@@ -152,7 +152,8 @@ fuzz:
 
 # Connectors against real servers, which tests/services starts. A server that is missing is a failure here.
 connect-test:
-	THALWEG_SKIPS=refuse $(CARGO) test --locked --package thalweg --features all --test 'connect_*'
+	for service in redis mosquitto nats; do tests/services/$$service install || exit; done
+	THALWEG_SKIPS=refuse $(CARGO) test --locked --package thalweg --features all --test 'connect_*' -- --include-ignored
 
 examples:
 	$(CARGO) run --release --locked -- run examples/flights/delays.sql

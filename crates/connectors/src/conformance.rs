@@ -57,6 +57,7 @@ impl Started {
         if let Some(position) = position {
             source.seek(position)?;
         }
+        source.use_snapshots();
         let (wake, woken) = sync_channel(1);
         source.start(Arc::new(move || {
             // A wake-up that was not taken yet is enough.

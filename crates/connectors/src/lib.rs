@@ -15,6 +15,10 @@
 //! | `kafka` | topics of Kafka (feature `kafka`) |
 //! | `postgres_cdc` | changes of tables of PostgreSQL (feature `postgres`) |
 //! | `jdbc` | tables of PostgreSQL (feature `postgres`) |
+//! | `redis` | streams of Redis, and keys that are looked up (feature `redis`) |
+//! | `mqtt` | topics of MQTT (feature `mqtt`) |
+//! | `nats` | subjects of NATS, and streams of JetStream (feature `nats`) |
+//! | `messaging` | messages of brokers as rows, whatever brings them |
 //! | [`output`] | the writers behind `print` and a bare SELECT |
 //! | `conformance` | checks that every connector must pass (feature `test-support`) |
 
@@ -29,7 +33,17 @@ mod handover;
 pub mod jdbc;
 #[cfg(feature = "kafka")]
 pub mod kafka;
-#[cfg(any(feature = "kafka", feature = "postgres"))]
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod lookup_workers;
+#[cfg(feature = "messaging")]
+mod messaging;
+#[cfg(any(feature = "kafka", feature = "messaging"))]
+mod metadata;
+#[cfg(feature = "mqtt")]
+pub mod mqtt;
+#[cfg(feature = "nats")]
+pub mod nats;
+#[cfg(any(feature = "kafka", feature = "network"))]
 mod network;
 pub mod nexmark;
 pub mod output;
@@ -39,6 +53,8 @@ mod postgres;
 #[cfg(feature = "postgres")]
 pub mod postgres_cdc;
 pub mod print;
+#[cfg(feature = "redis")]
+pub mod redis;
 #[cfg(test)]
 mod tests;
 
@@ -73,6 +89,12 @@ pub fn builtin(filesystem: Filesystem) -> Connectors {
         Arc::new(jdbc::Jdbc),
         #[cfg(feature = "postgres")]
         Arc::new(postgres_cdc::PostgresCdc),
+        #[cfg(feature = "redis")]
+        Arc::new(redis::Redis::default()),
+        #[cfg(feature = "mqtt")]
+        Arc::new(mqtt::Mqtt::default()),
+        #[cfg(feature = "nats")]
+        Arc::new(nats::Nats::default()),
     ];
     Connectors::new(connectors)
 }

@@ -53,6 +53,24 @@ const TABLES: &[(&str, &str, &[(&str, &str)])] = &[
             ("slot.name", "s"),
         ],
     ),
+    #[cfg(feature = "redis")]
+    (
+        "redis",
+        "n",
+        &[("url", "redis://localhost"), ("stream", "s"), ("format", "json"), ("password", "p")],
+    ),
+    #[cfg(feature = "mqtt")]
+    (
+        "mqtt",
+        "n",
+        &[("url", "mqtt://localhost"), ("topic", "t"), ("format", "json"), ("client-id", "c")],
+    ),
+    #[cfg(feature = "nats")]
+    (
+        "nats",
+        "n",
+        &[("url", "nats://localhost"), ("stream", "s"), ("subject", "t"), ("format", "json")],
+    ),
 ];
 
 #[test]

@@ -172,6 +172,10 @@ pub trait Source: Send {
     fn claim(&mut self) -> Result<()> {
         Ok(())
     }
+    /// The job takes snapshots, so that [`Source::committed`] is called: acknowledgements wait for
+    /// it. Called with [`Source::claim`]. Where it is not called, rows are done with when they were
+    /// polled.
+    fn use_snapshots(&mut self) {}
     /// Makes durable what the source has written besides its rows up to the last
     /// [`Source::position`]. Called while a snapshot is taken, before it is kept.
     ///

@@ -72,13 +72,13 @@ pub struct LetterMark {
 
 impl LetterMark {
     /// As text.
-    #[cfg(feature = "kafka")]
+    #[cfg(any(feature = "kafka", feature = "messaging"))]
     pub fn to_json(self) -> Value {
         json!({ "bytes": self.bytes, "tail": self.tail.map(Excerpt::to_json) })
     }
 
     /// From its text.
-    #[cfg(feature = "kafka")]
+    #[cfg(any(feature = "kafka", feature = "messaging"))]
     pub fn from_json(value: &Value) -> Option<LetterMark> {
         let tail = match value.get("tail").filter(|tail| !tail.is_null()) {
             None => None,

@@ -6,12 +6,13 @@ use regex::Regex;
 use thalweg_core::connector::{
     ConnectorDescription, FormatDescription, Options, TableRequest, near_miss,
 };
-use thalweg_core::{Column, DataType, Error, Result, TableSchema};
+use thalweg_core::{Column, Error, Result, TableSchema};
 
 use super::client::Properties;
 use super::description::{KAFKA, METADATA, UPSERT_KAFKA, WRITABLE};
 use crate::format::Format;
 use crate::format::options::RECORD_FORMATS;
+use crate::metadata;
 
 /// The topics of a table.
 #[derive(Clone, Debug)]
@@ -526,12 +527,7 @@ fn check_metadata(
                 Error::plan(message).hint(format!("declare column {} VIRTUAL", column.name))
             );
         }
-        if !fits(known.data_type, &column.column_type.data_type) {
-            return Err(Error::plan(format!(
-                "table {table}: metadata '{key}' is {}, but column {} is {}",
-                known.data_type, column.name, column.column_type.data_type
-            )));
-        }
+        metadata::check(table, known, &column.name, &column.column_type.data_type)?;
     }
     let has_topic = request.metadata.iter().any(|(key, _)| key == "topic");
     match (as_sink, topics.only().is_some()) {
@@ -551,23 +547,5 @@ fn unknown_metadata(table: &str, key: &str, value: &Format) -> Error {
     let of_format = value.description().metadata.iter().map(|known| format!("value.{}", known.key));
     let names: Vec<String> =
         METADATA.iter().map(|known| known.key.to_owned()).chain(of_format).collect();
-    let error = Error::plan(format!("table {table} has no metadata '{key}'"));
-    match near_miss(key, names.iter().map(String::as_str)) {
-        Some(near) => error.hint(format!("did you mean '{near}'?")),
-        None => error.hint(format!("there are {}", names.join(", "))),
-    }
-}
-
-/// True if a column of this type can hold metadata whose type is written so.
-fn fits(wanted: &str, data_type: &DataType) -> bool {
-    match (wanted, data_type) {
-        ("STRING", data_type) => data_type.is_string(),
-        ("INT", DataType::Int | DataType::BigInt) | ("BIGINT", DataType::BigInt) => true,
-        ("TIMESTAMP_LTZ(3)", DataType::TimestampLtz(3) | DataType::Timestamp(3)) => true,
-        ("MAP<STRING, BYTES>", DataType::Map(key, value)) => {
-            key.data_type.is_string()
-                && matches!(value.data_type, DataType::Varbinary(_) | DataType::Binary(_))
-        }
-        _ => false,
-    }
+    metadata::unknown(table, key, names.iter().map(String::as_str))
 }

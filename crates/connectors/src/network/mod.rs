@@ -8,19 +8,27 @@
 //! |---|---|
 //! | connections over TCP | [`tcp`] |
 //! | the same, encrypted | [`tls`] |
+//! | bytes in both directions, for protocols of packets | [`wire`] |
 //! | the way from a client's thread to its source | [`feed`] |
+//!
+//! Messages as rows, whatever brings them, are in [`crate::messaging`].
 
 pub mod feed;
-#[cfg(feature = "postgres")]
+#[cfg(feature = "network")]
 pub mod tcp;
-#[cfg(feature = "postgres")]
+#[cfg(feature = "network")]
 pub mod tls;
+#[cfg(feature = "messaging")]
+pub mod wire;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use thalweg_core::Error;
 use thalweg_core::shim::{Clock, SplitMix64, SystemClock};
+
+use self::feed::Gone;
 
 /// The longest wait without a look at [`Cancel`].
 pub const TICK: Duration = Duration::from_millis(100);
@@ -49,6 +57,32 @@ impl Cancel {
             pause -= step;
         }
         !self.is_set()
+    }
+}
+
+/// Why work with a peer has failed.
+#[derive(Debug)]
+pub enum Failure {
+    /// The peer can't be reached, has gone, or can't serve now: the same may succeed later.
+    Passing(String),
+    /// The same will fail again.
+    Final(Error),
+    /// The work is not wanted any more.
+    Cancelled,
+}
+
+/// The result of work with a peer.
+pub type Attempt<T> = Result<T, Failure>;
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure::Final(error)
+    }
+}
+
+impl From<Gone> for Failure {
+    fn from(_: Gone) -> Self {
+        Failure::Cancelled
     }
 }
 

@@ -71,6 +71,7 @@ layer! {
         fn check_ended(position: &str) -> Result<()>;
         fn claim() -> Result<()>;
         fn open() -> Result<()>;
+        fn use_snapshots();
         fn prepare() -> Result<()>;
         fn finish() -> Result<()>;
         fn abort();

@@ -55,6 +55,18 @@ impl Service {
         assert!(self.call("crash").status.success());
     }
 
+    /// Ends it as an administrator does.
+    pub fn stop(&self) {
+        assert!(self.call("stop").status.success());
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: &str) {
+        let pid = std::fs::read_to_string(self.dir.join("pid")).expect("it runs");
+        let sent = Command::new("kill").arg(signal).arg(pid.trim()).status();
+        assert!(sent.expect("kill runs").success());
+    }
+
     /// Starts it again, at the same port.
     pub fn start_again(&self) {
         let started = self.call("start");
