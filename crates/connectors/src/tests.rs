@@ -33,6 +33,14 @@ const TABLES: &[(&str, &str, &[(&str, &str)])] = &[
             ("value.format", "json"),
         ],
     ),
+    #[cfg(feature = "messaging")]
+    ("socket", "n", &[("hostname", "localhost"), ("port", "9000"), ("format", "json")]),
+    #[cfg(feature = "http")]
+    ("http", "n", &[("url", "http://localhost/rows"), ("format", "json")]),
+    #[cfg(feature = "http")]
+    ("http-async-sink", "n", &[("url", "http://localhost/rows"), ("format", "json")]),
+    #[cfg(feature = "websocket")]
+    ("websocket", "n", &[("url", "ws://localhost/rows"), ("format", "json")]),
     #[cfg(feature = "postgres")]
     (
         "jdbc",

@@ -25,6 +25,15 @@ pub struct MarkText {
     pub read: fn(&str) -> Option<Mark>,
 }
 
+impl MarkText {
+    /// Of messages that are numbered, or have no marks at all.
+    pub const NUMBER: MarkText = MarkText {
+        noun: "message",
+        write: |mark| mark.to_string(),
+        read: |text| text.parse().ok(),
+    };
+}
+
 /// What is known of messages after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tracking {

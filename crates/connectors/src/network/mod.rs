@@ -8,12 +8,15 @@
 //! |---|---|
 //! | connections over TCP | [`tcp`] |
 //! | the same, encrypted | [`tls`] |
+//! | requests of HTTP | [`http`] |
 //! | bytes in both directions, for protocols of packets | [`wire`] |
 //! | the way from a client's thread to its source | [`feed`] |
 //!
 //! Messages as rows, whatever brings them, are in [`crate::messaging`].
 
 pub mod feed;
+#[cfg(feature = "http")]
+pub mod http;
 #[cfg(feature = "network")]
 pub mod tcp;
 #[cfg(feature = "network")]
