@@ -126,7 +126,7 @@ struct SocketReader {
     address: Address,
     delimiter: u8,
     record_bytes_max: usize,
-    /// So many bytes of the input have no delimiter.
+    /// How many bytes of the input have no delimiter.
     searched: usize,
     wire: Option<Wire>,
     cancel: Cancel,

@@ -1,6 +1,6 @@
-//! Values that look like those of people: names, addresses, numbers of a form. They are written as
-//! in flink-faker: `#{Name.full_name}`, `#{number.numberBetween '1','6'}`, `#{regexify '[a-f]{4}'}`,
-//! with any text around. The word lists are small ones of our own.
+//! Values that look like those of people: names, addresses, numbers of a form. They are written
+//! as in flink-faker: `#{Name.full_name}`, `#{number.numberBetween '1','6'}`,
+//! `#{regexify '[a-f]{4}'}`, with any text around. The word lists are small ones of our own.
 
 use std::fmt;
 

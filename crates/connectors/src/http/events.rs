@@ -22,7 +22,7 @@ const PIECES_AHEAD: usize = 16;
 /// The bytes of a piece.
 const PIECE_BYTES: usize = 32 << 10;
 /// How long a server may take to begin.
-const ANSWER_WAIT: Duration = Duration::from_secs(30);
+const ANSWER_WAIT: Duration = Duration::from_secs(10);
 /// The bytes of a server's refusal that are read.
 const REFUSAL_BYTES: u64 = 64 << 10;
 
@@ -53,9 +53,9 @@ impl EventReader {
         EventReader {
             options,
             places,
-            cancel,
             event_bytes_max: bytes_max,
-            connection: Cancel::default(),
+            connection: cancel.of_part(),
+            cancel,
             pieces: None,
             parser: EventParser::default(),
         }
@@ -63,7 +63,7 @@ impl EventReader {
 
     fn open(&self, last_id: Option<&str>) -> Attempt<Box<dyn Read + Send>> {
         let mut settings = self.options.http.settings.clone();
-        settings.connect_timeout = Some(ANSWER_WAIT);
+        settings.answer_begins_within = Some(ANSWER_WAIT);
         let http = HttpClient::new(settings, &self.connection);
         let url = &self.options.http.url;
         let mut more = vec![("Accept", "text/event-stream"), ("Cache-Control", "no-store")];
@@ -120,7 +120,7 @@ impl Client for EventReader {
             return Err(Failure::Cancelled);
         }
         self.connection.set();
-        self.connection = Cancel::default();
+        self.connection = self.cancel.of_part();
         self.pieces = None;
         let restored = self.places.last(inbox);
         let restored = restored.as_ref().and_then(Value::as_str).map(Arc::from);

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! All rows of a request are one message or several; the last one has the request's mark. A client
-//! that did not get its answer sends the request again; where it has sent the same `Idempotency-Key`
-//! both times, its rows count once: marks of such requests are made of the key, and are in positions
-//! until they are acknowledged.
+//! that did not get its answer sends the request again; where it has sent the same
+//! `Idempotency-Key` both times, its rows count once: marks of such requests are made of the key,
+//! and are in positions until they are acknowledged.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::TcpListener;

@@ -1,5 +1,5 @@
-//! `'connector' = 'http'`: rows over HTTP in both directions; `'connector' = 'http-async-sink'`: the
-//! sink alone, under the name that it has in Flink.
+//! `'connector' = 'http'`: rows over HTTP in both directions; `'connector' = 'http-async-sink'`:
+//! the sink alone, under the name that it has in Flink.
 //!
 //! | what | where |
 //! |---|---|
@@ -28,11 +28,11 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use thalweg_core::Result;
 use thalweg_core::connector::{
     AcceptedChanges, Connector, ConnectorDescription, Options, Sink, Source, TableRequest,
 };
 use thalweg_core::lookup::{AsyncLookup, LookupRequest};
+use thalweg_core::{Error, Result};
 
 use self::events::EventReader;
 use self::listener::Listener;
@@ -58,6 +58,14 @@ impl Http {
     /// `http-async-sink`
     pub fn sink_only() -> Http {
         Http { description: &HTTP_SINK, finished: FinishedLetters::default() }
+    }
+
+    fn check_readable(&self, request: &TableRequest) -> Result<()> {
+        match self.description.capabilities.source {
+            Some(_) => Ok(()),
+            None => Err(Error::plan(format!("table {} is only written", request.table))
+                .hint("rows are read with 'connector' = 'http'")),
+        }
     }
 
     fn parts(
@@ -113,12 +121,18 @@ impl Connector for Http {
     }
 
     fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
-        let decides = |name: &str| !as_sink && matches!(name, "url" | "scan.mode" | "scan.records");
-        let options = Options::of(request, self.description);
-        options.map(|options| options.deciding(decides)).unwrap_or_default()
+        let Ok(options) = Options::of(request, self.description) else { return BTreeMap::new() };
+        // Where a job listens may change: what was acknowledged has nothing to do with it.
+        let listens = options.text("scan.mode").is_some_and(|it| it.eq_ignore_ascii_case("listen"));
+        options.deciding(|name| match name {
+            "url" => !as_sink && !listens,
+            "scan.mode" | "scan.records" => !as_sink,
+            _ => false,
+        })
     }
 
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
+        self.check_readable(request)?;
         let options = ScanOptions::open(request)?;
         let cancel = Cancel::default();
         let (places, flag) = (Places::default(), cancel.clone());
@@ -149,6 +163,7 @@ impl Connector for Http {
     }
 
     fn lookup(&self, request: &LookupRequest) -> Result<Arc<dyn AsyncLookup>> {
+        self.check_readable(&request.table)?;
         Ok(Arc::new(lookup::open(request, LookupOptions::open(&request.table)?)?))
     }
 }

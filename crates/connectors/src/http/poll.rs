@@ -1,7 +1,8 @@
 //! Asks an address again and again.
 //!
-//! The validators of an answer (`ETag`, `Last-Modified`) go with the next request, so that an answer
-//! without news costs nothing. They are in positions: after a restart, too, only what is new comes.
+//! The validators of an answer (`ETag`, `Last-Modified`) go with the next request, so that an
+//! answer without news costs nothing. They are in positions: after a restart, too, only what is new
+//! comes.
 //! A snapshot may lie between two records of an answer; the next run takes those that are left, if
 //! the server still has that answer.
 
@@ -26,7 +27,7 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(600);
 struct Seen {
     etag: Option<String>,
     modified: Option<String>,
-    /// So many records of it were read; `None`: all.
+    /// How many records of it were read; `None`: all.
     records: Option<u64>,
 }
 

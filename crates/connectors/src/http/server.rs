@@ -1,7 +1,7 @@
 //! A small server of HTTP/1.1 for rows that are POSTed. The syntax of requests is httparse's.
 //!
 //! # Limits
-//! - A connection has a thread, and there are at most so many connections.
+//! - A connection has a thread, and the number of connections is limited.
 //! - A request must come in whole within a time, however slowly its bytes come; an idle connection
 //!   is closed after [`IDLE_WAIT`].
 //! - Bodies have a length that is said before, and all that wait count toward one limit of bytes.
@@ -222,7 +222,9 @@ impl Connection {
         loop {
             let answer = match self.next_request(serve) {
                 Ok((asked, held)) => {
-                    let closes = asked.header("connection").is_some_and(|it| it == "close");
+                    let closes = asked
+                        .header("connection")
+                        .is_some_and(|it| it.eq_ignore_ascii_case("close"));
                     let answer = serve.answer(asked, held);
                     Answer { closes: answer.closes || closes, ..answer }
                 }
@@ -356,12 +358,16 @@ fn parse_head(input: &[u8]) -> Result<Option<(Asked, usize)>, NoRequest> {
                 let value = String::from_utf8_lossy(header.value).into_owned();
                 (header.name.to_ascii_lowercase(), value)
             };
-            let asked = Asked {
+            let is_old = request.version == Some(0);
+            let mut asked = Asked {
                 method: request.method.unwrap_or_default().to_owned(),
                 path: request.path.unwrap_or_default().to_owned(),
                 headers: request.headers.iter().map(header).collect(),
                 body: Vec::new(),
             };
+            if is_old && asked.header("connection").is_none() {
+                asked.headers.push(("connection".to_owned(), "close".to_owned()));
+            }
             Ok(Some((asked, length)))
         }
         Ok(httparse::Status::Partial) if input.len() <= HEAD_BYTES_MAX => Ok(None),

@@ -104,7 +104,7 @@ impl Publisher for RowSender {
             let (body, content_type) = self.body(rows);
             let more = [("Content-Type", content_type)];
             let (method, url) = (&self.options.method, &self.options.http.url);
-            let reply = self.http.tell(method, url, &more, &body)?;
+            let reply = self.http.send(method, url, &more, &body)?;
             self.check(&reply)?;
             numbers.extend(self.waiting.drain(..rows).map(|(number, _)| number));
         }

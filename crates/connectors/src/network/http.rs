@@ -45,6 +45,8 @@ pub struct HttpSettings {
     pub timeout: Option<Duration>,
     /// How long a connection may take to open.
     pub connect_timeout: Option<Duration>,
+    /// How long an answer may take to begin.
+    pub answer_begins_within: Option<Duration>,
     /// Trusted authorities; `None` for those that browsers trust.
     pub authorities: Option<Vec<Certificate<'static>>>,
 }
@@ -133,6 +135,7 @@ impl HttpClient {
             .proxy(None)
             .user_agent("thalweg")
             .timeout_global(settings.timeout)
+            .timeout_recv_response(settings.answer_begins_within)
             .timeout_connect(Some(settings.connect_timeout.unwrap_or(CONNECT_WAIT)))
             .tls_config(TlsConfig::builder().root_certs(roots).build())
             .build();
@@ -164,7 +167,7 @@ impl HttpClient {
     ///
     /// # Errors
     /// If there is none.
-    pub fn tell(
+    pub fn send(
         &self,
         method: &Method,
         url: &str,

@@ -38,7 +38,7 @@ pub const TICK: Duration = Duration::from_millis(100);
 
 /// Says that the work of a client is not wanted any more. Clones are one flag.
 #[derive(Clone, Debug, Default)]
-pub struct Cancel(Arc<AtomicBool>);
+pub struct Cancel(Arc<AtomicBool>, Option<Arc<AtomicBool>>);
 
 impl Cancel {
     /// Ends the work.
@@ -49,7 +49,14 @@ impl Cancel {
 
     /// True if the work is not wanted any more.
     pub fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        let is_set = |flag: &Arc<AtomicBool>| flag.load(Ordering::Relaxed);
+        is_set(&self.0) || self.1.as_ref().is_some_and(is_set)
+    }
+
+    /// A flag of a part of the work, which ends with all of it, or alone.
+    #[must_use]
+    pub fn of_part(&self) -> Cancel {
+        Cancel(Arc::default(), Some(Arc::clone(&self.0)))
     }
 
     /// Sleeps, but no longer than the work is wanted. False if it is not wanted any more.
@@ -180,7 +187,10 @@ mod tests {
     #[test]
     fn nobody_sleeps_on_when_the_work_is_not_wanted() {
         let cancel = Cancel::default();
+        let (part, other) = (cancel.of_part(), cancel.of_part());
+        part.set();
+        assert!(part.is_set() && !other.is_set() && !cancel.is_set());
         cancel.set();
-        assert!(!cancel.sleep(Duration::from_secs(600)));
+        assert!(other.is_set() && !cancel.sleep(Duration::from_secs(600)));
     }
 }

@@ -21,7 +21,7 @@ fn address(url: &str) -> &str {
 
 /// The status and the body of the answer to a request that is written so.
 fn answer_to(url: &str, text: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(address(url)).expect("somebody listens");
+    let mut stream = TcpStream::connect(address(url)).expect("a listener");
     stream.write_all(text.as_bytes()).expect("sent");
     let answer = Asked::read(&mut BufReader::new(stream)).expect("an answer");
     let status = answer.line.split(' ').nth(1).expect("a status");
@@ -130,7 +130,7 @@ fn more_connections_than_allowed_and_a_busy_job_are_answered_503() {
     let url = free_url();
     let options = [LISTEN, ("scan.listen.connections-max", "1")];
     let mut started = started(&url, &options, None);
-    let idle = TcpStream::connect(address(&url)).expect("somebody listens");
+    let idle = TcpStream::connect(address(&url)).expect("a listener");
     thread::sleep(Duration::from_millis(150));
     assert_eq!(post(&url, "", "{\"n\": 1}").0, 503);
     drop(idle);

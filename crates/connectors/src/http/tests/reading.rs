@@ -19,7 +19,7 @@ fn url(server: &TestServer) -> String {
 }
 
 #[test]
-fn a_poll_takes_only_news_and_waits_when_it_is_told_to() {
+fn a_poll_takes_only_news_and_waits_for_a_busy_server() {
     let server = http_server(0, {
         let times = AtomicUsize::new(0);
         move |asked| {
@@ -105,7 +105,7 @@ fn serve_events(stream: TcpStream, seen: &Mutex<Vec<String>>) {
 }
 
 #[test]
-fn events_go_on_behind_the_last_one_over_new_connections_and_after_a_restart() {
+fn events_continue_behind_the_last_one_over_new_connections_and_after_a_restart() {
     static SEEN: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let server = TestServer::start(|stream| serve_events(stream, &SEEN));
     let options = [("scan.mode", "events")];
