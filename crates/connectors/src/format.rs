@@ -19,9 +19,10 @@
 //! | [`encoding`] | batches to bytes |
 //! | [`csv`], [`json`], [`raw`] | text formats |
 //! | [`avro`] | binary records with a schema, which may be registered |
+//! | [`protobuf`] | binary records whose type a `.proto` file declares |
 //! | [`changes`] | what happened to rows, as Debezium, Maxwell, Canal and Ogg write it |
 //! | `builder` | the columns that decoders write into |
-//! | [`parquet`], [`arrow`] | formats that are read by random access |
+//! | [`parquet`], `orc`, [`arrow`] | formats that are read by random access |
 //!
 //! What formats do not do: find files, cut streams into blocks, compress, commit.
 
@@ -38,15 +39,18 @@ pub mod encoding;
 mod http;
 pub mod json;
 pub mod options;
+#[cfg(feature = "orc")]
+pub mod orc;
 pub mod parquet;
+pub mod protobuf;
 pub mod raw;
 pub mod record_end;
 pub mod records;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod text;
 
-use thalweg_core::{Column, DataType};
+use thalweg_core::{Column, DataType, Result};
 
 pub use self::avro::AvroOptions;
 pub use self::bad_data::{BadDataPolicy, DecodeError, Rejected};
@@ -55,6 +59,8 @@ pub use self::csv::CsvOptions;
 pub use self::decoding::RecordDecoder;
 pub use self::encoding::{RowWriter, TextEncoder};
 pub use self::json::JsonOptions;
+pub use self::parquet::writer::ParquetOptions;
+pub use self::protobuf::ProtobufOptions;
 pub use self::raw::RawOptions;
 pub use self::records::{DecodedRecords, RecordLayout};
 pub use self::text::TextBlock;
@@ -73,8 +79,12 @@ pub enum Format {
     Changes(ChangeOptions),
     /// `'format' = 'avro'`, `'avro-confluent'`: a binary record a message.
     Avro(AvroOptions),
+    /// `'format' = 'protobuf'`: a binary record a message.
+    Protobuf(ProtobufOptions),
     /// `'format' = 'parquet'`
-    Parquet,
+    Parquet(ParquetOptions),
+    /// `'format' = 'orc'`, which is only read.
+    Orc,
     /// `'format' = 'arrow'`: Arrow IPC files.
     Arrow,
 }
@@ -89,14 +99,23 @@ impl Format {
             Format::Changes(changes) => changes.name(),
             Format::Avro(AvroOptions { registry: Some(_), .. }) => "avro-confluent",
             Format::Avro(_) => "avro",
-            Format::Parquet => "parquet",
+            Format::Protobuf(_) => "protobuf",
+            Format::Parquet(_) => "parquet",
+            Format::Orc => "orc",
             Format::Arrow => "arrow",
         }
     }
 
     /// True for formats that are read record by record.
     pub fn is_text(&self) -> bool {
-        !matches!(self, Format::Avro(_) | Format::Parquet | Format::Arrow)
+        !matches!(
+            self,
+            Format::Avro(_)
+                | Format::Protobuf(_)
+                | Format::Parquet(_)
+                | Format::Orc
+                | Format::Arrow
+        )
     }
 
     /// True if records say themselves what each row does: [`RecordLayout::of_changes`].
@@ -110,7 +129,9 @@ impl Format {
             Format::Csv(csv) => csv.ignore_parse_errors,
             Format::Json(json) => json.ignore_parse_errors,
             Format::Changes(changes) => changes.json.ignore_parse_errors,
-            Format::Raw(_) | Format::Avro(_) | Format::Parquet | Format::Arrow => false,
+            Format::Protobuf(protobuf) => protobuf.ignore_parse_errors,
+            Format::Raw(_) | Format::Avro(_) => false,
+            Format::Parquet(_) | Format::Orc | Format::Arrow => false,
         }
     }
 
@@ -121,9 +142,28 @@ impl Format {
             Format::Changes(ChangeOptions { avro: Some(options), .. }) | Format::Avro(options) => {
                 avro::is_supported(data_type, options)
             }
+            Format::Protobuf(_) => protobuf::is_supported(data_type),
             Format::Json(_) | Format::Changes(_) => json::values::is_supported(data_type),
             Format::Raw(_) => raw::is_supported(data_type),
-            Format::Parquet | Format::Arrow => parquet::types::is_supported(data_type),
+            Format::Orc if matches!(data_type, DataType::Time(_)) => false,
+            Format::Parquet(_) | Format::Orc | Format::Arrow => {
+                parquet::types::is_supported(data_type)
+            }
+        }
+    }
+
+    /// Checks that the types of records that an option names have what these columns need.
+    ///
+    /// # Errors
+    /// If one lacks a column, or has another type for it.
+    pub fn check_columns(&self, columns: &[Column], as_sink: bool) -> Result<()> {
+        match self {
+            Format::Protobuf(options) => options.check_columns(columns),
+            Format::Avro(options) if as_sink => options.check_columns(columns),
+            Format::Changes(ChangeOptions { avro: Some(options), .. }) if as_sink => {
+                options.check_columns(&changes::avro_envelope(columns).columns)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -133,8 +173,8 @@ impl Format {
             Format::Csv(csv) => csv::values::can_be_bad(column, csv),
             Format::Json(json) => json::values::can_be_bad(column, json),
             Format::Changes(changes) => json::values::can_be_bad(column, &changes.json),
-            Format::Raw(_) | Format::Avro(_) => true,
-            Format::Parquet | Format::Arrow => false,
+            Format::Raw(_) | Format::Avro(_) | Format::Protobuf(_) => true,
+            Format::Parquet(_) | Format::Orc | Format::Arrow => false,
         }
     }
 

@@ -6,6 +6,8 @@ mod changed_inputs;
 mod faulty;
 mod following;
 mod golden;
+#[cfg(feature = "orc")]
+mod orc;
 mod plain;
 mod positions;
 mod round_trip;

@@ -148,10 +148,13 @@ impl KafkaOptions {
             Some(subject) => format.with_default_subject(&subject),
             None => format,
         };
-        let value = read_format(request, &["value.", ""], value_name, value_columns.len())?;
+        let read = |prefixes: &[&str], name: &str, columns: usize| {
+            read_format(request, prefixes, name, columns, opens)
+        };
+        let value = read(&["value.", ""], value_name, value_columns.len())?;
         let value = with_subject(value, "value");
         let key = options.get("key.format");
-        let key = key.map(|name| read_format(request, &["key."], name, key_columns.len()));
+        let key = key.map(|name| read(&["key."], name, key_columns.len()));
         let key = key.transpose()?.map(|format| with_subject(format, "key"));
         check_metadata(request, &topics, &value, as_sink)?;
         let (flush_rows, flush_interval_ms) = flushing(&options, is_upsert)?;
@@ -183,7 +186,7 @@ impl KafkaOptions {
     }
 
     fn check(&self, options: &Options<'_>, request: &TableRequest, as_sink: bool) -> Result<()> {
-        self.check_types(request)?;
+        self.check_types(options, request, as_sink)?;
         let keeps_changes = self.key.as_ref().is_some_and(Format::has_changes);
         if keeps_changes || (self.is_upsert && self.value.has_changes()) {
             let which = if keeps_changes { "keys are" } else { "values of 'upsert-kafka' are" };
@@ -219,7 +222,12 @@ impl KafkaOptions {
         Ok(())
     }
 
-    fn check_types(&self, request: &TableRequest) -> Result<()> {
+    fn check_types(
+        &self,
+        options: &Options<'_>,
+        request: &TableRequest,
+        as_sink: bool,
+    ) -> Result<()> {
         let of_key = self.key.iter().map(|key| (key, &self.key_columns));
         for (format, columns) in of_key.chain([(&self.value, &self.value_columns)]) {
             for column in columns.iter().map(|&at| &request.schema.columns[at]) {
@@ -233,6 +241,11 @@ impl KafkaOptions {
                     )));
                 }
             }
+        }
+        let of_key = self.key.iter().map(|key| (key, self.key_schema(request)));
+        for (format, schema) in of_key.chain([(&self.value, self.value_schema(request))]) {
+            let checked = format.check_columns(&schema.columns, as_sink);
+            checked.map_err(|error| options.about(&error))?;
         }
         Ok(())
     }
@@ -362,6 +375,7 @@ fn read_format(
     prefixes: &[&str],
     name: &str,
     columns: usize,
+    opens: bool,
 ) -> Result<Format> {
     const FORMATS: ConnectorDescription =
         ConnectorDescription { formats: RECORD_FORMATS, ..ConnectorDescription::new("kafka", "") };
@@ -384,7 +398,7 @@ fn read_format(
         }
     }
     let options = Options::of(&of_format, &FORMATS)?;
-    let format = Format::read(name, &options, columns)?;
+    let format = Format::read(name, &options, columns, opens)?;
     format.ok_or_else(|| Error::internal("a format that is listed is not known"))
 }
 
