@@ -6,5 +6,7 @@ mod broker;
 mod delivery;
 mod kills;
 mod options;
+mod order;
 mod reading;
+mod secured;
 mod services;
