@@ -356,12 +356,22 @@ pub struct Context {
     pub trouble: Trouble,
     /// Messages that could not be delivered: the first reason.
     pub undelivered: Trouble,
+    /// Why the servers do not let this user in, or are not to be trusted.
+    pub refusal: Trouble,
 }
 
 impl ClientContext for Context {
     fn error(&self, error: KafkaError, reason: &str) {
-        if code_of(&error) != Some(RDKafkaErrorCode::PartitionEOF) {
+        use RDKafkaErrorCode as Code;
+        let code = code_of(&error);
+        if code != Some(Code::PartitionEOF) {
             self.trouble.set(reason);
+        }
+        // Of a certificate that is missing the server says so only behind the handshake.
+        if matches!(code, Some(Code::SSL | Code::Authentication | Code::SaslAuthenticationFailed))
+            || reason.contains("SSL alert")
+        {
+            self.refusal.set(reason);
         }
     }
     fn log(&self, _: rdkafka::config::RDKafkaLogLevel, _: &str, _: &str) {}
@@ -509,6 +519,15 @@ pub fn is_passing(error: &KafkaError) -> bool {
                 | Code::Outdated
                 | Code::QueueFull
         )
+    )
+}
+
+/// The error of a table whose servers do not let it in.
+pub fn refused(reason: &str, properties: &Properties, table: &str, doing: &str) -> Error {
+    let reason = properties.redact(reason);
+    Error::io(format!("table {table}: {doing}: {reason}")).hint(
+        "correct 'properties.sasl.…' (who signs in) or 'properties.ssl.…' (certificates); \
+         'properties.security.protocol' must be that of the servers' port",
     )
 }
 

@@ -9,7 +9,8 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use thalweg_core::{Error, Result};
 
 use super::client::{
-    CALL, Consumer, Properties, Reset, Server, SharedConsumer, explained, is_passing, servers_of,
+    CALL, Consumer, Properties, Reset, Server, SharedConsumer, explained, is_passing, refused,
+    servers_of,
 };
 use super::options::{Place, Topics};
 use crate::network::{Cancel, Deadline, abandonable};
@@ -42,7 +43,12 @@ pub struct Calls<'a> {
     pub give_up_after: Duration,
     /// Ends the tries.
     pub cancel: &'a Cancel,
+    /// The consumer reads nothing: its queue has only what goes wrong.
+    pub is_idle: bool,
 }
+
+/// A client that is not let in is not let in later either, but for servers that are just starting.
+const REFUSAL_WAIT: Duration = Duration::from_secs(3);
 
 /// The answer of the client.
 pub type Outcome<T> = std::result::Result<T, KafkaError>;
@@ -58,20 +64,46 @@ impl Calls<'_> {
         call: impl Fn(&Consumer) -> Outcome<T> + Send + Sync + 'static,
     ) -> Result<T> {
         let deadline = Deadline::after(self.give_up_after);
+        let patience = Deadline::after(self.give_up_after.min(REFUSAL_WAIT));
         let call = Arc::new(call);
         loop {
             let (call, consumer) = (Arc::clone(&call), Arc::clone(self.consumer));
             let error = match abandonable(self.cancel, move || call(&consumer))? {
-                Ok(value) => return Ok(value),
+                Ok(value) => {
+                    self.consumer.context().refusal.clear();
+                    return Ok(value);
+                }
                 Err(error) => error,
             };
+            if let Some(reason) = self.refusal().filter(|_| patience.is_over()) {
+                return Err(refused(&reason, self.properties, self.table, doing));
+            }
             if !is_passing(&error) || deadline.is_over() {
-                return Err(explained(&error, self.properties, self.table, doing));
+                return Err(self.explained(&error, doing));
             }
             if !self.cancel.sleep(Duration::from_millis(200)) {
                 return Err(Error::cancelled());
             }
         }
+    }
+
+    /// The error of a call, with what the client knows of servers that can't be reached.
+    fn explained(&self, error: &KafkaError, doing: &str) -> Error {
+        let explained = explained(error, self.properties, self.table, doing);
+        match self.consumer.context().trouble.get().filter(|_| is_passing(error)) {
+            None => explained,
+            Some(reason) => {
+                let message =
+                    format!("{}: {}", explained.message(), self.properties.redact(&reason));
+                Error::io(message).hint(explained.help().unwrap_or_default())
+            }
+        }
+    }
+
+    /// Why the servers do not let the client in.
+    fn refusal(&self) -> Option<String> {
+        while self.is_idle && self.consumer.poll(Duration::ZERO).is_some() {}
+        self.consumer.context().refusal.get()
     }
 
     /// The partitions of topics, in order.

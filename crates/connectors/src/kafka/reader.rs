@@ -350,6 +350,7 @@ impl Reader {
             table: &parts.table,
             give_up_after,
             cancel: &parts.cancel,
+            is_idle: false,
         }
     }
 

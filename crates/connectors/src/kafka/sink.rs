@@ -113,6 +113,7 @@ impl KafkaSink {
             table,
             give_up_after: START_WAIT,
             cancel: &self.cancel,
+            is_idle: true,
         };
         calls.check_servers()
     }

@@ -99,6 +99,7 @@ impl KafkaSource {
             table: &self.request.table,
             give_up_after: START_WAIT,
             cancel: &self.starting,
+            is_idle: true,
         };
         let mut parts: Vec<Part> = Vec::new();
         let mut names = match &self.restored {

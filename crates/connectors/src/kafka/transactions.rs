@@ -273,6 +273,7 @@ impl Transactions {
             table: &self.table,
             give_up_after,
             cancel: &self.cancel,
+            is_idle: true,
         }
     }
 

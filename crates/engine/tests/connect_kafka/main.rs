@@ -7,6 +7,7 @@ mod delivery;
 mod kills;
 mod options;
 mod order;
+mod others;
 mod reading;
 mod secured;
 mod services;
