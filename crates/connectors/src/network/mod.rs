@@ -28,6 +28,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+#[cfg(feature = "kafka")]
+use crossbeam_channel::RecvTimeoutError;
 use thalweg_core::Error;
 use thalweg_core::shim::{Clock, SplitMix64, SystemClock};
 
@@ -93,6 +95,33 @@ impl From<Error> for Failure {
 impl From<Gone> for Failure {
     fn from(_: Gone) -> Self {
         Failure::Cancelled
+    }
+}
+
+/// Does something that may wait for long, on a thread of its own, and waits for it as long as the
+/// work is wanted. What is given up ends by itself later: it must do no harm then.
+///
+/// # Errors
+/// If the work is not wanted any more; if there is no thread, or it panics.
+#[cfg(feature = "kafka")]
+pub fn abandonable<T: Send + 'static>(
+    cancel: &Cancel,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> thalweg_core::Result<T> {
+    let (done, result) = crossbeam_channel::bounded(1);
+    let run = move || {
+        // Where nobody waits any more the result is of no use.
+        let _ = done.send(work());
+    };
+    let spawned = std::thread::Builder::new().name("call".to_owned()).spawn(run);
+    spawned.map_err(|error| Error::resource(format!("no thread for a call: {error}")))?;
+    loop {
+        match result.recv_timeout(TICK) {
+            Ok(value) => return Ok(value),
+            Err(RecvTimeoutError::Disconnected) => return Err(Error::internal("a call panicked")),
+            Err(RecvTimeoutError::Timeout) if cancel.is_set() => return Err(Error::cancelled()),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
     }
 }
 
@@ -182,6 +211,17 @@ mod tests {
         assert_eq!(backoff.pause(Duration::ZERO), None);
         backoff.reset();
         assert!(backoff.pause(Duration::from_secs(1)).expect("a pause") <= FIRST_PAUSE * 2);
+    }
+
+    #[cfg(feature = "kafka")]
+    #[test]
+    fn a_call_that_hangs_is_given_up_with_the_work() {
+        let cancel = Cancel::default();
+        assert_eq!(abandonable(&cancel, || 7).expect("a result"), 7);
+        cancel.set();
+        let (_hold, hangs) = crossbeam_channel::bounded::<()>(0);
+        assert!(abandonable(&cancel, move || hangs.recv()).is_err());
+        assert!(abandonable(&Cancel::default(), || panic!("wrong")).map(|()| ()).is_err());
     }
 
     #[test]

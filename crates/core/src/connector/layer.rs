@@ -61,6 +61,7 @@ layer! {
         fn position() -> Option<String>;
         fn split_status(split: SplitId) -> SplitStatus;
         fn merged_splits() -> Vec<MergedSplit>;
+        fn canceller() -> Option<Waker>;
     }
     changing {
         fn start(waker: Waker) -> Result<()>;
