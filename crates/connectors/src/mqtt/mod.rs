@@ -3,11 +3,13 @@
 //! | what | where |
 //! |---|---|
 //! | options | [`options`] |
+//! | packets as bytes | [`packets`] |
 //! | packets over a connection | [`session`] |
 //! | reading, and what is acknowledged | [`reading`] |
 //! | writing | [`writing`] |
 
 mod options;
+mod packets;
 mod reading;
 mod session;
 mod writing;

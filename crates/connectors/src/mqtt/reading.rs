@@ -16,12 +16,11 @@
 
 use std::collections::HashMap;
 
-use mqtt_protocol_core::mqtt::packet::v5_0::{Publish, Subscribe};
-use mqtt_protocol_core::mqtt::packet::{Property, Qos, RetainHandling, SubEntry, SubOpts};
 use thalweg_core::Error;
 use thalweg_core::connector::SplitId;
 
-use super::session::{Incoming, Session, unwritable};
+use super::packets::{Publish, write_subscribe};
+use super::session::{Incoming, Session, reason_text, unwritable};
 use crate::messaging::{Client, Inbox, Mark, MarkText, Message, Metadata};
 use crate::network::Attempt;
 
@@ -40,8 +39,8 @@ fn read_mark(text: &str) -> Option<Mark> {
 
 /// The mark of a message: FNV-1a of its topic and payload, and its identifier.
 fn mark_of(message: &Publish, packet_id: u16) -> Mark {
-    let topic = message.topic_name().bytes().chain([0]);
-    let bytes = topic.chain(message.payload().as_slice().iter().copied());
+    let topic = message.topic.bytes().chain([0]);
+    let bytes = topic.chain(message.payload.iter().copied());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });
@@ -83,22 +82,14 @@ impl TopicReader {
     }
 
     fn subscribe(&mut self) -> Attempt<()> {
-        let qos = if self.qos == 1 { Qos::AtLeastOnce } else { Qos::AtMostOnce };
-        // Messages that are retained come once, with the first subscription of the session.
-        let options = SubOpts::new().set_qos(qos).set_rap(true);
-        let options = options.set_rh(RetainHandling::SendRetainedIfNotExists);
-        let entry = |topic: &String| SubEntry::new(topic.as_str(), options.clone());
-        let entries: Result<Vec<SubEntry>, _> = self.topics.iter().map(entry).collect();
-        let packet = entries
-            .and_then(|entries| Subscribe::builder().entries(entries).packet_id(1_u16).build())
-            .map_err(unwritable)?;
-        self.session.put(&packet.to_continuous_buffer())?;
+        let packet = write_subscribe(1, &self.topics, self.qos).ok_or_else(unwritable)?;
+        self.session.put(&packet)?;
         self.session.flush()
     }
 
     /// Takes a message, unless it has come before.
     fn take(&mut self, message: &Publish, inbox: &mut Inbox) -> Attempt<()> {
-        let Some(packet_id) = message.packet_id() else {
+        let Some(packet_id) = message.packet_id else {
             add(message, None, inbox);
             return Ok(());
         };
@@ -113,11 +104,11 @@ impl TopicReader {
             }
             return Ok(());
         }
-        if message.dup() && self.restored.get(&packet_id) == Some(&mark) {
+        if message.is_duplicate && self.restored.get(&packet_id) == Some(&mark) {
             self.restored.remove(&packet_id);
             return self.session.put_puback(packet_id);
         }
-        if !message.dup() {
+        if !message.is_duplicate {
             // What the broker sends again comes before all that is new.
             self.restored.clear();
         }
@@ -132,18 +123,15 @@ impl TopicReader {
             match self.session.poll(waits)? {
                 Some(Incoming::Publish(message)) => self.take(&message, inbox)?,
                 Some(Incoming::Suback(answer)) => {
-                    for (topic, code) in self.topics.iter().zip(answer.reason_codes()) {
-                        if code.is_failure() {
-                            let broker = self.session.broker();
-                            let what =
-                                format!("{broker} refuses to subscribe to '{topic}': {code}");
-                            return Err(Error::user(what)
-                                .hint("correct 'topic', or the broker's rules")
-                                .into());
-                        }
+                    let mut answers = self.topics.iter().zip(answer);
+                    if let Some((topic, code)) = answers.find(|(_, code)| *code >= 0x80) {
+                        let (broker, why) = (self.session.broker(), reason_text(code));
+                        let what = format!("{broker} refuses to subscribe to '{topic}': {why}");
+                        let error = Error::user(what);
+                        return Err(error.hint("correct 'topic', or the broker's rules").into());
                     }
                 }
-                Some(Incoming::Puback(_)) => {}
+                Some(Incoming::Puback(..)) => {}
                 None => {
                     // A broker that waits for acknowledgements may have more.
                     let window = usize::from(self.session.broker().receive_maximum);
@@ -161,29 +149,21 @@ impl TopicReader {
 
 fn add(message: &Publish, mark: Option<Mark>, inbox: &mut Inbox) {
     let metadata = inbox.wants().iter().map(|key| match key.as_str() {
-        "topic" => Metadata::Text(message.topic_name().to_owned()),
-        "qos" => Metadata::Number(i64::from(message.qos() as u8)),
-        "retained" => Metadata::Flag(message.retain()),
-        "user-properties" => Metadata::Texts(user_properties(message)),
+        "topic" => Metadata::Text(message.topic.clone()),
+        "qos" => Metadata::Number(i64::from(message.qos)),
+        "retained" => Metadata::Flag(message.is_retained),
+        "user-properties" => Metadata::Texts(message.user_properties.clone()),
         _ => Metadata::Null,
     });
-    let (metadata, value) = (metadata.collect(), Some(message.payload().as_slice()));
+    let (metadata, value) = (metadata.collect(), Some(message.payload.as_slice()));
     inbox.add(Message { split: SplitId(0), mark, value, metadata });
-}
-
-fn user_properties(message: &Publish) -> Vec<(String, String)> {
-    let pair = |property: &Property| match property {
-        Property::UserProperty(pair) => Some((pair.key().to_owned(), pair.val().to_owned())),
-        _ => None,
-    };
-    message.props().iter().filter_map(pair).collect()
 }
 
 impl Client for TopicReader {
     fn connect(&mut self, _inbox: &Inbox) -> Attempt<()> {
         let answer = self.session.connect()?;
         self.connection += 1;
-        if !answer.session_present() {
+        if !answer.is_session_present {
             // The broker knows of no message that was not acknowledged.
             self.pending.clear();
             self.restored.clear();
@@ -231,10 +211,10 @@ mod tests {
 
     #[test]
     fn marks_are_of_topic_payload_and_identifier() {
-        let message = |topic: &str, payload: &str| {
-            let packet = Publish::builder().topic_name(topic).expect("a topic");
-            let packet = packet.qos(Qos::AtLeastOnce).packet_id(7_u16).payload(payload.as_bytes());
-            packet.build().expect("a packet")
+        let message = |topic: &str, payload: &str| Publish {
+            topic: topic.to_owned(),
+            payload: payload.as_bytes().to_vec(),
+            ..Publish::default()
         };
         let mark = mark_of(&message("a", "b"), 7);
         assert_eq!(read_mark(&(MARKS.write)(mark)), Some(mark));

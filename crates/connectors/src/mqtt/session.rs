@@ -1,22 +1,15 @@
 //! Packets of MQTT 5 over one connection: signing in, and staying alive.
 //!
-//! The library reads and writes packets; which one is sent when is decided here, since an
-//! acknowledgement waits for a snapshot.
+//! Which packet is sent when is decided by reading and writing: an acknowledgement waits for a
+//! snapshot.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
-use mqtt_protocol_core::mqtt::packet::v5_0::{
-    Connack, Connect, Disconnect, Pingreq, Puback, Publish, Suback,
-};
-use mqtt_protocol_core::mqtt::packet::{
-    MaximumPacketSize, Property, ReceiveMaximum, SessionExpiryInterval,
-};
-use mqtt_protocol_core::mqtt::result_code::{ConnectReasonCode, DisconnectReasonCode, MqttError};
 use thalweg_core::Error;
 use thalweg_core::connector::Secret;
 
+use super::packets::{self, Connack, Connect, Packet, Publish};
 use crate::network::wire::{Address, Wire};
 use crate::network::{Attempt, Cancel, Failure, Timer};
 
@@ -56,11 +49,11 @@ impl fmt::Display for Broker {
 /// A packet that has come.
 pub enum Incoming {
     /// A message.
-    Publish(Box<Publish>),
-    /// A message of this number has arrived, or not.
-    Puback(Puback),
-    /// Subscriptions are made, or not.
-    Suback(Suback),
+    Publish(Publish),
+    /// A message of this identifier has arrived, or why not.
+    Puback(u16, u8),
+    /// What became of each subscription.
+    Suback(Vec<u8>),
 }
 
 /// A connection that is opened when it is needed.
@@ -74,13 +67,41 @@ pub struct Session {
     pinged: Option<Timer>,
 }
 
-fn malformed(error: MqttError) -> Failure {
-    Failure::Passing(format!("a packet that makes no sense: {error:?}"))
+/// The error of a packet of ours that can't be made.
+pub fn unwritable() -> Failure {
+    let help = "topics are 1 to 65,535 bytes without '+' and '#', messages shorter than 256 MiB";
+    Failure::Final(Error::data("a packet of MQTT can't hold this").hint(help))
 }
 
-/// The error of a packet of ours that can't be made.
-pub fn unwritable(error: MqttError) -> Failure {
-    Failure::Final(Error::data(format!("this can't be sent by MQTT: {error:?}")))
+/// What reason codes of the broker mean.
+pub fn reason_text(code: u8) -> String {
+    let text = match code {
+        0x80 => "unspecified error",
+        0x82 => "protocol error",
+        0x84 => "unsupported protocol version",
+        0x85 => "client identifier not valid",
+        0x86 => "bad user name or password",
+        0x87 => "not authorized",
+        0x88 => "server unavailable",
+        0x89 => "server busy",
+        0x8a => "banned",
+        0x8b => "server shutting down",
+        0x8d => "keep alive timeout",
+        0x8e => "session taken over",
+        0x8f => "topic filter invalid",
+        0x90 => "topic name invalid",
+        0x93 => "receive maximum exceeded",
+        0x95 => "packet too large",
+        0x97 => "quota exceeded",
+        0x99 => "payload format invalid",
+        0x9a => "retain not supported",
+        0x9b => "QoS not supported",
+        0x9c | 0x9d => "use another server",
+        0x9f => "connection rate exceeded",
+        0xa2 => "wildcard subscriptions not supported",
+        _ => return format!("reason {code:#04x}"),
+    };
+    text.to_owned()
 }
 
 impl Session {
@@ -103,60 +124,46 @@ impl Session {
         self.pinged = None;
         let wire = Wire::open(&self.broker.address, PACKET_BYTES_MAX, &self.cancel)?;
         self.wire = Some(wire);
-        let packet = self.connect_packet().map_err(unwritable)?;
-        self.put(&packet.to_continuous_buffer())?;
+        let packet = self.connect_packet().ok_or_else(unwritable)?;
+        self.put(&packet)?;
         self.flush()?;
         let since = Timer::default();
         loop {
-            if let Some((kind, body)) = self.next_packet(true)? {
-                if kind >> 4 != 2 {
-                    return Err(Failure::Passing("no answer to CONNECT".to_owned()));
+            match self.next_packet(true)? {
+                Some(Packet::Connack(answer)) => {
+                    self.check_connack(&answer)?;
+                    return Ok(answer);
                 }
-                let (answer, _) = Connack::parse(&body).map_err(malformed)?;
-                self.check_connack(&answer)?;
-                return Ok(answer);
+                Some(_) => return Err(Failure::Passing("no answer to CONNECT".to_owned())),
+                None => self.wire()?.check_wait(&since, ANSWER_WAIT)?,
             }
-            self.wire()?.check_wait(&since, ANSWER_WAIT)?;
         }
     }
 
-    fn connect_packet(&self) -> Result<Connect, MqttError> {
+    fn connect_packet(&self) -> Option<Vec<u8>> {
         let broker = &self.broker;
-        let properties = vec![
-            Property::SessionExpiryInterval(SessionExpiryInterval::new(broker.session_expiry_s)?),
-            Property::ReceiveMaximum(ReceiveMaximum::new(broker.receive_maximum)?),
-            Property::MaximumPacketSize(MaximumPacketSize::new(PACKET_BYTES_MAX as u32)?),
-        ];
-        let mut packet = Connect::builder()
-            .client_id(broker.client_id.as_str())?
-            .clean_start(broker.session_expiry_s == 0)
-            .keep_alive(KEEP_ALIVE_S)
-            .props(properties);
-        if let Some(user) = &broker.username {
-            packet = packet.user_name(user.as_str())?;
-        }
-        if let Some(password) = &broker.password {
-            packet = packet.password(password.expose())?;
-        }
-        packet.build()
+        let connect = Connect {
+            client_id: &broker.client_id,
+            is_clean: broker.session_expiry_s == 0,
+            keep_alive_s: KEEP_ALIVE_S,
+            session_expiry_s: broker.session_expiry_s,
+            receive_maximum: broker.receive_maximum,
+            packet_bytes_max: PACKET_BYTES_MAX as u32,
+            username: broker.username.as_deref(),
+            password: broker.password.as_ref().map(Secret::expose),
+        };
+        connect.write()
     }
 
     fn check_connack(&self, answer: &Connack) -> Attempt<()> {
-        use ConnectReasonCode as Code;
-        let code = answer.reason_code();
-        let what = format!("{} refuses: {code}", self.broker);
-        let help = match code {
-            Code::Success => return Ok(()),
-            Code::ServerUnavailable
-            | Code::ServerBusy
-            | Code::QuotaExceeded
-            | Code::ConnectionRateExceeded
-            | Code::UnspecifiedError => return Err(Failure::Passing(what)),
-            Code::BadUserNameOrPassword | Code::NotAuthorized => {
-                "correct 'username' and 'password', or the broker's rules for this user"
-            }
-            Code::UnsupportedProtocolVersion => "the broker must speak MQTT 5",
-            Code::ClientIdentifierNotValid => "choose another 'client-id'",
+        let what = format!("{} refuses: {}", self.broker, reason_text(answer.reason));
+        let help = match answer.reason {
+            0 => return Ok(()),
+            0x80 | 0x88 | 0x89 | 0x97 | 0x9f => return Err(Failure::Passing(what)),
+            0x86 | 0x87 => "correct 'username' and 'password', or the broker's rules for this user",
+            // As brokers of 3.1.1 alone answer.
+            0x84 | 1 => "the broker must speak MQTT 5",
+            0x85 => "choose another 'client-id'",
             _ => "see the broker's log",
         };
         Err(Failure::Final(Error::user(what).hint(help)))
@@ -181,8 +188,7 @@ impl Session {
     /// # Errors
     /// If there is no connection.
     pub fn put_puback(&mut self, packet_id: u16) -> Attempt<()> {
-        let packet = Puback::builder().packet_id(packet_id).build().map_err(unwritable)?;
-        self.put(&packet.to_continuous_buffer())
+        self.put(&packets::write_puback(packet_id))
     }
 
     /// Sends what was put.
@@ -201,8 +207,7 @@ impl Session {
         if self.sent.elapsed() < PING_AFTER {
             return Ok(());
         }
-        let packet = Pingreq::builder().build().map_err(unwritable)?;
-        self.put(&packet.to_continuous_buffer())?;
+        self.put(&packets::PINGREQ)?;
         self.pinged.get_or_insert_default();
         self.flush()
     }
@@ -214,7 +219,7 @@ impl Session {
     pub fn poll(&mut self, waits: bool) -> Attempt<Option<Incoming>> {
         self.keep_alive()?;
         loop {
-            let Some((kind, body)) = self.next_packet(waits)? else {
+            let Some(packet) = self.next_packet(waits)? else {
                 return match &self.pinged {
                     Some(since) if waits && since.elapsed() > ANSWER_WAIT => {
                         Err(Failure::Passing(format!("no answer for {} s", ANSWER_WAIT.as_secs())))
@@ -223,44 +228,39 @@ impl Session {
                 };
             };
             self.pinged = None;
-            return Ok(Some(match kind >> 4 {
-                3 => {
-                    let body: Arc<[u8]> = body.into();
-                    let (packet, _) = Publish::parse(kind & 15, body).map_err(malformed)?;
-                    Incoming::Publish(Box::new(packet))
-                }
-                4 => Incoming::Puback(Puback::parse(&body).map_err(malformed)?.0),
-                9 => Incoming::Suback(Suback::parse(&body).map_err(malformed)?.0),
-                14 => return Err(self.ended(&body)),
-                _ => continue,
+            return Ok(Some(match packet {
+                Packet::Publish(message) => Incoming::Publish(message),
+                Packet::Puback(packet_id, reason) => Incoming::Puback(packet_id, reason),
+                Packet::Suback(reasons) => Incoming::Suback(reasons),
+                Packet::Disconnect(reason) => return Err(self.ended(reason)),
+                Packet::Connack(_) | Packet::Pingresp | Packet::Other => continue,
             }));
         }
     }
 
     /// The broker ends the connection.
-    fn ended(&self, body: &[u8]) -> Failure {
-        let code = Disconnect::parse(body).ok().and_then(|(packet, _)| packet.reason_code());
-        match code {
-            Some(DisconnectReasonCode::SessionTakenOver) => Failure::Final(
-                Error::user(format!(
-                    "another client has taken over the session '{}' of {}",
-                    self.broker.client_id, self.broker
-                ))
-                .hint("give each job, and each table that is read, a 'client-id' of its own"),
-            ),
-            Some(code) => Failure::Passing(format!("the broker ends the connection: {code}")),
-            None => Failure::Passing("the broker ends the connection".to_owned()),
+    fn ended(&self, reason: u8) -> Failure {
+        if reason != 0x8e {
+            let reason = reason_text(reason);
+            return Failure::Passing(format!("the broker ends the connection: {reason}"));
         }
+        Failure::Final(
+            Error::user(format!(
+                "another client has taken over the session '{}' of {}",
+                self.broker.client_id, self.broker
+            ))
+            .hint("give each job, and each table that is read, a 'client-id' of its own"),
+        )
     }
 
-    /// The first byte and the body of the next packet.
-    fn next_packet(&mut self, waits: bool) -> Attempt<Option<(u8, Vec<u8>)>> {
+    fn next_packet(&mut self, waits: bool) -> Attempt<Option<Packet>> {
         let wire = self.wire()?;
+        let malformed = || Failure::Passing("a packet that makes no sense".to_owned());
         loop {
-            if let Some((start, end)) = span(wire.input())? {
-                let packet = (wire.input()[0], wire.input()[start..end].to_vec());
+            if let Some((start, end)) = packets::span(wire.input()).map_err(|()| malformed())? {
+                let packet = packets::read(wire.input()[0], &wire.input()[start..end]);
                 wire.consume(end);
-                return Ok(Some(packet));
+                return packet.map(Some).ok_or_else(malformed);
             }
             if !waits || !wire.fill()? {
                 return Ok(None);
@@ -270,40 +270,8 @@ impl Session {
 
     /// Ends the connection as a client does that comes back.
     pub fn close(&mut self) {
-        if let Ok(packet) = Disconnect::builder().build() {
-            // A broker that does not hear it notices the end of the connection.
-            let _ = self.put(&packet.to_continuous_buffer()).and_then(|()| self.flush());
-        }
+        // A broker that does not hear it notices the end of the connection.
+        let _ = self.put(&packets::DISCONNECT).and_then(|()| self.flush());
         self.wire = None;
-    }
-}
-
-/// Where the body of the first packet begins and ends, if it is there in full.
-fn span(bytes: &[u8]) -> Attempt<Option<(usize, usize)>> {
-    let mut length = 0_usize;
-    for at in 0..4 {
-        let Some(&byte) = bytes.get(at + 1) else { return Ok(None) };
-        length |= usize::from(byte & 127) << (7 * at);
-        if byte & 128 == 0 {
-            let (start, end) = (at + 2, at + 2 + length);
-            return Ok((bytes.len() >= end).then_some((start, end)));
-        }
-    }
-    Err(Failure::Passing("this is no broker of MQTT".to_owned()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn packets_are_cut_by_their_lengths() {
-        let long = [&[0x30, 0x80, 0x01][..], &[7; 128], &[0xd0, 0]].concat();
-        assert_eq!(span(&long).expect("a packet"), Some((3, 131)));
-        for end in 0..131 {
-            assert_eq!(span(&long[..end]).expect("no error"), None);
-        }
-        assert_eq!(span(&[0xd0, 0]).expect("a packet"), Some((2, 2)));
-        assert!(span(&[0x30, 0x80, 0x80, 0x80, 0x80, 1]).is_err());
     }
 }

@@ -2,14 +2,12 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use mqtt_protocol_core::mqtt::packet::v5_0::{Puback, Publish};
-use mqtt_protocol_core::mqtt::packet::{Property, Qos};
-use mqtt_protocol_core::mqtt::result_code::PubackReasonCode;
 use thalweg_core::Error;
 use thalweg_core::connector::TableRequest;
 
 use super::options::MqttOptions;
-use super::session::{Incoming, Session, unwritable};
+use super::packets::Publish;
+use super::session::{Incoming, Session, reason_text, unwritable};
 use crate::messaging::{Outgoing, Publisher};
 use crate::network::{Attempt, Cancel, Failure};
 
@@ -54,24 +52,24 @@ impl TopicWriter {
         let topic = of_row.or(self.topic.as_deref()).ok_or_else(|| {
             Error::data("a row without a topic").hint("correct the column 'topic', or set 'topic'")
         })?;
-        let mut packet = Publish::builder()
-            .topic_name(topic)
-            .map_err(unwritable)?
-            .retain(self.is_retained)
-            .payload(message.value.as_slice());
+        let mut packet = Publish {
+            topic: topic.to_owned(),
+            is_retained: self.is_retained,
+            payload: message.value.clone(),
+            ..Publish::default()
+        };
         if self.is_acknowledged {
             while self.sent.contains_key(&self.next_id) || self.next_id == 0 {
                 self.next_id = self.next_id.wrapping_add(1);
             }
-            packet = packet.qos(Qos::AtLeastOnce).packet_id(self.next_id);
+            (packet.qos, packet.packet_id) = (1, Some(self.next_id));
             self.sent.insert(self.next_id, number);
             self.next_id = self.next_id.wrapping_add(1);
         } else {
-            packet = packet.qos(Qos::AtMostOnce);
             self.done.push(number);
         }
-        let packet = packet.build().map_err(unwritable)?;
-        self.session.put(&packet.to_continuous_buffer())
+        let packet = packet.write().ok_or_else(unwritable)?;
+        self.session.put(&packet)
     }
 
     /// Sends messages that wait, as far as the broker takes them.
@@ -84,16 +82,14 @@ impl TopicWriter {
         Ok(())
     }
 
-    fn check(&self, answer: &Puback) -> Attempt<()> {
-        use PubackReasonCode as Code;
-        let Some(code) = answer.reason_code().filter(PubackReasonCode::is_failure) else {
+    fn check(&self, reason: u8) -> Attempt<()> {
+        if reason < 0x80 {
             return Ok(());
-        };
-        let what = format!("{} refuses a message: {code}", self.session.broker());
-        match code {
-            Code::UnspecifiedError | Code::ImplementationSpecificError | Code::QuotaExceeded => {
-                Err(Failure::Passing(what))
-            }
+        }
+        let what = format!("{} refuses a message: {}", self.session.broker(), reason_text(reason));
+        match reason {
+            // Unspecified, specific to the broker, and a quota: others may be taken later.
+            0x80 | 0x83 | 0x97 => Err(Failure::Passing(what)),
             _ => Err(Error::user(what).hint("correct the topic, or the broker's rules").into()),
         }
     }
@@ -103,11 +99,7 @@ impl Publisher for TopicWriter {
     fn connect(&mut self) -> Attempt<()> {
         (self.sent, self.waiting, self.done) = (HashMap::new(), VecDeque::new(), Vec::new());
         let answer = self.session.connect()?;
-        let maximum = answer.props().iter().find_map(|property| match property {
-            Property::ReceiveMaximum(maximum) => Some(usize::from(maximum.val())),
-            _ => None,
-        });
-        self.window = maximum.unwrap_or(usize::from(u16::MAX)).clamp(1, 60_000);
+        self.window = usize::from(answer.receive_maximum).clamp(1, 60_000);
         Ok(())
     }
 
@@ -121,10 +113,10 @@ impl Publisher for TopicWriter {
         numbers.append(&mut self.done);
         let mut waits = waits && !self.sent.is_empty();
         while let Some(packet) = self.session.poll(waits)? {
-            let Incoming::Puback(answer) = packet else { continue };
+            let Incoming::Puback(packet_id, reason) = packet else { continue };
             waits = false;
-            self.check(&answer)?;
-            numbers.extend(self.sent.remove(&answer.packet_id()));
+            self.check(reason)?;
+            numbers.extend(self.sent.remove(&packet_id));
         }
         self.put_waiting()?;
         self.session.flush()

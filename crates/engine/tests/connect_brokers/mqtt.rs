@@ -105,7 +105,7 @@ fn topics_are_read_with_their_metadata() {
     assert!(took < Duration::from_secs(3), "{took:?}");
     let text = text.replace("/out/", "/new/").replace("/snapshots", "/first");
     let wrong = text.replace("'thalweg'", "'s3cret'");
-    broker.refused("wrong", &wrong, &["BadUserNameOrPassword", "username"]);
+    broker.refused("wrong", &wrong, &["bad user name or password", "username"]);
     broker.refused("id", &text.replace("'client-id' = 'reads',", ""), &["client-id", "QoS 1"]);
 }
 
