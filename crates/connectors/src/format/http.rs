@@ -60,9 +60,9 @@ fn agent(credentials: &Credentials) -> Result<ureq::Agent, String> {
 fn certificates(pem: &[u8]) -> Result<Vec<Certificate<'static>>, String> {
     let mut certificates = Vec::new();
     for item in parse_pem(pem) {
-        match item.map_err(|error| format!("the file is not PEM: {error}"))? {
-            PemItem::Certificate(certificate) => certificates.push(certificate),
-            _ => {}
+        let item = item.map_err(|error| format!("the file is not PEM: {error}"))?;
+        if let PemItem::Certificate(certificate) = item {
+            certificates.push(certificate);
         }
     }
     Ok(certificates)
