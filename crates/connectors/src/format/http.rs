@@ -35,7 +35,7 @@ pub fn ask(url: &str, credentials: &Credentials, body: Option<String>) -> Result
     Err(last)
 }
 
-/// A client that trusts whom it is told to.
+/// A client that trusts the authorities of these credentials.
 fn agent(credentials: &Credentials) -> Result<ureq::Agent, String> {
     let mut tls = TlsConfig::builder();
     if let Some(pem) = &credentials.authorities {
