@@ -41,9 +41,11 @@ def nullable(source, value):
 
 
 def moment(source):
-    """A time with microseconds, which may be far from 1970."""
-    seconds = source.choice([source.randrange(1, 2**32), -source.randrange(2**31, 2**33), 253402214400])
-    return EPOCH + datetime.timedelta(seconds=seconds, microseconds=source.randrange(1_000_000))
+    """A time, which may be far from 1970. pyarrow writes fractions before 1970 as negative numbers,
+    which the format has not."""
+    seconds = source.choice([source.randrange(1, 2**32), -source.randrange(2**33), 253402214400])
+    microseconds = source.randrange(1_000_000) if seconds > 0 else 0
+    return EPOCH + datetime.timedelta(seconds=seconds, microseconds=microseconds)
 
 
 def row(source):
@@ -94,9 +96,9 @@ def main():
     columns = [pyarrow.array(column, kind) for column, kind in zip(zip(*rows), SCHEMA.types)]
     table = pyarrow.Table.from_arrays(columns, schema=SCHEMA)
     with orc.ORCWriter(path, compression=compression, stripe_size=1024, batch_size=64) as writer:
-        # A stripe ends with a table, where it is full.
+        # A stripe ends with a table, where it is full. Slices of ROWs would be written wrongly.
         for part in table.to_batches(max_chunksize=100):
-            writer.write(pyarrow.Table.from_batches([part]))
+            writer.write(pyarrow.Table.from_pylist(part.to_pylist(), SCHEMA))
     with open(lines, "w", encoding="utf-8") as out:
         for values in rows:
             named = zip(SCHEMA.names, values)

@@ -160,9 +160,7 @@ impl Format {
         match self {
             Format::Protobuf(options) => options.check_columns(columns),
             Format::Avro(options) if as_sink => options.check_columns(columns),
-            Format::Changes(ChangeOptions { avro: Some(options), .. }) if as_sink => {
-                options.check_columns(&changes::avro_envelope(columns).columns)
-            }
+            Format::Changes(options) if as_sink => options.check_columns(columns),
             _ => Ok(()),
         }
     }

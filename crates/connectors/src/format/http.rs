@@ -35,7 +35,7 @@ pub fn ask(url: &str, credentials: &Credentials, body: Option<String>) -> Result
     Err(last)
 }
 
-/// A client that trusts whom it is told to.
+/// A client that trusts the authorities of these credentials.
 fn agent(credentials: &Credentials) -> Result<ureq::Agent, String> {
     let mut tls = TlsConfig::builder();
     if let Some(pem) = &credentials.authorities {
@@ -60,9 +60,9 @@ fn agent(credentials: &Credentials) -> Result<ureq::Agent, String> {
 fn certificates(pem: &[u8]) -> Result<Vec<Certificate<'static>>, String> {
     let mut certificates = Vec::new();
     for item in parse_pem(pem) {
-        match item.map_err(|error| format!("the file is not PEM: {error}"))? {
-            PemItem::Certificate(certificate) => certificates.push(certificate),
-            _ => {}
+        let item = item.map_err(|error| format!("the file is not PEM: {error}"))?;
+        if let PemItem::Certificate(certificate) = item {
+            certificates.push(certificate);
         }
     }
     Ok(certificates)

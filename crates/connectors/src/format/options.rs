@@ -471,8 +471,8 @@ const ARROW: FormatDescription = FormatDescription {
 
 impl Format {
     /// The format of this name with its options, for records that hold this many columns; `None` if
-    /// there is no such format. Secrets are looked up only where `opens`, for a table that is opened
-    /// now.
+    /// there is no such format. Secrets are looked up only where `opens`, for a table that is
+    /// opened now.
     ///
     /// # Errors
     /// If an option is wrong, or belongs to another format.

@@ -8,6 +8,10 @@
 mod descriptor;
 mod plan;
 mod read;
+#[cfg_attr(
+    not(feature = "protobuf"),
+    expect(dead_code, reason = "only what reads declarations makes values of these types")
+)]
 mod types;
 mod wire;
 mod write;

@@ -13,7 +13,6 @@ use super::offsets::PartitionName;
 use super::options::{BadData, KafkaOptions};
 use super::rows::BadMessage;
 use crate::filesystem::{DeadLetters, FinishedLetters, LetterMark, letters_path};
-use crate::format::text::readable;
 use crate::handover::BadRow;
 use crate::network::Deadline;
 
@@ -141,7 +140,7 @@ impl Letters {
                     file: name.text().into(),
                     line: bad.offset as u64,
                     reason: bad.reason.clone(),
-                    raw: readable(bad.value.clone().unwrap_or_default()),
+                    raw: bad.value.clone().unwrap_or_default(),
                 };
                 file.write(&bad.iter().map(row).collect::<Vec<_>>())
             }

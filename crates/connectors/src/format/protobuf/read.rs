@@ -49,7 +49,8 @@ impl Reader<'_> {
         fields: &mut [Field],
         scratch: &mut Scratch<'b>,
     ) -> Result<(), Bad> {
-        (scratch.found.clear(), scratch.entries.clear());
+        scratch.found.clear();
+        scratch.entries.clear();
         self.message(plan, bytes, fields, scratch)
     }
 

@@ -172,6 +172,10 @@ fn broken_messages_are_those_that_google_refuses() {
             let (ours, theirs) = (refused(number), expected.is_null(number));
             assert_eq!(ours.is_some(), theirs, "{round} {text} {bytes:02x?}: {ours:?}");
         }
+        // Google's Python, unlike its Java, leaves out entries of maps with fields of their own.
+        if text.contains("map<") {
+            continue;
+        }
         let again = encoded(&format, &schema, &decoded.batch);
         let kept = decoded.messages.iter().map(|&number| expected.value(number as usize));
         let kept = BinaryArray::from_iter_values(kept);
