@@ -220,7 +220,9 @@ impl Properties {
     pub fn consumer(&self, group: &str, partitions: usize) -> ClientConfig {
         let mut config = self.config();
         config.set("enable.partition.eof", "true");
-        config.set("enable.auto.offset.store", "true");
+        // Only the client's own commits need it, and it takes a lock for each message.
+        let commits_itself = self.settings.get("enable.auto.commit").is_some_and(|on| on == "true");
+        config.set("enable.auto.offset.store", if commits_itself { "true" } else { "false" });
         let reset = match self.reset {
             Reset::Fail => "error",
             Reset::Earliest => "earliest",

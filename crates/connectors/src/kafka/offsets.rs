@@ -114,10 +114,10 @@ impl Calls<'_> {
         let mut found = Vec::new();
         match topics {
             Topics::Named(names) => {
-                for name in names.iter().cloned() {
-                    let what = format!("topic '{name}'");
+                for name in names {
+                    let (what, asked) = (format!("topic '{name}'"), name.clone());
                     let (partitions, servers) =
-                        self.call(&what, move |consumer| partitions_of(consumer, &name))?;
+                        self.call(&what, move |consumer| partitions_of(consumer, &asked))?;
                     self.properties.check_servers(self.table, &servers)?;
                     found.extend(partitions);
                 }

@@ -290,3 +290,39 @@ impl Sink for KafkaSink {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use arrow_array::Int32Array;
+    use thalweg_core::connector::Connector as _;
+    use thalweg_core::{Column, DataType, TableSchema};
+
+    use super::*;
+    use crate::conformance::check_sink_cancel;
+    use crate::kafka::Kafka;
+
+    #[test]
+    fn a_sink_ends_while_its_server_says_nothing() {
+        let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let server = silent.local_addr().expect("an address").to_string();
+        let options = [
+            ("connector", "kafka"),
+            ("topic", "t"),
+            ("format", "json"),
+            ("properties.bootstrap.servers", &server),
+            ("properties.queue.buffering.max.messages", "1000"),
+        ];
+        let request = TableRequest {
+            table: "t".to_owned(),
+            schema: TableSchema::new(vec![Column::new("n", DataType::Int.nullable())]),
+            options: options.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            ..TableRequest::default()
+        };
+        let numbers = Arc::new(Int32Array::from_iter_values(0..100));
+        let rows = RecordBatch::try_new(request.schema.arrow(), vec![numbers]).expect("a batch");
+        let sink = Kafka::rows().sink(&request).expect("a sink");
+        check_sink_cancel(sink, &rows).expect("it opens");
+    }
+}

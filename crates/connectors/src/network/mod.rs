@@ -221,7 +221,8 @@ mod tests {
         cancel.set();
         let (_hold, hangs) = crossbeam_channel::bounded::<()>(0);
         assert!(abandonable(&cancel, move || hangs.recv()).is_err());
-        assert!(abandonable(&Cancel::default(), || panic!("wrong")).map(|()| ()).is_err());
+        let wrong: Result<()> = abandonable(&Cancel::default(), || panic!("wrong"));
+        assert!(wrong.is_err());
     }
 
     #[test]

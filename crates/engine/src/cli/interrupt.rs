@@ -117,7 +117,9 @@ mod tests {
         use std::sync::atomic::{AtomicUsize, Ordering};
         let calls = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&calls);
-        let cancel: Waker = Arc::new(move || drop(counted.fetch_add(1, Ordering::Relaxed)));
+        let cancel: Waker = Arc::new(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
         let interrupt = Interrupt::default();
         interrupt.begin();
         interrupt.watch_start(0, vec![Arc::clone(&cancel)]);

@@ -84,7 +84,7 @@ fn servers_that_others_name_must_be_allowed() {
 #[test]
 fn a_job_that_waits_for_servers_at_its_start_can_be_stopped() {
     let Some(broker) = Broker::shared() else { return };
-    // Somebody listens there and never answers.
+    // A server listens there and never answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = silent.local_addr().expect("an address").to_string();
     let table = |options: &str| {
