@@ -25,9 +25,10 @@ use crate::tidy;
 type Edges = BTreeMap<String, BTreeSet<String>>;
 
 /// Lock files of the workspaces that no test builds.
-const OTHER_LOCKS: [&str; 4] = [
+const OTHER_LOCKS: [&str; 5] = [
     "benches/Cargo.lock",
     "benches/formats/Cargo.lock",
+    "benches/kafka/Cargo.lock",
     "benches/structures/Cargo.lock",
     "fuzz/Cargo.lock",
 ];

@@ -176,6 +176,23 @@ impl Format {
         }
     }
 
+    /// The layout of messages with what happens to bad ones: they fail the job, or are left out,
+    /// and then every query over the table leaves out the same.
+    pub fn with_bad_data(&self, layout: RecordLayout, is_fatal: bool) -> RecordLayout {
+        if is_fatal {
+            let policy = match self.ignores_parse_errors() {
+                true => BadDataPolicy::Null,
+                false => BadDataPolicy::Fail,
+            };
+            return layout.with_policy(policy, Vec::new());
+        }
+        let columns = layout.schema.columns.iter().enumerate();
+        let others =
+            columns.filter(|(at, column)| !layout.wanted.contains(at) && self.can_be_bad(column));
+        let checked = others.map(|(at, _)| at).collect();
+        layout.with_policy(BadDataPolicy::Reject, checked)
+    }
+
     /// The length of the longest prefix of a text that ends with a record's end. Empty lines after
     /// it may be the end of the input.
     pub fn complete_length(&self, text: &[u8]) -> usize {

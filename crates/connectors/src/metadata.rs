@@ -54,7 +54,7 @@ pub fn check(
     }
 }
 
-/// Maps of so many entries each.
+/// Maps, each of a number of entries.
 ///
 /// # Errors
 /// If the type is no map, or not of these.

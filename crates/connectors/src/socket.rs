@@ -96,7 +96,8 @@ impl Connector for Socket {
     }
 
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
-        let SocketOptions { address, delimiter, records } = SocketOptions::read(request)?;
+        let SocketOptions { address, delimiter, mut records } = SocketOptions::read(request)?;
+        records.open(&Options::of(request, &DESCRIPTION)?, request)?;
         let cancel = Cancel::default();
         let parts = SourceParts {
             peer: address.to_string(),

@@ -120,6 +120,7 @@ impl SocketOptions {
             }
         }
         read.greeting = options.secret("subscribe.message")?;
+        read.records.open(&options, request)?;
         Ok(read)
     }
 

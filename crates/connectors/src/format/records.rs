@@ -10,7 +10,6 @@ use arrow_schema::SchemaRef;
 use thalweg_core::connector::KIND_COLUMN;
 use thalweg_core::{Column, DataType, Error, Result, RowKind, TableSchema};
 
-use super::Format;
 use super::bad_data::{BadDataPolicy, BadFields, DecodeError, Rejected};
 use super::builder::Field;
 use super::text::TextBlock;
@@ -81,24 +80,6 @@ impl RecordLayout {
     pub fn with_policy(mut self, policy: BadDataPolicy, checked: Vec<usize>) -> Self {
         (self.policy, self.checked) = (policy, checked);
         self
-    }
-
-    /// With what happens to bad messages: they fail the job, or are left out, and then every query
-    /// over the table leaves out the same.
-    #[must_use]
-    pub fn with_bad_data(self, format: &Format, is_fatal: bool) -> Self {
-        if is_fatal {
-            let policy = match format.ignores_parse_errors() {
-                true => BadDataPolicy::Null,
-                false => BadDataPolicy::Fail,
-            };
-            return self.with_policy(policy, Vec::new());
-        }
-        let columns = self.schema.columns.iter().enumerate();
-        let others =
-            columns.filter(|(at, column)| !self.wanted.contains(at) && format.can_be_bad(column));
-        let checked = others.map(|(at, _)| at).collect();
-        self.with_policy(BadDataPolicy::Reject, checked)
     }
 
     /// The positions of all columns that are read.

@@ -292,7 +292,7 @@ impl Checker {
         let records = &options.http.records;
         let format = records.format.clone();
         let layout = RecordLayout::new(&request.table, request.schema.clone(), wanted, false);
-        let mut layout = layout.with_bad_data(&format, true);
+        let mut layout = format.with_bad_data(layout, true);
         if layout.policy == BadDataPolicy::Fail {
             // Each bad row of a request is found, and the first is named.
             layout = layout.with_policy(BadDataPolicy::Reject, Vec::new());

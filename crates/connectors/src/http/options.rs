@@ -259,6 +259,7 @@ impl HttpOptions {
             self.settings.authorities = Some(authorities(&request.base_dir.join(Path::new(path)))?);
         }
         self.settings.headers = headers(options, request, prefix)?;
+        self.records.open(options, request)?;
         Ok(())
     }
 }

@@ -195,7 +195,7 @@ impl RowReader {
         let Columns { slots, of_value, of_key, of_format } = Columns::find(request, options);
         let layout = |format: &Format, schema, wanted: Vec<usize>| {
             let layout = RecordLayout::new(&request.table, schema, wanted, false);
-            layout.with_bad_data(format, options.bad_data == BadData::Fail)
+            format.with_bad_data(layout, options.bad_data == BadData::Fail)
         };
         let reads_key = options.is_upsert || !of_key.is_empty();
         let mut value = layout(&options.value, options.value_schema(request), of_value);

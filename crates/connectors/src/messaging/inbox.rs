@@ -202,7 +202,7 @@ impl Inbox {
         split.shared.caught_up_at.store(split.received, Ordering::Relaxed);
     }
 
-    /// A split has so many messages that were not received yet.
+    /// How many messages of a split were not received yet.
     pub fn lags(&mut self, split: SplitId, messages: u64) {
         self.splits[split.0 as usize].shared.lag.store(messages, Ordering::Relaxed);
     }

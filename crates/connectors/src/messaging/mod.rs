@@ -58,8 +58,8 @@ pub enum Startup {
 /// The protocol of a peer that sends messages.
 ///
 /// All calls come from one thread at a time. A call that waits ends within a few
-/// [ticks](crate::network::TICK) of its [`crate::network::Cancel`]. Where one fails for the moment, [`Client::connect`]
-/// is called next, after a pause.
+/// [ticks](crate::network::TICK) of its [`crate::network::Cancel`]. Where one fails for the moment,
+/// [`Client::connect`] is called next, after a pause.
 pub trait Client: Send {
     /// Connects, again where it was connected. What comes next lies behind the last message of each
     /// split in the inbox, where the peer can do that.

@@ -94,6 +94,19 @@ impl BadData {
     }
 }
 
+fn read_format(
+    options: &Options<'_>,
+    request: &TableRequest,
+    subject: &str,
+    opens: bool,
+) -> Result<Format> {
+    let name = options.required("format")?;
+    let format = Format::read(name, options, request.schema.len(), opens)?;
+    let of_messages = "a format of messages: json, csv, raw, avro, …";
+    let format = format.ok_or_else(|| options.bad("format", name, of_messages))?;
+    Ok(format.with_default_subject(&format!("{subject}-value")))
+}
+
 /// What records look like.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
@@ -101,21 +114,18 @@ pub struct RecordOptions {
     pub format: Format,
     /// What happens to those that can't be read.
     pub bad_data: BadData,
+    /// The name of the messages, under which schemas are registered.
+    subject: String,
 }
 
 impl RecordOptions {
-    /// Reads them. `subject` is the name of the messages, under which schemas are registered.
+    /// Reads them, to check them: secrets are not looked up. `subject` is the name of the messages,
+    /// under which schemas are registered.
     ///
     /// # Errors
     /// If one is wrong, or the format can't hold a column.
     pub fn read(options: &Options<'_>, request: &TableRequest, subject: &str) -> Result<Self> {
-        let name = options.required("format")?;
-        let format = Format::read(name, options, request.schema.len())?;
-        let format = format
-            .ok_or_else(|| {
-                options.bad("format", name, "a format of messages: json, csv, raw, avro, …")
-            })?
-            .with_default_subject(&format!("{subject}-value"));
+        let format = read_format(options, request, subject, false)?;
         for column in &request.schema.columns {
             if !format.is_supported(&column.column_type.data_type) {
                 return Err(Error::unsupported(format!(
@@ -127,7 +137,23 @@ impl RecordOptions {
                 )));
             }
         }
-        Ok(RecordOptions { format, bad_data: BadData::read(options)? })
+        let subject = subject.to_owned();
+        Ok(RecordOptions { format, bad_data: BadData::read(options)?, subject })
+    }
+
+    /// Those of a format without options.
+    #[cfg(test)]
+    pub fn of(format: Format, bad_data: BadData) -> Self {
+        RecordOptions { format, bad_data, subject: "test".to_owned() }
+    }
+
+    /// Looks up the secrets of the format, for a table that is opened now.
+    ///
+    /// # Errors
+    /// If a secret is not set.
+    pub fn open(&mut self, options: &Options<'_>, request: &TableRequest) -> Result<()> {
+        self.format = read_format(options, request, &self.subject, true)?;
+        Ok(())
     }
 
     /// Checks the metadata columns of a table.
@@ -166,8 +192,8 @@ impl RecordOptions {
     }
 }
 
-/// Reads `SCHEME://HOST[:PORT][/REST]`, of which schemes say whether bytes are encrypted, and checks
-/// that the table may talk there. Returns the rest as well.
+/// Reads `SCHEME://HOST[:PORT][/REST]`, of which schemes say whether bytes are encrypted, and
+/// checks that the table may talk there. Returns the rest as well.
 ///
 /// # Errors
 /// If it is no such URL, or holds a password.
@@ -274,7 +300,7 @@ mod tests {
     use super::*;
 
     const OPTIONS: [OptionDescription; 1 + CONNECTION.len()] =
-        joined(&[&option_table! { "url": Text => "where" }, &CONNECTION]);
+        joined(&[&option_table! { "url": Text => "where"; }, &CONNECTION]);
     const DESCRIPTION: ConnectorDescription =
         ConnectorDescription { options: &OPTIONS, ..ConnectorDescription::new("broker", "") };
     const SCHEMES: &[(&str, bool)] = &[("redis", false), ("rediss", true)];

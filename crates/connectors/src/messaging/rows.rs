@@ -95,7 +95,7 @@ impl RowReader {
         }
         let layout = RecordLayout::new(&request.table, request.schema.clone(), wanted, false);
         let is_fatal = options.bad_data.is_fatal();
-        let mut layout = layout.with_bad_data(&options.format, is_fatal);
+        let mut layout = options.format.with_bad_data(layout, is_fatal);
         if options.format.has_changes() {
             layout = layout.of_changes(of_format);
         }

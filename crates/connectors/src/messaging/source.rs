@@ -21,7 +21,6 @@ use super::progress::{Mark, MarkText, Progress, SplitProgress, Tracking};
 use super::rows::{BadMessage, RowReader, Rows, message_metadata};
 use super::{Client, Startup};
 use crate::filesystem::{DeadLetters, FinishedLetters, LetterMark};
-use crate::format::text::readable;
 use crate::handover::BadRow;
 use crate::network::feed::{Fed, Feed};
 use crate::network::{Backoff, Cancel};
@@ -225,7 +224,7 @@ impl MessageSource {
             file: bad.place.as_str().into(),
             line: 1,
             reason: bad.reason.clone(),
-            raw: readable(bad.value.clone()),
+            raw: bad.value.clone(),
         };
         letters.write(&bad.iter().map(row).collect::<Vec<_>>())
     }
@@ -259,8 +258,8 @@ impl MessageSource {
     }
 }
 
-/// The end of at most so many rows from a row on that are those of whole messages; of one message
-/// at least.
+/// The end of at most a number of rows from a row on that are those of whole messages; of one
+/// message at least.
 fn whole_messages(messages: &[u32], from: usize, rows_max: usize) -> usize {
     let limit = from.saturating_add(rows_max);
     if messages.len() <= limit {

@@ -26,7 +26,7 @@ struct Kept {
     messages: BTreeMap<String, Vec<i64>>,
     acknowledged: BTreeSet<Mark>,
     random: SplitMix64,
-    /// One call of so many finds the connection broken.
+    /// One call of a number of calls finds the connection broken.
     breaks: u64,
 }
 
@@ -101,7 +101,7 @@ struct Acknowledges {
 
 impl Client for Acknowledges {
     fn connect(&mut self, _inbox: &Inbox) -> Attempt<()> {
-        self.peer.check()?;
+        drop(self.peer.check()?);
         self.next = 1;
         Ok(())
     }
@@ -147,7 +147,7 @@ fn request() -> TableRequest {
 }
 
 fn records() -> RecordOptions {
-    RecordOptions { format: Format::Json(JsonOptions::default()), bad_data: BadData::Fail }
+    RecordOptions::of(Format::Json(JsonOptions::default()), BadData::Fail)
 }
 
 fn source(client: Box<dyn Client>, splits: &[&str], tracking: Tracking) -> Result<Box<dyn Source>> {

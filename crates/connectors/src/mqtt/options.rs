@@ -53,7 +53,7 @@ const OF_MQTT: &[OptionDescription] = &option_table! {
     "session-expiry-interval": Duration, or("7 d"), of_source()
         => "how long the broker keeps messages of QoS 1 for a job that is away";
     "receive-maximum": Number, or("10000"), of_source()
-        => "messages that the broker sends before the first of them is acknowledged, at most 65535: so many can come \
+        => "messages that the broker sends before the first of them is acknowledged, at most 65535: this is also how many can come \
             between two snapshots";
     "sink.retain": Boolean, or("false"), of_sink()
         => "the broker keeps the last message of each topic for those who subscribe later";
@@ -104,7 +104,9 @@ impl MqttOptions {
     /// If one is unknown or wrong, or a secret is not set.
     pub fn open(request: &TableRequest, as_sink: bool) -> Result<MqttOptions> {
         let mut read = MqttOptions::read(request, as_sink)?;
-        read.broker.password = Options::of(request, &DESCRIPTION)?.secret("password")?;
+        let options = Options::of(request, &DESCRIPTION)?;
+        read.records.open(&options, request)?;
+        read.broker.password = options.secret("password")?;
         Ok(read)
     }
 

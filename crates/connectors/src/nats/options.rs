@@ -117,7 +117,9 @@ impl NatsOptions {
     /// If one is unknown or wrong, or a secret is not set.
     pub fn open(request: &TableRequest, as_sink: bool) -> Result<NatsOptions> {
         let mut read = NatsOptions::read(request, as_sink)?;
-        read.server.password = Options::of(request, &DESCRIPTION)?.secret("password")?;
+        let options = Options::of(request, &DESCRIPTION)?;
+        read.records.open(&options, request)?;
+        read.server.password = options.secret("password")?;
         Ok(read)
     }
 

@@ -221,7 +221,7 @@ mod tests {
         cancel.set();
         let (_hold, hangs) = crossbeam_channel::bounded::<()>(0);
         assert!(abandonable(&cancel, move || hangs.recv()).is_err());
-        let wrong: Result<()> = abandonable(&Cancel::default(), || panic!("wrong"));
+        let wrong: thalweg_core::Result<()> = abandonable(&Cancel::default(), || panic!("wrong"));
         assert!(wrong.is_err());
     }
 

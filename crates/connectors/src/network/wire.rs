@@ -94,7 +94,7 @@ impl Wire {
         &self.input[self.consumed..]
     }
 
-    /// So many bytes of the input are done with.
+    /// A number of bytes of the input are done with.
     pub fn consume(&mut self, bytes: usize) {
         self.consumed += bytes;
         if self.consumed == self.input.len() {

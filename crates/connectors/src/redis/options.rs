@@ -126,7 +126,11 @@ impl RedisOptions {
     /// If one is unknown or wrong, or a secret is not set.
     pub fn open(request: &TableRequest) -> Result<RedisOptions> {
         let mut read = RedisOptions::read(request)?;
-        read.server.password = Options::of(request, &DESCRIPTION)?.secret("password")?;
+        let options = Options::of(request, &DESCRIPTION)?;
+        if let Some(records) = &mut read.records {
+            records.open(&options, request)?;
+        }
+        read.server.password = options.secret("password")?;
         Ok(read)
     }
 

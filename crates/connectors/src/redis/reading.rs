@@ -82,8 +82,8 @@ impl StreamReader {
         read.map(Some).ok_or_else(|| senseless(self.session.server(), "XINFO STREAM"))
     }
 
-    /// Checks that what lies behind an entry was not removed. Nobody says so: where the entry itself
-    /// is gone, those behind it may be, too.
+    /// Checks that what lies behind an entry was not removed. Nobody says so: where the entry
+    /// itself is gone, those behind it may be, too.
     fn check_kept(&mut self, stream: &str, last: Mark) -> Attempt<()> {
         let Some(info) = self.info(stream)? else { return Ok(()) };
         let newest = self.id(&info, "last-generated-id")?.unwrap_or(last);

@@ -55,7 +55,7 @@ fn copying(folder: &Path, source: &str) -> String {
     )
 }
 
-/// Waits until so many different rows are there. Those that are there twice.
+/// Waits until a number of different rows are there. Those that are there twice.
 fn wait_for_rows(folder: &Path, count: usize) -> Vec<String> {
     wait_for("rows", || match lines(&folder.join("out")).len() {
         rows if rows == count => Ok(()),
