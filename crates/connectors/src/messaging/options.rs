@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     const OPTIONS: [OptionDescription; 1 + CONNECTION.len()] =
-        joined(&[&option_table! { "url": Text => "where" }, &CONNECTION]);
+        joined(&[&option_table! { "url": Text => "where"; }, &CONNECTION]);
     const DESCRIPTION: ConnectorDescription =
         ConnectorDescription { options: &OPTIONS, ..ConnectorDescription::new("broker", "") };
     const SCHEMES: &[(&str, bool)] = &[("redis", false), ("rediss", true)];

@@ -18,9 +18,10 @@ const TEXT: MarkText =
     MarkText { noun: "number", write: |mark| mark.to_string(), read: |text| text.parse().ok() };
 
 /// What a peer keeps. Clones are the same peer.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Peer(Arc<Mutex<Kept>>);
 
+#[derive(Default)]
 struct Kept {
     /// Of each split, by number, from 1.
     messages: BTreeMap<String, Vec<i64>>,
@@ -91,25 +92,33 @@ impl Client for Replays {
     }
 }
 
-/// Sends all that is not acknowledged, again over each connection.
+/// Sends all that is not acknowledged, again over each connection. Acknowledgements that are on
+/// their way are lost with their connection.
+#[derive(Default)]
 struct Acknowledges {
     peer: Peer,
     next: usize,
     given: BTreeSet<Mark>,
-    restored: BTreeSet<Mark>,
+    done: BTreeSet<Mark>,
+    sent: Vec<Mark>,
+    settled: Vec<Mark>,
 }
 
 impl Client for Acknowledges {
     fn connect(&mut self, _inbox: &Inbox) -> Attempt<()> {
         self.peer.check()?;
         self.next = 1;
+        self.sent.clear();
         Ok(())
     }
     fn restore(&mut self, marks: &[Mark]) {
-        self.restored = marks.iter().copied().collect();
+        self.done = marks.iter().copied().collect();
+        self.given.clone_from(&self.done);
     }
     fn receive(&mut self, inbox: &mut Inbox) -> Attempt<()> {
         let mut kept = self.peer.check()?;
+        kept.acknowledged.extend(&self.sent);
+        self.settled.append(&mut self.sent);
         let count = 1 + kept.random.below(9) as usize;
         let values = kept.messages["q"].clone();
         for _ in 0..count {
@@ -124,17 +133,21 @@ impl Client for Acknowledges {
             if kept.acknowledged.contains(&mark) {
                 continue;
             }
-            match self.restored.contains(&mark) {
-                true => drop(kept.acknowledged.insert(mark)),
-                false if self.given.insert(mark) => add(inbox, 0, mark as usize, value),
-                false => {}
+            if self.given.insert(mark) {
+                add(inbox, 0, mark as usize, value);
+            } else if self.done.contains(&mark) {
+                self.sent.push(mark);
             }
         }
         Ok(())
     }
     fn acknowledge(&mut self, marks: &[Mark]) -> Attempt<()> {
-        self.peer.kept().acknowledged.extend(marks);
+        self.done.extend(marks);
+        self.sent.extend(marks);
         Ok(())
+    }
+    fn settled(&mut self) -> Vec<Mark> {
+        std::mem::take(&mut self.settled)
     }
 }
 
@@ -178,8 +191,7 @@ fn messages_that_are_acknowledged_count_once_over_restarts_and_broken_connection
     let make = || {
         let peer = Peer::new(&[("q", 0..150)], 150);
         move || {
-            let (given, restored) = (BTreeSet::new(), BTreeSet::new());
-            let client = Acknowledges { peer: peer.clone(), next: 1, given, restored };
+            let client = Acknowledges { peer: peer.clone(), ..Acknowledges::default() };
             source(Box::new(client), &["q"], Tracking::Acknowledge)
         }
     };

@@ -92,13 +92,13 @@ fn topics_are_read_with_their_metadata() {
             rows.contains_key(row).then_some(()).ok_or_else(|| format!("{rows:?}"))
         });
     };
-    wait_for_row("0,plant/1/ready,1,true,");
+    wait_for_row("0,plant/1/ready,1,TRUE,");
     broker.publish(
         "alarms/a/b",
         "{\"n\": 1}\nnonsense\n{\"n\": 2}\n",
         &["-D", "publish", "user-property", "who", "me"],
     );
-    wait_for_row("2,alarms/a/b,1,false,me");
+    wait_for_row("2,alarms/a/b,1,FALSE,me");
     broker.signal("-STOP");
     let took = job.interrupt();
     broker.signal("-CONT");
