@@ -103,10 +103,11 @@ fn topics_are_read_with_their_metadata() {
     let took = job.interrupt();
     broker.signal("-CONT");
     assert!(took < Duration::from_secs(3), "{took:?}");
-    let text = text.replace("/out/", "/new/").replace("/snapshots", "/first");
-    let wrong = text.replace("'thalweg'", "'s3cret'");
+    let of = |name: &str| text.replace("/jobs/read/", &format!("/jobs/{name}/"));
+    let wrong = of("wrong").replace("'thalweg'", "'s3cret'");
     broker.refused("wrong", &wrong, &["bad user name or password", "username"]);
-    broker.refused("id", &text.replace("'client-id' = 'reads',", ""), &["client-id", "QoS 1"]);
+    let without = of("id").replace("'client-id' = 'reads',", "");
+    broker.refused("id", &without, &["client-id", "QoS 1"]);
 }
 
 #[test]

@@ -81,7 +81,11 @@ fn streams_are_read_with_their_metadata_and_bad_entries_are_kept() {
     assert!(said.contains("7,seven"), "{said}");
     let wrong = read("").replace("'thalweg'", "'s3cret'");
     server.refused("password", &wrong, &["WRONGPASS", "table t"]);
-    server.refused("type", &read("").replace("'a;b'", "'k'"), &["needs"]);
+    server.refused(
+        "type",
+        &read("").replace("'a;b'", "'k'"),
+        &["WRONGTYPE", "another kind of value"],
+    );
 }
 
 #[test]
