@@ -18,10 +18,9 @@ const TEXT: MarkText =
     MarkText { noun: "number", write: |mark| mark.to_string(), read: |text| text.parse().ok() };
 
 /// What a peer keeps. Clones are the same peer.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Peer(Arc<Mutex<Kept>>);
 
-#[derive(Default)]
 struct Kept {
     /// Of each split, by number, from 1.
     messages: BTreeMap<String, Vec<i64>>,
@@ -94,7 +93,6 @@ impl Client for Replays {
 
 /// Sends all that is not acknowledged, again over each connection. Acknowledgements that are on
 /// their way are lost with their connection.
-#[derive(Default)]
 struct Acknowledges {
     peer: Peer,
     next: usize,
@@ -102,6 +100,14 @@ struct Acknowledges {
     done: BTreeSet<Mark>,
     sent: Vec<Mark>,
     settled: Vec<Mark>,
+}
+
+impl Acknowledges {
+    fn new(peer: &Peer) -> Acknowledges {
+        let (given, done) = (BTreeSet::new(), BTreeSet::new());
+        let (sent, settled) = (Vec::new(), Vec::new());
+        Acknowledges { peer: peer.clone(), next: 1, given, done, sent, settled }
+    }
 }
 
 impl Client for Acknowledges {
@@ -190,10 +196,7 @@ fn splits_that_are_replayed_count_once_over_restarts_and_broken_connections() {
 fn messages_that_are_acknowledged_count_once_over_restarts_and_broken_connections() {
     let make = || {
         let peer = Peer::new(&[("q", 0..150)], 150);
-        move || {
-            let client = Acknowledges { peer: peer.clone(), ..Acknowledges::default() };
-            source(Box::new(client), &["q"], Tracking::Acknowledge)
-        }
+        move || source(Box::new(Acknowledges::new(&peer)), &["q"], Tracking::Acknowledge)
     };
     let column: ArrayRef = Arc::new(Int64Array::from_iter_values(0..150));
     let expected = RecordBatch::try_from_iter([("n", column)]).expect("one column");
