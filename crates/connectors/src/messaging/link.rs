@@ -19,6 +19,8 @@ pub enum Item {
     Rows(Rows),
     /// A split has no more.
     Ended(SplitId),
+    /// Messages never come again.
+    Settled(Vec<Mark>),
 }
 
 /// Receives messages on a thread of its own.
@@ -101,12 +103,18 @@ impl Link {
     }
 
     fn hand_over(&mut self, writer: &FeedWriter<Item>) -> Attempt<()> {
-        while let Some(block) = self.inbox.take() {
+        loop {
+            // Before the rows: one of them may have the mark of another message.
+            let settled = self.client.settled();
+            if !settled.is_empty() {
+                writer.send(Item::Settled(settled), &mut || self.idle())?;
+                continue;
+            }
+            let Some(block) = self.inbox.take() else { return Ok(()) };
             let name = self.inbox.splits()[block.split.0 as usize].name.clone();
             let rows = self.rows.decode(&name, block)?;
             writer.send(Item::Rows(rows), &mut || self.idle())?;
         }
-        Ok(())
     }
 
     /// The job takes no rows. What fails for the moment is tried again when it does.

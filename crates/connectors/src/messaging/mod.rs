@@ -22,6 +22,8 @@
 //! - Memory is bounded: the thread reads on only while the inbox has room, and the feed is bounded.
 //! - A message is acknowledged only when a snapshot that covers it is kept, or, in a job without
 //!   snapshots, when its rows were polled.
+//! - A snapshot names each message that was delivered, until the peer is known never to send it
+//!   again: that an acknowledgement was sent does not show it.
 //! - A message that comes a second time over a new connection is recognized by the client, before
 //!   it becomes a row.
 //!
@@ -112,6 +114,13 @@ pub trait Client: Send {
     fn acknowledge(&mut self, marks: &[Mark]) -> Attempt<()> {
         let _ = marks;
         Ok(())
+    }
+
+    /// The marks of messages that were acknowledged, or delivered by an earlier run, and that the
+    /// peer is now known never to send again. Each is said once, before another message that has
+    /// the same mark is received.
+    fn settled(&mut self) -> Vec<Mark> {
+        Vec::new()
     }
 
     /// Messages with these marks were delivered by an earlier run, and their effects are kept: when

@@ -3,7 +3,7 @@
 //! | tracking | a position holds | after a restart |
 //! |---|---|---|
 //! | [`Tracking::Replay`] | the last message of each split | the peer sends what lies behind |
-//! | [`Tracking::Acknowledge`] | messages that were delivered and are not acknowledged | the peer sends these again, and they are left out |
+//! | [`Tracking::Acknowledge`] | messages that were delivered and that the peer may send again | the peer sends these again, and they are left out |
 //! | [`Tracking::Nothing`] | how many messages there were, for people | what came meanwhile is lost |
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,6 +61,9 @@ pub struct Progress {
     pub splits: BTreeMap<String, SplitProgress>,
     /// Where they are acknowledged: those that are not yet, but were delivered.
     pub delivered: BTreeSet<Mark>,
+    /// Those that are acknowledged, or will be when they come again, where it is not known that the
+    /// peer has heard it.
+    pub acknowledged: BTreeSet<Mark>,
     /// How many messages were delivered.
     pub messages: u64,
     /// How many could not be read.
@@ -86,8 +89,11 @@ impl Progress {
                 position.insert("splits".to_owned(), self.splits.iter().map(split).collect());
             }
             Tracking::Acknowledge => {
-                let marks = self.delivered.iter().map(|&mark| (text.write)(mark));
-                position.insert("delivered".to_owned(), marks.collect());
+                let write = |&mark: &Mark| Value::from((text.write)(mark));
+                let delivered = self.delivered.iter().map(write);
+                position.insert("delivered".to_owned(), delivered.collect());
+                let acknowledged = self.acknowledged.iter().map(write);
+                position.insert("acknowledged".to_owned(), acknowledged.collect());
             }
             Tracking::Nothing => {
                 position.insert("messages".to_owned(), self.messages.into());
@@ -129,8 +135,11 @@ fn parse(written: &str, tracking: Tracking, text: MarkText) -> Option<Progress> 
             }
         }
         Tracking::Acknowledge => {
-            let marks = value.get("delivered")?.as_array()?.iter().map(mark);
-            progress.delivered = marks.collect::<Option<_>>()?;
+            let marks = |name: &str| -> Option<BTreeSet<Mark>> {
+                value.get(name)?.as_array()?.iter().map(mark).collect()
+            };
+            progress.delivered = marks("delivered")?;
+            progress.acknowledged = marks("acknowledged")?;
         }
         Tracking::Nothing => progress.messages = value.get("messages")?.as_u64()?,
     }
@@ -153,7 +162,8 @@ mod tests {
         let written = progress.write(Tracking::Replay, TEXT).to_string();
         let read = Progress::read(&written, Tracking::Replay, TEXT);
         assert_eq!(read.expect("a position"), progress, "{written}");
-        let delivered = Progress { delivered: [7, 1 << 90].into(), ..Progress::default() };
+        let (delivered, acknowledged) = ([7, 1 << 90].into(), [8].into());
+        let delivered = Progress { delivered, acknowledged, ..Progress::default() };
         let written = delivered.write(Tracking::Acknowledge, TEXT).to_string();
         let read = Progress::read(&written, Tracking::Acknowledge, TEXT);
         assert_eq!(read.expect("a position"), delivered, "{written}");

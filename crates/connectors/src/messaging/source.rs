@@ -132,8 +132,8 @@ impl MessageSource {
         let restored = |name: &String| Split::new(name, known(name).last, known(name).stop);
         let mut inbox = Inbox::new(parts.splits.iter().map(restored).collect(), wants);
         let (client, startup) = (&mut parts.client, parts.startup);
-        let delivered: Vec<Mark> = self.progress.delivered.iter().copied().collect();
-        client.restore(&delivered);
+        let acknowledged: Vec<Mark> = self.progress.acknowledged.iter().copied().collect();
+        client.restore(&acknowledged);
         let (is_new, replays) = (!self.is_restored, self.tracking == Tracking::Replay);
         let is_bounded = self.is_bounded;
         let table = &self.request.table;
@@ -216,6 +216,13 @@ impl MessageSource {
         }
     }
 
+    /// These messages never come again: positions need not name them any more.
+    fn settle(&mut self, marks: &[Mark]) {
+        for mark in marks {
+            self.progress.acknowledged.remove(mark);
+        }
+    }
+
     fn write_letters(&mut self, bad: &[BadMessage]) -> Result<()> {
         let Some(letters) = self.letters.as_mut().filter(|_| !bad.is_empty()) else {
             return Ok(());
@@ -240,6 +247,9 @@ impl MessageSource {
 
     fn read_position(&mut self, position: &str, has_ended: bool) -> Result<()> {
         self.progress = Progress::read(position, self.tracking, self.text)?;
+        // Their rows are in the snapshot: they are acknowledged when they come again.
+        let delivered = std::mem::take(&mut self.progress.delivered);
+        self.progress.acknowledged.extend(delivered);
         if let Some(letters) = &mut self.letters {
             let value: Value = serde_json::from_str(position).unwrap_or_default();
             let mark = match value.get("letters") {
@@ -327,14 +337,20 @@ impl Source for MessageSource {
         if let Some(taking) = self.current.take() {
             return self.take(taking, rows_max);
         }
-        let Some(feed) = &self.feed else { return Ok(SourcePoll::End) };
-        match feed.next()? {
-            Fed::Item(Item::Rows(rows)) => {
-                self.take(Taking { rows, row: 0, message: 0, bad: 0 }, rows_max)
-            }
-            Fed::Item(Item::Ended(split)) => Ok(self.end_split(split)),
-            Fed::End => Ok(SourcePoll::End),
-            Fed::Pending => Ok(SourcePoll::Pending),
+        loop {
+            let Some(feed) = &self.feed else { return Ok(SourcePoll::End) };
+            return match feed.next()? {
+                Fed::Item(Item::Settled(marks)) => {
+                    self.settle(&marks);
+                    continue;
+                }
+                Fed::Item(Item::Rows(rows)) => {
+                    self.take(Taking { rows, row: 0, message: 0, bad: 0 }, rows_max)
+                }
+                Fed::Item(Item::Ended(split)) => Ok(self.end_split(split)),
+                Fed::End => Ok(SourcePoll::End),
+                Fed::Pending => Ok(SourcePoll::Pending),
+            };
         }
     }
 
@@ -448,8 +464,10 @@ impl Source for MessageSource {
 
     fn committed(&mut self, position: &str) -> Result<()> {
         if self.tracking == Tracking::Acknowledge {
-            let covered = Progress::read(position, self.tracking, self.text)?.delivered;
-            self.progress.delivered.retain(|mark| !covered.contains(mark));
+            // What the snapshot names as acknowledged may be another message by now.
+            let mut covered = Progress::read(position, self.tracking, self.text)?.delivered;
+            covered.retain(|mark| self.progress.delivered.remove(mark));
+            self.progress.acknowledged.extend(&covered);
             self.acknowledge(covered.into_iter().collect());
         }
         Ok(())

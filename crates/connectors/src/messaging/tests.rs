@@ -91,25 +91,40 @@ impl Client for Replays {
     }
 }
 
-/// Sends all that is not acknowledged, again over each connection.
+/// Sends all that is not acknowledged, again over each connection. Acknowledgements that are on
+/// their way are lost with their connection.
 struct Acknowledges {
     peer: Peer,
     next: usize,
     given: BTreeSet<Mark>,
-    restored: BTreeSet<Mark>,
+    done: BTreeSet<Mark>,
+    sent: Vec<Mark>,
+    settled: Vec<Mark>,
+}
+
+impl Acknowledges {
+    fn new(peer: &Peer) -> Acknowledges {
+        let (given, done) = (BTreeSet::new(), BTreeSet::new());
+        let (sent, settled) = (Vec::new(), Vec::new());
+        Acknowledges { peer: peer.clone(), next: 1, given, done, sent, settled }
+    }
 }
 
 impl Client for Acknowledges {
     fn connect(&mut self, _inbox: &Inbox) -> Attempt<()> {
         drop(self.peer.check()?);
         self.next = 1;
+        self.sent.clear();
         Ok(())
     }
     fn restore(&mut self, marks: &[Mark]) {
-        self.restored = marks.iter().copied().collect();
+        self.done = marks.iter().copied().collect();
+        self.given.clone_from(&self.done);
     }
     fn receive(&mut self, inbox: &mut Inbox) -> Attempt<()> {
         let mut kept = self.peer.check()?;
+        kept.acknowledged.extend(&self.sent);
+        self.settled.append(&mut self.sent);
         let count = 1 + kept.random.below(9) as usize;
         let values = kept.messages["q"].clone();
         for _ in 0..count {
@@ -124,17 +139,21 @@ impl Client for Acknowledges {
             if kept.acknowledged.contains(&mark) {
                 continue;
             }
-            match self.restored.contains(&mark) {
-                true => drop(kept.acknowledged.insert(mark)),
-                false if self.given.insert(mark) => add(inbox, 0, mark as usize, value),
-                false => {}
+            if self.given.insert(mark) {
+                add(inbox, 0, mark as usize, value);
+            } else if self.done.contains(&mark) {
+                self.sent.push(mark);
             }
         }
         Ok(())
     }
     fn acknowledge(&mut self, marks: &[Mark]) -> Attempt<()> {
-        self.peer.kept().acknowledged.extend(marks);
+        self.done.extend(marks);
+        self.sent.extend(marks);
         Ok(())
+    }
+    fn settled(&mut self) -> Vec<Mark> {
+        std::mem::take(&mut self.settled)
     }
 }
 
@@ -177,11 +196,7 @@ fn splits_that_are_replayed_count_once_over_restarts_and_broken_connections() {
 fn messages_that_are_acknowledged_count_once_over_restarts_and_broken_connections() {
     let make = || {
         let peer = Peer::new(&[("q", 0..150)], 150);
-        move || {
-            let (given, restored) = (BTreeSet::new(), BTreeSet::new());
-            let client = Acknowledges { peer: peer.clone(), next: 1, given, restored };
-            source(Box::new(client), &["q"], Tracking::Acknowledge)
-        }
+        move || source(Box::new(Acknowledges::new(&peer)), &["q"], Tracking::Acknowledge)
     };
     let column: ArrayRef = Arc::new(Int64Array::from_iter_values(0..150));
     let expected = RecordBatch::try_from_iter([("n", column)]).expect("one column");

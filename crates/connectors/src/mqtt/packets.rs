@@ -365,7 +365,7 @@ mod tests {
             ..Connect::default()
         };
         let bytes = connect.write().expect("a packet");
-        assert_eq!(bytes[..12], [0x10, 35, 0, 4, b'M', b'Q', b'T', b'T', 5, 0xc0, 0, 30]);
+        assert_eq!(bytes[..12], [0x10, 33, 0, 4, b'M', b'Q', b'T', b'T', 5, 0xc0, 0, 30]);
         assert_eq!(bytes[bytes.len() - 9..], [0, 1, b'c', 0, 1, b'u', 0, 1, b'p']);
     }
 }

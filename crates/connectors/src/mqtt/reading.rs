@@ -4,17 +4,26 @@
 //! The broker sends a message of QoS 1 again, under the same packet identifier, over each new
 //! connection of the session until it is acknowledged. A message is known here by its identifier
 //! and a hash of topic and payload, its mark.
-//! - Of this run: an identifier that was not acknowledged is of the same message. It is left out,
-//!   and acknowledged at once where the job was done with it meanwhile.
-//! - Of an earlier run: a message with the flag DUP whose mark the snapshot holds is left out. An
-//!   identifier that the broker has given to another message has another hash.
+//! - Over a new connection, the same mark is of the same message. It is left out, and acknowledged
+//!   at once where the job is done with it.
+//! - Marks of an earlier run, which the snapshot holds, are those of messages that the job is done
+//!   with.
+//! - Over the same connection the broker uses an identifier again only when it has processed the
+//!   acknowledgement: another message, also where it is equal.
+//! - What comes again has the flag DUP, and comes before all that is new. Behind the first message
+//!   without the flag, nothing from before this connection comes again.
+//!
+//! # When a mark is settled
+//! Brokers do not answer acknowledgements, but they process packets in order. So a ping follows
+//! the acknowledgements, and when it is answered their messages never come again. Until then the
+//! marks stay here, for a connection that breaks, and in snapshots, for a job that crashes.
 //!
 //! # What MQTT cannot say
 //! Whether an equal message under an identifier that is used again is another one. Only one that
 //! was sent between a snapshot and a crash, with the very same payload and identifier, would be
 //! taken for the old one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use thalweg_core::Error;
 use thalweg_core::connector::SplitId;
@@ -54,6 +63,9 @@ struct Pending {
     connection: u64,
     /// It need not come again.
     is_done: bool,
+    /// It was acknowledged over that connection; the answer to the ping of this number shows that
+    /// the broker has processed that.
+    shown_by: Option<u64>,
 }
 
 /// Reads topics.
@@ -61,11 +73,17 @@ pub struct TopicReader {
     session: Session,
     topics: Vec<String>,
     qos: u8,
+    /// The number of the connection, from 1.
     connection: u64,
-    /// Messages of this run, by packet identifier.
+    /// What comes again over this connection has come.
+    is_renewed: bool,
+    /// By packet identifier.
     pending: HashMap<u16, Pending>,
-    /// Messages of earlier runs, by packet identifier.
-    restored: HashMap<u16, Mark>,
+    /// Acknowledged over this connection and not shown to be processed: number of the ping and
+    /// packet identifier.
+    unshown: VecDeque<(u64, u16)>,
+    /// Marks that never come again, and were not reported.
+    settled: Vec<Mark>,
 }
 
 impl TopicReader {
@@ -76,8 +94,10 @@ impl TopicReader {
             topics,
             qos,
             connection: 0,
+            is_renewed: false,
             pending: HashMap::new(),
-            restored: HashMap::new(),
+            unshown: VecDeque::new(),
+            settled: Vec::new(),
         }
     }
 
@@ -93,29 +113,68 @@ impl TopicReader {
             add(message, None, inbox);
             return Ok(());
         };
-        let mark = mark_of(message, packet_id);
-        if let Some(known) = self.pending.get_mut(&packet_id)
-            && known.mark == mark
-        {
-            known.connection = self.connection;
-            if known.is_done {
-                self.pending.remove(&packet_id);
-                self.session.put_puback(packet_id)?;
-            }
-            return Ok(());
-        }
-        if message.is_duplicate && self.restored.get(&packet_id) == Some(&mark) {
-            self.restored.remove(&packet_id);
-            return self.session.put_puback(packet_id);
-        }
         if !message.is_duplicate {
-            // What the broker sends again comes before all that is new.
-            self.restored.clear();
+            self.renewed();
         }
-        let pending = Pending { mark, connection: self.connection, is_done: false };
+        let mark = mark_of(message, packet_id);
+        if let Some(known) = self.pending.get_mut(&packet_id) {
+            let is_acknowledged = known.connection == self.connection && known.is_done;
+            if known.mark == mark && !is_acknowledged {
+                known.connection = self.connection;
+                return if known.is_done { self.put_puback(packet_id) } else { Ok(()) };
+            }
+            // The identifier is used again: the broker has crossed off what it was used for.
+            self.settled.push(known.mark);
+        }
+        let connection = self.connection;
+        let pending = Pending { mark, connection, is_done: false, shown_by: None };
         self.pending.insert(packet_id, pending);
         add(message, Some(mark), inbox);
         Ok(())
+    }
+
+    /// All that comes again has come: what the job was done with before this connection, and has
+    /// not come, was crossed off.
+    fn renewed(&mut self) {
+        if self.is_renewed {
+            return;
+        }
+        self.is_renewed = true;
+        let connection = self.connection;
+        let gone =
+            self.pending.extract_if(|_, known| known.is_done && known.connection < connection);
+        self.settled.extend(gone.map(|(_, known)| known.mark));
+    }
+
+    fn put_puback(&mut self, packet_id: u16) -> Attempt<()> {
+        let number = self.session.next_ping();
+        if let Some(known) = self.pending.get_mut(&packet_id) {
+            known.shown_by = Some(number);
+        }
+        self.unshown.push_back((number, packet_id));
+        self.session.put_puback(packet_id)
+    }
+
+    /// The broker has answered a ping.
+    fn shown(&mut self, answered: u64) {
+        while let Some((number, packet_id)) = self.unshown.pop_front_if(|(n, _)| *n <= answered) {
+            // The identifier may be that of another message by now.
+            let is_same = |known: &&Pending| {
+                known.connection == self.connection && known.shown_by == Some(number)
+            };
+            if let Some(known) = self.pending.get(&packet_id).filter(is_same) {
+                self.settled.push(known.mark);
+                self.pending.remove(&packet_id);
+            }
+        }
+    }
+
+    /// Sends what was put, and asks whether acknowledgements were processed.
+    fn flush(&mut self) -> Attempt<()> {
+        if let Some(&(number, _)) = self.unshown.back() {
+            self.session.put_ping(number)?;
+        }
+        self.session.flush()
     }
 
     fn receive_some(&mut self, inbox: &mut Inbox, mut waits: bool) -> Attempt<()> {
@@ -131,11 +190,13 @@ impl TopicReader {
                         return Err(error.hint("correct 'topic', or the broker's rules").into());
                     }
                 }
+                Some(Incoming::Pingresp(number)) => self.shown(number),
                 Some(Incoming::Puback(..)) => {}
                 None => {
                     // A broker that waits for acknowledgements may have more.
                     let window = usize::from(self.session.broker().receive_maximum);
-                    if waits && self.pending.len() < window {
+                    let open = self.pending.values().filter(|known| !known.is_done).count();
+                    if waits && open < window {
                         inbox.caught_up(SplitId(0));
                     }
                     break;
@@ -143,7 +204,7 @@ impl TopicReader {
             }
             waits = false;
         }
-        self.session.flush()
+        self.flush()
     }
 }
 
@@ -163,16 +224,20 @@ impl Client for TopicReader {
     fn connect(&mut self, _inbox: &Inbox) -> Attempt<()> {
         let answer = self.session.connect()?;
         self.connection += 1;
+        self.is_renewed = false;
+        self.unshown.clear();
         if !answer.is_session_present {
             // The broker knows of no message that was not acknowledged.
-            self.pending.clear();
-            self.restored.clear();
+            self.settled.extend(self.pending.drain().map(|(_, known)| known.mark));
         }
         self.subscribe()
     }
 
     fn restore(&mut self, marks: &[Mark]) {
-        self.restored = marks.iter().map(|&mark| (mark as u16, mark)).collect();
+        let pending = |&mark: &Mark| {
+            (mark as u16, Pending { mark, connection: 0, is_done: true, shown_by: None })
+        };
+        self.pending = marks.iter().map(pending).collect();
     }
 
     fn receive(&mut self, inbox: &mut Inbox) -> Attempt<()> {
@@ -185,19 +250,30 @@ impl Client for TopicReader {
     }
 
     fn acknowledge(&mut self, marks: &[Mark]) -> Attempt<()> {
+        let mut sent = Ok(());
         for &mark in marks {
             let packet_id = mark as u16;
             match self.pending.get_mut(&packet_id).filter(|known| known.mark == mark) {
                 Some(known) if known.connection == self.connection => {
-                    self.pending.remove(&packet_id);
-                    self.session.put_puback(packet_id)?;
+                    // Noted also where the connection has broken: it comes again over the next.
+                    known.is_done = true;
+                    sent = sent.and(self.put_puback(packet_id));
                 }
                 // It came over an earlier connection, and comes again over this one.
-                Some(known) => known.is_done = true,
-                None => {}
+                Some(known) if !self.is_renewed => known.is_done = true,
+                Some(_) => {
+                    self.pending.remove(&packet_id);
+                    self.settled.push(mark);
+                }
+                // The broker has lost it, or has used its identifier again.
+                None => self.settled.push(mark),
             }
         }
-        self.session.flush()
+        sent.and_then(|()| self.flush())
+    }
+
+    fn settled(&mut self) -> Vec<Mark> {
+        std::mem::take(&mut self.settled)
     }
 
     fn close(&mut self) {

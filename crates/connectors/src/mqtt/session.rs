@@ -54,6 +54,8 @@ pub enum Incoming {
     Puback(u16, u8),
     /// What became of each subscription.
     Suback(Vec<u8>),
+    /// The ping of this number was answered: what was sent before it has been processed.
+    Pingresp(u64),
 }
 
 /// A connection that is opened when it is needed.
@@ -65,6 +67,10 @@ pub struct Session {
     sent: Timer,
     /// Since the broker was asked whether it is there, and has not answered.
     pinged: Option<Timer>,
+    /// How many pings were sent over this connection.
+    pings: u64,
+    /// How many of them were answered.
+    pings_answered: u64,
 }
 
 /// The error of a packet of ours that can't be made.
@@ -107,7 +113,8 @@ pub fn reason_text(code: u8) -> String {
 impl Session {
     /// A session with this broker.
     pub fn new(broker: Broker, cancel: Cancel) -> Session {
-        Session { broker, cancel, wire: None, sent: Timer::default(), pinged: None }
+        let sent = Timer::default();
+        Session { broker, cancel, wire: None, sent, pinged: None, pings: 0, pings_answered: 0 }
     }
 
     /// The broker.
@@ -120,8 +127,8 @@ impl Session {
     /// # Errors
     /// If the broker can't be reached, or refuses.
     pub fn connect(&mut self) -> Attempt<Connack> {
-        self.wire = None;
-        self.pinged = None;
+        (self.wire, self.pinged) = (None, None);
+        (self.pings, self.pings_answered) = (0, 0);
         let wire = Wire::open(&self.broker.address, PACKET_BYTES_MAX, &self.cancel)?;
         self.wire = Some(wire);
         let packet = self.connect_packet().ok_or_else(unwritable)?;
@@ -207,9 +214,32 @@ impl Session {
         if self.sent.elapsed() < PING_AFTER {
             return Ok(());
         }
-        self.put(&packets::PINGREQ)?;
-        self.pinged.get_or_insert_default();
+        self.ping()?;
         self.flush()
+    }
+
+    fn ping(&mut self) -> Attempt<()> {
+        self.put(&packets::PINGREQ)?;
+        self.pings += 1;
+        self.pinged.get_or_insert_default();
+        Ok(())
+    }
+
+    /// The number of the next ping over this connection. A broker processes packets in order: the
+    /// answer shows that it has processed what was put before.
+    pub fn next_ping(&self) -> u64 {
+        self.pings + 1
+    }
+
+    /// Puts the ping of this number, unless it was put, or an earlier one is not answered yet.
+    ///
+    /// # Errors
+    /// If there is no connection.
+    pub fn put_ping(&mut self, number: u64) -> Attempt<()> {
+        match number > self.pings && self.pings == self.pings_answered {
+            true => self.ping(),
+            false => Ok(()),
+        }
     }
 
     /// The next packet, if it is here or comes within a [`crate::network::TICK`] where `waits`.
@@ -233,7 +263,11 @@ impl Session {
                 Packet::Puback(packet_id, reason) => Incoming::Puback(packet_id, reason),
                 Packet::Suback(reasons) => Incoming::Suback(reasons),
                 Packet::Disconnect(reason) => return Err(self.ended(reason)),
-                Packet::Connack(_) | Packet::Pingresp | Packet::Other => continue,
+                Packet::Pingresp => {
+                    self.pings_answered += 1;
+                    Incoming::Pingresp(self.pings_answered)
+                }
+                Packet::Connack(_) | Packet::Other => continue,
             }));
         }
     }

@@ -92,21 +92,22 @@ fn topics_are_read_with_their_metadata() {
             rows.contains_key(row).then_some(()).ok_or_else(|| format!("{rows:?}"))
         });
     };
-    wait_for_row("0,plant/1/ready,1,true,");
+    wait_for_row("0,plant/1/ready,1,TRUE,");
     broker.publish(
         "alarms/a/b",
         "{\"n\": 1}\nnonsense\n{\"n\": 2}\n",
         &["-D", "publish", "user-property", "who", "me"],
     );
-    wait_for_row("2,alarms/a/b,1,false,me");
+    wait_for_row("2,alarms/a/b,1,FALSE,me");
     broker.signal("-STOP");
     let took = job.interrupt();
     broker.signal("-CONT");
     assert!(took < Duration::from_secs(3), "{took:?}");
-    let text = text.replace("/out/", "/new/").replace("/snapshots", "/first");
-    let wrong = text.replace("'thalweg'", "'s3cret'");
+    let of = |name: &str| text.replace("/jobs/read/", &format!("/jobs/{name}/"));
+    let wrong = of("wrong").replace("'thalweg'", "'s3cret'");
     broker.refused("wrong", &wrong, &["bad user name or password", "username"]);
-    broker.refused("id", &text.replace("'client-id' = 'reads',", ""), &["client-id", "QoS 1"]);
+    let without = of("id").replace("'client-id' = 'reads',", "");
+    broker.refused("id", &without, &["client-id", "QoS 1"]);
 }
 
 #[test]

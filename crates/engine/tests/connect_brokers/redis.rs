@@ -48,7 +48,7 @@ fn streams_are_read_with_their_metadata_and_bad_entries_are_kept() {
     server.commands(
         "XADD a 5-1 value '{\"n\": 1}' from x\nXADD b 6-1 value '{\"n\": 2}'\nXADD a 7-0 value '{\"n\": bad}'\n\
          XADD a 7-1 other 3\nXADD a 8-1 value '[{\"n\": 4}, {\"n\": 5}]'\nXADD a 9-1 value '{\"n\": 6}'\nXDEL a 9-1\n\
-         XADD f 1-1 n 7 name seven\n",
+         XADD f 1-1 n 7 name seven\nSET k text\n",
     );
     let columns = "n BIGINT, stream STRING METADATA, id STRING METADATA, \
         ts TIMESTAMP_LTZ(3) METADATA FROM 'timestamp', `fields` MAP<STRING, STRING> METADATA";
@@ -81,7 +81,11 @@ fn streams_are_read_with_their_metadata_and_bad_entries_are_kept() {
     assert!(said.contains("7,seven"), "{said}");
     let wrong = read("").replace("'thalweg'", "'s3cret'");
     server.refused("password", &wrong, &["WRONGPASS", "table t"]);
-    server.refused("type", &read("").replace("'a;b'", "'k'"), &["needs"]);
+    server.refused(
+        "type",
+        &read("").replace("'a;b'", "'k'"),
+        &["WRONGTYPE", "another kind of value"],
+    );
 }
 
 #[test]
