@@ -52,12 +52,20 @@ pub(crate) struct Started {
 type RowsBySplit = BTreeMap<Arc<str>, Vec<RecordBatch>>;
 
 impl Started {
-    /// Resumes from a position, if there is one.
+    /// Resumes from a position, if there is one, in a job with snapshots.
     pub(crate) fn new(mut source: Box<dyn Source>, position: Option<&str>) -> Result<Started> {
+        source.use_snapshots();
+        Started::without_snapshots(source, position)
+    }
+
+    /// Resumes from a position, if there is one, in a job without snapshots.
+    pub(crate) fn without_snapshots(
+        mut source: Box<dyn Source>,
+        position: Option<&str>,
+    ) -> Result<Started> {
         if let Some(position) = position {
             source.seek(position)?;
         }
-        source.use_snapshots();
         let (wake, woken) = sync_channel(1);
         source.start(Arc::new(move || {
             // A wake-up that was not taken yet is enough.

@@ -12,7 +12,7 @@
 //! `Idempotency-Key` both times, its rows count once: marks of such requests are made of the key,
 //! and are in positions until they are acknowledged.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ const REQUESTS_AHEAD: usize = 64;
 /// How long a request waits for room among them.
 const ROOM_WAIT: Duration = Duration::from_secs(1);
 /// Requests with a key that were answered, and are recognized if they come again.
-const ANSWERED_MAX: usize = 10_000;
+const ANSWERED_MAX: usize = 1_000;
 
 /// A request whose rows are good.
 struct Posted {
@@ -58,10 +58,11 @@ pub struct Listener {
     is_open: bool,
     /// Who waits for the word that rows are safe.
     waiting: BTreeMap<Mark, Vec<Sender<()>>>,
-    /// Requests whose rows an earlier run has taken.
-    restored: BTreeSet<Mark>,
-    /// Requests that were answered, oldest first.
+    /// Requests with a key that were answered, or whose rows an earlier run has taken, oldest first:
+    /// their clients may send them again.
     answered: VecDeque<Mark>,
+    /// Requests that positions need not name any more.
+    settled: Vec<Mark>,
 }
 
 impl Listener {
@@ -83,8 +84,8 @@ impl Listener {
             cancel,
             is_open: false,
             waiting: BTreeMap::new(),
-            restored: BTreeSet::new(),
             answered: VecDeque::new(),
+            settled: Vec::new(),
         }
     }
 
@@ -118,9 +119,8 @@ impl Listener {
             waiting.push(done);
             return;
         }
-        if self.restored.remove(&mark) || self.answered.contains(&mark) {
+        if self.answered.contains(&mark) {
             let _gone = done.try_send(());
-            self.note_answered(mark);
             return;
         }
         self.waiting.insert(mark, vec![done]);
@@ -149,8 +149,10 @@ impl Listener {
         if is_of_key(mark) {
             self.answered.push_back(mark);
             if self.answered.len() > ANSWERED_MAX {
-                self.answered.pop_front();
+                self.settled.extend(self.answered.pop_front());
             }
+        } else {
+            self.settled.push(mark);
         }
     }
 }
@@ -183,7 +185,11 @@ impl Client for Listener {
     }
 
     fn restore(&mut self, marks: &[Mark]) {
-        self.restored = marks.iter().copied().filter(|&mark| is_of_key(mark)).collect();
+        marks.iter().for_each(|&mark| self.note_answered(mark));
+    }
+
+    fn settled(&mut self) -> Vec<Mark> {
+        std::mem::take(&mut self.settled)
     }
 }
 

@@ -36,7 +36,7 @@ fn source(url: &str, options: &[(&str, &str)]) -> Box<dyn Source> {
 }
 
 fn started(url: &str, options: &[(&str, &str)], position: Option<&str>) -> Started {
-    Started::new(source(url, options), position).expect("started")
+    Started::without_snapshots(source(url, options), position).expect("started")
 }
 
 /// The first numbers that come.

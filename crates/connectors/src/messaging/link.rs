@@ -87,10 +87,14 @@ impl Link {
             self.is_connected = true;
         }
         self.acknowledge()?;
-        self.client.receive(&mut self.inbox)?;
-        self.backoff.reset();
-        self.trouble.clear();
+        let received = self.client.receive(&mut self.inbox);
+        if received.is_ok() {
+            self.backoff.reset();
+            self.trouble.clear();
+        }
+        // Also what came before the connection broke: the next one may break as soon.
         self.hand_over(writer)?;
+        received?;
         self.end_splits(writer)?;
         Ok(self.inbox.splits().iter().any(|split| !split.has_ended))
     }

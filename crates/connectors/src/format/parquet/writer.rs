@@ -37,6 +37,8 @@ impl ParquetOptions {
     /// If one is wrong, or asks for what is not supported.
     pub fn read(options: &Options<'_>) -> Result<Self> {
         check_times(options)?;
+        // Without effect, but a wrong one is a mistake.
+        options.number::<u32>("parquet.batch-size")?;
         let level = options.number("parquet.compression.codec.zstd.level")?.unwrap_or(3);
         let level = ZstdLevel::try_new(level).map_err(|_| {
             let name = "parquet.compression.codec.zstd.level";

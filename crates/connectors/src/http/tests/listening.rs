@@ -143,15 +143,7 @@ fn more_connections_than_allowed_and_a_busy_job_are_answered_503() {
 #[test]
 fn with_snapshots_an_answer_waits_for_the_one_that_covers_its_rows() {
     let url = free_url();
-    let mut first = Started::new(
-        {
-            let mut source = source(&url, &[LISTEN]);
-            source.use_snapshots();
-            source
-        },
-        None,
-    )
-    .expect("started");
+    let mut first = Started::new(source(&url, &[LISTEN]), None).expect("started");
     let one = post_later(&url, "", "{\"n\": 1}");
     assert_eq!(numbers(&mut first, 1), [1]);
     let position = first.source().position().expect("a position");
@@ -166,9 +158,7 @@ fn with_snapshots_an_answer_waits_for_the_one_that_covers_its_rows() {
     first.source().stop();
     drop(first);
     assert_eq!(two.recv_timeout(SOON), Ok(503));
-    let mut source = source(&url, &[LISTEN]);
-    source.use_snapshots();
-    let mut second = Started::new(source, Some(&covered)).expect("started");
+    let mut second = Started::new(source(&url, &[LISTEN]), Some(&covered)).expect("started");
     let again = post_later(&url, "Idempotency-Key: two\r\n", "{\"n\": 2}");
     assert_eq!(again.recv_timeout(SOON), Ok(200));
     let three = post_later(&url, "Idempotency-Key: three\r\n", "{\"n\": 3}");
