@@ -58,8 +58,8 @@ pub struct Listener {
     is_open: bool,
     /// Who waits for the word that rows are safe.
     waiting: BTreeMap<Mark, Vec<Sender<()>>>,
-    /// Requests with a key that were answered, or whose rows an earlier run has taken, oldest first:
-    /// their clients may send them again.
+    /// Requests with a key that were answered, or whose rows an earlier run has taken, oldest
+    /// first: their clients may send them again.
     answered: VecDeque<Mark>,
     /// Requests that positions need not name any more.
     settled: Vec<Mark>,
