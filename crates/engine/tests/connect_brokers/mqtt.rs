@@ -105,7 +105,7 @@ fn topics_are_read_with_their_metadata() {
     assert!(took < Duration::from_secs(3), "{took:?}");
     let of = |name: &str| text.replace("/jobs/read/", &format!("/jobs/{name}/"));
     let wrong = of("wrong").replace("'thalweg'", "'s3cret'");
-    broker.refused("wrong", &wrong, &["bad user name or password", "username"]);
+    broker.refused("wrong", &wrong, &["not authorized", "correct 'username'"]);
     let without = of("id").replace("'client-id' = 'reads',", "");
     broker.refused("id", &without, &["client-id", "QoS 1"]);
 }
