@@ -75,6 +75,18 @@ impl Started {
         Ok(Started { source, woken, splits: BTreeMap::new() })
     }
 
+    /// The first column of the next rows, which are this number.
+    #[cfg(test)]
+    pub(crate) fn numbers(&mut self, count: usize) -> Vec<i64> {
+        use arrow_array::{cast::AsArray, types::Int64Type};
+        let mut numbers = Vec::new();
+        while numbers.len() < count {
+            let batch = self.next(count - numbers.len()).expect("rows").expect("no end");
+            numbers.extend(batch.column(0).as_primitive::<Int64Type>().values());
+        }
+        numbers
+    }
+
     /// The next rows; `None` at the end.
     pub(crate) fn next(&mut self, rows_max: usize) -> Result<Option<RecordBatch>> {
         Ok(self.next_of_split(rows_max)?.map(|(_, batch)| batch))

@@ -50,7 +50,8 @@ pub mod records;
 pub(crate) mod tests;
 pub mod text;
 
-use thalweg_core::{Column, DataType, Result};
+use thalweg_core::connector::AcceptedChanges;
+use thalweg_core::{Column, DataType, Error, Result};
 
 pub use self::avro::AvroOptions;
 pub use self::bad_data::{BadDataPolicy, DecodeError, Rejected};
@@ -123,6 +124,11 @@ impl Format {
         matches!(self, Format::Changes(_))
     }
 
+    /// The changes that a table of such records has.
+    pub fn changes(&self) -> AcceptedChanges {
+        if self.has_changes() { AcceptedChanges::All } else { AcceptedChanges::Inserts }
+    }
+
     /// True if values that cannot be read become NULL.
     pub fn ignores_parse_errors(&self) -> bool {
         match self {
@@ -132,6 +138,27 @@ impl Format {
             Format::Protobuf(protobuf) => protobuf.ignore_parse_errors,
             Format::Raw(_) | Format::Avro(_) => false,
             Format::Parquet(_) | Format::Orc | Format::Arrow => false,
+        }
+    }
+
+    /// Checks that the format has values of the types of these columns.
+    ///
+    /// # Errors
+    /// If it lacks one.
+    pub fn check_types<'a>(
+        &self,
+        table: &str,
+        columns: impl IntoIterator<Item = &'a Column>,
+    ) -> Result<()> {
+        let is_missing = |column: &&Column| !self.is_supported(&column.column_type.data_type);
+        match columns.into_iter().find(is_missing) {
+            None => Ok(()),
+            Some(column) => Err(Error::unsupported(format!(
+                "table {table}: column {} is {}, which format '{}' cannot hold",
+                column.name,
+                column.column_type.data_type,
+                self.name()
+            ))),
         }
     }
 

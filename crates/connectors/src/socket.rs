@@ -6,16 +6,14 @@
 use memchr::memchr;
 use thalweg_core::connector::{
     AcceptedChanges, Boundedness, Capabilities, Connector, ConnectorDescription, OptionDescription,
-    Options, Source, SourceCapability, SplitId, TableRequest, option_table,
+    Options, Source, SplitId, TableRequest, option_table,
 };
 use thalweg_core::{Error, Result};
 
 use crate::filesystem::FinishedLetters;
 use crate::format::options::RECORD_FORMATS;
-use crate::messaging::options::{BAD_DATA, RecordOptions, joined};
-use crate::messaging::{
-    Client, Inbox, MarkText, Message, MessageSource, SourceParts, Startup, Tracking,
-};
+use crate::messaging::options::{BAD_DATA, RecordOptions, joined, source_capability};
+use crate::messaging::{Client, Inbox, Message, MessageSource, SourceParts};
 use crate::network::wire::{Address, Wire};
 use crate::network::{Attempt, Cancel, Failure};
 
@@ -35,12 +33,7 @@ const ALL_OPTIONS: [OptionDescription; OPTIONS.len() + BAD_DATA.len()] =
 
 const DESCRIPTION: ConnectorDescription = ConnectorDescription {
     capabilities: Capabilities {
-        source: Some(SourceCapability {
-            boundedness: Boundedness::Unbounded,
-            changes: &[AcceptedChanges::Inserts, AcceptedChanges::All],
-            has_positions: true,
-            prunes_columns: true,
-        }),
+        source: Some(source_capability(Boundedness::Unbounded)),
         ..Capabilities::NONE
     },
     options: &ALL_OPTIONS,
@@ -89,35 +82,25 @@ impl Connector for Socket {
     }
 
     fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
-        match SocketOptions::read(request) {
-            Ok(options) if options.records.format.has_changes() => AcceptedChanges::All,
-            _ => AcceptedChanges::Inserts,
-        }
+        let options = SocketOptions::read(request);
+        options.map_or(AcceptedChanges::Inserts, |options| options.records.format.changes())
     }
 
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
         let SocketOptions { address, delimiter, mut records } = SocketOptions::read(request)?;
         records.open(&Options::of(request, &DESCRIPTION)?, request)?;
         let cancel = Cancel::default();
-        let parts = SourceParts {
-            peer: address.to_string(),
-            splits: vec![address.to_string()],
-            client: Box::new(SocketReader {
-                address,
-                delimiter,
-                record_bytes_max: request.memory_limit_bytes / 4,
-                searched: 0,
-                wire: None,
-                cancel: cancel.clone(),
-            }),
-            records,
-            tracking: Tracking::Nothing,
-            text: MarkText::NUMBER,
-            startup: Startup::Latest,
-            is_bounded: false,
-            finished: self.finished.clone(),
-            cancel,
+        let peer = address.to_string();
+        let client = SocketReader {
+            address,
+            delimiter,
+            record_bytes_max: request.memory_limit_bytes / 4,
+            searched: 0,
+            wire: None,
+            cancel: cancel.clone(),
         };
+        let finished = self.finished.clone();
+        let parts = SourceParts::at_most_once(peer, records, Box::new(client), finished, cancel);
         Ok(Box::new(MessageSource::new(request.clone(), parts)?))
     }
 }
@@ -166,8 +149,6 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Duration;
 
-    use arrow_array::cast::AsArray;
-    use arrow_array::types::Int64Type;
     use thalweg_core::{Column, DataType, TableSchema};
 
     use super::*;
@@ -187,15 +168,6 @@ mod tests {
         }
     }
 
-    fn numbers(started: &mut Started, count: usize) -> Vec<i64> {
-        let mut numbers = Vec::new();
-        while numbers.len() < count {
-            let batch = started.next(100).expect("rows").expect("no end");
-            numbers.extend(batch.column(0).as_primitive::<Int64Type>().values());
-        }
-        numbers
-    }
-
     #[test]
     fn records_come_over_new_connections_and_cut_ones_are_dropped() {
         let next = AtomicU64::new(0);
@@ -209,9 +181,9 @@ mod tests {
         let request = request(server.port, &[("byte-delimiter", "59")]);
         let source = Socket::default().source(&request).expect("a source");
         let mut started = Started::new(source, None).expect("started");
-        assert_eq!(numbers(&mut started, 2), [0, 1]);
+        assert_eq!(started.numbers(2), [0, 1]);
         server.cut();
-        assert_eq!(numbers(&mut started, 2), [2, 3]);
+        assert_eq!(started.numbers(2), [2, 3]);
         let position = started.source().position().expect("a position");
         assert_eq!(position, "{\"messages\":4}");
     }
@@ -225,10 +197,10 @@ mod tests {
         let server = TestServer::start(serve);
         let source = Socket::default().source(&request(server.port, &[])).expect("a source");
         let mut started = Started::new(source, None).expect("started");
-        assert_eq!(numbers(&mut started, 1), [7]);
+        assert_eq!(started.numbers(1), [7]);
         let port = server.kill();
         let _again = TestServer::start_at(port, serve);
-        assert_eq!(numbers(&mut started, 1), [7]);
+        assert_eq!(started.numbers(1), [7]);
     }
 
     #[test]
@@ -251,7 +223,7 @@ mod tests {
         let skipping = request(server.port, &[("bad-data", "skip")]);
         let source = Socket::default().source(&skipping).expect("a source");
         let mut started = Started::new(source, None).expect("started");
-        assert_eq!(numbers(&mut started, 1), [2]);
+        assert_eq!(started.numbers(1), [2]);
         assert_eq!(started.source().bad_rows(), 1);
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use thalweg_core::connector::{
     AcceptedChanges, Boundedness, Capabilities, Connector, ConnectorDescription, OptionDescription,
-    Options, Secret, Source, SourceCapability, SplitId, TableRequest, option_table,
+    Options, Secret, Source, SplitId, TableRequest, option_table,
 };
 use thalweg_core::{Error, Result};
 use tungstenite::client::{IntoClientRequest, client_with_config};
@@ -20,17 +20,13 @@ use tungstenite::{Error as SocketError, Message as Received, WebSocket as Connec
 
 use crate::filesystem::FinishedLetters;
 use crate::format::options::RECORD_FORMATS;
-use crate::messaging::options::{BAD_DATA, RecordOptions, address, joined};
-use crate::messaging::{
-    Client, Inbox, MarkText, Message, MessageSource, SourceParts, Startup, Tracking,
-};
-use crate::network::tcp::{connect, is_tick};
-use crate::network::tls::{self, Checks, Stream};
-use crate::network::wire::Address;
+use crate::messaging::options::{BAD_DATA, RecordOptions, address, joined, source_capability};
+use crate::messaging::{Client, Inbox, Message, MessageSource, SourceParts};
+use crate::network::tcp::is_tick;
+use crate::network::tls::Stream;
+use crate::network::wire::{Address, CONNECT_WAIT};
 use crate::network::{Attempt, Cancel, Failure, Timer};
 
-/// How long a connection may take to open, and again to become a WebSocket.
-const CONNECT_WAIT: Duration = Duration::from_secs(10);
 /// A peer that is silent for this number of intervals of PING has gone.
 const INTERVALS_OF_SILENCE: u32 = 2;
 
@@ -55,12 +51,7 @@ const ALL_OPTIONS: [OptionDescription; OPTIONS.len() + BAD_DATA.len()] =
 
 const DESCRIPTION: ConnectorDescription = ConnectorDescription {
     capabilities: Capabilities {
-        source: Some(SourceCapability {
-            boundedness: Boundedness::Unbounded,
-            changes: &[AcceptedChanges::Inserts, AcceptedChanges::All],
-            has_positions: true,
-            prunes_columns: true,
-        }),
+        source: Some(source_capability(Boundedness::Unbounded)),
         ..Capabilities::NONE
     },
     options: &ALL_OPTIONS,
@@ -159,34 +150,24 @@ impl Connector for WebSocket {
     }
 
     fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
-        match SocketOptions::read(request) {
-            Ok(options) if options.records.format.has_changes() => AcceptedChanges::All,
-            _ => AcceptedChanges::Inserts,
-        }
+        let options = SocketOptions::read(request);
+        options.map_or(AcceptedChanges::Inserts, |options| options.records.format.changes())
     }
 
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
         let options = SocketOptions::open(request)?;
         let cancel = Cancel::default();
-        let parts = SourceParts {
-            peer: options.url.clone(),
-            splits: vec![options.url.clone()],
-            records: options.records.clone(),
-            client: Box::new(SocketReader {
-                options,
-                message_bytes_max: request.memory_limit_bytes / 4,
-                connection: None,
-                heard: Timer::default(),
-                has_asked: false,
-                cancel: cancel.clone(),
-            }),
-            tracking: Tracking::Nothing,
-            text: MarkText::NUMBER,
-            startup: Startup::Latest,
-            is_bounded: false,
-            finished: self.finished.clone(),
-            cancel,
+        let (peer, records) = (options.url.clone(), options.records.clone());
+        let client = SocketReader {
+            options,
+            message_bytes_max: request.memory_limit_bytes / 4,
+            connection: None,
+            heard: Timer::default(),
+            has_asked: false,
+            cancel: cancel.clone(),
         };
+        let finished = self.finished.clone();
+        let parts = SourceParts::at_most_once(peer, records, Box::new(client), finished, cancel);
         Ok(Box::new(MessageSource::new(request.clone(), parts)?))
     }
 }
@@ -204,21 +185,6 @@ struct SocketReader {
 }
 
 impl SocketReader {
-    fn stream(&self) -> Attempt<Stream> {
-        let address = &self.options.address;
-        let tcp = connect(&address.host, address.port, CONNECT_WAIT, &self.cancel);
-        let passing = |error: std::io::Error| match self.cancel.is_set() {
-            true => Failure::Cancelled,
-            false => Failure::Passing(error.to_string()),
-        };
-        let tcp = tcp.map_err(passing)?;
-        if !address.is_encrypted {
-            return Ok(Stream::Plain(tcp));
-        }
-        let config = tls::settings(Checks::AuthorityAndHost, address.authorities.as_deref())?;
-        Stream::encrypted(config, &address.host, tcp).map_err(passing)
-    }
-
     fn handshake(&self, stream: Stream) -> Attempt<Connection<Stream>> {
         let since = Timer::default();
         let config = WebSocketConfig::default()
@@ -327,7 +293,7 @@ impl SocketReader {
 impl Client for SocketReader {
     fn connect(&mut self, _inbox: &Inbox) -> Attempt<()> {
         self.connection = None;
-        self.connection = Some(self.handshake(self.stream()?)?);
+        self.connection = Some(self.handshake(self.options.address.connect(&self.cancel)?)?);
         (self.heard, self.has_asked) = (Timer::default(), false);
         match self.options.greeting.clone() {
             Some(greeting) => self.send(Received::Text(greeting.expose().into())),
@@ -363,8 +329,6 @@ mod tests {
     use std::net::TcpStream;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use arrow_array::cast::AsArray;
-    use arrow_array::types::Int64Type;
     use thalweg_core::{Column, DataType, TableSchema};
 
     use super::*;
@@ -385,15 +349,6 @@ mod tests {
         WebSocket::default().source(&request).expect("a source")
     }
 
-    fn numbers(started: &mut Started, count: usize) -> Vec<i64> {
-        let mut numbers = Vec::new();
-        while numbers.len() < count {
-            let batch = started.next(100).expect("rows").expect("no end");
-            numbers.extend(batch.column(0).as_primitive::<Int64Type>().values());
-        }
-        numbers
-    }
-
     #[test]
     fn messages_come_after_a_subscription_and_over_new_connections() {
         let server = TestServer::start(|stream: TcpStream| {
@@ -408,7 +363,7 @@ mod tests {
         });
         let source = source(server.port, &[("subscribe.message", "give me s3cret")]);
         let mut started = Started::new(source, None).expect("started");
-        assert_eq!(numbers(&mut started, 8)[..8], [0, 1, 2, 3, 0, 1, 2, 3]);
+        assert_eq!(started.numbers(8)[..8], [0, 1, 2, 3, 0, 1, 2, 3]);
     }
 
     #[test]
@@ -426,7 +381,7 @@ mod tests {
         });
         let source = source(server.port, &[("ping.interval", "200 ms")]);
         let mut started = Started::new(source, None).expect("started");
-        assert_eq!(numbers(&mut started, 2), [0, 1]);
+        assert_eq!(started.numbers(2), [0, 1]);
         // One that answers stays.
         let quiet = Timer::default();
         while quiet.elapsed() < Duration::from_millis(900) {

@@ -8,7 +8,7 @@ use arrow_array::types::{
     ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type,
     Int32Type, Int64Type, Time32MillisecondType,
 };
-use arrow_array::{ArrayRef, BooleanArray, PrimitiveArray};
+use arrow_array::{ArrayRef, BooleanArray, PrimitiveArray, StringViewArray};
 use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow_cast::cast::{CastOptions, cast_with_options};
 use thalweg_core::shim::{SplitMix64, mix64};
@@ -177,22 +177,12 @@ pub fn column(field: &GeneratedField, rows: Range<u64>, times: Times) -> Result<
 
 /// Values of an expression, which are texts until they become those of the type.
 fn fakes(field: &GeneratedField, expression: &Expression, rows: Range<u64>) -> Result<ArrayRef> {
-    let nulls = field.nulls(rows.clone());
-    let mut builder = StringViewBuilder::with_capacity((rows.end - rows.start) as usize);
-    let mut text = String::new();
-    for (i, row) in rows.enumerate() {
-        if nulls.as_ref().is_some_and(|nulls| nulls.is_null(i)) {
-            builder.append_null();
-            continue;
-        }
-        text.clear();
-        expression.append(&mut text, &mut field.numbers(row));
+    let texts = written(field, rows, |text, row| {
+        expression.append(text, &mut field.numbers(row));
         if let Some((end, _)) = text.char_indices().nth(field.length_max) {
             text.truncate(end);
         }
-        builder.append_value(&text);
-    }
-    let texts = builder.finish();
+    });
     let options = CastOptions { safe: false, ..CastOptions::default() };
     cast_with_options(&texts, &field.data_type.arrow(), &options).map_err(|error| {
         let data_type = &field.data_type;
@@ -266,6 +256,32 @@ fn booleans(field: &GeneratedField, rows: Range<u64>) -> ArrayRef {
 
 fn texts(field: &GeneratedField, rows: Range<u64>) -> ArrayRef {
     const HEX: &[u8; 16] = b"0123456789abcdef";
+    let texts = written(field, rows, |text, row| match field.kind {
+        ValueKind::Text { length } => {
+            let mut numbers = field.numbers(row);
+            let mut digits = 0;
+            for at in 0..length {
+                if at % 16 == 0 {
+                    digits = numbers.next_u64();
+                }
+                text.push(char::from(HEX[(digits & 15) as usize]));
+                digits >>= 4;
+            }
+        }
+        ValueKind::Sequence { start, .. } => {
+            thalweg_core::text::append_integer(text, start.wrapping_add(row as i64));
+        }
+        _ => {}
+    });
+    Arc::new(texts)
+}
+
+/// The texts that `write` appends for each row that is not NULL.
+fn written(
+    field: &GeneratedField,
+    rows: Range<u64>,
+    write: impl Fn(&mut String, u64),
+) -> StringViewArray {
     let nulls = field.nulls(rows.clone());
     let mut builder = StringViewBuilder::with_capacity((rows.end - rows.start) as usize);
     let mut text = String::new();
@@ -275,26 +291,10 @@ fn texts(field: &GeneratedField, rows: Range<u64>) -> ArrayRef {
             continue;
         }
         text.clear();
-        match field.kind {
-            ValueKind::Text { length } => {
-                let mut numbers = field.numbers(row);
-                let mut digits = 0;
-                for at in 0..length {
-                    if at % 16 == 0 {
-                        digits = numbers.next_u64();
-                    }
-                    text.push(char::from(HEX[(digits & 15) as usize]));
-                    digits >>= 4;
-                }
-            }
-            ValueKind::Sequence { start, .. } => {
-                thalweg_core::text::append_integer(&mut text, start.wrapping_add(row as i64));
-            }
-            _ => {}
-        }
+        write(&mut text, row);
         builder.append_value(&text);
     }
-    Arc::new(builder.finish())
+    builder.finish()
 }
 
 fn bytes(field: &GeneratedField, rows: Range<u64>) -> ArrayRef {

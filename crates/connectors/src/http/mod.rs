@@ -107,17 +107,13 @@ impl Connector for Http {
     }
 
     fn accepted_changes(&self, request: &TableRequest) -> AcceptedChanges {
-        match SinkOptions::read(request, self.description) {
-            Ok(options) if options.http.records.format.has_changes() => AcceptedChanges::All,
-            _ => AcceptedChanges::Inserts,
-        }
+        let options = SinkOptions::read(request, self.description);
+        options.map_or(AcceptedChanges::Inserts, |options| options.http.records.format.changes())
     }
 
     fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
-        match ScanOptions::read(request) {
-            Ok(options) if options.http.records.format.has_changes() => AcceptedChanges::All,
-            _ => AcceptedChanges::Inserts,
-        }
+        let options = ScanOptions::read(request);
+        options.map_or(AcceptedChanges::Inserts, |options| options.http.records.format.changes())
     }
 
     fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {

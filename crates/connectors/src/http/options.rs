@@ -5,29 +5,24 @@ use std::path::Path;
 use std::time::Duration;
 
 use thalweg_core::connector::{
-    AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, MetadataDescription,
-    OptionDescription, Options, Secret, SinkCapability, SourceCapability, TableRequest,
-    option_table,
+    Boundedness, Capabilities, ConnectorDescription, MetadataDescription, OptionDescription,
+    Options, Secret, TableRequest, option_table,
 };
-use thalweg_core::snapshot::SinkGuarantee;
 use thalweg_core::{Error, Result};
 use ureq::http::Method;
 
 use super::codes::Codes;
 use crate::format::Format;
 use crate::format::options::RECORD_FORMATS;
-use crate::messaging::options::{BAD_DATA, RecordOptions, joined};
+use crate::messaging::options::{
+    BAD_DATA, RecordOptions, SINK_CAPABILITY, joined, source_capability,
+};
 use crate::network::http::{Header, HttpSettings, authorities, parts_of};
 
 /// What `http` says of itself.
 pub const HTTP: ConnectorDescription = ConnectorDescription {
     capabilities: Capabilities {
-        source: Some(SourceCapability {
-            boundedness: Boundedness::Unbounded,
-            changes: &[AcceptedChanges::Inserts, AcceptedChanges::All],
-            has_positions: true,
-            prunes_columns: true,
-        }),
+        source: Some(source_capability(Boundedness::Unbounded)),
         sink: Some(SINK_CAPABILITY),
         is_lookup: true,
         ..Capabilities::NONE
@@ -64,11 +59,6 @@ pub const HTTP_SINK: ConnectorDescription = ConnectorDescription {
     ],
     is_in_flink: true,
     ..ConnectorDescription::new("http-async-sink", "rows to a service over HTTP")
-};
-
-const SINK_CAPABILITY: SinkCapability = SinkCapability {
-    changes: &[AcceptedChanges::Inserts, AcceptedChanges::All],
-    guarantee: SinkGuarantee::AtLeastOnce,
 };
 
 /// Metadata of server-sent events.

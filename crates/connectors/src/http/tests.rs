@@ -38,13 +38,3 @@ fn source(url: &str, options: &[(&str, &str)]) -> Box<dyn Source> {
 fn started(url: &str, options: &[(&str, &str)], position: Option<&str>) -> Started {
     Started::without_snapshots(source(url, options), position).expect("started")
 }
-
-/// The first numbers that come.
-fn numbers(started: &mut Started, count: usize) -> Vec<i64> {
-    let mut numbers = Vec::new();
-    while numbers.len() < count {
-        let batch = started.next(count - numbers.len()).expect("rows").expect("no end");
-        numbers.extend(batch.column(0).as_primitive::<Int64Type>().values());
-    }
-    numbers
-}

@@ -230,17 +230,8 @@ impl KafkaOptions {
     ) -> Result<()> {
         let of_key = self.key.iter().map(|key| (key, &self.key_columns));
         for (format, columns) in of_key.chain([(&self.value, &self.value_columns)]) {
-            for column in columns.iter().map(|&at| &request.schema.columns[at]) {
-                if !format.is_supported(&column.column_type.data_type) {
-                    return Err(Error::unsupported(format!(
-                        "table {}: column {} is {}, which format '{}' cannot hold",
-                        request.table,
-                        column.name,
-                        column.column_type.data_type,
-                        format.name()
-                    )));
-                }
-            }
+            let columns = columns.iter().map(|&at| &request.schema.columns[at]);
+            format.check_types(&request.table, columns)?;
         }
         let of_key = self.key.iter().map(|key| (key, self.key_schema(request)));
         for (format, schema) in of_key.chain([(&self.value, self.value_schema(request))]) {

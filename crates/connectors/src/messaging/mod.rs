@@ -44,7 +44,9 @@ pub use self::progress::{Mark, MarkText, Tracking};
 pub use self::sink::{MessageSink, Outgoing, Publisher};
 pub use self::source::{MessageSource, SourceParts};
 
-use crate::network::Attempt;
+use thalweg_core::Error;
+
+use crate::network::{Attempt, Failure};
 
 /// Where a job begins that does not resume from a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +57,15 @@ pub enum Startup {
     Latest,
     /// With the first message that is as new, in milliseconds since 1970.
     Time(i64),
+}
+
+/// The error of messages (`entries`, as the peer calls them) that may have been removed unread.
+pub fn removed_unread(why: String, messages: &str) -> Failure {
+    let hint = format!(
+        "keep {messages} for longer; with 'scan.removed-messages' = 'ignore' the job continues with the first that \
+         is there"
+    );
+    Error::data(why).hint(hint).into()
 }
 
 /// The protocol of a peer that sends messages.

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use thalweg_core::connector::{
-    MetadataDescription, OptionDescription, Options, TableRequest, option_table,
+    AcceptedChanges, Boundedness, MetadataDescription, OptionDescription, Options, SinkCapability,
+    SourceCapability, TableRequest, option_table,
 };
+use thalweg_core::snapshot::SinkGuarantee;
 use thalweg_core::{Error, Result};
 
 use super::Startup;
@@ -13,6 +15,17 @@ use crate::filesystem::letters_path;
 use crate::format::Format;
 use crate::metadata;
 use crate::network::wire::Address;
+
+const CHANGES: &[AcceptedChanges] = &[AcceptedChanges::Inserts, AcceptedChanges::All];
+
+/// What a source of messages can do.
+pub const fn source_capability(boundedness: Boundedness) -> SourceCapability {
+    SourceCapability { boundedness, changes: CHANGES, has_positions: true, prunes_columns: true }
+}
+
+/// What a sink of messages can do.
+pub const SINK_CAPABILITY: SinkCapability =
+    SinkCapability { changes: CHANGES, guarantee: SinkGuarantee::AtLeastOnce };
 
 /// What happens to messages that can't be read.
 pub const BAD_DATA: [OptionDescription; 2] = option_table! {
@@ -126,17 +139,7 @@ impl RecordOptions {
     /// If one is wrong, or the format can't hold a column.
     pub fn read(options: &Options<'_>, request: &TableRequest, subject: &str) -> Result<Self> {
         let format = read_format(options, request, subject, false)?;
-        for column in &request.schema.columns {
-            if !format.is_supported(&column.column_type.data_type) {
-                return Err(Error::unsupported(format!(
-                    "table {}: column {} is {}, which format '{}' cannot hold",
-                    request.table,
-                    column.name,
-                    column.column_type.data_type,
-                    format.name()
-                )));
-            }
-        }
+        format.check_types(&request.table, &request.schema.columns)?;
         let subject = subject.to_owned();
         Ok(RecordOptions { format, bad_data: BadData::read(options)?, subject })
     }
@@ -154,6 +157,25 @@ impl RecordOptions {
     pub fn open(&mut self, options: &Options<'_>, request: &TableRequest) -> Result<()> {
         self.format = read_format(options, request, &self.subject, true)?;
         Ok(())
+    }
+
+    /// Checks that a table into which these (`entries of a stream`) are written has no key, unless
+    /// the format says what happens to rows.
+    ///
+    /// # Errors
+    /// If it has one.
+    pub fn check_key(
+        &self,
+        options: &Options<'_>,
+        request: &TableRequest,
+        written: &str,
+    ) -> Result<()> {
+        if self.format.has_changes() || request.primary_key.is_empty() {
+            return Ok(());
+        }
+        Err(options
+            .conflict(&format!("a PRIMARY KEY, but {written} are never updated"))
+            .hint("remove the key, or use a format of changes, such as debezium-json"))
     }
 
     /// Checks the metadata columns of a table.

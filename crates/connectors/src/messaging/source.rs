@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crossbeam_channel::{Sender, unbounded};
-use serde_json::Value;
 use thalweg_core::connector::{
     Source, SourceBatch, SourcePoll, SplitEvent, SplitId, SplitStatus, TableRequest, Trouble,
     Waker, unread_rows,
@@ -52,6 +51,30 @@ pub struct SourceParts {
     pub finished: FinishedLetters,
     /// Ends the client's work: the client has the same.
     pub cancel: Cancel,
+}
+
+impl SourceParts {
+    /// Those of a peer that keeps nothing, and is one split.
+    pub fn at_most_once(
+        peer: String,
+        records: RecordOptions,
+        client: Box<dyn Client>,
+        finished: FinishedLetters,
+        cancel: Cancel,
+    ) -> SourceParts {
+        SourceParts {
+            client,
+            splits: vec![peer.clone()],
+            peer,
+            records,
+            tracking: Tracking::Nothing,
+            text: MarkText::NUMBER,
+            startup: Startup::Latest,
+            is_bounded: false,
+            finished,
+            cancel,
+        }
+    }
 }
 
 /// A source of messages.
@@ -251,14 +274,7 @@ impl MessageSource {
         let delivered = std::mem::take(&mut self.progress.delivered);
         self.progress.acknowledged.extend(delivered);
         if let Some(letters) = &mut self.letters {
-            let value: Value = serde_json::from_str(position).unwrap_or_default();
-            let mark = match value.get("letters") {
-                None => LetterMark::default(),
-                Some(noted) => LetterMark::from_json(noted).ok_or_else(|| {
-                    Error::user("the position says nothing of dead letters that makes sense")
-                        .hint("the snapshot is of another version, or damaged")
-                })?,
-            };
+            let mark = LetterMark::of_position(position)?;
             match has_ended {
                 true => letters.end_at(mark),
                 false => letters.seek(mark),

@@ -35,11 +35,9 @@ pub struct Mqtt {
     finished: FinishedLetters,
 }
 
-fn changes(options: Result<MqttOptions>) -> AcceptedChanges {
-    match options {
-        Ok(options) if options.records.format.has_changes() => AcceptedChanges::All,
-        _ => AcceptedChanges::Inserts,
-    }
+fn changes(request: &TableRequest, as_sink: bool) -> AcceptedChanges {
+    let options = MqttOptions::read(request, as_sink);
+    options.map_or(AcceptedChanges::Inserts, |options| options.records.format.changes())
 }
 
 impl Connector for Mqtt {
@@ -56,11 +54,11 @@ impl Connector for Mqtt {
     }
 
     fn accepted_changes(&self, request: &TableRequest) -> AcceptedChanges {
-        changes(MqttOptions::read(request, true))
+        changes(request, true)
     }
 
     fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
-        changes(MqttOptions::read(request, false))
+        changes(request, false)
     }
 
     fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {

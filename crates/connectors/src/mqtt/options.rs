@@ -2,29 +2,22 @@
 
 use thalweg_core::Result;
 use thalweg_core::connector::{
-    AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, MetadataDescription,
-    OptionDescription, Options, SinkCapability, SourceCapability, TableRequest, option_table,
+    Boundedness, Capabilities, ConnectorDescription, MetadataDescription, OptionDescription,
+    Options, TableRequest, option_table,
 };
-use thalweg_core::shim::{Clock, SystemClock};
-use thalweg_core::snapshot::SinkGuarantee;
+use thalweg_core::shim::unique_name;
 
 use super::session::Broker;
 use crate::format::options::RECORD_FORMATS;
-use crate::messaging::options::{BAD_DATA, CONNECTION, RecordOptions, address, joined};
+use crate::messaging::options::{
+    BAD_DATA, CONNECTION, RecordOptions, SINK_CAPABILITY, address, joined, source_capability,
+};
 
 /// What the connector says of itself.
 pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
     capabilities: Capabilities {
-        source: Some(SourceCapability {
-            boundedness: Boundedness::Unbounded,
-            changes: &[AcceptedChanges::Inserts, AcceptedChanges::All],
-            has_positions: true,
-            prunes_columns: true,
-        }),
-        sink: Some(SinkCapability {
-            changes: &[AcceptedChanges::Inserts, AcceptedChanges::All],
-            guarantee: SinkGuarantee::AtLeastOnce,
-        }),
+        source: Some(source_capability(Boundedness::Unbounded)),
+        sink: Some(SINK_CAPABILITY),
         ..Capabilities::NONE
     },
     options: &OPTIONS,
@@ -126,10 +119,8 @@ impl MqttOptions {
         let subject = topics.first().map_or("mqtt", String::as_str);
         let records = RecordOptions::read(&options, request, subject)?;
         records.check_metadata(request, METADATA, as_sink.then_some(WRITABLE))?;
-        if as_sink && !records.format.has_changes() && !request.primary_key.is_empty() {
-            return Err(options
-                .conflict("a PRIMARY KEY, but messages are never updated")
-                .hint("remove the key, or use a format of changes, such as debezium-json"));
+        if as_sink {
+            records.check_key(&options, request, "messages")?;
         }
         let qos = options.choice("qos", &[("0", 0), ("1", 1)])?.unwrap_or(1);
         let (client_id, keeps) = client_id(&options, qos == 1 && !as_sink)?;
@@ -192,12 +183,7 @@ fn client_id(options: &Options<'_>, must_stay: bool) -> Result<(String, bool)> {
         None if must_stay => Err(options.conflict("reading with QoS 1 needs 'client-id'").hint(
             "a name of this table's session alone, or 'qos' = '0' for messages at most once",
         )),
-        None => {
-            let (clock, process) = (SystemClock::new(), std::process::id());
-            let moment = clock.wall_ms() as u64;
-            let hash = crc32fast::hash(format!("{}{}", options.table(), moment).as_bytes());
-            Ok((format!("thalweg-{process:x}-{hash:08x}"), false))
-        }
+        None => Ok((format!("thalweg-{}", unique_name()), false)),
     }
 }
 

@@ -34,11 +34,9 @@ pub struct Nats {
     finished: FinishedLetters,
 }
 
-fn changes(options: Result<NatsOptions>) -> AcceptedChanges {
-    match options {
-        Ok(options) if options.records.format.has_changes() => AcceptedChanges::All,
-        _ => AcceptedChanges::Inserts,
-    }
+fn changes(request: &TableRequest, as_sink: bool) -> AcceptedChanges {
+    let options = NatsOptions::read(request, as_sink);
+    options.map_or(AcceptedChanges::Inserts, |options| options.records.format.changes())
 }
 
 impl Connector for Nats {
@@ -55,11 +53,11 @@ impl Connector for Nats {
     }
 
     fn accepted_changes(&self, request: &TableRequest) -> AcceptedChanges {
-        changes(NatsOptions::read(request, true))
+        changes(request, true)
     }
 
     fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
-        changes(NatsOptions::read(request, false))
+        changes(request, false)
     }
 
     fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {

@@ -2,33 +2,24 @@
 
 use thalweg_core::Result;
 use thalweg_core::connector::{
-    AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, MetadataDescription,
-    OptionDescription, Options, SinkCapability, SourceCapability, TableRequest, option_table,
+    Boundedness, Capabilities, ConnectorDescription, MetadataDescription, OptionDescription,
+    Options, TableRequest, option_table,
 };
-use thalweg_core::snapshot::SinkGuarantee;
 
 use super::protocol::is_subject;
 use super::session::Server;
 use crate::format::options::RECORD_FORMATS;
 use crate::messaging::Startup;
 use crate::messaging::options::{
-    BAD_DATA, CONNECTION, REMOVED, RecordOptions, STARTUP, address, ignores_removed, joined,
-    startup,
+    BAD_DATA, CONNECTION, REMOVED, RecordOptions, SINK_CAPABILITY, STARTUP, address,
+    ignores_removed, joined, source_capability, startup,
 };
 
 /// What the connector says of itself.
 pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
     capabilities: Capabilities {
-        source: Some(SourceCapability {
-            boundedness: Boundedness::ByOptions,
-            changes: &[AcceptedChanges::Inserts, AcceptedChanges::All],
-            has_positions: true,
-            prunes_columns: true,
-        }),
-        sink: Some(SinkCapability {
-            changes: &[AcceptedChanges::Inserts, AcceptedChanges::All],
-            guarantee: SinkGuarantee::AtLeastOnce,
-        }),
+        source: Some(source_capability(Boundedness::ByOptions)),
+        sink: Some(SINK_CAPABILITY),
         ..Capabilities::NONE
     },
     options: &OPTIONS,
@@ -149,10 +140,8 @@ impl NatsOptions {
         let subject = stream.as_deref().or(subjects.first().map(String::as_str));
         let records = RecordOptions::read(&options, request, subject.unwrap_or("nats"))?;
         records.check_metadata(request, METADATA, as_sink.then_some(WRITABLE))?;
-        if as_sink && !records.format.has_changes() && !request.primary_key.is_empty() {
-            return Err(options
-                .conflict("a PRIMARY KEY, but messages are never updated")
-                .hint("remove the key, or use a format of changes, such as debezium-json"));
+        if as_sink {
+            records.check_key(&options, request, "messages")?;
         }
         let (startup, is_bounded) = startup(&options)?;
         if stream.is_none() && (startup != Startup::Earliest || is_bounded) {

@@ -6,14 +6,13 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use thalweg_core::Error;
 use thalweg_core::connector::SplitId;
 use thalweg_core::text::format_timestamp_millis;
 
 use super::options::NatsOptions;
 use super::protocol::NatsMessage;
 use super::session::Session;
-use crate::messaging::{Client, Inbox, Mark, MarkText, Message, Metadata, Startup};
+use crate::messaging::{Client, Inbox, Mark, MarkText, Message, Metadata, Startup, removed_unread};
 use crate::network::{Attempt, Failure, Timer};
 
 /// The subscription for messages.
@@ -109,12 +108,7 @@ impl SubjectReader {
         } else {
             return Ok(());
         };
-        Err(Error::data(why)
-            .hint(
-                "keep messages for longer; with 'scan.removed-messages' = 'ignore' the job continues with the first \
-                 that is there",
-            )
-            .into())
+        Err(removed_unread(why, "messages"))
     }
 
     fn subscribe(&mut self, inbox: &mut Inbox) -> Attempt<()> {

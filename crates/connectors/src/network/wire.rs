@@ -3,6 +3,7 @@
 //! No call waits longer than a [`super::TICK`] without a look at [`Cancel`].
 
 use std::io::{self, Read, Write};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,8 +15,8 @@ use super::{Attempt, Cancel, Failure, Timer};
 
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 64 << 10;
-/// How long a connection may take to open.
-const CONNECT_WAIT: Duration = Duration::from_secs(10);
+/// How long a connection may take to open, and again to begin its protocol.
+pub const CONNECT_WAIT: Duration = Duration::from_secs(10);
 
 /// Where a peer is, and how it is talked to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,24 @@ pub struct Address {
     pub is_encrypted: bool,
     /// A file of certificates in PEM form: who may have signed that of the peer.
     pub authorities: Option<PathBuf>,
+}
+
+impl Address {
+    /// Connects, over TLS where the address says so. The handshake of TLS happens with the first
+    /// bytes.
+    ///
+    /// # Errors
+    /// If the peer can't be reached, or the file of authorities can't be read.
+    pub fn connect(&self, cancel: &Cancel) -> Attempt<Stream> {
+        let tcp = connect(&self.host, self.port, CONNECT_WAIT, cancel);
+        let tcp = tcp.map_err(|error| failure(&error, cancel))?;
+        if self.is_encrypted { self.encrypted(tcp, cancel) } else { Ok(Stream::Plain(tcp)) }
+    }
+
+    fn encrypted(&self, tcp: TcpStream, cancel: &Cancel) -> Attempt<Stream> {
+        let config = tls::settings(Checks::AuthorityAndHost, self.authorities.as_deref())?;
+        Stream::encrypted(config, &self.host, tcp).map_err(|error| failure(&error, cancel))
+    }
 }
 
 impl std::fmt::Display for Address {
@@ -57,20 +76,14 @@ impl Wire {
     /// # Errors
     /// If the peer can't be reached, or the file of authorities can't be read.
     pub fn open(address: &Address, packet_bytes_max: usize, cancel: &Cancel) -> Attempt<Wire> {
-        let tcp = connect(&address.host, address.port, CONNECT_WAIT, cancel);
-        let tcp = tcp.map_err(|error| failure(&error, cancel))?;
-        let mut wire = Wire {
-            stream: Stream::Plain(tcp),
+        Ok(Wire {
+            stream: address.connect(cancel)?,
             input: Vec::new(),
             consumed: 0,
             output: Vec::new(),
             cancel: cancel.clone(),
             packet_bytes_max,
-        };
-        if address.is_encrypted {
-            wire.encrypt(address)?;
-        }
-        Ok(wire)
+        })
     }
 
     /// Encrypts what follows. The handshake happens with the next bytes.
@@ -78,14 +91,12 @@ impl Wire {
     /// # Errors
     /// If the file of authorities can't be read.
     pub fn encrypt(&mut self, address: &Address) -> Attempt<()> {
-        let config = tls::settings(Checks::AuthorityAndHost, address.authorities.as_deref())?;
         if self.consumed < self.input.len() {
             return Err(Failure::Passing("unexpected bytes before encryption".to_owned()));
         }
         let Stream::Plain(tcp) = &self.stream else { return Ok(()) };
         let tcp = tcp.try_clone().map_err(|error| failure(&error, &self.cancel))?;
-        let encrypted = Stream::encrypted(config, &address.host, tcp);
-        self.stream = encrypted.map_err(|error| failure(&error, &self.cancel))?;
+        self.stream = address.encrypted(tcp, &self.cancel)?;
         Ok(())
     }
 

@@ -40,10 +40,9 @@ pub struct Redis {
 
 impl Redis {
     fn changes(request: &TableRequest) -> AcceptedChanges {
-        match RedisOptions::read(request) {
-            Ok(options) if options.has_changes() => AcceptedChanges::All,
-            _ => AcceptedChanges::Inserts,
-        }
+        let options = RedisOptions::read(request).ok();
+        let records = options.as_ref().and_then(|options| options.records().ok());
+        records.map_or(AcceptedChanges::Inserts, |records| records.format.changes())
     }
 }
 

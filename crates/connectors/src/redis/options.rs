@@ -1,10 +1,9 @@
 //! The options of `redis`.
 
 use thalweg_core::connector::{
-    AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, MetadataDescription,
-    OptionDescription, Options, SinkCapability, SourceCapability, TableRequest, option_table,
+    Boundedness, Capabilities, ConnectorDescription, MetadataDescription, OptionDescription,
+    Options, TableRequest, option_table,
 };
-use thalweg_core::snapshot::SinkGuarantee;
 use thalweg_core::{Error, Result};
 
 use super::reading::RecordField;
@@ -12,23 +11,15 @@ use super::session::Server;
 use crate::format::options::RECORD_FORMATS;
 use crate::messaging::Startup;
 use crate::messaging::options::{
-    BAD_DATA, CONNECTION, REMOVED, RecordOptions, STARTUP, address, ignores_removed, joined,
-    startup,
+    BAD_DATA, CONNECTION, REMOVED, RecordOptions, SINK_CAPABILITY, STARTUP, address,
+    ignores_removed, joined, source_capability, startup,
 };
 
 /// What the connector says of itself.
 pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
     capabilities: Capabilities {
-        source: Some(SourceCapability {
-            boundedness: Boundedness::ByOptions,
-            changes: &[AcceptedChanges::Inserts, AcceptedChanges::All],
-            has_positions: true,
-            prunes_columns: true,
-        }),
-        sink: Some(SinkCapability {
-            changes: &[AcceptedChanges::Inserts, AcceptedChanges::All],
-            guarantee: SinkGuarantee::AtLeastOnce,
-        }),
+        source: Some(source_capability(Boundedness::ByOptions)),
+        sink: Some(SINK_CAPABILITY),
         is_lookup: true,
         ..Capabilities::NONE
     },
@@ -192,10 +183,8 @@ impl RedisOptions {
         }
         let records = self.records()?;
         records.check_metadata(request, METADATA, as_sink.then_some(&[]))?;
-        if !records.format.has_changes() && !request.primary_key.is_empty() && as_sink {
-            return Err(options
-                .conflict("a PRIMARY KEY, but entries of a stream are never updated")
-                .hint("remove the key, or use a format of changes, such as debezium-json"));
+        if as_sink {
+            records.check_key(&options, request, "entries of a stream")?;
         }
         if as_sink && self.streams.len() > 1 {
             return Err(options.conflict("one stream can be written").hint("name one in 'stream'"));
@@ -231,11 +220,6 @@ impl RedisOptions {
             Error::plan("the table of 'redis' needs the option 'format'")
                 .hint("add 'format' = 'json' (or csv, raw, avro, …)")
         })
-    }
-
-    /// True if records say what happens to rows.
-    pub fn has_changes(&self) -> bool {
-        self.records.as_ref().is_some_and(|records| records.format.has_changes())
     }
 
     /// The field that holds written records.

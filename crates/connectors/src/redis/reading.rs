@@ -1,11 +1,10 @@
 //! Reads streams by XREAD, from the last entry of each on.
 
 use redis::Value;
-use thalweg_core::Error;
 use thalweg_core::connector::SplitId;
 
 use super::session::{ANSWER_WAIT, Session, bytes, checked, elements, named, senseless, text};
-use crate::messaging::{Client, Inbox, Mark, MarkText, Message, Metadata, Startup};
+use crate::messaging::{Client, Inbox, Mark, MarkText, Message, Metadata, Startup, removed_unread};
 use crate::network::{Attempt, Failure, Timer};
 
 /// Entries of a stream that are asked for first.
@@ -99,12 +98,7 @@ impl StreamReader {
         } else {
             return Ok(());
         };
-        Err(Error::data(why)
-            .hint(
-                "keep entries for longer; with 'scan.removed-messages' = 'ignore' the job continues with the first \
-                 that is there",
-            )
-            .into())
+        Err(removed_unread(why, "entries"))
     }
 
     fn ask(&mut self, inbox: &Inbox) -> Attempt<()> {

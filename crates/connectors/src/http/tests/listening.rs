@@ -54,11 +54,11 @@ fn rows_are_answered_when_the_job_has_taken_them() {
     let url = free_url();
     let mut started = started(&url, &[LISTEN], None);
     let one = post_later(&url, "", "[{\"n\": 1}, {\"n\": 2}]");
-    assert_eq!(numbers(&mut started, 2), [1, 2]);
+    assert_eq!(started.numbers(2), [1, 2]);
     assert_eq!(one.recv_timeout(SOON), Ok(200));
     let lines = "Content-Type: application/x-ndjson\r\nExpect: 100-continue\r\n";
     let many = post_later(&url, lines, "{\"n\": 3}\n\n{\"n\": 4}");
-    assert_eq!(numbers(&mut started, 2), [3, 4]);
+    assert_eq!(started.numbers(2), [3, 4]);
     // The word to continue comes before the answer.
     assert_eq!(many.recv_timeout(SOON), Ok(100));
     assert_eq!(post(&url, "", ""), (200, "{}".to_owned()));
@@ -77,7 +77,7 @@ fn bad_rows_are_refused_with_their_number_and_none_of_the_others_is_taken() {
     let (status, body) = post(&url, lines, "{\"n\": 1}\n{\"n\": 2\n");
     assert!(status == 400 && body.contains("\"row\":2"), "{body}");
     let good = post_later(&url, "", "{\"n\": 7}");
-    assert_eq!(numbers(&mut started, 1), [7]);
+    assert_eq!(started.numbers(1), [7]);
     assert_eq!(good.recv_timeout(SOON), Ok(200));
 }
 
@@ -136,7 +136,7 @@ fn more_connections_than_allowed_and_a_busy_job_are_answered_503() {
     drop(idle);
     thread::sleep(Duration::from_millis(150));
     let good = post_later(&url, "", "{\"n\": 1}");
-    assert_eq!(numbers(&mut started, 1), [1]);
+    assert_eq!(started.numbers(1), [1]);
     assert_eq!(good.recv_timeout(SOON), Ok(200));
 }
 
@@ -145,10 +145,10 @@ fn with_snapshots_an_answer_waits_for_the_one_that_covers_its_rows() {
     let url = free_url();
     let mut first = Started::new(source(&url, &[LISTEN]), None).expect("started");
     let one = post_later(&url, "", "{\"n\": 1}");
-    assert_eq!(numbers(&mut first, 1), [1]);
+    assert_eq!(first.numbers(1), [1]);
     let position = first.source().position().expect("a position");
     let two = post_later(&url, "Idempotency-Key: two\r\n", "{\"n\": 2}");
-    assert_eq!(numbers(&mut first, 1), [2]);
+    assert_eq!(first.numbers(1), [2]);
     assert!(one.recv_timeout(Duration::from_millis(300)).is_err(), "answered too early");
     first.source().committed(&position).expect("acknowledged");
     assert_eq!(one.recv_timeout(SOON), Ok(200));
@@ -162,7 +162,7 @@ fn with_snapshots_an_answer_waits_for_the_one_that_covers_its_rows() {
     let again = post_later(&url, "Idempotency-Key: two\r\n", "{\"n\": 2}");
     assert_eq!(again.recv_timeout(SOON), Ok(200));
     let three = post_later(&url, "Idempotency-Key: three\r\n", "{\"n\": 3}");
-    assert_eq!(numbers(&mut second, 1), [3]);
+    assert_eq!(second.numbers(1), [3]);
     let position = second.source().position().expect("a position");
     second.source().committed(&position).expect("acknowledged");
     assert_eq!(three.recv_timeout(SOON), Ok(200));

@@ -41,7 +41,7 @@ fn a_poll_takes_only_news_and_waits_for_a_busy_server() {
         }
     });
     let mut started = started(&url(&server), &[FAST], None);
-    assert_eq!(numbers(&mut started, 3), [0, 1, 2]);
+    assert_eq!(started.numbers(3), [0, 1, 2]);
     let position = started.source().position().expect("a position");
     assert!(position.contains("\"place\":{\"etag\":\"\\\"1\\\"\"}"), "{position}");
 }
@@ -56,14 +56,14 @@ fn a_poll_resumes_within_an_answer_also_after_the_server_was_killed() {
     let url = url(&server);
     let options = [("scan.poll.interval", "1 h")];
     let mut first = started(&url, &options, None);
-    assert_eq!(numbers(&mut first, 2), [1, 2]);
+    assert_eq!(first.numbers(2), [1, 2]);
     let position = first.source().position().expect("a position");
     first.source().stop();
     let port = server.kill();
     let mut second = started(&url, &options, Some(&position));
     std::thread::sleep(Duration::from_millis(150));
     let _again = http_server(port, answer);
-    assert_eq!(numbers(&mut second, 1), [3]);
+    assert_eq!(second.numbers(1), [3]);
 }
 
 #[test]
@@ -110,14 +110,14 @@ fn events_continue_behind_the_last_one_over_new_connections_and_after_a_restart(
     let server = TestServer::start(|stream| serve_events(stream, &SEEN));
     let options = [("scan.mode", "events")];
     let mut first = started(&url(&server), &options, None);
-    assert_eq!(numbers(&mut first, 5), [0, 1, 2, 3, 4]);
+    assert_eq!(first.numbers(5), [0, 1, 2, 3, 4]);
     let position = first.source().position().expect("a position");
     assert!(position.contains("\"place\":\"id 4\""), "{position}");
     first.source().stop();
     drop(first);
     let before = SEEN.lock().expect("no panic").len();
     let mut second = started(&url(&server), &options, Some(&position));
-    assert_eq!(numbers(&mut second, 2), [5, 6]);
+    assert_eq!(second.numbers(2), [5, 6]);
     let seen = SEEN.lock().expect("no panic");
     assert!(seen[before..].contains(&"id 4".to_owned()), "{seen:?}");
 }
