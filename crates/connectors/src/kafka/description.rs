@@ -201,7 +201,7 @@ pub const METADATA: &[MetadataDescription] = &[
     MetadataDescription {
         key: "leader-epoch",
         data_type: "INT",
-        help: "always NULL: the client does not say it",
+        help: "how often the partition had got a new leader when the message was written",
     },
     MetadataDescription { key: "offset", data_type: "BIGINT", help: "the offset" },
     MetadataDescription {

@@ -20,6 +20,7 @@ mod messages;
 mod offsets;
 mod options;
 mod output;
+mod queue;
 mod reader;
 mod rows;
 mod sink;

@@ -12,7 +12,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use rdkafka::consumer::base_consumer::PartitionQueue;
 use rdkafka::consumer::{CommitMode, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::{BorrowedMessage, Message};
+use rdkafka::message::{BorrowedMessage, Message as _};
 use rdkafka::topic_partition_list::Offset;
 use thalweg_core::connector::{SplitId, Trouble};
 use thalweg_core::{Error, Result};
@@ -20,6 +20,7 @@ use thalweg_core::{Error, Result};
 use super::client::{CALL, Context, Properties, SharedConsumer, describe, explained, is_passing};
 use super::offsets::{Calls, PartitionName, list_of};
 use super::options::{Place, Topics};
+use super::queue::{MessageQueue, MessageRef};
 use super::rows::{Block, RowReader, Rows};
 use crate::network::feed::{FeedWriter, Gone};
 use crate::network::{Cancel, TICK, Timer};
@@ -109,7 +110,9 @@ pub struct ReaderParts {
 
 struct Open {
     part: Part,
-    queue: PartitionQueue<Context>,
+    queue: MessageQueue,
+    /// Wakes the thread, and keeps the partition's messages out of the client's own queue.
+    _wakes: PartitionQueue<Context>,
     has_ended: bool,
     /// The partition reached as far as its stop before it was read to where it is.
     reaches_stop: bool,
@@ -229,15 +232,16 @@ impl Reader {
         for part in found {
             let (topic, partition) = (&part.name.topic, part.name.partition);
             let queue = self.parts.consumer.split_partition_queue(topic, partition);
-            let mut queue = queue.ok_or_else(|| Error::internal("a partition has no queue"))?;
+            let mut wakes = queue.ok_or_else(|| Error::internal("a partition has no queue"))?;
+            let queue = MessageQueue::new(self.parts.consumer.clone(), topic, partition)?;
             let wake = self.wake.0.clone();
-            queue.set_nonempty_callback(move || {
+            wakes.set_nonempty_callback(move || {
                 // One that is there already is enough.
                 let _ = wake.try_send(());
             });
             // A place that was looked up is there; offsets that a user names may be still to come.
             let reaches_stop = !matches!(self.parts.bounded, Some(Place::Offsets(_)));
-            self.open.push(Open { part, queue, has_ended: false, reaches_stop });
+            self.open.push(Open { part, queue, _wakes: wakes, has_ended: false, reaches_stop });
         }
         Ok(())
     }
@@ -261,9 +265,10 @@ impl Reader {
     }
 
     fn take_stray(&mut self, message: &BorrowedMessage<'_>, writer: &FeedWriter<Item>) -> Step<()> {
+        let topic = message.topic();
+        let message = MessageRef::from(message);
         let is_of = |open: &&mut Open| {
-            open.part.name.partition == message.partition()
-                && open.part.name.topic == message.topic()
+            open.part.name.partition == message.partition() && open.part.name.topic == topic
         };
         let Some(open) = self.open.iter_mut().find(is_of) else { return Ok(()) };
         let mut block = Block::new(self.parts.rows.wants());
@@ -283,10 +288,10 @@ impl Reader {
         let mut block = Block::new(self.parts.rows.wants());
         let mut failure = None;
         while !block.is_full() && !open.part.is_done() {
-            match open.queue.poll(Duration::ZERO) {
+            match open.queue.next() {
                 None => break,
                 Some(Ok(message)) => {
-                    open.part.take(&message, &mut block);
+                    open.part.take(message.get(), &mut block);
                 }
                 Some(Err(error)) => {
                     if let KafkaError::PartitionEOF(_) = error {
@@ -338,6 +343,7 @@ impl Reader {
         calls.call("to read a partition again", move |consumer| {
             consumer.seek(&name.topic, name.partition, Offset::Offset(next), CALL)
         })?;
+        self.open[at].queue.clear();
         self.open[at].reaches_stop = true;
         Ok(())
     }
@@ -483,7 +489,7 @@ impl Reader {
 
 impl Part {
     /// Takes a message, unless it lies behind the end. True if it was taken.
-    fn take(&mut self, message: &BorrowedMessage<'_>, block: &mut Block) -> bool {
+    fn take(&mut self, message: MessageRef<'_>, block: &mut Block) -> bool {
         let offset = message.offset();
         if self.stop.is_some_and(|stop| offset >= stop) {
             self.next = self.stop.unwrap_or(offset);

@@ -7,7 +7,7 @@ use arrow_array::{
 };
 use arrow_schema::SchemaRef;
 use arrow_select::take::take;
-use rdkafka::message::{BorrowedMessage, Headers, Message, Timestamp};
+use rdkafka::message::Timestamp;
 use std::sync::Arc;
 use thalweg_core::connector::{SplitId, TableRequest};
 use thalweg_core::types::timestamps;
@@ -15,6 +15,7 @@ use thalweg_core::{Column, DataType, Error, Result, RowKind};
 
 use super::offsets::PartitionName;
 use super::options::{BadData, KafkaOptions};
+use super::queue::MessageRef;
 use crate::format::{
     BadDataPolicy, DecodeError, DecodedRecords, Format, RecordDecoder, RecordLayout, TextBlock,
 };
@@ -37,6 +38,7 @@ pub struct Block {
     keys: BinaryBuilder,
     timestamps: Vec<Timestamp>,
     headers: Vec<Vec<Header>>,
+    leader_epochs: Vec<Option<i32>>,
     bytes: usize,
 }
 
@@ -46,6 +48,7 @@ pub struct Wants {
     keys: bool,
     timestamps: bool,
     headers: bool,
+    leader_epochs: bool,
 }
 
 impl Block {
@@ -55,7 +58,7 @@ impl Block {
     }
 
     /// Adds a message.
-    pub fn push(&mut self, message: &BorrowedMessage<'_>) {
+    pub fn push(&mut self, message: MessageRef<'_>) {
         self.offsets.push(message.offset());
         let value = message.payload();
         self.bytes += value.map_or(0, <[u8]>::len) + 16;
@@ -69,7 +72,10 @@ impl Block {
             self.timestamps.push(message.timestamp());
         }
         if self.wants.headers {
-            self.headers.push(message.headers().map_or_else(Vec::new, headers_of));
+            self.headers.push(message.headers());
+        }
+        if self.wants.leader_epochs {
+            self.leader_epochs.push(message.leader_epoch());
         }
     }
 
@@ -82,13 +88,6 @@ impl Block {
     pub fn is_full(&self) -> bool {
         self.len() >= BLOCK_MESSAGES || self.bytes >= BLOCK_BYTES
     }
-}
-
-fn headers_of<H: Headers>(headers: &H) -> Vec<Header> {
-    let header = |header: rdkafka::message::Header<'_, &[u8]>| {
-        (header.key.to_owned(), header.value.map(<[u8]>::to_vec))
-    };
-    headers.iter().map(header).collect()
 }
 
 /// A message that could not be read and was left out.
@@ -214,6 +213,7 @@ impl RowReader {
                 keys: key.is_some() || keeps_all,
                 timestamps: has(&["timestamp", "timestamp-type"]),
                 headers: has(&["headers"]) || keeps_all,
+                leader_epochs: has(&["leader-epoch"]),
             },
             value: RecordDecoder::new(options.value.clone(), value),
             key,
@@ -342,6 +342,10 @@ impl RowReader {
             "topic" => Arc::new(StringViewArray::from_iter_values(rows.map(|_| &name.topic))),
             "partition" => whole_numbers(rows.map(|_| name.partition.into()), data_type),
             "offset" => Arc::new(rows.map(|row| block.offsets[row]).collect::<Int64Array>()),
+            "leader-epoch" => {
+                let epochs = rows.map(|row| block.leader_epochs[row]);
+                Arc::new(epochs.collect::<Int32Array>())
+            }
             "timestamp" => {
                 let millis = rows.map(|row| block.timestamps[row].to_millis().unwrap_or(0));
                 let is_instant = matches!(data_type, DataType::TimestampLtz(_));

@@ -34,10 +34,11 @@ fn rows_go_from_topic_to_topic_with_metadata_and_keys() {
         "CREATE TABLE i (k_id INT, id INT, v STRING, part INT METADATA FROM 'partition' VIRTUAL, \
          o BIGINT METADATA FROM 'offset' VIRTUAL, t STRING METADATA FROM 'topic' VIRTUAL, \
          h MAP<STRING, BYTES> METADATA FROM 'headers' VIRTUAL, ts TIMESTAMP_LTZ(3) METADATA FROM 'timestamp' VIRTUAL, \
-         k STRING METADATA FROM 'timestamp-type' VIRTUAL) WITH ({}, {keyed}); \
-         CREATE TABLE o (k_id INT, v STRING, part INT, o BIGINT, t STRING, h STRING, ts TIMESTAMP_LTZ(3), k STRING) \
+         k STRING METADATA FROM 'timestamp-type' VIRTUAL, \
+         e INT METADATA FROM 'leader-epoch' VIRTUAL) WITH ({}, {keyed}); \
+         CREATE TABLE o (k_id INT, v STRING, part INT, o BIGINT, t STRING, h STRING, ts TIMESTAMP_LTZ(3), k STRING, e INT) \
          WITH ({}, {keyed}); \
-         INSERT INTO o SELECT k_id, v || CAST(id AS STRING), part, o, t, CAST(h['h'] AS STRING), ts, k FROM i;",
+         INSERT INTO o SELECT k_id, v || CAST(id AS STRING), part, o, t, CAST(h['h'] AS STRING), ts, k, e FROM i;",
         broker.bounded("in"),
         broker.json("out"),
     );
@@ -51,11 +52,11 @@ fn rows_go_from_topic_to_topic_with_metadata_and_keys() {
         [
             row(
                 "{\"id\":1}",
-                "{\"v\":\"a10\",\"part\":0,\"o\":0,\"t\":\"in\",\"h\":\"last\",\"ts\":\"2023-11-14 22:13:20.123Z\",\"k\":\"CreateTime\"}"
+                "{\"v\":\"a10\",\"part\":0,\"o\":0,\"t\":\"in\",\"h\":\"last\",\"ts\":\"2023-11-14 22:13:20.123Z\",\"k\":\"CreateTime\",\"e\":0}"
             ),
             row(
                 "{\"id\":2}",
-                "{\"v\":\"b20\",\"part\":2,\"o\":0,\"t\":\"in\",\"h\":null,\"ts\":\"2023-11-14 22:13:20.125Z\",\"k\":\"CreateTime\"}"
+                "{\"v\":\"b20\",\"part\":2,\"o\":0,\"t\":\"in\",\"h\":null,\"ts\":\"2023-11-14 22:13:20.125Z\",\"k\":\"CreateTime\",\"e\":0}"
             ),
         ]
     );
