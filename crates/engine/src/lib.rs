@@ -25,26 +25,10 @@
 //! This crate wires the others together: it holds no operator, no connector and no scheduling.
 
 pub mod bench;
-pub mod interleaving;
-pub mod jobs;
-pub mod pipeline;
-pub mod rows;
-pub mod session;
 
 #[cfg(feature = "test-support")]
 pub use thalweg_connectors::conformance;
-pub use thalweg_connectors::format;
-pub use thalweg_core::shim::{Clock, ManualClock};
-pub use thalweg_core::{
-    Column, ColumnType, DataType, Error, ErrorKind, OrderContract, Result, RowKind, Sink, Source,
-    TableSchema,
-};
-pub use thalweg_core::{connector, lookup, text};
-pub use thalweg_expr as expr;
-pub use thalweg_runtime::{
-    JobControl, PartitionScheme, Pool, ReorderScheme, Report, RunOptions, RunningJob,
-    SchedulerPolicy,
-};
+pub use thalweg_library::*;
 
 /// The page of the documentation for Rust users; its examples are tests.
 #[cfg(doctest)]

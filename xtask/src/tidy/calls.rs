@@ -26,6 +26,7 @@ const THREAD_OWNERS: &[&str] = &[
     "crates/runtime/src/",
     "crates/connectors/src/",
     "crates/engine/src/",
+    "crates/library/src/",
     "crates/operators/src/join/hash/reload.rs",
     "crates/operators/src/join/lookup/requests.rs",
     "crates/workloads/src/commands/",

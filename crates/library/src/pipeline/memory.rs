@@ -25,7 +25,7 @@ impl MemorySource {
     }
 
     /// A source of batches that another source has made.
-    pub(crate) fn replay(batches: Vec<RecordBatch>) -> Self {
+    pub fn replay(batches: Vec<RecordBatch>) -> Self {
         MemorySource { batches: batches.into(), offset: 0, given: 0 }
     }
 
