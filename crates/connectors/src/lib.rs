@@ -127,5 +127,31 @@ pub fn builtin(filesystem: Filesystem) -> Connectors {
         #[cfg(feature = "websocket")]
         Arc::new(websocket::WebSocket::default()),
     ];
-    Connectors::new(connectors)
+    Connectors::new(connectors).left_out(LEFT_OUT)
 }
+
+/// Connectors that this program was built without, each with its feature.
+const LEFT_OUT: &[(&str, &str)] = &[
+    #[cfg(not(feature = "kafka"))]
+    ("kafka", "kafka"),
+    #[cfg(not(feature = "kafka"))]
+    ("upsert-kafka", "kafka"),
+    #[cfg(not(feature = "postgres"))]
+    ("jdbc", "postgres"),
+    #[cfg(not(feature = "postgres"))]
+    ("postgres-cdc", "postgres"),
+    #[cfg(not(feature = "redis"))]
+    ("redis", "redis"),
+    #[cfg(not(feature = "mqtt"))]
+    ("mqtt", "mqtt"),
+    #[cfg(not(feature = "nats"))]
+    ("nats", "nats"),
+    #[cfg(not(feature = "messaging"))]
+    ("socket", "http"),
+    #[cfg(not(feature = "http"))]
+    ("http", "http"),
+    #[cfg(not(feature = "http"))]
+    ("http-async-sink", "http"),
+    #[cfg(not(feature = "websocket"))]
+    ("websocket", "websocket"),
+];

@@ -137,12 +137,22 @@ pub trait Connector: Send + Sync {
 pub struct Connectors {
     /// In the order in which they were added, which is that of hints.
     connectors: Vec<Arc<dyn Connector>>,
+    /// Names of those that this program was built without, each with the feature that it takes.
+    left_out: &'static [(&'static str, &'static str)],
 }
 
 impl Connectors {
     /// These connectors.
     pub fn new(connectors: Vec<Arc<dyn Connector>>) -> Self {
-        Connectors { connectors }
+        Connectors { connectors, left_out: &[] }
+    }
+
+    /// Names connectors that this program could have been built with, each with the feature that
+    /// it takes: who asks for one is told that.
+    #[must_use]
+    pub fn left_out(mut self, names: &'static [(&'static str, &'static str)]) -> Self {
+        self.left_out = names;
+        self
     }
 
     /// Adds a connector, in place of any of the same name.
@@ -170,22 +180,32 @@ impl Connectors {
     /// If it names none, or none that there is.
     pub fn find(&self, request: &TableRequest) -> Result<&dyn Connector> {
         let table = &request.table;
-        let names = || self.descriptions().map(|description| description.name);
-        let list = || names().collect::<Vec<_>>().join(", ");
         let Some(name) = request.options.get("connector") else {
+            let names: Vec<_> = self.descriptions().map(|description| description.name).collect();
             return Err(Error::plan(format!("table {table} needs the option 'connector'"))
-                .hint(format!("add 'connector' = one of {}", list())));
+                .hint(format!("add 'connector' = one of {}", names.join(", "))));
         };
         self.get(name).ok_or_else(|| {
-            let help = match near_miss(name, names()) {
-                Some(near) => format!("did you mean '{near}'?"),
-                None => format!("there are {}", list()),
-            };
+            let (what, help) = self.missing(name);
             Error::plan(format!(
-                "invalid value '{name}' for option 'connector' of table {table}; there is no such connector"
+                "invalid value '{name}' for option 'connector' of table {table}; {what}"
             ))
             .hint(help)
         })
+    }
+
+    /// Why there is no connector of this name, and what to do.
+    pub fn missing(&self, name: &str) -> (&'static str, String) {
+        let names = || self.descriptions().map(|description| description.name);
+        if let Some((_, feature)) = self.left_out.iter().find(|(left_out, _)| *left_out == name) {
+            let help = format!("build it with `--features {feature}`, or `--features all`");
+            return ("this program was built without it", help);
+        }
+        let help = match near_miss(name, names()) {
+            Some(near) => format!("did you mean '{near}'?"),
+            None => format!("there are {}", names().collect::<Vec<_>>().join(", ")),
+        };
+        ("there is no such connector", help)
     }
 
     /// Checks the options of a table, and whether it can be read, or written, at all. Touches

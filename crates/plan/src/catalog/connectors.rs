@@ -13,7 +13,6 @@ use thalweg_core::{Error, Result};
 use super::TextRows;
 use super::table_options::all_options;
 use crate::ast::Name;
-use crate::diagnostic::nearest;
 
 /// SHOW CONNECTORS.
 pub(super) fn show(connectors: &Connectors) -> TextRows {
@@ -92,12 +91,8 @@ fn option(option: &OptionDescription, capabilities: &Capabilities) -> Vec<String
 }
 
 fn missing(connectors: &Connectors, name: &Name) -> Error {
-    let names = || connectors.descriptions().map(|description| description.name);
-    let help = match nearest(&name.text, names()) {
-        Some(near) => format!("did you mean '{near}'?"),
-        None => format!("there are {}", names().collect::<Vec<_>>().join(", ")),
-    };
-    Error::plan(format!("there is no connector '{}'", name.text)).hint(help).at(name.span)
+    let (what, help) = connectors.missing(&name.text);
+    Error::plan(format!("connector '{}': {what}", name.text)).hint(help).at(name.span)
 }
 
 fn read(capabilities: &Capabilities) -> String {

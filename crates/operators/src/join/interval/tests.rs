@@ -240,7 +240,7 @@ fn random_rows_give_what_plain_loops_give() {
             [(-7, 5), (0, 0), (3, 9), (-9, -3), (-100, 100), (0, 40), (5, 2)][seed as usize % 7];
         let has_residual = seed % 3 == 1;
         let shape = Shape {
-            rows: 250,
+            rows: 150,
             keys: [1, 3, 20][seed as usize % 3],
             disorder_ms: [0, 12, 30][random.below(3) as usize],
             delay_ms: [0, 8, 25][random.below(3) as usize],

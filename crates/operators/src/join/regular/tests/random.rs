@@ -89,7 +89,7 @@ fn every_join_makes_the_changes_of_the_reference() {
     for seed in 0..2 {
         let mut random = SplitMix64::new(seed);
         for kind in JoinKind::ALL {
-            let shape = Shape { changes: 250, keys: 6, numbers: 3, is_unique: false };
+            let shape = Shape { changes: 150, keys: 6, numbers: 3, is_unique: false };
             let changes = changes(shape, &mut random);
             for residual in [false, true] {
                 for null_equals_null in [false, true] {
