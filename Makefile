@@ -152,7 +152,7 @@ fuzz:
 
 # Connectors against real servers, which tests/services starts. A server that is missing is a failure here.
 connect-test:
-	THALWEG_SKIPS=refuse $(CARGO) test --locked --package thalweg --features all --test 'connect_*'
+	THALWEG_SKIPS=refuse $(CARGO) test --locked --package thalweg --features all --test 'connect_*' -- --include-ignored
 
 examples:
 	$(CARGO) run --release --locked -- run examples/flights/delays.sql

@@ -1,6 +1,7 @@
 //! `'connector' = 'filesystem'`: CSV, NDJSON, Parquet and Arrow files.
 //!
-//! A table is one file, a folder, a glob, or `-` for standard input and output. The files of a
+//! A table is one file, a folder, a glob, or `-` for standard input and output, on this machine or
+//! in an object store. The files of a
 //! folder are one sequence in name order: decoded by several threads, delivered in order, so that
 //! each run sees the same. `.gz` and `.zst` are compressed text.
 //!
@@ -23,6 +24,7 @@
 //! | whether files still hold what was read | `recorded.rs`, `identity.rs` |
 //! | files that appear and grow | `follow.rs` |
 //! | which options decide what a position means | `state_options.rs` |
+//! | files in object stores | `objects.rs` |
 //! | folders that are written in transactions | `folder_sink.rs`, `parts.rs` |
 
 pub mod backup;
@@ -38,8 +40,10 @@ mod folder_sink;
 mod follow;
 mod identity;
 mod input_file;
+mod input_handle;
 mod listing;
 mod marks;
+mod objects;
 mod options;
 mod outputs;
 mod partitions;
@@ -85,6 +89,7 @@ use self::description::DESCRIPTION;
 use self::files::{Files, OsFiles};
 use self::folder_sink::{FolderLocation, FolderSink};
 use self::follow::Following;
+use self::objects::{ObjectFiles, Objects};
 use self::options::{BadData, FileOptions};
 use self::partitions::FolderNames;
 use self::reading::Reading;
@@ -167,7 +172,10 @@ impl Connector for Filesystem {
 
     fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>> {
         let options = FileOptions::read(request, true)?;
-        let files: Arc<dyn Files> = Arc::new(OsFiles);
+        let files: Arc<dyn Files> = match Objects::of(request, options.path)? {
+            Some(objects) => Arc::new(ObjectFiles::new(objects)),
+            None => Arc::new(OsFiles),
+        };
         open_sink(request, options, &files)
     }
 
@@ -270,9 +278,12 @@ fn open_source_after(
     letters: &FinishedLetters,
 ) -> Result<FileSource> {
     let options = FileOptions::read(request, false)?;
-    let files = match options.monitor_interval {
-        Some(_) => paths::present(request, options.path)?,
-        None => paths::inputs(request, options.path)?,
+    let objects = Objects::of(request, options.path)?;
+    let files = match (&objects, options.monitor_interval) {
+        (Some(objects), Some(_)) => objects.present(request, options.path)?,
+        (Some(objects), None) => objects.inputs(request, options.path)?,
+        (None, Some(_)) => paths::present(request, options.path)?,
+        (None, None) => paths::inputs(request, options.path)?,
     };
     let (policy, dead_letters) = match options.bad_data {
         BadData::Fail => (BadDataPolicy::Fail, None),
@@ -309,8 +320,11 @@ fn open_source_after(
         first_block_bytes: block_bytes,
     };
     let source = FileSource::new(reading, files, request.parallelism, dead_letters);
+    let source = source.in_store(objects.clone());
     Ok(match options.monitor_interval {
-        Some(interval) => source.following(Following { request: request.clone(), interval }),
+        Some(interval) => {
+            source.following(Following { request: request.clone(), interval, objects })
+        }
         None => source,
     })
 }

@@ -29,7 +29,10 @@ mod handover;
 pub mod jdbc;
 #[cfg(feature = "kafka")]
 pub mod kafka;
-#[cfg(any(feature = "kafka", feature = "postgres"))]
+#[cfg_attr(
+    not(any(feature = "kafka", feature = "postgres")),
+    allow(dead_code, reason = "files in object stores need little of it")
+)]
 mod network;
 pub mod nexmark;
 pub mod output;

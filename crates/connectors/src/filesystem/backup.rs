@@ -15,6 +15,7 @@ use thalweg_core::{Error, Result};
 use super::claim::Claim;
 use super::files::{Files, OsFiles};
 use super::marks::{MarkFile, check_resumed};
+use super::objects::is_url;
 use super::parts::{PartPolicy, Parts};
 use super::writer::{failed, partial};
 use super::writing::Delivery;
@@ -45,6 +46,10 @@ impl SavedOutput {
         let value: Value = serde_json::from_str(handle).ok()?;
         let text = |key: &str| Some(value.get(key)?.as_str()?.to_owned());
         let path = PathBuf::from(text("path")?);
+        if is_url(&path.to_string_lossy()) {
+            // What lies in a store is saved by the means of that store.
+            return None;
+        }
         let kind = match value.get("bytes").and_then(Value::as_u64) {
             Some(bytes) => OutputKind::File { bytes },
             None => OutputKind::Folder {

@@ -51,7 +51,8 @@ pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
 
 const OPTIONS: &[OptionDescription] = &option_table! {
     "path": Text, required(), as_in_flink()
-        => "a file, a folder, a glob, or `-`. Relative to the SQL file. Names that end with `.gz` \
+        => "a file, a folder, a glob, or `-`. Relative to the SQL file, or the URL of an [object \
+            store](#files-in-object-stores). Names that end with `.gz` \
             or `.zst` are (de)compressed, unless they are Parquet or Arrow, which compress by \
             themselves";
     "format": Words(&FORMAT_NAMES), required(), as_in_flink()

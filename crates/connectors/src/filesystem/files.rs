@@ -9,6 +9,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use thalweg_core::Result;
+use thalweg_core::connector::Waker;
 
 use super::claim::Claim;
 
@@ -43,6 +44,28 @@ pub trait Files: Send + Sync {
     fn list(&self, folder: &Path) -> io::Result<Vec<(String, bool)>>;
     /// Makes the names in a folder durable.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
+    /// Puts a file in its place, durably. Whatever fails, the one before or this one is there.
+    fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let mut new = path.as_os_str().to_owned();
+        new.push(".new");
+        let new = PathBuf::from(new);
+        let replaced = || -> io::Result<()> {
+            let mut file = self.create(&new)?;
+            file.write_all(bytes)?;
+            file.sync()?;
+            drop(file);
+            self.rename(&new, path)?;
+            self.sync_folder(path.parent().unwrap_or(Path::new("/")))
+        };
+        replaced().inspect_err(|_| {
+            // Best effort: a start that is refused leaves nothing.
+            let _ = self.remove(&new);
+        })
+    }
+    /// What makes calls end that wait for a server.
+    fn canceller(&self) -> Option<Waker> {
+        None
+    }
     /// Claims a file ([`Claim::file`]). Where no other process can come there is nothing to claim.
     fn claim_file(&self, what: &str, path: &Path) -> Result<Claim> {
         let _ = (what, path);

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use arrow_array::{RecordBatch, UInt32Array};
 use arrow_select::take::take_record_batch;
-use thalweg_core::connector::Sink;
+use thalweg_core::connector::{Sink, Waker};
 use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::snapshot::{MarkFit, OutputMark, OutputStart, SinkGuarantee};
 use thalweg_core::{Error, Result, RowKind};
@@ -221,7 +221,9 @@ impl FolderSink {
             self.close_oldest()?;
         }
         let (path, part) = match &mut self.mode {
-            Mode::Plain(plain) => (plain.begin(folder, &self.place, self.writing.append)?, None),
+            Mode::Plain(plain) => {
+                (plain.begin(self.files.as_ref(), folder, &self.place, self.writing.append)?, None)
+            }
             Mode::Transactions(transactions) => {
                 let (part, path) = transactions.parts.begin(folder)?;
                 (path, Some(part))
@@ -307,24 +309,41 @@ impl FolderSink {
 
 impl Plain {
     /// The path that the next part of a folder is written to.
-    fn begin(&mut self, folder: &str, place: &FolderLocation, append: bool) -> Result<PathBuf> {
-        let (first, part) = self.begun.get(folder).copied().unwrap_or_else(|| {
-            let is_taken = |part: &usize| append && place.path(folder, *part).exists();
-            let free = (0..).find(|part| !is_taken(part)).unwrap_or_default();
-            (free, free)
-        });
+    fn begin(
+        &mut self,
+        files: &dyn Files,
+        folder: &str,
+        place: &FolderLocation,
+        append: bool,
+    ) -> Result<PathBuf> {
+        let (first, part) = match self.begun.get(folder) {
+            Some(begun) => *begun,
+            None => {
+                let mut free = 0;
+                while append && is_there(files, &place.path(folder, free))? {
+                    free += 1;
+                }
+                (free, free)
+            }
+        };
         let path = place.path(folder, part);
-        create_folder(&path, &place.root)?;
+        create_folder(files, &path, &place.root)?;
         self.begun.insert(folder.into(), (first, part + 1));
         Ok(partial(&path))
     }
 }
 
+fn is_there(files: &dyn Files, path: &Path) -> Result<bool> {
+    files.length(path).map(|length| length.is_some()).map_err(|e| failed(Some(path), &e))
+}
+
 /// Creates the folder of a file; a link inside the table's folder must not lead out of it.
-fn create_folder(path: &Path, root: &Path) -> Result<()> {
-    super::paths::create_parent(path)?;
-    let folder = path.parent().unwrap_or(path).canonicalize()?;
-    if folder.starts_with(root.canonicalize()?) {
+fn create_folder(files: &dyn Files, path: &Path, root: &Path) -> Result<()> {
+    let folder = path.parent().unwrap_or(path);
+    let located = |e: std::io::Error| failed(Some(folder), &e);
+    files.create_folder(folder).map_err(located)?;
+    let inside = files.canonical(root).map_err(located)?;
+    if files.canonical(folder).map_err(located)?.starts_with(inside) {
         return Ok(());
     }
     let place = path.display().to_string();
@@ -379,6 +398,10 @@ impl Sink for FolderSink {
             }
         }
         self.publish_old()
+    }
+
+    fn canceller(&self) -> Option<Waker> {
+        self.files.canceller()
     }
 
     fn flush(&mut self) -> Result<()> {

@@ -7,6 +7,7 @@ use thalweg_core::connector::{Options, TableRequest, near_miss};
 use thalweg_core::{Column, DataType, Error, Result};
 
 use super::description::DESCRIPTION;
+use super::objects;
 use super::paths;
 use super::reading::FileMetadata;
 use super::record::Record;
@@ -70,6 +71,7 @@ impl<'a> FileOptions<'a> {
         check_partitions(&options, path, changelog, request)?;
         let writing = Writing::read(&options)?;
         let monitor_interval = monitor_interval(&options, path)?;
+        check_place(&options, request, path, as_sink)?;
         let table = FileOptions {
             path,
             format,
@@ -293,13 +295,35 @@ fn check_stream(options: &Options<'_>, path: &str, format: &Format) -> Result<()
             format!("format '{}' cannot be read from or written to a pipe", format.name());
         return Err(options.conflict(&message).hint("name a file"));
     }
-    if let Some((scheme, _)) = path.split_once("://")
-        && scheme != "file"
+    Ok(())
+}
+
+/// Whether files can be read, or written, where the path leads.
+fn check_place(
+    options: &Options<'_>,
+    request: &TableRequest,
+    path: &str,
+    as_sink: bool,
+) -> Result<()> {
+    if !objects::is_url(path) {
+        return Ok(());
+    }
+    objects::check(request, path)?;
+    if objects::writes(path) {
+        return Ok(());
+    }
+    if as_sink {
+        return Err(options
+            .conflict("a web server is for reading only")
+            .hint("write to s3://, gs:// or abfs://"));
+    }
+    if paths::has_wildcard(path)
+        || path.ends_with('/')
+        || options.get("source.monitor-interval").is_some()
     {
-        return Err(Error::unsupported(format!(
-            "option 'path': '{scheme}://' paths are not supported yet"
-        ))
-        .hint("copy the files to this machine"));
+        return Err(options
+            .conflict("a web server does not say which files it has")
+            .hint("name one file, without 'source.monitor-interval'"));
     }
     Ok(())
 }

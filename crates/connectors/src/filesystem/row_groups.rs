@@ -8,7 +8,7 @@ use thalweg_core::{Error, Result};
 
 use super::excerpt::Excerpt;
 use super::identity::open_listed;
-use super::input_file::InputFile;
+use super::input_file::{InputFile, read_error};
 use super::position::{FileMark, FilePlace, Reached, RowPlace, Work};
 use super::reading::{Reading, marking};
 use super::record_batches::RecordBatchSplitter;
@@ -29,6 +29,8 @@ pub fn rows_of(reading: &Arc<Reading>, work: Vec<Work>) -> Box<dyn Splitter> {
 /// The first batches are small, so that first results appear at once.
 const FIRST_BATCH_ROWS: usize = 4 << 10;
 const BATCH_ROWS: usize = 32 << 10;
+/// What is wanted of a group in an object store is fetched at once, if it is no more than this.
+const FETCHED_BYTES_MAX: usize = 64 << 20;
 
 /// A file whose footer was read and whose columns were checked.
 struct Opened {
@@ -123,14 +125,12 @@ impl Task for RowGroup {
     fn run(self: Box<Self>, emit: &Emit<'_>) -> Result<()> {
         let Opened { file, contents, .. } = self.opened.as_ref();
         let label = file.label.as_ref();
+        let input = open_listed(file)?;
+        input
+            .expect(&contents.group_ranges(self.group), FETCHED_BYTES_MAX)
+            .map_err(|e| read_error(file, &e))?;
         let batches = contents
-            .read_group(
-                open_listed(file)?,
-                self.reading.layout(),
-                self.group,
-                self.passed,
-                self.batch_rows,
-            )
+            .read_group(input, self.reading.layout(), self.group, self.passed, self.batch_rows)
             .map_err(|error| error.in_file(label))?;
         let mut row = self.passed;
         for batch in batches {

@@ -6,6 +6,7 @@ mod changed_inputs;
 mod faulty;
 mod following;
 mod golden;
+mod objects;
 mod plain;
 mod positions;
 mod round_trip;

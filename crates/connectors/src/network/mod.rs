@@ -10,6 +10,7 @@
 //! | the same, encrypted | [`tls`] |
 //! | the way from a client's thread to its source | [`feed`] |
 
+#[cfg(any(feature = "kafka", feature = "postgres"))]
 pub mod feed;
 #[cfg(feature = "postgres")]
 pub mod tcp;

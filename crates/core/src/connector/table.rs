@@ -59,6 +59,8 @@ pub struct Access {
     pub secrets: Secrets,
     /// The hosts that it may talk to.
     pub targets: AllowedTargets,
+    /// What the session says of object stores: settings such as `s3.endpoint`, by their names.
+    pub stores: BTreeMap<String, String>,
 }
 
 impl Default for TableRequest {
