@@ -10,7 +10,7 @@ use thalweg_core::Error;
 
 use super::compression::Compression;
 use super::input_handle::InputHandle;
-use super::objects::{Object, ObjectReader};
+use super::objects::{Object, ObjectReader, is_replaced};
 use super::stamp::Stamp;
 
 /// An input file.
@@ -105,6 +105,9 @@ impl InputFile {
 
 /// The error of a file that cannot be read.
 pub fn read_error(file: &InputFile, error: &io::Error) -> Error {
+    if is_replaced(error) {
+        return changed(file, "was replaced while it was read");
+    }
     Error::io(format!("cannot read: {error}")).in_file(file.label.as_ref())
 }
 

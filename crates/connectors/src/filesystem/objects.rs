@@ -172,7 +172,8 @@ impl<T> Call<T> {
     fn wait(self, cancel: &Cancel) -> io::Result<T> {
         loop {
             if cancel.is_set() {
-                return Err(io::Error::new(io::ErrorKind::Interrupted, Cancelled));
+                // Not `Interrupted`, after which callers try again.
+                return Err(io::Error::new(io::ErrorKind::ConnectionAborted, Cancelled));
             }
             match self.result.recv_timeout(TICK) {
                 Ok(result) => return result.map_err(failed),
@@ -194,6 +195,16 @@ impl<T> Drop for Call<T> {
 /// Nobody wants the answer any more.
 #[derive(Debug)]
 struct Cancelled;
+
+/// True if a call was given up.
+pub fn is_cancelled(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<Cancelled>())
+}
+
+/// True if an object has taken the place of the one that was listed.
+pub fn is_replaced(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::StaleNetworkFileHandle
+}
 
 impl fmt::Display for Cancelled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use thalweg_core::Result;
 use thalweg_core::connector::{Origin, SourceBatch};
-use thalweg_core::{Error, Result};
 
 use super::excerpt::Excerpt;
 use super::identity::open_listed;
@@ -100,8 +100,7 @@ fn open(reading: &Reading, work: &Work) -> Result<Remaining> {
     let file = &work.file;
     let check = || -> Result<Opened> {
         let mut handle = open_listed(file)?;
-        let end =
-            Excerpt::of_end(&mut handle).map_err(|e| Error::io(format!("cannot read: {e}")))?;
+        let end = Excerpt::of_end(&mut handle).map_err(|e| read_error(file, &e))?;
         let contents = ParquetFile::open(&handle, reading.layout())?;
         Ok(Opened { number: work.number, file: file.clone(), end, contents })
     };

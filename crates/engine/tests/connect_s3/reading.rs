@@ -33,6 +33,14 @@ fn files_are_written_and_read() {
             "{said}"
         );
     }
+    // A web server is read without a signature.
+    let web = format!(
+        "CREATE TABLE t (n BIGINT, name STRING) WITH ('connector' = 'filesystem', 'format' = 'csv', \
+         'path' = '{}/thalweg/csv/a.csv'); SET 'execution.runtime-mode' = 'batch'; SELECT COUNT(*), SUM(n) FROM t;",
+        server.value("ENDPOINT")
+    );
+    let said = server.output("web", &web);
+    assert!(said.contains("50000") && said.contains("1250025000"), "{said}");
     // Large files go in several pieces.
     let large = format!(
         "{}{NUMBERS}CREATE TABLE t (n BIGINT, text STRING, k BIGINT) PARTITIONED BY (k) WITH ('connector' = 'filesystem', \

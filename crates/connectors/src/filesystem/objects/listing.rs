@@ -43,7 +43,7 @@ impl Objects {
         let found = found.map_err(|error| unreachable(path, &error))?;
         let mut files: Vec<InputFile> =
             found.into_iter().map(|found| self.input_file(found)).collect();
-        files.sort_by(|a, b| a.label.cmp(&b.label));
+        files.sort_by(|a, b| a.path.cmp(&b.path));
         if !request.partitioned_by.is_empty() {
             read_folders(request, Path::new(path.trim_end_matches('/')), &mut files)?;
         }
@@ -51,34 +51,17 @@ impl Objects {
     }
 
     fn find(&self, path: &str, is_partitioned: bool) -> io::Result<Vec<ObjectMeta>> {
-        let pattern = match has_wildcard(path) {
-            true => {
-                let wrong = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
-                Some(glob::Pattern::new(path).map_err(wrong)?)
-            }
-            false => None,
-        };
-        let folder = match &pattern {
-            Some(_) => path.split_at(path.find(['*', '?', '[']).unwrap_or(path.len())).0,
-            None => path,
-        };
-        let folder = match &pattern {
-            Some(_) => folder.rsplit_once('/').map_or("", |(folder, _)| folder),
-            None => folder.trim_end_matches('/'),
-        };
+        let (folder, pattern) = split_pattern(path)?;
         let root = self.key(Path::new(folder))?;
-        if pattern.is_none()
-            && !path.ends_with('/')
-            && !root.as_ref().is_empty()
-            && let Some(found) = self.head(&root)?
-        {
+        let names_one = pattern.is_none() && !path.ends_with('/') && !root.as_ref().is_empty();
+        if let Some(found) = if names_one { self.head(&root)? } else { None } {
             return Ok(vec![found]);
         }
         if self.uploads.is_none() {
-            return Err(io::Error::from(io::ErrorKind::NotFound));
+            // A web server does not say what it has.
+            return Ok(Vec::new());
         }
-        let store = self.store.clone();
-        let own = root.clone();
+        let (store, own) = (self.store.clone(), root.clone());
         let found: Vec<ObjectMeta> =
             self.wait(async move { store.list(Some(&own)).try_collect().await })?;
         let is_read = |found: &ObjectMeta| {
@@ -127,6 +110,16 @@ impl Objects {
             partition: Vec::new(),
         }
     }
+}
+
+/// The folder in front of the first wildcard of a path, and the pattern if there is one.
+fn split_pattern(path: &str) -> io::Result<(&str, Option<glob::Pattern>)> {
+    let Some(wildcard) = path.find(['*', '?', '[']) else {
+        return Ok((path.trim_end_matches('/'), None));
+    };
+    let wrong = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
+    let folder = path[..wildcard].rsplit_once('/').map_or("", |(folder, _)| folder);
+    Ok((folder, Some(glob::Pattern::new(path).map_err(wrong)?)))
 }
 
 /// True if readers of a folder do not pass over an object in it. A name that ends with a slash is

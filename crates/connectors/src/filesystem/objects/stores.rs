@@ -119,7 +119,7 @@ pub fn open(request: &TableRequest, path: &str) -> Result<Objects> {
 
 #[cfg(not(feature = "remote"))]
 mod remote {
-    use super::{Error, Objects, Result, TableRequest, Url, missing};
+    use super::{Objects, Result, TableRequest, Url, missing};
 
     pub fn check(_: &TableRequest, url: &Url<'_>) -> Result<()> {
         if url.scheme == "memory" { Ok(()) } else { Err(missing(url)) }

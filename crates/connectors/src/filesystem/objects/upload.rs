@@ -31,7 +31,7 @@ use object_store::path::Path as Key;
 use object_store::{ObjectStoreExt, PutPayload};
 use serde_json::{Value, json};
 
-use super::{Call, Objects};
+use super::{Call, Objects, is_cancelled};
 use crate::filesystem::files::{OutFile, PARTIAL};
 
 /// What is known of an upload.
@@ -199,9 +199,8 @@ pub fn publish(objects: &Objects, note_key: &Key, key: &Key) -> io::Result<()> {
         Some(id) => complete(objects, key, id, &note),
     };
     if let Err(error) = completed {
-        // `Interrupted` leaves open what became of it; the note stays for the next attempt.
-        let is_there = objects.head(key)?.is_some_and(|found| found.size == note.bytes);
-        if !is_there || error.kind() == io::ErrorKind::Interrupted {
+        let is_there = |found: object_store::ObjectMeta| found.size == note.bytes;
+        if is_cancelled(&error) || !objects.head(key)?.is_some_and(is_there) {
             return Err(error);
         }
     }

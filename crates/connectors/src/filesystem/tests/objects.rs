@@ -6,9 +6,9 @@ mod store;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::{ArrayRef, Int64Array, StringViewArray};
+use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;
 use object_store::path::Path as Key;
-use object_store::{ObjectStore, ObjectStoreExt};
 use thalweg_core::connector::{Connector, Sink};
 use thalweg_core::snapshot::{OutputMark, OutputStart, SinkGuarantee};
 

@@ -223,8 +223,14 @@ impl MultipartStore for FaultyStore {
     }
     async fn abort_multipart(&self, path: &Path, id: &MultipartId) -> Result<()> {
         let fault = self.begin()?;
-        let result = self.inner.abort_multipart(path, id).await;
-        self.state().uploads.remove(id);
+        let result = match self.state().uploads.remove(id) {
+            // As S3 says it.
+            None => Err(Error::NotFound { path: path.to_string(), source: "no upload".into() }),
+            Some(_) => Ok(()),
+        };
+        if result.is_ok() {
+            self.inner.abort_multipart(path, id).await?;
+        }
         self.end(fault, result)
     }
 }
