@@ -212,8 +212,8 @@ impl Fetched {
             Some(at) => self.blocks.remove(at),
             None => {
                 let start = number * BLOCK_BYTES;
-                let end = object.size.min(start + BLOCK_BYTES);
-                let bytes = object.ranges(&[start..end])?.pop().unwrap_or_default();
+                let range = start..object.size.min(start + BLOCK_BYTES);
+                let bytes = object.ranges(std::slice::from_ref(&range))?.pop().unwrap_or_default();
                 (number, bytes)
             }
         };
