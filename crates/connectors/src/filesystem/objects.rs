@@ -225,11 +225,11 @@ fn failed(error: StoreError) -> io::Error {
         StoreError::Precondition { .. } => io::ErrorKind::StaleNetworkFileHandle,
         _ => io::ErrorKind::Other,
     };
-    io::Error::new(kind, told(&error))
+    io::Error::new(kind, causes(&error))
 }
 
 /// What an error and its causes say, each once.
-fn told(error: &dyn std::error::Error) -> String {
+fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {

@@ -4,6 +4,7 @@
 mod bad_rows;
 mod changed_inputs;
 mod faulty;
+mod faulty_store;
 mod following;
 mod golden;
 mod objects;

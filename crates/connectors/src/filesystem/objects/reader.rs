@@ -153,7 +153,7 @@ impl ObjectReader {
         Ok(())
     }
 
-    /// Bytes from a place on: at least one, and at most so many, unless it ends there.
+    /// Bytes from a place on: at least one, and up to `length`, unless it ends there.
     fn some(&self, offset: u64, length: usize) -> io::Result<Bytes> {
         if offset >= self.object.size || length == 0 {
             return Ok(Bytes::new());
@@ -172,7 +172,7 @@ impl ObjectReader {
         Ok(found.slice(..found.len().min(length)))
     }
 
-    /// Exactly so many bytes from a place on.
+    /// Exactly `length` bytes from a place on.
     ///
     /// # Errors
     /// If they cannot be read, or it ends before.

@@ -1,8 +1,6 @@
 //! Files in object stores: what is written is read again, whatever fails at whatever call, and
 //! nothing is left behind.
 
-mod store;
-
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::{ArrayRef, Int64Array, StringViewArray};
@@ -12,7 +10,7 @@ use object_store::path::Path as Key;
 use thalweg_core::connector::{Connector, Sink};
 use thalweg_core::snapshot::{OutputMark, OutputStart, SinkGuarantee};
 
-use self::store::{Fault, FaultyStore};
+use super::faulty_store::{Fault, FaultyStore};
 use super::*;
 use crate::conformance::{SinkCase, Started, Visibility, check_sink};
 use crate::filesystem::files::Files;
