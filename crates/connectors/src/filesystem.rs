@@ -43,6 +43,7 @@ mod input_file;
 mod input_handle;
 mod listing;
 mod marks;
+mod object_listing;
 mod objects;
 mod options;
 mod outputs;

@@ -14,9 +14,9 @@ use std::sync::Arc;
 use object_store::ObjectStore;
 use thalweg_core::connector::Waker;
 
-use super::Objects;
+use super::super::files::{Files, OutFile, PARTIAL};
+use super::client::Objects;
 use super::upload::{Upload, discard, final_name, publish};
-use crate::filesystem::files::{Files, OutFile, PARTIAL};
 
 /// An object store.
 pub struct ObjectFiles(Arc<Objects>);

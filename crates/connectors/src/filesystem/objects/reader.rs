@@ -12,7 +12,7 @@ use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use object_store::{GetOptions, GetRange, GetResult};
 
-use super::{Call, Object};
+use super::client::{Call, Object};
 
 /// How much is asked for where a few bytes are wanted.
 const BLOCK_BYTES: u64 = 1 << 20;

@@ -19,7 +19,9 @@ use object_store::memory::InMemory;
 use thalweg_core::connector::TableRequest;
 use thalweg_core::{Error, Result};
 
-use super::Objects;
+use super::client::Objects;
+#[cfg(feature = "remote")]
+use super::guard::Guard;
 
 /// What helps where a store refuses.
 pub const CREDENTIALS: &str = "the credentials must allow it: 's3.access-key' and 's3.secret-key', or the variables of the \
@@ -101,6 +103,19 @@ fn parse(path: &str) -> Result<Url<'_>> {
     Ok(Url { scheme, authority })
 }
 
+impl Objects {
+    /// The store that a path of a table names; `None` for a path of this machine.
+    ///
+    /// # Errors
+    /// If this build does not have its client, its settings are wrong, or it may not be talked to.
+    pub fn of(request: &TableRequest, path: &str) -> Result<Option<Arc<Objects>>> {
+        match is_url(path) {
+            false => Ok(None),
+            true => open(request, path).map(Arc::new).map(Some),
+        }
+    }
+}
+
 /// Opens the store of a path.
 ///
 /// # Errors
@@ -135,8 +150,7 @@ mod remote {
     use object_store::ObjectStore;
     use object_store::multipart::MultipartStore;
 
-    use super::super::guard::Guard;
-    use super::{Arc, Error, Objects, Result, TableRequest, Url, missing};
+    use super::{Arc, Error, Guard, Objects, Result, TableRequest, Url, missing};
 
     type Opened = (Arc<dyn ObjectStore>, Option<Arc<dyn MultipartStore>>);
 

@@ -31,8 +31,8 @@ use object_store::path::Path as Key;
 use object_store::{ObjectStoreExt, PutPayload};
 use serde_json::{Value, json};
 
-use super::{Call, Objects, is_cancelled};
-use crate::filesystem::files::{OutFile, PARTIAL};
+use super::super::files::{OutFile, PARTIAL};
+use super::client::{Call, Objects, is_cancelled};
 
 /// What is known of an upload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

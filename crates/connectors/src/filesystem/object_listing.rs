@@ -13,11 +13,11 @@ use object_store::{ObjectMeta, ObjectStore};
 use thalweg_core::connector::TableRequest;
 use thalweg_core::{Error, Result};
 
-use super::{Object, Objects, unreachable};
-use crate::filesystem::input_file::InputFile;
-use crate::filesystem::partitions::read_folders;
-use crate::filesystem::paths::{has_wildcard, is_hidden};
-use crate::filesystem::stamp::Stamp;
+use super::input_file::InputFile;
+use super::objects::{CREDENTIALS, Object, Objects};
+use super::partitions::read_folders;
+use super::paths::{has_wildcard, is_hidden};
+use super::stamp::Stamp;
 
 impl Objects {
     /// The objects of a table, in the order in which they are read.
@@ -109,6 +109,15 @@ impl Objects {
             path: Some(path),
             partition: Vec::new(),
         }
+    }
+}
+
+/// The error of a store at a URL.
+fn unreachable(url: &str, error: &io::Error) -> Error {
+    let message = format!("cannot read: {error}");
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => Error::io(message).in_file(url).hint(CREDENTIALS),
+        _ => Error::io(message).in_file(url),
     }
 }
 
