@@ -4,12 +4,15 @@
 //! folder, its last one lists the crates of ours that it may depend on. Any other edge fails.
 //! Dependencies of tests are free. Inside a crate, modules may depend on each other, but few in a
 //! circle: see [`crate::circles`].
+//!
+//! Benchmarks and fuzz targets are workspaces of their own, which no test builds. Their lock files
+//! must fit the manifests, or their commands fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use serde_json::Value;
 
@@ -21,17 +24,23 @@ use crate::tidy;
 /// Crate (by its folder) to the crates that it depends on.
 type Edges = BTreeMap<String, BTreeSet<String>>;
 
-/// Compares the crates with the table.
+/// Lock files of the workspaces that no test builds.
+const OTHER_LOCKS: [&str; 5] = [
+    "benches/Cargo.lock",
+    "benches/formats/Cargo.lock",
+    "benches/kafka/Cargo.lock",
+    "benches/structures/Cargo.lock",
+    "fuzz/Cargo.lock",
+];
+
+/// Compares the crates with the table, and lock files with manifests.
 pub fn check(root: &Path) -> io::Result<Findings> {
     let page = fs::read_to_string(root.join("ARCHITECTURE.md"))?;
     let allowed = parse_table(&page);
     if allowed.is_empty() {
         return Ok(vec!["ARCHITECTURE.md: no crate table under \"## Crates\"".to_string()]);
     }
-    let output = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_string()))
-        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
-        .current_dir(root)
-        .output()?;
+    let output = metadata(root, &["--no-deps", "--offline"])?;
     if !output.status.success() {
         return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
     }
@@ -42,7 +51,27 @@ pub fn check(root: &Path) -> io::Result<Findings> {
     print_house(&edges, &crates, &house_lines::of_crates(&files));
     let mut findings = compare(&allowed, &edges);
     findings.extend(circles::check(&crates, &tidy::exceptions(root)));
+    for lock in OTHER_LOCKS {
+        findings.extend(check_lock(root, lock)?);
+    }
     Ok(findings)
+}
+
+fn metadata(folder: &Path, arguments: &[&str]) -> io::Result<Output> {
+    Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_string()))
+        .args(["metadata", "--format-version", "1"])
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+}
+
+/// Fetches the crates that such a workspace needs.
+fn check_lock(root: &Path, lock: &str) -> io::Result<Option<String>> {
+    let folder = root.join(lock).parent().expect("a lock file is in a folder").to_path_buf();
+    let output = metadata(&folder, &["--locked"])?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let finding = || format!("{lock}: {}; `cargo update --workspace` there writes it", said.trim());
+    Ok((!output.status.success()).then(finding))
 }
 
 /// One line for each crate: its lines of code, its share of comment lines, its modules, its largest

@@ -52,8 +52,17 @@ pub(crate) struct Started {
 type RowsBySplit = BTreeMap<Arc<str>, Vec<RecordBatch>>;
 
 impl Started {
-    /// Resumes from a position, if there is one.
+    /// Resumes from a position, if there is one, in a job with snapshots.
     pub(crate) fn new(mut source: Box<dyn Source>, position: Option<&str>) -> Result<Started> {
+        source.use_snapshots();
+        Started::without_snapshots(source, position)
+    }
+
+    /// Resumes from a position, if there is one, in a job without snapshots.
+    pub(crate) fn without_snapshots(
+        mut source: Box<dyn Source>,
+        position: Option<&str>,
+    ) -> Result<Started> {
         if let Some(position) = position {
             source.seek(position)?;
         }
@@ -64,6 +73,18 @@ impl Started {
         }))?;
         source.open()?;
         Ok(Started { source, woken, splits: BTreeMap::new() })
+    }
+
+    /// The first column of the next rows, which are this number.
+    #[cfg(test)]
+    pub(crate) fn numbers(&mut self, count: usize) -> Vec<i64> {
+        use arrow_array::{cast::AsArray, types::Int64Type};
+        let mut numbers = Vec::new();
+        while numbers.len() < count {
+            let batch = self.next(count - numbers.len()).expect("rows").expect("no end");
+            numbers.extend(batch.column(0).as_primitive::<Int64Type>().values());
+        }
+        numbers
     }
 
     /// The next rows; `None` at the end.

@@ -7,8 +7,10 @@
 //!
 //! The table ends if `'number-of-rows'` or a sequence says so.
 
+mod fake;
 mod generate;
 mod options;
+mod words;
 
 use std::collections::BTreeMap;
 
@@ -161,6 +163,7 @@ impl Source for DatagenSource {
 
 #[cfg(test)]
 mod tests {
+    use arrow_array::Array;
     use arrow_array::cast::AsArray;
     use arrow_array::types::{Decimal128Type, Int32Type, Int64Type, TimestampMillisecondType};
     use arrow_select::concat::concat_batches;
@@ -256,6 +259,41 @@ mod tests {
         projected.projection = Some(vec![1, 5]);
         let full = all(&request(BASE), 100);
         assert_eq!(all(&projected, 100), full.project(&[1, 5]).expect("columns"));
+    }
+
+    #[test]
+    fn expressions_make_the_same_values_each_time_and_those_that_fit_no_type_are_errors() {
+        let options = [
+            ("connector", "datagen"),
+            ("rows-per-second", "unlimited"),
+            ("number-of-rows", "50"),
+            ("seed", "7"),
+            ("fields.s.expression", "#{Name.fullName}"),
+            ("fields.s.null-rate", "0.5"),
+            ("fields.n.expression", "#{number.numberBetween '10','20'}"),
+            ("fields.d.expression", "#{regexify '[1-9]\\.[0-9]{2}'}"),
+        ];
+        let batch = all(&request(&options), 7);
+        assert_eq!(batch, all(&request(&options), 50));
+        assert!((1..50).contains(&batch.column(2).null_count()));
+        let numbers = batch.column(1).as_primitive::<Int32Type>().values();
+        assert!(numbers.iter().all(|n| (10..20).contains(n)));
+        let decimals = batch.column(3).as_primitive::<Decimal128Type>().values();
+        assert!(decimals.iter().all(|d| (100..1_000).contains(d)));
+        let wrong = [("connector", "datagen"), ("fields.n.expression", "#{Name.fullName}")];
+        let mut source = Datagen.source(&request(&wrong)).expect("it may be a number");
+        source.start(Arc::new(|| {})).expect("started");
+        let error = source.poll(10).expect_err("a name is no number");
+        assert!(error.to_string().contains("fields.*.expression"), "{error}");
+        for (name, value, part) in [
+            ("fields.s.expression", "#{Name.fulName}", "Name.fullName"),
+            ("fields.ts.expression", "x", "TIMESTAMP"),
+            ("fields.s.length", "3", "length"),
+        ] {
+            let more = [("connector", "datagen"), ("fields.s.expression", "x"), (name, value)];
+            let error = Datagen.validate(&request(&more), false).expect_err(name);
+            assert!(error.to_string().contains(part), "{error}");
+        }
     }
 
     #[test]

@@ -65,11 +65,11 @@ mod tests;
 mod writer;
 mod writing;
 
-#[cfg(feature = "kafka")]
+#[cfg(any(feature = "kafka", feature = "messaging"))]
 pub(crate) use dead_letter::{DeadLetters, FinishedLetters};
-#[cfg(feature = "kafka")]
+#[cfg(any(feature = "kafka", feature = "messaging"))]
 pub(crate) use excerpt::LetterMark;
-#[cfg(feature = "kafka")]
+#[cfg(any(feature = "kafka", feature = "messaging"))]
 pub(crate) use outputs::letters_path;
 pub(crate) use position::FileMark;
 
@@ -84,7 +84,7 @@ use thalweg_core::connector::{
 };
 use thalweg_core::{Error, Result};
 
-#[cfg(not(feature = "kafka"))]
+#[cfg(not(any(feature = "kafka", feature = "messaging")))]
 use self::dead_letter::{DeadLetters, FinishedLetters};
 use self::description::DESCRIPTION;
 use self::files::{Files, OsFiles};

@@ -19,9 +19,10 @@
 //! | [`encoding`] | batches to bytes |
 //! | [`csv`], [`json`], [`raw`] | text formats |
 //! | [`avro`] | binary records with a schema, which may be registered |
+//! | [`protobuf`] | binary records whose type a `.proto` file declares |
 //! | [`changes`] | what happened to rows, as Debezium, Maxwell, Canal and Ogg write it |
 //! | `builder` | the columns that decoders write into |
-//! | [`parquet`], [`arrow`] | formats that are read by random access |
+//! | [`parquet`], `orc`, [`arrow`] | formats that are read by random access |
 //!
 //! What formats do not do: find files, cut streams into blocks, compress, commit.
 
@@ -38,15 +39,19 @@ pub mod encoding;
 mod http;
 pub mod json;
 pub mod options;
+#[cfg(feature = "orc")]
+pub mod orc;
 pub mod parquet;
+pub mod protobuf;
 pub mod raw;
 pub mod record_end;
 pub mod records;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod text;
 
-use thalweg_core::{Column, DataType};
+use thalweg_core::connector::AcceptedChanges;
+use thalweg_core::{Column, DataType, Error, Result};
 
 pub use self::avro::AvroOptions;
 pub use self::bad_data::{BadDataPolicy, DecodeError, Rejected};
@@ -55,6 +60,8 @@ pub use self::csv::CsvOptions;
 pub use self::decoding::RecordDecoder;
 pub use self::encoding::{RowWriter, TextEncoder};
 pub use self::json::JsonOptions;
+pub use self::parquet::writer::ParquetOptions;
+pub use self::protobuf::ProtobufOptions;
 pub use self::raw::RawOptions;
 pub use self::records::{DecodedRecords, RecordLayout};
 pub use self::text::TextBlock;
@@ -73,8 +80,12 @@ pub enum Format {
     Changes(ChangeOptions),
     /// `'format' = 'avro'`, `'avro-confluent'`: a binary record a message.
     Avro(AvroOptions),
+    /// `'format' = 'protobuf'`: a binary record a message.
+    Protobuf(ProtobufOptions),
     /// `'format' = 'parquet'`
-    Parquet,
+    Parquet(ParquetOptions),
+    /// `'format' = 'orc'`, which is only read.
+    Orc,
     /// `'format' = 'arrow'`: Arrow IPC files.
     Arrow,
 }
@@ -89,19 +100,33 @@ impl Format {
             Format::Changes(changes) => changes.name(),
             Format::Avro(AvroOptions { registry: Some(_), .. }) => "avro-confluent",
             Format::Avro(_) => "avro",
-            Format::Parquet => "parquet",
+            Format::Protobuf(_) => "protobuf",
+            Format::Parquet(_) => "parquet",
+            Format::Orc => "orc",
             Format::Arrow => "arrow",
         }
     }
 
     /// True for formats that are read record by record.
     pub fn is_text(&self) -> bool {
-        !matches!(self, Format::Avro(_) | Format::Parquet | Format::Arrow)
+        !matches!(
+            self,
+            Format::Avro(_)
+                | Format::Protobuf(_)
+                | Format::Parquet(_)
+                | Format::Orc
+                | Format::Arrow
+        )
     }
 
     /// True if records say themselves what each row does: [`RecordLayout::of_changes`].
     pub fn has_changes(&self) -> bool {
         matches!(self, Format::Changes(_))
+    }
+
+    /// The changes that a table of such records has.
+    pub fn changes(&self) -> AcceptedChanges {
+        if self.has_changes() { AcceptedChanges::All } else { AcceptedChanges::Inserts }
     }
 
     /// True if values that cannot be read become NULL.
@@ -110,7 +135,30 @@ impl Format {
             Format::Csv(csv) => csv.ignore_parse_errors,
             Format::Json(json) => json.ignore_parse_errors,
             Format::Changes(changes) => changes.json.ignore_parse_errors,
-            Format::Raw(_) | Format::Avro(_) | Format::Parquet | Format::Arrow => false,
+            Format::Protobuf(protobuf) => protobuf.ignore_parse_errors,
+            Format::Raw(_) | Format::Avro(_) => false,
+            Format::Parquet(_) | Format::Orc | Format::Arrow => false,
+        }
+    }
+
+    /// Checks that the format has values of the types of these columns.
+    ///
+    /// # Errors
+    /// If it lacks one.
+    pub fn check_types<'a>(
+        &self,
+        table: &str,
+        columns: impl IntoIterator<Item = &'a Column>,
+    ) -> Result<()> {
+        let is_missing = |column: &&Column| !self.is_supported(&column.column_type.data_type);
+        match columns.into_iter().find(is_missing) {
+            None => Ok(()),
+            Some(column) => Err(Error::unsupported(format!(
+                "table {table}: column {} is {}, which format '{}' cannot hold",
+                column.name,
+                column.column_type.data_type,
+                self.name()
+            ))),
         }
     }
 
@@ -121,9 +169,26 @@ impl Format {
             Format::Changes(ChangeOptions { avro: Some(options), .. }) | Format::Avro(options) => {
                 avro::is_supported(data_type, options)
             }
+            Format::Protobuf(_) => protobuf::is_supported(data_type),
             Format::Json(_) | Format::Changes(_) => json::values::is_supported(data_type),
             Format::Raw(_) => raw::is_supported(data_type),
-            Format::Parquet | Format::Arrow => parquet::types::is_supported(data_type),
+            Format::Orc if matches!(data_type, DataType::Time(_)) => false,
+            Format::Parquet(_) | Format::Orc | Format::Arrow => {
+                parquet::types::is_supported(data_type)
+            }
+        }
+    }
+
+    /// Checks that the types of records that an option names have what these columns need.
+    ///
+    /// # Errors
+    /// If one lacks a column, or has another type for it.
+    pub fn check_columns(&self, columns: &[Column], as_sink: bool) -> Result<()> {
+        match self {
+            Format::Protobuf(options) => options.check_columns(columns),
+            Format::Avro(options) if as_sink => options.check_columns(columns),
+            Format::Changes(options) if as_sink => options.check_columns(columns),
+            _ => Ok(()),
         }
     }
 
@@ -133,9 +198,26 @@ impl Format {
             Format::Csv(csv) => csv::values::can_be_bad(column, csv),
             Format::Json(json) => json::values::can_be_bad(column, json),
             Format::Changes(changes) => json::values::can_be_bad(column, &changes.json),
-            Format::Raw(_) | Format::Avro(_) => true,
-            Format::Parquet | Format::Arrow => false,
+            Format::Raw(_) | Format::Avro(_) | Format::Protobuf(_) => true,
+            Format::Parquet(_) | Format::Orc | Format::Arrow => false,
         }
+    }
+
+    /// The layout of messages with what happens to bad ones: they fail the job, or are left out,
+    /// and then every query over the table leaves out the same.
+    pub fn with_bad_data(&self, layout: RecordLayout, is_fatal: bool) -> RecordLayout {
+        if is_fatal {
+            let policy = match self.ignores_parse_errors() {
+                true => BadDataPolicy::Null,
+                false => BadDataPolicy::Fail,
+            };
+            return layout.with_policy(policy, Vec::new());
+        }
+        let columns = layout.schema.columns.iter().enumerate();
+        let others =
+            columns.filter(|(at, column)| !layout.wanted.contains(at) && self.can_be_bad(column));
+        let checked = others.map(|(at, _)| at).collect();
+        layout.with_policy(BadDataPolicy::Reject, checked)
     }
 
     /// The length of the longest prefix of a text that ends with a record's end. Empty lines after

@@ -37,7 +37,7 @@ pub struct BadRow {
     /// What is wrong with it.
     pub reason: String,
     /// The record as it was found.
-    pub raw: String,
+    pub raw: Vec<u8>,
 }
 
 /// What a decoder hands over at a time.

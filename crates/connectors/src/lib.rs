@@ -15,6 +15,13 @@
 //! | `kafka` | topics of Kafka (feature `kafka`) |
 //! | `postgres_cdc` | changes of tables of PostgreSQL (feature `postgres`) |
 //! | `jdbc` | tables of PostgreSQL (feature `postgres`) |
+//! | `redis` | streams of Redis, and keys that are looked up (feature `redis`) |
+//! | `mqtt` | topics of MQTT (feature `mqtt`) |
+//! | `nats` | subjects of NATS, and streams of JetStream (feature `nats`) |
+//! | `socket` | lines of a TCP connection (with the features of other connectors of messages) |
+//! | `http` | rows over HTTP, in both directions (feature `http`) |
+//! | `websocket` | messages of a WebSocket (feature `websocket`) |
+//! | `messaging` | messages of peers as rows, whatever brings them |
 //! | [`output`] | the writers behind `print` and a bare SELECT |
 //! | `conformance` | checks that every connector must pass (feature `test-support`) |
 
@@ -25,13 +32,33 @@ pub mod datagen;
 pub mod filesystem;
 pub mod format;
 mod handover;
+#[cfg(feature = "http")]
+pub mod http;
 #[cfg(feature = "postgres")]
 pub mod jdbc;
 #[cfg(feature = "kafka")]
 pub mod kafka;
+#[cfg(any(feature = "http", feature = "postgres", feature = "redis"))]
+mod lookup_workers;
+#[cfg(feature = "messaging")]
 #[cfg_attr(
-    not(any(feature = "kafka", feature = "postgres")),
-    allow(dead_code, reason = "files in object stores need little of it")
+    not(all(feature = "mqtt", feature = "nats", feature = "redis")),
+    allow(dead_code, unused_imports, reason = "connectors that are left out use the rest")
+)]
+mod messaging;
+#[cfg(any(feature = "kafka", feature = "messaging"))]
+#[cfg_attr(
+    not(all(feature = "mqtt", feature = "nats", feature = "redis")),
+    allow(dead_code, unused_imports, reason = "connectors that are left out use the rest")
+)]
+mod metadata;
+#[cfg(feature = "mqtt")]
+pub mod mqtt;
+#[cfg(feature = "nats")]
+pub mod nats;
+#[cfg_attr(
+    not(all(feature = "mqtt", feature = "nats", feature = "redis")),
+    allow(dead_code, unused_imports, reason = "connectors that are left out use the rest")
 )]
 mod network;
 pub mod nexmark;
@@ -42,8 +69,16 @@ mod postgres;
 #[cfg(feature = "postgres")]
 pub mod postgres_cdc;
 pub mod print;
+#[cfg(feature = "redis")]
+pub mod redis;
+#[cfg(feature = "messaging")]
+pub mod socket;
+#[cfg(all(test, feature = "messaging"))]
+mod test_server;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "websocket")]
+pub mod websocket;
 
 use std::sync::Arc;
 
@@ -76,6 +111,20 @@ pub fn builtin(filesystem: Filesystem) -> Connectors {
         Arc::new(jdbc::Jdbc),
         #[cfg(feature = "postgres")]
         Arc::new(postgres_cdc::PostgresCdc),
+        #[cfg(feature = "redis")]
+        Arc::new(redis::Redis::default()),
+        #[cfg(feature = "mqtt")]
+        Arc::new(mqtt::Mqtt::default()),
+        #[cfg(feature = "nats")]
+        Arc::new(nats::Nats::default()),
+        #[cfg(feature = "messaging")]
+        Arc::new(socket::Socket::default()),
+        #[cfg(feature = "http")]
+        Arc::new(http::Http::rows()),
+        #[cfg(feature = "http")]
+        Arc::new(http::Http::sink_only()),
+        #[cfg(feature = "websocket")]
+        Arc::new(websocket::WebSocket::default()),
     ];
     Connectors::new(connectors)
 }

@@ -33,6 +33,14 @@ const TABLES: &[(&str, &str, &[(&str, &str)])] = &[
             ("value.format", "json"),
         ],
     ),
+    #[cfg(feature = "messaging")]
+    ("socket", "n", &[("hostname", "localhost"), ("port", "9000"), ("format", "json")]),
+    #[cfg(feature = "http")]
+    ("http", "n", &[("url", "http://localhost/rows"), ("format", "json")]),
+    #[cfg(feature = "http")]
+    ("http-async-sink", "n", &[("url", "http://localhost/rows"), ("format", "json")]),
+    #[cfg(feature = "websocket")]
+    ("websocket", "n", &[("url", "ws://localhost/rows"), ("format", "json")]),
     #[cfg(feature = "postgres")]
     (
         "jdbc",
@@ -52,6 +60,24 @@ const TABLES: &[(&str, &str, &[(&str, &str)])] = &[
             ("table-name", "t"),
             ("slot.name", "s"),
         ],
+    ),
+    #[cfg(feature = "redis")]
+    (
+        "redis",
+        "n",
+        &[("url", "redis://localhost"), ("stream", "s"), ("format", "json"), ("password", "p")],
+    ),
+    #[cfg(feature = "mqtt")]
+    (
+        "mqtt",
+        "n",
+        &[("url", "mqtt://localhost"), ("topic", "t"), ("format", "json"), ("client-id", "c")],
+    ),
+    #[cfg(feature = "nats")]
+    (
+        "nats",
+        "n",
+        &[("url", "nats://localhost"), ("stream", "s"), ("subject", "t"), ("format", "json")],
     ),
 ];
 

@@ -108,6 +108,12 @@ pub trait Source: Send {
     fn is_bounded(&self) -> bool;
     /// Stops reading: threads end soon, and `poll` is not called again.
     fn stop(&mut self) {}
+    /// What ends a [`Source::start`] or [`Source::check_ended`] that waits for others (a server):
+    /// asked before, and called from another thread when the job is not wanted any more. The call
+    /// then returns an error, within a second.
+    fn canceller(&self) -> Option<Waker> {
+        None
+    }
     /// Bytes of rows that were read and wait for others. They count against the memory limit.
     fn buffered_bytes(&self) -> usize {
         0
@@ -172,6 +178,10 @@ pub trait Source: Send {
     fn claim(&mut self) -> Result<()> {
         Ok(())
     }
+    /// The job takes snapshots, so that [`Source::committed`] is called: acknowledgements wait for
+    /// it. Called with [`Source::claim`]. Where it is not called, rows are done with when they were
+    /// polled.
+    fn use_snapshots(&mut self) {}
     /// Makes durable what the source has written besides its rows up to the last
     /// [`Source::position`]. Called while a snapshot is taken, before it is kept.
     ///
@@ -293,9 +303,9 @@ pub trait Sink: Send {
         Demand::More
     }
     /// What ends calls that block for long, of a sink that waits for others (a server, a reader):
-    /// asked after [`Sink::open`], and called from another thread when the job has failed or was
-    /// stopped and its time to finish is over. A call that blocks then returns an error, within a
-    /// second; `abort` follows.
+    /// asked at any time, and called from another thread: while the job starts, when it is not
+    /// wanted any more; later, when it has failed or was stopped and its time to finish is over. A
+    /// call that blocks then returns an error, within a second; `abort` follows.
     fn canceller(&self) -> Option<Waker> {
         None
     }

@@ -8,14 +8,17 @@ use arrow_array::types::{
     ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type,
     Int32Type, Int64Type, Time32MillisecondType,
 };
-use arrow_array::{ArrayRef, BooleanArray, PrimitiveArray};
+use arrow_array::{ArrayRef, BooleanArray, PrimitiveArray, StringViewArray};
 use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
+use arrow_cast::cast::{CastOptions, cast_with_options};
 use thalweg_core::shim::{SplitMix64, mix64};
 use thalweg_core::types::{timestamp_units_per_ms, timestamps};
 use thalweg_core::{DataType, Error, Result};
 
+use super::fake::Expression;
+
 /// How the values of a field are chosen.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ValueKind {
     /// `start`, `start + 1`, … `end`
     Sequence {
@@ -62,6 +65,8 @@ pub enum ValueKind {
         /// How far back.
         max_past_ms: u64,
     },
+    /// What an expression makes.
+    Fake(Arc<Expression>),
 }
 
 /// When rows happen.
@@ -99,6 +104,8 @@ pub struct GeneratedField {
     pub kind: ValueKind,
     null_rate: f64,
     seed: u64,
+    /// Longer texts are cut.
+    length_max: usize,
 }
 
 impl GeneratedField {
@@ -112,7 +119,11 @@ impl GeneratedField {
     ) -> Self {
         // Mixed twice, so that neighbouring seeds and positions have nothing in common.
         let seed = mix64(mix64(seed.wrapping_add(1)).wrapping_add(position));
-        GeneratedField { data_type, kind, null_rate, seed }
+        let length_max = match data_type {
+            DataType::Char(length) | DataType::Varchar(length) => length as usize,
+            _ => usize::MAX,
+        };
+        GeneratedField { data_type, kind, null_rate, seed, length_max }
     }
 
     /// The random numbers of a row.
@@ -134,6 +145,9 @@ impl GeneratedField {
 
 /// The values of these rows.
 pub fn column(field: &GeneratedField, rows: Range<u64>, times: Times) -> Result<ArrayRef> {
+    if let ValueKind::Fake(expression) = &field.kind {
+        return fakes(field, expression, rows);
+    }
     Ok(match &field.data_type {
         DataType::TinyInt => numbers::<Int8Type>(field, rows, |row| integer(field, row) as i8),
         DataType::SmallInt => numbers::<Int16Type>(field, rows, |row| integer(field, row) as i16),
@@ -158,6 +172,22 @@ pub fn column(field: &GeneratedField, rows: Range<u64>, times: Times) -> Result<
         DataType::Timestamp(precision) => instants(field, rows, *precision, false, times),
         DataType::TimestampLtz(precision) => instants(field, rows, *precision, true, times),
         other => return Err(Error::internal(format!("datagen was asked for {other}"))),
+    })
+}
+
+/// Values of an expression, which are texts until they become those of the type.
+fn fakes(field: &GeneratedField, expression: &Expression, rows: Range<u64>) -> Result<ArrayRef> {
+    let texts = written(field, rows, |text, row| {
+        expression.append(text, &mut field.numbers(row));
+        if let Some((end, _)) = text.char_indices().nth(field.length_max) {
+            text.truncate(end);
+        }
+    });
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    cast_with_options(&texts, &field.data_type.arrow(), &options).map_err(|error| {
+        let data_type = &field.data_type;
+        Error::data(format!("a value of 'fields.*.expression' is no {data_type}: {error}"))
+            .hint("correct the expression, or declare the column STRING")
     })
 }
 
@@ -226,6 +256,32 @@ fn booleans(field: &GeneratedField, rows: Range<u64>) -> ArrayRef {
 
 fn texts(field: &GeneratedField, rows: Range<u64>) -> ArrayRef {
     const HEX: &[u8; 16] = b"0123456789abcdef";
+    let texts = written(field, rows, |text, row| match field.kind {
+        ValueKind::Text { length } => {
+            let mut numbers = field.numbers(row);
+            let mut digits = 0;
+            for at in 0..length {
+                if at % 16 == 0 {
+                    digits = numbers.next_u64();
+                }
+                text.push(char::from(HEX[(digits & 15) as usize]));
+                digits >>= 4;
+            }
+        }
+        ValueKind::Sequence { start, .. } => {
+            thalweg_core::text::append_integer(text, start.wrapping_add(row as i64));
+        }
+        _ => {}
+    });
+    Arc::new(texts)
+}
+
+/// The texts that `write` appends for each row that is not NULL.
+fn written(
+    field: &GeneratedField,
+    rows: Range<u64>,
+    write: impl Fn(&mut String, u64),
+) -> StringViewArray {
     let nulls = field.nulls(rows.clone());
     let mut builder = StringViewBuilder::with_capacity((rows.end - rows.start) as usize);
     let mut text = String::new();
@@ -235,26 +291,10 @@ fn texts(field: &GeneratedField, rows: Range<u64>) -> ArrayRef {
             continue;
         }
         text.clear();
-        match field.kind {
-            ValueKind::Text { length } => {
-                let mut numbers = field.numbers(row);
-                let mut digits = 0;
-                for at in 0..length {
-                    if at % 16 == 0 {
-                        digits = numbers.next_u64();
-                    }
-                    text.push(char::from(HEX[(digits & 15) as usize]));
-                    digits >>= 4;
-                }
-            }
-            ValueKind::Sequence { start, .. } => {
-                thalweg_core::text::append_integer(&mut text, start.wrapping_add(row as i64));
-            }
-            _ => {}
-        }
+        write(&mut text, row);
         builder.append_value(&text);
     }
-    Arc::new(builder.finish())
+    builder.finish()
 }
 
 fn bytes(field: &GeneratedField, rows: Range<u64>) -> ArrayRef {

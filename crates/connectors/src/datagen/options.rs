@@ -1,5 +1,7 @@
 //! The options of generated tables.
 
+use std::sync::Arc;
+
 use thalweg_core::connector::{
     AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, OptionDescription, Options,
     SourceCapability, TableRequest, near_miss, option_table,
@@ -7,6 +9,7 @@ use thalweg_core::connector::{
 use thalweg_core::text::parse_decimal;
 use thalweg_core::{Column, DataType, Error, Result};
 
+use super::fake::Expression;
 use super::generate::{GeneratedField, ValueKind};
 
 /// What the connector says of itself.
@@ -51,6 +54,8 @@ const OPTIONS: &[OptionDescription] = &option_table! {
         => "how long a text is";
     "fields.*.max-past": Duration, or("0 s"), as_in_flink()
         => "how far a time may lie in the past";
+    "fields.*.expression": Text, but_flink("the connector 'faker' has it, which is not one of Flink's")
+        => "values that look like those of people, as [below](#values-that-look-real)";
     "fields.*.null-rate": Number, or("0"), as_in_flink()
         => "the share of NULLs among the values, from 0 to 1";
 };
@@ -134,7 +139,9 @@ fn field(
     let key = |suffix: &str| format!("fields.{}.{suffix}", column.name);
     let kinds = [("random", false), ("sequence", true)];
     let is_sequence = options.choice(&key("kind"), &kinds)? == Some(true);
-    let kind = if is_sequence {
+    let kind = if let Some(expression) = options.get(&key("expression")) {
+        fake(options, &data_type, &key, expression)?
+    } else if is_sequence {
         sequence(options, column, &key)?
     } else {
         for suffix in ["start", "end"] {
@@ -151,6 +158,27 @@ fn field(
         return Err(options.bad(&key("null-rate"), &null_rate.to_string(), "0 to 1"));
     }
     Ok(GeneratedField::new(data_type, kind, null_rate, seed, position))
+}
+
+fn fake(
+    options: &Options<'_>,
+    data_type: &DataType,
+    key: &dyn Fn(&str) -> String,
+    expression: &str,
+) -> Result<ValueKind> {
+    let others = ["kind", "start", "end", "min", "max", "length", "max-past"];
+    if let Some(other) = others.iter().find(|other| options.get(&key(other)).is_some()) {
+        return Err(options
+            .conflict(&format!("'{}' has no effect on an expression", key(other)))
+            .hint("remove it"));
+    }
+    if !data_type.is_string() && !data_type.is_numeric() && *data_type != DataType::Boolean {
+        return Err(Error::unsupported(format!("no expression makes values of type {data_type}"))
+            .hint("times have 'max-past'; or declare a computed column over a STRING"));
+    }
+    let read = Expression::read(expression);
+    let read = read.map_err(|why| options.conflict(&format!("'{}': {why}", key("expression"))));
+    read.map(|expression| ValueKind::Fake(Arc::new(expression)))
 }
 
 fn sequence(

@@ -18,7 +18,7 @@ use super::input_file::{InputFile, changed, read_error};
 use super::position::{FileMark, FilePlace, Reached, TextPlace, Work};
 use super::reading::{Reading, RecordLimit, marking};
 use crate::format::record_end::RecordEnd;
-use crate::format::text::{count_lines, readable};
+use crate::format::text::count_lines;
 use crate::format::{Format, Rejected, TextBlock};
 use crate::handover::{BadRow, Cut, Decoded, Emit, Splitter, Task};
 
@@ -64,7 +64,7 @@ impl Task for BlockTask {
             file: file.label.clone(),
             line: record.number,
             reason: record.reason,
-            raw: readable(record.raw),
+            raw: record.raw,
         };
         let bad = decoded.rejected.into_iter().map(bad_row).chain(too_long).collect();
         let batch = self.reading.batch(decoded.batch, &file)?;
@@ -311,7 +311,7 @@ fn pass_over(
         file: open.file.label.clone(),
         line: open.at.line,
         reason: format!("{}; only its beginning is kept", too_long_reason(record_bytes_max)),
-        raw: readable(raw),
+        raw,
     };
     Ok(Some(open.block(Vec::new(), at, Some(bad))))
 }

@@ -20,6 +20,8 @@ use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 use thalweg_core::{Error, Result};
 
@@ -28,6 +30,7 @@ use super::excerpt::{EXCERPT_BYTES, Excerpt, LetterMark, tail_of};
 use super::files::{OsFiles, create_new, sync_above};
 use super::paths::canonical_file;
 use super::writer::{partial, publish};
+use crate::format::text::readable;
 use crate::handover::BadRow;
 
 /// How each line begins.
@@ -213,12 +216,15 @@ impl DeadLetters {
         }
         let mut text = String::new();
         for row in rows {
-            let letter = json!({
+            let mut letter = json!({
                 "file": row.file.as_ref(),
                 "line": row.line,
                 "reason": row.reason,
-                "raw": row.raw,
+                "raw": readable(&row.raw),
             });
+            if std::str::from_utf8(&row.raw).is_err() {
+                letter["raw-base64"] = STANDARD.encode(&row.raw).into();
+            }
             text.push_str(&letter.to_string());
             text.push('\n');
         }

@@ -5,6 +5,8 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use serde_json::{Value, json};
+#[cfg(any(feature = "kafka", feature = "messaging"))]
+use thalweg_core::Error;
 
 use super::input_handle::InputHandle;
 
@@ -74,14 +76,27 @@ pub struct LetterMark {
 
 impl LetterMark {
     /// As text.
-    #[cfg(feature = "kafka")]
+    #[cfg(any(feature = "kafka", feature = "messaging"))]
     pub fn to_json(self) -> Value {
         json!({ "bytes": self.bytes, "tail": self.tail.map(Excerpt::to_json) })
     }
 
-    /// From its text.
-    #[cfg(feature = "kafka")]
-    pub fn from_json(value: &Value) -> Option<LetterMark> {
+    /// That which a position of a source of messages has; nothing counts where it has none.
+    ///
+    /// # Errors
+    /// If it is no such mark.
+    #[cfg(any(feature = "kafka", feature = "messaging"))]
+    pub fn of_position(position: &str) -> thalweg_core::Result<LetterMark> {
+        let value: Value = serde_json::from_str(position).unwrap_or_default();
+        let Some(noted) = value.get("letters") else { return Ok(LetterMark::default()) };
+        LetterMark::from_json(noted).ok_or_else(|| {
+            Error::user("the position says nothing of dead letters that makes sense")
+                .hint("the snapshot is of another version, or damaged")
+        })
+    }
+
+    #[cfg(any(feature = "kafka", feature = "messaging"))]
+    fn from_json(value: &Value) -> Option<LetterMark> {
         let tail = match value.get("tail").filter(|tail| !tail.is_null()) {
             None => None,
             Some(tail) => Some(Excerpt::from_json(tail)?),

@@ -56,8 +56,12 @@ impl<'a> FileOptions<'a> {
         let options = Options::of(request, &DESCRIPTION)?;
         let path = options.required("path")?;
         let name = options.required("format")?;
-        let format = Format::read(name, &options, record_columns(&options, request))?;
+        let format = Format::read(name, &options, record_columns(&options, request), true)?;
         let format = format.ok_or_else(|| unknown_format(&options, name))?;
+        if as_sink && matches!(format, Format::Orc) {
+            let message = format!("table {}: ORC is read, but not written", request.table);
+            return Err(Error::unsupported(message).hint("write another format: parquet, …"));
+        }
         check_types(request, &format)?;
         check_stream(&options, path, &format)?;
         let mut format_metadata = Vec::new();
@@ -139,10 +143,6 @@ fn monitor_interval(options: &Options<'_>, path: &str) -> Result<Option<Duration
 fn unknown_format(options: &Options<'_>, name: &str) -> Error {
     let known = || DESCRIPTION.formats.iter().map(|format| format.name);
     let list = known().collect::<Vec<_>>().join(", ");
-    if name == "orc" {
-        return Error::unsupported(format!("option 'format' = '{name}' is not supported yet"))
-            .hint(format!("there are {list}"));
-    }
     let bad = options.bad("format", name, &format!("one of {list}"));
     match near_miss(name, known()) {
         Some(near) => bad.hint(format!("did you mean '{near}'?")),

@@ -1,19 +1,24 @@
-//! Cutting Parquet files into row groups: one is a task.
+//! Cutting files of Parquet into row groups and those of ORC into stripes: one is a task.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use thalweg_core::Result;
 use thalweg_core::connector::{Origin, SourceBatch};
 
 use super::excerpt::Excerpt;
 use super::identity::open_listed;
 use super::input_file::{InputFile, read_error};
+use super::input_handle::InputHandle;
 use super::position::{FileMark, FilePlace, Reached, RowPlace, Work};
 use super::reading::{Reading, marking};
 use super::record_batches::RecordBatchSplitter;
+#[cfg(feature = "orc")]
+use crate::format::orc::OrcFile;
 use crate::format::parquet::reader::ParquetFile;
-use crate::format::{DecodeError, Format};
+use crate::format::{DecodeError, Format, RecordLayout};
 use crate::handover::{Cut, Decoded, Emit, Splitter, Task};
 
 /// Cuts files that hold rows in groups.
@@ -38,7 +43,63 @@ struct Opened {
     file: Arc<InputFile>,
     /// The last bytes of the file.
     end: Excerpt,
-    contents: ParquetFile,
+    contents: Contents,
+}
+
+/// What is known of a file. A stripe of ORC is a row group.
+enum Contents {
+    Parquet(ParquetFile),
+    #[cfg(feature = "orc")]
+    Orc(OrcFile),
+}
+
+/// The batches of a row group. Errors have the row in the group, from 0.
+type Batches<'f> = Box<dyn Iterator<Item = std::result::Result<RecordBatch, DecodeError>> + 'f>;
+
+impl Contents {
+    fn open(file: InputHandle, reading: &Reading) -> Result<Contents> {
+        match reading.format() {
+            #[cfg(feature = "orc")]
+            Format::Orc => OrcFile::open(&file, reading.layout()).map(Contents::Orc),
+            _ => ParquetFile::open(&file, reading.layout()).map(Contents::Parquet),
+        }
+    }
+
+    fn group_rows(&self, group: usize) -> Option<u64> {
+        match self {
+            Contents::Parquet(file) => file.group_rows(group),
+            #[cfg(feature = "orc")]
+            Contents::Orc(file) => file.group_rows(group),
+        }
+    }
+
+    /// Where the columns of a group lie that are read, where that is known before they are.
+    fn group_ranges(&self, group: usize) -> Vec<Range<u64>> {
+        match self {
+            Contents::Parquet(file) => file.group_ranges(group),
+            #[cfg(feature = "orc")]
+            Contents::Orc(_) => Vec::new(),
+        }
+    }
+
+    /// Reads the rows of a group behind its first `passed` ones.
+    fn read_group<'f>(
+        &'f self,
+        input: InputHandle,
+        layout: &'f RecordLayout,
+        (group, passed): (usize, u64),
+        batch_rows: usize,
+    ) -> Result<Batches<'f>> {
+        Ok(match self {
+            Contents::Parquet(file) => {
+                Box::new(file.read_group(input, layout, group, passed, batch_rows)?)
+            }
+            #[cfg(feature = "orc")]
+            Contents::Orc(file) => {
+                Box::new(file.read_group(input, layout, group, passed, batch_rows)?)
+            }
+        })
+    }
 }
 
 /// Cuts files into row groups.
@@ -101,7 +162,7 @@ fn open(reading: &Reading, work: &Work) -> Result<Remaining> {
     let check = || -> Result<Opened> {
         let mut handle = open_listed(file)?;
         let end = Excerpt::of_end(&mut handle).map_err(|e| read_error(file, &e))?;
-        let contents = ParquetFile::open(&handle, reading.layout())?;
+        let contents = Contents::open(handle, reading)?;
         Ok(Opened { number: work.number, file: file.clone(), end, contents })
     };
     let opened = check().map_err(|error| error.in_file(file.label.as_ref()))?;
@@ -129,7 +190,7 @@ impl Task for RowGroup {
             .expect(&contents.group_ranges(self.group), FETCHED_BYTES_MAX)
             .map_err(|e| read_error(file, &e))?;
         let batches = contents
-            .read_group(input, self.reading.layout(), self.group, self.passed, self.batch_rows)
+            .read_group(input, self.reading.layout(), (self.group, self.passed), self.batch_rows)
             .map_err(|error| error.in_file(label))?;
         let mut row = self.passed;
         for batch in batches {

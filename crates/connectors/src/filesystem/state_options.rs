@@ -12,6 +12,7 @@ use thalweg_core::connector::TableRequest;
 use super::options::{BadData, FileOptions};
 use super::paths;
 use super::writing::{Changelog, Delivery, GUARANTEE};
+use crate::format::csv::CsvReading;
 use crate::format::{CsvOptions, Format, JsonOptions};
 
 type StateOptions = BTreeMap<String, String>;
@@ -94,7 +95,13 @@ fn given(request: &TableRequest, options: &FileOptions<'_>) -> StateOptions {
 fn of_csv(csv: &CsvOptions, found: &mut StateOptions) {
     let character =
         |byte: Option<u8>| byte.map_or("none".to_owned(), |byte| char::from(byte).into());
-    let CsvOptions { dialect, null_literal, header, array_delimiter, ignore_parse_errors } = csv;
+    let CsvOptions { dialect, null_literal, header, array_delimiter, .. } = csv;
+    let CsvReading {
+        refuses_trailing_delimiter,
+        ignores_trailing_fields,
+        refuses_missing_fields,
+        has_empty_nulls,
+    } = csv.reading;
     add(found, "csv.field-delimiter", character(Some(dialect.delimiter)));
     add(found, "csv.quote-character", character(dialect.quote));
     add(found, "csv.escape-character", character(dialect.escape));
@@ -102,7 +109,18 @@ fn of_csv(csv: &CsvOptions, found: &mut StateOptions) {
     add(found, "csv.null-literal", null_literal.as_deref().unwrap_or("none"));
     add(found, "csv.header", header);
     add(found, "csv.array-element-delimiter", array_delimiter);
-    add(found, "csv.ignore-parse-errors", ignore_parse_errors);
+    add(found, "csv.ignore-parse-errors", csv.ignore_parse_errors);
+    // Earlier versions did not know these.
+    let later = [
+        ("csv.trim-spaces", dialect.trims_spaces),
+        ("csv.empty-string-as-null", has_empty_nulls),
+        ("csv.ignore-trailing-unmappable", ignores_trailing_fields),
+        ("csv.fail-on-missing-columns", refuses_missing_fields),
+    ];
+    later.iter().filter(|(_, is_set)| *is_set).for_each(|(name, _)| add(found, name, true));
+    if refuses_trailing_delimiter {
+        add(found, "csv.allow-trailing-comma", false);
+    }
 }
 
 /// Those that decide what is read. How values are written may change from one run to the next.

@@ -8,6 +8,8 @@ mod faulty_store;
 mod following;
 mod golden;
 mod objects;
+#[cfg(feature = "orc")]
+mod orc;
 mod plain;
 mod positions;
 mod round_trip;

@@ -21,9 +21,9 @@ use thalweg_core::{Column, DataType, Error, Result, TableSchema};
 use self::plan::Plan;
 use self::registry::{Registered, Registry};
 use self::schema::Schema;
-use super::bad_data::{BadDataPolicy, DecodeError, Rejected};
+use super::bad_data::{BadDataPolicy, DecodeError};
 use super::builder::{self, Field};
-use super::records::{DecodedRecords, Objects, RecordLayout, finish};
+use super::records::{DecodedRecords, Objects, RecordLayout, bad_record, finish};
 use super::text::TextBlock;
 
 /// How records are read and written.
@@ -79,6 +79,19 @@ pub fn is_supported(data_type: &DataType, options: &AvroOptions) -> bool {
 }
 
 impl AvroOptions {
+    /// Checks that the schema that an option names has what these columns need.
+    ///
+    /// # Errors
+    /// If it has not.
+    pub fn check_columns(&self, columns: &[Column]) -> Result<()> {
+        let named = self.registry.as_ref().and_then(|registry| registry.schema.as_deref());
+        let Some(text) = named else { return Ok(()) };
+        let columns = TableSchema::new(columns.to_vec());
+        let nothing = RecordBatch::new_empty(columns.arrow());
+        let schema = Schema::parse(text)?;
+        write::write(&schema, &mut Vec::new(), &nothing, &columns, |_| {}, |_| {})
+    }
+
     /// The schema of records with these columns.
     ///
     /// # Errors
@@ -206,18 +219,14 @@ impl AvroDecoder {
         let mut plan: Option<(u32, Arc<Plan>)> = None;
         for (number, (from, to)) in messages.numbered(block.bytes().len()) {
             let record = &block.bytes()[from..to];
-            let row = objects.found.records.len();
             let read = self.body(record, all, columns, &mut plan)?;
             let read = read.and_then(|(plan, body)| plan.read(body, &mut objects.fields));
             objects.found.records.push((number, record));
             let Err(reason) = read else { continue };
-            objects.fields.iter_mut().for_each(|field| field.column.fill(row + 1));
-            objects.bad.leave_out(row);
-            if policy == BadDataPolicy::Fail {
-                objects.found.broken = Some(bad_record(&reason, number));
+            objects.leave_out(policy, reason);
+            if objects.found.broken.is_some() {
                 break;
             }
-            objects.rejected.push(Rejected { number, reason, raw: record.to_vec() });
         }
         Ok(objects)
     }
@@ -266,10 +275,4 @@ impl AvroDecoder {
         let plan = schema.and_then(|schema| Plan::new(&schema, columns));
         Ok(plan.map_err(|e| format!("schema {number} of the registry: {}", e.message())))
     }
-}
-
-fn bad_record(reason: &str, number: u64) -> DecodeError {
-    let hint = "correct the record or the table's columns, or set 'bad-data' = 'drop' or \
-                'dead-letter'";
-    DecodeError::at(Error::data(reason).hint(hint), number)
 }

@@ -212,6 +212,17 @@ impl ChangeOptions {
             None => self.dialect.name(),
         }
     }
+
+    /// Checks that the schema that an option names has what these columns need.
+    ///
+    /// # Errors
+    /// If it has not.
+    pub fn check_columns(&self, columns: &[Column]) -> Result<()> {
+        match &self.avro {
+            Some(options) => options.check_columns(&avro_envelope(columns).columns),
+            None => Ok(()),
+        }
+    }
 }
 
 /// The columns of Avro's envelope around rows with these columns.

@@ -31,6 +31,23 @@ pub struct CsvOptions {
     pub array_delimiter: String,
     /// True if a field that cannot be read is NULL.
     pub ignore_parse_errors: bool,
+    /// Which records and fields are taken that are not as the table has them.
+    pub reading: CsvReading,
+    /// True if a DECIMAL is written without trailing zeros, perhaps with an exponent.
+    pub scientific_decimals: bool,
+}
+
+/// Which records and fields are taken that are not as the table has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CsvReading {
+    /// A delimiter at the end of a record makes it bad.
+    pub refuses_trailing_delimiter: bool,
+    /// Fields behind those of the table are passed over.
+    pub ignores_trailing_fields: bool,
+    /// Where bad fields are NULL, a record with too few of them is left out nevertheless.
+    pub refuses_missing_fields: bool,
+    /// An empty field is NULL.
+    pub has_empty_nulls: bool,
 }
 
 /// The records of a block that have as many fields as there are columns.
@@ -240,9 +257,15 @@ impl CsvDecoder<'_> {
     ) {
         let width = self.layout.schema.len();
         let mut found = records.fields.len() - first_field;
-        if found == width + 1 && records.fields[first_field + width].is_empty() {
-            // A delimiter at the end of a line, which Flink takes too.
-            records.fields.pop();
+        let reading = &self.options.reading;
+        let ends_with_delimiter =
+            found == width + 1 && records.fields[first_field + width].is_empty();
+        let can_be_cut = match ends_with_delimiter {
+            true => !reading.refuses_trailing_delimiter || reading.ignores_trailing_fields,
+            false => found > width && reading.ignores_trailing_fields,
+        };
+        if can_be_cut {
+            records.fields.truncate(first_field + width);
             found = width;
         }
         if found == width && malformed.is_none() {
@@ -250,7 +273,8 @@ impl CsvDecoder<'_> {
             return;
         }
         let policy = self.layout.policy;
-        if policy == BadDataPolicy::Null && malformed.is_none() && found < width {
+        let can_be_filled = found < width && !reading.refuses_missing_fields;
+        if policy == BadDataPolicy::Null && malformed.is_none() && can_be_filled {
             records.fields.resize(first_field + width, FieldSpan::MISSING);
             records.spans.push((start as u32, end as u32));
             return;

@@ -66,7 +66,8 @@ impl RecordDecoder {
                 changes::decode(options, avro.as_ref(), &self.layout, block)
             }
             (Format::Avro(_), Some(avro)) => avro.decode(&self.layout, block),
-            (Format::Avro(_) | Format::Parquet | Format::Arrow, _) => {
+            (Format::Protobuf(options), _) => options.decode(&self.layout, block),
+            (Format::Avro(_) | Format::Parquet(_) | Format::Orc | Format::Arrow, _) => {
                 let name = self.format.name();
                 Err(Error::internal(format!("format '{name}' is not read record by record")).into())
             }

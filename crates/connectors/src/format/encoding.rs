@@ -16,6 +16,7 @@ use super::changes::{self, ChangeOptions};
 use super::csv::writer::CsvStyle;
 use super::json::writer::JsonStyle;
 use super::parquet::writer::ParquetWriter;
+use super::protobuf::ProtobufOptions;
 use super::raw::{self, RawOptions};
 
 /// The name of the column, or key, that says what a record does to its table.
@@ -41,6 +42,7 @@ enum TextStyle {
         columns: TableSchema,
         is_envelope: bool,
     },
+    Protobuf(ProtobufOptions),
 }
 
 impl TextEncoder {
@@ -56,6 +58,7 @@ impl TextEncoder {
                     null_text: options.null_literal.clone().unwrap_or_default(),
                     zone: Tz::UTC,
                     array_delimiter: Some(options.array_delimiter.clone()),
+                    scientific_decimals: options.scientific_decimals,
                 };
                 TextStyle::Csv { style, header: options.header }
             }
@@ -74,7 +77,8 @@ impl TextEncoder {
                     (AvroEncoder::new(options, &schema.columns), schema.clone());
                 TextStyle::Avro { encoder, columns, is_envelope: false }
             }
-            Format::Parquet | Format::Arrow => return None,
+            Format::Protobuf(options) => TextStyle::Protobuf(options.clone()),
+            Format::Parquet(_) | Format::Orc | Format::Arrow => return None,
         };
         Some(TextEncoder { style, schema })
     }
@@ -143,6 +147,10 @@ impl TextEncoder {
             let encoder = encoder.as_ref().map_err(Clone::clone)?;
             encoder.write(&mut out, batch, columns, |out| end(out.len(), false))?;
             out
+        } else if let TextStyle::Protobuf(options) = &self.style {
+            let (mut out, columns) = (Vec::new(), &self.schema.columns);
+            options.write(&mut out, batch, columns, |out| end(out.len(), false))?;
+            out
         } else {
             let mut out = String::new();
             self.text(&mut out, batch, kinds, |out| end(out.len(), false))?;
@@ -170,7 +178,7 @@ impl TextEncoder {
             TextStyle::Changes(options, style) => {
                 changes::write(options, style, out, batch, schema, kinds, end)
             }
-            TextStyle::Raw(_) | TextStyle::Avro { .. } => {
+            TextStyle::Raw(_) | TextStyle::Avro { .. } | TextStyle::Protobuf(_) => {
                 Err(Error::internal("the records of this format are no text"))
             }
         }
@@ -199,7 +207,9 @@ impl<W: Write + Send> RowWriter<W> {
         let schema = columns.arrow();
         match format {
             Format::Avro(options) => Ok(RowWriter::Avro(AvroWriter::new(options, out, columns)?)),
-            Format::Parquet => Ok(RowWriter::Parquet(ParquetWriter::new(out, schema)?)),
+            Format::Parquet(options) => {
+                Ok(RowWriter::Parquet(ParquetWriter::new(options, out, schema)?))
+            }
             Format::Arrow => Ok(RowWriter::Arrow(ArrowWriter::new(out, schema)?)),
             _ => Err(Error::internal("a text has no footer")),
         }

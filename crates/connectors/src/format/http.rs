@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::avro::registry::Answer;
+use thalweg_core::connector::Secret;
+use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
+
+use super::avro::registry::{Answer, Credentials};
 
 /// An answer that takes longer than this is none.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -15,13 +18,15 @@ const PAUSE: Duration = Duration::from_millis(200);
 ///
 /// # Errors
 /// If there is no answer: why.
-pub fn ask(url: &str, authorization: Option<&str>, body: Option<String>) -> Result<Answer, String> {
+pub fn ask(url: &str, credentials: &Credentials, body: Option<String>) -> Result<Answer, String> {
+    let agent = agent(credentials)?;
+    let authorization = credentials.authorization.as_ref().map(Secret::expose);
     let mut last = String::new();
     for attempt in 0..ATTEMPTS {
         if attempt > 0 {
             std::thread::sleep(PAUSE * (1 << attempt));
         }
-        match ask_once(url, authorization, body.as_deref()) {
+        match ask_once(&agent, url, authorization, body.as_deref()) {
             Ok(answer) if answer.status < 500 => return Ok(answer),
             Ok(answer) => last = format!("{} {}", answer.status, answer.body),
             Err(reason) => last = reason.to_string(),
@@ -30,17 +35,46 @@ pub fn ask(url: &str, authorization: Option<&str>, body: Option<String>) -> Resu
     Err(last)
 }
 
+/// A client that trusts the authorities of these credentials.
+fn agent(credentials: &Credentials) -> Result<ureq::Agent, String> {
+    let mut tls = TlsConfig::builder();
+    if let Some(pem) = &credentials.authorities {
+        let certificates = certificates(pem)?;
+        if certificates.is_empty() {
+            return Err("the file of trusted authorities has no certificate".to_owned());
+        }
+        tls = tls.root_certs(RootCerts::from(certificates));
+    }
+    if let Some(pem) = &credentials.identity {
+        let pem = pem.expose().as_bytes();
+        let key = PrivateKey::from_pem(pem).map_err(|_| "the key store has no key".to_owned())?;
+        let identity = ClientCert::new_with_certs(&certificates(pem)?, key);
+        tls = tls.client_cert(Some(identity));
+    }
+    let config = ureq::Agent::config_builder().tls_config(tls.build());
+    let config = config.timeout_global(Some(TIMEOUT)).http_status_as_error(false);
+    // Another host was not allowed.
+    Ok(config.max_redirects(0).build().into())
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<Certificate<'static>>, String> {
+    let mut certificates = Vec::new();
+    for item in parse_pem(pem) {
+        let item = item.map_err(|error| format!("the file is not PEM: {error}"))?;
+        if let PemItem::Certificate(certificate) = item {
+            certificates.push(certificate);
+        }
+    }
+    Ok(certificates)
+}
+
 fn ask_once(
+    agent: &ureq::Agent,
     url: &str,
     authorization: Option<&str>,
     body: Option<&str>,
 ) -> Result<Answer, ureq::Error> {
     const JSON: &str = "application/vnd.schemaregistry.v1+json";
-    let config = ureq::Agent::config_builder();
-    let config = config.timeout_global(Some(TIMEOUT)).http_status_as_error(false);
-    // Another host was not allowed.
-    let config = config.max_redirects(0).build();
-    let agent: ureq::Agent = config.into();
     let mut answer = match body {
         None => {
             let mut request = agent.get(url).header("Accept", JSON);

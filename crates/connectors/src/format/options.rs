@@ -6,26 +6,40 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use regex::Regex;
 use thalweg_core::connector::{
-    FormatDescription, MetadataDescription, OptionDescription, OptionKind, Options, option_table,
+    FormatDescription, MetadataDescription, OptionDescription, OptionKind, Options, Secret,
+    option_table,
 };
-use thalweg_core::{Column, Result};
+use thalweg_core::{Column, Error, Result};
 
 use super::Format;
-use super::avro::registry::Registry;
+use super::avro::registry::{Credentials, Registry};
 use super::avro::schema::Schema;
 use super::avro::{AvroOptions, Codec, RegistryOptions};
 use super::changes::{ChangeOptions, Dialect, check_metadata};
-use super::csv::{CsvOptions, scan};
+use super::csv::{CsvOptions, CsvReading, scan};
 use super::json::{JsonOptions, NullKeys};
+use super::parquet::writer::ParquetOptions;
+use super::protobuf::ProtobufOptions;
 use super::raw::{Charset, RawOptions};
 
 /// The formats of files.
-pub const FORMATS: [&FormatDescription; 10] =
-    [&CSV, &JSON, &RAW, &DEBEZIUM, &MAXWELL, &CANAL, &OGG, &AVRO, &PARQUET, &ARROW];
+pub const FORMATS: [&FormatDescription; 11] =
+    [&CSV, &JSON, &RAW, &DEBEZIUM, &MAXWELL, &CANAL, &OGG, &AVRO, &PARQUET, &ORC, &ARROW];
 
 /// Those that are read record by record, and that messages can be in.
-pub const RECORD_FORMATS: &[&FormatDescription] =
-    &[&JSON, &CSV, &RAW, &AVRO, &AVRO_CONFLUENT, &DEBEZIUM, &DEBEZIUM_AVRO, &MAXWELL, &CANAL, &OGG];
+pub const RECORD_FORMATS: &[&FormatDescription] = &[
+    &JSON,
+    &CSV,
+    &RAW,
+    &AVRO,
+    &AVRO_CONFLUENT,
+    &PROTOBUF,
+    &DEBEZIUM,
+    &DEBEZIUM_AVRO,
+    &MAXWELL,
+    &CANAL,
+    &OGG,
+];
 
 const CSV: FormatDescription = FormatDescription {
     name: "csv",
@@ -46,6 +60,22 @@ const CSV: FormatDescription = FormatDescription {
             => "lines that begin with `#` are skipped, and so are empty ones";
         "csv.ignore-parse-errors": Boolean, or("false"), of_source(), as_in_flink()
             => "a field that cannot be read is NULL";
+        "csv.trim-spaces": Boolean, or("false"), of_source(), as_in_flink()
+            => "blanks around fields, outside of quotes, are no part of them";
+        "csv.empty-string-as-null": Boolean, or("false"), of_source(), as_in_flink()
+            => "an empty field, with quotes or without, is NULL";
+        "csv.ignore-trailing-unmappable": Boolean, or("false"), of_source(), as_in_flink()
+            => "a record with more fields than the table has columns is not bad: those behind them \
+                are passed over";
+        "csv.allow-trailing-comma": Boolean, or("true"), of_source(), as_in_flink()
+            => "a delimiter may end a record";
+        "csv.fail-on-missing-columns": Boolean, or("false"), of_source(), as_in_flink()
+            => "with `ignore-parse-errors`: a record with too few fields is left out. Without \
+                `ignore-parse-errors` it is always bad";
+        "csv.write-bigdecimal-in-scientific-notation": Boolean, or("false"), of_sink(),
+        as_in_flink()
+            => "a DECIMAL is written without trailing zeros, and as `1E+6` where it has zeros in \
+                front of the point; else with all digits of its scale. Flink's default is `true`";
         "csv.array-element-delimiter": Text, or(";"), as_in_flink()
             => "between the elements of an ARRAY";
         "csv.header": Boolean, or("false"), but_flink("Flink neither skips nor writes a header")
@@ -54,7 +84,7 @@ const CSV: FormatDescription = FormatDescription {
                 error";
     },
     metadata: &[],
-    unsupported: &["csv.write-bigdecimal-in-scientific-notation"],
+    unsupported: &[],
     is_in_flink: true,
 };
 
@@ -218,7 +248,7 @@ macro_rules! registry_options {
             .as_in_flink(),
             OptionDescription::new(
                 concat!($name, ".basic-auth.user-info"),
-                OptionKind::Text,
+                OptionKind::Secret,
                 "`name:password`",
             )
             .as_in_flink(),
@@ -230,8 +260,33 @@ macro_rules! registry_options {
             .as_in_flink(),
             OptionDescription::new(
                 concat!($name, ".bearer-auth.token"),
-                OptionKind::Text,
+                OptionKind::Secret,
                 "a token that the registry asks for",
+            )
+            .as_in_flink(),
+            OptionDescription::new(
+                concat!($name, ".ssl.truststore.location"),
+                OptionKind::Text,
+                "a PEM file of the authorities that are trusted, in place of the usual ones. Key \
+                 stores of Java (JKS) are not read",
+            )
+            .as_in_flink(),
+            OptionDescription::new(
+                concat!($name, ".ssl.truststore.password"),
+                OptionKind::Secret,
+                "without effect: a PEM file has none",
+            )
+            .as_in_flink(),
+            OptionDescription::new(
+                concat!($name, ".ssl.keystore.location"),
+                OptionKind::Text,
+                "a PEM file with a certificate and its key, where the registry asks for one",
+            )
+            .as_in_flink(),
+            OptionDescription::new(
+                concat!($name, ".ssl.keystore.password"),
+                OptionKind::Secret,
+                "without effect: the key must not be encrypted",
             )
             .as_in_flink(),
         ]
@@ -261,7 +316,7 @@ const AVRO_CONFLUENT: FormatDescription = FormatDescription {
     summary: "binary records of Avro with the number of a schema that is registered",
     options: registry_options!("avro-confluent"),
     metadata: &[],
-    unsupported: &["avro-confluent.properties.*", "avro-confluent.ssl.*"],
+    unsupported: &["avro-confluent.properties.*"],
     is_in_flink: true,
 };
 
@@ -270,7 +325,32 @@ const DEBEZIUM_AVRO: FormatDescription = FormatDescription {
     summary: "the same as `debezium-json`, in Avro with the number of a schema that is registered",
     options: registry_options!("debezium-avro-confluent"),
     metadata: &[],
-    unsupported: &["debezium-avro-confluent.properties.*", "debezium-avro-confluent.ssl.*"],
+    unsupported: &["debezium-avro-confluent.properties.*"],
+    is_in_flink: true,
+};
+
+const PROTOBUF: FormatDescription = FormatDescription {
+    name: "protobuf",
+    summary: "messages of Protocol Buffers, columns by name",
+    options: &option_table! {
+        "protobuf.message-class-name": Text, required(), as_in_flink()
+            => "the message: its class of Java (`com.example.Orders$Order`), or its name in the \
+                file (`example.Order`), which Flink does not take";
+        "protobuf.descriptor-file": Text, required(),
+        but_flink("Flink finds the class on its class path")
+            => "the `.proto` file that declares it, or a set of descriptors that `protoc` made \
+                with `--include_imports`. Imports start from the file's folder, or from one above \
+                it that may be read";
+        "protobuf.ignore-parse-errors": Boolean, or("false"), of_source(), as_in_flink()
+            => "a message that cannot be read is skipped";
+        "protobuf.read-default-values": Boolean, or("false"), of_source(), as_in_flink()
+            => "a field that is not set has its default, and an empty list or map is one, instead \
+                of NULL. Fields of `proto3` that are no messages, lists or maps always have it";
+        "protobuf.write-null-string-literal": Text, or(""), of_sink(), as_in_flink()
+            => "what is written for NULL in an ARRAY or MAP of texts, where a message has no NULL";
+    },
+    metadata: &[],
+    unsupported: &[],
     is_in_flink: true,
 };
 
@@ -336,10 +416,47 @@ const OGG: FormatDescription = FormatDescription {
 
 const PARQUET: FormatDescription = FormatDescription {
     name: "parquet",
-    summary: "read with Snappy, with Zstandard or not compressed, written with Zstandard",
-    options: &[],
+    summary: "read with Snappy, with Zstandard or not compressed",
+    options: &option_table! {
+        "parquet.compression": Words(&["UNCOMPRESSED", "SNAPPY", "ZSTD"]), or("ZSTD"), of_sink(),
+        as_in_flink()
+            => "how files are compressed. Flink's default is `SNAPPY`";
+        "parquet.compression.codec.zstd.level": Number, or("3"), of_sink(), as_in_flink()
+            => "how hard Zstandard tries, from 1 to 22";
+        "parquet.block.size": Size, or("128MB"), of_sink(), as_in_flink()
+            => "the most bytes of a row group, which has at most 262,144 rows";
+        "parquet.page.size": Size, or("1MB"), of_sink(), as_in_flink()
+            => "about how many bytes a page of a column has";
+        "parquet.dictionary.page.size": Size, or("1MB"), of_sink(), as_in_flink()
+            => "the most bytes of a column's dictionary";
+        "parquet.enable.dictionary": Boolean, or("true"), of_sink(), as_in_flink()
+            => "columns with few different values are written with a dictionary";
+        "parquet.writer.version": Words(&["PARQUET_1_0", "PARQUET_2_0", "v1", "v2"]),
+        or("PARQUET_1_0"), of_sink(), as_in_flink()
+            => "the version of the format";
+        "parquet.timestamp.time.unit": Words(&["millis", "micros", "nanos"]),
+        or_else("that of the column's precision"), of_sink(), as_in_flink()
+            => "in which unit times are written. Flink's default is `micros`";
+        "parquet.write.int64.timestamp": Boolean, or("true"), of_sink(), as_in_flink()
+            => "times are written as INT64. `false`, which is Flink's default, is not supported: \
+                INT96, which other programs read differently. Both are read";
+        "parquet.utc-timezone": Boolean, or("true"), as_in_flink()
+            => "times of INT96 are in UTC. `false`, which is Flink's default, is not supported: \
+                they would be in the zone of whichever machine runs the job";
+        "parquet.batch-size": Number, or("2048"), of_source(), as_in_flink()
+            => "without effect: batches have 32,768 rows";
+    },
     metadata: &[],
     unsupported: &["parquet.*"],
+    is_in_flink: true,
+};
+
+const ORC: FormatDescription = FormatDescription {
+    name: "orc",
+    summary: "read, with any compression; not written",
+    options: &[],
+    metadata: &[],
+    unsupported: &["orc.*"],
     is_in_flink: true,
 };
 
@@ -354,11 +471,17 @@ const ARROW: FormatDescription = FormatDescription {
 
 impl Format {
     /// The format of this name with its options, for records that hold this many columns; `None` if
-    /// there is no such format.
+    /// there is no such format. Secrets are looked up only where `opens`, for a table that is
+    /// opened now.
     ///
     /// # Errors
     /// If an option is wrong, or belongs to another format.
-    pub fn read(name: &str, options: &Options<'_>, columns: usize) -> Result<Option<Format>> {
+    pub fn read(
+        name: &str,
+        options: &Options<'_>,
+        columns: usize,
+        opens: bool,
+    ) -> Result<Option<Format>> {
         if !options.has_format(name) {
             return Ok(None);
         }
@@ -372,22 +495,29 @@ impl Format {
             "json" => Format::Json(json_options(options, "json")?),
             "raw" => Format::Raw(raw_options(options, columns)?),
             "arrow" => Format::Arrow,
+            "orc" if cfg!(feature = "orc") => Format::Orc,
+            "orc" => {
+                let table = options.table();
+                let message = format!("table {table}: this program was built without ORC");
+                return Err(Error::unsupported(message).hint("build it with `--features orc`"));
+            }
             "avro" => {
                 let has_legacy_times = options.boolean("avro.timestamp_mapping.legacy")?;
                 options.choice("avro.encoding", &[("binary", ())])?;
                 let codec = options.choice("avro.codec", &Codec::NAMES)?.unwrap_or_default();
                 Format::Avro(AvroOptions { has_legacy_times, codec, registry: None })
             }
-            "avro-confluent" => Format::Avro(registry_options(options, name)?),
+            "avro-confluent" => Format::Avro(registry_options(options, name, opens)?),
+            "protobuf" => Format::Protobuf(ProtobufOptions::read(options)?),
             "debezium-avro-confluent" => Format::Changes(ChangeOptions {
                 dialect: Dialect::Debezium,
                 json: JsonOptions::default(),
-                avro: Some(registry_options(options, name)?),
+                avro: Some(registry_options(options, name, opens)?),
                 has_schema: false,
                 databases: None,
                 tables: None,
             }),
-            _ => Format::Parquet,
+            _ => Format::Parquet(ParquetOptions::read(options)?),
         }))
     }
 
@@ -435,20 +565,17 @@ pub(super) fn changes_description(dialect: Dialect) -> &'static FormatDescriptio
 }
 
 /// The options of a registry of schemas, of a format of this name.
-fn registry_options(options: &Options<'_>, name: &str) -> Result<AvroOptions> {
+fn registry_options(options: &Options<'_>, name: &str, opens: bool) -> Result<AvroOptions> {
     let option = |key: &str| format!("{name}.{key}");
     let get = |key: &str| options.get(&option(key));
     let url = options.required(&option("url"))?;
+    if url.contains('@') {
+        return Err(options
+            .conflict(&format!("'{name}.url' has a name or password in it"))
+            .hint(format!("move them to '{name}.basic-auth.user-info'")));
+    }
     let (host, port) = host_of(url).ok_or_else(|| options.bad(&option("url"), url, "a URL"))?;
     options.check_target(host, port)?;
-    let authorization = match (get("basic-auth.user-info"), get("bearer-auth.token")) {
-        (Some(_), Some(_)) => {
-            return Err(options.conflict("basic-auth and bearer-auth exclude each other"));
-        }
-        (Some(user), None) => Some(format!("Basic {}", STANDARD.encode(user))),
-        (None, Some(token)) => Some(format!("Bearer {token}")),
-        (None, None) => None,
-    };
     if let Some(text) = get("schema") {
         Schema::parse(text).map_err(|e| options.bad(&option("schema"), text, e.message()))?;
     }
@@ -456,11 +583,55 @@ fn registry_options(options: &Options<'_>, name: &str) -> Result<AvroOptions> {
         has_legacy_times: true,
         codec: Codec::default(),
         registry: Some(RegistryOptions {
-            registry: Arc::new(Registry::new(url, authorization)),
+            registry: Arc::new(Registry::new(url, credentials(options, name, opens)?)),
             subject: get("subject").map(str::to_owned),
             schema: get("schema").map(str::to_owned),
         }),
     })
+}
+
+/// Who asks the registry of a format of this name, and whom it trusts.
+fn credentials(options: &Options<'_>, name: &str, opens: bool) -> Result<Credentials> {
+    let option = |key: &str| format!("{name}.{key}");
+    let is_set = |key: &str| options.get(&option(key)).is_some();
+    if is_set("basic-auth.user-info") && is_set("bearer-auth.token") {
+        return Err(options.conflict("basic-auth and bearer-auth exclude each other"));
+    }
+    let mut credentials = Credentials {
+        authorities: pem_file(options, &option("ssl.truststore.location"))?,
+        ..Credentials::default()
+    };
+    let identity = pem_file(options, &option("ssl.keystore.location"))?;
+    credentials.identity = identity.map(|pem| Secret::new(String::from_utf8_lossy(&pem)));
+    if !opens {
+        return Ok(credentials);
+    }
+    let user = options.secret(&option("basic-auth.user-info"))?;
+    let token = options.secret(&option("bearer-auth.token"))?;
+    credentials.authorization = match (&user, &token) {
+        (Some(user), _) => Some(format!("Basic {}", STANDARD.encode(user.expose()))),
+        (None, Some(token)) => Some(format!("Bearer {}", token.expose())),
+        (None, None) => None,
+    }
+    .map(Secret::new);
+    credentials.secret = user.or(token);
+    Ok(credentials)
+}
+
+/// What is in the PEM file that an option names.
+fn pem_file(options: &Options<'_>, name: &str) -> Result<Option<Vec<u8>>> {
+    let Some(file) = options.file(name)? else { return Ok(None) };
+    let read = std::fs::read(&file);
+    let bytes = read.map_err(|e| options.conflict(&format!("option '{name}': {e}")))?;
+    match memchr::memmem::find(&bytes, b"-----BEGIN") {
+        Some(_) => Ok(Some(bytes)),
+        None => {
+            Err(options.conflict(&format!("option '{name}': {} is not PEM", file.display())).hint(
+                "convert a key store of Java: keytool -importkeystore … -deststoretype PKCS12, \
+                 then openssl pkcs12 -in … -out ….pem",
+            ))
+        }
+    }
 }
 
 /// Host and port of an address of HTTP.
@@ -545,7 +716,8 @@ fn csv_options(options: &Options<'_>, columns: usize) -> Result<CsvOptions> {
     let is_single = columns == 1;
     let null_literal = options.get("csv.null-literal").map(str::to_string);
     // Where the empty text is NULL, an empty line is a row of one NULL.
-    let is_null_row = null_literal.as_deref() == Some("");
+    let has_empty_nulls = options.boolean("csv.empty-string-as-null")?;
+    let is_null_row = null_literal.as_deref() == Some("") || has_empty_nulls;
     Ok(CsvOptions {
         dialect: scan::Dialect {
             delimiter,
@@ -554,11 +726,19 @@ fn csv_options(options: &Options<'_>, columns: usize) -> Result<CsvOptions> {
             comments,
             skip_blank_lines: comments || (is_single && !is_null_row),
             ends_with_blank_lines: !is_single,
+            trims_spaces: options.boolean("csv.trim-spaces")?,
         },
         null_literal,
         header: options.boolean("csv.header")?,
         array_delimiter,
         ignore_parse_errors: options.boolean("csv.ignore-parse-errors")?,
+        reading: CsvReading {
+            refuses_trailing_delimiter: !options.boolean("csv.allow-trailing-comma")?,
+            ignores_trailing_fields: options.boolean("csv.ignore-trailing-unmappable")?,
+            refuses_missing_fields: options.boolean("csv.fail-on-missing-columns")?,
+            has_empty_nulls,
+        },
+        scientific_decimals: options.boolean("csv.write-bigdecimal-in-scientific-notation")?,
     })
 }
 

@@ -1,4 +1,4 @@
-//! Parquet, read a row group at a time ([`reader`]) and written with Zstandard ([`writer`]).
+//! Parquet, read a row group at a time ([`reader`]) and written ([`writer`]).
 
 pub mod reader;
 pub mod types;

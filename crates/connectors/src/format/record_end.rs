@@ -101,6 +101,7 @@ mod tests {
                 comments: round % 3 == 0,
                 skip_blank_lines: round % 5 == 0,
                 ends_with_blank_lines: false,
+                trims_spaces: false,
             };
             let bytes = b"\"\"\"\\,,\n\nab #\r";
             let mut byte = |_| bytes[random.below(bytes.len() as u64) as usize];

@@ -200,6 +200,29 @@ impl Objects<'_> {
         let found = FoundRecords { records: Vec::new(), broken: None, error };
         Objects { fields, found, bad: BadFields::new(policy), rejected: Vec::new() }
     }
+
+    /// The last record that was found is bad, perhaps in the middle: it is no row.
+    #[cold]
+    pub fn leave_out(&mut self, policy: BadDataPolicy, reason: String) {
+        let rows = self.found.records.len();
+        let Some(&(number, record)) = self.found.records.last() else { return };
+        self.fields.iter_mut().for_each(|field| field.column.fill(rows));
+        self.bad.leave_out(rows - 1);
+        match policy {
+            BadDataPolicy::Fail => self.found.broken = Some((self.found.error)(&reason, number)),
+            BadDataPolicy::Null => {}
+            BadDataPolicy::Reject => {
+                self.rejected.push(Rejected { number, reason, raw: record.to_vec() });
+            }
+        }
+    }
+}
+
+/// The error of a job that fails because of a record of a binary format.
+pub(super) fn bad_record(reason: &str, number: u64) -> DecodeError {
+    let hint = "correct the record or the table's columns, or set 'bad-data' = 'drop' or \
+                'dead-letter'";
+    DecodeError::at(Error::data(reason).hint(hint), number)
 }
 
 /// Makes a batch of the columns that were read and leaves out the bad records. `rejected` are those

@@ -7,6 +7,7 @@ use arrow_array::{Array, BinaryArray};
 use thalweg_core::shim::SplitMix64;
 use thalweg_core::{Column, DataType, RowKind, TableSchema};
 
+use super::csv::CsvReading;
 use super::csv::scan::Dialect;
 use super::*;
 
@@ -19,11 +20,14 @@ fn csv_options() -> CsvOptions {
             comments: false,
             skip_blank_lines: false,
             ends_with_blank_lines: true,
+            trims_spaces: false,
         },
         null_literal: None,
         header: false,
         array_delimiter: ";".to_owned(),
         ignore_parse_errors: false,
+        reading: CsvReading::default(),
+        scientific_decimals: false,
     }
 }
 
@@ -131,6 +135,32 @@ fn what_is_encoded_is_decoded_again_as_lines_and_as_messages() {
     }
 }
 
+/// As Jackson reads them, which Flink passes its options to.
+#[test]
+fn options_of_csv_decide_which_records_are_bad() {
+    let read = |reading: CsvReading, policy: BadDataPolicy, text: &str| {
+        let mut options = CsvOptions { reading, ..csv_options() };
+        options.dialect.trims_spaces = true;
+        let decoder = decoder(Format::Csv(options), policy);
+        let decoded = decoder.decode(&TextBlock::lines(text.as_bytes(), 1, true, true));
+        let decoded = decoded.expect("bad ones are rejected");
+        (rows(&decoded), decoded.rejected.len())
+    };
+    let (usual, reject) = (CsvReading::default(), BadDataPolicy::Reject);
+    let text = " a ,1\n\" b \" , 2 ,\nc,3,x\nd\n,\n";
+    assert_eq!(read(usual, reject, text), (vec![row("a", 1), row(" b ", 2)], 3));
+    let strict = CsvReading { refuses_trailing_delimiter: true, ..usual };
+    assert_eq!(read(strict, reject, text), (vec![row("a", 1)], 4));
+    let lenient = CsvReading { ignores_trailing_fields: true, has_empty_nulls: true, ..usual };
+    let expected = vec![row("a", 1), row(" b ", 2), row("c", 3), (None, None)];
+    assert_eq!(read(lenient, reject, text), (expected, 1));
+    // Where bad fields are NULL, a record that is too short is filled up, or left out.
+    let filled = (Some("d".to_owned()), None);
+    assert_eq!(read(usual, BadDataPolicy::Null, "d\n"), (vec![filled], 0));
+    let whole = CsvReading { refuses_missing_fields: true, ..usual };
+    assert_eq!(read(whole, BadDataPolicy::Null, "d\na,1\n"), (vec![row("a", 1)], 0));
+}
+
 #[test]
 fn row_kinds_are_read_as_they_are_written() {
     let columns: Vec<arrow_array::ArrayRef> = vec![
@@ -158,6 +188,9 @@ fn row_kinds_are_read_as_they_are_written() {
 
 mod avro_oracle;
 mod changes;
+#[cfg(feature = "protobuf")]
+mod protobuf;
+pub(crate) mod python;
 #[cfg(feature = "registry")]
 mod registry;
 mod values;

@@ -195,10 +195,10 @@ impl Text<'_> {
 }
 
 /// A record as text: each byte that is not UTF-8 reads as `?`.
-pub fn readable(record: Vec<u8>) -> String {
-    match String::from_utf8(record) {
-        Ok(text) => text,
-        Err(error) => Text::repaired(error.as_bytes()).text.into_owned(),
+pub fn readable(record: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(record) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => Text::repaired(record).text,
     }
 }
 

@@ -24,7 +24,6 @@ use thalweg_core::connector::{
 use thalweg_core::lookup::{AsyncLookup, LookupRequest};
 use thalweg_core::{Error, Result};
 
-use self::lookup::JdbcLookup;
 use self::options::{DESCRIPTION, JdbcOptions};
 use self::sink::JdbcSink;
 use self::source::JdbcSource;
@@ -78,6 +77,6 @@ impl Connector for Jdbc {
 
     fn lookup(&self, request: &LookupRequest) -> Result<Arc<dyn AsyncLookup>> {
         let options = JdbcOptions::open(&request.table)?;
-        Ok(Arc::new(JdbcLookup::open(request, &options)?))
+        Ok(Arc::new(lookup::open(request, &options)?))
     }
 }

@@ -120,11 +120,9 @@ impl JdbcOptions {
     /// # Errors
     /// If one is unknown or wrong, or a secret is not set.
     pub fn open(request: &TableRequest) -> Result<JdbcOptions> {
-        let mut read = JdbcOptions::read(request)?;
-        if let Some(password) = Options::of(request, &DESCRIPTION)?.secret("password")? {
-            password.expose().clone_into(&mut read.settings.password);
-        }
-        Ok(read)
+        let read = JdbcOptions::read(request)?;
+        let settings = read.settings.with_password(&Options::of(request, &DESCRIPTION)?)?;
+        Ok(JdbcOptions { settings, ..read })
     }
 
     /// Reads them, to check them: secrets are not looked up.

@@ -45,6 +45,8 @@ pub struct JdbcSource {
     /// The next range to be begun.
     next_range: usize,
     current: Option<Scanned>,
+    /// Ends the waits of a start.
+    starting: Cancel,
 }
 
 /// Where reading resumes.
@@ -81,6 +83,7 @@ impl JdbcSource {
             running: VecDeque::new(),
             next_range: 0,
             current: None,
+            starting: Cancel::default(),
         }
     }
 
@@ -90,7 +93,7 @@ impl JdbcSource {
 
     fn find_table(&self) -> Result<Scan> {
         let (named, table) = (&self.options.table_name, &self.request.table);
-        let mut session = self.session(Cancel::default());
+        let mut session = self.session(self.starting.clone());
         let found = ServerTable::open(&mut session, table, named)?;
         let in_table = |error: Error| error.in_operator(table.clone());
         let delivered = self.request.delivered();
@@ -192,6 +195,11 @@ impl Source for JdbcSource {
 
     fn buffered_bytes(&self) -> usize {
         self.current.as_ref().map_or(0, |scanned| scanned.batch.get_array_memory_size())
+    }
+
+    fn canceller(&self) -> Option<Waker> {
+        let starting = self.starting.clone();
+        Some(Arc::new(move || starting.set()))
     }
 
     fn position(&self) -> Option<String> {

@@ -2,6 +2,7 @@
 //! librdkafka.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,14 +11,20 @@ use rdkafka::ClientContext;
 use rdkafka::consumer::{BaseConsumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::DeliveryResult;
+use rdkafka::metadata::{Metadata, MetadataBroker};
 use rdkafka::producer::{ProducerContext, ThreadedProducer};
-use thalweg_core::connector::{Options, Secret, TableRequest, Trouble, names_secret};
+use thalweg_core::connector::{
+    AllowedTargets, Options, Secret, TableRequest, Trouble, names_secret,
+};
 use thalweg_core::{Error, Result};
 
 use super::jaas;
 
-/// The longest that one call of the client waits, so that a job can stop.
+/// The longest that one call of the client waits, on a thread of its own.
 pub const CALL: Duration = Duration::from_millis(1_000);
+/// The same of calls that continue where they were when they are repeated: they may be on the
+/// thread of whoever wants to stop.
+pub const SLICE: Duration = Duration::from_millis(200);
 
 /// Settings of the Java client under other names.
 const RENAMED: &[(&str, &str)] = &[
@@ -99,6 +106,8 @@ pub struct Properties {
     pub transaction_timeout_ms: Option<u64>,
     /// What must not be seen in messages.
     hidden: Vec<Secret>,
+    /// The servers that may be talked to.
+    targets: AllowedTargets,
 }
 
 impl Properties {
@@ -125,7 +134,8 @@ impl Properties {
         }
         let servers = options.required("properties.bootstrap.servers")?;
         check_targets(options, servers)?;
-        let properties = Properties::translate(options, &java, hidden)?;
+        let targets = request.access.targets.clone();
+        let properties = Properties { targets, ..Properties::translate(options, &java, hidden)? };
         let checked = properties.config().create_native_config();
         checked.map_err(|error| properties.wrong_setting(options, &error))?;
         Ok(properties)
@@ -184,6 +194,7 @@ impl Properties {
             reset,
             transaction_timeout_ms: timeout.transpose()?,
             hidden,
+            targets: AllowedTargets::default(),
             settings,
         })
     }
@@ -209,7 +220,9 @@ impl Properties {
     pub fn consumer(&self, group: &str, partitions: usize) -> ClientConfig {
         let mut config = self.config();
         config.set("enable.partition.eof", "true");
-        config.set("enable.auto.offset.store", "true");
+        // Only the client's own commits need it, and it takes a lock for each message.
+        let commits_itself = self.settings.get("enable.auto.commit").is_some_and(|on| on == "true");
+        config.set("enable.auto.offset.store", if commits_itself { "true" } else { "false" });
         let reset = match self.reset {
             Reset::Fail => "error",
             Reset::Earliest => "earliest",
@@ -247,6 +260,26 @@ impl Properties {
         self.or(&mut config, "message.timeout.ms", "0");
         self.or(&mut config, "client.id", "thalweg");
         config
+    }
+
+    /// True if servers that others name have to be checked.
+    pub fn limits_servers(&self) -> bool {
+        self.targets.is_limited()
+    }
+
+    /// Checks servers that the first ones have named: the client talks to whichever has the
+    /// partition.
+    ///
+    /// # Errors
+    /// If it may not talk to one.
+    pub fn check_servers(&self, table: &str, servers: &[Server]) -> Result<()> {
+        servers.iter().try_for_each(|(host, port)| {
+            self.targets.check(host, *port).map_err(|error| {
+                let what =
+                    format!("table {table}: the servers name another one: {}", error.message());
+                Error::plan(what).hint(error.help().unwrap_or_default())
+            })
+        })
     }
 
     /// A message of the client without secrets.
@@ -325,12 +358,22 @@ pub struct Context {
     pub trouble: Trouble,
     /// Messages that could not be delivered: the first reason.
     pub undelivered: Trouble,
+    /// Why the servers do not let this user in, or are not to be trusted.
+    pub refusal: Trouble,
 }
 
 impl ClientContext for Context {
     fn error(&self, error: KafkaError, reason: &str) {
-        if code_of(&error) != Some(RDKafkaErrorCode::PartitionEOF) {
+        use RDKafkaErrorCode as Code;
+        let code = code_of(&error);
+        if code != Some(Code::PartitionEOF) {
             self.trouble.set(reason);
+        }
+        // Of a certificate that is missing the server says so only behind the handshake.
+        if matches!(code, Some(Code::SSL | Code::Authentication | Code::SaslAuthenticationFailed))
+            || reason.contains("SSL alert")
+        {
+            self.refusal.set(reason);
         }
     }
     fn log(&self, _: rdkafka::config::RDKafkaLogLevel, _: &str, _: &str) {}
@@ -347,6 +390,17 @@ impl ProducerContext for Context {
             self.undelivered.set(describe(error));
         }
     }
+}
+
+/// A server: its host and port.
+pub type Server = (String, u16);
+
+/// The servers that an answer names.
+pub fn servers_of(metadata: &Metadata) -> Vec<Server> {
+    let server = |broker: &MetadataBroker| {
+        (broker.host().to_owned(), u16::try_from(broker.port()).unwrap_or_default())
+    };
+    metadata.brokers().iter().map(server).collect()
 }
 
 /// A consumer.
@@ -372,6 +426,40 @@ where
         Error::plan(format!("table {table}: no client of Kafka: {message}"))
             .hint("correct the options 'properties.…'")
     })
+}
+
+/// A client whose end does not hold its owner up. One that waits for its servers is not waited for:
+/// it ends by itself later.
+pub struct Client<T: Send + 'static>(Option<T>);
+
+impl<T: Send> Client<T> {
+    /// One to be used by an owner who may have to stop.
+    pub fn new(client: T) -> Client<T> {
+        Client(Some(client))
+    }
+}
+
+impl<T: Send> Deref for Client<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl<T: Send> Drop for Client<T> {
+    fn drop(&mut self) {
+        let client = self.0.take();
+        let (done, ended) = crossbeam_channel::bounded::<()>(0);
+        let end = move || {
+            drop(client);
+            drop(done);
+        };
+        // Without a thread it has ended here.
+        if std::thread::Builder::new().name("end client".to_owned()).spawn(end).is_ok() {
+            let _ = ended.recv_timeout(SLICE);
+        }
+    }
 }
 
 /// The code of an error, if it has one.
@@ -403,6 +491,10 @@ pub fn is_passing(error: &KafkaError) -> bool {
     {
         return true;
     }
+    // Of these the crate keeps no code.
+    if let KafkaError::Seek(_) = error {
+        return true;
+    }
     matches!(
         code_of(error),
         Some(
@@ -429,6 +521,15 @@ pub fn is_passing(error: &KafkaError) -> bool {
                 | Code::Outdated
                 | Code::QueueFull
         )
+    )
+}
+
+/// The error of a table whose servers do not let it in.
+pub fn refused(reason: &str, properties: &Properties, table: &str, doing: &str) -> Error {
+    let reason = properties.redact(reason);
+    Error::io(format!("table {table}: {doing}: {reason}")).hint(
+        "correct 'properties.sasl.…' (who signs in) or 'properties.ssl.…' (certificates); \
+         'properties.security.protocol' must be that of the servers' port",
     )
 }
 

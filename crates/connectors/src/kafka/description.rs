@@ -93,13 +93,31 @@ const COMMON: &[OptionDescription] = &option_table! {
     "key.csv.*": Text, as_in_flink() => "an option of the format of keys";
     "key.raw.*": Text, as_in_flink() => "an option of the format of keys";
     "key.avro.*": Text, as_in_flink() => "an option of the format of keys";
+    "key.avro-confluent.basic-auth.user-info": Secret, as_in_flink()
+        => "an option of the format of keys";
+    "key.avro-confluent.bearer-auth.token": Secret, as_in_flink()
+        => "an option of the format of keys";
     "key.avro-confluent.*": Text, as_in_flink() => "an option of the format of keys";
+    "key.protobuf.descriptor-file": Text, but_flink("Flink finds the class on its class path")
+        => "an option of the format of keys";
+    "key.protobuf.*": Text, as_in_flink() => "an option of the format of keys";
     "value.json.*": Text, as_in_flink() => "an option of the format of values";
     "value.csv.*": Text, as_in_flink() => "an option of the format of values";
     "value.raw.*": Text, as_in_flink() => "an option of the format of values";
     "value.avro.*": Text, as_in_flink() => "an option of the format of values";
+    "value.avro-confluent.basic-auth.user-info": Secret, as_in_flink()
+        => "an option of the format of values";
+    "value.avro-confluent.bearer-auth.token": Secret, as_in_flink()
+        => "an option of the format of values";
     "value.avro-confluent.*": Text, as_in_flink() => "an option of the format of values";
+    "value.protobuf.descriptor-file": Text, but_flink("Flink finds the class on its class path")
+        => "an option of the format of values";
+    "value.protobuf.*": Text, as_in_flink() => "an option of the format of values";
     "value.debezium-json.*": Text, as_in_flink() => "an option of the format of values";
+    "value.debezium-avro-confluent.basic-auth.user-info": Secret, as_in_flink()
+        => "an option of the format of values";
+    "value.debezium-avro-confluent.bearer-auth.token": Secret, as_in_flink()
+        => "an option of the format of values";
     "value.debezium-avro-confluent.*": Text, as_in_flink() => "an option of the format of values";
     "value.maxwell-json.*": Text, as_in_flink() => "an option of the format of values";
     "value.canal-json.*": Text, as_in_flink() => "an option of the format of values";

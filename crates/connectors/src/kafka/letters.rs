@@ -13,7 +13,6 @@ use super::offsets::PartitionName;
 use super::options::{BadData, KafkaOptions};
 use super::rows::BadMessage;
 use crate::filesystem::{DeadLetters, FinishedLetters, LetterMark, letters_path};
-use crate::format::text::readable;
 use crate::handover::BadRow;
 use crate::network::Deadline;
 
@@ -71,14 +70,7 @@ impl Letters {
     /// If the position is of something else.
     pub fn seek(&mut self, position: &str, has_ended: bool) -> Result<()> {
         let Letters::File(file) = self else { return Ok(()) };
-        let value: Value = serde_json::from_str(position).unwrap_or_default();
-        let mark = match value.get("letters") {
-            None => LetterMark::default(),
-            Some(noted) => LetterMark::from_json(noted).ok_or_else(|| {
-                Error::user("the position says nothing of dead letters that makes sense")
-                    .hint("the snapshot is of another version, or damaged")
-            })?,
-        };
+        let mark = LetterMark::of_position(position)?;
         match has_ended {
             true => file.end_at(mark),
             false => file.seek(mark),
@@ -141,7 +133,7 @@ impl Letters {
                     file: name.text().into(),
                     line: bad.offset as u64,
                     reason: bad.reason.clone(),
-                    raw: readable(bad.value.clone().unwrap_or_default()),
+                    raw: bad.value.clone().unwrap_or_default(),
                 };
                 file.write(&bad.iter().map(row).collect::<Vec<_>>())
             }

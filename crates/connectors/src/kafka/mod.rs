@@ -77,8 +77,8 @@ fn decides(name: &str, as_sink: bool) -> bool {
 fn changes(options: Result<KafkaOptions>) -> AcceptedChanges {
     match options {
         Ok(options) if options.is_upsert => AcceptedChanges::Upserts,
-        Ok(options) if options.value.has_changes() => AcceptedChanges::All,
-        _ => AcceptedChanges::Inserts,
+        Ok(options) => options.value.changes(),
+        Err(_) => AcceptedChanges::Inserts,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Partitions of topics, and where places in them are.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rdkafka::consumer::Consumer as _;
@@ -7,9 +8,12 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use thalweg_core::{Error, Result};
 
-use super::client::{CALL, Consumer, Properties, Reset, explained, is_passing};
+use super::client::{
+    CALL, Consumer, Properties, Reset, Server, SharedConsumer, explained, is_passing, refused,
+    servers_of,
+};
 use super::options::{Place, Topics};
-use crate::network::{Cancel, Deadline};
+use crate::network::{Cancel, Deadline, abandonable};
 
 /// A partition of a topic.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,7 +34,7 @@ impl PartitionName {
 /// Calls of the servers, which are tried again while that may help.
 pub struct Calls<'a> {
     /// The consumer.
-    pub consumer: &'a Consumer,
+    pub consumer: &'a SharedConsumer,
     /// Its settings, for messages.
     pub properties: &'a Properties,
     /// The table, for messages.
@@ -39,7 +43,12 @@ pub struct Calls<'a> {
     pub give_up_after: Duration,
     /// Ends the tries.
     pub cancel: &'a Cancel,
+    /// The consumer reads nothing: its queue has only what goes wrong.
+    pub is_idle: bool,
 }
+
+/// A client that is not let in is not let in later either, but for servers that are just starting.
+const REFUSAL_WAIT: Duration = Duration::from_secs(3);
 
 /// The answer of the client.
 pub type Outcome<T> = std::result::Result<T, KafkaError>;
@@ -48,16 +57,29 @@ impl Calls<'_> {
     /// Calls until it succeeds.
     ///
     /// # Errors
-    /// If it fails for good, or for too long.
-    pub fn call<T>(&self, doing: &str, mut call: impl FnMut(&Consumer) -> Outcome<T>) -> Result<T> {
+    /// If it fails for good, or for too long; if it is not wanted any more.
+    pub fn call<T: Send + 'static>(
+        &self,
+        doing: &str,
+        call: impl Fn(&Consumer) -> Outcome<T> + Send + Sync + 'static,
+    ) -> Result<T> {
         let deadline = Deadline::after(self.give_up_after);
+        let patience = Deadline::after(self.give_up_after.min(REFUSAL_WAIT));
+        let call = Arc::new(call);
         loop {
-            let error = match call(self.consumer) {
-                Ok(value) => return Ok(value),
+            let (call, consumer) = (Arc::clone(&call), Arc::clone(self.consumer));
+            let error = match abandonable(self.cancel, move || call(&consumer))? {
+                Ok(value) => {
+                    self.consumer.context().refusal.clear();
+                    return Ok(value);
+                }
                 Err(error) => error,
             };
+            if let Some(reason) = self.refusal().filter(|_| patience.is_over()) {
+                return Err(refused(&reason, self.properties, self.table, doing));
+            }
             if !is_passing(&error) || deadline.is_over() {
-                return Err(explained(&error, self.properties, self.table, doing));
+                return Err(self.explained(&error, doing));
             }
             if !self.cancel.sleep(Duration::from_millis(200)) {
                 return Err(Error::cancelled());
@@ -65,35 +87,67 @@ impl Calls<'_> {
         }
     }
 
+    /// The error of a call, with what the client knows of servers that can't be reached.
+    fn explained(&self, error: &KafkaError, doing: &str) -> Error {
+        let explained = explained(error, self.properties, self.table, doing);
+        match self.consumer.context().trouble.get().filter(|_| is_passing(error)) {
+            None => explained,
+            Some(reason) => {
+                let message =
+                    format!("{}: {}", explained.message(), self.properties.redact(&reason));
+                Error::io(message).hint(explained.help().unwrap_or_default())
+            }
+        }
+    }
+
+    /// Why the servers do not let the client in.
+    fn refusal(&self) -> Option<String> {
+        while self.is_idle && self.consumer.poll(Duration::ZERO).is_some() {}
+        self.consumer.context().refusal.get()
+    }
+
     /// The partitions of topics, in order.
     ///
     /// # Errors
     /// If a topic that is named is not there, or they can't be had.
     pub fn partitions(&self, topics: &Topics) -> Result<Vec<PartitionName>> {
-        let mut found = match topics {
+        let mut found = Vec::new();
+        match topics {
             Topics::Named(names) => {
-                let mut found = Vec::new();
                 for name in names {
-                    found.extend(self.call(&format!("topic '{name}'"), |consumer| {
-                        partitions_of(consumer, name)
-                    })?);
+                    let (what, asked) = (format!("topic '{name}'"), name.clone());
+                    let (partitions, servers) =
+                        self.call(&what, move |consumer| partitions_of(consumer, &asked))?;
+                    self.properties.check_servers(self.table, &servers)?;
+                    found.extend(partitions);
                 }
-                found
             }
-            Topics::Fitting(_) => self.call("the list of topics", |consumer| {
-                let metadata = consumer.fetch_metadata(None, CALL)?;
-                let mut found = Vec::new();
-                for topic in metadata.topics().iter().filter(|topic| topics.has(topic.name())) {
-                    found.extend(topic.partitions().iter().map(|partition| PartitionName {
-                        topic: topic.name().to_owned(),
-                        partition: partition.id(),
-                    }));
-                }
-                Ok(found)
-            })?,
-        };
+            Topics::Fitting(_) => {
+                let topics = topics.clone();
+                let (partitions, servers) = self.call("the list of topics", move |consumer| {
+                    partitions_of_all(consumer, &topics)
+                })?;
+                self.properties.check_servers(self.table, &servers)?;
+                found = partitions;
+            }
+        }
         found.sort();
         Ok(found)
+    }
+
+    /// Where there is a list of servers that may be talked to: checks those that the first ones
+    /// name.
+    ///
+    /// # Errors
+    /// If one may not be talked to, or they can't be had.
+    pub fn check_servers(&self) -> Result<()> {
+        if !self.properties.limits_servers() {
+            return Ok(());
+        }
+        let servers = self.call("the list of servers", |consumer| {
+            Ok(servers_of(&consumer.fetch_metadata(None, CALL)?))
+        })?;
+        self.properties.check_servers(self.table, &servers)
     }
 
     /// Where a place is in each of these partitions; `None` where the group has committed nothing.
@@ -163,18 +217,20 @@ impl Calls<'_> {
 
     /// `ListOffsets`: the first offsets from a time on; the beginning and the end are times there.
     fn times(&self, partitions: &[PartitionName], time: Offset) -> Result<Vec<Option<i64>>> {
-        self.call("offsets of partitions", |consumer| {
+        let partitions = partitions.to_vec();
+        self.call("offsets of partitions", move |consumer| {
             let asked = list_of(partitions.iter().map(|name| (name, time)))?;
             let found = consumer.offsets_for_times(asked, CALL * 3)?;
-            answers(&found, partitions)
+            answers(&found, &partitions)
         })
     }
 
     fn committed(&self, partitions: &[PartitionName]) -> Result<Vec<Option<i64>>> {
-        self.call("offsets of the group", |consumer| {
+        let partitions = partitions.to_vec();
+        self.call("offsets of the group", move |consumer| {
             let asked = list_of(partitions.iter().map(|name| (name, Offset::Invalid)))?;
             let found = consumer.committed_offsets(asked, CALL * 3)?;
-            answers(&found, partitions)
+            answers(&found, &partitions)
         })
     }
 }
@@ -209,7 +265,22 @@ fn answers(found: &TopicPartitionList, partitions: &[PartitionName]) -> Outcome<
     Ok(offsets)
 }
 
-fn partitions_of(consumer: &Consumer, name: &str) -> Outcome<Vec<PartitionName>> {
+/// Partitions, and the servers that the answer names.
+type Found = (Vec<PartitionName>, Vec<Server>);
+
+fn partitions_of_all(consumer: &Consumer, topics: &Topics) -> Outcome<Found> {
+    let metadata = consumer.fetch_metadata(None, CALL)?;
+    let mut found = Vec::new();
+    for topic in metadata.topics().iter().filter(|topic| topics.has(topic.name())) {
+        found.extend(topic.partitions().iter().map(|partition| PartitionName {
+            topic: topic.name().to_owned(),
+            partition: partition.id(),
+        }));
+    }
+    Ok((found, servers_of(&metadata)))
+}
+
+fn partitions_of(consumer: &Consumer, name: &str) -> Outcome<Found> {
     let metadata = consumer.fetch_metadata(Some(name), CALL)?;
     let missing = KafkaError::MetadataFetch(RDKafkaErrorCode::UnknownTopicOrPartition);
     let topic = metadata.topics().iter().find(|topic| topic.name() == name);
@@ -221,5 +292,6 @@ fn partitions_of(consumer: &Consumer, name: &str) -> Outcome<Vec<PartitionName>>
         return Err(missing);
     }
     let partition = |id| PartitionName { topic: name.to_owned(), partition: id };
-    Ok(topic.partitions().iter().map(|found| partition(found.id())).collect())
+    let found = topic.partitions().iter().map(|found| partition(found.id()));
+    Ok((found.collect(), servers_of(&metadata)))
 }

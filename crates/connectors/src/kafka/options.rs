@@ -6,12 +6,13 @@ use regex::Regex;
 use thalweg_core::connector::{
     ConnectorDescription, FormatDescription, Options, TableRequest, near_miss,
 };
-use thalweg_core::{Column, DataType, Error, Result, TableSchema};
+use thalweg_core::{Column, Error, Result, TableSchema};
 
 use super::client::Properties;
 use super::description::{KAFKA, METADATA, UPSERT_KAFKA, WRITABLE};
 use crate::format::Format;
 use crate::format::options::RECORD_FORMATS;
+use crate::metadata;
 
 /// The topics of a table.
 #[derive(Clone, Debug)]
@@ -147,10 +148,13 @@ impl KafkaOptions {
             Some(subject) => format.with_default_subject(&subject),
             None => format,
         };
-        let value = read_format(request, &["value.", ""], value_name, value_columns.len())?;
+        let read = |prefixes: &[&str], name: &str, columns: usize| {
+            read_format(request, prefixes, name, columns, opens)
+        };
+        let value = read(&["value.", ""], value_name, value_columns.len())?;
         let value = with_subject(value, "value");
         let key = options.get("key.format");
-        let key = key.map(|name| read_format(request, &["key."], name, key_columns.len()));
+        let key = key.map(|name| read(&["key."], name, key_columns.len()));
         let key = key.transpose()?.map(|format| with_subject(format, "key"));
         check_metadata(request, &topics, &value, as_sink)?;
         let (flush_rows, flush_interval_ms) = flushing(&options, is_upsert)?;
@@ -182,7 +186,7 @@ impl KafkaOptions {
     }
 
     fn check(&self, options: &Options<'_>, request: &TableRequest, as_sink: bool) -> Result<()> {
-        self.check_types(request)?;
+        self.check_types(options, request, as_sink)?;
         let keeps_changes = self.key.as_ref().is_some_and(Format::has_changes);
         if keeps_changes || (self.is_upsert && self.value.has_changes()) {
             let which = if keeps_changes { "keys are" } else { "values of 'upsert-kafka' are" };
@@ -218,20 +222,21 @@ impl KafkaOptions {
         Ok(())
     }
 
-    fn check_types(&self, request: &TableRequest) -> Result<()> {
+    fn check_types(
+        &self,
+        options: &Options<'_>,
+        request: &TableRequest,
+        as_sink: bool,
+    ) -> Result<()> {
         let of_key = self.key.iter().map(|key| (key, &self.key_columns));
         for (format, columns) in of_key.chain([(&self.value, &self.value_columns)]) {
-            for column in columns.iter().map(|&at| &request.schema.columns[at]) {
-                if !format.is_supported(&column.column_type.data_type) {
-                    return Err(Error::unsupported(format!(
-                        "table {}: column {} is {}, which format '{}' cannot hold",
-                        request.table,
-                        column.name,
-                        column.column_type.data_type,
-                        format.name()
-                    )));
-                }
-            }
+            let columns = columns.iter().map(|&at| &request.schema.columns[at]);
+            format.check_types(&request.table, columns)?;
+        }
+        let of_key = self.key.iter().map(|key| (key, self.key_schema(request)));
+        for (format, schema) in of_key.chain([(&self.value, self.value_schema(request))]) {
+            let checked = format.check_columns(&schema.columns, as_sink);
+            checked.map_err(|error| options.about(&error))?;
         }
         Ok(())
     }
@@ -361,6 +366,7 @@ fn read_format(
     prefixes: &[&str],
     name: &str,
     columns: usize,
+    opens: bool,
 ) -> Result<Format> {
     const FORMATS: ConnectorDescription =
         ConnectorDescription { formats: RECORD_FORMATS, ..ConnectorDescription::new("kafka", "") };
@@ -383,7 +389,7 @@ fn read_format(
         }
     }
     let options = Options::of(&of_format, &FORMATS)?;
-    let format = Format::read(name, &options, columns)?;
+    let format = Format::read(name, &options, columns, opens)?;
     format.ok_or_else(|| Error::internal("a format that is listed is not known"))
 }
 
@@ -526,12 +532,7 @@ fn check_metadata(
                 Error::plan(message).hint(format!("declare column {} VIRTUAL", column.name))
             );
         }
-        if !fits(known.data_type, &column.column_type.data_type) {
-            return Err(Error::plan(format!(
-                "table {table}: metadata '{key}' is {}, but column {} is {}",
-                known.data_type, column.name, column.column_type.data_type
-            )));
-        }
+        metadata::check(table, known, &column.name, &column.column_type.data_type)?;
     }
     let has_topic = request.metadata.iter().any(|(key, _)| key == "topic");
     match (as_sink, topics.only().is_some()) {
@@ -551,23 +552,5 @@ fn unknown_metadata(table: &str, key: &str, value: &Format) -> Error {
     let of_format = value.description().metadata.iter().map(|known| format!("value.{}", known.key));
     let names: Vec<String> =
         METADATA.iter().map(|known| known.key.to_owned()).chain(of_format).collect();
-    let error = Error::plan(format!("table {table} has no metadata '{key}'"));
-    match near_miss(key, names.iter().map(String::as_str)) {
-        Some(near) => error.hint(format!("did you mean '{near}'?")),
-        None => error.hint(format!("there are {}", names.join(", "))),
-    }
-}
-
-/// True if a column of this type can hold metadata whose type is written so.
-fn fits(wanted: &str, data_type: &DataType) -> bool {
-    match (wanted, data_type) {
-        ("STRING", data_type) => data_type.is_string(),
-        ("INT", DataType::Int | DataType::BigInt) | ("BIGINT", DataType::BigInt) => true,
-        ("TIMESTAMP_LTZ(3)", DataType::TimestampLtz(3) | DataType::Timestamp(3)) => true,
-        ("MAP<STRING, BYTES>", DataType::Map(key, value)) => {
-            key.data_type.is_string()
-                && matches!(value.data_type, DataType::Varbinary(_) | DataType::Binary(_))
-        }
-        _ => false,
-    }
+    metadata::unknown(table, key, names.iter().map(String::as_str))
 }

@@ -7,7 +7,7 @@ use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer as _};
 use thalweg_core::{Error, Result};
 
-use super::client::{Context, Producer, Properties, create};
+use super::client::{Client, Context, Producer, Properties, create};
 use super::options::KafkaOptions;
 use super::spool::Outgoing;
 use crate::network::{Cancel, TICK};
@@ -21,7 +21,7 @@ pub struct Output {
     properties: Properties,
     context: Context,
     cancel: Cancel,
-    producer: Producer,
+    producer: Client<Producer>,
 }
 
 /// Why a message can't be sent, or a transaction not be made.
@@ -61,7 +61,7 @@ impl Output {
             config.set(*name, *value);
         }
         Ok(Output {
-            producer: create(&config, context.clone(), &options.properties, table)?,
+            producer: Client::new(create(&config, context.clone(), &options.properties, table)?),
             table: table.to_owned(),
             topic: options.topics.only().map(str::to_owned),
             partition: options.is_fixed_partition.then_some(0),

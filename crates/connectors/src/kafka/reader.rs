@@ -17,7 +17,7 @@ use rdkafka::topic_partition_list::Offset;
 use thalweg_core::connector::{SplitId, Trouble};
 use thalweg_core::{Error, Result};
 
-use super::client::{Context, Properties, SharedConsumer, describe, explained, is_passing};
+use super::client::{CALL, Context, Properties, SharedConsumer, describe, explained, is_passing};
 use super::offsets::{Calls, PartitionName, list_of};
 use super::options::{Place, Topics};
 use super::rows::{Block, RowReader, Rows};
@@ -111,6 +111,8 @@ struct Open {
     part: Part,
     queue: PartitionQueue<Context>,
     has_ended: bool,
+    /// The partition reached as far as its stop before it was read to where it is.
+    reaches_stop: bool,
 }
 
 /// Reads partitions.
@@ -233,7 +235,9 @@ impl Reader {
                 // One that is there already is enough.
                 let _ = wake.try_send(());
             });
-            self.open.push(Open { part, queue, has_ended: false });
+            // A place that was looked up is there; offsets that a user names may be still to come.
+            let reaches_stop = !matches!(self.parts.bounded, Some(Place::Offsets(_)));
+            self.open.push(Open { part, queue, has_ended: false, reaches_stop });
         }
         Ok(())
     }
@@ -312,16 +316,29 @@ impl Reader {
     /// A partition has no more messages for now: it has ended if its end is where it stops. Markers
     /// of transactions and messages that were compacted away may lie between the last message and
     /// there.
+    ///
+    /// Messages may also have come since it was read to its end, and before the servers were asked
+    /// how far it reaches. So it is read once more from where it is: what is not found then is not
+    /// there.
     fn check_stop(&mut self, at: usize) -> Step<()> {
         let open = &self.open[at];
-        let Some(stop) = open.part.stop.filter(|&stop| open.part.next < stop) else {
+        let (name, next) = (open.part.name.clone(), open.part.next);
+        let Some(stop) = open.part.stop.filter(|&stop| next < stop) else {
             return Ok(());
         };
-        let ends =
-            self.calls(ANSWER_WAIT).find(std::slice::from_ref(&open.part.name), &Place::Latest)?;
-        if ends.first().copied().flatten().is_some_and(|end| end >= stop) {
-            self.open[at].part.next = stop;
+        let calls = self.calls(ANSWER_WAIT);
+        let ends = calls.find(std::slice::from_ref(&name), &Place::Latest)?;
+        if ends.first().copied().flatten().is_none_or(|end| end < stop) {
+            return Ok(());
         }
+        if open.reaches_stop {
+            self.open[at].part.next = stop;
+            return Ok(());
+        }
+        calls.call("to read a partition again", move |consumer| {
+            consumer.seek(&name.topic, name.partition, Offset::Offset(next), CALL)
+        })?;
+        self.open[at].reaches_stop = true;
         Ok(())
     }
 
@@ -333,6 +350,7 @@ impl Reader {
             table: &parts.table,
             give_up_after,
             cancel: &parts.cancel,
+            is_idle: false,
         }
     }
 
@@ -404,8 +422,13 @@ impl Reader {
         }
         self.looked = Timer::default();
         let calls = self.calls(Duration::ZERO);
-        // A look that fails is made again: what is known is read meanwhile.
-        let Ok(mut found) = calls.partitions(&self.parts.topics) else { return Ok(()) };
+        let mut found = match calls.partitions(&self.parts.topics) {
+            Ok(found) => found,
+            // A server that may not be talked to.
+            Err(error) if error.is_plan_error() => return Err(error.into()),
+            // A look that fails is made again: what is known is read meanwhile.
+            Err(_) => return Ok(()),
+        };
         found.retain(|name| self.open.iter().all(|open| open.part.name != *name));
         if found.is_empty() {
             return Ok(());

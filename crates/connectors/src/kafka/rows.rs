@@ -2,11 +2,10 @@
 
 use arrow_array::builder::{BinaryBuilder, StringViewBuilder};
 use arrow_array::{
-    Array, ArrayRef, BinaryArray, Int8Array, Int32Array, Int64Array, MapArray, RecordBatch,
-    RecordBatchOptions, StringViewArray, StructArray, UInt32Array, new_null_array,
+    Array, ArrayRef, BinaryArray, Int8Array, Int32Array, Int64Array, RecordBatch,
+    RecordBatchOptions, StringViewArray, UInt32Array, new_null_array,
 };
-use arrow_buffer::OffsetBuffer;
-use arrow_schema::{DataType as Arrow, SchemaRef};
+use arrow_schema::SchemaRef;
 use arrow_select::take::take;
 use rdkafka::message::{BorrowedMessage, Headers, Message, Timestamp};
 use std::sync::Arc;
@@ -19,6 +18,7 @@ use super::options::{BadData, KafkaOptions};
 use crate::format::{
     BadDataPolicy, DecodeError, DecodedRecords, Format, RecordDecoder, RecordLayout, TextBlock,
 };
+use crate::metadata;
 
 /// Messages that are decoded together at most.
 pub const BLOCK_MESSAGES: usize = 8_192;
@@ -195,7 +195,7 @@ impl RowReader {
         let Columns { slots, of_value, of_key, of_format } = Columns::find(request, options);
         let layout = |format: &Format, schema, wanted: Vec<usize>| {
             let layout = RecordLayout::new(&request.table, schema, wanted, false);
-            with_policy(layout, format, &options.bad_data)
+            format.with_bad_data(layout, options.bad_data == BadData::Fail)
         };
         let reads_key = options.is_upsert || !of_key.is_empty();
         let mut value = layout(&options.value, options.value_schema(request), of_value);
@@ -361,22 +361,6 @@ impl RowReader {
     }
 }
 
-fn with_policy(layout: RecordLayout, format: &Format, bad_data: &BadData) -> RecordLayout {
-    if *bad_data == BadData::Fail {
-        let policy = match format.ignores_parse_errors() {
-            true => BadDataPolicy::Null,
-            false => BadDataPolicy::Fail,
-        };
-        return layout.with_policy(policy, Vec::new());
-    }
-    // Every query over the table leaves out the same messages.
-    let columns = layout.schema.columns.iter().enumerate();
-    let others =
-        columns.filter(|(at, column)| !layout.wanted.contains(at) && format.can_be_bad(column));
-    let checked = others.map(|(at, _)| at).collect();
-    layout.with_policy(BadDataPolicy::Reject, checked)
-}
-
 /// A row that was found.
 struct FoundRow {
     message: u32,
@@ -495,14 +479,5 @@ fn header_maps<'a>(
         }
         lengths.push(length);
     }
-    let Arrow::Map(entry, _) = data_type.arrow() else {
-        return Err(Error::internal("headers are no map"));
-    };
-    let Arrow::Struct(fields) = entry.data_type() else {
-        return Err(Error::internal("a map has no entries"));
-    };
-    let columns: Vec<ArrayRef> = vec![Arc::new(names.finish()), Arc::new(values.finish())];
-    let entries = StructArray::try_new(fields.clone(), columns, None)?;
-    let offsets = OffsetBuffer::from_lengths(lengths);
-    Ok(Arc::new(MapArray::try_new(entry, offsets, entries, None, false)?))
+    metadata::maps(lengths, Arc::new(names.finish()), Arc::new(values.finish()), data_type)
 }

@@ -7,6 +7,7 @@
 //! | exactly once | [`Transactions`] |
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
@@ -15,12 +16,13 @@ use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::snapshot::{OutputMark, OutputStart, SinkGuarantee};
 use thalweg_core::{Error, Result, RowKind};
 
-use super::client::Context;
+use super::client::{Client, Context, SharedConsumer, create};
 use super::messages::MessageWriter;
+use super::offsets::Calls;
 use super::options::{Delivery, KafkaOptions};
 use super::output::Output;
 use super::spool::Outgoing;
-use super::transactions::Transactions;
+use super::transactions::{START_WAIT, Transactions};
 use crate::filesystem::paths;
 use crate::network::Cancel;
 
@@ -95,6 +97,27 @@ impl KafkaSink {
         format!(".thalweg-spool/{name}-{:08x}", crc32fast::hash(prefix.as_bytes()))
     }
 
+    /// Where there is a list of servers that may be talked to: the first ones name the others.
+    fn check_servers(&self) -> Result<()> {
+        let (properties, table) = (&self.options.properties, &self.request.table);
+        if !properties.limits_servers() {
+            return Ok(());
+        }
+        let config = properties.consumer(&format!("thalweg-{table}"), 1);
+        let consumer: SharedConsumer =
+            Arc::new(create(&config, self.context.clone(), properties, table)?);
+        let consumer = Client::new(consumer);
+        let calls = Calls {
+            consumer: &consumer,
+            properties,
+            table,
+            give_up_after: START_WAIT,
+            cancel: &self.cancel,
+            is_idle: true,
+        };
+        calls.check_servers()
+    }
+
     fn write_buffer(&mut self) -> Result<()> {
         let buffer = std::mem::take(&mut self.buffer);
         for bytes in buffer.messages.values() {
@@ -142,6 +165,7 @@ impl Sink for KafkaSink {
 
     fn open(&mut self) -> Result<()> {
         if let Target::Unopened = self.to {
+            self.check_servers()?;
             let (context, cancel) = (self.context.clone(), self.cancel.clone());
             let output = Output::new(&self.request.table, &self.options, &[], context, cancel)?;
             self.to = Target::Output(Box::new(output));
@@ -170,7 +194,7 @@ impl Sink for KafkaSink {
 
     fn canceller(&self) -> Option<Waker> {
         let cancel = self.cancel.clone();
-        Some(std::sync::Arc::new(move || cancel.set()))
+        Some(Arc::new(move || cancel.set()))
     }
 
     fn trouble(&self) -> Option<Trouble> {
@@ -264,5 +288,41 @@ impl Sink for KafkaSink {
             Some(transactions) => transactions.commit(handle),
             None => Err(Error::internal("nothing was prepared")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use arrow_array::Int32Array;
+    use thalweg_core::connector::Connector as _;
+    use thalweg_core::{Column, DataType, TableSchema};
+
+    use super::*;
+    use crate::conformance::check_sink_cancel;
+    use crate::kafka::Kafka;
+
+    #[test]
+    fn a_sink_ends_while_its_server_says_nothing() {
+        let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let server = silent.local_addr().expect("an address").to_string();
+        let options = [
+            ("connector", "kafka"),
+            ("topic", "t"),
+            ("format", "json"),
+            ("properties.bootstrap.servers", &server),
+            ("properties.queue.buffering.max.messages", "1000"),
+        ];
+        let request = TableRequest {
+            table: "t".to_owned(),
+            schema: TableSchema::new(vec![Column::new("n", DataType::Int.nullable())]),
+            options: options.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            ..TableRequest::default()
+        };
+        let numbers = Arc::new(Int32Array::from_iter_values(0..100));
+        let rows = RecordBatch::try_new(request.schema.arrow(), vec![numbers]).expect("a batch");
+        let sink = Kafka::rows().sink(&request).expect("a sink");
+        check_sink_cancel(sink, &rows).expect("it opens");
     }
 }

@@ -14,7 +14,7 @@ use thalweg_core::connector::{
 };
 use thalweg_core::{Error, Result};
 
-use super::client::{Context, SharedConsumer, create, explained};
+use super::client::{Client, Context, SharedConsumer, create, explained};
 use super::letters::Letters;
 use super::offsets::{Calls, PartitionName, list_of};
 use super::options::{KafkaOptions, Place};
@@ -46,6 +46,8 @@ pub struct KafkaSource {
     commits: Option<Sender<Vec<(PartitionName, i64)>>>,
     done: Option<Receiver<()>>,
     bad_rows: u64,
+    /// Ends the waits of a start.
+    starting: Cancel,
 }
 
 /// A partition, as far as rows were given.
@@ -78,6 +80,7 @@ impl KafkaSource {
             commits: None,
             done: None,
             bad_rows: 0,
+            starting: Cancel::default(),
         })
     }
 
@@ -89,13 +92,14 @@ impl KafkaSource {
 
     /// The partitions, and where each is read from and to.
     fn find_parts(&self) -> Result<Vec<Part>> {
-        let consumer = self.consumer(Context::default(), 1)?;
+        let consumer = Client::new(self.consumer(Context::default(), 1)?);
         let calls = Calls {
             consumer: &consumer,
             properties: &self.options.properties,
             table: &self.request.table,
             give_up_after: START_WAIT,
-            cancel: &Cancel::default(),
+            cancel: &self.starting,
+            is_idle: true,
         };
         let mut parts: Vec<Part> = Vec::new();
         let mut names = match &self.restored {
@@ -170,6 +174,9 @@ impl KafkaSource {
         consumer.assign(&list).map_err(failed)?;
         let deadline = Deadline::after(START_WAIT);
         while !deadline.is_over() {
+            if self.starting.is_set() {
+                return Err(Error::cancelled());
+            }
             match consumer.poll(Duration::from_millis(100)) {
                 None => {}
                 Some(Ok(_)) => return Ok(true),
@@ -263,6 +270,11 @@ impl Source for KafkaSource {
         self.feed = None;
     }
 
+    fn canceller(&self) -> Option<Waker> {
+        let starting = self.starting.clone();
+        Some(Arc::new(move || starting.set()))
+    }
+
     fn buffered_bytes(&self) -> usize {
         self.current.as_ref().map_or(0, |rows| rows.batch.get_array_memory_size())
     }
@@ -321,18 +333,15 @@ impl Source for KafkaSource {
         let read = Position::read(position)?;
         self.letters.seek(position, true)?;
         self.bad_rows = read.bad_rows;
-        let consumer = self.consumer(Context::default(), 1)?;
-        for known in &read.partitions {
-            if known.stop.is_none_or(|stop| known.offset < stop)
-                && self.has_messages(&consumer, known)?
-            {
-                return Err(unread_rows(&format!(
-                    "{}, from offset {} on",
-                    known.name.text(),
-                    known.offset
-                )));
+        let consumer = Client::new(self.consumer(Context::default(), 1)?);
+        read.partitions.iter().try_for_each(|known| {
+            let may_have_more = known.stop.is_none_or(|stop| known.offset < stop);
+            if may_have_more && self.has_messages(&consumer, known)? {
+                let from = format!("{}, from offset {} on", known.name.text(), known.offset);
+                return Err(unread_rows(&from));
             }
-        }
+            Ok(())
+        })?;
         self.restored = Some(read);
         Ok(())
     }

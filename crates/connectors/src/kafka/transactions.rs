@@ -36,17 +36,19 @@ use serde_json::{Value, json};
 use thalweg_core::snapshot::{MarkFit, OutputMark, OutputStart};
 use thalweg_core::{Error, Result};
 
-use super::client::{CALL, Context, SharedConsumer, code_of, create, describe, is_passing};
+use super::client::{
+    CALL, Consumer, Context, SLICE, SharedConsumer, code_of, create, describe, is_passing,
+};
 use super::limits::transaction_limit_ms;
-use super::offsets::Calls;
+use super::offsets::{Calls, Outcome};
 use super::options::{KafkaOptions, Topics};
 use super::output::{Failure, Output};
 use super::spool::{Outgoing, Segment, Spool};
 use crate::filesystem::claim::Claim;
-use crate::network::{Backoff, Cancel, Deadline};
+use crate::network::{Backoff, Cancel, Deadline, abandonable};
 
 /// How long a start waits for servers.
-const START_WAIT: Duration = Duration::from_secs(60);
+pub const START_WAIT: Duration = Duration::from_secs(60);
 /// The longest transaction, where the user says nothing: one lasts as long as a commit.
 const TIMEOUT_MS: u64 = 300_000;
 /// How often messages that are refused are sent again.
@@ -201,7 +203,10 @@ impl Transactions {
     /// The servers say how long a transaction may last.
     fn check_timeout(&mut self) -> Result<()> {
         let consumer = self.consumer()?;
-        let limit_ms = transaction_limit_ms(&consumer, &self.options.properties);
+        self.calls(&consumer, START_WAIT).check_servers()?;
+        let (properties, asked) = (self.options.properties.clone(), consumer.clone());
+        let limit_ms =
+            abandonable(&self.cancel, move || transaction_limit_ms(&asked, &properties))?;
         match (self.options.properties.transaction_timeout_ms, limit_ms) {
             (Some(wanted), Some(limit)) if wanted > limit => Err(Error::plan(format!(
                 "table {}: 'properties.transaction.timeout.ms' = {wanted} is more than the servers allow: their \
@@ -242,13 +247,7 @@ impl Transactions {
     /// The marker, by the name of whichever topic it stands.
     fn find_marker(&mut self, give_up_after: Duration) -> Result<Option<Marker>> {
         let consumer = self.consumer()?;
-        let calls = Calls {
-            consumer: &consumer,
-            properties: &self.options.properties,
-            table: &self.table,
-            give_up_after,
-            cancel: &self.cancel,
-        };
+        let calls = self.calls(&consumer, give_up_after);
         let topics: Vec<String> = match &self.options.topics {
             Topics::Named(names) => names.clone(),
             topics => {
@@ -258,30 +257,24 @@ impl Transactions {
                 topics
             }
         };
-        let found = calls.call("the marker of transactions", |consumer| {
-            let mut asked = TopicPartitionList::with_capacity(topics.len());
-            for topic in &topics {
-                asked.add_partition(topic, 0);
-            }
-            let found = consumer.committed_offsets(asked, CALL * 3)?;
-            let mut newest: Option<(Marker, String)> = None;
-            for element in found.elements() {
-                element.error()?;
-                let Offset::Offset(offset) = element.offset() else { continue };
-                let marker = Marker::read(offset, element.metadata());
-                if newest
-                    .as_ref()
-                    .is_none_or(|(newest, _)| newest.transaction <= marker.transaction)
-                {
-                    newest = Some((marker, element.topic().to_owned()));
-                }
-            }
-            Ok(newest)
-        })?;
+        let asked = topics.clone();
+        let found = calls
+            .call("the marker of transactions", move |consumer| marker_of(consumer, &asked))?;
         let (marker, topic) = found.unzip();
         self.marker_topic =
             topic.or(self.marker_topic.take()).or_else(|| topics.into_iter().next());
         Ok(marker)
+    }
+
+    fn calls<'a>(&'a self, consumer: &'a SharedConsumer, give_up_after: Duration) -> Calls<'a> {
+        Calls {
+            consumer,
+            properties: &self.options.properties,
+            table: &self.table,
+            give_up_after,
+            cancel: &self.cancel,
+            is_idle: true,
+        }
     }
 
     /// Remembers which snapshot comes next. The first time it is written at once: the job begins.
@@ -505,20 +498,25 @@ impl Transactions {
         element.set_metadata(marker.write());
         let group = consumer.group_metadata();
         let group = group.ok_or_else(|| Error::internal("a consumer without a group"))?;
+        // What is given up here is never committed: its producer is not used any more.
+        let (offsets, group) = (Arc::new(offsets), Arc::new(group));
         self.until_done(deadline, || {
-            producer.send_offsets_to_transaction(&offsets, &group, CALL * 5)
+            let (producer, offsets, group) = (producer.clone(), offsets.clone(), group.clone());
+            abandonable(&self.cancel, move || {
+                producer.send_offsets_to_transaction(&offsets, &group, CALL * 5)
+            })
         })?;
-        self.until_done(deadline, || producer.commit_transaction(CALL))
+        self.until_done(deadline, || Ok(producer.commit_transaction(SLICE)))
     }
 
     /// Repeats a call of a transaction that may be repeated.
     fn until_done(
         &self,
         deadline: Option<&Deadline>,
-        mut call: impl FnMut() -> std::result::Result<(), KafkaError>,
+        mut call: impl FnMut() -> Result<Outcome<()>>,
     ) -> Result<(), Failure> {
         loop {
-            let error = match call() {
+            let error = match call()? {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
@@ -554,10 +552,29 @@ impl Transactions {
             self.context.clone(),
             self.cancel.clone(),
         )?;
-        self.until_done(deadline, || output.producer().init_transactions(CALL))?;
+        self.until_done(deadline, || Ok(output.producer().init_transactions(SLICE)))?;
         self.output = Some(output);
         Ok(())
     }
+}
+
+/// The newest marker, and the topic by whose name it stands.
+fn marker_of(consumer: &Consumer, topics: &[String]) -> Outcome<Option<(Marker, String)>> {
+    let mut asked = TopicPartitionList::with_capacity(topics.len());
+    for topic in topics {
+        asked.add_partition(topic, 0);
+    }
+    let found = consumer.committed_offsets(asked, CALL * 3)?;
+    let mut newest: Option<(Marker, String)> = None;
+    for element in found.elements() {
+        element.error()?;
+        let Offset::Offset(offset) = element.offset() else { continue };
+        let marker = Marker::read(offset, element.metadata());
+        if newest.as_ref().is_none_or(|(newest, _)| newest.transaction <= marker.transaction) {
+            newest = Some((marker, element.topic().to_owned()));
+        }
+    }
+    Ok(newest)
 }
 
 /// True if another attempt, with a new producer, may succeed.

@@ -8,27 +8,39 @@
 //! |---|---|
 //! | connections over TCP | [`tcp`] |
 //! | the same, encrypted | [`tls`] |
+//! | requests of HTTP | [`http`] |
+//! | bytes in both directions, for protocols of packets | [`wire`] |
 //! | the way from a client's thread to its source | [`feed`] |
+//!
+//! Messages as rows, whatever brings them, are in [`crate::messaging`].
 
-#[cfg(any(feature = "kafka", feature = "postgres"))]
 pub mod feed;
-#[cfg(feature = "postgres")]
+#[cfg(feature = "http")]
+pub mod http;
+#[cfg(feature = "network")]
 pub mod tcp;
-#[cfg(feature = "postgres")]
+#[cfg(feature = "network")]
 pub mod tls;
+#[cfg(feature = "messaging")]
+pub mod wire;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+#[cfg(feature = "kafka")]
+use crossbeam_channel::RecvTimeoutError;
+use thalweg_core::Error;
 use thalweg_core::shim::{Clock, SplitMix64, SystemClock};
+
+use self::feed::Gone;
 
 /// The longest wait without a look at [`Cancel`].
 pub const TICK: Duration = Duration::from_millis(100);
 
 /// Says that the work of a client is not wanted any more. Clones are one flag.
 #[derive(Clone, Debug, Default)]
-pub struct Cancel(Arc<AtomicBool>);
+pub struct Cancel(Arc<AtomicBool>, Option<Arc<AtomicBool>>);
 
 impl Cancel {
     /// Ends the work.
@@ -39,7 +51,14 @@ impl Cancel {
 
     /// True if the work is not wanted any more.
     pub fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        let is_set = |flag: &Arc<AtomicBool>| flag.load(Ordering::Relaxed);
+        is_set(&self.0) || self.1.as_ref().is_some_and(is_set)
+    }
+
+    /// A flag of a part of the work, which ends with all of it, or alone.
+    #[must_use]
+    pub fn of_part(&self) -> Cancel {
+        Cancel(Arc::default(), Some(Arc::clone(&self.0)))
     }
 
     /// Sleeps, but no longer than the work is wanted. False if it is not wanted any more.
@@ -50,6 +69,59 @@ impl Cancel {
             pause -= step;
         }
         !self.is_set()
+    }
+}
+
+/// Why work with a peer has failed.
+#[derive(Debug)]
+pub enum Failure {
+    /// The peer can't be reached, has gone, or can't serve now: the same may succeed later.
+    Passing(String),
+    /// The same will fail again.
+    Final(Error),
+    /// The work is not wanted any more.
+    Cancelled,
+}
+
+/// The result of work with a peer.
+pub type Attempt<T> = Result<T, Failure>;
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure::Final(error)
+    }
+}
+
+impl From<Gone> for Failure {
+    fn from(_: Gone) -> Self {
+        Failure::Cancelled
+    }
+}
+
+/// Does something that may wait for long, on a thread of its own, and waits for it as long as the
+/// work is wanted. What is given up ends by itself later: it must do no harm then.
+///
+/// # Errors
+/// If the work is not wanted any more; if there is no thread, or it panics.
+#[cfg(feature = "kafka")]
+pub fn abandonable<T: Send + 'static>(
+    cancel: &Cancel,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> thalweg_core::Result<T> {
+    let (done, result) = crossbeam_channel::bounded(1);
+    let run = move || {
+        // Where nobody waits any more the result is of no use.
+        let _ = done.send(work());
+    };
+    let spawned = std::thread::Builder::new().name("call".to_owned()).spawn(run);
+    spawned.map_err(|error| Error::resource(format!("no thread for a call: {error}")))?;
+    loop {
+        match result.recv_timeout(TICK) {
+            Ok(value) => return Ok(value),
+            Err(RecvTimeoutError::Disconnected) => return Err(Error::internal("a call panicked")),
+            Err(RecvTimeoutError::Timeout) if cancel.is_set() => return Err(Error::cancelled()),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
     }
 }
 
@@ -141,10 +213,25 @@ mod tests {
         assert!(backoff.pause(Duration::from_secs(1)).expect("a pause") <= FIRST_PAUSE * 2);
     }
 
+    #[cfg(feature = "kafka")]
+    #[test]
+    fn a_call_that_hangs_is_given_up_with_the_work() {
+        let cancel = Cancel::default();
+        assert_eq!(abandonable(&cancel, || 7).expect("a result"), 7);
+        cancel.set();
+        let (_hold, hangs) = crossbeam_channel::bounded::<()>(0);
+        assert!(abandonable(&cancel, move || hangs.recv()).is_err());
+        let wrong: thalweg_core::Result<()> = abandonable(&Cancel::default(), || panic!("wrong"));
+        assert!(wrong.is_err());
+    }
+
     #[test]
     fn nobody_sleeps_on_when_the_work_is_not_wanted() {
         let cancel = Cancel::default();
+        let (part, other) = (cancel.of_part(), cancel.of_part());
+        part.set();
+        assert!(part.is_set() && !other.is_set() && !cancel.is_set());
         cancel.set();
-        assert!(!cancel.sleep(Duration::from_secs(600)));
+        assert!(other.is_set() && !cancel.sleep(Duration::from_secs(600)));
     }
 }

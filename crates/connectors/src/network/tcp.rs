@@ -49,7 +49,11 @@ pub fn connect(host: &str, port: u16, timeout: Duration, cancel: &Cancel) -> io:
     Err(last)
 }
 
-fn prepared(stream: TcpStream) -> io::Result<TcpStream> {
+/// Prepares a connection: its calls end within a [`TICK`], and a peer that has gone is noticed.
+///
+/// # Errors
+/// If the connection has broken.
+pub fn prepared(stream: TcpStream) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(TICK))?;
     stream.set_write_timeout(Some(TICK))?;

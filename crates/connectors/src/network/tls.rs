@@ -88,6 +88,15 @@ impl Stream {
         let connection = ClientConnection::new(config, name).map_err(io::Error::other)?;
         Ok(Stream::Tls(Box::new(StreamOwned::new(connection, tcp))))
     }
+
+    /// The connection below.
+    #[cfg(feature = "websocket")]
+    pub fn tcp(&self) -> &TcpStream {
+        match self {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(stream) => stream.get_ref(),
+        }
+    }
 }
 
 impl Read for Stream {

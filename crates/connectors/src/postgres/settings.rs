@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use thalweg_core::connector::near_miss;
+use thalweg_core::connector::{Options, near_miss};
 use thalweg_core::{Error, Result};
 
 use crate::network::tls::Checks;
@@ -183,6 +183,17 @@ impl Settings {
             }
         }
         Ok(())
+    }
+
+    /// Puts in the password of the option `password`, whose secrets are looked up now.
+    ///
+    /// # Errors
+    /// If a secret is not set.
+    pub fn with_password(mut self, options: &Options<'_>) -> Result<Settings> {
+        if let Some(password) = options.secret("password")? {
+            password.expose().clone_into(&mut self.password);
+        }
+        Ok(self)
     }
 
     /// Checks that what the settings ask for can be done.

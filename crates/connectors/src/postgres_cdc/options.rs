@@ -204,11 +204,9 @@ impl CdcOptions {
     /// # Errors
     /// If one is unknown or wrong, or a secret is not set.
     pub fn open(request: &TableRequest) -> Result<CdcOptions> {
-        let mut read = CdcOptions::read(request)?;
-        if let Some(password) = Options::of(request, &DESCRIPTION)?.secret("password")? {
-            password.expose().clone_into(&mut read.settings.password);
-        }
-        Ok(read)
+        let read = CdcOptions::read(request)?;
+        let settings = read.settings.with_password(&Options::of(request, &DESCRIPTION)?)?;
+        Ok(CdcOptions { settings, ..read })
     }
 
     /// Reads them, to check them: secrets are not looked up.

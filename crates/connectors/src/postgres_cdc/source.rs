@@ -30,6 +30,8 @@ pub struct CdcSource {
     request: TableRequest,
     options: CdcOptions,
     cancel: Cancel,
+    /// Ends the waits of a start: the job may run all the same.
+    starting: Cancel,
     waker: Option<Waker>,
     target: Option<Target>,
     feed: Option<Feed<Group>>,
@@ -59,6 +61,7 @@ impl CdcSource {
             request,
             options,
             cancel: Cancel::default(),
+            starting: Cancel::default(),
             waker: None,
             target: None,
             feed: None,
@@ -76,7 +79,7 @@ impl CdcSource {
 
     fn session(&self) -> Session {
         let settings = self.options.settings.clone();
-        Session::new(settings, self.cancel.clone(), self.options.give_up_after)
+        Session::new(settings, self.starting.clone(), self.options.give_up_after)
     }
 
     /// Finds the table, and checks that its changes can be read.
@@ -219,6 +222,11 @@ impl Source for CdcSource {
     fn stop(&mut self) {
         self.cancel.set();
         self.feed = None;
+    }
+
+    fn canceller(&self) -> Option<Waker> {
+        let starting = self.starting.clone();
+        Some(Arc::new(move || starting.set()))
     }
 
     fn split_status(&self, _split: SplitId) -> SplitStatus {

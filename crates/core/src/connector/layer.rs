@@ -61,6 +61,7 @@ layer! {
         fn position() -> Option<String>;
         fn split_status(split: SplitId) -> SplitStatus;
         fn merged_splits() -> Vec<MergedSplit>;
+        fn canceller() -> Option<Waker>;
     }
     changing {
         fn start(waker: Waker) -> Result<()>;
@@ -71,6 +72,7 @@ layer! {
         fn check_ended(position: &str) -> Result<()>;
         fn claim() -> Result<()>;
         fn open() -> Result<()>;
+        fn use_snapshots();
         fn prepare() -> Result<()>;
         fn finish() -> Result<()>;
         fn abort();

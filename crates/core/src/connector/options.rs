@@ -5,10 +5,11 @@
 //! distinguished from unknown ones.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use super::description::{ConnectorDescription, OptionDefault, OptionDescription, OptionKind};
-use super::secrets::{Secret, check_places, names_secret};
+use super::secrets::{Secret, allowed_file, check_places, names_secret};
 use super::table::TableRequest;
 use crate::error::{Error, Result};
 
@@ -86,6 +87,30 @@ impl<'a> Options<'a> {
     pub fn secret(&self, name: &str) -> Result<Option<Secret>> {
         let resolve = |text| self.request.access.secrets.resolve(text);
         self.get(name).map(resolve).transpose()
+    }
+
+    /// The file that an option names, if it is set: it is there, and lies in an allowed folder.
+    ///
+    /// # Errors
+    /// If it is not, or lies elsewhere.
+    pub fn file(&self, name: &str) -> Result<Option<PathBuf>> {
+        let TableRequest { table, base_dir, allowed_roots, .. } = self.request;
+        let open = |text: &str| {
+            let path = base_dir.join(text.strip_prefix("file://").unwrap_or(text));
+            allowed_file(&path, allowed_roots).map_err(|reason| {
+                Error::user(format!(
+                    "table {table}: option '{name}': {} can't be read: {reason}",
+                    path.display()
+                ))
+                .hint("relative paths start at the folder of the SQL file")
+            })
+        };
+        self.get(name).map(open).transpose()
+    }
+
+    /// The folders that files may lie in.
+    pub fn allowed_roots(&self) -> &'a [PathBuf] {
+        &self.request.allowed_roots
     }
 
     /// The text of an option that must be set.

@@ -127,17 +127,22 @@ impl Secrets {
             Error::user(format!("the file of secrets {} can't be read: {why}", file.display()))
                 .hint("SET 'secrets.file' names it")
         };
-        let place = file.canonicalize().map_err(|error| fail(error.to_string()))?;
-        let is_inside =
-            |root: &PathBuf| root.canonicalize().is_ok_and(|root| place.starts_with(root));
-        if !self.allowed_roots.iter().any(is_inside) {
-            return Err(fail("it lies outside of the allowed folders (--allow-path)".to_owned()));
-        }
+        let place = allowed_file(file, &self.allowed_roots).map_err(fail)?;
         let text = std::fs::read_to_string(&place).map_err(|error| fail(error.to_string()))?;
         let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
         let mut pairs = lines.filter_map(|line| line.split_once('='));
         let found = pairs.find(|(key, _)| key.trim() == name);
         Ok(found.map(|(_, value)| value.trim().to_owned()))
+    }
+}
+
+/// The canonical path of a file that lies in one of these folders; or why it cannot be read.
+pub(super) fn allowed_file(file: &Path, allowed_roots: &[PathBuf]) -> Result<PathBuf, String> {
+    let place = file.canonicalize().map_err(|error| error.to_string())?;
+    let is_inside = |root: &PathBuf| root.canonicalize().is_ok_and(|root| place.starts_with(root));
+    match allowed_roots.iter().any(is_inside) {
+        true => Ok(place),
+        false => Err("it lies outside of the allowed folders (--allow-path)".to_owned()),
     }
 }
 

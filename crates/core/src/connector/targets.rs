@@ -30,6 +30,11 @@ enum Host {
 }
 
 impl AllowedTargets {
+    /// True if there is a list: hosts that others name have to be checked.
+    pub fn is_limited(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Checks that a host may be talked to.
     ///
     /// # Errors

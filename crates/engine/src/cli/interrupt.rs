@@ -2,12 +2,14 @@
 //!
 //! A signal may arrive at any moment. While the statements are read nothing has begun, so the
 //! process ends at once; so it does while a statement is planned and no job runs, since planning
-//! touches nothing and may take long. Between two jobs of a script it is remembered otherwise, and
-//! a job that starts later is stopped at once.
+//! touches nothing and may take long. A job that waits for others while it starts is cancelled.
+//! Between two jobs of a script a signal is remembered, and a job that starts later is stopped at
+//! once.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use thalweg_core::connector::Waker;
 use thalweg_core::{Error, Result};
 use thalweg_runtime::JobControl;
 
@@ -28,6 +30,8 @@ struct State {
     is_planning: bool,
     /// Those that run, by place.
     jobs: BTreeMap<usize, JobControl>,
+    /// What ends the waits of those that start, by place.
+    starting: BTreeMap<usize, Vec<Waker>>,
 }
 
 impl Interrupt {
@@ -60,7 +64,17 @@ impl Interrupt {
         let mut state = self.0.lock().expect("no panic under this lock");
         let again = std::mem::replace(&mut state.pressed, true);
         state.jobs.values().for_each(JobControl::stop);
+        state.starting.values().flatten().for_each(|cancel| cancel());
         again || !state.has_begun || state.is_planning
+    }
+
+    /// A job starts, and these end its waits.
+    pub fn watch_start(&self, place: usize, cancellers: Vec<Waker>) {
+        let mut state = self.0.lock().expect("no panic under this lock");
+        if state.pressed {
+            cancellers.iter().for_each(|cancel| cancel());
+        }
+        state.starting.insert(place, cancellers);
     }
 
     /// From now on this job is to be stopped, too.
@@ -69,6 +83,7 @@ impl Interrupt {
         if state.pressed {
             job.stop();
         }
+        state.starting.remove(&place);
         state.jobs.insert(place, job.clone());
     }
 
@@ -95,6 +110,25 @@ mod tests {
         assert!(!interrupt.press());
         assert!(interrupt.is_pressed());
         assert!(interrupt.press());
+    }
+
+    #[test]
+    fn a_signal_ends_the_waits_of_a_job_that_starts() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&calls);
+        let cancel: Waker = Arc::new(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        let interrupt = Interrupt::default();
+        interrupt.begin();
+        interrupt.watch_start(0, vec![Arc::clone(&cancel)]);
+        assert_eq!(calls.load(Ordering::Relaxed), 0);
+        assert!(!interrupt.press());
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
+        // A start that comes later is not waited for either.
+        interrupt.watch_start(1, vec![cancel]);
+        assert_eq!(calls.load(Ordering::Relaxed), 2);
     }
 
     #[test]

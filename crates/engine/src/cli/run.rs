@@ -9,7 +9,8 @@ use chrono_tz::Tz;
 use thalweg::jobs::ResumeFrom;
 use thalweg::session::{JobDescription, Observer, Session, SessionOptions};
 use thalweg_connectors::output::{Format, QuerySink, ResultWriter, is_broken_pipe};
-use thalweg_core::graph::{Graph, StageKind};
+use thalweg_core::connector::Waker;
+use thalweg_core::graph::{Graph, Stage, StageKind};
 use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::text::without_controls;
 use thalweg_core::{Error, Result, Sink};
@@ -276,6 +277,7 @@ impl Observer for Console {
             let limit = units::bytes(job.memory_limit_bytes);
             self.say(&format!("memory limit {limit}, {} worker{plural}\n", job.workers));
         }
+        self.interrupt.watch_start(job.place, cancellers(graph));
         for (place, stage) in std::mem::take(&mut graph.stages).into_iter().enumerate() {
             let kind = match stage.kind {
                 StageKind::Sink(sink) if job.printing.contains(&place) => {
@@ -323,4 +325,14 @@ impl Observer for Console {
     fn is_stopped(&self) -> bool {
         self.interrupt.is_pressed()
     }
+}
+
+/// What ends the waits of a job that starts.
+fn cancellers(graph: &Graph) -> Vec<Waker> {
+    let of_stage = |stage: &Stage| match &stage.kind {
+        StageKind::Source { source, .. } => source.canceller(),
+        StageKind::Sink(sink) => sink.canceller(),
+        _ => None,
+    };
+    graph.stages.iter().filter_map(of_stage).collect()
 }

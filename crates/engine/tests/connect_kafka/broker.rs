@@ -37,7 +37,12 @@ pub struct Found {
 impl Broker {
     /// Starts a broker of the test's own; `None` on a machine that can have none.
     pub fn start() -> Option<Broker> {
-        let service = Service::start("kafka")?;
+        Broker::start_with(&[])
+    }
+
+    /// The same with settings of its script.
+    pub fn start_with(settings: &[(&str, &str)]) -> Option<Broker> {
+        let service = Service::start_with("kafka", settings)?;
         let servers = service.value("BOOTSTRAP").to_owned();
         Some(Broker { service, servers })
     }

@@ -6,5 +6,8 @@ mod broker;
 mod delivery;
 mod kills;
 mod options;
+mod order;
+mod others;
 mod reading;
+mod secured;
 mod services;

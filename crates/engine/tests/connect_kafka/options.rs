@@ -1,6 +1,10 @@
 //! What is refused, and what it says.
 
-use super::broker::Broker;
+use std::thread::sleep;
+use std::time::Duration;
+
+use super::broker::{BOUNDED, Broker};
+use super::services::Job;
 
 #[test]
 fn mistakes_are_named_with_what_to_do() {
@@ -49,6 +53,60 @@ fn mistakes_are_named_with_what_to_do() {
         &missing.replace("SERVERS", &broker.servers),
         &["topic 'not-there'", "create the topic"],
     );
+}
+
+#[test]
+fn servers_that_others_name_must_be_allowed() {
+    let Some(broker) = Broker::shared() else { return };
+    broker.topic("allowed", 1, &[]);
+    // The broker names itself 127.0.0.1, however it was called.
+    let other = broker.servers.replace("127.0.0.1", "localhost");
+    let table = |servers: &str| {
+        format!(
+            "CREATE TABLE t (n INT) WITH ('connector' = 'kafka', 'topic' = 'allowed', 'format' = 'json', {BOUNDED}, \
+             'properties.bootstrap.servers' = '{servers}'); "
+        )
+    };
+    let input = "CREATE TABLE n (n INT) WITH ('connector' = 'datagen', 'number-of-rows' = '1'); ";
+    let (reads, writes) = ("SELECT n FROM t;", "INSERT INTO t SELECT n FROM n;");
+    let only = |host: &str| format!("SET 'network.allowed-targets' = '{host}'; {input}");
+    let words =
+        ["the servers name another one", "connections to 127.0.0.1", "'network.allowed-targets'"];
+    for (at, job) in [reads, writes].into_iter().enumerate() {
+        let text = format!("{}{}{job}", only("localhost"), table(&other));
+        broker.refused(&format!("allowed{at}"), &text, &words);
+        broker
+            .output("allowed", &format!("{}{}{job}", only("localhost; 127.0.0.1"), table(&other)));
+    }
+    assert_eq!(broker.values("allowed").len(), 1);
+}
+
+#[test]
+fn a_job_that_waits_for_servers_at_its_start_can_be_stopped() {
+    let Some(broker) = Broker::shared() else { return };
+    // A server listens there and never answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("an address").to_string();
+    let table = |options: &str| {
+        format!(
+            "CREATE TABLE t (n INT) WITH ('connector' = 'kafka', 'topic' = 'x', 'format' = 'json', \
+             'properties.bootstrap.servers' = '{address}' {options}); "
+        )
+    };
+    let exactly =
+        ", 'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = 'waits'";
+    let writes = format!(
+        "SET 'execution.checkpointing.dir' = 'snapshots'; CREATE TABLE n (n INT) WITH ('connector' = 'datagen'); \
+         {}INSERT INTO t SELECT n FROM n;",
+        table(exactly)
+    );
+    let reads = format!("{}SELECT n FROM t;", table(", 'scan.startup.mode' = 'earliest-offset'"));
+    for (name, text) in [("waits-r", reads), ("waits-w", writes)] {
+        let job = Job::start(&broker.file(name, &text), &[]);
+        sleep(Duration::from_millis(2_000));
+        let took = job.interrupt();
+        assert!(took < Duration::from_secs(2), "{name}: {took:?}");
+    }
 }
 
 #[test]

@@ -16,6 +16,8 @@ pub fn text(bytes: &[u8]) -> String {
 /// A server in a folder of its own, which ends with the test, also one that fails.
 pub struct Service {
     script: PathBuf,
+    /// Of the script.
+    settings: Vec<(String, String)>,
     pub dir: PathBuf,
     /// What it said of itself: lines `KEY=VALUE`.
     said: String,
@@ -24,11 +26,17 @@ pub struct Service {
 impl Service {
     /// Starts the server of `tests/services/NAME`; `None` on a machine that can have none.
     pub fn start(name: &str) -> Option<Service> {
+        Service::start_with(name, &[])
+    }
+
+    /// The same with settings of its script.
+    pub fn start_with(name: &str, settings: &[(&str, &str)]) -> Option<Service> {
         static NUMBERS: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let folder = format!("thalweg-{name}-{}-{number}", std::process::id());
         let mut service = Service {
             script: Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/services").join(name),
+            settings: settings.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect(),
             dir: std::env::temp_dir().join(folder),
             said: String::new(),
         };
@@ -53,6 +61,18 @@ impl Service {
     /// Kills it.
     pub fn crash(&self) {
         assert!(self.call("crash").status.success());
+    }
+
+    /// Ends it as an administrator does.
+    pub fn stop(&self) {
+        assert!(self.call("stop").status.success());
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: &str) {
+        let pid = std::fs::read_to_string(self.dir.join("pid")).expect("it runs");
+        let sent = Command::new("kill").arg(signal).arg(pid.trim()).status();
+        assert!(sent.expect("kill runs").success());
     }
 
     /// Starts it again, at the same port.
@@ -99,6 +119,7 @@ impl Service {
 
     fn call(&self, command: &str) -> Output {
         let mut call = Command::new(&self.script);
+        call.envs(self.settings.iter().map(|(name, value)| (name, value)));
         call.arg(command).arg(&self.dir).stdout(Stdio::piped()).stderr(Stdio::piped());
         call.output().expect("bash runs")
     }

@@ -4,9 +4,11 @@
 #![cfg(feature = "postgres")]
 
 mod cdc;
+mod conformance;
 mod example;
 mod jdbc;
 mod kills;
+mod secured;
 mod server;
 #[path = "../connect_kafka/services.rs"]
 mod services;

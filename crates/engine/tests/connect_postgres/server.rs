@@ -16,7 +16,12 @@ pub struct Server {
 impl Server {
     /// Starts a server; `None` on a machine that has none.
     pub fn start() -> Option<Server> {
-        let service = Service::start("postgres")?;
+        Server::start_with(&[])
+    }
+
+    /// The same with settings of its script.
+    pub fn start_with(settings: &[(&str, &str)]) -> Option<Server> {
+        let service = Service::start_with("postgres", settings)?;
         let port = service.value("PGPORT").parse().expect("a port");
         Some(Server { service, port })
     }

@@ -19,6 +19,9 @@ use super::{docs, read};
 
 const BEGIN: &str = "<!-- generated: ";
 const END: &str = "<!-- end -->";
+/// Connectors by features: a build without one leaves its tables as they are.
+const OPTIONAL: [&str; 7] =
+    ["kafka", "upsert-kafka", "jdbc", "postgres-cdc", "redis", "mqtt", "nats"];
 
 #[test]
 fn the_option_tables_are_those_of_the_descriptions() {
@@ -49,16 +52,20 @@ fn generate(page: &str, descriptions: &[&ConnectorDescription], missing: &mut Ve
     let mut rest = page;
     while let Some((before, after)) = rest.split_once(BEGIN) {
         let (what, after) = after.split_once(" -->").expect("a marker has an end");
-        let (_, after) = after.split_once(END).expect("what is generated has an end");
+        let (old, after) = after.split_once(END).expect("what is generated has an end");
+        let old = old.trim_start_matches('\n');
         missing.retain(|name| *name != what);
         let table = match what {
-            "connectors" => overview(descriptions),
+            "connectors" => overview(descriptions, old),
             "every table" => options(SOURCE_OPTIONS),
             "lookups" => options(LOOKUP_OPTIONS),
             name if FORMATS.iter().chain(RECORD_FORMATS).any(|format| format.name == name) => {
                 of_format(name)
             }
-            name => of_connector(descriptions.iter().find(|found| found.name == name)),
+            name => match descriptions.iter().find(|found| found.name == name) {
+                None if OPTIONAL.contains(&name) => old.to_owned(),
+                found => of_connector(found),
+            },
         };
         generated.push_str(&format!("{before}{BEGIN}{what} -->\n{table}{END}"));
         rest = after;
@@ -67,26 +74,41 @@ fn generate(page: &str, descriptions: &[&ConnectorDescription], missing: &mut Ve
     generated
 }
 
-/// A row for each connector.
-fn overview(descriptions: &[&ConnectorDescription]) -> String {
-    let mut table =
-        "| connector | what | read | written | in Flink |\n|---|---|---|---|---|\n".to_owned();
-    for description in descriptions {
-        let capabilities = &description.capabilities;
-        let read = capabilities.source.map_or("", |source| match source.boundedness {
-            Boundedness::Bounded => "bounded",
-            Boundedness::Unbounded => "unbounded",
-            Boundedness::ByOptions => "bounded, unbounded",
-        });
-        let written = capabilities.sink.map_or(String::new(), |sink| {
-            let changes: Vec<&str> = sink.changes.iter().map(change).collect();
-            format!("{}; {}", changes.join(", "), guarantee(sink.guarantee))
-        });
-        let ConnectorDescription { name, summary, is_in_flink, .. } = description;
-        let in_flink = if *is_in_flink { "yes" } else { "no" };
-        table.push_str(&format!("| `{name}` | {summary} | {read} | {written} | {in_flink} |\n"));
+/// A row for each connector. Those that are not built in stay where they are.
+fn overview(descriptions: &[&ConnectorDescription], old: &str) -> String {
+    let name = |row: &str| row.split('`').nth(1).map(str::to_owned);
+    let mut rows: Vec<(String, String)> =
+        descriptions.iter().map(|found| (found.name.to_owned(), overview_row(found))).collect();
+    let mut before = None;
+    for row in old.lines() {
+        let name = name(row);
+        if let Some(name) = &name
+            && OPTIONAL.contains(&name.as_str())
+            && rows.iter().all(|(known, _)| known != name)
+        {
+            let place = rows.iter().position(|(known, _)| Some(known) == before.as_ref());
+            rows.insert(place.map_or(0, |place| place + 1), (name.clone(), format!("{row}\n")));
+        }
+        before = name.or(before);
     }
-    table
+    let head = "| connector | what | read | written | in Flink |\n|---|---|---|---|---|\n";
+    rows.iter().fold(head.to_owned(), |table, (_, row)| table + row)
+}
+
+fn overview_row(description: &ConnectorDescription) -> String {
+    let capabilities = &description.capabilities;
+    let read = capabilities.source.map_or("", |source| match source.boundedness {
+        Boundedness::Bounded => "bounded",
+        Boundedness::Unbounded => "unbounded",
+        Boundedness::ByOptions => "bounded, unbounded",
+    });
+    let written = capabilities.sink.map_or(String::new(), |sink| {
+        let changes: Vec<&str> = sink.changes.iter().map(change).collect();
+        format!("{}; {}", changes.join(", "), guarantee(sink.guarantee))
+    });
+    let ConnectorDescription { name, summary, is_in_flink, .. } = description;
+    let in_flink = if *is_in_flink { "yes" } else { "no" };
+    format!("| `{name}` | {summary} | {read} | {written} | {in_flink} |\n")
 }
 
 fn change(changes: &AcceptedChanges) -> &'static str {

@@ -202,6 +202,13 @@ pub fn copy_folder(from: &Path, to: &Path) {
     folders(from).iter().for_each(|own| copy_folder(own, &copied(own)));
 }
 
+/// The mark of the first output below a folder, which says whose it is.
+pub fn lineage(folder: &Path) -> Option<PathBuf> {
+    let is_mark = |file: &PathBuf| file.to_string_lossy().ends_with(".lineage");
+    let below = || folders(folder).iter().find_map(|folder| lineage(folder));
+    files(folder).into_iter().find(is_mark).or_else(below)
+}
+
 /// Every file below a folder with its contents, but for the lock and messages.
 pub fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();

@@ -92,7 +92,13 @@ fn claim_all(job: &Job, beginning: &Beginning) -> Result<()> {
     let Beginning { cut, outputs, .. } = beginning;
     let cut = cut.as_ref();
     each_sink(job, cut, |sink, _, _| sink.claim())?;
-    each_source(job, |run| run.state.lock().expect(ALONE).source.claim())?;
+    each_source(job, |run| {
+        let source = &mut run.state.lock().expect(ALONE).source;
+        if job.settings.snapshots.is_some() {
+            source.use_snapshots();
+        }
+        source.claim()
+    })?;
     each_sink(job, cut, |sink, run, handle| {
         let guarantee = match job.settings.snapshots {
             None => SinkGuarantee::AtLeastOnce,

@@ -5,7 +5,7 @@
 //! | `s3://BUCKET/KEY`, `s3a://…` | S3 and what speaks like it | `s3` |
 //! | `gs://BUCKET/KEY` | Google Cloud Storage | `gcs` |
 //! | `abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/KEY`, `abfss://…` | Azure | `azure` |
-//! | `http://HOST/PATH`, `https://…` | a web server, for reading | `http` |
+//! | `http://HOST/PATH`, `https://…` | a web server, for reading | `web` |
 //! | `memory://NAME/KEY` | memory of this process, for tests | |
 //!
 //! Settings of the session (`s3.endpoint` and their like) come before the usual variables of the
@@ -34,8 +34,8 @@ const SCHEMES: &[(&str, &str, bool)] = &[
     ("gs", "gcs", true),
     ("abfs", "azure", true),
     ("abfss", "azure", true),
-    ("http", "http", false),
-    ("https", "http", false),
+    ("http", "web", false),
+    ("https", "web", false),
     ("memory", "", true),
 ];
 
@@ -172,7 +172,7 @@ mod remote {
                 let account = url.authority.rsplit('@').next().unwrap_or(url.authority);
                 Ok(Some((account.replace(".dfs.", ".blob."), 443)))
             }
-            #[cfg(feature = "http")]
+            #[cfg(feature = "web")]
             "http" | "https" => host_of(&format!("{}://{}", url.scheme, url.authority)).map(Some),
             _ => {
                 let _ = request;
@@ -181,7 +181,7 @@ mod remote {
         }
     }
 
-    #[cfg(any(feature = "s3", feature = "http"))]
+    #[cfg(any(feature = "s3", feature = "web"))]
     fn host_of(text: &str) -> Result<(String, u16)> {
         let wrong = |_| Error::plan(format!("'{text}' is no address of a server"));
         let url = reqwest::Url::parse(text).map_err(wrong)?;
@@ -223,7 +223,7 @@ mod remote {
                 let builder = builder.with_url(format!("{base}/")).with_http_connector(guard);
                 both(builder.build().map_err(refused)?)
             }
-            #[cfg(feature = "http")]
+            #[cfg(feature = "web")]
             "http" | "https" => {
                 let guard = Guard::new(targets.clone(), url.scheme == "http");
                 let builder = object_store::http::HttpBuilder::new().with_url(base);

@@ -239,3 +239,16 @@ fn how_a_parquet_file_may_be_compressed_is_said() {
         assert!(error.help().is_some_and(|help| help.contains("Snappy or Zstandard")), "{error}");
     }
 }
+
+/// They were kept with `?` for each byte alone, so that a binary record could not be had back.
+#[test]
+fn bytes_of_dead_letters_that_are_no_text_are_kept() {
+    let dir = tempfile::tempdir().expect("a folder");
+    fs::write(dir.path().join("in.csv"), b"1\nx\xff\n").expect("written");
+    let options = [("bad-data", "dead-letter"), ("dead-letter.path", "bad.jsonl")];
+    let request = request(dir.path(), schema(&[("n", DataType::Int)]), &options);
+    assert_eq!(read(&request).expect("a row"), [["1"]]);
+    let letters = fs::read_to_string(dir.path().join("bad.jsonl")).expect("letters");
+    let letter: serde_json::Value = serde_json::from_str(&letters).expect("JSON");
+    assert_eq!((&letter["raw"], &letter["raw-base64"]), (&"x?".into(), &"eP8=".into()));
+}

@@ -8,20 +8,40 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
+use thalweg_core::connector::Secret;
 use thalweg_core::{Error, Result};
 
 /// A registry.
 #[derive(Debug)]
 pub struct Registry {
     url: String,
+    credentials: Credentials,
+}
+
+/// Who asks a registry, and whom it trusts.
+#[derive(Debug, Default)]
+pub struct Credentials {
     /// The value of the header `Authorization`.
-    authorization: Option<String>,
+    pub authorization: Option<Secret>,
+    /// What must not be seen of it.
+    pub secret: Option<Secret>,
+    /// The certificates that are trusted, in PEM form; `None`: those of the usual authorities.
+    pub authorities: Option<Vec<u8>>,
+    /// The certificate of whoever asks and its key, in PEM form.
+    pub identity: Option<Secret>,
 }
 
 impl Registry {
     /// The registry at this address, which may have a path.
-    pub fn new(url: &str, authorization: Option<String>) -> Self {
-        Registry { url: url.trim_end_matches('/').to_owned(), authorization }
+    pub fn new(url: &str, credentials: Credentials) -> Self {
+        Registry { url: url.trim_end_matches('/').to_owned(), credentials }
+    }
+
+    /// A text of the registry, without secrets.
+    fn redacted(&self, text: &str) -> String {
+        let Credentials { authorization, secret, .. } = &self.credentials;
+        let secrets = authorization.iter().chain(secret);
+        secrets.fold(text.to_owned(), |text, secret| secret.redact(&text))
     }
 
     /// The text of the schema with this number. The inner error: there is none.
@@ -63,7 +83,7 @@ impl Registry {
 
     fn accepted(&self, answer: Answer) -> Result<Value> {
         if answer.status != 200 {
-            let text: String = answer.body.chars().take(200).collect();
+            let text: String = self.redacted(&answer.body).chars().take(200).collect();
             let message =
                 format!("the schema registry {} refuses: {} {text}", self.url, answer.status);
             let error = Error::io(message);
@@ -83,7 +103,8 @@ impl Registry {
     #[cfg(feature = "registry")]
     fn ask(&self, path: &str, body: Option<String>) -> Result<Answer> {
         let url = format!("{}{path}", self.url);
-        crate::format::http::ask(&url, self.authorization.as_deref(), body).map_err(|reason| {
+        crate::format::http::ask(&url, &self.credentials, body).map_err(|reason| {
+            let reason = self.redacted(&reason);
             Error::io(format!("the schema registry {} does not answer: {reason}", self.url))
                 .hint("is it running, and is the address right?")
         })
@@ -91,7 +112,7 @@ impl Registry {
 
     #[cfg(not(feature = "registry"))]
     fn ask(&self, _path: &str, _body: Option<String>) -> Result<Answer> {
-        let _ = &self.authorization;
+        let _ = &self.credentials;
         Err(Error::unsupported("this program was built without schema registries")
             .hint("build it with `--features registry`"))
     }

@@ -107,6 +107,12 @@ impl<'a> Form<'a> {
         let Schema::Record(fields) = schema else {
             return Err(Error::data("the schema is of no record"));
         };
+        if let Some(column) = columns.iter().find(|c| !fields.iter().any(|f| f.name == c.name)) {
+            return Err(Error::plan(format!(
+                "the schema has no field {}, so values of this column would be lost",
+                column.name
+            )));
+        }
         let values = fields.iter().map(|field| {
             let place = columns.iter().position(|column| column.name == field.name);
             let place = place.ok_or_else(|| {

@@ -112,7 +112,11 @@ fn has_special(text: &[u8], width: usize, dialect: &Dialect) -> bool {
     let has = |byte: Option<u8>| byte.is_some_and(|byte| memchr(byte, text).is_some());
     // Where records have several fields an empty line is none of them anyway.
     let skips = dialect.skip_blank_lines && width == 1;
-    skips || has(dialect.quote) || has(dialect.escape) || has(dialect.comments.then_some(b'#'))
+    skips
+        || dialect.trims_spaces
+        || has(dialect.quote)
+        || has(dialect.escape)
+        || has(dialect.comments.then_some(b'#'))
 }
 
 /// A bit for each byte that is one of these two. Written so that it becomes vector instructions.
@@ -167,6 +171,7 @@ mod tests {
             comments: false,
             skip_blank_lines: false,
             ends_with_blank_lines: false,
+            trims_spaces: false,
         };
         vec![
             plain.clone(),

@@ -27,6 +27,8 @@ pub struct Dialect {
     pub skip_blank_lines: bool,
     /// True if empty lines at the end of a file are no records.
     pub ends_with_blank_lines: bool,
+    /// True if blanks around fields are no part of them, outside of quotes.
+    pub trims_spaces: bool,
 }
 
 impl Dialect {
@@ -178,6 +180,9 @@ impl<'a> Walker<'a> {
         }
         self.malformed = None;
         loop {
+            if self.dialect.trims_spaces {
+                self.position += blanks(&self.text[self.position..], self.dialect);
+            }
             let field_start = self.position;
             let quoted = self.dialect.quote.is_some_and(|q| self.text.get(field_start) == Some(&q));
             let ended = if quoted { self.quoted(fields) } else { self.plain(fields) };
@@ -256,7 +261,11 @@ impl<'a> Walker<'a> {
         } else {
             end
         };
-        fields.push(FieldSpan::new(start, end, escaped));
+        let blanks = match self.dialect.trims_spaces {
+            true => self.text[start..end].iter().rev().take_while(|byte| **byte <= b' ').count(),
+            false => 0,
+        };
+        fields.push(FieldSpan::new(start, end - blanks, escaped));
         ended
     }
 
@@ -315,6 +324,17 @@ impl<'a> Walker<'a> {
     }
 }
 
+/// How many blanks a text begins with, none of which has another meaning.
+fn blanks(text: &[u8], dialect: &Dialect) -> usize {
+    let is_blank = |byte: &&u8| {
+        **byte <= b' '
+            && !matches!(**byte, b'\n' | b'\r')
+            && **byte != dialect.delimiter
+            && Some(**byte) != dialect.quote
+    };
+    text.iter().take_while(is_blank).count()
+}
+
 /// The length of the longest prefix that ends with a complete record, 0 if there is none. `text`
 /// must begin at a record's start and be followed by more.
 pub fn complete_length(text: &[u8], dialect: &Dialect) -> usize {
@@ -345,6 +365,7 @@ mod tests {
             comments: false,
             skip_blank_lines: false,
             ends_with_blank_lines: false,
+            trims_spaces: false,
         }
     }
 
@@ -377,6 +398,14 @@ mod tests {
             strings(&["pre\"mid\"post", "two\nlines", ""]),
         ];
         assert_eq!(records(text, &dialect()), expected);
+    }
+
+    #[test]
+    fn blanks_around_fields_are_trimmed_if_asked_for() {
+        let trims = Dialect { trims_spaces: true, ..dialect() };
+        let text = " a b ,\t\" c \" , \r\n,\"d\"\n  ";
+        let expected = [strings(&["a b", " c ", ""]), strings(&["", "d"]), strings(&[""])];
+        assert_eq!(records(text, &trims), expected);
     }
 
     #[test]

@@ -31,7 +31,8 @@ pub fn can_be_bad(column: &Column, options: &CsvOptions) -> bool {
         column.column_type.data_type,
         DataType::Char(_) | DataType::Varchar(_) | DataType::Boolean
     );
-    !takes_any_text || (!column.column_type.nullable && options.null_literal.is_some())
+    let has_nulls = options.null_literal.is_some() || options.reading.has_empty_nulls;
+    !takes_any_text || (!column.column_type.nullable && has_nulls)
 }
 
 /// True if CSV can hold values of this type.
@@ -65,13 +66,16 @@ pub fn column(
 ) -> Result<ArrayRef> {
     let rows = records.rows();
     let null_literal = options.null_literal.as_deref();
+    let has_empty_nulls = options.reading.has_empty_nulls;
+    let is_null =
+        |value: &str| null_literal == Some(value) || (has_empty_nulls && value.is_empty());
     let data_type = &declared.column_type.data_type;
     let delimiter = &options.array_delimiter;
     match records {
         FoundRecords::Plain(records) => {
             let field = |row: usize| {
                 let value = records.value(row, position);
-                if null_literal == Some(&*value) { None } else { Some(value) }
+                if is_null(&value) { None } else { Some(value) }
             };
             typed(data_type, delimiter, rows, field, bad)
         }
@@ -83,7 +87,7 @@ pub fn column(
                     return None;
                 }
                 let value = field.text(text, &options.dialect);
-                if null_literal == Some(&*value) { None } else { Some(value) }
+                if is_null(&value) { None } else { Some(value) }
             };
             typed(data_type, delimiter, rows, field, bad)
         }

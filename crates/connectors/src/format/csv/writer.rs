@@ -5,12 +5,14 @@
 //! delimiter. Output for people shows them as the golden cases do.
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, BinaryArray, RecordBatch};
+use arrow_array::{Array, BinaryArray, Decimal128Array, RecordBatch};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use chrono_tz::Tz;
 use thalweg_core::text::TextColumn;
 use thalweg_core::{DataType, Error, Result, RowKind, TableSchema};
+
+use crate::format::json::writer::append_stripped;
 
 /// How rows are written.
 #[derive(Clone, Debug)]
@@ -27,6 +29,8 @@ pub struct CsvStyle {
     pub zone: Tz,
     /// For files, to be read back: the delimiter between the elements of an ARRAY.
     pub array_delimiter: Option<String>,
+    /// A DECIMAL has no trailing zeros, and perhaps an exponent.
+    pub scientific_decimals: bool,
 }
 
 impl CsvStyle {
@@ -39,6 +43,7 @@ impl CsvStyle {
             null_text,
             zone,
             array_delimiter: None,
+            scientific_decimals: false,
         }
     }
 
@@ -151,6 +156,8 @@ enum Form<'a> {
     /// An instant in UTC.
     Instant,
     Base64(&'a BinaryArray),
+    /// A DECIMAL of this scale, without trailing zeros.
+    Stripped(&'a Decimal128Array, u8),
     Elements(&'a [i32], Box<CsvColumn<'a>>),
 }
 
@@ -166,6 +173,9 @@ impl<'a> CsvColumn<'a> {
                 let list = array.as_list::<i32>();
                 let values = CsvColumn::new(list.values().as_ref(), &element.data_type, style);
                 Form::Elements(list.offsets(), Box::new(values))
+            }
+            DataType::Decimal(_, scale) if style.scientific_decimals => {
+                Form::Stripped(array.as_primitive(), *scale)
             }
             DataType::Boolean | DataType::Date => Form::Plain,
             numeric if numeric.is_numeric() => Form::Plain,
@@ -196,6 +206,7 @@ impl<'a> CsvColumn<'a> {
                 out.push('Z');
             }
             Form::Base64(array) => STANDARD.encode_string(array.value(row), out),
+            Form::Stripped(array, scale) => append_stripped(out, array.value(row), *scale),
             Form::Elements(offsets, values) => {
                 let delimiter = style.array_delimiter.as_deref().unwrap_or(";");
                 for (i, at) in (offsets[row] as usize..offsets[row + 1] as usize).enumerate() {

@@ -14,6 +14,7 @@ use thalweg_core::{Column, DataType};
 
 use super::JsonOptions;
 use super::parser::{Broken, Cursor, Scalar};
+use super::writer::append_string;
 use crate::format::bad_data::BadFields;
 use crate::format::builder::{ColumnBuilder, Field, Values};
 
@@ -299,11 +300,34 @@ fn text(cursor: &mut Cursor<'_>, out: &mut StringViewBuilder) -> Result<(), Brok
     let from = cursor.at;
     match cursor.scalar()? {
         Scalar::Parts => {
-            let parts: serde_json::Value =
-                serde_json::from_str(cursor.slice(from, cursor.at)).map_err(|_| Broken)?;
+            let written = cursor.slice(from, cursor.at);
+            let parse = |text: &str| serde_json::from_str::<serde_json::Value>(text);
+            let parts = match parse(written) {
+                Ok(parts) => parts,
+                Err(_) => parse(&as_specified(written)?).map_err(|_| Broken)?,
+            };
             out.append_value(parts.to_string());
         }
         scalar => out.append_value(scalar.text().unwrap_or_default()),
     }
     Ok(())
+}
+
+/// JSON that was passed over, with its strings as RFC 8259 has them: without control characters,
+/// and without halves of characters.
+#[cold]
+fn as_specified(written: &str) -> Result<String, Broken> {
+    let (mut out, mut cursor) = (String::with_capacity(written.len()), Cursor::new(written));
+    while !cursor.is_at_end() {
+        let from = cursor.at;
+        match memchr::memchr(b'"', &written.as_bytes()[from..]) {
+            None => cursor.at = written.len(),
+            Some(at) => cursor.at = from + at,
+        }
+        out.push_str(cursor.slice(from, cursor.at));
+        if !cursor.is_at_end() {
+            append_string(&mut out, &cursor.string()?);
+        }
+    }
+    Ok(out)
 }

@@ -322,7 +322,7 @@ impl<'a> JsonColumn<'a> {
 
 /// A number as Java's `BigDecimal.toString` writes it once trailing zeros are gone: with an
 /// exponent where its scale is negative or it has more than five zeros behind the point.
-fn append_stripped(out: &mut String, unscaled: i128, scale: u8) {
+pub fn append_stripped(out: &mut String, unscaled: i128, scale: u8) {
     if unscaled == 0 {
         return out.push('0');
     }

@@ -2,12 +2,13 @@
 //! group can be read.
 
 use arrow_array::RecordBatch;
+use arrow_schema::{DataType as Arrow, Fields, Schema};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
     ParquetRecordBatchReaderBuilder,
 };
-use parquet::basic::Compression;
+use parquet::basic::{Compression, Type as PhysicalType};
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use parquet::file::reader::ChunkReader;
 use std::ops::Range;
@@ -37,7 +38,7 @@ impl ParquetFile {
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let metadata =
             ArrowReaderMetadata::load(input, options.clone()).map_err(|e| damaged(&e))?;
-        let schema = Arc::new(with_views(metadata.schema()));
+        let schema = Arc::new(read_schema(&metadata, layout));
         let options = options.with_schema(schema);
         let metadata = ArrowReaderMetadata::try_new(metadata.metadata().clone(), options);
         let metadata = metadata.map_err(|e| damaged(&e))?;
@@ -113,6 +114,24 @@ impl Iterator for RowGroupBatches<'_> {
             ..error
         }))
     }
+}
+
+/// The schema with which a file is read: strings as views, and times of INT96, which has room for
+/// 5,000 years in nanoseconds, in the unit in which the column has room for them, too.
+fn read_schema(metadata: &ArrowReaderMetadata, layout: &RecordLayout) -> Schema {
+    let roots = metadata.metadata().file_metadata().schema_descr().root_schema().get_fields();
+    let schema = with_views(metadata.schema());
+    let fields = schema.fields().iter().zip(roots).map(|(field, root)| {
+        let is_int96 = root.is_primitive() && root.get_physical_type() == PhysicalType::INT96;
+        let declared = layout.schema.columns.iter().find(|column| column.name == *field.name());
+        match declared.filter(|_| is_int96).map(|column| column.column_type.data_type.arrow()) {
+            Some(Arrow::Timestamp(unit, _)) => {
+                Arc::new(field.as_ref().clone().with_data_type(Arrow::Timestamp(unit, None)))
+            }
+            _ => field.clone(),
+        }
+    });
+    Schema::new(fields.collect::<Fields>())
 }
 
 /// Refuses what cannot be decompressed, before any row is read.

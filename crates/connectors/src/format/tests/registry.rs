@@ -10,10 +10,11 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, BinaryArray, Int32Array, RecordBatch, StringViewArray};
 use serde_json::{Value, json};
+use thalweg_core::connector::Secret;
 use thalweg_core::{Column, DataType, RowKind, TableSchema};
 
 use super::super::avro::RegistryOptions;
-use super::super::avro::registry::Registry;
+use super::super::avro::registry::{Credentials, Registry};
 use super::super::changes::Dialect;
 use super::super::*;
 
@@ -90,7 +91,7 @@ fn options(url: &str, subject: &str) -> AvroOptions {
         has_legacy_times: true,
         codec: Default::default(),
         registry: Some(RegistryOptions {
-            registry: Arc::new(Registry::new(url, None)),
+            registry: Arc::new(Registry::new(url, Credentials::default())),
             subject: Some(subject.to_owned()),
             schema: None,
         }),
@@ -172,4 +173,84 @@ fn changes_in_avro_come_back() {
     assert_eq!(decoded.project(&[0, 1]).expect("columns"), batch());
     let codes = [RowKind::Insert, RowKind::Delete].map(RowKind::code);
     assert_eq!(decoded.column(2).as_primitive::<arrow_array::types::Int8Type>().values(), &codes);
+}
+
+/// Its columns were left out without a sound.
+#[test]
+fn a_schema_that_is_named_must_have_every_column() {
+    let check = |schema: &str, columns: &[Column]| {
+        let mut options = options("http://localhost", "t");
+        if let Some(registry) = &mut options.registry {
+            registry.schema = Some(schema.to_owned());
+        }
+        Format::Avro(options).check_columns(columns, true)
+    };
+    let id = r#"{"name": "id", "type": "int"}"#;
+    let name = r#"{"name": "name", "type": ["null", "string"]}"#;
+    let record =
+        |fields: &str| format!(r#"{{"type": "record", "name": "r", "fields": [{fields}]}}"#);
+    let columns = schema().columns;
+    check(&record(&format!("{name}, {id}")), &columns).expect("fits");
+    let error = check(&record(id), &columns).expect_err("name is missing");
+    assert!(error.message().contains("no field name") && error.is_plan_error(), "{error}");
+    let error = check(&record(&format!("{name}, {id}")), &columns[..1]).expect_err("too many");
+    assert!(error.message().contains("a field name"), "{error}");
+    let error = check(&record(&format!("{id}, {}", id.replace("id", "name"))), &columns);
+    assert!(error.expect_err("another type").message().contains("does not fit"));
+}
+
+/// A server that was made with `openssl req -x509`, and that asks for a password.
+#[test]
+fn a_registry_is_asked_over_tls_by_whom_it_knows() {
+    let certificate = include_bytes!("registry.pem");
+    let address = tls_server(certificate);
+    let ask = |credentials: Credentials| Registry::new(&address, credentials).schema(1);
+    let trusting =
+        || Credentials { authorities: Some(certificate.to_vec()), ..Credentials::default() };
+    let error = ask(Credentials::default()).expect_err("nobody has signed it");
+    assert!(error.message().contains("does not answer"), "{error}");
+    let secret = |text: &str| Some(Secret::new(text));
+    let known = Credentials { authorization: secret("Bearer open sesame"), ..trusting() };
+    assert_eq!(ask(known).expect("an answer").expect("a schema"), "\"int\"");
+    let (authorization, token) = (secret("Bearer wrong word"), secret("wrong word"));
+    let unknown = Credentials { authorization, secret: token, ..trusting() };
+    let error = ask(unknown).expect_err("refused");
+    assert!(error.message().contains("401") && !error.message().contains("wrong"), "{error}");
+}
+
+/// Answers requests over TLS until the test ends. It repeats what a stranger says.
+fn tls_server(pem: &'static [u8]) -> String {
+    use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider);
+    let config = config.with_safe_default_protocol_versions().expect("versions");
+    let chain = vec![CertificateDer::from_pem_slice(pem).expect("a certificate")];
+    let key = PrivateKeyDer::from_pem_slice(pem).expect("a key");
+    let config = config.with_no_client_auth().with_single_cert(chain, key).expect("a pair");
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let connection = rustls::ServerConnection::new(config.clone()).expect("a server");
+            let mut stream = BufReader::new(rustls::StreamOwned::new(connection, stream));
+            let (mut line, mut said) = (String::new(), String::new());
+            while stream.read_line(&mut line).is_ok_and(|bytes| bytes > 2) {
+                said.push_str(&std::mem::take(&mut line));
+            }
+            let (status, body) = match said.contains("Bearer open sesame") {
+                true => (200, json!({ "schema": "\"int\"" }).to_string()),
+                false => (401, said),
+            };
+            let length = body.len();
+            let answer = format!(
+                "HTTP/1.1 {status} x\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+            );
+            // Whoever does not trust the server has gone.
+            let _ = stream.get_mut().write_all(answer.as_bytes());
+            let _ = stream.get_mut().flush();
+        }
+    });
+    format!("https://localhost:{port}")
 }

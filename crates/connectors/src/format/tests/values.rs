@@ -263,6 +263,21 @@ fn json_is_read_by_flinks_rules() {
     assert_eq!(lines, expected.join("\n"));
 }
 
+/// They were refused within objects, though not in strings themselves.
+#[test]
+fn control_characters_and_halves_of_characters_are_read_within_objects_that_are_texts() {
+    let schema = TableSchema::new(vec![Column::new("s", DataType::STRING.nullable())]);
+    let messages = BinaryArray::from_iter_values([
+        "{\"s\": {\"a\u{1}\": [\"tab\t\", \"\\ud83d\", \"\\ud83d\\ude00\", 1.50], \"b\": \"\\\"\"}}",
+    ]);
+    let format = Format::Json(JsonOptions::default());
+    let decoder = decoder(&format, &schema, BadDataPolicy::Fail);
+    let decoded = decoder.decode(&TextBlock::messages(&messages)).expect("an object");
+    let texts = arrow_array::cast::AsArray::as_string_view(decoded.batch.column(0));
+    let expected = r#"{"a\u0001":["tab\t","?","😀",1.50],"b":"\""}"#;
+    assert_eq!(texts.value(0), expected);
+}
+
 #[test]
 fn decimals_are_written_as_java_writes_them() {
     let schema = TableSchema::new(vec![Column::new("d", DataType::Decimal(20, 10).nullable())]);

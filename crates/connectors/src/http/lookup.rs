@@ -1,0 +1,241 @@
+//! Looks keys up: a request for each key, several at a time.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, BinaryArray, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow_select::concat::concat_batches;
+use arrow_select::take::take;
+use serde_json::Value;
+use thalweg_core::lookup::{Answer, AsyncLookup, LookupRequest};
+use thalweg_core::{Column, Error, Result, TableSchema};
+use ureq::http::Method;
+
+use super::body::{has_lines, records};
+use super::options::{Framing, LookupOptions};
+use crate::format::{
+    BadDataPolicy, Format, JsonOptions, RecordDecoder, RecordLayout, TextBlock, TextEncoder,
+};
+use crate::lookup_workers::{LookupWorker, WorkerLookup};
+use crate::messaging::link::about;
+use crate::network::http::{HttpClient, Reply};
+use crate::network::{Cancel, Failure};
+
+/// A longer answer is refused.
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+
+/// What is asked.
+struct Asked {
+    table: String,
+    options: LookupOptions,
+    columns: TableSchema,
+    /// Where each column of an answer comes from.
+    slots: Vec<Slot>,
+    keys: TextEncoder,
+    decoder: RecordDecoder,
+}
+
+#[derive(Clone, Copy)]
+enum Slot {
+    Key(usize),
+    Record(usize),
+}
+
+/// Prepares lookups.
+///
+/// # Errors
+/// If the table can't be looked up.
+pub fn open(request: &LookupRequest, options: LookupOptions) -> Result<HttpLookup> {
+    let table = request.table.table.clone();
+    let records = options.http.records.clone();
+    if records.format.has_changes() {
+        let message = format!("table {table}: a format of changes can't be looked up");
+        return Err(Error::plan(message).hint("use format 'json'"));
+    }
+    let (columns, physical) = (request.columns(), &request.table.schema);
+    let (mut slots, mut wanted) = (Vec::new(), Vec::new());
+    for column in &columns.columns {
+        let key = request.keys.iter().position(|key| *key == column.name);
+        slots.push(match (key, physical.index_of(&column.name)) {
+            (Some(key), _) => Slot::Key(key),
+            (None, Some(at)) => {
+                wanted.push(at);
+                Slot::Record(wanted.len() - 1)
+            }
+            (None, None) => {
+                return Err(Error::plan(format!(
+                    "table {table}: column {} is metadata, which a lookup has not",
+                    column.name
+                )));
+            }
+        });
+    }
+    let is_key = |name: &String| columns.columns.iter().find(|column| column.name == *name);
+    let keys: Vec<Column> = request.keys.iter().filter_map(is_key).cloned().collect();
+    let keys = TextEncoder::new(&Format::Json(JsonOptions::default()), TableSchema::new(keys));
+    let layout = RecordLayout::new(&table, physical.clone(), wanted, false);
+    let policy = match records.format.ignores_parse_errors() {
+        true => BadDataPolicy::Null,
+        false => BadDataPolicy::Fail,
+    };
+    let cancel = Cancel::default();
+    let http = HttpClient::new(options.http.settings.clone(), &cancel);
+    let threads = options.threads;
+    let asked = Arc::new(Asked {
+        table: table.clone(),
+        columns: columns.clone(),
+        slots,
+        keys: keys.ok_or_else(|| Error::internal("keys are written as JSON"))?,
+        decoder: RecordDecoder::new(records.format, layout.with_policy(policy, Vec::new())),
+        options,
+    });
+    let worker = |_| {
+        let (asked, http) = (Arc::clone(&asked), http.clone());
+        Box::new(Worker { asked, http, cancel: cancel.clone() }) as Box<dyn LookupWorker>
+    };
+    let workers = WorkerLookup::start(&table, cancel.clone(), (0..threads).map(worker))?;
+    Ok(HttpLookup { workers, columns })
+}
+
+/// A table that is looked up.
+pub struct HttpLookup {
+    workers: WorkerLookup,
+    columns: TableSchema,
+}
+
+impl AsyncLookup for HttpLookup {
+    fn lookup(&self, keys: RecordBatch) -> Answer {
+        let rows = 0..keys.num_rows();
+        let answers: Vec<Answer> =
+            rows.map(|row| self.workers.lookup(keys.slice(row, 1))).collect();
+        let schema = self.columns.arrow();
+        Box::pin(async move {
+            let mut batches = Vec::with_capacity(answers.len());
+            for answer in answers {
+                batches.push(answer.await?);
+            }
+            Ok(concat_batches(&schema, &batches)?)
+        })
+    }
+}
+
+/// Asks.
+struct Worker {
+    asked: Arc<Asked>,
+    http: HttpClient,
+    cancel: Cancel,
+}
+
+impl LookupWorker for Worker {
+    fn answer(&mut self, keys: &RecordBatch) -> Result<RecordBatch> {
+        let (asked, options) = (&self.asked, &self.asked.options);
+        let mut text = String::new();
+        asked.keys.lines(&mut text, keys, None)?;
+        let url = &options.http.url;
+        let reply = if options.method == Method::GET {
+            let url = with_parameters(url, &text)?;
+            self.http.ask(&options.method, &url, &[], None, ANSWER_BYTES_MAX)
+        } else {
+            let json = [("Content-Type", "application/json")];
+            let body = text.trim_end().as_bytes();
+            self.http.ask(&options.method, url, &json, Some(body), ANSWER_BYTES_MAX)
+        };
+        match reply {
+            Ok(reply) if options.ignored.has(reply.status) => asked.rows(keys, &[]),
+            Ok(reply) if options.success.has(reply.status) => self.decode(keys, &reply),
+            Ok(reply) if options.retry.has(reply.status) => {
+                self.cancel.sleep(options.retry_delay);
+                Err(self.refused(&reply))
+            }
+            Ok(_) if options.continues_on_error => asked.rows(keys, &[]),
+            Ok(reply) => Err(self.refused(&reply)),
+            Err(Failure::Passing(why)) => {
+                self.cancel.sleep(options.retry_delay);
+                Err(Error::io(format!("table {}: {url}: {why}", asked.table)))
+            }
+            Err(Failure::Final(error)) => Err(about(&asked.table, error)),
+            Err(Failure::Cancelled) => Err(Error::io(format!("table {}: cancelled", asked.table))),
+        }
+    }
+}
+
+impl Worker {
+    fn refused(&self, reply: &Reply) -> Error {
+        let Asked { table, options, .. } = &*self.asked;
+        let (url, status, excerpt) = (&options.http.url, reply.status, reply.excerpt());
+        Error::io(format!("table {table}: {url} answers {status} {excerpt}"))
+            .hint("statuses without a row: 'http.source.lookup.ignored-response-codes'")
+    }
+
+    fn decode(&self, keys: &RecordBatch, reply: &Reply) -> Result<RecordBatch> {
+        let asked = &self.asked;
+        let content_type = reply.header("content-type");
+        let has_lines = has_lines(Framing::Auto, asked.decoder.format(), content_type);
+        let found: Vec<&[u8]> = records(&reply.body, has_lines).collect();
+        asked.rows(keys, &found)
+    }
+}
+
+impl Asked {
+    /// The rows of a key that these records are.
+    fn rows(&self, keys: &RecordBatch, records: &[&[u8]]) -> Result<RecordBatch> {
+        let messages = BinaryArray::from_iter_values(records);
+        let decoded = self.decoder.decode(&TextBlock::messages(&messages));
+        let decoded = decoded.map_err(|wrong| {
+            let (table, url, error) = (&self.table, &self.options.http.url, wrong.error);
+            let what = format!("table {table}: an answer of {url} is no row: {}", error.message());
+            Error::new(error.kind(), what)
+        })?;
+        let rows = decoded.batch.num_rows();
+        let first = UInt32Array::from(vec![0; rows]);
+        let column = |slot: &Slot| -> Result<ArrayRef> {
+            Ok(match *slot {
+                Slot::Key(at) => take(keys.column(at), &first, None)?,
+                Slot::Record(at) => decoded.batch.column(at).clone(),
+            })
+        };
+        let columns = self.slots.iter().map(column).collect::<Result<_>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        Ok(RecordBatch::try_new_with_options(self.columns.arrow(), columns, &options)?)
+    }
+}
+
+/// An address with a parameter for each value of a JSON object.
+fn with_parameters(url: &str, object: &str) -> Result<String> {
+    let object: Value = serde_json::from_str(object)
+        .map_err(|e| Error::internal(format!("a key is no JSON: {e}")))?;
+    let mut address = url.to_owned();
+    for (name, value) in object.as_object().into_iter().flatten() {
+        address.push(if address.contains('?') { '&' } else { '?' });
+        append_escaped(&mut address, name);
+        address.push('=');
+        match value {
+            Value::String(text) => append_escaped(&mut address, text),
+            other => append_escaped(&mut address, &other.to_string()),
+        }
+    }
+    Ok(address)
+}
+
+/// Appends a text with all but the unreserved characters of addresses as `%XX`.
+fn append_escaped(address: &mut String, text: &str) {
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                address.push(char::from(byte));
+            }
+            _ => address.push_str(&format!("%{byte:02X}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_parameters_whatever_they_hold() {
+        let object = "{\"id\": 12, \"na me\": \"a&b=c/ä\", \"is\": true}";
+        let url = with_parameters("http://h/p?x=1", object).expect("an object");
+        assert_eq!(url, "http://h/p?x=1&id=12&na%20me=a%26b%3Dc%2F%C3%A4&is=true");
+    }
+}

@@ -1,0 +1,76 @@
+//! Metadata columns of messages: which types fit, and their arrays.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, MapArray, StructArray};
+use arrow_buffer::OffsetBuffer;
+use arrow_schema::DataType as Arrow;
+use thalweg_core::connector::{MetadataDescription, near_miss};
+use thalweg_core::{DataType, Error, Result};
+
+/// True if a column of this type can hold metadata whose type is written so.
+pub fn fits(wanted: &str, data_type: &DataType) -> bool {
+    match (wanted, data_type) {
+        ("STRING", data_type) => data_type.is_string(),
+        ("BOOLEAN", DataType::Boolean) => true,
+        ("INT", DataType::Int | DataType::BigInt) | ("BIGINT", DataType::BigInt) => true,
+        ("TIMESTAMP_LTZ(3)", DataType::TimestampLtz(3) | DataType::Timestamp(3)) => true,
+        ("MAP<STRING, BYTES>", DataType::Map(key, value)) => {
+            key.data_type.is_string()
+                && matches!(value.data_type, DataType::Varbinary(_) | DataType::Binary(_))
+        }
+        ("MAP<STRING, STRING>", DataType::Map(key, value)) => {
+            key.data_type.is_string() && value.data_type.is_string()
+        }
+        _ => false,
+    }
+}
+
+/// The error of a metadata column of this name, where there are these.
+pub fn unknown<'a>(table: &str, key: &str, known: impl Iterator<Item = &'a str> + Clone) -> Error {
+    let error = Error::plan(format!("table {table} has no metadata '{key}'"));
+    match near_miss(key, known.clone()) {
+        Some(near) => error.hint(format!("did you mean '{near}'?")),
+        None => error.hint(format!("there are {}", known.collect::<Vec<_>>().join(", "))),
+    }
+}
+
+/// Checks that a column of this type can hold metadata.
+///
+/// # Errors
+/// If it can't.
+pub fn check(
+    table: &str,
+    known: &MetadataDescription,
+    column: &str,
+    data_type: &DataType,
+) -> Result<()> {
+    match fits(known.data_type, data_type) {
+        true => Ok(()),
+        false => Err(Error::plan(format!(
+            "table {table}: metadata '{}' is {}, but column {column} is {data_type}",
+            known.key, known.data_type
+        ))),
+    }
+}
+
+/// Maps, each of a number of entries.
+///
+/// # Errors
+/// If the type is no map, or not of these.
+pub fn maps(
+    lengths: Vec<usize>,
+    keys: ArrayRef,
+    values: ArrayRef,
+    data_type: &DataType,
+) -> Result<ArrayRef> {
+    let Arrow::Map(entry, _) = data_type.arrow() else {
+        return Err(Error::internal("a type of maps is none"));
+    };
+    let Arrow::Struct(fields) = entry.data_type() else {
+        return Err(Error::internal("a map has no entries"));
+    };
+    let entries = StructArray::try_new(fields.clone(), vec![keys, values], None)?;
+    let offsets = OffsetBuffer::from_lengths(lengths);
+    Ok(Arc::new(MapArray::try_new(entry, offsets, entries, None, false)?))
+}
