@@ -154,6 +154,8 @@ fuzz:
 connect-test:
 	for service in redis mosquitto nats s3; do tests/services/$$service install || exit; done
 	THALWEG_SKIPS=refuse $(CARGO) test --locked --package thalweg --features all --test 'connect_*' -- --include-ignored
+	python=$$(tests/services/pyiceberg) && THALWEG_PYTHON=$$python THALWEG_SKIPS=refuse \
+	  $(CARGO) test --locked --package thalweg-connectors --lib -- --ignored pyiceberg
 
 examples:
 	$(CARGO) run --release --locked -- run examples/flights/delays.sql

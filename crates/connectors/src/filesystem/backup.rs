@@ -41,13 +41,13 @@ struct Copied {
 }
 
 impl SavedOutput {
-    /// The output that a handle is of; none where it does not say, as those of other connectors.
+    /// The output of this machine that a handle is of; none where it does not say, as those of
+    /// other connectors, or where it lies in a store ([`SavedOutput::in_store`]).
     pub fn of_handle(handle: &str) -> Option<SavedOutput> {
         let value: Value = serde_json::from_str(handle).ok()?;
         let text = |key: &str| Some(value.get(key)?.as_str()?.to_owned());
         let path = PathBuf::from(text("path")?);
         if is_url(&path.to_string_lossy()) {
-            // What lies in a store is saved by the means of that store.
             return None;
         }
         let kind = match value.get("bytes").and_then(Value::as_u64) {
@@ -59,6 +59,13 @@ impl SavedOutput {
             },
         };
         Some(SavedOutput { path, kind })
+    }
+
+    /// Where the output of a handle lies, if that is in an object store: what is to become visible
+    /// there are uploads, which nobody can read, so no copy of it can be made.
+    pub fn in_store(handle: &str) -> Option<String> {
+        let value: Value = serde_json::from_str(handle).ok()?;
+        value.get("path")?.as_str().filter(|path| is_url(path)).map(str::to_owned)
     }
 
     /// Where it lies.

@@ -30,6 +30,7 @@ use thalweg_core::{Error, Result, RowKind};
 use super::claim::Claim;
 use super::files::Files;
 use super::marks::{self, MarkFile};
+use super::partition_commit::{PartitionCommit, PartitionCompletion};
 use super::partitions::FolderNames;
 use super::parts::{Part, PartPolicy, Parts};
 use super::sink::refuse_handle;
@@ -107,6 +108,8 @@ pub struct FolderSink {
     is_marked: bool,
     /// The user lets it replace what an earlier run has left.
     overwrites: bool,
+    /// Declares partitions complete.
+    completion: Option<PartitionCompletion>,
 }
 
 impl FolderSink {
@@ -131,7 +134,14 @@ impl FolderSink {
             clock: SystemClock::new(),
             is_marked: false,
             overwrites: false,
+            completion: None,
         }
+    }
+
+    /// The same, which declares partitions complete.
+    #[must_use]
+    pub fn with_partition_commit(self, policy: Option<PartitionCommit>) -> Self {
+        FolderSink { completion: policy.map(PartitionCompletion::new), ..self }
     }
 
     /// The parts of the table that are written in transactions, in this run or another.
@@ -416,11 +426,21 @@ impl Sink for FolderSink {
             Mode::Transactions(transactions) => {
                 // Empty if the last transaction was committed.
                 transactions.parts.prepare(&transactions.closed)?;
-                transactions.parts.publish(&std::mem::take(&mut transactions.closed))?;
+                let closed = std::mem::take(&mut transactions.closed);
+                transactions.parts.publish(&closed)?;
+                if let Some(completion) = &mut self.completion {
+                    completion.add(closed.iter().map(|part| part.folder.as_str()), 0);
+                }
             }
         }
         if let Mode::Plain(plain) = &self.mode {
             self.finish_plain(plain)?;
+        }
+        if let Some(completion) = &mut self.completion {
+            if let Mode::Plain(plain) = &self.mode {
+                completion.add(plain.begun.keys().map(AsRef::as_ref), 0);
+            }
+            completion.finish(self.files.as_ref(), &self.place.root)?;
         }
         self.claim = None;
         Ok(())
@@ -490,7 +510,19 @@ impl Sink for FolderSink {
             return refuse_handle(&self.content.table, handle);
         };
         transactions.has_snapshot = handle.is_some();
-        transactions.parts.recover(handle, going)
+        transactions.parts.recover(handle, going)?;
+        let Some(completion) = &mut self.completion else { return Ok(()) };
+        completion.recover(handle);
+        match handle {
+            Some(handle) => {
+                let now_ms = self.clock.wall_ms();
+                completion.commit(self.files.as_ref(), &self.place.root, handle, now_ms)
+            }
+            None if going.overwrites && !going.append => {
+                transactions.parts.remove_named(|name| completion.is_its_file(name))
+            }
+            None => Ok(()),
+        }
     }
 
     fn prepare(&mut self) -> Result<Option<String>> {
@@ -506,7 +538,10 @@ impl Sink for FolderSink {
         transactions.prepared = all;
         transactions.published.clear();
         transactions.closed.clear();
-        Ok(Some(handle))
+        let Some(completion) = &mut self.completion else { return Ok(Some(handle)) };
+        let folders = transactions.prepared.iter().map(|part| part.folder.as_str());
+        completion.add(folders, self.clock.wall_ms());
+        completion.noted_in(&handle).map(Some)
     }
 
     fn commit(&mut self, handle: &str) -> Result<()> {
@@ -514,7 +549,9 @@ impl Sink for FolderSink {
         let committed = transactions.parts.commit(handle)?;
         transactions.has_snapshot = true;
         transactions.prepared.retain(|part| !committed.contains(part));
-        Ok(())
+        let Some(completion) = &mut self.completion else { return Ok(()) };
+        let now_ms = self.clock.wall_ms();
+        completion.commit(self.files.as_ref(), &self.place.root, handle, now_ms)
     }
 }
 

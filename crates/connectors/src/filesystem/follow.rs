@@ -55,11 +55,19 @@ pub struct Following {
     pub interval: Duration,
     /// The object store that they lie in, if they do.
     pub objects: Option<Arc<Objects>>,
+    /// What lists them, where that is not their folder.
+    pub lister: Option<Lister>,
 }
+
+/// Lists the files that there are now.
+pub type Lister = Arc<dyn Fn() -> Result<Vec<InputFile>> + Send + Sync>;
 
 impl Following {
     /// The files that there are now.
     fn files(&self) -> Result<Vec<InputFile>> {
+        if let Some(list) = &self.lister {
+            return list();
+        }
         let path = self.request.options.get("path").map_or("", String::as_str);
         match &self.objects {
             Some(objects) => objects.present(&self.request, path),

@@ -32,4 +32,4 @@ mod upload;
 pub use self::client::{Object, Objects, is_cancelled, is_replaced};
 pub use self::files::ObjectFiles;
 pub use self::reader::ObjectReader;
-pub use self::stores::{CREDENTIALS, check, is_url, writes};
+pub use self::stores::{CREDENTIALS, check, is_url, open, writes};

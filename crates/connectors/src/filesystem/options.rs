@@ -8,6 +8,7 @@ use thalweg_core::{Column, DataType, Error, Result};
 
 use super::description::DESCRIPTION;
 use super::objects;
+use super::partition_commit::PartitionCommit;
 use super::paths;
 use super::reading::FileMetadata;
 use super::record::Record;
@@ -46,6 +47,8 @@ pub struct FileOptions<'a> {
     pub changelog: Option<Changelog>,
     /// How it is written.
     pub writing: Writing,
+    /// How its partitions are declared complete.
+    pub partition_commit: Option<PartitionCommit>,
     /// Files are followed: how often to look for new ones and for growth.
     pub monitor_interval: Option<Duration>,
 }
@@ -74,6 +77,8 @@ impl<'a> FileOptions<'a> {
         let changelog = changelog(&options, &format, request)?;
         check_partitions(&options, path, changelog, request)?;
         let writing = Writing::read(&options)?;
+        let is_partitioned = !request.partitioned_by.is_empty();
+        let partition_commit = PartitionCommit::read(&options, is_partitioned)?;
         let monitor_interval = monitor_interval(&options, path)?;
         check_place(&options, request, path, as_sink)?;
         let table = FileOptions {
@@ -85,6 +90,7 @@ impl<'a> FileOptions<'a> {
             format_metadata,
             changelog,
             writing,
+            partition_commit,
             monitor_interval,
         };
         if as_sink {

@@ -60,7 +60,7 @@ impl Contents {
     fn open(file: InputHandle, reading: &Reading) -> Result<Contents> {
         match reading.format() {
             #[cfg(feature = "orc")]
-            Format::Orc => OrcFile::open(&file, reading.layout()).map(Contents::Orc),
+            Format::Orc => OrcFile::open(file, reading.layout()).map(Contents::Orc),
             _ => ParquetFile::open(&file, reading.layout()).map(Contents::Parquet),
         }
     }

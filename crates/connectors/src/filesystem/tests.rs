@@ -10,6 +10,7 @@ mod golden;
 mod objects;
 #[cfg(feature = "orc")]
 mod orc;
+mod partition_commit;
 mod plain;
 mod positions;
 mod round_trip;

@@ -56,7 +56,7 @@ impl OrcFile {
     ///
     /// # Errors
     /// If it is damaged, or a column is missing or of another type.
-    pub fn open(file: &impl FileReader, layout: &RecordLayout) -> Result<OrcFile> {
+    pub fn open(file: impl FileReader, layout: &RecordLayout) -> Result<OrcFile> {
         let precision = precision(layout);
         guarded(|| {
             let reader = ArrowReaderBuilder::try_new(Input(file)).map_err(|e| damaged(&e))?;

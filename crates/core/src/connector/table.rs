@@ -53,7 +53,7 @@ pub struct TableRequest {
 }
 
 /// What a table may get at beyond files.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// Where its secrets are. [`super::Options::secret`] asks them.
     pub secrets: Secrets,
@@ -133,6 +133,8 @@ pub struct StateTableRequest {
     pub base_dir: PathBuf,
     /// No file outside these folders is touched.
     pub allowed_roots: Vec<PathBuf>,
+    /// What the session may get at beyond files.
+    pub access: Access,
 }
 
 /// Where a table of state is, and what it is like.

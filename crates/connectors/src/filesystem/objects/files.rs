@@ -52,6 +52,10 @@ impl Files for ObjectFiles {
         self.0.put(&self.0.key(path)?, bytes.to_vec().into())
     }
 
+    fn put_new(&self, path: &Path, bytes: &[u8]) -> io::Result<bool> {
+        self.0.put_new(&self.0.key(path)?, bytes.to_vec().into())
+    }
+
     fn length(&self, path: &Path) -> io::Result<Option<u64>> {
         Ok(self.0.head(&self.0.key(path)?)?.map(|found| found.size))
     }

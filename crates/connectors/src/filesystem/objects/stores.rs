@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use object_store::memory::InMemory;
-use thalweg_core::connector::TableRequest;
+use thalweg_core::connector::{Access, TableRequest};
 use thalweg_core::{Error, Result};
 
 use super::client::Objects;
@@ -65,13 +65,15 @@ pub fn writes(path: &str) -> bool {
 /// # Errors
 /// If it does not.
 pub fn check(request: &TableRequest, path: &str) -> Result<()> {
-    parse(path)
-        .and_then(|url| remote::check(request, &url))
-        .map_err(|error| of_table(request, error))
+    check_url(&request.access, path).map_err(|error| of_table(request, error))
+}
+
+fn check_url(access: &Access, path: &str) -> Result<()> {
+    remote::check(access, &parse(path)?)
 }
 
 fn of_table(request: &TableRequest, error: Error) -> Error {
-    let message = format!("table {}: option 'path': {}", request.table, error.message());
+    let message = format!("table {}: {}", request.table, error.message());
     let located = Error::new(error.kind(), message);
     match error.help() {
         Some(help) => located.hint(help.to_owned()),
@@ -109,10 +111,11 @@ impl Objects {
     /// # Errors
     /// If this build does not have its client, its settings are wrong, or it may not be talked to.
     pub fn of(request: &TableRequest, path: &str) -> Result<Option<Arc<Objects>>> {
-        match is_url(path) {
-            false => Ok(None),
-            true => open(request, path).map(Arc::new).map(Some),
+        if !is_url(path) {
+            return Ok(None);
         }
+        let opened = open(&request.access, path).map_err(|error| of_table(request, error));
+        opened.map(Arc::new).map(Some)
     }
 }
 
@@ -120,12 +123,12 @@ impl Objects {
 ///
 /// # Errors
 /// If this build does not have its client, its settings are wrong, or it may not be talked to.
-pub fn open(request: &TableRequest, path: &str) -> Result<Objects> {
-    check(request, path)?;
+pub fn open(access: &Access, path: &str) -> Result<Objects> {
+    check_url(access, path)?;
     let url = parse(path)?;
     let base = format!("{}://{}", url.scheme, url.authority);
     if url.scheme != "memory" {
-        return remote::open(request, &url, base).map_err(|error| of_table(request, error));
+        return remote::open(access, &url, base);
     }
     let mut stores = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
     let objects = stores.get_or_insert_default().entry(url.authority.to_owned()).or_default();
@@ -134,13 +137,13 @@ pub fn open(request: &TableRequest, path: &str) -> Result<Objects> {
 
 #[cfg(not(feature = "remote"))]
 mod remote {
-    use super::{Objects, Result, TableRequest, Url, missing};
+    use super::{Access, Objects, Result, Url, missing};
 
-    pub fn check(_: &TableRequest, url: &Url<'_>) -> Result<()> {
+    pub fn check(_: &Access, url: &Url<'_>) -> Result<()> {
         if url.scheme == "memory" { Ok(()) } else { Err(missing(url)) }
     }
 
-    pub fn open(_: &TableRequest, url: &Url<'_>, _: String) -> Result<Objects> {
+    pub fn open(_: &Access, url: &Url<'_>, _: String) -> Result<Objects> {
         Err(missing(url))
     }
 }
@@ -150,21 +153,21 @@ mod remote {
     use object_store::ObjectStore;
     use object_store::multipart::MultipartStore;
 
-    use super::{Arc, Error, Guard, Objects, Result, TableRequest, Url, missing};
+    use super::{Access, Arc, Error, Guard, Objects, Result, Url, missing};
 
     type Opened = (Arc<dyn ObjectStore>, Option<Arc<dyn MultipartStore>>);
 
-    pub fn check(request: &TableRequest, url: &Url<'_>) -> Result<()> {
-        let Some((host, port)) = host(request, url)? else { return Ok(()) };
-        request.access.targets.check(&host, port)
+    pub fn check(access: &Access, url: &Url<'_>) -> Result<()> {
+        let Some((host, port)) = host(access, url)? else { return Ok(()) };
+        access.targets.check(&host, port)
     }
 
     /// The host that a path leads to.
-    fn host(request: &TableRequest, url: &Url<'_>) -> Result<Option<(String, u16)>> {
+    fn host(access: &Access, url: &Url<'_>) -> Result<Option<(String, u16)>> {
         match url.scheme {
             "memory" => Ok(None),
             #[cfg(feature = "s3")]
-            "s3" | "s3a" => host_of(&super::s3::endpoint(request)).map(Some),
+            "s3" | "s3a" => host_of(&super::s3::endpoint(access)).map(Some),
             #[cfg(feature = "gcs")]
             "gs" => Ok(Some(("storage.googleapis.com".to_owned(), 443))),
             #[cfg(feature = "azure")]
@@ -175,7 +178,7 @@ mod remote {
             #[cfg(feature = "web")]
             "http" | "https" => host_of(&format!("{}://{}", url.scheme, url.authority)).map(Some),
             _ => {
-                let _ = request;
+                let _ = access;
                 Err(missing(url))
             }
         }
@@ -189,23 +192,23 @@ mod remote {
         Ok((url.host_str().unwrap_or_default().to_owned(), port))
     }
 
-    pub fn open(request: &TableRequest, url: &Url<'_>, base: String) -> Result<Objects> {
+    pub fn open(access: &Access, url: &Url<'_>, base: String) -> Result<Objects> {
         // Fails if it was done before, by us or by the program that we are part of.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let (store, uploads) = client(request, url, &base)?;
+        let (store, uploads) = client(access, url, &base)?;
         Ok(Objects::new(store, uploads, base))
     }
 
-    fn client(request: &TableRequest, url: &Url<'_>, base: &str) -> Result<Opened> {
-        let targets = &request.access.targets;
+    fn client(access: &Access, url: &Url<'_>, base: &str) -> Result<Opened> {
+        let targets = &access.targets;
         let refused = |error: object_store::Error| {
             Error::plan(format!("'{base}' cannot be used: {error}")).hint(super::CREDENTIALS)
         };
         match url.scheme {
             #[cfg(feature = "s3")]
             "s3" | "s3a" => {
-                let builder = super::s3::builder(request, url.authority)?;
-                let allows_http = super::s3::endpoint(request).starts_with("http://");
+                let builder = super::s3::builder(access, url.authority)?;
+                let allows_http = super::s3::endpoint(access).starts_with("http://");
                 let guard = Guard::new(targets.clone(), allows_http);
                 both(builder.with_http_connector(guard).build().map_err(refused)?)
             }
@@ -257,22 +260,22 @@ fn missing(url: &Url<'_>) -> Error {
 mod s3 {
     use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey as Key};
 
-    use super::{Result, TableRequest};
+    use super::{Access, Result};
 
-    fn setting<'a>(request: &'a TableRequest, name: &str) -> Option<&'a str> {
-        request.access.stores.get(name).map(String::as_str)
+    fn setting<'a>(access: &'a Access, name: &str) -> Option<&'a str> {
+        access.stores.get(name).map(String::as_str)
     }
 
     /// The server, with `http://` or `https://`.
-    pub fn endpoint(request: &TableRequest) -> String {
+    pub fn endpoint(access: &Access) -> String {
         let env = AmazonS3Builder::from_env();
-        let configured = setting(request, "s3.endpoint").map(str::to_owned);
+        let configured = setting(access, "s3.endpoint").map(str::to_owned);
         let configured = configured.or_else(|| env.get_config_value(&Key::Endpoint));
         match configured {
             Some(endpoint) if endpoint.contains("://") => endpoint,
             Some(endpoint) => format!("https://{endpoint}"),
             None => {
-                let region = setting(request, "s3.region").map(str::to_owned);
+                let region = setting(access, "s3.region").map(str::to_owned);
                 let region = region.or_else(|| env.get_config_value(&Key::Region));
                 let region = region.unwrap_or_else(|| "us-east-1".to_owned());
                 format!("https://s3.{region}.amazonaws.com")
@@ -280,28 +283,27 @@ mod s3 {
         }
     }
 
-    pub fn builder(request: &TableRequest, bucket: &str) -> Result<AmazonS3Builder> {
+    pub fn builder(access: &Access, bucket: &str) -> Result<AmazonS3Builder> {
         let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
-        let has_endpoint = setting(request, "s3.endpoint").is_some()
+        let has_endpoint = setting(access, "s3.endpoint").is_some()
             || builder.get_config_value(&Key::Endpoint).is_some();
         if has_endpoint {
-            builder = builder.with_endpoint(endpoint(request));
+            builder = builder.with_endpoint(endpoint(access));
         }
-        if let Some(region) = setting(request, "s3.region") {
+        if let Some(region) = setting(access, "s3.region") {
             builder = builder.with_region(region);
         }
-        let names_bucket = setting(request, "s3.path-style-access") == Some("false");
+        let names_bucket = setting(access, "s3.path-style-access") == Some("false");
         if names_bucket && has_endpoint {
-            builder = builder.with_endpoint(endpoint(request).replacen(
+            builder = builder.with_endpoint(endpoint(access).replacen(
                 "://",
                 &format!("://{bucket}."),
                 1,
             ));
         }
         builder = builder.with_virtual_hosted_style_request(names_bucket);
-        let secret = |name: &str| {
-            setting(request, name).map(|text| request.access.secrets.resolve(text)).transpose()
-        };
+        let secret =
+            |name: &str| setting(access, name).map(|text| access.secrets.resolve(text)).transpose();
         if let Some(key) = secret("s3.access-key")? {
             builder = builder.with_access_key_id(key.expose());
         }

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path as Key;
-use object_store::{ObjectStoreExt, PutPayload};
+use object_store::{ObjectStoreExt, PutMode, PutPayload};
 use serde_json::{Value, json};
 
 use super::super::files::{OutFile, PARTIAL};
@@ -246,6 +246,22 @@ impl Objects {
     pub fn put(&self, key: &Key, bytes: Bytes) -> io::Result<()> {
         let (store, key) = (self.store.clone(), key.clone());
         self.wait(async move { store.put(&key, bytes.into()).await }).map(drop)
+    }
+
+    /// Puts an object where there is none; false if there is one that others have made.
+    ///
+    /// # Errors
+    /// If the store refuses for another reason.
+    pub fn put_new(&self, key: &Key, bytes: Bytes) -> io::Result<bool> {
+        let (store, own, payload) = (self.store.clone(), key.clone(), bytes.clone());
+        let put = async move { store.put_opts(&own, payload.into(), PutMode::Create.into()).await };
+        match self.wait(put) {
+            // An answer may be lost and the put made again: then it is our own object.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Ok(self.get(key)? == bytes)
+            }
+            put => put.map(|_| true),
+        }
     }
 
     /// What an object holds.
