@@ -24,6 +24,8 @@ mod source;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use thalweg_core::Result;
 use thalweg_core::connector::{Connector, ConnectorDescription, Sink, Source, TableRequest};
 
@@ -49,6 +51,21 @@ impl Connector for Iceberg {
 
     fn is_bounded(&self, request: &TableRequest) -> bool {
         IcebergOptions::read(request).is_ok_and(|options| options.monitor_interval.is_none())
+    }
+
+    fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
+        let Ok(options) = IcebergOptions::read(request) else { return BTreeMap::new() };
+        let follows = options.monitor_interval.is_some();
+        let mut found = vec![
+            ("catalog-database", options.database.to_owned()),
+            ("catalog-table", options.table.to_owned()),
+        ];
+        if !as_sink {
+            found.push(("streaming", follows.to_string()));
+            let strategy = if follows { options.strategy.name() } else { "" };
+            found.push(("starting-strategy", strategy.to_owned()));
+        }
+        found.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {

@@ -36,6 +36,9 @@ impl PartitionCommit {
     /// # Errors
     /// If one is wrong, or asks for what is not supported.
     pub fn read(options: &Options<'_>, is_partitioned: bool) -> Result<Option<PartitionCommit>> {
+        let delay_ms = options.duration_ms(DELAY)?.unwrap_or_default();
+        let triggers = [("process-time", false), ("partition-time", true)];
+        let needs_watermarks = options.choice(TRIGGER, &triggers)? == Some(true);
         let Some(kinds) = options.get(KIND) else { return Ok(None) };
         for kind in kinds.split(',').map(str::trim) {
             match kind {
@@ -47,10 +50,7 @@ impl PartitionCommit {
                 _ => return Err(options.bad(KIND, kinds, "'success-file'")),
             }
         }
-        if options
-            .text(TRIGGER)
-            .is_some_and(|trigger| trigger.eq_ignore_ascii_case("partition-time"))
-        {
+        if needs_watermarks {
             return Err(Error::unsupported(format!(
                 "'{TRIGGER}' = 'partition-time': a sink sees no watermarks"
             ))
@@ -65,7 +65,6 @@ impl PartitionCommit {
         if !file_name.starts_with('_') || file_name.contains('/') {
             return Err(options.bad(FILE_NAME, file_name, "a name that begins with '_'"));
         }
-        let delay_ms = options.duration_ms(DELAY)?.unwrap_or_default();
         let delay_ms = i64::try_from(delay_ms).unwrap_or(i64::MAX);
         Ok(Some(PartitionCommit { delay_ms, file_name: file_name.to_owned() }))
     }

@@ -71,6 +71,18 @@ pub enum Strategy {
     Earliest,
 }
 
+impl Strategy {
+    /// Its name among the words of the option.
+    pub fn name(self) -> &'static str {
+        match self {
+            Strategy::Table => STRATEGIES[0],
+            Strategy::Latest => STRATEGIES[1],
+            Strategy::LatestExclusive => STRATEGIES[2],
+            Strategy::Earliest => STRATEGIES[3],
+        }
+    }
+}
+
 /// The checked options of a table.
 pub struct IcebergOptions<'a> {
     pub warehouse: &'a str,
@@ -91,12 +103,9 @@ impl<'a> IcebergOptions<'a> {
         let options = Options::of(request, &DESCRIPTION)?;
         options.required("catalog-type")?;
         options.choice("catalog-type", &[("hadoop", ())])?;
-        let words = [
-            (STRATEGIES[0], Strategy::Table),
-            (STRATEGIES[1], Strategy::Latest),
-            (STRATEGIES[2], Strategy::LatestExclusive),
-            (STRATEGIES[3], Strategy::Earliest),
-        ];
+        let words =
+            [Strategy::Table, Strategy::Latest, Strategy::LatestExclusive, Strategy::Earliest]
+                .map(|strategy| (strategy.name(), strategy));
         let interval = options.duration_ms("monitor-interval")?.unwrap_or_default();
         if interval == 0 {
             return Err(options.bad("monitor-interval", "0", "more than nothing: '1 s'"));

@@ -190,6 +190,21 @@ impl IcebergSink {
         found
     }
 
+    /// Refuses files of another table, or of this one when it lay elsewhere.
+    fn check_places(&self, files: &[DataFile]) -> Result<()> {
+        let folder = format!("{}/", self.place.location());
+        match files.iter().find(|file| !file.location.starts_with(&folder)) {
+            None => Ok(()),
+            Some(file) => {
+                let message =
+                    format!("the snapshot has written {}, which is not there", file.location);
+                Err(self.located(&Error::plan(message).hint(
+                    "name the table that the snapshot has written, or start from scratch, without the snapshot",
+                )))
+            }
+        }
+    }
+
     /// Adds files to the table as one commit, unless it has that one.
     fn add(&self, commit: &str, files: &[DataFile]) -> Result<()> {
         if files.is_empty() {
@@ -287,13 +302,15 @@ impl Sink for IcebergSink {
     }
 
     fn check_start(&mut self, handle: Option<&str>, start: &OutputStart) -> Result<()> {
+        let files = handle.map(read_handle).transpose()?.map_or(Vec::new(), |(_, files)| files);
+        self.check_places(&files)?;
         let Some(version) = self.place.newest()? else {
-            return match handle.map(read_handle).transpose()? {
-                Some((_, files)) if !files.is_empty() => Err(self.located(
+            return match files.is_empty() {
+                true => Ok(()),
+                false => Err(self.located(
                     &Error::data("the snapshot has written to this table, and it is not there")
                         .hint("bring the table back, or start from scratch, without the snapshot"),
                 )),
-                _ => Ok(()),
             };
         };
         self.fit(&version)?;

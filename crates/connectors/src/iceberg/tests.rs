@@ -225,6 +225,8 @@ fn a_commit_that_was_made_is_not_made_again() {
     // What was committed since would be added again.
     let error = resumed(&request, Some(&handle), 1).map(drop).expect_err("an older snapshot");
     assert!(error.message().contains("snapshot 2"), "{error}");
+    let other = self::request(&bucket(), vec![], &[]);
+    assert!(resumed(&other, Some(&next), 2).is_err(), "another table");
     resumed(&request, Some(&next), 2).map(drop).expect("the newest one");
     assert_eq!(numbers(&read(&request).expect("read")), (0..30).collect::<Vec<_>>());
 }

@@ -4,6 +4,7 @@
 #![cfg(feature = "s3")]
 
 mod kills;
+mod lake;
 mod reading;
 mod server;
 #[path = "../connect_kafka/services.rs"]

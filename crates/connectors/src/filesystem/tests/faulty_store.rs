@@ -39,6 +39,8 @@ impl Fault {
 #[derive(Debug, Default)]
 struct State {
     calls: u64,
+    /// Reads, and the bytes that they brought.
+    reads: (u64, u64),
     fault: Option<(u64, Fault)>,
     is_dead: bool,
     /// Uploads that are neither completed nor aborted, with how many pieces they have.
@@ -71,6 +73,11 @@ impl FaultyStore {
     pub fn has_failed(&self) -> bool {
         let state = self.state();
         state.fault.is_some_and(|(call, _)| state.calls >= call)
+    }
+
+    /// How many reads there were since this was asked before, and how many bytes they brought.
+    pub fn take_reads(&self) -> (u64, u64) {
+        std::mem::take(&mut self.state().reads)
     }
 
     /// A new process.
@@ -154,6 +161,10 @@ impl ObjectStore for FaultyStore {
     async fn get_opts(&self, from: &Path, how: GetOptions) -> Result<GetResult> {
         let fault = self.begin()?;
         let result = self.inner.get_opts(from, how).await;
+        if let Ok(found) = &result {
+            let (reads, bytes) = self.state().reads;
+            self.state().reads = (reads + 1, bytes + (found.range.end - found.range.start));
+        }
         self.end(fault, result)
     }
     fn delete_stream(

@@ -16,7 +16,7 @@ use crate::conformance::{SinkCase, Started, Visibility, check_sink};
 use crate::filesystem::files::Files;
 use crate::filesystem::objects::{ObjectFiles, Objects};
 use crate::filesystem::options::FileOptions;
-use crate::filesystem::{Filesystem, open_sink};
+use crate::filesystem::{Filesystem, open_sink, parquet_source};
 
 fn two() -> TableSchema {
     schema(&[("s", DataType::STRING), ("n", DataType::BigInt)])
@@ -395,4 +395,46 @@ fn what_is_fetched_ahead_and_what_is_not_read_the_same() {
         }
     }
     assert!(parquet::file::reader::ChunkReader::get_bytes(&handle, size - 1, 2).is_err());
+}
+
+#[test]
+fn of_parquet_the_wanted_columns_are_fetched_a_row_group_at_a_time() {
+    let store: Arc<FaultyStore> = Arc::default();
+    let objects = Arc::new(Objects::in_memory(&store, "memory://faulty", 5 << 20));
+    let options = [
+        ("format", "parquet"),
+        ("parquet.compression", "UNCOMPRESSED"),
+        ("parquet.enable.dictionary", "false"),
+        ("parquet.block.size", "2000000"),
+    ];
+    let request = table("memory://faulty/wide.parquet", &options);
+    let files: Arc<dyn Files> = Arc::new(ObjectFiles::new(objects.clone()));
+    let read_options = FileOptions::read(&request, true).expect("options");
+    let mut sink = open_sink(&request, read_options, &files).expect("a sink");
+    sink.open().expect("open");
+    for step in 0..30_i64 {
+        let numbers = step * 2_000..(step + 1) * 2_000;
+        let wide = numbers.clone().map(|n| format!("{n:0200}"));
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(StringViewArray::from_iter_values(wide)),
+            Arc::new(Int64Array::from_iter_values(numbers)),
+        ];
+        let batch = RecordBatch::try_new(two().arrow(), columns).expect("two columns");
+        sink.write(&batch, None).expect("written");
+    }
+    sink.finish().expect("finished");
+    let found = objects.present(&request, "memory://faulty/wide.parquet").expect("listed");
+    let (size, handle) = (found[0].size, found[0].open().expect("open"));
+    let reader = parquet::file::reader::SerializedFileReader::new(handle).expect("Parquet");
+    let groups = parquet::file::reader::FileReader::metadata(&reader).num_row_groups() as u64;
+    assert!(groups >= 4 && size > 12_000_000, "{groups} groups, {size} bytes");
+    store.take_reads();
+    let numbers = TableRequest { projection: Some(vec![1]), ..request };
+    let mut source = parquet_source(&numbers, found, Some(objects), None);
+    let rows = drain(&mut source, 10_000).expect("rows");
+    assert_eq!(rows.iter().map(RecordBatch::num_rows).sum::<usize>(), 60_000);
+    let (reads, bytes) = store.take_reads();
+    // The end of the file, and a piece of each group.
+    assert!(reads <= groups + 2, "{reads} reads of {groups} groups");
+    assert!(bytes < size / 4, "{bytes} of {size} bytes");
 }
