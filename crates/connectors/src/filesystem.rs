@@ -1,6 +1,7 @@
 //! `'connector' = 'filesystem'`: CSV, NDJSON, Parquet and Arrow files.
 //!
-//! A table is one file, a folder, a glob, or `-` for standard input and output. The files of a
+//! A table is one file, a folder, a glob, or `-` for standard input and output, on this machine or
+//! in an object store. The files of a
 //! folder are one sequence in name order: decoded by several threads, delivered in order, so that
 //! each run sees the same. `.gz` and `.zst` are compressed text.
 //!
@@ -23,7 +24,9 @@
 //! | whether files still hold what was read | `recorded.rs`, `identity.rs` |
 //! | files that appear and grow | `follow.rs` |
 //! | which options decide what a position means | `state_options.rs` |
+//! | files in object stores | `objects.rs` |
 //! | folders that are written in transactions | `folder_sink.rs`, `parts.rs` |
+//! | partitions that are declared complete | `partition_commit.rs` |
 
 pub mod backup;
 mod blocks;
@@ -38,10 +41,14 @@ mod folder_sink;
 mod follow;
 mod identity;
 mod input_file;
+mod input_handle;
 mod listing;
 mod marks;
+mod object_listing;
+mod objects;
 mod options;
 mod outputs;
+mod partition_commit;
 mod partitions;
 mod parts;
 pub mod paths;
@@ -64,36 +71,45 @@ mod writing;
 pub(crate) use dead_letter::{DeadLetters, FinishedLetters};
 #[cfg(any(feature = "kafka", feature = "messaging"))]
 pub(crate) use excerpt::LetterMark;
+pub(crate) use files::{Files, OutFile, sync_above};
+pub(crate) use follow::Lister;
+pub(crate) use input_file::InputFile;
+pub(crate) use objects::Objects;
 #[cfg(any(feature = "kafka", feature = "messaging"))]
 pub(crate) use outputs::letters_path;
+pub(crate) use paths::folder as folder_of;
 pub(crate) use position::FileMark;
+pub(crate) use source::FileSource;
 
 pub use outputs::OtherFile;
 pub use paths::snapshot_location;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use object_store::ObjectStore;
 use thalweg_core::connector::{
-    AcceptedChanges, Connector, ConnectorDescription, JobTables, Sink, Source, TableRequest,
+    AcceptedChanges, Access, Connector, ConnectorDescription, JobTables, Sink, Source, TableRequest,
 };
 use thalweg_core::{Error, Result};
 
 #[cfg(not(any(feature = "kafka", feature = "messaging")))]
 use self::dead_letter::{DeadLetters, FinishedLetters};
 use self::description::DESCRIPTION;
-use self::files::{Files, OsFiles};
+use self::files::OsFiles;
 use self::folder_sink::{FolderLocation, FolderSink};
 use self::follow::Following;
+use self::objects::{ObjectFiles, is_url, writes};
 use self::options::{BadData, FileOptions};
 use self::partitions::FolderNames;
 use self::reading::Reading;
 use self::record::Record;
 use self::sink::{FileOrParts, FileSink};
-use self::source::FileSource;
 use self::writer::Content;
 use self::writing::Changelog;
-use crate::format::{BadDataPolicy, RecordDecoder, RecordLayout};
+use crate::format::{BadDataPolicy, Format, ParquetOptions, RecordDecoder, RecordLayout};
 
 /// The connector, for a run: its clones share what is known of the run's dead letters.
 #[derive(Clone, Debug, Default)]
@@ -108,6 +124,18 @@ impl Filesystem {
     /// The connector in a run that has these files besides those of tables.
     pub fn with_other_files(others: Vec<OtherFile>) -> Self {
         Filesystem { others, ..Filesystem::default() }
+    }
+}
+
+/// The store that holds what a URL names, other than `memory://…`; `None` for a place of this
+/// machine. For snapshots, which lie where tables can lie and are reached as they are.
+///
+/// # Errors
+/// If this build does not have its client, its settings are wrong, or it may not be talked to.
+pub fn object_store_of(access: &Access, url: &str) -> Result<Option<Arc<dyn ObjectStore>>> {
+    match is_url(url) && writes(url) && !url.starts_with("memory:") {
+        false => Ok(None),
+        true => objects::open(access, url).map(|objects| Some(objects.store)),
     }
 }
 
@@ -167,7 +195,7 @@ impl Connector for Filesystem {
 
     fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>> {
         let options = FileOptions::read(request, true)?;
-        let files: Arc<dyn Files> = Arc::new(OsFiles);
+        let (files, _) = table_files(request, options.path)?;
         open_sink(request, options, &files)
     }
 
@@ -225,7 +253,8 @@ fn open_sink(
     }
     let place = FolderLocation { root: paths::folder(request, path)?, extension };
     let names = FolderNames::new(request);
-    let parts = FolderSink::new(files.clone(), content, names, place, writing);
+    let parts = FolderSink::new(files.clone(), content, names, place, writing)
+        .with_partition_commit(options.partition_commit);
     Ok(match file {
         Some(file) => Box::new(FileOrParts::new(file, parts)),
         None => Box::new(parts),
@@ -270,9 +299,12 @@ fn open_source_after(
     letters: &FinishedLetters,
 ) -> Result<FileSource> {
     let options = FileOptions::read(request, false)?;
-    let files = match options.monitor_interval {
-        Some(_) => paths::present(request, options.path)?,
-        None => paths::inputs(request, options.path)?,
+    let objects = Objects::of(request, options.path)?;
+    let files = match (&objects, options.monitor_interval) {
+        (Some(objects), Some(_)) => objects.present(request, options.path)?,
+        (Some(objects), None) => objects.inputs(request, options.path)?,
+        (None, Some(_)) => paths::present(request, options.path)?,
+        (None, None) => paths::inputs(request, options.path)?,
     };
     let (policy, dead_letters) = match options.bad_data {
         BadData::Fail => (BadDataPolicy::Fail, None),
@@ -309,8 +341,99 @@ fn open_source_after(
         first_block_bytes: block_bytes,
     };
     let source = FileSource::new(reading, files, request.parallelism, dead_letters);
+    let source = source.in_store(objects.clone());
     Ok(match options.monitor_interval {
-        Some(interval) => source.following(Following { request: request.clone(), interval }),
+        Some(interval) => {
+            let request = request.clone();
+            source.following(Following { request, interval, objects, lister: None })
+        }
         None => source,
     })
+}
+
+/// A source over files of Parquet that something else than their folder lists: with an interval
+/// what lists them is asked again and again.
+pub(crate) fn parquet_source(
+    request: &TableRequest,
+    files: Vec<InputFile>,
+    objects: Option<Arc<Objects>>,
+    follows: Option<(Duration, Lister)>,
+) -> FileSource {
+    let record = Record::of(request, false);
+    let wanted = wanted(request, &record, false);
+    let layout = RecordLayout::new(&request.table, record.schema, wanted, false);
+    let reading = Reading {
+        decoder: RecordDecoder::new(Format::Parquet(ParquetOptions::default()), layout),
+        from_folder: Vec::new(),
+        metadata: Vec::new(),
+        delivered: request.delivered().arrow(),
+        record_bytes_max: blocks::RECORD_BYTES_MAX,
+        batch_bytes_max: usize::MAX,
+        first_block_bytes: None,
+    };
+    let source = FileSource::new(reading, files, request.parallelism, None)
+        .with_memory_limit(request.memory_limit_bytes)
+        .in_store(objects.clone());
+    match follows {
+        None => source,
+        Some((interval, lister)) => {
+            let request = request.clone();
+            source.following(Following { request, interval, objects, lister: Some(lister) })
+        }
+    }
+}
+
+/// A file of a table that lies at a path on this machine, or in a store.
+///
+/// # Errors
+/// If it is not there, or outside the allowed folders.
+pub(crate) fn table_file(
+    request: &TableRequest,
+    objects: Option<&Arc<Objects>>,
+    path: &Path,
+) -> Result<InputFile> {
+    let path = path.to_string_lossy();
+    let found = match objects {
+        Some(objects) => objects.inputs(request, &path),
+        None => paths::inputs(request, &path),
+    };
+    let missing = || Error::io("there is no such file").in_file(path.to_string());
+    found?.pop().ok_or_else(missing)
+}
+
+/// What calls the system, or the store, for files at a path.
+///
+/// # Errors
+/// If it lies in a store that cannot be talked to.
+pub(crate) fn table_files(
+    request: &TableRequest,
+    path: &str,
+) -> Result<(Arc<dyn Files>, Option<Arc<Objects>>)> {
+    let objects = Objects::of(request, path)?;
+    let files: Arc<dyn Files> = match &objects {
+        Some(objects) => Arc::new(ObjectFiles::new(objects.clone())),
+        None => Arc::new(OsFiles),
+    };
+    Ok((files, objects))
+}
+
+/// Checks that a folder of tables is one that can be written, without touching it.
+///
+/// # Errors
+/// If it is not.
+pub(crate) fn check_place_of(request: &TableRequest, path: &str) -> Result<()> {
+    if !is_url(path) {
+        return Ok(());
+    }
+    objects::check(request, path)?;
+    match writes(path) {
+        true => Ok(()),
+        false => Err(Error::plan(format!("table {}: '{path}' can only be read", request.table))
+            .hint("name a folder, or s3://, gs:// or abfs://")),
+    }
+}
+
+/// The error of a file that cannot be written.
+pub(crate) fn write_failed(path: &Path, error: &std::io::Error) -> Error {
+    writer::failed(Some(path), error)
 }

@@ -12,6 +12,7 @@
 //! | [`nexmark`] | the events of the NEXMark benchmark |
 //! | [`mod@print`] | rows on standard output |
 //! | [`blackhole`] | rows nowhere |
+//! | [`iceberg`] | tables of Apache Iceberg |
 //! | `kafka` | topics of Kafka (feature `kafka`) |
 //! | `postgres_cdc` | changes of tables of PostgreSQL (feature `postgres`) |
 //! | `jdbc` | tables of PostgreSQL (feature `postgres`) |
@@ -34,6 +35,7 @@ pub mod format;
 mod handover;
 #[cfg(feature = "http")]
 pub mod http;
+pub mod iceberg;
 #[cfg(feature = "postgres")]
 pub mod jdbc;
 #[cfg(feature = "kafka")]
@@ -56,7 +58,6 @@ mod metadata;
 pub mod mqtt;
 #[cfg(feature = "nats")]
 pub mod nats;
-#[cfg(any(feature = "kafka", feature = "network"))]
 #[cfg_attr(
     not(all(feature = "mqtt", feature = "nats", feature = "redis")),
     allow(dead_code, unused_imports, reason = "connectors that are left out use the rest")
@@ -104,6 +105,7 @@ pub fn builtin(filesystem: Filesystem) -> Connectors {
         Arc::new(nexmark::Nexmark),
         Arc::new(print::Print),
         Arc::new(blackhole::Blackhole),
+        Arc::new(iceberg::Iceberg),
         #[cfg(feature = "kafka")]
         Arc::new(kafka::Kafka::rows()),
         #[cfg(feature = "kafka")]

@@ -16,6 +16,7 @@ const TABLES: &[(&str, &str, &[(&str, &str)])] = &[
     ("nexmark", "auction", &[("kind", "bid"), ("preset", "jet")]),
     ("print", "n", &[]),
     ("blackhole", "n", &[]),
+    ("iceberg", "n", &[("catalog-type", "hadoop"), ("warehouse", "lake")]),
     #[cfg(feature = "kafka")]
     (
         "kafka",

@@ -140,6 +140,11 @@ impl Planner {
         self.access = self.catalog.settings().access(base_dir, allowed_roots);
     }
 
+    /// What tables, and snapshots, may get at beyond files.
+    pub fn access(&self) -> &Access {
+        &self.access
+    }
+
     /// The settings.
     pub fn settings(&self) -> &Settings {
         self.catalog.settings()

@@ -15,6 +15,7 @@ use thalweg_core::{Error, Result};
 use super::claim::Claim;
 use super::files::{Files, OsFiles};
 use super::marks::{MarkFile, check_resumed};
+use super::objects::is_url;
 use super::parts::{PartPolicy, Parts};
 use super::writer::{failed, partial};
 use super::writing::Delivery;
@@ -40,11 +41,15 @@ struct Copied {
 }
 
 impl SavedOutput {
-    /// The output that a handle is of; none where it does not say, as those of other connectors.
+    /// The output of this machine that a handle is of; none where it does not say, as those of
+    /// other connectors, or where it lies in a store ([`SavedOutput::in_store`]).
     pub fn of_handle(handle: &str) -> Option<SavedOutput> {
         let value: Value = serde_json::from_str(handle).ok()?;
         let text = |key: &str| Some(value.get(key)?.as_str()?.to_owned());
         let path = PathBuf::from(text("path")?);
+        if is_url(&path.to_string_lossy()) {
+            return None;
+        }
         let kind = match value.get("bytes").and_then(Value::as_u64) {
             Some(bytes) => OutputKind::File { bytes },
             None => OutputKind::Folder {
@@ -54,6 +59,13 @@ impl SavedOutput {
             },
         };
         Some(SavedOutput { path, kind })
+    }
+
+    /// Where the output of a handle lies, if that is in an object store: what is to become visible
+    /// there are uploads, which nobody can read, so no copy of it can be made.
+    pub fn in_store(handle: &str) -> Option<String> {
+        let value: Value = serde_json::from_str(handle).ok()?;
+        value.get("path")?.as_str().filter(|path| is_url(path)).map(str::to_owned)
     }
 
     /// Where it lies.

@@ -6,16 +6,14 @@
 //! seen.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io::{self, Read};
 use std::sync::Arc;
 
 use thalweg_core::connector::{Origin, SourceBatch};
 use thalweg_core::{Error, Result};
 
-use super::compression::Compression;
 use super::files::read_retrying;
-use super::identity::{Prefix, bytes_at};
+use super::identity::Prefix;
 use super::input_file::{InputFile, changed, read_error};
 use super::position::{FileMark, FilePlace, Reached, TextPlace, Work};
 use super::reading::{Reading, RecordLimit, marking};
@@ -107,19 +105,19 @@ impl OpenText {
             Some(FilePlace::Text(at)) => at,
             _ => TextPlace::default(),
         };
-        let is_plain = file.path.as_deref().map(Compression::of) == Some(Compression::None);
-        let reader: Box<dyn Read + Send> = match &file.path {
-            Some(path) if is_plain && at.offset > 0 => {
+        let reader: Box<dyn Read + Send> = match file.is_plain() && at.offset > 0 {
+            true => {
                 // The sum was compared when the position was looked for.
-                let mut plain = File::open(path).map_err(failed)?;
                 let tail = at.tail.bytes();
-                let from = at.offset - tail.len() as u64;
-                if bytes_at(&mut plain, from, tail.len()).map_err(failed)? != tail {
+                let mut plain = file.stream(at.offset - tail.len() as u64).map_err(failed)?;
+                let mut found = Vec::with_capacity(tail.len());
+                plain.by_ref().take(tail.len() as u64).read_to_end(&mut found).map_err(failed)?;
+                if found != tail {
                     return Err(other());
                 }
-                Box::new(plain)
+                plain
             }
-            _ => {
+            false => {
                 let mut prefix = Prefix::open(&file)?;
                 if !prefix.has(at.offset, at.sum)? {
                     return Err(other());
@@ -164,8 +162,7 @@ impl OpenText {
     /// If the file has become shorter meanwhile.
     fn end(&self) -> Result<Option<FileMark>> {
         let OpenText { file, at, number, .. } = self;
-        let is_plain = file.path.as_deref().map(Compression::of) == Some(Compression::None);
-        if is_plain && at.offset < file.size {
+        if file.is_plain() && at.offset < file.size {
             let how = format!(
                 "became shorter while the job ran: it had {} bytes, {} could be read",
                 file.size, at.offset

@@ -1,6 +1,5 @@
 //! Compression by file name: `.gz` and `.zst`.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
@@ -36,11 +35,10 @@ impl Compression {
         Compression::of(Path::new(name.strip_suffix(PARTIAL).unwrap_or(&name)))
     }
 
-    /// Opens a file for reading what was compressed.
-    pub fn open(self, path: &Path) -> io::Result<Box<dyn Read + Send>> {
-        let file = File::open(path)?;
+    /// Reads what was compressed.
+    pub fn read(self, file: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {
-            Compression::None => Box::new(file),
+            Compression::None => file,
             Compression::Gzip => Box::new(MultiGzDecoder::new(file)),
             Compression::Zstd => Box::new(zstd::stream::read::Decoder::new(file)?),
         })

@@ -51,7 +51,8 @@ pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
 
 const OPTIONS: &[OptionDescription] = &option_table! {
     "path": Text, required(), as_in_flink()
-        => "a file, a folder, a glob, or `-`. Relative to the SQL file. Names that end with `.gz` \
+        => "a file, a folder, a glob, or `-`. Relative to the SQL file, or the URL of an [object \
+            store](#files-in-object-stores). Names that end with `.gz` \
             or `.zst` are (de)compressed, unless they are Parquet or Arrow, which compress by \
             themselves";
     "format": Words(&FORMAT_NAMES), required(), as_in_flink()
@@ -91,6 +92,19 @@ const OPTIONS: &[OptionDescription] = &option_table! {
         => "with snapshots: a file in a folder that is as old as this is closed. With \
             `at-least-once` a file is visible when it is closed: a longer interval makes fewer \
             files";
+    "sink.partition-commit.policy.kind": Text, of_sink(), as_in_flink()
+        => "`success-file`: a partition that is complete gets an empty file that says so. Other \
+            kinds are not there. For tables with PARTITIONED BY";
+    "sink.partition-commit.trigger": Words(&["process-time", "partition-time"]),
+        or("process-time"), of_sink(), as_in_flink()
+        => "`process-time`: a partition is complete when the delay has passed since its first \
+            rows. `partition-time` is not there";
+    "sink.partition-commit.delay": Duration, or("0 s"), of_sink(), as_in_flink()
+        => "how long a partition waits, looked at with each snapshot that is kept. What waits when \
+            the job ends is complete then. Rows that come later are added, and the file is written \
+            again";
+    "sink.partition-commit.success-file.name": Text, or("_SUCCESS"), of_sink(), as_in_flink()
+        => "its name, which begins with `_`";
 };
 
 const METADATA: &[MetadataDescription] = &[

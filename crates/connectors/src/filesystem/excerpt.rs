@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 #[cfg(any(feature = "kafka", feature = "messaging"))]
 use thalweg_core::Error;
 
+use super::input_handle::InputHandle;
+
 /// A file of rows is known again by this many of its last bytes.
 pub const EXCERPT_BYTES: usize = 1 << 10;
 
@@ -35,8 +37,8 @@ impl Excerpt {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn of_end(file: &mut File) -> io::Result<Excerpt> {
-        let bytes = file.metadata()?.len().min(EXCERPT_BYTES as u64);
+    pub fn of_end(file: &mut InputHandle) -> io::Result<Excerpt> {
+        let bytes = file.length()?.min(EXCERPT_BYTES as u64);
         file.seek(SeekFrom::End(-(bytes as i64)))?;
         let mut end = vec![0; bytes as usize];
         file.read_exact(&mut end)?;

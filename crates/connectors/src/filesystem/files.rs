@@ -9,6 +9,8 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use thalweg_core::Result;
+use thalweg_core::connector::Waker;
+use thalweg_core::shim::unique_name;
 
 use super::claim::Claim;
 
@@ -43,6 +45,34 @@ pub trait Files: Send + Sync {
     fn list(&self, folder: &Path) -> io::Result<Vec<(String, bool)>>;
     /// Makes the names in a folder durable.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
+    /// Puts a file in its place, durably. Whatever fails, the one before or this one is there.
+    fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let mut new = path.as_os_str().to_owned();
+        new.push(".new");
+        let new = PathBuf::from(new);
+        let replaced = || -> io::Result<()> {
+            let mut file = self.create(&new)?;
+            file.write_all(bytes)?;
+            file.sync()?;
+            drop(file);
+            self.rename(&new, path)?;
+            self.sync_folder(path.parent().unwrap_or(Path::new("/")))
+        };
+        replaced().inspect_err(|_| {
+            // Best effort: a start that is refused leaves nothing.
+            let _ = self.remove(&new);
+        })
+    }
+    /// Puts a file in its place, durably, where there is none: with all its bytes, or not at all.
+    /// False if there is one that others have made.
+    fn put_new(&self, path: &Path, bytes: &[u8]) -> io::Result<bool> {
+        let _ = (path, bytes);
+        Err(io::Error::from(io::ErrorKind::Unsupported))
+    }
+    /// What makes calls end that wait for a server.
+    fn canceller(&self) -> Option<Waker> {
+        None
+    }
     /// Claims a file ([`Claim::file`]). Where no other process can come there is nothing to claim.
     fn claim_file(&self, what: &str, path: &Path) -> Result<Claim> {
         let _ = (what, path);
@@ -108,6 +138,25 @@ impl Files for OsFiles {
     }
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
         File::open(folder)?.sync_all()
+    }
+    fn put_new(&self, path: &Path, bytes: &[u8]) -> io::Result<bool> {
+        let mut new = path.as_os_str().to_owned();
+        new.push(format!(".{}.new", unique_name()));
+        let new = PathBuf::from(new);
+        let put = || -> io::Result<bool> {
+            let mut file = self.create(&new)?;
+            file.write_all(bytes)?;
+            file.sync()?;
+            // Unlike a rename a link replaces nothing.
+            match fs::hard_link(&new, path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+                linked => linked.map(|()| true),
+            }
+        };
+        let is_put = put();
+        let _ = self.remove(&new);
+        self.sync_folder(path.parent().unwrap_or(Path::new("/")))?;
+        is_put
     }
     fn claim_file(&self, what: &str, path: &Path) -> Result<Claim> {
         Claim::file(what, path)

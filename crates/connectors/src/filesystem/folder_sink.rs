@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use arrow_array::{RecordBatch, UInt32Array};
 use arrow_select::take::take_record_batch;
-use thalweg_core::connector::Sink;
+use thalweg_core::connector::{Sink, Waker};
 use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::snapshot::{MarkFit, OutputMark, OutputStart, SinkGuarantee};
 use thalweg_core::{Error, Result, RowKind};
@@ -30,6 +30,7 @@ use thalweg_core::{Error, Result, RowKind};
 use super::claim::Claim;
 use super::files::Files;
 use super::marks::{self, MarkFile};
+use super::partition_commit::{PartitionCommit, PartitionCompletion};
 use super::partitions::FolderNames;
 use super::parts::{Part, PartPolicy, Parts};
 use super::sink::refuse_handle;
@@ -107,6 +108,8 @@ pub struct FolderSink {
     is_marked: bool,
     /// The user lets it replace what an earlier run has left.
     overwrites: bool,
+    /// Declares partitions complete.
+    completion: Option<PartitionCompletion>,
 }
 
 impl FolderSink {
@@ -131,7 +134,14 @@ impl FolderSink {
             clock: SystemClock::new(),
             is_marked: false,
             overwrites: false,
+            completion: None,
         }
+    }
+
+    /// The same, which declares partitions complete.
+    #[must_use]
+    pub fn with_partition_commit(self, policy: Option<PartitionCommit>) -> Self {
+        FolderSink { completion: policy.map(PartitionCompletion::new), ..self }
     }
 
     /// The parts of the table that are written in transactions, in this run or another.
@@ -221,7 +231,9 @@ impl FolderSink {
             self.close_oldest()?;
         }
         let (path, part) = match &mut self.mode {
-            Mode::Plain(plain) => (plain.begin(folder, &self.place, self.writing.append)?, None),
+            Mode::Plain(plain) => {
+                (plain.begin(self.files.as_ref(), folder, &self.place, self.writing.append)?, None)
+            }
             Mode::Transactions(transactions) => {
                 let (part, path) = transactions.parts.begin(folder)?;
                 (path, Some(part))
@@ -307,24 +319,41 @@ impl FolderSink {
 
 impl Plain {
     /// The path that the next part of a folder is written to.
-    fn begin(&mut self, folder: &str, place: &FolderLocation, append: bool) -> Result<PathBuf> {
-        let (first, part) = self.begun.get(folder).copied().unwrap_or_else(|| {
-            let is_taken = |part: &usize| append && place.path(folder, *part).exists();
-            let free = (0..).find(|part| !is_taken(part)).unwrap_or_default();
-            (free, free)
-        });
+    fn begin(
+        &mut self,
+        files: &dyn Files,
+        folder: &str,
+        place: &FolderLocation,
+        append: bool,
+    ) -> Result<PathBuf> {
+        let (first, part) = match self.begun.get(folder) {
+            Some(begun) => *begun,
+            None => {
+                let mut free = 0;
+                while append && is_there(files, &place.path(folder, free))? {
+                    free += 1;
+                }
+                (free, free)
+            }
+        };
         let path = place.path(folder, part);
-        create_folder(&path, &place.root)?;
+        create_folder(files, &path, &place.root)?;
         self.begun.insert(folder.into(), (first, part + 1));
         Ok(partial(&path))
     }
 }
 
+fn is_there(files: &dyn Files, path: &Path) -> Result<bool> {
+    files.length(path).map(|length| length.is_some()).map_err(|e| failed(Some(path), &e))
+}
+
 /// Creates the folder of a file; a link inside the table's folder must not lead out of it.
-fn create_folder(path: &Path, root: &Path) -> Result<()> {
-    super::paths::create_parent(path)?;
-    let folder = path.parent().unwrap_or(path).canonicalize()?;
-    if folder.starts_with(root.canonicalize()?) {
+fn create_folder(files: &dyn Files, path: &Path, root: &Path) -> Result<()> {
+    let folder = path.parent().unwrap_or(path);
+    let located = |e: std::io::Error| failed(Some(folder), &e);
+    files.create_folder(folder).map_err(located)?;
+    let inside = files.canonical(root).map_err(located)?;
+    if files.canonical(folder).map_err(located)?.starts_with(inside) {
         return Ok(());
     }
     let place = path.display().to_string();
@@ -381,6 +410,10 @@ impl Sink for FolderSink {
         self.publish_old()
     }
 
+    fn canceller(&self) -> Option<Waker> {
+        self.files.canceller()
+    }
+
     fn flush(&mut self) -> Result<()> {
         self.publish_old()?;
         self.open.values_mut().try_for_each(|open| open.writer.flush())
@@ -393,11 +426,21 @@ impl Sink for FolderSink {
             Mode::Transactions(transactions) => {
                 // Empty if the last transaction was committed.
                 transactions.parts.prepare(&transactions.closed)?;
-                transactions.parts.publish(&std::mem::take(&mut transactions.closed))?;
+                let closed = std::mem::take(&mut transactions.closed);
+                transactions.parts.publish(&closed)?;
+                if let Some(completion) = &mut self.completion {
+                    completion.add(closed.iter().map(|part| part.folder.as_str()), 0);
+                }
             }
         }
         if let Mode::Plain(plain) = &self.mode {
             self.finish_plain(plain)?;
+        }
+        if let Some(completion) = &mut self.completion {
+            if let Mode::Plain(plain) = &self.mode {
+                completion.add(plain.begun.keys().map(AsRef::as_ref), 0);
+            }
+            completion.finish(self.files.as_ref(), &self.place.root)?;
         }
         self.claim = None;
         Ok(())
@@ -467,7 +510,19 @@ impl Sink for FolderSink {
             return refuse_handle(&self.content.table, handle);
         };
         transactions.has_snapshot = handle.is_some();
-        transactions.parts.recover(handle, going)
+        transactions.parts.recover(handle, going)?;
+        let Some(completion) = &mut self.completion else { return Ok(()) };
+        completion.recover(handle);
+        match handle {
+            Some(handle) => {
+                let now_ms = self.clock.wall_ms();
+                completion.commit(self.files.as_ref(), &self.place.root, handle, now_ms)
+            }
+            None if going.overwrites && !going.append => {
+                transactions.parts.remove_named(|name| completion.is_its_file(name))
+            }
+            None => Ok(()),
+        }
     }
 
     fn prepare(&mut self) -> Result<Option<String>> {
@@ -483,7 +538,10 @@ impl Sink for FolderSink {
         transactions.prepared = all;
         transactions.published.clear();
         transactions.closed.clear();
-        Ok(Some(handle))
+        let Some(completion) = &mut self.completion else { return Ok(Some(handle)) };
+        let folders = transactions.prepared.iter().map(|part| part.folder.as_str());
+        completion.add(folders, self.clock.wall_ms());
+        completion.noted_in(&handle).map(Some)
     }
 
     fn commit(&mut self, handle: &str) -> Result<()> {
@@ -491,7 +549,9 @@ impl Sink for FolderSink {
         let committed = transactions.parts.commit(handle)?;
         transactions.has_snapshot = true;
         transactions.prepared.retain(|part| !committed.contains(part));
-        Ok(())
+        let Some(completion) = &mut self.completion else { return Ok(()) };
+        let now_ms = self.clock.wall_ms();
+        completion.commit(self.files.as_ref(), &self.place.root, handle, now_ms)
     }
 }
 

@@ -29,10 +29,10 @@ use thalweg_core::Result;
 use thalweg_core::connector::TableRequest;
 
 use super::blocks::{FIRST_BLOCK_BYTES, OpenText, cut_block, decoding, grown};
-use super::compression::Compression;
 use super::identity::{Contents, HEAD_BYTES, Prefix, bytes_at};
 use super::input_file::{InputFile, changed, changed_name, read_error};
 use super::listing::Listing;
+use super::objects::Objects;
 use super::paths;
 use super::position::{FileMark, FilePlace, Reached, TextPlace, Work};
 use super::reading::{Reading, marking};
@@ -53,9 +53,28 @@ pub struct Following {
     pub request: TableRequest,
     /// The time between looks.
     pub interval: Duration,
+    /// The object store that they lie in, if they do.
+    pub objects: Option<Arc<Objects>>,
+    /// What lists them, where that is not their folder.
+    pub lister: Option<Lister>,
 }
 
+/// Lists the files that there are now.
+pub type Lister = Arc<dyn Fn() -> Result<Vec<InputFile>> + Send + Sync>;
+
 impl Following {
+    /// The files that there are now.
+    fn files(&self) -> Result<Vec<InputFile>> {
+        if let Some(list) = &self.lister {
+            return list();
+        }
+        let path = self.request.options.get("path").map_or("", String::as_str);
+        match &self.objects {
+            Some(objects) => objects.present(&self.request, path),
+            None => paths::followed(&self.request, path),
+        }
+    }
+
     /// A file that lies where one lay, in the same folder, under a name that is not the table's.
     pub fn renamed(&self, label: &str, stamp: Stamp) -> Option<InputFile> {
         paths::at_place(&self.request, &self.request.base_dir.join(label), stamp)
@@ -148,9 +167,7 @@ impl FollowSplitter {
 
     /// Lists the files, and finds out which of them are known.
     fn look(&mut self) -> Result<()> {
-        let Following { request, .. } = &self.following;
-        let path = request.options.get("path").map_or("", String::as_str);
-        let mut listing = Listing::new(paths::followed(request, path)?.into_iter().map(Arc::new));
+        let mut listing = Listing::new(self.following.files()?.into_iter().map(Arc::new));
         let (mut same, mut others) = (Vec::new(), Vec::new());
         for (&number, known) in &mut self.known {
             match listing.take_same(&known.file.label, known.file.stamp) {
@@ -326,8 +343,13 @@ impl FollowSplitter {
             return Ok(More::Nothing);
         }
         if !growable {
-            let Some((size, _)) = known.read_at else { return Ok(More::Rest) };
+            let Some((size, stamp)) = known.read_at else { return Ok(More::Rest) };
+            let is_replaced = match (file.stamp, stamp) {
+                (Some(now), Some(then)) => now.replaces(then),
+                _ => false,
+            };
             return match size == file.size {
+                _ if is_replaced => Err(changed(file, "was replaced after it was read")),
                 true => Ok(More::Nothing),
                 false => Err(changed(file, "has another length than when it was read")),
             };
@@ -480,8 +502,7 @@ enum More {
 
 /// True for a text that is not compressed.
 fn can_grow(reading: &Reading, file: &InputFile) -> bool {
-    reading.format().is_text()
-        && file.path.as_deref().map(Compression::of) == Some(Compression::None)
+    reading.format().is_text() && file.can_grow()
 }
 
 /// True if a file that cannot grow has the length of one that is known, was written at the same
@@ -493,6 +514,10 @@ fn is_alike(file: &InputFile, known: &InputFile) -> bool {
 }
 
 fn head_of(file: &InputFile) -> Result<Vec<u8>> {
+    if file.object.is_some() {
+        // Its stamp says all.
+        return Ok(Vec::new());
+    }
     bytes_at(&mut open(file)?, 0, HEAD_BYTES).map_err(|e| read_error(file, &e))
 }
 

@@ -12,15 +12,14 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::Path;
 
 use memchr::memmem::Finder;
 use serde_json::{Value, json};
 use thalweg_core::Result;
 
-use super::compression::Compression;
 use super::files::read_retrying;
 use super::input_file::{InputFile, changed, read_error};
+use super::input_handle::InputHandle;
 use super::stamp::Stamp;
 
 /// How many of the first bytes of a followed file are kept.
@@ -110,10 +109,8 @@ impl<'f> Prefix<'f> {
     /// # Errors
     /// If it cannot be opened.
     pub fn open(file: &'f InputFile) -> Result<Prefix<'f>> {
-        let reader: Box<dyn Read + Send> = match &file.path {
-            None => Box::new(io::stdin()),
-            Some(path) => Compression::of(path).open(path).map_err(|e| read_error(file, &e))?,
-        };
+        let reader = file.stream(0).and_then(|stream| file.compression().read(stream));
+        let reader = reader.map_err(|e| read_error(file, &e))?;
         let (sum, tail) = (Sum::default(), Tail::default());
         Ok(Prefix { file, reader, buffer: vec![0; BUFFER_BYTES], offset: 0, sum, tail })
     }
@@ -163,10 +160,12 @@ impl<'f> Prefix<'f> {
 ///
 /// # Errors
 /// If it cannot be opened, or is not the one that was listed.
-pub fn open_listed(file: &InputFile) -> Result<File> {
+pub fn open_listed(file: &InputFile) -> Result<InputHandle> {
     let failed = |e: io::Error| read_error(file, &e);
-    let handle = File::open(file.path.as_deref().unwrap_or(Path::new(""))).map_err(failed)?;
-    let metadata = handle.metadata().map_err(failed)?;
+    let handle = file.open().map_err(failed)?;
+    // Of an object no other one is ever read.
+    let InputHandle::File(opened) = &handle else { return Ok(handle) };
+    let metadata = opened.metadata().map_err(failed)?;
     let place = |stamp: Stamp| stamp.place();
     let is_same = Stamp::of(&metadata).map(place) == file.stamp.map(place);
     match is_same && metadata.len() == file.size {

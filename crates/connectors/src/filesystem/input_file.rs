@@ -1,12 +1,16 @@
 //! A file that is read: what is known of it, and the errors that name it.
 
-use std::io;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 use thalweg_core::Error;
 
+use super::compression::Compression;
+use super::input_handle::InputHandle;
+use super::objects::{Object, ObjectReader, is_replaced};
 use super::stamp::Stamp;
 
 /// An input file.
@@ -26,6 +30,8 @@ pub struct InputFile {
     pub stamp: Option<Stamp>,
     /// Its first bytes, where it is followed.
     pub head: Vec<u8>,
+    /// The object that it is, where it lies in an object store.
+    pub object: Option<Object>,
     /// What its folders say: one value for each column of `PARTITIONED BY`.
     pub partition: Vec<ArrayRef>,
 }
@@ -41,8 +47,53 @@ impl InputFile {
             modified_ms: 0,
             stamp: None,
             head: Vec::new(),
+            object: None,
             partition: Vec::new(),
         }
+    }
+
+    /// Opens it to read any part of it.
+    ///
+    /// # Errors
+    /// If that fails.
+    pub fn open(&self) -> io::Result<InputHandle> {
+        match &self.object {
+            Some(object) => Ok(InputHandle::Object(ObjectReader::new(object.clone()))),
+            None => {
+                File::open(self.path.as_deref().unwrap_or(Path::new(""))).map(InputHandle::File)
+            }
+        }
+    }
+
+    /// Opens it to read its bytes from a place on.
+    ///
+    /// # Errors
+    /// If that fails.
+    pub fn stream(&self, offset: u64) -> io::Result<Box<dyn Read + Send>> {
+        if let Some(object) = &self.object {
+            return Ok(Box::new(object.stream(offset)?));
+        }
+        let Some(path) = &self.path else { return Ok(Box::new(io::stdin())) };
+        let mut file = File::open(path)?;
+        if offset > 0 {
+            file.seek(SeekFrom::Start(offset))?;
+        }
+        Ok(Box::new(file))
+    }
+
+    /// How it is compressed, if it is a text.
+    pub fn compression(&self) -> Compression {
+        self.path.as_deref().map_or(Compression::None, Compression::of)
+    }
+
+    /// True for a text that is not compressed, of which bytes can be read from any place on.
+    pub fn is_plain(&self) -> bool {
+        self.path.is_some() && self.compression() == Compression::None
+    }
+
+    /// True for a plain text that can grow.
+    pub fn can_grow(&self) -> bool {
+        self.is_plain() && self.object.is_none()
     }
 
     /// The same file under the name of another one.
@@ -54,6 +105,9 @@ impl InputFile {
 
 /// The error of a file that cannot be read.
 pub fn read_error(file: &InputFile, error: &io::Error) -> Error {
+    if is_replaced(error) {
+        return changed(file, "was replaced while it was read");
+    }
     Error::io(format!("cannot read: {error}")).in_file(file.label.as_ref())
 }
 

@@ -6,7 +6,7 @@
 //! never ahead of it. A start compares it with the snapshot that the job resumes from
 //! ([`OutputStart`]). A run without snapshots that replaces the output leaves a mark of no lineage.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -74,30 +74,14 @@ impl MarkFile {
     /// # Errors
     /// If it cannot be written.
     pub fn write(&self, mark: &OutputMark, is_first: bool) -> Result<()> {
-        self.try_write(mark, is_first).map_err(|error| {
-            // Best effort: a start that is refused leaves nothing.
-            let _ = self.files.remove(&self.new_path());
-            self.failed(&error)
-        })
-    }
-
-    fn new_path(&self) -> PathBuf {
-        let mut new = self.path.clone().into_os_string();
-        new.push(".new");
-        PathBuf::from(new)
+        self.try_write(mark, is_first).map_err(|error| self.failed(&error))
     }
 
     fn try_write(&self, mark: &OutputMark, is_first: bool) -> io::Result<()> {
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         self.files.create_folder(folder)?;
-        let new = self.new_path();
-        let mut file = self.files.create(&new)?;
         let text = json!({ "lineage": mark.lineage, "snapshot": mark.snapshot }).to_string();
-        file.write_all(text.as_bytes())?;
-        file.sync()?;
-        drop(file);
-        self.files.rename(&new, &self.path)?;
-        self.files.sync_folder(folder)?;
+        self.files.replace(&self.path, text.as_bytes())?;
         if is_first { sync_above(self.files.as_ref(), folder) } else { Ok(()) }
     }
 

@@ -7,6 +7,8 @@ use thalweg_core::connector::{Options, TableRequest, near_miss};
 use thalweg_core::{Column, DataType, Error, Result};
 
 use super::description::DESCRIPTION;
+use super::objects;
+use super::partition_commit::PartitionCommit;
 use super::paths;
 use super::reading::FileMetadata;
 use super::record::Record;
@@ -45,6 +47,8 @@ pub struct FileOptions<'a> {
     pub changelog: Option<Changelog>,
     /// How it is written.
     pub writing: Writing,
+    /// How its partitions are declared complete.
+    pub partition_commit: Option<PartitionCommit>,
     /// Files are followed: how often to look for new ones and for growth.
     pub monitor_interval: Option<Duration>,
 }
@@ -73,7 +77,10 @@ impl<'a> FileOptions<'a> {
         let changelog = changelog(&options, &format, request)?;
         check_partitions(&options, path, changelog, request)?;
         let writing = Writing::read(&options)?;
+        let is_partitioned = !request.partitioned_by.is_empty();
+        let partition_commit = PartitionCommit::read(&options, is_partitioned)?;
         let monitor_interval = monitor_interval(&options, path)?;
+        check_place(&options, request, path, as_sink)?;
         let table = FileOptions {
             path,
             format,
@@ -83,6 +90,7 @@ impl<'a> FileOptions<'a> {
             format_metadata,
             changelog,
             writing,
+            partition_commit,
             monitor_interval,
         };
         if as_sink {
@@ -293,13 +301,35 @@ fn check_stream(options: &Options<'_>, path: &str, format: &Format) -> Result<()
             format!("format '{}' cannot be read from or written to a pipe", format.name());
         return Err(options.conflict(&message).hint("name a file"));
     }
-    if let Some((scheme, _)) = path.split_once("://")
-        && scheme != "file"
+    Ok(())
+}
+
+/// Whether files can be read, or written, where the path leads.
+fn check_place(
+    options: &Options<'_>,
+    request: &TableRequest,
+    path: &str,
+    as_sink: bool,
+) -> Result<()> {
+    if !objects::is_url(path) {
+        return Ok(());
+    }
+    objects::check(request, path)?;
+    if objects::writes(path) {
+        return Ok(());
+    }
+    if as_sink {
+        return Err(options
+            .conflict("a web server is for reading only")
+            .hint("write to s3://, gs:// or abfs://"));
+    }
+    if paths::has_wildcard(path)
+        || path.ends_with('/')
+        || options.get("source.monitor-interval").is_some()
     {
-        return Err(Error::unsupported(format!(
-            "option 'path': '{scheme}://' paths are not supported yet"
-        ))
-        .hint("copy the files to this machine"));
+        return Err(options
+            .conflict("a web server does not say which files it has")
+            .hint("name one file, without 'source.monitor-interval'"));
     }
     Ok(())
 }

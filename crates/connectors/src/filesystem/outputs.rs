@@ -18,6 +18,7 @@ use thalweg_core::connector::{JobTables, TableRequest};
 use thalweg_core::{Error, Result, Span};
 
 use super::files::PARTIAL;
+use super::objects::is_url;
 use super::options::{BadData, FileOptions};
 use super::paths::{self, Target, canonical_file, is_hidden};
 use super::writer::partial;
@@ -199,6 +200,13 @@ fn is_file_table(request: &TableRequest) -> bool {
 /// # Errors
 /// If that is no file, or lies outside the allowed folders.
 pub fn letters_path(request: &TableRequest, path: &str) -> Result<PathBuf> {
+    if is_url(path) {
+        return Err(Error::plan(format!(
+            "table {}: 'dead-letter.path' cannot be in an object store",
+            request.table
+        ))
+        .hint("name a file of this machine"));
+    }
     match paths::target(request, path, "jsonl")? {
         Target::File(path) => Ok(path),
         Target::Stdout => Err(Error::plan(format!(
@@ -228,6 +236,16 @@ fn read<'a>(request: &'a TableRequest, path: &'a str) -> Result<Option<ReadPlace
     if path == "-" {
         return Ok(None);
     }
+    if is_url(path) {
+        let url = path.trim_end_matches('/');
+        let place = match paths::has_wildcard(path) {
+            true => PlacePattern::Pattern(as_pattern(url, path)?),
+            false => PlacePattern::Folder(url.into()),
+        };
+        // What lies there is not looked at: objects have one name each.
+        let what = format!("table {}", request.table);
+        return Ok(Some(ReadPlace { what, place, request: None }));
+    }
     let full = paths::full_path(request, path);
     let place = match full.exists() || !paths::has_wildcard(path) {
         true => {
@@ -251,8 +269,11 @@ fn pattern(full: &Path) -> Result<glob::Pattern> {
     let rest = full.strip_prefix(folder).unwrap_or(full);
     let folder = glob::Pattern::escape(&canonical_file(folder)?.to_string_lossy());
     let text = Path::new(&folder).join(rest);
-    glob::Pattern::new(&text.to_string_lossy())
-        .map_err(|error| Error::plan(format!("path '{}': {error}", full.display())))
+    as_pattern(&text.to_string_lossy(), &full.to_string_lossy())
+}
+
+fn as_pattern(text: &str, written: &str) -> Result<glob::Pattern> {
+    glob::Pattern::new(text).map_err(|error| Error::plan(format!("path '{written}': {error}")))
 }
 
 impl WrittenPlace {

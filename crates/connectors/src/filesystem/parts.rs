@@ -272,6 +272,18 @@ impl Parts {
         Ok(held)
     }
 
+    /// Removes files by their names alone.
+    ///
+    /// # Errors
+    /// If a folder cannot be listed, or a file not removed.
+    pub fn remove_named(&self, is_gone: impl Fn(&str) -> bool) -> Result<()> {
+        for (folder, name) in self.find()?.iter().filter(|(_, name)| is_gone(name)) {
+            let path = self.folder(folder).join(name);
+            self.files.remove(&path).map_err(|e| failed(Some(&path), &e))?;
+        }
+        Ok(())
+    }
+
     fn remove(
         &self,
         found: &[(String, String)],

@@ -15,6 +15,7 @@ use thalweg_core::{Error, Result};
 
 use super::files::PARTIAL;
 use super::input_file::InputFile;
+use super::objects::is_url;
 use super::stamp::Stamp;
 
 /// Where a sink writes.
@@ -100,6 +101,13 @@ pub fn target(request: &TableRequest, path: &str, extension: &str) -> Result<Tar
         return Err(Error::plan(format!("table {}: cannot write to '{path}'", request.table))
             .hint("a path with * or ? is for reading only"));
     }
+    if is_url(path) {
+        let mut url = PathBuf::from(path.trim_end_matches('/'));
+        if path.ends_with('/') {
+            url.push(format!("part-0.{extension}"));
+        }
+        return Ok(Target::File(url));
+    }
     let mut full = full_path(request, path);
     if path.ends_with('/') || full.is_dir() {
         full.push(format!("part-0.{extension}"));
@@ -120,6 +128,9 @@ pub fn folder(request: &TableRequest, path: &str) -> Result<PathBuf> {
         return Err(Error::plan(format!("table {}: cannot write to '{path}'", request.table))
             .hint("a path with * or ? is for reading only"));
     }
+    if is_url(path) {
+        return Ok(PathBuf::from(path.trim_end_matches('/')));
+    }
     let folder = canonical_future(&full)?;
     check_inside(request, &canonical_roots(request), &folder, path)?;
     if folder.is_file() {
@@ -133,7 +144,7 @@ pub fn folder(request: &TableRequest, path: &str) -> Result<PathBuf> {
 
 /// True if a path means a folder to write to.
 pub fn is_folder(request: &TableRequest, path: &str) -> bool {
-    path.ends_with('/') || full_path(request, path).is_dir()
+    path.ends_with('/') || (!is_url(path) && full_path(request, path).is_dir())
 }
 
 /// Creates the folder that a checked target lies in.
@@ -224,6 +235,7 @@ fn collect(
         modified_ms: since.map_or(0, |d| d.as_millis() as i64),
         stamp: Stamp::of(&metadata),
         head: Vec::new(),
+        object: None,
         path: Some(canonical),
         partition: Vec::new(),
     });

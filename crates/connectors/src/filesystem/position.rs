@@ -14,7 +14,8 @@
 //! Offsets and sums of compressed texts are those of the text. `seen` is the end of the block in
 //! which the rows lie that were given behind the place: they are dropped by their number, so that
 //! block must be the same. A file that was read to its end is `done`. A followed file has its first
-//! bytes as `head`.
+//! bytes as `head`. An object of a store has `object`, a hash of its entity tag and the like, in
+//! the place of `inode` and `changedNs`.
 //!
 //! # Whether a file has changed
 //! [`Recorded::check`] says so before anything is read on. A text may have grown meanwhile; a

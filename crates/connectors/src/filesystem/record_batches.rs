@@ -5,12 +5,12 @@ use std::io::BufReader;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
+use thalweg_core::Result;
 use thalweg_core::connector::SourceBatch;
-use thalweg_core::{Error, Result};
 
 use super::excerpt::Excerpt;
 use super::identity::open_listed;
-use super::input_file::InputFile;
+use super::input_file::{InputFile, read_error};
 use super::position::{FileMark, FilePlace, Reached, RowPlace, Work};
 use super::reading::{Reading, marking};
 use crate::format::Format;
@@ -86,8 +86,7 @@ impl Splitter for RecordBatchSplitter {
 fn open(reading: &Reading, work: &Work) -> Result<(Arc<Opened>, usize)> {
     let file = &work.file;
     let label = file.label.as_ref();
-    let cannot_read = |e: std::io::Error| Error::io(format!("cannot read: {e}")).in_file(label);
-    let end = Excerpt::of_end(&mut open_listed(file)?).map_err(cannot_read)?;
+    let end = Excerpt::of_end(&mut open_listed(file)?).map_err(|e| read_error(file, &e))?;
     let input = open_listed(file)?;
     let (layout, bytes_max) = (reading.layout(), reading.batch_bytes_max);
     let contents = match reading.format() {

@@ -13,6 +13,7 @@ use super::compression::Compression;
 use super::excerpt::{Excerpt, LetterMark};
 use super::identity::{Contents, Prefix, Sum, Tail};
 use super::input_file::{InputFile, changed, changed_name, read_error};
+use super::objects::is_url;
 use super::position::{FilePlace, GivenText, RowPlace, TextPlace};
 use super::stamp::Stamp;
 
@@ -125,7 +126,8 @@ impl Recorded {
 
     /// True for a text that is not compressed, and so can grow.
     pub fn can_grow(&self) -> bool {
-        self.is_text && Compression::of(Path::new(&self.path)) == Compression::None
+        let is_plain = Compression::of(Path::new(&self.path)) == Compression::None;
+        self.is_text && is_plain && !is_url(&self.path)
     }
 
     /// True if all that it had was given.
@@ -150,8 +152,15 @@ impl Recorded {
             (Some(now), Some(then)) => file.size == self.size && now.proves(then),
             _ => false,
         };
+        let is_replaced = match (file.stamp, self.stamp) {
+            (Some(now), Some(then)) => now.replaces(then),
+            _ => false,
+        };
         match self.at {
             Some(FilePlace::Text(_)) | None if is_proved => Ok(Checked::Same(self.at)),
+            _ if is_replaced && !self.is_untouched() => {
+                Ok(Checked::Differs("was replaced by another object".to_owned()))
+            }
             Some(FilePlace::Rows(at)) => self.check_rows(file, at),
             None if self.seen.is_none() => Ok(Checked::Same(None)),
             _ => self.check_text(file),
@@ -163,8 +172,7 @@ impl Recorded {
             let how = format!("has {} bytes where it had {}", file.size, self.size);
             return Ok(Checked::Differs(how));
         }
-        let path = file.path.as_deref().unwrap_or(Path::new(""));
-        let end = File::open(path).and_then(|mut open| Excerpt::of_end(&mut open));
+        let end = file.open().and_then(|mut open| Excerpt::of_end(&mut open));
         let end = end.map_err(|e| read_error(file, &e))?;
         match end == at.end {
             true => Ok(Checked::Same(Some(FilePlace::Rows(at)))),

@@ -1,15 +1,17 @@
 //! Cutting files of Parquet into row groups and those of ORC into stripes: one is a task.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
+use thalweg_core::Result;
 use thalweg_core::connector::{Origin, SourceBatch};
-use thalweg_core::{Error, Result};
 
 use super::excerpt::Excerpt;
 use super::identity::open_listed;
-use super::input_file::InputFile;
+use super::input_file::{InputFile, read_error};
+use super::input_handle::InputHandle;
 use super::position::{FileMark, FilePlace, Reached, RowPlace, Work};
 use super::reading::{Reading, marking};
 use super::record_batches::RecordBatchSplitter;
@@ -32,6 +34,8 @@ pub fn rows_of(reading: &Arc<Reading>, work: Vec<Work>) -> Box<dyn Splitter> {
 /// The first batches are small, so that first results appear at once.
 const FIRST_BATCH_ROWS: usize = 4 << 10;
 const BATCH_ROWS: usize = 32 << 10;
+/// What is wanted of a group in an object store is fetched at once, if it is no more than this.
+const FETCHED_BYTES_MAX: usize = 64 << 20;
 
 /// A file whose footer was read and whose columns were checked.
 struct Opened {
@@ -53,7 +57,7 @@ enum Contents {
 type Batches<'f> = Box<dyn Iterator<Item = std::result::Result<RecordBatch, DecodeError>> + 'f>;
 
 impl Contents {
-    fn open(file: std::fs::File, reading: &Reading) -> Result<Contents> {
+    fn open(file: InputHandle, reading: &Reading) -> Result<Contents> {
         match reading.format() {
             #[cfg(feature = "orc")]
             Format::Orc => OrcFile::open(file, reading.layout()).map(Contents::Orc),
@@ -69,10 +73,19 @@ impl Contents {
         }
     }
 
+    /// Where the columns of a group lie that are read, where that is known before they are.
+    fn group_ranges(&self, group: usize) -> Vec<Range<u64>> {
+        match self {
+            Contents::Parquet(file) => file.group_ranges(group),
+            #[cfg(feature = "orc")]
+            Contents::Orc(_) => Vec::new(),
+        }
+    }
+
     /// Reads the rows of a group behind its first `passed` ones.
     fn read_group<'f>(
         &'f self,
-        input: std::fs::File,
+        input: InputHandle,
         layout: &'f RecordLayout,
         (group, passed): (usize, u64),
         batch_rows: usize,
@@ -148,8 +161,7 @@ fn open(reading: &Reading, work: &Work) -> Result<Remaining> {
     let file = &work.file;
     let check = || -> Result<Opened> {
         let mut handle = open_listed(file)?;
-        let end =
-            Excerpt::of_end(&mut handle).map_err(|e| Error::io(format!("cannot read: {e}")))?;
+        let end = Excerpt::of_end(&mut handle).map_err(|e| read_error(file, &e))?;
         let contents = Contents::open(handle, reading)?;
         Ok(Opened { number: work.number, file: file.clone(), end, contents })
     };
@@ -173,13 +185,12 @@ impl Task for RowGroup {
     fn run(self: Box<Self>, emit: &Emit<'_>) -> Result<()> {
         let Opened { file, contents, .. } = self.opened.as_ref();
         let label = file.label.as_ref();
+        let input = open_listed(file)?;
+        input
+            .expect(&contents.group_ranges(self.group), FETCHED_BYTES_MAX)
+            .map_err(|e| read_error(file, &e))?;
         let batches = contents
-            .read_group(
-                open_listed(file)?,
-                self.reading.layout(),
-                (self.group, self.passed),
-                self.batch_rows,
-            )
+            .read_group(input, self.reading.layout(), (self.group, self.passed), self.batch_rows)
             .map_err(|error| error.in_file(label))?;
         let mut row = self.passed;
         for batch in batches {

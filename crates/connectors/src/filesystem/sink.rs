@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use serde_json::{Value, json};
-use thalweg_core::connector::{Demand, Sink, SinkLayer};
+use thalweg_core::connector::{Demand, Sink, SinkLayer, Waker};
 use thalweg_core::snapshot::{MarkFit, OutputMark, OutputStart, SinkGuarantee};
 use thalweg_core::{Error, Result, RowKind};
 
@@ -19,6 +19,7 @@ use super::compression::Compression;
 use super::files::{Files, sync_above};
 use super::folder_sink::FolderSink;
 use super::marks::{self, MarkFile};
+use super::objects::is_url;
 use super::paths::Target;
 use super::writer::{Content, FileWriter, failed, partial, publish};
 use super::writing::{Delivery, GUARANTEE, Writing};
@@ -180,12 +181,17 @@ impl FileSink {
 /// If it is compressed, or no text.
 pub fn check_continuable(table: &str, format: &Format, path: &Path) -> Result<()> {
     let is_text = format.is_text();
-    if is_text && Compression::of(path) == Compression::None {
+    let is_object = is_url(&path.to_string_lossy());
+    if is_text && !is_object && Compression::of(path) == Compression::None {
         return Ok(());
     }
-    let what = if is_text { "compressed" } else { format.name() };
+    let what = match is_text {
+        _ if is_object => "single object".to_owned(),
+        true => "compressed file".to_owned(),
+        false => format!("{} file", format.name()),
+    };
     Err(Error::plan(format!(
-        "table {table}: a {what} file can't be continued after a snapshot or another run"
+        "table {table}: a {what} can't be continued after a snapshot or another run"
     ))
     .hint("write to a folder ('path' = 'NAME/'), or to CSV or JSON that is not compressed"))
 }
@@ -239,6 +245,10 @@ impl Sink for FileSink {
 
     fn demand(&self) -> Demand {
         self.demand
+    }
+
+    fn canceller(&self) -> Option<Waker> {
+        self.files.canceller()
     }
 
     fn flush(&mut self) -> Result<()> {

@@ -9,6 +9,7 @@ use super::blocks::{BlockSplitter, RECORD_BYTES_MAX};
 use super::dead_letter::DeadLetters;
 use super::follow::{FollowSplitter, Following};
 use super::input_file::InputFile;
+use super::objects::Objects;
 use super::position::{FileMark, Progress, Renamed};
 use super::reading::Reading;
 use super::row_groups::rows_of;
@@ -29,6 +30,8 @@ pub struct FileSource {
     bad_rows: u64,
     /// Files are followed as they appear and grow.
     following: Option<Following>,
+    /// The object store that the files lie in, if they do.
+    objects: Option<Arc<Objects>>,
 }
 
 impl FileSource {
@@ -49,6 +52,7 @@ impl FileSource {
             dead_letters,
             bad_rows: 0,
             following: None,
+            objects: None,
         }
     }
 
@@ -59,6 +63,13 @@ impl FileSource {
         let reading = Arc::get_mut(&mut self.reading).expect("no reader has begun");
         reading.batch_bytes_max = memory_limit_bytes / 8;
         reading.record_bytes_max = reading.batch_bytes_max.min(RECORD_BYTES_MAX);
+        self
+    }
+
+    /// The files lie in an object store, if there is one.
+    #[must_use]
+    pub fn in_store(mut self, objects: Option<Arc<Objects>>) -> Self {
+        self.objects = objects;
         self
     }
 
@@ -188,6 +199,9 @@ impl Source for FileSource {
     fn stop(&mut self) {
         if let Some(handover) = &mut self.handover {
             handover.stop();
+        }
+        if let Some(objects) = &self.objects {
+            objects.cancel();
         }
     }
 

@@ -4,10 +4,13 @@
 mod bad_rows;
 mod changed_inputs;
 mod faulty;
+mod faulty_store;
 mod following;
 mod golden;
+mod objects;
 #[cfg(feature = "orc")]
 mod orc;
+mod partition_commit;
 mod plain;
 mod positions;
 mod round_trip;

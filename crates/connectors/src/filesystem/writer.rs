@@ -13,6 +13,7 @@ use thalweg_core::{Error, Result, RowKind, TableSchema};
 
 use super::compression::{Compression, Compressor};
 use super::files::{Files, OutFile, PARTIAL};
+use super::objects::is_cancelled;
 use super::writing::Changelog;
 use crate::format::{Format, RowWriter, TextEncoder};
 use crate::output::write_error;
@@ -226,6 +227,9 @@ pub fn publish(files: &dyn Files, paths: &[PathBuf]) -> Result<()> {
 
 /// The error of a write that failed.
 pub fn failed(path: Option<&Path>, error: &io::Error) -> Error {
+    if is_cancelled(error) {
+        return Error::cancelled();
+    }
     let place = path.map_or("standard output".into(), |path| path.to_string_lossy());
     write_error(error).in_file(place)
 }

@@ -10,8 +10,8 @@ pub mod file;
 mod plan;
 mod read;
 pub mod registry;
-pub(super) mod schema;
-mod write;
+pub(crate) mod schema;
+pub(crate) mod write;
 
 use std::sync::{Arc, OnceLock};
 

@@ -4,8 +4,7 @@
 //! The library checks little of what a damaged file says of itself: lengths are checked here, and
 //! where it panics the file is called damaged.
 
-use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use arrow_array::RecordBatch;
@@ -14,6 +13,7 @@ use orc_rust::projection::ProjectionMask;
 use orc_rust::reader::ChunkReader;
 use orc_rust::schema::TimestampPrecision;
 use orc_rust::{ArrowReader, ArrowReaderBuilder};
+use parquet::file::reader::ChunkReader as FileReader;
 use thalweg_core::{DataType, Error, Result};
 
 use super::bad_data::DecodeError;
@@ -30,40 +30,24 @@ pub struct OrcFile {
 }
 
 /// A file of which nothing is read that it does not have.
-pub struct Input {
-    file: File,
-    length: u64,
-}
+struct Input<F>(F);
 
-impl Input {
-    fn new(file: File) -> Result<Input> {
-        let length = file.metadata().map_err(|e| Error::io(format!("cannot read: {e}")))?.len();
-        Ok(Input { file, length })
-    }
-}
-
-impl ChunkReader for Input {
-    type T = BufReader<File>;
+impl<F: FileReader> ChunkReader for Input<F> {
+    type T = F::T;
 
     fn len(&self) -> u64 {
-        self.length
+        self.0.len()
     }
 
-    fn get_read(&self, offset: u64) -> io::Result<BufReader<File>> {
-        let mut file = self.file.try_clone()?;
-        file.seek(SeekFrom::Start(offset))?;
-        Ok(BufReader::new(file))
+    fn get_read(&self, offset: u64) -> io::Result<F::T> {
+        self.0.get_read(offset).map_err(io::Error::other)
     }
 
     fn get_bytes(&self, offset: u64, length: u64) -> io::Result<Bytes> {
-        if offset.checked_add(length).is_none_or(|end| end > self.length) {
+        if offset.checked_add(length).is_none_or(|end| end > self.len()) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let mut bytes = vec![0; length as usize];
-        let mut file = &self.file;
-        file.seek(SeekFrom::Start(offset))?;
-        file.read_exact(&mut bytes)?;
-        Ok(bytes.into())
+        self.0.get_bytes(offset, length as usize).map_err(io::Error::other)
     }
 }
 
@@ -72,11 +56,10 @@ impl OrcFile {
     ///
     /// # Errors
     /// If it is damaged, or a column is missing or of another type.
-    pub fn open(file: File, layout: &RecordLayout) -> Result<OrcFile> {
-        let input = Input::new(file)?;
+    pub fn open(file: impl FileReader, layout: &RecordLayout) -> Result<OrcFile> {
         let precision = precision(layout);
         guarded(|| {
-            let reader = ArrowReaderBuilder::try_new(input).map_err(|e| damaged(&e))?;
+            let reader = ArrowReaderBuilder::try_new(Input(file)).map_err(|e| damaged(&e))?;
             let reader = reader.with_timestamp_precision(precision);
             let columns = FileColumns::find(layout, reader.schema().fields())?;
             let stripes = reader.file_metadata().stripe_metadatas().iter();
@@ -94,18 +77,17 @@ impl OrcFile {
     ///
     /// # Errors
     /// If the input cannot be read.
-    pub fn read_group<'f>(
+    pub fn read_group<'f, F: FileReader>(
         &'f self,
-        file: File,
+        file: F,
         layout: &'f RecordLayout,
         stripe: usize,
         passed: u64,
         batch_rows: usize,
-    ) -> Result<StripeBatches<'f>> {
-        let input = Input::new(file)?;
+    ) -> Result<StripeBatches<'f, F>> {
         let begin = self.stripes.get(stripe).map_or(0, |(offset, _)| *offset);
         guarded(|| {
-            let reader = ArrowReaderBuilder::try_new(input).map_err(|e| damaged(&e))?;
+            let reader = ArrowReaderBuilder::try_new(Input(file)).map_err(|e| damaged(&e))?;
             let root = reader.file_metadata().root_data_type();
             let children = self.columns.in_file().iter().filter_map(|&at| root.children().get(at));
             let indices = children.map(|child| child.data_type().column_index());
@@ -136,8 +118,8 @@ fn precision(layout: &RecordLayout) -> TimestampPrecision {
 }
 
 /// The batches of a stripe. Errors have the row in the stripe, from 0.
-pub struct StripeBatches<'f> {
-    reader: ArrowReader<Input>,
+pub struct StripeBatches<'f, F: FileReader> {
+    reader: ArrowReader<Input<F>>,
     file: &'f OrcFile,
     layout: &'f RecordLayout,
     row: u64,
@@ -145,7 +127,7 @@ pub struct StripeBatches<'f> {
     passed: u64,
 }
 
-impl Iterator for StripeBatches<'_> {
+impl<F: FileReader> Iterator for StripeBatches<'_, F> {
     type Item = Result<RecordBatch, DecodeError>;
     fn next(&mut self) -> Option<Self::Item> {
         loop {

@@ -47,7 +47,7 @@ impl fmt::Debug for Secret {
 }
 
 /// Where secrets are looked up.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Secrets {
     /// A file with lines `name = value`; the environment has precedence.
     pub file: Option<PathBuf>,

@@ -53,12 +53,14 @@ pub struct TableRequest {
 }
 
 /// What a table may get at beyond files.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// Where its secrets are. [`super::Options::secret`] asks them.
     pub secrets: Secrets,
     /// The hosts that it may talk to.
     pub targets: AllowedTargets,
+    /// What the session says of object stores: settings such as `s3.endpoint`, by their names.
+    pub stores: BTreeMap<String, String>,
 }
 
 impl Default for TableRequest {
@@ -131,6 +133,8 @@ pub struct StateTableRequest {
     pub base_dir: PathBuf,
     /// No file outside these folders is touched.
     pub allowed_roots: Vec<PathBuf>,
+    /// What the session may get at beyond files.
+    pub access: Access,
 }
 
 /// Where a table of state is, and what it is like.

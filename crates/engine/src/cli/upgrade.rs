@@ -12,9 +12,10 @@
 use std::path::Path;
 
 use thalweg::jobs::compatibility::{Comparison, StageName, check_order, check_snapshot};
-use thalweg::jobs::{Interface, ResumeFrom, SnapshotReference, open_folder};
+use thalweg::jobs::{Interface, ResumeFrom, SnapshotReference, open_folder, open_snapshots};
 use thalweg::session::{PlannedJob, Session};
 use thalweg_connectors::output::Format;
+use thalweg_core::connector::Access;
 use thalweg_core::{Error, ErrorKind, Result};
 use thalweg_state::{Lineage, SnapshotStore};
 
@@ -197,7 +198,7 @@ fn rehearsed(
 
 /// True if the snapshots of a job at this location are those of the store.
 fn is_of(store: &SnapshotStore, location: &str, job: &str) -> bool {
-    let Ok(own) = SnapshotStore::open(location, job) else { return false };
+    let Ok(own) = open_snapshots(location, job, &Access::default()) else { return false };
     let whole = |store: &SnapshotStore| store.directory().map(std::path::absolute);
     match (whole(store), whole(&own)) {
         (Some(Ok(one)), Some(Ok(other))) => one == other,

@@ -2,6 +2,7 @@
 //!
 //! In a Markdown file of `docs`, a fenced block opened by
 //! - `sql` stands for itself;
+//! - `sql s3` is the same where the build has the feature `s3`, and is not tested elsewhere;
 //! - `sql orders` continues `docs/examples/orders.sql`;
 //! - `sql then` is run where the block before has been run;
 //! - `sql fragment` is part of a statement and is not tested.
@@ -31,7 +32,11 @@ fn the_sql_in_the_documentation_is_true() {
     for page in markdown_files(&docs) {
         let blocks = blocks(&page, &read(&docs.join(&page)));
         for (position, block) in blocks.iter().enumerate() {
-            let is_tested = matches!(block.language.as_str(), "sql" | "sql orders" | "sql then");
+            let is_tested = match block.language.as_str() {
+                "sql" | "sql orders" | "sql then" => true,
+                "sql s3" => cfg!(feature = "s3"),
+                _ => false,
+            };
             if !is_tested || lacks_connector(&block.text) {
                 continue;
             }

@@ -27,10 +27,12 @@ mod recovery;
 mod requests;
 mod restarts;
 mod runs;
+mod snapshot_place;
 
 pub use interface::Interface;
 pub(crate) use recovery::{Recovery, newest_number};
 pub use recovery::{ResumeFrom, SnapshotReference, open_folder};
 pub use requests::ask_for_snapshot;
 pub(crate) use runs::{AgreedRun, JobRuns, LookedAfter};
+pub use snapshot_place::open_snapshots;
 pub use thalweg_plan::catalog::{OnSnapshotFailure, RestartSettings, SnapshotSettings};

@@ -20,6 +20,7 @@ use thalweg_state::{
 
 use super::compatibility::check_snapshot;
 use super::interface::Interface;
+use super::snapshot_place::open_snapshots;
 
 /// A snapshot as a user names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,7 +152,7 @@ pub(crate) fn begin(
     graph: &Graph,
     recovery: &Recovery,
 ) -> Result<Begun> {
-    let mut store = SnapshotStore::open(&settings.location, job)?;
+    let mut store = open_snapshots(&settings.location, job, &settings.access)?;
     let directory = store.directory().filter(|path| !recovery.is_rehearsal || path.exists());
     let lock = directory.map(JobLock::take).transpose()?;
     let mut notes = Vec::new();

@@ -26,7 +26,7 @@ use thalweg_core::snapshot::StageState;
 use thalweg_core::{Column, DataType, Error, Result, Source, SourcePoll, TableSchema};
 use thalweg_state::{SnapshotDetails, SnapshotStore, TableSummary};
 
-use crate::jobs::{newest_number, open_folder};
+use crate::jobs::{newest_number, open_folder, open_snapshots};
 use crate::pipeline::MemorySource;
 
 const OPTIONS: [&str; 5] = ["location", "job", "number", "operator", "table"];
@@ -78,7 +78,7 @@ struct JobPlace {
 /// for.
 fn find(request: &StateTableRequest) -> Result<StateTable> {
     let place = locate(request)?;
-    let store = SnapshotStore::open(&place.location, &place.job)?;
+    let store = open_snapshots(&place.location, &place.job, &request.access)?;
     let number = choose(&store, request.number.or(place.number), &place)?;
     let details = store.describe(number)?;
     let stage = find_stage(&details, &request.operator)?;
@@ -101,7 +101,7 @@ fn locate(request: &StateTableRequest) -> Result<JobPlace> {
     };
     if let Some(location) = request.location.as_ref().filter(|_| !written.contains(['/', '\\'])) {
         let location = inside(location)?;
-        if !SnapshotStore::open(&location, written)?.list()?.is_empty() {
+        if !open_snapshots(&location, written, &request.access)?.list()?.is_empty() {
             return Ok(JobPlace { location, job: written.clone(), number: None });
         }
     }
@@ -325,7 +325,7 @@ fn source(request: &TableRequest) -> Result<Box<dyn Source>> {
         Error::plan(format!("table {}: '{number}' is no snapshot's number", request.table))
     })?;
     Ok(Box::new(StateSource {
-        store: SnapshotStore::open(&location, option_of(request, "job")?)?,
+        store: open_snapshots(&location, option_of(request, "job")?, &request.access)?,
         number,
         operator: option_of(request, "operator")?.to_owned(),
         table: option_of(request, "table")?.to_owned(),

@@ -250,6 +250,7 @@ impl Session {
             return if is_asked { Err(no_place()) } else { Ok(None) };
         };
         settings.location = self.options.snapshot_location(&settings.location)?;
+        settings.access = self.planner.access().clone();
         Ok(Some(settings))
     }
 }

@@ -47,6 +47,7 @@ impl Binder<'_> {
         request.location = self.catalog.settings().snapshots().map(|settings| settings.location);
         places.base_dir.clone_into(&mut request.base_dir);
         places.allowed_roots.clone_into(&mut request.allowed_roots);
+        request.access = places.access.clone();
         let found = places.connectors.state_table(&request).map_err(at)?;
         let physical = |(place, column)| {
             let origin = ColumnOrigin::Physical(place);

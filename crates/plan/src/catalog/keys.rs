@@ -41,6 +41,8 @@ pub enum SettingKind {
     Memory,
     /// Hosts, as [`thalweg_core::connector::AllowedTargets`] reads them. Once set it stays.
     Targets,
+    /// A text that is not shown; `${secret:name}` may stand in it.
+    Secret,
     /// Anything.
     Unchecked,
 }
@@ -126,6 +128,22 @@ pub const KEYS: &[SettingKey] = &keys! {
     "network.allowed-targets": Targets = "*", Ours
         => "the hosts that connectors may talk to: host, host:port, *.domain or address/bits, with \
             ; between them; once set it can't be changed";
+    "s3.endpoint": Text = "", Flink
+        => "the server of s3:// paths, where it is not Amazon's: http://host:port; http:// is not \
+            encrypted";
+    "s3.region": Text = "", Flink
+        => "the region of s3:// paths";
+    "s3.endpoint.region": Text = "", AliasOf("s3.region")
+        => "the region of s3:// paths";
+    "s3.path-style-access": Word(FLAG) = "", Flink
+        => "whether the bucket stands in the path of requests (as a rule), or in the name of the \
+            host (false)";
+    "s3.path.style.access": Word(FLAG) = "", AliasOf("s3.path-style-access")
+        => "whether the bucket stands in the path of requests";
+    "s3.access-key": Secret = "", Flink
+        => "whose access to s3:// paths it is; without it the environment says (AWS_…)";
+    "s3.secret-key": Secret = "", Flink
+        => "the secret that goes with it";
     "execution.runtime-mode": Word(&["streaming", "batch", "automatic"]) = "streaming", Flink
         => "streaming (results as rows come), or batch (inputs end, and results are final: no row \
             is late, nothing is updated)";

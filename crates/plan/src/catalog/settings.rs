@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use chrono_tz::Tz;
-use thalweg_core::connector::{Access, AllowedTargets, Secrets};
+use thalweg_core::connector::{Access, AllowedTargets, Secrets, check_places, names_secret};
 use thalweg_core::{Error, OrderContract, Result};
 use thalweg_expr::build::Misfit;
 
@@ -144,7 +144,11 @@ impl Settings {
 
     /// What is set, key by key.
     pub fn rows(&self) -> TextRows {
-        let set = self.values.iter().map(|(key, value)| ((*key).to_owned(), value.clone()));
+        let shown = |key: &str, value: &String| match find(key).map(|key| key.kind) {
+            Some(SettingKind::Secret) if !names_secret(value) => "***".to_owned(),
+            _ => value.clone(),
+        };
+        let set = self.values.iter().map(|(key, value)| ((*key).to_owned(), shown(key, value)));
         let inert = self.inert.iter().map(|(key, value)| (key.clone(), value.clone()));
         let mut rows: Vec<Vec<String>> =
             set.chain(inert).map(|(key, value)| vec![key, value]).collect();
@@ -170,12 +174,14 @@ impl Settings {
         parse_duration(self.get(name)).unwrap_or_default()
     }
 
-    /// `secrets.file` and `network.allowed-targets`
+    /// `secrets.file`, `network.allowed-targets`, and what is set of object stores.
     pub fn access(&self, base_dir: &Path, allowed_roots: &[PathBuf]) -> Access {
         let file = self.text("secrets.file").map(|file| base_dir.join(file));
         let targets = self.values.get(ALLOWED_TARGETS).and_then(|list| list.parse().ok());
         let secrets = Secrets { file, allowed_roots: allowed_roots.to_vec() };
-        Access { secrets, targets: targets.unwrap_or_default() }
+        let stores = self.values.iter().filter(|(name, _)| name.starts_with("s3."));
+        let stores = stores.map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        Access { secrets, targets: targets.unwrap_or_default(), stores }
     }
 
     /// `table.local-time-zone`
@@ -360,6 +366,7 @@ fn check(key: &SettingKey, value: &str) -> Result<()> {
         SettingKind::Duration => parse_duration(value).map(drop),
         SettingKind::DurationOrOff if value.eq_ignore_ascii_case("off") => Ok(()),
         SettingKind::DurationOrOff => parse_duration(value).map(drop),
+        SettingKind::Secret => check_places(value),
         SettingKind::Targets => value.parse::<AllowedTargets>().map(drop),
         SettingKind::Memory if parse_memory(value).is_some() => Ok(()),
         SettingKind::Memory => refuse("a size such as '4 gb', or a share such as '70%'"),

@@ -6,7 +6,10 @@
 //!
 //! Builders in Rust use the same types, with SQL's defaults, so the two can't differ.
 
+use std::path::Path;
 use std::time::Duration;
+
+use thalweg_core::connector::Access;
 
 use super::Settings;
 
@@ -26,6 +29,8 @@ pub enum OnSnapshotFailure {
 pub struct SnapshotSettings {
     /// Where they are kept.
     pub location: String,
+    /// How that place is reached, where it is not on this machine.
+    pub access: Access,
     /// From the beginning of one to that of the next; `None` for none but those asked for.
     pub interval: Option<Duration>,
     /// Each result is there once; otherwise none is lost.
@@ -106,6 +111,7 @@ impl Settings {
         let failures_max = self.count(&key("tolerable-failed-checkpoints")).unwrap_or(0);
         SnapshotSettings {
             location: location.to_owned(),
+            access: self.access(Path::new(""), &[]),
             interval: Some(interval).filter(|interval| !interval.is_zero()),
             exactly_once: !self.get(&key("mode")).eq_ignore_ascii_case("at_least_once"),
             retained: self.count(&key("num-retained")).unwrap_or(1),

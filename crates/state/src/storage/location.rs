@@ -5,12 +5,14 @@
 //! | `/var/state`, `state`, `file:///var/state` | a directory of this machine |
 //! | `memory://NAME` | memory of this process, the same for everyone who says the same name; for tests |
 //! | `test://NAME` | a directory behind calls that a test has put in the place of the operating system's ([`offer_files`]) |
-//! | `s3://BUCKET/PREFIX` | S3 and what speaks like it, by the usual variables (`AWS_…`); feature `s3` |
+//!
+//! Other object stores are given by whoever can reach them ([`in_store`]).
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use object_store::ObjectStore;
 use object_store::memory::InMemory;
 use thalweg_core::{Error, Result};
 
@@ -57,7 +59,6 @@ pub(crate) fn open(location: &str, job: &str) -> Result<(Arc<dyn Storage>, Optio
             let root = Path::new("/").join(folder);
             Ok((Arc::new(LocalStorage::new(root, Arc::clone(files))), None))
         }
-        "s3" => s3(location, rest, &folder),
         _ => Err(Error::plan(format!("'{location}': no snapshots are kept in '{scheme}'"))
             .hint("give a directory, or s3://bucket/prefix")),
     }
@@ -108,28 +109,20 @@ fn local(location: &Path, folder: &str) -> Result<(Arc<dyn Storage>, Option<Path
     Ok((Arc::new(LocalStorage::new(root.clone(), Arc::new(SystemFiles))), Some(root)))
 }
 
-#[cfg(feature = "s3")]
-fn s3(location: &str, rest: &str, folder: &str) -> Result<(Arc<dyn Storage>, Option<PathBuf>)> {
-    let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-    // Fails if it was done before, by us or by the program that we are part of.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let objects = object_store::aws::AmazonS3Builder::from_env()
-        .with_bucket_name(bucket)
-        .build()
-        .map_err(|error| {
-        Error::plan(format!("cannot use '{location}': {error}")).hint(
-            "the variables AWS_REGION, AWS_ENDPOINT, AWS_ACCESS_KEY_ID and their like say how",
-        )
-    })?;
-    let prefix = format!("{prefix}/{folder}");
-    let location = format!("{}/{folder}", location.trim_end_matches('/'));
-    Ok((Arc::new(ObjectStorage::new(Arc::new(objects), &location, &prefix)?), None))
-}
-
-#[cfg(not(feature = "s3"))]
-fn s3(location: &str, _: &str, _: &str) -> Result<(Arc<dyn Storage>, Option<PathBuf>)> {
-    Err(Error::unsupported(format!("'{location}': this build of Thalweg does not speak S3"))
-        .hint("build it with the feature 's3', or give a directory"))
+/// The place of a job in a store: what lies below the path of a URL.
+///
+/// # Errors
+/// If the job has no name; as [`ObjectStorage::new`].
+pub(crate) fn in_store(
+    objects: Arc<dyn ObjectStore>,
+    url: &str,
+    job: &str,
+) -> Result<Arc<dyn Storage>> {
+    let folder = folder_name(job)?;
+    let url = url.trim_end_matches('/');
+    let path = url.split_once("://").and_then(|(_, rest)| rest.split_once('/'));
+    let prefix = format!("{}/{folder}", path.map_or("", |(_, path)| path));
+    Ok(Arc::new(ObjectStorage::new(objects, &format!("{url}/{folder}"), &prefix)?))
 }
 
 /// The folder of a job: its name, with `%XX` for bytes that mean something in a path.

@@ -18,7 +18,7 @@ pub use local::{FileSystem, LocalStorage, SystemFiles};
 pub use location::offer_files;
 pub use objects::ObjectStorage;
 
-pub(crate) use location::{job_name, jobs, open};
+pub(crate) use location::{in_store, job_name, jobs, open};
 
 /// Something that a listing found.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -142,8 +142,8 @@ struct Listing {
 }
 
 impl SnapshotStore {
-    /// The snapshots of a job at a location: a directory, `file://…`, `memory://NAME` (this process
-    /// only) or `s3://BUCKET/PREFIX` (feature `s3`). Nothing is written before the first snapshot.
+    /// The snapshots of a job at a location: a directory, `file://…` or `memory://NAME` (this
+    /// process only). Nothing is written before the first snapshot.
     ///
     /// ```
     /// use thalweg_state::SnapshotStore;
@@ -157,6 +157,14 @@ impl SnapshotStore {
     pub fn open(location: &str, job: &str) -> Result<SnapshotStore> {
         let (storage, directory) = storage::open(location, job)?;
         Ok(Self::over(storage, job, directory))
+    }
+
+    /// The same in the store that a URL such as `s3://BUCKET/PREFIX` names.
+    ///
+    /// # Errors
+    /// If the job has no name; as [`ObjectStorage::new`].
+    pub fn in_store(objects: Arc<dyn ObjectStore>, url: &str, job: &str) -> Result<SnapshotStore> {
+        Ok(Self::over(storage::in_store(objects, url, job)?, job, None))
     }
 
     /// The same in any object store. `location` is how a user names the place.

@@ -193,7 +193,7 @@ fn wrong_options_are_plan_errors() {
         (&[("bad-data", "dead-letter")], "dead-letter.path"),
         (&[("bad-data", "ignore")], "'drop'"),
         (&[("format", "parquet"), ("path", "-")], "pipe"),
-        (&[("path", "s3://bucket/x")], "not supported"),
+        (&[("path", "ftp://bucket/x")], "no files at 'ftp://"),
         (&[("source.path.regex-pattern", "x")], "not supported"),
     ];
     for (options, part) in cases {

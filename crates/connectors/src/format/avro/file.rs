@@ -132,6 +132,56 @@ impl AvroFile {
     }
 }
 
+/// What a small file holds.
+pub struct Contents {
+    /// The schema of its records.
+    pub schema: Schema,
+    /// Its blocks: how many records each has, and their bytes.
+    pub blocks: Vec<(usize, Vec<u8>)>,
+}
+
+/// What a file holds that is read as a whole. No block may have more bytes than this, decompressed.
+///
+/// # Errors
+/// If it is damaged or cut.
+pub fn contents(bytes: &[u8], bytes_max: usize) -> Result<Contents> {
+    let Header { schema, codec, sync, end } = Header::read(bytes)?;
+    let (mut blocks, mut rest) = (Vec::new(), &bytes[end..]);
+    while !rest.is_empty() {
+        let (records, length, used) = super::read::block_head(rest).map_err(damaged)?;
+        let cut = || damaged("the file ends within a block");
+        let (body, behind) = rest[used..].split_at_checked(length).ok_or_else(cut)?;
+        let (found, behind) = behind.split_at_checked(SYNC_BYTES).ok_or_else(cut)?;
+        if found != sync || records > BLOCK_RECORDS_MAX {
+            return Err(damaged("a block does not end where it should"));
+        }
+        blocks.push((records, codec.decompressed(body.to_vec(), bytes_max)?));
+        rest = behind;
+    }
+    Ok(Contents { schema, blocks })
+}
+
+/// Begins a file with these entries, the schema (`avro.schema`) among them.
+pub fn head<'e>(
+    out: &mut Vec<u8>,
+    entries: impl ExactSizeIterator<Item = (&'e str, &'e str)>,
+    codec: Codec,
+    sync: &[u8; SYNC_BYTES],
+) {
+    let codec = Codec::NAMES.iter().find(|(_, own)| *own == codec);
+    let codec = ("avro.codec", codec.map_or("null", |(name, _)| name));
+    out.extend_from_slice(MAGIC);
+    long(out, entries.len() as i64 + 1);
+    for (key, value) in entries.chain([codec]) {
+        for part in [key, value] {
+            long(out, part.len() as i64);
+            out.extend_from_slice(part.as_bytes());
+        }
+    }
+    long(out, 0);
+    out.extend_from_slice(sync);
+}
+
 struct Header {
     schema: Schema,
     codec: Codec,
@@ -198,7 +248,8 @@ impl Block {
     }
 }
 
-fn damaged(reason: &str) -> Error {
+/// The error of a file that cannot be read.
+pub fn damaged(reason: &str) -> Error {
     Error::data(format!("not a readable Avro file: {reason}"))
         .hint("check that the file is complete")
 }
@@ -236,7 +287,11 @@ impl Codec {
         Ok(out)
     }
 
-    fn compressed(self, bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+    /// Bytes of a block, compressed.
+    ///
+    /// # Errors
+    /// If the library fails.
+    pub fn compressed(self, bytes: &[u8]) -> std::io::Result<Vec<u8>> {
         match self {
             Codec::Null => Ok(bytes.to_vec()),
             Codec::Deflate => {
@@ -275,18 +330,8 @@ impl<W: Write> AvroWriter<W> {
         let mut random = SplitMix64::new(u64::from(crc32fast::hash(text.as_bytes())));
         let mut sync = [0; SYNC_BYTES];
         sync.chunks_mut(8).for_each(|part| part.copy_from_slice(&random.next_u64().to_le_bytes()));
-        let mut head = MAGIC.to_vec();
-        long(&mut head, 2);
-        let codec = Codec::NAMES.iter().find(|(_, codec)| *codec == options.codec);
-        let codec_name = codec.map_or("null", |(name, _)| name);
-        for (key, value) in [("avro.schema", text.as_str()), ("avro.codec", codec_name)] {
-            for part in [key, value] {
-                long(&mut head, part.len() as i64);
-                head.extend_from_slice(part.as_bytes());
-            }
-        }
-        long(&mut head, 0);
-        head.extend_from_slice(&sync);
+        let mut head = Vec::new();
+        self::head(&mut head, [("avro.schema", text.as_str())].into_iter(), options.codec, &sync);
         let mut out = BufWriter::new(out);
         out.write_all(&head).map_err(|e| failed(&e))?;
         let (schema, codec) = (Schema::parse(&text)?, options.codec);

@@ -9,8 +9,9 @@ use parquet::arrow::arrow_reader::{
     ParquetRecordBatchReaderBuilder,
 };
 use parquet::basic::{Compression, Type as PhysicalType};
-use parquet::file::metadata::RowGroupMetaData;
+use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use parquet::file::reader::ChunkReader;
+use std::ops::Range;
 use std::sync::Arc;
 use thalweg_core::{Error, Result};
 
@@ -52,6 +53,18 @@ impl ParquetFile {
     pub fn group_rows(&self, group: usize) -> Option<u64> {
         let groups = self.metadata.metadata().row_groups();
         groups.get(group).map(|group| group.num_rows() as u64)
+    }
+
+    /// Where the columns of a group lie that are read.
+    pub fn group_ranges(&self, group: usize) -> Vec<Range<u64>> {
+        let group = self.metadata.metadata().row_group(group);
+        let columns = group.columns().iter().enumerate();
+        let read = columns.filter(|(leaf, _)| self.projection.leaf_included(*leaf));
+        let range = |column: &ColumnChunkMetaData| {
+            let (start, length) = column.byte_range();
+            start..start + length
+        };
+        read.map(|(_, column)| range(column)).collect()
     }
 
     /// Reads the rows of a group behind its first `passed` ones.

@@ -30,6 +30,21 @@ pub struct ParquetOptions {
     time_unit: Option<TimeUnit>,
 }
 
+impl Default for ParquetOptions {
+    /// What holds where no option is set.
+    fn default() -> Self {
+        ParquetOptions {
+            compression: Compression::ZSTD(ZstdLevel::try_new(3).expect("a level that there is")),
+            row_group_bytes: 128 << 20,
+            page_bytes: 1 << 20,
+            dictionary_page_bytes: 1 << 20,
+            has_dictionaries: true,
+            version: WriterVersion::PARQUET_1_0,
+            time_unit: None,
+        }
+    }
+}
+
 impl ParquetOptions {
     /// Reads `parquet.*`.
     ///

@@ -13,7 +13,9 @@ use std::io::Write;
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use thalweg::jobs::open_snapshots;
 use thalweg_connectors::filesystem::backup::SavedOutput;
+use thalweg_core::connector::Access;
 use thalweg_core::shim::unique_name;
 use thalweg_core::snapshot::OutputMark;
 use thalweg_core::{Error, Result};
@@ -64,13 +66,8 @@ pub fn export(location: &str, job: &str, to: &Path, number: Option<u64>) -> Resu
         let Some(handle) = stage.sink.as_ref().and_then(|sink| sink.handle.as_deref()) else {
             continue;
         };
-        let output = SavedOutput::of_handle(handle).ok_or_else(|| {
-            Error::unsupported(format!(
-                "the snapshot does not say where the output '{}' lies, so it can't be exported",
-                stage.name
-            ))
-            .hint("take a new snapshot with this version")
-        })?;
+        let output =
+            SavedOutput::of_handle(handle).ok_or_else(|| not_saved(&stage.name, handle))?;
         outputs.push((output, handle.to_owned()));
     }
     let _claims = outputs.iter().map(|(output, _)| output.claim()).collect::<Result<Vec<_>>>()?;
@@ -107,7 +104,7 @@ pub fn import(location: &str, from: &Path, overwrites: bool, allowed: &[PathBuf]
     if let Some(damage) = saved.verify(*snapshot)?.first() {
         return Err(Error::data(format!("the backup is damaged: {damage}")));
     }
-    let mut store = SnapshotStore::open(location, job)?;
+    let mut store = open_snapshots(location, job, &Access::default())?;
     let _lock = store.directory().map(JobLock::take).transpose()?;
     if !overwrites && (!store.list()?.is_empty() || store.lineage()?.is_some()) {
         return Err(Error::plan(format!("job '{job}' has state in {location}"))
@@ -140,6 +137,23 @@ pub fn import(location: &str, from: &Path, overwrites: bool, allowed: &[PathBuf]
         "job '{job}' is at snapshot {snapshot}, with {count} outputs; to resume it: thalweg run --resume\n"
     ))?;
     Ok(0)
+}
+
+/// The error of an output that cannot be part of a backup.
+fn not_saved(output: &str, handle: &str) -> Error {
+    match SavedOutput::in_store(handle) {
+        Some(url) => Error::unsupported(format!(
+            "the output '{output}' lies in {url}, and outputs in object stores can't be exported"
+        ))
+        .hint(
+            "stop the job with a snapshot and copy the folder of snapshots and the store's folder, hidden objects included, \
+             by their own means; `--resume` then continues where both lie",
+        ),
+        None => Error::unsupported(format!(
+            "the snapshot does not say where the output '{output}' lies, so it can't be exported"
+        ))
+        .hint("outputs that are files of this machine can be; for those take a new snapshot with this version"),
+    }
 }
 
 fn folder_of(backup: &Path, place: usize) -> PathBuf {

@@ -11,8 +11,9 @@ mod show;
 
 use std::time::Duration;
 
-use thalweg::jobs::ask_for_snapshot;
+use thalweg::jobs::{ask_for_snapshot, open_snapshots};
 use thalweg_connectors::output::Format;
+use thalweg_core::connector::Access;
 use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::text::format_timestamp_millis;
 use thalweg_core::{Error, Result};
@@ -86,7 +87,7 @@ pub fn place(given: Option<&str>, otherwise: Option<&str>) -> Result<String> {
 /// # Errors
 /// If it has none.
 pub fn open(location: &str, job: &str) -> Result<SnapshotStore> {
-    let store = SnapshotStore::open(location, job)?;
+    let store = open_snapshots(location, job, &Access::default())?;
     if !store.list()?.is_empty() {
         return Ok(store);
     }
@@ -121,7 +122,7 @@ fn list(location: &str, job: Option<&str>, format: Format) -> Result<u8> {
     for name in jobs {
         let store = match job {
             Some(_) => open(location, &name)?,
-            None => SnapshotStore::open(location, &name)?,
+            None => open_snapshots(location, &name, &Access::default())?,
         };
         rows.extend(store.list()?.iter().map(|summary| listed(&name, summary, now_ms)));
     }
@@ -195,7 +196,7 @@ fn delete(location: &str, job: &str, number: u64) -> Result<u8> {
 }
 
 fn take(location: &str, job: &str, timeout: Duration) -> Result<u8> {
-    let store = SnapshotStore::open(location, job)?;
+    let store = open_snapshots(location, job, &Access::default())?;
     let Some(directory) = store.directory() else {
         return Err(Error::unsupported(format!(
             "a job can't be asked for a snapshot in {location}"

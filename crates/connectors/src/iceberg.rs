@@ -1,0 +1,78 @@
+//! `'connector' = 'iceberg'`: tables of Apache Iceberg, in folders and object stores.
+//!
+//! A table is a folder as a catalog of type `hadoop` has it (`place.rs`). Rows are Parquet files
+//! that lists name (`manifest.rs`), and the newest version of the table's metadata (`metadata.rs`)
+//! names the lists. The library of Iceberg for Rust is not used: see the design note 022.
+//!
+//! | what | where |
+//! |---|---|
+//! | rows are added, each once | `sink.rs`, `data_file.rs` |
+//! | rows are read | `source.rs` |
+//! | columns and their numbers | `schema.rs`, `literal.rs` |
+//! | lists are files of Avro | `avro.rs` |
+
+mod avro;
+mod data_file;
+mod literal;
+mod manifest;
+mod metadata;
+mod options;
+mod place;
+mod schema;
+mod sink;
+mod source;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use thalweg_core::Result;
+use thalweg_core::connector::{Connector, ConnectorDescription, Sink, Source, TableRequest};
+
+use self::options::{DESCRIPTION, IcebergOptions};
+use self::sink::IcebergSink;
+use self::source::IcebergSource;
+use crate::filesystem::check_place_of;
+
+/// The connector.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Iceberg;
+
+impl Connector for Iceberg {
+    fn description(&self) -> &ConnectorDescription {
+        &DESCRIPTION
+    }
+
+    fn validate(&self, request: &TableRequest, _as_sink: bool) -> Result<()> {
+        let options = IcebergOptions::read(request)?;
+        schema::check_columns(request)?;
+        check_place_of(request, options.warehouse)
+    }
+
+    fn is_bounded(&self, request: &TableRequest) -> bool {
+        IcebergOptions::read(request).is_ok_and(|options| options.monitor_interval.is_none())
+    }
+
+    fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
+        let Ok(options) = IcebergOptions::read(request) else { return BTreeMap::new() };
+        let follows = options.monitor_interval.is_some();
+        let mut found = vec![
+            ("catalog-database", options.database.to_owned()),
+            ("catalog-table", options.table.to_owned()),
+        ];
+        if !as_sink {
+            found.push(("streaming", follows.to_string()));
+            let strategy = if follows { options.strategy.name() } else { "" };
+            found.push(("starting-strategy", strategy.to_owned()));
+        }
+        found.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
+        Ok(Box::new(IcebergSource::new(request)?))
+    }
+
+    fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>> {
+        Ok(Box::new(IcebergSink::new(request)?))
+    }
+}

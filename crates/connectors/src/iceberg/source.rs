@@ -1,0 +1,298 @@
+//! Reading a table: the files of a snapshot, or those that snapshots add, one after the other.
+//!
+//! The files are found in the table's lists and read as those of `filesystem` are; a position is
+//! theirs, with the snapshot from which reading began:
+//!
+//! ```text
+//! {"snapshot":3055729675574597004,"files":{…}}
+//! ```
+//!
+//! Of a table that is followed, only snapshots that append can be read: others take rows back. A
+//! snapshot that compacts files (`replace`) adds no row, and is passed over.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Value, json};
+use thalweg_core::connector::{Source, SourcePoll, TableRequest, Waker};
+use thalweg_core::{Error, Result};
+
+use super::manifest::{ListedFile, manifests};
+use super::metadata::TableSnapshot;
+use super::options::{IcebergOptions, Strategy};
+use super::place::{TablePlace, Version};
+use crate::filesystem::{FileSource, InputFile, Lister, parquet_source, table_file};
+
+/// A table, for reading.
+#[derive(Clone)]
+struct TableReader {
+    request: TableRequest,
+    place: TablePlace,
+    /// The files that a snapshot has added, which never change.
+    added: Arc<Mutex<BTreeMap<i64, Vec<InputFile>>>>,
+}
+
+impl TableReader {
+    fn located(&self, error: &Error) -> Error {
+        let message = format!("table {}: {}", self.request.table, error.message());
+        let located = Error::new(error.kind(), message);
+        let located = located.in_file(self.place.root.display().to_string());
+        match error.help() {
+            Some(help) => located.hint(help.to_owned()),
+            None => located,
+        }
+    }
+
+    fn newest(&self) -> Result<Version> {
+        let version = self.place.newest()?.ok_or_else(|| {
+            self.located(
+                &Error::plan("there is no table of Iceberg")
+                    .hint("check 'warehouse', 'catalog-database' and 'catalog-table'"),
+            )
+        })?;
+        version.layout(&self.request, false).map_err(|error| self.located(&error))?;
+        Ok(version)
+    }
+
+    fn input(&self, version: &Version, listed: &ListedFile) -> Result<InputFile> {
+        let path = self.place.path_of(&version.metadata, &listed.location)?;
+        table_file(&self.request, self.place.objects.as_ref(), &path)
+    }
+
+    /// All files of a snapshot.
+    fn files_of(&self, version: &Version, snapshot: &TableSnapshot) -> Result<Vec<InputFile>> {
+        let mut listed = manifests(&self.place, &version.metadata, &snapshot.manifest_list)?;
+        if listed.iter().any(|manifest| manifest.has_deletions()) {
+            return Err(self
+                .located(&Error::unsupported("the table has deletions of single rows").hint(
+                    "compact it (rewrite_data_files), so that its files hold what is left",
+                )));
+        }
+        // Older files first.
+        listed.reverse();
+        let mut found = Vec::new();
+        for manifest in &listed {
+            for file in manifest.files(&self.place, &version.metadata)? {
+                found.push(self.input(version, &file)?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The files that a snapshot has added.
+    fn added_by(&self, version: &Version, snapshot: &TableSnapshot) -> Result<Vec<InputFile>> {
+        match snapshot.operation.as_str() {
+            "append" => {}
+            "replace" => return Ok(Vec::new()),
+            other => {
+                return Err(self.located(
+                    &Error::unsupported(format!(
+                        "snapshot {} is no append ({other}): it takes rows back that were read",
+                        snapshot.id
+                    ))
+                    .hint("start from scratch behind it, or read the table without 'streaming'"),
+                ));
+            }
+        }
+        let mut added = self.added.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(files) = added.get(&snapshot.id) {
+            return Ok(files.clone());
+        }
+        let mut found = Vec::new();
+        for manifest in manifests(&self.place, &version.metadata, &snapshot.manifest_list)? {
+            if manifest.snapshot_id != snapshot.id {
+                continue;
+            }
+            for file in manifest.files(&self.place, &version.metadata)? {
+                if file.snapshot_id == snapshot.id {
+                    found.push(self.input(version, &file)?);
+                }
+            }
+        }
+        added.insert(snapshot.id, found.clone());
+        Ok(found)
+    }
+
+    /// What a followed table has now, from where reading began.
+    fn followed(&self, begin: &Begin) -> Result<Vec<InputFile>> {
+        let version = self.newest()?;
+        let mut newer = version.ancestors();
+        let mut found = Vec::new();
+        if let Some(id) = begin.snapshot {
+            let at = newer.iter().position(|snapshot| snapshot.id == id).ok_or_else(|| {
+                self.located(
+                    &Error::data(format!(
+                        "the table has snapshot {id} no more, behind which to read on"
+                    ))
+                    .hint("keep snapshots for longer than a job may stand, or start from scratch"),
+                )
+            })?;
+            let first = &newer[at];
+            match begin.strategy {
+                Strategy::Table => found = self.files_of(&version, first)?,
+                Strategy::Latest | Strategy::Earliest => found = self.added_by(&version, first)?,
+                Strategy::LatestExclusive => {}
+            }
+            newer.truncate(at);
+        }
+        for snapshot in newer.iter().rev() {
+            found.extend(self.added_by(&version, snapshot)?);
+        }
+        Ok(found)
+    }
+}
+
+/// Where reading began.
+#[derive(Clone, Copy, Debug)]
+struct Begin {
+    strategy: Strategy,
+    /// `None`: the table had no snapshot.
+    snapshot: Option<i64>,
+}
+
+/// Reads a table.
+pub struct IcebergSource {
+    reader: TableReader,
+    follows: Option<std::time::Duration>,
+    strategy: Strategy,
+    opened: Option<(Begin, FileSource)>,
+}
+
+impl IcebergSource {
+    /// A source of a table.
+    ///
+    /// # Errors
+    /// If its options are wrong.
+    pub fn new(request: &TableRequest) -> Result<Self> {
+        let options = IcebergOptions::read(request)?;
+        let place = TablePlace::of(request, &options)?;
+        // Values of partitions stand in the files as well.
+        let request = TableRequest { partitioned_by: Vec::new(), ..request.clone() };
+        let reader = TableReader { place, request: request.clone(), added: Arc::default() };
+        let follows = options.monitor_interval;
+        Ok(IcebergSource { reader, follows, strategy: options.strategy, opened: None })
+    }
+
+    /// Where a run that starts from scratch begins.
+    fn first(&self) -> Result<Begin> {
+        let version = self.reader.newest()?;
+        let snapshot = match (self.follows, self.strategy) {
+            (Some(_), Strategy::Earliest) => version.ancestors().pop(),
+            _ => version.current(),
+        };
+        let snapshot = snapshot.map(|snapshot| snapshot.id);
+        Ok(Begin { strategy: self.strategy, snapshot })
+    }
+
+    fn source(&self, begin: Begin) -> Result<FileSource> {
+        let reader = self.reader.clone();
+        let request = &self.reader.request;
+        let objects = self.reader.place.objects.clone();
+        if let Some(interval) = self.follows {
+            let list: Lister = Arc::new(move || reader.followed(&begin));
+            let files = list()?;
+            return Ok(parquet_source(request, files, objects, Some((interval, list))));
+        }
+        let version = reader.newest()?;
+        let files = match begin.snapshot {
+            None => Vec::new(),
+            Some(id) => {
+                let snapshot = version.snapshot(id).ok_or_else(|| {
+                    reader.located(
+                        &Error::data(format!("the table has snapshot {id} no more"))
+                            .hint("start from scratch"),
+                    )
+                })?;
+                reader.files_of(&version, &snapshot)?
+            }
+        };
+        Ok(parquet_source(request, files, objects, None))
+    }
+
+    fn opened(&mut self) -> Result<&mut FileSource> {
+        match &mut self.opened {
+            Some((_, source)) => Ok(source),
+            None => Err(Error::internal("a source was used before it was started")),
+        }
+    }
+
+    /// Opens the files from where a position began. What it says of the files.
+    fn open_at(&mut self, position: &str) -> Result<String> {
+        let value: Value = serde_json::from_str(position).unwrap_or_default();
+        let Some(files) = value.get("files") else {
+            return Err(Error::user("this is no position in a table of Iceberg")
+                .hint("the snapshot is of another table, of another version, or damaged"));
+        };
+        let begin = Begin { strategy: self.strategy, snapshot: value["snapshot"].as_i64() };
+        self.opened = Some((begin, self.source(begin)?));
+        Ok(files.to_string())
+    }
+}
+
+impl Source for IcebergSource {
+    fn name(&self) -> String {
+        self.reader.request.table.clone()
+    }
+
+    fn start(&mut self, waker: Waker) -> Result<()> {
+        if self.opened.is_none() {
+            let begin = self.first()?;
+            self.opened = Some((begin, self.source(begin)?));
+        }
+        self.opened()?.start(waker)
+    }
+
+    fn open(&mut self) -> Result<()> {
+        self.opened()?.open()
+    }
+
+    fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
+        self.opened()?.poll(rows_max)
+    }
+
+    fn is_bounded(&self) -> bool {
+        self.follows.is_none()
+    }
+
+    fn stop(&mut self) {
+        if let Some((_, source)) = &mut self.opened {
+            source.stop();
+        }
+        if let Some(objects) = &self.reader.place.objects {
+            objects.cancel();
+        }
+    }
+
+    fn canceller(&self) -> Option<Waker> {
+        self.reader.place.files.canceller()
+    }
+
+    fn position(&self) -> Option<String> {
+        let (begin, source) = self.opened.as_ref()?;
+        let files: Value = serde_json::from_str(&source.position()?).ok()?;
+        Some(json!({ "snapshot": begin.snapshot, "files": files }).to_string())
+    }
+
+    fn seek(&mut self, position: &str) -> Result<()> {
+        let files = self.open_at(position)?;
+        self.opened()?.seek(&files)
+    }
+
+    fn check_ended(&mut self, position: &str) -> Result<()> {
+        let files = self.open_at(position)?;
+        self.opened()?.check_ended(&files)
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        match &mut self.opened {
+            Some((_, source)) => source.finish(),
+            None => Ok(()),
+        }
+    }
+
+    fn abort(&mut self) {
+        if let Some((_, source)) = &mut self.opened {
+            source.abort();
+        }
+    }
+}

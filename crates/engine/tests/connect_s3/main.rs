@@ -1,0 +1,11 @@
+//! Files in an object store with the protocol of S3 against a real server (`tests/services/s3`).
+//!
+//! `make connect-test` runs these tests: others do not fetch the server.
+#![cfg(feature = "s3")]
+
+mod kills;
+mod lake;
+mod reading;
+mod server;
+#[path = "../connect_kafka/services.rs"]
+mod services;
