@@ -355,7 +355,7 @@ mod tests {
 
     fn stage(role: StageRole, rows: u64, late: u64) -> StageSnapshot {
         let metrics = thalweg_runtime::metrics::StageMetrics::new();
-        let snapshot = metrics.snapshot("id", "name", role);
+        let snapshot = metrics.snapshot("id", "name", role, 0);
         StageSnapshot {
             rows_in: rows,
             rows_out: rows,
@@ -373,7 +373,7 @@ mod tests {
             stage(StageRole::Sink, 34, 0),
         ];
         Report {
-            metrics: MetricsSnapshot { stages, snapshots: None },
+            metrics: MetricsSnapshot { stages, ..MetricsSnapshot::default() },
             elapsed: Duration::from_millis(500),
             latency: None,
             passage: None,
@@ -450,6 +450,7 @@ mod tests {
             ended: false,
             holds_back,
             status: SplitStatus { lag_rows, last_error: None, ..SplitStatus::default() },
+            ..SplitSnapshot::default()
         };
         assert_eq!(splits(&report.metrics), "");
         let mut broken = split("orders-1", 0, true, Some(1200));
