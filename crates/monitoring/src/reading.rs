@@ -174,13 +174,15 @@ impl WindowGrid {
     /// The end of the next window that a watermark has not closed.
     pub fn next_end(&self, watermark: i64) -> i64 {
         // A window that ends at e is closed from e - 1 on.
-        let grid = thalweg_core::Grid { period_ms: self.period_ms.max(1), offset_ms: self.offset_ms };
+        let grid =
+            thalweg_core::Grid { period_ms: self.period_ms.max(1), offset_ms: self.offset_ms };
         let next = grid.index(watermark.saturating_add(1)).saturating_add(1);
         next.saturating_mul(grid.period_ms).saturating_add(self.offset_ms)
     }
     /// How many windows one watermark closes that another does not.
     pub fn closed_between(&self, from: i64, to: i64) -> u64 {
-        let grid = thalweg_core::Grid { period_ms: self.period_ms.max(1), offset_ms: self.offset_ms };
+        let grid =
+            thalweg_core::Grid { period_ms: self.period_ms.max(1), offset_ms: self.offset_ms };
         let index = |watermark: i64| grid.index(watermark.saturating_add(1));
         u64::try_from(index(to).saturating_sub(index(from))).unwrap_or(0)
     }
@@ -477,7 +479,9 @@ impl JobReading {
                 let queued = sum.saturating_sub(sum_before) as f64;
                 stage.queued = stage.queued.max(queued / (looks - looks_before) as f64);
             }
-            let (Some(source), Some(before)) = (&mut stage.source, &before.source) else { continue };
+            let (Some(source), Some(before)) = (&mut stage.source, &before.source) else {
+                continue;
+            };
             for split in &mut source.splits {
                 let same = before.splits.iter().find(|before| before.name == split.name);
                 split.recent = same.map(|before| split_rates(split, before, seconds));

@@ -13,8 +13,8 @@ use crate::scheduler::meter::StageMeter;
 mod blocked;
 mod histogram;
 
-pub(crate) use blocked::{BlockedClock, Unanswered};
 pub use blocked::{BlockedBy, BlockedTimes};
+pub(crate) use blocked::{BlockedClock, Unanswered};
 pub use histogram::{BUCKET_BOUNDS_US, Distribution, LatencyHistogram, LatencyPercentiles};
 
 /// Counters of one stage. Relaxed throughout: each stands for itself, and the final report is read

@@ -133,7 +133,13 @@ impl Splits {
     }
 
     /// A split has given rows at this moment, the latest of them at `time_ms`.
-    pub(crate) fn note_rows(&mut self, id: SplitId, rows: usize, now_ns: u64, time_ms: Option<i64>) {
+    pub(crate) fn note_rows(
+        &mut self,
+        id: SplitId,
+        rows: usize,
+        now_ns: u64,
+        time_ms: Option<i64>,
+    ) {
         if rows > 0
             && let Some(split) = self.get_mut(id)
         {

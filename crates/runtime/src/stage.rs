@@ -28,9 +28,7 @@ use thalweg_ordering::sync::{Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize,
 use crate::barrier::{Barrier, BarrierResults, Joint, SharedCompletions};
 use crate::container::Container;
 use crate::lane::Lane;
-use crate::metrics::{
-    LatencyHistogram, SourceSnapshot, SplitSnapshot, StageMetrics, StageRole,
-};
+use crate::metrics::{LatencyHistogram, SourceSnapshot, SplitSnapshot, StageMetrics, StageRole};
 use crate::ordered::gather::Gather;
 use crate::slices::{SliceRows, next_slice};
 use crate::source_batcher::SourceBatcher;

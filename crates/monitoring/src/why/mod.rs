@@ -15,11 +15,6 @@ mod path;
 mod reason;
 mod text;
 
-#[cfg(test)]
-mod cases;
-#[cfg(test)]
-mod random;
-
 use serde::{Deserialize, Serialize};
 
 pub use next::NextResult;

@@ -91,7 +91,8 @@ impl Levels {
             return ENDED;
         }
         let inputs = || stage.inputs.iter().copied();
-        let least = inputs().filter(|&input| !is_idle(reading, input)).map(|input| self.0[input]).min();
+        let least =
+            inputs().filter(|&input| !is_idle(reading, input)).map(|input| self.0[input]).min();
         let least = least.or_else(|| inputs().map(|input| self.0[input]).max()).unwrap_or(UNKNOWN);
         match least {
             ENDED => ENDED,
@@ -237,7 +238,9 @@ fn slowest_downstream(reading: &JobReading, source: usize) -> Option<usize> {
     for (place, stage) in reading.stages.iter().enumerate().skip(source + 1) {
         is_behind[place] = stage.inputs.iter().any(|&input| is_behind[input]);
     }
-    (source + 1..reading.stages.len()).rev().find(|&place| is_behind[place] && is_slow(reading, place))
+    (source + 1..reading.stages.len())
+        .rev()
+        .find(|&place| is_behind[place] && is_slow(reading, place))
 }
 
 /// The stages of a path that hold back by design, with how much.

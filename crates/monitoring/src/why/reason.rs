@@ -173,10 +173,7 @@ fn of_stage(reading: &JobReading, stage: &StageReading, is_moving: bool) -> (Rea
     let verdict = if is_moving { Verdict::Behind } else { Verdict::StandingStill };
     let reason = if path::waits_for_answer(reading, stage) {
         let since_ms = stage.unanswered_since_ms.unwrap_or(reading.at_ms);
-        Reason::WaitsForAnswer {
-            unanswered: stage.unanswered,
-            oldest_ms: reading.at_ms - since_ms,
-        }
+        Reason::WaitsForAnswer { unanswered: stage.unanswered, oldest_ms: reading.at_ms - since_ms }
     } else if stage.kind == StageKind::Sink {
         let (in_call_ms, problem) = (stage.in_call_ms, stage.problem.clone());
         Reason::SlowSink { busy, in_call_ms, problem }
@@ -195,7 +192,8 @@ fn standing_reason(
     (source, split): (&SourceReading, Option<&SplitReading>),
     behind: Option<Reason>,
 ) -> Reason {
-    let trouble = split.and_then(|split| split.last_error.clone()).or_else(|| stage.problem.clone());
+    let trouble =
+        split.and_then(|split| split.last_error.clone()).or_else(|| stage.problem.clone());
     if let Some(message) = trouble {
         return Reason::Reconnecting { message };
     }

@@ -67,7 +67,9 @@ pub(super) fn explanation(why: &Why) -> String {
             format!("rows come, but their times advance {pace:.2} s a second")
         }
         Reason::NoRowYet => "it has given no row yet".to_owned(),
-        Reason::OthersEnded => "all other inputs have ended; this one does not end by itself".to_owned(),
+        Reason::OthersEnded => {
+            "all other inputs have ended; this one does not end by itself".to_owned()
+        }
         Reason::Silent { since_ms, .. } => {
             let ago = since_ms.map_or_else(|| "a while".to_owned(), ago);
             format!("no row for {ago}")
@@ -79,7 +81,11 @@ fn far_behind(lag_rows: u64, rows_per_s: f64, lag_per_s: f64) -> String {
     let lag = plural(lag_rows, "row");
     if lag_per_s < 0.0 {
         let left_ms = (lag_rows as f64 / -lag_per_s * 1_000.0) as i64;
-        return format!("{lag} behind, reads {} rows/s, has caught up in {}", rate(rows_per_s), span(left_ms));
+        return format!(
+            "{lag} behind, reads {} rows/s, has caught up in {}",
+            rate(rows_per_s),
+            span(left_ms)
+        );
     }
     let comes = rate(rows_per_s + lag_per_s);
     format!("{lag} behind and never catches up: {comes} rows/s come, {} are read", rate(rows_per_s))
@@ -157,7 +163,8 @@ fn evidence(why: &Why) -> String {
     let headings = ["split", "watermark", "last row at", "rows/s", "behind end"];
     let mut rows = vec![headings.map(str::to_owned)];
     rows.extend(why.evidence.iter().map(|of| cells(of, why.at_ms)));
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; 5] = std::array::from_fn(width);
     let mut text = String::new();
     let notes = std::iter::once("").chain(why.evidence.iter().map(|of| of.note.as_str()));
@@ -182,7 +189,8 @@ fn cells(of: &Evidence, at_ms: i64) -> [String; 5] {
     [
         of.split.clone(),
         of.watermark.map_or_else(|| "none".to_owned(), |time| moment(time, at_ms)),
-        of.last_row_at_ms.map_or_else(|| "never".to_owned(), |time| moment(time / 1_000 * 1_000, at_ms)),
+        of.last_row_at_ms
+            .map_or_else(|| "never".to_owned(), |time| moment(time / 1_000 * 1_000, at_ms)),
         of.rows_per_s.map_or_else(|| "?".to_owned(), rate),
         of.lag_rows.map_or_else(|| "?".to_owned(), |lag| format!("{} rows", count(lag))),
     ]
@@ -214,8 +222,10 @@ fn next(why: &Why) -> Option<String> {
     let next = why.next.as_ref()?;
     let end = moment(next.window_end_ms, why.at_ms);
     let closes = moment(next.window_end_ms - 1, why.at_ms);
-    let mut text =
-        format!("a window of {} that ends at {end} closes when the watermark reaches {closes}", next.stage);
+    let mut text = format!(
+        "a window of {} that ends at {end} closes when the watermark reaches {closes}",
+        next.stage
+    );
     if let (Some(in_ms), Verdict::Flowing | Verdict::Behind) = (next.in_ms, why.verdict) {
         text.push_str(&format!(", in about {} at the present pace", span(in_ms)));
     }

@@ -114,7 +114,9 @@ impl Dispatcher<'_> {
     /// No source is asked for this reason.
     fn note_all_blocked(&self, by: BlockedBy) {
         let sources = self.job.stages.source_places().iter().copied();
-        sources.filter(|&source| self.has_rows(source)).for_each(|source| self.note_blocked(source, by));
+        sources
+            .filter(|&source| self.has_rows(source))
+            .for_each(|source| self.note_blocked(source, by));
     }
 
     /// True if a recording wants no other source first.

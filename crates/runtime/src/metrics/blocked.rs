@@ -30,13 +30,8 @@ pub enum BlockedBy {
 
 impl BlockedBy {
     /// All of them.
-    pub const ALL: [BlockedBy; 5] = [
-        BlockedBy::Output,
-        BlockedBy::Memory,
-        BlockedBy::Order,
-        BlockedBy::Lookup,
-        BlockedBy::Cut,
-    ];
+    pub const ALL: [BlockedBy; 5] =
+        [BlockedBy::Output, BlockedBy::Memory, BlockedBy::Order, BlockedBy::Lookup, BlockedBy::Cut];
     /// Its name in metrics.
     pub fn name(self) -> &'static str {
         match self {

@@ -79,8 +79,7 @@ impl LatencyHistogram {
     /// The counts by bucket.
     pub fn distribution(&self) -> Distribution {
         let recorded = self.lock();
-        let mut distribution =
-            Distribution { sum_us: recorded.sum_us, ..Distribution::default() };
+        let mut distribution = Distribution { sum_us: recorded.sum_us, ..Distribution::default() };
         for value in recorded.histogram.iter_recorded() {
             distribution.add(value.value_iterated_to(), value.count_at_value());
         }
