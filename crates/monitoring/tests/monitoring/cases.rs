@@ -1,10 +1,10 @@
 //! Each reason has a case.
 
-use thalweg_monitoring::why::{Reason, Verdict, Why, why};
 use thalweg_monitoring::reading::{
     BlockedShares, CutReading, JobReading, RestartReading, SourceReading, SplitRates, SplitReading,
     StageKind, StageRates, StageReading, WindowGrid,
 };
+use thalweg_monitoring::why::{Reason, Verdict, Why, why};
 
 /// 2026-01-01 10:28:21
 const NOW_MS: i64 = 1_767_263_301_000;

@@ -3,7 +3,8 @@
 use thalweg_monitoring::conditions::{Condition, ConditionKind, Conditions};
 
 use thalweg_monitoring::reading::{
-    BlockedShares, MemoryReading, SnapshotReading, SourceReading, SplitReading, StageRates,
+    BlockedShares, JobReading, MemoryReading, SnapshotReading, SourceReading, SplitReading,
+    StageKind, StageRates, StageReading,
 };
 
 const START_MS: i64 = 1_000_000;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use thalweg_monitoring::exposition::*;
 use thalweg_monitoring::conditions::{Condition, ConditionKind};
+use thalweg_monitoring::exposition::*;
 use thalweg_monitoring::reading::{
     DistributionReading, JobReading, SinkReading, SnapshotReading, SourceReading, SplitReading,
     StageKind, StageReading,

@@ -1,7 +1,7 @@
 //! Moments that have passed.
 
-use thalweg_monitoring::{History, JobReading};
 use thalweg_monitoring::reading::{StageRates, StageReading};
+use thalweg_monitoring::{History, JobReading};
 
 use thalweg_monitoring::reading::{SourceReading, SplitReading, StageKind};
 use thalweg_monitoring::why::{Verdict, why};
@@ -24,8 +24,7 @@ fn at(second: i64) -> JobReading {
         recent: Some(StageRates { rows_in: second as f64, ..StageRates::default() }),
         ..StageReading::default()
     };
-    let sink =
-        StageReading { kind: StageKind::Sink, inputs: vec![0], ..StageReading::default() };
+    let sink = StageReading { kind: StageKind::Sink, inputs: vec![0], ..StageReading::default() };
     JobReading { at_ms: second * 1_000, stages: vec![source, sink], ..JobReading::default() }
 }
 

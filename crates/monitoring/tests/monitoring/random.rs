@@ -6,8 +6,10 @@
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
+use thalweg_monitoring::reading::{
+    JobReading, SourceReading, SplitReading, StageKind, StageReading,
+};
 use thalweg_monitoring::why::why_sink;
-use thalweg_monitoring::reading::{JobReading, SourceReading, SplitReading, StageKind, StageReading};
 
 /// A graph: per source its splits, per stage its inputs and what it holds back.
 #[derive(Clone, Debug)]

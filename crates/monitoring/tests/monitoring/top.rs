@@ -1,8 +1,8 @@
 //! Jobs and stages as lines.
 
-use thalweg_monitoring::top::{jobs, stages};
-use thalweg_monitoring::reading::{JobReading, StageKind, StageReading};
 use thalweg_monitoring::conditions::Condition;
+use thalweg_monitoring::reading::{JobReading, StageKind, StageReading};
+use thalweg_monitoring::top::{jobs, stages};
 
 use thalweg_monitoring::conditions::ConditionKind;
 use thalweg_monitoring::reading::StageRates;
@@ -32,7 +32,6 @@ fn a_job_and_its_stages_have_a_line_each() {
     assert!(line.starts_with("meters  running  84.1 k  0      6 min 41 s"), "{table}");
     assert!(line.ends_with("held by meters[7]: no row for 6 min 41 s"), "{table}");
     let table = stages(&reading);
-    let line =
-        "meters  source  84.1 k  0      25 %  0 %      75 %  1970-01-01 00:01:00.000  0 B";
+    let line = "meters  source  84.1 k  0      25 %  0 %      75 %  1970-01-01 00:01:00.000  0 B";
     assert_eq!(table.lines().nth(1), Some(line));
 }
