@@ -100,6 +100,23 @@ fn a_scrape_reads_as_prometheus_wants_it() {
     assert_eq!(once.len(), names.len(), "each metric is described once");
 }
 
+/// `make prometheus-test` has it checked by Prometheus itself.
+#[test]
+fn the_recorded_scrape_is_what_a_scrape_is_now() {
+    let file = "../../deploy/prometheus/scrape.txt";
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    let mut families = families(&job(2, 2, 1));
+    let process = ProcessReading { version: "0.1.0".into(), workers: 2, ..Default::default() };
+    process_samples(&mut families, &process);
+    let text = families.text();
+    if std::env::var_os("THALWEG_WRITE_DOCS").is_some() {
+        std::fs::write(&path, text).expect("writing the scrape");
+    } else {
+        let recorded = std::fs::read_to_string(&path).expect("a recorded scrape");
+        assert!(recorded == text, "{file} differs (THALWEG_WRITE_DOCS=1 writes it)");
+    }
+}
+
 #[test]
 fn no_series_comes_twice() {
     let text = families(&job(3, 4, 3)).text();

@@ -4,6 +4,8 @@ mod cases;
 mod conditions;
 mod exposition;
 mod history;
+mod jobs;
 mod numbers;
+mod page;
 mod random;
 mod top;
