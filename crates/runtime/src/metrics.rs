@@ -15,7 +15,9 @@ mod histogram;
 
 pub use blocked::{BlockedBy, BlockedTimes};
 pub(crate) use blocked::{BlockedClock, Unanswered};
-pub use histogram::{BUCKET_BOUNDS_US, Distribution, LatencyHistogram, LatencyPercentiles};
+pub use histogram::{
+    BUCKET_BOUNDS_US, Distribution, LatencyHistogram, LatencyPercentiles, TimeBuckets,
+};
 
 /// Counters of one stage. Relaxed throughout: each stands for itself, and the final report is read
 /// after the workers have been joined.

@@ -28,7 +28,9 @@ use thalweg_ordering::sync::{Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize,
 use crate::barrier::{Barrier, BarrierResults, Joint, SharedCompletions};
 use crate::container::Container;
 use crate::lane::Lane;
-use crate::metrics::{LatencyHistogram, SourceSnapshot, SplitSnapshot, StageMetrics, StageRole};
+use crate::metrics::{
+    LatencyHistogram, SourceSnapshot, SplitSnapshot, StageMetrics, StageRole, TimeBuckets,
+};
 use crate::ordered::gather::Gather;
 use crate::slices::{SliceRows, next_slice};
 use crate::source_batcher::SourceBatcher;
@@ -644,7 +646,7 @@ pub struct SinkRun {
     /// Latencies of its results.
     pub latency: LatencyHistogram,
     /// How long its writes took.
-    pub writes: LatencyHistogram,
+    pub writes: TimeBuckets,
 }
 
 /// Rows for a sink.

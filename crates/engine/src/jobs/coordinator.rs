@@ -25,7 +25,7 @@ use thalweg_core::snapshot::{
 };
 use thalweg_core::{Error, OrderContract, Result};
 use thalweg_plan::catalog::{OnSnapshotFailure, SnapshotSettings};
-use thalweg_runtime::metrics::LatencyHistogram;
+use thalweg_runtime::metrics::{LatencyHistogram, TimeBuckets};
 use thalweg_runtime::{AfterCut, CutTimes, JobControl, SnapshotMetrics, Taken};
 use thalweg_state::decide::{Extents, Next, Schedule, Timing, WriteOutcome};
 use thalweg_state::{JobLock, SnapshotKind, SnapshotStore, WriteRequest, WrittenSnapshot};
@@ -94,7 +94,7 @@ struct Times {
     holds: LatencyHistogram,
     captures: LatencyHistogram,
     /// From the request until a snapshot was kept.
-    whole: LatencyHistogram,
+    whole: TimeBuckets,
 }
 
 impl Times {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use serde::Serialize;
 use thalweg_runtime::metrics::BUCKET_BOUNDS_US;
 
 use super::table::{METRICS, MetricKind};
@@ -16,16 +17,37 @@ pub struct Families {
     samples: BTreeMap<usize, Vec<Sample>>,
 }
 
-#[derive(Clone, Debug)]
-struct Sample {
-    /// `{job="a",stage="b"}` without the brackets.
-    labels: String,
-    value: Value,
+/// All samples of a metric, for those who read JSON.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Family {
+    /// The metric.
+    pub name: &'static str,
+    /// `counter`, `gauge` or `histogram`.
+    pub kind: &'static str,
+    /// What it means.
+    pub help: &'static str,
+    /// One for each series.
+    pub samples: Vec<Sample>,
 }
 
-#[derive(Clone, Debug)]
-enum Value {
+/// A sample.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Sample {
+    /// Label by label.
+    pub labels: BTreeMap<&'static str, String>,
+    /// The value.
+    #[serde(flatten)]
+    pub value: Value,
+}
+
+/// The value of a sample.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub enum Value {
+    /// Of a counter or a gauge.
+    #[serde(rename = "value")]
     Number(f64),
+    /// Of a histogram.
+    #[serde(rename = "histogram")]
     Times(DistributionReading),
 }
 
@@ -58,10 +80,8 @@ impl Families {
         assert_eq!(metric.labels.len(), labels.len(), "the table says which labels {name} has");
         assert_eq!(metric.kind == MetricKind::Histogram, is_histogram, "the kind of {name}");
         let pairs = metric.labels.iter().zip(labels);
-        let pairs: Vec<String> =
-            pairs.map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
-        let sample = Sample { labels: pairs.join(","), value };
-        self.samples.entry(place).or_default().push(sample);
+        let labels = pairs.map(|(&label, &value)| (label, value.to_owned())).collect();
+        self.samples.entry(place).or_default().push(Sample { labels, value });
     }
 
     /// How many series there are, without the buckets of histograms.
@@ -74,6 +94,17 @@ impl Families {
         self.samples.values().flatten().map(of).sum()
     }
 
+    /// All samples by metric, in the order of the table: what [`Families::text`] says, for those who
+    /// read JSON.
+    pub fn families(&self) -> Vec<Family> {
+        let family = |(&place, samples): (&usize, &Vec<Sample>)| {
+            let metric = &METRICS[place];
+            let (name, kind, help) = (metric.name, metric.kind.name(), metric.help);
+            Family { name, kind, help, samples: samples.clone() }
+        };
+        self.samples.iter().map(family).collect()
+    }
+
     /// All samples, in the order of the table.
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -83,7 +114,7 @@ impl Families {
             let _ = writeln!(text, "# HELP {name} {}", metric.help);
             let _ = writeln!(text, "# TYPE {name} {kind}");
             for sample in samples {
-                sample.write(&mut text, name);
+                sample.write(&mut text, name, metric.labels);
             }
         }
         text
@@ -91,8 +122,9 @@ impl Families {
 }
 
 impl Sample {
-    fn write(&self, text: &mut String, name: &str) {
-        let labels = &self.labels;
+    fn write(&self, text: &mut String, name: &str, order: &[&str]) {
+        let pair = |label: &&str| format!("{label}=\"{}\"", escaped(&self.labels[*label]));
+        let labels = &order.iter().map(pair).collect::<Vec<_>>().join(",");
         let number = |text: &mut String, name: &str, value: f64| {
             let _ = match labels.is_empty() {
                 true => writeln!(text, "{name} {value}"),
@@ -102,23 +134,24 @@ impl Sample {
         match &self.value {
             Value::Number(value) => number(text, name, *value),
             Value::Times(times) => {
-                let count = self.write_buckets(text, name, times);
+                let count = write_buckets(text, name, labels, times);
                 number(text, &format!("{name}_sum"), times.sum_us as f64 / 1e6);
                 number(text, &format!("{name}_count"), count as f64);
             }
         }
     }
+}
 
-    fn write_buckets(&self, text: &mut String, name: &str, times: &DistributionReading) -> u64 {
-        let bounds = BUCKET_BOUNDS_US.iter().map(|&bound_us| (bound_us as f64 / 1e6).to_string());
-        let mut below = 0;
-        for (place, bound) in bounds.chain(std::iter::once("+Inf".to_owned())).enumerate() {
-            below += times.counts.get(place).copied().unwrap_or(0);
-            let comma = if self.labels.is_empty() { "" } else { "," };
-            let _ = writeln!(text, "{name}_bucket{{{}{comma}le=\"{bound}\"}} {below}", self.labels);
-        }
-        below
+/// The buckets of a histogram. How many times there are.
+fn write_buckets(text: &mut String, name: &str, labels: &str, times: &DistributionReading) -> u64 {
+    let bounds = BUCKET_BOUNDS_US.iter().map(|&bound_us| (bound_us as f64 / 1e6).to_string());
+    let comma = if labels.is_empty() { "" } else { "," };
+    let mut below = 0;
+    for (place, bound) in bounds.chain(std::iter::once("+Inf".to_owned())).enumerate() {
+        below += times.counts.get(place).copied().unwrap_or(0);
+        let _ = writeln!(text, "{name}_bucket{{{labels}{comma}le=\"{bound}\"}} {below}");
     }
+    below
 }
 
 /// As the format wants the value of a label.

@@ -17,7 +17,7 @@ mod page;
 mod samples;
 mod table;
 
-pub use families::Families;
+pub use families::{Families, Family, Sample, Value};
 pub use page::page;
 pub use samples::{ProcessReading, SPLITS_MAX, job_samples, process_samples};
 pub use table::{METRICS, Metric, MetricKind};

@@ -147,6 +147,23 @@ fn the_number_of_series_is_bounded_by_stages_and_splits() {
 }
 
 #[test]
+fn the_same_can_be_read_as_json() {
+    let json = serde_json::to_value(families(&job(1, 1, 1)).families()).expect("it is plain");
+    let family = |name: &str| {
+        let families = json.as_array().expect("a list");
+        families.iter().find(|family| family["name"] == name).expect("a family")
+    };
+    let rows = family("thalweg_stage_input_rows_total");
+    assert_eq!(rows["samples"][0]["labels"]["stage"], "s0");
+    assert_eq!(
+        (&rows["kind"], rows["samples"][0]["value"].as_f64()),
+        (&"counter".into(), Some(0.0))
+    );
+    let latency = family("thalweg_result_latency_seconds");
+    assert_eq!(latency["samples"][0]["histogram"]["sum_us"], 5_250);
+}
+
+#[test]
 fn of_many_splits_the_slowest_are_shown() {
     let text = families(&job(1, 500, 0)).text();
     assert!(text.contains("split=\"s0-7\"") && !text.contains("split=\"s0-8\""));

@@ -16,22 +16,17 @@ pub struct LatencyHistogram(Mutex<Recorded>);
 
 struct Recorded {
     histogram: Histogram<u64>,
-    sum_us: u64,
+    /// The same by bucket: whoever looks copies a few numbers, and does not keep the lock while it
+    /// goes through thousands.
+    buckets: Distribution,
 }
 
 impl LatencyHistogram {
     /// An empty histogram: 1 µs to an hour, three digits.
     pub fn new() -> Self {
-        Self::with_digits(3)
-    }
-    /// One of which only buckets are shown: two digits, a ninth of the memory.
-    pub fn coarse() -> Self {
-        Self::with_digits(2)
-    }
-    fn with_digits(digits: u8) -> Self {
-        let histogram = Histogram::new_with_bounds(1, 3_600_000_000, digits);
+        let histogram = Histogram::new_with_bounds(1, 3_600_000_000, 3);
         let histogram = histogram.expect("the bounds are valid");
-        LatencyHistogram(Mutex::new(Recorded { histogram, sum_us: 0 }))
+        LatencyHistogram(Mutex::new(Recorded { histogram, buckets: Distribution::default() }))
     }
     fn lock(&self) -> MutexGuard<'_, Recorded> {
         self.0.lock().expect("no panic under this lock")
@@ -40,7 +35,7 @@ impl LatencyHistogram {
     pub fn record_us(&self, latency_us: u64) {
         let mut recorded = self.lock();
         recorded.histogram.saturating_record(latency_us.max(1));
-        recorded.sum_us = recorded.sum_us.saturating_add(latency_us);
+        recorded.buckets.add(latency_us);
     }
     /// Count, p50, p90, p99, p99.9, p99.99 and maximum, in microseconds; `None` without results.
     pub fn percentiles(&self) -> Option<LatencyPercentiles> {
@@ -60,7 +55,7 @@ impl LatencyHistogram {
             }
             if resets {
                 recorded.histogram.reset();
-                recorded.sum_us = 0;
+                recorded.buckets = Distribution::default();
             }
         }
         sum.as_ref().and_then(Self::percentiles_of)
@@ -78,12 +73,7 @@ impl LatencyHistogram {
     }
     /// The counts by bucket.
     pub fn distribution(&self) -> Distribution {
-        let recorded = self.lock();
-        let mut distribution = Distribution { sum_us: recorded.sum_us, ..Distribution::default() };
-        for value in recorded.histogram.iter_recorded() {
-            distribution.add(value.value_iterated_to(), value.count_at_value());
-        }
-        distribution
+        self.lock().buckets.clone()
     }
 }
 
@@ -104,13 +94,29 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    fn add(&mut self, time_us: u64, count: u64) {
+    fn add(&mut self, time_us: u64) {
         let bucket = BUCKET_BOUNDS_US.partition_point(|&bound_us| bound_us < time_us);
-        self.counts[bucket] += count;
+        self.counts[bucket] += 1;
+        self.sum_us = self.sum_us.saturating_add(time_us);
     }
     /// How many times there are.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
+    }
+}
+
+/// Times of which only buckets are shown.
+#[derive(Debug, Default)]
+pub struct TimeBuckets(Mutex<Distribution>);
+
+impl TimeBuckets {
+    /// Records one.
+    pub fn record_us(&self, time_us: u64) {
+        self.0.lock().expect("no panic under this lock").add(time_us);
+    }
+    /// The counts by bucket.
+    pub fn distribution(&self) -> Distribution {
+        self.0.lock().expect("no panic under this lock").clone()
     }
 }
 
@@ -139,7 +145,7 @@ mod tests {
 
     #[test]
     fn times_fall_into_the_bucket_of_the_next_bound() {
-        let histogram = LatencyHistogram::coarse();
+        let histogram = TimeBuckets::default();
         [3, 1_000, 1_500, 70_000_000].into_iter().for_each(|us| histogram.record_us(us));
         let distribution = histogram.distribution();
         assert_eq!((distribution.count(), distribution.sum_us), (4, 70_002_503));

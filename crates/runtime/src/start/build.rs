@@ -23,7 +23,7 @@ use crate::job::{Job, Measured, Settings};
 use crate::lane::Lane;
 use crate::lifecycle::Lifecycle;
 use crate::memory::MemoryAccount;
-use crate::metrics::{LatencyHistogram, StageMetrics};
+use crate::metrics::{LatencyHistogram, StageMetrics, TimeBuckets};
 use crate::news::News;
 use crate::options::RunOptions;
 use crate::ordered::OrderedFlow;
@@ -272,7 +272,7 @@ fn stage_kind(
                 open_lanes: AtomicUsize::new(lanes),
                 waiting: Arc::new(AtomicUsize::new(0)),
                 latency: LatencyHistogram::new(),
-                writes: LatencyHistogram::coarse(),
+                writes: TimeBuckets::default(),
                 waiting_bytes: AtomicI64::new(0),
                 gone: AtomicBool::new(false),
                 trouble: OnceLock::new(),
