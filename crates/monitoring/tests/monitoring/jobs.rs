@@ -231,6 +231,7 @@ const MEMORY_BYTES: usize = 1 << 30;
 #[test]
 fn a_silent_split_of_a_running_job_is_found() {
     let mut running = Running::start(Feed::default(), None, MEMORY_BYTES);
+    running.lets = None;
     let feed = running.feed.clone();
     feed.open(0, "a");
     feed.open(1, "b");
