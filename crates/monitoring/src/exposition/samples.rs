@@ -3,7 +3,7 @@
 use super::families::Families;
 use crate::conditions::{Condition, ConditionKind};
 use crate::reading::{JobReading, SourceReading, SplitReading, StageKind, StageReading};
-use crate::why::{Verdict, why};
+use crate::why::{Verdict, Why, why};
 
 /// So many splits of a source have series of their own; of more, those with the least watermarks.
 pub const SPLITS_MAX: usize = 64;
@@ -231,7 +231,11 @@ fn shown_splits(source: &SourceReading) -> Vec<&SplitReading> {
 
 /// For how long each source holds results back.
 fn of_holder(families: &mut Families, reading: &JobReading, labels: &StageLabels) {
-    let answer = why(reading).filter(|why| why.verdict == Verdict::StandingStill);
+    let is_felt = |why: &Why| {
+        let without = why.without.as_ref();
+        without.is_some_and(|of| of.watermark.is_some() && of.gain_ms.is_none_or(|gain| gain > 0))
+    };
+    let answer = why(reading).filter(|why| why.verdict == Verdict::StandingStill).filter(is_felt);
     for (place, label) in labels.0.iter().enumerate() {
         if reading.stages[place].source.is_none() {
             continue;

@@ -10,101 +10,18 @@
 //! What it does not do: it knows event time only by watermarks. It does not say which windows are
 //! open or how many rows they have.
 
+mod answer;
 mod next;
 mod path;
 mod reason;
 mod text;
 
-use serde::{Deserialize, Serialize};
-
-pub use next::NextResult;
+pub use answer::Why;
+pub use next::{NextResult, Without};
 pub use path::Holder;
-pub use reason::Reason;
+pub use reason::{Evidence, Reason, STANDS_AFTER_MS, Verdict};
 
 use crate::reading::JobReading;
-
-/// A watermark that moved this long ago moves: the least that is waited for before anybody says
-/// that it stands still.
-pub const STANDS_AFTER_MS: i64 = 5_000;
-
-/// Why the results of a sink are where they are.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Why {
-    /// The job.
-    pub job: String,
-    /// Of which moment this is true.
-    pub at_ms: i64,
-    /// The sink.
-    pub sink: String,
-    /// Whether its watermark moves.
-    pub verdict: Verdict,
-    /// Up to which time its inputs are complete.
-    pub watermark: Option<i64>,
-    /// Since when that has not moved.
-    pub since_ms: Option<i64>,
-    /// What holds it back.
-    pub holder: Holder,
-    /// The places of the stages from the sink to the holder.
-    pub path: Vec<usize>,
-    /// How much is held back by design on this way, by stages with their names.
-    pub by_design: Vec<(String, i64)>,
-    /// The first reason that fits.
-    pub reason: Reason,
-    /// Splits of the holder's source, the holder first, then by watermark.
-    pub evidence: Vec<Evidence>,
-    /// What would happen without the holder.
-    pub without: Option<Without>,
-    /// The next result by event time.
-    pub next: Option<NextResult>,
-    /// What a person can do.
-    pub advice: Option<String>,
-    /// The whole as one sentence.
-    pub sentence: String,
-    /// The names of the stages of `path`.
-    pub path_names: Vec<String>,
-}
-
-/// Whether a watermark moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// It moves.
-    Flowing,
-    /// It moves, and there is more to read than is read.
-    Behind,
-    /// It stands still.
-    StandingStill,
-    /// All input has ended.
-    Ended,
-}
-
-/// What is known of a split that is compared with others.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Evidence {
-    /// Its name.
-    pub split: String,
-    /// Its watermark.
-    pub watermark: Option<i64>,
-    /// When rows came last.
-    pub last_row_at_ms: Option<i64>,
-    /// Rows a second, where a reading before it is known.
-    pub rows_per_s: Option<f64>,
-    /// Rows that are there and were not read.
-    pub lag_rows: Option<u64>,
-    /// What is special about it.
-    pub note: String,
-}
-
-/// What would happen without the holder.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Without {
-    /// Where the watermark would be; `None` if nothing else would hold it.
-    pub watermark: Option<i64>,
-    /// How much further that is.
-    pub gain_ms: Option<i64>,
-    /// How many window ends lie between.
-    pub windows: u64,
-}
 
 /// The sink whose watermark is the least, and why it is there. `None` for a job without sinks.
 pub fn why(reading: &JobReading) -> Option<Why> {
@@ -142,11 +59,6 @@ pub fn why_sink(reading: &JobReading, sink: usize) -> Why {
 }
 
 impl Why {
-    /// For how long the watermark has not moved.
-    pub fn standing_ms(&self) -> Option<i64> {
-        self.since_ms.map(|since_ms| (self.at_ms - since_ms).max(0))
-    }
-
     /// All of it for a terminal.
     pub fn text(&self) -> String {
         text::whole(self)

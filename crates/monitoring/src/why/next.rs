@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Without;
 use super::path::{Found, Levels};
 use crate::reading::{JobReading, StageReading};
 
@@ -17,6 +16,17 @@ pub struct NextResult {
     pub step_ms: i64,
     /// How long that takes at the present pace.
     pub in_ms: Option<i64>,
+}
+
+/// What would happen without the holder.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Without {
+    /// Where the watermark would be; `None` if nothing else would hold it.
+    pub watermark: Option<i64>,
+    /// How much further that is.
+    pub gain_ms: Option<i64>,
+    /// How many window ends lie between.
+    pub windows: u64,
 }
 
 /// Operators with windows on the way from the sink to the holder, with the watermarks that they get.

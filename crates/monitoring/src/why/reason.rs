@@ -3,15 +3,48 @@
 use serde::{Deserialize, Serialize};
 
 use super::path::{self, BUSY, Found, Holder};
-use super::{Evidence, STANDS_AFTER_MS, Verdict};
 use crate::reading::{JobReading, SourceReading, SplitReading, StageKind, StageReading};
 
+/// A watermark that moved this long ago moves: the least that is waited for before anybody says
+/// that it stands still.
+pub const STANDS_AFTER_MS: i64 = 5_000;
 /// Event time that passes more slowly than this share of real time is a slow clock.
 const SLOW_PACE: f64 = 0.9;
 /// A split with fewer rows to read than it reads in this time is not behind.
 const SMALL_LAG_S: f64 = 10.0;
 /// How many splits are shown.
 const EVIDENCE_MAX: usize = 8;
+
+/// Whether a watermark moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// It moves.
+    Flowing,
+    /// It moves, and there is more to read than is read.
+    Behind,
+    /// It stands still.
+    StandingStill,
+    /// All input has ended.
+    Ended,
+}
+
+/// What is known of a split that is compared with others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// Its name.
+    pub split: String,
+    /// Its watermark.
+    pub watermark: Option<i64>,
+    /// When rows came last.
+    pub last_row_at_ms: Option<i64>,
+    /// Rows a second, where a reading before it is known.
+    pub rows_per_s: Option<f64>,
+    /// Rows that are there and were not read.
+    pub lag_rows: Option<u64>,
+    /// What is special about it.
+    pub note: String,
+}
 
 /// Why the holder holds results back.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::{Evidence, Reason, Verdict, Why};
+use super::answer::Why;
+use super::reason::{Evidence, Reason, Verdict};
 use crate::numbers::{count, moment, percent, plural, rate, span};
 use crate::reading::StageKind;
 
