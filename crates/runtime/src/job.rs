@@ -146,7 +146,7 @@ impl Job {
 
     /// The latencies of the results of all sinks; with `resets` they start over.
     pub(crate) fn latency(&self, resets: bool) -> Option<LatencyPercentiles> {
-        let sinks = self.stages.sinks().map(|(_, sink)| &sink.latency);
+        let sinks = self.stages.sinks().map(|(_, sink)| &sink.times.latency);
         LatencyHistogram::percentiles_of_all(sinks, resets)
     }
 

@@ -61,8 +61,8 @@ fn see_sink(snapshot: &mut StageSnapshot, sink: &SinkRun) {
     snapshot.queued = sink.waiting.load(Ordering::Relaxed);
     snapshot.queued_bytes = sink.waiting_bytes.load(Ordering::Relaxed).max(0) as u64;
     snapshot.problem = sink.trouble.get().and_then(Trouble::get);
-    snapshot.latency = Some(sink.latency.distribution());
-    snapshot.writes = Some(sink.writes.distribution());
+    snapshot.latency = Some(sink.times.latency.distribution());
+    snapshot.writes = Some(sink.times.writes.distribution());
 }
 
 fn of_all(job: &Job, now_ns: u64) -> JobSnapshot {

@@ -307,9 +307,9 @@ impl SinkAt<'_> {
             StageMetrics::add(&run.metrics.rows_out, rows.batch.num_rows() as u64);
             StageMetrics::add(&run.metrics.bundles_out, 1);
             let now_ns = job.now_ns();
-            self.run.writes.record_us(now_ns.saturating_sub(started_ns) / 1000);
+            self.run.times.writes.record_us(now_ns.saturating_sub(started_ns) / 1000);
             if rows.ingest_ns != INPUT_ENDED_NS {
-                self.run.latency.record_us(now_ns.saturating_sub(rows.ingest_ns) / 1000);
+                self.run.times.latency.record_us(now_ns.saturating_sub(rows.ingest_ns) / 1000);
             }
         }
         Ok(())

@@ -643,6 +643,13 @@ pub struct SinkRun {
     pub guarantee: OnceLock<SinkGuarantee>,
     /// Messages on the way, for metrics.
     pub waiting: Arc<AtomicUsize>,
+    /// How long rows and writes took.
+    pub times: Box<SinkTimes>,
+}
+
+/// How long rows and writes of a sink took.
+#[derive(Default)]
+pub struct SinkTimes {
     /// Latencies of its results.
     pub latency: LatencyHistogram,
     /// How long its writes took.

@@ -181,6 +181,7 @@ impl Running {
             workers: 2,
             clock: Arc::clone(&clock) as _,
             memory_limit_bytes,
+            idle_timeout: None,
             bundle_linger: Duration::ZERO,
             ..RunOptions::default()
         };

@@ -23,7 +23,7 @@ use crate::job::{Job, Measured, Settings};
 use crate::lane::Lane;
 use crate::lifecycle::Lifecycle;
 use crate::memory::MemoryAccount;
-use crate::metrics::{LatencyHistogram, StageMetrics, TimeBuckets};
+use crate::metrics::{LatencyHistogram, StageMetrics};
 use crate::news::News;
 use crate::options::RunOptions;
 use crate::ordered::OrderedFlow;
@@ -271,8 +271,7 @@ fn stage_kind(
                 sequencers: (0..lanes).map(|_| Mutex::new(Sequencer::default())).collect(),
                 open_lanes: AtomicUsize::new(lanes),
                 waiting: Arc::new(AtomicUsize::new(0)),
-                latency: LatencyHistogram::new(),
-                writes: TimeBuckets::default(),
+                times: Box::default(),
                 waiting_bytes: AtomicI64::new(0),
                 gone: AtomicBool::new(false),
                 trouble: OnceLock::new(),
