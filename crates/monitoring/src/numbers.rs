@@ -50,7 +50,7 @@ pub fn span(time_ms: i64) -> String {
     match seconds {
         0 => format!("{ms} ms"),
         1..10 if ms / 100 % 10 != 0 => format!("{:.1} s", ms as f64 / 1_000.0),
-        0..60 => format!("{seconds} s"),
+        1..60 => format!("{seconds} s"),
         60..3_600 => format!("{} min {} s", seconds / 60, seconds % 60),
         3_600..86_400 => format!("{} h {} min", seconds / 3_600, seconds / 60 % 60),
         _ => format!("{} d {} h", seconds / 86_400, seconds / 3_600 % 24),

@@ -204,7 +204,7 @@ pub(super) fn find(reading: &JobReading, sink: usize) -> Found {
         && let Some(slow) = slowest_downstream(reading, place)
     {
         let at = path.iter().position(|&stage| stage == slow);
-        at.map(|at| path.truncate(at + 1));
+        path.truncate(at.map_or(path.len(), |at| at + 1));
         place = slow;
     }
     let split = reading.stages[place].source.as_ref().and_then(holding_split);
