@@ -1,5 +1,5 @@
-//! What is wrong with a job at a moment: conditions beside its state, each with a sentence and since
-//! when it has been true.
+//! What is wrong with a job at a moment: conditions next to its state, each with a sentence and the
+//! moment since which it has held.
 //!
 //! Each reading is compared with a window of earlier totals. [`Conditions`] keeps that window and
 //! since when each condition holds; which conditions hold is a function of both.
@@ -20,14 +20,14 @@ const WINDOW_STEP_MS: i64 = 10_000;
 const HELD_AFTER_MS: i64 = 10_000;
 /// A source that is blocked for this share of the time is blocked.
 const BLOCKED_SHARE: f64 = 0.8;
-/// So many of the rows that a stage judges are late.
+/// Above this share of the rows that a stage judges, many are late.
 const LATE_SHARE: f64 = 0.01;
 /// State above this share of the limit is near it.
 const NEAR_LIMIT_SHARE: f64 = 0.9;
 /// A partition with this many times the work of the average one, that is busy most of the time.
 const SKEW: f64 = 4.0;
 const SKEWED_SHARE: f64 = 0.5;
-/// So many restarts within [`FLAPPING_MS`] are too many.
+/// More restarts than this within [`FLAPPING_MS`] are too many.
 const FLAPPING_RESTARTS: u64 = 3;
 const FLAPPING_MS: i64 = 900_000;
 
@@ -138,7 +138,7 @@ impl Conditions {
     fn keep(&mut self, now: Totals) {
         let oldest_ms = now.at_ms - FLAPPING_MS.max(WINDOW_MS);
         self.window.retain(|totals| totals.at_ms >= oldest_ms);
-        // A run that has begun anew counts from zero.
+        // Another run counts from zero.
         if self.window.back().is_some_and(|last| last.late.len() != now.late.len()) {
             self.window.clear();
         }
@@ -186,7 +186,7 @@ fn find(
     found.into_iter().flatten().collect()
 }
 
-/// The watermark stands still, and somebody has brought rows since, or is about to.
+/// The watermark stands still, and rows have come since, or are there to be read.
 fn held(reading: &JobReading, why: &Why) -> Option<Found> {
     let standing_ms = why.standing_ms()?;
     if why.verdict != Verdict::StandingStill || standing_ms < HELD_AFTER_MS {

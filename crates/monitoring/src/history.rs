@@ -71,8 +71,8 @@ impl History {
         Self::default()
     }
 
-    /// Keeps a reading, unless the last one was kept a moment ago. A reading of another run, or with
-    /// other stages, begins anew.
+    /// Keeps a reading, unless the last one was kept a moment ago. A reading of another run, or
+    /// with other stages, starts over.
     pub fn add(&mut self, reading: &JobReading) {
         let newest = self.newest.as_deref();
         let is_same_run = newest.is_some_and(|newest| {

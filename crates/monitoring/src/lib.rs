@@ -1,8 +1,8 @@
 //! What a running job is doing, and why.
 //!
-//! A [`JobReading`] is a plain copy of a job's counters at one moment: stages, edges, splits, sinks,
-//! and the rates since the reading before. It can be stored, sent and compared, and everything that
-//! people see is a function of it:
+//! A [`JobReading`] is a plain copy of a job's counters at one moment: stages, edges, splits,
+//! sinks, and the rates since the reading before. It can be stored, sent and compared, and
+//! everything that people see is a function of it:
 //!
 //! | module | makes of a reading |
 //! |---|---|

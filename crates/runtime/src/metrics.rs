@@ -79,7 +79,7 @@ impl StageMetrics {
     pub(crate) fn restore_watermark(&self, watermark: Watermark) {
         self.watermark.fetch_max(watermark.0, Ordering::Relaxed);
     }
-    /// A bundle is taken, and so many waited, that one included.
+    /// A bundle is taken; `waiting` bundles were there, that one included.
     pub(crate) fn note_queue(&self, waiting: usize) {
         self.seen_queued.fetch_add(waiting as u64, Ordering::Relaxed);
         self.looks_at_queue.fetch_add(1, Ordering::Relaxed);
@@ -197,8 +197,8 @@ pub struct StageSnapshot {
     pub bytes_out: u64,
     /// Time spent by workers (sinks: by the sink's thread), in nanoseconds.
     pub busy_ns: u64,
-    /// Since so many nanoseconds the sink's thread is in a call that has not returned; they are part
-    /// of the busy time.
+    /// How long the sink's thread has been in a call that has not returned, in nanoseconds; it is
+    /// part of the busy time.
     pub in_call_ns: u64,
     /// What kept it from work that was there.
     pub blocked: BlockedTimes,
@@ -402,7 +402,7 @@ pub struct StageLayout {
 /// Which watermarks a stage passes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassedWatermarks {
-    /// Less than its own by so many milliseconds: rows that it makes may be that much older.
+    /// Less than its own by this number of milliseconds: rows that it makes may be that much older.
     HeldBackMs(i64),
     /// None but the last one: its results come when its input has ended.
     AtEnd,

@@ -1,4 +1,4 @@
-//! What can be seen of a running job from outside: a copy of its counters, and what does not change.
+//! What can be seen of a running job from outside: a copy of its counters, and its layout.
 //!
 //! Nothing here waits for a worker: a source that is being asked shows what it showed last.
 

@@ -186,7 +186,7 @@ impl Console {
     }
 
     /// Whoever has stopped a job whose results stood still learns what held them back.
-    fn tell_why(&self, why: &Why) {
+    fn say_why(&self, why: &Why) {
         let text = match self.metrics {
             true => why.text(),
             false => format!("job '{}' was {}\n", why.job, why.sentence),
@@ -331,7 +331,7 @@ impl Observer for Console {
                 self.say(&without_controls(&summary::metrics(job, report)));
             }
             if let Some(held) = held.filter(|_| report.cancelled && !self.is_quiet) {
-                self.tell_why(&held);
+                self.say_why(&held);
             }
         }
     }

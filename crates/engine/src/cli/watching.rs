@@ -1,4 +1,4 @@
-//! Looks at each job that runs once a second, so that people are told which input holds results
+//! Looks at each job that runs once a second, so that people learn which input holds results
 //! back: in the progress line, in the log of a run that nobody watches, and when the run has ended.
 //!
 //! What a job was doing is kept from before it is stopped: afterwards all of its inputs have ended.

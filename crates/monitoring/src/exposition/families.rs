@@ -94,8 +94,8 @@ impl Families {
         self.samples.values().flatten().map(of).sum()
     }
 
-    /// All samples by metric, in the order of the table: what [`Families::text`] says, for those who
-    /// read JSON.
+    /// All samples by metric, in the order of the table: what [`Families::text`] says, for those
+    /// who read JSON.
     pub fn families(&self) -> Vec<Family> {
         let family = |(&place, samples): (&usize, &Vec<Sample>)| {
             let metric = &METRICS[place];

@@ -5,7 +5,7 @@ use crate::conditions::{Condition, ConditionKind};
 use crate::reading::{JobReading, SourceReading, SplitReading, StageKind, StageReading};
 use crate::why::{Verdict, Why, why};
 
-/// So many splits of a source have series of their own; of more, those with the least watermarks.
+/// Up to this number, splits of a source have series of their own; of more, the slowest.
 pub const SPLITS_MAX: usize = 64;
 /// How many are shown where there are more than [`SPLITS_MAX`].
 const SLOWEST_SPLITS: usize = 8;

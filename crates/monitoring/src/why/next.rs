@@ -29,7 +29,7 @@ pub struct Without {
     pub windows: u64,
 }
 
-/// Operators with windows on the way from the sink to the holder, with the watermarks that they get.
+/// Operators with windows on the way from the sink to the holder, with their watermarks.
 fn windows<'a>(
     reading: &'a JobReading,
     found: &'a Found,

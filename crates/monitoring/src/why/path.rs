@@ -2,8 +2,8 @@
 //!
 //! The *level* of a stage is the watermark that it would pass on if all rows that are read were
 //! done: of a source that of its splits, of another stage the least level of its inputs, less what
-//! it holds back by design. Watermarks of stages lag behind levels by the rows on the way, and where
-//! epochs end at window ends by up to a window; so levels and not watermarks are compared.
+//! it holds back by design. Watermarks of stages lag behind levels by the rows on the way, and
+//! where epochs end at window ends by up to a window; so levels and not watermarks are compared.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,11 +15,11 @@ const ENDED: i64 = i64::MAX;
 const UNKNOWN: i64 = i64::MIN;
 /// From this share on a stage is busy all the time.
 pub(super) const BUSY: f64 = 0.8;
-/// A call that takes longer than this holds a sink up.
+/// A sink with a call that takes longer than this is blocked by it.
 const LONG_CALL_MS: i64 = 1_000;
-/// An answer that is missing for longer than this holds a lookup up.
+/// A lookup without an answer for longer than this is blocked.
 const LONG_LOOKUP_MS: i64 = 1_000;
-/// A cut that takes longer than this holds a stage up.
+/// A stage that waits for a cut for longer than this is blocked.
 const LONG_CUT_MS: i64 = 1_000;
 
 /// What holds results back.
@@ -169,7 +169,7 @@ pub(super) fn is_cutting(reading: &JobReading) -> bool {
     reading.cut.as_ref().is_some_and(|cut| reading.at_ms - cut.since_ms > LONG_CUT_MS)
 }
 
-/// True if sources are held up because what they gave before is not taken.
+/// True if a source is blocked because what it gave before is not taken.
 pub(super) fn is_not_asked(reading: &JobReading, stage: &StageReading) -> bool {
     let Some(source) = &stage.source else { return false };
     let quiet_ms = source.asked_at_ms.map_or(0, |asked_at_ms| reading.at_ms - asked_at_ms);
@@ -199,7 +199,7 @@ pub(super) fn find(reading: &JobReading, sink: usize) -> Found {
         path.push(input);
         place = input;
     }
-    // A source that is not asked waits for somebody downstream.
+    // A source that is not asked waits for a stage downstream.
     if is_not_asked(reading, &reading.stages[place])
         && let Some(slow) = slowest_downstream(reading, place)
     {
@@ -231,7 +231,7 @@ fn holding_split(source: &SourceReading) -> Option<(usize, String)> {
 }
 
 /// The stage that does not keep up with what a source gives: of those behind it one that has its
-/// own work outstanding, the furthest downstream first: what is before it is held up by it.
+/// own work outstanding, the furthest downstream first: what is before it waits for it.
 fn slowest_downstream(reading: &JobReading, source: usize) -> Option<usize> {
     let mut is_behind = vec![false; reading.stages.len()];
     is_behind[source] = true;

@@ -339,7 +339,7 @@ fn results_that_come_at_the_end_alone() {
 }
 
 #[test]
-fn what_is_held_back_by_design_is_told() {
+fn what_is_held_back_by_design_is_shown() {
     let why = asked(|reading| {
         reading.stages[WINDOW].held_back_ms = 600_000;
         reading.stages[WINDOW].windows.clear();

@@ -123,7 +123,7 @@ fn late_and_bad_rows_are_counted_over_minutes() {
 }
 
 #[test]
-fn what_is_wrong_with_snapshots_memory_and_keys_is_told() {
+fn what_is_wrong_with_snapshots_memory_and_keys_is_said() {
     let found = only(|reading| {
         let problem = Some("no snapshot was kept for 65 s".to_owned());
         reading.snapshots = Some(SnapshotReading { problem, ..SnapshotReading::default() });

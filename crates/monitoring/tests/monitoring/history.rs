@@ -53,5 +53,5 @@ fn no_more_than_a_quarter_of_an_hour_is_kept() {
     assert_eq!(history.span_ms(), Some((1_100_000, 1_999_000)));
     let other = JobReading { stages: Vec::new(), at_ms: 5, ..JobReading::default() };
     history.add(&other);
-    assert_eq!(history.span_ms(), Some((5, 5)), "another job begins anew");
+    assert_eq!(history.span_ms(), Some((5, 5)), "another job starts over");
 }

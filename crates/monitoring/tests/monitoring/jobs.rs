@@ -134,7 +134,7 @@ impl Sink for Gate {
     fn abort(&mut self) {}
 }
 
-/// Asks somebody who answers when a test says so.
+/// Asks the outside, which answers when a test says so.
 #[derive(Clone, Default)]
 struct Lookup(Arc<Mutex<Vec<(Bundle, Done)>>>);
 

@@ -1,4 +1,4 @@
-//! `docs/metrics.md` has the table of metrics. With `THALWEG_WRITE_DOCS=1` the test writes it there.
+//! `docs/metrics.md` has the table of metrics. With `THALWEG_WRITE_DOCS=1` the test writes it.
 
 use std::fs;
 use std::path::Path;
