@@ -40,7 +40,7 @@ struct FeedState {
 
 impl Feed {
     fn change(&self, change: impl FnOnce(&mut FeedState)) {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.0.lock().expect("no panic");
         change(&mut state);
         let waker = state.waker.clone();
         drop(state);
@@ -59,7 +59,7 @@ impl Feed {
 fn rows(times: &[i64]) -> RecordBatch {
     let schema = Schema::new(vec![Field::new("time", DataType::Int64, true)]);
     let times = Arc::new(Int64Array::from_iter_values(times.iter().copied()));
-    RecordBatch::try_new(Arc::new(schema), vec![times]).unwrap()
+    RecordBatch::try_new(Arc::new(schema), vec![times]).expect("it fits")
 }
 
 impl Source for Feed {
@@ -67,11 +67,11 @@ impl Source for Feed {
         "feed".into()
     }
     fn start(&mut self, waker: Waker) -> Result<()> {
-        self.0.lock().unwrap().waker = Some(waker);
+        self.0.lock().expect("no panic").waker = Some(waker);
         Ok(())
     }
     fn poll(&mut self, _: usize) -> Result<SourcePoll> {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.0.lock().expect("no panic");
         if let Some(answer) = state.answers.pop_front() {
             return Ok(answer);
         }
@@ -149,7 +149,7 @@ impl Transform for Lookup {
         true
     }
     fn begin(&self, bundle: Bundle, done: Done) {
-        self.0.lock().unwrap().push((bundle, done));
+        self.0.lock().expect("no panic").push((bundle, done));
     }
 }
 
@@ -185,7 +185,7 @@ impl Running {
             bundle_linger: Duration::ZERO,
             ..RunOptions::default()
         };
-        let job = thalweg_runtime::start(graph, options).unwrap();
+        let job = thalweg_runtime::start(graph, options).expect("the job starts");
         let control = job.control();
         let watch = Watch::new("meters", &control);
         Running { job: Some(job), control, clock, watch, feed, lets: Some(lets) }
@@ -209,7 +209,7 @@ impl Running {
     }
 
     fn why(&mut self) -> Why {
-        why(&self.reading()).unwrap()
+        why(&self.reading()).expect("a sink")
     }
 
     fn advance(&self, seconds: u64) {
@@ -246,15 +246,15 @@ fn a_silent_split_of_a_running_job_is_found() {
     feed.rows(0, &[1_090_000]);
     let reading = running.until("the other has", |reading| reading.stages[0].counters.rows_in == 3);
     let split = |name: &str| {
-        let source = reading.stages[0].source.as_ref().unwrap();
-        source.splits.iter().find(|split| split.name == name).unwrap().clone()
+        let source = reading.stages[0].source.as_ref().expect("a source");
+        source.splits.iter().find(|split| split.name == name).expect("the split").clone()
     };
     assert_eq!((split("a").rows, split("a").last_row_at_ms), (2, Some(1_100_000)));
     assert_eq!((split("b").rows, split("b").last_row_at_ms), (1, Some(1_000_000)));
     let why = running.why();
     assert_eq!(why.sentence, "held by meters[b]: no row for 1 min 40 s");
     assert_eq!((why.watermark, why.since_ms), (Some(980_000), Some(1_000_000)));
-    assert_eq!(why.without.unwrap().watermark, Some(1_090_000));
+    assert_eq!(why.without.expect("a split holds").watermark, Some(1_090_000));
     let conditions: Vec<&str> =
         running.watch.conditions().iter().map(|condition| condition.kind.name()).collect();
     assert_eq!(conditions, ["held"]);
@@ -267,7 +267,7 @@ fn a_silent_split_of_a_running_job_is_found() {
 #[test]
 fn a_sink_that_does_not_take_rows_is_found_and_the_source_is_blocked_by_output() {
     let feed = Feed::default();
-    feed.0.lock().unwrap().forever = Some(rows(&vec![5_000; 10_000]));
+    feed.0.lock().expect("no panic").forever = Some(rows(&vec![5_000; 10_000]));
     let mut running = Running::start(feed, None, 4 << 20);
     running.until("as much is in flight as may be", |reading| {
         reading.memory.in_flight_bytes >= reading.memory.in_flight_bytes_max
@@ -300,7 +300,7 @@ fn a_lookup_without_an_answer_is_found_until_it_comes() {
     running.advance(30);
     let why = running.why();
     assert_eq!(why.sentence, "held by stage: 1 lookup without an answer, the oldest for 30 s");
-    let (bundle, done) = lookup.0.lock().unwrap().pop().unwrap();
+    let (bundle, done) = lookup.0.lock().expect("no panic").pop().expect("a question");
     done(Box::new(move || Ok(bundle)));
     let reading = running.until("it has answered", |reading| reading.stages[1].unanswered == 0);
     assert_eq!(reading.stages[1].counters.blocked_ns.lookup, 30_000_000_000);
