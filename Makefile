@@ -10,7 +10,7 @@ SANITIZE_TARGET := $(abspath target/sanitize)
 SANITIZE_HOST := x86_64-unknown-linux-gnu
 SANITIZE_TEST = CARGO_TARGET_DIR=$(SANITIZE_TARGET) $(CARGO) +nightly test --locked --target $(SANITIZE_HOST)
 
-.PHONY: connect-test help check test fmt clippy doc unit depcheck tidy deny venv bench bench-full bench-blocks loom miri sanitize sweep workloads nexmark-check fuzz examples book clean-outputs kills
+.PHONY: connect-test prometheus-test help check test fmt clippy doc unit depcheck tidy deny venv bench bench-full bench-blocks loom miri sanitize sweep workloads nexmark-check fuzz examples book clean-outputs kills
 
 help:
 	@echo "make test      what CI runs: format, lints, tests, doctests, loom, crate table, tidy"
@@ -19,6 +19,7 @@ help:
 	@echo "make bench-full  the same to the letter, for hours; resumes where it was stopped"
 	@echo "make bench-blocks  the building blocks alone, compared with loops by hand"
 	@echo "make connect-test  connectors against real servers"
+	@echo "make prometheus-test  alert rules, their tests and a recorded scrape (needs promtool)"
 	@echo "make loom      the lock-free pieces under the model checker"
 	@echo "make miri      the same pieces interpreted, for undefined behaviour (needs nightly and miri)"
 	@echo "make sanitize  the same under the thread and address sanitizers (needs nightly and rust-src)"
@@ -156,6 +157,17 @@ connect-test:
 	THALWEG_SKIPS=refuse $(CARGO) test --locked --package thalweg --features all --test 'connect_*' -- --include-ignored
 	python=$$(tests/services/pyiceberg) && THALWEG_PYTHON=$$python THALWEG_SKIPS=refuse \
 	  $(CARGO) test --locked --package thalweg-connectors --lib -- --ignored pyiceberg
+
+# Alert rules against series made for them, and what a scrape looks like. PROMTOOL is in Debian's package `prometheus`.
+# A skipped check says so.
+PROMTOOL ?= promtool
+prometheus-test:
+	@if $(PROMTOOL) --version >/dev/null 2>&1; then \
+		cd deploy/prometheus && $(PROMTOOL) check rules rules.yml && $(PROMTOOL) test rules rules_test.yml && \
+		$(PROMTOOL) check metrics <scrape.txt; \
+	else \
+		echo "SKIPPED: promtool is missing (Debian: prometheus)"; \
+	fi
 
 examples:
 	$(CARGO) run --release --locked -- run examples/flights/delays.sql

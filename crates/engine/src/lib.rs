@@ -35,6 +35,16 @@ pub use thalweg_library::*;
 #[doc = include_str!("../../../docs/rust.md")]
 pub struct RustPage;
 
+/// The page of the documentation on metrics; its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/metrics.md")]
+pub struct MetricsPage;
+
+/// The page of the documentation on why results are held back; its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/why.md")]
+pub struct WhyPage;
+
 /// The page of the documentation on processors; its examples are tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/processors.md")]

@@ -25,6 +25,7 @@ pub use thalweg_core::{
 };
 pub use thalweg_core::{connector, lookup, text};
 pub use thalweg_expr as expr;
+pub use thalweg_monitoring as monitoring;
 pub use thalweg_runtime::{
     JobControl, PartitionScheme, Pool, ReorderScheme, Report, RunOptions, RunningJob,
     SchedulerPolicy,

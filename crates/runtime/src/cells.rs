@@ -114,6 +114,7 @@ impl<'a> CellWorker<'a> {
     fn put_off(&self, number: usize, cell: &Cell, epoch: (u64, u64)) {
         let StageAt { job, place: stage, .. } = self.at;
         if job.is_held_back() {
+            self.at.run.metrics.park(|| job.now_ns());
             job.queues.parked.park_cell(stage, epoch, number);
             job.news.notify();
         } else {

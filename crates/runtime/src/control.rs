@@ -6,7 +6,8 @@ use thalweg_core::Error;
 use thalweg_ordering::sync::{Arc, Ordering};
 
 use crate::job::Job;
-use crate::metrics::{LatencyPercentiles, MetricsSnapshot, SnapshotMetrics};
+use crate::metrics::{JobLayout, LatencyPercentiles, MetricsSnapshot, SnapshotMetrics};
+use crate::observed;
 
 /// A handle to watch and stop a job, from any thread.
 #[derive(Clone)]
@@ -58,12 +59,16 @@ impl JobControl {
     }
     /// A copy of all counters.
     pub fn metrics(&self) -> MetricsSnapshot {
-        self.0.metrics()
+        observed::metrics(&self.0)
+    }
+    /// What does not change about the job while it runs.
+    pub fn layout(&self) -> JobLayout {
+        observed::layout(&self.0)
     }
     /// The latency of results since it was last taken, which is no longer part of the report then:
     /// a measurement that begins behind a warm-up takes it twice.
     pub fn take_latency(&self) -> Option<LatencyPercentiles> {
-        self.0.measured.latency.take()
+        self.0.latency(true)
     }
 }
 
@@ -109,9 +114,9 @@ impl Report {
         }
         let elapsed_ns = job.now_ns().saturating_sub(job.lifecycle.started_ns);
         Report {
-            metrics: job.metrics(),
+            metrics: observed::metrics(job),
             elapsed: Duration::from_nanos(elapsed_ns),
-            latency: job.measured.latency.percentiles(),
+            latency: job.latency(false),
             passage: job.measured.passage.percentiles(),
             peak_bytes: job.memory.peak_bytes(),
             state_peak_bytes: job.memory.state_peak_bytes(),

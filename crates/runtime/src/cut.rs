@@ -61,6 +61,11 @@ impl Cuts {
         self.lock().clone().expect("what has reached a stage is under way")
     }
 
+    /// The cut that is under way, if there is one.
+    pub(crate) fn under_way(&self) -> Option<Arc<CutUnderWay>> {
+        self.lock().clone()
+    }
+
     /// True while a cut is under way.
     pub(crate) fn is_under_way(&self) -> bool {
         self.is_under_way.load(Ordering::SeqCst)

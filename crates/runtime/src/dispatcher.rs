@@ -185,6 +185,7 @@ impl<'a> Dispatcher<'a> {
             let may_begin = is_full && self.job.ordered.is_none();
             return may_begin.then(|| self.furthest_downstream()).flatten();
         };
+        self.job.stages[stage].metrics.resume(|| self.job.now_ns());
         Some(match waiting {
             Waiting::Cell(cell) => Task::Cell { stage, cell },
             Waiting::Bundle(open) => Task::Continue(Continued::of_parts(stage, open)),
@@ -313,7 +314,7 @@ impl<'a> Dispatcher<'a> {
         container: Arc<Container>,
         bundle: Bundle,
     ) -> Task {
-        self.job.stages[stage].metrics.queued.fetch_sub(1, Ordering::Relaxed);
+        self.job.stages[stage].metrics.take_queued();
         Task::Bundle { stage, lane, container, bundle }
     }
 

@@ -92,6 +92,11 @@ impl Gates {
         self.waits_for[source].iter().copied().find(is_closed)
     }
 
+    /// The stages whose last watermark a source waits for.
+    pub(crate) fn openers_of(&self, source: usize) -> &[usize] {
+        &self.waits_for[source]
+    }
+
     /// True if others wait for this source to end.
     pub(crate) fn is_awaited(&self, source: usize) -> bool {
         self.feeds[source].iter().any(|&opener| !self.opened[opener].load(Ordering::SeqCst))

@@ -97,7 +97,7 @@ pub(crate) fn look_for_idle_inputs(job: &Job) -> Result<()> {
         source.quiet_at_ns.store(quiet_at_ns, Ordering::Relaxed);
         let flow = Flow::at(job, place);
         if state.splits.joint() > joint_before {
-            state.show_watermark(&job.stages[place].metrics);
+            state.show_watermark(&job.stages[place].metrics, || now_ns);
             flow.ingest_heartbeat(&mut state, i64::MIN)?;
         }
         if state.splits.are_idle() && !source.idle.swap(true, Ordering::SeqCst) {

@@ -7,9 +7,8 @@
 
 use std::time::Duration;
 
-use thalweg_core::connector::Trouble;
 use thalweg_core::shim::SharedClock;
-use thalweg_core::{Bundle, Error, OrderContract, Output, Result, SplitId, Watermark};
+use thalweg_core::{Bundle, Error, OrderContract, Output, Result, Watermark};
 use thalweg_ordering::sync::{Arc, AtomicUsize, Mutex, Ordering};
 
 #[cfg(feature = "baselines")]
@@ -20,7 +19,9 @@ use crate::gates::Gates;
 use crate::interleaving::StepRecorder;
 use crate::lifecycle::Lifecycle;
 use crate::memory::{MemoryAccount, Pressure};
-use crate::metrics::{LatencyHistogram, MetricsSnapshot, SnapshotMetrics, StageMetrics, StageRole};
+use crate::metrics::{
+    BlockedBy, LatencyHistogram, LatencyPercentiles, SnapshotMetrics, StageMetrics, StageRole,
+};
 use crate::news::News;
 use crate::ordered::OrderedFlow;
 use crate::pace::{Pace, SMALL_ROWS};
@@ -73,6 +74,8 @@ pub(crate) struct Settings {
     pub(crate) elements_per_task: u64,
     pub(crate) bundle_rows_max: usize,
     pub(crate) bundle_linger: Duration,
+    /// True if processing time may make inputs idle.
+    pub(crate) may_use_clock: bool,
     /// True if partitions are called in processing time.
     pub(crate) ticks: bool,
     pub(crate) record: Option<StepRecorder>,
@@ -83,7 +86,6 @@ pub(crate) struct Settings {
 pub(crate) struct Measured {
     /// For the scheduler.
     pub(crate) scheduling: Measuring,
-    pub(crate) latency: LatencyHistogram,
     /// How long elements took to get to a sink, with rows or without (ordered contracts).
     pub(crate) passage: LatencyHistogram,
     /// What became of snapshots.
@@ -142,33 +144,10 @@ impl Job {
         self.memory.in_flight_bytes() <= of_merges && self.stages.are_idle()
     }
 
-    /// A copy of all counters.
-    pub(crate) fn metrics(&self) -> MetricsSnapshot {
-        let stages = self.stages.iter().enumerate().map(|(place, stage)| {
-            let mut snapshot = stage.metrics.snapshot(&stage.id, &stage.name, stage.role());
-            let held_by = stage.metrics.held_by().or_else(|| self.gates.closed_by(place));
-            snapshot.held_by = held_by.map(|by| self.stages[by].name.clone());
-            if let Some(source) = stage.source() {
-                snapshot.idle = source.idle.load(Ordering::Relaxed);
-                if let Ok(state) = source.state.try_lock() {
-                    source.show_splits(&state, self.now_ns());
-                    let of_all = state.source.split_status(SplitId::ONLY).last_error;
-                    snapshot.problem = of_all.filter(|_| !state.splits.has_named());
-                }
-                let shown = source.shown_splits.lock().expect("no panic under this lock");
-                snapshot.splits.clone_from(&shown);
-            }
-            if let Some(operator) = stage.operator() {
-                snapshot.problem = operator.operator.problem();
-            }
-            if let Some(sink) = stage.sink() {
-                snapshot.queued = sink.waiting.load(Ordering::Relaxed);
-                snapshot.problem = sink.trouble.get().and_then(Trouble::get);
-            }
-            snapshot
-        });
-        let snapshots = self.measured.snapshots.lock().expect("no panic under this lock").clone();
-        MetricsSnapshot { stages: stages.collect(), snapshots }
+    /// The latencies of the results of all sinks; with `resets` they start over.
+    pub(crate) fn latency(&self, resets: bool) -> Option<LatencyPercentiles> {
+        let sinks = self.stages.sinks().map(|(_, sink)| &sink.times.latency);
+        LatencyHistogram::percentiles_of_all(sinks, resets)
     }
 
     /// Checks at the end of a complete run that no row got lost on the way: what an operator was
@@ -177,7 +156,8 @@ impl Job {
         for (place, run) in self.stages.operators() {
             let stage = &self.stages[place];
             if run.operator.judges_lateness() && !stage.ended.load(Ordering::SeqCst) {
-                let snapshot = stage.metrics.snapshot(&stage.id, &stage.name, StageRole::Operator);
+                let role = StageRole::Operator;
+                let snapshot = stage.metrics.snapshot(&stage.id, &stage.name, role, self.now_ns());
                 assert_eq!(
                     snapshot.accepted + snapshot.late,
                     snapshot.rows_in,
@@ -214,6 +194,7 @@ impl StageAt<'_> {
     pub(crate) fn report_cut(&self, cut: &CutUnderWay) {
         cut.stage(self.place).ended = self.run.ended.load(Ordering::SeqCst);
         cut.note_reached(self.place, self.job.now_ns());
+        self.run.metrics.blocked.end(BlockedBy::Cut, || self.job.now_ns());
         if self.job.cuts.report(cut) {
             self.job.lifecycle.signal();
         }
@@ -227,7 +208,7 @@ impl StageAt<'_> {
 
     /// An operator has taken a watermark in all its partitions. The last one opens its gates.
     pub(crate) fn note_watermark(&self, watermark: Watermark) {
-        self.run.metrics.set_watermark(watermark);
+        self.run.metrics.set_watermark(watermark, || self.job.now_ns());
         if watermark < Watermark::END {
             return;
         }
@@ -239,6 +220,20 @@ impl StageAt<'_> {
         }
         if !sources.is_empty() {
             self.job.news.notify_all();
+        }
+    }
+
+    /// The outside is about to be asked for something. The number of the question.
+    pub(crate) fn ask_outside(&self) -> u64 {
+        let now_ns = self.job.now_ns();
+        self.run.metrics.blocked.begin(BlockedBy::Lookup, || now_ns);
+        self.run.metrics.unanswered.begin(now_ns)
+    }
+
+    /// The outside has answered.
+    pub(crate) fn note_answer(&self, asked: u64) {
+        if self.run.metrics.unanswered.end(asked) {
+            self.run.metrics.blocked.end(BlockedBy::Lookup, || self.job.now_ns());
         }
     }
 

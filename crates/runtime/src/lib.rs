@@ -11,6 +11,7 @@
 //! | modules | hold |
 //! |---|---|
 //! | `start`, `control`, `simulate` | jobs are built, started, waited for and stopped |
+//! | `observed` | copies of counters for whoever watches |
 //! | `options` | what a caller can set |
 //! | `pool` | workers, and how they spread over the jobs that share them |
 //! | `dispatcher`, `scheduler` | which task is next: policies and heuristics |
@@ -51,6 +52,7 @@ mod lifecycle;
 pub mod memory;
 pub mod metrics;
 mod news;
+mod observed;
 mod options;
 mod ordered;
 mod pace;

@@ -1,16 +1,23 @@
 //! What is counted while a job runs. The progress line, `--metrics` and tests read the same
 //! counters.
 
-use std::sync::{Arc, Mutex};
-
-use hdrhistogram::Histogram;
+use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_core::Watermark;
 use thalweg_core::connector::SplitStatus;
+use thalweg_core::{Grid, OrderContract, Watermark};
 use thalweg_ordering::sync::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use crate::scheduler::meter::StageMeter;
+
+mod blocked;
+mod histogram;
+
+pub use blocked::{BlockedBy, BlockedTimes};
+pub(crate) use blocked::{BlockedClock, Unanswered};
+pub use histogram::{
+    BUCKET_BOUNDS_US, Distribution, LatencyHistogram, LatencyPercentiles, TimeBuckets,
+};
 
 /// Counters of one stage. Relaxed throughout: each stands for itself, and the final report is read
 /// after the workers have been joined.
@@ -35,8 +42,21 @@ pub struct StageMetrics {
     /// What the scheduler measures.
     pub(crate) meter: StageMeter,
     watermark: AtomicI64,
+    /// When it moved last; 0 if it has not.
+    watermark_changed_ns: AtomicU64,
     /// The stage (from 1) that a merge by time waits for; 0 is none.
     held_by: AtomicUsize,
+    /// What keeps it from work that is there.
+    pub(crate) blocked: BlockedClock,
+    /// Lookups under way.
+    pub(crate) unanswered: Unanswered,
+    /// What of it waits for room.
+    parked: AtomicUsize,
+    /// Since when its thread is in a call, where it has a thread of its own; 0 if it is not.
+    pub(crate) called_ns: AtomicU64,
+    /// Bundles that waited whenever one was taken, that one included; and how often that was.
+    seen_queued: AtomicU64,
+    looks_at_queue: AtomicU64,
 }
 
 impl StageMetrics {
@@ -49,11 +69,43 @@ impl StageMetrics {
             counter.fetch_add(by, Ordering::Relaxed);
         }
     }
-    pub(crate) fn set_watermark(&self, watermark: Watermark) {
+    /// The stage has come to this watermark.
+    pub(crate) fn set_watermark(&self, watermark: Watermark, now_ns: impl FnOnce() -> u64) {
+        if self.watermark.fetch_max(watermark.0, Ordering::Relaxed) < watermark.0 {
+            self.watermark_changed_ns.store(now_ns(), Ordering::Relaxed);
+        }
+    }
+    /// The stage begins at this watermark, which another run has come to.
+    pub(crate) fn restore_watermark(&self, watermark: Watermark) {
         self.watermark.fetch_max(watermark.0, Ordering::Relaxed);
     }
+    /// A bundle is taken; `waiting` bundles were there, that one included.
+    pub(crate) fn note_queue(&self, waiting: usize) {
+        self.seen_queued.fetch_add(waiting as u64, Ordering::Relaxed);
+        self.looks_at_queue.fetch_add(1, Ordering::Relaxed);
+    }
+    /// A bundle is taken from the queue.
+    pub(crate) fn take_queued(&self) {
+        let waiting = self.queued.fetch_sub(1, Ordering::Relaxed);
+        self.note_queue(waiting);
+    }
+    /// Something of it waits for room from now on.
+    pub(crate) fn park(&self, now_ns: impl FnOnce() -> u64) {
+        self.parked.fetch_add(1, Ordering::Relaxed);
+        self.blocked.begin(BlockedBy::Output, now_ns);
+    }
+    /// Something that waited for room has a worker.
+    pub(crate) fn resume(&self, now_ns: impl FnOnce() -> u64) {
+        if self.parked.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.blocked.end(BlockedBy::Output, now_ns);
+        }
+    }
     /// The stage whose rows a merge by time waits for.
-    pub(crate) fn set_held_by(&self, stage: Option<usize>) {
+    pub(crate) fn set_held_by(&self, stage: Option<usize>, now_ns: impl FnOnce() -> u64) {
+        match stage {
+            Some(_) => self.blocked.begin(BlockedBy::Order, now_ns),
+            None => self.blocked.end(BlockedBy::Order, now_ns),
+        }
         self.held_by.store(stage.map_or(0, |stage| stage + 1), Ordering::Relaxed);
     }
     /// The stage whose rows a merge by time waits for.
@@ -64,9 +116,14 @@ impl StageMetrics {
     pub fn watermark(&self) -> Watermark {
         Watermark(self.watermark.load(Ordering::Relaxed))
     }
-    /// A copy of the counters.
-    pub fn snapshot(&self, id: &str, name: &str, role: StageRole) -> StageSnapshot {
+    /// A copy of the counters at this moment.
+    pub fn snapshot(&self, id: &str, name: &str, role: StageRole, now_ns: u64) -> StageSnapshot {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let in_call_ns = match read(&self.called_ns) {
+            0 => 0,
+            since_ns => now_ns.saturating_sub(since_ns),
+        };
+        let (unanswered, oldest_unanswered_ns) = self.unanswered.oldest();
         StageSnapshot {
             id: id.to_owned(),
             name: name.to_owned(),
@@ -76,7 +133,18 @@ impl StageMetrics {
             rows_out: read(&self.rows_out),
             bundles_out: read(&self.bundles_out),
             bytes_out: read(&self.bytes_out),
-            busy_ns: read(&self.busy_ns),
+            busy_ns: read(&self.busy_ns) + in_call_ns,
+            in_call_ns,
+            blocked: self.blocked.times(now_ns),
+            unanswered,
+            oldest_unanswered_ns,
+            seen_queued: read(&self.seen_queued),
+            looks_at_queue: read(&self.looks_at_queue),
+            queued_bytes: 0,
+            watermark_changed_ns: Some(read(&self.watermark_changed_ns)).filter(|&at| at > 0),
+            partitions_ns: Vec::new(),
+            latency: None,
+            writes: None,
             accepted: read(&self.accepted),
             late: read(&self.late),
             partly_late: read(&self.partly_late),
@@ -87,7 +155,9 @@ impl StageMetrics {
             watermark: self.watermark(),
             idle: false,
             held_by: None,
+            held_by_stage: None,
             problem: None,
+            source: None,
             splits: Vec::new(),
         }
     }
@@ -127,6 +197,31 @@ pub struct StageSnapshot {
     pub bytes_out: u64,
     /// Time spent by workers (sinks: by the sink's thread), in nanoseconds.
     pub busy_ns: u64,
+    /// How long the sink's thread has been in a call that has not returned, in nanoseconds; it is
+    /// part of the busy time.
+    pub in_call_ns: u64,
+    /// What kept it from work that was there.
+    pub blocked: BlockedTimes,
+    /// Lookups that the outside has not answered.
+    pub unanswered: usize,
+    /// When the oldest of them was asked for.
+    pub oldest_unanswered_ns: Option<u64>,
+    /// Bundles that waited whenever one was taken, that one included, added up. Divided by
+    /// `looks_at_queue` it is how long the queue is that a bundle meets, which a look at any other
+    /// moment does not show.
+    pub seen_queued: u64,
+    /// How often a bundle was taken.
+    pub looks_at_queue: u64,
+    /// Bytes that wait (sinks).
+    pub queued_bytes: u64,
+    /// When the watermark moved last, in this run.
+    pub watermark_changed_ns: Option<u64>,
+    /// Time spent on each partition, in nanoseconds.
+    pub partitions_ns: Vec<u64>,
+    /// Latencies of the results of a sink.
+    pub latency: Option<Distribution>,
+    /// How long the writes of a sink took.
+    pub writes: Option<Distribution>,
     /// Rows taken into state.
     pub accepted: u64,
     /// Rows late for all their windows.
@@ -148,10 +243,29 @@ pub struct StageSnapshot {
     /// The input that a merge by time waits for: its rows hold the others back. For a source, the
     /// table that is read before it.
     pub held_by: Option<String>,
+    /// The place of that stage.
+    pub held_by_stage: Option<usize>,
     /// What went wrong without stopping the job.
     pub problem: Option<String>,
+    /// What is known of a source as a whole.
+    pub source: Option<SourceSnapshot>,
     /// The splits of a source that names any, by name.
     pub splits: Vec<SplitSnapshot>,
+}
+
+/// What is known of a source as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourceSnapshot {
+    /// When it was asked for rows last; `None` if it was not yet.
+    pub asked_ns: Option<u64>,
+    /// It may have rows, and nobody asks it.
+    pub is_ready: bool,
+    /// It waits because it is ahead of its alignment group.
+    pub is_held: bool,
+    /// All of its rows are read.
+    pub has_ended: bool,
+    /// The same as of a split, where it opens none: what all of it has given.
+    pub whole: Option<SplitSnapshot>,
 }
 
 /// What is known of a split of a source.
@@ -167,8 +281,37 @@ pub struct SplitSnapshot {
     pub ended: bool,
     /// The source's watermark waits for it; others are further.
     pub holds_back: bool,
+    /// It gives nothing because it is too far ahead of its alignment group.
+    pub is_paused: bool,
+    /// Rows given in this run.
+    pub rows: u64,
+    /// The latest time of the rows that came last, in milliseconds since 1970, where it is known.
+    pub last_row_time_ms: Option<i64>,
+    /// When rows came last.
+    pub last_row_ns: Option<u64>,
+    /// Since when it is idle.
+    pub idle_since_ns: Option<u64>,
     /// What the source knows of it.
     pub status: SplitStatus,
+}
+
+impl Default for SplitSnapshot {
+    /// A split without a name of which nothing is known.
+    fn default() -> Self {
+        SplitSnapshot {
+            name: "".into(),
+            watermark: Watermark::MIN,
+            idle: false,
+            ended: false,
+            holds_back: false,
+            is_paused: false,
+            rows: 0,
+            last_row_time_ms: None,
+            last_row_ns: None,
+            idle_since_ns: None,
+            status: SplitStatus::default(),
+        }
+    }
 }
 
 /// A copy of a job's counters.
@@ -178,6 +321,91 @@ pub struct MetricsSnapshot {
     pub stages: Vec<StageSnapshot>,
     /// What became of snapshots, where the job takes any.
     pub snapshots: Option<SnapshotMetrics>,
+    /// The job as a whole.
+    pub job: JobSnapshot,
+}
+
+/// A copy of what is counted of a job as a whole.
+#[derive(Clone, Debug, Default)]
+pub struct JobSnapshot {
+    /// When this copy was made, on the job's clock. All moments in a copy are of that clock.
+    pub now_ns: u64,
+    /// The same moment in milliseconds since 1970.
+    pub wall_ms: i64,
+    /// When the run began.
+    pub started_ns: u64,
+    /// How much memory may be used.
+    pub memory_limit_bytes: u64,
+    /// How much is in flight: queued between stages, and for sinks.
+    pub in_flight_bytes: u64,
+    /// From where on sources are not asked any more.
+    pub in_flight_bytes_max: u64,
+    /// What operators and sources keep.
+    pub state_bytes: u64,
+    /// What of that sources keep: read and not given.
+    pub source_bytes: u64,
+    /// Sources are not asked.
+    pub is_paused: bool,
+    /// The cut of a snapshot that is under way.
+    pub cut: Option<CutSnapshot>,
+}
+
+/// A cut that is under way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CutSnapshot {
+    /// When it was asked for.
+    pub began_ns: u64,
+    /// The places of the stages that it has not come by.
+    pub missing: Vec<usize>,
+}
+
+/// What does not change about a job while it runs.
+#[derive(Clone, Debug)]
+pub struct JobLayout {
+    /// How many workers do its work.
+    pub workers: usize,
+    /// What is promised about the sequence of its results.
+    pub order: OrderContract,
+    /// True if processing time may make inputs idle.
+    pub may_use_clock: bool,
+    /// Per stage, in topological order.
+    pub stages: Vec<StageLayout>,
+}
+
+/// What does not change about a stage.
+#[derive(Clone, Debug)]
+pub struct StageLayout {
+    /// Stable identifier.
+    pub id: String,
+    /// What a user calls it.
+    pub name: String,
+    /// What it is.
+    pub role: StageRole,
+    /// The places of the stages that feed it.
+    pub inputs: Vec<usize>,
+    /// How many can work on it at once.
+    pub parallelism: usize,
+    /// Which watermarks it passes on.
+    pub passes: PassedWatermarks,
+    /// The ends of windows: results come when a watermark crosses one.
+    pub grids: Vec<Grid>,
+    /// Of a source: it ends by itself.
+    pub is_bounded: bool,
+    /// Of a source: its rows have a time.
+    pub has_time: bool,
+    /// Of a source: after this silence a split falls idle.
+    pub idle_timeout: Option<Duration>,
+    /// Of a source: the stages whose last watermark it waits for.
+    pub waits_for_end_of: Vec<usize>,
+}
+
+/// Which watermarks a stage passes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PassedWatermarks {
+    /// Less than its own by this number of milliseconds: rows that it makes may be that much older.
+    HeldBackMs(i64),
+    /// None but the last one: its results come when its input has ended.
+    AtEnd,
 }
 
 /// What became of the snapshots of a job.
@@ -201,6 +429,14 @@ pub struct SnapshotMetrics {
     pub hold_max: Duration,
     /// How long sources were held, over all of this run.
     pub holds: Option<LatencyPercentiles>,
+    /// The same by bucket.
+    pub hold_times: Distribution,
+    /// From the request until a snapshot was kept, over all of this run.
+    pub durations: Distribution,
+    /// Bytes that were written for all of this run.
+    pub written_bytes: u64,
+    /// How often one is to be taken.
+    pub interval: Option<Duration>,
     /// For each stage in front of which the cut waits: from the moment at which the first source
     /// had placed it until the stage was captured.
     pub captured_after: Vec<(String, Duration)>,
@@ -234,68 +470,4 @@ impl MetricsSnapshot {
         let sources = self.stages.iter().filter(|stage| stage.role == StageRole::Source);
         sources.map(|stage| stage.watermark).min().unwrap_or(Watermark::MIN)
     }
-}
-
-/// A histogram of latencies; above all that of results: from the moment the row that completes a
-/// result entered the engine until the result is handed to the sink's writer.
-pub struct LatencyHistogram(Mutex<Histogram<u64>>);
-
-impl LatencyHistogram {
-    /// An empty histogram: 1 µs to an hour, three digits.
-    pub fn new() -> Self {
-        let histogram = Histogram::new_with_bounds(1, 3_600_000_000, 3);
-        LatencyHistogram(Mutex::new(histogram.expect("the bounds are valid")))
-    }
-    /// Records one.
-    pub fn record_us(&self, latency_us: u64) {
-        let mut histogram = self.0.lock().expect("no panic under this lock");
-        histogram.saturating_record(latency_us.max(1));
-    }
-    /// Count, p50, p90, p99, p99.9, p99.99 and maximum, in microseconds; `None` without results.
-    pub fn percentiles(&self) -> Option<LatencyPercentiles> {
-        Self::percentiles_of(&self.0.lock().expect("no panic under this lock"))
-    }
-    /// The same, and starts over: the next answer is about what comes from now on.
-    pub fn take(&self) -> Option<LatencyPercentiles> {
-        let mut histogram = self.0.lock().expect("no panic under this lock");
-        let percentiles = Self::percentiles_of(&histogram);
-        histogram.reset();
-        percentiles
-    }
-    fn percentiles_of(histogram: &Histogram<u64>) -> Option<LatencyPercentiles> {
-        (!histogram.is_empty()).then(|| LatencyPercentiles {
-            count: histogram.len(),
-            p50_us: histogram.value_at_quantile(0.5),
-            p90_us: histogram.value_at_quantile(0.9),
-            p99_us: histogram.value_at_quantile(0.99),
-            p999_us: histogram.value_at_quantile(0.999),
-            p9999_us: histogram.value_at_quantile(0.9999),
-            max_us: histogram.max(),
-        })
-    }
-}
-
-impl Default for LatencyHistogram {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// Percentiles of latencies in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LatencyPercentiles {
-    /// How many; of results, how many bundles.
-    pub count: u64,
-    /// Half are faster.
-    pub p50_us: u64,
-    /// 90 % are faster.
-    pub p90_us: u64,
-    /// 99 % are faster.
-    pub p99_us: u64,
-    /// 99.9 % are faster.
-    pub p999_us: u64,
-    /// 99.99 % are faster.
-    pub p9999_us: u64,
-    /// The slowest.
-    pub max_us: u64,
 }

@@ -29,17 +29,18 @@ impl Returned {
         Returned { queue: Queue::new(), news }
     }
 
-    /// Begins a bundle of a stage that waits for the outside. Its rest comes here.
+    /// Begins a bundle of a stage that waits for the outside, which is asked under this number. Its
+    /// rest comes here.
     pub(crate) fn begin(
         self: &Arc<Self>,
-        stage: usize,
+        (stage, asked): (usize, u64),
         transform: &dyn Transform,
         bundle: Bundle,
         home: Home,
     ) {
         let returned = Arc::clone(self);
         let done: Done = Box::new(move |finish| {
-            returned.queue.push(Continued { stage, work: Work::Finish(finish, home) });
+            returned.queue.push(Continued { stage, work: Work::Finish(finish, home, asked) });
             returned.news.notify();
         });
         transform.begin(bundle, done);
@@ -59,8 +60,8 @@ pub struct Continued {
 
 /// What is left to be done.
 pub(crate) enum Work {
-    /// The rest of a bundle that was begun.
-    Finish(Finish, Home),
+    /// The rest of a bundle that was begun, and the number under which it was asked for.
+    Finish(Finish, Home, u64),
     /// The next parts of a bundle.
     Parts(Box<OpenBundle>),
 }

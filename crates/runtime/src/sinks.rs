@@ -194,11 +194,29 @@ impl SinkAt<'_> {
     ) -> Result<SinkState> {
         // The end of a job may add messages that were never counted in.
         let lower = |waiting: usize| waiting.checked_sub(1);
-        let _ = self.run.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lower);
+        let waiting = self.run.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lower);
+        let StageAt { job, run, .. } = self.at;
+        run.metrics.note_queue(waiting.unwrap_or(0));
+        let started_ns = job.now_ns();
+        // Zero stands for no call.
+        run.metrics.called_ns.store(started_ns.max(1), Ordering::Relaxed);
+        let state = self.handle_from(slot, message, started_ns);
+        run.metrics.called_ns.store(0, Ordering::Relaxed);
+        let busy_ns = job.now_ns().saturating_sub(started_ns);
+        StageMetrics::add(&run.metrics.busy_ns, busy_ns);
+        state
+    }
+
+    fn handle_from(
+        &self,
+        slot: &mut Option<Box<dyn Sink>>,
+        message: SinkMessage,
+        started_ns: u64,
+    ) -> Result<SinkState> {
         let Some(sink) = slot.as_mut() else { return Ok(self.answer_for_finished(message)) };
         match message {
             SinkMessage::Rows(batch) => {
-                let written = self.write(sink.as_mut(), &batch);
+                let written = self.write(sink.as_mut(), &batch, started_ns);
                 self.pass(&batch);
                 written?;
                 self.look_at_demand(slot)?;
@@ -282,17 +300,16 @@ impl SinkAt<'_> {
         SinkState::Open
     }
 
-    fn write(&self, sink: &mut dyn Sink, rows: &SinkBatch) -> Result<()> {
+    fn write(&self, sink: &mut dyn Sink, rows: &SinkBatch, started_ns: u64) -> Result<()> {
         let StageAt { job, run, .. } = self.at;
-        let started_ns = job.now_ns();
         if rows.batch.num_rows() > 0 && !self.has_failed() {
             sink.write(&rows.batch, rows.kinds.as_deref())?;
             StageMetrics::add(&run.metrics.rows_out, rows.batch.num_rows() as u64);
             StageMetrics::add(&run.metrics.bundles_out, 1);
             let now_ns = job.now_ns();
-            StageMetrics::add(&run.metrics.busy_ns, now_ns.saturating_sub(started_ns));
+            self.run.times.writes.record_us(now_ns.saturating_sub(started_ns) / 1000);
             if rows.ingest_ns != INPUT_ENDED_NS {
-                job.measured.latency.record_us(now_ns.saturating_sub(rows.ingest_ns) / 1000);
+                self.run.times.latency.record_us(now_ns.saturating_sub(rows.ingest_ns) / 1000);
             }
         }
         Ok(())

@@ -13,14 +13,15 @@ use std::collections::VecDeque;
 
 use thalweg_core::connector::SplitEvent;
 use thalweg_core::{
-    Bundle, Result, SourceBatch, SourcePoll, SplitId, Stamps, Watermark, WatermarkBefore,
+    Bundle, Result, SourceBatch, SourcePoll, SplitId, Stamps, TimeExtremes, Watermark,
+    WatermarkBefore,
 };
 use thalweg_ordering::sync::Ordering;
 
 use crate::flow::Flow;
 use crate::job::{Job, StageAt};
 use crate::memory::Pressure;
-use crate::metrics::StageMetrics;
+use crate::metrics::{BlockedBy, StageMetrics};
 use crate::ordered::OrderedFlow;
 use crate::pace::Pace;
 use crate::source_batcher::Wait;
@@ -46,6 +47,9 @@ const BUNDLE_NS: u64 = 2_000_000;
 /// ask it. Says how many came.
 pub(crate) fn poll(job: &Job, stage: usize, worker: WorkerPlace, pace: Pace) -> Result<u64> {
     let run = job.stages[stage].source().expect("only sources are polled");
+    for by in [BlockedBy::Output, BlockedBy::Memory, BlockedBy::Order, BlockedBy::Cut] {
+        job.stages[stage].metrics.blocked.end(by, || job.now_ns());
+    }
     // A worker looks whether it is idle: there is nothing to wait for.
     let done = match run.state.try_lock() {
         Ok(mut state) => Poll::new(job, stage, &mut state, worker).while_small(pace),
@@ -125,7 +129,7 @@ impl<'a> Poll<'a> {
     fn show_splits_if_due(&self) {
         let now_ns = self.at.job.now_ns();
         if now_ns.saturating_sub(self.run.shown_ns.load(Ordering::Relaxed)) >= SHOW_SPLITS_NS {
-            self.run.show_splits(self.state, now_ns);
+            self.run.show_splits(self.state, &self.at.run.metrics, now_ns);
         }
     }
 
@@ -208,11 +212,13 @@ impl<'a> Poll<'a> {
     }
 
     /// A split gives something: neither it nor the source is idle any more.
-    fn begin(&mut self, split: SplitId) -> Result<()> {
+    /// Says when that is.
+    fn begin(&mut self, split: SplitId) -> Result<u64> {
         self.wake_from_idle()?;
         let now_ns = self.at.job.now_ns();
         self.run.note_active(now_ns);
-        self.state.splits.begin(split, now_ns)
+        self.state.splits.begin(split, now_ns)?;
+        Ok(now_ns)
     }
 
     /// Reports to the memory account how much a source keeps back.
@@ -247,6 +253,7 @@ impl<'a> Poll<'a> {
             (false, false) => self.state.source.poll(wanted)?,
         };
         let now_ns = self.at.job.now_ns();
+        self.run.asked_ns.store(now_ns, Ordering::Relaxed);
         let brought_rows = matches!(answer, SourcePoll::Batch(_));
         let waits_for_epoch = self.state.waits_for_epoch && !self.run.idle.load(Ordering::SeqCst);
         match answer {
@@ -312,6 +319,9 @@ impl<'a> Poll<'a> {
         }
         let is_held = !state.splits.has_named() && state.splits.joint() > limit;
         self.run.is_held.store(is_held, Ordering::SeqCst);
+        if is_held {
+            self.at.run.metrics.blocked.begin(BlockedBy::Order, || self.at.job.now_ns());
+        }
         is_held
     }
 
@@ -369,8 +379,9 @@ impl<'a> Poll<'a> {
     /// Stamps rows and sends them on.
     fn send(&mut self, batch: SourceBatch) -> Result<()> {
         let split = batch.split;
-        self.begin(split)?;
-        self.at.count_in(batch.batch.num_rows());
+        let now_ns = self.begin(split)?;
+        let rows = batch.batch.num_rows();
+        self.at.count_in(rows);
         let metrics = &self.at.run.metrics;
         let mut origin = batch.origin.clone();
         let (batch, watermark_before, time_extremes) = match &mut self.state.assigner {
@@ -381,10 +392,12 @@ impl<'a> Poll<'a> {
                 self.state.splits.raise(split, assigned.watermark_after);
                 StageMetrics::add(&metrics.quarantined, assigned.quarantined);
                 origin = origin.filter(|_| assigned.quarantined == 0);
-                metrics.set_watermark(self.state.splits.joint());
+                metrics.set_watermark(self.state.splits.joint(), || now_ns);
                 (assigned.batch, assigned.watermark_before, assigned.time_extremes)
             }
         };
+        let last_time_ms = time_extremes.as_ref().map(TimeExtremes::highest);
+        self.state.splits.note_rows(split, rows, now_ns, last_time_ms);
         let stamps = Stamps {
             epoch: self.state.epoch,
             serial: self.state.serial,
@@ -403,14 +416,14 @@ impl<'a> Poll<'a> {
     fn take_heartbeat(&mut self, split: SplitId, time_ms: i64) -> Result<()> {
         self.begin(split)?;
         self.state.splits.raise(split, Watermark(time_ms.saturating_sub(1)));
-        self.state.show_watermark(&self.at.run.metrics);
+        self.state.show_watermark(&self.at.run.metrics, || self.at.job.now_ns());
         self.flow().ingest_heartbeat(self.state, time_ms)
     }
 
     fn take_event(&mut self, split: SplitId, event: &SplitEvent) -> Result<()> {
         let SplitEvent::Opened(name) = event else {
             self.state.splits.end(split);
-            self.state.show_watermark(&self.at.run.metrics);
+            self.state.show_watermark(&self.at.run.metrics, || self.at.job.now_ns());
             return self.flow().ingest_heartbeat(self.state, i64::MIN);
         };
         let now_ns = self.at.job.now_ns();
@@ -418,7 +431,7 @@ impl<'a> Poll<'a> {
             return Ok(());
         }
         // No watermark moves yet: others of the same snapshot may be opened behind this one.
-        self.begin(split)
+        self.begin(split).map(drop)
     }
 
     /// The input has ended, is not needed any more, or the job is being stopped. Only the first two
@@ -431,11 +444,11 @@ impl<'a> Poll<'a> {
         self.run.ready.store(false, Ordering::SeqCst);
         self.run.finished.store(true, Ordering::SeqCst);
         let metrics = &self.at.run.metrics;
-        StageMetrics::add(&metrics.bad_rows, state.source.bad_rows());
+        metrics.bad_rows.store(state.source.bad_rows(), Ordering::Relaxed);
         if self.at.job.lifecycle.is_stopping() {
             return Ok(());
         }
-        metrics.set_watermark(Watermark::END);
+        metrics.set_watermark(Watermark::END, || self.at.job.now_ns());
         state.ingest_ns = INPUT_ENDED_NS;
         self.flow().ingest_end(self.state)
     }

@@ -35,11 +35,39 @@ pub(crate) struct Split {
     pub(crate) active_ns: u64,
     /// It gives nothing, because it is too far ahead.
     is_paused: bool,
+    /// What has come of it in this run.
+    given: GivenRows,
+}
+
+/// The rows that a split has given in this run.
+#[derive(Clone, Copy, Default)]
+struct GivenRows {
+    rows: u64,
+    /// When the last ones came.
+    last_ns: Option<u64>,
+    /// The latest time of the last ones, where it is known.
+    last_time_ms: Option<i64>,
 }
 
 impl Split {
     fn new(known: SplitState, active_ns: u64) -> Split {
-        Split { known, active_ns, is_paused: false }
+        Split { known, active_ns, is_paused: false, given: GivenRows::default() }
+    }
+
+    /// What metrics show of it, without what only the source knows.
+    fn shown(&self) -> SplitSnapshot {
+        SplitSnapshot {
+            name: Arc::clone(&self.known.name),
+            watermark: self.known.running,
+            idle: self.known.idle,
+            ended: self.known.ended,
+            is_paused: self.is_paused,
+            rows: self.given.rows,
+            last_row_time_ms: self.given.last_time_ms,
+            last_row_ns: self.given.last_ns,
+            idle_since_ns: self.known.idle.then_some(self.active_ns),
+            ..SplitSnapshot::default()
+        }
     }
 
     /// True if the joint watermark waits for it.
@@ -66,14 +94,11 @@ impl Splits {
         let counting = || self.all().filter(|(_, split)| split.counts());
         let furthest = counting().map(|(_, split)| split.known.running).max();
         let shown = |(id, split): (SplitId, &Split)| SplitSnapshot {
-            name: Arc::clone(&split.known.name),
-            watermark: split.known.running,
-            idle: split.known.idle,
-            ended: split.known.ended,
             holds_back: split.counts()
                 && split.known.running <= self.joint
                 && furthest > Some(split.known.running),
             status: source.split_status(id),
+            ..split.shown()
         };
         let merged = |split: MergedSplit| SplitSnapshot {
             name: split.name,
@@ -82,8 +107,45 @@ impl Splits {
             ended: split.has_ended,
             holds_back: split.holds_back,
             status: source.split_status(split.id),
+            ..SplitSnapshot::default()
         };
         self.named().map(shown).chain(source.merged_splits().into_iter().map(merged)).collect()
+    }
+
+    /// What all of them have given, as if they were one.
+    pub(crate) fn whole(&self, source: &dyn Source) -> SplitSnapshot {
+        let mut whole = SplitSnapshot { watermark: self.joint, ..SplitSnapshot::default() };
+        for (_, split) in self.all() {
+            let of = split.shown();
+            whole.rows += of.rows;
+            if of.last_row_ns > whole.last_row_ns {
+                (whole.last_row_ns, whole.last_row_time_ms) = (of.last_row_ns, of.last_row_time_ms);
+            }
+            whole.idle_since_ns = whole.idle_since_ns.max(of.idle_since_ns);
+        }
+        whole.idle = self.are_idle();
+        whole.ended = self.all().next().is_some() && self.all().all(|(_, split)| split.known.ended);
+        whole.idle_since_ns = whole.idle_since_ns.filter(|_| whole.idle);
+        if !self.has_named() {
+            whole.status = source.split_status(SplitId::ONLY);
+        }
+        whole
+    }
+
+    /// A split has given rows at this moment, the latest of them at `time_ms`.
+    pub(crate) fn note_rows(
+        &mut self,
+        id: SplitId,
+        rows: usize,
+        now_ns: u64,
+        time_ms: Option<i64>,
+    ) {
+        if rows > 0
+            && let Some(split) = self.get_mut(id)
+        {
+            let rows = split.given.rows + rows as u64;
+            split.given = GivenRows { rows, last_ns: Some(now_ns), last_time_ms: time_ms };
+        }
     }
 
     /// What a snapshot keeps: nothing of a source that names no split.

@@ -28,7 +28,9 @@ use thalweg_ordering::sync::{Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize,
 use crate::barrier::{Barrier, BarrierResults, Joint, SharedCompletions};
 use crate::container::Container;
 use crate::lane::Lane;
-use crate::metrics::{SplitSnapshot, StageMetrics, StageRole};
+use crate::metrics::{
+    LatencyHistogram, SourceSnapshot, SplitSnapshot, StageMetrics, StageRole, TimeBuckets,
+};
 use crate::ordered::gather::Gather;
 use crate::slices::{SliceRows, next_slice};
 use crate::source_batcher::SourceBatcher;
@@ -152,12 +154,16 @@ pub struct SourceRun {
     pub finished: AtomicBool,
     /// True if the input ends by itself.
     pub bounded: bool,
+    /// True if its rows have a time.
+    pub has_time: bool,
     /// From when on its silence counts: it was not asked before.
     pub asked_from_ns: AtomicU64,
     /// When one of its splits may have been quiet for long enough to fall idle, at the earliest.
     pub quiet_at_ns: AtomicU64,
     /// What metrics show of its splits, as it was last looked at.
-    pub shown_splits: Mutex<Vec<SplitSnapshot>>,
+    pub shown_splits: Mutex<ShownSplits>,
+    /// When it was asked for rows last; 0 if it was not yet.
+    pub asked_ns: AtomicU64,
     /// When that was.
     pub shown_ns: AtomicU64,
     /// How its splits are kept together with those of others.
@@ -179,6 +185,15 @@ pub struct SourceRun {
     pub wants_cut: AtomicBool,
 }
 
+/// What metrics show of the splits of a source.
+#[derive(Default)]
+pub struct ShownSplits {
+    /// Those that have a name.
+    pub named: Vec<SplitSnapshot>,
+    /// All of them together.
+    pub whole: Option<SplitSnapshot>,
+}
+
 impl SourceRun {
     /// True while a cut is to be placed.
     pub(crate) fn wants_cut(&self) -> bool {
@@ -192,10 +207,25 @@ impl SourceRun {
     }
 
     /// Looks again at what metrics show of its splits.
-    pub(crate) fn show_splits(&self, state: &SourceState, now_ns: u64) {
-        let mut shown = self.shown_splits.lock().expect("no panic under this lock");
-        *shown = state.splits.shown(state.source.as_ref());
+    pub(crate) fn show_splits(&self, state: &SourceState, metrics: &StageMetrics, now_ns: u64) {
+        let source = state.source.as_ref();
+        let (named, whole) = (state.splits.shown(source), Some(state.splits.whole(source)));
+        *self.shown_splits.lock().expect("no panic under this lock") = ShownSplits { named, whole };
+        metrics.bad_rows.store(source.bad_rows(), Ordering::Relaxed);
         self.shown_ns.store(now_ns, Ordering::Relaxed);
+    }
+
+    /// What metrics show of it as a whole.
+    pub(crate) fn shown_whole(&self) -> SourceSnapshot {
+        let asked_ns = self.asked_ns.load(Ordering::Relaxed);
+        let shown = self.shown_splits.lock().expect("no panic under this lock");
+        SourceSnapshot {
+            asked_ns: Some(asked_ns).filter(|&at_ns| at_ns > 0),
+            is_ready: self.ready.load(Ordering::Relaxed),
+            is_held: self.is_held.load(Ordering::Relaxed),
+            has_ended: self.has_finished(),
+            whole: shown.whole.clone(),
+        }
     }
 
     /// A split has come, or has come back: its silence counts from now on.
@@ -292,9 +322,9 @@ impl SourceState {
     }
 
     /// Metrics show how far the source is, if its rows have a time.
-    pub(crate) fn show_watermark(&self, metrics: &StageMetrics) {
+    pub(crate) fn show_watermark(&self, metrics: &StageMetrics, now_ns: impl FnOnce() -> u64) {
         if self.assigner.is_some() {
-            metrics.set_watermark(self.splits.joint());
+            metrics.set_watermark(self.splits.joint(), now_ns);
         }
     }
 
@@ -419,6 +449,8 @@ pub struct Cell {
     pub ticks_at: AtomicI64,
     /// True while a call of the clock is in the mailbox.
     pub is_ticking: AtomicBool,
+    /// Time that workers have spent on it.
+    pub busy_ns: AtomicU64,
 }
 
 impl Cell {
@@ -611,6 +643,17 @@ pub struct SinkRun {
     pub guarantee: OnceLock<SinkGuarantee>,
     /// Messages on the way, for metrics.
     pub waiting: Arc<AtomicUsize>,
+    /// How long rows and writes took.
+    pub times: Box<SinkTimes>,
+}
+
+/// How long rows and writes of a sink took.
+#[derive(Default)]
+pub struct SinkTimes {
+    /// Latencies of its results.
+    pub latency: LatencyHistogram,
+    /// How long its writes took.
+    pub writes: TimeBuckets,
 }
 
 /// Rows for a sink.

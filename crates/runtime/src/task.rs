@@ -29,6 +29,10 @@ use crate::topology::WorkerPlace;
 /// Does a task. An error or a panic stops the job.
 pub(crate) fn execute(job: &Job, task: Task, worker: WorkerPlace) {
     let stage = task.stage();
+    let cell = match task {
+        Task::Cell { cell, .. } => Some(cell),
+        _ => None,
+    };
     let started_ns = job.now_ns();
     let run = &job.stages[stage];
     run.metrics.meter.enter();
@@ -38,6 +42,9 @@ pub(crate) fn execute(job: &Job, task: Task, worker: WorkerPlace) {
     job.queues.at_work.fetch_sub(1, Ordering::SeqCst);
     let busy_ns = job.now_ns().saturating_sub(started_ns);
     StageMetrics::add(&run.metrics.busy_ns, busy_ns);
+    if let Some(cell) = cell {
+        StageMetrics::add(&run.cells()[cell].busy_ns, busy_ns);
+    }
     if let Err(error) = result {
         job.lifecycle.fail(error.in_operator(run.name.clone()));
     }
@@ -115,7 +122,8 @@ fn continue_bundle(job: &Job, continued: Continued, worker: WorkerPlace) -> Resu
     let Continued { stage, work } = continued;
     match work {
         Work::Parts(open) => EpochStage::of(job, stage).resume_parts(*open, worker),
-        Work::Finish(finish, home) => {
+        Work::Finish(finish, home, asked) => {
+            job.at(stage).note_answer(asked);
             let mut result = finish()?;
             result.stamps.origin = None;
             result.stamps.numa_node = worker.numa_node as u16;

@@ -26,6 +26,7 @@ mod terminal;
 mod text_table;
 mod units;
 mod upgrade;
+mod watching;
 
 use std::process::ExitCode;
 

@@ -14,6 +14,7 @@ use thalweg_runtime::{JobControl, MetricsSnapshot, SnapshotMetrics};
 
 use super::screen::Screen;
 use super::units;
+use super::watching::Watching;
 
 /// How often the lines are drawn.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -29,6 +30,7 @@ pub struct Progress {
 
 struct ShownJobs {
     screen: Arc<Screen>,
+    watching: Option<Arc<Watching>>,
     clock: SystemClock,
     jobs: Mutex<Vec<ShownJob>>,
 }
@@ -42,10 +44,11 @@ struct ShownJob {
 
 impl Progress {
     /// Begins to draw. Where no thread can be had there is no progress, and jobs run on.
-    pub fn start(screen: &Arc<Screen>) -> Progress {
+    pub fn start(screen: &Arc<Screen>, watching: Option<&Arc<Watching>>) -> Progress {
         let (stop, stopped) = mpsc::channel();
         let (screen, jobs) = (Arc::clone(screen), Mutex::default());
-        let shown = Arc::new(ShownJobs { screen, clock: SystemClock::new(), jobs });
+        let (watching, clock) = (watching.cloned(), SystemClock::new());
+        let shown = Arc::new(ShownJobs { screen, watching, clock, jobs });
         let drawn = Arc::clone(&shown);
         let body = move || {
             while stopped.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
@@ -58,7 +61,7 @@ impl Progress {
 
     /// Draws the line of one job without a name.
     pub fn of(screen: &Arc<Screen>, control: &JobControl) -> Progress {
-        let progress = Progress::start(screen);
+        let progress = Progress::start(screen, None);
         progress.show(0, String::new(), control);
         progress
     }
@@ -94,7 +97,9 @@ impl ShownJobs {
             .map(|job| {
                 let metrics = job.control.metrics();
                 let rows_per_second = job.rate.update(now_ns, metrics.rows_in());
-                line(&metrics, rows_per_second, now_ms)
+                let line = line(&metrics, rows_per_second, now_ms);
+                let watching = self.watching.as_ref();
+                with_problem(watching.and_then(|of| of.problem(job.place)), line)
             })
             .collect();
         let names: Vec<&str> = jobs.iter().map(|job| job.name.as_str()).collect();
@@ -183,6 +188,14 @@ fn line(metrics: &MetricsSnapshot, rows_per_second: f64, now_ms: i64) -> String 
     parts.join(" · ")
 }
 
+/// What is wrong comes first: the end of the line may be cut off.
+fn with_problem(problem: Option<String>, line: String) -> String {
+    match problem {
+        Some(problem) => format!("{} · {line}", without_controls(&problem)),
+        None => line,
+    }
+}
+
 /// Which snapshot is the newest and how old it is; whether there is something wrong comes first.
 fn newest_snapshot(snapshots: &SnapshotMetrics, now_ms: i64) -> Option<String> {
     if snapshots.problem.is_some() {
@@ -229,6 +242,14 @@ mod tests {
         assert_eq!(shown.lines().count(), LINES_MAX);
         assert!(shown.ends_with("\n… and 13 more jobs"), "{shown}");
         assert_eq!(together(&["a"], vec!["x".repeat(200)]).len(), WIDTH_MAX);
+    }
+
+    #[test]
+    fn what_holds_results_back_comes_first() {
+        let held = Some("held by meters[7]: no row for 2 min 1 s".to_owned());
+        let shown = with_problem(held, "1 rows in".to_owned());
+        assert_eq!(shown, "held by meters[7]: no row for 2 min 1 s · 1 rows in");
+        assert_eq!(with_problem(None, "1 rows in".to_owned()), "1 rows in");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use chrono_tz::Tz;
 use thalweg::jobs::ResumeFrom;
+use thalweg::monitoring::Why;
 use thalweg::session::{JobDescription, Observer, Session, SessionOptions};
 use thalweg_connectors::output::{Format, QuerySink, ResultWriter, is_broken_pipe};
 use thalweg_core::connector::Waker;
@@ -30,6 +31,7 @@ use super::source::ScriptSource;
 use super::summary::{self, Totals};
 use super::terminal::{print, say, use_color};
 use super::units;
+use super::watching::Watching;
 
 /// Runs the statements; returns the exit status.
 pub fn run(arguments: &RunArguments) -> u8 {
@@ -95,6 +97,7 @@ struct Console {
     has_begun: bool,
     screen: Arc<Screen>,
     progress: Option<Progress>,
+    watching: Option<Arc<Watching>>,
     clock: SystemClock,
     keeps_going: bool,
     /// What has failed for good.
@@ -161,6 +164,7 @@ impl Console {
             has_begun: false,
             screen: Arc::default(),
             progress: None,
+            watching: None,
             clock: SystemClock::new(),
             keeps_going: arguments.keep_going,
             failures: Vec::new(),
@@ -179,6 +183,15 @@ impl Console {
         for problem in missing.into_iter().chain(snapshots) {
             self.say(&without_controls(&format!("warning: job '{}': {problem}\n", job.name)));
         }
+    }
+
+    /// Whoever has stopped a job whose results stood still learns what held them back.
+    fn say_why(&self, why: &Why) {
+        let text = match self.metrics {
+            true => why.text(),
+            false => format!("job '{}' was {}\n", why.job, why.sentence),
+        };
+        self.say(&without_controls(&text));
     }
 
     /// Prints a message above the progress.
@@ -200,6 +213,7 @@ impl Console {
     /// Erases the progress line and prints the summary.
     fn close(&mut self) {
         self.progress = None;
+        self.watching = None;
         if !self.is_watched {
             return;
         }
@@ -292,8 +306,12 @@ impl Observer for Console {
     fn started(&mut self, job: &JobDescription, control: &JobControl) {
         self.interrupt.watch(job.place, control);
         self.totals.started(job.place, self.clock.now_ns());
+        let warns = !self.is_watched && !self.is_quiet;
+        let begin = || Arc::new(Watching::start(&self.screen, warns));
+        let watching = Arc::clone(self.watching.get_or_insert_with(begin));
+        watching.add(job.place, &job.name, control);
         if self.is_watched {
-            let begin = || Progress::start(&self.screen);
+            let begin = || Progress::start(&self.screen, Some(&watching));
             self.progress.get_or_insert_with(begin).add(job, control);
         }
     }
@@ -302,6 +320,7 @@ impl Observer for Console {
         self.interrupt.forget(job.place);
         self.totals.ended(job.place, self.clock.now_ns());
         self.progress.iter().for_each(|progress| progress.remove(job.place));
+        let held = self.watching.as_ref().and_then(|watching| watching.remove(job.place));
         if let Ok(report) = result {
             self.totals.add(job, report);
             self.closed_outputs.add(job, report);
@@ -310,6 +329,9 @@ impl Observer for Console {
             }
             if self.metrics {
                 self.say(&without_controls(&summary::metrics(job, report)));
+            }
+            if let Some(held) = held.filter(|_| report.cancelled && !self.is_quiet) {
+                self.say_why(&held);
             }
         }
     }

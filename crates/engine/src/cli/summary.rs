@@ -6,7 +6,7 @@ use std::time::Duration;
 use thalweg::session::JobDescription;
 use thalweg_core::connector::SplitStatus;
 use thalweg_core::text::format_timestamp_millis;
-use thalweg_runtime::metrics::{LatencyPercentiles, StageRole};
+use thalweg_runtime::metrics::{BlockedBy, LatencyPercentiles, StageRole};
 use thalweg_runtime::{MetricsSnapshot, Report, SnapshotMetrics, StageSnapshot, memory};
 
 use super::text_table::aligned;
@@ -230,7 +230,7 @@ fn snapshots(snapshots: &SnapshotMetrics) -> String {
 /// A heading, and what stands below it.
 type StageColumn = (&'static str, fn(&StageSnapshot) -> String);
 
-const COLUMNS: [StageColumn; 15] = [
+const COLUMNS: [StageColumn; 16] = [
     ("operator", |stage| stage.name.clone()),
     ("rows in", |stage| units::count(stage.rows_in)),
     ("bundles in", |stage| units::count(stage.bundles_in)),
@@ -238,6 +238,7 @@ const COLUMNS: [StageColumn; 15] = [
     ("bundles out", |stage| units::count(stage.bundles_out)),
     ("bytes out", |stage| units::bytes(stage.bytes_out as usize)),
     ("busy", |stage| units::duration(Duration::from_nanos(stage.busy_ns))),
+    ("blocked", blocked),
     ("accepted", |stage| units::count(stage.accepted)),
     ("late", |stage| units::count(stage.late)),
     ("partly late", |stage| units::count(stage.partly_late)),
@@ -315,6 +316,16 @@ fn splits(metrics: &MetricsSnapshot) -> String {
     }
 }
 
+/// For how long a stage was blocked, by the reason that took longest.
+fn blocked(stage: &StageSnapshot) -> String {
+    let longest = BlockedBy::ALL.into_iter().max_by_key(|&by| stage.blocked.by(by));
+    let shown = longest.filter(|&by| stage.blocked.by(by) > 0).map(|by| {
+        let time = Duration::from_nanos(stage.blocked.by(by));
+        format!("{} by {}", units::duration(time), by.name())
+    });
+    shown.unwrap_or_else(|| "0".to_owned())
+}
+
 fn kind(stage: &StageSnapshot, order_cost: &str) -> String {
     let role = match stage.role {
         StageRole::Source if stage.idle => "source (idle)",
@@ -355,7 +366,7 @@ mod tests {
 
     fn stage(role: StageRole, rows: u64, late: u64) -> StageSnapshot {
         let metrics = thalweg_runtime::metrics::StageMetrics::new();
-        let snapshot = metrics.snapshot("id", "name", role);
+        let snapshot = metrics.snapshot("id", "name", role, 0);
         StageSnapshot {
             rows_in: rows,
             rows_out: rows,
@@ -373,7 +384,7 @@ mod tests {
             stage(StageRole::Sink, 34, 0),
         ];
         Report {
-            metrics: MetricsSnapshot { stages, snapshots: None },
+            metrics: MetricsSnapshot { stages, ..MetricsSnapshot::default() },
             elapsed: Duration::from_millis(500),
             latency: None,
             passage: None,
@@ -450,6 +461,7 @@ mod tests {
             ended: false,
             holds_back,
             status: SplitStatus { lag_rows, last_error: None, ..SplitStatus::default() },
+            ..SplitSnapshot::default()
         };
         assert_eq!(splits(&report.metrics), "");
         let mut broken = split("orders-1", 0, true, Some(1200));

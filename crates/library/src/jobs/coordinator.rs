@@ -25,7 +25,7 @@ use thalweg_core::snapshot::{
 };
 use thalweg_core::{Error, OrderContract, Result};
 use thalweg_plan::catalog::{OnSnapshotFailure, SnapshotSettings};
-use thalweg_runtime::metrics::LatencyHistogram;
+use thalweg_runtime::metrics::{LatencyHistogram, TimeBuckets};
 use thalweg_runtime::{AfterCut, CutTimes, JobControl, SnapshotMetrics, Taken};
 use thalweg_state::decide::{Extents, Next, Schedule, Timing, WriteOutcome};
 use thalweg_state::{JobLock, SnapshotKind, SnapshotStore, WriteRequest, WrittenSnapshot};
@@ -93,6 +93,8 @@ struct Watch<'a> {
 struct Times {
     holds: LatencyHistogram,
     captures: LatencyHistogram,
+    /// From the request until a snapshot was kept.
+    whole: TimeBuckets,
 }
 
 impl Times {
@@ -282,16 +284,22 @@ impl Watch<'_> {
         self.own.parent = Some(number);
         self.base = Some(number);
         let now_ns = self.own.clock.now_ns();
+        let duration = Duration::from_nanos(now_ns.saturating_sub(begun_ns));
+        self.times.whole.record_us(duration.as_micros() as u64);
         self.metrics = SnapshotMetrics {
             taken: self.metrics.taken + 1,
             failed: self.metrics.failed,
             number: Some(number),
             taken_at_ms: Some(taken_at_ms),
             bytes: written.bytes,
-            duration: Duration::from_nanos(now_ns.saturating_sub(begun_ns)),
+            duration,
             hold: taken.times.hold,
             hold_max: self.metrics.hold_max.max(taken.times.hold),
             holds: self.times.holds.percentiles(),
+            hold_times: self.times.holds.distribution(),
+            durations: self.times.whole.distribution(),
+            written_bytes: self.metrics.written_bytes + written.bytes,
+            interval: self.own.settings.interval,
             captured_after: taken.times.stages,
             captures: self.times.captures.percentiles(),
             problem: self.lateness(),

@@ -7,6 +7,7 @@ use thalweg_ordering::sync::Ordering;
 
 use super::{Dispatcher, Task};
 use crate::memory::Pressure;
+use crate::metrics::BlockedBy;
 use crate::ordered::OrderedFlow;
 
 /// Once in this many times a source is asked because it is its turn.
@@ -54,33 +55,68 @@ impl Dispatcher<'_> {
     /// is furthest behind in event time, else mostly that one.
     pub(super) fn pollable(&self) -> Option<usize> {
         if self.job.cuts.is_paused() {
+            self.note_all_blocked(BlockedBy::Cut);
             return None;
         }
         let pressure = self.job.memory.pressure();
         // Nothing in front of a cut waits for rows from behind it, and those may have to wait.
         if self.job.cuts.is_under_way() && self.job.memory.has_enough_for_a_cut() {
+            self.note_all_blocked(BlockedBy::Cut);
             return None;
         }
         let is_ready = |&stage: &usize| {
-            self.job.stages[stage].source().is_some_and(|source| {
-                // SeqCst: the waker's store comes before its notify, see the sleep protocol.
-                source.ready.load(Ordering::SeqCst)
-                    && !source.is_asked.load(Ordering::SeqCst)
-                    && self.is_in_turn(stage)
-                    && self.may_be_asked(stage)
-            })
+            if !self.has_rows(stage) || !self.is_in_turn(stage) {
+                return false;
+            }
+            let may_be_asked = self.may_be_asked(stage);
+            if !may_be_asked {
+                self.note_blocked(stage, BlockedBy::Order);
+            }
+            may_be_asked
         };
         let places = self.job.stages.source_places().iter().copied();
         let mut candidates: Vec<usize> = places.filter(is_ready).collect();
         if pressure == Pressure::Full {
-            candidates.retain(|&source| self.is_needed(source));
+            candidates.retain(|&source| {
+                let is_needed = self.is_needed(source);
+                if !is_needed {
+                    self.note_blocked(source, BlockedBy::Output);
+                }
+                is_needed
+            });
         }
         match (pressure, candidates.len()) {
             (_, 0) => None,
             (_, 1) => Some(candidates[0]),
-            (Pressure::High, _) => self.furthest_behind(&candidates),
+            (Pressure::High, _) => {
+                let first = self.furthest_behind(&candidates);
+                let others = candidates.iter().filter(|&&source| Some(source) != first);
+                others.for_each(|&source| self.note_blocked(source, BlockedBy::Memory));
+                first
+            }
             _ => Some(self.mostly_behind(&candidates)),
         }
+    }
+
+    /// True if a source may have rows, and nobody is at it.
+    fn has_rows(&self, stage: usize) -> bool {
+        self.job.stages[stage].source().is_some_and(|source| {
+            // SeqCst: the waker's store comes before its notify, see the sleep protocol.
+            source.ready.load(Ordering::SeqCst) && !source.is_asked.load(Ordering::SeqCst)
+        })
+    }
+
+    /// A source may have rows and is not asked for this reason.
+    fn note_blocked(&self, source: usize, by: BlockedBy) {
+        self.job.stages[source].metrics.blocked.begin(by, || self.job.now_ns());
+    }
+
+    /// No source is asked for this reason.
+    fn note_all_blocked(&self, by: BlockedBy) {
+        let sources = self.job.stages.source_places().iter().copied();
+        sources
+            .filter(|&source| self.has_rows(source))
+            .for_each(|source| self.note_blocked(source, by));
     }
 
     /// True if a recording wants no other source first.

@@ -19,6 +19,7 @@ use super::EpochStage;
 use crate::barrier::Moves;
 use crate::container::Container;
 use crate::cut::CutUnderWay;
+use crate::metrics::BlockedBy;
 use crate::sinks;
 use crate::stage::SinkRun;
 
@@ -27,6 +28,8 @@ impl EpochStage<'_> {
     pub(super) fn reach_cut(&self, lane: usize, container: Arc<Container>) -> Result<()> {
         let mut reached = self.run.at_cut.lock().expect("no panic under this lock");
         reached.push((lane, container));
+        // What comes behind it by this lane waits until the stage is captured.
+        self.run.metrics.blocked.begin(BlockedBy::Cut, || self.job.now_ns());
         if reached.len() < self.run.lanes.len() {
             return Ok(());
         }

@@ -266,7 +266,8 @@ impl<'a> EpochStage<'a> {
         }
         if transform.is_asynchronous() && bundle.num_rows() > 0 {
             let home = Home::Container { lane, container, bytes };
-            self.job.queues.returned.begin(self.place, transform, bundle, home);
+            let asked = self.ask_outside();
+            self.job.queues.returned.begin((self.place, asked), transform, bundle, home);
             return Ok(());
         }
         let mut result = apply_transform(transform, bundle)?;
@@ -315,7 +316,7 @@ impl<'a> EpochStage<'a> {
     /// Carries the end watermarks of a lane on.
     fn advance_stateless(&self, lane: usize) -> Result<()> {
         while let Some(front) = self.retrieve_front(lane)? {
-            self.run.metrics.set_watermark(front.end());
+            self.run.metrics.set_watermark(front.end(), || self.job.now_ns());
             self.close_downstream(lane, &front)?;
             front.mark_consumed();
             self.drop_finished(lane)?;
@@ -381,7 +382,7 @@ impl<'a> EpochStage<'a> {
                 return self.reach_cut(lane, container);
             }
             if ends {
-                self.run.metrics.set_watermark(container.end());
+                self.run.metrics.set_watermark(container.end(), || self.job.now_ns());
                 container.mark_consumed();
             }
             self.drop_finished(lane)?;

@@ -65,6 +65,7 @@ impl EpochStage<'_> {
             if self.job.is_held_back() {
                 let part = number + 1;
                 let open = OpenBundle { lane, container, ordinal, part, bytes, rest };
+                self.run.metrics.park(|| self.job.now_ns());
                 self.job.queues.parked.park_bundle(self.place, Box::new(open));
                 self.job.news.notify();
                 break;

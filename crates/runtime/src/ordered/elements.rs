@@ -101,7 +101,7 @@ impl<'a> ElementStage<'a> {
                 self.admit(element)?;
             }
             let held_by = merge.held_by().map(|lane| self.input_of(lane));
-            self.run.metrics.set_held_by(held_by);
+            self.run.metrics.set_held_by(held_by, || self.job.now_ns());
             Ok(())
         })
     }
@@ -156,7 +156,7 @@ impl<'a> ElementStage<'a> {
         }
         self.job.memory.add_in_flight(-(bytes_left as i64));
         if let Some(watermark) = element.watermark {
-            self.run.metrics.set_watermark(watermark);
+            self.run.metrics.set_watermark(watermark, || self.job.now_ns());
             if watermark == Watermark::END {
                 sink.open_lanes.store(0, Ordering::SeqCst);
                 to.send(SinkMessage::Finish)?;
@@ -181,7 +181,7 @@ impl<'a> ElementStage<'a> {
             StageRunKind::Operator(_) => self.own.work.claim(&self.own.routed),
             StageRunKind::Source(_) | StageRunKind::Sink(_) => None,
         }?;
-        self.run.metrics.queued.fetch_sub(1, Ordering::Relaxed);
+        self.run.metrics.take_queued();
         Some(claimed)
     }
 
@@ -261,6 +261,7 @@ impl<'a> ElementStage<'a> {
                 bundle.stamps.numa_node = worker.numa_node as u16;
                 done.extend((bundle.num_rows() > 0).then_some(bundle));
                 if rest.is_some() && self.job.lifecycle.is_giving_up() {
+                    self.run.metrics.park(|| self.job.now_ns());
                     self.job.queues.parked.park_element(self.place, place, element);
                     return Ok(());
                 }
@@ -295,7 +296,9 @@ impl<'a> ElementStage<'a> {
             self.count_in(bundle.num_rows());
             if bundle.num_rows() > 0 {
                 let home = Home::Element(element);
-                self.job.queues.returned.begin(self.place, self.transform(), bundle, home);
+                let asked = self.ask_outside();
+                let to = (self.place, asked);
+                self.job.queues.returned.begin(to, self.transform(), bundle, home);
                 return Ok(());
             }
         }
@@ -312,7 +315,7 @@ impl<'a> ElementStage<'a> {
     fn send(&self, element: OpenElement) -> Result<()> {
         let OpenElement { place, passage, watermark, bytes, done: bundles, .. } = element;
         if let Some(watermark) = watermark {
-            self.run.metrics.set_watermark(watermark);
+            self.run.metrics.set_watermark(watermark, || self.job.now_ns());
         }
         let ports = Ports::One(Port { bundles, watermark });
         self.send_outcome(place, Outcome { passage, ports }, bytes)

@@ -156,7 +156,7 @@ impl ElementStage<'_> {
         }
         self.expect_at_merges(element.passage.serial, self.place)?;
         if let Some(watermark) = element.watermark {
-            self.run.metrics.set_watermark(watermark);
+            self.run.metrics.set_watermark(watermark, || self.job.now_ns());
         }
         let Element { passage, bundles, watermark, .. } = element;
         let ports = Ports::One(Port { bundles, watermark });

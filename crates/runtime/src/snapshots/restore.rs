@@ -85,13 +85,13 @@ fn restore_stage(
         StageRunKind::Source(source) => {
             let Some(saved) = &saved.source else { return Ok(()) };
             if let Some(assigner) = &saved.assigner {
-                metrics.set_watermark(assigner.running);
+                metrics.restore_watermark(assigner.running);
             }
             restore_source(source, saved)
         }
         StageRunKind::Operator(operator) => {
             if let Some(inputs) = &saved.inputs {
-                metrics.set_watermark(inputs.joint);
+                metrics.restore_watermark(inputs.joint);
                 let mut joint = operator.joint.lock().expect("nobody else has the job yet");
                 if !is_ordered {
                     joint.watermark.restore(inputs)?;

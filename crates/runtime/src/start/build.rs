@@ -84,7 +84,6 @@ pub(crate) fn build(
         lifecycle: Lifecycle::new(options.clock.clone(), &news, stages.sinks().count()),
         measured: Measured {
             scheduling: Measuring::new(inputs, options.scheduler_window),
-            latency: LatencyHistogram::new(),
             passage: LatencyHistogram::new(),
             snapshots: Mutex::new(None),
         },
@@ -112,6 +111,7 @@ pub(crate) fn build(
 fn settings(options: RunOptions, stages: &Stages) -> Settings {
     let ticks = !options.order.is_ordered()
         && has_operator(stages, |operator| operator.uses_processing_time());
+    let may_use_clock = options.may_use_clock();
     Settings {
         clock: options.clock,
         order: options.order,
@@ -121,6 +121,7 @@ fn settings(options: RunOptions, stages: &Stages) -> Settings {
         elements_per_task: if options.scheduler.chooses_stages() { 1 } else { ELEMENTS_PER_TASK },
         bundle_rows_max: options.bundle_rows_max,
         bundle_linger: options.bundle_linger,
+        may_use_clock,
         ticks,
         record: options.record,
         snapshots: options.snapshots,
@@ -270,6 +271,7 @@ fn stage_kind(
                 sequencers: (0..lanes).map(|_| Mutex::new(Sequencer::default())).collect(),
                 open_lanes: AtomicUsize::new(lanes),
                 waiting: Arc::new(AtomicUsize::new(0)),
+                times: Box::default(),
                 waiting_bytes: AtomicI64::new(0),
                 gone: AtomicBool::new(false),
                 trouble: OnceLock::new(),
@@ -319,6 +321,7 @@ fn cell_of(partition: Box<dyn Partition>) -> Cell {
         wakes_at: AtomicI64::new(i64::MIN),
         ticks_at: AtomicI64::new(i64::MAX),
         is_ticking: AtomicBool::new(false),
+        busy_ns: AtomicU64::new(0),
         state: Mutex::new(CellState {
             partition,
             resume: None,
@@ -340,6 +343,7 @@ fn source_run(
     let idle_timeout = timing.idle_timeout.or(options.idle_timeout);
     SourceRun {
         bounded: source.is_bounded(),
+        has_time: assigner.is_some(),
         state: Mutex::new(SourceState {
             source,
             assigner,
@@ -370,6 +374,7 @@ fn source_run(
         aligned_ns: AtomicU64::new(0),
         is_held: AtomicBool::new(false),
         shown_splits: Mutex::default(),
+        asked_ns: AtomicU64::new(0),
         shown_ns: AtomicU64::new(0),
         idle_timeout: idle_timeout.filter(|t| !t.is_zero() && options.may_use_clock()),
         gathers_until_ns: AtomicU64::new(0),

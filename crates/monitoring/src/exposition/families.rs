@@ -1,0 +1,160 @@
+//! Samples by metric, and the text that Prometheus reads (text exposition format 0.0.4).
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde::Serialize;
+use thalweg_runtime::metrics::BUCKET_BOUNDS_US;
+
+use super::table::{METRICS, MetricKind};
+use crate::reading::DistributionReading;
+
+/// Samples of all metrics. Whoever answers a scrape makes one, adds what every job and the process
+/// have, and sends [`Families::text`].
+#[derive(Clone, Debug, Default)]
+pub struct Families {
+    /// By the place of the metric in the table.
+    samples: BTreeMap<usize, Vec<Sample>>,
+}
+
+/// All samples of a metric, for those who read JSON.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Family {
+    /// The metric.
+    pub name: &'static str,
+    /// `counter`, `gauge` or `histogram`.
+    pub kind: &'static str,
+    /// What it means.
+    pub help: &'static str,
+    /// One for each series.
+    pub samples: Vec<Sample>,
+}
+
+/// A sample.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Sample {
+    /// Label by label.
+    pub labels: BTreeMap<&'static str, String>,
+    /// The value.
+    #[serde(flatten)]
+    pub value: Value,
+}
+
+/// The value of a sample.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub enum Value {
+    /// Of a counter or a gauge.
+    #[serde(rename = "value")]
+    Number(f64),
+    /// Of a histogram.
+    #[serde(rename = "histogram")]
+    Times(DistributionReading),
+}
+
+impl Families {
+    /// No samples.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a number.
+    ///
+    /// # Panics
+    /// If the table has no such metric, or it has other labels or is a histogram.
+    pub fn add(&mut self, metric: &str, labels: &[&str], value: f64) {
+        self.push(metric, labels, Value::Number(value), false);
+    }
+
+    /// Adds times by bucket.
+    ///
+    /// # Panics
+    /// If the table has no such histogram, or it has other labels.
+    pub fn add_times(&mut self, metric: &str, labels: &[&str], times: &DistributionReading) {
+        self.push(metric, labels, Value::Times(times.clone()), true);
+    }
+
+    fn push(&mut self, name: &str, labels: &[&str], value: Value, is_histogram: bool) {
+        let place = METRICS.iter().position(|metric| metric.name == name);
+        let place = place.expect("every metric is in the table");
+        let metric = &METRICS[place];
+        assert_eq!(metric.labels.len(), labels.len(), "the table says which labels {name} has");
+        assert_eq!(metric.kind == MetricKind::Histogram, is_histogram, "the kind of {name}");
+        let pairs = metric.labels.iter().zip(labels);
+        let labels = pairs.map(|(&label, &value)| (label, value.to_owned())).collect();
+        self.samples.entry(place).or_default().push(Sample { labels, value });
+    }
+
+    /// How many series there are, without the buckets of histograms.
+    pub fn series(&self) -> usize {
+        let of = |sample: &Sample| match sample.value {
+            Value::Number(_) => 1,
+            // The sum and the count.
+            Value::Times(_) => 2,
+        };
+        self.samples.values().flatten().map(of).sum()
+    }
+
+    /// All samples by metric, in the order of the table: what [`Families::text`] says, for those
+    /// who read JSON.
+    pub fn families(&self) -> Vec<Family> {
+        let family = |(&place, samples): (&usize, &Vec<Sample>)| {
+            let metric = &METRICS[place];
+            let (name, kind, help) = (metric.name, metric.kind.name(), metric.help);
+            Family { name, kind, help, samples: samples.clone() }
+        };
+        self.samples.iter().map(family).collect()
+    }
+
+    /// All samples, in the order of the table.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for (&place, samples) in &self.samples {
+            let metric = &METRICS[place];
+            let (name, kind) = (metric.name, metric.kind.name());
+            let _ = writeln!(text, "# HELP {name} {}", metric.help);
+            let _ = writeln!(text, "# TYPE {name} {kind}");
+            for sample in samples {
+                sample.write(&mut text, name, metric.labels);
+            }
+        }
+        text
+    }
+}
+
+impl Sample {
+    fn write(&self, text: &mut String, name: &str, order: &[&str]) {
+        let pair = |label: &&str| format!("{label}=\"{}\"", escaped(&self.labels[*label]));
+        let labels = &order.iter().map(pair).collect::<Vec<_>>().join(",");
+        let number = |text: &mut String, name: &str, value: f64| {
+            let _ = match labels.is_empty() {
+                true => writeln!(text, "{name} {value}"),
+                false => writeln!(text, "{name}{{{labels}}} {value}"),
+            };
+        };
+        match &self.value {
+            Value::Number(value) => number(text, name, *value),
+            Value::Times(times) => {
+                let count = write_buckets(text, name, labels, times);
+                number(text, &format!("{name}_sum"), times.sum_us as f64 / 1e6);
+                number(text, &format!("{name}_count"), count as f64);
+            }
+        }
+    }
+}
+
+/// The buckets of a histogram. How many times there are.
+fn write_buckets(text: &mut String, name: &str, labels: &str, times: &DistributionReading) -> u64 {
+    let bounds = BUCKET_BOUNDS_US.iter().map(|&bound_us| (bound_us as f64 / 1e6).to_string());
+    let comma = if labels.is_empty() { "" } else { "," };
+    let mut below = 0;
+    for (place, bound) in bounds.chain(std::iter::once("+Inf".to_owned())).enumerate() {
+        below += times.counts.get(place).copied().unwrap_or(0);
+        let _ = writeln!(text, "{name}_bucket{{{labels}{comma}le=\"{bound}\"}} {below}");
+    }
+    below
+}
+
+/// As the format wants the value of a label.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
