@@ -15,7 +15,6 @@
 //! After [`Handover::stop`] (or a drop) every send fails and the threads end; one that is blocked
 //! in a read of standard input ends with the process.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -26,6 +25,7 @@ use thalweg_core::connector::{SourceBatch, Waker};
 use thalweg_core::{Error, Result};
 
 use crate::filesystem::FileMark;
+use crate::panics::guarded;
 
 /// A record that could not be read and was left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -245,19 +245,6 @@ fn decode(work: &Receiver<Work>, waker: &Waker) {
         drop(queue);
         waker();
     }
-}
-
-/// Turns a panic (of a decoder library on a damaged file) into an error: a thread that ended
-/// silently would look like the end of the input.
-pub fn guarded<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
-        let message = panic
-            .downcast_ref::<String>()
-            .map(String::as_str)
-            .or_else(|| panic.downcast_ref::<&str>().copied())
-            .unwrap_or("unknown cause");
-        Err(Error::internal(format!("a reader panicked: {message}")))
-    })
 }
 
 #[cfg(test)]

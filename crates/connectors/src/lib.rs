@@ -66,6 +66,7 @@ mod network;
 pub mod nexmark;
 pub mod output;
 mod pacing;
+mod panics;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "postgres")]

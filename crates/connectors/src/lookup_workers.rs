@@ -11,8 +11,8 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use thalweg_core::lookup::{Answer, AsyncLookup};
 use thalweg_core::{Error, Result};
 
-use crate::handover::guarded;
 use crate::network::Cancel;
+use crate::panics::guarded;
 
 /// Answers questions, over a connection of its own.
 pub trait LookupWorker: Send {

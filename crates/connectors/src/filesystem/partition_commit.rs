@@ -1,10 +1,10 @@
-//! `sink.partition-commit.*`: a partition that got rows is declared complete by an empty file in its
-//! folder.
+//! `sink.partition-commit.*`: a partition that got rows is declared complete by an empty file in
+//! its folder.
 //!
 //! A folder waits from the transaction that first wrote to it until its delay has passed. The file
-//! comes after the parts of that transaction are visible, never before. Which folders wait stands in
-//! the handle of each transaction, so a job that resumes continues to wait. Rows that come later are
-//! added to the folder, and its file is written again.
+//! comes after the parts of that transaction are visible, never before. Which folders wait stands
+//! in the handle of each transaction, so a job that resumes continues to wait. Rows that come later
+//! are added to the folder, and its file is written again.
 //!
 //! What it does not do: it knows processing time alone. A sink sees no watermarks.
 

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A commit is the file of the next version, which must not be there: of two writers one is
-//! refused, and tries again behind the other. On a disk a file gets its name by a link, in a store it
-//! is put on condition.
+//! refused, and tries again behind the other. On a disk a file gets its name by a link, in a store
+//! it is put on condition.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Tables that are written and read, whatever fails; and that Iceberg's library for Python reads what
-//! is written here, and writes what is read here.
+//! Tables that are written and read, whatever fails; and that Iceberg's library for Python reads
+//! what is written here, and writes what is read here.
 
 use std::fs;
 use std::path::Path;

@@ -5,7 +5,7 @@ use thalweg_core::connector::Waker;
 use thalweg_core::{Error, Result};
 
 use super::{Cancel, TICK};
-use crate::handover::guarded;
+use crate::panics::guarded;
 
 /// The end of the client's thread.
 pub struct FeedWriter<T> {

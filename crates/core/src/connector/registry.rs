@@ -148,7 +148,7 @@ impl Connectors {
     }
 
     /// Names connectors that this program could have been built with, each with the feature that
-    /// it takes: who asks for one is told that.
+    /// it takes. An error about a missing connector says so.
     #[must_use]
     pub fn left_out(mut self, names: &'static [(&'static str, &'static str)]) -> Self {
         self.left_out = names;

@@ -1,5 +1,5 @@
-//! Where the snapshots of a job lie: on this machine, or in an object store that is reached as files
-//! of tables there are.
+//! Where the snapshots of a job lie: on this machine, or in an object store that is reached as
+//! files of tables there are.
 
 use thalweg_connectors::filesystem::object_store_of;
 use thalweg_core::Result;

@@ -165,7 +165,7 @@ fn changes_are_those_of_the_reference() {
         for keys in [&[0][..], &[1], &[0, 1], &[3], &[]] {
             let what = format!("seed {seed}, keys {keys:?}");
             let plain = spec(&input, keys, calls());
-            // All calls together have so many tables that few captures are taken here; each call
+            // All calls together have hundreds of tables, so few captures are taken here; each call
             // alone is captured between any two rows.
             let captures = [(2, 31), (3, 100)];
             check_with(plain.clone(), &fresh, None, &captures, &what);
