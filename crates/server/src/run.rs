@@ -63,7 +63,6 @@ struct Seen {
     waiting: Option<Waiting>,
     control: Option<JobControl>,
     cancellers: Vec<Waker>,
-    description: Option<JobDescription>,
     asked: Option<StopHow>,
     asked_since_ns: u64,
     is_held: bool,
@@ -158,11 +157,6 @@ impl Run {
     pub fn metrics(&self) -> Option<MetricsSnapshot> {
         let seen = self.seen();
         seen.last_metrics.clone().or_else(|| seen.control.as_ref().map(JobControl::metrics))
-    }
-
-    /// What the job is, once it starts.
-    pub fn description(&self) -> Option<JobDescription> {
-        self.seen().description.clone()
     }
 
     /// The wait for another try.
@@ -369,11 +363,10 @@ impl Observer for Watch<'_> {
         self.run.logs.add("warning", &warning.to_string());
     }
 
-    fn starting(&mut self, job: &JobDescription, graph: &mut Graph) {
+    fn starting(&mut self, _: &JobDescription, graph: &mut Graph) {
         let mut seen = self.run.seen();
         seen.is_starting = true;
         (seen.is_started, seen.is_polled, seen.waiting) = (false, false, None);
-        seen.description = Some(job.clone());
         seen.cancellers = cancellers(graph);
         if seen.asked.is_some() {
             seen.cancellers.iter().for_each(|cancel| cancel());

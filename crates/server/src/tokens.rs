@@ -34,19 +34,6 @@ pub enum Role {
     Admin,
 }
 
-impl Role {
-    /// The role of this name.
-    pub fn parse(text: &str) -> Option<Role> {
-        match text {
-            "read" => Some(Role::Read),
-            "operate" => Some(Role::Operate),
-            "write" => Some(Role::Write),
-            "admin" => Some(Role::Admin),
-            _ => None,
-        }
-    }
-}
-
 /// A token as it is kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct StoredToken {

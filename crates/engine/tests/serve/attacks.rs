@@ -95,8 +95,11 @@ fn refused(server: &Running, options: &str) {
         "CREATE TABLE t (line STRING) WITH ({options}); CREATE TABLE o (line STRING) WITH ('connector' = 'blackhole'); \
          INSERT INTO o SELECT line FROM t"
     );
-    let (status, text) = server.submit("escape", &sql, &["--dry-run"]);
-    assert_eq!(status, 2, "{options}: {text}");
+    // Planning opens nothing: what only shows where a file is looked for ends the run.
+    match server.submit("escape", &sql, &[]) {
+        (0, _) => drop(server.await_state("escape", "failed")),
+        (status, text) => assert_eq!(status, 2, "{options}: {text}"),
+    }
     let (status, _) = server.command(&[
         "query",
         &format!("CREATE TABLE t (line STRING) WITH ({options}); SELECT * FROM t"),

@@ -97,23 +97,20 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
         ..AuditLine::default()
     };
     let changes = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-    let (caller, response) = match admit(&app, request).await {
-        Err(problem) => (None, problem.into_response()),
-        Ok((caller, request)) => {
-            let permit = app.limits.requests.try_acquire();
-            match permit {
-                Ok(_permit) => (Some(caller), next.run(request).await),
-                Err(_) => {
-                    let detail = "too many requests at a time: try again in a moment";
-                    (Some(caller), Problem::new(429, "too-many-requests", detail).into_response())
-                }
+    let mut by = "?".to_owned();
+    let response = match admit(&app, request, &mut by).await {
+        Err(problem) => problem.into_response(),
+        Ok(request) => match app.limits.requests.try_acquire() {
+            Ok(_permit) => next.run(request).await,
+            Err(_) => {
+                let detail = "too many requests at a time: try again in a moment";
+                Problem::new(429, "too-many-requests", detail).into_response()
             }
-        }
+        },
     };
     let status = response.status().as_u16();
     let mut response = finished(response, &id);
     if changes || status == 401 || status == 403 {
-        let by = caller.map_or_else(|| "?".to_owned(), |caller| caller.name);
         let line = AuditLine { by, status, ..line };
         let written = app.ask(move |server| {
             server.audit.add(line).map_err(|error| {
@@ -159,8 +156,8 @@ fn finished(response: Response, id: &str) -> Response {
     response
 }
 
-/// Who asks, and the request with its whole body.
-async fn admit(app: &App, request: Request) -> Outcome<(Caller, Request)> {
+/// The request with its whole body and with who asks, whose name goes to `by` once it is known.
+async fn admit(app: &App, request: Request, by: &mut String) -> Outcome<Request> {
     let (mut parts, body) = request.into_parts();
     let peer = parts.extensions.get::<Peer>().copied();
     let peer = peer.ok_or_else(|| Problem::new(500, "internal", "a connection has a peer"))?;
@@ -169,6 +166,7 @@ async fn admit(app: &App, request: Request) -> Outcome<(Caller, Request)> {
         check_page(&parts.headers)?;
     }
     let caller = identify(app, peer, &parts).await?;
+    by.clone_from(&caller.name);
     check_role(&caller, &parts.method, parts.uri.path())?;
     check_kind(&parts.method, &parts.headers)?;
     let whole =
@@ -179,8 +177,8 @@ async fn admit(app: &App, request: Request) -> Outcome<(Caller, Request)> {
     let whole = whole.map_err(|_| {
         Problem::new(413, "too-large", format!("bodies have at most {BODY_BYTES_MAX} bytes"))
     })?;
-    parts.extensions.insert(caller.clone());
-    Ok((caller, Request::from_parts(parts, Body::from(whole))))
+    parts.extensions.insert(caller);
+    Ok(Request::from_parts(parts, Body::from(whole)))
 }
 
 /// The name by which the server was called has to be its own: else a page of others has made its name

@@ -28,7 +28,10 @@ fn try_serve(arguments: &ServeArguments) -> Result<()> {
     }
     let signals = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&signals);
-    ctrlc::set_handler(move || drop(counted.fetch_add(1, Ordering::SeqCst)))
+    let count = move || {
+        counted.fetch_add(1, Ordering::SeqCst);
+    };
+    ctrlc::set_handler(count)
         .map_err(|error| Error::io(format!("can't listen to signals: {error}")))?;
     super::super::allocator::begin();
     thalweg_server::serve(config, &signals, greet)
