@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 use crate::tokens::digest;
 
 const FILE: &str = "audit.ndjson";
-/// A file of this size is put aside as `audit-TIME.ndjson`; the next begins with its last hash.
+/// A file of this size is renamed as `audit-TIME.ndjson`; the next begins with its last hash.
 const BYTES_MAX: u64 = 16 << 20;
 
 /// A request.
@@ -24,7 +24,7 @@ const BYTES_MAX: u64 = 16 << 20;
 pub struct AuditLine {
     /// When, in milliseconds since 1970.
     pub at_ms: i64,
-    /// The request, as the client was told.
+    /// The request, as the client was informed.
     pub request_id: String,
     /// The name of a token, or a user of this machine.
     pub by: String,
@@ -49,7 +49,8 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// Opens the log of a data directory. Half a line at the end, of a process that died, is closed.
+    /// Opens the log of a data directory. Half a line at the end, of a process that died, is
+    /// closed.
     ///
     /// # Errors
     /// If it cannot be written to.

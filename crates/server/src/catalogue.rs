@@ -1,4 +1,5 @@
-//! Jobs as they lie in the data directory: plain files that can be read, compared and mended by hand.
+//! Jobs as they lie in the data directory: plain files that can be read, compared and mended by
+//! hand.
 //!
 //! ```text
 //! DATA/lock                         one server at a time
@@ -61,8 +62,8 @@ pub struct JobRecord {
     /// What the next run of this generation begins from.
     #[serde(default)]
     pub from: StartFrom,
-    /// The lineage of snapshots that there was before it began; `None` until its first run. So a start
-    /// from scratch happens once, also where the process died behind it.
+    /// The lineage of snapshots that there was before it began; `None` until its first run. So a
+    /// start from scratch happens once, also where the process died behind it.
     #[serde(default)]
     pub lineage_before: Option<String>,
     /// State that the statements have no use for may be dropped by this start.
@@ -94,7 +95,7 @@ pub struct JobRecord {
     pub limits: Limits,
     /// When it was made, in milliseconds since 1970.
     pub created_ms: i64,
-    /// The upgrade under way, until it has proved itself or was taken back.
+    /// The upgrade under way, until it has proved itself or was undone.
     #[serde(default)]
     pub upgrade: Option<UpgradeRecord>,
 }
@@ -408,7 +409,7 @@ impl Catalogue {
     pub fn append(&self, job: &str, log: &str, line: &impl Serialize) {
         let path = self.folder(job).join(log);
         let Ok(text) = serde_json::to_string(line) else { return };
-        // Nobody could be told.
+        // Nobody could be informed.
         let _ = append_line(&path, &text, LOG_BYTES_MAX);
     }
 

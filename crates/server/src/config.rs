@@ -162,8 +162,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// The options of a server: from the file, which need not be there unless it was named, from the
-    /// environment, and from flags.
+    /// The options of a server: from the file, which need not be there unless it was named, from
+    /// the environment, and from flags.
     ///
     /// # Errors
     /// If an option does not exist or its value is wrong.

@@ -37,9 +37,9 @@ pub struct JobState {
     pub since_ms: i64,
     /// The counters of the last run.
     pub last_metrics: Option<MetricsSnapshot>,
-    /// Somebody has asked for something that the supervisor has not looked at.
+    /// A person has asked for something that the supervisor has not looked at.
     pub is_touched: bool,
-    /// Somebody has asked this server for a start: `--hold` is not about it.
+    /// A person has asked this server for a start: `--hold` is not about it.
     pub is_asked_here: bool,
     /// It was deleted.
     pub is_gone: bool,
@@ -181,11 +181,11 @@ impl JobState {
                 let until = thalweg_core::text::format_timestamp_millis(wait.until_ms, 3);
                 format!("try {} at {until} UTC, because: {}", wait.count, wait.cause)
             }),
-            State::Undecided => Some("somebody to approve that state is dropped".to_owned()),
+            State::Undecided => Some("a person to approve that state is dropped".to_owned()),
             State::Paused if self.run.is_none() => {
-                Some("somebody to resume it; it was paused before the server began".to_owned())
+                Some("a person to resume it; it was paused before the server began".to_owned())
             }
-            State::Paused => Some("somebody to resume it".to_owned()),
+            State::Paused => Some("a person to resume it".to_owned()),
             _ => None,
         }
     }

@@ -1,6 +1,6 @@
 //! A folder of `.sql` files that says which jobs there are, for those who keep statements in a
-//! repository. It is read when the server begins: what is new or has changed is put, what is gone is
-//! stopped with a snapshot. Such jobs cannot be changed over REST.
+//! repository. It is read when the server begins: what is new or has changed is put, what is gone
+//! is stopped with a snapshot. Such jobs cannot be changed over REST.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,7 +16,8 @@ use crate::server::Server;
 pub const BY: &str = "jobs-dir";
 
 impl Server {
-    /// Brings jobs to what the folder says. What is wrong with a file is told and concerns no other.
+    /// Brings jobs to what the folder says. What is wrong with a file is informed and concerns no
+    /// other.
     pub fn read_jobs_dir(self: &Arc<Self>) -> Vec<String> {
         let Some(folder) = self.config.jobs_dir() else { return Vec::new() };
         let files = match files_of(&folder) {

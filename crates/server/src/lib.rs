@@ -13,14 +13,16 @@
 //! | `tokens`, `audit` | who may ask for what, and who has |
 //!
 //! # Invariants
-//! - What a client was answered is durable: a server that dies is followed by one that goes on with
-//!   the same jobs, each from its newest snapshot.
+//! - What a client was answered is durable: a server that dies is followed by one that continues
+//!   with the same jobs, each from its newest snapshot.
 //! - HTTP has two threads of its own and never touches the workers' or waits for a job.
-//! - Nothing is open to other machines, other users or web pages of others unless an option says so.
+//! - Nothing is open to other machines, other users or web pages of others unless an option says
+//!   so.
 //!
 //! What it does not do: it knows no SQL and no operator; sessions of the library do.
 
 mod audit;
+mod bell;
 mod catalogue;
 pub mod client;
 mod config;

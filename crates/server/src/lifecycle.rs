@@ -3,11 +3,12 @@
 //!
 //! # Invariants
 //! - [`decide`] remembers nothing: called again with the same facts it answers the same. So a
-//!   process that dies between two steps is followed by one that goes on where that stood.
+//!   process that dies between two steps is followed by one that continues where that stood.
 //! - A job has at most one run, and a run belongs to one *generation*: what is wanted of a later
 //!   generation begins when the run of the earlier one has ended.
-//! - An outcome counts for the generation that it was noted for; a later request starts anew.
-//! - Whatever is wanted, a run ends: by itself, by a snapshot, or cut off when its deadline is over.
+//! - An outcome counts for the generation that it was noted for; a later request starts again.
+//! - Whatever is wanted, a run ends: by itself, by a snapshot, or cut off when its deadline is
+//!   over.
 //!
 //! | state | is |
 //! |---|---|
@@ -121,7 +122,7 @@ impl State {
         }
     }
 
-    /// True where nothing happens until somebody asks for it.
+    /// True where nothing happens until a person asks for it.
     pub fn is_at_rest(self) -> bool {
         use State::{Draft, Failed, Finished, Stopped, Undecided};
         matches!(self, Draft | Stopped | Finished | Failed | Undecided)
@@ -232,7 +233,7 @@ fn without_run(wish: Wish, around: Around) -> (State, Action) {
         (Some(EndKind::Undecided), _) => (State::Undecided, Action::Nothing),
         (None, Desired::Stopped) if wish.generation == 0 => (State::Draft, Action::Nothing),
         (None, Desired::Stopped) => (State::Stopped, Action::Nothing),
-        // It begins when somebody resumes it.
+        // It begins when a person resumes it.
         (None, Desired::Paused) => (State::Paused, Action::Nothing),
         (None, Desired::Running) if around.may_begin && !around.is_closing => {
             (State::Planning, Action::Begin)
@@ -247,7 +248,7 @@ fn with_run(wish: Wish, run: RunView, around: Around) -> (State, Action) {
     }
     let is_replaced = run.generation < wish.generation;
     let is_to_end = wish.desired == Desired::Stopped || is_replaced || around.is_closing;
-    // What was asked to stop ends, even if somebody has changed their mind.
+    // What was asked to stop ends, even if a person has changed their mind.
     if is_to_end || run.asked > Asked::Nothing {
         let is_cut = (wish.how == StopHow::Cancel && wish.desired == Desired::Stopped)
             || (is_replaced && wish.cuts_replaced);
@@ -275,7 +276,7 @@ fn with_run(wish: Wish, run: RunView, around: Around) -> (State, Action) {
 fn after_end(wish: Wish, run: RunView, end: EndKind, around: Around) -> (State, Action) {
     let is_replaced = run.generation < wish.generation;
     let is_for_us = around.is_closing && wish.desired != Desired::Stopped;
-    // What ended for a restart, or with the server, is to go on.
+    // What ended for a restart, or with the server, is to continue.
     if is_replaced || (is_for_us && end == EndKind::Stopped) {
         return (State::Stopping, Action::Forget);
     }
@@ -381,7 +382,7 @@ mod tests {
             true
         }
 
-        /// The run goes on, fails, or ends as it was asked to.
+        /// The run continues, fails, or ends as it was asked to.
         fn step(&mut self) {
             let Some(run) = &mut self.run else { return };
             let chance = self.random.below(8);
@@ -407,8 +408,8 @@ mod tests {
             (self.run, self.alive, self.closing) = (None, 0, false);
         }
 
-        /// With a disk that works and runs that go on, every wish comes true. What a run does is the
-        /// best case here.
+        /// With a disk that works and runs that continue, every wish comes true. What a run does is
+        /// the best case here.
         fn settle(&mut self) -> State {
             self.closing = false;
             for _ in 0..20 {
@@ -478,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ended_with_the_server_goes_on_with_the_next() {
+    fn what_ended_with_the_server_continues_with_the_next() {
         let mut model = Model::new(1);
         model.ask_to_run(false);
         assert_eq!(model.settle(), State::Running);
@@ -496,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_stays_until_somebody_starts_the_job() {
+    fn a_failure_stays_until_a_person_starts_the_job() {
         let mut model = Model::new(1);
         model.ask_to_run(false);
         assert_eq!(model.settle(), State::Running);

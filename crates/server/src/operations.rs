@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_start_that_was_overtaken_is_told() {
+    fn who_waits_for_a_start_that_was_overtaken_is_informed() {
         let operations = Operations::default();
         let id = operations.begin(OperationKind::Start, ("a", 1), (State::Planning, 1)).id;
         operations.settle(("a", 2), (State::Planning, 2), None);

@@ -87,7 +87,7 @@ pub struct StateDiff {
     /// The snapshot that was compared with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<u64>,
-    /// Stages that go on with their state.
+    /// Stages that continue with their state.
     pub kept: Vec<StageReference>,
     /// Stages that begin empty.
     pub empty: Vec<StageReference>,
@@ -223,7 +223,7 @@ impl Server {
             return Err(Problem::new(
                 409,
                 "no-snapshots",
-                "the job takes no snapshots, so new statements cannot go on where it stands: stop it first",
+                "the job takes no snapshots, so new statements cannot continue where it stands: stop it first",
             ));
         }
         if !is_same {
@@ -500,7 +500,7 @@ impl Server {
         Ok(operation)
     }
 
-    /// Takes an upgrade that is under way further: it proves itself, or is taken back.
+    /// Takes an upgrade that is under way further: it proves itself, or is undone.
     pub(crate) fn look_after_upgrade(
         &self,
         job: &Job,
@@ -519,7 +519,7 @@ impl Server {
             self.operations.end_upgrade(&job.name, Ok(()), now_ms);
             return Ok(());
         }
-        // The run before has ended: what it kept last is where both ways go on from.
+        // The run before has ended: what it kept last is where both ways continue from.
         if let (Some(_), None) = (&own, upgrade.until_ms) {
             let within =
                 i64::try_from(self.config.confirm_within().as_millis()).unwrap_or(i64::MAX);
@@ -628,7 +628,7 @@ impl Server {
         Ok(operation)
     }
 
-    /// Somebody waits for what comes of a request.
+    /// A person waits for what comes of a request.
     fn touched(&self, state: &mut JobState) {
         state.is_touched = true;
         self.bell.ring();

@@ -20,11 +20,11 @@ use thalweg_library::session::{
 use thalweg_runtime::{JobControl, MetricsSnapshot, Report};
 use thalweg_state::SnapshotStore;
 
+use crate::bell::Bell;
 use crate::catalogue::{OutcomeRecord, Revision, StageReference, StartFrom};
 use crate::lifecycle::{Asked, EndKind, Phase, RunView, StopHow};
 use crate::logs::Logs;
 use crate::problem::Problem;
-use crate::supervisor::Bell;
 
 /// What a run needs to know.
 pub struct RunOrder {
@@ -140,7 +140,8 @@ impl Run {
         }
     }
 
-    /// What pauses a job has to be said again: whoever takes snapshots may have released its sources.
+    /// What pauses a job has to be said again: whoever takes snapshots may have released its
+    /// sources.
     pub fn keep_held(&self) {
         let seen = self.seen();
         if let (true, Some(control)) = (seen.is_held, &seen.control) {
@@ -287,7 +288,7 @@ pub fn store_of(job: &PlannedJob) -> Result<Option<SnapshotStore>> {
 }
 
 /// What a run resumes from. A start from scratch, or from a snapshot of choice, happens once: when
-/// a lineage has begun since it was asked for, the run goes on with that.
+/// a lineage has begun since it was asked for, the run continues with that.
 fn resume_from(
     store: &SnapshotStore,
     order: &RunOrder,

@@ -2,7 +2,7 @@
 //!
 //! # How it ends
 //! 1. The first signal: requests that change something are answered 503, every job stops with a
-//!    snapshot. What is wanted of jobs stays, so the next server goes on with them.
+//!    snapshot. What is wanted of jobs stays, so the next server continues with them.
 //! 2. After `shutdown.timeout`, or at the second signal, what is left is cut off. That is like a
 //!    crash, which is safe.
 
@@ -36,8 +36,8 @@ pub struct Serving {
     pub problems: Vec<String>,
 }
 
-/// Serves until `signals` has counted one, and all jobs have stopped. `ready` is told once, when
-/// connections are taken.
+/// Serves until `signals` has counted one, and all jobs have stopped. `ready` is informed once,
+/// when connections are taken.
 ///
 /// # Errors
 /// If the data directory or an address is taken.

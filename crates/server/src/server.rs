@@ -13,6 +13,7 @@ use thalweg_runtime::Pool;
 use tokio::sync::watch;
 
 use crate::audit::Audit;
+use crate::bell::Bell;
 use crate::catalogue::{Catalogue, JobRecord, OWN_FOLDERS, OutcomeRecord, Revision};
 use crate::config::Config;
 use crate::job::Job;
@@ -20,7 +21,7 @@ use crate::lifecycle::{Desired, EndKind, StopHow};
 use crate::logs::Logs;
 use crate::operations::Operations;
 use crate::problem::Problem;
-use crate::supervisor::{Bell, supervise};
+use crate::supervisor::supervise;
 use crate::tokens::Tokens;
 
 /// A server that has its data directory.
@@ -127,14 +128,14 @@ impl Server {
         self.is_closing.load(Ordering::SeqCst)
     }
 
-    /// Every job stops with a snapshot from now on, and goes on with the next server.
+    /// Every job stops with a snapshot from now on, and continues with the next server.
     pub fn close(&self) {
         self.is_closing.store(true, Ordering::SeqCst);
         self.changed.send_modify(|version| *version += 1);
         self.bell.ring();
     }
 
-    /// Cuts off what still runs. It goes on from its newest snapshot with the next server.
+    /// Cuts off what still runs. It continues from its newest snapshot with the next server.
     pub fn cut_off(&self) {
         let now_ns = self.clock.now_ns();
         for job in self.all_jobs() {

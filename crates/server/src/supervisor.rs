@@ -1,13 +1,13 @@
 //! One thread that brings every job to what is wanted of it.
 //!
 //! It looks at each job in turn, asks [`decide`] what is next, and does that. It waits for nothing:
-//! runs have threads of their own, and ring its bell. What cannot be written down now is tried again
-//! at the next look, because the facts are still the same then.
+//! runs have threads of their own, and ring its bell. What cannot be written down now is tried
+//! again at the next look, because the facts are still the same then.
 
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_core::shim::{Clock, SystemClock};
+use thalweg_core::shim::Clock;
 use thalweg_core::{Error, Result};
 
 use crate::catalogue::OutcomeRecord;
@@ -21,39 +21,6 @@ use crate::server::Server;
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// A run that has lasted so long has proved itself.
 const PROVEN_AFTER_MS: i64 = 60_000;
-
-/// Wakes the supervisor.
-#[derive(Clone)]
-pub struct Bell {
-    rung: Arc<(Mutex<bool>, Condvar)>,
-    clock: SystemClock,
-}
-
-impl Bell {
-    /// A bell that nobody has rung.
-    pub fn new(clock: SystemClock) -> Bell {
-        Bell { rung: Arc::default(), clock }
-    }
-
-    /// Something has changed.
-    pub fn ring(&self) {
-        *self.rung.0.lock().expect("no panic under this lock") = true;
-        self.rung.1.notify_all();
-    }
-
-    /// Waits until it rings, or for this long.
-    fn wait(&self, timeout: Duration) {
-        let rung = self.rung.0.lock().expect("no panic under this lock");
-        let waited = self.rung.1.wait_timeout_while(rung, timeout, |rung| !*rung);
-        let (mut rung, _) = waited.expect("no panic under this lock");
-        *rung = false;
-    }
-
-    /// The time of day.
-    pub fn wall_ms(&self) -> i64 {
-        self.clock.wall_ms()
-    }
-}
 
 /// Looks after all jobs until the server has closed and none is left.
 pub fn supervise(server: &Arc<Server>) {
@@ -84,7 +51,7 @@ struct Slots {
     is_held: bool,
 }
 
-/// After so many deaths a job is started when no other suspect is.
+/// After this many deaths a job is started when no other suspect is.
 const SUSPECT_DEATHS: u32 = 2;
 
 impl Slots {
@@ -282,7 +249,7 @@ fn prove(server: &Server, state: &mut JobState, view: RunView) -> Result<()> {
     })
 }
 
-/// Tells of a new state.
+/// Reports of a new state.
 fn show(server: &Server, job: &Job, state: &mut JobState, shown: State) {
     let problem = state.record.outcome.as_ref().and_then(|outcome| outcome.problem.clone());
     let now_ms = server.clock.wall_ms();

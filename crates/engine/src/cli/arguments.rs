@@ -11,7 +11,7 @@ use thalweg_plan::explain::ExplainFormat;
 
 use super::bench::BenchArguments;
 #[cfg(feature = "server")]
-use super::server::{
+use super::server_arguments::{
     ApproveArguments, JobArguments, JobsArguments, LogsArguments, QueryArguments, ServeArguments,
     StartArguments, StatusArguments, StopArguments, SubmitArguments, TokenArguments,
 };
@@ -114,7 +114,7 @@ Examples:
   thalweg submit orders.sql                       make a job of a file, and start it
   thalweg ls                                      what the jobs do
 
-The first Ctrl-C or SIGTERM stops all jobs, each with a snapshot; the next server goes on with them.
+The first Ctrl-C or SIGTERM stops all jobs, each with a snapshot; the next server continues with them.
 A second one cuts off what still runs, which is as safe as a crash.")]
     Serve(ServeArguments),
     /// List the jobs of a server

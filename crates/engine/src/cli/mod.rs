@@ -21,6 +21,8 @@ mod run;
 mod screen;
 #[cfg(feature = "server")]
 mod server;
+#[cfg(feature = "server")]
+mod server_arguments;
 mod snapshot;
 mod source;
 mod summary;

@@ -117,6 +117,7 @@ fn statements_stay_in_their_places() {
         "allowed-connectors=filesystem;http;blackhole",
     ];
     let server = place.serve(&hosts);
+    let token = server.token("ci", "admin");
     fs::write(place.folder.join("secrets/pg"), "hunter2\n").expect("a secret");
     std::os::unix::fs::symlink(place.folder.join("secrets"), place.folder.join("files/link"))
         .expect("a link");
@@ -124,7 +125,7 @@ fn statements_stay_in_their_places() {
     for path in ["../tokens.json", "/etc/passwd", "../secrets/pg", "link/pg", tokens.as_str()] {
         refused(
             &server,
-            &format!("'connector' = 'filesystem', 'format' = 'raw', 'path' = '{path}'"),
+            &format!("'connector' = 'filesystem', 'format' = 'csv', 'path' = '{path}'"),
         );
     }
     refused(&server, "'connector' = 'datagen'");
@@ -143,7 +144,6 @@ fn statements_stay_in_their_places() {
     for name in ["..", "../x", "a/b", "A", ".x"] {
         assert_ne!(server.submit("a", "SELECT 1", &["--name", name]).0, 0, "{name}");
     }
-    let token = server.token("ci", "admin");
     for path in ["/v1/jobs/..%2Ftokens.json", "/../tokens.json", "/v1/jobs/%2e%2e"] {
         let (status, text) = server.ask("GET", path, &token, "", "");
         assert!((400..500).contains(&status) && !text.contains("hash"), "{path}: {text}");

@@ -37,7 +37,7 @@ fn a_job_is_paused_stopped_and_started_again_with_its_state() {
 }
 
 #[test]
-fn the_next_server_goes_on_with_what_ran_and_leaves_what_was_stopped() {
+fn the_next_server_continues_with_what_ran_and_leaves_what_was_stopped() {
     let place = Place::new("next");
     let server = place.serve(&FAST);
     for name in ["runs", "rests"] {

@@ -1,4 +1,4 @@
-//! A server that is killed at random moments: all of its jobs go on, and their output is exact.
+//! A server that is killed at random moments: all of its jobs continue, and their output is exact.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use thalweg_core::shim::SplitMix64;
 
 use super::support::{PATIENCE, Place, numbers_job};
 
-/// Kills a server with so many jobs so often, and looks at what they have written in the end.
+/// Kills a server with this many jobs so often, and looks at what they have written in the end.
 fn killed(test: &str, jobs: u64, kills: u64) {
     let place = Place::new(test);
     // A kill says nothing about the job that was starting.
@@ -40,7 +40,7 @@ fn killed(test: &str, jobs: u64, kills: u64) {
 }
 
 #[test]
-fn jobs_go_on_after_kills_and_write_each_row_once() {
+fn jobs_continue_after_kills_and_write_each_row_once() {
     killed("kills", 4, 5);
 }
 

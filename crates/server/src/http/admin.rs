@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use thalweg_core::shim::Clock;
 use utoipa::ToSchema;
 
-use super::{App, Caller, List, Page, parse, query};
+use super::app::{App, List, Page, parse, query};
+use super::guard::Caller;
 use crate::audit::AuditLine;
 use crate::config::ConfigEntry;
 use crate::operations::Operation;
@@ -22,8 +23,8 @@ pub async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// The catalogue is read, and requests are taken. It says nothing of jobs: one bad input must not take
-/// the interface away.
+/// The catalogue is read, and requests are taken. It says nothing of jobs: one bad input must not
+/// take the interface away.
 #[utoipa::path(get, path = "/readyz", tag = "server",
     responses((status = 200, content_type = "text/plain"), (status = 503, content_type = "text/plain")))]
 pub async fn readyz(State(app): State<App>, uri: Uri) -> Response {

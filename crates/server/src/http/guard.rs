@@ -1,9 +1,10 @@
 //! What stands between the network and the handlers.
 //!
-//! In this order: the request is for this server and not for a name that somebody has made lead here
-//! (`Host`), it does not come from a page of others (`Origin`, `Sec-Fetch-Site`), the client is known
-//! (a token, or the user of the socket), may do this, and sends a body that is small, in time and of
-//! a kind that a form of another page cannot send. Then the handler; then it is written down.
+//! In this order: the request is for this server and not for a name that a person has made lead
+//! here (`Host`), it does not come from a page of others (`Origin`, `Sec-Fetch-Site`), the client
+//! is known (a token, or the user of the socket), may do this, and sends a body that is small, in
+//! time and of a kind that a form of another page cannot send. Then the handler; then it is written
+//! down.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +19,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use thalweg_core::shim::{Clock, unique_name};
 
-use super::App;
+use super::app::App;
 use crate::audit::AuditLine;
 use crate::problem::{Outcome, Problem};
 use crate::requests::SQL_BYTES_MAX;
@@ -28,7 +29,7 @@ use crate::tokens::Role;
 const BODY_BYTES_MAX: usize = 2 * SQL_BYTES_MAX;
 /// How long a client may take to send it.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// After so many wrong tokens from an address each costs a second.
+/// After this many wrong tokens from an address each costs a second.
 const FAILURES_FREE: u32 = 10;
 /// How long a wrong token costs then.
 const FAILURE_WAIT: Duration = Duration::from_secs(1);
@@ -181,8 +182,8 @@ async fn admit(app: &App, request: Request, by: &mut String) -> Outcome<Request>
     Ok(Request::from_parts(parts, Body::from(whole)))
 }
 
-/// The name by which the server was called has to be its own: else a page of others has made its name
-/// lead here, and could read the answers.
+/// The name by which the server was called has to be its own: else a page of others has made its
+/// name lead here, and could read the answers.
 fn check_host(headers: &HeaderMap, names: &[String]) -> Outcome<()> {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     if names.iter().any(|name| name.eq_ignore_ascii_case(without_port(host))) {
@@ -276,7 +277,8 @@ fn check_role(caller: &Caller, method: &Method, path: &str) -> Outcome<()> {
         return Ok(());
     }
     let job = path.strip_prefix("/v1/jobs/").map(|rest| rest.split('/').next().unwrap_or_default());
-    // Statements can touch everything, so whoever is limited to some jobs runs none outside of them.
+    // Statements can touch everything, so whoever is limited to some jobs runs none outside of
+    // them.
     let is_theirs = job.map_or(path != "/v1/query", |job| caller.sees(job));
     match is_theirs {
         true => Ok(()),

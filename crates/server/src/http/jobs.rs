@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use thalweg_state::SnapshotSummary;
 use utoipa::ToSchema;
 
+use super::app::{App, List, Page, parse, parse_or_default, query};
+use super::guard::Caller;
 use super::live::open_stream;
-use super::{App, Caller, List, Page, parse, parse_or_default, query};
 use crate::catalogue::Revision;
 use crate::job::{Event, JobSummary, RunLine, StageView};
 use crate::logs::LogLine;
@@ -89,8 +90,8 @@ pub async fn get_job(State(app): State<App>, Path(job): Path<String>) -> Outcome
     Ok(response)
 }
 
-/// Makes a job, or changes it. New statements of a job that runs take their place with its state, and
-/// go back if they do not prove themselves.
+/// Makes a job, or changes it. New statements of a job that runs take their place with its state,
+/// and go back if they do not prove themselves.
 #[utoipa::path(put, path = "/v1/jobs/{job}", tag = "jobs", request_body = JobBody,
     params(("job" = String, Path), ("dry_run" = Option<bool>, Query),
         ("approve" = Option<String>, Query, description = "`drop-state`")),
@@ -215,7 +216,7 @@ pub async fn resume(
     app.under_way(operation, &headers).await
 }
 
-/// A job is to end with a snapshot and to go on from it.
+/// A job is to end with a snapshot and to continue from it.
 #[utoipa::path(post, path = "/v1/jobs/{job}/restart", tag = "jobs", params(("job" = String, Path)),
     responses((status = 200, body = Operation), (status = 202, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub async fn restart(
@@ -464,8 +465,8 @@ struct LinesQuery {
     follow: bool,
 }
 
-/// What a job has said: its last lines, or those behind a number; with `follow` also those to come, a
-/// line of JSON each.
+/// What a job has said: its last lines, or those behind a number; with `follow` also those to come,
+/// a line of JSON each.
 #[utoipa::path(get, path = "/v1/jobs/{job}/logs", tag = "jobs",
     params(("job" = String, Path), ("since" = Option<i64>, Query), ("follow" = Option<bool>, Query)),
     responses((status = 200, body = List<LogLine>), (status = "default", body = Problem, content_type = "application/problem+json")))]

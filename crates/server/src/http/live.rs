@@ -8,8 +8,9 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
+use super::app::{App, query};
+use super::guard::Caller;
 use super::stream::{Writer, stream};
-use super::{App, Caller, query};
 use crate::problem::{Outcome, Problem};
 use crate::server::Server;
 
@@ -23,8 +24,9 @@ struct LiveQuery {
     topics: Option<String>,
 }
 
-/// A stream of messages: `jobs` (the list), `job:NAME` (one with its stages). As server-sent events,
-/// or a line of JSON each, as `Accept` says. A slow reader loses messages and is told `{"dropped": n}`.
+/// A stream of messages: `jobs` (the list), `job:NAME` (one with its stages). As server-sent
+/// events, or a line of JSON each, as `Accept` says. A slow reader loses messages and is informed
+/// `{"dropped": n}`.
 #[utoipa::path(get, path = "/v1/live", tag = "live",
     params(("topics" = Option<String>, Query, description = "such as `jobs,job:orders`; default `jobs`")),
     responses((status = 200, content_type = "text/event-stream"), (status = "default", body = Problem, content_type = "application/problem+json")))]

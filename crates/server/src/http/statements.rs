@@ -20,7 +20,7 @@ use thalweg_library::session::{
 };
 use utoipa::ToSchema;
 
-use super::{App, List, parse};
+use super::app::{App, List, parse};
 use crate::problem::{Diagnostic, Outcome, Problem};
 use crate::requests::SQL_BYTES_MAX;
 use crate::server::Server;

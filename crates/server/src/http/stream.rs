@@ -1,5 +1,5 @@
-//! Bodies that are written while they are sent. A reader that is slow loses messages and is told how
-//! many; whoever writes never waits.
+//! Bodies that are written while they are sent. A reader that is slow loses messages and is
+//! informed how many; whoever writes never waits.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -90,7 +90,7 @@ mod tests {
     use tokio::sync::Semaphore;
 
     #[test]
-    fn a_slow_reader_loses_messages_and_is_told() {
+    fn a_slow_reader_loses_messages_and_is_informed() {
         let permits = Arc::new(Semaphore::new(1));
         let permit = Arc::clone(&permits).try_acquire_owned().expect("free");
         let (sender, mut receiver) = mpsc::channel(2);

@@ -121,8 +121,8 @@ impl LocalStorage {
         LocalStorage { root, files, is_rooted: AtomicBool::new(false) }
     }
 
-    /// Makes `name` have these bytes in the place of those that it had, durably: after a crash it has
-    /// all of the old ones or all of the new ones. One caller at a time for each name.
+    /// Makes `name` have these bytes in the place of those that it had, durably: after a crash it
+    /// has all of the old ones or all of the new ones. One caller at a time for each name.
     ///
     /// # Errors
     /// Those of the disk; the name may have either then.

@@ -4,14 +4,13 @@ use serde_json::{Value, json};
 use thalweg_core::text::format_timestamp_millis;
 use thalweg_core::{Error, Result};
 
+use super::super::server_arguments::{
+    ApproveArguments, JobArguments, JobsArguments, LogsArguments, QueryArguments, StartArguments,
+    StatusArguments, StopArguments, StopWay, SubmitArguments, TokenArguments, TokenCommand,
+};
 use super::super::text_table::aligned;
 use super::super::units;
-use super::arguments::StopWay;
-use super::{
-    ApproveArguments, JobArguments, JobsArguments, LogsArguments, QueryArguments, StartArguments,
-    StatusArguments, StopArguments, SubmitArguments, TokenArguments, TokenCommand, answer, encoded,
-    print, refuse, with_client,
-};
+use super::{answer, encoded, print, refuse, with_client};
 
 /// `thalweg ls`
 pub fn list(arguments: &JobsArguments) -> u8 {

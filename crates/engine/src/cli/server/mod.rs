@@ -2,7 +2,6 @@
 //!
 //! Exit statuses: 0 done, 1 it failed, 2 the command line is wrong, 3 no, and the answer says why.
 
-mod arguments;
 mod jobs;
 mod serve;
 
@@ -15,13 +14,9 @@ use thalweg_server::client::{Answer, Client, Place};
 
 use super::arguments::ColorChoice;
 use super::exit::{FAILED, Failure, WRONG};
+use super::server_arguments::{DATA_DIR, ServerArguments};
 use super::terminal::{print, say};
 
-pub use arguments::{
-    ApproveArguments, JobArguments, JobsArguments, LogsArguments, QueryArguments, ServeArguments,
-    ServerArguments, StartArguments, StatusArguments, StopArguments, SubmitArguments,
-    TokenArguments, TokenCommand,
-};
 pub use jobs::{
     approve, change, describe, events, list, logs, query, start, status, stop, submit, token,
 };
@@ -29,8 +24,6 @@ pub use serve::serve;
 
 /// The server said no, and why.
 const REFUSED: u8 = 3;
-/// The data directory that everything is in unless an option says so.
-const DATA_DIR: &str = "thalweg-data";
 
 /// The data directory that is meant.
 fn data_dir(given: Option<&Path>) -> PathBuf {

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use thalweg_core::{Error, Result};
 use thalweg_server::{Config, Origin, Serving};
 
+use super::super::server_arguments::ServeArguments;
 use super::super::text_table::aligned;
-use super::{ColorChoice, Failure, ServeArguments, print, say};
+use super::{ColorChoice, Failure, print, say};
 
 /// Serves until a signal; the exit status.
 pub fn serve(arguments: &ServeArguments) -> u8 {

@@ -4,11 +4,14 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+/// The data directory that everything is in unless an option says so.
+pub const DATA_DIR: &str = "thalweg-data";
+
 /// `thalweg serve`
 #[derive(Args, Debug)]
 pub struct ServeArguments {
     /// Where jobs, snapshots, tokens and secrets are kept
-    #[arg(long, value_name = "DIR", env = "THALWEG_DATA_DIR", default_value = super::DATA_DIR)]
+    #[arg(long, value_name = "DIR", env = "THALWEG_DATA_DIR", default_value = DATA_DIR)]
     pub data_dir: PathBuf,
     /// The file of options [default: server.toml in the data directory]
     #[arg(long, value_name = "FILE")]
@@ -17,7 +20,7 @@ pub struct ServeArguments {
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
     /// Sets an option of the server
-    #[arg(long = "option", short = 'o', value_name = "KEY=VALUE", value_parser = super::super::arguments::key_and_value)]
+    #[arg(long = "option", short = 'o', value_name = "KEY=VALUE", value_parser = super::arguments::key_and_value)]
     pub options: Vec<(String, String)>,
     /// Starts no job by itself
     #[arg(long)]
@@ -133,10 +136,10 @@ pub struct SubmitArguments {
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// Replaces ${NAME} in the statements
-    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = super::super::arguments::key_and_value)]
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = super::arguments::key_and_value)]
     pub params: Vec<(String, String)>,
     /// Sets an option before the first statement
-    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = super::super::arguments::key_and_value)]
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = super::arguments::key_and_value)]
     pub settings: Vec<(String, String)>,
     /// What the job may keep in memory, such as 512mb
     #[arg(long, value_name = "SIZE")]
