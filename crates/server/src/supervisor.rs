@@ -73,7 +73,7 @@ impl Slots {
     fn may_begin(&self, state: &JobState) -> bool {
         let is_suspect = state.record.deaths >= SUSPECT_DEATHS;
         self.free > 0
-            && !(self.is_held && !state.is_asked_here)
+            && (!self.is_held || state.is_asked_here)
             && !(is_suspect && self.suspect_is_out)
     }
 
