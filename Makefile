@@ -10,7 +10,7 @@ SANITIZE_TARGET := $(abspath target/sanitize)
 SANITIZE_HOST := x86_64-unknown-linux-gnu
 SANITIZE_TEST = CARGO_TARGET_DIR=$(SANITIZE_TARGET) $(CARGO) +nightly test --locked --target $(SANITIZE_HOST)
 
-.PHONY: connect-test prometheus-test help check test fmt clippy doc unit depcheck tidy deny venv bench bench-full bench-blocks loom miri sanitize sweep workloads nexmark-check fuzz examples book clean-outputs kills
+.PHONY: serve-test connect-test prometheus-test help check test fmt clippy doc unit depcheck tidy deny venv bench bench-full bench-blocks loom miri sanitize sweep workloads nexmark-check fuzz examples book clean-outputs kills
 
 help:
 	@echo "make test      what CI runs: format, lints, tests, doctests, loom, crate table, tidy"
@@ -20,6 +20,7 @@ help:
 	@echo "make bench-blocks  the building blocks alone, compared with loops by hand"
 	@echo "make connect-test  connectors against real servers"
 	@echo "make prometheus-test  alert rules, their tests and a recorded scrape (needs promtool)"
+	@echo "make serve-test  a server with 20 jobs that is killed a thousand times"
 	@echo "make loom      the lock-free pieces under the model checker"
 	@echo "make miri      the same pieces interpreted, for undefined behaviour (needs nightly and miri)"
 	@echo "make sanitize  the same under the thread and address sanitizers (needs nightly and rust-src)"
@@ -168,6 +169,10 @@ prometheus-test:
 	else \
 		echo "SKIPPED: promtool is missing (Debian: prometheus)"; \
 	fi
+
+# Twenty jobs, a thousand kills: each goes on, and has written each row once in the end.
+serve-test:
+	$(CARGO) test --release --locked --package thalweg --test serve -- --include-ignored --nocapture
 
 examples:
 	$(CARGO) run --release --locked -- run examples/flights/delays.sql

@@ -57,6 +57,8 @@ pub struct PlannerOptions {
     pub base_dir: PathBuf,
     /// No file outside these folders is touched.
     pub allowed_roots: Vec<PathBuf>,
+    /// The folder of secrets, which no statement changes; else `secrets.file` names a file.
+    pub secrets_folder: Option<PathBuf>,
     /// How many workers run jobs; sources decode on as many threads.
     pub workers: usize,
     /// The clock of jobs.
@@ -79,10 +81,12 @@ pub struct Planner {
 impl Planner {
     /// A planner with an empty catalog and default settings.
     pub fn new(connectors: Connectors, options: PlannerOptions) -> Self {
+        let mut access = Access::default();
+        access.secrets.folder.clone_from(&options.secrets_folder);
         Planner {
             connectors: Arc::new(connectors),
             memory_limit_bytes: usize::MAX,
-            access: Access::default(),
+            access,
             options,
             catalog: Catalog::new(),
             functions: Arc::default(),
@@ -138,6 +142,7 @@ impl Planner {
     fn find_access(&mut self) {
         let PlannerOptions { base_dir, allowed_roots, .. } = &self.options;
         self.access = self.catalog.settings().access(base_dir, allowed_roots);
+        self.access.secrets.folder.clone_from(&self.options.secrets_folder);
     }
 
     /// What tables, and snapshots, may get at beyond files.

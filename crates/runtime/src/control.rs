@@ -48,6 +48,10 @@ impl JobControl {
         self.0.lifecycle.drain();
         self.0.ask_all_sources();
     }
+    /// True once every source was asked for rows.
+    pub fn are_sources_polled(&self) -> bool {
+        self.0.stages.sources().all(|(_, source)| source.was_polled.load(Ordering::Relaxed))
+    }
     /// True once the job has ended, failed or been stopped.
     pub fn is_over(&self) -> bool {
         self.0.lifecycle.is_over()

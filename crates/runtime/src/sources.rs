@@ -113,6 +113,7 @@ impl<'a> Poll<'a> {
         }
         loop {
             let rows = self.once()?;
+            self.run.was_polled.store(true, Ordering::Relaxed);
             self.show_splits_if_due();
             let may_continue = job.may_continue(&mut pace, rows.unwrap_or(usize::MAX))
                 && job.memory.pressure() == Pressure::Low

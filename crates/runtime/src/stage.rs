@@ -166,6 +166,8 @@ pub struct SourceRun {
     pub asked_ns: AtomicU64,
     /// When that was.
     pub shown_ns: AtomicU64,
+    /// It was asked for rows. Only shown.
+    pub was_polled: AtomicBool,
     /// How its splits are kept together with those of others.
     pub alignment: Option<Alignment>,
     /// Splits whose watermark is beyond this are ahead of their group, and give nothing.

@@ -27,6 +27,7 @@ const THREAD_OWNERS: &[&str] = &[
     "crates/connectors/src/",
     "crates/engine/src/",
     "crates/library/src/",
+    "crates/server/src/",
     "crates/operators/src/join/hash/reload.rs",
     "crates/operators/src/join/lookup/requests.rs",
     "crates/workloads/src/commands/",

@@ -162,6 +162,11 @@ impl Connectors {
         self.connectors.push(connector);
     }
 
+    /// Forgets the connectors whose name is not wanted.
+    pub fn retain(&mut self, is_wanted: impl Fn(&str) -> bool) {
+        self.connectors.retain(|known| is_wanted(known.description().name));
+    }
+
     /// What the connectors that users can name say of themselves.
     pub fn descriptions(&self) -> impl Iterator<Item = &ConnectorDescription> {
         let descriptions = self.connectors.iter().map(|connector| connector.description());

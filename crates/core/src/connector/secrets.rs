@@ -49,6 +49,8 @@ impl fmt::Debug for Secret {
 /// Where secrets are looked up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Secrets {
+    /// A folder with a file for each secret, called as it is. Then nothing else is looked at.
+    pub folder: Option<PathBuf>,
     /// A file with lines `name = value`; the environment has precedence.
     pub file: Option<PathBuf>,
     /// The file must lie in one of these folders.
@@ -106,6 +108,9 @@ impl Secrets {
     }
 
     fn look_up(&self, name: &str) -> Result<String> {
+        if let Some(folder) = &self.folder {
+            return in_folder(folder, name);
+        }
         let variable = variable(name);
         if let Ok(value) = std::env::var(&variable) {
             return Ok(value);
@@ -136,6 +141,22 @@ impl Secrets {
     }
 }
 
+/// The secret in the file of its name. A line end behind it is not part of it.
+fn in_folder(folder: &Path, name: &str) -> Result<String> {
+    let fail = |why: &str| {
+        Error::user(format!("the secret '{name}' {why}"))
+            .hint("put it into a file of that name in the server's folder of secrets")
+    };
+    if name.starts_with('.') {
+        return Err(fail("has a name that begins with a dot"));
+    }
+    match std::fs::read_to_string(folder.join(name)) {
+        Ok(text) => Ok(text.trim_end_matches(['\n', '\r']).to_owned()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(fail("is not set")),
+        Err(error) => Err(fail(&format!("cannot be read: {error}"))),
+    }
+}
+
 /// The canonical path of a file that lies in one of these folders; or why it cannot be read.
 pub(super) fn allowed_file(file: &Path, allowed_roots: &[PathBuf]) -> Result<PathBuf, String> {
     let place = file.canonicalize().map_err(|error| error.to_string())?;
@@ -162,7 +183,7 @@ mod tests {
         let file = folder.join("secrets");
         std::fs::write(&file, text).unwrap();
         let allowed_roots = vec![folder.clone()];
-        (Secrets { file: Some(file), allowed_roots }, folder)
+        (Secrets { folder: None, file: Some(file), allowed_roots }, folder)
     }
 
     #[test]

@@ -10,6 +10,11 @@ use thalweg_connectors::output;
 use thalweg_plan::explain::ExplainFormat;
 
 use super::bench::BenchArguments;
+#[cfg(feature = "server")]
+use super::server_arguments::{
+    ApproveArguments, JobArguments, JobsArguments, LogsArguments, QueryArguments, ServeArguments,
+    StartArguments, StatusArguments, StopArguments, SubmitArguments, TokenArguments,
+};
 use super::snapshot::{ListFormat, SnapshotArguments};
 
 const EXAMPLES: &str = "\
@@ -100,6 +105,60 @@ Examples:
 Exit status: 0 it resumes with all of its state, 1 some would have to be dropped (--drop-state), or it
 cannot resume; 2 the SQL or the command line is wrong.")]
     Upgrade(UpgradeArguments),
+    /// Run a server: many jobs in one process, steered over HTTP
+    #[cfg(feature = "server")]
+    #[command(after_help = "\
+Examples:
+  thalweg serve                                   keep everything in ./thalweg-data
+  thalweg serve -o start.concurrency=8 --hold     set an option, start no job
+  thalweg submit orders.sql                       make a job of a file, and start it
+  thalweg ls                                      what the jobs do
+
+The first Ctrl-C or SIGTERM stops all jobs, each with a snapshot; the next server continues with them.
+A second one cuts off what still runs, which is as safe as a crash.")]
+    Serve(ServeArguments),
+    /// List the jobs of a server
+    #[cfg(feature = "server")]
+    Ls(JobsArguments),
+    /// Show a job of a server, with its stages
+    #[cfg(feature = "server")]
+    Describe(JobArguments),
+    /// Make a job of a file and start it, or change the statements of a job
+    #[cfg(feature = "server")]
+    Submit(SubmitArguments),
+    /// Start a job of a server
+    #[cfg(feature = "server")]
+    Start(StartArguments),
+    /// Stop a job of a server
+    #[cfg(feature = "server")]
+    Stop(StopArguments),
+    /// Let a job of a server read nothing for a while
+    #[cfg(feature = "server")]
+    Pause(JobArguments),
+    /// Let a job that is paused read again
+    #[cfg(feature = "server")]
+    Resume(JobArguments),
+    /// Stop a job with a snapshot and start it from that
+    #[cfg(feature = "server")]
+    Restart(JobArguments),
+    /// Let a job drop state that its statements have no use for
+    #[cfg(feature = "server")]
+    Approve(ApproveArguments),
+    /// Print what a job of a server has said
+    #[cfg(feature = "server")]
+    Logs(LogsArguments),
+    /// Print what happened to a job of a server
+    #[cfg(feature = "server")]
+    Events(JobArguments),
+    /// Ask a server a SELECT
+    #[cfg(feature = "server")]
+    Query(QueryArguments),
+    /// Say whether a server is there
+    #[cfg(feature = "server")]
+    Status(StatusArguments),
+    /// Make, list and delete tokens of a server
+    #[cfg(feature = "server")]
+    Token(TokenArguments),
     /// Print what makes a shell complete commands and options
     #[command(after_help = "\
 Examples:
@@ -312,7 +371,7 @@ fn snapshot(text: &str) -> Result<SnapshotReference, String> {
 }
 
 /// Splits `KEY=VALUE` at the first `=`.
-fn key_and_value(text: &str) -> Result<(String, String), String> {
+pub fn key_and_value(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() => {
             Ok((key.trim().to_owned(), value.to_owned()))

@@ -19,6 +19,10 @@ mod panic;
 mod progress;
 mod run;
 mod screen;
+#[cfg(feature = "server")]
+mod server;
+#[cfg(feature = "server")]
+mod server_arguments;
 mod snapshot;
 mod source;
 mod summary;
@@ -46,8 +50,33 @@ pub fn main() -> ExitCode {
         Command::Snapshot(arguments) => snapshot::snapshot(&arguments),
         Command::Upgrade(arguments) => upgrade::upgrade(&arguments),
         Command::Bench(arguments) => bench::bench(&arguments),
+        #[cfg(feature = "server")]
+        other => served(other),
     };
     ExitCode::from(status)
+}
+
+/// The commands of a server.
+#[cfg(feature = "server")]
+fn served(command: Command) -> u8 {
+    match command {
+        Command::Serve(arguments) => server::serve(&arguments),
+        Command::Ls(arguments) => server::list(&arguments),
+        Command::Describe(arguments) => server::describe(&arguments),
+        Command::Submit(arguments) => server::submit(&arguments),
+        Command::Start(arguments) => server::start(&arguments),
+        Command::Stop(arguments) => server::stop(&arguments),
+        Command::Pause(arguments) => server::change(&arguments, "pause"),
+        Command::Resume(arguments) => server::change(&arguments, "resume"),
+        Command::Restart(arguments) => server::change(&arguments, "restart"),
+        Command::Approve(arguments) => server::approve(&arguments),
+        Command::Logs(arguments) => server::logs(&arguments),
+        Command::Events(arguments) => server::events(&arguments),
+        Command::Query(arguments) => server::query(&arguments),
+        Command::Status(arguments) => server::status(&arguments),
+        Command::Token(arguments) => server::token(&arguments),
+        _ => unreachable!("the others were looked at first"),
+    }
 }
 
 /// Prints a shell's completion script; returns the exit status.

@@ -10,6 +10,8 @@ pub enum Interface {
     CommandLine,
     /// A program in Rust, by `JobOptions`.
     Rust,
+    /// Requests to a server.
+    Server,
 }
 
 impl Interface {
@@ -18,13 +20,14 @@ impl Interface {
         match self {
             Interface::CommandLine => "use --resume",
             Interface::Rust => "set `resume: ResumeFrom::Newest`",
+            Interface::Server => "start it with `--from newest`",
         }
     }
 
     /// To resume from a certain one.
     pub(crate) fn from(self, number: u64) -> String {
         match self {
-            Interface::CommandLine => format!("--from {number}"),
+            Interface::CommandLine | Interface::Server => format!("--from {number}"),
             Interface::Rust => {
                 format!("`ResumeFrom::Snapshot(SnapshotReference::Number({number}))`")
             }
@@ -36,13 +39,14 @@ impl Interface {
         match self {
             Interface::CommandLine => "without --resume",
             Interface::Rust => "with `resume: ResumeFrom::Nothing`",
+            Interface::Server => "with `--from nothing`",
         }
     }
 
     /// To let outputs be replaced.
     pub(crate) fn overwrite(self) -> &'static str {
         match self {
-            Interface::CommandLine => "--overwrite",
+            Interface::CommandLine | Interface::Server => "--overwrite",
             Interface::Rust => "`overwrites: true`",
         }
     }
@@ -58,13 +62,16 @@ impl Interface {
                 "run the pipeline that the snapshot is of, with the names that its stages had; or let that state \
                  go with `drop_state: true`"
             }
+            Interface::Server => {
+                "put back the statements that the snapshot is of; or `thalweg approve` lets that state go"
+            }
         }
     }
 
     /// The option that holds the contract.
     pub(crate) fn order(self) -> &'static str {
         match self {
-            Interface::CommandLine => "'pipeline.order' =",
+            Interface::CommandLine | Interface::Server => "'pipeline.order' =",
             Interface::Rust => "the contract",
         }
     }
@@ -72,7 +79,7 @@ impl Interface {
     /// Why a job that takes snapshots records and replays nothing.
     pub(crate) fn no_interleaving(self) -> Error {
         let (options, hint) = match self {
-            Interface::CommandLine => (
+            Interface::CommandLine | Interface::Server => (
                 "--record and --replay do",
                 "RESET 'execution.checkpointing.dir' for this run, or run it without --record and --replay",
             ),
@@ -90,7 +97,7 @@ impl Interface {
     /// What is run.
     pub(crate) fn job(self) -> &'static str {
         match self {
-            Interface::CommandLine => "query",
+            Interface::CommandLine | Interface::Server => "query",
             Interface::Rust => "pipeline",
         }
     }

@@ -66,7 +66,9 @@ pub(crate) struct AgreedRun {
 pub(crate) struct Restart {
     /// What is reported of it.
     pub warning: Error,
-    wait: Duration,
+    pub wait: Duration,
+    /// How many there were with it.
+    pub count: u32,
     /// When that is over.
     pub until_ns: u64,
 }
@@ -188,7 +190,7 @@ impl JobRuns {
         let message = format!("{error}; started again in {wait:?} (restart {count})");
         let wait_ns = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
         let until_ns = now_ns.saturating_add(wait_ns);
-        Some(Restart { warning: Error::user(message), wait, until_ns })
+        Some(Restart { warning: Error::user(message), wait, count, until_ns })
     }
 
     /// Lets the time before a restart pass. False if there is to be none after all.

@@ -45,7 +45,8 @@ pub use thalweg_expr::ScalarFunction;
 pub use thalweg_operators::aggregate::{UserAccumulator, UserAggregate};
 pub use thalweg_plan::ResultTable;
 use thalweg_plan::ast::{Statement, StatementKind};
-use thalweg_plan::explain::ExplainFormat;
+pub use thalweg_plan::catalog::{KEYS as SETTING_KEYS, SettingKey, substitute};
+pub use thalweg_plan::explain::ExplainFormat;
 use thalweg_plan::parser::parse_script_with_notes;
 use thalweg_plan::{Planner, PlannerOptions};
 use thalweg_runtime::Report;
@@ -109,10 +110,14 @@ impl Session {
         let planner_options = PlannerOptions {
             base_dir: options.base_dir.clone(),
             allowed_roots: options.allowed_roots.clone(),
+            secrets_folder: options.secrets_folder.clone(),
             workers: options.workers.unwrap_or_else(settings::cores),
             clock: Arc::clone(&clock),
         };
-        let connectors = settings::builtin_connectors(&options);
+        let mut connectors = settings::builtin_connectors(&options);
+        if let Some(allowed) = &options.allowed_connectors {
+            connectors.retain(|name| allowed.iter().any(|allowed| allowed == name));
+        }
         let mut planner = Planner::new(connectors, planner_options);
         planner.register_connector(sources.clone());
         planner.register_connector(Arc::new(state_tables::StateTables));

@@ -1,5 +1,7 @@
 //! What a session reports to its caller while a script runs, and asks it for.
 
+use std::time::Duration;
+
 use arrow_array::RecordBatch;
 use chrono_tz::Tz;
 use thalweg_core::graph::Graph;
@@ -49,6 +51,10 @@ pub trait Observer {
     /// Something has gone wrong that the job gets over (a restart).
     fn warning(&mut self, warning: &Error) {
         self.note(warning);
+    }
+    /// A job has failed and is started again after a while, if the script is not stopped before.
+    fn restarting(&mut self, job: &JobDescription, cause: &Error, wait: Duration, count: u32) {
+        let _ = (job, cause, wait, count);
     }
     /// A statement is being planned from now on, which may take long, or no more. Planning touches
     /// nothing outside, and no job runs meanwhile: where one does, this is not called.

@@ -6,7 +6,7 @@ use thalweg_connectors::filesystem::snapshot_location;
 use thalweg_core::Result;
 use thalweg_runtime::Pool;
 
-use crate::jobs::ResumeFrom;
+use crate::jobs::{Interface, ResumeFrom};
 
 /// Options of a [`Session`](super::Session).
 #[derive(Clone, Debug)]
@@ -22,6 +22,13 @@ pub struct SessionOptions {
     pub base_dir: PathBuf,
     /// No file outside these folders is read or written. Default: the current folder.
     pub allowed_roots: Vec<PathBuf>,
+    /// The connectors that tables may name. Default: all.
+    pub allowed_connectors: Option<Vec<String>>,
+    /// The folder whose files hold the secrets, each under its name; then no statement chooses
+    /// where they are looked up. It need not lie in an allowed one. Default: none.
+    pub secrets_folder: Option<PathBuf>,
+    /// How hints name what the caller can do. Default: by the options of the command line.
+    pub interface: Interface,
     /// Options set before the first statement, as `SET` does.
     pub settings: Vec<(String, String)>,
     /// Worker threads; wins over `pipeline.workers`.
@@ -72,6 +79,9 @@ impl Default for SessionOptions {
             script_is_standard_input: false,
             base_dir: current.clone(),
             allowed_roots: vec![current],
+            allowed_connectors: None,
+            secrets_folder: None,
+            interface: Interface::CommandLine,
             settings: Vec::new(),
             workers: None,
             pool: None,

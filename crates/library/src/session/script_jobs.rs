@@ -353,6 +353,7 @@ impl Session {
             Some(restart) => {
                 let until_ns = restart.until_ns;
                 observer.warning(&jobs.named(place, restart.warning));
+                observer.restarting(&jobs.jobs[place].job, &error, restart.wait, restart.count);
                 jobs.jobs[place].state = JobState::Pausing { until_ns, error };
             }
             None => jobs.fail(place, error, observer),

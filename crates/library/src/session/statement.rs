@@ -194,6 +194,7 @@ impl Session {
             resume: self.resume_of(&name),
             drop_state: self.options.drop_state,
             overwrites: self.options.overwrite,
+            interface: self.options.interface,
             ..Recovery::default()
         };
         let snapshots = self.snapshot_settings()?;

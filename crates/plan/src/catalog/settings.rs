@@ -178,7 +178,7 @@ impl Settings {
     pub fn access(&self, base_dir: &Path, allowed_roots: &[PathBuf]) -> Access {
         let file = self.text("secrets.file").map(|file| base_dir.join(file));
         let targets = self.values.get(ALLOWED_TARGETS).and_then(|list| list.parse().ok());
-        let secrets = Secrets { file, allowed_roots: allowed_roots.to_vec() };
+        let secrets = Secrets { folder: None, file, allowed_roots: allowed_roots.to_vec() };
         let stores = self.values.iter().filter(|(name, _)| name.starts_with("s3."));
         let stores = stores.map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
         Access { secrets, targets: targets.unwrap_or_default(), stores }

@@ -82,6 +82,7 @@ impl Connector for Fake {
 /// Plans the last statement of a script.
 fn plan(text: &str) -> Result<PhysicalPlan> {
     let options = PlannerOptions {
+        secrets_folder: None,
         base_dir: ".".into(),
         allowed_roots: Vec::new(),
         workers: 2,
@@ -301,6 +302,7 @@ fn explain_shows_plan_and_stages() {
 /// What EXPLAIN says about the statement set over departures under these settings.
 fn explained(settings: &str) -> String {
     let options = PlannerOptions {
+        secrets_folder: None,
         base_dir: ".".into(),
         allowed_roots: Vec::new(),
         workers: 2,

@@ -376,6 +376,7 @@ fn source_run(
         shown_splits: Mutex::default(),
         asked_ns: AtomicU64::new(0),
         shown_ns: AtomicU64::new(0),
+        was_polled: AtomicBool::new(false),
         idle_timeout: idle_timeout.filter(|t| !t.is_zero() && options.may_use_clock()),
         gathers_until_ns: AtomicU64::new(0),
         idle: AtomicBool::new(false),

@@ -121,6 +121,27 @@ impl LocalStorage {
         LocalStorage { root, files, is_rooted: AtomicBool::new(false) }
     }
 
+    /// Makes `name` have these bytes in the place of those that it had, durably: after a crash it
+    /// has all of the old ones or all of the new ones. One caller at a time for each name.
+    ///
+    /// # Errors
+    /// Those of the disk; the name may have either then.
+    pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let path = self.path(name);
+        let folder = folder_of(&path);
+        self.create_folders(folder)?;
+        self.sync_folders(folder)?;
+        self.write_and_rename(name, &path, bytes)
+    }
+
+    fn write_and_rename(&self, name: &str, path: &Path, bytes: &[u8]) -> Result<()> {
+        let unfinished = self.path(&format!("{name}{UNFINISHED}"));
+        self.write(&unfinished, bytes)?;
+        let renamed = self.files.rename(&unfinished, path);
+        renamed.map_err(|error| failed("rename into place", path, &error))?;
+        self.sync(folder_of(path))
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
@@ -207,11 +228,7 @@ impl Storage for LocalStorage {
             return Err(Error::io(format!("{} is there already", path.display()))
                 .hint("another run writes into the same directory: give each job one of its own"));
         }
-        let unfinished = self.path(&format!("{name}{UNFINISHED}"));
-        self.write(&unfinished, &bytes)?;
-        let renamed = self.files.rename(&unfinished, &path);
-        renamed.map_err(|error| failed("rename into place", &path, &error))?;
-        self.sync(folder)
+        self.write_and_rename(name, &path, &bytes)
     }
 
     fn get(&self, name: &str) -> Result<Option<Bytes>> {

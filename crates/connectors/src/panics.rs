@@ -1,0 +1,18 @@
+//! Panics of libraries that read what comes from outside, as errors.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use thalweg_core::{Error, Result};
+
+/// Turns a panic (of a decoder library on a damaged file) into an error: a thread that ended
+/// silently would look like the end of the input.
+pub fn guarded<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
+        let message = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("unknown cause");
+        Err(Error::internal(format!("a reader panicked: {message}")))
+    })
+}

@@ -1,0 +1,387 @@
+//! Commands about the jobs of a server.
+
+use serde_json::{Value, json};
+use thalweg_core::text::format_timestamp_millis;
+use thalweg_core::{Error, Result};
+
+use super::super::server_arguments::{
+    ApproveArguments, JobArguments, JobsArguments, LogsArguments, QueryArguments, StartArguments,
+    StatusArguments, StopArguments, StopWay, SubmitArguments, TokenArguments, TokenCommand,
+};
+use super::super::text_table::aligned;
+use super::super::units;
+use super::{answer, encoded, print, refuse, with_client};
+
+/// `thalweg ls`
+pub fn list(arguments: &JobsArguments) -> u8 {
+    with_client(&arguments.server, |client| {
+        let mut path = "/v1/jobs?limit=500".to_owned();
+        for (key, value) in [("state", &arguments.state), ("tag", &arguments.tag)] {
+            if let Some(value) = value {
+                path.push_str(&format!("&{key}={}", encoded(value)));
+            }
+        }
+        answer(&client.ask("GET", &path, None, false)?, arguments.server.json, jobs_table)
+    })
+}
+
+fn jobs_table(body: &Value) -> String {
+    let head = ["job", "state", "in", "out", "late", "bad", "kept", "snapshot", "says"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for job in items(body) {
+        let count = |name: &str| units::short_count(job[name].as_f64().unwrap_or(0.0));
+        let kept = usize::try_from(job["state_bytes"].as_u64().unwrap_or(0)).unwrap_or(usize::MAX);
+        rows.push(vec![
+            text(&job["name"]),
+            text(&job["state"]),
+            count("rows_in"),
+            count("rows_out"),
+            count("late_rows"),
+            count("bad_rows"),
+            units::bytes(kept),
+            job["snapshot"].as_u64().map_or("–".to_owned(), |number| number.to_string()),
+            says(job),
+        ]);
+    }
+    aligned(&rows, |column| matches!(column, 0 | 1 | 8))
+}
+
+/// What a job waits for, or why it failed.
+fn says(job: &Value) -> String {
+    let problem = &job["outcome"]["problem"]["detail"];
+    let first = [&job["waits_for"], problem, &job["snapshot_problem"]];
+    let found = first.into_iter().find_map(Value::as_str).unwrap_or("–");
+    found.lines().next().unwrap_or_default().to_owned()
+}
+
+fn items(body: &Value) -> impl Iterator<Item = &Value> {
+    body["items"].as_array().into_iter().flatten()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn time(value: &Value) -> String {
+    value
+        .as_i64()
+        .map_or("–".to_owned(), |at_ms| format!("{} UTC", format_timestamp_millis(at_ms, 3)))
+}
+
+fn path(job: &str, rest: &str) -> String {
+    format!("/v1/jobs/{}{rest}", encoded(job))
+}
+
+/// `thalweg describe`
+pub fn describe(arguments: &JobArguments) -> u8 {
+    with_client(&arguments.server, |client| {
+        let found = client.ask("GET", &path(&arguments.job, ""), None, false)?;
+        answer(&found, arguments.server.json, description)
+    })
+}
+
+fn description(job: &Value) -> String {
+    let mut lines = format!(
+        "{}: {} since {}, wanted: {}, revision {}\n",
+        text(&job["name"]),
+        text(&job["state"]),
+        time(&job["since_ms"]),
+        text(&job["desired"]),
+        job["revision"]
+    );
+    if says(job) != "–" {
+        lines.push_str(&format!("{}\n", says(job)));
+    }
+    for stage in job["outcome"]["at_stake"].as_array().into_iter().flatten() {
+        lines.push_str(&format!(
+            "at stake: the state of {} ({})\n",
+            text(&stage["name"]),
+            text(&stage["id"])
+        ));
+    }
+    lines.push_str(&format!(
+        "snapshot {} of {}; watermark {}\n\n",
+        job["snapshot"].as_u64().map_or("–".to_owned(), |number| number.to_string()),
+        time(&job["snapshot_taken_ms"]),
+        time(&job["watermark_ms"])
+    ));
+    let head = ["stage", "role", "in", "out", "late", "bad", "queue", "watermark"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for stage in job["stages"].as_array().into_iter().flatten() {
+        rows.push(vec![
+            text(&stage["name"]),
+            text(&stage["role"]),
+            stage["rows_in"].to_string(),
+            stage["rows_out"].to_string(),
+            stage["late_rows"].to_string(),
+            stage["bad_rows"].to_string(),
+            stage["queued_bundles"].to_string(),
+            time(&stage["watermark_ms"]),
+        ]);
+    }
+    lines + &aligned(&rows, |column| matches!(column, 0 | 1 | 7))
+}
+
+/// `thalweg pause`, `resume` and `restart`
+pub fn change(arguments: &JobArguments, what: &str) -> u8 {
+    with_client(&arguments.server, |client| {
+        let path = path(&arguments.job, &format!("/{what}"));
+        operation(client, &path, None, arguments.server.json)
+    })
+}
+
+/// Asks for something that takes time, and waits for it.
+fn operation(
+    client: &thalweg_server::client::Client,
+    path: &str,
+    body: Option<&Value>,
+    is_json: bool,
+) -> Result<u8> {
+    let found = client.ask("POST", path, body, true)?;
+    let has_failed = found.body["state"] == "failed";
+    let status = answer(&found, is_json && !has_failed, |operation| {
+        let job = text(&operation["job"]);
+        match operation["state"].as_str() {
+            Some("done") => format!("{job}: {}\n", text(&operation["job_state"])),
+            Some("failed") => String::new(),
+            _ => format!("{job}: still {}\n", text(&operation["job_state"])),
+        }
+    })?;
+    if !has_failed {
+        return Ok(status);
+    }
+    let problem = serde_json::from_value(found.body["problem"].clone());
+    let unknown = |_| {
+        let state = text(&found.body["job_state"]);
+        thalweg_server::Problem::new(409, "failed", format!("the job is {state}"))
+    };
+    refuse(&problem.unwrap_or_else(unknown), is_json)
+}
+
+/// `thalweg start`
+pub fn start(arguments: &StartArguments) -> u8 {
+    with_client(&arguments.server, |client| {
+        let from = match arguments.from.as_str() {
+            "newest" | "nothing" => json!(arguments.from),
+            number => {
+                let number: u64 = number.parse().map_err(|_| {
+                    Error::plan(format!(
+                        "--from {number}: give newest, nothing, or the number of a snapshot"
+                    ))
+                })?;
+                json!({ "snapshot": number })
+            }
+        };
+        let body = json!({
+            "from": from, "drop_state": arguments.drop_state, "overwrite": arguments.overwrite,
+        });
+        operation(client, &path(&arguments.job, "/start"), Some(&body), arguments.server.json)
+    })
+}
+
+/// `thalweg stop`
+pub fn stop(arguments: &StopArguments) -> u8 {
+    with_client(&arguments.server, |client| {
+        let how = match arguments.how {
+            StopWay::Snapshot => "snapshot",
+            StopWay::Drain => "drain",
+            StopWay::Cancel => "cancel",
+        };
+        let body = json!({ "how": how });
+        operation(client, &path(&arguments.job, "/stop"), Some(&body), arguments.server.json)
+    })
+}
+
+/// `thalweg approve`
+pub fn approve(arguments: &ApproveArguments) -> u8 {
+    with_client(&arguments.server, |client| {
+        let body = json!({ "what": arguments.stages });
+        operation(client, &path(&arguments.job, "/approve"), Some(&body), arguments.server.json)
+    })
+}
+
+/// `thalweg submit`
+pub fn submit(arguments: &SubmitArguments) -> u8 {
+    with_client(&arguments.server, |client| {
+        let file = &arguments.file;
+        let sql = std::fs::read_to_string(file)
+            .map_err(|error| Error::plan(format!("can't read {}: {error}", file.display())))?;
+        let stem = file.file_stem().map(|stem| stem.to_string_lossy().to_lowercase());
+        let name = arguments.name.clone().or(stem).unwrap_or_default();
+        let pairs = |pairs: &[(String, String)]| -> Value {
+            pairs
+                .iter()
+                .map(|(key, value)| (key.clone(), json!(value)))
+                .collect::<serde_json::Map<_, _>>()
+                .into()
+        };
+        let mut body = json!({
+            "sql": sql, "params": pairs(&arguments.params), "settings": pairs(&arguments.settings),
+            "limits": { "memory": arguments.memory_limit }, "tags": arguments.tags,
+        });
+        if !arguments.draft {
+            body["desired"] = json!("running");
+        }
+        let mut place = path(&name, &format!("?dry_run={}", arguments.dry_run));
+        if arguments.drop_state {
+            place.push_str("&approve=drop-state");
+        }
+        let found = client.ask("PUT", &place, Some(&body), false)?;
+        answer(&found, arguments.server.json, |put| submitted(put, arguments))
+    })
+}
+
+fn submitted(put: &Value, arguments: &SubmitArguments) -> String {
+    let would = if arguments.dry_run { " would be" } else { "" };
+    let mut lines = format!("{}:{would} revision {}\n", text(&put["name"]), put["revision"]);
+    for (word, stages) in [("kept", "kept"), ("begins empty", "empty"), ("dropped", "dropped")] {
+        for stage in put["diff"][stages].as_array().into_iter().flatten() {
+            lines.push_str(&format!(
+                "  {word}: {} ({})\n",
+                text(&stage["name"]),
+                text(&stage["id"])
+            ));
+        }
+    }
+    lines
+}
+
+/// `thalweg logs`
+pub fn logs(arguments: &LogsArguments) -> u8 {
+    with_client(&arguments.server, |client| {
+        let is_json = arguments.server.json;
+        let place =
+            path(&arguments.job, if arguments.follow { "/logs?follow=true" } else { "/logs" });
+        if !arguments.follow {
+            let found = client.ask("GET", &place, None, false)?;
+            return answer(&found, is_json, |body| items(body).map(log_line).collect());
+        }
+        let mut waiting = Vec::new();
+        let mut failure = None;
+        let status = client.ask_by_piece("GET", &place, (None, false), |piece| {
+            waiting.extend_from_slice(piece);
+            while let Some(end) = waiting.iter().position(|&byte| byte == b'\n') {
+                let line: Vec<u8> = waiting.drain(..=end).collect();
+                let line = String::from_utf8_lossy(&line).into_owned();
+                let shown = match (is_json, serde_json::from_str(&line)) {
+                    (false, Ok(line)) => log_line(&line),
+                    _ => line,
+                };
+                failure = print(&shown).err();
+            }
+            failure.is_none()
+        })?;
+        match (failure, status) {
+            (Some(error), _) => Err(error),
+            (None, 200) => Ok(0),
+            (None, status) => {
+                let text = String::from_utf8_lossy(&waiting).into_owned();
+                let body = serde_json::from_str(&text).unwrap_or_default();
+                let found = thalweg_server::client::Answer { status, body, text };
+                answer(&found, is_json, |_| String::new())
+            }
+        }
+    })
+}
+
+fn log_line(line: &Value) -> String {
+    format!("{} {} {}\n", time(&line["at_ms"]), text(&line["level"]), text(&line["text"]))
+}
+
+/// `thalweg events`
+pub fn events(arguments: &JobArguments) -> u8 {
+    with_client(&arguments.server, |client| {
+        let found = client.ask("GET", &path(&arguments.job, "/events"), None, false)?;
+        answer(&found, arguments.server.json, |body| {
+            let line = |event: &Value| {
+                let by = event["by"].as_str().map(|by| format!(" by {by}")).unwrap_or_default();
+                let detail =
+                    event["detail"].as_str().map(|more| format!(": {more}")).unwrap_or_default();
+                format!(
+                    "{} {} {}{by}{detail}\n",
+                    time(&event["at_ms"]),
+                    text(&event["kind"]),
+                    text(&event["text"])
+                )
+            };
+            items(body).map(line).collect()
+        })
+    })
+}
+
+/// `thalweg status`
+pub fn status(arguments: &StatusArguments) -> u8 {
+    with_client(&arguments.server, |client| {
+        if arguments.ready {
+            let found = client.ask("GET", "/readyz", None, false)?;
+            print(&found.text)?;
+            return Ok(u8::from(found.status != 200));
+        }
+        let found = client.ask("GET", "/v1/version", None, false)?;
+        answer(&found, arguments.server.json, |body| {
+            format!("thalweg {}, {} jobs\n", text(&body["version"]), body["jobs"])
+        })
+    })
+}
+
+/// `thalweg query`
+pub fn query(arguments: &QueryArguments) -> u8 {
+    with_client(&arguments.server, |client| {
+        let body = json!({
+            "sql": arguments.sql, "limit": arguments.limit, "timeout": arguments.timeout,
+        });
+        let found = client.ask("POST", "/v1/query", Some(&body), false)?;
+        answer(&found, arguments.server.json, |body| {
+            let columns: Vec<String> = body["columns"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(|own| text(&own["name"]))
+                .collect();
+            let mut rows = vec![columns];
+            for row in body["rows"].as_array().into_iter().flatten() {
+                let cells = row.as_object().into_iter().flat_map(serde_json::Map::values);
+                rows.push(cells.map(text).collect());
+            }
+            let cut = if body["is_cut"] == true { "… there is more\n" } else { "" };
+            aligned(&rows, |_| true) + cut
+        })
+    })
+}
+
+/// `thalweg token`
+pub fn token(arguments: &TokenArguments) -> u8 {
+    match &arguments.command {
+        TokenCommand::Create { name, role, lifetime, jobs, server } => {
+            with_client(server, |client| {
+                let body =
+                    json!({ "name": name, "role": role, "lifetime": lifetime, "jobs": jobs });
+                let found = client.ask("POST", "/v1/tokens", Some(&body), false)?;
+                answer(&found, server.json, |body| format!("{}\n", text(&body["token"])))
+            })
+        }
+        TokenCommand::Ls { server } => with_client(server, |client| {
+            let found = client.ask("GET", "/v1/tokens", None, false)?;
+            answer(&found, server.json, |body| {
+                let mut rows =
+                    vec![["name", "role", "made", "ends", "jobs"].map(str::to_owned).to_vec()];
+                for token in items(body) {
+                    rows.push(vec![
+                        text(&token["name"]),
+                        text(&token["role"]),
+                        time(&token["created_ms"]),
+                        time(&token["expires_ms"]),
+                        token["jobs"]
+                            .as_str()
+                            .map_or("all".to_owned(), |prefix| format!("{prefix}…")),
+                    ]);
+                }
+                aligned(&rows, |_| true)
+            })
+        }),
+        TokenCommand::Rm { name, server } => with_client(server, |client| {
+            let place = format!("/v1/tokens/{}", encoded(name));
+            answer(&client.ask("DELETE", &place, None, false)?, server.json, |_| String::new())
+        }),
+    }
+}

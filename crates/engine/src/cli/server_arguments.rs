@@ -1,0 +1,246 @@
+//! Options of `thalweg serve` and of the commands that talk to a server.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+/// The data directory that everything is in unless an option says so.
+pub const DATA_DIR: &str = "thalweg-data";
+
+/// `thalweg serve`
+#[derive(Args, Debug)]
+pub struct ServeArguments {
+    /// Where jobs, snapshots, tokens and secrets are kept
+    #[arg(long, value_name = "DIR", env = "THALWEG_DATA_DIR", default_value = DATA_DIR)]
+    pub data_dir: PathBuf,
+    /// The file of options [default: server.toml in the data directory]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Address and port of the REST interface [default: 127.0.0.1:7373]
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<String>,
+    /// Sets an option of the server
+    #[arg(long = "option", short = 'o', value_name = "KEY=VALUE", value_parser = super::arguments::key_and_value)]
+    pub options: Vec<(String, String)>,
+    /// Starts no job by itself
+    #[arg(long)]
+    pub hold: bool,
+    /// Prints every option with where its value comes from, and ends
+    #[arg(long)]
+    pub print_config: bool,
+}
+
+/// Which server, and how answers print.
+#[derive(Args, Clone, Debug)]
+pub struct ServerArguments {
+    /// The data directory of a server of this machine
+    #[arg(long, value_name = "DIR", env = "THALWEG_DATA_DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// The address of another server, such as http://127.0.0.1:7373
+    #[arg(long, value_name = "URL", env = "THALWEG_SERVER")]
+    pub server: Option<String>,
+    /// The file with the token for it [default: the variable THALWEG_TOKEN]
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Prints the answer as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `thalweg ls`
+#[derive(Args, Debug)]
+pub struct JobsArguments {
+    /// Only jobs in this state
+    #[arg(long, value_name = "STATE")]
+    pub state: Option<String>,
+    /// Only jobs with this tag
+    #[arg(long, value_name = "TAG")]
+    pub tag: Option<String>,
+    /// The server.
+    #[command(flatten)]
+    pub server: ServerArguments,
+}
+
+/// A command about one job.
+#[derive(Args, Debug)]
+pub struct JobArguments {
+    /// The job
+    pub job: String,
+    /// The server.
+    #[command(flatten)]
+    pub server: ServerArguments,
+}
+
+/// `thalweg start`
+#[derive(Args, Debug)]
+pub struct StartArguments {
+    /// The job
+    pub job: String,
+    /// Where it begins: newest, nothing, or the number of a snapshot
+    #[arg(long, value_name = "SNAPSHOT", default_value = "newest")]
+    pub from: String,
+    /// State that the statements have no use for is dropped
+    #[arg(long)]
+    pub drop_state: bool,
+    /// What its outputs hold of earlier runs is replaced
+    #[arg(long)]
+    pub overwrite: bool,
+    /// The server.
+    #[command(flatten)]
+    pub server: ServerArguments,
+}
+
+/// `thalweg stop`
+#[derive(Args, Debug)]
+pub struct StopArguments {
+    /// The job
+    pub job: String,
+    /// With a last snapshot, with all windows closed before, or at once
+    #[arg(long, value_name = "HOW", default_value = "snapshot")]
+    pub how: StopWay,
+    /// The server.
+    #[command(flatten)]
+    pub server: ServerArguments,
+}
+
+/// Ways to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StopWay {
+    /// A last snapshot is kept
+    Snapshot,
+    /// Windows close as if the inputs had ended
+    Drain,
+    /// At once; the snapshot before stays
+    Cancel,
+}
+
+/// `thalweg approve`
+#[derive(Args, Debug)]
+pub struct ApproveArguments {
+    /// The job
+    pub job: String,
+    /// Identifiers of the stages whose state may be dropped; `thalweg describe` shows them
+    #[arg(required = true)]
+    pub stages: Vec<String>,
+    /// The server.
+    #[command(flatten)]
+    pub server: ServerArguments,
+}
+
+/// `thalweg submit`
+#[derive(Args, Debug)]
+pub struct SubmitArguments {
+    /// The file of statements
+    pub file: PathBuf,
+    /// The job's name [default: the file's, without its ending]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Replaces ${NAME} in the statements
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = super::arguments::key_and_value)]
+    pub params: Vec<(String, String)>,
+    /// Sets an option before the first statement
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = super::arguments::key_and_value)]
+    pub settings: Vec<(String, String)>,
+    /// What the job may keep in memory, such as 512mb
+    #[arg(long, value_name = "SIZE")]
+    pub memory_limit: Option<String>,
+    /// A word to find it by
+    #[arg(long = "tag", value_name = "TAG")]
+    pub tags: Vec<String>,
+    /// Only keeps the statements; the job does not start
+    #[arg(long)]
+    pub draft: bool,
+    /// Only says what would become of the job's state
+    #[arg(long)]
+    pub dry_run: bool,
+    /// State that the new statements have no use for is dropped
+    #[arg(long)]
+    pub drop_state: bool,
+    /// The server.
+    #[command(flatten)]
+    pub server: ServerArguments,
+}
+
+/// `thalweg logs`
+#[derive(Args, Debug)]
+pub struct LogsArguments {
+    /// The job
+    pub job: String,
+    /// Also prints lines to come
+    #[arg(long, short = 'f')]
+    pub follow: bool,
+    /// The server.
+    #[command(flatten)]
+    pub server: ServerArguments,
+}
+
+/// `thalweg status`
+#[derive(Args, Debug)]
+pub struct StatusArguments {
+    /// Only says whether the server is ready
+    #[arg(long)]
+    pub ready: bool,
+    /// The server.
+    #[command(flatten)]
+    pub server: ServerArguments,
+}
+
+/// `thalweg query`
+#[derive(Args, Debug)]
+pub struct QueryArguments {
+    /// Declarations and one SELECT
+    pub sql: String,
+    /// Rows at most
+    #[arg(long, value_name = "ROWS", default_value_t = 1000)]
+    pub limit: u64,
+    /// Seconds at most
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    pub timeout: f64,
+    /// The server.
+    #[command(flatten)]
+    pub server: ServerArguments,
+}
+
+/// `thalweg token`
+#[derive(Args, Debug)]
+pub struct TokenArguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: TokenCommand,
+}
+
+/// What is done with tokens.
+#[derive(Debug, Subcommand)]
+pub enum TokenCommand {
+    /// Make a token and print it, once
+    Create {
+        /// Its name, which the audit log has
+        name: String,
+        /// What it allows: read, operate, write or admin
+        #[arg(long, value_name = "ROLE", default_value = "read")]
+        role: String,
+        /// After how many seconds it ends [default: never]
+        #[arg(long, value_name = "SECONDS")]
+        lifetime: Option<u64>,
+        /// What the names of jobs begin with that it is for [default: all jobs]
+        #[arg(long, value_name = "PREFIX")]
+        jobs: Option<String>,
+        /// The server.
+        #[command(flatten)]
+        server: ServerArguments,
+    },
+    /// List tokens
+    Ls {
+        /// The server.
+        #[command(flatten)]
+        server: ServerArguments,
+    },
+    /// Do away with a token
+    Rm {
+        /// Its name
+        name: String,
+        /// The server.
+        #[command(flatten)]
+        server: ServerArguments,
+    },
+}

@@ -1,0 +1,138 @@
+//! The life of a job, as commands steer it.
+
+use std::fs;
+
+use super::support::{Place, numbers_job};
+
+const FAST: [&str; 2] = ["-o", "snapshots.interval=100 ms"];
+/// More than a test waits for.
+const ENDLESS: u64 = 1_000_000_000;
+
+#[test]
+fn a_job_is_paused_stopped_and_started_again_with_its_state() {
+    let place = Place::new("cycle");
+    let server = place.serve(&FAST);
+    let (status, text) = server.submit("a", &numbers_job("a.csv", ENDLESS, 500), &[]);
+    assert_eq!(status, 0, "{text}");
+    server.await_state("a", "running");
+    assert!(server.done(&["pause", "a"]).contains("paused"));
+    let paused = server.job("a")["rows_in"].as_u64();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(server.job("a")["rows_in"].as_u64(), paused, "nothing is read");
+    assert!(server.done(&["resume", "a"]).contains("running"));
+    assert!(server.done(&["restart", "a"]).contains("running"));
+    assert!(server.done(&["stop", "a"]).contains("stopped"));
+    assert!(server.done(&["stop", "a"]).contains("stopped"), "again is the same");
+    let stopped = server.job("a");
+    assert_eq!((&stopped["state"], &stopped["desired"]), (&"stopped".into(), &"stopped".into()));
+    let (status, text) = server.command(&["pause", "a"]);
+    assert_eq!(status, 3, "{text}");
+    server.done(&["start", "a"]);
+    assert!(server.done(&["stop", "a", "--how", "cancel"]).contains("stopped"));
+    let events = server.done(&["events", "a"]);
+    for word in ["running", "paused", "stopping", "stopped", "restart by user"] {
+        assert!(events.contains(word), "{word}: {events}");
+    }
+    server.terminate();
+}
+
+#[test]
+fn the_next_server_continues_with_what_ran_and_leaves_what_was_stopped() {
+    let place = Place::new("next");
+    let server = place.serve(&FAST);
+    for name in ["runs", "rests"] {
+        server.submit(name, &numbers_job(&format!("{name}.csv"), ENDLESS, 500), &[]);
+        server.await_state(name, "running");
+    }
+    server.submit("draft", &numbers_job("draft.csv", 10, 500), &["--draft"]);
+    server.done(&["stop", "rests"]);
+    server.terminate();
+    let held = place.serve(&[&FAST[..], &["--hold"]].concat());
+    assert_eq!(held.job("runs")["state"], "planning");
+    held.terminate();
+    let server = place.serve(&FAST);
+    server.await_state("runs", "running");
+    assert_eq!(server.job("rests")["state"], "stopped");
+    assert_eq!(server.job("draft")["state"], "draft");
+    server.done(&["start", "draft"]);
+    server.await_state("draft", "finished");
+    assert_eq!(place.numbers("draft.csv"), (1..=10).collect::<Vec<_>>());
+    server.terminate();
+}
+
+#[test]
+fn wrong_statements_are_refused_with_their_place_and_change_nothing() {
+    let place = Place::new("wrong");
+    let server = place.serve(&FAST);
+    let (status, text) = server.submit("a", "INSERT INTO x SELECT 1", &[]);
+    assert_eq!(status, 2, "{text}");
+    let (status, text) = server.command(&["describe", "a"]);
+    assert_eq!(status, 3, "{text}");
+    let (status, text) = server.submit("a", "SELECT 1", &[]);
+    assert_eq!(status, 2);
+    assert!(text.contains("no INSERT"), "{text}");
+    server.submit("a", &numbers_job("a.csv", ENDLESS, 500), &[]);
+    server.await_state("a", "running");
+    let (status, _) = server.submit("a", "INSERT INTO", &[]);
+    assert_eq!((status, server.job("a")["revision"].as_u64()), (2, Some(1)));
+    server.terminate();
+}
+
+#[test]
+fn new_statements_take_the_place_of_old_ones_with_their_state() {
+    let place = Place::new("upgrade");
+    let server = place.serve(&FAST);
+    let old = numbers_job("a.csv", 3_000, 1_000);
+    server.submit("a", &old, &[]);
+    server.await_state("a", "running");
+    // The same, behind a filter that lets everything through.
+    let new = old.replace("FROM numbers", "FROM numbers WHERE n > 0");
+    let (status, text) = server.submit("a", &new, &["--dry-run"]);
+    assert_eq!(status, 0, "{text}");
+    assert!(text.contains("would be revision 2") && text.contains("kept: numbers"), "{text}");
+    let (status, text) = server.submit("a", &new, &[]);
+    assert_eq!(status, 0, "{text}");
+    let job = server.await_state("a", "finished");
+    assert_eq!(job["revision"], 2);
+    assert_eq!(place.numbers("a.csv"), (1..=3_000).collect::<Vec<_>>(), "each once");
+    server.terminate();
+}
+
+#[test]
+fn a_job_that_the_process_dies_of_is_not_started_again_and_others_are() {
+    let place = Place::new("loop");
+    let server = place.serve(&FAST);
+    for name in ["bad", "good"] {
+        server.submit(name, &numbers_job(&format!("{name}.csv"), ENDLESS, 500), &[]);
+        server.await_state(name, "running");
+    }
+    server.kill();
+    // As three deaths behind the start of this job leave it.
+    let file = place.folder.join("jobs/bad/job.json");
+    let text = fs::read_to_string(&file).expect("a job");
+    let mut job: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    job["deaths"] = 2.into();
+    job["unproven_since_ms"] = 1.into();
+    fs::write(&file, job.to_string()).expect("written");
+    let server = place.serve(&FAST);
+    let bad = server.job("bad");
+    assert_eq!(bad["state"], "failed");
+    assert_eq!(bad["outcome"]["problem"]["code"], "crash-loop");
+    server.await_state("good", "running");
+    server.done(&["start", "bad"]);
+    server.await_state("bad", "running");
+    server.terminate();
+}
+
+#[test]
+fn a_question_is_answered_and_an_insert_is_none() {
+    let place = Place::new("query");
+    let server = place.serve(&FAST);
+    let text = server.done(&["query", "SELECT n * n AS square FROM (VALUES (2), (3)) AS t(n)"]);
+    assert!(text.contains("square") && text.contains('4') && text.contains('9'), "{text}");
+    let (status, text) = server.command(&["query", &numbers_job("q.csv", 1, 1)]);
+    assert_eq!(status, 2, "{text}");
+    let status = server.done(&["status", "--ready"]);
+    assert_eq!(status, "ready\n");
+    server.terminate();
+}

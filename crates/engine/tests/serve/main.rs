@@ -1,0 +1,8 @@
+//! A real server in a process of its own: its life cycle, what it survives, and who it keeps out.
+
+#![cfg(feature = "server")]
+
+mod attacks;
+mod jobs;
+mod kills;
+mod support;

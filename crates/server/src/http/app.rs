@@ -1,0 +1,166 @@
+//! What handlers share: the server, its limits, and how bodies, parameters and lists are read.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use serde::de::DeserializeOwned;
+use tokio::sync::Semaphore;
+
+use super::guard::Failures;
+use crate::operations::{Operation, OperationState};
+use crate::problem::{Outcome, Problem};
+use crate::server::Server;
+
+/// The longest that a client may have an answer held back.
+const WAIT_MAX: Duration = Duration::from_secs(600);
+/// Requests in work at a time.
+const REQUESTS_MAX: usize = 32;
+/// Streams that are open at a time.
+const STREAMS_MAX: usize = 64;
+
+/// What handlers know.
+#[derive(Clone)]
+pub struct App {
+    /// The server.
+    pub server: Arc<Server>,
+    pub(crate) limits: Arc<Limits>,
+}
+
+/// How much continues at a time.
+pub(crate) struct Limits {
+    pub requests: Semaphore,
+    pub streams: Arc<Semaphore>,
+    pub failures: Failures,
+}
+
+impl App {
+    /// For a server.
+    pub fn new(server: Arc<Server>) -> App {
+        let limits = Limits {
+            requests: Semaphore::new(REQUESTS_MAX),
+            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            failures: Failures::default(),
+        };
+        App { server, limits: Arc::new(limits) }
+    }
+
+    /// Asks the server on a thread that may block.
+    pub(crate) async fn ask<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&Arc<Server>) -> Outcome<T> + Send + 'static,
+    ) -> Outcome<T> {
+        let server = Arc::clone(&self.server);
+        let asked = tokio::task::spawn_blocking(move || ask(&server)).await;
+        asked.unwrap_or_else(|_| {
+            Err(Problem::new(500, "panicked", "the server has a bug: please report it"))
+        })
+    }
+
+    /// The answer to a request that takes time: at once, or when it has ended, as the client
+    /// prefers.
+    pub(crate) async fn under_way(
+        &self,
+        operation: Operation,
+        headers: &HeaderMap,
+    ) -> Outcome<Response> {
+        let operation = match wanted_wait(headers) {
+            Some(wait) if operation.state == OperationState::Running => {
+                let id = operation.id.clone();
+                let ended = self.ask(move |server| Ok(server.operations.wait(&id, wait))).await?;
+                ended.unwrap_or(operation)
+            }
+            _ => operation,
+        };
+        let status = match operation.state {
+            OperationState::Running => StatusCode::ACCEPTED,
+            _ => StatusCode::OK,
+        };
+        let place = format!("/v1/operations/{}", operation.id);
+        let mut response = (status, Json(operation)).into_response();
+        if let Ok(place) = HeaderValue::from_str(&place) {
+            response.headers_mut().insert(header::LOCATION, place);
+        }
+        Ok(response)
+    }
+}
+
+/// `Prefer: wait=30`
+fn wanted_wait(headers: &HeaderMap) -> Option<Duration> {
+    let prefer = headers.get("prefer")?.to_str().ok()?;
+    let wait = prefer.split(',').find_map(|one| one.trim().strip_prefix("wait="))?;
+    let wait: u64 = wait.trim().parse().ok()?;
+    Some(Duration::from_secs(wait).min(WAIT_MAX))
+}
+
+/// A body of JSON.
+pub(crate) fn parse<T: DeserializeOwned>(bytes: &Bytes) -> Outcome<T> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        Problem::new(400, "body-wrong", format!("the body is not what is wanted here: {error}"))
+    })
+}
+
+/// A body of JSON that may be left out.
+pub(crate) fn parse_or_default<T: DeserializeOwned + Default>(bytes: &Bytes) -> Outcome<T> {
+    if bytes.is_empty() { Ok(T::default()) } else { parse(bytes) }
+}
+
+/// The parameters behind the `?`.
+pub(crate) fn query<T: DeserializeOwned>(uri: &Uri) -> Outcome<T> {
+    let query = axum::extract::Query::try_from_uri(uri);
+    query.map(|axum::extract::Query(query)| query).map_err(|error| {
+        Problem::new(400, "parameter-wrong", format!("a parameter is wrong: {error}"))
+    })
+}
+
+/// Lists with a next page.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct List<T> {
+    /// A page of them.
+    pub items: Vec<T>,
+    /// What `after` is for the next page, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// Which page of a list.
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+pub(crate) struct Page {
+    #[serde(default)]
+    pub limit: Option<usize>,
+    #[serde(default)]
+    pub after: Option<String>,
+}
+
+impl Page {
+    /// The page of these, whose order `key` is.
+    pub fn of<T>(&self, items: impl Iterator<Item = T>, key: impl Fn(&T) -> String) -> List<T> {
+        let limit = self.limit.unwrap_or(500).clamp(1, 500);
+        let behind =
+            items.filter(|item| self.after.as_ref().is_none_or(|after| key(item) > *after));
+        let mut items: Vec<T> = behind.take(limit + 1).collect();
+        let next = (items.len() > limit).then(|| items.truncate(limit));
+        let next = next.and_then(|()| items.last()).map(key);
+        List { items, next }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_have_pages() {
+        let page = |limit, after: Option<&str>| {
+            let page = Page { limit: Some(limit), after: after.map(str::to_owned) };
+            page.of(["a", "b", "c"].into_iter(), |name| (*name).to_owned())
+        };
+        let first = page(2, None);
+        assert_eq!((first.items, first.next.as_deref()), (vec!["a", "b"], Some("b")));
+        let last = page(2, Some("b"));
+        assert_eq!((last.items, last.next), (vec!["c"], None));
+    }
+}

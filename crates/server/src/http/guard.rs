@@ -1,0 +1,397 @@
+//! What stands between the network and the handlers.
+//!
+//! In this order: the request is for this server and not for a name that a person has made lead
+//! here (`Host`), it does not come from a page of others (`Origin`, `Sec-Fetch-Site`), the client
+//! is known (a token, or the user of the socket), may do this, and sends a body that is small, in
+//! time and of a kind that a form of another page cannot send. Then the handler; then it is written
+//! down.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use thalweg_core::shim::{Clock, unique_name};
+
+use super::app::App;
+use crate::audit::AuditLine;
+use crate::problem::{Outcome, Problem};
+use crate::requests::SQL_BYTES_MAX;
+use crate::tokens::Role;
+
+/// The largest body: statements, as JSON writes them at worst.
+const BODY_BYTES_MAX: usize = 2 * SQL_BYTES_MAX;
+/// How long a client may take to send it.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// After this many wrong tokens from an address each costs a second.
+const FAILURES_FREE: u32 = 10;
+/// How long a wrong token costs then.
+const FAILURE_WAIT: Duration = Duration::from_secs(1);
+/// Addresses whose wrong tokens are counted.
+const ADDRESSES_MAX: usize = 10_000;
+
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug)]
+pub enum Peer {
+    /// A process of this user of the machine.
+    User(u32),
+    /// Whoever.
+    Address(SocketAddr),
+}
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// As the audit log names them.
+    pub name: String,
+    /// What they may do.
+    pub role: Role,
+    /// What the names of jobs begin with that they may see.
+    pub jobs: Option<String>,
+}
+
+impl Caller {
+    /// True if a job is for them.
+    pub fn sees(&self, job: &str) -> bool {
+        self.jobs.as_ref().is_none_or(|prefix| job.starts_with(prefix.as_str()))
+    }
+}
+
+/// Wrong tokens, by address.
+#[derive(Default)]
+pub(crate) struct Failures(Mutex<HashMap<IpAddr, u32>>);
+
+impl Failures {
+    /// One more. True if it is to cost time.
+    fn add(&self, address: IpAddr) -> bool {
+        let mut counts = self.0.lock().expect("no panic under this lock");
+        if counts.len() > ADDRESSES_MAX {
+            counts.clear();
+        }
+        let count = counts.entry(address).or_default();
+        *count += 1;
+        *count > FAILURES_FREE
+    }
+
+    fn forget(&self, address: IpAddr) {
+        self.0.lock().expect("no panic under this lock").remove(&address);
+    }
+}
+
+/// Lets a request through, or does not.
+pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
+    let id = unique_name();
+    let line = AuditLine {
+        request_id: id.clone(),
+        method: request.method().to_string(),
+        path: request.uri().path().to_owned(),
+        address: request.extensions().get::<Peer>().map_or_else(String::new, |peer| match peer {
+            Peer::User(_) => "socket".to_owned(),
+            Peer::Address(address) => address.ip().to_string(),
+        }),
+        ..AuditLine::default()
+    };
+    let changes = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    let mut by = "?".to_owned();
+    let response = match admit(&app, request, &mut by).await {
+        Err(problem) => problem.into_response(),
+        Ok(request) => match app.limits.requests.try_acquire() {
+            Ok(_permit) => next.run(request).await,
+            Err(_) => {
+                let detail = "too many requests at a time: try again in a moment";
+                Problem::new(429, "too-many-requests", detail).into_response()
+            }
+        },
+    };
+    let status = response.status().as_u16();
+    let mut response = finished(response, &id);
+    if changes || status == 401 || status == 403 {
+        let line = AuditLine { by, status, ..line };
+        let written = app.ask(move |server| {
+            server.audit.add(line).map_err(|error| {
+                Problem::new(
+                    507,
+                    "storage-failed",
+                    format!("the audit log cannot be written: {error}"),
+                )
+            })
+        });
+        if let Err(problem) = written.await {
+            response = finished(problem.into_response(), &id);
+        }
+    }
+    response
+}
+
+/// Puts what every answer has into one.
+fn finished(response: Response, id: &str) -> Response {
+    let mut response = match response.extensions().get::<Problem>().cloned() {
+        Some(problem) => Problem { request_id: id.to_owned(), ..problem }.into_response(),
+        None => response,
+    };
+    const HEADERS: [(&str, &str); 6] = [
+        (
+            "content-security-policy",
+            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+             img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        ),
+        ("x-content-type-options", "nosniff"),
+        ("referrer-policy", "no-referrer"),
+        ("cross-origin-resource-policy", "same-origin"),
+        ("cache-control", "no-store"),
+        ("thalweg-version", env!("CARGO_PKG_VERSION")),
+    ];
+    for (name, value) in HEADERS {
+        let name = HeaderName::from_static(name);
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    if let Ok(id) = HeaderValue::from_str(id) {
+        response.headers_mut().insert(HeaderName::from_static("x-request-id"), id);
+    }
+    response
+}
+
+/// The request with its whole body and with who asks, whose name goes to `by` once it is known.
+async fn admit(app: &App, request: Request, by: &mut String) -> Outcome<Request> {
+    let (mut parts, body) = request.into_parts();
+    let peer = parts.extensions.get::<Peer>().copied();
+    let peer = peer.ok_or_else(|| Problem::new(500, "internal", "a connection has a peer"))?;
+    if let Peer::Address(_) = peer {
+        check_host(&parts.headers, &app.server.config.host_names())?;
+        check_page(&parts.headers)?;
+    }
+    let caller = identify(app, peer, &parts).await?;
+    by.clone_from(&caller.name);
+    check_role(&caller, &parts.method, parts.uri.path())?;
+    check_kind(&parts.method, &parts.headers)?;
+    let whole =
+        tokio::time::timeout(BODY_TIMEOUT, axum::body::to_bytes(body, BODY_BYTES_MAX)).await;
+    let whole = whole.map_err(|_| {
+        Problem::new(408, "too-slow", format!("the body did not come within {BODY_TIMEOUT:?}"))
+    })?;
+    let whole = whole.map_err(|_| {
+        Problem::new(413, "too-large", format!("bodies have at most {BODY_BYTES_MAX} bytes"))
+    })?;
+    parts.extensions.insert(caller);
+    Ok(Request::from_parts(parts, Body::from(whole)))
+}
+
+/// The name by which the server was called has to be its own: else a page of others has made its
+/// name lead here, and could read the answers.
+fn check_host(headers: &HeaderMap, names: &[String]) -> Outcome<()> {
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    if names.iter().any(|name| name.eq_ignore_ascii_case(without_port(host))) {
+        return Ok(());
+    }
+    Err(Problem::new(
+        403,
+        "host-wrong",
+        "the request is for another host; 'host-names' lists those of this one",
+    ))
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.chars().all(|c| c.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+/// A page of another site may not ask for anything.
+fn check_page(headers: &HeaderMap) -> Outcome<()> {
+    let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    let host = text("host").unwrap_or_default();
+    let is_own = match text("origin") {
+        None => true,
+        Some(origin) => {
+            let rest = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+            rest.is_some_and(|rest| rest.eq_ignore_ascii_case(host))
+        }
+    };
+    let is_near = text("sec-fetch-site").is_none_or(|site| matches!(site, "same-origin" | "none"));
+    match is_own && is_near {
+        true => Ok(()),
+        false => {
+            Err(Problem::new(403, "origin-wrong", "the request comes from a page of another site"))
+        }
+    }
+}
+
+async fn identify(app: &App, peer: Peer, request: &Parts) -> Outcome<Caller> {
+    let address = match peer {
+        Peer::User(uid) => {
+            return Ok(Caller { name: format!("user {uid}"), role: Role::Admin, jobs: None });
+        }
+        Peer::Address(address) => address,
+    };
+    if matches!(request.uri.path(), "/healthz" | "/readyz") {
+        return Ok(Caller { name: "?".to_owned(), role: Role::Read, jobs: Some(String::new()) });
+    }
+    let header = request.headers.get(header::AUTHORIZATION);
+    let token = header
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.strip_prefix("Bearer "));
+    let known = token.and_then(|token| app.server.tokens.find(token, app.server.clock.wall_ms()));
+    if let Some(known) = known {
+        app.limits.failures.forget(address.ip());
+        return Ok(Caller { name: known.name, role: known.role, jobs: known.jobs });
+    }
+    if token.is_some() && app.limits.failures.add(address.ip()) {
+        tokio::time::sleep(FAILURE_WAIT).await;
+    }
+    let detail = "a token is needed: `thalweg token create NAME` makes one, and `Authorization: Bearer …` shows it";
+    Err(Problem::new(401, "token-wrong", detail))
+}
+
+/// What a request needs.
+fn needed_role(method: &Method, path: &str) -> Role {
+    let looks = matches!(*method, Method::GET | Method::HEAD);
+    let last = path.rsplit('/').next().unwrap_or_default();
+    match path {
+        "/v1/tokens" | "/v1/audit" | "/v1/config" => Role::Admin,
+        _ if path.starts_with("/v1/tokens/") => Role::Admin,
+        "/v1/validate" | "/v1/explain" => Role::Read,
+        "/v1/query" => Role::Write,
+        _ if looks => Role::Read,
+        _ if matches!(last, "start" | "stop" | "pause" | "resume" | "restart" | "snapshots") => {
+            Role::Operate
+        }
+        _ => Role::Write,
+    }
+}
+
+fn check_role(caller: &Caller, method: &Method, path: &str) -> Outcome<()> {
+    let needed = needed_role(method, path);
+    if caller.role < needed {
+        let detail =
+            format!("this needs the role {needed:?}, and '{}' has {:?}", caller.name, caller.role);
+        return Err(Problem::new(403, "role-wrong", detail.to_lowercase()));
+    }
+    if caller.jobs.is_none() {
+        return Ok(());
+    }
+    let job = path.strip_prefix("/v1/jobs/").map(|rest| rest.split('/').next().unwrap_or_default());
+    // Statements can touch everything, so whoever is limited to some jobs runs none outside of
+    // them.
+    let is_theirs = job.map_or(path != "/v1/query", |job| caller.sees(job));
+    match is_theirs {
+        true => Ok(()),
+        false => Err(Problem::new(403, "role-wrong", "this token is for other jobs")),
+    }
+}
+
+/// A form of another page can send neither of these kinds without asking first, which is refused.
+fn check_kind(method: &Method, headers: &HeaderMap) -> Outcome<()> {
+    let has_body = headers.contains_key(header::TRANSFER_ENCODING)
+        || headers.get(header::CONTENT_LENGTH).is_some_and(|length| length != "0");
+    if matches!(*method, Method::GET | Method::HEAD | Method::DELETE) && !has_body {
+        return Ok(());
+    }
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = kind.map(|kind| kind.split(';').next().unwrap_or_default().trim());
+    match kind {
+        Some("application/json" | "application/sql") => Ok(()),
+        None if !has_body => Ok(()),
+        _ => Err(Problem::new(415, "kind-wrong", "bodies are application/json or application/sql")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .collect()
+    }
+
+    #[test]
+    fn a_name_that_was_made_to_lead_here_is_refused() {
+        let names = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned);
+        for host in
+            ["localhost", "localhost:7373", "LOCALHOST:1", "127.0.0.1:7373", "[::1]:7373", "[::1]"]
+        {
+            check_host(&headers(&[("host", host)]), &names).expect(host);
+        }
+        for host in [
+            "evil.example:7373",
+            "localhost.evil.example",
+            "127.0.0.1.nip.io",
+            "",
+            "localhost@evil",
+        ] {
+            check_host(&headers(&[("host", host)]), &names).expect_err(host);
+        }
+        check_host(&HeaderMap::new(), &names).expect_err("no host");
+    }
+
+    #[test]
+    fn pages_of_others_are_refused() {
+        let own = ("host", "localhost:7373");
+        for good in [
+            vec![own],
+            vec![own, ("origin", "http://localhost:7373")],
+            vec![own, ("origin", "http://localhost:7373"), ("sec-fetch-site", "same-origin")],
+            vec![own, ("sec-fetch-site", "none")],
+        ] {
+            check_page(&headers(&good)).expect("our page");
+        }
+        for bad in [
+            ("origin", "http://evil.example"),
+            ("origin", "null"),
+            ("origin", "http://localhost:8080"),
+            ("origin", "http://localhost:7373.evil.example"),
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-site", "same-site"),
+        ] {
+            check_page(&headers(&[own, bad])).expect_err("another page");
+        }
+    }
+
+    #[test]
+    fn forms_of_others_send_nothing() {
+        for kind in
+            ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
+        {
+            let sent = headers(&[("content-type", kind), ("content-length", "2")]);
+            check_kind(&Method::POST, &sent).expect_err(kind);
+            check_kind(&Method::GET, &sent).expect_err(kind);
+        }
+        check_kind(&Method::POST, &headers(&[("content-length", "2")])).expect_err("no kind");
+        check_kind(&Method::POST, &HeaderMap::new()).expect("no body");
+        let json = headers(&[
+            ("content-type", "application/json; charset=utf-8"),
+            ("content-length", "2"),
+        ]);
+        check_kind(&Method::PUT, &json).expect("JSON");
+    }
+
+    #[test]
+    fn roles_are_ordered_and_a_prefix_holds_for_everything() {
+        let caller = |role, jobs: Option<&str>| Caller {
+            name: "ci".to_owned(),
+            role,
+            jobs: jobs.map(str::to_owned),
+        };
+        let may = |role, method, path: &str| check_role(&caller(role, None), &method, path).is_ok();
+        assert!(may(Role::Read, Method::GET, "/v1/jobs/a"));
+        assert!(!may(Role::Read, Method::POST, "/v1/jobs/a/stop"));
+        assert!(may(Role::Operate, Method::POST, "/v1/jobs/a/stop"));
+        assert!(!may(Role::Operate, Method::PUT, "/v1/jobs/a"));
+        assert!(!may(Role::Operate, Method::POST, "/v1/jobs/a/approve"));
+        assert!(!may(Role::Write, Method::GET, "/v1/tokens"));
+        assert!(may(Role::Admin, Method::DELETE, "/v1/tokens/ci"));
+        let team = caller(Role::Write, Some("team-"));
+        assert!(check_role(&team, &Method::GET, "/v1/jobs/team-a").is_ok());
+        assert!(check_role(&team, &Method::PUT, "/v1/jobs/other").is_err());
+        assert!(check_role(&team, &Method::POST, "/v1/query").is_err());
+    }
+}

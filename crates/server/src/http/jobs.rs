@@ -1,0 +1,518 @@
+//! `/v1/jobs`: jobs, and what is asked of them.
+
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use serde::{Deserialize, Serialize};
+use thalweg_state::SnapshotSummary;
+use utoipa::ToSchema;
+
+use super::app::{App, List, Page, parse, parse_or_default, query};
+use super::guard::Caller;
+use super::live::open_stream;
+use crate::catalogue::Revision;
+use crate::job::{Event, JobSummary, RunLine, StageView};
+use crate::logs::LogLine;
+use crate::operations::{Operation, OperationKind};
+use crate::problem::{Outcome, Problem};
+use crate::requests::{ApproveBody, JobBody, PutAnswer, PutQuery, StartBody, StopBody};
+
+/// Which jobs a list has.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ListQuery {
+    limit: Option<usize>,
+    after: Option<String>,
+    state: Option<String>,
+    tag: Option<String>,
+    q: Option<String>,
+}
+
+/// A job, whole.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct JobView {
+    /// What a list says of it.
+    #[serde(flatten)]
+    pub summary: JobSummary,
+    /// Its statements.
+    pub sql: String,
+    /// What goes with them.
+    pub about: Option<Revision>,
+    /// Its stages, with the counters of now or of its last run.
+    pub stages: Vec<StageView>,
+}
+
+/// All jobs, by name, with their counters.
+#[utoipa::path(get, path = "/v1/jobs", tag = "jobs",
+    params(("limit" = Option<usize>, Query), ("after" = Option<String>, Query), ("state" = Option<String>, Query),
+        ("tag" = Option<String>, Query), ("q" = Option<String>, Query, description = "part of the name")),
+    responses((status = 200, body = List<JobSummary>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn list(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Outcome<Json<List<JobSummary>>> {
+    let wanted: ListQuery = query(&uri)?;
+    app.ask(move |server| {
+        let jobs = server.all_jobs();
+        let own = jobs.iter().filter(|job| caller.sees(&job.name));
+        let summaries = own.map(|job| job.lock().summary()).filter(|job| {
+            wanted.state.as_ref().is_none_or(|state| state == job.state.word())
+                && wanted.tag.as_ref().is_none_or(|tag| job.tags.contains(tag))
+                && wanted.q.as_ref().is_none_or(|part| job.name.contains(part.as_str()))
+        });
+        let page = Page { limit: wanted.limit, after: wanted.after.clone() };
+        Ok(Json(page.of(summaries, |job| job.name.clone())))
+    })
+    .await
+}
+
+/// A job.
+#[utoipa::path(get, path = "/v1/jobs/{job}", tag = "jobs", params(("job" = String, Path)),
+    responses((status = 200, body = JobView), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn get_job(State(app): State<App>, Path(job): Path<String>) -> Outcome<Response> {
+    let view = app
+        .ask(move |server| {
+            let job = server.job(&job)?;
+            let state = job.lock();
+            let about = server.catalogue.revision(&job.name, state.record.revision)?;
+            let sql = about.as_ref().map(|about| about.sql.clone()).unwrap_or_default();
+            Ok(JobView { summary: state.summary(), sql, about, stages: state.stages() })
+        })
+        .await?;
+    let etag = format!("\"r{}\"", view.summary.revision);
+    let mut response = Json(view).into_response();
+    if let Ok(etag) = HeaderValue::from_str(&etag) {
+        response.headers_mut().insert(header::ETAG, etag);
+    }
+    Ok(response)
+}
+
+/// Makes a job, or changes it. New statements of a job that runs take their place with its state,
+/// and go back if they do not prove themselves.
+#[utoipa::path(put, path = "/v1/jobs/{job}", tag = "jobs", request_body = JobBody,
+    params(("job" = String, Path), ("dry_run" = Option<bool>, Query),
+        ("approve" = Option<String>, Query, description = "`drop-state`")),
+    responses((status = 200, body = PutAnswer), (status = 201, body = PutAnswer), (status = 202, body = PutAnswer),
+        (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn put_job(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Path(job): Path<String>,
+    headers: HeaderMap,
+    uri: Uri,
+    bytes: Bytes,
+) -> Outcome<Response> {
+    let mut wanted: PutQuery = query(&uri)?;
+    let if_match = headers.get(header::IF_MATCH).and_then(|value| value.to_str().ok());
+    wanted.if_match = if_match.map(str::to_owned);
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let body = match kind {
+        Some(kind) if kind.starts_with("application/sql") => {
+            let sql = String::from_utf8(bytes.to_vec())
+                .map_err(|_| Problem::new(400, "body-wrong", "statements are UTF-8"))?;
+            JobBody { sql, ..JobBody::default() }
+        }
+        _ => parse(&bytes)?,
+    };
+    let asked = app.ask(move |server| server.put_job(&job, body, &wanted, &caller.name));
+    Ok(put_answer(asked.await?))
+}
+
+fn put_answer(answer: PutAnswer) -> Response {
+    let status = match (answer.is_new, &answer.operation) {
+        (true, _) => StatusCode::CREATED,
+        (_, Some(_)) => StatusCode::ACCEPTED,
+        _ => StatusCode::OK,
+    };
+    let place = answer.operation.as_ref().map(|own| format!("/v1/operations/{}", own.id));
+    let mut response = (status, Json(answer)).into_response();
+    if let Some(Ok(place)) = place.map(|place| HeaderValue::from_str(&place)) {
+        response.headers_mut().insert(header::LOCATION, place);
+    }
+    response
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DeleteQuery {
+    state: Option<String>,
+}
+
+/// Puts a job that is at rest away, for good after a while.
+#[utoipa::path(delete, path = "/v1/jobs/{job}", tag = "jobs",
+    params(("job" = String, Path), ("state" = Option<String>, Query, description = "`keep` or `delete`")),
+    responses((status = 204), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn delete_job(
+    State(app): State<App>,
+    Path(job): Path<String>,
+    uri: Uri,
+) -> Outcome<StatusCode> {
+    let wanted: DeleteQuery = query(&uri)?;
+    let keeps = match wanted.state.as_deref() {
+        None | Some("keep") => true,
+        Some("delete") => false,
+        Some(_) => return Err(Problem::new(400, "parameter-wrong", "state is keep or delete")),
+    };
+    app.ask(move |server| server.delete_job(&job, keeps)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// A job is to run.
+#[utoipa::path(post, path = "/v1/jobs/{job}/start", tag = "jobs", params(("job" = String, Path)), request_body = Option<StartBody>,
+    responses((status = 200, body = Operation), (status = 202, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn start(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Path(job): Path<String>,
+    headers: HeaderMap,
+    bytes: Bytes,
+) -> Outcome<Response> {
+    let body: StartBody = parse_or_default(&bytes)?;
+    let operation = app.ask(move |server| server.start(&job, &body, &caller.name)).await?;
+    app.under_way(operation, &headers).await
+}
+
+/// A job is to end.
+#[utoipa::path(post, path = "/v1/jobs/{job}/stop", tag = "jobs", params(("job" = String, Path)), request_body = Option<StopBody>,
+    responses((status = 200, body = Operation), (status = 202, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn stop(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Path(job): Path<String>,
+    headers: HeaderMap,
+    bytes: Bytes,
+) -> Outcome<Response> {
+    let body: StopBody = parse_or_default(&bytes)?;
+    let operation = app.ask(move |server| server.stop(&job, &body, &caller.name)).await?;
+    app.under_way(operation, &headers).await
+}
+
+/// The sources of a job are not to be asked.
+#[utoipa::path(post, path = "/v1/jobs/{job}/pause", tag = "jobs", params(("job" = String, Path)),
+    responses((status = 200, body = Operation), (status = 202, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn pause(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Path(job): Path<String>,
+    headers: HeaderMap,
+) -> Outcome<Response> {
+    let operation = app.ask(move |server| server.pause(&job, true, &caller.name)).await?;
+    app.under_way(operation, &headers).await
+}
+
+/// The sources of a job are to be asked again.
+#[utoipa::path(post, path = "/v1/jobs/{job}/resume", tag = "jobs", params(("job" = String, Path)),
+    responses((status = 200, body = Operation), (status = 202, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn resume(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Path(job): Path<String>,
+    headers: HeaderMap,
+) -> Outcome<Response> {
+    let operation = app.ask(move |server| server.pause(&job, false, &caller.name)).await?;
+    app.under_way(operation, &headers).await
+}
+
+/// A job is to end with a snapshot and to continue from it.
+#[utoipa::path(post, path = "/v1/jobs/{job}/restart", tag = "jobs", params(("job" = String, Path)),
+    responses((status = 200, body = Operation), (status = 202, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn restart(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Path(job): Path<String>,
+    headers: HeaderMap,
+) -> Outcome<Response> {
+    let operation = app.ask(move |server| server.restart(&job, &caller.name)).await?;
+    app.under_way(operation, &headers).await
+}
+
+/// The state of these stages may be dropped.
+#[utoipa::path(post, path = "/v1/jobs/{job}/approve", tag = "jobs", params(("job" = String, Path)), request_body = ApproveBody,
+    responses((status = 200, body = Operation), (status = 202, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn approve(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Path(job): Path<String>,
+    headers: HeaderMap,
+    bytes: Bytes,
+) -> Outcome<Response> {
+    let body: ApproveBody = parse(&bytes)?;
+    let operation = app.ask(move |server| server.approve(&job, &body, &caller.name)).await?;
+    app.under_way(operation, &headers).await
+}
+
+/// All statements that a job had, newest first.
+#[utoipa::path(get, path = "/v1/jobs/{job}/revisions", tag = "revisions", params(("job" = String, Path)),
+    responses((status = 200, body = List<Revision>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn revisions(
+    State(app): State<App>,
+    Path(job): Path<String>,
+) -> Outcome<Json<List<Revision>>> {
+    app.ask(move |server| {
+        let newest = server.job(&job)?.lock().record.revision;
+        let all = (1..=newest).rev().map(|number| server.catalogue.revision(&job, number));
+        let items: thalweg_core::Result<Vec<_>> = all.collect();
+        Ok(Json(List { items: items?.into_iter().flatten().collect(), next: None }))
+    })
+    .await
+}
+
+/// Statements with what goes with them.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct RevisionView {
+    /// Who wrote them, and when.
+    #[serde(flatten)]
+    pub about: Revision,
+    /// The statements.
+    pub sql: String,
+}
+
+/// Statements that a job has or had.
+#[utoipa::path(get, path = "/v1/jobs/{job}/revisions/{revision}", tag = "revisions",
+    params(("job" = String, Path), ("revision" = u64, Path)),
+    responses((status = 200, body = RevisionView), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn revision(
+    State(app): State<App>,
+    Path((job, number)): Path<(String, String)>,
+) -> Outcome<Json<RevisionView>> {
+    app.ask(move |server| {
+        let about = read_revision(server, &job, revision_number(&number)?)?;
+        Ok(Json(RevisionView { sql: about.sql.clone(), about }))
+    })
+    .await
+}
+
+fn revision_number(text: &str) -> Outcome<u64> {
+    text.parse().map_err(|_| Problem::new(400, "parameter-wrong", "revisions have numbers from 1"))
+}
+
+fn read_revision(server: &crate::server::Server, job: &str, number: u64) -> Outcome<Revision> {
+    server.job(job)?;
+    server.catalogue.revision(job, number)?.ok_or_else(|| {
+        Problem::new(404, "no-such-revision", format!("the job has no revision {number}"))
+    })
+}
+
+/// What is different between two texts of statements.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct RevisionDiff {
+    /// The lines, each with ` `, `-` or `+` in front of it.
+    pub lines: Vec<String>,
+}
+
+/// What has changed between two revisions, `2..3`.
+#[utoipa::path(get, path = "/v1/jobs/{job}/revisions/{revision}/diff", tag = "revisions",
+    params(("job" = String, Path), ("revision" = String, Path, description = "such as `2..3`")),
+    responses((status = 200, body = RevisionDiff), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn revision_diff(
+    State(app): State<App>,
+    Path((job, range)): Path<(String, String)>,
+) -> Outcome<Json<RevisionDiff>> {
+    app.ask(move |server| {
+        let wrong = || Problem::new(400, "parameter-wrong", "two revisions are written 2..3");
+        let (before, after) = range.split_once("..").ok_or_else(wrong)?;
+        let before = read_revision(server, &job, revision_number(before)?)?;
+        let after = read_revision(server, &job, revision_number(after)?)?;
+        Ok(Json(RevisionDiff { lines: diff_lines(&before.sql, &after.sql) }))
+    })
+    .await
+}
+
+/// The lines of both texts; equal ones at the beginning and at the end once.
+fn diff_lines(before: &str, after: &str) -> Vec<String> {
+    let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
+    let same = old.iter().zip(&new).take_while(|(one, other)| one == other).count();
+    let rest = old.len().min(new.len()) - same;
+    let pairs = old.iter().rev().zip(new.iter().rev()).take(rest);
+    let same_end = pairs.take_while(|(one, other)| one == other).count();
+    let marked = |mark: &'static str, lines: &[&str]| -> Vec<String> {
+        lines.iter().map(|line| format!("{mark}{line}")).collect()
+    };
+    let mut lines = marked(" ", &old[..same]);
+    lines.extend(marked("-", &old[same..old.len() - same_end]));
+    lines.extend(marked("+", &new[same..new.len() - same_end]));
+    lines.extend(marked(" ", &old[old.len() - same_end..]));
+    lines
+}
+
+/// Earlier statements count again, as a new revision.
+#[utoipa::path(post, path = "/v1/jobs/{job}/revisions/{revision}/activate", tag = "revisions",
+    params(("job" = String, Path), ("revision" = u64, Path), ("dry_run" = Option<bool>, Query), ("approve" = Option<String>, Query)),
+    responses((status = 200, body = PutAnswer), (status = 202, body = PutAnswer), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn activate(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Path((job, number)): Path<(String, String)>,
+    uri: Uri,
+) -> Outcome<Response> {
+    let wanted: PutQuery = query(&uri)?;
+    let number = revision_number(&number)?;
+    let asked = app.ask(move |server| server.activate(&job, number, &wanted, &caller.name));
+    Ok(put_answer(asked.await?))
+}
+
+/// A snapshot of a job.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SnapshotView {
+    /// Its number.
+    pub number: u64,
+    /// `finished`, `unreadable` or `unfinished`.
+    pub state: String,
+    /// When it was taken, in milliseconds since 1970.
+    pub taken_ms: Option<i64>,
+    /// Why: `periodic`, `manual` or `final`.
+    pub kind: Option<String>,
+    /// Bytes of all its files.
+    pub bytes: Option<u64>,
+    /// Bytes of those that no earlier one shares.
+    pub own_bytes: Option<u64>,
+    /// All input had ended.
+    pub is_complete: bool,
+}
+
+/// The snapshots of a job, newest first.
+#[utoipa::path(get, path = "/v1/jobs/{job}/snapshots", tag = "snapshots", params(("job" = String, Path)),
+    responses((status = 200, body = List<SnapshotView>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn snapshots(
+    State(app): State<App>,
+    Path(job): Path<String>,
+) -> Outcome<Json<List<SnapshotView>>> {
+    app.ask(move |server| {
+        let Some(store) = server.store(&job)? else {
+            return Ok(Json(List { items: Vec::new(), next: None }));
+        };
+        let items = store.list()?.iter().rev().map(snapshot_view).collect();
+        Ok(Json(List { items, next: None }))
+    })
+    .await
+}
+
+fn snapshot_view(summary: &SnapshotSummary) -> SnapshotView {
+    let mut view = SnapshotView {
+        number: summary.number(),
+        state: "unfinished".to_owned(),
+        taken_ms: None,
+        kind: None,
+        bytes: None,
+        own_bytes: None,
+        is_complete: false,
+    };
+    match summary {
+        SnapshotSummary::Finished(header) => {
+            view.state = "finished".to_owned();
+            view.taken_ms = Some(header.taken_at_ms);
+            view.kind = Some(format!("{:?}", header.kind).to_lowercase());
+            (view.bytes, view.own_bytes) = (Some(header.bytes), Some(header.own_bytes));
+            view.is_complete = header.is_complete;
+        }
+        SnapshotSummary::Unreadable(_) => view.state = "unreadable".to_owned(),
+        SnapshotSummary::Unfinished { .. } => {}
+    }
+    view
+}
+
+/// A job takes a snapshot now. It stays until it is deleted.
+#[utoipa::path(post, path = "/v1/jobs/{job}/snapshots", tag = "snapshots", params(("job" = String, Path)),
+    responses((status = 200, body = Operation), (status = 202, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn take_snapshot(
+    State(app): State<App>,
+    Path(job): Path<String>,
+    headers: HeaderMap,
+) -> Outcome<Response> {
+    let operation = app.ask(move |server| server.take_snapshot(&job)).await?;
+    debug_assert_eq!(operation.kind, OperationKind::Snapshot);
+    app.under_way(operation, &headers).await
+}
+
+/// What happened to a job, oldest first.
+#[utoipa::path(get, path = "/v1/jobs/{job}/events", tag = "jobs", params(("job" = String, Path), ("since" = Option<i64>, Query)),
+    responses((status = 200, body = List<Event>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn events(
+    State(app): State<App>,
+    Path(job): Path<String>,
+    uri: Uri,
+) -> Outcome<Json<List<Event>>> {
+    let since = query::<LinesQuery>(&uri)?.since.unwrap_or(0);
+    app.ask(move |server| {
+        server.job(&job)?;
+        let mut items: Vec<Event> = server.catalogue.tail(&job, "events.ndjson", 1000);
+        items.retain(|event| event.at_ms >= since);
+        Ok(Json(List { items, next: None }))
+    })
+    .await
+}
+
+/// The runs of a job, oldest first.
+#[utoipa::path(get, path = "/v1/jobs/{job}/runs", tag = "jobs", params(("job" = String, Path)),
+    responses((status = 200, body = List<RunLine>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn runs(State(app): State<App>, Path(job): Path<String>) -> Outcome<Json<List<RunLine>>> {
+    app.ask(move |server| {
+        server.job(&job)?;
+        let items = server.catalogue.tail(&job, "runs.ndjson", 1000);
+        Ok(Json(List { items, next: None }))
+    })
+    .await
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinesQuery {
+    since: Option<i64>,
+    #[serde(default)]
+    follow: bool,
+}
+
+/// What a job has said: its last lines, or those behind a number; with `follow` also those to come,
+/// a line of JSON each.
+#[utoipa::path(get, path = "/v1/jobs/{job}/logs", tag = "jobs",
+    params(("job" = String, Path), ("since" = Option<i64>, Query), ("follow" = Option<bool>, Query)),
+    responses((status = 200, body = List<LogLine>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn logs(
+    State(app): State<App>,
+    Path(job): Path<String>,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Outcome<Response> {
+    let wanted: LinesQuery = query(&uri)?;
+    let since = u64::try_from(wanted.since.unwrap_or(0)).unwrap_or(0);
+    let job = app.server.job(&job)?;
+    if !wanted.follow {
+        let items = job.logs.since(since);
+        return Ok(Json(List { items, next: None }).into_response());
+    }
+    let (mut writer, response) = open_stream(&app, &headers)?;
+    let server = std::sync::Arc::clone(&app.server);
+    tokio::spawn(async move {
+        let mut last = since;
+        while !server.is_closing() {
+            for line in job.logs.since(last) {
+                last = line.number;
+                if !writer.send("log", last, &line) {
+                    return;
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(std::time::Duration::from_millis(200)) => {}
+                () = writer.closed() => return,
+            }
+        }
+    });
+    Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_diff_has_what_is_different_only() {
+        let lines = diff_lines("a\nb\nc\nd", "a\nx\ny\nd");
+        assert_eq!(lines, [" a", "-b", "-c", "+x", "+y", " d"]);
+        assert_eq!(diff_lines("a\na", "a"), [" a", "-a"]);
+        assert_eq!(diff_lines("", "a"), ["+a"]);
+        assert_eq!(diff_lines("a", "a"), [" a"]);
+    }
+}

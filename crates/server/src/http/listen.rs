@@ -1,0 +1,126 @@
+//! Takes connections, with their limits: how many there are, and how long a client may take to say
+//! what it wants.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::Service;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use thalweg_core::{Error, Result};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::guard::Peer;
+
+/// Connections at a time.
+const CONNECTIONS_MAX: usize = 256;
+/// How long a client may take for the head of a request, and be silent between two.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// The largest head of a request, in bytes.
+const HEAD_BYTES_MAX: usize = 32 << 10;
+/// After an error of the system: until connections are taken again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Where a server listens.
+pub struct Listeners {
+    /// For commands of this machine.
+    pub unix: UnixListener,
+    /// For the network.
+    pub tcp: Option<TcpListener>,
+}
+
+impl Listeners {
+    /// Opens both.
+    ///
+    /// # Errors
+    /// If an address is taken.
+    pub async fn open(socket: &Path, address: Option<std::net::SocketAddr>) -> Result<Listeners> {
+        // The data directory is ours, so whoever has left a socket there is gone.
+        let _ = std::fs::remove_file(socket);
+        let failed = |place: String, error: std::io::Error| {
+            Error::io(format!("cannot listen at {place}: {error}"))
+                .hint("another server may be there: name another address with --listen")
+        };
+        let unix = UnixListener::bind(socket)
+            .map_err(|error| failed(socket.display().to_string(), error))?;
+        std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
+        let tcp = match address {
+            Some(address) => {
+                let bound = TcpListener::bind(address).await;
+                Some(bound.map_err(|error| failed(address.to_string(), error))?)
+            }
+            None => None,
+        };
+        Ok(Listeners { unix, tcp })
+    }
+}
+
+/// Takes connections for as long as it runs.
+pub async fn accept(listeners: Listeners, router: Router) {
+    let limit = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let unix = accept_unix(listeners.unix, router.clone(), Arc::clone(&limit));
+    match listeners.tcp {
+        Some(tcp) => drop(tokio::join!(unix, accept_tcp(tcp, router, limit))),
+        None => unix.await,
+    }
+}
+
+async fn accept_unix(listener: UnixListener, router: Router, limit: Arc<Semaphore>) {
+    let own = rustix::process::getuid().as_raw();
+    while let Ok(permit) = Arc::clone(&limit).acquire_owned().await {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let user = stream.peer_cred().map(|peer| peer.uid());
+                // The folder lets nobody else in; this holds where it was opened up.
+                if let Ok(user) = user
+                    && (user == own || user == 0)
+                {
+                    serve_one(stream, Peer::User(user), router.clone(), permit);
+                }
+            }
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
+
+async fn accept_tcp(listener: TcpListener, router: Router, limit: Arc<Semaphore>) {
+    while let Ok(permit) = Arc::clone(&limit).acquire_owned().await {
+        match listener.accept().await {
+            Ok((stream, address)) => {
+                let _ = stream.set_nodelay(true);
+                serve_one(stream, Peer::Address(address), router.clone(), permit);
+            }
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
+
+fn serve_one(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    peer: Peer,
+    router: Router,
+    permit: OwnedSemaphorePermit,
+) {
+    let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        let router = TowerToHyperService::new(router.clone());
+        async move { router.call(request).await }
+    });
+    tokio::spawn(async move {
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .serve_connection(TokioIo::new(stream), service);
+        // The client has gone, or was too slow.
+        let _ = connection.await;
+        drop(permit);
+    });
+}

@@ -1,0 +1,113 @@
+//! `GET /v1/live`: one stream for all that a page shows.
+
+use std::time::Duration;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+
+use super::app::{App, query};
+use super::guard::Caller;
+use super::stream::{Writer, stream};
+use crate::problem::{Outcome, Problem};
+use crate::server::Server;
+
+/// Counters are sent so often; a change of state at once.
+const EVERY: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LiveQuery {
+    #[serde(default)]
+    topics: Option<String>,
+}
+
+/// A stream of messages: `jobs` (the list), `job:NAME` (one with its stages). As server-sent
+/// events, or a line of JSON each, as `Accept` says. A slow reader loses messages and is informed
+/// `{"dropped": n}`.
+#[utoipa::path(get, path = "/v1/live", tag = "live",
+    params(("topics" = Option<String>, Query, description = "such as `jobs,job:orders`; default `jobs`")),
+    responses((status = 200, content_type = "text/event-stream"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn live(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Outcome<Response> {
+    let asked: LiveQuery = query(&uri)?;
+    let topics = asked.topics.unwrap_or_else(|| "jobs".to_owned());
+    let topics: Vec<String> = topics.split(',').map(|topic| topic.trim().to_owned()).collect();
+    for topic in &topics {
+        let job = topic.strip_prefix("job:");
+        match job {
+            Some(job) if caller.sees(job) => drop(app.server.job(job)?),
+            None if topic == "jobs" => {}
+            _ => {
+                let detail = format!("there is no topic '{topic}': there are jobs and job:NAME");
+                return Err(Problem::new(400, "parameter-wrong", detail));
+            }
+        }
+    }
+    let (writer, response) = open_stream(&app, &headers)?;
+    tokio::spawn(write(app, caller, topics, writer));
+    Ok(response)
+}
+
+/// A stream of the kind that the client wants.
+pub(crate) fn open_stream(app: &App, headers: &HeaderMap) -> Outcome<(Writer, Response)> {
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or("");
+    let is_sse = accept.contains("text/event-stream");
+    let kind = if is_sse { "text/event-stream" } else { "application/x-ndjson" };
+    let permit = std::sync::Arc::clone(&app.limits.streams).try_acquire_owned();
+    let permit =
+        permit.map_err(|_| Problem::new(429, "too-many-streams", "too many streams are open"))?;
+    let (writer, body) = stream(permit, is_sse);
+    let mut response = (StatusCode::OK, body).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    Ok((writer, response))
+}
+
+async fn write(app: App, caller: Caller, topics: Vec<String>, mut writer: Writer) {
+    let mut changed = app.server.changed.subscribe();
+    let mut number = 0;
+    loop {
+        let (caller, asked) = (caller.clone(), topics.clone());
+        // A job may be held for as long as a file is written.
+        let shown = app.ask(move |server| {
+            Ok(asked.iter().map(|topic| message(server, &caller, topic)).collect::<Vec<_>>())
+        });
+        for (topic, data) in topics.iter().zip(shown.await.unwrap_or_default()) {
+            number += 1;
+            if !writer.send(topic, number, &data) {
+                return;
+            }
+        }
+        if app.server.is_closing() {
+            return;
+        }
+        tokio::select! {
+            _ = changed.changed() => {}
+            () = tokio::time::sleep(EVERY) => {}
+            () = writer.closed() => return,
+        }
+    }
+}
+
+/// What is said about a topic.
+fn message(server: &Server, caller: &Caller, topic: &str) -> serde_json::Value {
+    let Some(job) = topic.strip_prefix("job:") else {
+        let jobs = server.all_jobs();
+        let own = jobs.iter().filter(|job| caller.sees(&job.name));
+        let summaries: Vec<_> = own.map(|job| job.lock().summary()).collect();
+        return serde_json::json!({ "jobs": summaries });
+    };
+    match server.job(job) {
+        Ok(job) => {
+            let state = job.lock();
+            serde_json::json!({ "job": state.summary(), "stages": state.stages() })
+        }
+        Err(problem) => serde_json::json!({ "problem": problem }),
+    }
+}

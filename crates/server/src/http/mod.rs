@@ -1,0 +1,155 @@
+//! The REST interface: `/v1`, and the few addresses besides.
+//!
+//! A request goes through [`guard`] (who asks, from where, may they, how large is it), to a handler
+//! of one of the modules, which asks the server on a thread that may block, and back through the
+//! guard, which writes it down.
+
+mod admin;
+mod app;
+mod guard;
+mod jobs;
+mod listen;
+mod live;
+mod statements;
+mod stream;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::Uri;
+use axum::routing::{get, post};
+use utoipa::OpenApi;
+
+use crate::problem::Problem;
+
+pub use app::App;
+pub use listen::{Listeners, accept};
+
+/// All addresses.
+pub fn router(app: App) -> Router {
+    let job = Router::new()
+        .route("/", get(jobs::get_job).put(jobs::put_job).delete(jobs::delete_job))
+        .route("/start", post(jobs::start))
+        .route("/stop", post(jobs::stop))
+        .route("/pause", post(jobs::pause))
+        .route("/resume", post(jobs::resume))
+        .route("/restart", post(jobs::restart))
+        .route("/approve", post(jobs::approve))
+        .route("/revisions", get(jobs::revisions))
+        .route("/revisions/{revision}", get(jobs::revision))
+        .route("/revisions/{revision}/diff", get(jobs::revision_diff))
+        .route("/revisions/{revision}/activate", post(jobs::activate))
+        .route("/snapshots", get(jobs::snapshots).post(jobs::take_snapshot))
+        .route("/events", get(jobs::events))
+        .route("/logs", get(jobs::logs))
+        .route("/runs", get(jobs::runs));
+    Router::new()
+        .route("/healthz", get(admin::healthz))
+        .route("/readyz", get(admin::readyz))
+        .route("/openapi.json", get(admin::openapi_json))
+        .route("/v1/jobs", get(jobs::list))
+        .nest("/v1/jobs/{job}", job)
+        .route("/v1/validate", post(statements::validate))
+        .route("/v1/explain", post(statements::explain))
+        .route("/v1/query", post(statements::query_rows))
+        .route("/v1/settings", get(statements::settings))
+        .route("/v1/functions", get(statements::functions))
+        .route("/v1/connectors", get(statements::connectors))
+        .route("/v1/live", get(live::live))
+        .route("/v1/operations", get(admin::operations))
+        .route("/v1/operations/{id}", get(admin::operation))
+        .route("/v1/tokens", get(admin::tokens).post(admin::create_token))
+        .route("/v1/tokens/{name}", axum::routing::delete(admin::delete_token))
+        .route("/v1/config", get(admin::config))
+        .route("/v1/version", get(admin::version))
+        .route("/v1/audit", get(admin::audit))
+        .fallback(nothing_here)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(axum::middleware::from_fn_with_state(app.clone(), guard::guard))
+        .with_state(app)
+}
+
+async fn nothing_here(State(_): State<App>, uri: Uri) -> Problem {
+    let detail = format!("there is nothing at {}; /openapi.json lists what there is", uri.path());
+    Problem::new(404, "no-such-address", detail)
+}
+
+async fn wrong_method() -> Problem {
+    Problem::new(405, "method-wrong", "this address knows other methods; see /openapi.json")
+}
+
+/// The description of the interface.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Thalweg",
+        description = "Jobs of stream processing, in one process",
+        license(name = "Apache-2.0")
+    ),
+    paths(
+        jobs::list,
+        jobs::get_job,
+        jobs::put_job,
+        jobs::delete_job,
+        jobs::start,
+        jobs::stop,
+        jobs::pause,
+        jobs::resume,
+        jobs::restart,
+        jobs::approve,
+        jobs::revisions,
+        jobs::revision,
+        jobs::revision_diff,
+        jobs::activate,
+        jobs::snapshots,
+        jobs::take_snapshot,
+        jobs::events,
+        jobs::logs,
+        jobs::runs,
+        statements::validate,
+        statements::explain,
+        statements::query_rows,
+        statements::settings,
+        statements::functions,
+        statements::connectors,
+        live::live,
+        admin::operations,
+        admin::operation,
+        admin::tokens,
+        admin::create_token,
+        admin::delete_token,
+        admin::config,
+        admin::version,
+        admin::audit,
+        admin::healthz,
+        admin::readyz,
+        admin::openapi_json,
+    )
+)]
+struct Description;
+
+/// The OpenAPI document, as it is committed and served.
+pub fn openapi() -> String {
+    let mut text = Description::openapi().to_pretty_json().unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn the_description_is_the_committed_one() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi.json");
+        let text = openapi();
+        if std::env::var_os("THALWEG_WRITE_DOCS").is_some() {
+            std::fs::write(&file, &text).expect("written");
+        }
+        let committed = std::fs::read_to_string(&file).unwrap_or_default();
+        assert!(
+            committed == text,
+            "the interface has changed: THALWEG_WRITE_DOCS=1 cargo test -p thalweg-server --locked writes it down"
+        );
+    }
+}

@@ -1,0 +1,110 @@
+//! Bodies that are written while they are sent. A reader that is slow loses messages and is
+//! informed how many; whoever writes never waits.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes};
+use hyper::body::Frame;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+
+/// Messages that wait for a reader.
+const WAITING_MAX: usize = 64;
+
+/// The end that is written to.
+pub(crate) struct Writer {
+    sender: mpsc::Sender<Bytes>,
+    dropped: u64,
+    is_sse: bool,
+}
+
+/// The end that is sent.
+struct StreamBody {
+    receiver: mpsc::Receiver<Bytes>,
+    /// One of the streams that may be open.
+    _permit: OwnedSemaphorePermit,
+}
+
+/// A body, and where it is written. Events are named in server-sent events, else each is a line.
+pub(crate) fn stream(permit: OwnedSemaphorePermit, is_sse: bool) -> (Writer, Body) {
+    let (sender, receiver) = mpsc::channel(WAITING_MAX);
+    let body = Body::new(StreamBody { receiver, _permit: permit });
+    (Writer { sender, dropped: 0, is_sse }, body)
+}
+
+impl Writer {
+    /// Sends a message, or counts it as lost. False if nobody reads any more.
+    pub fn send(&mut self, event: &str, id: u64, data: &impl serde::Serialize) -> bool {
+        if self.dropped > 0 {
+            let lost = serde_json::json!({ "dropped": self.dropped });
+            if self.try_send("dropped", id, &lost).is_ok() {
+                self.dropped = 0;
+            }
+        }
+        match self.try_send(event, id, data) {
+            Ok(()) => true,
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                self.dropped += 1;
+                true
+            }
+            Err(mpsc::error::TrySendError::Closed(_)) => false,
+        }
+    }
+
+    fn try_send(
+        &self,
+        event: &str,
+        id: u64,
+        data: &impl serde::Serialize,
+    ) -> Result<(), mpsc::error::TrySendError<Bytes>> {
+        let data = serde_json::to_string(data).unwrap_or_default();
+        let text = match self.is_sse {
+            true => format!("event: {event}\nid: {id}\ndata: {data}\n\n"),
+            false => format!("{data}\n"),
+        };
+        self.sender.try_send(text.into())
+    }
+
+    /// Returns when nobody reads any more.
+    pub async fn closed(&self) {
+        self.sender.closed().await;
+    }
+}
+
+impl hyper::body::Body for StreamBody {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        self.receiver.poll_recv(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use tokio::sync::Semaphore;
+
+    #[test]
+    fn a_slow_reader_loses_messages_and_is_informed() {
+        let permits = Arc::new(Semaphore::new(1));
+        let permit = Arc::clone(&permits).try_acquire_owned().expect("free");
+        let (sender, mut receiver) = mpsc::channel(2);
+        let mut writer = Writer { sender, dropped: 0, is_sse: false };
+        for number in 0..5 {
+            assert!(writer.send("row", number, &number));
+        }
+        let next = |receiver: &mut mpsc::Receiver<Bytes>| receiver.try_recv().expect("a message");
+        assert_eq!((next(&mut receiver), next(&mut receiver)), ("0\n".into(), "1\n".into()));
+        assert!(writer.send("row", 5, &5));
+        assert_eq!(next(&mut receiver), "{\"dropped\":3}\n");
+        assert_eq!(next(&mut receiver), "5\n");
+        drop(receiver);
+        assert!(!writer.send("row", 6, &6));
+        drop(permit);
+    }
+}

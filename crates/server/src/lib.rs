@@ -1,0 +1,52 @@
+//! Thalweg as a service: one process, one pool of workers, any number of jobs, steered over HTTP.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `config` | options with where they came from |
+//! | `catalogue` | jobs as they lie in the data directory |
+//! | `lifecycle` | from what is wanted and what is there to what is done next: a pure function |
+//! | `supervisor` | the thread that does it |
+//! | `run` | one run of a job |
+//! | `job`, `requests`, `operations` | a job, what clients ask of it, what takes time |
+//! | `http` | the REST interface, and what keeps strangers from it |
+//! | `client` | how commands talk to a server |
+//! | `tokens`, `audit` | who may ask for what, and who has |
+//!
+//! # Invariants
+//! - What a client was answered is durable: a server that dies is followed by one that continues
+//!   with the same jobs, each from its newest snapshot.
+//! - HTTP has two threads of its own and never touches the workers' or waits for a job.
+//! - Nothing is open to other machines, other users or web pages of others unless an option says
+//!   so.
+//!
+//! What it does not do: it knows no SQL and no operator; sessions of the library do.
+
+#![expect(
+    clippy::result_large_err,
+    reason = "a problem is the answer to a request: made once for each, and moved a few times"
+)]
+
+mod audit;
+mod bell;
+mod catalogue;
+pub mod client;
+mod config;
+mod http;
+mod job;
+mod jobs_dir;
+mod lifecycle;
+mod logs;
+mod operations;
+mod problem;
+mod requests;
+mod run;
+mod serve;
+mod server;
+mod supervisor;
+mod tokens;
+
+pub use audit::{AuditLine, verify as verify_audit};
+pub use config::{Config, ConfigEntry, Origin};
+pub use http::openapi;
+pub use problem::{Diagnostic, Problem};
+pub use serve::{Serving, serve};

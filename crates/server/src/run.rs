@@ -1,0 +1,428 @@
+//! One run of a job: a session on a thread of its own, and what others see of it.
+//!
+//! The thread plans the statements, compares them with the snapshot that they are to resume from,
+//! runs the job to its end, with restarts in between, and says how it ended. It holds no lock of
+//! the server meanwhile. Whoever looks after the job asks through [`Run`]: to stop, to hold its
+//! sources, how far it is.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use thalweg_core::connector::Waker;
+use thalweg_core::graph::{Graph, Stage, StageKind};
+use thalweg_core::{Error, Result, Sink};
+use thalweg_library::jobs::compatibility::{Comparison, check_order};
+use thalweg_library::jobs::{Interface, ResumeFrom, SnapshotReference};
+use thalweg_library::session::{
+    JobDescription, Observer, PlannedJob, ResultTable, Session, SessionOptions, Tz,
+};
+use thalweg_runtime::{JobControl, MetricsSnapshot, Report};
+use thalweg_state::SnapshotStore;
+
+use crate::bell::Bell;
+use crate::catalogue::{OutcomeRecord, Revision, StageReference, StartFrom};
+use crate::lifecycle::{Asked, EndKind, Phase, RunView, StopHow};
+use crate::logs::Logs;
+use crate::problem::Problem;
+
+/// What a run needs to know.
+pub struct RunOrder {
+    /// The generation that it belongs to.
+    pub generation: u64,
+    /// The statements.
+    pub revision: Revision,
+    /// What it begins from.
+    pub from: StartFrom,
+    /// State may be dropped.
+    pub drops_state: bool,
+    /// Outputs may be replaced.
+    pub overwrites: bool,
+    /// The lineage before the first run of this generation, once that has begun.
+    pub lineage_before: Option<String>,
+    /// How its session starts.
+    pub options: SessionOptions,
+}
+
+/// A run, for its own thread and for whoever looks after it.
+pub struct Run {
+    /// The generation that it belongs to.
+    pub generation: u64,
+    /// When it began, in milliseconds since 1970.
+    pub begun_ms: i64,
+    bell: Bell,
+    logs: Arc<Logs>,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    is_started: bool,
+    is_polled: bool,
+    is_starting: bool,
+    waiting: Option<Waiting>,
+    control: Option<JobControl>,
+    cancellers: Vec<Waker>,
+    asked: Option<StopHow>,
+    asked_since_ns: u64,
+    is_held: bool,
+    outcome: Option<OutcomeRecord>,
+    last_metrics: Option<MetricsSnapshot>,
+    restarts: u32,
+}
+
+/// The wait before another try.
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    /// Why.
+    pub cause: String,
+    /// When the next try is, in milliseconds since 1970.
+    pub until_ms: i64,
+    /// Which try that is.
+    pub count: u32,
+}
+
+/// Notes the lineage of snapshots that there was before a run begins another.
+pub type NoteLineage<'a> = dyn Fn(&str) -> Result<()> + 'a;
+
+impl Run {
+    /// A run that begins.
+    pub fn new(generation: u64, begun_ms: i64, bell: Bell, logs: Arc<Logs>) -> Run {
+        Run { generation, begun_ms, bell, logs, seen: Mutex::default() }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().expect("no panic under this lock")
+    }
+
+    /// What the supervisor decides by.
+    pub fn view(&self, now_ns: u64, stop_timeout: Duration) -> RunView {
+        let mut seen = self.seen();
+        if let (false, Some(control)) = (seen.is_polled, &seen.control) {
+            seen.is_polled = control.are_sources_polled() || control.is_over();
+        }
+        let phase = match &*seen {
+            Seen { outcome: Some(outcome), .. } => Phase::Ended(outcome.end),
+            Seen { waiting: Some(_), .. } => Phase::Waiting,
+            Seen { is_started: true, is_polled: true, .. } => Phase::Running,
+            Seen { is_starting: true, .. } => Phase::Starting,
+            _ => Phase::Planning,
+        };
+        let asked = match seen.asked {
+            None => Asked::Nothing,
+            Some(StopHow::Cancel) => Asked::Cancel,
+            Some(_) => Asked::Stop,
+        };
+        let passed = Duration::from_nanos(now_ns.saturating_sub(seen.asked_since_ns));
+        let is_overdue = asked == Asked::Stop && passed >= stop_timeout;
+        RunView { generation: self.generation, phase, asked, is_held: seen.is_held, is_overdue }
+    }
+
+    /// Asks the job to end. The first wish for a way counts, until it is to be cut off.
+    pub fn stop(&self, how: StopHow, now_ns: u64) {
+        let mut seen = self.seen();
+        seen.asked = Some(how);
+        seen.asked_since_ns = now_ns;
+        seen.cancellers.iter().for_each(|cancel| cancel());
+        if let Some(control) = &seen.control {
+            ask_to_end(control, how);
+        }
+    }
+
+    /// Whether sources are asked.
+    pub fn hold(&self, is_held: bool) {
+        let mut seen = self.seen();
+        seen.is_held = is_held;
+        match &seen.control {
+            Some(control) if is_held => control.hold(),
+            Some(control) => control.release(),
+            None => {}
+        }
+    }
+
+    /// What pauses a job has to be said again: whoever takes snapshots may have released its
+    /// sources.
+    pub fn keep_held(&self) {
+        let seen = self.seen();
+        if let (true, Some(control)) = (seen.is_held, &seen.control) {
+            control.hold();
+        }
+    }
+
+    /// How it ended, once it has.
+    pub fn outcome(&self) -> Option<OutcomeRecord> {
+        self.seen().outcome.clone()
+    }
+
+    /// The counters, of now or of the end.
+    pub fn metrics(&self) -> Option<MetricsSnapshot> {
+        let seen = self.seen();
+        seen.last_metrics.clone().or_else(|| seen.control.as_ref().map(JobControl::metrics))
+    }
+
+    /// The wait for another try.
+    pub fn waiting(&self) -> Option<Waiting> {
+        self.seen().waiting.clone()
+    }
+
+    /// How often it was started again.
+    pub fn restarts(&self) -> u32 {
+        self.seen().restarts
+    }
+
+    /// True once a snapshot was kept in this run.
+    pub fn has_snapshot(&self) -> bool {
+        let metrics = self.metrics();
+        metrics.and_then(|all| all.snapshots).is_some_and(|snapshots| snapshots.taken > 0)
+    }
+
+    /// Runs the job to its end, on the thread that calls.
+    pub fn carry_out(
+        &self,
+        order: RunOrder,
+        note_lineage: &NoteLineage<'_>,
+        wall_ms: impl Fn() -> i64,
+    ) {
+        let text = order.revision.sql.clone();
+        let ran = catch_unwind(AssertUnwindSafe(|| self.try_run(order, note_lineage)));
+        let ended = ran.unwrap_or_else(|_| Err(Error::internal("the job's own thread panicked")));
+        let (end, problem, at_stake) = match ended {
+            Ok(Ended { end, problem, at_stake }) => (end, problem, at_stake),
+            Err(error) => {
+                let is_stopped = self.seen().asked.is_some() && self.is_harmless(&error);
+                let end = if is_stopped { EndKind::Stopped } else { EndKind::Failed };
+                if end == EndKind::Failed {
+                    self.logs.add("error", &error.to_string());
+                }
+                let problem = (!is_stopped).then(|| Problem::of_error(&error, &text));
+                (end, problem, Vec::new())
+            }
+        };
+        let mut seen = self.seen();
+        seen.outcome = Some(OutcomeRecord { end, at_ms: wall_ms(), problem, at_stake });
+        seen.control = None;
+        seen.waiting = None;
+        drop(seen);
+        self.bell.ring();
+    }
+
+    /// An error of a job that was asked to end before it ran, or while it waited for another try.
+    fn is_harmless(&self, error: &Error) -> bool {
+        let seen = self.seen();
+        let is_cut = seen.asked == Some(StopHow::Cancel);
+        error.kind() == thalweg_core::ErrorKind::Cancelled
+            || seen.waiting.is_some()
+            || !seen.is_started
+            || is_cut
+    }
+
+    fn try_run(&self, order: RunOrder, note_lineage: &NoteLineage<'_>) -> Result<Ended> {
+        let mut options = order.options.clone();
+        let job = planned(&options, &order.revision.sql)?;
+        let store = store_of(&job)?;
+        options.resume = match &store {
+            Some(store) => resume_from(store, &order, note_lineage)?,
+            None => ResumeFrom::Nothing,
+        };
+        options.overwrite = order.overwrites;
+        options.drop_state = order.drops_state;
+        if let (Some(store), false) = (&store, order.drops_state)
+            && let Some(comparison) = compared(store, &options.resume, &job)?
+            && !comparison.removed.is_empty()
+        {
+            return Ok(undecided(&comparison));
+        }
+        if self.seen().asked.is_some() {
+            return Ok(Ended { end: EndKind::Stopped, problem: None, at_stake: Vec::new() });
+        }
+        let mut session = Session::new(options)?;
+        let report = session.run_script(&order.revision.sql, &mut Watch { run: self })?;
+        let is_stopped =
+            report.jobs.iter().any(|job| job.report.cancelled) || report.jobs.is_empty();
+        let end = if is_stopped { EndKind::Stopped } else { EndKind::Finished };
+        Ok(Ended { end, problem: None, at_stake: Vec::new() })
+    }
+}
+
+/// How a run has ended without an error.
+struct Ended {
+    end: EndKind,
+    problem: Option<Problem>,
+    at_stake: Vec<StageReference>,
+}
+
+fn ask_to_end(control: &JobControl, how: StopHow) {
+    match how {
+        StopHow::Cancel => control.cancel(),
+        StopHow::Snapshot => control.stop(),
+        StopHow::Drain => control.drain(),
+    }
+}
+
+/// The one job that these statements are.
+///
+/// # Errors
+/// If they are wrong, or are no job, or several.
+pub fn planned(options: &SessionOptions, sql: &str) -> Result<PlannedJob> {
+    let mut jobs = Session::new(options.clone())?.planned_jobs(sql)?;
+    match (jobs.len(), jobs.pop()) {
+        (1, Some(job)) => Ok(job),
+        (0, _) => Err(Error::plan("the statements have no INSERT, so there is nothing to run")
+            .hint(
+                "a job of the server is one INSERT or one statement set, behind its declarations",
+            )),
+        (count, _) => {
+            Err(Error::plan(format!("the statements have {count} INSERTs, and a job is one"))
+                .hint("put them into one statement set: EXECUTE STATEMENT SET BEGIN …; …; END"))
+        }
+    }
+}
+
+/// Where the snapshots of a job are, if it takes any.
+///
+/// # Errors
+/// If the place cannot be opened.
+pub fn store_of(job: &PlannedJob) -> Result<Option<SnapshotStore>> {
+    let location = job.snapshot_location.as_deref();
+    location.map(|location| SnapshotStore::open(location, &job.name)).transpose()
+}
+
+/// What a run resumes from. A start from scratch, or from a snapshot of choice, happens once: when
+/// a lineage has begun since it was asked for, the run continues with that.
+fn resume_from(
+    store: &SnapshotStore,
+    order: &RunOrder,
+    note_lineage: &NoteLineage<'_>,
+) -> Result<ResumeFrom> {
+    let current = store.lineage()?.map(|lineage| lineage.id).unwrap_or_default();
+    match &order.lineage_before {
+        None => note_lineage(&current)?,
+        Some(before) if *before != current => return Ok(ResumeFrom::Newest),
+        Some(_) => {}
+    }
+    Ok(match order.from {
+        StartFrom::Newest => ResumeFrom::Newest,
+        StartFrom::Nothing => ResumeFrom::Nothing,
+        StartFrom::Snapshot(number) => ResumeFrom::Snapshot(SnapshotReference::Number(number)),
+    })
+}
+
+/// What becomes of the state of a snapshot under a job's statements; `None` where there is none.
+///
+/// # Errors
+/// If the snapshot cannot be read.
+pub fn compared(
+    store: &SnapshotStore,
+    resume: &ResumeFrom,
+    job: &PlannedJob,
+) -> Result<Option<Comparison>> {
+    let number = match resume {
+        ResumeFrom::Nothing => None,
+        ResumeFrom::Newest => store.newest_number_of(store.lineage()?.as_ref())?,
+        ResumeFrom::Snapshot(SnapshotReference::Number(number)) => Some(*number),
+        ResumeFrom::Snapshot(SnapshotReference::Folder(_)) => None,
+    };
+    let Some(number) = number else { return Ok(None) };
+    let details = store.describe(number)?;
+    check_order(details.header.order, job.order, Interface::Server)?;
+    Ok(Some(Comparison::of_details(&details, &job.graph)))
+}
+
+fn undecided(comparison: &Comparison) -> Ended {
+    let at_stake: Vec<StageReference> = comparison
+        .removed
+        .iter()
+        .map(|stage| StageReference { id: stage.id.clone(), name: stage.name.clone() })
+        .collect();
+    let names: Vec<&str> = at_stake.iter().map(|stage| stage.name.as_str()).collect();
+    let detail = format!("these statements have no use for the state of {}", names.join(", "));
+    let problem = Some(Problem::new(409, "undecided", detail));
+    Ended { end: EndKind::Undecided, problem, at_stake }
+}
+
+/// Takes what a session reports.
+struct Watch<'a> {
+    run: &'a Run,
+}
+
+impl Observer for Watch<'_> {
+    fn result(&mut self, _: &ResultTable, _: Tz) -> Result<Box<dyn Sink>> {
+        Err(Error::plan("a job of the server has no result to print")
+            .hint("write INSERT INTO a table; `thalweg query` answers a SELECT"))
+    }
+
+    fn explanation(&mut self, text: &str) -> Result<()> {
+        self.run.logs.add("info", text);
+        Ok(())
+    }
+
+    fn note(&mut self, note: &Error) {
+        self.run.logs.add("info", &note.to_string());
+    }
+
+    fn warning(&mut self, warning: &Error) {
+        self.run.logs.add("warning", &warning.to_string());
+    }
+
+    fn starting(&mut self, _: &JobDescription, graph: &mut Graph) {
+        let mut seen = self.run.seen();
+        seen.is_starting = true;
+        (seen.is_started, seen.is_polled, seen.waiting) = (false, false, None);
+        seen.cancellers = cancellers(graph);
+        if seen.asked.is_some() {
+            seen.cancellers.iter().for_each(|cancel| cancel());
+        }
+        drop(seen);
+        self.run.bell.ring();
+    }
+
+    fn started(&mut self, _: &JobDescription, control: &JobControl) {
+        let mut seen = self.run.seen();
+        seen.is_started = true;
+        seen.cancellers.clear();
+        seen.control = Some(control.clone());
+        seen.last_metrics = None;
+        if seen.is_held {
+            control.hold();
+        }
+        if let Some(how) = seen.asked {
+            ask_to_end(control, how);
+        }
+        drop(seen);
+        self.run.bell.ring();
+    }
+
+    fn ended(&mut self, _: &JobDescription, result: &Result<Report>) {
+        let mut seen = self.run.seen();
+        let counters = match result {
+            Ok(report) => Some(report.metrics.clone()),
+            Err(_) => seen.control.as_ref().map(JobControl::metrics),
+        };
+        seen.last_metrics = counters;
+        seen.control = None;
+    }
+
+    fn restarting(&mut self, _: &JobDescription, cause: &Error, wait: Duration, count: u32) {
+        let wait_ms = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
+        let until_ms = self.run.bell.wall_ms().saturating_add(wait_ms);
+        let mut seen = self.run.seen();
+        seen.waiting = Some(Waiting { cause: cause.to_string(), until_ms, count });
+        seen.restarts += 1;
+        drop(seen);
+        self.run.bell.ring();
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.run.seen().asked.is_some()
+    }
+}
+
+/// What ends the waits of a job that starts.
+fn cancellers(graph: &Graph) -> Vec<Waker> {
+    let of_stage = |stage: &Stage| match &stage.kind {
+        StageKind::Source { source, .. } => source.canceller(),
+        StageKind::Sink(sink) => sink.canceller(),
+        _ => None,
+    };
+    graph.stages.iter().filter_map(of_stage).collect()
+}

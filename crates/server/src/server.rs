@@ -1,0 +1,239 @@
+//! The server: its data directory, its jobs, and how it begins and ends.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use thalweg_core::shim::{Clock, SystemClock};
+use thalweg_core::{Error, Result};
+use thalweg_library::jobs::Interface;
+use thalweg_library::session::{SessionOptions, substitute};
+use thalweg_runtime::Pool;
+use tokio::sync::watch;
+
+use crate::audit::Audit;
+use crate::bell::Bell;
+use crate::catalogue::{Catalogue, JobRecord, OWN_FOLDERS, OutcomeRecord, Revision};
+use crate::config::Config;
+use crate::job::Job;
+use crate::lifecycle::{Desired, EndKind, StopHow};
+use crate::logs::Logs;
+use crate::operations::Operations;
+use crate::problem::Problem;
+use crate::supervisor::supervise;
+use crate::tokens::Tokens;
+
+/// A server that has its data directory.
+pub struct Server {
+    /// Its options.
+    pub config: Config,
+    /// Its files.
+    pub catalogue: Catalogue,
+    /// Its clock.
+    pub clock: SystemClock,
+    /// Wakes the thread that looks after jobs.
+    pub bell: Bell,
+    /// Requests that take time.
+    pub operations: Operations,
+    /// Who may ask for what.
+    pub tokens: Tokens,
+    /// Who has asked for what.
+    pub audit: Audit,
+    /// Counts changes of what lists show; whoever shows them waits for the next one.
+    pub changed: watch::Sender<u64>,
+    /// What could not be read when it began.
+    pub problems: Vec<String>,
+    pool: Pool,
+    jobs: RwLock<BTreeMap<String, Arc<Job>>>,
+    is_closing: AtomicBool,
+}
+
+impl Server {
+    /// Takes the data directory, reads the jobs, and looks after them from now on.
+    ///
+    /// # Errors
+    /// If another server has the directory, or the system gives no threads.
+    pub fn open(config: Config) -> Result<(Arc<Server>, std::thread::JoinHandle<()>)> {
+        let catalogue = Catalogue::open(&config.data_dir)?;
+        let clock = SystemClock::new();
+        let mut config = config;
+        catalogue.root().clone_into(&mut config.data_dir);
+        let (records, wrong) = catalogue.jobs()?;
+        let now_ms = clock.wall_ms();
+        let mut jobs = BTreeMap::new();
+        for mut record in records {
+            if notice_death(&mut record, config.deaths_max(), now_ms) {
+                catalogue.save(&record)?;
+            }
+            let job = Job::new(record, Logs::new(clock.clone()), now_ms);
+            jobs.insert(job.name.clone(), Arc::new(job));
+        }
+        let server = Arc::new(Server {
+            bell: Bell::new(clock.clone()),
+            tokens: Tokens::open(catalogue.root())?,
+            audit: Audit::open(catalogue.root(), clock.clone())?,
+            pool: Pool::new(config.workers(), true, Duration::ZERO)?,
+            operations: Operations::default(),
+            changed: watch::channel(0).0,
+            problems: wrong.iter().map(Error::to_string).collect(),
+            jobs: RwLock::new(jobs),
+            is_closing: AtomicBool::new(false),
+            config,
+            catalogue,
+            clock,
+        });
+        let own = Arc::clone(&server);
+        let body = move || supervise(&own);
+        let thread = std::thread::Builder::new().name("supervisor".to_owned()).spawn(body);
+        let thread = thread.map_err(|error| Error::io(format!("can't start a thread: {error}")))?;
+        Ok((server, thread))
+    }
+
+    /// All jobs, by name.
+    pub fn all_jobs(&self) -> Vec<Arc<Job>> {
+        self.jobs.read().expect("no panic under this lock").values().cloned().collect()
+    }
+
+    /// A job.
+    ///
+    /// # Errors
+    /// If there is none of this name.
+    pub fn job(&self, name: &str) -> Result<Arc<Job>, Problem> {
+        let jobs = self.jobs.read().expect("no panic under this lock");
+        let found = jobs.get(name).cloned();
+        found.ok_or_else(|| Problem::no_job(name, &jobs.keys().cloned().collect::<Vec<_>>()))
+    }
+
+    /// The job of this name, which is made if there is none. True if it was made.
+    pub(crate) fn job_or_new(&self, name: &str) -> (Arc<Job>, bool) {
+        let mut jobs = self.jobs.write().expect("no panic under this lock");
+        if let Some(job) = jobs.get(name) {
+            return (Arc::clone(job), false);
+        }
+        let now_ms = self.clock.wall_ms();
+        let record = JobRecord::new(name, now_ms);
+        let job = Arc::new(Job::new(record, Logs::new(self.clock.clone()), now_ms));
+        jobs.insert(name.to_owned(), Arc::clone(&job));
+        (job, true)
+    }
+
+    /// Forgets a job.
+    pub(crate) fn forget(&self, name: &str) {
+        self.jobs.write().expect("no panic under this lock").remove(name);
+    }
+
+    /// True once the server is to end.
+    pub fn is_closing(&self) -> bool {
+        self.is_closing.load(Ordering::SeqCst)
+    }
+
+    /// Every job stops with a snapshot from now on, and continues with the next server.
+    pub fn close(&self) {
+        self.is_closing.store(true, Ordering::SeqCst);
+        self.changed.send_modify(|version| *version += 1);
+        self.bell.ring();
+    }
+
+    /// Cuts off what still runs. It continues from its newest snapshot with the next server.
+    pub fn cut_off(&self) {
+        let now_ns = self.clock.now_ns();
+        for job in self.all_jobs() {
+            job.lock().run.iter().for_each(|run| run.stop(StopHow::Cancel, now_ns));
+        }
+        self.bell.ring();
+    }
+
+    /// How the session of a job starts.
+    ///
+    /// # Errors
+    /// If a limit is none.
+    pub fn session_options(&self, job: &JobRecord, revision: &Revision) -> Result<SessionOptions> {
+        let memory_limit = self.memory_limit(job)?;
+        let folder = self.catalogue.folder(&job.name);
+        // A folder that is not there is no place that may be touched.
+        let own = OWN_FOLDERS.map(|name| folder.join(name));
+        own.iter().try_for_each(std::fs::create_dir_all)?;
+        let mut settings = vec![
+            ("execution.checkpointing.dir".to_owned(), own[0].display().to_string()),
+            (
+                "execution.checkpointing.interval".to_owned(),
+                self.config.snapshot_interval().to_owned(),
+            ),
+        ];
+        let written = revision.settings.iter();
+        settings.extend(written.map(|(key, value)| (key.clone(), value.clone())));
+        let mut options = self.open_options(settings);
+        options.name = Some(job.name.clone());
+        options.allowed_roots.extend(own);
+        options.memory_limit = Some(format!("{memory_limit}b"));
+        options.workers = job.limits.workers.map(usize::from);
+        Ok(options)
+    }
+
+    /// How a session starts that may touch what statements may. What is allowed no statement
+    /// changes.
+    pub fn open_options(&self, mut settings: Vec<(String, String)>) -> SessionOptions {
+        let hosts = self.config.allowed_hosts();
+        // First: what is set there stays.
+        settings.splice(0..0, hosts.map(|hosts| ("network.allowed-targets".to_owned(), hosts)));
+        let roots = self.config.allowed_roots();
+        SessionOptions {
+            base_dir: roots[0].clone(),
+            allowed_roots: roots,
+            allowed_connectors: self.config.allowed_connectors(),
+            secrets_folder: Some(self.config.data_dir.join("secrets")),
+            interface: Interface::Server,
+            settings,
+            pool: Some(self.pool.clone()),
+            ..SessionOptions::default()
+        }
+    }
+
+    /// What a job may keep in memory, in bytes.
+    ///
+    /// # Errors
+    /// If its limit is no size.
+    pub fn memory_limit(&self, job: &JobRecord) -> Result<u64> {
+        let Some(text) = &job.limits.memory else {
+            return Ok(self.config.job_memory_limit_bytes());
+        };
+        crate::config::size(text, self.config.memory_limit_bytes()).ok_or_else(|| {
+            Error::plan(format!("'{text}' is no limit of memory"))
+                .hint("limits look like 512mb, 4gb or 10%")
+        })
+    }
+
+    /// Statements with their parameters put in.
+    ///
+    /// # Errors
+    /// If they name one that has no value.
+    pub fn with_params(&self, revision: Revision) -> Result<Revision> {
+        let sql = substitute(&revision.sql, &revision.params)?;
+        Ok(Revision { sql, ..revision })
+    }
+}
+
+/// The process that had begun this job has died before the job had proved itself. True if that is
+/// news.
+fn notice_death(job: &mut JobRecord, deaths_max: Option<u32>, now_ms: i64) -> bool {
+    if job.unproven_since_ms.take().is_none() {
+        return false;
+    }
+    job.deaths += 1;
+    if job.desired != Desired::Stopped && deaths_max.is_some_and(|most| job.deaths >= most) {
+        let detail = format!(
+            "the server died {} times, one after another, before this job had kept a snapshot or run for a minute; \
+             it is not started again by itself",
+            job.deaths
+        );
+        let problem = Some(Problem::new(500, "crash-loop", detail));
+        job.outcome = Some(OutcomeRecord {
+            end: EndKind::Failed,
+            at_ms: now_ms,
+            problem,
+            at_stake: Vec::new(),
+        });
+    }
+    true
+}
