@@ -85,6 +85,7 @@ fn new_statements_take_the_place_of_old_ones_with_their_state() {
     let old = numbers_job("a.csv", 3_000, 1_000);
     server.submit("a", &old, &[]);
     server.await_state("a", "running");
+    server.await_snapshot("a");
     // The same, behind a filter that lets everything through.
     let new = old.replace("FROM numbers", "FROM numbers WHERE n > 0");
     let (status, text) = server.submit("a", &new, &["--dry-run"]);

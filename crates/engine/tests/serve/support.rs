@@ -96,13 +96,22 @@ impl Running {
 
     /// Waits until a job is called this.
     pub fn await_state(&self, name: &str, state: &str) -> Value {
+        self.await_job(name, state, |job| job["state"] == state)
+    }
+
+    /// Waits until a job has a snapshot.
+    pub fn await_snapshot(&self, name: &str) -> Value {
+        self.await_job(name, "in a snapshot", |job| job["snapshot"].is_u64())
+    }
+
+    fn await_job(&self, name: &str, what: &str, is_there: impl Fn(&Value) -> bool) -> Value {
         let begun = Instant::now();
         loop {
             let job = self.job(name);
-            if job["state"] == state {
+            if is_there(&job) {
                 return job;
             }
-            assert!(begun.elapsed() < PATIENCE, "{name} is not {state}: {job}");
+            assert!(begun.elapsed() < PATIENCE, "{name} is not {what}: {job}");
             std::thread::sleep(Duration::from_millis(50));
         }
     }
