@@ -17,11 +17,13 @@ use thalweg_library::jobs::{Interface, ResumeFrom, SnapshotReference};
 use thalweg_library::session::{
     JobDescription, Observer, PlannedJob, ResultTable, Session, SessionOptions, Tz,
 };
+use thalweg_monitoring::{JobReading, Watch};
 use thalweg_runtime::{JobControl, MetricsSnapshot, Report};
 use thalweg_state::SnapshotStore;
 
 use crate::bell::Bell;
 use crate::catalogue::{OutcomeRecord, Revision, StageReference, StartFrom};
+use crate::job::Job;
 use crate::lifecycle::{Asked, EndKind, Phase, RunView, StopHow};
 use crate::logs::Logs;
 use crate::problem::Problem;
@@ -44,8 +46,13 @@ pub struct RunOrder {
     pub options: SessionOptions,
 }
 
+/// Readings of a run are made this often.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// A run, for its own thread and for whoever looks after it.
 pub struct Run {
+    /// The job's name.
+    job: String,
     /// The generation that it belongs to.
     pub generation: u64,
     /// When it began, in milliseconds since 1970.
@@ -69,6 +76,9 @@ struct Seen {
     outcome: Option<OutcomeRecord>,
     last_metrics: Option<MetricsSnapshot>,
     restarts: u32,
+    /// Readings of the job since it was started last, and when the newest was made.
+    watch: Option<Watch>,
+    looked_ns: u64,
 }
 
 /// The wait before another try.
@@ -87,8 +97,9 @@ pub type NoteLineage<'a> = dyn Fn(&str) -> Result<()> + 'a;
 
 impl Run {
     /// A run that begins.
-    pub fn new(generation: u64, begun_ms: i64, bell: Bell, logs: Arc<Logs>) -> Run {
-        Run { generation, begun_ms, bell, logs, seen: Mutex::default() }
+    pub fn new(job: &Job, generation: u64, begun_ms: i64, bell: Bell) -> Run {
+        let (logs, job) = (Arc::clone(&job.logs), job.name.clone());
+        Run { job, generation, begun_ms, bell, logs, seen: Mutex::default() }
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -158,6 +169,27 @@ impl Run {
     pub fn metrics(&self) -> Option<MetricsSnapshot> {
         let seen = self.seen();
         seen.last_metrics.clone().or_else(|| seen.control.as_ref().map(JobControl::metrics))
+    }
+
+    /// Makes a reading of what the job is doing, if the last one is old enough.
+    pub fn look(&self, now_ns: u64, revision: u64) {
+        let mut seen = self.seen();
+        let Seen { control: Some(control), watch: Some(watch), looked_ns, .. } = &mut *seen else {
+            return;
+        };
+        let passed = Duration::from_nanos(now_ns.saturating_sub(*looked_ns));
+        if passed < LOOK_EVERY || control.is_stop_requested() || control.is_over() {
+            return;
+        }
+        *looked_ns = now_ns;
+        let mut reading = JobReading::of(&self.job, &control.layout(), &control.metrics());
+        reading.revision = Some(revision);
+        watch.take(reading);
+    }
+
+    /// What is made of the readings of the job, once there are any.
+    pub fn watched<T>(&self, of: impl FnOnce(&Watch) -> T) -> Option<T> {
+        self.seen().watch.as_ref().filter(|watch| watch.newest().is_some()).map(of)
     }
 
     /// The wait for another try.
@@ -236,7 +268,7 @@ impl Run {
             return Ok(Ended { end: EndKind::Stopped, problem: None, at_stake: Vec::new() });
         }
         let mut session = Session::new(options)?;
-        let report = session.run_script(&order.revision.sql, &mut Watch { run: self })?;
+        let report = session.run_script(&order.revision.sql, &mut RunObserver { run: self })?;
         let is_stopped =
             report.jobs.iter().any(|job| job.report.cancelled) || report.jobs.is_empty();
         let end = if is_stopped { EndKind::Stopped } else { EndKind::Finished };
@@ -341,11 +373,11 @@ fn undecided(comparison: &Comparison) -> Ended {
 }
 
 /// Takes what a session reports.
-struct Watch<'a> {
+struct RunObserver<'a> {
     run: &'a Run,
 }
 
-impl Observer for Watch<'_> {
+impl Observer for RunObserver<'_> {
     fn result(&mut self, _: &ResultTable, _: Tz) -> Result<Box<dyn Sink>> {
         Err(Error::plan("a job of the server has no result to print")
             .hint("write INSERT INTO a table; `thalweg query` answers a SELECT"))
@@ -381,6 +413,7 @@ impl Observer for Watch<'_> {
         seen.is_started = true;
         seen.cancellers.clear();
         seen.control = Some(control.clone());
+        seen.watch = Some(Watch::new(&self.run.job, control));
         seen.last_metrics = None;
         if seen.is_held {
             control.hold();

@@ -104,6 +104,9 @@ fn look(
     }
     server.look_after_upgrade(job, state)?;
     show(server, job, state, shown);
+    if let Some(run) = &state.run {
+        run.look(now_ns, state.record.revision);
+    }
     done
 }
 
@@ -164,8 +167,7 @@ fn begin(server: &Arc<Server>, job: &Arc<Job>, state: &mut JobState) -> Result<(
         revision: server.with_params(revision)?,
     };
     state.change(&server.catalogue, |record| record.unproven_since_ms = Some(now_ms))?;
-    let run =
-        Arc::new(Run::new(order.generation, now_ms, server.bell.clone(), Arc::clone(&job.logs)));
+    let run = Arc::new(Run::new(job, order.generation, now_ms, server.bell.clone()));
     let (own, server, its_job) = (Arc::clone(&run), Arc::clone(server), Arc::clone(job));
     let body = move || {
         let note_lineage = |lineage: &str| {

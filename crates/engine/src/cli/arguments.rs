@@ -123,6 +123,9 @@ A second one cuts off what still runs, which is as safe as a crash.")]
     /// Show a job of a server, with its stages
     #[cfg(feature = "server")]
     Describe(JobArguments),
+    /// Say which input holds the results of a job back, since when, and why
+    #[cfg(feature = "server")]
+    Why(JobArguments),
     /// Make a job of a file and start it, or change the statements of a job
     #[cfg(feature = "server")]
     Submit(SubmitArguments),

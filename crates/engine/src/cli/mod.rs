@@ -63,6 +63,7 @@ fn served(command: Command) -> u8 {
         Command::Serve(arguments) => server::serve(&arguments),
         Command::Ls(arguments) => server::list(&arguments),
         Command::Describe(arguments) => server::describe(&arguments),
+        Command::Why(arguments) => server::why(&arguments),
         Command::Submit(arguments) => server::submit(&arguments),
         Command::Start(arguments) => server::start(&arguments),
         Command::Stop(arguments) => server::stop(&arguments),

@@ -1,8 +1,9 @@
 //! The life of a job, as commands steer it.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
-use super::support::{Place, numbers_job};
+use super::support::{PATIENCE, Place, numbers_job};
 
 const FAST: [&str; 2] = ["-o", "snapshots.interval=100 ms"];
 /// More than a test waits for.
@@ -96,6 +97,39 @@ fn new_statements_take_the_place_of_old_ones_with_their_state() {
     let job = server.await_state("a", "finished");
     assert_eq!(job["revision"], 2);
     assert_eq!(place.numbers("a.csv"), (1..=3_000).collect::<Vec<_>>(), "each once");
+    server.terminate();
+}
+
+/// What a job is doing is there for people and for Prometheus, within seconds of its start.
+#[test]
+fn readings_say_what_a_job_is_doing_and_why() {
+    let place = Place::new("readings");
+    let server = place.serve(&FAST);
+    server.submit("a", &numbers_job("a.csv", ENDLESS, 500), &["--draft"]);
+    let (status, text) = server.command(&["why", "a"]);
+    assert!(status == 3 && text.contains("draft"), "{status}: {text}");
+    server.done(&["start", "a"]);
+    server.await_state("a", "running");
+    let begun = Instant::now();
+    let why = loop {
+        let (status, text) = server.command(&["why", "a"]);
+        if status == 0 {
+            break text;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{text}");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert!(why.starts_with("a:"), "{why}");
+    let token = server.token("prometheus", "read");
+    let (status, metrics) = server.ask("GET", "/metrics", &token, "", "");
+    assert_eq!(status, 200, "{metrics}");
+    for line in [
+        "thalweg_job_state{job=\"a\",state=\"running\"} 1",
+        "# TYPE thalweg_stage_input_rows_total counter",
+        "thalweg_stage_output_rows_total{job=\"a\"",
+    ] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
     server.terminate();
 }
 

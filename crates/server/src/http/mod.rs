@@ -10,6 +10,7 @@ mod guard;
 mod jobs;
 mod listen;
 mod live;
+mod readings;
 mod statements;
 mod stream;
 
@@ -41,11 +42,13 @@ pub fn router(app: App) -> Router {
         .route("/snapshots", get(jobs::snapshots).post(jobs::take_snapshot))
         .route("/events", get(jobs::events))
         .route("/logs", get(jobs::logs))
-        .route("/runs", get(jobs::runs));
+        .route("/runs", get(jobs::runs))
+        .route("/why", get(readings::job_why));
     Router::new()
         .route("/healthz", get(admin::healthz))
         .route("/readyz", get(admin::readyz))
         .route("/openapi.json", get(admin::openapi_json))
+        .route("/metrics", get(readings::metrics))
         .route("/v1/jobs", get(jobs::list))
         .nest("/v1/jobs/{job}", job)
         .route("/v1/validate", post(statements::validate))
@@ -105,6 +108,8 @@ async fn wrong_method() -> Problem {
         jobs::events,
         jobs::logs,
         jobs::runs,
+        readings::job_why,
+        readings::metrics,
         statements::validate,
         statements::explain,
         statements::query_rows,

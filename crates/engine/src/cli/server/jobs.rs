@@ -80,6 +80,14 @@ pub fn describe(arguments: &JobArguments) -> u8 {
     })
 }
 
+/// `thalweg why`
+pub fn why(arguments: &JobArguments) -> u8 {
+    with_client(&arguments.server, |client| {
+        let found = client.ask("GET", &path(&arguments.job, "/why"), None, false)?;
+        answer(&found, arguments.server.json, |body| text(&body["text"]))
+    })
+}
+
 fn description(job: &Value) -> String {
     let mut lines = format!(
         "{}: {} since {}, wanted: {}, revision {}\n",

@@ -18,7 +18,7 @@ use super::server_arguments::{DATA_DIR, ServerArguments};
 use super::terminal::{print, say};
 
 pub use jobs::{
-    approve, change, describe, events, list, logs, query, start, status, stop, submit, token,
+    approve, change, describe, events, list, logs, query, start, status, stop, submit, token, why,
 };
 pub use serve::serve;
 

@@ -1,0 +1,96 @@
+//! What jobs are doing, and why: for people and for Prometheus.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::Value;
+use thalweg_monitoring::exposition::{CONTENT_TYPE, Families, job_samples};
+use thalweg_monitoring::why;
+use utoipa::ToSchema;
+
+use super::app::App;
+use super::guard::Caller;
+use crate::problem::{Outcome, Problem};
+
+/// Which input holds the results of a job back, since when, why, and what would happen without it.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct WhyView {
+    /// The whole as one sentence.
+    pub sentence: String,
+    /// All of it as people read it.
+    pub text: String,
+    /// The same, part by part; docs/why.md says what the parts are.
+    #[schema(value_type = Object)]
+    pub why: Value,
+    /// What is wrong with the job, each with `kind`, `since_ms` and `text`.
+    #[schema(value_type = Vec<Object>)]
+    pub conditions: Value,
+}
+
+/// Why the results of a job are where they are.
+#[utoipa::path(get, path = "/v1/jobs/{job}/why", tag = "jobs", params(("job" = String, Path)),
+    responses((status = 200, body = WhyView), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn job_why(State(app): State<App>, Path(job): Path<String>) -> Outcome<Json<WhyView>> {
+    app.ask(move |server| {
+        let job = server.job(&job)?;
+        let run = job.lock().run.clone();
+        let found = run.and_then(|run| {
+            run.watched(|watch| {
+                let why = watch.newest().and_then(why)?;
+                Some((why, watch.conditions().to_vec()))
+            })
+        });
+        let Some((why, conditions)) = found.flatten() else {
+            let detail = format!(
+                "job {} does not run, or has just begun: {}",
+                job.name,
+                job.lock().shown.word()
+            );
+            return Err(Problem::new(409, "not-running", detail));
+        };
+        let plain = |value: serde_json::Result<Value>| value.unwrap_or_default();
+        Ok(Json(WhyView {
+            sentence: why.sentence.clone(),
+            text: why.text(),
+            why: plain(serde_json::to_value(&why)),
+            conditions: plain(serde_json::to_value(&conditions)),
+        }))
+    })
+    .await
+}
+
+/// Metrics of all jobs, as Prometheus reads them; docs/metrics.md lists them.
+#[utoipa::path(get, path = "/metrics", tag = "server",
+    responses((status = 200, content_type = "text/plain"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn metrics(
+    State(app): State<App>,
+    axum::Extension(caller): axum::Extension<Caller>,
+) -> Outcome<Response> {
+    let text = app
+        .ask(move |server| {
+            let mut families = Families::new();
+            families.add("thalweg_build_info", &[env!("CARGO_PKG_VERSION"), "server"], 1.0);
+            for job in server.all_jobs().iter().filter(|job| caller.sees(&job.name)) {
+                let state = job.lock();
+                let run = state.run.clone();
+                let shown = state.shown;
+                drop(state);
+                let is_read = run.and_then(|run| {
+                    run.watched(|watch| {
+                        let mut reading = watch.newest()?.clone();
+                        reading.state = shown.word().to_owned();
+                        job_samples(&mut families, &reading, watch.conditions());
+                        Some(())
+                    })
+                });
+                if is_read.flatten().is_none() {
+                    families.add("thalweg_job_state", &[&job.name, shown.word()], 1.0);
+                }
+            }
+            Ok(families.text())
+        })
+        .await?;
+    Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response())
+}
