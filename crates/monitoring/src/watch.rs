@@ -45,8 +45,12 @@ impl Watch {
 
     /// Takes a reading of these counters.
     pub fn look(&mut self, metrics: &MetricsSnapshot) -> &JobReading {
-        let reading = JobReading::of(&self.job, &self.layout, metrics);
-        self.take(reading)
+        self.take(self.read(metrics))
+    }
+
+    /// A reading of these counters, which [`Watch::take`] has not seen yet.
+    pub fn read(&self, metrics: &MetricsSnapshot) -> JobReading {
+        JobReading::of(&self.job, &self.layout, metrics)
     }
 
     /// Takes a reading that was made elsewhere, or to which its maker has added something.

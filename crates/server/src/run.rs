@@ -17,7 +17,7 @@ use thalweg_library::jobs::{Interface, ResumeFrom, SnapshotReference};
 use thalweg_library::session::{
     JobDescription, Observer, PlannedJob, ResultTable, Session, SessionOptions, Tz,
 };
-use thalweg_monitoring::{JobReading, Watch};
+use thalweg_monitoring::Watch;
 use thalweg_runtime::{JobControl, MetricsSnapshot, Report};
 use thalweg_state::SnapshotStore;
 
@@ -182,7 +182,7 @@ impl Run {
             return;
         }
         *looked_ns = now_ns;
-        let mut reading = JobReading::of(&self.job, &control.layout(), &control.metrics());
+        let mut reading = watch.read(&control.metrics());
         reading.revision = Some(revision);
         watch.take(reading);
     }

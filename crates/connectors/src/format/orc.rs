@@ -5,7 +5,6 @@
 //! where it panics the file is called damaged.
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use arrow_array::RecordBatch;
 use bytes::Bytes;
@@ -19,6 +18,7 @@ use thalweg_core::{DataType, Error, Result};
 use super::bad_data::DecodeError;
 use super::columns::FileColumns;
 use super::records::RecordLayout;
+use crate::panics::caught;
 
 /// An ORC file whose footer was read and whose columns were checked. It keeps no handle: each
 /// stripe is read through one of its own, so that several threads can.
@@ -158,7 +158,7 @@ impl<F: FileReader> Iterator for StripeBatches<'_, F> {
 
 /// What the library does; where it panics, the file is damaged.
 fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(damaged(&"it is inconsistent")))
+    caught(work, |_| damaged(&"it is inconsistent"))
 }
 
 fn damaged(error: &dyn std::fmt::Display) -> Error {

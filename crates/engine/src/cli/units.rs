@@ -2,18 +2,7 @@
 
 use std::time::Duration;
 
-/// `328,521`
-pub fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut output = String::with_capacity(digits.len() + digits.len() / 3);
-    for (position, digit) in digits.chars().enumerate() {
-        if position > 0 && (digits.len() - position).is_multiple_of(3) {
-            output.push(',');
-        }
-        output.push(digit);
-    }
-    output
-}
+pub use thalweg::monitoring::numbers::count;
 
 /// `950`, `12.3 k`, `4.56 M`, `1.20 G`: three digits, for what changes ten times a second.
 pub fn short_count(number: f64) -> String {
