@@ -15,10 +15,11 @@ use arrow_schema::DataType as Arrow;
 use thalweg_core::{DataType, Error, Result};
 
 use super::fold::{Fold, Groups};
-use super::values::{for_each_value, with_one_nan};
+use super::values::{for_each_value, retyped, with_one_nan};
 use super::{Accumulator, RowOrder, StateRows, UpdateInput};
 
-/// Calls a macro with the Arrow primitive type of a column type, or gives its last argument.
+/// Calls a macro with the Arrow type that holds the numbers of a column type, or gives its last argument: dates and
+/// times are integers ([`declared`](super::values::declared)), so that code is compiled once for both.
 macro_rules! with_primitive {
     ($arrow:expr, $call:ident, $otherwise:expr) => {{
         use arrow_array::types::*;
@@ -26,18 +27,16 @@ macro_rules! with_primitive {
         match $arrow {
             Arrow::Int8 => $call!(Int8Type),
             Arrow::Int16 => $call!(Int16Type),
-            Arrow::Int32 => $call!(Int32Type),
-            Arrow::Int64 => $call!(Int64Type),
+            Arrow::Int32
+            | Arrow::Date32
+            | Arrow::Time32(TimeUnit::Millisecond)
+            | Arrow::Interval(IntervalUnit::YearMonth) => $call!(Int32Type),
+            Arrow::Int64 | Arrow::Timestamp(_, _) | Arrow::Duration(TimeUnit::Millisecond) => {
+                $call!(Int64Type)
+            }
             Arrow::Float32 => $call!(Float32Type),
             Arrow::Float64 => $call!(Float64Type),
             Arrow::Decimal128(_, _) => $call!(Decimal128Type),
-            Arrow::Date32 => $call!(Date32Type),
-            Arrow::Time32(TimeUnit::Millisecond) => $call!(Time32MillisecondType),
-            Arrow::Timestamp(TimeUnit::Millisecond, _) => $call!(TimestampMillisecondType),
-            Arrow::Timestamp(TimeUnit::Microsecond, _) => $call!(TimestampMicrosecondType),
-            Arrow::Timestamp(TimeUnit::Nanosecond, _) => $call!(TimestampNanosecondType),
-            Arrow::Interval(IntervalUnit::YearMonth) => $call!(IntervalYearMonthType),
-            Arrow::Duration(TimeUnit::Millisecond) => $call!(DurationMillisecondType),
             _ => $otherwise,
         }
     }};
@@ -153,7 +152,7 @@ where
     }
     fn evaluate(&self, groups: &[Self::Group], ids: &[u32]) -> Result<ArrayRef> {
         let array: PrimitiveArray<T> = ids.iter().map(|&id| groups[id as usize].get()).collect();
-        Ok(Arc::new(array.with_data_type(self.arrow.clone())))
+        Ok(retyped(Arc::new(array), &self.arrow))
     }
     fn restore(&self, groups: &mut [Self::Group], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
         self.update(groups, &as_rows(ids, rows.column("", &self.arrow)?))

@@ -17,7 +17,7 @@ use thalweg_core::{DataType, Result};
 
 use super::extremes::{BytesKind, as_rows, with_primitive};
 use super::fold::{Fold, Groups};
-use super::values::{for_each_value, nulls};
+use super::values::{for_each_value, nulls, retyped};
 use super::{Accumulator, RowOrder, StateColumns, StateRows, UpdateInput};
 
 /// A row's place in arrival order.
@@ -128,7 +128,7 @@ where
             group.place.map(|_| group.value)
         });
         let array: PrimitiveArray<T> = values.collect();
-        Ok(Arc::new(array.with_data_type(self.arrow.clone())))
+        Ok(retyped(Arc::new(array), &self.arrow))
     }
     fn capture(
         &self,

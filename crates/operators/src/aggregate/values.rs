@@ -9,17 +9,35 @@ use arrow_array::types::{
     ArrowPrimitiveType, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
     Int64Type,
 };
-use arrow_array::{Array, ArrayRef, Decimal128Array, Float32Array, Float64Array, PrimitiveArray};
+use arrow_array::{
+    Array, ArrayRef, Decimal128Array, Float32Array, Float64Array, PrimitiveArray, make_array,
+};
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType as Arrow;
 use thalweg_core::{DataType, Error, Result};
 
 use super::UpdateInput;
 
-/// The column of an argument, as its declared type has it.
-pub(super) fn declared<T: ArrowPrimitiveType>(column: &ArrayRef) -> Result<&PrimitiveArray<T>> {
-    let array = column.as_primitive_opt();
+/// The column of an argument as the numbers that hold its declared type: days, milliseconds and the like of dates and
+/// times.
+pub(super) fn declared<T: ArrowPrimitiveType>(column: &ArrayRef) -> Result<PrimitiveArray<T>> {
+    let held = match column.data_type() {
+        Arrow::Date32 | Arrow::Time32(_) | Arrow::Interval(_) => &Arrow::Int32,
+        Arrow::Timestamp(_, _) | Arrow::Duration(_) => &Arrow::Int64,
+        other => other,
+    };
+    let array = retyped(ArrayRef::clone(column), held);
+    let array = array.as_primitive_opt().cloned();
     array.ok_or_else(|| Error::internal("an argument's column is not of its declared type"))
+}
+
+/// The same numbers, without a copy, as a column of another type that is held by such numbers.
+pub(super) fn retyped(column: ArrayRef, to: &Arrow) -> ArrayRef {
+    if column.data_type() == to {
+        return column;
+    }
+    let data = column.to_data().into_builder().data_type(to.clone()).build();
+    make_array(data.expect("both types are held by the same numbers"))
 }
 
 /// The native type of a primitive column and a loop over its non-NULL values: `each(group, value,
@@ -30,7 +48,8 @@ pub(super) fn for_each_value<T: ArrowPrimitiveType>(
     input: &UpdateInput<'_>,
     mut each: impl FnMut(usize, T::Native, u32),
 ) -> Result<()> {
-    let values: &[T::Native] = declared::<T>(column)?.values();
+    let declared = declared::<T>(column)?;
+    let values: &[T::Native] = declared.values();
     match (input.rows, nulls(column)) {
         (None, None) => {
             for (row, (&id, &value)) in input.ids.iter().zip(values).enumerate() {

@@ -43,7 +43,7 @@ pub(in crate::aggregate) trait Rule: Send + 'static {
         columns: &mut StateColumns,
     ) -> Result<()>;
     /// The groups that were captured ([`RunningAggregate::restore`]), one for each row.
-    fn restore(&self, rows: &StateRows<'_>) -> Result<Vec<Self::Group>>;
+    fn restore(&self, result: &Arrow, rows: &StateRows<'_>) -> Result<Vec<Self::Group>>;
     /// Bytes that a state takes elsewhere.
     fn heap_bytes(&self, _group: &Self::Group) -> usize {
         0
@@ -109,9 +109,9 @@ impl<R: Rule> RunningAggregate for Column<R> {
     }
     fn run(&mut self, input: &RunInput<'_>) -> Result<ArrayRef> {
         let column = with_one_nan(input.column()?);
-        let values = declared::<R::Value>(&column)?.values();
+        let values = declared::<R::Value>(&column)?;
         let mut pairs = Pairs::<R::Value>::new(input.ids.len());
-        let rows = input.ids.iter().zip(values.iter());
+        let rows = input.ids.iter().zip(values.values());
         match (input.taken(), input.steps) {
             (None, None) => {
                 for (&id, &value) in rows {
@@ -143,7 +143,7 @@ impl<R: Rule> RunningAggregate for Column<R> {
         self.rule.capture(&captured, &self.result, columns)
     }
     fn restore(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        let captured = self.rule.restore(rows)?;
+        let captured = self.rule.restore(&self.result, rows)?;
         ids.iter().zip(captured).for_each(|(&id, group)| self.replace(id, group));
         Ok(())
     }
@@ -177,12 +177,12 @@ impl<R: Rule> Rule for Remembering<R> {
         let captured: Vec<R::Group> = groups.iter().map(|(group, _)| group.clone()).collect();
         self.0.capture(&captured, result, columns)
     }
-    fn restore(&self, rows: &StateRows<'_>) -> Result<Vec<Self::Group>> {
+    fn restore(&self, result: &Arrow, rows: &StateRows<'_>) -> Result<Vec<Self::Group>> {
         let with_result = |group| {
             let result = self.0.result(&group);
             (group, result)
         };
-        Ok(self.0.restore(rows)?.into_iter().map(with_result).collect())
+        Ok(self.0.restore(result, rows)?.into_iter().map(with_result).collect())
     }
     fn heap_bytes(&self, group: &Self::Group) -> usize {
         self.0.heap_bytes(&group.0)

@@ -19,6 +19,7 @@ use thalweg_core::{DataType, Result};
 
 use super::super::arithmetic::{Arithmetic, NumberState};
 use super::super::extremes::Chosen;
+use super::super::values::{declared, retyped};
 use super::super::{StateColumns, StateRows};
 use super::RunningAggregate;
 use super::column::{Column, Remembering, Rule};
@@ -113,7 +114,7 @@ impl<T: Holds<A::Number>, A: Arithmetic> Rule for Of<T, A> {
     fn capture(&self, groups: &[A::State], _: &Arrow, columns: &mut StateColumns) -> Result<()> {
         A::State::capture(groups.iter(), self.of.scale(), columns)
     }
-    fn restore(&self, rows: &StateRows<'_>) -> Result<Vec<A::State>> {
+    fn restore(&self, _: &Arrow, rows: &StateRows<'_>) -> Result<Vec<A::State>> {
         A::State::restore(rows)
     }
     fn heap_bytes(&self, group: &A::State) -> usize {
@@ -154,10 +155,11 @@ where
         columns: &mut StateColumns,
     ) -> Result<()> {
         let values: PrimitiveArray<T> = groups.iter().map(Chosen::get).collect();
-        columns.add("", Arc::new(values.with_data_type(result.clone())));
+        columns.add("", retyped(Arc::new(values), result));
         Ok(())
     }
-    fn restore(&self, rows: &StateRows<'_>) -> Result<Vec<Self::Group>> {
-        Ok(rows.primitive::<T>("")?.iter().map(Chosen::from).collect())
+    fn restore(&self, result: &Arrow, rows: &StateRows<'_>) -> Result<Vec<Self::Group>> {
+        let values = declared::<T>(rows.column("", result)?)?;
+        Ok(values.iter().map(Chosen::from).collect())
     }
 }

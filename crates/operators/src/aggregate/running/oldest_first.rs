@@ -23,7 +23,7 @@ use thalweg_core::{DataType, Result};
 
 use super::super::extremes::with_primitive;
 use super::super::state::{elements_of, lists};
-use super::super::values::{declared, with_one_nan};
+use super::super::values::{declared, retyped, with_one_nan};
 use super::super::{StateColumns, StateRows};
 use super::pairs::Pairs;
 use super::{RunInput, RunningAggregate, is_taken};
@@ -119,9 +119,8 @@ where
         let column = with_one_nan(input.column()?);
         let taken = input.taken();
         let mut pairs = Pairs::<T>::new(input.ids.len());
-        for (place, (&id, &value)) in
-            input.ids.iter().zip(declared::<T>(&column)?.values()).enumerate()
-        {
+        let values = declared::<T>(&column)?;
+        for (place, (&id, &value)) in input.ids.iter().zip(values.values()).enumerate() {
             let (step, queue) = (input.step(place), &mut self.groups[id as usize]);
             let kept = queue.values.len();
             if step.begins() {
@@ -152,7 +151,7 @@ where
         let kept = || queues().flat_map(|queue| &queue.values);
         let lengths = || queues().map(|queue| queue.values.len()).collect();
         let values = PrimitiveArray::<T>::from_iter_values(kept().map(|&(value, _)| value));
-        let values = Arc::new(values.with_data_type(self.result.clone()));
+        let values = retyped(Arc::new(values), &self.result);
         columns.add("values", lists(lengths(), values)?);
         let numbers = Arc::new(UInt64Array::from_iter_values(kept().map(|&(_, number)| number)));
         columns.add("numbers", lists(lengths(), numbers)?);
@@ -167,7 +166,8 @@ where
         if owners != others || values.null_count() + numbers.null_count() > 0 {
             return Err(rows.damaged("numbers", "does not number the values"));
         }
-        let values = values.as_primitive::<T>().values();
+        let values = declared::<T>(&values)?;
+        let values = values.values();
         let numbers = numbers.as_primitive::<UInt64Type>().values();
         for ((&id, &value), &number) in owners.iter().zip(values).zip(numbers) {
             self.groups[id as usize].values.push_back((value, number));

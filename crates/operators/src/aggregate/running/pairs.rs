@@ -32,7 +32,7 @@ impl<T: ArrowPrimitiveType> Pairs<T> {
     }
     pub fn finish(mut self, data_type: &Arrow) -> ArrayRef {
         let array = PrimitiveArray::<T>::new(self.values.into(), self.nulls.finish());
-        Arc::new(array.with_data_type(data_type.clone()))
+        super::super::values::retyped(Arc::new(array), data_type)
     }
 }
 

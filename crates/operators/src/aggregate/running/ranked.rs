@@ -13,14 +13,13 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
 use arrow_array::types::ArrowPrimitiveType;
 use arrow_array::{Array, ArrayRef, ArrowNativeTypeOp, PrimitiveArray};
 use arrow_schema::DataType as Arrow;
 use thalweg_core::Result;
 
 use super::super::extremes::BytesKind;
-use super::super::values::{declared, with_one_nan};
+use super::super::values::{declared, retyped, with_one_nan};
 use super::super::{StateColumns, StateRows};
 use super::bytes::{BytesBuilder, bytes_at};
 use super::pairs::Pairs;
@@ -228,7 +227,8 @@ where
     }
     fn run(&mut self, input: &RunInput<'_>) -> Result<ArrayRef> {
         let column = with_one_nan(input.column()?);
-        let (values, taken) = (declared::<T>(&column)?.values(), input.taken());
+        let (declared, taken) = (declared::<T>(&column)?, input.taken());
+        let values = declared.values();
         let mut pairs = Pairs::<T>::new(input.ids.len());
         for (place, &id) in input.ids.iter().enumerate() {
             let step = input.step(place);
@@ -255,7 +255,7 @@ where
         let array = |values: Vec<&Ordered<T::Native>>| -> ArrayRef {
             let values = values.into_iter().map(|value| value.0);
             let values = PrimitiveArray::<T>::from_iter_values(values);
-            Arc::new(values.with_data_type(self.result.clone()))
+            retyped(Arc::new(values), &self.result)
         };
         self.groups.capture(ids, columns, array)
     }
@@ -264,7 +264,8 @@ where
         if captured.values.null_count() > 0 {
             return Err(rows.damaged("values", "holds NULL"));
         }
-        let values = captured.values.as_primitive::<T>().values();
+        let declared = declared::<T>(&captured.values)?;
+        let values = declared.values();
         for ((&id, &value), &times) in captured.ids.iter().zip(values).zip(&captured.times) {
             self.groups.add(id, &Ordered(value), times, |&value| value);
         }

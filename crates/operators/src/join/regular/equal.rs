@@ -28,9 +28,11 @@ fn same_value(left: &ArrayRef, i: usize, right: &ArrayRef, j: usize) -> bool {
         (false, false) => {}
         (left, right) => return left == right,
     }
-    let (left, right) = (left.as_ref(), right.as_ref());
+    // As columns of any type: a typed array that becomes one brings all of that type's code.
+    let (first, second) = (left.as_ref(), right.as_ref());
+    let (left, right) = (first, second);
     downcast_primitive_array!(
-        (left, right) => left.value(i).is_eq(right.value(j)) || both_nan(left, i, right, j),
+        (left, right) => left.value(i).is_eq(right.value(j)) || both_nan(first, i, second, j),
         (DataType::Utf8View, _) => left.as_string_view().value(i) == right.as_string_view().value(j),
         (DataType::Boolean, _) => left.as_boolean().value(i) == right.as_boolean().value(j),
         (DataType::Binary, _) => left.as_binary::<i32>().value(i) == right.as_binary::<i32>().value(j),
