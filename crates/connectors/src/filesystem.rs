@@ -173,6 +173,15 @@ impl Connector for Filesystem {
         checked.map(|at| record.schema.columns[at].name.clone()).collect()
     }
 
+    fn leaves_rows_out(&self, request: &TableRequest) -> bool {
+        FileOptions::read(request, false).is_ok_and(|options| match options.format {
+            Format::Parquet(_) => true,
+            #[cfg(feature = "orc")]
+            Format::Orc => !request.partitioned_by.is_empty(),
+            _ => false,
+        })
+    }
+
     fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
         state_options::state_options(request, as_sink)
     }
@@ -330,7 +339,7 @@ fn open_source_after(
         true => layout.of_changes(options.format_metadata),
         false => layout,
     };
-    let layout = layout.with_policy(policy, checked);
+    let layout = layout.with_policy(policy, checked).within(&request.bounds);
     let reading = Reading {
         decoder: RecordDecoder::new(options.format, layout),
         from_folder: from_folder.collect(),
@@ -362,6 +371,7 @@ pub(crate) fn parquet_source(
     let record = Record::of(request, false);
     let wanted = wanted(request, &record, false);
     let layout = RecordLayout::new(&request.table, record.schema, wanted, false);
+    let layout = layout.within(&request.bounds);
     let reading = Reading {
         decoder: RecordDecoder::new(Format::Parquet(ParquetOptions::default()), layout),
         from_folder: Vec::new(),

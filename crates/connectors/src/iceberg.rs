@@ -68,6 +68,10 @@ impl Connector for Iceberg {
         found.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
+    fn leaves_rows_out(&self, _: &TableRequest) -> bool {
+        true
+    }
+
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
         Ok(Box::new(IcebergSource::new(request)?))
     }

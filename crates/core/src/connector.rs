@@ -36,7 +36,8 @@ pub use self::registry::{Connector, Connectors, STATE_CONNECTOR};
 pub use self::secrets::{Secret, Secrets, check_places, names_secret};
 pub use self::splits::{MergedSplit, SplitEvent, SplitId, SplitStatus, Trouble};
 pub use self::table::{
-    AcceptedChanges, Access, JobTables, KIND_COLUMN, StateTable, StateTableRequest, TableRequest,
+    AcceptedChanges, Access, ColumnBound, JobTables, KIND_COLUMN, StateTable, StateTableRequest,
+    TableRequest,
 };
 pub use self::targets::AllowedTargets;
 pub use crate::option_table;

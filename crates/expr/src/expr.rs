@@ -186,6 +186,14 @@ impl Expr {
     pub fn at(self, span: Span) -> Expr {
         Expr { span, ..self }
     }
+    /// The value of a constant other than NULL, as an array of one.
+    pub fn constant(&self) -> Option<ArrayRef> {
+        match &self.kind {
+            ExprKind::Literal(Scalar::Null) => None,
+            ExprKind::Literal(value) => literal::to_array(value, &self.column_type.data_type).ok(),
+            _ => None,
+        }
+    }
     /// The column at a position.
     pub fn column(index: usize, column_type: ColumnType) -> Expr {
         Expr::new(ExprKind::Column(index), column_type)

@@ -12,6 +12,7 @@ use thalweg_core::{Error, Result};
 
 use super::input_file::InputFile;
 use super::position::FileMark;
+use crate::format::parquet::needed::is_outside;
 use crate::format::{BadDataPolicy, Format, RecordDecoder, RecordLayout};
 use crate::handover::{Decoded, Emit, Task};
 
@@ -72,6 +73,17 @@ impl Reading {
     /// Which columns records have.
     pub fn layout(&self) -> &RecordLayout {
         self.decoder.layout()
+    }
+
+    /// False if the folder of a file says that no row of it is needed.
+    pub fn is_needed(&self, file: &InputFile) -> bool {
+        let is_beyond = |&(place, part): &(usize, usize)| {
+            let name = self.delivered.field(place).name();
+            let mut bounds = self.layout().bounds.iter().filter(|bound| bound.column == *name);
+            let value = file.partition.get(part);
+            value.is_some_and(|value| bounds.any(|bound| is_outside(value, bound)))
+        };
+        !self.from_folder.iter().any(is_beyond)
     }
 
     /// Lines at the beginning of each file that hold no row.

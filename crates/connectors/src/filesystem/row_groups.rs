@@ -43,6 +43,8 @@ struct Opened {
     file: Arc<InputFile>,
     /// The last bytes of the file.
     end: Excerpt,
+    /// False if its folder says that no row of it is needed.
+    is_needed: bool,
     contents: Contents,
 }
 
@@ -70,6 +72,15 @@ impl Contents {
             Contents::Parquet(file) => file.group_rows(group),
             #[cfg(feature = "orc")]
             Contents::Orc(file) => file.group_rows(group),
+        }
+    }
+
+    /// False if no row of a group is needed.
+    fn is_needed(&self, group: usize) -> bool {
+        match self {
+            Contents::Parquet(file) => file.is_needed(group),
+            #[cfg(feature = "orc")]
+            Contents::Orc(_) => true,
         }
     }
 
@@ -148,6 +159,9 @@ impl Splitter for RowGroupSplitter {
                 first_row: first_row + rows,
                 passed: 0,
             });
+            if !opened.is_needed || !opened.contents.is_needed(group) {
+                continue;
+            }
             let is_first = std::mem::take(&mut self.is_first);
             let batch_rows = if is_first { FIRST_BATCH_ROWS } else { BATCH_ROWS };
             let reading = self.reading.clone();
@@ -163,7 +177,8 @@ fn open(reading: &Reading, work: &Work) -> Result<Remaining> {
         let mut handle = open_listed(file)?;
         let end = Excerpt::of_end(&mut handle).map_err(|e| read_error(file, &e))?;
         let contents = Contents::open(handle, reading)?;
-        Ok(Opened { number: work.number, file: file.clone(), end, contents })
+        let is_needed = reading.is_needed(file);
+        Ok(Opened { number: work.number, file: file.clone(), end, is_needed, contents })
     };
     let opened = check().map_err(|error| error.in_file(file.label.as_ref()))?;
     let at = work.first_row_place(opened.end)?;

@@ -7,6 +7,7 @@ mod faulty;
 mod faulty_store;
 mod following;
 mod golden;
+mod needed;
 mod objects;
 #[cfg(feature = "orc")]
 mod orc;

@@ -1,5 +1,6 @@
 //! Parquet, read a row group at a time ([`reader`]) and written ([`writer`]).
 
+pub mod needed;
 pub mod reader;
 pub mod types;
 pub mod writer;

@@ -7,7 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray, Int8Array, RecordBatch, RecordBatchOptions};
 use arrow_buffer::BooleanBufferBuilder;
 use arrow_schema::SchemaRef;
-use thalweg_core::connector::KIND_COLUMN;
+use thalweg_core::connector::{ColumnBound, KIND_COLUMN};
 use thalweg_core::{Column, DataType, Error, Result, RowKind, TableSchema};
 
 use super::bad_data::{BadDataPolicy, BadFields, DecodeError, Rejected};
@@ -31,6 +31,8 @@ pub struct RecordLayout {
     pub metadata: Vec<(String, Column)>,
     /// True if the last wanted column becomes the row kinds.
     has_kind_names: bool,
+    /// Conditions that all rows fulfil that are needed ([`thalweg_core::connector::TableRequest::bounds`]).
+    pub bounds: Vec<ColumnBound>,
     /// What happens to bad values.
     pub policy: BadDataPolicy,
     delivered: SchemaRef,
@@ -50,6 +52,7 @@ impl RecordLayout {
             reads_kinds,
             metadata: Vec::new(),
             has_kind_names,
+            bounds: Vec::new(),
             policy: BadDataPolicy::Fail,
         }
         .delivering()
@@ -79,6 +82,13 @@ impl RecordLayout {
     #[must_use]
     pub fn with_policy(mut self, policy: BadDataPolicy, checked: Vec<usize>) -> Self {
         (self.policy, self.checked) = (policy, checked);
+        self
+    }
+
+    /// With rows that are needed only within these bounds.
+    #[must_use]
+    pub fn within(mut self, bounds: &[ColumnBound]) -> Self {
+        self.bounds = bounds.to_vec();
         self
     }
 

@@ -72,6 +72,12 @@ pub trait Connector: Send + Sync {
         let _ = request;
         Vec::new()
     }
+    /// True if the table's source leaves out rows that are outside of [`TableRequest::bounds`], where
+    /// it knows without reading them.
+    fn leaves_rows_out(&self, request: &TableRequest) -> bool {
+        let _ = request;
+        false
+    }
     /// Checks that no output of a job names what the job reads, or what another of its outputs
     /// writes. Looks at the tables of its own among them; opens nothing.
     ///

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use arrow_array::ArrayRef;
 use chrono_tz::Tz;
 
 use super::{AllowedTargets, Secrets};
@@ -25,6 +26,9 @@ pub struct TableRequest {
     /// returns only these (and the metadata columns), and a record is still checked as a whole
     /// where the format demands it.
     pub projection: Option<Vec<usize>>,
+    /// Conditions that all rows fulfil that are needed. A source may leave out rows of which it knows
+    /// that they don't ([`super::Connector::leaves_rows_out`]), and need not: whoever reads filters.
+    pub bounds: Vec<ColumnBound>,
     /// The `WITH` options.
     pub options: BTreeMap<String, String>,
     /// The primary key, as positions in `schema`.
@@ -52,6 +56,19 @@ pub struct TableRequest {
     pub access: Access,
 }
 
+/// `column >= value` and the like. No row fulfils it whose column is NULL.
+#[derive(Clone, Debug)]
+pub struct ColumnBound {
+    /// The name of a physical column.
+    pub column: String,
+    /// True for `>=` and `>`, false for `<=` and `<`.
+    pub is_lower: bool,
+    /// True if the value itself fulfils it.
+    pub is_inclusive: bool,
+    /// The value: an array of one, of the column's type.
+    pub value: ArrayRef,
+}
+
 /// What a table may get at beyond files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
@@ -71,6 +88,7 @@ impl Default for TableRequest {
             schema: TableSchema::default(),
             metadata: Vec::new(),
             projection: None,
+            bounds: Vec::new(),
             options: BTreeMap::new(),
             primary_key: Vec::new(),
             has_updates: false,

@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use super::workspace::{execute, folder, refused};
+use arrow_array::cast::AsArray;
+
+use super::workspace::{execute, folder, refused, session};
 
 /// The files below a folder with their text, by path.
 fn files(root: &Path) -> Vec<(String, String)> {
@@ -171,4 +173,55 @@ fn a_planted_link_does_not_lead_out() {
     let message = refused(&folder, &write);
     assert!(message.contains("leads out"), "{message}");
     assert!(files(&outside).is_empty());
+}
+
+/// EXPLAIN's words for parts of files that are passed over.
+const PASSED: &str = "passes over parts of files without rows where ";
+
+#[test]
+fn a_filter_says_which_parts_of_files_are_passed_over() {
+    let folder = folder("passed-over");
+    let table = |name: &str, more: &str| {
+        format!(
+            "CREATE TABLE {name} (n BIGINT, ts TIMESTAMP(3) {more}) WITH
+               ('connector' = 'filesystem', 'format' = 'parquet', 'path' = 'in.parquet');"
+        )
+    };
+    let timed = table("timed", ", WATERMARK FOR ts AS ts - INTERVAL '5' SECOND");
+    let tables = format!("{} {timed}", table("plain", ""));
+    let write = "INSERT INTO plain SELECT n, TO_TIMESTAMP_LTZ(n * 1000, 3) FROM
+        (VALUES CAST(1 AS BIGINT), 2, 3, 4) AS v (n);";
+    execute(&folder, &format!("{tables}{write}")).expect("written");
+    let explained = |query: &str| -> String {
+        let batches =
+            session(&folder).execute(&format!("{tables}{query}")).expect("it is explained");
+        let texts = batches.iter().flat_map(|batch| batch.column(0).as_string_view().iter());
+        texts.flatten().collect::<Vec<_>>().join("\n")
+    };
+    let batch = "SET 'execution.runtime-mode' = 'batch';";
+    for (query, expected) in [
+        ("EXPLAIN SELECT ts FROM plain WHERE n > 2 AND ABS(n) < 9", Some("n > 2")),
+        ("EXPLAIN SELECT ts FROM plain WHERE 3 = n", Some("n >= 3 AND n <= 3")),
+        (
+            "EXPLAIN SELECT n FROM plain WHERE ts <= TIMESTAMP '1970-01-01 00:00:02'",
+            Some("ts <= 1970-01-01 00:00:02.000"),
+        ),
+        ("EXPLAIN SELECT ts FROM plain WHERE n > 2 OR n < 1", None),
+        ("EXPLAIN SELECT n FROM plain WHERE n + 1 > 2", None),
+        // All rows are read by one of the two readers.
+        ("EXPLAIN SELECT n FROM plain WHERE n > 2 UNION ALL SELECT n FROM plain", None),
+        // Which rows are late depends on all rows.
+        ("EXPLAIN SELECT ts FROM timed WHERE n > 2", None),
+        (&format!("{batch} EXPLAIN SELECT ts FROM timed WHERE n > 2"), Some("n > 2")),
+    ] {
+        let text = explained(query);
+        let found = text.split(PASSED).nth(1).map(|rest| rest.lines().next().unwrap_or_default());
+        assert_eq!(found, expected, "{query}: {text}");
+    }
+    let rows = |query: &str| -> usize {
+        let batches = session(&folder).execute(&format!("{tables}{query}")).expect("it runs");
+        batches.iter().map(|batch| batch.num_rows()).sum()
+    };
+    assert_eq!(rows("SELECT n FROM plain WHERE n > 2"), 2);
+    assert_eq!(rows("SELECT n FROM plain WHERE n > 4"), 0);
 }

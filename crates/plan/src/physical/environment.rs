@@ -47,6 +47,7 @@ impl Places<'_> {
             schema: table.physical_schema(),
             metadata: Vec::new(),
             projection: None,
+            bounds: Vec::new(),
             options: of_connector(&table.options),
             primary_key: table.primary_key.clone(),
             partitioned_by: table.partitioned_by.clone(),

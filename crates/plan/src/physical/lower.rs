@@ -20,6 +20,7 @@ use thalweg_operators::limit::Limit;
 use thalweg_operators::sort::SortLimit;
 use thalweg_operators::window::WindowTop;
 
+use super::bounds::{bounds_of, describe_bounds};
 use super::chain::{describe_steps, step_of};
 use super::identity::{Identities, table_name};
 use super::late_rows::LateRows;
@@ -81,6 +82,8 @@ pub(super) struct Lowering<'a> {
     pub(super) done: HashMap<*const LogicalPlan, Edges>,
     // How many nodes and outputs read each node. With more than one its chain is closed and shared.
     readers: HashMap<*const LogicalPlan, usize>,
+    // The filter over each node that has one; with one reader, all that is read of it passes there.
+    filters: HashMap<*const LogicalPlan, Expr>,
     sources: Vec<OpenSource>,
     pub(super) late: LateRows,
     is_bounded: bool,
@@ -102,6 +105,7 @@ impl<'a> Lowering<'a> {
             stages: Vec::new(),
             done: HashMap::new(),
             readers: HashMap::new(),
+            filters: HashMap::new(),
             sources: Vec::new(),
             late: LateRows::default(),
             is_bounded: true,
@@ -181,6 +185,9 @@ impl<'a> Lowering<'a> {
         for node in &order {
             for input in node.inputs() {
                 *self.readers.entry(Arc::as_ptr(input)).or_default() += 1;
+            }
+            if let LogicalKind::Filter { input, predicate } = &node.kind {
+                self.filters.insert(Arc::as_ptr(input), predicate.clone());
             }
             let expressions = node.kind.expressions();
             super::ordered::check_expressions(expressions.iter(), self.environment)?;
@@ -467,7 +474,12 @@ impl<'a> Lowering<'a> {
         table: &Arc<ResolvedTable>,
         columns: &[usize],
     ) -> Result<(Edges, Vec<Step>)> {
-        let plan = plan_scan(table, columns, self.environment);
+        let mut plan = plan_scan(table, columns, self.environment);
+        if let Some(predicate) =
+            self.filters.get(&Arc::as_ptr(node)).filter(|_| self.has_one_reader(node))
+        {
+            plan.request.bounds = bounds_of(predicate, table, columns, self.environment.mode);
+        }
         let connectors = self.environment.places.connectors;
         // Asked here and not of the nodes: a table that is read first is read for itself, and one
         // that a join asks by key is not read.
@@ -498,6 +510,10 @@ impl<'a> Lowering<'a> {
                 .map_err(|error| table.spans.locate(error).at(table.spans.name))?
         };
         let mut details = vec![format!("reads: {}", delivered_names(&plan.request.delivered()))];
+        if !plan.request.bounds.is_empty() && connector.leaves_rows_out(&plan.request) {
+            let bounds = describe_bounds(&plan.request.bounds, &plan.request.schema);
+            details.push(format!("passes over parts of files without rows where {bounds}"));
+        }
         let checked = connector.checked_columns(&plan.request);
         if !checked.is_empty() {
             details.push(format!(

@@ -54,6 +54,7 @@
 //! runs, or in which order stages run. That is the runtime's part.
 
 mod aggregate;
+mod bounds;
 mod chain;
 mod environment;
 mod hash_join;

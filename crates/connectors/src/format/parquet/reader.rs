@@ -15,6 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use thalweg_core::{Error, Result};
 
+use super::needed::needed_groups;
 use super::types::with_views;
 use crate::format::bad_data::DecodeError;
 use crate::format::columns::FileColumns;
@@ -26,6 +27,8 @@ pub struct ParquetFile {
     metadata: ArrowReaderMetadata,
     projection: ProjectionMask,
     columns: FileColumns,
+    /// For each row group, whether it may hold rows that are needed.
+    needed: Vec<bool>,
 }
 
 impl ParquetFile {
@@ -46,13 +49,19 @@ impl ParquetFile {
         check_compression(&metadata)?;
         let roots = metadata.metadata().file_metadata().schema_descr();
         let projection = ProjectionMask::roots(roots, columns.in_file().iter().copied());
-        Ok(ParquetFile { metadata, projection, columns })
+        let needed = needed_groups(&metadata, layout);
+        Ok(ParquetFile { metadata, projection, columns, needed })
     }
 
     /// How many rows a group has; `None` behind the last one.
     pub fn group_rows(&self, group: usize) -> Option<u64> {
         let groups = self.metadata.metadata().row_groups();
         groups.get(group).map(|group| group.num_rows() as u64)
+    }
+
+    /// False if no row of a group is needed.
+    pub fn is_needed(&self, group: usize) -> bool {
+        self.needed[group]
     }
 
     /// Where the columns of a group lie that are read.
