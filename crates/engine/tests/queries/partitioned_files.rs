@@ -189,8 +189,9 @@ fn a_filter_says_which_parts_of_files_are_passed_over() {
     };
     let timed = table("timed", ", WATERMARK FOR ts AS ts - INTERVAL '5' SECOND");
     let tables = format!("{} {timed}", table("plain", ""));
-    let write = "INSERT INTO plain SELECT n, TO_TIMESTAMP_LTZ(n * 1000, 3) FROM
-        (VALUES CAST(1 AS BIGINT), 2, 3, 4) AS v (n);";
+    let write =
+        "INSERT INTO plain SELECT n, TO_TIMESTAMP('1970-01-01 00:00:0' || CAST(n AS STRING)) FROM
+        (VALUES (1), (2), (3), (4)) AS v (n);";
     execute(&folder, &format!("{tables}{write}")).expect("written");
     let explained = |query: &str| -> String {
         let batches =
