@@ -18,6 +18,7 @@ use crate::flow::Flow;
 use crate::job::{Job, StageAt};
 use crate::pace::{Pace, SLICE_NS};
 use crate::stage::{Cell, CellState, Item, OperatorRun, RowsItem};
+use crate::task_lengths::TaskKind;
 use crate::topology::WorkerPlace;
 
 /// A worker at a stage with cells.
@@ -27,6 +28,8 @@ pub(crate) struct CellWorker<'a> {
     flow: Flow<'a>,
     worker: WorkerPlace,
     pace: Pace,
+    /// What the worker does here.
+    kind: TaskKind,
 }
 
 /// What became of an item.
@@ -46,21 +49,27 @@ impl<'a> CellWorker<'a> {
     pub(crate) fn new(job: &'a Job, stage: usize, worker: WorkerPlace, pace: Pace) -> Self {
         let at = job.at(stage);
         let operator = at.run.operator().expect("only operators have cells");
-        CellWorker { at, operator, flow: Flow::at(job, stage), worker, pace }
+        let flow = Flow::at(job, stage);
+        CellWorker { at, operator, flow, worker, pace, kind: TaskKind::Rows }
+    }
+
+    /// What the worker has done.
+    pub(crate) fn kind(&self) -> TaskKind {
+        self.kind
     }
 
     /// Continues with a cell that the worker owns, and where cells are called with those of the
-    /// stage that are called next, until time is up.
-    pub(crate) fn run_cells(&mut self, mut cell: usize) -> Result<()> {
+    /// stage that are called next, until time is up. Says what that was.
+    pub(crate) fn run_cells(&mut self, mut cell: usize) -> Result<TaskKind> {
         let job = self.at.job;
         // A policy that ranks the stages does so for each cell.
         let takes_more = job.queues.calls_cells && job.settings.elements_per_task > 1;
         while self.run_cell(cell)? && takes_more && !job.lifecycle.gives_up() {
             let next = job.queues.take_ready_at(&job.stages, self.at.place, self.worker.worker);
-            let Some(next) = next else { return Ok(()) };
+            let Some(next) = next else { break };
             cell = next;
         }
-        Ok(())
+        Ok(self.kind)
     }
 
     /// Continues with a cell that the worker owns, until its mailbox is empty or time is up. True
@@ -71,6 +80,10 @@ impl<'a> CellWorker<'a> {
         loop {
             let mut state = cell.state.lock().expect("a failed cell is not run again");
             let item = state.resume.take().unwrap_or_else(|| cell.mailbox.take());
+            if let Item::Barrier(barrier) = &item {
+                let is_cut = barrier.call.cut.is_some();
+                self.kind = if is_cut { TaskKind::Capture } else { TaskKind::Watermark };
+            }
             let taken = self.take_item(number, &mut state, item)?;
             if !matches!(taken, Taken::Unfinished) {
                 cell.finish_item(state.partition.as_ref());

@@ -31,6 +31,7 @@ use crate::scheduler::meter::Measuring;
 use crate::slices::SliceRows;
 use crate::stage::{CellState, Item, StageRun};
 use crate::stages::Stages;
+use crate::task_lengths::TaskHistograms;
 
 /// After this many rows a partition's state is measured, also between watermarks.
 const REPORT_ROWS: usize = 8 * 1024;
@@ -88,6 +89,8 @@ pub(crate) struct Measured {
     pub(crate) scheduling: Measuring,
     /// How long elements took to get to a sink, with rows or without (ordered contracts).
     pub(crate) passage: LatencyHistogram,
+    /// How long tasks took.
+    pub(crate) tasks: TaskHistograms,
     /// What became of snapshots.
     pub(crate) snapshots: Mutex<Option<SnapshotMetrics>>,
 }

@@ -16,6 +16,7 @@
 //! | `pool` | workers, and how they spread over the jobs that share them |
 //! | `dispatcher`, `scheduler` | which task is next: policies and heuristics |
 //! | `task` | what a worker does with a task; `sources`: with a source; `cells`: with a partition |
+//! | `task_lengths` | how long tasks take, by kind |
 //! | `snapshots`, `idleness` | cuts are taken and restored; what no row causes |
 //! | `flow` | the seam between all of these and how rows move |
 //! | `epoch`, `ordered` | its two sides: containers of `epoch`; elements of `arrival` and `event_time` |
@@ -75,6 +76,7 @@ mod stage;
 mod stages;
 mod start;
 mod task;
+mod task_lengths;
 pub mod topology;
 mod transforms;
 
@@ -91,3 +93,4 @@ pub use snapshots::{AfterCut, CutTimes, Taken};
 pub use start::{
     AgreedJob, Beginning, RunningJob, agree_to_start, rehearse_start, start, start_from,
 };
+pub use task_lengths::{TASK_NS_MAX, TaskKind, TaskLengths};

@@ -9,6 +9,7 @@ use thalweg_core::{Grid, OrderContract, Watermark};
 use thalweg_ordering::sync::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use crate::scheduler::meter::StageMeter;
+use crate::task_lengths::TaskLengths;
 
 mod blocked;
 mod histogram;
@@ -321,6 +322,8 @@ pub struct MetricsSnapshot {
     pub stages: Vec<StageSnapshot>,
     /// What became of snapshots, where the job takes any.
     pub snapshots: Option<SnapshotMetrics>,
+    /// How long the tasks of workers took, by kind of work.
+    pub tasks: Vec<TaskLengths>,
     /// The job as a whole.
     pub job: JobSnapshot,
 }

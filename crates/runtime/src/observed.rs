@@ -20,7 +20,8 @@ pub(crate) fn metrics(job: &Job) -> MetricsSnapshot {
     let stages = job.stages.iter().enumerate();
     let stages = stages.map(|(place, stage)| stage_metrics(job, place, stage, now_ns)).collect();
     let snapshots = job.measured.snapshots.lock().expect("no panic under this lock").clone();
-    MetricsSnapshot { stages, snapshots, job: of_all(job, now_ns) }
+    let tasks = job.measured.tasks.lengths();
+    MetricsSnapshot { stages, snapshots, tasks, job: of_all(job, now_ns) }
 }
 
 fn stage_metrics(job: &Job, place: usize, stage: &StageRun, now_ns: u64) -> StageSnapshot {

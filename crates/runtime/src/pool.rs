@@ -38,6 +38,7 @@ use crate::dispatcher::{Task, next_task};
 use crate::idleness::{look_around, look_at_the_clock};
 use crate::job::Job;
 use crate::task::execute;
+use crate::task_lengths::Absence;
 use crate::topology::{Topology, WorkerPlace, affinity};
 
 /// How long an idle worker sleeps at most before it looks around by itself.
@@ -221,6 +222,7 @@ struct Worker<'a> {
     since_ns: u64,
     looked_around_ns: u64,
     tasks: usize,
+    absence: Absence,
 }
 
 impl<'a> Worker<'a> {
@@ -237,6 +239,7 @@ impl<'a> Worker<'a> {
             since_ns,
             looked_around_ns: since_ns,
             tasks: 0,
+            absence: Absence::default(),
         }
     }
 
@@ -327,6 +330,7 @@ impl<'a> Worker<'a> {
         if self.at != Some(at) {
             self.leave();
             self.jobs[at].present.fetch_add(1, Ordering::SeqCst);
+            self.absence.forget();
             self.at = Some(at);
         }
         let is_over = self.jobs[at].lifecycle.is_over();
@@ -346,7 +350,7 @@ impl<'a> Worker<'a> {
     fn execute(&mut self, task: Task) {
         let at = self.at.expect("a task is of the job at which it was found");
         let job = &self.jobs[at];
-        execute(job, task, self.place);
+        execute(job, task, self.place, Some(&mut self.absence));
         if self.jobs.len() > 1 {
             job.news.mark();
         }

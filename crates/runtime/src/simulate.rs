@@ -142,7 +142,7 @@ impl Simulation {
             match next_task(&self.job, place) {
                 Some(task) => {
                     self.idle_steps = 0;
-                    execute(&self.job, task, place);
+                    execute(&self.job, task, place, None);
                 }
                 None => self.idle_steps += 1,
             }

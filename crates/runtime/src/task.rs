@@ -24,48 +24,79 @@ use crate::pace::Pace;
 use crate::returned::{Continued, Work};
 use crate::sources;
 use crate::stage::{Item, OperatorRun, Routed, RowsItem, RowsOrigin, StageRunKind};
+use crate::task_lengths::{Absence, TaskKind};
 use crate::topology::WorkerPlace;
 
-/// Does a task. An error or a panic stops the job.
-pub(crate) fn execute(job: &Job, task: Task, worker: WorkerPlace) {
+/// Does a task. An error or a panic stops the job. `absence` is that of the worker's thread, if it
+/// is a real one.
+pub(crate) fn execute(
+    job: &Job,
+    task: Task,
+    worker: WorkerPlace,
+    mut absence: Option<&mut Absence>,
+) {
     let stage = task.stage();
     let cell = match task {
         Task::Cell { cell, .. } => Some(cell),
         _ => None,
     };
     let started_ns = job.now_ns();
+    if let Some(absence) = &mut absence {
+        absence.begin(started_ns);
+    }
     let run = &job.stages[stage];
     run.metrics.meter.enter();
     job.queues.at_work.fetch_add(1, Ordering::SeqCst);
     let result = caught(|| perform(job, task, worker, Pace::new(started_ns)));
-    run.metrics.meter.leave(*result.as_ref().unwrap_or(&1));
+    run.metrics.meter.leave(result.as_ref().map_or(1, |done| done.elements));
     job.queues.at_work.fetch_sub(1, Ordering::SeqCst);
-    let busy_ns = job.now_ns().saturating_sub(started_ns);
+    let ended_ns = job.now_ns();
+    let busy_ns = ended_ns.saturating_sub(started_ns);
     StageMetrics::add(&run.metrics.busy_ns, busy_ns);
     if let Some(cell) = cell {
         StageMetrics::add(&run.cells()[cell].busy_ns, busy_ns);
     }
-    if let Err(error) = result {
-        job.lifecycle.fail(error.in_operator(run.name.clone()));
+    match result {
+        Ok(done) => {
+            let length_ns =
+                absence.map_or(busy_ns, |absence| absence.length_ns(started_ns, ended_ns));
+            job.measured.tasks.record(done.kind, length_ns);
+        }
+        Err(error) => job.lifecycle.fail(error.in_operator(run.name.clone())),
     }
 }
 
-/// Does a task. Says how many elements it did.
-fn perform(job: &Job, task: Task, worker: WorkerPlace, pace: Pace) -> Result<u64> {
-    match task {
-        // Cells count their pieces themselves.
+/// What a task was.
+struct Done {
+    kind: TaskKind,
+    /// How many elements it did. Cells count their pieces themselves.
+    elements: u64,
+}
+
+fn perform(job: &Job, task: Task, worker: WorkerPlace, pace: Pace) -> Result<Done> {
+    let of_bundles = |stage: usize| match job.stages[stage].operator() {
+        Some(_) => TaskKind::Routing,
+        None => TaskKind::Transform,
+    };
+    let (kind, elements) = match task {
         Task::Cell { stage, cell } => {
-            CellWorker::new(job, stage, worker, pace).run_cells(cell).map(|()| 0)
+            (CellWorker::new(job, stage, worker, pace).run_cells(cell)?, 0)
         }
         Task::Bundle { stage, lane, container, bundle } => {
-            run_bundle(job, stage, (lane, &container), bundle, worker).map(|()| 1)
+            (run_bundle(job, stage, (lane, &container), bundle, worker)?, 1)
         }
         Task::Element { stage, place, element } => {
-            ElementStage::of(job, stage).run_elements((place, element), worker, pace)
+            let at = ElementStage::of(job, stage);
+            (of_bundles(stage), at.run_elements((place, element), worker, pace)?)
         }
-        Task::Poll { stage } => sources::poll(job, stage, worker, pace),
-        Task::Continue(continued) => continue_bundle(job, continued, worker).map(|()| 0),
-    }
+        Task::Poll { stage } => (TaskKind::Poll, sources::poll(job, stage, worker, pace)?),
+        Task::Continue(continued) => {
+            let kind = of_bundles(continued.stage);
+            continue_bundle(job, continued, worker)?;
+            (kind, 0)
+        }
+    };
+    Ok(Done { kind, elements })
 }
 
 /// Applies a stateless stage to a bundle, or routes it to the partitions of an operator.
@@ -75,12 +106,13 @@ fn run_bundle(
     (lane, container): (usize, &Arc<Container>),
     bundle: Bundle,
     worker: WorkerPlace,
-) -> Result<()> {
+) -> Result<TaskKind> {
     let at = EpochStage::of(job, stage);
     at.count_in(bundle.num_rows());
     let operator = match &at.run.kind {
         StageRunKind::Transform(transform) => {
-            return at.transform(transform.as_ref(), lane, container, bundle, worker);
+            at.transform(transform.as_ref(), lane, container, bundle, worker)?;
+            return Ok(TaskKind::Transform);
         }
         StageRunKind::Operator(operator) => operator,
         StageRunKind::Source(_) | StageRunKind::Sink(_) => {
@@ -94,7 +126,10 @@ fn run_bundle(
             let of = RowsOrigin::Container { bundle, lane, container, bytes };
             run_locally(job, (stage, operator), of, worker)
         }
-        route => at.take_routed(lane, container, Routed { bundle, route, bytes }),
+        route => {
+            at.take_routed(lane, container, Routed { bundle, route, bytes })?;
+            Ok(TaskKind::Routing)
+        }
     }
 }
 
@@ -105,16 +140,17 @@ fn run_locally(
     (stage, operator): (usize, &OperatorRun),
     of: RowsOrigin,
     worker: WorkerPlace,
-) -> Result<()> {
+) -> Result<TaskKind> {
     let run = &job.stages[stage];
     let cell = operator.local_cell(worker.worker, job.settings.workers);
     let item = Item::Rows(RowsItem::new(of, None, run.lanes.len()));
     run.metrics.posted.fetch_add(1, Ordering::Relaxed);
-    if operator.cells[cell].mailbox.post(item) {
-        let pace = Pace::new(job.now_ns());
-        CellWorker::new(job, stage, worker, pace).run_cell(cell)?;
+    if !operator.cells[cell].mailbox.post(item) {
+        return Ok(TaskKind::Routing);
     }
-    Ok(())
+    let mut worker = CellWorker::new(job, stage, worker, Pace::new(job.now_ns()));
+    worker.run_cell(cell)?;
+    Ok(worker.kind())
 }
 
 /// Continues with a bundle: it has come back from the outside, or there is room for more parts.

@@ -31,7 +31,7 @@ use thalweg_core::{Error, Result, Sink};
 use thalweg_plan::ResultTable;
 use thalweg_plan::catalog::substitute;
 use thalweg_runtime::metrics::LatencyPercentiles;
-use thalweg_runtime::{JobControl, Report};
+use thalweg_runtime::{JobControl, Report, TaskLengths};
 
 pub use self::inputs::Input;
 use self::inputs::Inputs;
@@ -76,6 +76,8 @@ pub struct Measurement {
     pub resident_peak_bytes: Option<usize>,
     /// How late results were, where events came at a rate.
     pub latency: Option<LatencyPercentiles>,
+    /// How long the tasks of workers took, by kind of work.
+    pub tasks: Vec<TaskLengths>,
     /// A number that stands for what is left of the result when all changes were applied, whatever
     /// the sequence; `None` unless it was asked for.
     pub fingerprint: Option<u64>,
@@ -177,6 +179,7 @@ impl Benchmark {
             state_peak_bytes: report.state_peak_bytes,
             resident_peak_bytes: spent.resident_peak_bytes,
             latency: self.options.rate.and(report.latency),
+            tasks: report.metrics.tasks.clone(),
             fingerprint: counts.fingerprint,
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use thalweg::session::JobDescription;
 use thalweg_core::connector::SplitStatus;
 use thalweg_core::text::format_timestamp_millis;
+use thalweg_runtime::TaskLengths;
 use thalweg_runtime::metrics::{BlockedBy, LatencyPercentiles, StageRole};
 use thalweg_runtime::{MetricsSnapshot, Report, SnapshotMetrics, StageSnapshot, memory};
 
@@ -262,6 +263,7 @@ pub fn metrics(job: &JobDescription, report: &Report) -> String {
     }
     output.push_str(&report.metrics.snapshots.as_ref().map(snapshots).unwrap_or_default());
     output.push_str(&latencies(report.latency.as_ref()));
+    output.push_str(&task_lengths(&report.metrics.tasks));
     let resident = memory::peak_resident_bytes()
         .map_or(String::new(), |bytes| format!(", of the process {}", units::bytes(bytes)));
     output.push_str(&format!(
@@ -356,6 +358,20 @@ fn latencies(latency: Option<&LatencyPercentiles>) -> String {
         format!("{name} {}", units::duration(Duration::from_micros(latency_us)))
     });
     format!("result latency: {} ({} bundles)\n", shown.join(", "), units::count(latency.count))
+}
+
+/// A line for each kind of task.
+fn task_lengths(tasks: &[TaskLengths]) -> String {
+    let line = |of: &TaskLengths| {
+        let percentiles =
+            [("p50", of.p50_us), ("p99", of.p99_us), ("p99.99", of.p9999_us), ("max", of.max_us)];
+        let shown = percentiles
+            .map(|(name, us)| format!("{name} {}", units::duration(Duration::from_micros(us))));
+        let (name, count, too_long) =
+            (of.kind.name(), units::count(of.count), units::count(of.too_long));
+        format!("tasks of {name}: {count}, {}, longer than 1 ms: {too_long}\n", shown.join(", "))
+    };
+    tasks.iter().map(line).collect()
 }
 
 #[cfg(test)]

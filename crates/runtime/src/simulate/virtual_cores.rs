@@ -284,7 +284,7 @@ impl VirtualCores {
         let Running { task, key, rows, began_ns, planned_ns } = running;
         let (before, taken_before) = (self.rows_at(key), self.rows_at((key.0, Work::Rows)));
         self.clock.begin(began_ns);
-        execute(&self.job, task, self.places[worker]);
+        execute(&self.job, task, self.places[worker], None);
         let measured_ns = self.clock.taken_ns();
         let done = rows.unwrap_or(self.rows_at(key) - before);
         let is_local = self.rows_at((key.0, Work::Rows)) > taken_before;

@@ -44,6 +44,7 @@ use crate::stage::{
     StageRunKind,
 };
 use crate::stages::Stages;
+use crate::task_lengths::TaskHistograms;
 
 /// What a job is put into.
 pub(crate) struct Surroundings<'a> {
@@ -85,6 +86,7 @@ pub(crate) fn build(
         measured: Measured {
             scheduling: Measuring::new(inputs, options.scheduler_window),
             passage: LatencyHistogram::new(),
+            tasks: TaskHistograms::new(),
             snapshots: Mutex::new(None),
         },
         settings: settings(options, &stages),

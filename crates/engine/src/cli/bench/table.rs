@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use thalweg::bench::{BenchOptions, Measurement};
+use thalweg_runtime::TaskLengths;
 
 use crate::cli::text_table::aligned;
 use crate::cli::units;
@@ -18,7 +19,7 @@ pub enum QueryOutcome {
 /// A heading, and what stands below it.
 type TableColumn = (&'static str, fn(&Measurement) -> String);
 
-const COLUMNS: [TableColumn; 8] = [
+const COLUMNS: [TableColumn; 9] = [
     ("query", |run| run.query.to_owned()),
     ("rows in", |run| units::count(run.rows_in)),
     ("seconds", |run| format!("{:.2}", run.elapsed.as_secs_f64())),
@@ -27,6 +28,10 @@ const COLUMNS: [TableColumn; 8] = [
     ("rows out", |run| units::count(run.rows_out)),
     ("state", |run| units::bytes(run.state_peak_bytes)),
     ("memory", |run| run.resident_peak_bytes.map_or("-".to_owned(), units::bytes)),
+    ("task p99.99", |run| {
+        let of_kinds = run.tasks.iter().map(|of_kind| of_kind.p9999_us);
+        units::duration(Duration::from_micros(of_kinds.max().unwrap_or(0)))
+    }),
 ];
 
 const LATENCIES: [TableColumn; 4] = [
@@ -80,6 +85,23 @@ fn head(options: &BenchOptions) -> String {
     )
 }
 
+/// The lengths of tasks by kind, as JSON.
+fn tasks(all: &[TaskLengths]) -> String {
+    let of_kind = |of: &TaskLengths| {
+        let fields = [
+            ("count", of.count),
+            ("too_long", of.too_long),
+            ("p50_us", of.p50_us),
+            ("p99_us", of.p99_us),
+            ("p9999_us", of.p9999_us),
+            ("max_us", of.max_us),
+        ];
+        let fields = fields.map(|(name, value)| format!("\"{name}\":{value}"));
+        format!("\"{}\":{{{}}}", of.kind.name(), fields.join(","))
+    };
+    format!("{{{}}}", all.iter().map(of_kind).collect::<Vec<_>>().join(","))
+}
+
 /// A run as a line of JSON. Times are in seconds, sizes in bytes, latencies in microseconds.
 pub fn json(run: &Measurement, options: &BenchOptions) -> String {
     let number = |value: Option<u64>| value.map_or("null".to_owned(), |value| value.to_string());
@@ -104,6 +126,7 @@ pub fn json(run: &Measurement, options: &BenchOptions) -> String {
         ("latency_p999_us", number(latency.map(|l| l.p999_us))),
         ("latency_max_us", number(latency.map(|l| l.max_us))),
         ("fingerprint", fingerprint),
+        ("tasks", tasks(&run.tasks)),
     ];
     let fields = fields.map(|(name, value)| format!("\"{name}\":{value}"));
     format!("{{{}}}\n", fields.join(","))
