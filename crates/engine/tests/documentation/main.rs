@@ -1,6 +1,6 @@
 //! The SQL in the documentation is true: every block is validated, and run where a result follows.
 //!
-//! In a Markdown file of `docs`, a fenced block opened by
+//! In a Markdown file of `docs` or `docs/how-to`, a fenced block opened by
 //! - `sql` stands for itself;
 //! - `sql s3` is the same where the build has the feature `s3`, and is not tested elsewhere;
 //! - `sql orders` continues `docs/examples/orders.sql`;
@@ -12,6 +12,8 @@
 
 mod connectors;
 mod functions;
+mod rest;
+mod walkthroughs;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -159,10 +161,15 @@ fn blocks(page: &str, text: &str) -> Vec<Block> {
     blocks
 }
 
+/// The pages of `docs` and of `docs/how-to`.
 fn markdown_files(docs: &Path) -> Vec<String> {
-    let entries = fs::read_dir(docs).expect("the folder docs").flatten();
-    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let mut pages: Vec<String> = names.filter(|name| name.ends_with(".md")).collect();
+    let mut pages = Vec::new();
+    for folder in ["", "how-to/"] {
+        let entries = fs::read_dir(docs.join(folder)).expect("a folder of pages").flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let of_folder = names.filter(|name| name.ends_with(".md"));
+        pages.extend(of_folder.map(|name| format!("{folder}{name}")));
+    }
     pages.sort();
     pages
 }
