@@ -13,6 +13,7 @@
 mod connectors;
 mod functions;
 mod rest;
+mod settings;
 mod walkthroughs;
 
 use std::fs;
@@ -172,6 +173,22 @@ fn markdown_files(docs: &Path) -> Vec<String> {
     }
     pages.sort();
     pages
+}
+
+/// Compares what a page has between `<!-- generated -->` and `<!-- end -->`; with
+/// `THALWEG_WRITE_DOCS=1` writes it.
+fn compare_or_write(page: &str, generated: &str) {
+    let path = docs().join(page);
+    let text = read(&path);
+    let (before, rest) = text.split_once("<!-- generated -->\n").expect("a marker");
+    let (_, after) = rest.split_once("<!-- end -->").expect("what is generated has an end");
+    let expected = format!("{before}<!-- generated -->\n{generated}<!-- end -->{after}");
+    if std::env::var_os("THALWEG_WRITE_DOCS").is_some() {
+        fs::write(&path, expected).expect("writing the page");
+    } else {
+        let differs = expected.lines().zip(text.lines()).find(|(new, old)| new != old);
+        assert!(expected == text, "docs/{page} (THALWEG_WRITE_DOCS=1 writes it): {differs:?}");
+    }
 }
 
 fn copy_examples(from: &Path, to: &Path) {

@@ -1,18 +1,13 @@
 //! `docs/rest.md` is what `crates/server/openapi.json` says.
 //!
-//! All between `<!-- generated -->` and `<!-- end -->` is made here. With `THALWEG_WRITE_DOCS=1`
-//! the test writes the page instead of comparing it.
+//! All between `<!-- generated -->` and `<!-- end -->` is made here.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::fs;
 
 use serde_json::Value;
 
-use super::{docs, read};
-
-const BEGIN: &str = "<!-- generated -->\n";
-const END: &str = "<!-- end -->";
+use super::{compare_or_write, docs, read};
 
 /// Headings of tags, in the order of the page. A tag without one has its own name as heading.
 const TITLES: [(&str, &str); 8] = [
@@ -30,20 +25,7 @@ const TITLES: [(&str, &str); 8] = [
 fn the_page_about_rest_is_what_the_openapi_document_says() {
     let document = read(&docs().join("../crates/server/openapi.json"));
     let document: Value = serde_json::from_str(&document).expect("JSON");
-    let path = docs().join("rest.md");
-    let page = read(&path);
-    let (before, rest) = page.split_once(BEGIN).expect("a marker");
-    let (_, after) = rest.split_once(END).expect("the end of what is generated");
-    let expected = format!("{before}{BEGIN}{}{END}{after}", generated(&document));
-    if std::env::var_os("THALWEG_WRITE_DOCS").is_some() {
-        fs::write(&path, expected).expect("writing the page");
-    } else {
-        let differs = expected.lines().zip(page.lines()).find(|(new, old)| new != old);
-        assert!(
-            expected == page,
-            "docs/rest.md is another page (THALWEG_WRITE_DOCS=1 writes it): {differs:?}"
-        );
-    }
+    compare_or_write("rest.md", &generated(&document));
 }
 
 fn generated(document: &Value) -> String {
