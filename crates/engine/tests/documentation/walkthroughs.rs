@@ -130,14 +130,14 @@ fn run(page: &str, steps: &[Step]) -> Vec<String> {
     shell.env("THALWEG_SERVER__LISTEN", "127.0.0.1:0");
     shell.status().expect("starting bash");
     let printed = fs::read(&output_file).expect("reading the output");
+    let _ = fs::remove_dir_all(parent);
     String::from_utf8_lossy(&printed).split(MARK).skip(1).map(str::to_owned).collect()
 }
 
-/// A copy of the folder of a page.
+/// A copy of the folder of a page, below a short path: sockets have no room for long ones.
 fn place(page: &str) -> PathBuf {
-    let name = format!("walkthrough-{}", page.replace('/', "-"));
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name).join("files");
-    let _ = fs::remove_dir_all(&folder);
+    let name = format!("thalweg-{}-{}", std::process::id(), page.replace('/', "-"));
+    let folder = std::env::temp_dir().join(name).join("files");
     fs::create_dir_all(&folder).expect("a temporary folder");
     if docs().join(page).is_dir() {
         copy_examples(&docs().join(page), &folder);
