@@ -49,3 +49,8 @@ pub struct WhyPage;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/processors.md")]
 pub struct ProcessorsPage;
+
+/// The recipe for programs that embed the engine; its example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/how-to/embed-in-rust.md")]
+pub struct EmbedRecipe;

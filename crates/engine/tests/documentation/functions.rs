@@ -108,7 +108,7 @@ fn entries() -> Vec<Entry> {
 }
 
 /// The cells of a line of a table; none for another line. A `\\|` is part of a cell.
-fn cells(line: &str) -> Vec<String> {
+pub fn cells(line: &str) -> Vec<String> {
     let Some(row) = line.strip_prefix('|').and_then(|row| row.strip_suffix('|')) else {
         return Vec::new();
     };

@@ -1,6 +1,6 @@
 //! The SQL in the documentation is true: every block is validated, and run where a result follows.
 //!
-//! In a Markdown file of `docs`, a fenced block opened by
+//! In a Markdown file of `docs` or `docs/how-to`, a fenced block opened by
 //! - `sql` stands for itself;
 //! - `sql s3` is the same where the build has the feature `s3`, and is not tested elsewhere;
 //! - `sql orders` continues `docs/examples/orders.sql`;
@@ -12,6 +12,9 @@
 
 mod connectors;
 mod functions;
+mod rest;
+mod settings;
+mod walkthroughs;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -159,12 +162,33 @@ fn blocks(page: &str, text: &str) -> Vec<Block> {
     blocks
 }
 
+/// The pages of `docs` and of `docs/how-to`.
 fn markdown_files(docs: &Path) -> Vec<String> {
-    let entries = fs::read_dir(docs).expect("the folder docs").flatten();
-    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let mut pages: Vec<String> = names.filter(|name| name.ends_with(".md")).collect();
+    let mut pages = Vec::new();
+    for folder in ["", "how-to/"] {
+        let entries = fs::read_dir(docs.join(folder)).expect("a folder of pages").flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let of_folder = names.filter(|name| name.ends_with(".md"));
+        pages.extend(of_folder.map(|name| format!("{folder}{name}")));
+    }
     pages.sort();
     pages
+}
+
+/// Compares what a page has between `<!-- generated -->` and `<!-- end -->`; with
+/// `THALWEG_WRITE_DOCS=1` writes it.
+fn compare_or_write(page: &str, generated: &str) {
+    let path = docs().join(page);
+    let text = read(&path);
+    let (before, rest) = text.split_once("<!-- generated -->\n").expect("a marker");
+    let (_, after) = rest.split_once("<!-- end -->").expect("what is generated has an end");
+    let expected = format!("{before}<!-- generated -->\n{generated}<!-- end -->{after}");
+    if std::env::var_os("THALWEG_WRITE_DOCS").is_some() {
+        fs::write(&path, expected).expect("writing the page");
+    } else {
+        let differs = expected.lines().zip(text.lines()).find(|(new, old)| new != old);
+        assert!(expected == text, "docs/{page} (THALWEG_WRITE_DOCS=1 writes it): {differs:?}");
+    }
 }
 
 fn copy_examples(from: &Path, to: &Path) {
