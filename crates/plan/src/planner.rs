@@ -30,6 +30,7 @@ use thalweg_operators::aggregate::{self, UserAggregate};
 use crate::ast::{CreateTable, Insert, Name, Query, Statement, StatementKind};
 use crate::bind::functions::OVER_ROWS;
 use crate::bind::insert::check_result;
+use crate::bind::json_aggregates::JSON_AGGREGATES;
 use crate::bind::{Binder, UserAggregates};
 use crate::catalog::{self, Catalog, RuntimeMode, Settings, TextRows};
 use crate::explain::graphviz::graphviz;
@@ -238,7 +239,10 @@ impl Planner {
 
     fn function_names(&self) -> Vec<String> {
         let builtin = build::function_names().into_iter();
-        let builtin = builtin.chain(aggregate::names()).chain(OVER_ROWS.iter().copied());
+        let builtin = builtin
+            .chain(aggregate::names())
+            .chain(OVER_ROWS.iter().copied())
+            .chain(JSON_AGGREGATES);
         let mut names: Vec<String> = builtin.map(str::to_string).collect();
         names.extend(self.functions.names());
         names.extend(self.aggregates.keys().cloned());

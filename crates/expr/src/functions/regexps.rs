@@ -7,12 +7,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, BooleanArray, StringViewArray, cast::AsArray};
-use arrow_buffer::BooleanBuffer;
+use arrow_array::builder::{ArrayBuilder, StringViewBuilder};
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, Int32Array, ListArray, StringViewArray, cast::AsArray,
+};
+use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
 use memchr::memmem::Finder;
 use regex::{Regex, RegexBuilder};
 use thalweg_core::{DataType, Error, Result};
 
+use super::arguments::Texts;
 use super::compiled::Compiled;
 use super::contains::rows_that_contain;
 use super::definition::{Call, Definition, custom};
@@ -26,9 +30,18 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     custom("REGEXP", "string string", regexp),
     custom("RLIKE", "string string", regexp),
     custom("REGEXP_LIKE", "string string", regexp),
-    custom("REGEXP_EXTRACT", "string string int?", |call| call_with_pattern(call, extract)),
-    custom("REGEXP_REPLACE", "string string string", |call| call_with_pattern(call, replace)),
-    custom("REGEXP_COUNT", "string string", regexp_count),
+    custom("REGEXP_EXTRACT", "string string int?", extract),
+    custom("REGEXP_EXTRACT_ALL", "string string int?", extract_all),
+    custom("REGEXP_REPLACE", "string string string", replace_pattern),
+    custom("REGEXP_COUNT", "string string", |call| {
+        number(call, |regex, text| regex.find_iter(text).count() as i32)
+    }),
+    custom("REGEXP_INSTR", "string string", |call| {
+        number(call, |regex, text| {
+            regex.find(text).map_or(0, |found| text[..found.start()].chars().count() as i32 + 1)
+        })
+    }),
+    custom("REGEXP_SUBSTR", "string string", substring),
 ];
 
 fn compile(pattern: &str) -> Result<Regex> {
@@ -47,6 +60,101 @@ fn refusal(pattern: &str, error: &regex::Error) -> Error {
     let shown: String = pattern.chars().take(100).collect();
     Error::plan(format!("'{shown}' is not a regular expression: {reason}"))
         .hint("look-around and back-references are not supported")
+}
+
+/// True if a pattern has no meaning in Java either: it then finds nothing, as in Flink. Any other
+/// pattern that cannot be compiled would find something there, and is refused.
+fn is_malformed(error: &Error) -> bool {
+    const REASONS: [&str; 4] = [
+        "unclosed group",
+        "unopened group",
+        "unclosed character class",
+        "repetition operator missing expression",
+    ];
+    REASONS.iter().any(|reason| error.message().contains(reason))
+}
+
+/// A pattern among the arguments of a function that gives NULL for a malformed one.
+pub(super) struct PatternArgument {
+    index: usize,
+    fixed: Option<Option<Compiled>>,
+}
+
+impl PatternArgument {
+    /// The argument at this place, or what it is if it is left out.
+    pub fn new(call: &Call<'_>, index: usize, default: &str) -> Result<Self> {
+        let is_absent = call.args.len() <= index;
+        let literal = if is_absent { Some(default) } else { call.text(index) };
+        let fixed = match literal.map(compile_java) {
+            None => None,
+            Some(Ok(regex)) => Some(Some(Compiled::new(regex))),
+            Some(Err(error)) if is_malformed(&error) => Some(None),
+            Some(Err(error)) => return Err(error),
+        };
+        Ok(PatternArgument { index, fixed })
+    }
+    /// True if a pattern can come that cannot be compiled here.
+    pub fn can_fail(&self) -> bool {
+        self.fixed.is_none()
+    }
+    /// The patterns of the rows.
+    pub fn of_rows<'a>(&self, a: &'a Arguments<'_>) -> RowPatterns<'a> {
+        RowPatterns {
+            fixed: self.fixed.as_ref().map(|one| one.as_ref().map(Compiled::of_this_thread)),
+            texts: self.fixed.is_none().then(|| a.texts(self.index)),
+            patterns: Patterns::new(None),
+        }
+    }
+}
+
+/// The patterns of the rows that are computed together.
+pub(super) struct RowPatterns<'a> {
+    fixed: Option<Option<Arc<Regex>>>,
+    texts: Option<Texts<'a>>,
+    patterns: Patterns<'a>,
+}
+
+impl RowPatterns<'_> {
+    /// The pattern of a row; `None` if it is NULL or malformed.
+    pub fn get(&mut self, row: usize) -> Result<Option<&Regex>> {
+        if let Some(fixed) = &self.fixed {
+            return Ok(fixed.as_deref());
+        }
+        let Some(text) = self.texts.as_ref().and_then(|texts| texts.get(row)) else {
+            return Ok(None);
+        };
+        match self.patterns.get(text, java) {
+            Ok(regex) => Ok(Some(regex)),
+            Err(error) if is_malformed(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The parts of a text between what a pattern matches, at most `limit` of them, as Java splits:
+/// without an empty part before a match of no characters at the start, and without empty parts at
+/// the end unless there is a limit.
+pub(super) fn java_split<'t>(regex: &Regex, text: &'t str, limit: usize) -> Vec<&'t str> {
+    let mut parts = Vec::new();
+    let mut begin = 0;
+    for found in regex.find_iter(text) {
+        if parts.len() + 1 >= limit {
+            break;
+        }
+        if found.is_empty() && (found.start() == 0 || found.start() == text.len()) {
+            // A split at the very end would only make an empty part.
+            if found.start() == 0 || limit == usize::MAX {
+                continue;
+            }
+        }
+        parts.push(&text[begin..found.start()]);
+        begin = found.end();
+    }
+    parts.push(&text[begin..]);
+    while limit == usize::MAX && parts.len() > 1 && parts.last() == Some(&"") {
+        parts.pop();
+    }
+    parts
 }
 
 /// The regular expression of each row, compiled once for each different text.
@@ -278,35 +386,25 @@ fn similar_to(call: Call<'_>) -> Result<Expr> {
     Ok(call.with_kernel(column_type, test_kernel(Matcher::Regex(Box::new(regex)))))
 }
 
-/// True where the pattern is found anywhere in the text. Flink finds an empty pattern nowhere.
+/// True where the pattern is found anywhere in the text. Flink finds an empty pattern nowhere, and
+/// a malformed one.
 fn regexp(call: Call<'_>) -> Result<Expr> {
     let column_type = boolean_of(&call);
-    let or_nothing = |pattern: &str| match pattern {
-        "" => NOTHING.to_owned(),
-        pattern => translated(pattern),
-    };
     let Some(pattern) = call.text(1) else {
-        let kernel = matcher_kernel(move |pattern| Ok(or_nothing(pattern)));
+        let kernel = matcher_kernel(|pattern| match compile_java(pattern) {
+            Ok(_) if !pattern.is_empty() => java(pattern),
+            Err(error) if !is_malformed(&error) => Err(error),
+            _ => Ok(NOTHING.to_owned()),
+        });
         return Ok(call.with_function(column_type, kernel, |f| f.can_fail = true));
     };
-    let regex = Regex::new(&or_nothing(pattern)).map_err(|error| refusal(pattern, &error))?;
+    let regex = match compile_java(pattern) {
+        Ok(regex) if !pattern.is_empty() => regex,
+        Err(error) if !is_malformed(&error) => return Err(error),
+        _ => compile(NOTHING)?,
+    };
     let regex = Compiled::new(regex);
     Ok(call.with_kernel(column_type, test_kernel(Matcher::Regex(Box::new(regex)))))
-}
-
-type PatternKernel = fn(&Arguments<'_>, Option<&Regex>) -> Result<ArrayRef>;
-
-/// Compiles the second argument if it is a literal; REPLACE is NOT NULL where its arguments are.
-fn call_with_pattern(call: Call<'_>, kernel: PatternKernel) -> Result<Expr> {
-    let regex = call.text(1).map(compile_java).transpose()?.map(Compiled::new);
-    let nullable = call.name == "REGEXP_EXTRACT" || call.nullable();
-    let column_type = DataType::STRING.nullable().with_nullable(nullable);
-    let can_fail = regex.is_none() || call.name == "REGEXP_REPLACE";
-    let kernel = move |a: &Arguments<'_>| {
-        let regex = regex.as_ref().map(Compiled::of_this_thread);
-        kernel(a, regex.as_deref())
-    };
-    Ok(call.with_function(column_type, kernel, |function| function.can_fail = can_fail))
 }
 
 /// A pattern that matches no text.
@@ -317,23 +415,97 @@ fn java(pattern: &str) -> Result<String> {
 }
 
 /// The part that matches, or a group of it; NULL where nothing does.
-fn extract(a: &Arguments<'_>, fixed: Option<&Regex>) -> Result<ArrayRef> {
-    let (s, pattern) = (a.texts(0), a.texts(1));
-    let group = a.ints_or(2, 0);
-    let mut patterns = Patterns::new(fixed);
-    let mut parts = Vec::with_capacity(a.rows);
-    for row in 0..a.rows {
-        let (Some(text), Some(pattern), Some(group)) =
-            (s.get(row), pattern.get(row), group.get(row))
-        else {
-            parts.push(None);
-            continue;
-        };
-        let found = patterns.get(pattern, java)?.captures(text);
-        let part = found.and_then(|found| found.get(usize::try_from(group).ok()?));
-        parts.push(part.map(|part| part.as_str()));
-    }
-    a.slice_result(|row| parts[row])
+fn extract(call: Call<'_>) -> Result<Expr> {
+    let pattern = PatternArgument::new(&call, 1, "")?;
+    let can_fail = pattern.can_fail();
+    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
+        let (s, mut patterns, group) = (a.texts(0), pattern.of_rows(a), a.ints_or(2, 0));
+        let mut parts = Vec::with_capacity(a.rows);
+        for row in 0..a.rows {
+            let all = s.get(row).zip(patterns.get(row)?).zip(group.get(row));
+            parts.push(all.and_then(|((text, regex), group)| {
+                Some(regex.captures(text)?.get(usize::try_from(group).ok()?)?.as_str())
+            }));
+        }
+        a.slice_result(|row| parts[row])
+    };
+    Ok(call.with_function(DataType::STRING.nullable(), kernel, |f| f.can_fail = can_fail))
+}
+
+/// A group (by default the first) of all that matches; NULL if the pattern has no such group.
+fn extract_all(call: Call<'_>) -> Result<Expr> {
+    let pattern = PatternArgument::new(&call, 1, "")?;
+    let can_fail = pattern.can_fail();
+    let element = DataType::STRING.nullable();
+    let column_type = DataType::Array(Box::new(element.clone())).nullable();
+    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
+        let (s, mut patterns, group) = (a.texts(0), pattern.of_rows(a), a.ints_or(2, 1));
+        let mut parts = StringViewBuilder::new();
+        let mut lengths = Vec::with_capacity(a.rows);
+        let mut valid = Vec::with_capacity(a.rows);
+        for row in 0..a.rows {
+            let all = s.get(row).zip(patterns.get(row)?).zip(group.get(row));
+            let known = all.and_then(|((text, regex), group)| {
+                let group = usize::try_from(group).ok()?;
+                (group < regex.captures_len()).then_some((text, regex, group))
+            });
+            let before = parts.len();
+            if let Some((text, regex, group)) = known {
+                for found in regex.captures_iter(text) {
+                    parts.append_option(found.get(group).map(|part| part.as_str()));
+                }
+            }
+            lengths.push(parts.len() - before);
+            valid.push(known.is_some());
+        }
+        let nulls = Some(NullBuffer::from(valid)).filter(|nulls| nulls.null_count() > 0);
+        let (field, values) = (Arc::new(element.field("item")), Arc::new(parts.finish()));
+        Ok(Arc::new(ListArray::new(field, OffsetBuffer::from_lengths(lengths), values, nulls)))
+    };
+    Ok(call.with_function(column_type, kernel, |f| f.can_fail = can_fail))
+}
+
+/// What matches first; NULL where nothing does.
+fn substring(call: Call<'_>) -> Result<Expr> {
+    let pattern = PatternArgument::new(&call, 1, "")?;
+    let can_fail = pattern.can_fail();
+    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
+        let (s, mut patterns) = (a.texts(0), pattern.of_rows(a));
+        let mut parts = Vec::with_capacity(a.rows);
+        for row in 0..a.rows {
+            let both = s.get(row).zip(patterns.get(row)?);
+            parts.push(both.and_then(|(text, regex)| Some(regex.find(text)?.as_str())));
+        }
+        a.slice_result(|row| parts[row])
+    };
+    Ok(call.with_function(DataType::STRING.nullable(), kernel, |f| f.can_fail = can_fail))
+}
+
+/// An INT of a text and a pattern.
+fn number(call: Call<'_>, of: fn(&Regex, &str) -> i32) -> Result<Expr> {
+    let pattern = PatternArgument::new(&call, 1, "")?;
+    let can_fail = pattern.can_fail();
+    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
+        let (s, mut patterns) = (a.texts(0), pattern.of_rows(a));
+        let mut numbers = Vec::with_capacity(a.rows);
+        for row in 0..a.rows {
+            let both = s.get(row).zip(patterns.get(row)?);
+            numbers.push(both.map(|(text, regex)| of(regex, text)));
+        }
+        Ok(Arc::new(Int32Array::from(numbers)))
+    };
+    Ok(call.with_function(DataType::Int.nullable(), kernel, |f| f.can_fail = can_fail))
+}
+
+/// Compiles the second argument if it is a literal.
+fn replace_pattern(call: Call<'_>) -> Result<Expr> {
+    let regex = call.text(1).map(compile_java).transpose()?.map(Compiled::new);
+    let column_type = DataType::STRING.nullable().with_nullable(call.nullable());
+    let kernel = move |a: &Arguments<'_>| {
+        let regex = regex.as_ref().map(Compiled::of_this_thread);
+        replace(a, regex.as_deref())
+    };
+    Ok(call.with_function(column_type, kernel, |function| function.can_fail = true))
 }
 
 /// What matches is replaced by a text as it stands: Flink quotes `$` and `\\`.
@@ -355,14 +527,25 @@ fn replace(a: &Arguments<'_>, fixed: Option<&Regex>) -> Result<ArrayRef> {
     refused.map_or(replaced, Err)
 }
 
-fn regexp_count(call: Call<'_>) -> Result<Expr> {
-    let pattern = call.text(1).ok_or_else(|| call.error("the pattern must be a literal"))?;
-    let regex = Compiled::new(compile_java(pattern)?);
-    let column_type = DataType::Int.nullable().with_nullable(call.nullable());
-    Ok(call.with_kernel(column_type, move |a| {
-        let (s, regex) = (a.texts(0), regex.of_this_thread());
-        a.number_result::<arrow_array::types::Int32Type>(|row| {
-            Some(regex.find_iter(s.get(row)?).count() as i32)
-        })
-    }))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_split_as_by_java() {
+        let cases: [(&str, &str, usize, &[&str]); 8] = [
+            (",", "a,b,,", usize::MAX, &["a", "b"]),
+            (",", ",a", usize::MAX, &["", "a"]),
+            (",", "a,b,c", 2, &["a", "b,c"]),
+            (",", "a,", 2, &["a", ""]),
+            ("", "abc", usize::MAX, &["a", "b", "c"]),
+            ("", "abc", 2, &["a", "bc"]),
+            ("", "a", 2, &["a", ""]),
+            ("x", "", usize::MAX, &[""]),
+        ];
+        for (pattern, text, limit, expected) in cases {
+            let regex = Regex::new(pattern).unwrap();
+            assert_eq!(java_split(&regex, text, limit), expected, "{pattern} in {text}");
+        }
+    }
 }
