@@ -16,6 +16,7 @@ pub(crate) mod definition;
 pub(crate) mod encodings;
 mod foreign;
 pub(crate) mod hashes;
+pub(crate) mod java_pattern;
 pub(crate) mod java_regex;
 pub(crate) mod json;
 pub(crate) mod json_filter;
@@ -86,6 +87,7 @@ pub fn function_names() -> Vec<&'static str> {
                     | "MAP"
                     | "JSON$"
                     | "MINUS$"
+                    | "MULTISET$"
             )
     };
     let mut names: Vec<&'static str> = definitions().map(|d| d.name).filter(is_name).collect();

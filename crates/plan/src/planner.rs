@@ -28,9 +28,9 @@ use thalweg_expr::{FunctionRegistry, ScalarFunction, Session, build};
 use thalweg_operators::aggregate::{self, UserAggregate};
 
 use crate::ast::{CreateTable, Insert, Name, Query, Statement, StatementKind};
+use crate::bind::composed_aggregates::COMPOSED_AGGREGATES;
 use crate::bind::functions::OVER_ROWS;
 use crate::bind::insert::check_result;
-use crate::bind::json_aggregates::JSON_AGGREGATES;
 use crate::bind::{Binder, UserAggregates};
 use crate::catalog::{self, Catalog, RuntimeMode, Settings, TextRows};
 use crate::explain::graphviz::graphviz;
@@ -242,7 +242,7 @@ impl Planner {
         let builtin = builtin
             .chain(aggregate::names())
             .chain(OVER_ROWS.iter().copied())
-            .chain(JSON_AGGREGATES);
+            .chain(COMPOSED_AGGREGATES);
         let mut names: Vec<String> = builtin.map(str::to_string).collect();
         names.extend(self.functions.names());
         names.extend(self.aggregates.keys().cloned());

@@ -61,12 +61,11 @@ pub(super) fn comparable(
     let is_time =
         |t: &DataType| t.is_timestamp() || matches!(t, DataType::Date | DataType::Time(_));
     if l.is_string() && is_time(r) && left.as_literal().is_some() {
-        let to = widest_time(r);
-        return comparable(op, cast(left, to, false, session)?, right, session);
+        return comparable(op, time_literal(left, widest_time(r), session)?, right, session);
     }
     if r.is_string() && is_time(l) && right.as_literal().is_some() {
         let to = widest_time(l);
-        return comparable(op, left, cast(right, to, false, session)?, session);
+        return comparable(op, left, time_literal(right, to, session)?, session);
     }
     let both = [left.column_type.clone(), right.column_type.clone()];
     let common = common_type(&both).map_err(|_| {
@@ -85,6 +84,16 @@ pub(super) fn comparable(
         data_type => data_type,
     };
     Ok((implicit_cast_in(left, &data_type, session), implicit_cast_in(right, &data_type, session)))
+}
+
+/// A text literal as the time that it is compared with.
+fn time_literal(text: Expr, to: DataType, session: &Session) -> Result<Expr> {
+    let shown = text.to_string();
+    let time = cast(text, to.clone(), false, session)?;
+    match time.as_literal() {
+        Some(_) => Ok(time),
+        None => Err(Error::plan(format!("{shown} is not a value of type {to}"))),
+    }
 }
 
 /// A text compared with what is none, where Flink reads or writes it: a text that is no literal is

@@ -20,7 +20,7 @@ use arrow_select::take::take;
 use thalweg_core::{ColumnType, DataType, Error, Result};
 
 use super::arrays::{Lists, element_type};
-use super::definition::{Call, Definition, Returns, custom, plain};
+use super::definition::{Call, Definition, custom};
 use crate::build::{cast, coerce, common_type, implicit_cast_in};
 use crate::expr::Expr;
 use crate::function::Arguments;
@@ -36,7 +36,14 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     custom("ARRAY_SORT", "array boolean? boolean?", sort),
     custom("ARRAY_MAX", "array", |call| extreme(call, Ordering::Greater)),
     custom("ARRAY_MIN", "array", |call| extreme(call, Ordering::Less)),
-    plain("ARRAY_JOIN", "array string string?", Returns::Text, join),
+    custom("ARRAY_JOIN", "array string string?", |call| {
+        let element = element_type(&call)?.data_type;
+        if !element.is_string() {
+            return Err(call.error(format!("takes an array of texts, not of {element}")));
+        }
+        let column_type = DataType::STRING.nullable().with_nullable(call.nullable());
+        Ok(call.with_kernel(column_type, join))
+    }),
 ];
 
 /// The most elements of a column of arrays.
@@ -89,12 +96,22 @@ impl Picks {
 
 /// Values by an encoding that compares as they do.
 pub(super) fn encoded<const N: usize>(arrays: [&ArrayRef; N]) -> Result<[Rows; N]> {
-    let converter = RowConverter::new(vec![SortField::new(arrays[0].data_type().clone())])?;
+    let converter = converter(arrays[0])?;
     let mut rows = Vec::with_capacity(N);
     for array in arrays {
         rows.push(converter.convert_columns(std::slice::from_ref(array))?);
     }
     rows.try_into().map_err(|_| Error::internal("columns that were lost"))
+}
+
+/// What encodes values of an array's type.
+pub(super) fn converter(array: &ArrayRef) -> Result<RowConverter> {
+    let fields = vec![SortField::new(array.data_type().clone())];
+    if !RowConverter::supports_fields(&fields) {
+        let message = format!("values of {} cannot be compared", array.data_type());
+        return Err(Error::unsupported(message));
+    }
+    Ok(RowConverter::new(fields)?)
 }
 
 type ListKernel = fn(&Arguments<'_>) -> Result<ArrayRef>;
@@ -318,7 +335,7 @@ fn java_order(values: &ArrayRef) -> Result<DynComparator> {
 /// Refuses elements that have no order.
 fn check_order(call: &Call<'_>, element: &ColumnType) -> Result<()> {
     match element.data_type {
-        DataType::Array(_) | DataType::Map(..) | DataType::Row(_) => {
+        DataType::Null | DataType::Array(_) | DataType::Map(..) | DataType::Row(_) => {
             Err(call.error(format!("values of type {} have no order", element.data_type)))
         }
         _ => Ok(()),
@@ -347,9 +364,7 @@ fn extreme(call: Call<'_>, wanted: Ordering) -> Result<Expr> {
 fn join(a: &Arguments<'_>) -> Result<ArrayRef> {
     let (lists, separator) = (Lists::new(a, 0), a.texts(1));
     let replacement = (a.len() > 2).then(|| a.texts(2));
-    let Some(values) = lists.values.as_string_view_opt() else {
-        return Err(Error::plan("ARRAY_JOIN takes an array of texts"));
-    };
+    let values = lists.values.as_string_view();
     let mut out = StringViewBuilder::with_capacity(a.rows);
     for row in 0..a.rows {
         let instead = replacement.as_ref().map(|texts| texts.get(row));

@@ -56,8 +56,6 @@ pub(crate) enum Returns {
     BigInt,
     /// DOUBLE
     Double,
-    /// BOOLEAN
-    Boolean,
 }
 
 impl Returns {
@@ -79,7 +77,6 @@ impl Returns {
             Returns::Int => (DataType::Int, nullable),
             Returns::BigInt => (DataType::BigInt, nullable),
             Returns::Double => (DataType::Double, nullable),
-            Returns::Boolean => (DataType::Boolean, nullable),
         };
         ColumnType { data_type, nullable }
     }

@@ -20,7 +20,7 @@ use super::definition::{Call, Definition, custom};
 use super::json_path::{JsonPath, NotFound};
 use super::json_text::append_json;
 use crate::build::implicit_cast_in;
-use crate::expr::Expr;
+use crate::expr::{Expr, Scalar};
 use crate::function::Arguments;
 
 pub(super) const DEFINITIONS: &[Definition] = &[
@@ -45,7 +45,7 @@ enum Instead {
 impl Instead {
     /// The clause at `index`, whose default is the argument behind it.
     fn of(call: &Call<'_>, index: usize) -> Result<Self> {
-        Ok(match call.text(index) {
+        Ok(match clause(call, index)? {
             None | Some("NULL") => Instead::Null,
             Some("ERROR") => Instead::Fail,
             Some("DEFAULT") => Instead::Default(index + 1),
@@ -127,6 +127,16 @@ impl Request {
     }
 }
 
+/// The text of a clause, which the parser passes as an argument; `None` where it is left out.
+fn clause<'c>(call: &'c Call<'_>, index: usize) -> Result<Option<&'c str>> {
+    let Some(arg) = call.args.get(index) else { return Ok(None) };
+    match arg.as_literal() {
+        Some(Scalar::String(text)) => Ok(Some(text)),
+        Some(Scalar::Null) => Ok(None),
+        _ => Err(call.error("a clause is no value")),
+    }
+}
+
 fn is_scalar(json: &Json) -> bool {
     !matches!(json, Json::Object(_) | Json::Array(_))
 }
@@ -138,7 +148,7 @@ fn literal_path(call: &Call<'_>) -> Result<JsonPath> {
 
 /// `JSON_VALUE(json, path [RETURNING type] [… ON EMPTY] [… ON ERROR])`
 fn value(call: Call<'_>) -> Result<Expr> {
-    let result = match call.text(2) {
+    let result = match clause(&call, 2)? {
         None => DataType::STRING,
         Some("INT" | "INTEGER") => DataType::Int,
         Some("DOUBLE" | "DOUBLE PRECISION") => DataType::Double,
@@ -239,7 +249,7 @@ fn with_defaults<'a>(call: Call<'a>, result: &DataType) -> Result<Call<'a>> {
 /// `JSON_QUERY(json, path [RETURNING type] [… WRAPPER] [… ON EMPTY] [… ON ERROR])`
 fn query(call: Call<'_>) -> Result<Expr> {
     let texts = ColumnType { data_type: DataType::STRING, nullable: true };
-    let result = match call.text(2) {
+    let result = match clause(&call, 2)? {
         None | Some("STRING" | "VARCHAR" | "CHARACTER VARYING") => DataType::STRING,
         Some("ARRAY<STRING>" | "ARRAY<VARCHAR>") => DataType::Array(Box::new(texts)),
         Some(other) => varchar(other).ok_or_else(|| {
@@ -247,10 +257,11 @@ fn query(call: Call<'_>) -> Result<Expr> {
                 .hint("return STRING or ARRAY<STRING>, and CAST that")
         })?,
     };
-    let wrapper = match call.text(3) {
+    let wrapper = match clause(&call, 3)? {
+        None | Some("NONE") => Wrapper::None,
         Some("ALWAYS") => Wrapper::Always,
         Some("IF NEEDED") => Wrapper::IfNeeded,
-        _ => Wrapper::None,
+        Some(other) => return Err(call.error(format!("there is no {other} WRAPPER"))),
     };
     let request = Request {
         name: "JSON_QUERY",
@@ -313,11 +324,12 @@ fn text_arrays(request: &Request, answers: &[Option<Answer>]) -> Result<ArrayRef
 
 /// `text IS JSON [VALUE | OBJECT | ARRAY | SCALAR]`: FALSE for NULL as well.
 fn is_json(call: Call<'_>) -> Result<Expr> {
-    let kind = match call.text(1) {
+    let kind = match clause(&call, 1)? {
+        None | Some("VALUE") => |_: &Json| true,
         Some("OBJECT") => Json::is_object,
         Some("ARRAY") => Json::is_array,
         Some("SCALAR") => is_scalar,
-        _ => |_: &Json| true,
+        Some(other) => return Err(call.error(format!("there is no JSON {other}"))),
     };
     Ok(call.with_kernel(DataType::Boolean.not_null(), move |a| {
         let s = a.texts(0);
@@ -329,12 +341,13 @@ fn is_json(call: Call<'_>) -> Result<Expr> {
 /// `JSON_EXISTS(json, path [TRUE | FALSE | UNKNOWN | ERROR ON ERROR])`
 fn exists(call: Call<'_>) -> Result<Expr> {
     let path = literal_path(&call)?;
-    let on_error = match call.text(2) {
-        Some("TRUE") => Some(true),
-        None | Some("FALSE") => Some(false),
-        _ => None,
+    let (on_error, fails) = match clause(&call, 2)? {
+        None | Some("FALSE") => (Some(false), false),
+        Some("TRUE") => (Some(true), false),
+        Some("UNKNOWN") => (None, false),
+        Some("ERROR") => (None, true),
+        Some(other) => return Err(call.error(format!("there is no {other} ON ERROR"))),
     };
-    let fails = call.text(2) == Some("ERROR");
     let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
         let s = a.texts(0);
         let mut failed = false;

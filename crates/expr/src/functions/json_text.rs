@@ -88,6 +88,9 @@ fn check_type(call: &Call<'_>, data_type: &DataType) -> Result<()> {
 
 /// A value as JSON.
 fn string(call: Call<'_>) -> Result<Expr> {
+    if *call.arg_type(0) == DataType::Null {
+        return Ok(Expr::null(DataType::STRING));
+    }
     check_type(&call, call.arg_type(0))?;
     let mut members = Member::all(&call);
     let member = members.swap_remove(0);
@@ -132,9 +135,18 @@ impl Member {
     }
 }
 
+/// What becomes of values that are NULL, which the parser passes as the first argument.
+fn is_absent_on_null(call: &Call<'_>) -> Result<bool> {
+    match call.text(0) {
+        Some("ABSENT") => Ok(true),
+        Some("NULL") => Ok(false),
+        _ => Err(call.error("the first argument is 'NULL' or 'ABSENT'")),
+    }
+}
+
 /// `JSON_OBJECT('NULL' or 'ABSENT', key, value, …)`: what becomes of values that are NULL.
 fn object(call: Call<'_>) -> Result<Expr> {
-    let absent = call.text(0) == Some("ABSENT");
+    let absent = is_absent_on_null(&call)?;
     if call.args.len().is_multiple_of(2) {
         return Err(call.error("needs a value for each key"));
     }
@@ -161,7 +173,7 @@ fn object(call: Call<'_>) -> Result<Expr> {
 
 /// `JSON_ARRAY('NULL' or 'ABSENT', value, …)`
 fn array(call: Call<'_>) -> Result<Expr> {
-    let absent = call.text(0) == Some("ABSENT");
+    let absent = is_absent_on_null(&call)?;
     call.args[1..].iter().try_for_each(|arg| check_type(&call, &arg.column_type.data_type))?;
     let members = Member::all(&call);
     build_json(call, move |a, row| {

@@ -7,17 +7,18 @@ use std::sync::Arc;
 
 use arrow_array::builder::StringViewBuilder;
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, ListArray, MapArray, StructArray};
+use arrow_array::{Array, ArrayRef, Int32Array, ListArray, MapArray, StructArray, UInt32Array};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
-use arrow_row::{RowConverter, Rows, SortField};
+use arrow_row::Rows;
 use arrow_select::interleave::interleave;
+use arrow_select::take::take;
 use hashbrown::HashMap;
-use regex::Regex;
 use thalweg_core::{Column, ColumnType, DataType, Error, Result};
 
-use super::array_elements::Picks;
+use super::array_elements::{Picks, converter, encoded};
 use super::arrays::{Lists, element_type};
 use super::definition::{Call, Definition, custom};
+use super::java_pattern::JavaPattern;
 use super::regexps::{PatternArgument, java_split};
 use crate::build::{common_type, implicit_cast_in};
 use crate::expr::Expr;
@@ -30,6 +31,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     custom("MAP_ENTRIES", "map", entries),
     custom("MAP_FROM_ARRAYS", "array array", from_arrays),
     custom("MAP_UNION", "map map*", union),
+    custom("MULTISET$", "array", counted),
     custom("STR_TO_MAP", "string string? string?", from_text),
 ];
 
@@ -194,7 +196,7 @@ fn map(call: Call<'_>) -> Result<Expr> {
 
 /// Keys in an encoding that compares as they do.
 fn encoded_keys(keys: &[&ArrayRef]) -> Result<Vec<Rows>> {
-    let converter = RowConverter::new(vec![SortField::new(keys[0].data_type().clone())])?;
+    let converter = converter(keys[0])?;
     let encode = |keys: &&ArrayRef| converter.convert_columns(std::slice::from_ref(*keys));
     Ok(keys.iter().map(encode).collect::<std::result::Result<_, _>>()?)
 }
@@ -258,6 +260,35 @@ fn union(call: Call<'_>) -> Result<Expr> {
     }))
 }
 
+/// What COLLECT makes of the values of a group: how often each is there. A group of none is empty.
+fn counted(call: Call<'_>) -> Result<Expr> {
+    let value = element_type(&call)?.with_nullable(false);
+    let count = DataType::Int.not_null();
+    let column_type = DataType::Map(Box::new(value), Box::new(count)).not_null();
+    Ok(call.with_kernel(column_type, |a| {
+        let lists = Lists::new(a, 0);
+        let [rows] = encoded([&lists.values])?;
+        let (mut places, mut counts) = (Vec::new(), Vec::new());
+        let mut lengths = Vec::with_capacity(a.rows);
+        let mut known: HashMap<&[u8], usize> = HashMap::new();
+        for row in 0..a.rows {
+            known.clear();
+            for at in lists.range(row).unwrap_or(0..0).filter(|&at| lists.values.is_valid(at)) {
+                let place = *known.entry(rows.row(at).data()).or_insert(counts.len());
+                if place == counts.len() {
+                    places.push(at as u32);
+                    counts.push(0);
+                }
+                counts[place] += 1;
+            }
+            lengths.push(known.len());
+        }
+        let keys = take(&lists.values, &UInt32Array::from(places), None)?;
+        let counts = Arc::new(Int32Array::from(counts));
+        map_array(a.result, keys, counts, OffsetBuffer::from_lengths(lengths), None)
+    }))
+}
+
 /// `STR_TO_MAP(text [, between entries [, between key and value]])`; both are regular expressions.
 fn from_text(call: Call<'_>) -> Result<Expr> {
     let text = DataType::STRING.nullable();
@@ -278,7 +309,7 @@ fn from_text(call: Call<'_>) -> Result<Expr> {
                 valid.push(false);
                 continue;
             };
-            let map = entries_of(text, entry, pair);
+            let map = entries_of(text, entry, pair)?;
             lengths.push(map.len());
             valid.push(true);
             for (key, value) in map {
@@ -294,14 +325,18 @@ fn from_text(call: Call<'_>) -> Result<Expr> {
 }
 
 /// The entries of a text; of a key that stands there again, the last value.
-fn entries_of<'t>(text: &'t str, entry: &Regex, pair: &Regex) -> Vec<(&'t str, Option<&'t str>)> {
+fn entries_of<'t>(
+    text: &'t str,
+    entry: &JavaPattern,
+    pair: &JavaPattern,
+) -> Result<Vec<(&'t str, Option<&'t str>)>> {
     let mut map: Vec<(&str, Option<&str>)> = Vec::new();
     let mut places: HashMap<&str, usize> = HashMap::new();
     if text.is_empty() {
-        return map;
+        return Ok(map);
     }
-    for part in java_split(entry, text, usize::MAX) {
-        let mut key_and_value = java_split(pair, part, 2).into_iter();
+    for part in java_split(entry, text, usize::MAX)? {
+        let mut key_and_value = java_split(pair, part, 2)?.into_iter();
         let (key, value) = (key_and_value.next().unwrap_or(""), key_and_value.next());
         match places.get(key) {
             Some(&place) => map[place].1 = value,
@@ -311,7 +346,7 @@ fn entries_of<'t>(text: &'t str, entry: &Regex, pair: &Regex) -> Vec<(&'t str, O
             }
         }
     }
-    map
+    Ok(map)
 }
 
 #[cfg(test)]
@@ -335,8 +370,8 @@ mod tests {
             ("ab", "", "x", vec![("a", None), ("b", None)]),
         ];
         for (text, entry, pair, expected) in cases {
-            let (entry, pair) = (Regex::new(entry).unwrap(), Regex::new(pair).unwrap());
-            assert_eq!(entries_of(text, &entry, &pair), expected, "{text}");
+            let [entry, pair] = [entry, pair].map(|pattern| JavaPattern::new(pattern).unwrap());
+            assert_eq!(entries_of(text, &entry, &pair).unwrap(), expected, "{text}");
         }
     }
 }

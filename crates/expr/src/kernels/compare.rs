@@ -89,6 +89,7 @@ fn equality(left: &ArrayRef, right: &ArrayRef) -> Result<Equality> {
             let fields = columns.map(|(l, r)| equality(l, r)).collect::<Result<Vec<_>>>()?;
             Box::new(move |i, j| fields.iter().all(|equal| equal(i, j)))
         }
+        Arrow::Null => Box::new(|_, _| true),
         _ => {
             let order = make_comparator(left, right, SortOptions::default())?;
             Box::new(move |i, j| order(i, j).is_eq())

@@ -29,12 +29,12 @@ use thalweg_expr::build::{self, BinaryOp};
 use thalweg_expr::{Expr, Scalar, Session};
 use thalweg_operators::window::WindowKind;
 
+use super::composed_aggregates::{JSON_AGGREGATES, without_null_clause};
 use super::functions::{
     function_name, is_aggregate, is_group_window_function, is_later_aggregate, is_star_call,
     plain_arguments,
 };
 use super::group::{GroupBy, GroupWindow};
-use super::json_aggregates::{JSON_AGGREGATES, without_null_clause};
 use super::names::{Names, PlainNames};
 use super::scope::{Scope, name_parts};
 use super::sets::{Sets, grouping_arguments, grouping_value, is_grouping};
@@ -189,6 +189,12 @@ impl<'a> Grouping<'a> {
                 Ok(vec![binder.json_member(arguments, is_absent)?])
             })?;
             return binder.json_of_members(members, &name);
+        }
+        if name == "COLLECT" {
+            let null_treatment = Some(sql::NullTreatment::IgnoreNulls);
+            let call = sql::Function { null_treatment, ..call.clone() };
+            let values = self.aggregate_of(binder, &call, "ARRAY_AGG".to_owned(), Ok)?;
+            return build::call("MULTISET$", vec![values], binder.session);
         }
         let is_count = name == "COUNT";
         self.aggregate_of(binder, call, name, |arguments| match is_count {

@@ -11,7 +11,7 @@ use thalweg_core::{Error, Result};
 use thalweg_operators::aggregate;
 
 use super::Binder;
-use super::json_aggregates::JSON_AGGREGATES;
+use super::composed_aggregates::JSON_AGGREGATES;
 use super::spans::span_of;
 use crate::windows::WindowFunction;
 
@@ -20,7 +20,7 @@ pub const OVER_ROWS: &[&str] =
     &["DENSE_RANK", "GROUPING", "GROUPING_ID", "GROUP_ID", "LAG", "LEAD", "RANK", "ROW_NUMBER"];
 
 /// Aggregates of Flink that are not there yet.
-const LATER_AGGREGATES: &str = "COLLECT RANK DENSE_RANK ROW_NUMBER \
+const LATER_AGGREGATES: &str = "RANK DENSE_RANK ROW_NUMBER \
     PERCENT_RANK CUME_DIST NTILE LAG LEAD";
 
 /// True for an aggregate of Flink that comes with a later version.
@@ -38,7 +38,7 @@ pub fn function_name(function: &Function) -> String {
 pub fn is_aggregate(binder: &Binder<'_>, name: &str) -> bool {
     aggregate::names().any(|own| own == name)
         || super::sets::is_grouping(name)
-        || name == "GROUP_ID"
+        || matches!(name, "COLLECT" | "GROUP_ID")
         || JSON_AGGREGATES.contains(&name)
         || is_later_aggregate(name)
         || binder.is_user_aggregate(name)

@@ -41,6 +41,7 @@
 mod aggregate;
 mod asof;
 mod children;
+pub mod composed_aggregates;
 mod expression;
 mod from;
 pub mod functions;
@@ -48,7 +49,6 @@ mod group;
 mod hints;
 pub mod insert;
 mod join;
-pub mod json_aggregates;
 mod literal;
 mod markers;
 mod names;

@@ -29,8 +29,8 @@ use thalweg_expr::build;
 use thalweg_expr::{Expr, Scalar};
 
 use super::aggregate::{Treatment, counted_together, treatment};
+use super::composed_aggregates::COMPOSED_AGGREGATES;
 use super::functions::{function_name, is_aggregate, is_star_call, plain_arguments};
-use super::json_aggregates::JSON_AGGREGATES;
 use super::names::{Names, PlainNames};
 use super::order::sort_key;
 use super::scope::Scope;
@@ -236,7 +236,7 @@ impl<'a> OverCalls<'a> {
         name: &str,
         arguments: Vec<Expr>,
     ) -> Result<(OverFunction, ColumnType)> {
-        if super::functions::is_later_aggregate(name) || JSON_AGGREGATES.contains(&name) {
+        if super::functions::is_later_aggregate(name) || COMPOSED_AGGREGATES.contains(&name) {
             return Err(unsupported::over(name));
         }
         let arguments = if name == "COUNT" { counted_together(arguments)? } else { arguments };

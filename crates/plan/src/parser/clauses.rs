@@ -494,3 +494,82 @@ fn wrapper(tail: &mut Cursor<'_>) -> Result<&'static str> {
         (true, true) => "IF NEEDED",
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse_expression;
+
+    fn parsed(text: &str) -> String {
+        parse_expression(text).unwrap_or_else(|error| panic!("{text}: {error}")).to_string()
+    }
+
+    #[test]
+    fn clauses_become_arguments() {
+        let cases = [
+            (
+                "JSON_VALUE(j, '$.a' RETURNING int DEFAULT a + 1 ON EMPTY ERROR ON ERROR)",
+                "JSON_VALUE(j, '$.a', 'INT', 'DEFAULT', a + 1, 'ERROR', NULL)",
+            ),
+            ("JSON_VALUE(j, '$.a')", "JSON_VALUE(j, '$.a')"),
+            (
+                "JSON_QUERY(j, '$' WITH CONDITIONAL ARRAY WRAPPER EMPTY ARRAY ON ERROR)",
+                "JSON_QUERY(j, '$', NULL, 'IF NEEDED', NULL, 'EMPTY ARRAY')",
+            ),
+            (
+                "JSON_QUERY(j, '$' RETURNING ARRAY<STRING> WITHOUT WRAPPER)",
+                "JSON_QUERY(j, '$', 'ARRAY<STRING>', 'NONE', NULL, NULL)",
+            ),
+            ("JSON_EXISTS(j, '$.a' UNKNOWN ON ERROR)", "JSON_EXISTS(j, '$.a', 'UNKNOWN')"),
+            ("JSON_OBJECT()", "JSON_OBJECT('NULL')"),
+            (
+                "JSON_OBJECT(KEY 'a' VALUE JSON_ARRAY(1, x NULL ON NULL), key VALUE 2, 'c': f(1, 2))",
+                "JSON_OBJECT('NULL', 'a', JSON_ARRAY('NULL', 1, x), key, 2, 'c', f(1, 2))",
+            ),
+            ("JSON_OBJECT('a' VALUE 1 ABSENT ON NULL)", "JSON_OBJECT('ABSENT', 'a', 1)"),
+            ("JSON_OBJECTAGG(KEY k VALUE v NULL ON NULL)", "JSON_OBJECTAGG(k, v NULL ON NULL)"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(parsed(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn predicates_are_marked() {
+        let cases = [
+            ("x BETWEEN ASYMMETRIC 1 AND 2", "x BETWEEN 1 AND 2"),
+            (
+                "x NOT BETWEEN SYMMETRIC CASE WHEN a AND b THEN 1 END AND 2 AND c",
+                "x NOT BETWEEN `SYMMETRIC$`(CASE WHEN a AND b THEN 1 END) AND 2 AND c",
+            ),
+            (
+                "CASE x WHEN 1, 2 THEN 'a' WHEN f(3, 4) THEN 'b' END",
+                "CASE x WHEN `WHEN$`(1, 2) THEN 'a' WHEN f(3, 4) THEN 'b' END",
+            ),
+            ("(a - b - c) DAY", "(`MINUS$`(a - b, c, 'DAY'))"),
+            ("(a - b) DAY(2) TO SECOND(3)", "(`MINUS$`(a, b, 'DAY'))"),
+            ("TRIM(BOTH FROM s)", "TRIM(BOTH ' ' FROM s)"),
+            ("TRIM(LEADING 'x' FROM s)", "TRIM(LEADING 'x' FROM s)"),
+            ("_UTF8'ä'", "'ä'"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(parsed(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn words_that_do_not_fit_have_a_place() {
+        let cases = [
+            ("JSON_OBJECT('a', 1)", "JSON_OBJECT takes keys with values"),
+            ("JSON_VALUE(j, '$', 1 NULL ON EMPTY)", "JSON_VALUE takes a text and a path"),
+            ("JSON_VALUE(j, '$' NULL ON)", "expected ERROR"),
+            ("JSON_EXISTS(j, '$' NULL ON ERROR)", "expected a clause of JSON_EXISTS"),
+            ("JSON_QUERY(j, '$' WITH ARRAY)", "expected WRAPPER"),
+            ("x BETWEEN SYMMETRIC 1", "expected AND"),
+        ];
+        for (text, expected) in cases {
+            let error = parse_expression(text).expect_err(text);
+            assert!(error.message().contains(expected), "{text}: {error}");
+            assert!(error.span().is_some(), "{text}: no place");
+        }
+    }
+}

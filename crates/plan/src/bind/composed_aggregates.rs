@@ -1,6 +1,7 @@
-//! JSON_ARRAYAGG and JSON_OBJECTAGG: the members of a group as text, joined by LISTAGG, in brackets.
+//! Aggregates that are made of others: JSON_ARRAYAGG and JSON_OBJECTAGG join the members of a group
+//! by LISTAGG and put them in brackets, COLLECT counts the values of ARRAY_AGG.
 //!
-//! So they have LISTAGG's states, and retract as it does. The keys of an object are put in order
+//! So they have the states of those, and retract as they do. The keys of an object are put in order
 //! when it is shown; of a key that comes twice, the last value stays.
 
 use sqlparser::ast::{self as sql, FunctionArgumentClause, FunctionArguments, JsonNullClause};
@@ -11,7 +12,10 @@ use thalweg_expr::build::{self, BinaryOp};
 use super::Binder;
 use super::spans::span_of;
 
-/// The names of these aggregates.
+/// The names of the aggregates that are made of others.
+pub const COMPOSED_AGGREGATES: [&str; 3] = ["COLLECT", "JSON_ARRAYAGG", "JSON_OBJECTAGG"];
+
+/// Those that make JSON.
 pub const JSON_AGGREGATES: [&str; 2] = ["JSON_ARRAYAGG", "JSON_OBJECTAGG"];
 
 /// The length that Flink gives the results.
