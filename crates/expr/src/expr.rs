@@ -94,6 +94,14 @@ pub enum CompareOp {
     NotDistinct,
 }
 
+impl CompareOp {
+    /// True if it asks only whether values are equal, not which is larger.
+    pub fn is_equality(self) -> bool {
+        use CompareOp::*;
+        matches!(self, Equal | NotEqual | Distinct | NotDistinct)
+    }
+}
+
 /// Arithmetic on numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArithmeticOp {
@@ -470,6 +478,13 @@ fn cast_can_fail(from: &DataType, to: &DataType) -> bool {
         }
         DataType::Array(from) => match to {
             DataType::Array(to) => cast_can_fail(&from.data_type, &to.data_type),
+            _ => false,
+        },
+        DataType::Map(from_key, from_value) => match to {
+            DataType::Map(key, value) => {
+                cast_can_fail(&from_key.data_type, &key.data_type)
+                    || cast_can_fail(&from_value.data_type, &value.data_type)
+            }
             _ => false,
         },
         _ => false,

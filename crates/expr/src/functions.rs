@@ -5,24 +5,36 @@
 //! arguments are cast to their kind before a function sees them.
 
 pub(crate) mod arguments;
+pub(crate) mod array_elements;
+pub(crate) mod array_sets;
 pub(crate) mod arrays;
+pub(crate) mod bytes;
 pub(crate) mod compiled;
 pub(crate) mod conditional;
 pub(crate) mod contains;
 pub(crate) mod definition;
+pub(crate) mod encodings;
 mod foreign;
 pub(crate) mod hashes;
+pub(crate) mod java_pattern;
 pub(crate) mod java_regex;
 pub(crate) mod json;
+pub(crate) mod json_filter;
+pub(crate) mod json_path;
+pub(crate) mod json_text;
 pub(crate) mod lengths;
+pub(crate) mod maps;
 pub(crate) mod math;
 pub(crate) mod pattern;
+pub(crate) mod printf;
 pub(crate) mod regexps;
 pub(crate) mod rounding;
 pub(crate) mod sets;
 pub(crate) mod strings;
 pub(crate) mod time;
 pub(crate) mod time_text;
+pub(crate) mod type_names;
+mod zones;
 
 use std::sync::Arc;
 
@@ -34,17 +46,25 @@ use crate::function::{Function, ScalarFunction, user_kernel};
 
 use self::definition::{Build, Call, Definition};
 
-const TABLES: [&[Definition]; 10] = [
+const TABLES: [&[Definition]; 18] = [
+    array_elements::DEFINITIONS,
+    array_sets::DEFINITIONS,
     arrays::DEFINITIONS,
+    bytes::DEFINITIONS,
     conditional::DEFINITIONS,
+    encodings::DEFINITIONS,
     hashes::DEFINITIONS,
     json::DEFINITIONS,
+    json_text::DEFINITIONS,
+    maps::DEFINITIONS,
     math::DEFINITIONS,
+    printf::DEFINITIONS,
     regexps::DEFINITIONS,
     rounding::DEFINITIONS,
     strings::DEFINITIONS,
     time::DEFINITIONS,
     time_text::DEFINITIONS,
+    type_names::DEFINITIONS,
 ];
 
 fn definitions() -> impl Iterator<Item = &'static Definition> {
@@ -58,7 +78,16 @@ pub fn function_names() -> Vec<&'static str> {
         name.starts_with(|c: char| c.is_ascii_alphabetic())
             && !matches!(
                 *name,
-                "LIKE" | "SIMILAR TO" | "ARRAY_AT" | "ROW_FIELD" | "IS JSON" | "ARRAY" | "MAP"
+                "LIKE"
+                    | "SIMILAR TO"
+                    | "ARRAY_AT"
+                    | "ROW_FIELD"
+                    | "IS JSON"
+                    | "ARRAY"
+                    | "MAP"
+                    | "JSON$"
+                    | "MINUS$"
+                    | "MULTISET$"
             )
     };
     let mut names: Vec<&'static str> = definitions().map(|d| d.name).filter(is_name).collect();
@@ -185,6 +214,7 @@ fn fit_one(kind: &str, arg: &Expr) -> Option<Expr> {
         "time" => (date_like || matches!(data_type, DataType::Time(_)), None),
         "binary" => (data_type.is_binary(), None),
         "array" => (matches!(data_type, DataType::Array(_)), None),
+        "map" => (matches!(data_type, DataType::Map(..)), None),
         "collection" => (matches!(data_type, DataType::Array(_) | DataType::Map(..)), None),
         _ => (true, None),
     };
@@ -197,7 +227,7 @@ fn fit_one(kind: &str, arg: &Expr) -> Option<Expr> {
             "binary" => DataType::BYTES,
             _ => DataType::STRING,
         });
-        return (!matches!(kind, "array" | "collection")).then(|| Expr::null(target));
+        return (!matches!(kind, "array" | "map" | "collection")).then(|| Expr::null(target));
     }
     let cast = |target: &DataType| implicit_cast(arg.clone(), target);
     accepted.then(|| target.as_ref().map_or_else(|| arg.clone(), cast))

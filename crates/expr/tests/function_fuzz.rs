@@ -389,7 +389,9 @@ impl Callee {
         let binary = [B::Add, B::Subtract, B::Multiply, B::Divide, B::Modulo, B::Concat, B::And];
         let compare = [B::Or, B::Equal, B::NotEqual, B::Less, B::LessOrEqual, B::Greater];
         let unary = [U::Not, U::Minus, U::Plus, U::IsTrue, U::IsNotTrue, U::IsFalse, U::IsUnknown];
-        let names = build::function_names().into_iter().chain(HIDDEN.iter().copied());
+        // The type of a literal is another than that of a column, and TYPEOF says so.
+        let names = build::function_names().into_iter().filter(|name| *name != "TYPEOF");
+        let names = names.chain(HIDDEN.iter().copied());
         let mut all: Vec<Callee> = names.map(Callee::Function).collect();
         all.extend(binary.into_iter().chain(compare).map(Callee::Binary));
         all.extend(unary.map(Callee::Unary));
@@ -620,8 +622,10 @@ impl Draw {
     const LITERAL_TEXTS: usize = 27;
     const ATTEMPTS: usize = 60;
     /// Texts that are few among all, for functions that take no others.
-    const WORDS: [(&'static str, &'static [&'static str]); 4] = [
+    const WORDS: [(&'static str, &'static [&'static str]); 6] = [
         ("DECODE", &["UTF-8", "UTF-16", "US-ASCII", "ISO-8859-1", "UTF-16LE"]),
+        ("JSON_ARRAY", &["NULL", "ABSENT"]),
+        ("JSON_OBJECT", &["NULL", "ABSENT", "a"]),
         ("ROW_FIELD", &["EXPR$0", "EXPR$1"]),
         ("TIMESTAMPADD", &["DAY", "MONTH", "MILLISECOND", "MILLENNIUM", "SQL_TSI_YEAR"]),
         ("TIMESTAMPDIFF", &["SECOND", "WEEK", "MONTH", "CENTURY", "QUARTER"]),

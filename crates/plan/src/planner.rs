@@ -28,6 +28,7 @@ use thalweg_expr::{FunctionRegistry, ScalarFunction, Session, build};
 use thalweg_operators::aggregate::{self, UserAggregate};
 
 use crate::ast::{CreateTable, Insert, Name, Query, Statement, StatementKind};
+use crate::bind::composed_aggregates::COMPOSED_AGGREGATES;
 use crate::bind::functions::OVER_ROWS;
 use crate::bind::insert::check_result;
 use crate::bind::{Binder, UserAggregates};
@@ -238,7 +239,10 @@ impl Planner {
 
     fn function_names(&self) -> Vec<String> {
         let builtin = build::function_names().into_iter();
-        let builtin = builtin.chain(aggregate::names()).chain(OVER_ROWS.iter().copied());
+        let builtin = builtin
+            .chain(aggregate::names())
+            .chain(OVER_ROWS.iter().copied())
+            .chain(COMPOSED_AGGREGATES);
         let mut names: Vec<String> = builtin.map(str::to_string).collect();
         names.extend(self.functions.names());
         names.extend(self.aggregates.keys().cloned());

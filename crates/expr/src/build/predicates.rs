@@ -54,23 +54,27 @@ pub(super) fn comparable(
     session: &Session,
 ) -> Result<(Expr, Expr)> {
     let (l, r) = (&left.column_type.data_type, &right.column_type.data_type);
+    if let Some(both) = with_text(op, &left, &right, session)? {
+        return Ok(both);
+    }
     // A text literal compared with a time is read as that time, as Flink does.
     let is_time =
         |t: &DataType| t.is_timestamp() || matches!(t, DataType::Date | DataType::Time(_));
     if l.is_string() && is_time(r) && left.as_literal().is_some() {
-        let to = widest_time(r);
-        return comparable(op, cast(left, to, false, session)?, right, session);
+        return comparable(op, time_literal(left, widest_time(r), session)?, right, session);
     }
     if r.is_string() && is_time(l) && right.as_literal().is_some() {
         let to = widest_time(l);
-        return comparable(op, left, cast(right, to, false, session)?, session);
+        return comparable(op, left, time_literal(right, to, session)?, session);
     }
     let both = [left.column_type.clone(), right.column_type.clone()];
     let common = common_type(&both).map_err(|_| {
         Error::plan(format!("cannot compare {l} {op} {r}: text, numbers and times do not mix"))
             .hint(format!("cast one side, for example CAST(… AS {l})"))
     })?;
-    check_comparable(&common.data_type)?;
+    if !op.is_equality() {
+        check_comparable(&common.data_type)?;
+    }
     if types::loses_digits(l, r) {
         // No DECIMAL holds both exactly: the kernel compares them as they are.
         return Ok((to_decimal(left), to_decimal(right)));
@@ -80,6 +84,52 @@ pub(super) fn comparable(
         data_type => data_type,
     };
     Ok((implicit_cast_in(left, &data_type, session), implicit_cast_in(right, &data_type, session)))
+}
+
+/// A text literal as the time that it is compared with.
+fn time_literal(text: Expr, to: DataType, session: &Session) -> Result<Expr> {
+    let shown = text.to_string();
+    let time = cast(text, to.clone(), false, session)?;
+    match time.as_literal() {
+        Some(_) => Ok(time),
+        None => Err(Error::plan(format!("{shown} is not a value of type {to}"))),
+    }
+}
+
+/// A text compared with what is none, where Flink reads or writes it: a text that is no literal is
+/// read as a time, or is NULL; a BOOLEAN is compared by its text; in an order with a number, a text
+/// is read as one.
+fn with_text(
+    op: CompareOp,
+    left: &Expr,
+    right: &Expr,
+    session: &Session,
+) -> Result<Option<(Expr, Expr)>> {
+    let (l, r) = (&left.column_type.data_type, &right.column_type.data_type);
+    if r.is_string() && !l.is_string() {
+        let both = with_text(op, right, left, session)?;
+        return Ok(both.map(|(text, other)| (other, text)));
+    }
+    let is_literal = left.as_literal().is_some();
+    let is_time = r.is_timestamp() || matches!(r, DataType::Date | DataType::Time(_));
+    Ok(match r {
+        _ if !l.is_string() => None,
+        _ if is_time && !is_literal => {
+            Some((cast(left.clone(), widest_time(r), true, session)?, right.clone()))
+        }
+        DataType::Boolean if op.is_equality() => {
+            Some((left.clone(), cast(right.clone(), DataType::STRING, false, session)?))
+        }
+        r if r.is_numeric() && !op.is_equality() => {
+            Some((cast(left.clone(), r.clone(), false, session)?, right.clone()))
+        }
+        _ => None,
+    })
+    .and_then(|both| match both {
+        // The times may differ in their digits, and the texts in their lengths.
+        Some((left, right)) => comparable(op, left, right, session).map(Some),
+        None => Ok(None),
+    })
 }
 
 /// Refuses values of types that have no order here.
@@ -103,11 +153,58 @@ fn widest_time(data_type: &DataType) -> DataType {
 
 /// `left op right`
 pub(crate) fn compare(op: CompareOp, left: Expr, right: Expr, session: &Session) -> Result<Expr> {
+    if let (DataType::Row(l), DataType::Row(r)) =
+        (&left.column_type.data_type, &right.column_type.data_type)
+        && op.is_equality()
+        && l.len() == r.len()
+    {
+        let fields = l.len();
+        return compare_rows(op, (&left, &right), fields, session);
+    }
     let (left, right) = comparable(op, left, right, session)?;
     let is_distinct = matches!(op, CompareOp::Distinct | CompareOp::NotDistinct);
     let nullable = !is_distinct && (left.column_type.nullable || right.column_type.nullable);
     let kind = ExprKind::Compare { op, left: Box::new(left), right: Box::new(right) };
     Ok(Expr::new(kind, boolean(nullable)).folded())
+}
+
+/// Rows are equal if all of their fields are: NULL if that is not known.
+fn compare_rows(
+    op: CompareOp,
+    (left, right): (&Expr, &Expr),
+    fields: usize,
+    session: &Session,
+) -> Result<Expr> {
+    let (each, negated) = match op {
+        CompareOp::Distinct => (CompareOp::NotDistinct, true),
+        CompareOp::NotEqual => (CompareOp::Equal, true),
+        same => (same, false),
+    };
+    let mut equal: Option<Expr> = None;
+    for index in 0..fields {
+        let (l, r) = (row_field(left, index, session)?, row_field(right, index, session)?);
+        let same = compare(each, l, r, session)?;
+        equal = Some(match equal {
+            Some(before) => and(before, same)?,
+            None => same,
+        });
+    }
+    let equal = equal.unwrap_or_else(|| boolean_literal(true));
+    if negated { not(equal) } else { Ok(equal) }
+}
+
+/// A field of a row, without the row where it is made of its fields.
+fn row_field(row: &Expr, index: usize, session: &Session) -> Result<Expr> {
+    if let ExprKind::Call { function, args } = &row.kind
+        && function.name == "ROW"
+    {
+        return Ok(args[index].clone());
+    }
+    let DataType::Row(columns) = &row.column_type.data_type else {
+        return Err(Error::internal("a field of what is no row"));
+    };
+    let name = super::string_literal(&columns[index].name);
+    crate::functions::call("ROW_FIELD", vec![row.clone(), name], session)
 }
 
 /// `expr IS [NOT] NULL`

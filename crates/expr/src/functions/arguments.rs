@@ -5,7 +5,9 @@ use std::sync::Arc;
 use arrow_array::builder::{BooleanBuilder, PrimitiveBuilder, StringViewBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int32Type, Int64Type};
-use arrow_array::{ArrayAccessor, ArrayRef, PrimitiveArray, StringViewArray};
+use arrow_array::{
+    ArrayAccessor, ArrayRef, BinaryArray, BooleanArray, PrimitiveArray, StringViewArray,
+};
 use thalweg_core::{Error, Result};
 
 use crate::function::{Arguments, Value};
@@ -103,6 +105,16 @@ impl Arguments<'_> {
     /// DOUBLE.
     pub(crate) fn doubles(&self, index: usize) -> Numbers<'_, Float64Type> {
         self.numbers(index)
+    }
+    /// BOOLEAN.
+    pub(crate) fn booleans(&self, index: usize) -> ByRow<&BooleanArray> {
+        let value = &self.values[index];
+        ByRow { array: value.array().as_boolean(), constant: value.is_constant() }
+    }
+    /// Bytes.
+    pub(crate) fn bytes(&self, index: usize) -> ByRow<&BinaryArray> {
+        let value = &self.values[index];
+        ByRow { array: value.array().as_binary::<i32>(), constant: value.is_constant() }
     }
     /// An INT that may have been left out.
     pub(crate) fn ints_or(

@@ -6,13 +6,12 @@ use arrow_array::builder::{ArrayBuilder, StringViewBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, ListArray, MapArray, StructArray, UInt32Array, new_null_array,
+    Array, ArrayRef, BooleanArray, ListArray, StructArray, UInt32Array, new_null_array,
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_ord::cmp;
 use arrow_ord::ord::make_comparator;
 use arrow_schema::SortOptions;
-use arrow_select::filter::filter;
 use arrow_select::interleave::interleave;
 use arrow_select::nullif::nullif;
 use arrow_select::take::take;
@@ -32,7 +31,6 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         let lists = Lists::new(a, 0);
         a.number_result::<Int32Type>(|row| Some(lists.range(row)?.len() as i32))
     }),
-    custom("MAP", "any any any*", map),
     custom("ARRAY_AT", "any any", |call| match call.arg_type(0) {
         DataType::Map(..) => map_value(call),
         _ => element(call, false),
@@ -43,16 +41,16 @@ pub(super) const DEFINITIONS: &[Definition] = &[
 ];
 
 /// An argument of arrays or maps.
-struct Lists<'a> {
+pub(super) struct Lists<'a> {
     offsets: &'a [i32],
     nulls: Option<&'a NullBuffer>,
     /// The elements of all rows; of a map its entries.
-    values: ArrayRef,
+    pub values: ArrayRef,
     constant: bool,
 }
 
 impl<'a> Lists<'a> {
-    fn new(a: &'a Arguments<'_>, index: usize) -> Self {
+    pub fn new(a: &'a Arguments<'_>, index: usize) -> Self {
         let value = a.value(index);
         let (array, constant) = (value.array(), value.is_constant());
         let nulls = array.nulls();
@@ -69,7 +67,7 @@ impl<'a> Lists<'a> {
         }
     }
     /// Where the elements of a row stand among all elements.
-    fn range(&self, row: usize) -> Option<std::ops::Range<usize>> {
+    pub fn range(&self, row: usize) -> Option<std::ops::Range<usize>> {
         let row = if self.constant { 0 } else { row };
         let valid = self.nulls.is_none_or(|nulls| nulls.is_valid(row));
         valid.then(|| self.offsets[row] as usize..self.offsets[row + 1] as usize)
@@ -105,7 +103,8 @@ struct Matches {
     equal: BooleanArray,
 }
 
-fn element_type(call: &Call<'_>) -> Result<ColumnType> {
+/// The type of the elements of the first argument.
+pub(super) fn element_type(call: &Call<'_>) -> Result<ColumnType> {
     match call.arg_type(0) {
         DataType::Array(element) => Ok((**element).clone()),
         other => Err(call.error(format!("{other} is not an array"))),
@@ -120,7 +119,7 @@ fn array(call: Call<'_>) -> Result<Expr> {
     let column_type = DataType::Array(Box::new(element.clone())).not_null();
     Ok(Call { args, ..call }.with_kernel(column_type, move |a| {
         let width = a.len();
-        let values = interleaved(a, 0, 1)?;
+        let values = interleaved(a)?;
         let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(width, a.rows));
         Ok(Arc::new(ListArray::new(Arc::new(element.field("item")), offsets, values, None)))
     }))
@@ -245,55 +244,12 @@ fn map_value(call: Call<'_>) -> Result<Expr> {
     }))
 }
 
-/// `MAP[key, value, …]`. An entry whose key is NULL is left out: Arrow's maps have no such keys.
-fn map(call: Call<'_>) -> Result<Expr> {
-    if !call.args.len().is_multiple_of(2) {
-        return Err(call.error("needs a value for each key"));
-    }
-    let unify = |start: usize| {
-        let types: Vec<ColumnType> =
-            call.args[start..].iter().step_by(2).map(|arg| arg.column_type.clone()).collect();
-        common_type(&types).map_err(|error| call.error(error.message()))
-    };
-    let (key, value) = (unify(0)?, unify(1)?);
-    let cast = |(index, arg): (usize, &Expr)| {
-        let to = if index % 2 == 0 { &key.data_type } else { &value.data_type };
-        implicit_cast_in(arg.clone(), to, call.session)
-    };
-    let args: Vec<Expr> = call.args.iter().enumerate().map(cast).collect();
-    let column_type = DataType::Map(Box::new(key), Box::new(value)).not_null();
-    Ok(Call { args, ..call }.with_kernel(column_type, |a| {
-        let arrow_schema::DataType::Map(field, sorted) = a.result.arrow() else {
-            return Err(Error::internal("MAP without the type of a map"));
-        };
-        let arrow_schema::DataType::Struct(fields) = field.data_type().clone() else {
-            return Err(Error::internal("a map without entries"));
-        };
-        let width = a.len() / 2;
-        let mut arrays = vec![interleaved(a, 0, 2)?, interleaved(a, 1, 2)?];
-        let mut lengths = vec![width; a.rows];
-        if let Some(keys) = arrays[0].logical_nulls().filter(|keys| keys.null_count() > 0) {
-            let has_key = BooleanArray::new(keys.inner().clone(), None);
-            arrays = arrays
-                .iter()
-                .map(|array| filter(array, &has_key))
-                .collect::<std::result::Result<_, _>>()?;
-            let of_row = |row: usize| keys.slice(row * width, width);
-            lengths = (0..a.rows).map(|row| width - of_row(row).null_count()).collect();
-        }
-        let entries = StructArray::try_new(fields, arrays, None)?;
-        let offsets = OffsetBuffer::from_lengths(lengths);
-        Ok(Arc::new(MapArray::try_new(field, offsets, entries, None, sorted)?))
-    }))
-}
-
-/// The arguments `first`, `first + step`, … of each row, one row after the other.
-fn interleaved(a: &Arguments<'_>, first: usize, step: usize) -> Result<ArrayRef> {
-    let values: Vec<_> = a.values.iter().skip(first).step_by(step).collect();
-    let arrays: Vec<&dyn Array> = values.iter().map(|value| value.array().as_ref()).collect();
-    let mut places = Vec::with_capacity(a.rows * values.len());
+/// The arguments of each row, one row after the other.
+fn interleaved(a: &Arguments<'_>) -> Result<ArrayRef> {
+    let arrays: Vec<&dyn Array> = a.values.iter().map(|value| value.array().as_ref()).collect();
+    let mut places = Vec::with_capacity(a.rows * a.len());
     for row in 0..a.rows {
-        for (index, value) in values.iter().enumerate() {
+        for (index, value) in a.values.iter().enumerate() {
             places.push((index, if value.is_constant() { 0 } else { row }));
         }
     }

@@ -14,19 +14,19 @@ use regex::Regex;
 const COPIES_MAX: usize = 256;
 
 /// A regular expression with a copy for each thread that asked.
-pub(super) struct Compiled {
-    regex: Regex,
-    copies: Mutex<Vec<(ThreadId, Arc<Regex>)>>,
+pub(super) struct Compiled<R = Regex> {
+    regex: R,
+    copies: Mutex<Vec<(ThreadId, Arc<R>)>>,
 }
 
-impl Compiled {
+impl<R: Clone> Compiled<R> {
     /// No copies yet.
-    pub fn new(regex: Regex) -> Self {
+    pub fn new(regex: R) -> Self {
         Compiled { regex, copies: Mutex::default() }
     }
 
     /// The copy of this thread. Takes a lock: ask once for many texts.
-    pub fn of_this_thread(&self) -> Arc<Regex> {
+    pub fn of_this_thread(&self) -> Arc<R> {
         let this = thread::current().id();
         let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, copy)) = copies.iter().find(|(thread, _)| *thread == this) {

@@ -56,8 +56,6 @@ pub(crate) enum Returns {
     BigInt,
     /// DOUBLE
     Double,
-    /// BOOLEAN
-    Boolean,
 }
 
 impl Returns {
@@ -79,7 +77,6 @@ impl Returns {
             Returns::Int => (DataType::Int, nullable),
             Returns::BigInt => (DataType::BigInt, nullable),
             Returns::Double => (DataType::Double, nullable),
-            Returns::Boolean => (DataType::Boolean, nullable),
         };
         ColumnType { data_type, nullable }
     }
@@ -126,6 +123,16 @@ impl Call<'_> {
         kernel: impl KernelCode,
         adjust: impl FnOnce(&mut Function),
     ) -> Expr {
+        self.unfolded(column_type, kernel, adjust).folded()
+    }
+    /// As [`Call::with_function`], for an expression that is computed when it runs, also if its
+    /// arguments are literals.
+    pub fn unfolded(
+        self,
+        column_type: ColumnType,
+        kernel: impl KernelCode,
+        adjust: impl FnOnce(&mut Function),
+    ) -> Expr {
         let mut function = Function {
             name: self.name.to_owned(),
             kernel: Arc::new(kernel),
@@ -137,7 +144,7 @@ impl Call<'_> {
         };
         adjust(&mut function);
         let kind = ExprKind::Call { function: Arc::new(function), args: self.args };
-        Expr::new(kind, column_type).folded()
+        Expr::new(kind, column_type)
     }
     /// True if any argument can be NULL.
     pub fn nullable(&self) -> bool {

@@ -39,6 +39,7 @@ fn sha2(call: Call<'_>) -> Result<Expr> {
         Some(Scalar::Integer(256)) => digest::<Sha256>,
         Some(Scalar::Integer(384)) => digest::<Sha384>,
         Some(Scalar::Integer(512)) => digest::<Sha512>,
+        Some(Scalar::Null) => return Ok(Expr::null(DataType::Varchar(128))),
         _ => return Err(call.error("the number of bits must be 224, 256, 384 or 512")),
     };
     let column_type = DataType::Varchar(128).nullable().with_nullable(call.nullable());

@@ -75,7 +75,7 @@ impl Pattern {
                     while rest.next_if_eq(&c).is_some() {
                         count += 1;
                     }
-                    if !"yuMLdDHkhKmsSnaEeQqwxXZzV".contains(c) {
+                    if !"GyYuMLwWdDEecaHkhKmsSnANQqxXZzV".contains(c) {
                         return Err(Error::plan(format!(
                             "the letter {c} in the time pattern '{text}' is not supported"
                         ))
@@ -113,7 +113,7 @@ impl Pattern {
             PatternPart::Field('m', _) => 60_000,
             PatternPart::Field('s', _) => 1_000,
             // Zones have changed their distance from UTC at odd moments.
-            PatternPart::Field('n' | 'S' | 'x' | 'X' | 'Z', _) => 1,
+            PatternPart::Field('n' | 'A' | 'N' | 'S' | 'x' | 'X' | 'Z', _) => 1,
             _ => DAY_MS,
         };
         self.parts.iter().map(of).min().unwrap_or(DAY_MS)
@@ -167,8 +167,14 @@ fn print_field(out: &mut String, letter: char, count: usize, reading: Reading, z
         'm' => number(of(TimeField::Minute), count),
         's' => number(of(TimeField::Second), count),
         'Q' | 'q' => number(of(TimeField::Quarter), count),
-        'w' => number(of(TimeField::Week), count),
-        'e' => number(of(TimeField::DayOfWeek), count),
+        'Y' if count == 2 => number(week_of_year(ms).0.rem_euclid(100), 2),
+        'Y' => number(week_of_year(ms).0, count),
+        'w' => number(week_of_year(ms).1, count),
+        // The Saturday that ends the week, in sevens.
+        'W' => number((of(TimeField::Day) + 6 - of(TimeField::DayOfWeek)) / 7 + 1, count),
+        'A' => number(ms.rem_euclid(DAY_MS), count),
+        'N' => number(ms.rem_euclid(DAY_MS) * 1_000_000 + i64::from(reading.nanos_below_ms), count),
+        'e' | 'c' => number(of(TimeField::DayOfWeek), count),
         'n' => number(nanos(reading), count),
         'S' => {
             let digits = format!("{:09}", nanos(reading));
@@ -177,9 +183,24 @@ fn print_field(out: &mut String, letter: char, count: usize, reading: Reading, z
         'a' => out.push_str(if of(TimeField::Hour) < 12 { "AM" } else { "PM" }),
         'M' | 'L' => name(out, MONTHS[(of(TimeField::Month) - 1) as usize], count),
         'E' => name(out, DAYS[(of(TimeField::DayOfWeek) - 1) as usize], count),
+        'G' => out.push_str(match (of(TimeField::Year) > 0, count) {
+            (true, 4) => "Anno Domini",
+            (true, 5) => "A",
+            (true, _) => "AD",
+            (false, 4) => "Before Christ",
+            (false, 5) => "B",
+            (false, _) => "BC",
+        }),
         'V' | 'z' => out.push_str(zone.name()),
         _ => print_offset(out, letter, count, ms - datetime::to_instant(ms, zone)),
     }
+}
+
+/// The year and the week that a day belongs to: those of the Saturday that ends its week.
+fn week_of_year(ms: i64) -> (i64, i64) {
+    let saturday = ms + (7 - extract(TimeField::DayOfWeek, ms)) * DAY_MS;
+    let day = extract(TimeField::DayOfYear, saturday);
+    (extract(TimeField::Year, saturday), (day - 1) / 7 + 1)
 }
 
 fn nanos(reading: Reading) -> i64 {
@@ -328,7 +349,7 @@ fn read_field<'t>(
             fields.offset_seconds = Some(offset);
             return Some(rest);
         }
-        'z' | 'V' => return None,
+        'z' | 'V' | 'G' | 'Y' | 'w' | 'W' | 'c' | 'A' | 'N' => return None,
         _ => {}
     }
     let (negative, digits) = match (letter, text.strip_prefix('-')) {
@@ -413,6 +434,8 @@ mod tests {
             ("yyyyMMdd'T'HHmmss", "20260104T131415"),
             ("D Q ''", "4 1 '"),
             ("HH:mmXXX", "13:14+01:00"),
+            ("G GGGG YYYY-ww W", "AD Anno Domini 2026-02 2"),
+            ("A N c", "47655678 47655678000000 1"),
         ];
         for (pattern, expected) in cases {
             let mut out = String::new();

@@ -1,22 +1,25 @@
 //! LIKE, SIMILAR TO and regular expressions.
 //!
 //! A pattern that is a literal is compiled when the statement is planned, and each thread searches
-//! with a copy of its own (`compiled`). Java's look-around and back-references do not exist here
-//! and are refused by name.
+//! with a copy of its own (`compiled`). Java's patterns are in [`java_pattern`](super::java_pattern).
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, BooleanArray, StringViewArray, cast::AsArray};
-use arrow_buffer::BooleanBuffer;
+use arrow_array::builder::{ArrayBuilder, StringViewBuilder};
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, Int32Array, ListArray, StringViewArray, cast::AsArray,
+};
+use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
 use memchr::memmem::Finder;
-use regex::{Regex, RegexBuilder};
 use thalweg_core::{DataType, Error, Result};
 
+use super::arguments::{GrownText, Texts};
 use super::compiled::Compiled;
 use super::contains::rows_that_contain;
 use super::definition::{Call, Definition, custom};
-use super::java_regex::translated;
+use super::java_pattern::{JavaPattern, compile, is_malformed};
 use crate::expr::Expr;
 use crate::function::{Arguments, KernelCode};
 
@@ -26,58 +29,124 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     custom("REGEXP", "string string", regexp),
     custom("RLIKE", "string string", regexp),
     custom("REGEXP_LIKE", "string string", regexp),
-    custom("REGEXP_EXTRACT", "string string int?", |call| call_with_pattern(call, extract)),
-    custom("REGEXP_REPLACE", "string string string", |call| call_with_pattern(call, replace)),
-    custom("REGEXP_COUNT", "string string", regexp_count),
+    custom("REGEXP_EXTRACT", "string string int?", extract),
+    custom("REGEXP_EXTRACT_ALL", "string string int?", extract_all),
+    custom("REGEXP_REPLACE", "string string string", replace),
+    custom("REGEXP_COUNT", "string string", |call| number(call, count)),
+    custom("REGEXP_INSTR", "string string", |call| number(call, position)),
+    custom("REGEXP_SUBSTR", "string string", substring),
 ];
 
-fn compile(pattern: &str) -> Result<Regex> {
-    Regex::new(pattern).map_err(|error| refusal(pattern, &error))
+/// A pattern among the arguments of a function that gives NULL for a malformed one.
+pub(super) struct PatternArgument {
+    index: usize,
+    fixed: Option<Option<Compiled<JavaPattern>>>,
 }
 
-/// A pattern of Java's, see [`java_regex`](super::java_regex).
-fn compile_java(pattern: &str) -> Result<Regex> {
-    Regex::new(&translated(pattern)).map_err(|error| refusal(pattern, &error))
+impl PatternArgument {
+    /// The argument at this place, or what it is if it is left out.
+    pub fn new(call: &Call<'_>, index: usize, default: &str) -> Result<Self> {
+        let is_absent = call.args.len() <= index;
+        let literal = if is_absent { Some(default) } else { call.text(index) };
+        let fixed = match literal.map(JavaPattern::new) {
+            None => None,
+            Some(Ok(regex)) => Some(Some(Compiled::new(regex))),
+            Some(Err(error)) if is_malformed(&error) => Some(None),
+            Some(Err(error)) => return Err(error),
+        };
+        Ok(PatternArgument { index, fixed })
+    }
+    /// True if a pattern can come that cannot be compiled here.
+    pub fn can_fail(&self) -> bool {
+        self.fixed.is_none()
+    }
+    /// The patterns of the rows.
+    pub fn of_rows<'a>(&self, a: &'a Arguments<'_>) -> RowPatterns<'a> {
+        RowPatterns {
+            fixed: self.fixed.as_ref().map(|one| one.as_ref().map(Compiled::of_this_thread)),
+            texts: self.fixed.is_none().then(|| a.texts(self.index)),
+            patterns: Patterns::default(),
+        }
+    }
 }
 
-fn refusal(pattern: &str, error: &regex::Error) -> Error {
-    let text = error.to_string();
-    let reason = text.lines().last().unwrap_or("it is malformed").trim();
-    let reason = reason.strip_prefix("error: ").unwrap_or(reason);
-    let shown: String = pattern.chars().take(100).collect();
-    Error::plan(format!("'{shown}' is not a regular expression: {reason}"))
-        .hint("look-around and back-references are not supported")
+/// The patterns of the rows that are computed together.
+pub(super) struct RowPatterns<'a> {
+    fixed: Option<Option<Arc<JavaPattern>>>,
+    texts: Option<Texts<'a>>,
+    patterns: Patterns<JavaPattern>,
+}
+
+impl RowPatterns<'_> {
+    /// The pattern of a row; `None` if it is NULL or malformed.
+    pub fn get(&mut self, row: usize) -> Result<Option<&JavaPattern>> {
+        if let Some(fixed) = &self.fixed {
+            return Ok(fixed.as_deref());
+        }
+        let Some(text) = self.texts.as_ref().and_then(|texts| texts.get(row)) else {
+            return Ok(None);
+        };
+        match self.patterns.get(text, JavaPattern::build) {
+            Ok(regex) => Ok(Some(regex)),
+            Err(error) if is_malformed(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The parts of a text between what a pattern matches, at most `limit` of them, as Java splits:
+/// without an empty part before a match of no characters at the start, and without empty parts at
+/// the end unless there is a limit.
+pub(super) fn java_split<'t>(
+    regex: &JavaPattern,
+    text: &'t str,
+    limit: usize,
+) -> Result<Vec<&'t str>> {
+    let mut parts = Vec::new();
+    let mut begin = 0;
+    let is_limited = limit < usize::MAX;
+    regex.for_each(text, |found| {
+        if parts.len() + 1 >= limit {
+            return ControlFlow::Break(());
+        }
+        // A match of no characters at the start divides nothing.
+        if !found.is_empty() || found.start > 0 {
+            parts.push(&text[begin..found.start]);
+            begin = found.end;
+        }
+        ControlFlow::Continue(())
+    })?;
+    parts.push(&text[begin..]);
+    while !is_limited && parts.len() > 1 && parts.last() == Some(&"") {
+        parts.pop();
+    }
+    Ok(parts)
 }
 
 /// The regular expression of each row, compiled once for each different text.
-struct Patterns<'a> {
-    fixed: Option<&'a Regex>,
-    seen: HashMap<String, Regex>,
+struct Patterns<R> {
+    seen: HashMap<String, R>,
 }
 
-impl<'a> Patterns<'a> {
+impl<R> Default for Patterns<R> {
+    fn default() -> Self {
+        Patterns { seen: HashMap::new() }
+    }
+}
+
+impl<R> Patterns<R> {
     /// The most small patterns kept, besides one large one: new patterns must not fill the memory.
     const KEPT_MAX: usize = 256;
-    const SMALL_BYTES_MAX: usize = 1 << 20;
-    const AUTOMATON_BYTES_MAX: usize = 256 << 10;
 
-    fn new(fixed: Option<&'a Regex>) -> Self {
-        Patterns { fixed, seen: HashMap::new() }
-    }
-    fn get(&mut self, text: &str, translate: impl Fn(&str) -> Result<String>) -> Result<&Regex> {
-        if let Some(fixed) = self.fixed {
-            return Ok(fixed);
-        }
+    /// `compile` says whether the pattern must be small.
+    fn get(&mut self, text: &str, compile: impl Fn(&str, bool) -> Result<R>) -> Result<&R> {
         if !self.seen.contains_key(text) {
-            let data = |error: Error| Error::data(error.message().to_owned());
-            let pattern = translate(text).map_err(data)?;
-            let mut builder = RegexBuilder::new(&pattern);
-            builder.dfa_size_limit(Self::AUTOMATON_BYTES_MAX);
-            let small = builder.size_limit(Self::SMALL_BYTES_MAX).build();
+            let small = compile(text, true);
             if small.is_err() || self.seen.len() >= Self::KEPT_MAX {
                 self.seen.clear();
             }
-            let regex = small.or_else(|_| compile(&pattern)).map_err(data)?;
+            let data = |error: Error| Error::data(error.message().to_owned());
+            let regex = small.or_else(|_| compile(text, false)).map_err(data)?;
             self.seen.insert(text.to_owned(), regex);
         }
         Ok(&self.seen[text])
@@ -155,7 +224,7 @@ fn like_matcher(pattern: &str, escape: Option<char>) -> Result<Matcher> {
     };
     match simple {
         Some(matcher) => Ok(matcher),
-        None => Ok(Matcher::Regex(Box::new(Compiled::new(compile(&like_regex(&tokens))?)))),
+        None => Ok(Matcher::Regex(Box::new(Compiled::new(compile(&like_regex(&tokens), false)?)))),
     }
 }
 
@@ -217,12 +286,14 @@ fn matcher_kernel(
 ) -> impl KernelCode {
     move |a: &Arguments<'_>| -> Result<ArrayRef> {
         let (s, pattern) = (a.texts(0), a.texts(1));
-        let mut patterns = Patterns::new(None);
+        let mut patterns = Patterns::default();
         let mut truths = Vec::with_capacity(a.rows);
         for row in 0..a.rows {
             truths.push(match (s.get(row), pattern.get(row)) {
                 (Some(text), Some(pattern)) => {
-                    Some(patterns.get(pattern, &translate)?.is_match(text))
+                    let compiled =
+                        |pattern: &str, small: bool| compile(&translate(pattern)?, small);
+                    Some(patterns.get(pattern, compiled)?.is_match(text))
                 }
                 _ => None,
             });
@@ -274,95 +345,207 @@ fn similar_to(call: Call<'_>) -> Result<Expr> {
             call.with_function(column_type, matcher_kernel(translate), |f| f.can_fail = true)
         );
     };
-    let regex = Compiled::new(compile(&similar_regex(pattern, escape)?)?);
+    let regex = Compiled::new(compile(&similar_regex(pattern, escape)?, false)?);
     Ok(call.with_kernel(column_type, test_kernel(Matcher::Regex(Box::new(regex)))))
 }
 
-/// True where the pattern is found anywhere in the text. Flink finds an empty pattern nowhere.
+/// True where the pattern is found anywhere in the text. Flink finds an empty pattern nowhere, and
+/// a malformed one.
 fn regexp(call: Call<'_>) -> Result<Expr> {
     let column_type = boolean_of(&call);
-    let or_nothing = |pattern: &str| match pattern {
-        "" => NOTHING.to_owned(),
-        pattern => translated(pattern),
+    if let Some(pattern) = call.text(1).filter(|pattern| !pattern.is_empty())
+        && let Ok(JavaPattern::Linear(regex)) = JavaPattern::new(pattern)
+    {
+        let matcher = Matcher::Regex(Box::new(Compiled::new(regex)));
+        return Ok(call.with_kernel(column_type, test_kernel(matcher)));
+    }
+    let pattern = PatternArgument::new(&call, 1, "")?;
+    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
+        let (s, texts, mut patterns) = (a.texts(0), a.texts(1), pattern.of_rows(a));
+        let mut truths = Vec::with_capacity(a.rows);
+        for row in 0..a.rows {
+            truths.push(match (s.get(row), texts.get(row)) {
+                (Some(_), Some("")) => Some(false),
+                (Some(text), Some(_)) => match patterns.get(row)? {
+                    Some(regex) => Some(regex.is_match(text)?),
+                    None => Some(false),
+                },
+                _ => None,
+            });
+        }
+        Ok(Arc::new(BooleanArray::from(truths)))
     };
-    let Some(pattern) = call.text(1) else {
-        let kernel = matcher_kernel(move |pattern| Ok(or_nothing(pattern)));
-        return Ok(call.with_function(column_type, kernel, |f| f.can_fail = true));
-    };
-    let regex = Regex::new(&or_nothing(pattern)).map_err(|error| refusal(pattern, &error))?;
-    let regex = Compiled::new(regex);
-    Ok(call.with_kernel(column_type, test_kernel(Matcher::Regex(Box::new(regex)))))
-}
-
-type PatternKernel = fn(&Arguments<'_>, Option<&Regex>) -> Result<ArrayRef>;
-
-/// Compiles the second argument if it is a literal; REPLACE is NOT NULL where its arguments are.
-fn call_with_pattern(call: Call<'_>, kernel: PatternKernel) -> Result<Expr> {
-    let regex = call.text(1).map(compile_java).transpose()?.map(Compiled::new);
-    let nullable = call.name == "REGEXP_EXTRACT" || call.nullable();
-    let column_type = DataType::STRING.nullable().with_nullable(nullable);
-    let can_fail = regex.is_none() || call.name == "REGEXP_REPLACE";
-    let kernel = move |a: &Arguments<'_>| {
-        let regex = regex.as_ref().map(Compiled::of_this_thread);
-        kernel(a, regex.as_deref())
-    };
-    Ok(call.with_function(column_type, kernel, |function| function.can_fail = can_fail))
-}
-
-/// A pattern that matches no text.
-const NOTHING: &str = "[^\\s\\S]";
-
-fn java(pattern: &str) -> Result<String> {
-    Ok(translated(pattern))
+    Ok(call.with_function(column_type, kernel, |function| function.can_fail = true))
 }
 
 /// The part that matches, or a group of it; NULL where nothing does.
-fn extract(a: &Arguments<'_>, fixed: Option<&Regex>) -> Result<ArrayRef> {
-    let (s, pattern) = (a.texts(0), a.texts(1));
-    let group = a.ints_or(2, 0);
-    let mut patterns = Patterns::new(fixed);
-    let mut parts = Vec::with_capacity(a.rows);
-    for row in 0..a.rows {
-        let (Some(text), Some(pattern), Some(group)) =
-            (s.get(row), pattern.get(row), group.get(row))
-        else {
-            parts.push(None);
-            continue;
-        };
-        let found = patterns.get(pattern, java)?.captures(text);
-        let part = found.and_then(|found| found.get(usize::try_from(group).ok()?));
-        parts.push(part.map(|part| part.as_str()));
-    }
-    a.slice_result(|row| parts[row])
+fn extract(call: Call<'_>) -> Result<Expr> {
+    let pattern = PatternArgument::new(&call, 1, "")?;
+    let can_fail = pattern.can_fail();
+    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
+        let (s, mut patterns, group) = (a.texts(0), pattern.of_rows(a), a.ints_or(2, 0));
+        let mut parts = Vec::with_capacity(a.rows);
+        for row in 0..a.rows {
+            let all = s.get(row).zip(patterns.get(row)?).zip(group.get(row));
+            parts.push(match all {
+                Some(((text, regex), group @ 0..)) => regex.group(text, group as usize)?,
+                _ => None,
+            });
+        }
+        a.slice_result(|row| parts[row])
+    };
+    Ok(call.with_function(DataType::STRING.nullable(), kernel, |f| f.can_fail = can_fail))
+}
+
+/// A group (by default the first) of all that matches; NULL if the pattern has no such group.
+fn extract_all(call: Call<'_>) -> Result<Expr> {
+    let pattern = PatternArgument::new(&call, 1, "")?;
+    let can_fail = pattern.can_fail();
+    let element = DataType::STRING.nullable();
+    let column_type = DataType::Array(Box::new(element.clone())).nullable();
+    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
+        let (s, mut patterns, group) = (a.texts(0), pattern.of_rows(a), a.ints_or(2, 1));
+        let mut parts = StringViewBuilder::new();
+        let mut lengths = Vec::with_capacity(a.rows);
+        let mut valid = Vec::with_capacity(a.rows);
+        for row in 0..a.rows {
+            let all = s.get(row).zip(patterns.get(row)?).zip(group.get(row));
+            let known = all.and_then(|((text, regex), group)| {
+                let group = usize::try_from(group).ok()?;
+                (group < regex.groups()).then_some((text, regex, group))
+            });
+            let before = parts.len();
+            if let Some((text, regex, group)) = known {
+                regex.for_each_group(text, group, |part| parts.append_option(part))?;
+            }
+            lengths.push(parts.len() - before);
+            valid.push(known.is_some());
+        }
+        let nulls = Some(NullBuffer::from(valid)).filter(|nulls| nulls.null_count() > 0);
+        let (field, values) = (Arc::new(element.field("item")), Arc::new(parts.finish()));
+        Ok(Arc::new(ListArray::new(field, OffsetBuffer::from_lengths(lengths), values, nulls)))
+    };
+    Ok(call.with_function(column_type, kernel, |f| f.can_fail = can_fail))
+}
+
+/// What matches first; NULL where nothing does.
+fn substring(call: Call<'_>) -> Result<Expr> {
+    let pattern = PatternArgument::new(&call, 1, "")?;
+    let can_fail = pattern.can_fail();
+    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
+        let (s, mut patterns) = (a.texts(0), pattern.of_rows(a));
+        let mut parts = Vec::with_capacity(a.rows);
+        for row in 0..a.rows {
+            parts.push(match s.get(row).zip(patterns.get(row)?) {
+                Some((text, regex)) => regex.find(text)?.map(|found| &text[found]),
+                None => None,
+            });
+        }
+        a.slice_result(|row| parts[row])
+    };
+    Ok(call.with_function(DataType::STRING.nullable(), kernel, |f| f.can_fail = can_fail))
+}
+
+/// An INT of a text and a pattern.
+fn number(call: Call<'_>, of: fn(&JavaPattern, &str) -> Result<i32>) -> Result<Expr> {
+    let pattern = PatternArgument::new(&call, 1, "")?;
+    let can_fail = pattern.can_fail();
+    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
+        let (s, mut patterns) = (a.texts(0), pattern.of_rows(a));
+        let mut numbers = Vec::with_capacity(a.rows);
+        for row in 0..a.rows {
+            let both = s.get(row).zip(patterns.get(row)?);
+            numbers.push(both.map(|(text, regex)| of(regex, text)).transpose()?);
+        }
+        Ok(Arc::new(Int32Array::from(numbers)))
+    };
+    Ok(call.with_function(DataType::Int.nullable(), kernel, |f| f.can_fail = can_fail))
+}
+
+/// How often the pattern matches.
+fn count(regex: &JavaPattern, text: &str) -> Result<i32> {
+    let mut count = 0;
+    regex.for_each(text, |_| {
+        count += 1;
+        ControlFlow::Continue(())
+    })?;
+    Ok(count)
+}
+
+/// Where the first match stands; 0 without one.
+fn position(regex: &JavaPattern, text: &str) -> Result<i32> {
+    let found = regex.find(text)?;
+    Ok(found.map_or(0, |found| text[..found.start].chars().count() as i32 + 1))
 }
 
 /// What matches is replaced by a text as it stands: Flink quotes `$` and `\\`.
-fn replace(a: &Arguments<'_>, fixed: Option<&Regex>) -> Result<ArrayRef> {
-    let (s, pattern, with) = (a.texts(0), a.texts(1), a.texts(2));
-    let mut patterns = Patterns::new(fixed);
-    let mut refused = None;
-    let replaced = a.grown_text_result("REGEXP_REPLACE", |row, out| {
-        let (text, pattern, with) = (s.get(row)?, pattern.get(row)?, with.get(row)?);
-        let regex = patterns.get(pattern, java).map_err(|error| refused = Some(error)).ok()?;
-        let mut end = 0;
-        for found in regex.find_iter(text) {
-            out.push(&text[end..found.start()], text.len())?;
-            out.push(with, text.len())?;
-            end = found.end();
-        }
-        out.push(&text[end..], text.len())
-    });
-    refused.map_or(replaced, Err)
+fn replace(call: Call<'_>) -> Result<Expr> {
+    if let Some(Err(error)) = call.text(1).map(JavaPattern::new) {
+        return Err(error);
+    }
+    let pattern = PatternArgument::new(&call, 1, "")?;
+    let column_type = DataType::STRING.nullable().with_nullable(call.nullable());
+    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
+        let (s, texts, with) = (a.texts(0), a.texts(1), a.texts(2));
+        let mut patterns = pattern.of_rows(a);
+        let mut refused = None;
+        let replaced = a.grown_text_result("REGEXP_REPLACE", |row, out| {
+            let (text, of, with) = (s.get(row)?, texts.get(row)?, with.get(row)?);
+            let result = match patterns.get(row) {
+                Ok(Some(regex)) => replace_all(out, regex, text, with),
+                Ok(None) => JavaPattern::new(of).map(|_| Some(())),
+                Err(error) => Err(error),
+            };
+            result.unwrap_or_else(|error| {
+                refused = Some(Error::data(error.message().to_owned()));
+                None
+            })
+        });
+        refused.map_or(replaced, Err)
+    };
+    Ok(call.with_function(column_type, kernel, |function| function.can_fail = true))
 }
 
-fn regexp_count(call: Call<'_>) -> Result<Expr> {
-    let pattern = call.text(1).ok_or_else(|| call.error("the pattern must be a literal"))?;
-    let regex = Compiled::new(compile_java(pattern)?);
-    let column_type = DataType::Int.nullable().with_nullable(call.nullable());
-    Ok(call.with_kernel(column_type, move |a| {
-        let (s, regex) = (a.texts(0), regex.of_this_thread());
-        a.number_result::<arrow_array::types::Int32Type>(|row| {
-            Some(regex.find_iter(s.get(row)?).count() as i32)
-        })
-    }))
+/// `None` once the text is too long.
+fn replace_all(
+    out: &mut GrownText,
+    regex: &JavaPattern,
+    text: &str,
+    with: &str,
+) -> Result<Option<()>> {
+    let mut end = 0;
+    let mut fits = Some(());
+    regex.for_each(text, |found| {
+        let mut append = || {
+            out.push(&text[end..found.start], text.len())?;
+            out.push(with, text.len())
+        };
+        fits = append();
+        end = found.end;
+        if fits.is_some() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    Ok(fits.and_then(|()| out.push(&text[end..], text.len())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_split_as_by_java() {
+        let cases: [(&str, &str, usize, &[&str]); 8] = [
+            (",", "a,b,,", usize::MAX, &["a", "b"]),
+            (",", ",a", usize::MAX, &["", "a"]),
+            (",", "a,b,c", 2, &["a", "b,c"]),
+            (",", "a,", 2, &["a", ""]),
+            ("", "abc", usize::MAX, &["a", "b", "c"]),
+            ("", "abc", 2, &["a", "bc"]),
+            ("", "a", 2, &["a", ""]),
+            ("x", "", usize::MAX, &[""]),
+        ];
+        for (pattern, text, limit, expected) in cases {
+            let regex = JavaPattern::new(pattern).unwrap();
+            assert_eq!(java_split(&regex, text, limit).unwrap(), expected, "{pattern} in {text}");
+        }
+    }
 }

@@ -4,13 +4,14 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use arrow_array::{Array, ArrayRef, BinaryArray};
 use base64::alphabet;
-use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use base64::engine::{DecodePaddingMode, Engine};
 use std::sync::Arc;
 use thalweg_core::{DataType, Error, Result};
 
 use super::arguments::GrownText;
 use super::definition::{Call, Definition, Returns, custom, fallible, plain};
+use crate::build::implicit_cast;
 use crate::expr::{Expr, Scalar};
 use crate::function::Arguments;
 
@@ -79,17 +80,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         a.text_result(|row, out| initcap(out, s.get(row)?))
     }),
     custom("OVERLAY", "string string int int?", overlay),
-    plain("SPLIT_INDEX", "string string int", Returns::TextOrNull, |a| {
-        let (s, separator, n) = (a.texts(0), a.texts(1), a.ints(2));
-        a.slice_result(|row| {
-            let (s, separator, n) = (s.get(row)?, separator.get(row)?, n.get(row)?);
-            let n = usize::try_from(n).ok()?;
-            if separator.is_empty() || s.is_empty() {
-                return None;
-            }
-            s.split(separator).nth(n)
-        })
-    }),
+    custom("SPLIT_INDEX", "string any int", split_index),
     plain("ASCII", "string", Returns::Int, |a| {
         let s = a.texts(0);
         a.number_result::<Int32Type>(|row| {
@@ -107,13 +98,6 @@ pub(super) const DEFINITIONS: &[Definition] = &[
             Some(())
         })
     }),
-    plain("TO_BASE64", "string", Returns::Text, |a| {
-        let s = a.texts(0);
-        a.text_result(|row, out| {
-            STANDARD.encode_string(s.get(row)?, out);
-            Some(())
-        })
-    }),
     plain("FROM_BASE64", "string", Returns::TextOrNull, |a| {
         let s = a.texts(0);
         a.text_result(|row, out| {
@@ -124,26 +108,8 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     }),
     custom("ENCODE", "string string", encode),
     custom("DECODE", "binary string", decode),
-    plain("STARTSWITH", "string string", Returns::Boolean, |a| {
-        let (s, part) = (a.texts(0), a.texts(1));
-        a.boolean_result(|row| Some(s.get(row)?.starts_with(part.get(row)?)))
-    }),
-    plain("ENDSWITH", "string string", Returns::Boolean, |a| {
-        let (s, part) = (a.texts(0), a.texts(1));
-        a.boolean_result(|row| Some(s.get(row)?.ends_with(part.get(row)?)))
-    }),
-    plain("TRANSLATE", "string string string", Returns::Text, |a| {
-        let (s, from, to) = (a.texts(0), a.texts(1), a.texts(2));
-        a.text_result(|row, out| translate(out, s.get(row)?, from.get(row)?, to.get(row)?))
-    }),
-    plain("ELT", "int string*", Returns::TextOrNull, |a| {
-        let n = a.ints(0);
-        let texts: Vec<_> = (1..a.len()).map(|i| a.texts(i)).collect();
-        a.slice_result(|row| {
-            let n = usize::try_from(n.get(row)?).ok()?;
-            texts.get(n.checked_sub(1)?)?.get(row)
-        })
-    }),
+    plain("TRANSLATE", "string string string", Returns::Text, translate_all),
+    plain("TRANSLATE3", "string string string", Returns::Text, translate_all),
     plain("PARSE_URL", "string string string?", Returns::TextOrNull, parse_url),
 ];
 
@@ -420,6 +386,41 @@ fn overlay_kernel(a: &Arguments<'_>) -> Result<ArrayRef> {
         out.push_str(characters(text, skip, usize::MAX >> 1));
         Some(())
     })
+}
+
+fn translate_all(a: &Arguments<'_>) -> Result<ArrayRef> {
+    let (s, from, to) = (a.texts(0), a.texts(1), a.texts(2));
+    a.text_result(|row, out| translate(out, s.get(row)?, from.get(row)?, to.get(row)?))
+}
+
+/// `SPLIT_INDEX(text, separator, n)`; the separator may be the code of a character.
+fn split_index(call: Call<'_>) -> Result<Expr> {
+    let Call { name, mut args, session } = call;
+    let separator = args.remove(1);
+    let separator = match &separator.column_type.data_type {
+        data_type if data_type.is_integer() => {
+            let code = implicit_cast(separator, &DataType::BigInt);
+            super::call("CHR", vec![code], session)?
+        }
+        data_type if data_type.is_string() || *data_type == DataType::Null => {
+            implicit_cast(separator, &DataType::STRING)
+        }
+        other => {
+            return Err(Error::plan(format!("{name}: the separator is a text, not {other}")));
+        }
+    };
+    args.insert(1, separator);
+    Ok(Call { name, args, session }.with_kernel(DataType::STRING.nullable(), |a| {
+        let (s, separator, n) = (a.texts(0), a.texts(1), a.ints(2));
+        a.slice_result(|row| {
+            let (s, separator, n) = (s.get(row)?, separator.get(row)?, n.get(row)?);
+            let n = usize::try_from(n).ok()?;
+            if separator.is_empty() || s.is_empty() {
+                return None;
+            }
+            s.split(separator).nth(n)
+        })
+    }))
 }
 
 fn translate(out: &mut String, text: &str, from: &str, to: &str) -> Option<()> {

@@ -37,6 +37,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     custom("SECOND", "time", |call| field_of(call, 0, TimeField::Second)),
     custom("TIMESTAMPADD", "string bigint time", timestamp_add),
     custom("TIMESTAMPDIFF", "string time time", timestamp_diff),
+    custom("MINUS$", "time time", distance),
     custom("CURRENT_WATERMARK", "timestamp", current_watermark),
     custom("PROCTIME", "", |call| clock(call, DataType::TimestampLtz(3))),
     custom("NOW", "", |call| clock(call, DataType::TimestampLtz(3))),
@@ -350,41 +351,81 @@ fn timestamp_add(call: Call<'_>) -> Result<Expr> {
 /// Whole units from the first time to the second.
 fn timestamp_diff(call: Call<'_>) -> Result<Expr> {
     let field = unit(&call, 0)?;
-    let column_type = DataType::Int.nullable().with_nullable(call.nullable());
-    if field.millis().is_none() && field.months().is_none() {
-        return Err(call.error("takes a unit from MILLISECOND to MILLENNIUM"));
+    let is_nanos = field == TimeField::Nanosecond;
+    let data_type = if is_nanos { DataType::BigInt } else { DataType::Int };
+    let column_type = data_type.nullable().with_nullable(call.nullable());
+    // The units below a millisecond, of which one has as many.
+    let per_ms = match field {
+        TimeField::Microsecond => 1_000,
+        TimeField::Nanosecond => 1_000_000,
+        _ => 1,
+    };
+    if per_ms == 1 && field.millis().is_none() && field.months().is_none() {
+        return Err(call.error("takes a unit from NANOSECOND to MILLENNIUM"));
     }
     let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
-        let (start, end) = (a.value(0), a.value(1));
-        let (from, to) =
-            (local_ms(start.array().as_ref(), Tz::UTC), local_ms(end.array().as_ref(), Tz::UTC));
         let between = |from: i64, to: i64| match (field.millis(), field.months()) {
-            (Some(ms), _) => (to.wrapping_sub(from) / ms) as i32,
-            (None, months) => (datetime::months_between(from, to) / months.unwrap_or(1)) as i32,
+            (Some(ms), _) => to.wrapping_sub(from) / ms,
+            (None, Some(months)) => datetime::months_between(from, to) / months,
+            // As Flink does: of milliseconds, and around the ends of the type.
+            (None, None) => to.wrapping_sub(from).wrapping_mul(per_ms),
         };
-        let at = |value: &Value, row: usize| if value.is_constant() { 0 } else { row };
-        let values: ScalarBuffer<i32> =
-            (0..a.rows).map(|row| between(from[at(start, row)], to[at(end, row)])).collect();
-        let nulls = union_nulls(start, end, a.rows);
-        Ok(Arc::new(PrimitiveArray::<Int32Type>::new(values, nulls)))
+        let nulls = union_nulls(a.value(0), a.value(1), a.rows);
+        let values = distances(a, between);
+        Ok(match is_nanos {
+            true => Arc::new(PrimitiveArray::<Int64Type>::new(values, nulls)),
+            false => {
+                let values = values.iter().map(|value| *value as i32).collect();
+                Arc::new(PrimitiveArray::<Int32Type>::new(values, nulls))
+            }
+        })
     };
+    let mut call = in_one_clock(call, 1)?;
+    call.args.remove(0);
+    let shown = format!("{}_{field:?}", call.name).to_uppercase();
+    Ok(call.with_function(column_type, kernel, |f| f.name = shown))
+}
+
+/// What `between` makes of two times, in milliseconds, row by row.
+fn distances(a: &Arguments<'_>, between: impl Fn(i64, i64) -> i64) -> ScalarBuffer<i64> {
+    let (start, end) = (a.value(0), a.value(1));
+    let (from, to) =
+        (local_ms(start.array().as_ref(), Tz::UTC), local_ms(end.array().as_ref(), Tz::UTC));
+    let at = |value: &Value, row: usize| if value.is_constant() { 0 } else { row };
+    (0..a.rows).map(|row| between(from[at(start, row)], to[at(end, row)])).collect()
+}
+
+/// `(later - earlier) SECOND`: the distance of two times as an interval.
+fn distance(call: Call<'_>) -> Result<Expr> {
+    let column_type = DataType::IntervalDayTime.nullable().with_nullable(call.nullable());
+    let is_clock = |index: usize| matches!(call.arg_type(index), DataType::Time(_));
+    if is_clock(0) != is_clock(1) {
+        let types = format!("{} and {}", call.arg_type(0), call.arg_type(1));
+        return Err(Error::plan(format!("there is no distance between {types}")));
+    }
+    Ok(in_one_clock(call, 0)?.with_kernel(column_type, |a| {
+        let nulls = union_nulls(a.value(0), a.value(1), a.rows);
+        let spans = distances(a, |later, earlier| later.wrapping_sub(earlier));
+        Ok(Arc::new(PrimitiveArray::<DurationMillisecondType>::new(spans, nulls)))
+    }))
+}
+
+/// The call with its two times, of which the first is at `first`, as readings of one clock:
+/// instants and wall clock readings meet in the session's zone.
+fn in_one_clock(call: Call<'_>, first: usize) -> Result<Call<'_>> {
     let Call { name, mut args, session } = call;
-    // Instants and wall clock readings meet in the session's zone.
-    let mixed = args[1].column_type.data_type.is_timestamp()
-        && args[2].column_type.data_type.is_timestamp();
-    for index in [1, 2] {
+    let both = [first, first + 1];
+    let mixed = both.iter().all(|index| args[*index].column_type.data_type.is_timestamp());
+    for index in both {
         if let DataType::TimestampLtz(precision) = args[index].column_type.data_type {
-            let other = &args[3 - index].column_type.data_type;
+            let other = &args[2 * first + 1 - index].column_type.data_type;
             if mixed && matches!(other, DataType::Timestamp(_)) {
                 let local = DataType::Timestamp(precision);
                 args[index] = cast(args[index].clone(), local, false, session)?;
             }
         }
     }
-    args.remove(0);
-    let shown = format!("{name}_{field:?}").to_uppercase();
-    let call = Call { name, args, session };
-    Ok(call.with_function(column_type, kernel, |f| f.name = shown))
+    Ok(Call { name, args, session })
 }
 
 /// The running watermark before each row; NULL where there is none yet.

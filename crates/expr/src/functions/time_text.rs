@@ -11,16 +11,17 @@ use thalweg_core::{DataType, Result};
 use super::definition::{Call, Definition, custom};
 use super::pattern::{Pattern, Reading};
 use super::time::local_ms;
+use super::zones::Zone;
 use crate::build::{cast, implicit_cast};
-use crate::expr::{Expr, Scalar};
+use crate::expr::{Expr, ExprKind, Scalar};
 use crate::function::{Arguments, KernelCode};
 use crate::kernels::datetime::{DAY_MS, to_later_instant, to_local};
-use crate::kernels::{parse, timestamps_with};
+use crate::kernels::{parse, ticks_per_second, timestamps_with};
 
 pub(super) const DEFINITIONS: &[Definition] = &[
     custom("DATE_FORMAT", "any string", date_format),
     custom("TO_TIMESTAMP", "string string?", to_timestamp),
-    custom("TO_TIMESTAMP_LTZ", "any any?", to_timestamp_ltz),
+    custom("TO_TIMESTAMP_LTZ", "any any? string?", to_timestamp_ltz),
     custom("TO_DATE", "string string?", to_date),
     custom("FROM_UNIXTIME", "bigint string?", from_unixtime),
     custom("UNIX_TIMESTAMP", "string? string?", unix_timestamp),
@@ -122,26 +123,24 @@ fn milliseconds(a: &Arguments<'_>, value: impl Fn(usize) -> Option<i64>) -> Arra
     timestamps_with(ticks, Some(nulls), a.result)
 }
 
-/// `TO_TIMESTAMP_LTZ(number [, 0 or 3])` or `TO_TIMESTAMP_LTZ(text [, pattern])`.
+/// `TO_TIMESTAMP_LTZ(number [, digits])` or `TO_TIMESTAMP_LTZ(text [, pattern [, zone]])`.
 fn to_timestamp_ltz(call: Call<'_>) -> Result<Expr> {
     if call.arg_type(0).is_string() {
-        let reader = Reader::of(&call, 1)?;
-        let kernel = move |a: &Arguments<'_>| {
-            let s = a.texts(0);
-            Ok(milliseconds(a, |row| instant_ms(reader.read(s.get(row)?)?, Tz::UTC)))
-        };
-        return Ok(with_pattern_in_name(call, DataType::TimestampLtz(3), kernel));
+        return instant_of_text(call);
     }
-    if !call.arg_type(0).is_numeric() {
+    if !call.arg_type(0).is_numeric() || call.args.len() > 2 {
         let got = call.arg_type(0).clone();
-        return Err(call.error(format!("takes a number or text, got {got}")));
+        return Err(call.error(format!("takes a number and its digits, or text, got {got}")));
     }
-    let per_unit = match call.args.get(1).map(Expr::as_literal) {
-        None => 1,
-        Some(Some(Scalar::Integer(0))) => 1_000,
-        Some(Some(Scalar::Integer(3))) => 1,
-        Some(_) => return Err(call.error("the precision must be 0 (seconds) or 3 (milliseconds)")),
+    let digits = match call.args.get(1).map(Expr::as_literal) {
+        None => 3,
+        Some(Some(Scalar::Integer(digits @ 0..=9))) => *digits as u32,
+        Some(_) => {
+            return Err(call.error("the precision must be a number from 0 (seconds) to 9"));
+        }
     };
+    let result = DataType::TimestampLtz(digits.max(3) as u8);
+    let per_unit = ticks_per_second(&result) / 10i64.pow(digits);
     let Call { name, mut args, session } = call;
     let whole = match args[0].column_type.data_type {
         // Of a DECIMAL number of seconds the whole ones count.
@@ -149,31 +148,65 @@ fn to_timestamp_ltz(call: Call<'_>) -> Result<Expr> {
         ref other => other.is_integer(),
     };
     let target = if whole { DataType::BigInt } else { DataType::Double };
+    let shown = format!("{name}[{digits}]");
     args.truncate(1);
     let args = args.into_iter().map(|number| implicit_cast(number, &target)).collect();
     let kernel = move |a: &Arguments<'_>| {
         let array = a.value(0).array();
-        let ms: Vec<i64> = if whole {
+        let ticks: Vec<i64> = if whole {
             let numbers = array.as_primitive::<Int64Type>().values();
             numbers.iter().map(|n| n.saturating_mul(per_unit)).collect()
         } else {
             let numbers = array.as_primitive::<Float64Type>().values();
             numbers.iter().map(|n| (n * per_unit as f64) as i64).collect()
         };
-        let nulls = without_strange_years(&ms, array.nulls());
-        Ok(timestamps_with(ms.into(), nulls, a.result))
+        let per_ms = ticks_per_second(a.result) / 1_000;
+        let nulls = without_strange_years(&ticks, per_ms, array.nulls());
+        Ok(timestamps_with(ticks.into(), nulls, a.result))
     };
     let call = Call { name, args, session };
-    Ok(with_pattern_in_name(call, DataType::TimestampLtz(3), kernel))
+    Ok(call.with_function(result.nullable(), kernel, |function| function.name = shown))
+}
+
+fn instant_of_text(call: Call<'_>) -> Result<Expr> {
+    let reader = Reader::of(&call, 1)?;
+    let zone = match call.args.get(2) {
+        None => Some(Zone::Named(Tz::UTC)),
+        Some(_) => literal_zone(&call, 2)?,
+    };
+    let zone = zone.ok_or_else(|| call.error("the zone must be a literal"))?;
+    let kernel = move |a: &Arguments<'_>| {
+        let s = a.texts(0);
+        Ok(milliseconds(a, |row| {
+            let reading = reader.read(s.get(row)?)?;
+            match reading.offset_seconds {
+                Some(_) => instant_ms(reading, Tz::UTC),
+                None => Some(zone.later_instant_ms(reading.ms)),
+            }
+        }))
+    };
+    let zone = call.text(2).map(|zone| format!(", {zone}")).unwrap_or_default();
+    let mut expr = with_pattern_in_name(call, DataType::TimestampLtz(3), kernel);
+    if let ExprKind::Call { function, .. } = &mut expr.kind
+        && let Some(function) = Arc::get_mut(function)
+    {
+        function.name += &zone;
+    }
+    Ok(expr)
 }
 
 /// Flink's instants made of numbers lie in the years 0000 to 9999; others are NULL.
-fn without_strange_years(ms: &[i64], nulls: Option<&NullBuffer>) -> Option<NullBuffer> {
+fn without_strange_years(
+    ticks: &[i64],
+    per_ms: i64,
+    nulls: Option<&NullBuffer>,
+) -> Option<NullBuffer> {
     const YEARS_MS: std::ops::RangeInclusive<i64> = -62_167_219_200_000..=253_402_300_799_999;
-    if ms.iter().all(|ms| YEARS_MS.contains(ms)) {
+    let is_inside = |tick: &i64| YEARS_MS.contains(&tick.div_euclid(per_ms));
+    if ticks.iter().all(is_inside) {
         return nulls.cloned();
     }
-    let inside = NullBuffer::from_iter(ms.iter().map(|ms| YEARS_MS.contains(ms)));
+    let inside = NullBuffer::from_iter(ticks.iter().map(is_inside));
     NullBuffer::union(nulls, Some(&inside))
 }
 
@@ -249,23 +282,25 @@ fn unix_timestamp(call: Call<'_>) -> Result<Expr> {
     Ok(expr)
 }
 
+/// The zone that a literal argument names.
+fn literal_zone(call: &Call<'_>, index: usize) -> Result<Option<Zone>> {
+    let Some(name) = call.text(index) else { return Ok(None) };
+    let unknown = || call.error(format!("there is no time zone '{name}'"));
+    Zone::named(name).map(Some).ok_or_else(unknown)
+}
+
 /// A text in the default form, moved from one zone to another.
 fn convert_tz(call: Call<'_>) -> Result<Expr> {
-    let zone = |index: usize| -> Result<Option<Tz>> {
-        let Some(name) = call.text(index) else { return Ok(None) };
-        let unknown = || call.error(format!("there is no time zone '{name}'"));
-        name.parse().map(Some).map_err(|_| unknown())
-    };
-    let (fixed_from, fixed_to) = (zone(1)?, zone(2)?);
+    let (fixed_from, fixed_to) = (literal_zone(&call, 1)?, literal_zone(&call, 2)?);
     let pattern = Pattern::parse(DEFAULT_PATTERN)?;
     Ok(call.with_kernel(DataType::STRING.nullable(), move |a| {
         let (s, from, to) = (a.texts(0), a.texts(1), a.texts(2));
         a.text_result(|row, out| {
             let ms = parse::simple_timestamp(s.get(row)?)?;
-            let from = fixed_from.or_else(|| from.get(row)?.parse().ok())?;
-            let to = fixed_to.or_else(|| to.get(row)?.parse().ok())?;
-            let moved = to_local(to_later_instant(ms, from), to);
-            pattern.print(out, Reading::of_ms(moved), to);
+            let from = fixed_from.or_else(|| Zone::named(from.get(row)?))?;
+            let to = fixed_to.or_else(|| Zone::named(to.get(row)?))?;
+            let moved = to.local_ms(from.later_instant_ms(ms));
+            pattern.print(out, Reading::of_ms(moved), Tz::UTC);
             Some(())
         })
     }))

@@ -13,14 +13,14 @@ use arrow_array::types::{
     Time32MillisecondType,
 };
 use arrow_array::{
-    Array, ArrayRef, BinaryArray, BooleanArray, ListArray, PrimitiveArray, StringViewArray,
-    StructArray, make_array, new_null_array,
+    Array, ArrayRef, BinaryArray, BooleanArray, ListArray, MapArray, PrimitiveArray,
+    StringViewArray, StructArray, make_array, new_null_array,
 };
 use arrow_buffer::NullBuffer;
 use chrono_tz::Tz;
 use thalweg_core::text::TextColumn;
 use thalweg_core::types::MAX_LENGTH;
-use thalweg_core::{Column, DataType, Error, Result};
+use thalweg_core::{Column, ColumnType, DataType, Error, Result};
 
 use super::datetime::{DAY_MS, to_instant, to_local};
 use super::{
@@ -44,12 +44,15 @@ pub(crate) fn can_cast(from: &DataType, to: &DataType) -> bool {
         (T::Boolean, t) => t.is_numeric(),
         (f, t) if f.is_binary() => t.is_binary(),
         (T::Date, T::Timestamp(_) | T::TimestampLtz(_)) => true,
-        (T::Time(_), T::Time(_)) => true,
+        (T::Time(_), T::Time(_) | T::Timestamp(_) | T::TimestampLtz(_)) => true,
         (T::Timestamp(_) | T::TimestampLtz(_), t) => {
             t.is_timestamp() || matches!(t, T::Date | T::Time(_))
         }
         (T::IntervalDayTime, T::BigInt) | (T::IntervalYearMonth, T::Int | T::BigInt) => true,
         (T::Array(f), T::Array(t)) => can_cast(&f.data_type, &t.data_type),
+        (T::Map(fk, fv), T::Map(tk, tv)) => {
+            can_cast(&fk.data_type, &tk.data_type) && can_cast(&fv.data_type, &tv.data_type)
+        }
         (T::Row(f), T::Row(t)) => f.len() == t.len() && f.iter().zip(t).all(can_cast_field),
         _ => from.arrow() == to.arrow(),
     }
@@ -101,9 +104,34 @@ impl Cast<'_> {
                 let (offsets, nulls) = (list.offsets().clone(), list.nulls().cloned());
                 Ok(Arc::new(ListArray::new(field, offsets, values, nulls)))
             }
+            (DataType::Map(fk, fv), DataType::Map(tk, tv)) => {
+                self.map(array.as_map(), [fk, fv], [tk, tv])
+            }
             (DataType::Row(from), DataType::Row(to)) => self.row(array.as_struct(), from, to),
             _ => self.temporal(array),
         }
+    }
+
+    fn map(
+        &self,
+        map: &MapArray,
+        from: [&ColumnType; 2],
+        to: [&ColumnType; 2],
+    ) -> Result<ArrayRef> {
+        let mut arrays = Vec::with_capacity(2);
+        for (array, (from, to)) in map.entries().columns().iter().zip(from.iter().zip(to)) {
+            let cast = Cast { from: &from.data_type, to: &to.data_type, ..*self };
+            arrays.push(cast.apply(array)?);
+        }
+        let arrow_schema::DataType::Map(field, sorted) = self.to.arrow() else {
+            return Err(self.unsupported());
+        };
+        let arrow_schema::DataType::Struct(fields) = field.data_type().clone() else {
+            return Err(self.unsupported());
+        };
+        let entries = StructArray::try_new(fields, arrays, None)?;
+        let (offsets, nulls) = (map.offsets().clone(), map.nulls().cloned());
+        Ok(Arc::new(MapArray::try_new(field, offsets, entries, nulls, sorted)?))
     }
 
     fn row(&self, rows: &StructArray, from: &[Column], to: &[Column]) -> Result<ArrayRef> {
@@ -442,6 +470,14 @@ impl Cast<'_> {
                 };
                 let dates = array.as_primitive::<Date32Type>().values();
                 self.checked_ticks(array, |row| ms(dates[row]).checked_mul(per_ms))
+            }
+            // A time of day is one of the first day of 1970.
+            (T::Time(_), T::Timestamp(_) | T::TimestampLtz(_)) => {
+                let per_ms = ticks_per_second(self.to) / 1_000;
+                let instant = matches!(self.to, T::TimestampLtz(_));
+                let ms = |ms: i64| if instant { to_instant(ms, self.zone) } else { ms };
+                let times = array.as_primitive::<Time32MillisecondType>().values();
+                self.checked_ticks(array, |row| ms(times[row].into()).checked_mul(per_ms))
             }
             (T::Timestamp(_) | T::TimestampLtz(_), _) => self.cast_timestamp(array),
             (T::Time(_), T::Time(_)) => Ok(array.clone()),

@@ -8,7 +8,8 @@ use arrow_array::types::{ArrowPrimitiveType, Decimal128Type, Float32Type, Float6
 use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_ord::cmp;
-use arrow_schema::DataType as Arrow;
+use arrow_ord::ord::make_comparator;
+use arrow_schema::{DataType as Arrow, SortOptions};
 use thalweg_core::Result;
 
 use super::decimal;
@@ -24,6 +25,7 @@ pub(crate) fn compare(op: CompareOp, left: &Value, right: &Value) -> Result<Valu
         Arrow::Decimal128(..) if left.array().data_type() != right.array().data_type() => {
             decimals(op, left, right)
         }
+        nested if nested.is_nested() => nested_values(op, left, right)?,
         _ => match op {
             CompareOp::Equal => cmp::eq(left, right),
             CompareOp::NotEqual => cmp::neq(left, right),
@@ -41,6 +43,68 @@ pub(crate) fn compare(op: CompareOp, left: &Value, right: &Value) -> Result<Valu
     } else {
         Value::Rows(result)
     })
+}
+
+/// Whether the values at two places are equal, NULL being equal to NULL.
+type Equality = Box<dyn Fn(usize, usize) -> bool>;
+
+/// Arrays and maps: equal if their elements are, NULL being equal to NULL among them. Entries of
+/// maps have no order.
+fn nested_values(op: CompareOp, left: &Value, right: &Value) -> Result<BooleanArray> {
+    let equal = equality(left.array(), right.array())?;
+    let rows = if left.is_constant() { right.array().len() } else { left.array().len() };
+    let is_plain = matches!(op, CompareOp::Equal | CompareOp::NotEqual);
+    let wants_equal = matches!(op, CompareOp::Equal | CompareOp::NotDistinct);
+    let test = |row: usize| {
+        let i = if left.is_constant() { 0 } else { row };
+        let j = if right.is_constant() { 0 } else { row };
+        let known = left.array().is_valid(i) && right.array().is_valid(j);
+        (known || !is_plain).then(|| equal(i, j) == wants_equal)
+    };
+    Ok((0..rows).map(test).collect())
+}
+
+fn equality(left: &ArrayRef, right: &ArrayRef) -> Result<Equality> {
+    let values: Equality = match left.data_type() {
+        Arrow::List(_) => {
+            let (l, r) = (left.as_list::<i32>().clone(), right.as_list::<i32>().clone());
+            let elements = equality(l.values(), r.values())?;
+            Box::new(move |i, j| {
+                let (ours, theirs) = (range(l.value_offsets(), i), range(r.value_offsets(), j));
+                ours.len() == theirs.len() && ours.zip(theirs).all(|(i, j)| elements(i, j))
+            })
+        }
+        Arrow::Map(..) => {
+            let (l, r) = (left.as_map().clone(), right.as_map().clone());
+            let keys = equality(l.keys(), r.keys())?;
+            let values = equality(l.values(), r.values())?;
+            Box::new(move |i, j| {
+                let (mut ours, theirs) = (range(l.value_offsets(), i), range(r.value_offsets(), j));
+                let is_there = |i| theirs.clone().any(|j| keys(i, j) && values(i, j));
+                ours.len() == theirs.len() && ours.all(is_there)
+            })
+        }
+        Arrow::Struct(_) => {
+            let columns = left.as_struct().columns().iter().zip(right.as_struct().columns());
+            let fields = columns.map(|(l, r)| equality(l, r)).collect::<Result<Vec<_>>>()?;
+            Box::new(move |i, j| fields.iter().all(|equal| equal(i, j)))
+        }
+        Arrow::Null => Box::new(|_, _| true),
+        _ => {
+            let order = make_comparator(left, right, SortOptions::default())?;
+            Box::new(move |i, j| order(i, j).is_eq())
+        }
+    };
+    let (l, r) = (left.logical_nulls(), right.logical_nulls());
+    let is_valid = |nulls: &Option<NullBuffer>, at| nulls.as_ref().is_none_or(|n| n.is_valid(at));
+    Ok(Box::new(move |i, j| match (is_valid(&l, i), is_valid(&r, j)) {
+        (true, true) => values(i, j),
+        (i, j) => i == j,
+    }))
+}
+
+fn range(offsets: &[i32], row: usize) -> std::ops::Range<usize> {
+    offsets[row] as usize..offsets[row + 1] as usize
 }
 
 /// DECIMAL of different precision and scale, exactly.

@@ -24,10 +24,12 @@
 //! ([`Sets`]).
 
 use sqlparser::ast::{self as sql, Expr as SqlExpr};
-use thalweg_core::{Column, ColumnType, Error, Result};
-use thalweg_expr::Expr;
+use thalweg_core::{Column, ColumnType, DataType, Error, Result};
+use thalweg_expr::build::{self, BinaryOp};
+use thalweg_expr::{Expr, Scalar, Session};
 use thalweg_operators::window::WindowKind;
 
+use super::composed_aggregates::{JSON_AGGREGATES, without_null_clause};
 use super::functions::{
     function_name, is_aggregate, is_group_window_function, is_later_aggregate, is_star_call,
     plain_arguments,
@@ -181,7 +183,35 @@ impl<'a> Grouping<'a> {
         if is_later_aggregate(&name) {
             return Err(unsupported::aggregate(&name));
         }
-        let bound = self.bind_call(binder, call, name)?;
+        if JSON_AGGREGATES.contains(&name.as_str()) {
+            let (call, is_absent) = without_null_clause(call, &name)?;
+            let members = self.aggregate_of(binder, &call, "LISTAGG".to_owned(), |arguments| {
+                Ok(vec![binder.json_member(arguments, is_absent)?])
+            })?;
+            return binder.json_of_members(members, &name);
+        }
+        if name == "COLLECT" {
+            let null_treatment = Some(sql::NullTreatment::IgnoreNulls);
+            let call = sql::Function { null_treatment, ..call.clone() };
+            let values = self.aggregate_of(binder, &call, "ARRAY_AGG".to_owned(), Ok)?;
+            return build::call("MULTISET$", vec![values], binder.session);
+        }
+        let is_count = name == "COUNT";
+        self.aggregate_of(binder, call, name, |arguments| match is_count {
+            true => counted_together(arguments),
+            false => Ok(arguments),
+        })
+    }
+
+    /// The column of an aggregate over what `prepare` makes of the arguments.
+    fn aggregate_of(
+        &mut self,
+        binder: &Binder<'_>,
+        call: &sql::Function,
+        name: String,
+        prepare: impl Fn(Vec<Expr>) -> Result<Vec<Expr>>,
+    ) -> Result<Expr> {
+        let bound = self.bind_call(binder, call, name, prepare)?;
         // The text of a number is the same in every type.
         let text = format!("{bound} {}", bound.column.column_type.data_type);
         let index = match self.aggregate_texts.iter().position(|known| *known == text) {
@@ -201,6 +231,7 @@ impl<'a> Grouping<'a> {
         binder: &Binder<'_>,
         call: &sql::Function,
         name: String,
+        prepare: impl Fn(Vec<Expr>) -> Result<Vec<Expr>>,
     ) -> Result<Aggregate> {
         let mut names = PlainNames::of(self.scope, "an aggregate");
         let arguments = if is_star_call(call) {
@@ -212,7 +243,7 @@ impl<'a> Grouping<'a> {
             plain_arguments(call)?
         };
         let arguments = arguments.into_iter().map(|arg| binder.expression(arg, &mut names));
-        let arguments = arguments.collect::<Result<Vec<Expr>>>()?;
+        let arguments = prepare(arguments.collect::<Result<Vec<Expr>>>()?)?;
         let Treatment { distinct, skips_nulls } = treatment(call, &name)?;
         let (function, column_type) =
             binder.resolve_aggregate(&name, distinct, skips_nulls, &arguments)?;
@@ -434,6 +465,21 @@ fn check_session_keys(
         .hint("write the same columns in both: SESSION(TABLE t PARTITION BY k, …) … GROUP BY window_start, window_end, k"))
 }
 
+/// `COUNT(a, b)`: several values count if none of them is NULL.
+pub(super) fn counted_together(arguments: Vec<Expr>) -> Result<Vec<Expr>> {
+    if arguments.len() < 2 {
+        return Ok(arguments);
+    }
+    let session = Session::default();
+    let mut are_there = build::boolean_literal(true);
+    for argument in &arguments {
+        let is_there = build::is_null(argument.clone(), true);
+        are_there = build::binary(BinaryOp::And, are_there, is_there, &session)?;
+    }
+    let row = build::call("ROW", arguments, &session)?;
+    Ok(vec![build::case(vec![(are_there, row)], None)?])
+}
+
 /// Which values an aggregate takes.
 pub(super) struct Treatment {
     /// Equal ones once.
@@ -476,6 +522,11 @@ impl Names for Grouping<'_> {
             }
             if is_grouping(&name) {
                 return self.grouping(binder, call).map(Some);
+            }
+            if name == "GROUP_ID" {
+                // Sets that are equal are refused, so that no group comes a second time.
+                let zero = Scalar::Integer(0);
+                return Ok(Some(Expr::literal(zero, DataType::BigInt.not_null())));
             }
             if is_aggregate(binder, &name) {
                 return self.aggregate(binder, call).map(Some);

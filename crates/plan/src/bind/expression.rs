@@ -29,6 +29,8 @@ impl Binder<'_> {
         let bound = match names.intercept(self, expr) {
             Ok(Some(bound)) => Ok(bound),
             Ok(None) => self.by_kind(expr, names),
+            // The one function that may stand without brackets and is no word of the grammar.
+            Err(_) if is_pi(expr) => build::call("PI", Vec::new(), self.session),
             Err(error) => Err(error),
         };
         // Noted for `physical::ordered`, which refuses such functions in the ordered contracts and
@@ -95,8 +97,7 @@ impl Binder<'_> {
             SqlExpr::IsDistinctFrom(left, right) => self.distinct_from(left, right, false, names),
             SqlExpr::IsNotDistinctFrom(left, right) => self.distinct_from(left, right, true, names),
             SqlExpr::Between { expr, negated, low, high } => {
-                let [value, low, high] = [expr, low, high].map(|e| self.expression(e, names));
-                build::between(value?, low?, high?, *negated, self.session)
+                self.between([expr, low, high], *negated, names)
             }
             SqlExpr::InList { expr, list, negated } => {
                 let value = self.expression(expr, names)?;
@@ -144,9 +145,10 @@ impl Binder<'_> {
             SqlExpr::Trim { trim_where, trim_what, expr, trim_characters: None } => {
                 self.trim(*trim_where, trim_what.as_deref(), expr, names)
             }
-            SqlExpr::IsJson { expr, kind: None, unique_keys: None, negated } => {
-                let found = self.call("IS JSON", [expr.as_ref()], names)?;
-                self.negated(found, *negated)
+            SqlExpr::IsJson { expr, kind, unique_keys: None, negated } => {
+                let mut args = vec![self.expression(expr, names)?];
+                args.extend(kind.as_ref().map(|kind| build::string_literal(&kind.to_string())));
+                self.negated(build::call("IS JSON", args, self.session)?, *negated)
             }
             SqlExpr::Array(array) => self.call("ARRAY", array.elem.iter(), names),
             SqlExpr::CompoundFieldAccess { root, access_chain } => {
@@ -184,6 +186,9 @@ impl Binder<'_> {
         right: &SqlExpr,
         names: &mut dyn Names,
     ) -> Result<Expr> {
+        if *op == BinaryOperator::Overlaps {
+            return self.overlaps(left, right, names);
+        }
         let op = binary_op(op).ok_or_else(|| unsupported::never(&format!("the operator {op}")))?;
         let left = self.expression(left, names)?;
         let right = self.expression(right, names)?;
@@ -217,6 +222,9 @@ impl Binder<'_> {
         };
         let input = self.expression(expr, names)?;
         // The nullability of the written type does not count: a cast keeps that of its input.
+        if let Some(interval) = self.cast_to_interval(&input, data_type)? {
+            return Ok(interval);
+        }
         let target = crate::parser::data_type(data_type)?;
         build::cast(input, target.data_type, safe, self.session)
     }
@@ -235,11 +243,7 @@ impl Binder<'_> {
         for when in conditions {
             let condition = match &operand {
                 None => self.condition(&when.condition, "a CASE condition", names)?,
-                Some(operand) => {
-                    let value = self.expression(&when.condition, names)?;
-                    build::binary(BinaryOp::Equal, operand.clone(), value, self.session)
-                        .map_err(|e| e.at(span_of(&when.condition)))?
-                }
+                Some(operand) => self.case_matches(operand, &when.condition, names)?,
             };
             branches.push((condition, self.expression(&when.result, names)?));
         }
@@ -276,7 +280,7 @@ impl Binder<'_> {
         build::like(value, pattern, escape, kind, false, self.session)
     }
 
-    fn negated(&self, expr: Expr, negated: bool) -> Result<Expr> {
+    pub(super) fn negated(&self, expr: Expr, negated: bool) -> Result<Expr> {
         if negated { build::unary(UnaryOp::Not, expr) } else { Ok(expr) }
     }
 
@@ -377,6 +381,7 @@ impl Binder<'_> {
         let args = plain_arguments(function)?;
         match name.as_str() {
             "TIMESTAMPDIFF" | "TIMESTAMPADD" => self.timestamp_function(&name, &args, names),
+            crate::parser::MINUS => self.distance(&args, names),
             "CURRENT_WATERMARK" => self.current_watermark(&args, names),
             _ => self.call(&name, args, names),
         }
@@ -417,6 +422,12 @@ impl Binder<'_> {
         }
         build::call("CURRENT_WATERMARK", bound, self.session)
     }
+}
+
+/// `PI` without brackets.
+fn is_pi(expr: &SqlExpr) -> bool {
+    matches!(expr, SqlExpr::Identifier(name) if name.quote_style.is_none()
+        && name.value.eq_ignore_ascii_case("PI"))
 }
 
 /// The field that an access names, if it is one by name.

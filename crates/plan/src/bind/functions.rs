@@ -11,16 +11,17 @@ use thalweg_core::{Error, Result};
 use thalweg_operators::aggregate;
 
 use super::Binder;
+use super::composed_aggregates::JSON_AGGREGATES;
 use super::spans::span_of;
 use crate::windows::WindowFunction;
 
 /// What is computed over the rows of a key or of GROUP BY, and means nothing elsewhere.
 pub const OVER_ROWS: &[&str] =
-    &["DENSE_RANK", "GROUPING", "GROUPING_ID", "LAG", "LEAD", "RANK", "ROW_NUMBER"];
+    &["DENSE_RANK", "GROUPING", "GROUPING_ID", "GROUP_ID", "LAG", "LEAD", "RANK", "ROW_NUMBER"];
 
 /// Aggregates of Flink that are not there yet.
-const LATER_AGGREGATES: &str = "COLLECT JSON_OBJECTAGG JSON_ARRAYAGG RANK DENSE_RANK ROW_NUMBER \
-    PERCENT_RANK CUME_DIST NTILE LAG LEAD GROUP_ID";
+const LATER_AGGREGATES: &str = "RANK DENSE_RANK ROW_NUMBER \
+    PERCENT_RANK CUME_DIST NTILE LAG LEAD";
 
 /// True for an aggregate of Flink that comes with a later version.
 /// Known, so that the message says so in the place of "no such function".
@@ -37,6 +38,8 @@ pub fn function_name(function: &Function) -> String {
 pub fn is_aggregate(binder: &Binder<'_>, name: &str) -> bool {
     aggregate::names().any(|own| own == name)
         || super::sets::is_grouping(name)
+        || matches!(name, "COLLECT" | "GROUP_ID")
+        || JSON_AGGREGATES.contains(&name)
         || is_later_aggregate(name)
         || binder.is_user_aggregate(name)
 }

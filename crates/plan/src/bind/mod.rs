@@ -41,6 +41,7 @@
 mod aggregate;
 mod asof;
 mod children;
+pub mod composed_aggregates;
 mod expression;
 mod from;
 pub mod functions;
@@ -49,6 +50,7 @@ mod hints;
 pub mod insert;
 mod join;
 mod literal;
+mod markers;
 mod names;
 mod navigation;
 pub mod near;

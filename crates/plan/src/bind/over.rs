@@ -28,7 +28,8 @@ use thalweg_core::{Column, ColumnType, DataType, Error, Result};
 use thalweg_expr::build;
 use thalweg_expr::{Expr, Scalar};
 
-use super::aggregate::{Treatment, treatment};
+use super::aggregate::{Treatment, counted_together, treatment};
+use super::composed_aggregates::COMPOSED_AGGREGATES;
 use super::functions::{function_name, is_aggregate, is_star_call, plain_arguments};
 use super::names::{Names, PlainNames};
 use super::order::sort_key;
@@ -235,9 +236,10 @@ impl<'a> OverCalls<'a> {
         name: &str,
         arguments: Vec<Expr>,
     ) -> Result<(OverFunction, ColumnType)> {
-        if super::functions::is_later_aggregate(name) {
+        if super::functions::is_later_aggregate(name) || COMPOSED_AGGREGATES.contains(&name) {
             return Err(unsupported::over(name));
         }
+        let arguments = if name == "COUNT" { counted_together(arguments)? } else { arguments };
         let Treatment { distinct, skips_nulls } = treatment(call, name)?;
         let (function, column_type) =
             binder.resolve_aggregate(name, distinct, skips_nulls, &arguments)?;

@@ -42,10 +42,6 @@ pub fn subquery(what: &str) -> Error {
 
 /// An aggregate that is not there yet.
 pub fn aggregate(name: &str) -> Error {
-    if name == "COLLECT" {
-        return Error::unsupported("COLLECT gives a MULTISET, a type that there is not here")
-            .hint("ARRAY_AGG(x) gives the values as an ARRAY");
-    }
     Error::unsupported(format!("the aggregate {name} {LATER}")).hint(format!(
         "there are {}",
         thalweg_operators::aggregate::names().collect::<Vec<_>>().join(", ")

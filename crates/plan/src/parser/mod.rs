@@ -26,6 +26,7 @@
 //! catalog.
 
 mod asof;
+mod clauses;
 mod create;
 mod depth;
 mod dialect;
@@ -44,6 +45,7 @@ mod tests;
 
 use thalweg_core::Result;
 
+pub use clauses::{MINUS, SYMMETRIC, WHEN};
 pub use dialect::FlinkDialect;
 pub use pattern::WITHIN;
 pub use query::parse_expression;

@@ -7,6 +7,7 @@
 //! | `CEILING(x TO HOUR)` | `CEIL(x TO HOUR)` |
 //! | `a ASOF LEFT JOIN b MATCH_CONDITION (m) ON c` | ``a LEFT JOIN b ON `ASOF$`(m) AND c`` (see `asof`) |
 //! | clauses of `MATCH_RECOGNIZE` | see [`super::pattern`] |
+//! | clauses of JSON_VALUE and its kin, `BETWEEN SYMMETRIC`, … | see [`super::clauses`] |
 //!
 //! The tokens that replace others stand where the first of those stood, so that errors point at
 //! the user's text.
@@ -20,6 +21,7 @@ use sqlparser::tokenizer::{Span as TokenSpan, Token, TokenWithSpan, Word};
 use thalweg_core::Result;
 
 use super::asof::AsofJoins;
+use super::clauses;
 use super::pattern;
 use super::tokens::{Cursor, SourceText, is_word};
 use super::types::column_type;
@@ -51,6 +53,9 @@ pub(super) fn rewrite<'a>(
     let mut cursor = Cursor::new(source, tokens);
     while let Some(token) = cursor.next() {
         if asof.take(&mut cursor, token, open.len(), &mut output)? {
+            continue;
+        }
+        if clauses::take(&mut cursor, token, &mut output)? {
             continue;
         }
         let before = cursor.index.checked_sub(2).map(|i| &tokens[i].token);

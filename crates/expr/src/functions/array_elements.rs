@@ -1,0 +1,403 @@
+//! Functions that choose, add, remove and order the elements of arrays. Elements count from 1.
+//!
+//! A result is made of *picks*: where each of its elements stands among the elements of the
+//! arguments. They are gathered for all rows, and then copied at once. Elements are compared by
+//! their row encoding, in which NULL equals NULL and NaN equals NaN.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use arrow_array::builder::StringViewBuilder;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, Float64Type, Int32Type};
+use arrow_array::{Array, ArrayRef, ListArray, UInt32Array};
+use arrow_buffer::{NullBuffer, OffsetBuffer};
+use arrow_ord::ord::{DynComparator, make_comparator};
+use arrow_row::{RowConverter, Rows, SortField};
+use arrow_schema::SortOptions;
+use arrow_select::interleave::interleave;
+use arrow_select::take::take;
+use thalweg_core::{ColumnType, DataType, Error, Result};
+
+use super::arrays::{Lists, element_type};
+use super::definition::{Call, Definition, custom};
+use crate::build::{cast, coerce, common_type, implicit_cast_in};
+use crate::expr::Expr;
+use crate::function::Arguments;
+
+pub(super) const DEFINITIONS: &[Definition] = &[
+    custom("ARRAY_APPEND", "array any", |call| with_element(call, append)),
+    custom("ARRAY_PREPEND", "array any", |call| with_element(call, prepend)),
+    custom("ARRAY_REMOVE", "array any", |call| without_element(call, remove)),
+    custom("ARRAY_POSITION", "array any", position),
+    custom("ARRAY_CONCAT", "array array*", concat),
+    custom("ARRAY_REVERSE", "array", |call| same_array(call, reverse)),
+    custom("ARRAY_SLICE", "array int int?", |call| same_array(call, slice)),
+    custom("ARRAY_SORT", "array boolean? boolean?", sort),
+    custom("ARRAY_MAX", "array", |call| extreme(call, Ordering::Greater)),
+    custom("ARRAY_MIN", "array", |call| extreme(call, Ordering::Less)),
+    custom("ARRAY_JOIN", "array string string?", |call| {
+        let element = element_type(&call)?.data_type;
+        if !element.is_string() {
+            return Err(call.error(format!("takes an array of texts, not of {element}")));
+        }
+        let column_type = DataType::STRING.nullable().with_nullable(call.nullable());
+        Ok(call.with_kernel(column_type, join))
+    }),
+];
+
+/// The most elements of a column of arrays.
+const ELEMENTS_MAX: usize = i32::MAX as usize;
+
+/// The elements of a result by their places in the arguments.
+#[derive(Default)]
+pub(super) struct Picks {
+    /// The argument, and the place among its elements.
+    pub places: Vec<(usize, usize)>,
+    /// Where the array of each row ends.
+    ends: Vec<usize>,
+    valid: Vec<bool>,
+}
+
+impl Picks {
+    /// Ends the array of a row, whose elements have been added; `None` is NULL.
+    pub fn end_row(&mut self, row: Option<()>) {
+        if row.is_none() {
+            self.places.truncate(self.ends.last().copied().unwrap_or(0));
+        }
+        self.ends.push(self.places.len());
+        self.valid.push(row.is_some());
+    }
+    /// Adds elements of an argument.
+    pub fn extend(&mut self, argument: usize, places: std::ops::Range<usize>) {
+        self.places.extend(places.map(|place| (argument, place)));
+    }
+    /// The offsets of the arrays, and which of them are NULL.
+    pub fn bounds(self) -> Result<(OffsetBuffer<i32>, Option<NullBuffer>)> {
+        if self.places.len() > ELEMENTS_MAX {
+            return Err(Error::data("arrays of one batch of rows would have over 2^31 elements"));
+        }
+        let begins = std::iter::once(0).chain(self.ends.iter().copied());
+        let lengths: Vec<usize> = begins.zip(&self.ends).map(|(begin, end)| end - begin).collect();
+        let nulls = Some(NullBuffer::from(self.valid)).filter(|nulls| nulls.null_count() > 0);
+        Ok((OffsetBuffer::from_lengths(lengths), nulls))
+    }
+    /// The arrays.
+    pub fn finish(self, sources: &[&ArrayRef], a: &Arguments<'_>) -> Result<ArrayRef> {
+        let arrow_schema::DataType::List(field) = a.result.arrow() else {
+            return Err(Error::internal("an array without the type of one"));
+        };
+        let sources: Vec<&dyn Array> = sources.iter().map(|source| source.as_ref()).collect();
+        let values = interleave(&sources, &self.places)?;
+        let (offsets, nulls) = self.bounds()?;
+        Ok(Arc::new(ListArray::try_new(field, offsets, values, nulls)?))
+    }
+}
+
+/// Values by an encoding that compares as they do.
+pub(super) fn encoded<const N: usize>(arrays: [&ArrayRef; N]) -> Result<[Rows; N]> {
+    let converter = converter(arrays[0])?;
+    let mut rows = Vec::with_capacity(N);
+    for array in arrays {
+        rows.push(converter.convert_columns(std::slice::from_ref(array))?);
+    }
+    rows.try_into().map_err(|_| Error::internal("columns that were lost"))
+}
+
+/// What encodes values of an array's type.
+pub(super) fn converter(array: &ArrayRef) -> Result<RowConverter> {
+    let fields = vec![SortField::new(array.data_type().clone())];
+    if !RowConverter::supports_fields(&fields) {
+        let message = format!("values of {} cannot be compared", array.data_type());
+        return Err(Error::unsupported(message));
+    }
+    Ok(RowConverter::new(fields)?)
+}
+
+type ListKernel = fn(&Arguments<'_>) -> Result<ArrayRef>;
+
+/// The second argument, cast to the type of the elements, where it goes into a column of it: a text
+/// is cut, as in Flink.
+fn fit_element(call: Call<'_>) -> Result<(Call<'_>, ColumnType)> {
+    let element = element_type(&call)?;
+    let Call { name, mut args, session } = call;
+    let target = element.data_type.clone().nullable();
+    let given = args[1].column_type.data_type.clone();
+    let is_text = given.is_string() && element.data_type.is_string();
+    args[1] = match is_text {
+        true => cast(args[1].clone(), element.data_type.clone(), false, session)?,
+        false => coerce(args[1].clone(), &target, session).map_err(|_| {
+            let expected = &element.data_type;
+            Error::plan(format!("{name}: the array is of {expected}, got an element {given}"))
+                .hint("cast one to the type of the other")
+        })?,
+    };
+    Ok((Call { name, args, session }, element))
+}
+
+/// A function whose arrays hold the second argument as well.
+fn with_element(call: Call<'_>, kernel: ListKernel) -> Result<Expr> {
+    let (call, element) = fit_element(call)?;
+    let nullable = element.nullable || call.args[1].column_type.nullable;
+    let array = DataType::Array(Box::new(element.with_nullable(nullable)));
+    let column_type = array.nullable().with_nullable(call.nullable());
+    Ok(call.with_kernel(column_type, kernel))
+}
+
+/// A function whose arrays hold no more than the first argument's.
+fn without_element(call: Call<'_>, kernel: ListKernel) -> Result<Expr> {
+    let (call, _) = fit_element(call)?;
+    let column_type = call.args[0].column_type.clone();
+    Ok(call.with_kernel(column_type, kernel))
+}
+
+/// A function whose arrays are of the first argument's type.
+fn same_array(call: Call<'_>, kernel: ListKernel) -> Result<Expr> {
+    let column_type = call.args[0].column_type.clone().with_nullable(call.nullable());
+    Ok(call.with_kernel(column_type, kernel))
+}
+
+fn append(a: &Arguments<'_>) -> Result<ArrayRef> {
+    let (lists, place) = (Lists::new(a, 0), place_of(a, 1));
+    let mut picks = Picks::default();
+    for row in 0..a.rows {
+        let range = lists.range(row);
+        let row = range.map(|range| {
+            picks.extend(0, range);
+            picks.places.push((1, place(row)));
+        });
+        picks.end_row(row);
+    }
+    picks.finish(&[&lists.values, a.value(1).array()], a)
+}
+
+fn prepend(a: &Arguments<'_>) -> Result<ArrayRef> {
+    let (lists, place) = (Lists::new(a, 0), place_of(a, 1));
+    let mut picks = Picks::default();
+    for row in 0..a.rows {
+        let range = lists.range(row);
+        let row = range.map(|range| {
+            picks.places.push((1, place(row)));
+            picks.extend(0, range);
+        });
+        picks.end_row(row);
+    }
+    picks.finish(&[&lists.values, a.value(1).array()], a)
+}
+
+/// Where the value of a row stands in an argument, which may be constant.
+fn place_of(a: &Arguments<'_>, index: usize) -> impl Fn(usize) -> usize + use<> {
+    let constant = a.value(index).is_constant();
+    move |row| if constant { 0 } else { row }
+}
+
+fn remove(a: &Arguments<'_>) -> Result<ArrayRef> {
+    let (lists, place) = (Lists::new(a, 0), place_of(a, 1));
+    let [elements, removed] = encoded([&lists.values, a.value(1).array()])?;
+    let mut picks = Picks::default();
+    for row in 0..a.rows {
+        let unwanted = removed.row(place(row));
+        let kept = lists.range(row).map(|range| {
+            let kept = range.filter(|&at| elements.row(at) != unwanted);
+            picks.places.extend(kept.map(|at| (0, at)));
+        });
+        picks.end_row(kept);
+    }
+    picks.finish(&[&lists.values], a)
+}
+
+/// The first place of the element; 0 without one, NULL if it is NULL.
+fn position(call: Call<'_>) -> Result<Expr> {
+    let (call, _) = fit_element(call)?;
+    let column_type = DataType::Int.nullable().with_nullable(call.nullable());
+    Ok(call.with_kernel(column_type, |a| {
+        let (lists, place) = (Lists::new(a, 0), place_of(a, 1));
+        let sought = a.value(1).array();
+        let [elements, wanted] = encoded([&lists.values, sought])?;
+        a.number_result::<Int32Type>(|row| {
+            let (range, wanted_at) = (lists.range(row)?, place(row));
+            let wanted = sought.is_valid(wanted_at).then(|| wanted.row(wanted_at))?;
+            let start = range.start;
+            let found = range.into_iter().find(|&at| elements.row(at) == wanted);
+            Some(found.map_or(0, |at| (at - start + 1) as i32))
+        })
+    }))
+}
+
+fn concat(call: Call<'_>) -> Result<Expr> {
+    let types: Vec<ColumnType> = call.args.iter().map(|arg| arg.column_type.clone()).collect();
+    let common = common_type(&types).map_err(|error| call.error(error.message()))?;
+    let Call { name, args, session } = call;
+    let cast = |arg: Expr| implicit_cast_in(arg, &common.data_type, session);
+    let args = args.into_iter().map(cast).collect();
+    Ok(Call { name, args, session }.with_kernel(common, |a| {
+        let lists: Vec<Lists<'_>> = (0..a.len()).map(|index| Lists::new(a, index)).collect();
+        let mut picks = Picks::default();
+        for row in 0..a.rows {
+            let mut all = lists.iter().enumerate();
+            let row = all.try_for_each(|(argument, lists)| {
+                picks.extend(argument, lists.range(row)?);
+                Some(())
+            });
+            picks.end_row(row);
+        }
+        let sources: Vec<&ArrayRef> = lists.iter().map(|lists| &lists.values).collect();
+        picks.finish(&sources, a)
+    }))
+}
+
+fn reverse(a: &Arguments<'_>) -> Result<ArrayRef> {
+    let lists = Lists::new(a, 0);
+    let mut picks = Picks::default();
+    for row in 0..a.rows {
+        let range = lists.range(row);
+        let row = range.map(|range| picks.places.extend(range.rev().map(|at| (0, at))));
+        picks.end_row(row);
+    }
+    picks.finish(&[&lists.values], a)
+}
+
+/// The elements between two places, both included. A place of 0 means the first, a negative one
+/// counts from the end.
+fn slice(a: &Arguments<'_>) -> Result<ArrayRef> {
+    let (lists, from, to) = (Lists::new(a, 0), a.ints(1), a.ints_or(2, -1));
+    let mut picks = Picks::default();
+    for row in 0..a.rows {
+        let range = lists.range(row).zip(from.get(row)).zip(to.get(row));
+        let row = range.map(|((range, from), to)| {
+            let (start, end) = slice_of(range.len() as i64, from.into(), to.into());
+            picks.extend(0, range.start + start..range.start + end);
+        });
+        picks.end_row(row);
+    }
+    picks.finish(&[&lists.values], a)
+}
+
+/// Where a slice of an array begins and ends, counted from 0, the end excluded.
+fn slice_of(length: i64, from: i64, to: i64) -> (usize, usize) {
+    let place = |place: i64| if place < 0 { length + place + 1 } else { place };
+    let (from, to) = (place(from), place(to));
+    if length == 0 || from > to || from > length || to <= 0 {
+        return (0, 0);
+    }
+    ((from.max(1) - 1) as usize, to.min(length) as usize)
+}
+
+/// `ARRAY_SORT(array [, ascending [, nulls first]])`: NULLs are first if ascending, unless said.
+fn sort(call: Call<'_>) -> Result<Expr> {
+    let element = element_type(&call)?;
+    check_order(&call, &element)?;
+    same_array(call, |a| {
+        let lists = Lists::new(a, 0);
+        let flag = |index: usize| (a.len() > index).then(|| a.booleans(index));
+        let (ascending, nulls_first) = (flag(1), flag(2));
+        let orders = [false, true].map(|descending| comparator(&lists.values, descending));
+        let [up, down] = orders;
+        let (up, down) = (up?, down?);
+        let values = &lists.values;
+        let mut picks = Picks::default();
+        for row in 0..a.rows {
+            let is_up = ascending.as_ref().map_or(Some(true), |flags| flags.get(row));
+            let first = nulls_first.as_ref().map_or(is_up, |flags| flags.get(row));
+            let sorted = lists.range(row).zip(is_up).zip(first).map(|((range, is_up), first)| {
+                let (mut places, nulls): (Vec<usize>, Vec<usize>) =
+                    range.partition(|&at| values.is_valid(at));
+                let order = if is_up { &up } else { &down };
+                places.sort_by(|&left, &right| order(left, right));
+                let (front, back) = if first { (&nulls, &places) } else { (&places, &nulls) };
+                picks.places.extend(front.iter().chain(back).map(|&at| (0, at)));
+            });
+            picks.end_row(sorted);
+        }
+        picks.finish(&[&lists.values], a)
+    })
+}
+
+fn comparator(values: &ArrayRef, descending: bool) -> Result<DynComparator> {
+    let options = SortOptions { descending, nulls_first: false };
+    Ok(make_comparator(values, values, options)?)
+}
+
+/// The order of elements as Java's `<` and `>` see it: NaN is neither larger nor smaller.
+fn java_order(values: &ArrayRef) -> Result<DynComparator> {
+    let is_nan = |at: usize, values: &ArrayRef| match values.data_type() {
+        arrow_schema::DataType::Float32 => values.as_primitive::<Float32Type>().value(at).is_nan(),
+        arrow_schema::DataType::Float64 => values.as_primitive::<Float64Type>().value(at).is_nan(),
+        _ => false,
+    };
+    let (order, values) = (comparator(values, false)?, ArrayRef::clone(values));
+    Ok(Box::new(move |left, right| match is_nan(left, &values) || is_nan(right, &values) {
+        true => Ordering::Equal,
+        false => order(left, right),
+    }))
+}
+
+/// Refuses elements that have no order.
+fn check_order(call: &Call<'_>, element: &ColumnType) -> Result<()> {
+    match element.data_type {
+        DataType::Null | DataType::Array(_) | DataType::Map(..) | DataType::Row(_) => {
+            Err(call.error(format!("values of type {} have no order", element.data_type)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The largest or smallest element that is not NULL.
+fn extreme(call: Call<'_>, wanted: Ordering) -> Result<Expr> {
+    let element = element_type(&call)?;
+    check_order(&call, &element)?;
+    Ok(call.with_kernel(element.with_nullable(true), move |a| {
+        let lists = Lists::new(a, 0);
+        let order = java_order(&lists.values)?;
+        let values = &lists.values;
+        let mut chosen: Vec<Option<u32>> = Vec::with_capacity(a.rows);
+        for row in 0..a.rows {
+            let valid = lists.range(row).into_iter().flatten().filter(|&at| values.is_valid(at));
+            let best = valid.reduce(|best, at| if order(at, best) == wanted { at } else { best });
+            chosen.push(best.map(|at| at as u32));
+        }
+        Ok(take(values, &UInt32Array::from(chosen), None)?)
+    }))
+}
+
+/// The texts of an array with a separator between them; NULLs are passed over, or replaced.
+fn join(a: &Arguments<'_>) -> Result<ArrayRef> {
+    let (lists, separator) = (Lists::new(a, 0), a.texts(1));
+    let replacement = (a.len() > 2).then(|| a.texts(2));
+    let values = lists.values.as_string_view();
+    let mut out = StringViewBuilder::with_capacity(a.rows);
+    for row in 0..a.rows {
+        let instead = replacement.as_ref().map(|texts| texts.get(row));
+        let all = lists.range(row).zip(separator.get(row)).filter(|_| instead != Some(None));
+        let instead = instead.flatten();
+        out.append_option(all.map(|(range, separator)| {
+            let text = |at: usize| values.is_valid(at).then(|| values.value(at)).or(instead);
+            range.filter_map(text).collect::<Vec<&str>>().join(separator)
+        }));
+    }
+    Ok(Arc::new(out.finish()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::slice_of;
+
+    #[test]
+    fn slices_keep_to_the_array() {
+        let cases = [
+            ((4, 2, 3), (1, 3)),
+            ((4, -2, -1), (2, 4)),
+            ((4, 0, 2), (0, 2)),
+            ((4, 2, 10), (1, 4)),
+            ((4, 3, 2), (0, 0)),
+            ((4, -10, 2), (0, 2)),
+            ((4, -10, -10), (0, 0)),
+            ((4, 10, -1), (0, 0)),
+            ((0, 1, 1), (0, 0)),
+            ((4, i64::from(i32::MIN), i64::from(i32::MAX)), (0, 4)),
+        ];
+        for ((length, from, to), expected) in cases {
+            assert_eq!(slice_of(length, from, to), expected, "{length}, {from}, {to}");
+        }
+    }
+}
