@@ -91,6 +91,7 @@ impl Check<'_> {
                 self.find(statement.span, text);
             }
             StatementKind::Drop { .. }
+            | StatementKind::Declare(_)
             | StatementKind::Show(_)
             | StatementKind::Describe(_)
             | StatementKind::Set { .. }

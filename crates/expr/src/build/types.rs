@@ -167,9 +167,10 @@ fn can_coerce(from: &DataType, to: &DataType) -> bool {
     match (from, to) {
         (T::Null, _) => true,
         (f, t) if f == t => true,
-        (T::Char(l), T::Char(r)) => l == r,
+        // What a CHAR column does with other lengths is said by `enforce_length`.
+        (f, T::Char(_)) => f.is_string(),
         (f, T::Varchar(_)) => f.is_string(),
-        (T::Binary(l), T::Binary(r)) => l == r,
+        (f, T::Binary(_)) => f.is_binary(),
         (f, T::Varbinary(_)) => f.is_binary(),
         (f, t) if f.is_integer() && t.is_integer() => integer_rank(f) <= integer_rank(t),
         (f, T::Decimal(..)) => f.is_numeric(),
@@ -180,6 +181,15 @@ fn can_coerce(from: &DataType, to: &DataType) -> bool {
         (T::Timestamp(_), T::Date | T::Time(_)) => true,
         (T::Time(_), T::Time(_)) => true,
         (T::Array(f), T::Array(t)) => can_coerce(&f.data_type, &t.data_type),
+        (T::Map(fk, fv), T::Map(tk, tv)) => {
+            can_coerce(&fk.data_type, &tk.data_type) && can_coerce(&fv.data_type, &tv.data_type)
+        }
+        (T::Row(f), T::Row(t)) => {
+            let fits = |(f, t): (&Column, &Column)| {
+                can_coerce(&f.column_type.data_type, &t.column_type.data_type)
+            };
+            f.len() == t.len() && f.iter().zip(t).all(fits)
+        }
         _ => from.arrow() == to.arrow() && !from.is_string() && !from.is_binary(),
     }
 }

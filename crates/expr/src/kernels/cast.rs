@@ -13,14 +13,14 @@ use arrow_array::types::{
     Time32MillisecondType,
 };
 use arrow_array::{
-    Array, ArrayRef, BinaryArray, BooleanArray, ListArray, PrimitiveArray, StringViewArray,
-    StructArray, make_array, new_null_array,
+    Array, ArrayRef, BinaryArray, BooleanArray, ListArray, MapArray, PrimitiveArray,
+    StringViewArray, StructArray, make_array, new_null_array,
 };
 use arrow_buffer::NullBuffer;
 use chrono_tz::Tz;
 use thalweg_core::text::TextColumn;
 use thalweg_core::types::MAX_LENGTH;
-use thalweg_core::{Column, DataType, Error, Result};
+use thalweg_core::{Column, ColumnType, DataType, Error, Result};
 
 use super::datetime::{DAY_MS, to_instant, to_local};
 use super::{
@@ -50,6 +50,9 @@ pub(crate) fn can_cast(from: &DataType, to: &DataType) -> bool {
         }
         (T::IntervalDayTime, T::BigInt) | (T::IntervalYearMonth, T::Int | T::BigInt) => true,
         (T::Array(f), T::Array(t)) => can_cast(&f.data_type, &t.data_type),
+        (T::Map(fk, fv), T::Map(tk, tv)) => {
+            can_cast(&fk.data_type, &tk.data_type) && can_cast(&fv.data_type, &tv.data_type)
+        }
         (T::Row(f), T::Row(t)) => f.len() == t.len() && f.iter().zip(t).all(can_cast_field),
         _ => from.arrow() == to.arrow(),
     }
@@ -101,9 +104,34 @@ impl Cast<'_> {
                 let (offsets, nulls) = (list.offsets().clone(), list.nulls().cloned());
                 Ok(Arc::new(ListArray::new(field, offsets, values, nulls)))
             }
+            (DataType::Map(from, from_value), DataType::Map(to, to_value)) => {
+                self.map(array.as_map(), (from, from_value), (to, to_value))
+            }
             (DataType::Row(from), DataType::Row(to)) => self.row(array.as_struct(), from, to),
             _ => self.temporal(array),
         }
+    }
+
+    fn map(
+        &self,
+        map: &MapArray,
+        (from, from_value): (&ColumnType, &ColumnType),
+        (to, to_value): (&ColumnType, &ColumnType),
+    ) -> Result<ArrayRef> {
+        let cast = |array: &ArrayRef, from: &ColumnType, to: &ColumnType| {
+            Cast { from: &from.data_type, to: &to.data_type, ..*self }.apply(array)
+        };
+        let keys = cast(map.keys(), from, to)?;
+        let values = cast(map.values(), from_value, to_value)?;
+        let arrow_schema::DataType::Map(entries, is_sorted) = self.to.arrow() else {
+            return Err(self.unsupported());
+        };
+        let arrow_schema::DataType::Struct(fields) = entries.data_type() else {
+            return Err(self.unsupported());
+        };
+        let rows = StructArray::try_new(fields.clone(), vec![keys, values], None)?;
+        let (offsets, nulls) = (map.offsets().clone(), map.nulls().cloned());
+        Ok(Arc::new(MapArray::try_new(entries, offsets, rows, nulls, is_sorted)?))
     }
 
     fn row(&self, rows: &StructArray, from: &[Column], to: &[Column]) -> Result<ArrayRef> {

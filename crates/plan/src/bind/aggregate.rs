@@ -29,8 +29,8 @@ use thalweg_expr::Expr;
 use thalweg_operators::window::WindowKind;
 
 use super::functions::{
-    function_name, is_aggregate, is_group_window_function, is_later_aggregate, is_star_call,
-    plain_arguments,
+    GROUP_ID, function_name, is_aggregate, is_group_window_function, is_later_aggregate,
+    is_star_call, plain_arguments,
 };
 use super::group::{GroupBy, GroupWindow};
 use super::names::{Names, PlainNames};
@@ -476,6 +476,9 @@ impl Names for Grouping<'_> {
             }
             if is_grouping(&name) {
                 return self.grouping(binder, call).map(Some);
+            }
+            if name == GROUP_ID && plain_arguments(call)?.is_empty() {
+                return Ok(Some(grouping_value(0)));
             }
             if is_aggregate(binder, &name) {
                 return self.aggregate(binder, call).map(Some);

@@ -18,14 +18,24 @@ use crate::windows::WindowFunction;
 pub const OVER_ROWS: &[&str] =
     &["DENSE_RANK", "GROUPING", "GROUPING_ID", "LAG", "LEAD", "RANK", "ROW_NUMBER"];
 
+/// Tells equal grouping sets apart; sets are different here, so it is 0.
+pub const GROUP_ID: &str = "GROUP_ID";
+
 /// Aggregates of Flink that are not there yet.
 const LATER_AGGREGATES: &str = "COLLECT JSON_OBJECTAGG JSON_ARRAYAGG RANK DENSE_RANK ROW_NUMBER \
-    PERCENT_RANK CUME_DIST NTILE LAG LEAD GROUP_ID";
+    PERCENT_RANK CUME_DIST NTILE LAG LEAD";
 
 /// True for an aggregate of Flink that comes with a later version.
 /// Known, so that the message says so in the place of "no such function".
 pub fn is_later_aggregate(name: &str) -> bool {
     LATER_AGGREGATES.split(' ').any(|other| other == name)
+}
+
+/// True for a function that comes with the engine.
+pub fn is_built_in(name: &str) -> bool {
+    aggregate::names().any(|own| own == name)
+        || OVER_ROWS.contains(&name)
+        || thalweg_expr::build::function_names().contains(&name)
 }
 
 /// The name of a function, upper case.
@@ -37,6 +47,7 @@ pub fn function_name(function: &Function) -> String {
 pub fn is_aggregate(binder: &Binder<'_>, name: &str) -> bool {
     aggregate::names().any(|own| own == name)
         || super::sets::is_grouping(name)
+        || name == GROUP_ID
         || is_later_aggregate(name)
         || binder.is_user_aggregate(name)
 }

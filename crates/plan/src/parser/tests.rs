@@ -116,7 +116,7 @@ fn each_kind_of_statement_is_recognized() {
     assert!(
         matches!(one("show create table t"), StatementKind::Show(Show::CreateTable(n)) if n.text == "t")
     );
-    assert!(matches!(one("\u{feff}SHOW TABLES;"), StatementKind::Show(Show::Tables)));
+    assert!(matches!(one("\u{feff}SHOW TABLES;"), StatementKind::Show(Show::Tables(_))));
     assert!(matches!(one("DESC t"), StatementKind::Describe(n) if n.text == "t"));
     assert!(matches!(one("SHOW CONNECTORS"), StatementKind::Show(Show::Connectors)));
     for text in ["DESCRIBE CONNECTOR upsert-kafka", "DESC connector 'upsert-kafka'"] {
