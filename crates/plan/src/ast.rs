@@ -84,9 +84,31 @@ pub enum StatementKind {
     /// `EXECUTE STATEMENT SET BEGIN … END` or `BEGIN STATEMENT SET; … END`
     StatementSet(Vec<Insert>),
     /// `EXPLAIN [details] statement`
-    Explain(Box<Statement>),
+    Explain(Box<Explained>),
     /// A query that prints its result.
     Select(Query),
+}
+
+/// What EXPLAIN explains, and what it shows besides the plan.
+#[derive(Clone, Debug)]
+pub struct Explained {
+    /// The statement.
+    pub statement: Statement,
+    /// The details that are named.
+    pub details: ExplainDetails,
+}
+
+/// The details of EXPLAIN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExplainDetails {
+    /// `CHANGELOG_MODE`: which changes the rows of each node are.
+    pub shows_changes: bool,
+    /// `ESTIMATED_COST`
+    pub shows_cost: bool,
+    /// `JSON_EXECUTION_PLAN`: the stages as JSON.
+    pub shows_json: bool,
+    /// `PLAN_ADVICE`: what its author may not want.
+    pub shows_advice: bool,
 }
 
 /// A name with its place.

@@ -29,14 +29,15 @@ use thalweg_expr::{FunctionRegistry, ScalarFunction, Session, build};
 use thalweg_operators::aggregate::{self, UserAggregate};
 
 use crate::ast::{
-    CreateTable, Declaration, Insert, ListFilter, Name, Query, Show, Statement, StatementKind,
+    CreateTable, Declaration, Explained, Insert, ListFilter, Name, Query, Show, Statement,
+    StatementKind,
 };
 use crate::bind::functions::OVER_ROWS;
 use crate::bind::insert::check_result;
 use crate::bind::{Binder, UserAggregates};
 use crate::catalog::{self, Catalog, RuntimeMode, Settings, TextRows};
 use crate::explain::graphviz::graphviz;
-use crate::explain::{ExplainFormat, explain};
+use crate::explain::{ExplainFormat, explain, explain_with};
 use crate::flink_check::{Finding, flink_refusals};
 use crate::logical::changes::NodeChanges;
 use crate::physical::{self, LateData, PhysicalPlan, Places, PlanEnvironment, PlanOutput, Target};
@@ -352,6 +353,13 @@ impl Planner {
         self.explain_as(statement, ExplainFormat::Text)
     }
 
+    /// What EXPLAIN answers.
+    pub fn explain_details(&self, explained: &Explained) -> Result<String> {
+        let plan = self.rehearse(&explained.statement)?;
+        let text = explain_with(&plan, &self.order_in_words(), explained.details);
+        text.map_err(|error| error.at(explained.statement.span))
+    }
+
     /// The plan of an INSERT, statement set or query, of which nothing is opened.
     ///
     /// # Errors
@@ -379,22 +387,28 @@ impl Planner {
     /// How a statement would run. Opens nothing.
     pub fn explain_as(&self, statement: &Statement, format: ExplainFormat) -> Result<String> {
         if let StatementKind::Explain(inner) = &statement.kind {
-            return self.explain_as(inner, format);
+            return self.explain_as(&inner.statement, format);
         }
         Ok(self.show(&self.rehearse(statement)?, format))
     }
 
     /// A plan, in words or as a picture.
     pub fn show(&self, plan: &PhysicalPlan, format: ExplainFormat) -> String {
+        let order = self.order_in_words();
+        match format {
+            ExplainFormat::Text => explain(plan, &order),
+            ExplainFormat::Graphviz => graphviz(plan, &order),
+        }
+    }
+
+    /// The contract about order, and what weakens it.
+    fn order_in_words(&self) -> String {
         let settings = self.settings();
         let mut order = settings.order().to_string();
         if settings.order().is_ordered() && settings.allows_nondeterministic() {
             order.push_str(" (runs may differ: 'pipeline.order.allow-nondeterministic' is set)");
         }
-        match format {
-            ExplainFormat::Text => explain(plan, &order),
-            ExplainFormat::Graphviz => graphviz(plan, &order),
-        }
+        order
     }
 
     /// The names and types of a query's result.

@@ -58,6 +58,7 @@ mod pattern;
 pub mod query;
 pub mod scope;
 mod select;
+mod session_rows;
 mod sets;
 pub mod spans;
 pub(crate) mod state_table;

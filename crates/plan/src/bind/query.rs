@@ -34,6 +34,7 @@ impl Binder<'_> {
     /// Here and not while parts are bound: a name that is misspelt elsewhere is the better message.
     pub fn bind_statement_query(&self, query: &Query) -> Result<Node> {
         let node = self.bind_query(query, &Context::default())?;
+        let node = self.with_rows_of_sessions(node).map_err(|e| e.at(query.span))?;
         self.check_size(&node, "the query").map_err(|e| e.at(query.span))?;
         match refusal(&node) {
             Some(error) => Err(error.at(query.span)),

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use thalweg_core::{Error, Result};
 
-use super::path::{DEFAULT_CATALOG, DEFAULT_DATABASE, DatabasePath};
 use super::TextRows;
+use super::path::{DEFAULT_CATALOG, DEFAULT_DATABASE, DatabasePath};
 use crate::ast::{Name, OptionChange, OptionList};
 use crate::diagnostic::nearest;
 

@@ -163,6 +163,10 @@ impl Catalog {
     /// they fail when they are next used.
     pub fn apply(&mut self, statement: &Statement) -> Result<bool> {
         match &statement.kind {
+            StatementKind::CreateTable(table) if table.like.is_some() => {
+                let table = self.completed(table, None)?;
+                self.create_table(&table)?;
+            }
             StatementKind::CreateTable(table) => self.create_table(table)?,
             StatementKind::CreateView { name, columns, query, if_not_exists, or_replace } => {
                 let view = View {

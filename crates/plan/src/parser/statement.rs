@@ -18,7 +18,7 @@ use super::problem::{end_of, start_of};
 use super::query::query;
 use super::show::{describe as describe_statement, show};
 use super::tokens::{Cursor, describe};
-use crate::ast::{Insert, Name, Query, Show, Statement, StatementKind};
+use crate::ast::{ExplainDetails, Explained, Insert, Name, Query, Show, Statement, StatementKind};
 use crate::diagnostic::nearest;
 
 /// Words that begin a statement that is understood.
@@ -128,23 +128,30 @@ pub(super) fn rest_as_query(cursor: &mut Cursor<'_>) -> Result<Query> {
 }
 
 /// Behind EXPLAIN.
-/// Flink's details are accepted and change nothing: there is one form of plan.
-fn explained(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    const DETAILS: [&str; 4] =
-        ["ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE"];
-    while DETAILS.iter().any(|detail| cursor.take_words(&[detail])) {
+fn explained(cursor: &mut Cursor<'_>) -> Result<Explained> {
+    let mut details = ExplainDetails::default();
+    loop {
+        let detail = match () {
+            () if cursor.take_words(&["ESTIMATED_COST"]) => &mut details.shows_cost,
+            () if cursor.take_words(&["CHANGELOG_MODE"]) => &mut details.shows_changes,
+            () if cursor.take_words(&["JSON_EXECUTION_PLAN"]) => &mut details.shows_json,
+            () if cursor.take_words(&["PLAN_ADVICE"]) => &mut details.shows_advice,
+            () => break,
+        };
+        *detail = true;
         cursor.take_token(&Token::Comma);
     }
     cursor.take_words(&["PLAN", "FOR"]);
     let span = cursor.here();
     if cursor.is_words(&["STATEMENT", "SET"]) {
         let inserts = inserts_of_set(cursor, false)?;
-        return Ok(Statement { kind: StatementKind::StatementSet(inserts), span });
+        let statement = Statement { kind: StatementKind::StatementSet(inserts), span };
+        return Ok(Explained { statement, details });
     }
     if cursor.is_word("EXPLAIN") {
         return Err(cursor.expected("a statement to explain"));
     }
-    statement(cursor)
+    Ok(Explained { statement: statement(cursor)?, details })
 }
 
 /// `EXECUTE STATEMENT SET BEGIN … END` or `BEGIN STATEMENT SET; … END`
