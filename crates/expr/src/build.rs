@@ -17,6 +17,7 @@ pub(crate) mod arithmetic;
 mod casts;
 mod literals;
 mod predicates;
+mod single_value;
 mod types;
 
 use thalweg_core::{DataType, Error, Result};
@@ -30,6 +31,7 @@ pub use literals::{
     typed_literal,
 };
 pub use predicates::{between, case, in_list, is_distinct_from, is_null};
+pub use single_value::single_value;
 pub use types::{Misfit, coerce, common_type, enforce_length};
 
 pub(crate) use casts::{implicit_cast, implicit_cast_in};

@@ -5,16 +5,26 @@
 //! [`WindowCall::placeholder`] in the query, and its arguments stand in [`Query::windows`].
 //!
 //! **Invariants:**
+//! - the name of a table, view, function or database may hold those of database and catalog before
+//!   it: one text with dots, in which a name that holds a dot itself stands in backticks
+//!   (`catalog::path`);
 //! - every name keeps its place in the text, so that errors of later steps can point at it. A place
 //!   with line 0 is none;
 //! - a placeholder occurs exactly once in the tree of its query or of a query inside of it;
 //! - nothing is resolved: names may not exist, and types of expressions are not known;
 //! - texts are kept where something shows them again: statements of CREATE TABLE, queries of views.
 
+mod declarations;
+
 use sqlparser::ast as sql;
 use thalweg_core::{ColumnType, Span};
 
 use crate::windows::WindowFunction;
+
+pub use declarations::{
+    AsClause, ColumnPosition, CreateFunction, Declaration, LikeAction, LikeClause, LikeFeature,
+    ListFilter, NamePattern, OptionChange, OptionList, TableChange, TableParts, ViewChange,
+};
 
 /// A statement and where it begins.
 #[derive(Clone, Debug)]
@@ -54,6 +64,8 @@ pub enum StatementKind {
         /// `IF EXISTS`
         if_exists: bool,
     },
+    /// Databases, functions, ALTER and the like.
+    Declare(Declaration),
     /// `SHOW TABLES`, `SHOW VIEWS`, `SHOW CREATE TABLE t`, `SHOW FUNCTIONS`, …
     Show(Show),
     /// `DESCRIBE t` or `DESC t`
@@ -72,9 +84,31 @@ pub enum StatementKind {
     /// `EXECUTE STATEMENT SET BEGIN … END` or `BEGIN STATEMENT SET; … END`
     StatementSet(Vec<Insert>),
     /// `EXPLAIN [details] statement`
-    Explain(Box<Statement>),
+    Explain(Box<Explained>),
     /// A query that prints its result.
     Select(Query),
+}
+
+/// What EXPLAIN explains, and what it shows besides the plan.
+#[derive(Clone, Debug)]
+pub struct Explained {
+    /// The statement.
+    pub statement: Statement,
+    /// The details that are named.
+    pub details: ExplainDetails,
+}
+
+/// The details of EXPLAIN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExplainDetails {
+    /// `CHANGELOG_MODE`: which changes the rows of each node are.
+    pub shows_changes: bool,
+    /// `ESTIMATED_COST`
+    pub shows_cost: bool,
+    /// `JSON_EXECUTION_PLAN`: the stages as JSON.
+    pub shows_json: bool,
+    /// `PLAN_ADVICE`: what its author may not want.
+    pub shows_advice: bool,
 }
 
 /// A name with its place.
@@ -90,19 +124,59 @@ pub struct Name {
 #[derive(Clone, Debug)]
 pub enum Show {
     /// Tables and views
-    Tables,
+    Tables(ListFilter),
     /// Views
-    Views,
-    /// Functions
-    Functions,
+    Views(ListFilter),
+    /// Functions; with `USER` only those that are not built in
+    Functions {
+        /// `SHOW USER FUNCTIONS`
+        is_user: bool,
+        /// Which.
+        filter: ListFilter,
+    },
+    /// Databases of a catalog
+    Databases(ListFilter),
+    /// Catalogs
+    Catalogs(ListFilter),
+    /// `SHOW CURRENT CATALOG`
+    CurrentCatalog,
+    /// `SHOW CURRENT DATABASE`
+    CurrentDatabase,
+    /// Columns of a table or view, as DESCRIBE
+    Columns(ListFilter),
+    /// Modules; all of them with `FULL`
+    Modules {
+        /// `SHOW FULL MODULES`
+        is_full: bool,
+    },
+    /// What there is none of here: the header of an empty list
+    Nothing(&'static str),
     /// What the connectors are
     Connectors,
     /// `DESCRIBE CONNECTOR name`: the options of a connector
     Connector(Name),
+    /// `DESCRIBE CATALOG [EXTENDED] name`
+    Catalog {
+        /// Its name.
+        name: Name,
+        /// `EXTENDED`: with its options
+        is_extended: bool,
+    },
+    /// `DESCRIBE DATABASE [EXTENDED] name`
+    Database {
+        /// Its name.
+        name: Name,
+        /// `EXTENDED`: with its options
+        is_extended: bool,
+    },
+    /// `DESCRIBE FUNCTION [EXTENDED] name`
+    Function(Name),
     /// The statement that creates a table
     CreateTable(Name),
     /// The statement that creates a view
     CreateView(Name),
+    /// The statement that creates a catalog
+    CreateCatalog(Name),
     /// `SET` alone: the options that are set
     Settings,
 }
@@ -126,6 +200,12 @@ pub struct CreateTable {
     pub comment: Option<String>,
     /// `IF NOT EXISTS`
     pub if_not_exists: bool,
+    /// `CREATE OR REPLACE`, or REPLACE: a table of this name goes.
+    pub is_replacing: bool,
+    /// `LIKE table`, until the catalog has taken over what that table has.
+    pub like: Option<LikeClause>,
+    /// `AS query`, until the query's columns are known.
+    pub as_query: Option<Box<AsClause>>,
     /// The statement as it was written, for SHOW CREATE TABLE.
     pub text: String,
 }
@@ -174,6 +254,14 @@ pub struct Insert {
     pub table: Name,
     /// The columns to write, if given.
     pub columns: Vec<Name>,
+    /// `OVERWRITE` in the place of INTO.
+    pub overwrites: bool,
+    /// `PARTITION (column = value, …)`: what these columns hold in every row.
+    pub partition: Vec<(Name, sql::Expr)>,
+    /// True for the INSERT of CREATE TABLE AS: columns go by name.
+    pub is_by_name: bool,
+    /// `/*+ OPTIONS(…) */` behind the table.
+    pub options: OptionList,
     /// What to write.
     pub query: Query,
 }
@@ -188,12 +276,23 @@ pub struct Query {
     pub windows: Vec<WindowCall>,
     /// The hints in it that say how to join.
     pub hints: Vec<JoinHint>,
+    /// The options that hints give to tables in it.
+    pub table_options: Vec<TableOptions>,
     /// Where `ASOF JOIN` stands in it.
     pub asof_joins: Vec<Span>,
     /// The query's text, for EXPLAIN and for views in SHOW.
     pub text: String,
     /// Where it begins.
     pub span: Span,
+}
+
+/// `t /*+ OPTIONS('key' = 'value') */`: other options of a table, for one query.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableOptions {
+    /// Where the table's name ends: line and column.
+    pub behind: (u32, u32),
+    /// The options.
+    pub options: OptionList,
 }
 
 /// `/*+ BROADCAST(t) */` and its kin: a table is to be read before what it is joined with; or

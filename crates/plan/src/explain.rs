@@ -5,11 +5,16 @@
 //! parse.
 
 pub mod graphviz;
+mod json;
 
 use std::fmt::Write;
 use std::sync::Arc;
 
+use thalweg_core::Result;
+
+use crate::ast::ExplainDetails;
 use crate::catalog::RuntimeMode;
+use crate::logical::changes::NodeChanges;
 use crate::logical::{LogicalPlan, Node};
 use crate::physical::{PhysicalPlan, StageDescription};
 
@@ -25,10 +30,43 @@ pub enum ExplainFormat {
 
 /// The plan in words. `order` is the contract about order (`pipeline.order`), and what weakens it.
 pub fn explain(plan: &PhysicalPlan, order: &str) -> String {
+    in_words(plan, order, None)
+}
+
+/// The same with the details that EXPLAIN names.
+///
+/// # Errors
+/// None for a plan that could be made.
+pub fn explain_with(plan: &PhysicalPlan, order: &str, details: ExplainDetails) -> Result<String> {
+    let changes = match details.shows_changes {
+        true => Some(NodeChanges::of(&plan.logical, plan.mode)?),
+        false => None,
+    };
+    let mut text = in_words(plan, order, changes.as_ref());
+    if details.shows_cost {
+        text.push_str(
+            "\n== Estimated cost ==\nnone: a plan follows the text of the query, and nothing is chosen by cost\n",
+        );
+    }
+    if details.shows_advice {
+        text.push_str("\n== Advice ==\n");
+        for note in &plan.notes {
+            let _ = writeln!(text, "{}", note.message());
+            let _ = note.help().map(|help| writeln!(text, "  {help}"));
+        }
+        text.push_str(if plan.notes.is_empty() { "no advice\n" } else { "" });
+    }
+    if details.shows_json {
+        let _ = write!(text, "\n== Execution plan as JSON ==\n{}\n", json::stages(plan));
+    }
+    Ok(text)
+}
+
+fn in_words(plan: &PhysicalPlan, order: &str, changes: Option<&NodeChanges>) -> String {
     let mut text = String::from("== Logical plan ==\n");
     let mut seen = Vec::new();
     for root in &plan.logical {
-        write_node(&mut text, root, 0, &mut seen);
+        write_node(&mut text, root, (0, changes), &mut seen);
     }
     let bounded = match (plan.mode, plan.is_bounded) {
         (RuntimeMode::Batch, _) => {
@@ -51,7 +89,12 @@ pub fn explain(plan: &PhysicalPlan, order: &str) -> String {
 /// A node with its columns, and its inputs below. A node that was shown before is only named.
 /// Numbers follow the order in which nodes are shown first. Scans are shown in full each time: they
 /// have no inputs to hide.
-fn write_node(text: &mut String, node: &Node, depth: usize, seen: &mut Vec<*const LogicalPlan>) {
+fn write_node(
+    text: &mut String,
+    node: &Node,
+    (depth, changes): (usize, Option<&NodeChanges>),
+    seen: &mut Vec<*const LogicalPlan>,
+) {
     let indent = "  ".repeat(depth);
     let known = seen.iter().position(|&other| other == Arc::as_ptr(node));
     let number = known.unwrap_or_else(|| {
@@ -64,8 +107,12 @@ fn write_node(text: &mut String, node: &Node, depth: usize, seen: &mut Vec<*cons
         return;
     }
     let _ = write!(text, "\n{indent}    columns: {}\n", columns(node));
+    if let Some(changes) = changes {
+        let kinds = if changes.has_updates(node) { "I, UB, UA, D" } else { "I" };
+        let _ = writeln!(text, "{indent}    changes: {kinds}");
+    }
     for input in node.inputs() {
-        write_node(text, input, depth + 1, seen);
+        write_node(text, input, (depth + 1, changes), seen);
     }
 }
 

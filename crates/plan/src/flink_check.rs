@@ -84,13 +84,14 @@ impl Check<'_> {
             StatementKind::StatementSet(inserts) => {
                 inserts.iter().for_each(|insert| self.insert(insert));
             }
-            StatementKind::Explain(inner) => self.statement(inner),
+            StatementKind::Explain(inner) => self.statement(&inner.statement),
             StatementKind::Select(query) => self.query(query),
             StatementKind::Show(Show::Connectors | Show::Connector(_)) => {
                 let text = "Flink has no SHOW CONNECTORS and no DESCRIBE CONNECTOR";
                 self.find(statement.span, text);
             }
             StatementKind::Drop { .. }
+            | StatementKind::Declare(_)
             | StatementKind::Show(_)
             | StatementKind::Describe(_)
             | StatementKind::Set { .. }

@@ -4,7 +4,8 @@
 //! never runs anything, and opens connectors only for plans that will run (not for EXPLAIN).
 //!
 //! ```text
-//! CREATE, DROP, SET, SHOW, DESCRIBE ──▶ execute_ddl ──▶ the catalog changes, or rows of text
+//! CREATE, ALTER, DROP, USE, SET,
+//! SHOW, DESCRIBE                    ──▶ execute_ddl ──▶ the catalog changes, or rows of text
 //! INSERT, statement set             ──▶ plan_insert ──▶ PhysicalPlan with table sinks
 //! SELECT                            ──▶ plan_select ──▶ PhysicalPlan with the caller's sink
 //! EXPLAIN                           ──▶ explain     ──▶ text, from the same plan as a dry run
@@ -27,14 +28,17 @@ use thalweg_core::{Error, Result, Sink, TableSchema};
 use thalweg_expr::{FunctionRegistry, ScalarFunction, Session, build};
 use thalweg_operators::aggregate::{self, UserAggregate};
 
-use crate::ast::{CreateTable, Insert, Name, Query, Statement, StatementKind};
+use crate::ast::{
+    CreateTable, Declaration, Explained, Insert, ListFilter, Name, Query, Show, Statement,
+    StatementKind,
+};
 use crate::bind::composed_aggregates::COMPOSED_AGGREGATES;
 use crate::bind::functions::OVER_ROWS;
 use crate::bind::insert::check_result;
 use crate::bind::{Binder, UserAggregates};
 use crate::catalog::{self, Catalog, RuntimeMode, Settings, TextRows};
 use crate::explain::graphviz::graphviz;
-use crate::explain::{ExplainFormat, explain};
+use crate::explain::{ExplainFormat, explain, explain_with};
 use crate::flink_check::{Finding, flink_refusals};
 use crate::logical::changes::NodeChanges;
 use crate::physical::{self, LateData, PhysicalPlan, Places, PlanEnvironment, PlanOutput, Target};
@@ -195,12 +199,20 @@ impl Planner {
     pub fn execute_ddl(&mut self, statement: &Statement) -> Result<Option<TextRows>> {
         let session = self.session();
         let binder = self.binder(&session);
+        let mut completed = None;
         match &statement.kind {
             StatementKind::CreateTable(table) => {
-                binder.resolve_table(table)?;
+                let table = self.completed(&binder, table)?;
+                binder.resolve_table(&table)?;
+                let kind = StatementKind::CreateTable(table);
+                completed = Some(Statement { kind, span: statement.span });
             }
             StatementKind::CreateView { query, columns, name, .. } => {
                 binder.check_view(name, columns, query)?;
+            }
+            StatementKind::Declare(declaration) => self.check_altered(&binder, declaration)?,
+            StatementKind::Show(Show::Columns(filter)) => {
+                return self.show_columns(&binder, filter).map(Some);
             }
             StatementKind::Show(show) => {
                 let functions = self.function_names();
@@ -210,9 +222,39 @@ impl Planner {
             StatementKind::Drop { .. } | StatementKind::Set { .. } | StatementKind::Reset(_) => {}
             _ => return Err(Error::internal("this statement is no declaration")),
         }
-        self.catalog.apply(statement)?;
+        self.catalog.apply(completed.as_ref().unwrap_or(statement))?;
         self.find_access();
         Ok(None)
+    }
+
+    /// A definition with all that LIKE and AS give it.
+    fn completed(&self, binder: &Binder<'_>, table: &CreateTable) -> Result<CreateTable> {
+        let node = match &table.as_query {
+            Some(clause) => Some(binder.bind_result(&clause.query)?),
+            None => None,
+        };
+        self.catalog.completed(table, node.as_ref().map(|node| &node.fields[..]))
+    }
+
+    /// Binds what ALTER makes of a table or a view, so that mistakes show before anything changes.
+    fn check_altered(&self, binder: &Binder<'_>, declaration: &Declaration) -> Result<()> {
+        if let Some(table) = self.catalog.altered_table(declaration)? {
+            binder.resolve_table(&table)?;
+        }
+        if let Some(view) = self.catalog.altered_view(declaration)? {
+            binder.check_view(&view.name, &view.columns, &view.query)?;
+        }
+        Ok(())
+    }
+
+    /// `SHOW COLUMNS FROM table`
+    fn show_columns(&self, binder: &Binder<'_>, filter: &ListFilter) -> Result<TextRows> {
+        let Some(name) = &filter.of else {
+            return Err(Error::internal("SHOW COLUMNS of no table"));
+        };
+        let mut described = self.describe(binder, name)?;
+        described.rows.retain(|row| row.first().is_some_and(|name| filter.lets_pass(name)));
+        Ok(described)
     }
 
     /// Checks the options of a table as a statement that reads or writes it would.
@@ -222,7 +264,8 @@ impl Planner {
     /// right.
     pub fn check_table(&self, definition: &CreateTable) -> Result<()> {
         let session = self.session();
-        let table = self.binder(&session).resolve_table(definition)?;
+        let declared = self.catalog.table(&self.catalog.key(&definition.name.text));
+        let table = self.binder(&session).resolve_table(declared.unwrap_or(definition))?;
         let request = self.places().request(&table, 1);
         let check = |as_sink: bool| {
             let request = TableRequest {
@@ -252,7 +295,7 @@ impl Planner {
     }
 
     fn describe(&self, binder: &Binder<'_>, name: &Name) -> Result<TextRows> {
-        if let Some(definition) = self.catalog.table(&name.text) {
+        if let Some(definition) = self.catalog.table(&self.catalog.key(&name.text)) {
             let table = binder.resolve_table(definition)?;
             let computed = |column: &str| {
                 let found = table.columns.iter().find(|c| c.column.name == column);
@@ -314,6 +357,13 @@ impl Planner {
         self.explain_as(statement, ExplainFormat::Text)
     }
 
+    /// What EXPLAIN answers.
+    pub fn explain_details(&self, explained: &Explained) -> Result<String> {
+        let plan = self.rehearse(&explained.statement)?;
+        let text = explain_with(&plan, &self.order_in_words(), explained.details);
+        text.map_err(|error| error.at(explained.statement.span))
+    }
+
     /// The plan of an INSERT, statement set or query, of which nothing is opened.
     ///
     /// # Errors
@@ -325,6 +375,12 @@ impl Planner {
             StatementKind::Select(query) => {
                 self.lower_select(query, &mut |_| Ok(physical::no_sink()), true)
             }
+            StatementKind::CreateTable(table) if table.as_query.is_some() => {
+                let mut planner = self.fork();
+                planner.execute_ddl(statement)?;
+                let insert = crate::parser::insert_of_table(table);
+                planner.lower_inserts(insert.as_slice(), true)
+            }
             _ => {
                 Err(Error::plan("EXPLAIN takes INSERT, a statement set or a query")
                     .at(statement.span))
@@ -335,22 +391,28 @@ impl Planner {
     /// How a statement would run. Opens nothing.
     pub fn explain_as(&self, statement: &Statement, format: ExplainFormat) -> Result<String> {
         if let StatementKind::Explain(inner) = &statement.kind {
-            return self.explain_as(inner, format);
+            return self.explain_as(&inner.statement, format);
         }
         Ok(self.show(&self.rehearse(statement)?, format))
     }
 
     /// A plan, in words or as a picture.
     pub fn show(&self, plan: &PhysicalPlan, format: ExplainFormat) -> String {
+        let order = self.order_in_words();
+        match format {
+            ExplainFormat::Text => explain(plan, &order),
+            ExplainFormat::Graphviz => graphviz(plan, &order),
+        }
+    }
+
+    /// The contract about order, and what weakens it.
+    fn order_in_words(&self) -> String {
         let settings = self.settings();
         let mut order = settings.order().to_string();
         if settings.order().is_ordered() && settings.allows_nondeterministic() {
             order.push_str(" (runs may differ: 'pipeline.order.allow-nondeterministic' is set)");
         }
-        match format {
-            ExplainFormat::Text => explain(plan, &order),
-            ExplainFormat::Graphviz => graphviz(plan, &order),
-        }
+        order
     }
 
     /// The names and types of a query's result.

@@ -25,5 +25,6 @@ mod session;
 mod sharing;
 mod splits;
 mod state_tables;
+mod statements;
 mod upserts;
 mod workspace;

@@ -167,8 +167,10 @@ fn can_coerce(from: &DataType, to: &DataType) -> bool {
     match (from, to) {
         (T::Null, _) => true,
         (f, t) if f == t => true,
-        (T::Char(_), T::Char(_)) | (T::Binary(_), T::Binary(_)) => true,
+        // What a CHAR column does with other lengths is said by `enforce_length`.
+        (f, T::Char(_)) => f.is_string(),
         (f, T::Varchar(_)) => f.is_string(),
+        (f, T::Binary(_)) => f.is_binary(),
         (f, T::Varbinary(_)) => f.is_binary(),
         (f, t) if f.is_integer() && t.is_integer() => integer_rank(f) <= integer_rank(t),
         (f, T::Decimal(..)) => f.is_numeric(),

@@ -86,7 +86,7 @@ impl<'a> Rehearsing<'a> {
                 StatementKind::Insert(_)
                 | StatementKind::StatementSet(_)
                 | StatementKind::Select(_) => self.job(statement),
-                StatementKind::Explain(inner) => self.planner.explain(inner).map(drop),
+                StatementKind::Explain(inner) => self.planner.explain_details(inner).map(drop),
                 _ => self.planner.execute_ddl(statement).map(drop),
             };
             rehearsed.map_err(|error| located(error, statement))?;

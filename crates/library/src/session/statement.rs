@@ -59,7 +59,7 @@ impl Session {
                 Ok(())
             }
             StatementKind::Explain(inner) => {
-                let explained = jobs.planning(observer, |_| self.planner.explain(inner))?;
+                let explained = jobs.planning(observer, |_| self.planner.explain_details(inner))?;
                 observer.explanation(&explained)
             }
             _ => {

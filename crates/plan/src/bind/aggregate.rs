@@ -24,15 +24,15 @@
 //! ([`Sets`]).
 
 use sqlparser::ast::{self as sql, Expr as SqlExpr};
-use thalweg_core::{Column, ColumnType, DataType, Error, Result};
+use thalweg_core::{Column, ColumnType, Error, Result};
 use thalweg_expr::build::{self, BinaryOp};
-use thalweg_expr::{Expr, Scalar, Session};
+use thalweg_expr::{Expr, Session};
 use thalweg_operators::window::WindowKind;
 
 use super::composed_aggregates::{JSON_AGGREGATES, without_null_clause};
 use super::functions::{
-    function_name, is_aggregate, is_group_window_function, is_later_aggregate, is_star_call,
-    plain_arguments,
+    GROUP_ID, function_name, is_aggregate, is_group_window_function, is_later_aggregate,
+    is_star_call, plain_arguments,
 };
 use super::group::{GroupBy, GroupWindow};
 use super::names::{Names, PlainNames};
@@ -523,10 +523,8 @@ impl Names for Grouping<'_> {
             if is_grouping(&name) {
                 return self.grouping(binder, call).map(Some);
             }
-            if name == "GROUP_ID" {
-                // Sets that are equal are refused, so that no group comes a second time.
-                let zero = Scalar::Integer(0);
-                return Ok(Some(Expr::literal(zero, DataType::BigInt.not_null())));
+            if name == GROUP_ID && plain_arguments(call)?.is_empty() {
+                return Ok(Some(grouping_value(0)));
             }
             if is_aggregate(binder, &name) {
                 return self.aggregate(binder, call).map(Some);

@@ -24,9 +24,10 @@ use thalweg_expr::{CompareOp, Expr, ExprKind};
 
 use super::Binder;
 use super::from::BoundSource;
-use super::join::{joined_scope, source, sql_conjuncts};
+use super::join::{joined_scope, source};
 use super::names::PlainNames;
 use super::spans::span_of;
+use super::subquery::sql_conjuncts;
 use crate::logical::join::{conjuncts, join};
 use crate::logical::{JoinBound, JoinCondition, JoinKind, column_of};
 use crate::parser::ASOF;

@@ -7,8 +7,8 @@
 //! any sub-expression: an aggregate, a key of GROUP BY that is an expression, a call OVER rows.
 //! Only what it leaves is bound by kind.
 //!
-//! Sub-queries are no expressions here: `bind::join` takes them out of WHERE before it binds the
-//! rest, and elsewhere they are refused.
+//! Sub-queries are joins: `bind::subquery` takes them out of WHERE before it binds the rest, and
+//! `bind::values` joins what they stand for before a clause is bound.
 
 use sqlparser::ast::{self as sql, BinaryOperator, Expr as SqlExpr};
 use thalweg_core::{DataType, Error, Result};
@@ -74,9 +74,11 @@ impl Binder<'_> {
                 self.case(operand.as_deref(), conditions, else_result.as_deref(), names)
             }
             SqlExpr::Function(function) => self.function(function, names),
-            SqlExpr::InSubquery { .. } => Err(unsupported::subquery("IN (sub-query)")),
-            SqlExpr::Exists { .. } => Err(unsupported::subquery("EXISTS (sub-query)")),
-            SqlExpr::Subquery(_) => Err(unsupported::subquery("a sub-query as a value")),
+            SqlExpr::InSubquery { .. }
+            | SqlExpr::Exists { .. }
+            | SqlExpr::Subquery(_)
+            | SqlExpr::AnyOp { .. }
+            | SqlExpr::AllOp { .. } => self.joined_value(expr),
             SqlExpr::GroupingSets(_) | SqlExpr::Cube(_) | SqlExpr::Rollup(_) => {
                 Err(Error::plan("GROUPING SETS, CUBE and ROLLUP stand in GROUP BY only"))
             }
@@ -383,8 +385,23 @@ impl Binder<'_> {
             "TIMESTAMPDIFF" | "TIMESTAMPADD" => self.timestamp_function(&name, &args, names),
             crate::parser::MINUS => self.distance(&args, names),
             "CURRENT_WATERMARK" => self.current_watermark(&args, names),
-            _ => self.call(&name, args, names),
+            _ => self.named_function(&name, args, names),
         }
+    }
+
+    /// A function by its name: one that SQL has declared, or one that is registered or built in.
+    fn named_function(
+        &self,
+        name: &str,
+        args: Vec<&SqlExpr>,
+        names: &mut dyn Names,
+    ) -> Result<Expr> {
+        let Some(declared) = self.declared_function(name) else {
+            return self.call(name, args, names);
+        };
+        let registered = self.session.functions.get(&declared.identifier.to_uppercase());
+        let identifier = registered.ok_or_else(|| declared.not_registered())?.name;
+        self.call(&identifier, args, names)
     }
 
     /// `TIMESTAMPDIFF(SECOND, a, b)`: the unit is a word, not a column.
@@ -466,7 +483,7 @@ fn escape_text(expr: &SqlExpr) -> Result<&str> {
     Err(Error::plan("ESCAPE takes one character in quotes").at(span_of(expr)))
 }
 
-fn binary_op(op: &BinaryOperator) -> Option<BinaryOp> {
+pub(super) fn binary_op(op: &BinaryOperator) -> Option<BinaryOp> {
     Some(match op {
         BinaryOperator::Plus => BinaryOp::Add,
         BinaryOperator::Minus => BinaryOp::Subtract,

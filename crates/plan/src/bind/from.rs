@@ -18,12 +18,13 @@ use thalweg_core::{DataType, Error, Result};
 use thalweg_expr::{Expr, build};
 
 use super::names::PlainNames;
-use super::query::{alias_columns, one_row, rename};
+use super::query::{alias_columns, one_row, rename, with_distinct_names};
 use super::scope::Scope;
 use super::spans::{ident_span, span_of};
 use super::state_table::state_call;
 use super::{Binder, Context, unsupported};
 use crate::ast::Name;
+use crate::catalog::path::{dotted, last_part, parts};
 use crate::logical::{Field, LogicalKind, LogicalPlan, Node, drawn_again};
 
 /// A relation with the names by which it is seen.
@@ -42,18 +43,24 @@ impl BoundSource {
 
 /// Refuses what stands behind a table and would change its rows if it were heard.
 fn refuse_clauses(factor: &TableFactor) -> Result<()> {
-    let (sample, ordinality) = match factor {
-        _ if is_unnest(factor) => (false, false),
-        TableFactor::Table { sample, with_ordinality, .. } => (sample.is_some(), *with_ordinality),
-        TableFactor::Derived { sample, .. } => (sample.is_some(), false),
-        _ => (false, false),
+    match factor {
+        _ if is_unnest(factor) => Ok(()),
+        TableFactor::Table { with_ordinality: true, .. } => {
+            Err(unsupported::never("WITH ORDINALITY after a table").at(span_of(factor)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// TABLESAMPLE of a factor.
+fn sample(factor: &TableFactor) -> Option<&sql::TableSample> {
+    let (TableFactor::Table { sample, .. } | TableFactor::Derived { sample, .. }) = factor else {
+        return None;
     };
-    let clause = match (sample, ordinality) {
-        (true, _) => "TABLESAMPLE",
-        (_, true) => "WITH ORDINALITY after a table",
-        _ => return Ok(()),
-    };
-    Err(unsupported::never(clause).at(span_of(factor)))
+    match sample.as_ref()? {
+        sql::TableSampleKind::BeforeTableAlias(sample)
+        | sql::TableSampleKind::AfterTableAlias(sample) => Some(sample),
+    }
 }
 
 /// FOR SYSTEM_TIME AS OF chooses versions for the rows of a left side, and here there is none.
@@ -117,6 +124,44 @@ impl Binder<'_> {
         context: &Context<'_>,
     ) -> Result<BoundSource> {
         refuse_clauses(factor)?;
+        let source = self.bind_whole_factor(factor, context)?;
+        match sample(factor) {
+            None => Ok(source),
+            Some(sample) => self.sampled(source, sample).map_err(|e| e.at(span_of(factor))),
+        }
+    }
+
+    /// `TABLESAMPLE BERNOULLI (percent) [REPEATABLE (seed)]`: each row is kept by chance.
+    fn sampled(&self, source: BoundSource, sample: &sql::TableSample) -> Result<BoundSource> {
+        let is_bernoulli = matches!(&sample.name, Some(sql::TableSampleMethod::Bernoulli));
+        if !is_bernoulli || sample.bucket.is_some() || sample.offset.is_some() {
+            return Err(unsupported::never("TABLESAMPLE of another method than BERNOULLI")
+                .hint("write TABLESAMPLE BERNOULLI (percent)"));
+        }
+        let percent = sample.quantity.as_ref().map(|quantity| quantity.value.to_string());
+        let percent = percent.and_then(|text| text.parse::<f64>().ok());
+        let Some(percent) = percent.filter(|percent| (0.0..=100.0).contains(percent)) else {
+            return Err(Error::plan("TABLESAMPLE takes a number from 0 to 100, the percentage"));
+        };
+        if percent >= 100.0 {
+            return Ok(source);
+        }
+        let seed = match &sample.seed {
+            None => Vec::new(),
+            Some(seed) => vec![build::number_literal(&seed.value.to_string())?],
+        };
+        let drawn = build::call("RAND", seed, self.session)?;
+        let share = build::number_literal(&format!("{}e0", percent / 100.0))?;
+        let is_kept = build::binary(build::BinaryOp::Less, drawn, share, self.session)?;
+        let BoundSource { node, scope } = source;
+        Ok(BoundSource { node: LogicalPlan::filter(node, is_kept), scope })
+    }
+
+    fn bind_whole_factor(
+        &self,
+        factor: &TableFactor,
+        context: &Context<'_>,
+    ) -> Result<BoundSource> {
         if let Some((arguments, alias)) = state_call(factor) {
             return self.named(self.bind_state_table(factor, arguments)?, alias, None);
         }
@@ -134,14 +179,21 @@ impl Binder<'_> {
                 }
                 let node = self.bind_table_name(name, context)?;
                 let own_name = self.visible_name(name, context);
-                self.named(node, alias.as_ref(), own_name)
+                let mut source = self.named(node, alias.as_ref(), own_name.clone())?;
+                if let (None, Some(_), [relation]) =
+                    (alias, own_name, &mut source.scope.relations[..])
+                {
+                    let (path, _) = self.database.borrow().object(&table_path(name)?.text);
+                    relation.qualifiers = vec![path.catalog, path.database];
+                }
+                Ok(source)
             }
             TableFactor::Derived { subquery, alias, lateral, .. } => {
                 if *lateral {
                     return Err(unsupported::lateral().at(span_of(factor)));
                 }
                 let node = self.bind_tree(subquery, context)?;
-                self.named(node, alias.as_ref(), None)
+                self.named(with_distinct_names(node), alias.as_ref(), None)
             }
             TableFactor::NestedJoin { table_with_joins, alias } => {
                 let source = self.bind_joined(None, table_with_joins, context)?;
@@ -159,8 +211,10 @@ impl Binder<'_> {
     }
 
     fn bind_table_name(&self, name: &sql::ObjectName, context: &Context<'_>) -> Result<Node> {
-        let name = simple_name(name)?;
-        if let Some(call) = context.windows.iter().find(|w| w.placeholder == name.text) {
+        let name = table_path(name)?;
+        // A placeholder holds a character that no plain name has, so it may stand in backticks.
+        let own = last_part(&name.text);
+        if let Some(call) = context.windows.iter().find(|w| w.placeholder == own) {
             return self.bind_window_call(call, context);
         }
         self.named_relation(&name, context)
@@ -169,17 +223,26 @@ impl Binder<'_> {
     /// The common table expression, table or view of this name.
     /// Each use of one that draws (`RAND()`) draws for itself.
     pub(super) fn named_relation(&self, name: &Name, context: &Context<'_>) -> Result<Node> {
-        match context.ctes.iter().rev().find(|(cte, _)| *cte == name.text) {
-            Some((_, node)) => Ok(drawn_again(node)),
-            None => self.relation(name).map(|node| drawn_again(&node)),
+        let end = (name.span.line, name.span.end_column);
+        let options = context.table_options.iter().find(|hint| hint.behind == end);
+        let cte = context.ctes.iter().rev().find(|(cte, _)| dotted(&[cte]) == name.text);
+        match (cte, options) {
+            (Some(_), Some(_)) => Err(Error::plan(format!(
+                "'{}' is a common table expression, and the hint OPTIONS is for tables",
+                name.text
+            ))
+            .at(name.span)),
+            (Some((_, node)), None) => Ok(drawn_again(node)),
+            (None, Some(hint)) => self.relation_with(name, &hint.options),
+            (None, None) => self.relation(name).map(|node| drawn_again(&node)),
         }
     }
 
     /// The name by which a table without alias is seen; a windowing function has none.
     fn visible_name(&self, name: &sql::ObjectName, context: &Context<'_>) -> Option<String> {
-        let name = simple_name(name).ok()?;
-        let is_window = context.windows.iter().any(|w| w.placeholder == name.text);
-        (!is_window).then_some(name.text)
+        let name = last_part(&table_path(name).ok()?.text);
+        let is_window = context.windows.iter().any(|w| w.placeholder == name);
+        (!is_window).then_some(name)
     }
 
     /// A node under a name: its alias, which may rename the columns too, or else the name of the
@@ -241,26 +304,27 @@ impl Binder<'_> {
     }
 }
 
-/// The last part of a table name, once catalog and database are known to be the default ones.
+/// A name of one part: of a column, or of a relation of FROM.
 pub(super) fn simple_name(name: &sql::ObjectName) -> Result<Name> {
+    let path = table_path(name)?;
+    match &parts(&path.text)[..] {
+        [only] => Ok(Name { text: only.clone(), span: path.span }),
+        _ => Err(Error::plan(format!("'{name}' has too many parts"))
+            .hint("name it without what it belongs to")
+            .at(path.span)),
+    }
+}
+
+/// The name of a table, which may be preceded by those of catalog and database.
+pub(super) fn table_path(name: &sql::ObjectName) -> Result<Name> {
     let mut parts = Vec::new();
     for part in &name.0 {
         match part {
-            sql::ObjectNamePart::Identifier(ident) => parts.push(ident),
+            sql::ObjectNamePart::Identifier(ident) => parts.push(ident.value.as_str()),
             _ => return Err(unsupported::never("a computed table name").at(span_of(name))),
         }
     }
-    let defaults = ["default_catalog", "default_database"];
-    match parts.as_slice() {
-        [qualifiers @ .., last]
-            if qualifiers.iter().all(|q| defaults.contains(&q.value.as_str())) =>
-        {
-            Ok(Name { text: last.value.clone(), span: ident_span(last) })
-        }
-        _ => Err(Error::plan(format!("there are no catalogs or databases to find '{name}' in"))
-            .hint("name the table alone")
-            .at(span_of(name))),
-    }
+    Ok(Name { text: dotted(&parts), span: span_of(name) })
 }
 
 /// True for `UNNEST(…)`, which the parser takes for a table with arguments.

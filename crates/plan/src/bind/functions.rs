@@ -19,6 +19,9 @@ use crate::windows::WindowFunction;
 pub const OVER_ROWS: &[&str] =
     &["DENSE_RANK", "GROUPING", "GROUPING_ID", "GROUP_ID", "LAG", "LEAD", "RANK", "ROW_NUMBER"];
 
+/// Tells equal grouping sets apart; sets are different here, so it is 0.
+pub const GROUP_ID: &str = "GROUP_ID";
+
 /// Aggregates of Flink that are not there yet.
 const LATER_AGGREGATES: &str = "RANK DENSE_RANK ROW_NUMBER \
     PERCENT_RANK CUME_DIST NTILE LAG LEAD";
@@ -27,6 +30,13 @@ const LATER_AGGREGATES: &str = "RANK DENSE_RANK ROW_NUMBER \
 /// Known, so that the message says so in the place of "no such function".
 pub fn is_later_aggregate(name: &str) -> bool {
     LATER_AGGREGATES.split(' ').any(|other| other == name)
+}
+
+/// True for a function that comes with the engine.
+pub fn is_built_in(name: &str) -> bool {
+    aggregate::names().any(|own| own == name)
+        || OVER_ROWS.contains(&name)
+        || thalweg_expr::build::function_names().contains(&name)
 }
 
 /// The name of a function, upper case.
@@ -38,7 +48,8 @@ pub fn function_name(function: &Function) -> String {
 pub fn is_aggregate(binder: &Binder<'_>, name: &str) -> bool {
     aggregate::names().any(|own| own == name)
         || super::sets::is_grouping(name)
-        || matches!(name, "COLLECT" | "GROUP_ID")
+        || name == "COLLECT"
+        || name == GROUP_ID
         || JSON_AGGREGATES.contains(&name)
         || is_later_aggregate(name)
         || binder.is_user_aggregate(name)

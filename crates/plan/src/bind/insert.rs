@@ -21,8 +21,11 @@ use thalweg_expr::{Expr, Session, build};
 use thalweg_operators::chain::NotNull;
 
 use super::Binder;
+use super::names::PlainNames;
 use super::near::did_you_mean;
+use super::scope::Scope;
 use crate::ast::{Insert, Name};
+use crate::catalog::RuntimeMode;
 use crate::logical::not_null::is_never_null;
 use crate::logical::{Field, LogicalKind, LogicalPlan, Node};
 use crate::resolved_table::{ColumnOrigin, ResolvedTable};
@@ -39,13 +42,18 @@ pub struct InsertPlan {
 impl Binder<'_> {
     /// Binds an INSERT.
     pub fn bind_insert(&self, insert: &Insert) -> Result<InsertPlan> {
-        let table = self.sink_table(&insert.table)?;
+        let table = self.insert_table(insert)?;
         let node = self.bind_statement_query(&insert.query)?;
-        let targets = target_columns(&table, insert)?;
+        let fixed = self.partition_values(&table, insert)?;
+        let targets = match insert.is_by_name {
+            true => columns_of_names(&table, &node)?,
+            false => target_columns(&table, insert, &fixed)?,
+        };
         if targets.len() != node.fields.len() {
             return Err(arity_error(&table, &targets, &node).at(insert.query.span));
         }
-        let columns = self.fit(&table, &targets, &node).map_err(|e| e.at(insert.query.span))?;
+        let columns = self.fit(&table, (&targets, &fixed), &node);
+        let columns = columns.map_err(|e| e.at(insert.query.span))?;
         let places = columns.iter().map(|(_, written)| match written.span.line {
             0 => insert.query.span,
             _ => written.span,
@@ -57,6 +65,79 @@ impl Binder<'_> {
             false => check_not_null(&table, node, &places),
         };
         Ok(InsertPlan { table, node })
+    }
+
+    /// The table of an INSERT, with the options of a hint.
+    fn insert_table(&self, insert: &Insert) -> Result<Arc<ResolvedTable>> {
+        let table = match insert.options.is_empty() {
+            true => self.sink_table(&insert.table)?,
+            false => {
+                let table = self.table_with(&insert.table, &insert.options)?;
+                self.check_writable(&table).map_err(|e| e.at(insert.table.span))?;
+                table
+            }
+        };
+        if insert.overwrites {
+            self.check_overwritable(&table).map_err(|e| e.at(insert.table.span))?;
+        }
+        Ok(table)
+    }
+
+    /// INSERT OVERWRITE replaces the files of a table, which INSERT INTO does here as well, unless
+    /// it adds to them. As in Flink it is for batch jobs.
+    fn check_overwritable(&self, table: &ResolvedTable) -> Result<()> {
+        let option = |name: &str| table.options.get(name).map(String::as_str);
+        if option("connector") != Some("filesystem") {
+            return Err(Error::plan(format!(
+                "INSERT OVERWRITE is for tables of files, and '{}' is of connector '{}'",
+                table.name,
+                option("connector").unwrap_or_default()
+            ))
+            .hint("write INSERT INTO"));
+        }
+        if option("sink.append") == Some("true") {
+            return Err(Error::plan(format!(
+                "'{}' adds to its files ('sink.append'), so INSERT OVERWRITE can't replace them",
+                table.name
+            ))
+            .hint("leave the option 'sink.append' out"));
+        }
+        if self.mode() != RuntimeMode::Batch {
+            return Err(Error::plan("INSERT OVERWRITE is for batch jobs")
+                .hint("SET 'execution.runtime-mode' = 'batch', or write INSERT INTO, which replaces files as well"));
+        }
+        Ok(())
+    }
+
+    /// The columns of PARTITION with what they hold, among those that are written.
+    fn partition_values(
+        &self,
+        table: &ResolvedTable,
+        insert: &Insert,
+    ) -> Result<Vec<(usize, Expr)>> {
+        let written = table.written_schema();
+        let scope = Scope::empty();
+        let mut values: Vec<(usize, Expr)> = Vec::with_capacity(insert.partition.len());
+        for (name, value) in &insert.partition {
+            let position = written.index_of(&name.text).ok_or_else(|| not_writable(table, name))?;
+            if !table.partitioned_by.contains(&position) {
+                return Err(Error::plan(format!(
+                    "column '{}' of '{}' is not in PARTITIONED BY",
+                    name.text, table.name
+                ))
+                .at(name.span));
+            }
+            if values.iter().any(|(known, _)| *known == position) {
+                return Err(
+                    Error::plan(format!("column '{}' is named twice", name.text)).at(name.span)
+                );
+            }
+            let value = self.expression(value, &mut PlainNames::of(&scope, "PARTITION"))?;
+            let target = written.columns[position].column_type.data_type.clone();
+            let value = build::cast(value, target, false, self.session);
+            values.push((position, value.map_err(|error| error.at(name.span))?));
+        }
+        Ok(values)
     }
 
     /// Fails for a table with a metadata column that a row would have to fill, and whose connector
@@ -78,13 +159,14 @@ impl Binder<'_> {
 
     /// The table of this name, for writing.
     pub fn sink_table(&self, name: &Name) -> Result<Arc<ResolvedTable>> {
-        match self.catalog.table(&name.text) {
+        let key = self.key(name);
+        match self.catalog.table(&key) {
             Some(definition) => {
                 let table = self.resolve_table(definition)?;
                 self.check_writable(&table).map_err(|e| e.at(name.span))?;
                 Ok(table)
             }
-            None if self.catalog.view(&name.text).is_some() => {
+            None if self.catalog.view(&key).is_some() => {
                 Err(Error::plan(format!("'{}' is a view and can't be written", name.text))
                     .at(name.span))
             }
@@ -97,14 +179,18 @@ impl Binder<'_> {
     fn fit(
         &self,
         table: &ResolvedTable,
-        targets: &[usize],
+        (targets, fixed): (&[usize], &[(usize, Expr)]),
         node: &Node,
     ) -> Result<Vec<(String, Expr)>> {
         let written = table.written_schema();
         let mut columns = Vec::with_capacity(written.len());
         for (position, column) in written.columns.iter().enumerate() {
             let source = targets.iter().position(|&t| t == position);
+            let value = fixed.iter().find(|(column, _)| *column == position);
             let expr = match source {
+                None if value.is_some() => {
+                    value.map(|(_, value)| value.clone()).unwrap_or_else(build::null_literal)
+                }
                 Some(i) => {
                     Expr::column(i, node.fields[i].column_type.clone()).at(place_of(node, i))
                 }
@@ -233,21 +319,37 @@ const RESULT: &str = "result";
 
 /// The columns, among those that are written, that the query's columns go to: in declared order,
 /// unless the statement lists them.
-fn target_columns(table: &ResolvedTable, insert: &Insert) -> Result<Vec<usize>> {
+fn target_columns(
+    table: &ResolvedTable,
+    insert: &Insert,
+    fixed: &[(usize, Expr)],
+) -> Result<Vec<usize>> {
     let written = table.written_schema();
+    let is_fixed = |position: &usize| fixed.iter().any(|(column, _)| column == position);
     if insert.columns.is_empty() {
         let names = table.columns.iter().map(|column| &column.column.name);
-        return Ok(names.filter_map(|name| written.index_of(name)).collect());
+        let positions = names.filter_map(|name| written.index_of(name));
+        return Ok(positions.filter(|position| !is_fixed(position)).collect());
     }
     let mut targets = Vec::with_capacity(insert.columns.len());
     for name in &insert.columns {
         let position = written.index_of(&name.text).ok_or_else(|| not_writable(table, name))?;
-        if targets.contains(&position) {
+        if targets.contains(&position) || is_fixed(&position) {
             return Err(Error::plan(format!("column '{}' is named twice", name.text)).at(name.span));
         }
         targets.push(position);
     }
     Ok(targets)
+}
+
+/// The columns that have the names of the query's: of a table that was made for them.
+fn columns_of_names(table: &ResolvedTable, node: &Node) -> Result<Vec<usize>> {
+    let written = table.written_schema();
+    let position = |field: &Field| {
+        let name = Name { text: field.name.clone(), span: Span::default() };
+        written.index_of(&field.name).ok_or_else(|| not_writable(table, &name))
+    };
+    node.fields.iter().map(position).collect()
 }
 
 fn not_writable(table: &ResolvedTable, name: &Name) -> Error {

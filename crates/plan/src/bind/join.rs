@@ -1,17 +1,4 @@
-//! Joins of FROM, and the sub-queries of WHERE that are joins.
-//!
-//! `x IN (SELECT …)` and `EXISTS (SELECT …)` among the conjuncts of WHERE keep the rows of the
-//! query that have a partner in the sub-query: a semi join, or an anti join where they are negated.
-//!
-//! ```sql
-//! SELECT * FROM a WHERE EXISTS (SELECT 1 FROM b WHERE b.k = a.k AND b.x > 3)
-//! -- a SEMI JOIN (SELECT * FROM b WHERE x > 3) AS b ON b.k = a.k
-//! SELECT * FROM a WHERE k NOT IN (SELECT k FROM b)
-//! -- a ANTI JOIN b ON a.k = b.k, with NULL on either side as a partner (logical::anti_join)
-//! ```
-//!
-//! A sub-query must stand among the conjuncts of WHERE: under OR it would be a value of a row,
-//! which no join computes. Only EXISTS may be correlated, and only in its own WHERE.
+//! Joins of FROM. The sub-queries of WHERE that are joins stand in `subquery`.
 //!
 //! **Invariants:**
 //! - conditions are bound over the columns of both sides with the time attributes that they have
@@ -22,10 +9,7 @@
 //! - a join with FOR SYSTEM_TIME AS OF is decided by the kind of time: a row time means versions, a
 //!   processing time a lookup.
 
-use sqlparser::ast::{
-    self as sql, BinaryOperator, Expr as SqlExpr, JoinConstraint, JoinOperator, SetExpr,
-    TableFactor, TableVersion,
-};
+use sqlparser::ast::{self as sql, JoinConstraint, JoinOperator, TableFactor, TableVersion};
 use thalweg_core::{Error, Result};
 use thalweg_expr::Expr;
 use thalweg_expr::build::{self, BinaryOp};
@@ -36,11 +20,9 @@ use super::names::PlainNames;
 use super::scope::Scope;
 use super::spans::span_of;
 use super::{Binder, Context, unsupported};
-use crate::logical::join::{Side, can_be_read_first, conjuncts, filter, join};
-use crate::logical::not_null::{is_never_null, value_is_never_null};
+use crate::logical::join::{Side, can_be_read_first, conjuncts, join};
 use crate::logical::{
-    JoinBound, JoinCondition, JoinKind, LogicalKind, LogicalPlan, Node, TimeAttribute, anti_join,
-    column_of, ranks,
+    JoinBound, JoinCondition, JoinKind, LogicalKind, LogicalPlan, Node, TimeAttribute, column_of,
 };
 
 impl Binder<'_> {
@@ -252,156 +234,6 @@ impl Binder<'_> {
         let joined = source(join(left.node, right.node, kind, condition), scope);
         self.merge_columns(joined, kind, sides)
     }
-
-    /// WHERE over a FROM clause: conditions become part of the joins that they are about,
-    /// sub-queries become joins, and bounds of a rank below become the first rows.
-    ///
-    /// Plain conditions come first, so that the joins of sub-queries see fewer rows.
-    pub(super) fn bind_where(
-        &self,
-        from: BoundSource,
-        condition: &SqlExpr,
-        context: &Context<'_>,
-    ) -> Result<BoundSource> {
-        let BoundSource { mut node, scope } = from;
-        let (mut plain, mut subqueries) = (Vec::new(), Vec::new());
-        for part in sql_conjuncts(condition) {
-            if is_subquery(part) {
-                subqueries.push(part);
-                continue;
-            }
-            let mut names = PlainNames::of(&scope, "WHERE");
-            plain.extend(conjuncts(self.condition(part, "WHERE", &mut names)?));
-        }
-        node = match &node.kind {
-            LogicalKind::Join { .. } => filter(node, plain),
-            _ => ranks::filter(node, plain),
-        };
-        for part in subqueries {
-            let fields = node.fields.clone();
-            let seen = BoundSource { node, scope: Scope { fields, ..scope.clone() } };
-            node =
-                self.bind_subquery(seen, part, false, context).map_err(|e| e.at(span_of(part)))?;
-        }
-        let fields = node.fields.clone();
-        Ok(BoundSource { node, scope: Scope { fields, ..scope } })
-    }
-
-    fn bind_subquery(
-        &self,
-        outer: BoundSource,
-        expr: &SqlExpr,
-        negated: bool,
-        context: &Context<'_>,
-    ) -> Result<Node> {
-        match expr {
-            SqlExpr::Nested(inner) => self.bind_subquery(outer, inner, negated, context),
-            SqlExpr::UnaryOp { op: sql::UnaryOperator::Not, expr } => {
-                self.bind_subquery(outer, expr, !negated, context)
-            }
-            SqlExpr::InSubquery { expr, subquery, negated: not } => {
-                self.bind_in(outer, expr, subquery, negated != *not, context)
-            }
-            SqlExpr::Exists { subquery, negated: not } => {
-                self.bind_exists(outer, subquery, negated != *not, context)
-            }
-            _ => Err(unsupported::subquery("this use of a sub-query")),
-        }
-    }
-
-    /// `x IN (SELECT …)`. Negated, a NULL on either side means that the row is not known to be out.
-    ///
-    /// Not negated, UNKNOWN and FALSE drop the row alike, so NULL needs no attention.
-    fn bind_in(
-        &self,
-        outer: BoundSource,
-        value: &SqlExpr,
-        subquery: &sql::Query,
-        negated: bool,
-        context: &Context<'_>,
-    ) -> Result<Node> {
-        let inner = self.bind_tree(subquery, context)?;
-        let [field] = &inner.fields[..] else {
-            return Err(Error::plan(format!(
-                "the sub-query of IN has {} columns, not one",
-                inner.fields.len()
-            )));
-        };
-        let value = self.expression(value, &mut PlainNames::of(&outer.scope, "IN"))?;
-        let found = Expr::column(outer.node.fields.len(), field.column_type.clone());
-        let mut condition =
-            build::binary(BinaryOp::Equal, value.clone(), found.clone(), self.session)?;
-        if !negated {
-            let condition =
-                JoinCondition::of(conjuncts(condition), &outer.node.fields, &inner.fields);
-            return Ok(join(outer.node, inner, JoinKind::Semi, condition));
-        }
-        if !value_is_never_null(&outer.node, &value) || !is_never_null(&inner, 0) {
-            for side in [value, found].into_iter().filter(|side| side.column_type.can_be_null()) {
-                let is_null = build::is_null(side, false);
-                condition = build::binary(BinaryOp::Or, condition, is_null, self.session)?;
-            }
-        }
-        Ok(anti_join(outer.node, inner, conjuncts(condition)))
-    }
-
-    /// `EXISTS (SELECT … FROM … WHERE …)`, whose WHERE may speak of the query around.
-    ///
-    /// The select list is not bound: it does not decide whether there is a row, unless it
-    /// aggregates. An aggregate without GROUP BY has one row whatever it reads. A sub-query with
-    /// GROUP BY, HAVING or LIMIT is bound as a whole, and can't be correlated: which rows it has
-    /// depends on all of them.
-    fn bind_exists(
-        &self,
-        outer: BoundSource,
-        subquery: &sql::Query,
-        negated: bool,
-        context: &Context<'_>,
-    ) -> Result<Node> {
-        let kind = if negated { JoinKind::Anti } else { JoinKind::Semi };
-        let always_one_row = |outer: Node| match negated {
-            true => LogicalPlan::filter(outer, build::boolean_literal(false)),
-            false => outer,
-        };
-        let has_one_row = self.has_one_row(subquery);
-        let select = match subquery.body.as_ref() {
-            SetExpr::Select(select) if is_plain(subquery, select) => select,
-            _ => {
-                let inner = self.bind_tree(subquery, context)?;
-                if has_one_row {
-                    return Ok(always_one_row(outer.node));
-                }
-                let condition = JoinCondition::of(Vec::new(), &outer.node.fields, &inner.fields);
-                return Ok(join(outer.node, inner, kind, condition));
-            }
-        };
-        let inner = self.bind_from(&select.from, context)?;
-        let scope = joined_with_inner(&outer, &inner);
-        let width = outer.node.fields.len();
-        let (mut own, mut both) = (Vec::new(), Vec::new());
-        for part in select.selection.iter().flat_map(sql_conjuncts) {
-            let mut names = PlainNames::of(&scope, "WHERE");
-            for conjunct in conjuncts(self.condition(part, "WHERE", &mut names)?) {
-                let is_own = conjunct.columns().iter().all(|&i| i >= width);
-                if is_own { own.push(conjunct.remap(&|i| i - width)) } else { both.push(conjunct) }
-            }
-        }
-        if has_one_row {
-            return Ok(always_one_row(outer.node));
-        }
-        let inner = filter(inner.node, own);
-        if negated {
-            return Ok(anti_join(outer.node, inner, both));
-        }
-        let condition = JoinCondition::of(both, &outer.node.fields, &inner.fields);
-        Ok(join(outer.node, inner, kind, condition))
-    }
-
-    /// True for an aggregate over all rows: there is one row, also if there are none to aggregate.
-    fn has_one_row(&self, query: &sql::Query) -> bool {
-        matches!(query.body.as_ref(), SetExpr::Select(select)
-            if is_whole(query, select) && self.aggregates(select))
-    }
 }
 
 /// The columns of USING: names, and where they stand side by side.
@@ -433,24 +265,6 @@ pub(super) fn joined_scope(left: &BoundSource, right: &BoundSource) -> Scope {
     left.scope.joined(&right.scope, fields.collect())
 }
 
-/// The same for a sub-query, whose own names hide those of the query around.
-fn joined_with_inner(outer: &BoundSource, inner: &BoundSource) -> Scope {
-    Scope { inner_from: Some(outer.node.fields.len()), ..joined_scope(outer, inner) }
-}
-
-/// A sub-query whose rows are those of its FROM and WHERE.
-/// DISTINCT is allowed: it changes how often a row is there, not whether.
-fn is_plain(query: &sql::Query, select: &sql::Select) -> bool {
-    query.with.is_none() && is_whole(query, select)
-}
-
-/// A SELECT that keeps all its rows, ungrouped.
-fn is_whole(query: &sql::Query, select: &sql::Select) -> bool {
-    let no_groups = matches!(&select.group_by,
-        sql::GroupByExpr::Expressions(list, modifiers) if list.is_empty() && modifiers.is_empty());
-    query.limit_clause.is_none() && query.fetch.is_none() && no_groups && select.having.is_none()
-}
-
 /// The versions of a table and when they began: rows before they were reduced to the last of each
 /// key, or those of a table with a primary key. A filter behind that would end versions, which rows
 /// alone can't decide.
@@ -471,29 +285,6 @@ fn versions_of(node: &Node) -> Option<(Node, usize)> {
             Some((versions, rowtime))
         }
         _ => None,
-    }
-}
-
-/// The parts of a condition that all have to hold, as they are written.
-pub(super) fn sql_conjuncts(condition: &SqlExpr) -> Vec<&SqlExpr> {
-    match condition {
-        SqlExpr::BinaryOp { left, op: BinaryOperator::And, right } => {
-            let mut parts = sql_conjuncts(left);
-            parts.extend(sql_conjuncts(right));
-            parts
-        }
-        SqlExpr::Nested(inner) if !is_subquery(condition) => sql_conjuncts(inner),
-        other => vec![other],
-    }
-}
-
-/// True for `IN (SELECT …)` and `EXISTS (SELECT …)`, negated or not.
-fn is_subquery(expr: &SqlExpr) -> bool {
-    match expr {
-        SqlExpr::InSubquery { .. } | SqlExpr::Exists { .. } => true,
-        SqlExpr::Nested(inner) => is_subquery(inner),
-        SqlExpr::UnaryOp { op: sql::UnaryOperator::Not, expr } => is_subquery(expr),
-        _ => false,
     }
 }
 

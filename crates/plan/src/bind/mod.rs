@@ -60,14 +60,17 @@ mod pattern;
 pub mod query;
 pub mod scope;
 mod select;
+mod session_rows;
 mod sets;
 pub mod spans;
 pub(crate) mod state_table;
 pub mod strip;
+mod subquery;
 pub mod table;
 #[cfg(test)]
 mod tests;
 mod unsupported;
+mod values;
 mod window;
 
 use std::cell::{Cell, RefCell};
@@ -79,8 +82,9 @@ use thalweg_core::{ColumnType, Error, Result, Span};
 use thalweg_expr::{Expr, Session};
 use thalweg_operators::aggregate::{self as aggregate_functions, AggregateFunction, UserAggregate};
 
-use crate::ast::{JoinHint, Name, WindowCall};
-use crate::catalog::{Catalog, RuntimeMode};
+use crate::ast::{JoinHint, Name, OptionList, TableOptions, WindowCall};
+use crate::catalog::path::DatabasePath;
+use crate::catalog::{Catalog, DeclaredFunction, RuntimeMode, with_options};
 use crate::logical::{LogicalPlan, Node, TimeAttribute, WindowId};
 use crate::physical::Places;
 use crate::resolved_table::ResolvedTable;
@@ -114,6 +118,10 @@ pub struct Binder<'a> {
     windows: Cell<u32>,
     // How many views are being bound around this one.
     depth: Cell<u32>,
+    /// What stands for the sub-queries of the clause that is being bound, by their address.
+    values: RefCell<HashMap<*const sqlparser::ast::Expr, Expr>>,
+    /// The database in which names are looked up: the current one, or that of a view.
+    database: RefCell<DatabasePath>,
     /// Hints that a join has followed, by their places and the tables named.
     followed_hints: RefCell<Vec<(Span, String)>>,
     /// Where functions stand whose values the data do not decide, by name.
@@ -128,6 +136,8 @@ pub struct Context<'q> {
     /// The hints of that text that say how to join.
     /// All of the text; `hint_places` chooses those of one SELECT.
     hints: &'q [JoinHint],
+    /// The options that hints give to tables of that text.
+    table_options: &'q [TableOptions],
     /// Where the hints of the SELECT that is being bound stand: lines and columns.
     hint_places: Range<(u32, u32)>,
     /// The common table expressions that are visible, innermost last.
@@ -152,6 +162,8 @@ impl<'a> Binder<'a> {
             inputs: RefCell::default(),
             windows: Cell::new(0),
             depth: Cell::new(0),
+            values: RefCell::default(),
+            database: RefCell::new(catalog.current().clone()),
             followed_hints: RefCell::default(),
             undecided: RefCell::default(),
         }
@@ -170,7 +182,23 @@ impl<'a> Binder<'a> {
     }
 
     fn is_user_aggregate(&self, name: &str) -> bool {
-        self.user_aggregates.contains_key(name)
+        self.user_aggregates.contains_key(&*self.implemented_as(name))
+    }
+
+    /// The name under which a function is registered that SQL has declared under this name, upper
+    /// case; any other name as it is. Built-in functions hide those of a database, as in Flink.
+    fn implemented_as<'n>(&self, name: &'n str) -> std::borrow::Cow<'n, str> {
+        match self.declared_function(name) {
+            Some(function) => function.identifier.to_uppercase().into(),
+            None => name.into(),
+        }
+    }
+
+    /// The function that SQL has declared under this name, unless it is hidden.
+    fn declared_function(&self, name: &str) -> Option<&DeclaredFunction> {
+        let found = self.catalog.function_in(&self.database.borrow(), name)?;
+        let is_hidden = !found.is_system && functions::is_built_in(name);
+        (!is_hidden).then_some(found)
     }
 
     /// The aggregate function of this name for these arguments, and its result. `skips_nulls` says
@@ -182,7 +210,7 @@ impl<'a> Binder<'a> {
         skips_nulls: bool,
         arguments: &[Expr],
     ) -> Result<(AggregateFunction, ColumnType)> {
-        let Some(user) = self.user_aggregates.get(name) else {
+        let Some(user) = self.user_aggregates.get(&*self.implemented_as(name)) else {
             return aggregate_functions::resolve_call(name, distinct, skips_nulls, arguments);
         };
         match arguments {
@@ -209,16 +237,44 @@ impl<'a> Binder<'a> {
         WindowId { number: self.windows.get(), by_clock: time.is_proctime() }
     }
 
+    /// The key of what a name means here.
+    pub(crate) fn key(&self, name: &Name) -> String {
+        self.database.borrow().key(&name.text)
+    }
+
     /// The table or view of this name.
     /// A table comes as queries see it, after normalization of upserts.
     pub fn relation(&self, name: &Name) -> Result<Node> {
-        if let Some(definition) = self.catalog.table(&name.text) {
+        let key = self.key(name);
+        if let Some(definition) = self.catalog.table(&key) {
             return Ok(LogicalPlan::read(self.resolve_table(definition)?));
         }
-        if self.catalog.view(&name.text).is_some() {
-            return self.view(name);
+        if self.catalog.view(&key).is_some() {
+            return self.view(name, key);
         }
         Err(self.unknown_table(name))
+    }
+
+    /// The table of this name with the options of a hint.
+    fn relation_with(&self, name: &Name, options: &OptionList) -> Result<Node> {
+        Ok(LogicalPlan::read(self.table_with(name, options)?))
+    }
+
+    /// The same, typed.
+    fn table_with(&self, name: &Name, options: &OptionList) -> Result<Arc<ResolvedTable>> {
+        let key = self.key(name);
+        match self.catalog.table(&key) {
+            Some(definition) => {
+                let definition = with_options(definition, options);
+                self.bind_table(&definition).map(Arc::new).map_err(|error| error.at(name.span))
+            }
+            None if self.catalog.view(&key).is_some() => Err(Error::plan(format!(
+                "'{}' is a view, and the hint OPTIONS is for tables",
+                name.text
+            ))
+            .at(name.span)),
+            None => Err(self.unknown_table(name)),
+        }
     }
 
     /// The error for a table that does not exist.
@@ -232,8 +288,8 @@ impl<'a> Binder<'a> {
         error.hint(format!("the tables and views are {}", names.join(", ")))
     }
 
-    fn view(&self, name: &Name) -> Result<Node> {
-        if let Some(found) = self.views.borrow().get(&name.text) {
+    fn view(&self, name: &Name, key: String) -> Result<Node> {
+        if let Some(found) = self.views.borrow().get(&key) {
             return Ok(found.clone());
         }
         if self.depth.get() >= VIEW_DEPTH_MAX {
@@ -244,10 +300,10 @@ impl<'a> Binder<'a> {
             .at(name.span));
         }
         self.depth.set(self.depth.get() + 1);
-        let bound = self.bind_view(name);
+        let bound = self.bind_view(name, &key);
         self.depth.set(self.depth.get() - 1);
         let node = bound?;
-        self.views.borrow_mut().insert(name.text.clone(), node.clone());
+        self.views.borrow_mut().insert(key, node.clone());
         Ok(node)
     }
 }

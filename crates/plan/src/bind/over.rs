@@ -12,9 +12,10 @@
 //! final:   $0, $1,  $3,  $2
 //! ```
 //!
-//! The windows follow Flink: one ascending time, a frame that ends at the current row. Ranks may
-//! have any order here, because a condition outside may make them a Top-N; `physical::over` refuses
-//! those that are left.
+//! The windows of streams follow Flink: one ascending time, a frame that ends at the current row.
+//! Ranks may have any order here, because a condition outside may make them a Top-N;
+//! `physical::over` refuses those that are left. In batch mode there is a last row, so any order and
+//! any frame will do.
 //!
 //! **Invariants:**
 //! - provisional positions are greater than any position of a relation, so the two never mix;
@@ -27,6 +28,7 @@ use sqlparser::ast::{
 use thalweg_core::{Column, ColumnType, DataType, Error, Result};
 use thalweg_expr::build;
 use thalweg_expr::{Expr, Scalar};
+use thalweg_operators::over_whole::{Distance, FrameBound, FrameUnit};
 
 use super::aggregate::{Treatment, counted_together, treatment};
 use super::composed_aggregates::COMPOSED_AGGREGATES;
@@ -36,9 +38,10 @@ use super::order::sort_key;
 use super::scope::Scope;
 use super::spans::{ident_span, span_of};
 use super::{Binder, unsupported};
+use crate::catalog::RuntimeMode;
 use crate::logical::{
     Aggregate, Field, LogicalKind, LogicalPlan, Node, OverCall, OverFrame, OverFunction,
-    OverWindow, RankFunction, SortKey, TimeAttribute, column_of,
+    OverWindow, RankFunction, SortKey, TimeAttribute, WholeFrame, WholeNumber, column_of,
 };
 
 /// Where provisional columns begin: behind any that a relation can have.
@@ -164,19 +167,29 @@ impl<'a> OverCalls<'a> {
             times.push(time);
         }
         let is_rank = matches!(function, OverFunction::Rank(_));
+        let is_batch = binder.mode() == RuntimeMode::Batch;
         let by_time = matches!((&order[..], &times[..]), ([key], [time])
             if !key.descending && (time.is_rowtime() || time.is_proctime()));
-        if !by_time && !is_rank {
+        if !by_time && !is_rank && !is_batch {
             return Err(Error::plan(format!(
                 "{name}(…) OVER needs ORDER BY one row time (or PROCTIME()), ascending"
             ))
-            .hint("rows before a row are known on a stream in the order of time only"));
+            .hint(
+                "rows before a row are known on a stream in the order of time only; SET 'execution.runtime-mode' = 'batch' \
+                 admits any order",
+            ));
         }
         // Ranks, LAG and LEAD look at all rows of the key, whatever frame is written. Without a
         // frame the standard's default holds: RANGE, unbounded.
         let frame = match (function, &spec.window_frame) {
-            (OverFunction::Rank(_) | OverFunction::Shifted { .. }, _) => OverFrame::Rows(None),
+            (OverFunction::Rank(_) | OverFunction::Shifted { .. } | OverFunction::Number(_), _) => {
+                OverFrame::Rows(None)
+            }
             (_, None) => OverFrame::Range(None),
+            (_, Some(frame)) if is_batch => {
+                let key = order.first().map(|key| self.type_of(key.column));
+                whole_frame(binder, frame, key.as_ref())?
+            }
             (_, Some(frame)) => bind_frame(binder, frame)?,
         };
         Ok(OverWindow { keys, order, frame })
@@ -199,6 +212,51 @@ impl<'a> OverCalls<'a> {
         Ok((self.scope.fields.len() + place, time))
     }
 
+    /// The type of a key.
+    fn type_of(&self, column: usize) -> DataType {
+        let column_type = match self.scope.fields.get(column) {
+            Some(field) => &field.column_type,
+            None => &self.computed[column - self.scope.fields.len()].column_type,
+        };
+        column_type.data_type.clone()
+    }
+
+    /// NTILE, PERCENT_RANK or CUME_DIST.
+    fn number(
+        &self,
+        binder: &Binder<'_>,
+        call: &sql::Function,
+        name: &str,
+    ) -> Result<Option<(OverFunction, ColumnType)>> {
+        let share = DataType::Double.not_null();
+        let (number, column_type) = match name {
+            "PERCENT_RANK" => (WholeNumber::PercentRank, share),
+            "CUME_DIST" => (WholeNumber::CumulativeDistribution, share),
+            "NTILE" => {
+                let [argument] = plain_arguments(call)?[..] else {
+                    return Err(Error::plan("NTILE takes a number of shares"));
+                };
+                let mut names = PlainNames::of(self.scope, "NTILE");
+                let bound = binder.expression(argument, &mut names)?;
+                let tiles = match bound.as_literal() {
+                    Some(&Scalar::Integer(tiles)) => u64::try_from(tiles).ok(),
+                    _ => None,
+                };
+                let tiles = tiles.filter(|tiles| *tiles > 0).ok_or_else(|| {
+                    Error::plan("NTILE takes a constant number of shares, from 1 on")
+                        .at(span_of(argument))
+                })?;
+                (WholeNumber::Tile(tiles), DataType::BigInt.not_null())
+            }
+            _ => return Ok(None),
+        };
+        if binder.mode() != RuntimeMode::Batch {
+            return Err(Error::plan(format!("{name}(…) OVER depends on all rows of the key"))
+                .hint("SET 'execution.runtime-mode' = 'batch': a stream has no last row"));
+        }
+        Ok(Some((OverFunction::Number(number), column_type)))
+    }
+
     /// What is computed, and the type of its result.
     fn function(
         &self,
@@ -214,6 +272,9 @@ impl<'a> OverCalls<'a> {
         };
         if let Some(rank) = rank {
             return Ok((OverFunction::Rank(rank), DataType::BigInt.not_null()));
+        }
+        if let Some(number) = self.number(binder, call, name)? {
+            return Ok(number);
         }
         let arguments = if is_star_call(call) { Vec::new() } else { plain_arguments(call)? };
         let mut names = PlainNames::of(self.scope, "OVER");
@@ -330,6 +391,83 @@ fn bind_frame(binder: &Binder<'_>, frame: &sql::WindowFrame) -> Result<OverFrame
         }
         (WindowFrameUnits::Groups, _) => Err(unsupported::never("GROUPS in a frame of OVER")),
         _ => Err(Error::plan("ROWS takes a number of rows and RANGE an INTERVAL")),
+    }
+}
+
+/// Any frame, in batch mode. One that a stream has too is the same there.
+fn whole_frame(
+    binder: &Binder<'_>,
+    frame: &sql::WindowFrame,
+    key: Option<&DataType>,
+) -> Result<OverFrame> {
+    let is_rows = match frame.units {
+        WindowFrameUnits::Rows => true,
+        WindowFrameUnits::Range => false,
+        WindowFrameUnits::Groups => {
+            return Err(unsupported::never("GROUPS in a frame of OVER"));
+        }
+    };
+    let bound = |bound: &WindowFrameBound| {
+        Ok::<_, Error>(match bound {
+            WindowFrameBound::CurrentRow => FrameBound::CurrentRow,
+            WindowFrameBound::Preceding(None) => FrameBound::UnboundedPreceding,
+            WindowFrameBound::Following(None) => FrameBound::UnboundedFollowing,
+            WindowFrameBound::Preceding(Some(far)) => {
+                FrameBound::Preceding(distance(binder, far, (is_rows, key))?)
+            }
+            WindowFrameBound::Following(Some(far)) => {
+                FrameBound::Following(distance(binder, far, (is_rows, key))?)
+            }
+        })
+    };
+    let start = bound(&frame.start_bound)?;
+    let end = frame.end_bound.as_ref().map_or(Ok(FrameBound::CurrentRow), bound)?;
+    let is_backward = matches!(
+        (start, end),
+        (FrameBound::UnboundedFollowing, _)
+            | (_, FrameBound::UnboundedPreceding)
+            | (FrameBound::CurrentRow, FrameBound::Preceding(_))
+            | (FrameBound::Following(_), FrameBound::Preceding(_) | FrameBound::CurrentRow)
+    );
+    if is_backward {
+        return Err(Error::plan("a frame of OVER ends before it begins"));
+    }
+    let unit = if is_rows { FrameUnit::Rows } else { FrameUnit::Range };
+    Ok(OverFrame::Whole(WholeFrame { unit, start, end }))
+}
+
+/// A constant number of rows, or a distance of the column of ORDER BY.
+fn distance(
+    binder: &Binder<'_>,
+    expr: &SqlExpr,
+    (is_rows, key): (bool, Option<&DataType>),
+) -> Result<Distance> {
+    let scope = Scope::empty();
+    let bound = binder.expression(expr, &mut PlainNames::of(&scope, "a frame of OVER"))?;
+    let is_time =
+        |t: &DataType| t.is_timestamp() || matches!(t, DataType::Date | DataType::Time(_));
+    let data_type = bound.column_type.data_type.clone();
+    let wrong = || {
+        let wanted = match (is_rows, key) {
+            (true, _) => "a constant number of rows",
+            (_, Some(key)) if is_time(key) => "a constant INTERVAL of days to seconds",
+            _ => "a constant number, and ORDER BY one number or time",
+        };
+        Error::plan(format!("a frame of OVER takes {wanted}")).at(span_of(expr))
+    };
+    let far = match (is_rows, key) {
+        (true, _) if data_type.is_integer() => bound,
+        (false, Some(key)) if is_time(key) && data_type == DataType::IntervalDayTime => bound,
+        (false, Some(key)) if key.is_numeric() && data_type.is_numeric() => {
+            build::cast(bound, key.clone(), false, binder.session)?
+        }
+        _ => return Err(wrong()),
+    };
+    match far.as_literal() {
+        Some(&Scalar::Integer(n)) if n >= 0 => Ok(Distance::Whole(n.into())),
+        Some(&Scalar::Decimal(n)) if n >= 0 => Ok(Distance::Whole(n)),
+        Some(&Scalar::Double(n)) if n >= 0.0 => Ok(Distance::Real(n)),
+        _ => Err(wrong()),
     }
 }
 

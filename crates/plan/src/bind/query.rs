@@ -34,6 +34,7 @@ impl Binder<'_> {
     /// Here and not while parts are bound: a name that is misspelt elsewhere is the better message.
     pub fn bind_statement_query(&self, query: &Query) -> Result<Node> {
         let node = self.bind_query(query, &Context::default())?;
+        let node = self.with_rows_of_sessions(node).map_err(|e| e.at(query.span))?;
         self.check_size(&node, "the query").map_err(|e| e.at(query.span))?;
         match refusal(&node) {
             Some(error) => Err(error.at(query.span)),
@@ -44,14 +45,7 @@ impl Binder<'_> {
     /// Binds a query whose result is shown: its columns get different names, as in Flink.
     /// INSERT needs no such names, since it goes by position.
     pub fn bind_result(&self, query: &Query) -> Result<Node> {
-        let node = self.bind_statement_query(query)?;
-        let names = distinct_names(&node.fields);
-        if names.iter().zip(node.fields.iter()).all(|(name, field)| *name == field.name) {
-            return Ok(node);
-        }
-        let columns = names.into_iter().zip(node.columns());
-        let columns = columns.map(|(name, (_, column))| (name, column)).collect();
-        Ok(LogicalPlan::project(node, columns))
+        self.bind_statement_query(query).map(with_distinct_names)
     }
 
     /// Binds a query with its own windowing functions; it sees the common table expressions of
@@ -59,7 +53,9 @@ impl Binder<'_> {
     pub(super) fn bind_query(&self, query: &Query, around: &Context<'_>) -> Result<Node> {
         let (windows, hints) = (&query.windows[..], &query.hints[..]);
         let ctes = around.ctes.clone();
-        let context = Context { windows, hints, hint_places: Default::default(), ctes };
+        let table_options = &query.table_options[..];
+        let hint_places = Default::default();
+        let context = Context { windows, hints, table_options, hint_places, ctes };
         let node = self.bind_tree(&query.query, &context).map_err(|e| e.at(query.span))?;
         self.check_hints(hints)?;
         Ok(node)
@@ -106,12 +102,16 @@ impl Binder<'_> {
         inputs
     }
 
-    /// The plan of a view.
-    pub(super) fn bind_view(&self, name: &Name) -> Result<Node> {
-        let Some(view) = self.catalog.view(&name.text) else {
+    /// The plan of a view. Its names are looked up in the database that was the current one when it
+    /// was created.
+    pub(super) fn bind_view(&self, name: &Name, key: &str) -> Result<Node> {
+        let Some(view) = self.catalog.view(key) else {
             return Err(self.unknown_table(name));
         };
-        self.bind_view_query(name, &view.columns, &view.query)
+        let around = self.database.replace(view.database.clone());
+        let bound = self.bind_view_query(name, &view.columns, &view.query);
+        self.database.replace(around);
+        bound
     }
 
     /// Binds the query of a view that is being created, to find its mistakes.
@@ -324,6 +324,17 @@ impl Binder<'_> {
         }
         Ok(Ordered { node, visible, keys, span: super::order::span(order) })
     }
+}
+
+/// The same rows with a name of its own for each column: `k`, `k0`, `k1`.
+pub(super) fn with_distinct_names(node: Node) -> Node {
+    let names = distinct_names(&node.fields);
+    if names.iter().zip(node.fields.iter()).all(|(name, field)| *name == field.name) {
+        return node;
+    }
+    let columns = names.into_iter().zip(node.columns());
+    let columns = columns.map(|(name, (_, column))| (name, column)).collect();
+    LogicalPlan::project(node, columns)
 }
 
 /// The names of columns, with numbers behind those that came before: a, a0, a1.

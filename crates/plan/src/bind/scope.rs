@@ -36,6 +36,21 @@ pub struct Relation {
     pub start: usize,
     /// How many columns.
     pub len: usize,
+    /// The catalog and the database of a table that has no alias; else nothing.
+    pub qualifiers: Vec<String>,
+}
+
+impl Relation {
+    /// How many parts of a name say that it is this relation: its alias, with the database or the
+    /// database and the catalog in front of it.
+    fn named_by(&self, parts: &[Ident]) -> Option<usize> {
+        let alias = self.alias.as_ref()?;
+        (1..=self.qualifiers.len()).rev().find_map(|before| {
+            let own = self.qualifiers[self.qualifiers.len() - before..].iter().chain([alias]);
+            let is_named = own.zip(parts).all(|(own, part)| *own == part.value);
+            (is_named && parts.len() > before + 1).then_some(before + 1)
+        })
+    }
 }
 
 /// A column of a join USING: its name alone means both sides'.
@@ -63,16 +78,22 @@ pub struct Scope {
     pub inner_from: Option<usize>,
     /// What joins USING made one.
     pub merged: Vec<Merged>,
+    /// Where columns begin that no name and no `*` reaches: values of sub-queries.
+    pub hidden_from: Option<usize>,
 }
 
 impl Scope {
     /// The columns of one relation.
     pub fn of(alias: Option<String>, fields: Arc<[Field]>) -> Self {
-        Scope::of_relations(vec![Relation { alias, start: 0, len: fields.len() }], fields)
+        let qualifiers = Vec::new();
+        Scope::of_relations(
+            vec![Relation { alias, start: 0, len: fields.len(), qualifiers }],
+            fields,
+        )
     }
 
     fn of_relations(relations: Vec<Relation>, fields: Arc<[Field]>) -> Self {
-        Scope { relations, fields, inner_from: None, merged: Vec::new() }
+        Scope { relations, fields, inner_from: None, merged: Vec::new(), hidden_from: None }
     }
 
     /// Nothing to see: constants only.
@@ -127,7 +148,8 @@ impl Scope {
         let is_plain = |column: &usize| {
             !self.merged.iter().any(|m| m.column == *column || m.sides.contains(column))
         };
-        merged.iter().copied().chain((0..self.fields.len()).filter(is_plain)).collect()
+        let own = 0..self.hidden_from.unwrap_or(self.fields.len());
+        merged.iter().copied().chain(own.filter(is_plain)).collect()
     }
 
     /// True for a column of one side of a USING, which its name alone does not mean.
@@ -155,6 +177,10 @@ impl Scope {
     /// Where both a relation and a column have the first name, the relation is meant if it has a
     /// column of the second.
     pub fn resolve_path<'p>(&self, parts: &'p [Ident]) -> Result<(usize, &'p [Ident])> {
+        if let Some(taken) = self.relations.iter().find_map(|r| r.named_by(parts)) {
+            let column = self.resolve_qualified(&parts[taken - 1], &parts[taken])?;
+            return Ok((column, &parts[taken + 1..]));
+        }
         let [first, second, rest @ ..] = parts else { return Ok((self.resolve(parts)?, &[])) };
         let is_column =
             |r: &Relation| self.positions(r.start..r.start + r.len, &second.value).next().is_some();

@@ -17,6 +17,7 @@ use thalweg_expr::Expr;
 
 use super::aggregate::Grouping;
 use super::children::children;
+use super::from::BoundSource;
 use super::functions::{function_name, is_aggregate};
 use super::hints::hint_places;
 use super::names::Names;
@@ -24,8 +25,14 @@ use super::order::{Ordered, items, output_column, sort_key, span as order_span};
 use super::over::OverCalls;
 use super::scope::{Scope, name_parts};
 use super::spans::span_of;
+use super::values::BehindGroups;
 use super::{Binder, Context, unsupported};
-use crate::logical::{LogicalPlan, Node};
+use crate::ast::Name;
+use crate::logical::join::conjuncts;
+use crate::logical::{LogicalPlan, Node, ranks};
+
+/// The columns of a window among the provisional ones of a grouping.
+const WINDOW_COLUMNS: usize = 3;
 
 /// The columns of a select list: their names and what they compute.
 type Columns = Vec<(String, Expr)>;
@@ -50,14 +57,29 @@ impl Binder<'_> {
         let group_by = group_expressions(&select.group_by, || self.group_by_all(select))?;
         let ordered = if group_by.is_empty() && select.having.is_none() && !self.aggregates(select)
         {
-            self.bind_list(select, order, node, &source.scope)?
+            let source = BoundSource { node, scope: source.scope };
+            let parts = value_parts(select, order)?;
+            let source = self.join_values(source, &parts, false, context)?;
+            let ordered = self.bind_list(select, order, source.node, &source.scope)?;
+            self.forget_values(&parts);
+            ordered
         } else {
+            if let Some(condition) = &select.qualify {
+                return Err(unsupported::later("QUALIFY behind GROUP BY")
+                    .hint("number the groups in a query around: SELECT … FROM (SELECT *, ROW_NUMBER() OVER (…) AS n FROM (…)) WHERE n <= 1")
+                    .at(span_of(condition)));
+            }
             let grouping = Grouping::new(self, &source.scope, group_by)?;
             let lifetime = match grouping.is_unwindowed() {
                 true => self.hinted_lifetime(&source.scope, &own),
                 false => None,
             };
-            self.bind_grouped(select, order, node, &source.scope, grouping.kept_for(lifetime))?
+            let parts = value_parts(select, order)?;
+            let behind = self.values_behind_groups(&parts, context)?;
+            let grouping = (grouping.kept_for(lifetime), behind);
+            let ordered = self.bind_grouped(select, order, node, &source.scope, grouping)?;
+            self.forget_values(&parts);
+            ordered
         };
         match &select.distinct {
             None | Some(sql::Distinct::All) => Ok(ordered),
@@ -79,11 +101,46 @@ impl Binder<'_> {
         let mut columns = self.select_list(select, scope, &mut names)?;
         let visible = columns.len();
         let keys = self.sort_columns(order, &mut columns, &mut names)?;
-        let (node, layout) = names.finish(node);
+        let qualified = match &select.qualify {
+            Some(condition) => Some(self.qualification(condition, select, &columns, &mut names)?),
+            None => None,
+        };
+        let (mut node, layout) = names.finish(node);
+        if let Some(condition) = qualified {
+            // The rank is looked for behind a projection, as that of a sub-query.
+            let passed = node.columns().collect();
+            let conditions = conjuncts(layout.place(&condition));
+            node = ranks::filter(LogicalPlan::project(node, passed), conditions);
+        }
         let columns = columns.into_iter().map(|(name, expr)| (name, layout.place(&expr))).collect();
         let node = LogicalPlan::project(node, columns);
         let keys = keys.into_iter().map(|(item, column)| sort_key(item, column)).collect();
         Ok(Ordered { node, visible, keys, span: order_span(order) })
+    }
+
+    /// The condition of QUALIFY, which may name columns of the list.
+    fn qualification(
+        &self,
+        condition: &sql::Expr,
+        select: &sql::Select,
+        columns: &Columns,
+        names: &mut OverCalls<'_>,
+    ) -> Result<Expr> {
+        let is_named = |item: &SelectItem| matches!(item, SelectItem::ExprWithAlias { .. });
+        let items = select.projection.iter();
+        let is_simple = items.clone().all(|item| {
+            !matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
+        });
+        let aliases = items.enumerate().filter(|(_, item)| is_named(item)).map(|(at, item)| {
+            // A `*` in front of it makes its place another one: then its name finds it.
+            let SelectItem::ExprWithAlias { alias, .. } = item else { return (String::new(), at) };
+            let named = columns.iter().rposition(|(name, _)| *name == alias.value);
+            (alias.value.clone(), if is_simple { at } else { named.unwrap_or(at) })
+        });
+        let aliases: Vec<(String, Expr)> =
+            aliases.map(|(name, at)| (name, columns[at].1.clone())).collect();
+        let mut names = QualifyNames { names, aliases: &aliases };
+        self.condition(condition, "QUALIFY", &mut names)
     }
 
     /// A SELECT with aggregation. HAVING is a filter over the aggregate; keys of ORDER BY may be
@@ -94,7 +151,7 @@ impl Binder<'_> {
         order: Option<&sql::OrderBy>,
         node: Node,
         scope: &Scope,
-        mut grouping: Grouping<'_>,
+        (mut grouping, behind): (Grouping<'_>, BehindGroups),
     ) -> Result<Ordered> {
         let mut columns = self.select_list(select, scope, &mut grouping)?;
         let visible = columns.len();
@@ -104,11 +161,16 @@ impl Binder<'_> {
         };
         let keys = self.sort_columns(order, &mut columns, &mut grouping)?;
         let keys = keys.into_iter().map(|(item, column)| sort_key(item, column)).collect();
-        let (mut node, layout) = grouping.finish(self, node)?;
+        let (node, layout) = grouping.finish(self, node)?;
+        let (mut node, width) = behind.join(node);
+        // The layout has moved the values of sub-queries as if they were aggregates.
+        let place = |expr: &Expr| {
+            layout.place(expr).remap(&|at| BehindGroups::placed(at, WINDOW_COLUMNS, width))
+        };
         if let Some(condition) = having {
-            node = LogicalPlan::filter(node, layout.place(&condition));
+            node = LogicalPlan::filter(node, place(&condition));
         }
-        let columns = columns.into_iter().map(|(name, expr)| (name, layout.place(&expr))).collect();
+        let columns = columns.into_iter().map(|(name, expr)| (name, place(&expr))).collect();
         let node = LogicalPlan::project(node, columns);
         Ok(Ordered { node, visible, keys, span: order_span(order) })
     }
@@ -289,6 +351,44 @@ fn distinct(ordered: Ordered) -> Result<Ordered> {
     Ok(Ordered { node: LogicalPlan::distinct(node), visible, keys, span })
 }
 
+/// The expressions of a SELECT in which a sub-query is a value.
+fn value_parts<'q>(
+    select: &'q sql::Select,
+    order: Option<&'q sql::OrderBy>,
+) -> Result<Vec<&'q sql::Expr>> {
+    let listed = select.projection.iter().filter_map(|item| match item {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
+        _ => None,
+    });
+    let sorted = items(order)?.iter().map(|item| &item.expr);
+    Ok(listed.chain(&select.having).chain(&select.qualify).chain(sorted).collect())
+}
+
+/// Names of a select list with those of its columns, as QUALIFY sees them.
+struct QualifyNames<'n, 's> {
+    names: &'n mut OverCalls<'s>,
+    aliases: &'n [(String, Expr)],
+}
+
+impl Names for QualifyNames<'_, '_> {
+    fn intercept(&mut self, binder: &Binder<'_>, expr: &sql::Expr) -> Result<Option<Expr>> {
+        if let Some([name]) = name_parts(expr)
+            && let Some((_, column)) = self.aliases.iter().find(|(alias, _)| *alias == name.value)
+        {
+            return Ok(Some(column.clone()));
+        }
+        self.names.intercept(binder, expr)
+    }
+
+    fn column(&mut self, input: usize) -> Result<Expr> {
+        self.names.column(input)
+    }
+
+    fn is_rowtime(&self, column: usize) -> bool {
+        self.names.is_rowtime(column)
+    }
+}
+
 /// The name of a column without alias: that of the column it is, else `EXPR$n`.
 fn implied_name(expr: &sql::Expr, position: usize) -> String {
     match name_parts(expr).and_then(<[sql::Ident]>::last) {
@@ -322,7 +422,8 @@ fn wildcard_range(
     let sql::SelectItemQualifiedWildcardKind::ObjectName(name) = kind else {
         return Err(unsupported::never("(expression).*"));
     };
-    let name = super::from::simple_name(name)?;
+    let path = super::from::table_path(name)?;
+    let name = Name { text: crate::catalog::path::last_part(&path.text), ..path };
     let found = scope.relations.iter().find(|r| r.alias.as_deref() == Some(name.text.as_str()));
     match found {
         Some(relation) => Ok(relation.start..relation.start + relation.len),
@@ -350,13 +451,6 @@ fn refuse_clauses(select: &sql::Select) -> Result<()> {
         "SELECT INTO (write INSERT INTO)"
     } else if !select.lateral_views.is_empty() {
         "LATERAL VIEW (write CROSS JOIN UNNEST)"
-    } else if let Some(condition) = &select.qualify {
-        return Err(unsupported::never("QUALIFY")
-            .hint(
-                "number the rows in a sub-query and choose outside of it: SELECT … FROM (SELECT *, ROW_NUMBER() OVER \
-                 (PARTITION BY k ORDER BY v DESC) AS n FROM t) WHERE n <= 1",
-            )
-            .at(span_of(condition)));
     } else if select.prewhere.is_some() {
         "PREWHERE"
     } else if !select.connect_by.is_empty() {

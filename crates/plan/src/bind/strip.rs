@@ -35,8 +35,12 @@ use thalweg_expr::{Expr, build};
 use thalweg_operators::window::WindowKind;
 
 use super::unsupported;
+use crate::logical::changes::window_end_key;
 use crate::logical::join::conjuncts;
-use crate::logical::{Field, LogicalKind, LogicalPlan, Node, Window, WindowId, column_of};
+use crate::logical::traversal::post_order;
+use crate::logical::{
+    Field, JoinBound, LogicalKind, LogicalPlan, Node, TimeAttribute, Window, WindowId, column_of,
+};
 
 /// What a column of the original plan has become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +135,12 @@ pub fn strip(node: &Node, id: WindowId) -> Result<Option<Stripped>> {
             None => Ok(None),
             Some(stripped) => strip_filter(stripped, predicate).map(Some),
         },
+        LogicalKind::Join { condition, .. } if matches!(condition.bound, JoinBound::Window { .. }) => {
+            Ok(strip_rows_of_windows(node, id))
+        }
+        LogicalKind::TopN { input, keys, .. } if window_end_key(input, keys).is_some() => {
+            Ok(strip_rows_of_windows(node, id))
+        }
         LogicalKind::Project { input, expressions } => {
             Ok(strip(input, id)?.map(|stripped| strip_project(stripped, &node.fields, expressions)))
         }
@@ -144,14 +154,38 @@ pub fn strip(node: &Node, id: WindowId) -> Result<Option<Stripped>> {
 /// says when it closes.
 fn strip_aggregate(node: &Node, window: &Window) -> Stripped {
     let width = node.fields.len();
-    let closing = Window { rowtime: width - 1, partition_by: Vec::new(), ..window.clone() };
+    strip_carrying(node, window, [width - 3, width - 2, width - 1])
+}
+
+/// The same for rows that carry their window at these positions: start, end and time.
+fn strip_carrying(node: &Node, window: &Window, [start, end, time]: [usize; 3]) -> Stripped {
+    let closing = Window { rowtime: time, partition_by: Vec::new(), ..window.clone() };
     let mut stripped = Stripped::unchanged(node.clone(), closing);
-    stripped.columns[width - 3..].copy_from_slice(&[Mapped::Start, Mapped::End, Mapped::Time]);
+    stripped.columns[start] = Mapped::Start;
+    stripped.columns[end] = Mapped::End;
+    stripped.columns[time] = Mapped::Time;
     if let Some(closing) = window.kind.closing() {
         stripped.window.kind = WindowKind::Aligned(closing);
-        stripped.carried = Some((width - 3, width - 2));
+        stripped.carried = Some((start, end));
     }
     stripped
+}
+
+/// Aggregating what a join of windows or the first rows of a window give, per window: these rows
+/// leave when their window closes, as those of an aggregate do.
+fn strip_rows_of_windows(node: &Node, id: WindowId) -> Option<Stripped> {
+    let position = |wanted: TimeAttribute| node.fields.iter().position(|f| f.time == wanted);
+    let start = position(TimeAttribute::WindowStart(id))?;
+    let end = position(TimeAttribute::WindowEnd(id))?;
+    let time = position(TimeAttribute::WindowTime(id))?;
+    let made = post_order(std::slice::from_ref(node));
+    let window = made.iter().find_map(|below| match &below.kind {
+        LogicalKind::WindowRows { window, .. } | LogicalKind::WindowAggregate { window, .. } => {
+            (window.id == id).then_some(window)
+        }
+        _ => None,
+    })?;
+    Some(strip_carrying(node, window, [start, end, time]))
 }
 
 fn strip_filter(mut stripped: Stripped, predicate: &Expr) -> Result<Stripped> {

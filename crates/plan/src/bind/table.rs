@@ -23,6 +23,7 @@ use super::names::PlainNames;
 use super::near::did_you_mean;
 use super::scope::Scope;
 use crate::ast::{CreateTable, Name, TableColumn, TableColumnKind, WatermarkSpec};
+use crate::catalog::path::last_part;
 use crate::logical::Field;
 use crate::resolved_table::{
     ColumnOrigin, Reading, ResolvedColumn, ResolvedTable, ResolvedWatermark, TableSpans,
@@ -40,7 +41,7 @@ impl Binder<'_> {
         Ok(table)
     }
 
-    fn bind_table(&self, definition: &CreateTable) -> Result<ResolvedTable> {
+    pub(super) fn bind_table(&self, definition: &CreateTable) -> Result<ResolvedTable> {
         check_names(definition)?;
         let columns = self.bind_columns(definition)?;
         let mut table = ResolvedTable {
@@ -67,7 +68,8 @@ impl Binder<'_> {
 
     /// Computed columns are bound over the base columns and moved to declared positions.
     fn bind_columns(&self, definition: &CreateTable) -> Result<Vec<ResolvedColumn>> {
-        let scope = Scope::of(Some(definition.name.text.clone()), base_fields(definition).into());
+        let name = last_part(&definition.name.text);
+        let scope = Scope::of(Some(name), base_fields(definition).into());
         let mut columns = Vec::with_capacity(definition.columns.len());
         let mut physical = 0;
         for column in &definition.columns {
@@ -115,7 +117,7 @@ impl Binder<'_> {
             ))
             .at(spec.column.span));
         }
-        let scope = Scope::of(Some(table.name.clone()), table.fields().into());
+        let scope = Scope::of(Some(last_part(&table.name)), table.fields().into());
         let expression = self
             .expression(&spec.expression, &mut PlainNames::of(&scope, "a watermark"))
             .map_err(|e| e.at(spec.column.span))?;

@@ -12,25 +12,38 @@
 //! - nothing is written to disk: a catalog lives as long as its session. `Clone` gives an
 //!   independent copy, which is what sessions that fork need.
 //!
-//! There are no databases and no catalogs of Flink; the parser accepts the names of the default
-//! ones.
+//! Objects are kept by their key: their path without the default catalog and database ([`path`]).
+//! Whoever looks up a name that a user wrote asks [`Catalog::key`] first.
 
+mod alter;
 mod connectors;
+mod databases;
+mod functions;
 mod keys;
+mod like;
+pub mod path;
 mod quantity;
 mod settings;
+mod show;
 mod snapshots;
 mod substitute;
 pub mod table_options;
 
 use std::collections::BTreeMap;
 
-use thalweg_core::connector::Connectors;
 use thalweg_core::{ColumnType, Error, Result, TableSchema};
 
-use crate::ast::{CreateTable, Name, Query, Show, Statement, StatementKind, TableColumnKind};
+use self::databases::Databases;
+use self::functions::DeclaredFunctions;
+use self::path::DatabasePath;
+use crate::ast::{
+    CreateTable, Declaration, Name, OptionList, Query, Statement, StatementKind, TableChange,
+    TableColumnKind, ViewChange,
+};
 use crate::diagnostic::nearest;
+use crate::logical::Field;
 
+pub use functions::DeclaredFunction;
 pub use keys::{KEYS, Origin, SettingKey};
 pub use quantity::{parse_duration, parse_size_bytes};
 pub use settings::{LateData, MemoryLimit, RuntimeMode, Scheduler, Settings, UpsertMaterialize};
@@ -46,6 +59,18 @@ pub struct View {
     pub columns: Vec<Name>,
     /// What it stands for.
     pub query: Query,
+    /// The database in which the names of the query are looked up.
+    pub database: DatabasePath,
+}
+
+impl View {
+    /// The statement that makes it.
+    fn create_text(&self) -> String {
+        let names: Vec<&str> = self.columns.iter().map(|column| column.text.as_str()).collect();
+        let columns =
+            if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+        format!("CREATE VIEW {}{columns} AS {}", self.name.text, self.query.text)
+    }
 }
 
 /// Rows of text, the answer of SHOW and DESCRIBE.
@@ -63,9 +88,11 @@ impl TextRows {
     }
 }
 
-/// Tables, views and settings.
+/// Tables, views, functions and settings.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
+    databases: Databases,
+    functions: DeclaredFunctions,
     tables: BTreeMap<String, CreateTable>,
     views: BTreeMap<String, View>,
     settings: Settings,
@@ -77,17 +104,38 @@ impl Catalog {
     pub fn new() -> Self {
         Self::default()
     }
-    /// The table of this name.
-    pub fn table(&self, name: &str) -> Option<&CreateTable> {
-        self.tables.get(name)
+    /// The current database.
+    pub fn current(&self) -> &DatabasePath {
+        &self.databases.current
     }
-    /// The view of this name.
-    pub fn view(&self, name: &str) -> Option<&View> {
-        self.views.get(name)
+    /// The key of what a name means in the current database.
+    pub fn key(&self, name: &str) -> String {
+        self.current().key(name)
     }
-    /// All tables and views, sorted.
+    /// The table with this key.
+    pub fn table(&self, key: &str) -> Option<&CreateTable> {
+        self.tables.get(key)
+    }
+    /// The view with this key.
+    pub fn view(&self, key: &str) -> Option<&View> {
+        self.views.get(key)
+    }
+    /// The function that SQL has declared under this name.
+    pub fn function(&self, name: &str) -> Option<&DeclaredFunction> {
+        self.function_in(self.current(), name)
+    }
+    /// The function that SQL has declared under this name, seen from a database.
+    pub(crate) fn function_in(&self, here: &DatabasePath, name: &str) -> Option<&DeclaredFunction> {
+        self.functions.get(here, name)
+    }
+    /// All tables and views, sorted, as they are named in the current database.
     pub fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.tables.keys().chain(self.views.keys()).cloned().collect();
+        let keys = self.tables.keys().chain(self.views.keys());
+        let named = |key: &String| {
+            let (path, name) = DatabasePath::default().object(key);
+            if path == *self.current() { path::dotted(&[name]) } else { key.clone() }
+        };
+        let mut names: Vec<String> = keys.map(named).collect();
         names.sort();
         names
     }
@@ -115,12 +163,21 @@ impl Catalog {
     /// they fail when they are next used.
     pub fn apply(&mut self, statement: &Statement) -> Result<bool> {
         match &statement.kind {
+            StatementKind::CreateTable(table) if table.like.is_some() => {
+                let table = self.completed(table, None)?;
+                self.create_table(&table)?;
+            }
             StatementKind::CreateTable(table) => self.create_table(table)?,
             StatementKind::CreateView { name, columns, query, if_not_exists, or_replace } => {
-                let view =
-                    View { name: name.clone(), columns: columns.clone(), query: query.clone() };
+                let view = View {
+                    name: self.keyed(name)?,
+                    columns: columns.clone(),
+                    query: query.clone(),
+                    database: self.current().clone(),
+                };
                 self.create_view(view, *if_not_exists, *or_replace)?;
             }
+            StatementKind::Declare(declaration) => self.declare(declaration)?,
             StatementKind::Drop { name, is_view, if_exists } => {
                 self.drop_relation(name, *is_view, *if_exists)?;
             }
@@ -137,14 +194,40 @@ impl Catalog {
         Ok(true)
     }
 
+    /// A name of a new object with its key as text. Its database exists.
+    fn keyed(&self, name: &Name) -> Result<Name> {
+        let (path, object) = self.current().object(&name.text);
+        let database = path::dotted(&[&path.catalog, &path.database]);
+        self.databases.existing(&Name { text: database, span: name.span })?;
+        Ok(Name { text: path.key_of(&object), span: name.span })
+    }
+
     fn create_table(&mut self, table: &CreateTable) -> Result<()> {
-        let name = &table.name;
+        let name = self.keyed(&table.name)?;
         if table.if_not_exists && self.tables.contains_key(&name.text) {
             return Ok(());
         }
-        self.refuse_taken(name, false)?;
-        self.tables.insert(name.text.clone(), table.clone());
+        if table.is_replacing {
+            self.tables.remove(&name.text);
+        }
+        self.refuse_taken(&name, false)?;
+        self.tables.insert(name.text.clone(), CreateTable { name, ..table.clone() });
         Ok(())
+    }
+
+    /// The whole definition of a table: with what LIKE takes over, and with the columns of the
+    /// query of AS.
+    pub(crate) fn completed(
+        &self,
+        table: &CreateTable,
+        query_fields: Option<&[Field]>,
+    ) -> Result<CreateTable> {
+        if let Some(clause) = &table.like {
+            let name = &clause.table;
+            let base = self.table(&self.key(&name.text));
+            return like::like(table, clause, base.ok_or_else(|| self.missing(name, false))?);
+        }
+        like::of_query(table, query_fields.unwrap_or_default())
     }
 
     fn create_view(&mut self, view: View, if_not_exists: bool, or_replace: bool) -> Result<()> {
@@ -153,6 +236,163 @@ impl Catalog {
         }
         self.refuse_taken(&view.name, or_replace)?;
         self.views.insert(view.name.text.clone(), view);
+        Ok(())
+    }
+
+    fn declare(&mut self, declaration: &Declaration) -> Result<()> {
+        let here = self.current().clone();
+        match declaration {
+            Declaration::CreateCatalog { name, if_not_exists, comment, options } => {
+                self.databases.create_catalog(name, *if_not_exists, (comment, options))
+            }
+            Declaration::AlterCatalog { name, change } => {
+                self.databases.alter_catalog(name, change)
+            }
+            Declaration::CreateDatabase { name, if_not_exists, comment, options } => {
+                self.databases.create(name, *if_not_exists, (comment, options))
+            }
+            Declaration::AlterDatabase { name, change } => self.databases.alter(name, change),
+            Declaration::DropCatalog { name, if_exists } => self.drop_catalog(name, *if_exists),
+            Declaration::DropDatabase { name, if_exists, cascades } => {
+                self.drop_database(name, *if_exists, *cascades)
+            }
+            Declaration::UseCatalog(name) => self.databases.use_catalog(name),
+            Declaration::UseDatabase(name) => {
+                self.databases.current = self.databases.existing(name)?;
+                Ok(())
+            }
+            Declaration::UseModules(names) => names.iter().try_for_each(check_module),
+            Declaration::LoadModule(name) => Err(cannot_load(name)),
+            Declaration::UnloadModule(name) => Err(cannot_unload(name)),
+            Declaration::CreateFunction(function) => self.functions.create(&here, function),
+            Declaration::DropFunction { name, is_system, if_exists } => {
+                self.functions.remove(&here, (name, *is_system), *if_exists)
+            }
+            Declaration::AlterTable { name, change, .. } => {
+                match self.altered_table(declaration)? {
+                    Some(table) => self.replace_table(name, table, change),
+                    None => Ok(()),
+                }
+            }
+            Declaration::AlterView { name, change, .. } => match self.altered_view(declaration)? {
+                Some(view) => self.replace_view(name, view, change),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// The definition that ALTER TABLE makes; `None` if there is no such table and that is allowed.
+    pub(crate) fn altered_table(&self, declaration: &Declaration) -> Result<Option<CreateTable>> {
+        let Declaration::AlterTable { name, if_exists, change } = declaration else {
+            return Ok(None);
+        };
+        match self.table(&self.key(&name.text)) {
+            Some(table) => table.changed(change).map(Some),
+            None if *if_exists => Ok(None),
+            None => Err(self.missing(name, false)),
+        }
+    }
+
+    fn replace_table(
+        &mut self,
+        name: &Name,
+        table: CreateTable,
+        change: &TableChange,
+    ) -> Result<()> {
+        let key = self.key(&name.text);
+        let TableChange::RenameTo(to) = change else {
+            self.tables.insert(key, table);
+            return Ok(());
+        };
+        let to = self.renamed(&key, to)?;
+        self.tables.remove(&key);
+        let mut table = CreateTable { name: to.clone(), ..table };
+        table.text = table.rendered();
+        self.tables.insert(to.text, table);
+        Ok(())
+    }
+
+    /// The key of an object under its new name, which stays in its database and is free.
+    fn renamed(&self, key: &str, to: &Name) -> Result<Name> {
+        let (own, _) = DatabasePath::default().object(key);
+        let (path, object) = own.object(&to.text);
+        if path != own {
+            return Err(Error::plan("a new name stays in its database")
+                .hint(format!("write RENAME TO {}", path::dotted(&[object])))
+                .at(to.span));
+        }
+        let to = Name { text: own.key_of(&object), span: to.span };
+        self.refuse_taken(&to, false)?;
+        Ok(to)
+    }
+
+    /// The view that ALTER VIEW makes; `None` if there is no such view and that is allowed.
+    pub(crate) fn altered_view(&self, declaration: &Declaration) -> Result<Option<View>> {
+        let Declaration::AlterView { name, if_exists, change } = declaration else {
+            return Ok(None);
+        };
+        let view = match self.view(&self.key(&name.text)) {
+            Some(view) => view.clone(),
+            None if *if_exists => return Ok(None),
+            None => return Err(self.missing(name, true)),
+        };
+        Ok(Some(match change {
+            ViewChange::RenameTo(_) => view,
+            ViewChange::Query(query) => View {
+                columns: Vec::new(),
+                query: query.clone(),
+                database: self.current().clone(),
+                ..view
+            },
+        }))
+    }
+
+    fn replace_view(&mut self, name: &Name, view: View, change: &ViewChange) -> Result<()> {
+        let key = self.key(&name.text);
+        let ViewChange::RenameTo(to) = change else {
+            self.views.insert(key, view);
+            return Ok(());
+        };
+        let to = self.renamed(&key, to)?;
+        self.views.remove(&key);
+        self.views.insert(to.text.clone(), View { name: to, ..view });
+        Ok(())
+    }
+
+    fn drop_catalog(&mut self, name: &Name, if_exists: bool) -> Result<()> {
+        if !self.databases.drop_catalog(name, if_exists)? {
+            return Ok(());
+        }
+        let is_of = |key: &str| DatabasePath::default().object(key).0.catalog == name.text;
+        self.tables.retain(|key, _| !is_of(key));
+        self.views.retain(|key, _| !is_of(key));
+        Ok(())
+    }
+
+    fn drop_database(&mut self, name: &Name, if_exists: bool, cascades: bool) -> Result<()> {
+        let path = match self.databases.existing(name) {
+            Err(_) if if_exists => return Ok(()),
+            found => found?,
+        };
+        if path == *self.current() {
+            return Err(Error::plan(format!("{} is the current database", name.text))
+                .hint("USE another one before")
+                .at(name.span));
+        }
+        let is_of = |key: &str| DatabasePath::default().object(key).0 == path;
+        let held = self.tables.keys().chain(self.views.keys()).find(|key| is_of(key));
+        if let (Some(held), false) = (held, cascades) {
+            return Err(Error::plan(format!(
+                "the database {} is not empty: it has {held}",
+                name.text
+            ))
+            .hint("DROP DATABASE … CASCADE drops what is in it")
+            .at(name.span));
+        }
+        self.tables.retain(|key, _| !is_of(key));
+        self.views.retain(|key, _| !is_of(key));
+        self.functions.remove_all(&path);
+        self.databases.remove(&path);
         Ok(())
     }
 
@@ -174,10 +414,11 @@ impl Catalog {
     }
 
     fn drop_relation(&mut self, name: &Name, is_view: bool, if_exists: bool) -> Result<()> {
+        let key = self.key(&name.text);
         let found = if is_view {
-            self.views.remove(&name.text).is_some()
+            self.views.remove(&key).is_some()
         } else {
-            self.tables.remove(&name.text).is_some()
+            self.tables.remove(&key).is_some()
         };
         if found || if_exists { Ok(()) } else { Err(self.missing(name, is_view)) }
     }
@@ -185,7 +426,8 @@ impl Catalog {
     fn missing(&self, name: &Name, is_view: bool) -> Error {
         let (what, other) = if is_view { ("view", "table") } else { ("table", "view") };
         let error = Error::plan(format!("there is no {what} {}", name.text)).at(name.span);
-        let is_other = self.tables.contains_key(&name.text) || self.views.contains_key(&name.text);
+        let key = self.key(&name.text);
+        let is_other = self.tables.contains_key(&key) || self.views.contains_key(&key);
         if is_other {
             return error.hint(format!("{} is a {other}", name.text));
         }
@@ -195,44 +437,41 @@ impl Catalog {
             None => error,
         }
     }
+}
 
-    /// Answers SHOW, and DESCRIBE CONNECTOR. `functions` are the names of all functions.
-    pub fn show(
-        &self,
-        show: &Show,
-        functions: &[String],
-        connectors: &Connectors,
-    ) -> Result<TextRows> {
-        let single = |names: Vec<String>| names.into_iter().map(|name| vec![name]).collect();
-        match show {
-            Show::Tables => Ok(TextRows::new(&["table name"], single(self.names()))),
-            Show::Views => {
-                Ok(TextRows::new(&["view name"], single(self.views.keys().cloned().collect())))
-            }
-            Show::Functions => {
-                let mut names = functions.to_vec();
-                names.sort();
-                Ok(TextRows::new(&["function name"], single(names)))
-            }
-            Show::Connectors => Ok(connectors::show(connectors)),
-            Show::Connector(name) => connectors::describe(connectors, name),
-            Show::Settings => Ok(self.settings.rows()),
-            Show::CreateTable(name) => {
-                let table = self.table(&name.text).ok_or_else(|| self.missing(name, false))?;
-                Ok(TextRows::new(&["create table"], vec![vec![table.text.clone()]]))
-            }
-            Show::CreateView(name) => {
-                let view = self.view(&name.text).ok_or_else(|| self.missing(name, true))?;
-                Ok(TextRows::new(&["create view"], vec![vec![create_view_text(view)]]))
-            }
-        }
+/// The one module that there is.
+const MODULE: &str = "core";
+
+fn check_module(name: &Name) -> Result<()> {
+    match name.text == MODULE {
+        true => Ok(()),
+        false => Err(cannot_load(name)),
     }
 }
 
-fn create_view_text(view: &View) -> String {
-    let names: Vec<&str> = view.columns.iter().map(|column| column.text.as_str()).collect();
-    let columns = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
-    format!("CREATE VIEW {}{columns} AS {}", view.name.text, view.query.text)
+fn cannot_load(name: &Name) -> Error {
+    let error = match name.text == MODULE {
+        true => Error::plan("the module core is there already"),
+        false => Error::unsupported(format!("there is no module {}", name.text))
+            .hint("functions are registered with the session, and named by CREATE FUNCTION"),
+    };
+    error.at(name.span)
+}
+
+fn cannot_unload(name: &Name) -> Error {
+    let error = match name.text == MODULE {
+        true => Error::unsupported("the module core can't be unloaded")
+            .hint("it holds the built-in functions; CREATE TEMPORARY SYSTEM FUNCTION hides one"),
+        false => Error::plan(format!("there is no module {}", name.text)),
+    };
+    error.at(name.span)
+}
+
+/// The options of a definition with those of a hint, which count more.
+pub(crate) fn with_options(table: &CreateTable, options: &OptionList) -> CreateTable {
+    let mut table = table.clone();
+    alter::set_options(&mut table.options, options);
+    table
 }
 
 const DESCRIBE_HEADER: [&str; 6] = ["name", "type", "null", "key", "extras", "watermark"];
@@ -329,6 +568,8 @@ mod tests {
         let catalog = catalog(create)?;
         let table = catalog.table("t").expect("created");
         let computed = |_: &str| Some(thalweg_core::DataType::STRING.nullable());
+        use crate::ast::Show;
+        use thalweg_core::connector::Connectors;
         let rows = describe_table(table, &computed).rows;
         let expected = [
             ["k", "STRING", "FALSE", "PRI(k)", "", ""],

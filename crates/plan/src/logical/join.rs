@@ -435,7 +435,7 @@ fn is_of(expr: &Expr, range: std::ops::Range<usize>) -> bool {
 /// The key that an equality is. Equal row times bound a distance; they are no key.
 ///
 /// An equality is a key if each operand reads columns of exactly one side. `a.x + b.y = 3` is none.
-pub(super) fn join_key(conjunct: &Expr, left: &[Field], right: &[Field]) -> Option<JoinKey> {
+pub(crate) fn join_key(conjunct: &Expr, left: &[Field], right: &[Field]) -> Option<JoinKey> {
     let width = left.len();
     if distance(conjunct, left, right).is_some() {
         return None;

@@ -75,7 +75,9 @@ use thalweg_operators::window::WindowKind;
 pub use anti_join::anti_join;
 pub use fields::{Field, TimeAttribute, WindowId, fields_schema};
 pub use join::{JoinBound, JoinCondition, JoinKey, JoinKind};
-pub use ranks::{OverCall, OverFrame, OverFunction, OverWindow, RankFunction};
+pub use ranks::{
+    OverCall, OverFrame, OverFunction, OverWindow, RankFunction, WholeFrame, WholeNumber,
+};
 pub use sharing::drawn_again;
 
 use crate::resolved_table::{ColumnOrigin, ResolvedColumn, ResolvedTable};

@@ -29,8 +29,10 @@ use std::fmt;
 
 use thalweg_core::{ColumnType, DataType};
 use thalweg_expr::{CompareOp, Expr, ExprKind, Scalar};
+pub use thalweg_operators::over_whole::WholeFrame;
 pub use thalweg_operators::top_n::RankFunction;
 
+use super::changes::window_end_key;
 use super::{Aggregate, Field, LogicalKind, LogicalPlan, Node, SortKey, column_of};
 
 /// Which rows a function over rows sees.
@@ -44,8 +46,8 @@ pub struct OverWindow {
     pub frame: OverFrame,
 }
 
-/// How far back a function over rows looks; always up to the row itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Which rows a function over rows looks at; on a stream always up to the row itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum OverFrame {
     /// That number of rows before it; all rows without a number.
     /// `Rows(Some(0))` is the row alone.
@@ -54,6 +56,19 @@ pub enum OverFrame {
     /// a number.
     /// Rows of equal time are peers: each sees the others, also those that arrive later.
     Range(Option<i64>),
+    /// Any others, in batch mode.
+    Whole(WholeFrame),
+}
+
+/// A number that depends on all rows of the key, also on later ones: in batch mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WholeNumber {
+    /// `NTILE(n)`
+    Tile(u64),
+    /// `PERCENT_RANK()`
+    PercentRank,
+    /// `CUME_DIST()`
+    CumulativeDistribution,
 }
 
 /// A function over rows.
@@ -72,6 +87,8 @@ pub enum OverFunction {
     Aggregate(Aggregate),
     /// A rank.
     Rank(RankFunction),
+    /// A number that depends on later rows as well.
+    Number(WholeNumber),
     /// The value that number of rows before (LAG) or after (LEAD).
     /// A row with LEAD waits until the later row has its turn.
     Shifted {
@@ -168,7 +185,8 @@ fn uncast(expr: &Expr) -> &Expr {
 }
 
 /// The first rows of each key with their rank; one row in the order of a time is a deduplication.
-/// A TopN keeps no time attributes: a row may leave again, or come back, at any later time.
+/// A TopN keeps no time attributes: a row may leave again, or come back, at any later time. Of a
+/// window it keeps those of the window: its rows leave once, when the window closes.
 fn ranked_rows(
     input: &Node,
     window: &OverWindow,
@@ -183,8 +201,13 @@ fn ranked_rows(
             return one_row(input, window, first.descending, rowtime, rank);
         }
     }
-    let plain = input.fields.iter().cloned().map(Field::without_time);
-    let fields: Vec<Field> = plain.chain([rank]).collect();
+    let window_id =
+        window_end_key(input, &window.keys).and_then(|end| input.fields[end].time.window());
+    let field = |field: Field| match field.time.window() {
+        Some(id) if Some(id) == window_id => field,
+        _ => field.without_time(),
+    };
+    let fields: Vec<Field> = input.fields.iter().cloned().map(field).chain([rank]).collect();
     let kind = LogicalKind::TopN {
         input: input.clone(),
         keys: window.keys.clone(),
@@ -228,6 +251,7 @@ impl fmt::Display for OverCall {
         match &self.function {
             OverFunction::Aggregate(aggregate) => write!(f, "{aggregate}"),
             OverFunction::Rank(rank) => write!(f, "{rank:?}"),
+            OverFunction::Number(number) => write!(f, "{number:?}"),
             OverFunction::Shifted { value, offset, default, leads } => {
                 write!(f, "{} {value} {offset}", if *leads { "LEAD" } else { "LAG" })?;
                 default.iter().try_for_each(|default| write!(f, " else {default}"))

@@ -232,7 +232,7 @@ impl OverFunction {
             OverFunction::Aggregate(aggregate) => {
                 (aggregate.argument.as_mut(), aggregate.filter.as_mut())
             }
-            OverFunction::Rank(_) => (None, None),
+            OverFunction::Rank(_) | OverFunction::Number(_) => (None, None),
             OverFunction::Shifted { value, default, .. } => (Some(value), default.as_mut()),
         };
         first.into_iter().chain(second)

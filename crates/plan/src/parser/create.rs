@@ -9,14 +9,17 @@
 //!
 //! A column of a primary key becomes NOT NULL, whether it says so or not.
 
-use sqlparser::tokenizer::Token;
+use sqlparser::tokenizer::{Token, TokenWithSpan};
 use thalweg_core::{Error, Result};
 
+use super::like::{as_clause, like};
 use super::problem::end_of;
 use super::query::{expression, query};
 use super::tokens::Cursor;
 use super::types::column_type;
-use crate::ast::{CreateTable, Name, StatementKind, TableColumn, TableColumnKind, WatermarkSpec};
+use crate::ast::{
+    CreateTable, Name, OptionList, StatementKind, TableColumn, TableColumnKind, WatermarkSpec,
+};
 use crate::diagnostic::nearest;
 
 /// Behind CREATE [OR REPLACE] [TEMPORARY] VIEW.
@@ -39,21 +42,36 @@ pub(super) fn create_view(cursor: &mut Cursor<'_>, or_replace: bool) -> Result<S
     Ok(StatementKind::CreateView { name, columns, query, if_not_exists, or_replace })
 }
 
-/// Behind CREATE [TEMPORARY] TABLE.
-pub(super) fn create_table(cursor: &mut Cursor<'_>) -> Result<CreateTable> {
+impl CreateTable {
+    /// A table of this name without anything.
+    pub(crate) fn new(name: Name) -> Self {
+        CreateTable {
+            name,
+            columns: Vec::new(),
+            watermark: None,
+            primary_key: Vec::new(),
+            partitioned_by: Vec::new(),
+            options: Vec::new(),
+            comment: None,
+            if_not_exists: false,
+            is_replacing: false,
+            like: None,
+            as_query: None,
+            text: String::new(),
+        }
+    }
+}
+
+/// Behind CREATE [OR REPLACE] [TEMPORARY] TABLE, or REPLACE TABLE.
+pub(super) fn create_table(cursor: &mut Cursor<'_>, is_replacing: bool) -> Result<CreateTable> {
     let if_not_exists = cursor.take_words(&["IF", "NOT", "EXISTS"]);
-    let mut table = CreateTable {
-        name: cursor.table_name()?,
-        columns: Vec::new(),
-        watermark: None,
-        primary_key: Vec::new(),
-        partitioned_by: Vec::new(),
-        options: Vec::new(),
-        comment: None,
-        if_not_exists,
-        text: cursor.source.text_of(cursor.tokens).to_owned(),
-    };
-    if cursor.take_token(&Token::LParen) {
+    let text = cursor.source.text_of(cursor.tokens).to_owned();
+    let name = cursor.table_name()?;
+    let mut table = CreateTable { if_not_exists, is_replacing, text, ..CreateTable::new(name) };
+    let mut order = Vec::new();
+    if cursor.is_token(&Token::LParen) && is_list_of_names(cursor) {
+        order = cursor.parenthesized_names("a column")?;
+    } else if cursor.take_token(&Token::LParen) {
         loop {
             element(cursor, &mut table)?;
             if !cursor.take_token(&Token::Comma) {
@@ -65,13 +83,38 @@ pub(super) fn create_table(cursor: &mut Cursor<'_>) -> Result<CreateTable> {
         }
     }
     clauses(cursor, &mut table)?;
+    finish_as(&mut table, order)?;
     check(&mut table)?;
     Ok(table)
 }
 
+/// True for `(a, b)`: the order of the columns of CREATE TABLE AS.
+fn is_list_of_names(cursor: &Cursor<'_>) -> bool {
+    matches!(cursor.peek_at(1), Some(Token::Word(_)))
+        && matches!(cursor.peek_at(2), Some(Token::Comma | Token::RParen))
+}
+
+fn finish_as(table: &mut CreateTable, order: Vec<Name>) -> Result<()> {
+    match (&mut table.as_query, order.first()) {
+        (Some(clause), _) => clause.order = order,
+        (None, None) => {}
+        (None, Some(first)) => {
+            return Err(Error::plan(format!("the column {} has no type", first.text))
+                .hint("names alone are for CREATE TABLE t (a, b) AS SELECT …")
+                .at(first.span));
+        }
+    }
+    if table.is_replacing && table.as_query.is_none() {
+        return Err(Error::unsupported("CREATE OR REPLACE TABLE without AS is not supported")
+            .hint("DROP TABLE IF EXISTS, then CREATE TABLE")
+            .at(table.name.span));
+    }
+    Ok(())
+}
+
 /// One entry between the brackets.
 /// A column that is called CONSTRAINT needs backticks.
-fn element(cursor: &mut Cursor<'_>, table: &mut CreateTable) -> Result<()> {
+pub(super) fn element(cursor: &mut Cursor<'_>, table: &mut CreateTable) -> Result<()> {
     if cursor.is_words(&["WATERMARK", "FOR"]) {
         return watermark(cursor, table);
     }
@@ -169,10 +212,27 @@ fn computed(cursor: &mut Cursor<'_>) -> Result<TableColumnKind> {
     {
         tokens = before;
     }
+    let position = position_words(tokens);
+    cursor.index -= position;
+    tokens = &tokens[..tokens.len() - position];
     if tokens.is_empty() {
         return Err(cursor.expected("an expression"));
     }
     Ok(TableColumnKind::Computed(expression(cursor.source, tokens)?))
+}
+
+/// How many of the last tokens say where ALTER TABLE puts the column: `FIRST`, `AFTER name`.
+fn position_words(tokens: &[TokenWithSpan]) -> usize {
+    use super::tokens::is_word;
+    let is_value = |token: &Token| {
+        matches!(token, Token::Word(_) | Token::RParen | Token::RBracket | Token::Number(..))
+            || matches!(token, Token::SingleQuotedString(_))
+    };
+    match tokens {
+        [.., before, first] if is_word(&first.token, "FIRST") && is_value(&before.token) => 1,
+        [.., before, after, _] if is_word(&after.token, "AFTER") && is_value(&before.token) => 2,
+        _ => 0,
+    }
 }
 
 /// What stands behind the columns.
@@ -183,17 +243,17 @@ fn clauses(cursor: &mut Cursor<'_>, table: &mut CreateTable) -> Result<()> {
         } else if cursor.take_words(&["PARTITIONED", "BY"]) {
             table.partitioned_by = cursor.parenthesized_names("a column")?;
         } else if cursor.take_words(&["WITH"]) {
-            options(cursor, table)?;
+            table.options = option_list(cursor)?;
         } else if cursor.at_end() {
             return Ok(());
-        } else if cursor.is_word("LIKE") || cursor.is_word("AS") || cursor.is_word("DISTRIBUTED") {
-            let what = cursor.name("a clause")?;
-            return Err(Error::unsupported(format!(
-                "CREATE TABLE … {} is not supported",
-                what.text.to_ascii_uppercase()
-            ))
-            .hint("write the columns out; to fill a table, use INSERT INTO")
-            .at(what.span));
+        } else if cursor.is_word("DISTRIBUTED") {
+            return Err(Error::unsupported("CREATE TABLE … DISTRIBUTED BY is not supported")
+                .hint("leave it out: no connector here keeps rows in buckets")
+                .at(cursor.here()));
+        } else if cursor.take_words(&["LIKE"]) {
+            table.like = Some(like(cursor)?);
+        } else if cursor.take_words(&["AS"]) {
+            table.as_query = Some(Box::new(as_clause(cursor)?));
         } else {
             return Err(cursor.expected("WITH, COMMENT or PARTITIONED BY"));
         }
@@ -201,26 +261,43 @@ fn clauses(cursor: &mut Cursor<'_>, table: &mut CreateTable) -> Result<()> {
 }
 
 /// `('name' = 'value', …)`, both in quotes, as in Flink.
-fn options(cursor: &mut Cursor<'_>, table: &mut CreateTable) -> Result<()> {
+pub(super) fn option_list(cursor: &mut Cursor<'_>) -> Result<OptionList> {
     cursor.expect_token(&Token::LParen)?;
+    let mut options = OptionList::new();
     loop {
         let key = cursor.string("an option's name in single quotes")?;
         cursor.expect_token(&Token::Eq)?;
         let value = cursor.string("an option's value in single quotes")?;
-        if table.options.iter().any(|(known, _)| known.text == key.text) {
+        if options.iter().any(|(known, _)| known.text == key.text) {
             return Err(
                 Error::plan(format!("the option '{}' is there twice", key.text)).at(key.span)
             );
         }
-        table.options.push((key, value));
+        options.push((key, value));
         if !cursor.take_token(&Token::Comma) {
-            return cursor.expect_token(&Token::RParen);
+            cursor.expect_token(&Token::RParen)?;
+            return Ok(options);
         }
     }
 }
 
 /// What can be checked only when all columns are read.
+/// A table whose columns come from another one or from a query is checked when they are known.
 fn check(table: &mut CreateTable) -> Result<()> {
+    if table.like.is_some() || table.as_query.is_some() {
+        return Ok(());
+    }
+    table.check()
+}
+
+impl CreateTable {
+    /// Checks names, and makes the columns of the key NOT NULL.
+    pub(crate) fn check(&mut self) -> Result<()> {
+        check_complete(self)
+    }
+}
+
+fn check_complete(table: &mut CreateTable) -> Result<()> {
     if table.columns.is_empty() {
         return Err(Error::plan(format!("table {} has no columns", table.name.text))
             .hint("declare them: CREATE TABLE name (column TYPE, …)")

@@ -1,18 +1,66 @@
 //! Hints that say how to join: `/*+ BROADCAST(t, u), SHUFFLE_HASH(v) */`, with the words of Flink,
 //! and how long state lives: `/*+ STATE_TTL('t' = '1d', 'u' = '12h') */`.
 //!
+//! `/*+ OPTIONS('key' = 'value') */` behind a table's name says what is read or written, so it is
+//! never passed over: whoever binds the table finds it by the place of the name.
+//!
 //! A comment without any of these returns `None` and is reported as a note: a query that was
 //! written for Flink runs, with the same result. Whether a table of that name takes part in a join
 //! is known to the binder only.
 
+use sqlparser::tokenizer::{Token, Tokenizer};
 use thalweg_core::{Error, Result, Span};
 
-use crate::ast::JoinHint;
+use super::dialect::FlinkDialect;
+use super::tokens::is_word;
+use crate::ast::{JoinHint, Name, OptionList};
 use crate::catalog::parse_duration;
 
 /// Words whose tables are to be read before what they are joined with.
 /// Flink's strategies differ in how rows reach machines; here there is one.
 const READ_FIRST: [&str; 3] = ["BROADCAST", "SHUFFLE_HASH", "NEST_LOOP"];
+
+/// The word of a hint with options.
+const OPTIONS: &str = "OPTIONS";
+
+/// The options in the text of a hint. `None` if it has no OPTIONS.
+pub(super) fn options(text: &str, span: Span) -> Result<Option<OptionList>> {
+    let wrong = || {
+        Error::plan("the hint OPTIONS takes options of a table")
+            .hint("write t /*+ OPTIONS('key' = 'value', …) */")
+            .at(span)
+    };
+    let tokens = Tokenizer::new(&FlinkDialect, text.trim_start_matches('+')).tokenize();
+    let Ok(tokens) = tokens else { return Ok(None) };
+    let tokens: Vec<&Token> =
+        tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_))).collect();
+    let Some(word) = tokens.iter().position(|token| is_word(token, OPTIONS)) else {
+        return Ok(None);
+    };
+    let mut rest = tokens[word + 1..].iter();
+    if rest.next() != Some(&&Token::LParen) {
+        return Err(wrong());
+    }
+    let mut options = OptionList::new();
+    loop {
+        let pair = (rest.next(), rest.next(), rest.next());
+        let (
+            Some(Token::SingleQuotedString(key)),
+            Some(Token::Eq),
+            Some(Token::SingleQuotedString(value)),
+        ) = pair
+        else {
+            return Err(wrong());
+        };
+        let name = |text: &String| Name { text: text.clone(), span };
+        options.push((name(key), name(value)));
+        match rest.next() {
+            Some(Token::Comma) => {}
+            Some(Token::RParen) => return Ok(Some(options)),
+            _ => return Err(wrong()),
+        }
+    }
+}
 
 /// Reads the text of a hint, beginning with its `+`. `None` if it says nothing of that.
 pub(super) fn read(text: &str, span: Span) -> Result<Option<Vec<JoinHint>>> {
@@ -23,6 +71,10 @@ pub(super) fn read(text: &str, span: Span) -> Result<Option<Vec<JoinHint>>> {
             return Err(Error::plan(format!("the hint /*{text}*/ has no closing bracket")).at(span));
         };
         let word = word.trim_matches(|c: char| c == ',' || c.is_whitespace()).to_ascii_uppercase();
+        if word == OPTIONS {
+            // Its values may hold brackets, so what follows it can't be found this way.
+            break;
+        }
         if READ_FIRST.contains(&word.as_str()) {
             let name = |name: &str| name.trim().trim_matches(['`', '\'']).to_owned();
             let tables: Vec<String> = arguments.split(',').map(name).collect();

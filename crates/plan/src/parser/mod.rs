@@ -25,16 +25,21 @@
 //! Names are resolved and types are derived by the binder, not here. Nothing here knows the
 //! catalog.
 
+mod alter;
 mod asof;
 mod clauses;
 mod create;
+mod declare;
 mod depth;
 mod dialect;
 mod hint;
+mod insert;
+mod like;
 mod pattern;
 mod problem;
 mod query;
 mod rewrite;
+mod show;
 mod statement;
 mod tokens;
 mod types;
@@ -53,6 +58,7 @@ pub use tokens::{Note, TEXT_BYTES_MAX, span};
 pub use types::{data_type, parse_type};
 
 pub use asof::ASOF;
+pub(crate) use insert::insert_of_table;
 
 use crate::ast::Statement;
 
@@ -81,8 +87,8 @@ pub fn parse_script(text: &str) -> Result<Vec<Statement>> {
 
 /// The statements of a text, and what was passed over in it.
 pub fn parse_script_with_notes(text: &str) -> Result<Script> {
-    let tokens::Tokens { words, notes, hints } = tokens::tokenize(text)?;
-    let source = tokens::SourceText::new(text).with_hints(hints);
+    let tokens::Tokens { words, notes, hints, options } = tokens::tokenize(text)?;
+    let source = tokens::SourceText::new(text).with_hints(hints, options);
     let mut cursor = tokens::Cursor::new(&source, &words);
     Ok(Script { statements: statement::statements(&mut cursor)?, notes })
 }

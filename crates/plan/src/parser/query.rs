@@ -31,6 +31,7 @@ pub(super) fn query<'a>(source: &'a SourceText<'a>, tokens: &'a [TokenWithSpan])
         query,
         windows,
         hints: source.hints_in(tokens),
+        table_options: source.options_in(tokens),
         asof_joins: asof::places(&without_windows),
         text: source.text_of(tokens).to_owned(),
         span: problem::start_of(tokens),

@@ -10,23 +10,27 @@
 use sqlparser::tokenizer::Token;
 use thalweg_core::{Error, Result};
 
+use super::alter::alter;
 use super::create::{create_table, create_view};
+use super::declare::{self, FunctionWords};
+use super::insert::{insert, insert_of_table};
 use super::problem::{end_of, start_of};
 use super::query::query;
+use super::show::{describe as describe_statement, show};
 use super::tokens::{Cursor, describe};
-use crate::ast::{Insert, Name, Query, Show, Statement, StatementKind};
+use crate::ast::{ExplainDetails, Explained, Insert, Name, Query, Show, Statement, StatementKind};
 use crate::diagnostic::nearest;
 
 /// Words that begin a statement that is understood.
-const KNOWN: [&str; 14] = [
-    "CREATE", "DROP", "SHOW", "DESCRIBE", "DESC", "SET", "RESET", "INSERT", "EXECUTE", "BEGIN",
-    "EXPLAIN", "SELECT", "WITH", "VALUES",
+const KNOWN: [&str; 19] = [
+    "CREATE", "REPLACE", "DROP", "ALTER", "USE", "LOAD", "UNLOAD", "SHOW", "DESCRIBE", "DESC",
+    "SET", "RESET", "INSERT", "EXECUTE", "BEGIN", "EXPLAIN", "SELECT", "WITH", "VALUES",
 ];
 
 /// Words that begin a statement of Flink's that is not.
-const UNSUPPORTED: [&str; 20] = [
-    "ALTER", "USE", "LOAD", "UNLOAD", "CALL", "ANALYZE", "TRUNCATE", "UPDATE", "DELETE", "STOP",
-    "ADD", "REMOVE", "COMPILE", "MERGE", "GRANT", "REVOKE", "QUIT", "EXIT", "HELP", "SOURCE",
+const UNSUPPORTED: [&str; 16] = [
+    "CALL", "ANALYZE", "TRUNCATE", "UPDATE", "DELETE", "STOP", "ADD", "REMOVE", "COMPILE", "MERGE",
+    "GRANT", "REVOKE", "QUIT", "EXIT", "HELP", "SOURCE",
 ];
 
 /// The statements of a script.
@@ -37,7 +41,15 @@ pub(super) fn statements(cursor: &mut Cursor<'_>) -> Result<Vec<Statement>> {
         if cursor.at_end() {
             return Ok(statements);
         }
-        statements.push(statement(cursor)?);
+        let statement = statement(cursor)?;
+        let filled = match &statement.kind {
+            StatementKind::CreateTable(table) => insert_of_table(table),
+            _ => None,
+        };
+        let span = statement.span;
+        statements.push(statement);
+        let insert = filled.map(|insert| Statement { kind: StatementKind::Insert(insert), span });
+        statements.extend(insert);
     }
 }
 
@@ -50,6 +62,13 @@ fn statement(cursor: &mut Cursor<'_>) -> Result<Statement> {
         || cursor.is_words(&["BEGIN", "STATEMENT", "SET"])
     {
         return Ok(Statement { kind: StatementKind::StatementSet(statement_set(cursor)?), span });
+    }
+    if cursor.is_words(&["EXECUTE", "INSERT"])
+        || cursor.is_words(&["EXECUTE", "SELECT"])
+        || cursor.is_words(&["EXECUTE", "VALUES"])
+        || cursor.is_words(&["EXECUTE", "WITH"])
+    {
+        cursor.next();
     }
     if cursor.take_words(&["EXPLAIN"]) {
         return Ok(Statement { kind: StatementKind::Explain(Box::new(explained(cursor)?)), span });
@@ -65,19 +84,13 @@ fn kind(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
     match word.as_str() {
         "SELECT" | "WITH" | "VALUES" | "(" => Ok(StatementKind::Select(rest_as_query(cursor)?)),
         "INSERT" => Ok(StatementKind::Insert(insert(cursor)?)),
-        "CREATE" => create(cursor),
+        "CREATE" | "REPLACE" => create(cursor),
         "DROP" => drop_statement(cursor),
+        "ALTER" => alter(cursor).map(StatementKind::Declare),
+        "USE" => declare::use_statement(cursor).map(StatementKind::Declare),
+        "LOAD" | "UNLOAD" => declare::module(cursor).map(StatementKind::Declare),
         "SHOW" => show(cursor),
-        "DESCRIBE" | "DESC" => {
-            cursor.next();
-            if cursor.is_word("CONNECTOR") && cursor.peek_at(1).is_some() {
-                cursor.next();
-                let name = option_name(cursor, "a connector's name", Token::SemiColon)?;
-                return Ok(StatementKind::Show(Show::Connector(name)));
-            }
-            cursor.take_words(&["EXTENDED"]);
-            Ok(StatementKind::Describe(cursor.table_name()?))
-        }
+        "DESCRIBE" | "DESC" => describe_statement(cursor),
         "SET" => set(cursor),
         "RESET" => reset(cursor),
         _ => Err(unknown(cursor, &word)),
@@ -109,29 +122,36 @@ fn unknown(cursor: &Cursor<'_>, word: &str) -> Error {
     }
 }
 
-fn rest_as_query(cursor: &mut Cursor<'_>) -> Result<Query> {
+pub(super) fn rest_as_query(cursor: &mut Cursor<'_>) -> Result<Query> {
     let end = end_of(cursor.tokens);
     query(cursor.source, cursor.rest()).map_err(|e| e.at(end))
 }
 
 /// Behind EXPLAIN.
-/// Flink's details are accepted and change nothing: there is one form of plan.
-fn explained(cursor: &mut Cursor<'_>) -> Result<Statement> {
-    const DETAILS: [&str; 4] =
-        ["ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE"];
-    while DETAILS.iter().any(|detail| cursor.take_words(&[detail])) {
+fn explained(cursor: &mut Cursor<'_>) -> Result<Explained> {
+    let mut details = ExplainDetails::default();
+    loop {
+        let detail = match () {
+            () if cursor.take_words(&["ESTIMATED_COST"]) => &mut details.shows_cost,
+            () if cursor.take_words(&["CHANGELOG_MODE"]) => &mut details.shows_changes,
+            () if cursor.take_words(&["JSON_EXECUTION_PLAN"]) => &mut details.shows_json,
+            () if cursor.take_words(&["PLAN_ADVICE"]) => &mut details.shows_advice,
+            () => break,
+        };
+        *detail = true;
         cursor.take_token(&Token::Comma);
     }
     cursor.take_words(&["PLAN", "FOR"]);
     let span = cursor.here();
     if cursor.is_words(&["STATEMENT", "SET"]) {
         let inserts = inserts_of_set(cursor, false)?;
-        return Ok(Statement { kind: StatementKind::StatementSet(inserts), span });
+        let statement = Statement { kind: StatementKind::StatementSet(inserts), span };
+        return Ok(Explained { statement, details });
     }
     if cursor.is_word("EXPLAIN") {
         return Err(cursor.expected("a statement to explain"));
     }
-    statement(cursor)
+    Ok(Explained { statement: statement(cursor)?, details })
 }
 
 /// `EXECUTE STATEMENT SET BEGIN … END` or `BEGIN STATEMENT SET; … END`
@@ -179,54 +199,45 @@ fn set_member(cursor: &Cursor<'_>) -> Error {
     error.hint("a statement set holds INSERT statements only; to print, insert into a table WITH ('connector' = 'print')")
 }
 
-/// `INSERT INTO table [(columns)] query`, the whole of the cursor.
-fn insert(cursor: &mut Cursor<'_>) -> Result<Insert> {
-    cursor.expect_words(&["INSERT"])?;
-    if cursor.is_word("OVERWRITE") {
-        return Err(Error::unsupported("INSERT OVERWRITE is not supported")
-            .hint("a file sink replaces its file: INSERT INTO does it")
-            .at(cursor.here()));
-    }
-    cursor.expect_words(&["INTO"])?;
-    let table = cursor.table_name()?;
-    if cursor.is_word("PARTITION") {
-        return Err(Error::unsupported("INSERT INTO … PARTITION is not supported")
-            .hint("select the constant as a column")
-            .at(cursor.here()));
-    }
-    // `INSERT INTO t (SELECT …)` has no column list.
-    let is_query = |word| cursor.is_word_at(1, word);
-    let bracket_is_query = ["SELECT", "WITH", "VALUES"].into_iter().any(is_query)
-        || cursor.peek_at(1) == Some(&Token::LParen);
-    let columns = if cursor.is_token(&Token::LParen) && !bracket_is_query {
-        cursor.parenthesized_names("a column name")?
-    } else {
-        Vec::new()
-    };
-    Ok(Insert { table, columns, query: rest_as_query(cursor)? })
-}
-
+/// `CREATE …` and `REPLACE TABLE …`
 fn create(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
     let start = start_of(cursor.tokens);
+    let is_replace = cursor.take_words(&["REPLACE"]);
+    if is_replace {
+        cursor.expect_words(&["TABLE"])?;
+        return Ok(StatementKind::CreateTable(create_table(cursor, true)?));
+    }
     cursor.expect_words(&["CREATE"])?;
     let or_replace = cursor.take_words(&["OR", "REPLACE"]);
-    cursor.take_words(&["TEMPORARY"]);
-    cursor.take_words(&["SYSTEM"]);
+    let is_temporary = cursor.take_words(&["TEMPORARY"]);
+    let is_system = cursor.take_words(&["SYSTEM"]);
     if cursor.take_words(&["VIEW"]) {
         return create_view(cursor, or_replace);
     }
-    if cursor.is_word("TABLE") && !or_replace {
-        cursor.next();
-        return Ok(StatementKind::CreateTable(create_table(cursor)?));
+    if cursor.take_words(&["TABLE"]) {
+        return Ok(StatementKind::CreateTable(create_table(cursor, or_replace)?));
+    }
+    let declaration = match or_replace {
+        true => None,
+        false if cursor.take_words(&["FUNCTION"]) => {
+            let words = FunctionWords { is_temporary, is_system, is_alteration: false };
+            Some(declare::create_function(cursor, words)?)
+        }
+        false if cursor.take_words(&["CATALOG"]) => Some(declare::create_catalog(cursor)?),
+        false if cursor.take_words(&["DATABASE"]) => Some(declare::create_database(cursor)?),
+        false => None,
+    };
+    if let Some(declaration) = declaration {
+        return Ok(StatementKind::Declare(declaration));
     }
     let what = cursor.name("TABLE or VIEW")?.text.to_ascii_uppercase();
     let replace = if or_replace { "OR REPLACE " } else { "" };
     match what.as_str() {
-        "TABLE" | "FUNCTION" | "CATALOG" | "DATABASE" | "MODEL" | "MATERIALIZED" | "CONNECTION" => {
+        "FUNCTION" | "CATALOG" | "DATABASE" | "MODEL" | "MATERIALIZED" | "CONNECTION" => {
             Err(Error::unsupported(format!("CREATE {replace}{what} is not supported")).at(start))
         }
         _ => Err(Error::plan(format!("there is no CREATE {what}"))
-            .hint("CREATE TABLE and CREATE VIEW are known")
+            .hint("CREATE TABLE, VIEW, FUNCTION, DATABASE and CATALOG are known")
             .at(start)),
     }
 }
@@ -234,9 +245,20 @@ fn create(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
 fn drop_statement(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
     cursor.expect_words(&["DROP"])?;
     cursor.take_words(&["TEMPORARY"]);
+    let is_system = cursor.take_words(&["SYSTEM"]);
+    let declaration = match () {
+        () if cursor.take_words(&["FUNCTION"]) => declare::drop_function(cursor, is_system)?,
+        () if cursor.take_words(&["DATABASE"]) => declare::drop_database(cursor)?,
+        () if cursor.take_words(&["CATALOG"]) => declare::drop_catalog(cursor)?,
+        () => return drop_relation(cursor),
+    };
+    Ok(StatementKind::Declare(declaration))
+}
+
+fn drop_relation(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
     let is_view = cursor.take_words(&["VIEW"]);
     if !is_view && !cursor.take_words(&["TABLE"]) {
-        let what = cursor.name("TABLE or VIEW")?;
+        let what = cursor.name("TABLE, VIEW, FUNCTION, DATABASE or CATALOG")?;
         return Err(Error::unsupported(format!(
             "DROP {} is not supported",
             what.text.to_ascii_uppercase()
@@ -245,29 +267,6 @@ fn drop_statement(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
     }
     let if_exists = cursor.take_words(&["IF", "EXISTS"]);
     Ok(StatementKind::Drop { name: cursor.table_name()?, is_view, if_exists })
-}
-
-fn show(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
-    cursor.expect_words(&["SHOW"])?;
-    if cursor.take_words(&["CREATE", "TABLE"]) {
-        return Ok(StatementKind::Show(Show::CreateTable(cursor.table_name()?)));
-    }
-    if cursor.take_words(&["CREATE", "VIEW"]) {
-        return Ok(StatementKind::Show(Show::CreateView(cursor.table_name()?)));
-    }
-    cursor.take_words(&["USER"]);
-    let what = cursor.name("TABLES, VIEWS, FUNCTIONS, CONNECTORS or CREATE TABLE")?;
-    match what.text.to_ascii_uppercase().as_str() {
-        "TABLES" => Ok(StatementKind::Show(Show::Tables)),
-        "VIEWS" => Ok(StatementKind::Show(Show::Views)),
-        "FUNCTIONS" => Ok(StatementKind::Show(Show::Functions)),
-        "CONNECTORS" => Ok(StatementKind::Show(Show::Connectors)),
-        other => Err(Error::unsupported(format!("SHOW {other} is not supported"))
-            .hint(
-                "SHOW TABLES, VIEWS, FUNCTIONS, CONNECTORS, CREATE TABLE and CREATE VIEW are known",
-            )
-            .at(what.span)),
-    }
 }
 
 /// `SET 'key' = 'value'`, or SET alone. A value without quotes is the text up to the semicolon.
@@ -296,7 +295,7 @@ fn reset(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
 
 /// `'a.b-c'` or `a.b-c`
 /// Unquoted names are several tokens (`-` is an operator), so the text is taken as it stands.
-fn option_name(cursor: &mut Cursor<'_>, what: &str, stop: Token) -> Result<Name> {
+pub(super) fn option_name(cursor: &mut Cursor<'_>, what: &str, stop: Token) -> Result<Name> {
     if matches!(cursor.peek_at(0), Some(Token::SingleQuotedString(_))) {
         return cursor.string(what);
     }

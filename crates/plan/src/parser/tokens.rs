@@ -14,7 +14,8 @@ use sqlparser::tokenizer::{
 };
 use thalweg_core::{Error, Result, Span};
 
-use crate::ast::{JoinHint, Name};
+use crate::ast::{JoinHint, Name, OptionList, TableOptions};
+use crate::catalog::path;
 
 use super::dialect::FlinkDialect;
 use super::hint;
@@ -37,6 +38,8 @@ pub(super) struct SourceText<'a> {
     line_starts: Vec<usize>,
     /// Hints that say how to join, with their places.
     hints: Vec<(Location, JoinHint)>,
+    /// The options of hints, with where the token before each ends.
+    options: Vec<(Location, OptionList)>,
 }
 
 impl<'a> SourceText<'a> {
@@ -44,13 +47,38 @@ impl<'a> SourceText<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         let line_starts =
             std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        SourceText { text, line_starts, hints: Vec::new() }
+        SourceText { text, line_starts, hints: Vec::new(), options: Vec::new() }
     }
 
     /// The same with the hints that were found in it.
-    pub(super) fn with_hints(mut self, hints: Vec<(Location, JoinHint)>) -> Self {
-        self.hints = hints;
+    pub(super) fn with_hints(
+        mut self,
+        hints: Vec<(Location, JoinHint)>,
+        options: Vec<(Location, OptionList)>,
+    ) -> Self {
+        (self.hints, self.options) = (hints, options);
         self
+    }
+
+    /// The options of the hint right behind a name.
+    pub(super) fn options_behind(&self, name: Span) -> Option<&OptionList> {
+        let is_end = |at: &Location| {
+            (at.line, at.column) == (u64::from(name.line), u64::from(name.end_column))
+        };
+        self.options.iter().find(|(at, _)| is_end(at)).map(|(_, options)| options)
+    }
+
+    /// The hints with options that stand among these tokens, with where the names before them end.
+    pub(super) fn options_in(&self, tokens: &[TokenWithSpan]) -> Vec<TableOptions> {
+        let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else { return Vec::new() };
+        let range = first.span.start..=last.span.end;
+        let inside = self.options.iter().filter(|(at, _)| range.contains(at));
+        let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        let found = |(at, options): &(Location, OptionList)| TableOptions {
+            behind: (narrow(at.line), narrow(at.column)),
+            options: options.clone(),
+        };
+        inside.map(found).collect()
     }
 
     /// The hints that stand among these tokens.
@@ -99,6 +127,8 @@ pub(super) struct Tokens {
     pub(super) notes: Vec<Note>,
     /// Hints that say how to join, with their places.
     pub(super) hints: Vec<(Location, JoinHint)>,
+    /// The options of hints, with where the token before each ends.
+    pub(super) options: Vec<(Location, OptionList)>,
 }
 
 /// Reads the tokens of a text.
@@ -113,17 +143,22 @@ pub(super) fn tokenize(text: &str) -> Result<Tokens> {
     let all =
         Tokenizer::new(&FlinkDialect, text).tokenize_with_location().map_err(cannot_be_cut)?;
     let mut tokens = Vec::with_capacity(all.len() / 2);
-    let (mut notes, mut hints) = (Vec::new(), Vec::new());
+    let (mut notes, mut hints, mut options) = (Vec::new(), Vec::new(), Vec::new());
     for token in all {
         match &token.token {
             Token::Whitespace(Whitespace::MultiLineComment(comment))
                 if comment.starts_with('+') =>
             {
-                refuse_options(comment, token.span)?;
-                match hint::read(comment, span(token.span))? {
+                let place = span(token.span);
+                let of_table = hint::options(comment, place)?;
+                let is_of_table = of_table.is_some();
+                let behind = tokens.last().map(|before: &TokenWithSpan| before.span.end);
+                options.extend(behind.zip(of_table));
+                match hint::read(comment, place)? {
                     Some(found) => {
                         hints.extend(found.into_iter().map(|hint| (token.span.start, hint)));
                     }
+                    None if is_of_table => {}
                     None => notes.push(Note {
                         span: span(token.span),
                         message: format!("the hint /*{comment}*/ changes nothing here"),
@@ -138,7 +173,7 @@ pub(super) fn tokenize(text: &str) -> Result<Tokens> {
             _ => tokens.push(token),
         }
     }
-    Ok(Tokens { words: tokens, notes, hints })
+    Ok(Tokens { words: tokens, notes, hints, options })
 }
 
 /// A text that can't be cut into words.
@@ -164,20 +199,6 @@ pub(super) fn lower_first(text: &str) -> String {
         Some(first) => first.to_lowercase().chain(characters).collect(),
         None => "this can't be parsed".to_owned(),
     }
-}
-
-/// Most hints say how to compute the same result; OPTIONS says what is read.
-/// So OPTIONS can't be ignored with a note, as unknown hints are.
-fn refuse_options(hint: &str, place: TokenSpan) -> Result<()> {
-    let names_options = hint
-        .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-        .any(|word| word.eq_ignore_ascii_case("OPTIONS"));
-    if !names_options {
-        return Ok(());
-    }
-    Err(Error::unsupported("the hint OPTIONS (other options for one query) is not supported")
-        .hint("declare the table a second time, with these options and another name")
-        .at(span(place)))
 }
 
 fn double_quotes(quoted: &str, place: TokenSpan) -> Error {
@@ -321,27 +342,23 @@ impl<'a> Cursor<'a> {
             _ => Err(self.expected(what)),
         }
     }
-    /// A name that may be preceded by Flink's default catalog and database.
+    /// The name of a table or view, which may be preceded by those of catalog and database.
     pub(super) fn table_name(&mut self) -> Result<Name> {
-        let first = self.name("a table name")?;
-        let mut parts = vec![first];
+        self.path("a table name")
+    }
+    /// A name with dots, as one text (`catalog::path`).
+    pub(super) fn path(&mut self, what: &str) -> Result<Name> {
+        let first = self.name(what)?;
+        let mut parts = vec![first.text];
+        let mut span = first.span;
         while self.take_token(&Token::Period) {
-            parts.push(self.name("a table name")?);
+            let next = self.name(what)?;
+            if next.span.line == span.line {
+                span.end_column = next.span.end_column;
+            }
+            parts.push(next.text);
         }
-        let last = parts.pop().ok_or_else(|| self.expected("a table name"))?;
-        let known = |name: &Name| {
-            ["default_catalog", "default_database"]
-                .contains(&name.text.to_ascii_lowercase().as_str())
-        };
-        match parts.iter().find(|name| !known(name)) {
-            None => Ok(last),
-            Some(other) => Err(Error::unsupported(format!(
-                "there are no catalogs or databases here, so '{}.{}' names no table",
-                other.text, last.text
-            ))
-            .hint(format!("write {} alone", last.text))
-            .at(other.span)),
-        }
+        Ok(Name { text: path::dotted(&parts), span })
     }
     /// A string in single quotes.
     pub(super) fn string(&mut self, what: &str) -> Result<Name> {

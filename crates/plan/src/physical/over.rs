@@ -3,9 +3,10 @@
 //! The operator gets its input's columns at their old places, then the arguments that had to be
 //! computed, and appends the results. A projection drops the arguments afterwards.
 //!
-//! Only an order by one ascending time can run: earlier rows are then complete at some point. Ranks
-//! in an order of values are computed only as a Top-N (`logical::ranks`), so what arrives here with
-//! such an order had no usable condition on its rank.
+//! On a stream only an order by one ascending time can run: earlier rows are then complete at some
+//! point. Ranks in an order of values are computed only as a Top-N (`logical::ranks`), so what
+//! arrives here with such an order had no usable condition on its rank. In batch mode anything runs,
+//! with all rows of the input at hand ([`OverWhole`]).
 
 use std::sync::Arc;
 
@@ -14,12 +15,18 @@ use thalweg_operators::over::{
     Frame, OverAggregate, OverCall as OperatorCall, OverFunction as OperatorFunction, OverSpec,
     OverTime,
 };
+use thalweg_operators::over_whole::{
+    Distance, FrameBound, FrameUnit, OverWhole, WholeCall, WholeFrame, WholeFunction, WholeSpec,
+};
 use thalweg_operators::window::LatePolicy;
 
 use super::join::without_computed;
 use super::lower::{Edges, Lowering};
 use super::window::{Prepared, call_of};
-use crate::logical::{Node, OverCall, OverFrame, OverFunction, OverWindow, RankFunction, SortKey};
+use crate::catalog::RuntimeMode;
+use crate::logical::{
+    Node, OverCall, OverFrame, OverFunction, OverWindow, RankFunction, SortKey, WholeNumber,
+};
 
 impl Lowering<'_> {
     /// The input's columns, then one per call.
@@ -30,6 +37,9 @@ impl Lowering<'_> {
         window: &OverWindow,
         calls: &[OverCall],
     ) -> Result<Edges> {
+        if self.needs_all_rows(input, window, calls) {
+            return self.lower_over_whole(node, input, window, calls);
+        }
         // The binder admits other orders for ranks, since a condition above may make a Top-N of
         // them.
         let [SortKey { column: time, descending: false, .. }] = window.order[..] else {
@@ -46,13 +56,15 @@ impl Lowering<'_> {
         };
         let mut prepared = Prepared::default();
         prepared.all_of(input);
-        let calls = calls.iter().enumerate().map(|(i, call)| OperatorCall {
-            function: operator_function(&call.function, &mut prepared),
-            // LAG of a NULL is NULL also where a default makes its type NOT NULL, as in Flink.
-            result: call.column_type.clone().with_nullable(true),
-            name: node.fields[input.fields.len() + i].name.clone(),
-        });
-        let calls = calls.collect();
+        let mut of_operator = Vec::with_capacity(calls.len());
+        for (i, call) in calls.iter().enumerate() {
+            of_operator.push(OperatorCall {
+                function: operator_function(&call.function, &mut prepared)?,
+                // LAG of a NULL is NULL also where a default makes its type NOT NULL, as in Flink.
+                result: call.column_type.clone().with_nullable(true),
+                name: node.fields[input.fields.len() + i].name.clone(),
+            });
+        }
         let width = prepared.schema().len();
         let operator = Arc::new(OverAggregate::new(OverSpec {
             keys: window.keys.clone(),
@@ -60,8 +72,9 @@ impl Lowering<'_> {
             frame: match window.frame {
                 OverFrame::Rows(preceding) => Frame::Rows { preceding },
                 OverFrame::Range(preceding_ms) => Frame::Range { preceding_ms },
+                OverFrame::Whole(_) => return Err(Error::internal("a frame of batch mode")),
             },
-            calls,
+            calls: of_operator,
             input: prepared.schema(),
             state_ttl_ms: self.environment.state_ttl_ms,
             late: policy,
@@ -70,6 +83,52 @@ impl Lowering<'_> {
         let edges = self.prepare_input(input, prepared)?;
         let late = (late, policy);
         let edges = self.add_late((node, input), operator, edges, "over", late, late_schema);
+        Ok(self.without_prepared(node, edges, input.fields.len(), width))
+    }
+
+    /// True for what only batch mode has: another order than one time, frames to rows that follow,
+    /// numbers that depend on the last row.
+    fn needs_all_rows(&self, input: &Node, window: &OverWindow, calls: &[OverCall]) -> bool {
+        let by_time = match window.order[..] {
+            [SortKey { column, descending: false, .. }] => {
+                let time = input.fields[column].time;
+                time.is_rowtime() || time.is_proctime()
+            }
+            _ => false,
+        };
+        let is_number = |call: &OverCall| matches!(call.function, OverFunction::Number(_));
+        self.environment.mode == RuntimeMode::Batch
+            && (!by_time
+                || matches!(window.frame, OverFrame::Whole(_))
+                || calls.iter().any(is_number))
+    }
+
+    fn lower_over_whole(
+        &mut self,
+        node: &Node,
+        input: &Node,
+        window: &OverWindow,
+        calls: &[OverCall],
+    ) -> Result<Edges> {
+        let mut prepared = Prepared::default();
+        prepared.all_of(input);
+        let calls = calls.iter().enumerate().map(|(i, call)| WholeCall {
+            function: whole_function(&call.function, &mut prepared),
+            // As for streams, above.
+            result: call.column_type.clone().with_nullable(true),
+            name: node.fields[input.fields.len() + i].name.clone(),
+        });
+        let calls = calls.collect();
+        let width = prepared.schema().len();
+        let operator = OverWhole::new(WholeSpec {
+            keys: window.keys.clone(),
+            order: window.order.iter().map(Into::into).collect(),
+            frame: whole_frame(window.frame),
+            calls,
+            input: prepared.schema(),
+        });
+        let edges = self.prepare_input(input, prepared)?;
+        let edges = self.add_operator(node, input, Arc::new(operator), edges, "over");
         Ok(self.without_prepared(node, edges, input.fields.len(), width))
     }
 
@@ -82,8 +141,44 @@ impl Lowering<'_> {
     }
 }
 
-fn operator_function(function: &OverFunction, prepared: &mut Prepared) -> OperatorFunction {
+/// A frame of streams as one of all rows.
+fn whole_frame(frame: OverFrame) -> WholeFrame {
+    let (unit, back) = match frame {
+        OverFrame::Whole(frame) => return frame,
+        OverFrame::Rows(rows) => (FrameUnit::Rows, rows.map(i128::from)),
+        OverFrame::Range(ms) => (FrameUnit::Range, ms.map(i128::from)),
+    };
+    let start = back.map_or(FrameBound::UnboundedPreceding, |back| {
+        FrameBound::Preceding(Distance::Whole(back))
+    });
+    WholeFrame { unit, start, end: FrameBound::CurrentRow }
+}
+
+fn whole_function(function: &OverFunction, prepared: &mut Prepared) -> WholeFunction {
     match function {
+        OverFunction::Aggregate(aggregate) => {
+            WholeFunction::Aggregate(call_of(aggregate, prepared))
+        }
+        OverFunction::Rank(RankFunction::RowNumber) => WholeFunction::RowNumber,
+        OverFunction::Rank(RankFunction::Rank) => WholeFunction::Rank,
+        OverFunction::Rank(RankFunction::DenseRank) => WholeFunction::DenseRank,
+        OverFunction::Number(WholeNumber::Tile(tiles)) => WholeFunction::Tile(*tiles),
+        OverFunction::Number(WholeNumber::PercentRank) => WholeFunction::PercentRank,
+        OverFunction::Number(WholeNumber::CumulativeDistribution) => {
+            WholeFunction::CumulativeDistribution
+        }
+        OverFunction::Shifted { value, offset, default, leads } => {
+            let column = prepared.place("shifted", value);
+            let default = default.as_ref().map(|expr| prepared.place("default", expr));
+            let offset = i64::try_from(*offset).unwrap_or(i64::MAX);
+            let offset = if *leads { offset } else { -offset };
+            WholeFunction::Shifted { column, offset, default }
+        }
+    }
+}
+
+fn operator_function(function: &OverFunction, prepared: &mut Prepared) -> Result<OperatorFunction> {
+    Ok(match function {
         OverFunction::Aggregate(aggregate) => {
             OperatorFunction::Aggregate(call_of(aggregate, prepared))
         }
@@ -99,11 +194,12 @@ fn operator_function(function: &OverFunction, prepared: &mut Prepared) -> Operat
                 true => OperatorFunction::Lead { column, offset, default },
             }
         }
-    }
+        OverFunction::Number(_) => return Err(Error::internal("a number of batch mode")),
+    })
 }
 
 /// The error for an order that has no end: a rank by values changes with each row that arrives.
 fn unfiltered_rank() -> Error {
     Error::plan("a rank in an order of values changes with every row")
-        .hint("keep the first rows: SELECT … FROM (SELECT *, ROW_NUMBER() OVER (…) AS rn …) WHERE rn <= n")
+        .hint("SET 'execution.runtime-mode' = 'batch', or keep the first rows: SELECT … FROM (SELECT *, ROW_NUMBER() OVER (…) AS rn …) WHERE rn <= n")
 }
