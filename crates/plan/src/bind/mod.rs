@@ -40,14 +40,14 @@
 
 mod aggregate;
 mod asof;
-mod children;
+pub(crate) mod children;
 mod expression;
 mod from;
 pub mod functions;
 mod group;
 mod hints;
 pub mod insert;
-mod join;
+pub(crate) mod join;
 mod literal;
 mod names;
 mod navigation;
