@@ -39,9 +39,10 @@ use crate::bind::{Binder, UserAggregates};
 use crate::catalog::{self, Catalog, RuntimeMode, Settings, TextRows};
 use crate::explain::graphviz::graphviz;
 use crate::explain::{ExplainFormat, explain, explain_with};
-use crate::flink_check::{Finding, flink_refusals};
+use crate::logical::Node;
 use crate::logical::changes::NodeChanges;
 use crate::physical::{self, LateData, PhysicalPlan, Places, PlanEnvironment, PlanOutput, Target};
+use crate::resolved_table::ResolvedTable;
 
 /// The result of a SELECT, before it runs.
 #[derive(Clone, Debug)]
@@ -51,6 +52,9 @@ pub struct ResultTable {
     /// True if rows are updated or retracted later: each then comes with its kind.
     pub has_updates: bool,
 }
+
+/// What a statement computes, the table that it writes, and where its query stands.
+pub(crate) type BoundStatement = (Node, Option<Arc<ResolvedTable>>, thalweg_core::Span);
 
 /// Makes the sink of a SELECT, once it is known what its result is like.
 pub type MakeSink<'a> = &'a mut dyn FnMut(&ResultTable) -> Result<Box<dyn Sink>>;
@@ -121,9 +125,26 @@ impl Planner {
         self.memory_limit_bytes = bytes;
     }
 
-    /// What Apache Flink would refuse in these statements.
-    pub fn flink_refusals(&self, statements: &[Statement]) -> Vec<Finding> {
-        flink_refusals(statements, &self.connectors)
+    /// The folder that relative paths start from.
+    pub(crate) fn base_dir(&self) -> &std::path::Path {
+        &self.options.base_dir
+    }
+
+    /// A query as it is bound: what it means, before anything is lowered.
+    pub(crate) fn bound_query(&self, query: &Query) -> Result<Node> {
+        let session = self.session();
+        self.binder(&session).bind_result(query)
+    }
+
+    /// INSERTs as they are bound, each with the table that it writes and its place.
+    pub(crate) fn bound_inserts(&self, inserts: &[Insert]) -> Result<Vec<BoundStatement>> {
+        let session = self.session();
+        let binder = self.binder(&session);
+        let bind = |insert: &Insert| {
+            let bound = binder.bind_insert(insert)?;
+            Ok((bound.node, Some(bound.table), insert.query.span))
+        };
+        inserts.iter().map(bind).collect()
     }
 
     /// Makes a scalar function known, in place of any of the same name.

@@ -10,6 +10,10 @@ use thalweg_connectors::output;
 use thalweg_plan::explain::ExplainFormat;
 
 use super::bench::BenchArguments;
+#[cfg(feature = "flink")]
+use super::flink::{CompareArguments, TranslateArguments};
+#[cfg(feature = "flink")]
+use super::server_arguments::CancelArguments;
 #[cfg(feature = "server")]
 use super::server_arguments::{
     ApproveArguments, JobArguments, JobsArguments, LogsArguments, QueryArguments, ServeArguments,
@@ -69,6 +73,25 @@ Ctrl-C or SIGTERM, is started again after a failure, and continues with
 Every statement is parsed and planned; no table is opened. Exit status: 0 all is well, 2 there is
 an error, 1 (with --flink) Thalweg runs the file and Apache Flink would refuse it.")]
     Validate(ValidateArguments),
+    /// Write the file that Apache Flink accepts
+    #[cfg(feature = "flink")]
+    #[command(after_help = "\
+What is lost stands as a comment before its statement. Exit status: 0 Flink takes the file, 1 something
+in it has no translation (standard error says what), 2 the SQL is wrong.
+
+Examples:
+  thalweg translate --flink orders.sql > orders-flink.sql
+  thalweg translate --flink --param day=2026-01-01 -o flink.sql orders.sql")]
+    Translate(TranslateArguments),
+    /// Run the queries of a file on Apache Flink as well, and compare the results
+    #[cfg(feature = "flink")]
+    #[command(after_help = "\
+Each SELECT, and the query of each INSERT, runs on both; nothing is written. Inputs must end. Compared is
+what is left when all changes were applied. Exit status: 0 all are equal, 1 some are different.
+
+Example:
+  thalweg compare --flink http://127.0.0.1:8083 report.sql")]
+    Compare(CompareArguments),
     /// Show how the queries of a file would run
     #[command(after_help = "\
 For each INSERT, statement set and SELECT: the logical plan with types and time attributes, and the
@@ -128,6 +151,13 @@ A second one cuts off what still runs, which is as safe as a crash.")]
     Why(JobArguments),
     /// Make a job of a file and start it, or change the statements of a job
     #[cfg(feature = "server")]
+    #[command(after_help = "\
+Examples:
+  thalweg submit orders.sql                                    to the server of ./thalweg-data
+  thalweg submit --flink http://127.0.0.1:8083 orders.sql      to an Apache Flink cluster
+
+A file that goes to Flink is checked and translated first (`thalweg translate --flink`); --dry-run prints
+what would be sent. The job is then followed until it ends: Ctrl-C ends the following, not the job.")]
     Submit(SubmitArguments),
     /// Start a job of a server
     #[cfg(feature = "server")]
@@ -135,6 +165,9 @@ A second one cuts off what still runs, which is as safe as a crash.")]
     /// Stop a job of a server
     #[cfg(feature = "server")]
     Stop(StopArguments),
+    /// End a job of a Flink cluster without a savepoint
+    #[cfg(feature = "flink")]
+    Cancel(CancelArguments),
     /// Let a job of a server read nothing for a while
     #[cfg(feature = "server")]
     Pause(JobArguments),
@@ -271,9 +304,13 @@ pub struct ValidateArguments {
     /// The statements.
     #[command(flatten)]
     pub script: ScriptArguments,
-    /// Lists what Apache Flink would refuse
+    /// Lists what Apache Flink would refuse, and what it would ignore
     #[arg(long)]
     pub flink: bool,
+    /// A jar that the Flink cluster has beyond those that come with Flink, by its name or path;
+    /// repeatable
+    #[arg(long = "jar", value_name = "FILE", requires = "flink")]
+    pub jars: Vec<String>,
 }
 
 /// `thalweg explain`

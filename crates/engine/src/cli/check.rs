@@ -6,8 +6,9 @@ use thalweg::session::{Session, SessionOptions};
 use thalweg_core::{Error, Result};
 use thalweg_plan::catalog::substitute;
 use thalweg_plan::diagnostic;
+use thalweg_plan::flink_check::{Finding, FlinkCluster, Severity};
 
-use super::arguments::{ExplainArguments, ScriptArguments, ValidateArguments};
+use super::arguments::{ColorChoice, ExplainArguments, ScriptArguments, ValidateArguments};
 use super::exit::{FAILED, Failure, with_source};
 use super::source::ScriptSource;
 use super::terminal::{print, use_color};
@@ -22,15 +23,16 @@ pub fn substituted(source: &ScriptSource, arguments: &ScriptArguments) -> Result
 pub fn validate(arguments: &ValidateArguments) -> u8 {
     with_source(&arguments.script, |source| {
         let text = substituted(source, &arguments.script)?;
-        let checked = check(source, &arguments.script, &text, arguments.flink);
-        let Checked { statements, refusals } =
+        let checked = check(source, &arguments.script, &text);
+        let (session, statements) =
             checked.map_err(|error| Failure { error, text: Some(text.clone()) })?;
-        let color = use_color(arguments.script.color);
-        for refusal in &refusals {
-            let message = diagnostic::render(refusal, &source.name, &text, color);
-            print(&message.replacen("error", "Flink refuses", 1))?;
-        }
-        if refusals.is_empty() {
+        let cluster = FlinkCluster { jars: arguments.jars.clone() };
+        let findings = match arguments.flink {
+            true => session.flink_findings(&text, &cluster)?,
+            false => Vec::new(),
+        };
+        print_findings(&findings, (&source.name, &text), arguments.script.color)?;
+        if findings.iter().all(|finding| finding.severity == Severity::Ignored) {
             let plural = if statements == 1 { "" } else { "s" };
             print(&format!("ok: {statements} statement{plural}\n"))?;
             return Ok(0);
@@ -39,21 +41,33 @@ pub fn validate(arguments: &ValidateArguments) -> u8 {
     })
 }
 
-struct Checked {
-    statements: usize,
-    refusals: Vec<Error>,
-}
-
+/// Plans the statements in a session of their own; how many there are.
 fn check(
     source: &ScriptSource,
     arguments: &ScriptArguments,
     text: &str,
-    for_flink: bool,
-) -> Result<Checked> {
+) -> Result<(Session, usize)> {
     let mut session = Session::new(source.session_options(arguments)?)?;
     let statements = session.validate(text)?;
-    let refusals = if for_flink { session.flink_refusals(text)? } else { Vec::new() };
-    Ok(Checked { statements, refusals })
+    Ok((session, statements))
+}
+
+/// Prints what Flink refuses and ignores, each with its place.
+pub fn print_findings(
+    findings: &[Finding],
+    (name, text): (&str, &str),
+    color: ColorChoice,
+) -> Result<()> {
+    for finding in findings {
+        let error = Error::plan(finding.message.clone()).at(finding.span);
+        let message = diagnostic::render(&error, name, text, use_color(color));
+        let word = match finding.severity {
+            Severity::Refused => "Flink refuses",
+            Severity::Ignored => "Flink ignores",
+        };
+        print(&message.replacen("error", word, 1))?;
+    }
+    Ok(())
 }
 
 /// Prints how the queries would run; returns the exit status.

@@ -13,6 +13,8 @@ mod bench;
 mod check;
 mod exit;
 mod final_result;
+#[cfg(feature = "flink")]
+mod flink;
 mod interrupt;
 mod live_view;
 mod panic;
@@ -50,6 +52,20 @@ pub fn main() -> ExitCode {
         Command::Snapshot(arguments) => snapshot::snapshot(&arguments),
         Command::Upgrade(arguments) => upgrade::upgrade(&arguments),
         Command::Bench(arguments) => bench::bench(&arguments),
+        #[cfg(feature = "flink")]
+        Command::Translate(arguments) => flink::translate(&arguments),
+        #[cfg(feature = "flink")]
+        Command::Compare(arguments) => flink::compare(&arguments),
+        #[cfg(feature = "flink")]
+        Command::Cancel(arguments) => flink::cancel(&arguments),
+        #[cfg(feature = "flink")]
+        Command::Submit(arguments) if arguments.flink.flink.is_some() => flink::submit(&arguments),
+        #[cfg(feature = "flink")]
+        Command::Stop(arguments) if arguments.flink.flink.is_some() => flink::stop(&arguments),
+        #[cfg(feature = "flink")]
+        Command::Status(arguments) if arguments.flink.flink.is_some() => flink::status(&arguments),
+        #[cfg(feature = "flink")]
+        Command::Logs(arguments) if arguments.flink.flink.is_some() => flink::logs(&arguments),
         #[cfg(feature = "server")]
         other => served(other),
     };

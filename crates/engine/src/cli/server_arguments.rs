@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+#[cfg(feature = "flink")]
+use super::flink::arguments::{FlinkArguments, FlinkSubmitArguments};
+
 /// The data directory that everything is in unless an option says so.
 pub const DATA_DIR: &str = "thalweg-data";
 
@@ -101,6 +104,18 @@ pub struct StopArguments {
     /// The server.
     #[command(flatten)]
     pub server: ServerArguments,
+    /// The Flink cluster, if it is one.
+    #[cfg(feature = "flink")]
+    #[command(flatten)]
+    pub flink: FlinkArguments,
+    /// The folder for the savepoint [default: execution.checkpointing.savepoint-dir of the cluster]
+    #[cfg(feature = "flink")]
+    #[arg(long, value_name = "URI", requires = "flink", help_heading = "Apache Flink")]
+    pub savepoint_dir: Option<String>,
+    /// With a savepoint, which is the default: the same as --how snapshot
+    #[cfg(feature = "flink")]
+    #[arg(long, requires = "flink", conflicts_with = "how", help_heading = "Apache Flink")]
+    pub savepoint: bool,
 }
 
 /// Ways to stop.
@@ -159,6 +174,14 @@ pub struct SubmitArguments {
     /// The server.
     #[command(flatten)]
     pub server: ServerArguments,
+    /// The Flink cluster, if it is one.
+    #[cfg(feature = "flink")]
+    #[command(flatten)]
+    pub flink: FlinkArguments,
+    /// How it runs there.
+    #[cfg(feature = "flink")]
+    #[command(flatten)]
+    pub on_flink: FlinkSubmitArguments,
 }
 
 /// `thalweg logs`
@@ -172,6 +195,10 @@ pub struct LogsArguments {
     /// The server.
     #[command(flatten)]
     pub server: ServerArguments,
+    /// The Flink cluster, if it is one.
+    #[cfg(feature = "flink")]
+    #[command(flatten)]
+    pub flink: FlinkArguments,
 }
 
 /// `thalweg status`
@@ -183,6 +210,14 @@ pub struct StatusArguments {
     /// The server.
     #[command(flatten)]
     pub server: ServerArguments,
+    /// The job of a Flink cluster [default: all of its jobs]
+    #[cfg(feature = "flink")]
+    #[arg(requires = "flink")]
+    pub job: Option<String>,
+    /// The Flink cluster, if it is one.
+    #[cfg(feature = "flink")]
+    #[command(flatten)]
+    pub flink: FlinkArguments,
 }
 
 /// `thalweg query`
@@ -243,4 +278,15 @@ pub enum TokenCommand {
         #[command(flatten)]
         server: ServerArguments,
     },
+}
+
+/// `thalweg cancel`
+#[cfg(feature = "flink")]
+#[derive(Args, Debug)]
+pub struct CancelArguments {
+    /// The job, by its name or identifier
+    pub job: String,
+    /// The cluster.
+    #[command(flatten)]
+    pub flink: FlinkArguments,
 }

@@ -18,6 +18,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 mod batch;
+mod flink;
 #[path = "../recovery/killed/mod.rs"]
 mod killed;
 mod ordered;

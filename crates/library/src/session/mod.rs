@@ -47,6 +47,7 @@ pub use thalweg_plan::ResultTable;
 use thalweg_plan::ast::{Statement, StatementKind};
 pub use thalweg_plan::catalog::{KEYS as SETTING_KEYS, SettingKey, substitute};
 pub use thalweg_plan::explain::ExplainFormat;
+use thalweg_plan::flink_check::{self, Finding, FlinkCluster, Queries, Severity, Translation};
 use thalweg_plan::parser::parse_script_with_notes;
 use thalweg_plan::{Planner, PlannerOptions};
 use thalweg_runtime::Report;
@@ -228,11 +229,26 @@ impl Session {
         Ok(statements.len())
     }
 
-    /// What Apache Flink would refuse in a script that is valid here, with places.
+    /// What Apache Flink would refuse or ignore in a script that is valid here, with places.
+    pub fn flink_findings(&self, text: &str, cluster: &FlinkCluster) -> Result<Vec<Finding>> {
+        flink_check::findings(text, &self.planner, cluster)
+    }
+
+    /// What a Flink that has no more jars than those that come with it would refuse, with places.
     pub fn flink_refusals(&self, text: &str) -> Result<Vec<Error>> {
-        let statements = parse_script_with_notes(text)?.statements;
-        let findings = self.planner.flink_refusals(&statements);
-        Ok(findings.into_iter().map(|f| Error::plan(f.message).at(f.span)).collect())
+        let findings = self.flink_findings(text, &FlinkCluster::default())?;
+        let refused = findings.into_iter().filter(|f| f.severity == Severity::Refused);
+        Ok(refused.map(|f| Error::plan(f.message).at(f.span)).collect())
+    }
+
+    /// A script as Apache Flink takes it, and what is lost in it. The script must be valid here.
+    pub fn translate_for_flink(
+        &self,
+        text: &str,
+        cluster: &FlinkCluster,
+        queries: Queries,
+    ) -> Result<Translation> {
+        flink_check::translate(text, &self.planner, cluster, queries)
     }
 
     /// How each INSERT, statement set and SELECT of a script would run.

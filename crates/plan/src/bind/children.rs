@@ -7,7 +7,7 @@
 use sqlparser::ast::{self as sql, Expr, FunctionArg, FunctionArgExpr, FunctionArguments};
 
 /// The operands of an expression that is part of the dialect. Sub-queries have none here.
-pub(super) fn children(expr: &Expr) -> Vec<&Expr> {
+pub(crate) fn children(expr: &Expr) -> Vec<&Expr> {
     match expr {
         Expr::BinaryOp { left, right, .. }
         | Expr::IsDistinctFrom(left, right)

@@ -289,7 +289,7 @@ fn versions_of(node: &Node) -> Option<(Node, usize)> {
 }
 
 /// Which rows a join keeps, and its condition.
-fn join_kind(operator: &JoinOperator) -> Option<(JoinKind, &JoinConstraint)> {
+pub(crate) fn join_kind(operator: &JoinOperator) -> Option<(JoinKind, &JoinConstraint)> {
     Some(match operator {
         JoinOperator::Join(c) | JoinOperator::Inner(c) | JoinOperator::CrossJoin(c) => {
             (JoinKind::Inner, c)

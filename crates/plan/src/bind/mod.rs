@@ -40,7 +40,7 @@
 
 mod aggregate;
 mod asof;
-mod children;
+pub(crate) mod children;
 pub mod composed_aggregates;
 mod expression;
 mod from;
@@ -48,7 +48,7 @@ pub mod functions;
 mod group;
 mod hints;
 pub mod insert;
-mod join;
+pub(crate) mod join;
 mod literal;
 mod markers;
 mod names;

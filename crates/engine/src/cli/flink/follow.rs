@@ -1,0 +1,148 @@
+//! Follows jobs of a cluster: a line when something changes, until all have ended.
+//!
+//! A job manager that does not answer for a while is asked again: with high availability another takes
+//! its place, and the job goes on.
+
+use std::time::{Duration, Instant};
+
+use thalweg_core::text::without_controls;
+use thalweg_core::{Error, Result};
+use thalweg_flink::job_manager::{JobManager, is_final};
+use thalweg_flink::report::{Failure, JobReport};
+
+use super::super::exit::FAILED;
+use super::super::terminal::say;
+use super::super::units;
+use super::{failure_line, time};
+
+/// Between two questions.
+const PAUSE: Duration = Duration::from_millis(1000);
+/// Between two lines of a job that only runs.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+/// How long the job manager may be away.
+const SILENCE_MAX: Duration = Duration::from_secs(120);
+
+/// What has been said of a job.
+#[derive(Default)]
+struct Said {
+    state: String,
+    failures: usize,
+    failed_checkpoints: u64,
+    bottleneck: Option<String>,
+    line_at: Option<Instant>,
+}
+
+/// Follows these jobs, by identifier and name, until all have ended; the exit status.
+pub fn follow(manager: &JobManager, jobs: &[(String, String)]) -> Result<u8> {
+    let mut open: Vec<(&(String, String), Said)> =
+        jobs.iter().map(|job| (job, Said::default())).collect();
+    let (mut status, mut silent_since) = (0, None);
+    while !open.is_empty() {
+        let mut left = Vec::with_capacity(open.len());
+        for (job, mut said) in open {
+            match JobReport::of(manager, &job.0, true) {
+                Ok(report) => {
+                    silent_since = None;
+                    tell(&job.1, &report, &mut said);
+                    match is_final(&report.state) {
+                        true if report.state != "FINISHED" => status = FAILED,
+                        true => {}
+                        false => left.push((job, said)),
+                    }
+                }
+                Err(error) => {
+                    is_patient(&mut silent_since, &error)?;
+                    left.push((job, said));
+                }
+            }
+        }
+        open = left;
+        if !open.is_empty() {
+            std::thread::sleep(PAUSE);
+        }
+    }
+    Ok(status)
+}
+
+/// Says once that nobody answers; an error once that lasts too long.
+fn is_patient(silent_since: &mut Option<Instant>, error: &Error) -> Result<()> {
+    let since = match silent_since {
+        Some(since) => *since,
+        None => {
+            say(&format!("{}; asking again\n", without_controls(error.message())));
+            *silent_since.insert(Instant::now())
+        }
+    };
+    if since.elapsed() > SILENCE_MAX {
+        let silence = SILENCE_MAX.as_secs();
+        return Err(Error::io(format!("no answer for {silence} s: {}", error.message())));
+    }
+    Ok(())
+}
+
+/// Says what is new.
+fn tell(name: &str, report: &JobReport, said: &mut Said) {
+    let mut lines = String::new();
+    for failure in new_failures(report, said.failures) {
+        lines.push_str(&format!("{name}: {}", failure_line(failure)));
+    }
+    said.failures = report.failures.len();
+    if report.state != said.state {
+        said.state.clone_from(&report.state);
+        lines.push_str(&format!("{name}: {}\n", report.state));
+    }
+    if report.checkpoints.failed > said.failed_checkpoints {
+        said.failed_checkpoints = report.checkpoints.failed;
+        lines.push_str(&format!("{name}: {} checkpoints have failed\n", said.failed_checkpoints));
+    }
+    let bottleneck = report.bottleneck().map(|stage| super::shortened(&stage.name));
+    if bottleneck.is_some() && bottleneck != said.bottleneck {
+        lines.push_str(&format!("{name}: held back by {}\n", bottleneck.as_deref().unwrap_or("")));
+    }
+    said.bottleneck = bottleneck;
+    let is_due = said.line_at.is_none_or(|at| at.elapsed() >= LINE_EVERY);
+    if is_due && report.state == "RUNNING" || is_final(&report.state) {
+        said.line_at = Some(Instant::now());
+        lines.push_str(&progress(name, report));
+    }
+    if !lines.is_empty() {
+        say(&without_controls(&lines));
+    }
+}
+
+/// The failures that came after the first `seen`, the oldest first.
+fn new_failures(report: &JobReport, seen: usize) -> impl Iterator<Item = &Failure> {
+    let new = report.failures.len().saturating_sub(seen);
+    report.failures[..new].iter().rev()
+}
+
+fn progress(name: &str, report: &JobReport) -> String {
+    let first = report.stages.first();
+    let read = first.map_or(0, |stage| stage.rows_out);
+    let written = report.stages.last().map_or(0, |stage| stage.rows_in);
+    format!(
+        "{name}: {} rows read, {} written, watermark {}, {} checkpoints\n",
+        units::short_count(read as f64),
+        units::short_count(written as f64),
+        time(report.watermark_ms()),
+        report.checkpoints.completed,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_told_once_and_in_order() {
+        let failure = |cause: &str| Failure { cause: cause.to_owned(), ..Failure::default() };
+        let report = JobReport {
+            failures: vec![failure("second"), failure("first")],
+            ..JobReport::default()
+        };
+        let told = |seen| new_failures(&report, seen).map(|f| f.cause.as_str()).collect::<Vec<_>>();
+        assert_eq!(told(0), ["first", "second"]);
+        assert_eq!(told(1), ["second"]);
+        assert!(told(2).is_empty());
+    }
+}

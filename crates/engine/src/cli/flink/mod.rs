@@ -1,0 +1,235 @@
+//! The commands that talk to an Apache Flink cluster: `submit`, `status`, `stop`, `cancel` and `logs`
+//! with `--flink URL`, and `translate`.
+//!
+//! Exit statuses are those of the other commands; a job that has failed or was cancelled while it was
+//! followed is a failure.
+
+pub mod arguments;
+mod compare;
+mod follow;
+mod submit;
+mod translate;
+
+use thalweg_core::text::{format_timestamp_millis, without_controls};
+use thalweg_core::{Error, Result};
+use thalweg_flink::Deadline;
+use thalweg_flink::gateway::Session;
+use thalweg_flink::http::Place;
+use thalweg_flink::job_manager::JobManager;
+use thalweg_flink::report::JobReport;
+
+use super::arguments::ColorChoice;
+use super::exit::{FAILED, Failure};
+use super::server_arguments::{
+    CancelArguments, LogsArguments, StatusArguments, StopArguments, StopWay,
+};
+use super::terminal::print;
+use super::text_table::aligned;
+use super::units;
+use arguments::FlinkArguments;
+
+pub use compare::{CompareArguments, compare};
+pub use submit::submit;
+pub use translate::{TranslateArguments, translate};
+
+/// How long a savepoint may take, in seconds.
+const SAVEPOINT_S: u64 = 600;
+
+/// The place of the gateway.
+fn place(arguments: &FlinkArguments) -> Result<Place> {
+    let url = arguments.flink.as_deref().ok_or_else(|| Error::plan("--flink names a cluster"))?;
+    Place::new(url, arguments.flink_headers.clone())
+}
+
+/// The job manager: as `--flink-rest` says, or behind the gateway, or `--flink` itself.
+fn job_manager(arguments: &FlinkArguments) -> Result<JobManager> {
+    if let Some(url) = &arguments.flink_rest {
+        return JobManager::at(Place::new(url, arguments.flink_headers.clone())?);
+    }
+    let place = place(arguments)?;
+    match Session::open(&place, "thalweg", &[]) {
+        Ok(session) => {
+            let manager = JobManager::behind(&place, &session);
+            let _ = session.close();
+            manager
+        }
+        Err(error) => JobManager::at(place).map_err(|_| error),
+    }
+}
+
+fn run(body: impl FnOnce() -> Result<u8>) -> u8 {
+    body().unwrap_or_else(|error| Failure::plain(error).report(None, ColorChoice::Auto))
+}
+
+/// `thalweg status --flink URL [JOB]`
+pub fn status(arguments: &StatusArguments) -> u8 {
+    run(|| {
+        let manager = job_manager(&arguments.flink)?;
+        match &arguments.job {
+            Some(job) => {
+                let job = manager.find(job)?;
+                print(&without_controls(&description(&JobReport::of(&manager, &job.id, true)?)))?;
+            }
+            None => print(&without_controls(&overview(&manager)?))?,
+        }
+        Ok(0)
+    })
+}
+
+fn overview(manager: &JobManager) -> Result<String> {
+    let overview = manager.overview()?;
+    let mut text = format!(
+        "Flink {} at {}: {} task managers, {} of {} slots free\n",
+        overview["flink-version"].as_str().unwrap_or_default(),
+        manager.url(),
+        overview["taskmanagers"],
+        overview["slots-available"],
+        overview["slots-total"],
+    );
+    let mut rows = vec![["job", "state", "since", "for", "id"].map(str::to_owned).to_vec()];
+    for job in manager.jobs()? {
+        rows.push(vec![
+            job.name.clone(),
+            job.state.clone(),
+            format!("{} UTC", format_timestamp_millis(job.start_ms, 0)),
+            duration(job.duration_ms),
+            job.id,
+        ]);
+    }
+    if rows.len() > 1 {
+        text.push_str(&aligned(&rows, |_| true));
+    }
+    Ok(text)
+}
+
+fn duration(milliseconds: i64) -> String {
+    let milliseconds = u64::try_from(milliseconds).unwrap_or(0);
+    units::duration(std::time::Duration::from_millis(milliseconds))
+}
+
+fn time(at_ms: Option<i64>) -> String {
+    at_ms.map_or("–".to_owned(), |at_ms| format!("{} UTC", format_timestamp_millis(at_ms, 3)))
+}
+
+fn bytes(number: u64) -> String {
+    units::bytes(usize::try_from(number).unwrap_or(usize::MAX))
+}
+
+fn description(report: &JobReport) -> String {
+    let JobReport { name, id, state, duration_ms, checkpoints, .. } = report;
+    let mut text = format!("{name} ({id}): {state} for {}\n", duration(*duration_ms));
+    text.push_str(&format!(
+        "checkpoints: {} complete, {} failed, {} restored; newest {} of {}\n",
+        checkpoints.completed,
+        checkpoints.failed,
+        checkpoints.restored,
+        checkpoints.newest.as_deref().unwrap_or("–"),
+        bytes(checkpoints.state_bytes),
+    ));
+    if let Some(stage) = report.bottleneck() {
+        text.push_str(&format!("held back by {}\n", stage.name));
+    }
+    for failure in &report.failures {
+        text.push_str(&failure_line(failure));
+    }
+    let head = ["stage", "state", "tasks", "in", "out", "busy", "back pressure", "watermark"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for stage in &report.stages {
+        rows.push(vec![
+            shortened(&stage.name),
+            stage.state.clone(),
+            stage.parallelism.to_string(),
+            units::short_count(stage.rows_in as f64),
+            units::short_count(stage.rows_out as f64),
+            stage.busy_percent.map_or("–".to_owned(), |percent| format!("{percent} %")),
+            if stage.backpressure.is_empty() {
+                "–".to_owned()
+            } else {
+                stage.backpressure.clone()
+            },
+            time(stage.watermark_ms),
+        ]);
+    }
+    text + "\n" + &aligned(&rows, |column| matches!(column, 0 | 1 | 6 | 7))
+}
+
+fn failure_line(failure: &thalweg_flink::report::Failure) -> String {
+    let place = [&failure.task, &failure.endpoint].into_iter().flatten().cloned();
+    let place = place.collect::<Vec<_>>().join(" on ");
+    let at = format_timestamp_millis(failure.at_ms, 0);
+    match place.is_empty() {
+        true => format!("failed at {at} UTC: {}\n", failure.cause),
+        false => format!("failed at {at} UTC in {place}: {}\n", failure.cause),
+    }
+}
+
+/// The name of a stage of Flink is its whole plan.
+fn shortened(name: &str) -> String {
+    match name.char_indices().nth(60) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
+    }
+}
+
+/// `thalweg stop --flink URL JOB`
+pub fn stop(arguments: &StopArguments) -> u8 {
+    run(|| {
+        let manager = job_manager(&arguments.flink)?;
+        let job = manager.find(&arguments.job)?;
+        if job.is_over() {
+            return Err(Error::plan(format!("the job '{}' is {} already", job.name, job.state)));
+        }
+        if matches!(arguments.how, StopWay::Cancel) {
+            return cancel_job(&manager, &job.id, &job.name);
+        }
+        let drain = matches!(arguments.how, StopWay::Drain);
+        let folder = arguments.savepoint_dir.as_deref();
+        let wait = &mut Deadline::after_seconds(SAVEPOINT_S);
+        let location = manager.stop(&job.id, folder, drain, wait)?;
+        print(&format!("{}: stopped; savepoint {location}\n", job.name))?;
+        Ok(0)
+    })
+}
+
+/// `thalweg cancel --flink URL JOB`
+pub fn cancel(arguments: &CancelArguments) -> u8 {
+    run(|| {
+        let manager = job_manager(&arguments.flink)?;
+        let job = manager.find(&arguments.job)?;
+        cancel_job(&manager, &job.id, &job.name)
+    })
+}
+
+fn cancel_job(manager: &JobManager, id: &str, name: &str) -> Result<u8> {
+    use thalweg_flink::Wait;
+    manager.cancel(id)?;
+    let wait = &mut Deadline::after_seconds(60);
+    loop {
+        let state = manager.state(id)?;
+        if thalweg_flink::job_manager::is_final(&state) || !wait.pause(200) {
+            print(&format!("{name}: {state}\n"))?;
+            return Ok(if state == "CANCELED" { 0 } else { FAILED });
+        }
+    }
+}
+
+/// `thalweg logs --flink URL JOB`: why the job failed, and what the cluster's processes have logged.
+pub fn logs(arguments: &LogsArguments) -> u8 {
+    run(|| {
+        let manager = job_manager(&arguments.flink)?;
+        let job = manager.find(&arguments.job)?;
+        let report = JobReport::of(&manager, &job.id, false)?;
+        let mut text: String = report.failures.iter().map(failure_line).collect();
+        for file in manager.log_files()? {
+            let log = manager.log(&file)?;
+            let lines =
+                log.lines().filter(|line| line.contains(&job.id) || line.contains(&job.name));
+            let lines: Vec<&str> = lines.collect();
+            if !lines.is_empty() {
+                text.push_str(&format!("{file}:\n{}\n", lines.join("\n")));
+            }
+        }
+        print(&without_controls(&text))?;
+        Ok(0)
+    })
+}

@@ -1,0 +1,255 @@
+//! Goes through the statements of a script, asks every rule, and replays declarations.
+
+use std::collections::BTreeMap;
+
+use sqlparser::tokenizer::{Token, Tokenizer};
+use thalweg_core::Span;
+
+use crate::ast::{
+    CreateTable, Insert, Name, Query, Show, Statement, StatementKind, TableColumnKind, WindowCall,
+    WindowInput,
+};
+use crate::catalog::RuntimeMode;
+use crate::parser::FlinkDialect;
+use crate::planner::Planner;
+
+use super::finding::{Finding, FlinkCluster};
+use super::queries::{QueryCheck, reserved_name};
+use super::reserved::is_reserved;
+use super::{plans, tables};
+
+/// Looks for what Flink would refuse or ignore, in the order of the text.
+///
+/// The statements are those of the text. They are replayed in a planner of the same declarations.
+pub(super) fn flink_findings(
+    text: &str,
+    statements: &[Statement],
+    planner: Planner,
+    cluster: &FlinkCluster,
+) -> Vec<Finding> {
+    let mut check = Check {
+        findings: Vec::new(),
+        lines: text.lines().collect(),
+        planner,
+        cluster,
+        settings: BTreeMap::new(),
+    };
+    check.tokens(text);
+    for statement in statements {
+        check.statement(statement);
+    }
+    let place = |finding: &Finding| (finding.span.line, finding.span.column);
+    check.findings.sort_by_key(place);
+    check.findings.dedup();
+    check.findings
+}
+
+struct Check<'c> {
+    findings: Vec<Finding>,
+    lines: Vec<&'c str>,
+    planner: Planner,
+    cluster: &'c FlinkCluster,
+    /// What the statements so far have set.
+    settings: BTreeMap<String, String>,
+}
+
+impl Check<'_> {
+    fn find(&mut self, span: Span, message: impl Into<String>) {
+        self.findings.push(Finding::refused(span, message));
+    }
+
+    /// The character of the text at a place.
+    fn first_character(&self, span: Span) -> Option<char> {
+        let line = self.lines.get((span.line as usize).checked_sub(1)?)?;
+        line.chars().nth((span.column as usize).checked_sub(1)?)
+    }
+
+    fn is_batch(&self) -> bool {
+        self.planner.settings().runtime_mode() == RuntimeMode::Batch
+    }
+
+    /// What is seen in the words alone: `!=` is the same token as `<>`, and MINUS means EXCEPT.
+    fn tokens(&mut self, text: &str) {
+        let Ok(tokens) = Tokenizer::new(&FlinkDialect, text).tokenize_with_location() else {
+            return;
+        };
+        let is_space = |token: &Token| matches!(token, Token::Whitespace(_));
+        let mut words = tokens.iter().filter(|token| !is_space(&token.token)).peekable();
+        while let Some(token) = words.next() {
+            let span = crate::parser::span(token.span);
+            let next = words.peek().map(|next| next.token.to_string().to_ascii_uppercase());
+            let begins_query =
+                matches!(next.as_deref(), Some("SELECT" | "ALL" | "DISTINCT" | "VALUES" | "("));
+            let is_minus = matches!(&token.token, Token::Word(word) if word.quote_style.is_none()
+                && word.value.eq_ignore_ascii_case("MINUS"));
+            if token.token == Token::Neq && self.first_character(span) == Some('!') {
+                let finding = Finding::refused(span, "Flink has no !=: write <>");
+                self.findings.push(finding.with_text("<>"));
+            } else if is_minus && begins_query {
+                let finding = Finding::refused(span, "Flink has no MINUS: write EXCEPT");
+                self.findings.push(finding.with_text("EXCEPT"));
+            }
+        }
+    }
+
+    /// A name that stands where Flink reads no reserved word.
+    fn name(&mut self, name: &Name) {
+        if self.first_character(name.span) != Some('`') && is_reserved(&name.text) {
+            self.findings.push(reserved_name(name.span, &name.text));
+        }
+    }
+
+    fn statement(&mut self, statement: &Statement) {
+        match &statement.kind {
+            StatementKind::CreateTable(table) => {
+                self.table(table);
+                table.as_query.iter().for_each(|clause| self.query(&clause.query));
+            }
+            StatementKind::CreateView { name, columns, query, or_replace, .. } => {
+                if *or_replace {
+                    let text = "Flink has no CREATE OR REPLACE VIEW: drop the view first";
+                    self.find(statement.span, text);
+                }
+                self.name(name);
+                columns.iter().for_each(|column| self.name(column));
+                self.query(query);
+            }
+            StatementKind::Insert(insert) => self.insert(insert),
+            StatementKind::StatementSet(inserts) => {
+                inserts.iter().for_each(|insert| self.insert(insert));
+            }
+            StatementKind::Explain(inner) => return self.statement(&inner.statement),
+            StatementKind::Select(query) => self.query(query),
+            StatementKind::Show(Show::Connectors | Show::Connector(_)) => {
+                let text = "Flink has no SHOW CONNECTORS and no DESCRIBE CONNECTOR";
+                self.find(statement.span, text);
+            }
+            StatementKind::Show(Show::CreateTable(name) | Show::CreateView(name))
+            | StatementKind::Drop { name, .. }
+            | StatementKind::Describe(name) => self.name(name),
+            StatementKind::Set { key, value } => self.setting(key, value),
+            StatementKind::Reset(Some(key)) => {
+                self.key(key);
+                self.settings.remove(&key.text);
+            }
+            StatementKind::Reset(None) => self.settings.clear(),
+            _ => {}
+        }
+        self.plans(statement);
+    }
+
+    /// What the planner says of a statement, which then holds for those behind it.
+    fn plans(&mut self, statement: &Statement) {
+        let is_batch = self.is_batch();
+        let bound = match &statement.kind {
+            StatementKind::Insert(insert) => {
+                self.planner.bound_inserts(std::slice::from_ref(insert))
+            }
+            StatementKind::StatementSet(inserts) => self.planner.bound_inserts(inserts),
+            StatementKind::Select(query) => {
+                self.planner.bound_query(query).map(|node| vec![(node, None, query.span)])
+            }
+            StatementKind::CreateView { query, .. } => {
+                let bound = self.planner.bound_query(query);
+                let bound = bound.map(|node| vec![(node, None, query.span)]);
+                let _ = self.planner.execute_ddl(statement);
+                bound
+            }
+            // What fails here has been reported when the script was planned.
+            _ => {
+                let _ = self.planner.execute_ddl(statement);
+                return;
+            }
+        };
+        let is_set = |key: &str| self.settings.get(key).is_some_and(|value| value == "true");
+        if is_set("table.exec.mini-batch.enabled")
+            && !self.settings.contains_key("table.exec.mini-batch.allow-latency")
+        {
+            let text =
+                "Flink wants 'table.exec.mini-batch.allow-latency' where mini-batches are enabled";
+            self.find(statement.span, text);
+        }
+        for (node, sink, span) in bound.unwrap_or_default() {
+            for (at, message) in plans::refusals(&node, sink.as_deref(), is_batch) {
+                self.find(at.filter(|at| at.line > 0).unwrap_or(span), message);
+            }
+        }
+    }
+
+    fn insert(&mut self, insert: &Insert) {
+        self.name(&insert.table);
+        insert.columns.iter().for_each(|column| self.name(column));
+        self.query(&insert.query);
+    }
+
+    fn query(&mut self, query: &Query) {
+        for &span in &query.asof_joins {
+            let text = "Flink has no ASOF JOIN: write a temporal join, JOIN … FOR SYSTEM_TIME AS OF, with the last row of \
+                        each key (ROW_NUMBER() … = 1)";
+            self.find(span, text);
+        }
+        self.look_into(|check| check.query(&query.query));
+        for window in &query.windows {
+            self.window(window);
+            match &window.input {
+                WindowInput::Query(inner) => self.query(inner),
+                WindowInput::Table(name) => self.name(name),
+            }
+        }
+    }
+
+    /// Looks at the text of queries or expressions.
+    fn look_into(&mut self, look: impl FnOnce(&mut QueryCheck<'_>)) {
+        let (is_batch, mut found) = (self.is_batch(), Vec::new());
+        look(&mut QueryCheck { is_batch, find: &mut |finding| found.push(finding) });
+        self.findings.extend(found);
+    }
+
+    fn window(&mut self, window: &WindowCall) {
+        let name = window.function.name;
+        if window.is_short {
+            self.find(
+                window.span,
+                format!("Flink does not know this short form: write TABLE({name}(TABLE t, DESCRIPTOR(ts), …))"),
+            );
+        }
+        self.name(&window.time_column);
+        window.partition_by.iter().for_each(|key| self.name(key));
+    }
+
+    /// `SET`
+    fn setting(&mut self, key: &Name, value: &str) {
+        self.key(key);
+        self.settings.insert(key.text.clone(), value.to_owned());
+        if let Some(message) = tables::setting_problem(&key.text, value) {
+            self.find(key.span, message);
+        }
+    }
+
+    fn key(&mut self, key: &Name) {
+        if self.first_character(key.span) != Some('\'') {
+            let finding =
+                Finding::refused(key.span, "Flink wants the key and the value in single quotes");
+            self.findings.push(finding.with_text(format!("'{}'", key.text)));
+        }
+    }
+
+    fn table(&mut self, table: &CreateTable) {
+        self.name(&table.name);
+        for column in &table.columns {
+            self.name(&column.name);
+            if let TableColumnKind::Computed(expression) = &column.kind {
+                self.look_into(|check| check.expression(expression));
+            }
+        }
+        if let Some(watermark) = &table.watermark {
+            self.name(&watermark.column);
+            self.look_into(|check| check.expression(&watermark.expression));
+        }
+        for name in table.primary_key.iter().chain(&table.partitioned_by) {
+            self.name(name);
+        }
+        let found = tables::findings(table, self.planner.connectors(), self.cluster);
+        self.findings.extend(found);
+    }
+}

@@ -1,0 +1,325 @@
+//! What Flink's planner refuses of queries that Thalweg plans, read from the bound query.
+//!
+//! Two properties differ between the engines, and are derived here as Flink derives them, node by
+//! node from the inputs up ([`Derived`]):
+//!
+//! - **updates**: DISTINCT, joins that pad rows, ORDER BY … LIMIT and others are changelogs in Flink
+//!   where Thalweg answers once;
+//! - **lost times**: a regular join ends the row times of both sides in Flink. Here the row time of
+//!   a stream that is joined with a bounded table stays one.
+//!
+//! Operators that need neither are checked against them. All of this holds in streaming mode; in
+//! batch mode Flink's restrictions are few.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use thalweg_core::connector::AcceptedChanges;
+use thalweg_core::{DataType, Span};
+use thalweg_expr::{ArithmeticOp, Expr, ExprKind};
+use thalweg_operators::window::WindowKind;
+
+use super::tables::LOOKUPS;
+use crate::logical::changes::window_end_key;
+use crate::logical::traversal::post_order;
+use crate::logical::{
+    JoinBound, JoinCondition, JoinKind, LogicalKind, LogicalPlan, Node, OverCall, OverFrame,
+    OverFunction, OverWindow, RankFunction,
+};
+use crate::resolved_table::ResolvedTable;
+
+/// Connectors whose tables take inserts only, unless their format says what a row changes.
+const INSERT_ONLY: [&str; 4] = ["filesystem", "http-async-sink", "kafka", "socket"];
+const CHANGE_FORMATS: [&str; 5] =
+    ["canal-json", "debezium-avro-confluent", "debezium-json", "maxwell-json", "ogg-json"];
+
+/// What holds of the rows of a node in Flink.
+#[derive(Clone, Default)]
+struct Derived {
+    has_updates: bool,
+    /// For each column, whether it has lost the time attribute that it has here.
+    lost: Vec<bool>,
+}
+
+/// A refusal, at a place if one is known.
+pub(super) type Refusal = (Option<Span>, String);
+
+/// What Flink refuses of a query, and of writing its result to a table.
+pub(super) fn refusals(node: &Node, sink: Option<&ResolvedTable>, is_batch: bool) -> Vec<Refusal> {
+    let mut check = PlanCheck { derived: HashMap::new(), found: Vec::new(), is_batch };
+    for node in post_order(std::slice::from_ref(node)) {
+        check.node(&node);
+    }
+    let has_updates = check.of(node).has_updates;
+    if let Some(sink) = sink
+        && has_updates
+        && !is_batch
+        && takes_inserts_only(sink)
+    {
+        let text = format!(
+            "the query's result is updated in Flink, and its table '{}' takes inserts only: write to upsert-kafka, jdbc or a changelog format",
+            sink.name
+        );
+        check.found.push((None, text));
+    }
+    check.found
+}
+
+fn takes_inserts_only(sink: &ResolvedTable) -> bool {
+    let option = |name: &str| sink.options.get(name).map_or("", String::as_str);
+    let format =
+        if option("value.format").is_empty() { option("format") } else { option("value.format") };
+    let is_jdbc_without_key = option("connector") == "jdbc" && sink.primary_key.is_empty();
+    let is_insert_only = INSERT_ONLY.contains(&option("connector"));
+    is_jdbc_without_key || (is_insert_only && !CHANGE_FORMATS.contains(&format))
+}
+
+struct PlanCheck {
+    derived: HashMap<*const LogicalPlan, Derived>,
+    found: Vec<Refusal>,
+    is_batch: bool,
+}
+
+impl PlanCheck {
+    fn find(&mut self, span: Option<Span>, message: impl Into<String>) {
+        self.found.push((span, message.into()));
+    }
+
+    fn of(&self, node: &Node) -> Derived {
+        self.derived.get(&Arc::as_ptr(node)).cloned().unwrap_or_default()
+    }
+
+    fn node(&mut self, node: &Node) {
+        let expressions = node.kind.expressions();
+        expressions.iter().for_each(|expr| self.expression(expr));
+        if self.is_batch {
+            self.in_batch(node);
+        } else {
+            self.operator(node);
+        }
+        let derived = Derived { has_updates: self.updates(node), lost: self.lost(node) };
+        self.derived.insert(Arc::as_ptr(node), derived);
+    }
+
+    fn expression(&mut self, expr: &Expr) {
+        let is_inexact =
+            |expr: &Expr| matches!(expr.column_type.data_type, DataType::Float | DataType::Double);
+        if let ExprKind::Arithmetic { op: ArithmeticOp::Modulo, left, right } = &expr.kind
+            && (is_inexact(left) || is_inexact(right))
+        {
+            self.find(Some(expr.span), "Flink has no remainder (%) of FLOAT and DOUBLE");
+        }
+        expr.children().into_iter().for_each(|child| self.expression(child));
+    }
+
+    /// In batch mode.
+    fn in_batch(&mut self, node: &Node) {
+        match &node.kind {
+            LogicalKind::WindowRows { window, .. }
+            | LogicalKind::WindowAggregate { window, .. } => {
+                if matches!(window.kind, WindowKind::Session { .. }) {
+                    self.find(None, "Flink has no SESSION windows in batch mode");
+                } else if window.id.by_clock {
+                    self.find(None, "Flink has no windows of processing time in batch mode");
+                }
+            }
+            LogicalKind::SortLimit { limit: None, offset: 1.., .. } => {
+                self.find(None, "Flink has no ORDER BY … OFFSET without LIMIT in batch mode");
+            }
+            LogicalKind::Join {
+                condition: JoinCondition { is_lookup: true, .. }, right, ..
+            } => {
+                self.lookup(right);
+            }
+            _ => {}
+        }
+    }
+
+    /// In streaming mode.
+    fn operator(&mut self, node: &Node) {
+        self.over(node);
+        match &node.kind {
+            LogicalKind::TopN {
+                function: RankFunction::Rank | RankFunction::DenseRank, ..
+            } => {
+                self.find(
+                    None,
+                    "Flink has no RANK and DENSE_RANK in a streaming Top-N: use ROW_NUMBER",
+                );
+            }
+            LogicalKind::SortLimit { limit: None, .. } | LogicalKind::Limit { limit: None, .. } => {
+                self.find(None, "Flink has no OFFSET without LIMIT in streaming mode");
+            }
+            LogicalKind::Join {
+                condition: JoinCondition { is_lookup: true, .. }, right, ..
+            } => {
+                self.lookup(right);
+            }
+            _ => {}
+        }
+        self.times(node);
+        if let Some(operator) = needs_inserts(&node.kind)
+            && node.inputs().into_iter().any(|input| self.of(input).has_updates)
+        {
+            self.find(
+                None,
+                format!("{operator} takes no updates in Flink, and its input there is updated"),
+            );
+        }
+    }
+
+    fn over(&mut self, node: &Node) {
+        let LogicalKind::Over { input, window, calls } = &node.kind else { return };
+        let mut windows: Vec<OverWindow> = seen_windows(window, calls);
+        if let LogicalKind::Over { window, calls, .. } = &input.kind {
+            windows.extend(seen_windows(window, calls));
+        }
+        if windows.windows(2).any(|pair| pair[0] != pair[1]) {
+            let text = "Flink computes functions over one window in a SELECT, streaming: put the others into a sub-query of their own";
+            self.find(None, text);
+        }
+        for call in calls {
+            if let OverFunction::Shifted { leads: true, .. } = call.function {
+                self.find(None, "Flink has no LEAD in streaming mode");
+            }
+        }
+    }
+
+    /// The right side of a lookup join.
+    fn lookup(&mut self, right: &Node) {
+        for node in post_order(std::slice::from_ref(right)) {
+            let LogicalKind::Scan { table, .. } = &node.kind else { continue };
+            let connector = table.options.get("connector").map_or("", String::as_str);
+            if !LOOKUPS.contains(&connector) {
+                let text = format!(
+                    "Flink cannot look rows up in '{}': tables of '{connector}' have no lookup there",
+                    table.name
+                );
+                self.find(None, text);
+            }
+        }
+    }
+
+    /// Operators that need a row time that Flink does not have any more.
+    fn times(&mut self, node: &Node) {
+        let is_lost =
+            |input: &Node, column: usize| self.of(input).lost.get(column).copied().unwrap_or(false);
+        let operator = match &node.kind {
+            LogicalKind::WindowRows { input, window }
+            | LogicalKind::WindowAggregate { input, window, .. }
+                if is_lost(input, window.rowtime) =>
+            {
+                "a window"
+            }
+            LogicalKind::Over { input, window, .. }
+                if window.order.first().is_some_and(|key| is_lost(input, key.column)) =>
+            {
+                "OVER"
+            }
+            LogicalKind::TemporalSort { input, keys } if is_lost(input, keys[0].column) => {
+                "ORDER BY"
+            }
+            LogicalKind::Join { left, right, condition, .. } => match condition.bound {
+                JoinBound::Interval { left_time, right_time, .. }
+                | JoinBound::Version { left_time, right_time, .. }
+                    if is_lost(left, left_time) || is_lost(right, right_time) =>
+                {
+                    "a join in time"
+                }
+                _ => return,
+            },
+            _ => return,
+        };
+        self.find(
+            None,
+            format!(
+                "{operator} needs a row time, and in Flink a column is none behind a regular join"
+            ),
+        );
+    }
+
+    fn lost(&self, node: &Node) -> Vec<bool> {
+        let has_time = |field: &crate::logical::Field| field.time.is_rowtime();
+        match &node.kind {
+            LogicalKind::Join { left, right, condition, .. }
+                if !condition.is_lookup
+                    && matches!(condition.bound, JoinBound::None | JoinBound::Build(_)) =>
+            {
+                let _ = (left, right);
+                node.fields.iter().map(has_time).collect()
+            }
+            LogicalKind::Join { left, right, .. } => {
+                let (mut lost, right) = (self.of(left).lost, self.of(right).lost);
+                lost.extend(right);
+                lost
+            }
+            LogicalKind::Project { input, expressions } => {
+                let below = self.of(input).lost;
+                let column = |expr: &Expr| match expr.kind {
+                    ExprKind::Column(at) => below.get(at).copied().unwrap_or(false),
+                    _ => false,
+                };
+                expressions.iter().map(column).collect()
+            }
+            kind => match kind.passed_on() {
+                Some(input) => {
+                    let mut lost = self.of(input).lost;
+                    lost.resize(node.fields.len(), false);
+                    lost
+                }
+                None => vec![false; node.fields.len()],
+            },
+        }
+    }
+
+    /// Whether rows are updated in Flink.
+    fn updates(&self, node: &Node) -> bool {
+        let below = node.inputs().into_iter().any(|input| self.of(input).has_updates);
+        match &node.kind {
+            LogicalKind::Scan { table, .. } => table.reading.changes != AcceptedChanges::Inserts,
+            LogicalKind::Aggregate { .. } | LogicalKind::SortLimit { .. } => true,
+            LogicalKind::SetOperation { .. } => true,
+            LogicalKind::Join { left, kind, condition, .. } => match condition.bound {
+                _ if condition.is_lookup => self.of(left).has_updates,
+                JoinBound::None | JoinBound::Build(_) => {
+                    below || !matches!(kind, JoinKind::Inner | JoinKind::Semi)
+                }
+                _ => false,
+            },
+            LogicalKind::TopN { input, keys, .. } => below || window_end_key(input, keys).is_none(),
+            LogicalKind::Deduplicate { keeps_last, .. } => below || *keeps_last,
+            LogicalKind::Normalize { .. } => true,
+            LogicalKind::WindowAggregate { .. } => false,
+            _ => below,
+        }
+    }
+}
+
+/// The windows of these functions as Flink sees them: ROW_NUMBER counts rows, and the other ranks,
+/// LAG and LEAD look at ranges.
+fn seen_windows(window: &OverWindow, calls: &[OverCall]) -> Vec<OverWindow> {
+    let frame = |call: &OverCall| match call.function {
+        OverFunction::Aggregate(_) => window.frame,
+        OverFunction::Rank(RankFunction::RowNumber) => OverFrame::Rows(None),
+        OverFunction::Rank(_) | OverFunction::Number(_) | OverFunction::Shifted { .. } => {
+            OverFrame::Range(None)
+        }
+    };
+    calls.iter().map(|call| OverWindow { frame: frame(call), ..window.clone() }).collect()
+}
+
+/// How an operator that takes no updates is called.
+fn needs_inserts(kind: &LogicalKind) -> Option<&'static str> {
+    match kind {
+        LogicalKind::Over { .. } => Some("OVER"),
+        LogicalKind::Match { .. } => Some("MATCH_RECOGNIZE"),
+        LogicalKind::TemporalSort { .. } => Some("ORDER BY"),
+        LogicalKind::WindowRows { .. } => Some("a window table"),
+        LogicalKind::Join { condition, .. } => match condition.bound {
+            JoinBound::Interval { .. } => Some("an interval join"),
+            JoinBound::Window { .. } => Some("a window join"),
+            _ => None,
+        },
+        _ => None,
+    }
+}
