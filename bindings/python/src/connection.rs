@@ -26,7 +26,7 @@ use crate::errors;
 use crate::functions::PythonFunction;
 use crate::jobs::{self, JobStart, RunningJob};
 use crate::lanes::Lanes;
-use crate::running::{Message, RunningScript, run};
+use crate::running::{Message, Rows, RunningScript, run};
 use crate::sinks::PythonSinks;
 use crate::sources::TableRows;
 use crate::types::{declared, quoted};
@@ -187,7 +187,7 @@ fn declare(
     (name, given, rowtime, delay_ms, is_bounded): GivenTable<'_>,
 ) -> PyResult<()> {
     let py = given.py();
-    let TableRows { schema, data } = TableRows::of(&given, is_bounded)?;
+    let TableRows { schema, data } = TableRows::of(&given, rowtime.as_deref(), is_bounded)?;
     let statement = declaration(&name, &schema, rowtime.map(|time| (time, delay_ms)));
     session.register_source(&name, move || Ok(data.source(&schema)));
     let wrong = |error: Error| errors::to_python(py, &error, &statement);
@@ -251,7 +251,7 @@ pub struct Query {
 
 enum QueryRows {
     Planned { session: Box<Mutex<Session>>, text: String, sql: Arc<str> },
-    Done(Vec<(Batch, Option<Vec<RowKind>>)>),
+    Done(Rows),
 }
 
 impl Query {
@@ -261,7 +261,7 @@ impl Query {
         Ok(Query { columns: table.schema, has_updates: table.has_updates, is_bounded, rows })
     }
 
-    fn done((columns, rows): (Option<TableSchema>, Vec<(Batch, Option<Vec<RowKind>>)>)) -> Self {
+    fn done((columns, rows): (Option<TableSchema>, Rows)) -> Self {
         let columns = columns.unwrap_or_default();
         Query { columns, has_updates: false, is_bounded: true, rows: QueryRows::Done(rows) }
     }
@@ -358,7 +358,7 @@ enum Rest {
 }
 
 impl Batches {
-    fn of(rows: Vec<(Batch, Option<Vec<RowKind>>)>) -> Self {
+    fn of(rows: Rows) -> Self {
         Batches(Mutex::new(Rest::Done(rows.into_iter())))
     }
 

@@ -29,9 +29,11 @@ pub fn to_python(py: Python<'_>, error: &Error, sql: &str) -> PyErr {
     raise(py, class, error, sql)
 }
 
-/// The same for a job that resumes: where no place in the text is at fault, the state is.
+/// The same for a job that cannot go on from its snapshot: where no place in the text is at fault,
+/// the state is.
 pub fn of_resumed(py: Python<'_>, error: &Error, sql: &str) -> PyErr {
-    match error.is_plan_error() && error.span().is_none() {
+    let is_state = error.is_plan_error() || error.kind() == ErrorKind::Data;
+    match is_state && error.span().is_none() {
         true => raise(py, "StateError", error, sql),
         false => to_python(py, error, sql),
     }

@@ -274,9 +274,9 @@ fn line_of(py: Python<'_>, exception: &PyErr) -> Option<String> {
     Some(format!("{}:{line}", code.getattr("co_filename").ok()?.extract::<String>().ok()?))
 }
 
-/// The exception that an error with this message speaks of.
+/// The exception that an error speaks of, whose message the engine may have added to.
 pub fn take_exception(_py: Python<'_>, message: &str) -> Option<PyErr> {
     let mut raised = RAISED.lock().unwrap_or_else(PoisonError::into_inner);
-    let place = raised.iter().rposition(|(of, _)| of == message)?;
+    let place = raised.iter().rposition(|(of, _)| message.contains(of))?;
     Some(raised.remove(place).1)
 }

@@ -29,7 +29,6 @@ pub struct RunningJob {
     #[pyo3(get)]
     name: String,
     sql: String,
-    resumes: bool,
 }
 
 #[derive(Default)]
@@ -154,10 +153,14 @@ pub fn start(py: Python<'_>, mut session: Session, start: JobStart) -> PyResult<
     session.set_job(Some(name.clone()), from);
     let shared = Arc::new(JobShared::default());
     spawn(session, filled.clone(), Arc::clone(&shared)).map_err(|error| wrong(error.into()))?;
-    let job = RunningJob { shared, name, sql: filled, resumes: resume };
+    let job = RunningJob { shared, name, sql: filled };
     job.shared.wait(py, None, |phase| phase != Phase::Starting)?;
-    job.check(py)?;
-    Ok(job)
+    let error = job.shared.now().error.clone();
+    match error {
+        None => Ok(job),
+        Some(error) if resume => Err(errors::of_resumed(py, &error, &job.sql)),
+        Some(error) => Err(errors::to_python(py, &error, &job.sql)),
+    }
 }
 
 fn spawn(mut session: Session, sql: String, shared: Arc<JobShared>) -> std::io::Result<()> {
@@ -225,7 +228,6 @@ impl RunningJob {
     fn check(&self, py: Python<'_>) -> PyResult<()> {
         match &self.shared.now().error {
             None => Ok(()),
-            Some(error) if self.resumes => Err(errors::of_resumed(py, error, &self.sql)),
             Some(error) => Err(errors::to_python(py, error, &self.sql)),
         }
     }

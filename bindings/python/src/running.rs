@@ -31,6 +31,9 @@ const BATCHES_AHEAD: usize = 16;
 /// How long scripts may take to stop when the interpreter ends.
 const SHUT_DOWN_AFTER: Duration = Duration::from_secs(5);
 
+/// Batches, and what each of their rows does where not all are new.
+pub type Rows = Vec<(RecordBatch, Option<Vec<RowKind>>)>;
+
 /// What a script sends back.
 pub enum Message {
     /// The result that follows has these columns.
@@ -101,7 +104,7 @@ pub fn run(
     py: Python<'_>,
     session: &mut Session,
     (text, sql): (&str, &str),
-) -> PyResult<(Option<TableSchema>, Vec<(RecordBatch, Option<Vec<RowKind>>)>)> {
+) -> PyResult<(Option<TableSchema>, Rows)> {
     let (sender, messages) = bounded(BATCHES_AHEAD);
     let stop = Arc::new(AtomicBool::new(false));
     let mut observer = RowsObserver { sender, stop: Arc::clone(&stop) };
@@ -110,7 +113,7 @@ pub fn run(
         let result = session.run_script(text, &mut observer).map(drop);
         observer.end(result);
     };
-    let (mut columns, mut rows, mut notes, mut interrupted) = (None, Vec::new(), Vec::new(), None);
+    let (mut columns, mut rows, mut notes, mut interrupted) = (None, Rows::new(), Vec::new(), None);
     let ended = py.detach(|| {
         std::thread::scope(|scope| {
             scope.spawn(body);

@@ -38,7 +38,12 @@ pub enum TableData {
     /// Batches that are there.
     Batches(Vec<RecordBatch>),
     /// Something that is opened for each query.
-    Opened { object: Arc<Py<PyAny>>, has_positions: bool, is_bounded: bool },
+    Opened {
+        object: Arc<Py<PyAny>>,
+        rowtime: Option<String>,
+        has_positions: bool,
+        is_bounded: bool,
+    },
 }
 
 /// Rows of Python with the columns that SQL sees.
@@ -49,10 +54,14 @@ pub struct TableRows {
 
 impl TableRows {
     /// The rows of an object.
-    pub fn of(given: &Bound<'_, PyAny>, is_bounded: bool) -> PyResult<TableRows> {
+    pub fn of(
+        given: &Bound<'_, PyAny>,
+        rowtime: Option<&str>,
+        is_bounded: bool,
+    ) -> PyResult<TableRows> {
         let py = given.py();
         let wrong = |error: Error| crate::errors::to_python(py, &error, "");
-        let of_schema = |schema: &Schema| table_schema(schema).map_err(wrong);
+        let of_schema = |schema: &Schema| table_schema(schema, rowtime).map_err(wrong);
         let is_arrow =
             given.hasattr("__arrow_c_stream__")? || given.hasattr("__arrow_c_array__")?;
         let has_positions = !is_arrow && given.hasattr("read")? && given.hasattr("schema")?;
@@ -62,10 +71,9 @@ impl TableRows {
                 false => of_schema(&reader_of(&given.call0()?)?.schema())?,
             };
             let object = Arc::new(given.clone().unbind());
-            return Ok(TableRows {
-                schema,
-                data: TableData::Opened { object, has_positions, is_bounded },
-            });
+            let rowtime = rowtime.map(str::to_owned);
+            let data = TableData::Opened { object, rowtime, has_positions, is_bounded };
+            return Ok(TableRows { schema, data });
         }
         let reader = reader_of(given)?;
         let schema = of_schema(&reader.schema())?;
@@ -83,17 +91,20 @@ impl TableData {
             TableData::Batches(batches) => {
                 Box::new(MemorySource::new(schema.clone(), batches.clone()))
             }
-            TableData::Opened { object, has_positions, is_bounded } => Box::new(OpenedSource {
-                object: Arc::clone(object),
-                schema: schema.clone(),
-                has_positions: *has_positions,
-                is_bounded: *is_bounded,
-                stopped: Arc::default(),
-                reading: None,
-                current: None,
-                done: None,
-                taken: 0,
-            }),
+            TableData::Opened { object, rowtime, has_positions, is_bounded } => {
+                Box::new(OpenedSource {
+                    object: Arc::clone(object),
+                    schema: schema.clone(),
+                    rowtime: rowtime.clone(),
+                    has_positions: *has_positions,
+                    is_bounded: *is_bounded,
+                    stopped: Arc::default(),
+                    reading: None,
+                    current: None,
+                    done: None,
+                    taken: 0,
+                })
+            }
         }
     }
 }
@@ -108,6 +119,7 @@ struct Piece {
 struct OpenedSource {
     object: Arc<Py<PyAny>>,
     schema: TableSchema,
+    rowtime: Option<String>,
     has_positions: bool,
     is_bounded: bool,
     stopped: Arc<AtomicBool>,
@@ -146,7 +158,8 @@ impl Source for OpenedSource {
     fn start(&mut self, waker: Waker) -> Result<()> {
         let (sender, receiver) = bounded(BATCHES_AHEAD);
         let stopped = Arc::clone(&self.stopped);
-        let reading = Reading { schema: self.schema.clone(), sender, waker, stopped };
+        let (schema, rowtime) = (self.schema.clone(), self.rowtime.clone());
+        let reading = Reading { schema, rowtime, sender, waker, stopped };
         let (object, from) = (Arc::clone(&self.object), self.done.clone());
         let has_positions = self.has_positions;
         let body = move || {
@@ -201,6 +214,7 @@ impl Source for OpenedSource {
 /// What a thread reads for.
 struct Reading {
     schema: TableSchema,
+    rowtime: Option<String>,
     sender: Sender<Result<Piece>>,
     waker: Waker,
     stopped: Arc<AtomicBool>,
@@ -217,7 +231,7 @@ impl Reading {
     /// Reads what a callable returns.
     fn read_stream(&self, call: &Py<PyAny>) -> Result<()> {
         let reader = attached(|py| reader_of(&call.bind(py).call0()?))?;
-        if table_schema(&reader.schema())? != self.schema {
+        if table_schema(&reader.schema(), self.rowtime.as_deref())? != self.schema {
             return Err(Error::user("a table returns other columns than when it was registered"));
         }
         for batch in reader {

@@ -11,14 +11,21 @@ use arrow_cast::cast;
 use arrow_schema::{ArrowError, DataType as Arrow, Field, IntervalUnit, Schema, TimeUnit};
 use thalweg::{Column, DataType, Error, Result, TableSchema};
 
-/// The columns of a table that has this schema.
-pub fn table_schema(schema: &Schema) -> Result<TableSchema> {
+/// The columns of a table that has this schema. A row time has milliseconds, as SQL wants it.
+pub fn table_schema(schema: &Schema, rowtime: Option<&str>) -> Result<TableSchema> {
     let column = |field: &Arc<Field>| {
         let data_type = sql_type(field.data_type()).ok_or_else(|| {
             let (name, arrow) = (field.name(), field.data_type());
             Error::plan(format!("column '{name}': SQL has no type for values of Arrow's {arrow}"))
                 .hint("cast the column before it is registered, or leave it out")
         })?;
+        let data_type = match data_type {
+            DataType::Timestamp(4..) if rowtime == Some(field.name()) => DataType::Timestamp(3),
+            DataType::TimestampLtz(4..) if rowtime == Some(field.name()) => {
+                DataType::TimestampLtz(3)
+            }
+            other => other,
+        };
         let column_type = data_type.nullable().with_nullable(field.is_nullable());
         Ok(Column::new(field.name(), column_type))
     };

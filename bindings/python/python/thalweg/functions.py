@@ -189,7 +189,9 @@ def _to_polars(array: Array) -> Any:
 def _to_pyarrow(array: Array) -> Any:
     import pyarrow
 
-    return pyarrow.array(array)
+    made = pyarrow.array(array)
+    # Few kernels of pyarrow know views of texts.
+    return made.cast(pyarrow.string()) if pyarrow.types.is_string_view(made.type) else made
 
 
 def _to_numpy(array: Array) -> Any:
