@@ -10,7 +10,7 @@ SANITIZE_TARGET := $(abspath target/sanitize)
 SANITIZE_HOST := x86_64-unknown-linux-gnu
 SANITIZE_TEST = CARGO_TARGET_DIR=$(SANITIZE_TARGET) $(CARGO) +nightly test --locked --target $(SANITIZE_HOST)
 
-.PHONY: serve-test connect-test prometheus-test help check test fmt clippy doc unit depcheck tidy deny venv bench bench-full bench-blocks loom miri sanitize sweep workloads nexmark-check fuzz examples book clean-outputs kills
+.PHONY: python python-test wheel serve-test connect-test prometheus-test help check test fmt clippy doc unit depcheck tidy deny venv bench bench-full bench-blocks loom miri sanitize sweep workloads nexmark-check fuzz examples book clean-outputs kills
 
 help:
 	@echo "make test      what CI runs: format, lints, tests, doctests, loom, crate table, tidy"
@@ -19,6 +19,8 @@ help:
 	@echo "make bench-full  the same to the letter, for hours; resumes where it was stopped"
 	@echo "make bench-blocks  the building blocks alone, compared with loops by hand"
 	@echo "make connect-test  connectors against real servers"
+	@echo "make python-test  the Python package, built without optimization: its tests and its types"
+	@echo "make wheel     the release wheel in target/wheels, installed into a fresh environment and tried"
 	@echo "make prometheus-test  alert rules, their tests and a recorded scrape (needs promtool)"
 	@echo "make serve-test  a server with 20 jobs that is killed a thousand times"
 	@echo "make loom      the lock-free pieces under the model checker"
@@ -158,6 +160,29 @@ connect-test:
 	THALWEG_SKIPS=refuse $(CARGO) test --locked --package thalweg --features all --test 'connect_*' -- --include-ignored
 	python=$$(tests/services/pyiceberg) && THALWEG_PYTHON=$$python THALWEG_SKIPS=refuse \
 	  $(CARGO) test --locked --package thalweg-connectors --lib -- --ignored pyiceberg
+
+# The Python package (docs/python.md). Its module is built into the same target folder, in an environment of its own.
+PYTHON_PACKAGE := bindings/python
+PYTHON_VENV := $(abspath $(PYTHON_PACKAGE)/.venv)
+MATURIN := CARGO_TARGET_DIR=$(abspath target) $(PYTHON_VENV)/bin/maturin
+
+$(PYTHON_VENV)/ready: $(PYTHON_PACKAGE)/requirements.txt
+	$(PYTHON) -m venv $(PYTHON_VENV)
+	$(PYTHON_VENV)/bin/pip install --quiet --disable-pip-version-check -r $(PYTHON_PACKAGE)/requirements.txt
+	touch $@
+
+python: $(PYTHON_VENV)/ready
+	cd $(PYTHON_PACKAGE) && VIRTUAL_ENV=$(PYTHON_VENV) $(MATURIN) develop --locked
+
+python-test: python
+	cd $(PYTHON_PACKAGE) && $(PYTHON_VENV)/bin/python -m pytest -q
+	cd $(PYTHON_PACKAGE) && $(PYTHON_VENV)/bin/mypy
+	cd $(PYTHON_PACKAGE) && $(PYTHON_VENV)/bin/pyright
+	cd $(PYTHON_PACKAGE) && $(PYTHON_VENV)/bin/stubtest thalweg --ignore-disjoint-bases
+
+wheel: $(PYTHON_VENV)/ready
+	cd $(PYTHON_PACKAGE) && $(MATURIN) build --release --locked --out $(abspath target/wheels)
+	$(PYTHON_PACKAGE)/tests/wheel $(PYTHON) "$$(ls -t target/wheels/*.whl | head -1)" target/wheel-test
 
 # Alert rules against series made for them, and what a scrape looks like. PROMTOOL is in Debian's package `prometheus`.
 # A skipped check says so.

@@ -25,11 +25,12 @@ use crate::tidy;
 type Edges = BTreeMap<String, BTreeSet<String>>;
 
 /// Lock files of the workspaces that no test builds.
-const OTHER_LOCKS: [&str; 5] = [
+const OTHER_LOCKS: [&str; 6] = [
     "benches/Cargo.lock",
     "benches/formats/Cargo.lock",
     "benches/kafka/Cargo.lock",
     "benches/structures/Cargo.lock",
+    "bindings/python/Cargo.lock",
     "fuzz/Cargo.lock",
 ];
 

@@ -173,6 +173,10 @@ impl Error {
     pub fn file(&self) -> Option<&str> {
         self.0.file.as_deref()
     }
+    /// The row (line of a text file) at which it happened, counted from 1.
+    pub fn row(&self) -> Option<u64> {
+        self.0.row
+    }
     /// The operator in which it happened.
     pub fn operator(&self) -> Option<&str> {
         self.0.operator.as_deref()

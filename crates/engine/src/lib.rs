@@ -24,7 +24,13 @@
 //! Words, promises about order and the meaning of lateness are explained in `docs/concepts.md`.
 //! This crate wires the others together: it holds no operator, no connector and no scheduling.
 
+// The command line is written as a program that uses this crate.
+#[cfg(feature = "cli")]
+extern crate self as thalweg;
+
 pub mod bench;
+#[cfg(feature = "cli")]
+pub mod cli;
 
 #[cfg(feature = "test-support")]
 pub use thalweg_connectors::conformance;

@@ -11,7 +11,7 @@ use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
 use thalweg_core::{ColumnType, DataType, Result, Span, WatermarkBefore};
 
 use crate::evaluate::{self, Rows};
-use crate::function::{Function, FunctionRegistry};
+use crate::function::{Executor, Function, FunctionRegistry};
 use crate::kernels::ticks_per_second;
 use crate::literal;
 
@@ -385,6 +385,20 @@ impl Expr {
             _ => false,
         };
         own || self.any_child(&mut Expr::uses_watermark)
+    }
+    /// Where it has to run, if it calls a function that no worker may wait for.
+    pub fn executor(&self) -> Option<Arc<dyn Executor>> {
+        if let ExprKind::Call { function, .. } = &self.kind
+            && let Some(executor) = &function.executor
+        {
+            return Some(Arc::clone(executor));
+        }
+        let mut found = None;
+        self.any_child(&mut |child| {
+            found = child.executor();
+            found.is_some()
+        });
+        found
     }
     /// True if the data can make it fail (a division by zero, a text that is no number). Such an
     /// expression must run on the rows that need it and on no others.

@@ -100,6 +100,8 @@ pub struct Function {
     pub uses_watermark: bool,
     /// True if the data can make it fail.
     pub can_fail: bool,
+    /// Where it runs, if not on the worker that has the rows.
+    pub executor: Option<Arc<dyn Executor>>,
 }
 
 impl fmt::Debug for Function {
@@ -111,12 +113,25 @@ impl fmt::Debug for Function {
 /// The body of a user function: the arguments as arrays, and the number of rows.
 pub type UserKernel = Arc<dyn Fn(&[ArrayRef], usize) -> Result<ArrayRef> + Send + Sync>;
 
+/// Something to be done, once.
+pub type Task = Box<dyn FnOnce() + Send>;
+
+/// Where functions run that may wait (for the lock of an interpreter, for a process): on threads of
+/// its own, so that no worker waits. Rows that need such a function count as in flight meanwhile.
+pub trait Executor: Send + Sync {
+    /// Does this soon, on another thread. Must not block, and must not forget it.
+    fn execute(&self, task: Task);
+    /// How its functions run, for EXPLAIN, such as "python, row by row".
+    fn description(&self) -> String;
+}
+
 /// A scalar function that the user registered. Arrow in, Arrow out.
 #[derive(Clone)]
 pub struct ScalarFunction {
     /// The name by which SQL calls it (case does not matter).
     pub name: String,
-    /// The types of its arguments; a call inserts casts where Flink would.
+    /// The types of its arguments; a call inserts casts where Flink would. [`DataType::Null`] takes
+    /// a value of any type as it is.
     pub arguments: Vec<DataType>,
     /// The type of its result.
     pub result: ColumnType,
@@ -138,13 +153,33 @@ impl fmt::Debug for ScalarFunction {
 /// A lock guards the map; it is taken when a statement is planned, never when one runs.
 #[derive(Debug, Default)]
 pub struct FunctionRegistry {
-    functions: RwLock<BTreeMap<String, ScalarFunction>>,
+    functions: RwLock<BTreeMap<String, Registered>>,
+}
+
+/// A function, and where it runs if not on workers.
+#[derive(Clone)]
+pub(crate) struct Registered {
+    pub(crate) function: ScalarFunction,
+    pub(crate) executor: Option<Arc<dyn Executor>>,
+}
+
+impl fmt::Debug for Registered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.function.fmt(f)
+    }
 }
 
 impl FunctionRegistry {
     /// Adds a function, or replaces the one of the same name.
     pub fn register(&self, function: ScalarFunction) {
-        self.write().insert(function.name.to_uppercase(), function);
+        self.add(Registered { function, executor: None });
+    }
+    /// Adds a function that runs on threads of its own, or replaces the one of the same name.
+    pub fn register_on(&self, executor: Arc<dyn Executor>, function: ScalarFunction) {
+        self.add(Registered { function, executor: Some(executor) });
+    }
+    fn add(&self, registered: Registered) {
+        self.write().insert(registered.function.name.to_uppercase(), registered);
     }
     /// Removes a function; true if it was there.
     pub fn remove(&self, name: &str) -> bool {
@@ -152,18 +187,22 @@ impl FunctionRegistry {
     }
     /// The function of this name.
     pub fn get(&self, name: &str) -> Option<ScalarFunction> {
+        self.find(name).map(|registered| registered.function)
+    }
+    /// The function of this name, and where it runs.
+    pub(crate) fn find(&self, name: &str) -> Option<Registered> {
         self.read().get(&name.to_uppercase()).cloned()
     }
     /// The names, sorted.
     pub fn names(&self) -> Vec<String> {
-        self.read().values().map(|function| function.name.clone()).collect()
+        self.read().values().map(|registered| registered.function.name.clone()).collect()
     }
 
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<String, ScalarFunction>> {
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<String, Registered>> {
         // A panic while the lock was held cannot have left the map half changed.
         self.functions.read().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<String, ScalarFunction>> {
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<String, Registered>> {
         self.functions.write().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

@@ -42,7 +42,7 @@ use thalweg_core::{DataType, Error, Result};
 
 use crate::build::{coerce, implicit_cast};
 use crate::expr::{Expr, ExprKind, Session};
-use crate::function::{Function, ScalarFunction, user_kernel};
+use crate::function::{Function, Registered, user_kernel};
 
 use self::definition::{Build, Call, Definition};
 
@@ -104,8 +104,8 @@ pub fn function_names() -> Vec<&'static str> {
 /// is `call("ARRAY", [a, b])` and `a[i]` is `call("ARRAY_AT", [a, i])`, and `r.f` is
 /// `call("ROW_FIELD", [r, 'f'])`.
 pub fn call(name: &str, args: Vec<Expr>, session: &Session) -> Result<Expr> {
-    if let Some(function) = session.functions.get(name) {
-        return call_user(&function, args, session);
+    if let Some(registered) = session.functions.find(name) {
+        return call_user(&registered, args, session);
     }
     let upper = name.to_uppercase();
     let Some(definition) = definitions().find(|definition| definition.name == upper) else {
@@ -122,7 +122,8 @@ pub fn call(name: &str, args: Vec<Expr>, session: &Session) -> Result<Expr> {
     }
 }
 
-fn call_user(function: &ScalarFunction, args: Vec<Expr>, session: &Session) -> Result<Expr> {
+fn call_user(registered: &Registered, args: Vec<Expr>, session: &Session) -> Result<Expr> {
+    let Registered { function, executor } = registered;
     let expected = &function.arguments;
     let describe = |error: Error| error.hint(format!("it was registered as {function:?}"));
     if args.len() != expected.len() {
@@ -135,6 +136,10 @@ fn call_user(function: &ScalarFunction, args: Vec<Expr>, session: &Session) -> R
     }
     let mut typed = Vec::with_capacity(args.len());
     for (arg, data_type) in args.into_iter().zip(expected) {
+        if *data_type == DataType::Null {
+            typed.push(arg);
+            continue;
+        }
         let arg = coerce(arg, &data_type.clone().nullable(), session);
         typed.push(arg.map_err(|error| {
             let message = error.message().replace("a column", "an argument");
@@ -149,6 +154,7 @@ fn call_user(function: &ScalarFunction, args: Vec<Expr>, session: &Session) -> R
         uses_wall_clock: false,
         uses_watermark: false,
         can_fail: true,
+        executor: executor.clone(),
     };
     let kind = ExprKind::Call { function: Arc::new(resolved), args: typed };
     // Not folded: user code runs in the job, where its failures are reported as its own.

@@ -15,4 +15,4 @@ mod kernels;
 mod literal;
 
 pub use expr::{ArithmeticOp, CompareOp, EvalContext, Expr, ExprKind, Scalar, Session};
-pub use function::{FunctionRegistry, ScalarFunction};
+pub use function::{Executor, FunctionRegistry, ScalarFunction, Task};

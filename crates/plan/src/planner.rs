@@ -25,7 +25,7 @@ use std::sync::Arc;
 use thalweg_core::connector::{Access, Connector, Connectors, TableRequest};
 use thalweg_core::shim::SharedClock;
 use thalweg_core::{Error, Result, Sink, TableSchema};
-use thalweg_expr::{FunctionRegistry, ScalarFunction, Session, build};
+use thalweg_expr::{Executor, FunctionRegistry, ScalarFunction, Session, build};
 use thalweg_operators::aggregate::{self, UserAggregate};
 
 use crate::ast::{
@@ -150,6 +150,12 @@ impl Planner {
     /// Makes a scalar function known, in place of any of the same name.
     pub fn register_function(&mut self, function: ScalarFunction) {
         self.functions.register(function);
+    }
+
+    /// Makes a scalar function known that runs on threads of its own, in place of any of the same
+    /// name.
+    pub fn register_function_on(&mut self, executor: Arc<dyn Executor>, function: ScalarFunction) {
+        self.functions.register_on(executor, function);
     }
 
     /// Makes an aggregate function known, in place of any of the same name.
@@ -434,6 +440,21 @@ impl Planner {
             order.push_str(" (runs may differ: 'pipeline.order.allow-nondeterministic' is set)");
         }
         order
+    }
+
+    /// What the result of a query is like, and whether the query ends by itself. Opens nothing.
+    ///
+    /// # Errors
+    /// Those of planning.
+    pub fn describe_select(&self, query: &Query) -> Result<(ResultTable, bool)> {
+        let mut described = None;
+        let mut make_sink = |table: &ResultTable| {
+            described = Some(table.clone());
+            Ok(physical::no_sink())
+        };
+        let is_bounded = self.lower_select(query, &mut make_sink, true)?.is_bounded;
+        let table = described.ok_or_else(|| Error::internal("a query has a result"))?;
+        Ok((table, is_bounded))
     }
 
     /// The names and types of a query's result.

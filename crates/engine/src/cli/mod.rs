@@ -34,17 +34,18 @@ mod units;
 mod upgrade;
 mod watching;
 
-use std::process::ExitCode;
+use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser};
 
 use arguments::{Arguments, ColorChoice, Command, CompletionArguments};
 use exit::Failure;
 
-/// Does what the command line says.
-pub fn main() -> ExitCode {
+/// Does what a command line says, the name of the program first; the exit status. A mistake in it,
+/// and `--help`, end the process.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     panic::install_hook();
-    let status = match Arguments::parse().command {
+    match Arguments::parse_from(arguments).command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Validate(arguments) => check::validate(&arguments),
         Command::Explain(arguments) => check::explain(&arguments),
@@ -68,8 +69,7 @@ pub fn main() -> ExitCode {
         Command::Logs(arguments) if arguments.flink.flink.is_some() => flink::logs(&arguments),
         #[cfg(feature = "server")]
         other => served(other),
-    };
-    ExitCode::from(status)
+    }
 }
 
 /// The commands of a server.

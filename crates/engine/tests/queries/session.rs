@@ -9,7 +9,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use thalweg::pipeline::MemorySource;
-use thalweg::session::{JobDescription, Observer, Session, SessionOptions};
+use thalweg::session::{Executor, JobDescription, Observer, Session, SessionOptions, Task};
 use thalweg::{Error, ErrorKind, Report, Result};
 use thalweg_core::connector::{SourceBatch, SourcePoll, Waker};
 use thalweg_core::{Column, ColumnType, DataType, Sink, Source, TableSchema};
@@ -107,6 +107,90 @@ fn a_panic_in_user_code_becomes_an_error() {
     assert_eq!(error.kind(), ErrorKind::User);
     assert!(error.message().contains("as asked"), "{error}");
     assert!(error.operator().is_some(), "{error}");
+}
+
+/// A thread for each task.
+struct Threads;
+
+impl Executor for Threads {
+    fn execute(&self, task: Task) {
+        std::thread::Builder::new().name("outside".to_owned()).spawn(task).expect("starts");
+    }
+    fn description(&self) -> String {
+        "threads of a test".to_owned()
+    }
+}
+
+/// A function of one INT with an executor.
+fn outside(
+    name: &str,
+    function: impl Fn(i32) -> i32 + Send + Sync + 'static,
+) -> (Arc<Threads>, ScalarFunction) {
+    let function = ScalarFunction {
+        name: name.to_owned(),
+        arguments: vec![DataType::Null],
+        result: DataType::Int.nullable(),
+        deterministic: true,
+        function: Arc::new(move |arguments, _rows| {
+            let input = arguments[0].as_primitive::<Int32Type>();
+            let output: ArrayRef = Arc::new(input.unary::<_, Int32Type>(&function));
+            Ok(output)
+        }),
+    };
+    (Arc::new(Threads), function)
+}
+
+#[test]
+fn a_function_with_an_executor_is_never_called_by_a_worker() {
+    let mut session = Session::default();
+    let (threads, function) = outside("TRIPLE", |n| {
+        assert_eq!(std::thread::current().name(), Some("outside"));
+        n * 3
+    });
+    session.register_function_on(threads, function);
+    session.execute(NUMBERS).expect("declares");
+    let query = "SELECT triple(n) AS m FROM numbers WHERE n + 1 < 5 AND triple(n) > 3";
+    assert_eq!(ints(&session.execute(query).expect("runs")), [6, 9]);
+    let grouped = "SELECT CAST(SUM(triple(n)) AS INT) FROM numbers GROUP BY triple(n) > 0";
+    let grouped = format!("SET 'execution.runtime-mode' = 'batch'; {grouped}");
+    assert_eq!(ints(&session.execute(&grouped).expect("runs")), [15_150]);
+    let plan = session.execute(&format!("EXPLAIN {query}")).expect("explains");
+    let plan = plan[0].column(0).as_string_view().value(0).to_owned();
+    assert!(plan.contains("runs in: threads of a test"), "{plan}");
+}
+
+#[test]
+fn a_panic_on_another_thread_becomes_an_error() {
+    let mut session = Session::default();
+    let (threads, function) = outside("EXPLODE", |_| panic!("as asked"));
+    session.register_function_on(threads, function);
+    session.execute(NUMBERS).expect("declares");
+    let error = session.execute("SELECT explode(n) FROM numbers").expect_err("panics");
+    assert_eq!(error.kind(), ErrorKind::User);
+    assert!(error.message().contains("as asked"), "{error}");
+}
+
+#[test]
+fn what_a_fork_declares_does_not_show_in_its_session() {
+    let mut session = Session::default();
+    session.execute(NUMBERS).expect("declares");
+    let mut fork = session.fork();
+    fork.execute("CREATE VIEW few AS SELECT n FROM numbers WHERE n < 3").expect("declares");
+    assert_eq!(ints(&fork.execute("SELECT n FROM few").expect("runs")), [1, 2]);
+    session.execute("SELECT n FROM few").expect_err("there is no such view");
+}
+
+#[test]
+fn a_query_is_described_without_running_it() {
+    let mut session = Session::default();
+    session.execute(NUMBERS).expect("declares");
+    let (table, is_bounded) = session.describe_query("SELECT n FROM numbers").expect("plans");
+    assert!(is_bounded && !table.has_updates);
+    let counted = "SELECT n, COUNT(*) AS c FROM numbers GROUP BY n";
+    let (table, _) = session.describe_query(counted).expect("plans");
+    assert!(table.has_updates);
+    assert_eq!(table.schema.columns[1].name, "c");
+    session.describe_query("SHOW TABLES").expect_err("it is no query");
 }
 
 /// The product of all values.

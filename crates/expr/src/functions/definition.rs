@@ -141,6 +141,7 @@ impl Call<'_> {
             uses_wall_clock: false,
             uses_watermark: false,
             can_fail: false,
+            executor: None,
         };
         adjust(&mut function);
         let kind = ExprKind::Call { function: Arc::new(function), args: self.args };

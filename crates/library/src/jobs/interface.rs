@@ -12,6 +12,8 @@ pub enum Interface {
     Rust,
     /// Requests to a server.
     Server,
+    /// A program in Python, by the arguments of `start`.
+    Python,
 }
 
 impl Interface {
@@ -21,6 +23,7 @@ impl Interface {
             Interface::CommandLine => "use --resume",
             Interface::Rust => "set `resume: ResumeFrom::Newest`",
             Interface::Server => "start it with `--from newest`",
+            Interface::Python => "start it with `resume=True`",
         }
     }
 
@@ -28,6 +31,7 @@ impl Interface {
     pub(crate) fn from(self, number: u64) -> String {
         match self {
             Interface::CommandLine | Interface::Server => format!("--from {number}"),
+            Interface::Python => format!("`resume={number}`"),
             Interface::Rust => {
                 format!("`ResumeFrom::Snapshot(SnapshotReference::Number({number}))`")
             }
@@ -40,6 +44,7 @@ impl Interface {
             Interface::CommandLine => "without --resume",
             Interface::Rust => "with `resume: ResumeFrom::Nothing`",
             Interface::Server => "with `--from nothing`",
+            Interface::Python => "with `resume=False`",
         }
     }
 
@@ -48,6 +53,7 @@ impl Interface {
         match self {
             Interface::CommandLine | Interface::Server => "--overwrite",
             Interface::Rust => "`overwrites: true`",
+            Interface::Python => "`overwrite=True`",
         }
     }
 
@@ -65,13 +71,16 @@ impl Interface {
             Interface::Server => {
                 "put back the statements that the snapshot is of; or `thalweg approve` lets that state go"
             }
+            Interface::Python => {
+                "start the query that the snapshot is of; or let that state go with `drop_state=True`"
+            }
         }
     }
 
     /// The option that holds the contract.
     pub(crate) fn order(self) -> &'static str {
         match self {
-            Interface::CommandLine | Interface::Server => "'pipeline.order' =",
+            Interface::CommandLine | Interface::Server | Interface::Python => "'pipeline.order' =",
             Interface::Rust => "the contract",
         }
     }
@@ -79,7 +88,7 @@ impl Interface {
     /// Why a job that takes snapshots records and replays nothing.
     pub(crate) fn no_interleaving(self) -> Error {
         let (options, hint) = match self {
-            Interface::CommandLine | Interface::Server => (
+            Interface::CommandLine | Interface::Server | Interface::Python => (
                 "--record and --replay do",
                 "RESET 'execution.checkpointing.dir' for this run, or run it without --record and --replay",
             ),
@@ -97,7 +106,7 @@ impl Interface {
     /// What is run.
     pub(crate) fn job(self) -> &'static str {
         match self {
-            Interface::CommandLine | Interface::Server => "query",
+            Interface::CommandLine | Interface::Server | Interface::Python => "query",
             Interface::Rust => "pipeline",
         }
     }

@@ -41,10 +41,10 @@ pub use chrono_tz::Tz;
 use thalweg_core::connector::{Connector, Connectors};
 use thalweg_core::shim::{SharedClock, SystemClock};
 use thalweg_core::{Error, Result, Sink, Source, TableSchema};
-pub use thalweg_expr::ScalarFunction;
+pub use thalweg_expr::{Executor, ScalarFunction, Task};
 pub use thalweg_operators::aggregate::{UserAccumulator, UserAggregate};
 pub use thalweg_plan::ResultTable;
-use thalweg_plan::ast::{Statement, StatementKind};
+use thalweg_plan::ast::{Query, Statement, StatementKind};
 pub use thalweg_plan::catalog::{KEYS as SETTING_KEYS, SettingKey, substitute};
 pub use thalweg_plan::explain::ExplainFormat;
 use thalweg_plan::flink_check::{self, Finding, FlinkCluster, Queries, Severity, Translation};
@@ -57,6 +57,7 @@ pub use options::SessionOptions;
 pub use statement::PlannedJob;
 
 use crate::interleaving::{Interleaving, Recording};
+use crate::jobs::ResumeFrom;
 use crate::pipeline::Collect;
 
 use rehearsal::{Rehearsal, Rehearsing, located};
@@ -134,6 +135,26 @@ impl Session {
         Ok(Session { planner, sources, clock, options, recording, replays, names, resumed_job })
     }
 
+    /// A session with the same declarations, settings and registrations. What is declared or
+    /// registered in one later does not show in the other, except functions, which they share.
+    /// Recordings stay with the session that was opened with them.
+    #[must_use]
+    pub fn fork(&self) -> Session {
+        let mut planner = self.planner.fork();
+        let sources = Arc::new(self.sources.fork());
+        planner.register_connector(sources.clone());
+        Session {
+            planner,
+            sources,
+            clock: self.clock.clone(),
+            options: self.options.clone(),
+            recording: None,
+            replays: None,
+            names: self.names.clone(),
+            resumed_job: None,
+        }
+    }
+
     /// Runs the statements of a script, and returns when all of its jobs have ended. The text is
     /// parsed and planned as a whole first: an error in any statement runs none.
     ///
@@ -177,19 +198,32 @@ impl Session {
 
     /// The names and SQL types of a query's result.
     pub fn result_schema(&self, query: &str) -> Result<TableSchema> {
-        let script = parse_script_with_notes(query)?;
-        let [statement] = script.statements.as_slice() else {
-            return Err(Error::plan("one query was expected"));
-        };
-        match &statement.kind {
-            StatementKind::Select(query) => self.planner.result_schema(query),
-            _ => Err(Error::plan("a query was expected").at(statement.span)),
-        }
+        self.planner.result_schema(&one_query(query)?)
+    }
+
+    /// What the result of a query is like, and whether the query ends by itself. Nothing is opened.
+    ///
+    /// # Errors
+    /// Those of planning.
+    pub fn describe_query(&self, query: &str) -> Result<(ResultTable, bool)> {
+        self.planner.describe_select(&one_query(query)?)
+    }
+
+    /// What jobs to come are called, unless `pipeline.name` is set, and what they resume from.
+    pub fn set_job(&mut self, name: Option<String>, resume: ResumeFrom) {
+        self.options.name = name;
+        self.options.resume = resume;
     }
 
     /// Makes a function known to SQL, in place of any of the same name.
     pub fn register_function(&mut self, function: ScalarFunction) {
         self.planner.register_function(function);
+    }
+
+    /// Makes a function known to SQL that runs on threads of its own, in place of any of the same
+    /// name: no worker waits for it.
+    pub fn register_function_on(&mut self, executor: Arc<dyn Executor>, function: ScalarFunction) {
+        self.planner.register_function_on(executor, function);
     }
 
     /// Makes an aggregate function known to SQL, in place of any of the same name.
@@ -261,6 +295,18 @@ impl Session {
     fn rehearse(&self, statements: &[Statement], format: ExplainFormat) -> Result<Rehearsal> {
         let planner = (self.planner.fork(), &self.options);
         Rehearsing::new(planner, self.names.clone(), format).run(statements)
+    }
+}
+
+/// The one query that a text has to be.
+fn one_query(text: &str) -> Result<Query> {
+    let statements = parse_script_with_notes(text)?.statements;
+    let [statement] = &statements[..] else {
+        return Err(Error::plan("one query was expected"));
+    };
+    match &statement.kind {
+        StatementKind::Select(query) => Ok(query.clone()),
+        _ => Err(Error::plan("a query was expected").at(statement.span)),
     }
 }
 

@@ -101,6 +101,12 @@ impl RegisteredSources {
         makers.insert(name.to_owned(), Registered { make, kind: Arc::default() });
     }
 
+    /// The same sources, to which others can be added.
+    pub(super) fn fork(&self) -> Self {
+        let makers = self.makers.lock().expect("no panic under this lock").clone();
+        RegisteredSources { makers: Mutex::new(makers) }
+    }
+
     /// What makes the sources of a table.
     fn find(&self, request: &TableRequest) -> Result<Registered> {
         let options = Options::of(request, &DESCRIPTION)?;

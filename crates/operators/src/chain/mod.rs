@@ -25,6 +25,7 @@
 //! ```
 
 mod effort;
+mod outside;
 mod parts;
 mod prune;
 mod rows;
@@ -44,10 +45,12 @@ use thalweg_core::{
     Bundle, Column, Error, ErrorKind, Result, Span, Stamps, TableSchema, Transform, Watermark,
     WatermarkBefore,
 };
-use thalweg_expr::Expr;
+use thalweg_expr::{Executor, Expr};
 
 use crate::join::hash::{Probe, Probed};
 use crate::window::WindowSpec;
+pub use outside::OutsideChain;
+
 use effort::{Effort, Lengths, PART_NS_MAX};
 use parts::{Cursor, Pending, Stack};
 use rows::{Rows, columns_of_exprs, not_null_violation};
@@ -141,6 +144,18 @@ pub enum Step {
         /// The same in words.
         what: String,
     },
+}
+
+impl Step {
+    /// Where it has to run, if it calls a function that no worker may wait for.
+    pub fn executor(&self) -> Option<Arc<dyn Executor>> {
+        match self {
+            Step::Filter(predicate) => predicate.executor(),
+            Step::Project(columns) => columns.iter().find_map(|(_, expr)| expr.executor()),
+            Step::Unnest { array, .. } => array.executor(),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Debug for Step {

@@ -11,10 +11,12 @@ use std::sync::Arc;
 use thalweg_core::connector::{AcceptedChanges, Assign, JobTables, TableRequest};
 use thalweg_core::graph::{Graph, Input, StageId, StageKind};
 use thalweg_core::operator::WatermarkInterest;
-use thalweg_core::{Error, Operator, OrderContract, Result, Sink, Source, Span, TableSchema};
+use thalweg_core::{
+    Error, Operator, OrderContract, Result, Sink, Source, Span, TableSchema, Transform,
+};
 use thalweg_expr::Expr;
 use thalweg_operators::assigner::{AssignerSpec, WatermarkAssigner};
-use thalweg_operators::chain::{Chain, Step};
+use thalweg_operators::chain::{Chain, OutsideChain, Step};
 use thalweg_operators::final_rows::FinalRows;
 use thalweg_operators::limit::Limit;
 use thalweg_operators::sort::SortLimit;
@@ -445,10 +447,23 @@ impl<'a> Lowering<'a> {
     }
 
     /// A chain of these steps as a stage.
-    pub(super) fn close_chain(&mut self, edges: Edges, steps: Vec<Step>, node: &Node) -> Edges {
-        let id = self.identities.give("chain", &describe_steps(&steps).join("; "), &[node]);
-        let name = format!("{} {}", chain_word(&steps), table_name(node));
-        self.add_chain(id, name, edges, steps)
+    ///
+    /// Steps that run on threads of their own become stages of their own: workers do the others.
+    pub(super) fn close_chain(&mut self, mut edges: Edges, steps: Vec<Step>, node: &Node) -> Edges {
+        let mut rest = steps;
+        loop {
+            let is_outside = |step: &Step| step.executor().is_some();
+            let first = rest.first().is_some_and(is_outside);
+            let same = rest.iter().take_while(|step| is_outside(step) == first).count();
+            let next = rest.split_off(same);
+            let id = self.identities.give("chain", &describe_steps(&rest).join("; "), &[node]);
+            let name = format!("{} {}", chain_word(&rest), table_name(node));
+            edges = self.add_chain(id, name, edges, rest);
+            if next.is_empty() {
+                return edges;
+            }
+            rest = next;
+        }
     }
 
     /// A chain with an identifier of its own, for steps that no node of the plan stands for.
@@ -459,10 +474,17 @@ impl<'a> Lowering<'a> {
         edges: Edges,
         steps: Vec<Step>,
     ) -> Edges {
-        let details = describe_steps(&steps);
+        let mut details = describe_steps(&steps);
+        let executor = steps.iter().find_map(Step::executor);
         let chain = Chain::new(name.clone(), steps, self.environment.clock.clone());
-        let kind = StageKind::Transform(Arc::new(chain));
-        let stage = self.add(id, name, kind, edges, "chain (free: any worker)", details);
+        let (chain, word): (Arc<dyn Transform>, _) = match executor {
+            None => (Arc::new(chain), "chain (free: any worker)"),
+            Some(executor) => {
+                details.push(format!("runs in: {}", executor.description()));
+                (Arc::new(OutsideChain::new(chain, executor)), "chain (free: no worker waits)")
+            }
+        };
+        let stage = self.add(id, name, StageKind::Transform(chain), edges, word, details);
         vec![Input { from: stage, port: 0 }]
     }
 

@@ -1,0 +1,237 @@
+"""Connections, and the tables that queries can read."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from . import _thalweg
+from .functions import Function
+from .jobs import Job, JobStart
+from .literals import literal
+from .result import Result
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+__all__ = ["Connection", "Stream", "connect", "stream"]
+
+_UNITS_MS = {
+    "ms": 1,
+    "s": 1_000,
+    "sec": 1_000,
+    "second": 1_000,
+    "seconds": 1_000,
+    "min": 60_000,
+    "minute": 60_000,
+    "minutes": 60_000,
+    "h": 3_600_000,
+    "hour": 3_600_000,
+    "hours": 3_600_000,
+    "d": 86_400_000,
+    "day": 86_400_000,
+    "days": 86_400_000,
+}
+
+
+def connect(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    settings: Mapping[str, str] | None = None,
+    workers: int | None = None,
+    memory_limit: str | None = None,
+    roots: Iterable[str | os.PathLike[str]] = (),
+) -> Connection:
+    """Opens the engine in this process.
+
+    ``path`` is the folder that relative paths in statements start from, by default the current one.
+    Files are read and written in it and in the folders of ``roots`` alone. ``settings`` are set as by
+    ``SET 'key' = 'value'``. ``workers`` and ``memory_limit`` (such as ``"2gb"``) bound each query.
+    """
+    text = os.fspath(path) if path is not None else os.getcwd()
+    if re.match(r"[a-z]+://", text):
+        raise ValueError(
+            f"a server ({text}) is asked over its REST interface, not by this package; "
+            "connect() takes a folder"
+        )
+    folder = os.path.abspath(text)
+    allowed = [folder, *(os.path.abspath(os.fspath(root)) for root in roots)]
+    pairs = [(key, str(value)) for key, value in (settings or {}).items()]
+    return Connection(_thalweg.Connection(folder, allowed, pairs, workers, memory_limit))
+
+
+class Stream:
+    """A table with a row time; :func:`stream` makes it."""
+
+    def __init__(self, data: Any, rowtime: str | None, delay_ms: int, bounded: bool) -> None:
+        self.data = data
+        self.rowtime = rowtime
+        self.delay_ms = delay_ms
+        self.bounded = bounded
+
+    def __repr__(self) -> str:
+        time = f", rowtime={self.rowtime!r}, delay={self.delay_ms} ms" if self.rowtime else ""
+        return f"<thalweg.Stream of {type(self.data).__name__}{time}>"
+
+
+def stream(
+    data: Any,
+    *,
+    rowtime: str | None = None,
+    delay: str | float | timedelta = 0,
+    bounded: bool = True,
+) -> Stream:
+    """A table whose rows have a time, for windows and other operators of event time.
+
+    ``data`` is anything with ``__arrow_c_stream__`` or ``__arrow_c_array__``, or a callable that
+    returns such a thing; it is then called for each query and read while the query runs. An object with
+    ``schema`` and ``read(position)``, which yields batches and the position behind each, can be read by
+    jobs with snapshots. Rows may
+    come up to ``delay`` later than newer ones: ``"5 s"``, seconds, or a ``timedelta``. A callable
+    whose stream does not end by itself has ``bounded=False``.
+    """
+    return Stream(data, rowtime, _milliseconds(delay), bounded)
+
+
+def _milliseconds(delay: str | float | timedelta) -> int:
+    if isinstance(delay, str):
+        found = re.fullmatch(r"\s*([0-9.]+)\s*([a-z]+)\s*", delay)
+        if found is None or found[2] not in _UNITS_MS:
+            raise ValueError(f"{delay!r} is no duration; write it as '5 s', '500 ms' or '2 min'")
+        milliseconds = float(found[1]) * _UNITS_MS[found[2]]
+    elif isinstance(delay, (int, float)):
+        milliseconds = delay * 1000
+    else:
+        milliseconds = delay.total_seconds() * 1000
+    if milliseconds < 0:
+        raise ValueError("a delay is not negative")
+    return round(milliseconds)
+
+
+def _given(name: str, table: Any) -> tuple[str, Any, str | None, int, bool]:
+    if isinstance(table, Stream):
+        return name, _readable(name, table.data), table.rowtime, table.delay_ms, table.bounded
+    return name, _readable(name, table), None, 0, True
+
+
+def _readable(name: str, data: Any) -> Any:
+    """What the engine can read; pandas of before 2.2 goes through pyarrow."""
+    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+        return data
+    if type(data).__module__.partition(".")[0] == "pandas":
+        import pyarrow
+
+        return pyarrow.Table.from_pandas(data, preserve_index=False)
+    if hasattr(data, "fetch_record_batch"):  # DuckDB before it had the capsule interface
+        return data.fetch_record_batch()
+    if callable(data) or (hasattr(data, "read") and hasattr(data, "schema")):
+        return data
+    raise TypeError(
+        f"table {name}: {type(data).__name__} has neither __arrow_c_stream__ nor "
+        "__arrow_c_array__, and is no callable that returns such a thing; "
+        "rows of Python become a table by pyarrow.Table.from_pylist or polars.DataFrame"
+    )
+
+
+class Connection:
+    """The engine in this process: what was declared in it, and how it runs."""
+
+    def __init__(self, inner: _thalweg.Connection) -> None:
+        self._inner = inner
+        self._jobs: dict[str, Job] = {}
+
+    def sql(
+        self,
+        query: str,
+        /,
+        params: Mapping[str, object] | None = None,
+        **tables: Any,
+    ) -> Result:
+        """Executes statements, and returns the result of the last one.
+
+        A query runs when its rows are asked for. Tables are given by keyword: anything with
+        ``__arrow_c_stream__`` or ``__arrow_c_array__``, a callable, or :func:`stream`. A value of
+        ``params`` stands in the statement where ``${name}`` does, as a literal.
+        """
+        given = [_given(name, table) for name, table in tables.items()]
+        values = None if params is None else {name: literal(value) for name, value in params.items()}
+        return Result(self._inner.sql(query, given, values))
+
+    def register(self, name: str, table: Any) -> None:
+        """Declares a table for all later statements, in place of any of the same name."""
+        self._inner.register(_given(name, table))
+
+    def register_sink(self, name: str, sink: Any) -> None:
+        """Gives a name to something that a table writes into by
+        ``WITH ('connector' = 'python', 'sink' = 'name')``.
+
+        ``sink`` has a method ``write(batch)``, or is called itself; ``flush()`` and ``close()`` are called
+        where it has them. With ``prepare() -> str``, ``commit(handle)`` and ``recover(handle)`` it is
+        transactional in jobs with snapshots.
+        """
+        self._inner.register_sink(name, sink)
+
+    def register_function(self, function: Function | Callable[..., Any], name: str | None = None) -> None:
+        """Makes a function known to SQL: one of :func:`udf`, or a plain one that is then wrapped."""
+        if not isinstance(function, Function):
+            function = Function(function)
+        function.register(self._inner, name)
+
+    def start(
+        self,
+        name: str,
+        sql: str,
+        /,
+        *,
+        snapshots: str | os.PathLike[str] | None = None,
+        interval: str | None = None,
+        resume: bool | int = False,
+        params: Mapping[str, object] | None = None,
+        **tables: Any,
+    ) -> Job:
+        """Starts INSERT statements as a job in the background.
+
+        With ``snapshots`` it takes snapshots into that folder, every ``interval``; with ``resume`` it
+        goes on from the newest one, or from the one of that number. A job of the same name that runs
+        is stopped first.
+        """
+        before = self._jobs.get(name)
+        if before is not None:
+            before.stop()
+            before._ended()
+        settings = []
+        if snapshots is not None:
+            settings.append(("execution.checkpointing.dir", os.fspath(snapshots)))
+        if interval is not None:
+            settings.append(("execution.checkpointing.interval", interval))
+        given = [_given(table, data) for table, data in tables.items()]
+        values = None if params is None else {key: literal(value) for key, value in params.items()}
+        number = None if isinstance(resume, bool) else resume
+        start = JobStart(name, sql, settings, bool(resume), number, values)
+        job = Job(self._inner.start(start, given))
+        self._jobs[name] = job
+        return job
+
+    @property
+    def jobs(self) -> list[Job]:
+        """The jobs that were started."""
+        return list(self._jobs.values())
+
+    def close(self) -> None:
+        """Stops its jobs, and waits for them."""
+        for job in self._jobs.values():
+            job.stop()
+        for job in self._jobs.values():
+            job._ended()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        running = sum(job.state in ("starting", "running") for job in self._jobs.values())
+        return f"<thalweg.Connection in process, {running} jobs running>"

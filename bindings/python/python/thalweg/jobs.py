@@ -1,0 +1,116 @@
+"""Jobs: INSERT statements that run in the background."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from . import _thalweg
+
+__all__ = ["Job", "Why"]
+
+
+class JobStart(NamedTuple):
+    """How a job is started."""
+
+    name: str
+    sql: str
+    settings: list[tuple[str, str]]
+    resume: bool
+    number: int | None
+    params: dict[str, str] | None
+
+
+class Why:
+    """Why the results of a job are where they are. Its text is for people; ``facts`` for programs."""
+
+    def __init__(self, text: str, facts: dict[str, Any]) -> None:
+        self.text = text
+        self.facts = facts
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"<thalweg.Why: {self.facts.get('sentence', '')}>"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<pre>{escape(self.text)}</pre>"
+
+
+class Job:
+    """A job; ``Connection.start`` starts it. As a context manager it is stopped at the end."""
+
+    def __init__(self, inner: _thalweg.RunningJob) -> None:
+        self._inner = inner
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self._inner.name
+
+    @property
+    def state(self) -> str:
+        """``starting``, ``running``, ``restarting``, ``stopping``, ``stopped``, ``finished`` or ``failed``."""
+        return self._inner.state
+
+    @property
+    def notes(self) -> list[str]:
+        """What was worth telling so far: restarts, restored snapshots."""
+        return self._inner.notes
+
+    def why(self) -> Why | None:
+        """Which input holds results back, since when, and why. None before it runs."""
+        found = self._inner.why()
+        return None if found is None else Why(found[0], json.loads(found[1]))
+
+    def metrics(self) -> dict[str, Any]:
+        """All counters of the job, by stage."""
+        return dict(json.loads(self._inner.metrics() or "{}"))
+
+    def watermarks(self) -> dict[str, int | None]:
+        """The watermark of each stage, in milliseconds since 1970; None where there is none yet."""
+        return {stage["name"]: stage.get("watermark") for stage in self.metrics().get("stages", [])}
+
+    def stop(self) -> None:
+        """Asks it to stop: a job with snapshots takes a last one. Returns at once."""
+        self._inner.stop()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits for its end, and raises what it has failed with. False if ``timeout`` seconds pass first."""
+        return self._inner.wait(timeout)
+
+    def _ended(self) -> None:
+        """Waits for the end, however it ends."""
+        from .errors import Error
+
+        try:
+            self.wait()
+        except Error:
+            pass
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.stop()
+        if kind is None:
+            self.wait()
+        else:
+            self._ended()
+
+    def __repr__(self) -> str:
+        return f"<thalweg.Job {self.name}: {self.state}>"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        rows = "".join(
+            f"<tr><td>{escape(stage['name'])}</td><td>{stage.get('counters', {}).get('rows_in', '')}</td>"
+            f"<td>{stage.get('counters', {}).get('rows_out', '')}</td></tr>"
+            for stage in self.metrics().get("stages", [])
+        )
+        head = "<tr><th>stage</th><th>rows in</th><th>rows out</th></tr>"
+        return f"<b>{escape(self.name)}</b>: {self.state}<table>{head}{rows}</table>"

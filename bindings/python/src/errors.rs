@@ -1,0 +1,72 @@
+//! Errors of the engine as exceptions of the package.
+//!
+//! The classes are written in Python (`thalweg/errors.py`), where stubs and documentation see them.
+//! Which one an error becomes follows from whose fault it is:
+//!
+//! | kind | exception |
+//! |---|---|
+//! | plan, unsupported | `SqlError`; `StateError` where a job that resumes is refused as a whole |
+//! | data | `DataError` |
+//! | user | `FunctionError`, caused by the exception that the function raised |
+//! | cancelled, I/O, resource, internal | `Error` |
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyDict;
+use thalweg::{Error, ErrorKind};
+use thalweg_plan::diagnostic::render;
+
+use crate::functions::take_exception;
+
+/// An error of the engine on its way to Python, with the statements that it points into.
+pub fn to_python(py: Python<'_>, error: &Error, sql: &str) -> PyErr {
+    let class = match error.kind() {
+        ErrorKind::Plan | ErrorKind::Unsupported => "SqlError",
+        ErrorKind::Data => "DataError",
+        ErrorKind::User => "FunctionError",
+        _ => "Error",
+    };
+    raise(py, class, error, sql)
+}
+
+/// The same for a job that cannot go on from its snapshot: where no place in the text is at fault,
+/// the state is.
+pub fn of_resumed(py: Python<'_>, error: &Error, sql: &str) -> PyErr {
+    let is_state = error.is_plan_error() || error.kind() == ErrorKind::Data;
+    match is_state && error.span().is_none() {
+        true => raise(py, "StateError", error, sql),
+        false => to_python(py, error, sql),
+    }
+}
+
+fn raise(py: Python<'_>, class: &str, error: &Error, sql: &str) -> PyErr {
+    made(py, class, error, sql).unwrap_or_else(|failure| failure)
+}
+
+fn made(py: Python<'_>, class: &str, error: &Error, sql: &str) -> PyResult<PyErr> {
+    let fields = PyDict::new(py);
+    let span = error.span();
+    fields.set_item("message", error.message())?;
+    fields.set_item("kind", format!("{:?}", error.kind()).to_lowercase())?;
+    fields.set_item("line", span.map(|span| span.line))?;
+    fields.set_item("column", span.map(|span| span.column))?;
+    fields.set_item("help", error.help())?;
+    fields.set_item("file", error.file())?;
+    fields.set_item("row", error.row())?;
+    fields.set_item("operator", error.operator())?;
+    fields.set_item("sql", sql)?;
+    let text = render(error, "<sql>", sql, false);
+    let text = text.trim_end().trim_start_matches("error: ");
+    let class = classes(py)?.bind(py).getattr(class)?;
+    let exception = PyErr::from_value(class.call((text,), Some(&fields))?);
+    if let Some(cause) = take_exception(py, error.message()) {
+        exception.set_cause(py, Some(cause));
+    }
+    Ok(exception)
+}
+
+/// The module with the classes.
+fn classes(py: Python<'_>) -> PyResult<&'static Py<PyModule>> {
+    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    MODULE.get_or_try_init(py, || Ok(py.import("thalweg.errors")?.unbind()))
+}

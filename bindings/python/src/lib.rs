@@ -1,0 +1,64 @@
+//! The extension module of the Python package `thalweg`: what needs the engine.
+//!
+//! The package itself (`python/thalweg`) is what users see: it reads hints, picks classes of other
+//! libraries, and has the documentation. This module is private to it.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `connection` | sessions, queries and their batches |
+//! | `running` | scripts that run on threads of their own; Ctrl-C; the end of the interpreter |
+//! | `sources`, `sinks` | tables of Python objects, to read and to write |
+//! | `jobs` | INSERTs in the background |
+//! | `functions`, `lanes` | functions of Python, and the threads on which they run |
+//! | `batch`, `values`, `types` | rows on their way out and in |
+//! | `errors` | errors as exceptions |
+//!
+//! **Invariants:** no thread holds the interpreter's lock while it waits for the engine, and no
+//! worker of the engine waits for the lock.
+
+mod batch;
+mod connection;
+mod errors;
+mod functions;
+mod jobs;
+mod lanes;
+mod running;
+mod sinks;
+mod sources;
+mod types;
+mod values;
+
+use pyo3::prelude::*;
+
+/// Workers allocate and free bundles on different threads all the time, which mimalloc is good at.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// What the package `thalweg` needs of the engine.
+#[pymodule(gil_used = false)]
+mod _thalweg {
+    #[pymodule_export]
+    use super::batch::{Array, RecordBatch};
+    #[pymodule_export]
+    use super::connection::{Batches, Collected, Connection, Query};
+    #[pymodule_export]
+    use super::functions::sql_type_of;
+    #[pymodule_export]
+    use super::jobs::RunningJob;
+    #[pymodule_export]
+    use super::running::shut_down;
+
+    use pyo3::prelude::*;
+
+    /// The command line: does what the arguments say, and returns the exit status.
+    #[cfg(feature = "command")]
+    #[pyfunction]
+    fn command(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
+        py.detach(|| command_line::cli::run(arguments))
+    }
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}
