@@ -15,6 +15,7 @@ mod exit;
 mod final_result;
 mod interrupt;
 mod live_view;
+mod manual;
 mod panic;
 mod progress;
 mod run;
@@ -47,6 +48,7 @@ pub fn main() -> ExitCode {
         Command::Validate(arguments) => check::validate(&arguments),
         Command::Explain(arguments) => check::explain(&arguments),
         Command::Completions(arguments) => completions(&arguments),
+        Command::Manual(arguments) => manual::write(&arguments),
         Command::Snapshot(arguments) => snapshot::snapshot(&arguments),
         Command::Upgrade(arguments) => upgrade::upgrade(&arguments),
         Command::Bench(arguments) => bench::bench(&arguments),
