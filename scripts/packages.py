@@ -10,6 +10,7 @@ bytes.
 
 import argparse
 import gzip
+import json
 import os
 import platform
 import re
@@ -30,7 +31,7 @@ FORMATS = ("archive", "deb", "rpm")
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 ZSH = {"deb": "/usr/share/zsh/vendor-completions", "rpm": "/usr/share/zsh/site-functions"}
 COMPLETIONS = {"bash": "thalweg.bash", "fish": "thalweg.fish", "zsh": "_thalweg"}
-# Which package of Debian has a library, from which version of the library on. What is missing here is an error.
+# Which package of Debian has a library. One that is missing here is an error.
 DEBIAN_PACKAGES = {"libc.so.6": "libc6", "libm.so.6": "libc6", "ld-linux-x86-64.so.2": "libc6",
                    "ld-linux-aarch64.so.1": "libc6", "libgcc_s.so.1": "libgcc-s1", "libssl.so.3": "libssl3",
                    "libcrypto.so.3": "libssl3", "libz.so.1": "zlib1g"}
@@ -101,6 +102,10 @@ def archive(options, folder, time_s):
     return path
 
 
+def newest_of(versions):
+    return max(versions, key=lambda text: [int(part or 0) for part in text.split(".")], default="")
+
+
 def needed_libraries(program):
     """The libraries that a program is linked against, and the newest version of each that it asks for."""
     text = output_of("readelf", "--dynamic", "--version-info", "--wide", str(program))
@@ -110,14 +115,12 @@ def needed_libraries(program):
         file = (re.search(r"File: (\S+)", line) or [None, file])[1]
         found = re.search(r"Name: [A-Z_]+?_([\d.]+)\s", line)
         if found and file in needed:
-            newest = max(needed[file], found[1], key=lambda text: [int(part or 0) for part in text.split(".")])
-            needed[file] = newest
+            needed[file] = newest_of([needed[file], found[1]])
     return needed
 
 
 def debian_depends(libraries):
-    glibc = max((needed for library, needed in libraries.items() if DEBIAN_PACKAGES[library] == "libc6"),
-                key=lambda text: [int(part or 0) for part in text.split(".")], default="")
+    glibc = newest_of(needed for library, needed in libraries.items() if DEBIAN_PACKAGES[library] == "libc6")
     names = sorted({DEBIAN_PACKAGES[library] for library in libraries})
     return [f"libc6 (>= {glibc})" if name == "libc6" else name for name in names] + ["passwd"]
 
@@ -135,17 +138,16 @@ def system_package(kind, options, folder, time_s):
         "root": ROOT, "deploy": DEPLOY, "stage": folder, "version": version(), "zsh": ZSH[kind],
         "arch": ARCHITECTURES[options.target.split("-")[0]],
         "mtime": datetime.fromtimestamp(time_s, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "deb_depends": ", ".join(f'"{name}"' for name in debian_depends(libraries)),
-        "rpm_depends": ", ".join(f'"{name}"' for name in rpm_depends(libraries)),
+        "deb_depends": json.dumps(debian_depends(libraries)),
+        "rpm_depends": json.dumps(rpm_depends(libraries)),
     }
     described = string.Template((DEPLOY / "packages/nfpm.yaml").read_text()).substitute(values)
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         file.write(described)
         file.flush()
-        before = set(options.output.iterdir())
-        output_of(options.nfpm, "package", "--config", file.name, "--packager", kind, "--target", str(options.output))
-    made = [path for path in options.output.glob(f"*.{kind}") if path not in before]
-    return made[0] if made else max(options.output.glob(f"*.{kind}"), key=lambda path: path.stat().st_mtime)
+        command = [options.nfpm, "package", "--config", file.name, "--packager", kind, "--target", str(options.output)]
+        said = output_of(*command)
+    return Path(re.search(r"created package: (.+)", said)[1])
 
 
 def main():
