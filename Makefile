@@ -213,7 +213,7 @@ install-test:
 # from its package, which takes as long as a clean build.
 CRATES_VERIFY ?= --no-verify
 crates:
-	$(CARGO) package --workspace --locked $(CRATES_VERIFY)
+	$(CARGO) package --workspace --exclude xtask --exclude thalweg-workloads --locked $(CRATES_VERIFY)
 
 # Each tool is skipped where it is missing, and says so; LINT_SKIPS=refuse makes that a failure.
 LINT_SKIPS ?= allow
