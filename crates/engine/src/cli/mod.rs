@@ -17,6 +17,7 @@ mod final_result;
 mod flink;
 mod interrupt;
 mod live_view;
+mod manual;
 mod panic;
 mod progress;
 mod run;
@@ -50,6 +51,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Validate(arguments) => check::validate(&arguments),
         Command::Explain(arguments) => check::explain(&arguments),
         Command::Completions(arguments) => completions(&arguments),
+        Command::Manual(arguments) => manual::write(&arguments),
         Command::Snapshot(arguments) => snapshot::snapshot(&arguments),
         Command::Upgrade(arguments) => upgrade::upgrade(&arguments),
         Command::Bench(arguments) => bench::bench(&arguments),

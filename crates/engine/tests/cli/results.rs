@@ -225,7 +225,35 @@ fn help_and_version_are_there() {
     assert_eq!(help.status, Some(0));
     assert_holds(&help.stdout, &["Examples:", "thalweg run", "validate", "explain"]);
     let version = workspace.run(&["--version"]);
-    assert_holds(&version.stdout, &["thalweg", env!("CARGO_PKG_VERSION")]);
+    let rows = version.rows();
+    assert_eq!(rows[0], concat!("thalweg ", env!("CARGO_PKG_VERSION")));
+    let names: Vec<_> = rows[1..].iter().filter_map(|row| row.split(": ").next()).collect();
+    assert_eq!(names, ["commit", "features", "target"]);
+    assert_holds(rows[2], &["http", "kafka", "postgres", "server"]);
+    assert_holds(rows[3], &[std::env::consts::ARCH]);
+    assert_eq!(workspace.run(&["-V"]).rows(), [rows[0]]);
+}
+
+#[test]
+fn every_command_has_a_manual_page_with_its_options() {
+    let workspace = Workspace::new("manual");
+    workspace.run(&["man", "man1"]).rows();
+    let page = |name: &str| workspace.read(&format!("man1/{name}.1")).replace("\\-", "-");
+    let help = workspace.run(&["--help"]).stdout;
+    let (_, commands) = help.split_once("Commands:\n").expect("a list of commands");
+    let (commands, _) = commands.split_once("\n\n").expect("options follow");
+    let first_word = |line: &str| line.split_whitespace().next().map(str::to_owned);
+    for command in commands.lines().filter_map(first_word).filter(|name| name != "help") {
+        assert_holds(&page("thalweg"), &[&format!("thalweg-{command}(1)")]);
+        let page = page(&format!("thalweg-{command}"));
+        let help = workspace.run(&[&command, "--help"]).stdout;
+        let options = help.split_whitespace().filter(|word| word.starts_with("--"));
+        let names = options.map(|word| word.trim_end_matches(|c: char| !c.is_alphanumeric()));
+        for name in names.filter(|name| !help.contains(&format!("{name} ls"))) {
+            assert!(page.contains(name), "{command}: {name} is not in its page: {page}");
+        }
+    }
+    assert_holds(&page("thalweg-snapshot-ls"), &["thalweg-snapshot-ls", "--dir"]);
 }
 
 #[test]

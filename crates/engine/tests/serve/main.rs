@@ -5,4 +5,5 @@
 mod attacks;
 mod jobs;
 mod kills;
+mod packages;
 mod support;

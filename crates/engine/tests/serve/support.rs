@@ -35,7 +35,13 @@ impl Place {
 
     /// Starts a server.
     pub fn serve(&self, options: &[&str]) -> Running {
+        self.serve_with(options, &[])
+    }
+
+    /// Starts a server that has these variables.
+    pub fn serve_with(&self, options: &[&str], variables: &[(&str, &Path)]) -> Running {
         let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
+        command.envs(variables.iter().copied());
         command.args(["serve", "--listen", "127.0.0.1:0", "-o", "workers=2", "--data-dir"]);
         command.arg(&self.folder).args(options);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());

@@ -3,6 +3,7 @@
 //! Exit statuses: 0 done, 1 it failed, 2 the command line is wrong, 3 no, and the answer says why.
 
 mod jobs;
+mod notify;
 mod serve;
 
 use std::path::{Path, PathBuf};

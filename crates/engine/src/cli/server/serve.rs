@@ -8,7 +8,7 @@ use thalweg_server::{Config, Origin, Serving};
 
 use super::super::server_arguments::ServeArguments;
 use super::super::text_table::aligned;
-use super::{ColorChoice, Failure, print, say};
+use super::{ColorChoice, Failure, notify, print, say};
 
 /// Serves until a signal; the exit status.
 pub fn serve(arguments: &ServeArguments) -> u8 {
@@ -30,7 +30,9 @@ fn try_serve(arguments: &ServeArguments) -> Result<()> {
     let signals = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&signals);
     let count = move || {
-        counted.fetch_add(1, Ordering::SeqCst);
+        if counted.fetch_add(1, Ordering::SeqCst) == 0 {
+            notify::notify(notify::STOPPING);
+        }
     };
     ctrlc::set_handler(count)
         .map_err(|error| Error::io(format!("can't listen to signals: {error}")))?;
@@ -38,7 +40,7 @@ fn try_serve(arguments: &ServeArguments) -> Result<()> {
     thalweg_server::serve(config, &signals, greet)
 }
 
-/// Says where the server is.
+/// Says where the server is, and that it is there.
 fn greet(serving: &Serving) {
     for problem in &serving.problems {
         say(&format!("warning: {problem}\n"));
@@ -47,6 +49,7 @@ fn greet(serving: &Serving) {
         say(&format!("listening at http://{address}\n"));
     }
     say(&format!("commands of this machine: {}\n", serving.socket.display()));
+    notify::notify(notify::READY);
 }
 
 fn shown(config: &Config) -> String {
