@@ -233,6 +233,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/jobs/{job}/graph": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What a job is doing, stage by stage, now or at a moment of the last 15 minutes. */
+        get: operations["graph"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/jobs/{job}/logs": {
         parameters: {
             query?: never;
@@ -245,6 +262,23 @@ export interface paths {
          *     a line of JSON each.
          */
         get: operations["logs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/jobs/{job}/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The numbers of a job's stages in the last 15 minutes, all stages in one answer. */
+        get: operations["history"];
         put?: never;
         post?: never;
         delete?: never;
@@ -407,6 +441,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/jobs/{job}/snapshots/{number}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What a snapshot holds, stage by stage. */
+        get: operations["snapshot"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/jobs/{job}/start": {
         parameters: {
             query?: never;
@@ -448,7 +499,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Why the results of a job are where they are. */
+        /** Why the results of a job are where they are, now or at a moment of the last 15 minutes. */
         get: operations["job_why"];
         put?: never;
         post?: never;
@@ -738,6 +789,33 @@ export interface components {
         FunctionView: {
             /** @description Its name. */
             name: string;
+        };
+        /** @description A job as a graph. */
+        GraphView: {
+            /** @description What is wrong with the job, each with `kind`, `since_ms` and `text`. */
+            conditions: Record<string, never>[];
+            /**
+             * Format: int64
+             * @description The newest.
+             */
+            newest_ms?: number | null;
+            /**
+             * Format: int64
+             * @description The oldest moment that `at` may ask for, in milliseconds since 1970.
+             */
+            oldest_ms?: number | null;
+            /**
+             * @description The stages with their inputs, counters, rates and splits, memory and snapshots; the crate
+             *     `thalweg-monitoring` describes it as `JobReading`.
+             */
+            reading: Record<string, never>;
+        };
+        /** @description The numbers of stages over time. */
+        HistoryView: {
+            /** @description The moments, in milliseconds since 1970. */
+            at_ms: number[];
+            /** @description The stages that were asked for. */
+            stages: components["schemas"]["StageHistory"][];
         };
         /** @description What a job is to be. */
         JobBody: {
@@ -1493,6 +1571,49 @@ export interface components {
             /** @description Its name. */
             name: string;
         };
+        /** @description What a snapshot holds. */
+        SnapshotContents: {
+            /** @description The version of the program that wrote it. */
+            engine: string;
+            /**
+             * Format: int64
+             * @description Its number.
+             */
+            number: number;
+            /**
+             * Format: int64
+             * @description The snapshot that it follows.
+             */
+            parent?: number | null;
+            /** @description Its stages, each behind those that it takes from. */
+            stages: components["schemas"]["SnapshotStage"][];
+        };
+        /** @description What a snapshot holds of a stage. */
+        SnapshotStage: {
+            /** @description Its identifier. */
+            id: string;
+            /** @description What it is called. */
+            name: string;
+            /** @description Its tables. */
+            tables: components["schemas"]["SnapshotTable"][];
+        };
+        /** @description A table of a snapshot. */
+        SnapshotTable: {
+            /**
+             * Format: int64
+             * @description Bytes of its files.
+             */
+            bytes: number;
+            /** @description Name and type of each column. */
+            columns: string[];
+            /** @description Its name. */
+            name: string;
+            /**
+             * Format: int64
+             * @description Rows in its files; a row that has changed may stand there more than once.
+             */
+            rows: number;
+        };
         /** @description A snapshot of a job. */
         SnapshotView: {
             /**
@@ -1521,6 +1642,17 @@ export interface components {
              * @description When it was taken, in milliseconds since 1970.
              */
             taken_ms?: number | null;
+        };
+        /** @description The numbers of a stage over time. */
+        StageHistory: {
+            /** @description Its identifier. */
+            id: string;
+            /** @description What it is called. */
+            name: string;
+            /** @description Its numbers by name: rates and shares of a second, bundles that wait, bytes of state. */
+            numbers: Record<string, never>;
+            /** @description Its watermark, in milliseconds since 1970. */
+            watermark_ms: (number | null)[];
         };
         /** @description A stage as people name it. */
         StageReference: {
@@ -2206,6 +2338,38 @@ export interface operations {
             };
         };
     };
+    graph: {
+        parameters: {
+            query?: {
+                /** @description a moment, in milliseconds since 1970 */
+                at?: number;
+            };
+            header?: never;
+            path: {
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GraphView"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     logs: {
         parameters: {
             query?: {
@@ -2226,6 +2390,42 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["List_LogLine"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    history: {
+        parameters: {
+            query?: {
+                /** @description identifiers, with commas; default: all */
+                stages?: string;
+                /** @description a moment, in milliseconds since 1970 */
+                since?: number;
+                /** @description seconds from one point to the next; default 1 */
+                step?: number;
+            };
+            header?: never;
+            path: {
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HistoryView"];
                 };
             };
             default: {
@@ -2575,6 +2775,36 @@ export interface operations {
             };
         };
     };
+    snapshot: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job: string;
+                number: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotContents"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     start: {
         parameters: {
             query?: never;
@@ -2659,7 +2889,10 @@ export interface operations {
     };
     job_why: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description a moment, in milliseconds since 1970 */
+                at?: number;
+            };
             header?: never;
             path: {
                 job: string;

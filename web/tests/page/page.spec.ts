@@ -110,7 +110,7 @@ test('why names the input that is silent, and offers its advice as a change that
   await expect(panel.getByRole('list')).toContainText('manual');
   await expect(page.getByText('without it')).toBeVisible();
   await page.getByRole('button', { name: 'Show this change in the editor' }).click();
-  await expect(page.getByRole('region', { name: 'Changes' })).toContainText("+SET 'watermark.idle-timeout'");
+  await expect(page.getByRole('region', { name: 'Changes' })).toContainText("added:SET 'watermark.idle-timeout'");
   // Nothing has changed yet.
   expect((await server.ask<Job>('GET', 'v1/jobs/held')).revision).toBe(1);
 });
@@ -220,12 +220,12 @@ test('a job is made, stopped, changed and put away by the page', async ({ page, 
   await page.keyboard.insertText(FLOWING.replace('SUM(amount)', 'MAX(amount)'));
   await page.getByRole('button', { name: 'Compare and change…' }).click();
   const dialog = page.getByRole('dialog');
-  await expect(dialog).toContainText('+SELECT item, MAX(amount), window_end');
+  await expect(dialog).toContainText('added:SELECT item, MAX(amount), window_end');
   if (await dialog.getByRole('checkbox').count()) await dialog.getByRole('checkbox').check();
   await dialog.getByRole('button', { name: 'Change it' }).click();
   await server.until<Job>('v1/jobs/made', (job) => job.revision === 2 && job.state === 'running');
   await page.goto(`${server.url}/#/jobs/made/sql`);
-  await expect(page.getByRole('region', { name: 'Text of the statements' })).toContainText('+SELECT item, MAX(amount), window_end');
+  await expect(page.getByRole('region', { name: 'Text of the statements' })).toContainText('added:SELECT item, MAX(amount), window_end');
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Stop' }).click();
   await server.until<Job>('v1/jobs/made', (job) => job.state === 'stopped');

@@ -5,6 +5,8 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 
 const BINARY = process.env.THALWEG ?? '../target/debug/thalweg';
+/** The files as they were built last, where they are not those of the binary. */
+const PAGE = process.env.THALWEG_PAGE ? ['--page-dir', process.env.THALWEG_PAGE] : [];
 
 /** A server with a data directory of its own, on a free port of this machine. */
 export class Server {
@@ -28,7 +30,7 @@ export class Server {
   /** Starts it, at the same address as before. */
   async start(options: string[] = []) {
     const listen = this.address || '127.0.0.1:0';
-    const child = spawn(BINARY, ['serve', '--data-dir', this.folder, '--listen', listen, '-o', 'workers=2', ...options], {
+    const child = spawn(BINARY, ['serve', '--data-dir', this.folder, '--listen', listen, '-o', 'workers=2', ...PAGE, ...options], {
       stdio: ['ignore', 'ignore', 'pipe'],
     });
     this.#child = child;
