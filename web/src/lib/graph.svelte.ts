@@ -8,8 +8,8 @@ export class GraphState {
   /** Identifiers from the sink to what holds it back. */
   path: string[] = $state.raw([]);
   isHeld = $state(false);
-  /** The split that holds, as `source[split]`. */
-  holder = $state('');
+  /** The split that holds; empty where it is a stage or an input without splits. */
+  split = $state('');
   /** Changes with the shape alone. */
   shape: { stages: { id: string; name: string }[]; edges: StageEdge[] } = $state.raw({ stages: [], edges: [] });
   #key = '';
@@ -29,8 +29,7 @@ export class GraphState {
     const ids = why.path.map((place) => this.reading?.stages[place]?.id ?? '');
     if (ids.join() !== this.path.join()) this.path = ids;
     this.isHeld = why.verdict === 'standing-still';
-    const split = why.holder.split?.[1];
-    this.holder = split ? `${why.holder.name}[${split}]` : why.holder.name;
+    this.split = why.holder.split?.[1] ?? '';
   }
 
   isOnPath(edge: { source: string; target: string }): boolean {

@@ -40,7 +40,7 @@ export function layout(boxes: Box[], edges: { from: string; to: string }[], styl
 function place(boxes: Box[], edges: { from: string; to: string }[], style: Style): Layout {
   const { width = NODE_WIDTH, isDown = false } = style;
   const graph = new dagre.graphlib.Graph();
-  const gaps = isDown ? { nodesep: 16, ranksep: 26, margin: 4 } : { nodesep: 28, ranksep: 88, margin: 16 };
+  const gaps = isDown ? { nodesep: 16, ranksep: 26, margin: 4 } : { nodesep: 28, ranksep: 100, margin: 16 };
   const { nodesep, ranksep, margin } = gaps;
   graph.setGraph({ rankdir: isDown ? 'TB' : 'LR', nodesep, ranksep, marginx: margin, marginy: margin });
   graph.setDefaultEdgeLabel(() => ({}));

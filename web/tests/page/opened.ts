@@ -22,7 +22,7 @@ export const test = base.extend<{ faults: string[] }>({
         console.error(`policy: ${event.violatedDirective} ${event.blockedURI} ${event.sample} ${event.sourceFile}:${event.lineNumber}`);
       });
     });
-    page.on('pageerror', (error) => faults.push(`exception: ${error.message} ${(error.stack ?? "").slice(0, 1500)}`));
+    page.on('pageerror', (error) => faults.push(`exception: ${error.message}`));
     page.on('console', (message) => {
       // Answers that are errors are the tests' own matter, and what the policy refuses is an event above.
       const isKnown = ['Failed to load resource', 'Applying inline style violates'].some((begin) => message.text().startsWith(begin));
