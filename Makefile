@@ -10,7 +10,7 @@ SANITIZE_TARGET := $(abspath target/sanitize)
 SANITIZE_HOST := x86_64-unknown-linux-gnu
 SANITIZE_TEST = CARGO_TARGET_DIR=$(SANITIZE_TARGET) $(CARGO) +nightly test --locked --target $(SANITIZE_HOST)
 
-.PHONY: crates dist install-test lint-deploy python python-test wheel serve-test connect-test prometheus-test help check test fmt clippy doc unit depcheck tidy deny venv bench bench-full bench-blocks loom miri sanitize sweep workloads nexmark-check fuzz examples book clean-outputs kills
+.PHONY: page page-check page-test crates dist install-test lint-deploy python python-test wheel serve-test connect-test prometheus-test help check test fmt clippy doc unit depcheck tidy deny venv bench bench-full bench-blocks loom miri sanitize sweep workloads nexmark-check fuzz examples book clean-outputs kills
 
 help:
 	@echo "make test      what CI runs: format, lints, tests, doctests, loom, crate table, tidy"
@@ -23,6 +23,9 @@ help:
 	@echo "make wheel     the release wheel in target/wheels, installed into a fresh environment and tried"
 	@echo "make prometheus-test  alert rules, their tests and a recorded scrape (needs promtool)"
 	@echo "make serve-test  a server with 20 jobs that is killed a thousand times"
+	@echo "make page      builds the web page into crates/server/page, whose files are committed (needs Node)"
+	@echo "make page-check  is that what web/ builds, byte by byte? (needs Node)"
+	@echo "make page-test  the page in a real browser against a real server (needs Node and Chromium)"
 	@echo "make loom      the lock-free pieces under the model checker"
 	@echo "make miri      the same pieces interpreted, for undefined behaviour (needs nightly and miri)"
 	@echo "make sanitize  the same under the thread and address sanitizers (needs nightly and rust-src)"
@@ -202,6 +205,38 @@ prometheus-test:
 # Twenty jobs, a thousand kills: each goes on, and has written each row once in the end.
 serve-test:
 	$(CARGO) test --release --locked --package thalweg --test serve -- --include-ignored --nocapture
+
+# The web page. Its files are committed, so that nobody needs Node to build or to install.
+NODE_READY := web/node_modules/.package-lock.json
+$(NODE_READY): web/package.json web/package-lock.json
+	cd web && PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 npm ci --no-audit --no-fund
+
+page: $(NODE_READY)
+	cd web && npm run --silent types && npm run --silent check && npm run --silent build
+
+# Into a folder of its own, which is compared with the committed one. A skipped check says so.
+page-check:
+	@if node --version >/dev/null 2>&1; then \
+		$(MAKE) --no-print-directory $(NODE_READY) && \
+		(cd web && npx vite build --outDir ../target/page --logLevel warn) && \
+		diff -r target/page crates/server/page && echo "crates/server/page is what web/ builds"; \
+	else \
+		echo "SKIPPED: Node is missing (20.19 or newer, with npm)"; \
+	fi
+
+# CHROMIUM names the browser; Debian has it in its package `chromium`. THALWEG names the binary, which is built
+# otherwise. A skipped check says so.
+CHROMIUM ?= $(firstword $(shell command -v chromium chromium-browser google-chrome 2>/dev/null))
+page-test:
+	@if ! node --version >/dev/null 2>&1; then \
+		echo "SKIPPED: Node is missing (20.19 or newer, with npm)"; \
+	elif [ -z "$(CHROMIUM)" ]; then \
+		echo "SKIPPED: Chromium is missing (Debian: apt-get install --no-install-recommends chromium)"; \
+	else \
+		$(MAKE) --no-print-directory $(NODE_READY) && \
+		if [ -z "$$THALWEG" ]; then $(CARGO) build --locked --package thalweg --bin thalweg; fi && \
+		cd web && npm run --silent check && npm run --silent unit && CHROMIUM="$(CHROMIUM)" npm run --silent page; \
+	fi
 
 examples:
 	$(CARGO) run --release --locked -- run examples/flights/delays.sql

@@ -31,5 +31,7 @@ pub fn relative(root: &Path, path: &Path) -> PathBuf {
 }
 
 fn is_skipped(name: &str) -> bool {
-    name.starts_with('.') || name.starts_with("target") || name == "__pycache__"
+    name.starts_with('.')
+        || name.starts_with("target")
+        || matches!(name, "__pycache__" | "node_modules")
 }

@@ -158,6 +158,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// No job starts by itself.
     pub hold: bool,
+    /// A folder that the files of the page are read from, instead of those of the program.
+    pub page_dir: Option<PathBuf>,
     values: BTreeMap<&'static str, (String, Origin)>,
 }
 
@@ -174,8 +176,12 @@ impl Config {
         flags: &[(String, String)],
     ) -> Result<Config> {
         let defaults = KEYS.iter().map(|key| (key.name, (key.default.to_owned(), Origin::Default)));
-        let mut config =
-            Config { data_dir: data_dir.to_owned(), hold: false, values: defaults.collect() };
+        let mut config = Config {
+            data_dir: data_dir.to_owned(),
+            hold: false,
+            page_dir: None,
+            values: defaults.collect(),
+        };
         config.read_file(file)?;
         for (name, value) in variables {
             let Some(key) = name.strip_prefix(VARIABLES) else { continue };

@@ -171,7 +171,8 @@ pub fn digest(text: &str) -> String {
     hexadecimal(&Sha256::digest(text.as_bytes()))
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
+/// Two digits for each byte.
+pub fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -28,6 +28,9 @@ pub struct ServeArguments {
     /// Starts no job by itself
     #[arg(long)]
     pub hold: bool,
+    /// Reads the files of the web page from this folder, for those who change it
+    #[arg(long, value_name = "DIR")]
+    pub page_dir: Option<PathBuf>,
     /// Prints every option with where its value comes from, and ends
     #[arg(long)]
     pub print_config: bool,

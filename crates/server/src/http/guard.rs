@@ -148,8 +148,9 @@ fn finished(response: Response, id: &str) -> Response {
         ("thalweg-version", env!("CARGO_PKG_VERSION")),
     ];
     for (name, value) in HEADERS {
-        let name = HeaderName::from_static(name);
-        response.headers_mut().insert(name, HeaderValue::from_static(value));
+        // The page has a policy of its own.
+        let entry = response.headers_mut().entry(HeaderName::from_static(name));
+        entry.or_insert(HeaderValue::from_static(value));
     }
     if let Ok(id) = HeaderValue::from_str(id) {
         response.headers_mut().insert(HeaderName::from_static("x-request-id"), id);
@@ -230,7 +231,8 @@ async fn identify(app: &App, peer: Peer, request: &Parts) -> Outcome<Caller> {
         }
         Peer::Address(address) => address,
     };
-    if matches!(request.uri.path(), "/healthz" | "/readyz") {
+    let path = request.uri.path();
+    if matches!(path, "/healthz" | "/readyz") || super::page::is_page(path) {
         return Ok(Caller { name: "?".to_owned(), role: Role::Read, jobs: Some(String::new()) });
     }
     let header = request.headers.get(header::AUTHORIZATION);

@@ -6,10 +6,12 @@
 
 mod admin;
 mod app;
+mod graph;
 mod guard;
 mod jobs;
 mod listen;
 mod live;
+mod page;
 mod readings;
 mod statements;
 mod stream;
@@ -40,11 +42,17 @@ pub fn router(app: App) -> Router {
         .route("/revisions/{revision}/diff", get(jobs::revision_diff))
         .route("/revisions/{revision}/activate", post(jobs::activate))
         .route("/snapshots", get(jobs::snapshots).post(jobs::take_snapshot))
+        .route("/snapshots/{number}", get(graph::snapshot))
         .route("/events", get(jobs::events))
         .route("/logs", get(jobs::logs))
         .route("/runs", get(jobs::runs))
+        .route("/graph", get(graph::graph))
+        .route("/metrics", get(graph::history))
         .route("/why", get(readings::job_why));
+    let page = page::addresses()
+        .fold(Router::new(), |router, address| router.route(&address, get(page::file)));
     Router::new()
+        .merge(page)
         .route("/healthz", get(admin::healthz))
         .route("/readyz", get(admin::readyz))
         .route("/openapi.json", get(admin::openapi_json))
@@ -105,6 +113,9 @@ async fn wrong_method() -> Problem {
         jobs::activate,
         jobs::snapshots,
         jobs::take_snapshot,
+        graph::snapshot,
+        graph::graph,
+        graph::history,
         jobs::events,
         jobs::logs,
         jobs::runs,

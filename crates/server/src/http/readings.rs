@@ -2,16 +2,17 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::header;
+use axum::http::{Uri, header};
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thalweg_monitoring::exposition::{CONTENT_TYPE, Families, job_samples};
 use thalweg_monitoring::why;
 use utoipa::ToSchema;
 
-use super::app::App;
+use super::app::{App, query};
 use super::guard::Caller;
+use crate::job::Job;
 use crate::problem::{Outcome, Problem};
 
 /// Which input holds the results of a job back, since when, why, and what would happen without it.
@@ -29,27 +30,35 @@ pub struct WhyView {
     pub conditions: Value,
 }
 
-/// Why the results of a job are where they are.
-#[utoipa::path(get, path = "/v1/jobs/{job}/why", tag = "jobs", params(("job" = String, Path)),
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WhyQuery {
+    at: Option<i64>,
+}
+
+/// Why the results of a job are where they are, now or at a moment of the last 15 minutes.
+#[utoipa::path(get, path = "/v1/jobs/{job}/why", tag = "jobs",
+    params(("job" = String, Path), ("at" = Option<i64>, Query, description = "a moment, in milliseconds since 1970")),
     responses((status = 200, body = WhyView), (status = "default", body = Problem, content_type = "application/problem+json")))]
-pub async fn job_why(State(app): State<App>, Path(job): Path<String>) -> Outcome<Json<WhyView>> {
+pub async fn job_why(
+    State(app): State<App>,
+    Path(job): Path<String>,
+    uri: Uri,
+) -> Outcome<Json<WhyView>> {
+    let asked: WhyQuery = query(&uri)?;
     app.ask(move |server| {
         let job = server.job(&job)?;
         let run = job.lock().run.clone();
         let found = run.and_then(|run| {
             run.watched(|watch| {
-                let why = watch.newest().and_then(why)?;
+                let why = match asked.at {
+                    Some(at_ms) => why(&watch.history().at(at_ms)?)?,
+                    None => why(watch.newest()?)?,
+                };
                 Some((why, watch.conditions().to_vec()))
             })
         });
-        let Some((why, conditions)) = found.flatten() else {
-            let detail = format!(
-                "job {} does not run, or has just begun: {}",
-                job.name,
-                job.lock().shown.word()
-            );
-            return Err(Problem::new(409, "not-running", detail));
-        };
+        let (why, conditions) = found.flatten().ok_or_else(|| not_running(&job))?;
         let plain = |value: serde_json::Result<Value>| value.unwrap_or_default();
         Ok(Json(WhyView {
             sentence: why.sentence.clone(),
@@ -59,6 +68,13 @@ pub async fn job_why(State(app): State<App>, Path(job): Path<String>) -> Outcome
         }))
     })
     .await
+}
+
+/// There are no readings of a job.
+pub(super) fn not_running(job: &Job) -> Problem {
+    let shown = job.lock().shown.word();
+    let detail = format!("job {} does not run, or has just begun: {shown}", job.name);
+    Problem::new(409, "not-running", detail)
 }
 
 /// Metrics of all jobs, as Prometheus reads them; docs/metrics.md lists them.

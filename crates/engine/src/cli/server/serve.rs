@@ -24,6 +24,7 @@ fn try_serve(arguments: &ServeArguments) -> Result<()> {
     let file = arguments.config.as_deref();
     let mut config = Config::read(&arguments.data_dir, file, std::env::vars(), &flags)?;
     config.hold = arguments.hold;
+    config.page_dir.clone_from(&arguments.page_dir);
     if arguments.print_config {
         return print(&shown(&config));
     }
@@ -47,6 +48,9 @@ fn greet(serving: &Serving) {
     }
     if let Some(address) = serving.address {
         say(&format!("listening at http://{address}\n"));
+        say(&format!(
+            "page: http://{address}/, with a token: thalweg token create NAME --role admin\n"
+        ));
     }
     say(&format!("commands of this machine: {}\n", serving.socket.display()));
     notify::notify(notify::READY);

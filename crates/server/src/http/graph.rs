@@ -1,0 +1,275 @@
+//! What the page draws: a job as a graph with live numbers, its numbers over time, and what a
+//! snapshot holds.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::Uri;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use thalweg_monitoring::Watch;
+use thalweg_monitoring::history::{NUMBER_NAMES, NUMBERS};
+use thalweg_state::{SnapshotDetails, TableSummary};
+use utoipa::ToSchema;
+
+use super::app::{App, query};
+use super::readings::not_running;
+use crate::problem::{Outcome, Problem};
+use crate::server::Server;
+
+/// Points of an answer, over all stages and numbers.
+const POINTS_MAX: usize = 200_000;
+
+/// A job as a graph.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct GraphView {
+    /// The stages with their inputs, counters, rates and splits, memory and snapshots; the crate
+    /// `thalweg-monitoring` describes it as `JobReading`.
+    #[schema(value_type = Object)]
+    pub reading: Value,
+    /// What is wrong with the job, each with `kind`, `since_ms` and `text`.
+    #[schema(value_type = Vec<Object>)]
+    pub conditions: Value,
+    /// The oldest moment that `at` may ask for, in milliseconds since 1970.
+    pub oldest_ms: Option<i64>,
+    /// The newest.
+    pub newest_ms: Option<i64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GraphQuery {
+    at: Option<i64>,
+}
+
+/// What a job is doing, stage by stage, now or at a moment of the last 15 minutes.
+#[utoipa::path(get, path = "/v1/jobs/{job}/graph", tag = "jobs",
+    params(("job" = String, Path), ("at" = Option<i64>, Query, description = "a moment, in milliseconds since 1970")),
+    responses((status = 200, body = GraphView), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn graph(
+    State(app): State<App>,
+    Path(job): Path<String>,
+    uri: Uri,
+) -> Outcome<Json<GraphView>> {
+    let asked: GraphQuery = query(&uri)?;
+    app.ask(move |server| watched(server, &job, |watch| graph_view(watch, asked.at)).map(Json))
+        .await
+}
+
+fn graph_view(watch: &Watch, at_ms: Option<i64>) -> Option<GraphView> {
+    let reading = match at_ms {
+        Some(at_ms) => watch.history().at(at_ms)?,
+        None => watch.newest()?.clone(),
+    };
+    let span = watch.history().span_ms();
+    Some(GraphView {
+        reading: serde_json::to_value(reading).unwrap_or_default(),
+        conditions: serde_json::to_value(watch.conditions()).unwrap_or_default(),
+        oldest_ms: span.map(|(oldest, _)| oldest),
+        newest_ms: span.map(|(_, newest)| newest),
+    })
+}
+
+/// What is made of the readings of a job that runs.
+fn watched<T>(server: &Server, name: &str, of: impl FnOnce(&Watch) -> Option<T>) -> Outcome<T> {
+    let job = server.job(name)?;
+    let run = job.lock().run.clone();
+    let found = run.and_then(|run| run.watched(of));
+    found.flatten().ok_or_else(|| not_running(&job))
+}
+
+/// The numbers of stages over time.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct HistoryView {
+    /// The moments, in milliseconds since 1970.
+    pub at_ms: Vec<i64>,
+    /// The stages that were asked for.
+    pub stages: Vec<StageHistory>,
+}
+
+/// The numbers of a stage over time.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct StageHistory {
+    /// Its identifier.
+    pub id: String,
+    /// What it is called.
+    pub name: String,
+    /// Its watermark, in milliseconds since 1970.
+    pub watermark_ms: Vec<Option<i64>>,
+    /// Its numbers by name: rates and shares of a second, bundles that wait, bytes of state.
+    #[schema(value_type = Object)]
+    pub numbers: std::collections::BTreeMap<&'static str, Vec<f32>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HistoryQuery {
+    #[serde(default)]
+    stages: String,
+    #[serde(default)]
+    since: i64,
+    step: Option<u32>,
+}
+
+/// The numbers of a job's stages in the last 15 minutes, all stages in one answer.
+#[utoipa::path(get, path = "/v1/jobs/{job}/metrics", tag = "jobs",
+    params(("job" = String, Path), ("stages" = Option<String>, Query, description = "identifiers, with commas; default: all"),
+        ("since" = Option<i64>, Query, description = "a moment, in milliseconds since 1970"),
+        ("step" = Option<u32>, Query, description = "seconds from one point to the next; default 1")),
+    responses((status = 200, body = HistoryView), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn history(
+    State(app): State<App>,
+    Path(job): Path<String>,
+    uri: Uri,
+) -> Outcome<Json<HistoryView>> {
+    let asked: HistoryQuery = query(&uri)?;
+    let view = app.ask(move |server| watched(server, &job, |watch| history_view(watch, &asked)));
+    let view = view.await?;
+    let points = view.at_ms.len() * view.stages.len() * NUMBERS;
+    if points > POINTS_MAX {
+        let detail = format!(
+            "{points} numbers are too many for an answer: name 'stages', or a larger 'step'"
+        );
+        return Err(Problem::new(400, "too-many-points", detail));
+    }
+    Ok(Json(view))
+}
+
+fn history_view(watch: &Watch, asked: &HistoryQuery) -> Option<HistoryView> {
+    let history = watch.history();
+    let wanted = |id: &str| asked.stages.is_empty() || asked.stages.split(',').any(|of| of == id);
+    let stages = watch.newest()?.stages.iter().enumerate();
+    let stages: Vec<_> = stages.filter(|(_, stage)| wanted(&stage.id)).collect();
+    let first = stages.first().map_or(0, |(place, _)| *place);
+    let step_ms = i64::from(asked.step.unwrap_or(1).max(1)) * 1_000;
+    let chosen = chosen(history.watermarks(first).map(|(at_ms, _)| at_ms), asked.since, step_ms);
+    let at = |place: &usize| chosen.get(*place).copied().unwrap_or(false);
+    let kept = |place: usize| at(&place);
+    let at_ms = history.watermarks(first).enumerate().filter(|(place, _)| kept(*place));
+    let at_ms = at_ms.map(|(_, (at_ms, _))| at_ms).collect();
+    let stages = stages.into_iter().map(|(stage, reading)| {
+        let numbers = (0..NUMBERS).map(|number| {
+            let all = history.numbers(stage, number).enumerate();
+            let all = all.filter(|(place, _)| kept(*place)).map(|(_, (_, number))| number);
+            (NUMBER_NAMES[number], all.collect())
+        });
+        let watermarks = history.watermarks(stage).enumerate();
+        let watermarks = watermarks.filter(|(place, _)| kept(*place));
+        StageHistory {
+            id: reading.id.clone(),
+            name: reading.name.clone(),
+            watermark_ms: watermarks.map(|(_, (_, watermark))| watermark).collect(),
+            numbers: numbers.collect(),
+        }
+    });
+    Some(HistoryView { at_ms, stages: stages.collect() })
+}
+
+/// Which moments an answer has: those since a moment, one for each step.
+fn chosen(moments: impl Iterator<Item = i64>, since_ms: i64, step_ms: i64) -> Vec<bool> {
+    let mut last_step = None;
+    let is_chosen = |at_ms: i64| {
+        let step = at_ms.div_euclid(step_ms);
+        let is_new = at_ms >= since_ms && last_step != Some(step);
+        last_step = if is_new { Some(step) } else { last_step };
+        is_new
+    };
+    moments.map(is_chosen).collect()
+}
+
+/// What a snapshot holds.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SnapshotContents {
+    /// Its number.
+    pub number: u64,
+    /// The version of the program that wrote it.
+    pub engine: String,
+    /// The snapshot that it follows.
+    pub parent: Option<u64>,
+    /// Its stages, each behind those that it takes from.
+    pub stages: Vec<SnapshotStage>,
+}
+
+/// What a snapshot holds of a stage.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SnapshotStage {
+    /// Its identifier.
+    pub id: String,
+    /// What it is called.
+    pub name: String,
+    /// Its tables.
+    pub tables: Vec<SnapshotTable>,
+}
+
+/// A table of a snapshot.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SnapshotTable {
+    /// Its name.
+    pub name: String,
+    /// Name and type of each column.
+    pub columns: Vec<String>,
+    /// Rows in its files; a row that has changed may stand there more than once.
+    pub rows: u64,
+    /// Bytes of its files.
+    pub bytes: u64,
+}
+
+/// What a snapshot holds, stage by stage.
+#[utoipa::path(get, path = "/v1/jobs/{job}/snapshots/{number}", tag = "snapshots",
+    params(("job" = String, Path), ("number" = u64, Path)),
+    responses((status = 200, body = SnapshotContents), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn snapshot(
+    State(app): State<App>,
+    Path((job, number)): Path<(String, String)>,
+) -> Outcome<Json<SnapshotContents>> {
+    let number: u64 = number
+        .parse()
+        .map_err(|_| Problem::new(400, "parameter-wrong", "snapshots have numbers from 1"))?;
+    app.ask(move |server| {
+        let missing =
+            || Problem::new(404, "no-such-snapshot", format!("the job has no snapshot {number}"));
+        let store = server.store(&job)?.ok_or_else(missing)?;
+        if !store.list()?.iter().any(|summary| summary.number() == number) {
+            return Err(missing());
+        }
+        Ok(Json(contents(&store.describe(number)?)))
+    })
+    .await
+}
+
+fn contents(details: &SnapshotDetails) -> SnapshotContents {
+    let table = |table: &TableSummary| SnapshotTable {
+        name: table.name.clone(),
+        columns: table.columns.clone(),
+        rows: table.rows,
+        bytes: table.bytes,
+    };
+    let stages = details.stages.iter().map(|stage| SnapshotStage {
+        id: stage.id.clone(),
+        name: stage.name.clone(),
+        tables: stage.state.iter().chain(&stage.waiting).map(table).collect(),
+    });
+    SnapshotContents {
+        number: details.header.number,
+        engine: details.header.engine.clone(),
+        parent: details.header.parent,
+        stages: stages.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_has_one_moment_for_each_step() {
+        let moments = [1_000, 2_100, 3_200, 4_000, 10_000, 11_000];
+        let kept = |since_ms, step_ms| -> Vec<i64> {
+            let chosen = chosen(moments.into_iter(), since_ms, step_ms);
+            moments.into_iter().zip(chosen).filter(|(_, is)| *is).map(|(at, _)| at).collect()
+        };
+        assert_eq!(kept(0, 1_000), moments);
+        assert_eq!(kept(0, 5_000), [1_000, 10_000]);
+        assert_eq!(kept(3_000, 1_000), [3_200, 4_000, 10_000, 11_000]);
+        assert_eq!(kept(99_000, 1_000), [0; 0]);
+    }
+}

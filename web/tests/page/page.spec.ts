@@ -1,0 +1,280 @@
+import { expect, open, test } from './opened';
+import { Server } from './server';
+import { FAILING, FLOWING, HELD, LATE } from './jobs_of_tests';
+
+interface Job {
+  name: string;
+  state: string;
+  rows_in: number;
+  late_rows: number;
+  snapshot?: number;
+  revision: number;
+}
+let server: Server;
+
+test.beforeAll(async () => {
+  test.setTimeout(180_000);
+  server = await Server.begin();
+  server.file('manual/first.csv', 'ab,1.5,2026-01-01 00:00:00\n');
+  server.file('payments.csv', '7\nseven\n');
+  await server.submit('flowing', FLOWING, { tags: ['shop'] });
+  await server.submit('held', HELD);
+  await server.submit('late', LATE);
+  await server.submit('failing', FAILING);
+  await server.ask('PUT', 'v1/jobs/sketch', { sql: FLOWING });
+  await server.until<Job>('v1/jobs/failing', (job) => job.state === 'failed');
+  await server.until<Job>('v1/jobs/flowing', (job) => job.state === 'running' && job.rows_in > 0);
+});
+test.afterAll(() => server.end());
+
+test('without a token it asks for one, and a wrong one is refused', async ({ page, faults }) => {
+  void faults;
+  await page.goto(server.url);
+  await expect(page.getByRole('heading', { name: 'A token, please' })).toBeVisible();
+  await page.getByLabel('Token').fill('twt_wrong');
+  await page.getByRole('button', { name: 'Open' }).click();
+  await expect(page.getByText('does not know the token')).toBeVisible();
+  await page.getByLabel('Token').fill(server.token);
+  await page.getByRole('button', { name: 'Open' }).click();
+  await expect(page.getByRole('link', { name: 'flowing', exact: true })).toBeVisible();
+});
+
+test('a token of the address is taken out of it', async ({ page, faults }) => {
+  void faults;
+  await open(page, server);
+  await expect(page.getByRole('link', { name: 'flowing', exact: true })).toBeVisible();
+  expect(page.url()).not.toContain('token');
+  await page.goBack().catch(() => {});
+  expect(page.url()).not.toContain('token');
+});
+
+test('the list shows what REST shows, failed jobs first', async ({ page, faults }) => {
+  void faults;
+  await open(page, server);
+  const rows = page.getByRole('row');
+  await expect(rows.nth(1)).toContainText('failing');
+  await expect(rows.nth(1)).toContainText('failed');
+  await expect(rows.nth(1)).toContainText('payments.csv');
+  const flowing = page.getByRole('row', { name: /flowing/ });
+  await expect(flowing).toContainText('running');
+  await expect(flowing).toContainText('shop');
+  const shown = await flowing.locator('td.in').getAttribute('title');
+  const inRun = Number(/([\d,]+) in this run/.exec(shown ?? '')?.[1]?.replaceAll(',', ''));
+  const job = await server.ask<Job>('GET', 'v1/jobs/flowing');
+  expect(inRun).toBeGreaterThan(0);
+  expect(inRun).toBeLessThanOrEqual(job.rows_in);
+  await page.getByLabel('Filter jobs').fill('state:draft');
+  await expect(page.getByRole('link', { name: 'sketch' })).toBeVisible();
+  await expect(page.getByRole('link', { name: 'flowing', exact: true })).toHaveCount(0);
+});
+
+test('the graph has the stages of the job, and its table the same numbers', async ({ page, faults }) => {
+  void faults;
+  await open(page, server, '/jobs/flowing');
+  const graph = await server.ask<{ reading: { stages: { name: string }[] } }>('GET', 'v1/jobs/flowing/graph');
+  const names = graph.reading.stages.map((stage) => stage.name);
+  for (const name of names) await expect(page.locator('.node').filter({ hasText: name }).first()).toBeVisible();
+  await expect(page.locator('.svelte-flow__edge')).toHaveCount(names.length - 1);
+  await page.locator('.node').filter({ hasText: 'window' }).first().click();
+  await expect(page.getByRole('complementary', { name: /Stage window/ })).toBeVisible();
+  await expect(page).toHaveURL(/stage=/);
+  await page.getByRole('button', { name: 'Table', exact: true }).click();
+  const table = page.getByRole('table').first();
+  for (const name of names) await expect(table).toContainText(name);
+  await page.keyboard.press('Escape');
+  await expect(page.getByRole('complementary')).toHaveCount(0);
+});
+
+test('arrow keys walk the graph along its edges', async ({ page, faults }) => {
+  void faults;
+  await open(page, server, '/jobs/flowing');
+  const nodes = page.locator('.svelte-flow__node');
+  await expect(nodes.first()).toBeVisible();
+  await nodes.first().focus();
+  await page.keyboard.press('ArrowRight');
+  const focused = page.locator('.svelte-flow__node:focus');
+  await expect(focused).toHaveCount(1);
+  await expect(focused).not.toContainText('orders 0');
+  await page.keyboard.press('Enter');
+  await expect(page.getByRole('complementary')).toBeVisible();
+});
+
+test('why names the input that is silent, and offers its advice as a change that is shown', async ({ page, faults }) => {
+  void faults;
+  interface Answer { why: { verdict: string; holder: { name: string } }; sentence: string }
+  const answer = await server.until<Answer>('v1/jobs/held/why', (found) => found.why.verdict === 'standing-still', 90);
+  expect(answer.why.holder.name).toBe('manual');
+  await open(page, server, '/jobs/held/why');
+  const panel = page.getByRole('region', { name: 'The answer' });
+  await expect(panel).toContainText('standing still');
+  await expect(panel.getByRole('list')).toContainText('manual');
+  await expect(page.getByText('without it')).toBeVisible();
+  await page.getByRole('button', { name: 'Show this change in the editor' }).click();
+  await expect(page.getByRole('region', { name: 'Changes' })).toContainText("added:SET 'watermark.idle-timeout'");
+  // Nothing has changed yet.
+  expect((await server.ask<Job>('GET', 'v1/jobs/held')).revision).toBe(1);
+});
+
+test('why can be asked about a moment that has passed', async ({ page, faults }) => {
+  void faults;
+  await open(page, server, '/jobs/late/why');
+  const slider = page.getByLabel('Moment');
+  await expect(slider).toBeVisible();
+  const oldest = Number(await slider.getAttribute('min'));
+  await page.goto(`${server.url}/#/jobs/late/why?at=${oldest + 1000}`);
+  await expect(page.getByRole('button', { name: 'Now' })).toBeVisible();
+  await expect(page.getByRole('region', { name: 'The answer' })).toBeVisible();
+});
+
+test('late rows add up as REST says', async ({ page, faults }) => {
+  void faults;
+  await server.until<Job>('v1/jobs/late', (job) => job.late_rows > 100);
+  await open(page, server, '/jobs/late/late');
+  const sum = page.locator('.sum').first();
+  await expect(sum).toContainText('late');
+  const [accepted, late, ingested] = ((await sum.textContent()) ?? '').match(/[\d,]+/g)!.map((text) => Number(text.replaceAll(',', '')));
+  expect(accepted! + late!).toBe(ingested);
+  const job = await server.ask<Job>('GET', 'v1/jobs/late');
+  expect(late).toBeGreaterThan(0);
+  expect(late).toBeLessThanOrEqual(job.late_rows);
+});
+
+test('latency has a strip and percentiles', async ({ page, faults }) => {
+  void faults;
+  await open(page, server, '/jobs/flowing/latency');
+  const sink = page.getByRole('region', { name: 'Latency of totals' });
+  await expect(sink.getByText('p99', { exact: true }).first()).toBeVisible();
+  await expect(sink.getByRole('img', { name: /over time/ })).toBeVisible();
+});
+
+test('a snapshot is taken, and its contents are shown', async ({ page, faults }) => {
+  void faults;
+  await open(page, server, '/jobs/flowing/snapshots');
+  await page.getByRole('button', { name: 'Take one now' }).click();
+  await expect(page.getByRole('log', { name: 'Messages' })).toContainText(/snapshot \d+ is kept/);
+  await expect(page.getByRole('cell', { name: 'manual' }).first()).toBeVisible();
+  await page.getByRole('button', { name: 'Contents' }).first().click();
+  await expect(page.getByRole('columnheader', { name: 'Columns' })).toBeVisible();
+});
+
+test('events and log lines are one time line', async ({ page, faults }) => {
+  void faults;
+  await open(page, server, '/jobs/failing/events');
+  const table = page.getByRole('table');
+  await expect(table).toContainText('failed');
+  await expect(table).toContainText('seven');
+  await page.getByLabel('Filter lines').fill('planning');
+  await expect(page.getByRole('row')).toHaveCount(2);
+});
+
+test('a failed job says why, and shows its plan', async ({ page, faults }) => {
+  void faults;
+  await open(page, server, '/jobs/failing');
+  await expect(page.getByRole('alert')).toContainText('payments.csv');
+  await expect(page.locator('.node').filter({ hasText: 'payments' }).first()).toBeVisible();
+  await expect(page.getByText('It does not run')).toBeVisible();
+});
+
+test('the editor underlines what is wrong and shows the plan of what is right', async ({ page, faults }) => {
+  void faults;
+  await open(page, server, '/editor');
+  const text = page.getByLabel('Statements', { exact: true });
+  await text.click();
+  await page.keyboard.press('Control+A');
+  await page.keyboard.insertText("CREATE TABLE t (a INT) WITH ('connector' = 'datagen');\nSELECT b FROM t;");
+  await expect(page.locator('.cm-lintRange-error')).toHaveText('b');
+  await expect(page.getByRole('region', { name: 'Mistakes' })).toContainText('b');
+  await text.click();
+  await page.keyboard.press('Control+A');
+  await page.keyboard.insertText("CREATE TABLE t (a INT) WITH ('connector' = 'datagen', 'number-of-rows' = '3');\nSELECT a AS one FROM t;");
+  await page.getByRole('button', { name: 'Run', exact: true }).click();
+  await expect(page.getByRole('region', { name: 'Rows' }).getByRole('row')).toHaveCount(4);
+});
+
+test('completion knows tables, options and functions', async ({ page, faults }) => {
+  void faults;
+  await open(page, server, '/editor');
+  const text = page.getByLabel('Statements', { exact: true });
+  await text.click();
+  await page.keyboard.press('Control+A');
+  await page.keyboard.insertText("SET 'water");
+  await page.keyboard.press('Control+Space');
+  await expect(page.locator('.cm-tooltip-autocomplete')).toContainText('watermark.idle-timeout');
+});
+
+test('a job is made, stopped, changed and put away by the page', async ({ page, faults }) => {
+  void faults;
+  await open(page, server, '/editor');
+  const text = page.getByLabel('Statements', { exact: true });
+  await text.click();
+  await page.keyboard.press('Control+A');
+  await page.keyboard.insertText(FLOWING);
+  await page.getByLabel('Job').fill('made');
+  await page.getByRole('button', { name: 'Save and start' }).click();
+  await expect(page.getByRole('heading', { name: 'made' })).toBeVisible();
+  await server.until<Job>('v1/jobs/made', (job) => job.state === 'running' && job.snapshot !== undefined);
+  await page.getByRole('link', { name: 'Edit', exact: true }).click();
+  await expect(text).toContainText('totals');
+  await text.click();
+  await page.keyboard.press('Control+A');
+  await page.keyboard.insertText(FLOWING.replace('SUM(amount)', 'MAX(amount)'));
+  await page.getByRole('button', { name: 'Compare and change…' }).click();
+  const dialog = page.getByRole('dialog');
+  await expect(dialog).toContainText('added:SELECT item, MAX(amount), window_end');
+  if (await dialog.getByRole('checkbox').count()) await dialog.getByRole('checkbox').check();
+  await dialog.getByRole('button', { name: 'Change it' }).click();
+  await server.until<Job>('v1/jobs/made', (job) => job.revision === 2 && job.state === 'running');
+  await page.goto(`${server.url}/#/jobs/made/sql`);
+  await expect(page.getByRole('region', { name: 'Text of the statements' })).toContainText('added:SELECT item, MAX(amount), window_end');
+  await page.getByRole('button', { name: 'Stop', exact: true }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Stop' }).click();
+  await server.until<Job>('v1/jobs/made', (job) => job.state === 'stopped');
+  await page.getByRole('button', { name: 'Delete', exact: true }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
+  await expect(page.getByRole('heading', { name: 'Jobs' })).toBeVisible();
+  await expect(page.getByRole('link', { name: 'made', exact: true })).toHaveCount(0);
+});
+
+test('keys alone lead everywhere', async ({ page, faults }) => {
+  void faults;
+  await open(page, server);
+  await expect(page.getByRole('link', { name: 'flowing', exact: true })).toBeVisible();
+  await page.keyboard.press('j');
+  await page.keyboard.press('j');
+  await page.keyboard.press('w');
+  await expect(page).toHaveURL(/\/why$/);
+  await page.keyboard.press('g');
+  await page.keyboard.press('s');
+  await expect(page.getByRole('heading', { name: 'Settings' })).toBeVisible();
+  await page.keyboard.press('Control+k');
+  await page.keyboard.insertText('flow');
+  await page.keyboard.press('Enter');
+  await expect(page.getByRole('heading', { name: 'flowing' })).toBeVisible();
+  await page.keyboard.press('?');
+  await expect(page.getByRole('dialog', { name: 'Keys' })).toContainText('take a snapshot');
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('p');
+  await expect(page.getByRole('log', { name: 'Messages' })).toContainText(/snapshot \d+ is kept/);
+  await page.keyboard.press('g');
+  await page.keyboard.press('j');
+  await page.keyboard.press('/');
+  await expect(page.getByLabel('Filter jobs')).toBeFocused();
+});
+
+test('settings show options with their origin, make tokens, and have the licences', async ({ page, faults }) => {
+  void faults;
+  await open(page, server, '/settings');
+  await expect(page.getByRole('row', { name: /^workers/ })).toContainText('command line');
+  await page.getByLabel('New token').fill('reader');
+  await page.getByRole('button', { name: 'Make it' }).click();
+  const token = (await page.locator('code.made').textContent()) ?? '';
+  expect(token).toMatch(/^twt_/);
+  await page.getByText('Licences of the packages').click();
+  for (const name of ['svelte', '@xyflow/svelte', 'uplot', '@codemirror/view', '@dagrejs/dagre']) {
+    await expect(page.locator('pre.licences')).toContainText(`${name} `);
+  }
+  // What a reader may not see is said, not hidden.
+  await page.goto(`${server.url}/#token=${token}&to=/settings`);
+  await page.reload();
+  await expect(page.getByText('shown to a token of the role admin')).toBeVisible();
+});
