@@ -31,6 +31,7 @@ pub fn single_value(value: Expr, rows: Expr, session: &Session) -> Expr {
         uses_wall_clock: false,
         uses_watermark: false,
         can_fail: true,
+        executor: None,
     };
     Expr::new(ExprKind::Call { function: Arc::new(function), args: vec![value, rows] }, column_type)
 }
