@@ -35,7 +35,7 @@ fn the_table_of_keys_is_that_of_the_code() {
     let rows: String = KEYS.iter().map(row).collect();
     compare_or_write(
         "configuration.md",
-        &format!("| key | default | in Flink | meaning |\n|---|---|---|---|\n{rows}"),
+        &format!("| key | default | in Flink |\n|---|---|---|\n{rows}"),
     );
 }
 
@@ -43,13 +43,12 @@ const BEGIN: &str = "<!-- generated -->";
 
 fn row(key: &SettingKey) -> String {
     let SettingKey { name, default, .. } = key;
-    let doc = key.doc.replace('|', "\\|");
-    let (in_flink, meaning) = match key.origin {
-        Origin::Flink => ("yes", doc),
-        Origin::Ours => ("no", doc),
-        Origin::AliasOf(other) => ("yes", format!("another name of `{other}`")),
-        Origin::Inert(why) => ("yes", format!("without effect: {why}")),
+    let in_flink = match key.origin {
+        Origin::Flink => "yes".to_owned(),
+        Origin::Ours => "no".to_owned(),
+        Origin::AliasOf(other) => format!("yes; here another name of `{other}`"),
+        Origin::Inert(why) => format!("yes; here without effect: {why}"),
     };
     let default = if default.is_empty() { String::new() } else { format!("`{default}`") };
-    format!("| `{name}` | {default} | {in_flink} | {meaning} |\n")
+    format!("| `{name}` | {default} | {in_flink} |\n")
 }
