@@ -185,7 +185,7 @@ python-test: python
 	cd $(PYTHON_PACKAGE) && $(PYTHON_VENV)/bin/python -m pytest -q
 	cd $(PYTHON_PACKAGE) && $(PYTHON_VENV)/bin/mypy
 	cd $(PYTHON_PACKAGE) && $(PYTHON_VENV)/bin/pyright
-	cd $(PYTHON_PACKAGE) && $(PYTHON_VENV)/bin/stubtest thalweg --ignore-disjoint-bases
+	cd $(PYTHON_PACKAGE) && $(PYTHON_VENV)/bin/stubtest thalweg --mypy-config-file pyproject.toml --allowlist tests/stubtest-allowlist
 
 wheel: $(PYTHON_VENV)/ready
 	cd $(PYTHON_PACKAGE) && $(MATURIN) build --release --locked --out $(abspath target/wheels)

@@ -29,7 +29,7 @@ pub fn to_python(py: Python<'_>, error: &Error, sql: &str) -> PyErr {
     raise(py, class, error, sql)
 }
 
-/// The same for a job that cannot go on from its snapshot: where no place in the text is at fault,
+/// The same for a job that cannot resume from its snapshot: where no place in the text is at fault,
 /// the state is.
 pub fn of_resumed(py: Python<'_>, error: &Error, sql: &str) -> PyErr {
     let is_state = error.is_plan_error() || error.kind() == ErrorKind::Data;

@@ -126,7 +126,7 @@ pub struct JobStart {
     sql: String,
     /// What is set for it.
     settings: Vec<(String, String)>,
-    /// It goes on from its newest snapshot, or from the one of this number.
+    /// It resumes from its newest snapshot, or from the one of this number.
     resume: bool,
     number: Option<u64>,
     params: Option<BTreeMap<String, String>>,

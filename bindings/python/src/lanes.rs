@@ -1,7 +1,7 @@
 //! Lanes: the threads on which functions of Python run.
 //!
 //! A worker of the engine never waits for the interpreter's lock. A bundle whose rows need a
-//! function is handed to a lane, as an unanswered call, and the worker goes on with other work; the
+//! function is handed to a lane, as an unanswered call, and the worker takes other work; the
 //! lane computes the bundle's steps and hands it back.
 //!
 //! With a lock there is one lane, since more would only take turns; without one there are as many

@@ -13,7 +13,7 @@
 //!
 //! With the last three an output is transactional: what was written becomes visible by `commit`
 //! alone. `prepare` makes it durable and returns a text that names it; `recover` of a later run is
-//! given the text of the snapshot that it goes on from, to commit that (perhaps once more) and to
+//! given the text of the snapshot that it resumes from, to commit that (perhaps once more) and to
 //! drop everything else.
 
 use std::collections::BTreeMap;

@@ -109,7 +109,7 @@ impl TableData {
     }
 }
 
-/// Rows, and where reading goes on behind them.
+/// Rows, and where reading resumes behind them.
 struct Piece {
     rows: RecordBatch,
     end: Option<String>,

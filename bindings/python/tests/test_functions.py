@@ -236,7 +236,7 @@ def test_functions_work_in_conditions_and_aggregates(db):
 
 
 def test_a_slow_function_holds_up_nobody_else(db):
-    """A query of one worker goes on while another one's function waits."""
+    """A query of one worker runs while another one's function waits."""
     release = threading.Event()
 
     @tw.udf(rows=True)

@@ -386,19 +386,20 @@ impl Expr {
         };
         own || self.any_child(&mut Expr::uses_watermark)
     }
-    /// Where it has to run, if it calls a function that no worker may wait for.
-    pub fn executor(&self) -> Option<Arc<dyn Executor>> {
-        if let ExprKind::Call { function, .. } = &self.kind
-            && let Some(executor) = &function.executor
-        {
-            return Some(Arc::clone(executor));
-        }
-        let mut found = None;
-        self.any_child(&mut |child| {
-            found = child.executor();
-            found.is_some()
-        });
+    /// Where the functions run that it calls and no worker may wait for.
+    pub fn executors(&self) -> Vec<Arc<dyn Executor>> {
+        let mut found = Vec::new();
+        self.collect_executors(&mut found);
         found
+    }
+    fn collect_executors(&self, found: &mut Vec<Arc<dyn Executor>>) {
+        if let ExprKind::Call { function, .. } = &self.kind {
+            found.extend(function.executor.clone());
+        }
+        self.any_child(&mut |child| {
+            child.collect_executors(found);
+            false
+        });
     }
     /// True if the data can make it fail (a division by zero, a text that is no number). Such an
     /// expression must run on the rows that need it and on no others.

@@ -19,8 +19,9 @@ const THREADS: &str =
     "threads start only where they are joined; see the list in xtask/src/tidy/calls.rs";
 /// Files that start threads, each with a reason: the workers; blocking reads and decoding; the
 /// thread of a sink; the progress line; a lookup table that is read again, answers that are waited
-/// for.
+/// for; statements and functions of Python.
 const THREAD_OWNERS: &[&str] = &[
+    "bindings/python/src/",
     "crates/ordering/src/gate/merge_thread.rs",
     "crates/ordering/src/sync",
     "crates/runtime/src/",
@@ -57,7 +58,11 @@ const RULES: &[Rule] = &[
         text: "Instant::now",
         in_tests: false,
         // Measurements are about the machine's own time.
-        allowed: &["crates/core/src/shim.rs", "crates/workloads/src/commands/"],
+        allowed: &[
+            "crates/core/src/shim.rs",
+            "crates/workloads/src/commands/",
+            "bindings/python/src/",
+        ],
         instead: CLOCK,
     },
     Rule {

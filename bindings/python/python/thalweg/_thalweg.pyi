@@ -3,6 +3,19 @@ from typing import Any, final
 
 from .jobs import JobStart
 
+__all__ = [
+    "Array",
+    "Batches",
+    "Collected",
+    "Connection",
+    "Query",
+    "RecordBatch",
+    "RunningJob",
+    "__version__",
+    "command",
+    "shut_down",
+    "sql_type_of",
+]
 __version__: str
 
 _Table = tuple[str, Any, str | None, int, bool]

@@ -194,7 +194,7 @@ class Connection:
         """Starts INSERT statements as a job in the background.
 
         With ``snapshots`` it takes snapshots into that folder, every ``interval``; with ``resume`` it
-        goes on from the newest one, or from the one of that number. A job of the same name that runs
+        resumes from the newest one, or from the one of that number. A job of the same name that runs
         is stopped first.
         """
         before = self._jobs.get(name)

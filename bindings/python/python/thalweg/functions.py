@@ -286,6 +286,8 @@ def _arrow_type(given: object) -> tuple[str, bool] | None:
 def udf(function: Callable[..., Any], /) -> Function: ...
 @overload
 def udf(
+    function: None = None,
+    /,
     *,
     name: str | None = ...,
     rows: bool = ...,

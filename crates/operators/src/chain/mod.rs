@@ -147,13 +147,14 @@ pub enum Step {
 }
 
 impl Step {
-    /// Where it has to run, if it calls a function that no worker may wait for.
-    pub fn executor(&self) -> Option<Arc<dyn Executor>> {
+    /// Where the functions run that it calls and no worker may wait for.
+    pub fn executors(&self) -> Vec<Arc<dyn Executor>> {
         match self {
-            Step::Filter(predicate) => predicate.executor(),
-            Step::Project(columns) => columns.iter().find_map(|(_, expr)| expr.executor()),
-            Step::Unnest { array, .. } => array.executor(),
-            _ => None,
+            Step::Filter(expr) | Step::Unnest { array: expr, .. } => expr.executors(),
+            Step::Project(columns) => {
+                columns.iter().flat_map(|(_, expr)| expr.executors()).collect()
+            }
+            _ => Vec::new(),
         }
     }
 }

@@ -5,7 +5,7 @@
 //! and the whole run of row-by-row nodes becomes one stage. A chain is closed where a node has
 //! several readers, where a stage follows, and at a sink.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use thalweg_core::connector::{AcceptedChanges, Assign, JobTables, TableRequest};
@@ -452,7 +452,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn close_chain(&mut self, mut edges: Edges, steps: Vec<Step>, node: &Node) -> Edges {
         let mut rest = steps;
         loop {
-            let is_outside = |step: &Step| step.executor().is_some();
+            let is_outside = |step: &Step| !step.executors().is_empty();
             let first = rest.first().is_some_and(is_outside);
             let same = rest.iter().take_while(|step| is_outside(step) == first).count();
             let next = rest.split_off(same);
@@ -475,12 +475,14 @@ impl<'a> Lowering<'a> {
         steps: Vec<Step>,
     ) -> Edges {
         let mut details = describe_steps(&steps);
-        let executor = steps.iter().find_map(Step::executor);
+        let executors: Vec<_> = steps.iter().flat_map(Step::executors).collect();
+        let places: BTreeSet<String> =
+            executors.iter().map(|executor| executor.description()).collect();
         let chain = Chain::new(name.clone(), steps, self.environment.clock.clone());
-        let (chain, word): (Arc<dyn Transform>, _) = match executor {
+        let (chain, word): (Arc<dyn Transform>, _) = match executors.into_iter().next() {
             None => (Arc::new(chain), "chain (free: any worker)"),
             Some(executor) => {
-                details.push(format!("runs in: {}", executor.description()));
+                details.extend(places.iter().map(|place| format!("runs in: {place}")));
                 (Arc::new(OutsideChain::new(chain, executor)), "chain (free: no worker waits)")
             }
         };
