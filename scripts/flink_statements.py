@@ -13,9 +13,9 @@ import sys
 PREAMBLE = """\
 CREATE TABLE t (k INT, v BIGINT, d DOUBLE, s STRING, b BOOLEAN, x DECIMAL(10, 2), dt DATE,
   arr ARRAY<INT>, ts TIMESTAMP(3), pt AS PROCTIME(), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
-  WITH ('connector' = 'datagen');
+  WITH ('connector' = 'filesystem', 'path' = '/data/t/', 'format' = 'json', 'source.monitor-interval' = '1 s');
 CREATE TABLE u (k INT, w BIGINT, s STRING, uts TIMESTAMP(3), WATERMARK FOR uts AS uts)
-  WITH ('connector' = 'datagen');
+  WITH ('connector' = 'filesystem', 'path' = '/data/u/', 'format' = 'json', 'source.monitor-interval' = '1 s');
 CREATE TABLE g (id INT, name STRING)
   WITH ('connector' = 'filesystem', 'path' = '/data/g.csv', 'format' = 'csv');
 CREATE TABLE p (k INT, n BIGINT) WITH ('connector' = 'print');

@@ -133,7 +133,7 @@ impl Planner {
     /// A query as it is bound: what it means, before anything is lowered.
     pub(crate) fn bound_query(&self, query: &Query) -> Result<Node> {
         let session = self.session();
-        self.binder(&session).bind_result(query)
+        self.binder(&session).bind_statement_query(query)
     }
 
     /// INSERTs as they are bound, each with the table that it writes and its place.

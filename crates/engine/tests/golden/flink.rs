@@ -76,6 +76,7 @@ fn compare(answer: &serde_json::Value, before: &str, tally: &mut Tally) {
         .map(|finding| finding.message)
         // EXPLAIN does not look at paths: whether they can be read shows when the job runs.
         .filter(|message| !message.contains("relative path") && !message.contains("literally"))
+        .filter(|message| !message.contains("wants a scheme"))
         .collect();
     let reasons = answer["flink"].as_array().expect("reasons");
     let statement = || sql.lines().last().unwrap_or_default();

@@ -1,8 +1,8 @@
 //! Goes through the statements of a script, asks every rule, and replays declarations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use sqlparser::tokenizer::{Token, Tokenizer};
+use sqlparser::tokenizer::{Token, Tokenizer, Whitespace};
 use thalweg_core::Span;
 
 use crate::ast::{
@@ -16,7 +16,7 @@ use crate::planner::Planner;
 use super::finding::{Finding, FlinkCluster};
 use super::queries::{QueryCheck, reserved_name};
 use super::reserved::is_reserved;
-use super::{plans, tables};
+use super::{plans, queries, tables};
 
 /// Looks for what Flink would refuse or ignore, in the order of the text.
 ///
@@ -73,6 +73,14 @@ impl Check<'_> {
         let Ok(tokens) = Tokenizer::new(&FlinkDialect, text).tokenize_with_location() else {
             return;
         };
+        for token in &tokens {
+            if let Token::Whitespace(Whitespace::MultiLineComment(comment)) = &token.token
+                && let Some(hint) = comment.strip_prefix('+').and_then(queries::unknown_hint)
+            {
+                let text = format!("Flink fails at the hint {hint}, which it does not know");
+                self.find(crate::parser::span(token.span), text);
+            }
+        }
         let is_space = |token: &Token| matches!(token, Token::Whitespace(_));
         let mut words = tokens.iter().filter(|token| !is_space(&token.token)).peekable();
         while let Some(token) = words.next() {
@@ -105,14 +113,13 @@ impl Check<'_> {
                 self.table(table);
                 table.as_query.iter().for_each(|clause| self.query(&clause.query));
             }
-            StatementKind::CreateView { name, columns, query, or_replace, .. } => {
-                if *or_replace {
-                    let text = "Flink has no CREATE OR REPLACE VIEW: drop the view first";
-                    self.find(statement.span, text);
-                }
+            StatementKind::CreateView { name, columns, query, .. } => {
                 self.name(name);
                 columns.iter().for_each(|column| self.name(column));
                 self.query(query);
+                if columns.is_empty() {
+                    self.view_columns(query);
+                }
             }
             StatementKind::Insert(insert) => self.insert(insert),
             StatementKind::StatementSet(inserts) => {
@@ -140,7 +147,7 @@ impl Check<'_> {
 
     /// What the planner says of a statement, which then holds for those behind it.
     fn plans(&mut self, statement: &Statement) {
-        let is_batch = self.is_batch();
+        let mode = plans::Mode { is_batch: self.is_batch(), ..self.mode_of(statement) };
         let bound = match &statement.kind {
             StatementKind::Insert(insert) => {
                 self.planner.bound_inserts(std::slice::from_ref(insert))
@@ -170,9 +177,40 @@ impl Check<'_> {
             self.find(statement.span, text);
         }
         for (node, sink, span) in bound.unwrap_or_default() {
-            for (at, message) in plans::refusals(&node, sink.as_deref(), is_batch) {
+            for (at, message) in plans::refusals(&node, sink.as_deref(), mode) {
                 self.find(at.filter(|at| at.line > 0).unwrap_or(span), message);
             }
+        }
+    }
+
+    /// What the text of a statement says that its plan does not show any more.
+    fn mode_of(&self, statement: &Statement) -> plans::Mode {
+        let queries: Vec<&Query> = match &statement.kind {
+            StatementKind::Insert(insert) => vec![&insert.query],
+            StatementKind::StatementSet(inserts) => inserts.iter().map(|i| &i.query).collect(),
+            StatementKind::Select(query) | StatementKind::CreateView { query, .. } => vec![query],
+            _ => Vec::new(),
+        };
+        let text: String = queries.iter().map(|query| query.text.to_uppercase()).collect();
+        plans::Mode {
+            is_batch: false,
+            has_window_tables: queries.iter().any(|query| !query.windows.is_empty()),
+            casts_to_timestamp: text.contains("AS TIMESTAMP"),
+            has_bare_default: queries.iter().any(|query| queries::has_bare_default(&query.query)),
+        }
+    }
+
+    /// The columns of a view that has no list of them.
+    fn view_columns(&mut self, query: &Query) {
+        let Ok(node) = self.planner.bound_query(query) else { return };
+        let mut seen = BTreeSet::new();
+        let twice = node.fields.iter().find(|field| !seen.insert(field.name.clone()));
+        if let Some(field) = twice {
+            let name = &field.name;
+            self.find(
+                query.span,
+                format!("Flink takes no view with two columns '{name}': name them apart"),
+            );
         }
     }
 
@@ -238,8 +276,15 @@ impl Check<'_> {
         self.name(&table.name);
         for column in &table.columns {
             self.name(&column.name);
-            if let TableColumnKind::Computed(expression) = &column.kind {
-                self.look_into(|check| check.expression(expression));
+            match &column.kind {
+                TableColumnKind::Computed(expression) => {
+                    self.look_into(|check| check.expression(expression));
+                }
+                TableColumnKind::Physical(column_type)
+                | TableColumnKind::Metadata { column_type, .. } => {
+                    let problem = tables::type_problem(&column_type.data_type, &table.text);
+                    problem.into_iter().for_each(|text| self.find(column.name.span, text));
+                }
             }
         }
         if let Some(watermark) = &table.watermark {

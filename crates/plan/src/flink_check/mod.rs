@@ -16,7 +16,7 @@
 //! | joins that look files up | tables of jdbc or http |
 //! | TUMBLE(t, ts, …) in FROM | TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), …)) |
 //! | HOP and CUMULATE sizes that are no multiple | a multiple of the first interval |
-//! | CREATE OR REPLACE VIEW, SHOW CONNECTORS, snapshot(…), ASOF JOIN | see each message |
+//! | SHOW CONNECTORS, snapshot(…), ASOF JOIN, SEMI JOIN, unknown hints | see each message |
 //! | 'path' = '-', globs, relative paths | absolute paths, or file:///… |
 //! | options, connectors and formats of ours, ${secret:name} | those of Flink's connectors |
 //! | connectors and formats that do not come with Flink | a jar ([`FlinkCluster`]) |
@@ -31,8 +31,6 @@ mod queries;
 mod reserved;
 mod syntax;
 mod tables;
-#[cfg(test)]
-mod tests;
 mod translate;
 
 pub use finding::{Finding, Fix, FlinkCluster, Severity};

@@ -17,14 +17,14 @@ use std::sync::Arc;
 use thalweg_core::connector::AcceptedChanges;
 use thalweg_core::{DataType, Span};
 use thalweg_expr::{ArithmeticOp, Expr, ExprKind};
-use thalweg_operators::window::WindowKind;
+use thalweg_operators::window::{WindowKind, WindowSpec};
 
 use super::tables::LOOKUPS;
 use crate::logical::changes::window_end_key;
 use crate::logical::traversal::post_order;
 use crate::logical::{
-    JoinBound, JoinCondition, JoinKind, LogicalKind, LogicalPlan, Node, OverCall, OverFrame,
-    OverFunction, OverWindow, RankFunction,
+    Aggregate, JoinBound, JoinCondition, JoinKind, LogicalKind, LogicalPlan, Node, OverCall,
+    OverFrame, OverFunction, OverWindow, RankFunction,
 };
 use crate::resolved_table::ResolvedTable;
 
@@ -32,6 +32,18 @@ use crate::resolved_table::ResolvedTable;
 const INSERT_ONLY: [&str; 4] = ["filesystem", "http-async-sink", "kafka", "socket"];
 const CHANGE_FORMATS: [&str; 5] =
     ["canal-json", "debezium-avro-confluent", "debezium-json", "maxwell-json", "ogg-json"];
+
+/// How a statement runs, and what its text says that the plan does not show any more.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Mode {
+    pub(super) is_batch: bool,
+    /// True if its windows are tables, and not those of the old form.
+    pub(super) has_window_tables: bool,
+    /// True if it casts anything to a timestamp itself.
+    pub(super) casts_to_timestamp: bool,
+    /// True if a LAG has a number as its default.
+    pub(super) has_bare_default: bool,
+}
 
 /// What holds of the rows of a node in Flink.
 #[derive(Clone, Default)]
@@ -45,15 +57,15 @@ struct Derived {
 pub(super) type Refusal = (Option<Span>, String);
 
 /// What Flink refuses of a query, and of writing its result to a table.
-pub(super) fn refusals(node: &Node, sink: Option<&ResolvedTable>, is_batch: bool) -> Vec<Refusal> {
-    let mut check = PlanCheck { derived: HashMap::new(), found: Vec::new(), is_batch };
+pub(super) fn refusals(node: &Node, sink: Option<&ResolvedTable>, mode: Mode) -> Vec<Refusal> {
+    let mut check = PlanCheck { derived: HashMap::new(), found: Vec::new(), mode };
     for node in post_order(std::slice::from_ref(node)) {
         check.node(&node);
     }
     let has_updates = check.of(node).has_updates;
     if let Some(sink) = sink
         && has_updates
-        && !is_batch
+        && !mode.is_batch
         && takes_inserts_only(sink)
     {
         let text = format!(
@@ -77,7 +89,7 @@ fn takes_inserts_only(sink: &ResolvedTable) -> bool {
 struct PlanCheck {
     derived: HashMap<*const LogicalPlan, Derived>,
     found: Vec<Refusal>,
-    is_batch: bool,
+    mode: Mode,
 }
 
 impl PlanCheck {
@@ -92,7 +104,7 @@ impl PlanCheck {
     fn node(&mut self, node: &Node) {
         let expressions = node.kind.expressions();
         expressions.iter().for_each(|expr| self.expression(expr));
-        if self.is_batch {
+        if self.mode.is_batch {
             self.in_batch(node);
         } else {
             self.operator(node);
@@ -109,11 +121,43 @@ impl PlanCheck {
         {
             self.find(Some(expr.span), "Flink has no remainder (%) of FLOAT and DOUBLE");
         }
+        let is_date = |expr: &Expr| expr.column_type.data_type == DataType::Date;
+        if let ExprKind::Call { function, args } = &expr.kind
+            && function.name == "DATE_FORMAT"
+            && args.first().is_some_and(|arg| is_date(arg) || matches!(&arg.kind, ExprKind::Cast { input, .. } if is_date(input) && !self.mode.casts_to_timestamp))
+        {
+            self.find(Some(expr.span), "Flink formats no DATE: cast it to a TIMESTAMP");
+        }
+        self.dates(expr);
         expr.children().into_iter().for_each(|child| self.expression(child));
+    }
+
+    /// A DATE that is taken for a timestamp without a CAST.
+    fn dates(&mut self, expr: &Expr) {
+        let is_cast_date = |expr: &Expr| match &expr.kind {
+            ExprKind::Cast { input, .. } => {
+                let is_time = matches!(expr.column_type.data_type, DataType::Timestamp(_));
+                is_time && input.column_type.data_type == DataType::Date
+            }
+            _ => false,
+        };
+        if self.mode.casts_to_timestamp {
+            return;
+        }
+        match &expr.kind {
+            ExprKind::Compare { left, right, .. } if is_cast_date(left) || is_cast_date(right) => {
+                self.find(
+                    Some(expr.span),
+                    "Flink does not compare a DATE with a TIMESTAMP: cast one",
+                );
+            }
+            _ => {}
+        }
     }
 
     /// In batch mode.
     fn in_batch(&mut self, node: &Node) {
+        self.approximate(node);
         match &node.kind {
             LogicalKind::WindowRows { window, .. }
             | LogicalKind::WindowAggregate { window, .. } => {
@@ -122,6 +166,13 @@ impl PlanCheck {
                 } else if window.id.by_clock {
                     self.find(None, "Flink has no windows of processing time in batch mode");
                 }
+            }
+            LogicalKind::Aggregate { keys, .. }
+                if keys
+                    .iter()
+                    .any(|key| matches!(key.column_type.data_type, DataType::Map(..))) =>
+            {
+                self.find(None, "Flink does not group by a MAP in batch mode");
             }
             LogicalKind::SortLimit { limit: None, offset: 1.., .. } => {
                 self.find(None, "Flink has no ORDER BY … OFFSET without LIMIT in batch mode");
@@ -132,6 +183,19 @@ impl PlanCheck {
                 self.lookup(right);
             }
             _ => {}
+        }
+    }
+
+    /// Exact and approximate numbers of different values at once.
+    fn approximate(&mut self, node: &Node) {
+        let (LogicalKind::Aggregate { aggregates, .. }
+        | LogicalKind::WindowAggregate { aggregates, .. }) = &node.kind
+        else {
+            return;
+        };
+        let is_approximate = |one: &Aggregate| one.name == "APPROX_COUNT_DISTINCT";
+        if aggregates.iter().any(is_approximate) && aggregates.iter().any(|one| one.distinct) {
+            self.find(None, "Flink has no DISTINCT beside APPROX_COUNT_DISTINCT");
         }
     }
 
@@ -158,6 +222,7 @@ impl PlanCheck {
             _ => {}
         }
         self.times(node);
+        self.merges(node);
         if let Some(operator) = needs_inserts(&node.kind)
             && node.inputs().into_iter().any(|input| self.of(input).has_updates)
         {
@@ -179,8 +244,21 @@ impl PlanCheck {
             self.find(None, text);
         }
         for call in calls {
-            if let OverFunction::Shifted { leads: true, .. } = call.function {
+            let OverFunction::Shifted { leads, default, value, .. } = &call.function else {
+                continue;
+            };
+            if *leads {
                 self.find(None, "Flink has no LEAD in streaming mode");
+            }
+            if default.is_some()
+                && self.mode.has_bare_default
+                && value.column_type.data_type != DataType::Int
+            {
+                let kind = &value.column_type.data_type;
+                self.find(
+                    None,
+                    format!("Flink wants the default of LAG in its type: write CAST(… AS {kind})"),
+                );
             }
         }
     }
@@ -200,6 +278,32 @@ impl PlanCheck {
         }
     }
 
+    /// Windows that are put together of slices or sessions. Where a variance is computed as well,
+    /// Flink's planner takes the first value of a key for the key itself.
+    fn merges(&mut self, node: &Node) {
+        let LogicalKind::WindowAggregate { window, aggregates, keys, .. } = &node.kind else {
+            return;
+        };
+        let is_whole = matches!(
+            window.kind,
+            WindowKind::Aligned(WindowSpec::Tumble { .. } | WindowSpec::Whole)
+        );
+        let has_variance = aggregates
+            .iter()
+            .any(|one| one.name.starts_with("STDDEV") || one.name.starts_with("VAR"));
+        let is_key = |one: &Aggregate| {
+            let text = one.argument.as_ref().map(ToString::to_string);
+            keys.iter().any(|key| Some(key.to_string()) == text)
+        };
+        let cannot = |one: &&Aggregate| {
+            matches!(one.name.as_str(), "FIRST_VALUE" | "LAST_VALUE")
+                && !(has_variance && is_key(one))
+        };
+        if let (false, Some(found)) = (is_whole, aggregates.iter().find(cannot)) {
+            self.find(None, format!("Flink has {} in windows of TUMBLE alone", found.name));
+        }
+    }
+
     /// Operators that need a row time that Flink does not have any more.
     fn times(&mut self, node: &Node) {
         let is_lost =
@@ -207,14 +311,9 @@ impl PlanCheck {
         let operator = match &node.kind {
             LogicalKind::WindowRows { input, window }
             | LogicalKind::WindowAggregate { input, window, .. }
-                if is_lost(input, window.rowtime) =>
+                if self.mode.has_window_tables && is_lost(input, window.rowtime) =>
             {
                 "a window"
-            }
-            LogicalKind::Over { input, window, .. }
-                if window.order.first().is_some_and(|key| is_lost(input, key.column)) =>
-            {
-                "OVER"
             }
             LogicalKind::TemporalSort { input, keys } if is_lost(input, keys[0].column) => {
                 "ORDER BY"
@@ -279,6 +378,9 @@ impl PlanCheck {
             LogicalKind::Scan { table, .. } => table.reading.changes != AcceptedChanges::Inserts,
             LogicalKind::Aggregate { .. } | LogicalKind::SortLimit { .. } => true,
             LogicalKind::SetOperation { .. } => true,
+            LogicalKind::Limit { input, .. } => {
+                below || matches!(input.kind, LogicalKind::TemporalSort { .. })
+            }
             LogicalKind::Join { left, kind, condition, .. } => match condition.bound {
                 _ if condition.is_lookup => self.of(left).has_updates,
                 JoinBound::None | JoinBound::Build(_) => {

@@ -33,6 +33,22 @@ const TAKES_NULL: [(&str, usize); 11] = [
     ("STARTSWITH", 0),
 ];
 
+/// Functions over rows that look at no frame.
+const WITHOUT_FRAME: [&str; 5] = ["DENSE_RANK", "LAG", "LEAD", "RANK", "ROW_NUMBER"];
+
+/// The hints that Flink knows. At another one it fails.
+const HINTS: [&str; 9] = [
+    "BROADCAST",
+    "JSON_EXECUTION_PLAN",
+    "LOOKUP",
+    "MULTI_JOIN",
+    "NEST_LOOP",
+    "OPTIONS",
+    "SHUFFLE_HASH",
+    "SHUFFLE_MERGE",
+    "STATE_TTL",
+];
+
 /// Looks at texts of a statement.
 pub(super) struct QueryCheck<'f> {
     /// True in batch mode.
@@ -56,6 +72,10 @@ impl QueryCheck<'_> {
             Syntax::Item(item) if is_null(item) => self.null(item),
             Syntax::Key(key) if is_null(key) => self.null(key),
             Syntax::Expression(expr) => self.node(expr),
+            Syntax::Join(join) if is_half(&join.join_operator) => {
+                let text = "Flink has no SEMI JOIN and ANTI JOIN: write IN, EXISTS or NOT EXISTS";
+                (self.find)(Finding::refused(span_of(&join.relation), text));
+            }
             Syntax::Factor(factor) if state_call(factor).is_some() => {
                 let text =
                     "Flink has no table snapshot(…): read state with its State Processor API";
@@ -66,6 +86,10 @@ impl QueryCheck<'_> {
     }
 
     fn name(&mut self, name: &sql::Ident) {
+        if name.quote_style == Some('\'') {
+            let finding = Finding::refused(ident_span(name), "Flink wants backticks around a name");
+            (self.find)(finding.with_text(format!("`{}`", name.value)));
+        }
         if name.quote_style.is_none() && is_reserved(&name.value) {
             (self.find)(reserved_name(ident_span(name), &name.value));
         }
@@ -140,6 +164,13 @@ impl QueryCheck<'_> {
             (self.find)(Finding::refused(span_of(&function.name), text));
         }
         self.batch_function(&name, function);
+        if let Some(sql::WindowType::WindowSpec(window)) = &function.over
+            && window.window_frame.is_some()
+            && WITHOUT_FRAME.contains(&name.as_str())
+        {
+            let text = format!("Flink takes no ROWS and RANGE for {name}, which looks at no frame");
+            (self.find)(Finding::refused(span_of(&function.name), text));
+        }
         let arguments = children(expr);
         let is_map = name == "MAP" && arguments.len() == 2;
         let first = TAKES_NULL.iter().find(|(own, _)| *own == name);
@@ -203,6 +234,34 @@ fn is_null(expr: &sql::Expr) -> bool {
         sql::Expr::Nested(inner) => is_null(inner),
         _ => false,
     }
+}
+
+fn is_half(operator: &sql::JoinOperator) -> bool {
+    use sql::JoinOperator as Join;
+    matches!(operator, Join::Semi(_) | Join::LeftSemi(_) | Join::Anti(_) | Join::LeftAnti(_))
+}
+
+/// The first hint of a comment that Flink does not know: `NOSUCH` of ` NOSUCH(t), BROADCAST(u) `.
+pub(super) fn unknown_hint(comment: &str) -> Option<String> {
+    let names = comment.split('(').filter_map(|before| before.rsplit([',', ')']).next());
+    let mut names = names.map(|name| name.trim().to_ascii_uppercase());
+    let is_name = |name: &String| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    names.find(|name| is_name(name) && !HINTS.contains(&name.as_str()))
+}
+
+/// True if a LAG or LEAD has a number as its default, as it is written.
+pub(super) fn has_bare_default(query: &sql::Query) -> bool {
+    let mut found = false;
+    walk_query(query, &mut |part| {
+        let Syntax::Expression(expr @ sql::Expr::Function(function)) = part else { return };
+        let arguments = children(expr);
+        let is_number = |expr: &sql::Expr| matches!(expr, sql::Expr::Value(value) if matches!(value.value, sql::Value::Number(..)));
+        let is_shift = matches!(function_name(function).as_str(), "LAG" | "LEAD");
+        found |= is_shift && arguments.get(2).is_some_and(|default| is_number(default));
+    });
+    found
 }
 
 /// That a name needs backticks.

@@ -17,6 +17,8 @@ pub(super) enum Syntax<'a> {
     Item(&'a sql::Expr),
     /// What rows are grouped or sorted by.
     Key(&'a sql::Expr),
+    /// A join.
+    Join(&'a sql::Join),
     /// A table in FROM.
     Factor(&'a TableFactor),
 }
@@ -104,6 +106,7 @@ fn walk_tables<'a>(tables: &'a sql::TableWithJoins, visit: Visit<'_, 'a>) {
     walk_factor(&tables.relation, visit);
     for join in &tables.joins {
         walk_factor(&join.relation, visit);
+        visit(Syntax::Join(join));
         match crate::bind::join::join_kind(&join.join_operator) {
             Some((_, sql::JoinConstraint::On(condition))) => walk_expression(condition, visit),
             Some((_, sql::JoinConstraint::Using(names))) => {

@@ -1,7 +1,9 @@
 //! What Flink refuses and ignores of tables and settings: connectors, formats, options, paths.
 
+use thalweg_core::DataType;
 use thalweg_core::connector::{ConnectorDescription, Connectors, names_secret};
 
+use super::reserved::is_reserved;
 use super::{Finding, Fix, FlinkCluster, Severity};
 use crate::ast::{CreateTable, Name};
 use crate::catalog::table_options::table_option;
@@ -35,8 +37,8 @@ const FORMAT_JARS: [(&str, &str); 6] = [
 /// Connectors of Flink's whose tables can be looked up.
 pub(super) const LOOKUPS: [&str; 5] = ["hbase-2.2", "hbase-2.6", "http", "jdbc", "mongodb"];
 
-/// Connectors of Flink's that make watermarks themselves.
-const WITH_WATERMARKS: [&str; 4] = ["filesystem", "iceberg", "kafka", "upsert-kafka"];
+/// Connectors of Flink's whose tables take no options of watermarks.
+const WITHOUT_WATERMARKS: [&str; 3] = ["datagen", "http", "jdbc"];
 
 /// Options that name a format.
 const FORMAT_OPTIONS: [&str; 3] = ["format", "key.format", "value.format"];
@@ -143,12 +145,34 @@ fn option_findings(
     found
 }
 
+/// What is wrong with the type of a column, which stands in this declaration.
+pub(super) fn type_problem(data_type: &DataType, declaration: &str) -> Option<String> {
+    match data_type {
+        DataType::IntervalDayTime | DataType::IntervalYearMonth => {
+            Some("Flink has no columns of INTERVALs".to_owned())
+        }
+        DataType::Row(fields) => fields.iter().find_map(|field| {
+            let is_bare = !declaration.contains(&format!("`{}`", field.name));
+            let inner = || type_problem(&field.column_type.data_type, declaration);
+            match is_bare && is_reserved(&field.name) {
+                true => Some(format!(
+                    "'{0}' is a reserved word in Flink: write it as `{0}`",
+                    field.name
+                )),
+                false => inner(),
+            }
+        }),
+        DataType::Array(inner) => type_problem(&inner.data_type, declaration),
+        _ => None,
+    }
+}
+
 /// True if a connector of Flink's has an option that every table has here.
 fn has_general(key: &str, connector: &str) -> bool {
     if key.starts_with("lookup.") {
         return LOOKUPS.contains(&connector);
     }
-    !key.starts_with("scan.watermark.") || WITH_WATERMARKS.contains(&connector)
+    !key.starts_with("scan.watermark.") || !WITHOUT_WATERMARKS.contains(&connector)
 }
 
 /// What is wrong with a setting for Flink.

@@ -11,7 +11,6 @@
 //! | relative paths and folders of checkpoints | file:///… |
 //! | globs | the folder, and 'source.path.regex-pattern' |
 //! | 'path' = '-' of a table that is written | the connector print |
-//! | CREATE OR REPLACE VIEW | DROP VIEW IF EXISTS, CREATE VIEW |
 //! | SHOW CONNECTORS, DESCRIBE CONNECTOR | left out |
 //!
 //! A translation is itself a script of this dialect, so the check is asked once more: what it still
@@ -227,13 +226,7 @@ impl Translator<'_> {
                 self.table(table, findings);
                 table.as_query.iter().for_each(|clause| self.query(&clause.query));
             }
-            StatementKind::CreateView { name, query, or_replace, .. } => {
-                if *or_replace {
-                    output.before.push(format!("DROP VIEW IF EXISTS `{}`", name.text));
-                    self.drop_words(start, &["OR", "REPLACE"]);
-                }
-                self.query(query);
-            }
+            StatementKind::CreateView { query, .. } => self.query(query),
             StatementKind::Insert(insert) => {
                 self.query(&insert.query);
                 if self.queries == Queries::Results {
@@ -333,23 +326,6 @@ impl Translator<'_> {
             let range = &words[position].1;
             self.edits.push((range.start..range.start, "DESCRIPTOR(".to_owned()));
             self.edits.push((range.end..range.end, ")".to_owned()));
-        }
-    }
-
-    fn drop_words(&mut self, start: usize, words: &[&str]) {
-        let found: Vec<Range<usize>> = self
-            .source
-            .words_from(start)
-            .take(4)
-            .filter(|(token, _)| {
-                words.iter().any(|word| token.to_string().eq_ignore_ascii_case(word))
-            })
-            .map(|(_, range)| range)
-            .collect();
-        for range in found {
-            let space = self.source.text[range.end..].len()
-                - self.source.text[range.end..].trim_start().len();
-            self.edits.push((range.start..range.end + space, String::new()));
         }
     }
 

@@ -83,7 +83,6 @@ fn both(
         flink.execute(&statement, 1, &mut Deadline::after_seconds(60))?;
     }
     for statement in &translation.statements {
-        let located = |error: Error| error.at(statement.span);
         match statement.role {
             Role::Show => {}
             Role::Declaration => {
@@ -92,15 +91,15 @@ fn both(
                 }
                 flink
                     .execute(&statement.text, 1, &mut Deadline::after_seconds(60))
-                    .map_err(located)?;
+                    .map_err(|error| error.at(statement.span))?;
             }
             Role::Job => {
-                let ours = ours(&mut here, statement)?;
-                let theirs = theirs(&flink, statement, arguments.timeout).map_err(located)?;
-                let report = report(&ours, &theirs, arguments.rows);
+                let ours = ours(&mut here, statement);
+                let theirs = theirs(&flink, statement, arguments.timeout);
+                let (is_equal, report) = report(&ours, &theirs, arguments.rows);
                 let place = format!("{}:{}", source.name, statement.span.line);
                 print(&without_controls(&format!("{place}: {report}")))?;
-                status = if ours == theirs { status } else { FAILED };
+                status = if is_equal { status } else { FAILED };
             }
         }
     }
@@ -148,11 +147,40 @@ fn applied(changes: Vec<Row>) -> Rows {
     rows
 }
 
-fn report(ours: &Rows, theirs: &Rows, shown_max: usize) -> String {
-    let count = |rows: &Rows| rows.values().sum::<i64>();
-    if ours == theirs {
-        return format!("equal, {} rows\n", count(ours));
+/// Whether both have the same result, and a report. Queries that fail on both are the same: what
+/// they cannot do, a bad row for one, is said by each in its own words.
+fn report(ours: &Result<Rows>, theirs: &Result<Rows>, shown_max: usize) -> (bool, String) {
+    match (ours, theirs) {
+        (Ok(ours), Ok(theirs)) if ours == theirs => {
+            (true, format!("equal, {} rows\n", count(ours)))
+        }
+        (Ok(ours), Ok(theirs)) => (false, differences(ours, theirs, shown_max)),
+        (Err(here), Err(there)) => {
+            let (here, there) = (here.message(), there.message());
+            (true, format!("equal, both fail\n  here: {here}\n  on Flink: {there}\n"))
+        }
+        (Err(here), Ok(theirs)) => {
+            let message = here.message();
+            (
+                false,
+                format!("different: it fails here: {message}\n  {} rows on Flink\n", count(theirs)),
+            )
+        }
+        (Ok(ours), Err(there)) => {
+            let message = there.message();
+            (
+                false,
+                format!("different: it fails on Flink: {message}\n  {} rows here\n", count(ours)),
+            )
+        }
     }
+}
+
+fn count(rows: &Rows) -> i64 {
+    rows.values().sum()
+}
+
+fn differences(ours: &Rows, theirs: &Rows, shown_max: usize) -> String {
     let mut text = format!("different: {} rows here, {} on Flink\n", count(ours), count(theirs));
     let all: std::collections::BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
     let times = |rows: &Rows, row: &Vec<Option<String>>| rows.get(row).copied().unwrap_or(0);
@@ -262,8 +290,16 @@ mod tests {
     fn differences_are_shown_up_to_a_number() {
         let ours = applied(vec![row("INSERT", "1"), row("INSERT", "2"), row("INSERT", "3")]);
         let theirs = applied(vec![row("INSERT", "1"), row("INSERT", "1")]);
-        assert_eq!(report(&ours, &ours, 3), "equal, 3 rows\n");
-        let text = report(&ours, &theirs, 2);
+        assert_eq!(
+            report(&Ok(ours.clone()), &Ok(ours.clone()), 3),
+            (true, "equal, 3 rows\n".to_owned())
+        );
+        let failed = || Err(Error::io("no such file"));
+        assert!(report(&failed(), &failed(), 3).0);
+        let (is_equal, text) = report(&Ok(ours.clone()), &failed(), 3);
+        assert!(!is_equal && text.contains("no such file"), "{text}");
+        let (is_equal, text) = report(&Ok(ours), &Ok(theirs), 2);
+        assert!(!is_equal);
         assert!(text.contains("3 rows here, 2 on Flink"), "{text}");
         assert!(text.contains("1 here, 2 on Flink: 1") && text.contains("and 1 more"), "{text}");
     }

@@ -89,7 +89,7 @@ fn overview(manager: &JobManager) -> Result<String> {
     let mut rows = vec![["job", "state", "since", "for", "id"].map(str::to_owned).to_vec()];
     for job in manager.jobs()? {
         rows.push(vec![
-            job.name.clone(),
+            shortened(&job.name),
             job.state.clone(),
             format!("{} UTC", format_timestamp_millis(job.start_ms, 0)),
             duration(job.duration_ms),
@@ -163,11 +163,12 @@ fn failure_line(failure: &thalweg_flink::report::Failure) -> String {
     }
 }
 
-/// The name of a stage of Flink is its whole plan.
+/// The name of a stage of Flink is its whole plan, and that of a query's job its text.
 fn shortened(name: &str) -> String {
+    let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
     match name.char_indices().nth(60) {
         Some((end, _)) => format!("{}…", &name[..end]),
-        None => name.to_owned(),
+        None => name,
     }
 }
 
