@@ -2,8 +2,7 @@
 //! kinds.
 
 use super::{
-    copy_of, expected_file, folders, golden_dir, parse_csv, read, remove, sort_below_header,
-    successful, thalweg,
+    copy_of, expected_file, parse_csv, read, remove, sort_below_header, successful, thalweg,
 };
 
 /// Cases that give something else in batch mode here, and why.
@@ -25,8 +24,8 @@ const DIFFERENT: [(&str, &str); 5] = [
 fn every_answer_in_batch_mode_is_flinks() {
     let mut wrong = Vec::new();
     let mut checked = 0;
-    for case in folders(&golden_dir()) {
-        let file = expected_file(&case, "expected_batch.csv");
+    for case in super::listed() {
+        let file = expected_file(case, "expected_batch.csv");
         if !file.is_file() || DIFFERENT.iter().any(|(name, _)| *name == case) {
             continue;
         }
@@ -37,7 +36,7 @@ fn every_answer_in_batch_mode_is_flinks() {
             ["--workers", "3", "pipeline.order=arrival"],
         ] {
             let setup = options.join(" ");
-            let folder = copy_of(&case, &setup);
+            let folder = copy_of(case, &setup);
             let [workers, number, order] = options;
             let mode = "execution.runtime-mode=batch";
             let options = [workers, number, "--set", order, "--set", mode];
@@ -47,7 +46,7 @@ fn every_answer_in_batch_mode_is_flinks() {
                 wrong.push(format!("{case}, {setup}: {}", String::from_utf8_lossy(&output.stderr)));
                 continue;
             }
-            let output = successful(&case, &setup, output);
+            let output = successful(case, &setup, output);
             let mut got = parse_csv(&String::from_utf8_lossy(&output.stdout));
             sort_below_header(&mut got);
             if got != want {
@@ -57,6 +56,15 @@ fn every_answer_in_batch_mode_is_flinks() {
         checked += 1;
     }
     assert!(wrong.is_empty(), "{} of {checked} cases:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// The rows of a batch job, as a multiset.
+pub fn compare(case: &str, setup: &str, stdout: &[u8]) {
+    let mut want = parse_csv(&read(&expected_file(case, "expected_batch.csv")));
+    let mut got = parse_csv(&String::from_utf8_lossy(stdout));
+    sort_below_header(&mut want);
+    sort_below_header(&mut got);
+    super::assert_same(case, setup, &got, &want);
 }
 
 #[test]

@@ -117,13 +117,22 @@ pub(super) fn decimal_of(data_type: &DataType) -> (i32, i32) {
 }
 
 /// The implicit cast that INSERT INTO makes of a query's column to a table's: numbers widen, text
-/// is text, times change precision. A text is not cut to the column's length. NULL in a NOT NULL
+/// is text, times change precision. NULL in a NOT NULL
 /// column is the sink's to refuse; the result keeps the expression's nullability.
 pub fn coerce(expr: Expr, target: &ColumnType, session: &Session) -> Result<Expr> {
     let (from, to) = (&expr.column_type.data_type, &target.data_type);
     if !can_coerce(from, to) {
         return Err(Error::plan(format!("a {from} does not go into a column of type {to}"))
             .hint(format!("write CAST(… AS {to})")));
+    }
+    // A text whose type says its length is cut and padded to that of the column.
+    let is_cast = match (from, to) {
+        (DataType::Char(from), DataType::Char(to)) => from != to,
+        (DataType::Char(from), DataType::Varchar(to)) => from > to,
+        _ => false,
+    };
+    if is_cast {
+        return super::cast(expr, target.data_type.clone(), false, session);
     }
     Ok(implicit_cast_in(expr, &target.data_type, session))
 }

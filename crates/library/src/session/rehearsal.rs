@@ -115,7 +115,11 @@ impl<'a> Rehearsing<'a> {
 
     fn check_files(&self, plan: &PhysicalPlan, statement: &Statement) -> Result<()> {
         let connectors = self.planner.connectors();
-        connectors.check_files_after(&self.earlier, &plan.tables)?;
+        let overwrites =
+            matches!(&statement.kind, StatementKind::Insert(insert) if insert.overwrites);
+        if !overwrites {
+            connectors.check_files_after(&self.earlier, &plan.tables)?;
+        }
         for (tables, running) in self.earlier.iter().zip(&self.running) {
             let Some(other) = running else { continue };
             let checked = connectors.check_files_at_once(tables, &plan.tables);

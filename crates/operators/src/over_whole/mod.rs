@@ -13,7 +13,7 @@
 //! all of them or none. A NULL is the peer of NULLs alone, and no distance from other values.
 //!
 //! **Cost.** A frame that begins with the first row of the key is computed in one pass. Any other
-//! frame is computed anew for each row, from all of its rows.
+//! frame is computed for each row by itself, from all of its rows.
 //!
 //! | module | holds |
 //! |---|---|

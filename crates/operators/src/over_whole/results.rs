@@ -125,7 +125,7 @@ fn aggregated(
     };
     match spec.frame.start {
         FrameBound::UnboundedPreceding => rows.growing(frames),
-        _ => rows.anew(frames),
+        _ => rows.each(frames),
     }
 }
 
@@ -174,7 +174,7 @@ impl CountedRows<'_> {
     }
 
     /// Other frames, each for itself.
-    fn anew(mut self, frames: &[Range<usize>]) -> Result<ArrayRef> {
+    fn each(mut self, frames: &[Range<usize>]) -> Result<ArrayRef> {
         let mut results = Vec::new();
         let mut next = 0;
         while next < frames.len() {

@@ -19,7 +19,7 @@ use crate::windows::WindowFunction;
 pub const OVER_ROWS: &[&str] =
     &["DENSE_RANK", "GROUPING", "GROUPING_ID", "GROUP_ID", "LAG", "LEAD", "RANK", "ROW_NUMBER"];
 
-/// Tells equal grouping sets apart; sets are different here, so it is 0.
+/// Distinguishes equal grouping sets; sets are different here, so it is 0.
 pub const GROUP_ID: &str = "GROUP_ID";
 
 /// Aggregates of Flink that are not there yet.

@@ -14,8 +14,8 @@
 //!
 //! The windows of streams follow Flink: one ascending time, a frame that ends at the current row.
 //! Ranks may have any order here, because a condition outside may make them a Top-N;
-//! `physical::over` refuses those that are left. In batch mode there is a last row, so any order and
-//! any frame will do.
+//! `physical::over` refuses those that are left. In batch mode there is a last row, so any order
+//! and any frame will do.
 //!
 //! **Invariants:**
 //! - provisional positions are greater than any position of a relation, so the two never mix;

@@ -12,11 +12,11 @@
 //! | `EXISTS (SELECT …)` | TRUE, once | whether it was found |
 //! | `x > ALL (SELECT v …)` | MIN(v), MAX(v), COUNT(*), COUNT(v) | x > MAX(v), if there are rows |
 //!
-//! A correlated sub-query has the columns by which it is correlated as keys of that table: its WHERE
-//! may compare them with the query around by `=` alone.
+//! A correlated sub-query has the columns by which it is correlated as keys of that table: its
+//! WHERE may compare them with the query around by `=` alone.
 //!
-//! **NULL.** IN, ANY and ALL are NULL where a NULL could decide. Where TRUE alone matters, under AND
-//! and OR in WHERE, IN is FALSE then, which saves a join.
+//! **NULL.** IN, ANY and ALL are NULL where a NULL could decide. Where TRUE alone matters, under
+//! AND and OR in WHERE, IN is FALSE then, which saves a join.
 
 use sqlparser::ast::{self as sql, BinaryOperator, Expr as SqlExpr, SelectItem, SetExpr};
 use thalweg_core::{Column, DataType, Error, Result};
@@ -267,7 +267,7 @@ impl Binder<'_> {
         let (rows, is_found) = self.join_found(rows, found, vec![value.clone()])?;
         let (rows, first) = self.left_join(rows, &counts, Vec::new(), 0)?;
         let count = |at: usize| Expr::column(first + at, DataType::BigInt.nullable());
-        let is_empty = build::is_null(count(0), false);
+        let is_empty = self.is_empty(count(0))?;
         let has_null = build::binary(BinaryOp::Less, count(1), count(0), self.session)?;
         let unknown = build::is_null(value, false);
         let unknown = build::binary(BinaryOp::Or, unknown, has_null, self.session)?;
@@ -338,7 +338,7 @@ impl Binder<'_> {
             _ if is_upper == is_all => compare(greatest)?,
             _ => compare(least)?,
         };
-        let is_empty = build::is_null(rows.clone(), false);
+        let is_empty = self.is_empty(rows.clone())?;
         let decides = if is_all { build::UnaryOp::IsFalse } else { build::UnaryOp::IsTrue };
         let is_decided = build::unary(decides, decisive.clone())?;
         let has_null = build::binary(BinaryOp::Less, values, rows, self.session)?;
@@ -348,6 +348,14 @@ impl Binder<'_> {
             (has_null, Expr::null(DataType::Boolean)),
         ];
         build::case(branches, Some(decisive))
+    }
+
+    /// True without rows: in batch mode their number is 0, in a stream there is none yet.
+    fn is_empty(&self, rows: Expr) -> Result<Expr> {
+        let zero = build::number_literal("0")?;
+        let none = build::binary(BinaryOp::Equal, rows.clone(), zero, self.session)?;
+        let missing = build::is_null(rows, false);
+        build::binary(BinaryOp::Or, missing, none, self.session)
     }
 
     /// Aggregates of the one value of a sub-query (true) or of its rows, for each of its keys.
@@ -431,7 +439,7 @@ impl Binder<'_> {
             true => self.correlated_aggregate(outer, query, select, context),
             false => self.correlated_rows(outer, select, context),
         };
-        // What is wrong with it as it is written is told, not what is wrong with it alone.
+        // What is wrong with it as it is written is reported, not what is wrong with it alone.
         rows.and_then(|rows| if rows.keys.is_empty() { Err(error) } else { Ok(rows) })
     }
 
@@ -471,7 +479,7 @@ impl Binder<'_> {
         Ok(Rows { node, values, keys, is_single: false, is_count: false })
     }
 
-    /// A correlated aggregate: grouped by the columns that its WHERE compares with the query around.
+    /// A correlated aggregate: grouped by what its WHERE compares with the query around.
     fn correlated_aggregate(
         &self,
         outer: &BoundSource,

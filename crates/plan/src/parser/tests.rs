@@ -376,9 +376,8 @@ fn types_of_casts_come_out_of_the_tree() {
 }
 
 #[test]
-fn errors_say_where_and_what_to_do() {
-    let cases = [
-        ("SELCT 1", 1, 1, "did you mean SELECT?"),
+fn errors_of_declarations_say_where_and_what_to_do() {
+    check_refusals(&[
         ("SELECT 1;\n  ALTER MODEL t RENAME TO u", 2, 3, "ALTER MODEL is not supported"),
         ("CREATE MODEL f", 1, 1, "CREATE MODEL is not supported"),
         ("CREATE FUNCTION f", 1, 18, "expected AS"),
@@ -394,6 +393,13 @@ fn errors_say_where_and_what_to_do() {
         ("CREATE TABLE t LIKE u (INCLUDING NOTHING)", 1, 34, "CONSTRAINTS"),
         ("SELECT a FROM t /*+ OPTIONS('k') */", 1, 17, "takes options of a table"),
         ("INSERT INTO t PARTITION (p = ) SELECT 1", 1, 30, "a value"),
+    ]);
+}
+
+#[test]
+fn errors_say_where_and_what_to_do() {
+    let cases = [
+        ("SELCT 1", 1, 1, "did you mean SELECT?"),
         ("SELECT a FROM", 1, 14, "the end of the statement"),
         ("SELECT a\nFROM t\nWHERE a = = 2", 3, 11, "'='"),
         ("SELECT a FROM t WHERE (a = 1", 1, 23, "never closed"),
@@ -442,7 +448,12 @@ fn errors_say_where_and_what_to_do() {
         ("SELECT 1; /* no end", 1, 0, "not closed"),
         ("SET 'a' 'b'", 1, 9, "'='"),
     ];
-    for (text, line, column, part) in cases {
+    check_refusals(&cases);
+}
+
+/// For each text a part of its message or help, and where it points; column 0 is any.
+fn check_refusals(cases: &[(&str, u32, u32, &str)]) {
+    for (text, line, column, part) in cases.iter().copied() {
         let (message, help, at_line, at_column) = refused(text);
         assert!(message.contains(part) || help.contains(part), "{text}: {message} | {help}");
         assert_eq!(
