@@ -6,3 +6,5 @@ mod attacks;
 mod jobs;
 mod kills;
 mod support;
+mod upgrades;
+mod watching;

@@ -41,6 +41,7 @@
 mod aggregate;
 mod asof;
 mod children;
+pub mod condition;
 mod expression;
 mod from;
 pub mod functions;

@@ -6,13 +6,17 @@
 
 mod admin;
 mod app;
+mod bundle;
+mod errors;
 mod guard;
 mod jobs;
+mod letters;
 mod listen;
 mod live;
 mod readings;
 mod statements;
 mod stream;
+mod tail;
 
 use axum::Router;
 use axum::extract::State;
@@ -43,12 +47,17 @@ pub fn router(app: App) -> Router {
         .route("/events", get(jobs::events))
         .route("/logs", get(jobs::logs))
         .route("/runs", get(jobs::runs))
-        .route("/why", get(readings::job_why));
+        .route("/why", get(readings::job_why))
+        .route("/tail", get(tail::tail))
+        .route("/dead-letters", get(letters::dead_letters))
+        .route("/bundle.zip", get(bundle::bundle));
     Router::new()
         .route("/healthz", get(admin::healthz))
         .route("/readyz", get(admin::readyz))
         .route("/openapi.json", get(admin::openapi_json))
         .route("/metrics", get(readings::metrics))
+        .route("/docs/errors", get(errors::codes))
+        .route("/docs/errors/{code}", get(errors::code))
         .route("/v1/jobs", get(jobs::list))
         .nest("/v1/jobs/{job}", job)
         .route("/v1/validate", post(statements::validate))
@@ -109,6 +118,9 @@ async fn wrong_method() -> Problem {
         jobs::logs,
         jobs::runs,
         readings::job_why,
+        tail::tail,
+        letters::dead_letters,
+        bundle::bundle,
         readings::metrics,
         statements::validate,
         statements::explain,
@@ -128,6 +140,8 @@ async fn wrong_method() -> Problem {
         admin::healthz,
         admin::readyz,
         admin::openapi_json,
+        errors::codes,
+        errors::code,
     )
 )]
 struct Description;
