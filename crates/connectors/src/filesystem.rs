@@ -76,7 +76,7 @@ pub(crate) use follow::Lister;
 pub(crate) use input_file::InputFile;
 pub(crate) use objects::Objects;
 #[cfg(any(feature = "kafka", feature = "messaging"))]
-pub(crate) use outputs::letters_path;
+pub use outputs::letters_path;
 pub(crate) use paths::folder as folder_of;
 pub(crate) use position::FileMark;
 pub(crate) use source::FileSource;
@@ -145,7 +145,8 @@ impl Connector for Filesystem {
     }
 
     fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
-        FileOptions::read(request, as_sink).map(|_| ())
+        let options = FileOptions::read(request, as_sink)?;
+        paths::check_place(request, options.path)
     }
 
     fn is_bounded(&self, request: &TableRequest) -> bool {

@@ -63,7 +63,8 @@ impl SocketOptions {
         options.check_target(&host, port)?;
         let records = RecordOptions::read(&options, request, &host)?;
         records.check_metadata(request, &[], None)?;
-        let address = Address { host, port, is_encrypted: false, authorities: None };
+        let targets = request.access.targets.clone();
+        let address = Address { host, port, is_encrypted: false, authorities: None, targets };
         Ok(SocketOptions { address, delimiter, records })
     }
 }

@@ -198,6 +198,7 @@ impl StagePoint {
             rows_out: number(1),
             late: number(2),
             quarantined: number(3),
+            bad: 0.0,
             busy: number(4),
             blocked: BlockedShares {
                 output: number(5),

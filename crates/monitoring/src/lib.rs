@@ -11,7 +11,6 @@
 //! | [`conditions`] | what is wrong with a job, with a sentence each |
 //! | [`exposition`] | metrics for Prometheus, from one table that also makes the page of metrics |
 //! | [`history`] | the last 15 minutes, so that each of these can be asked about the past |
-//! | [`top`] | one line for each job and stage |
 //! | [`watch`] | reading after reading of one job |
 //! | [`numbers`] | how people read counts and times |
 //!
@@ -21,9 +20,9 @@
 pub mod conditions;
 pub mod exposition;
 pub mod history;
+mod latency;
 pub mod numbers;
 pub mod reading;
-pub mod top;
 pub mod watch;
 pub mod why;
 

@@ -125,6 +125,8 @@ pub struct StageReading {
     pub held_back_ms: i64,
     /// It passes no watermark on before its input has ended.
     pub passes_at_end: bool,
+    /// Its results come as the clock goes, whatever its watermark is.
+    pub gives_by_clock: bool,
     /// Where windows end.
     pub windows: Vec<WindowGrid>,
     /// The input that it waits for: a merge by time, or a side that is read first.
@@ -259,6 +261,8 @@ pub struct StageRates {
     pub late: f64,
     /// Rows quarantined a second.
     pub quarantined: f64,
+    /// Rows that could not be read a second.
+    pub bad: f64,
     /// The share of the time in which it was busy: 1 where all that can work on it did.
     pub busy: f64,
     /// The share of the time in which it was blocked, by reason.
@@ -373,6 +377,8 @@ pub struct SplitRates {
 pub struct SinkReading {
     /// Latencies of results.
     pub latency: DistributionReading,
+    /// Those of about the last minute.
+    pub recent_latency: DistributionReading,
     /// How long writes took.
     pub writes: DistributionReading,
 }
@@ -530,9 +536,10 @@ fn stage_reading(layout: &StageLayout, stage: &StageSnapshot, clock: WallClock) 
         parallelism: layout.parallelism,
         held_back_ms: match layout.passes {
             PassedWatermarks::HeldBackMs(ms) => ms,
-            PassedWatermarks::AtEnd => 0,
+            PassedWatermarks::AtEnd | PassedWatermarks::ByClock => 0,
         },
         passes_at_end: layout.passes == PassedWatermarks::AtEnd,
+        gives_by_clock: layout.passes == PassedWatermarks::ByClock,
         windows: layout
             .grids
             .iter()
@@ -555,6 +562,7 @@ fn stage_reading(layout: &StageLayout, stage: &StageSnapshot, clock: WallClock) 
         source,
         sink: sink.map(|(latency, writes)| SinkReading {
             latency: latency.into(),
+            recent_latency: latency.into(),
             writes: writes.into(),
         }),
     }
@@ -658,6 +666,7 @@ fn stage_rates(stage: &StageReading, before: &StageCounters, seconds: f64) -> St
         rows_out: rate(now.rows_out, before.rows_out),
         late: rate(now.late, before.late),
         quarantined: rate(now.quarantined, before.quarantined),
+        bad: rate(now.bad_rows, before.bad_rows),
         busy: (rate(now.busy_ns, before.busy_ns) / 1e9 / parallelism).min(1.0),
         blocked: BlockedShares {
             output: share(blocked.output, before.blocked_ns.output),

@@ -5,6 +5,7 @@ use thalweg_runtime::{JobControl, MetricsSnapshot};
 
 use crate::conditions::{Condition, Conditions};
 use crate::history::History;
+use crate::latency::EarlierLatencies;
 use crate::reading::JobReading;
 
 /// A reading is compared with one that is at least this old, so that rates are steady.
@@ -20,6 +21,7 @@ pub struct Watch {
     before: Option<JobReading>,
     newest: Option<JobReading>,
     history: History,
+    latencies: EarlierLatencies,
     conditions: Conditions,
     found: Vec<Condition>,
 }
@@ -38,6 +40,7 @@ impl Watch {
             before: None,
             newest: None,
             history: History::new(),
+            latencies: EarlierLatencies::default(),
             conditions: Conditions::new(),
             found: Vec::new(),
         }
@@ -58,6 +61,7 @@ impl Watch {
         if let Some(before) = &self.before {
             reading.compare_with(before);
         }
+        self.latencies.take(&mut reading);
         for (place, stage) in reading.stages.iter_mut().enumerate() {
             stage.mean_step_ms = self.history.mean_step_ms(place);
         }

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use thalweg_core::connector::{Access, Connector, Connectors, TableRequest};
 use thalweg_core::shim::SharedClock;
 use thalweg_core::{Error, Result, Sink, TableSchema};
-use thalweg_expr::{Executor, FunctionRegistry, ScalarFunction, Session, build};
+use thalweg_expr::{Executor, Expr, FunctionRegistry, ScalarFunction, Session, build};
 use thalweg_operators::aggregate::{self, UserAggregate};
 
 use crate::ast::{
@@ -33,6 +33,7 @@ use crate::ast::{
     StatementKind,
 };
 use crate::bind::composed_aggregates::COMPOSED_AGGREGATES;
+use crate::bind::condition::check_condition;
 use crate::bind::functions::OVER_ROWS;
 use crate::bind::insert::check_result;
 use crate::bind::{Binder, UserAggregates};
@@ -68,6 +69,8 @@ pub struct PlannerOptions {
     pub allowed_roots: Vec<PathBuf>,
     /// The folder of secrets, which no statement changes; else `secrets.file` names a file.
     pub secrets_folder: Option<PathBuf>,
+    /// Whoever writes the statements need not be whoever runs the program.
+    pub is_remote: bool,
     /// How many workers run jobs; sources decode on as many threads.
     pub workers: usize,
     /// The clock of jobs.
@@ -90,7 +93,7 @@ pub struct Planner {
 impl Planner {
     /// A planner with an empty catalog and default settings.
     pub fn new(connectors: Connectors, options: PlannerOptions) -> Self {
-        let mut access = Access::default();
+        let mut access = Access { is_remote: options.is_remote, ..Access::default() };
         access.secrets.folder.clone_from(&options.secrets_folder);
         Planner {
             connectors: Arc::new(connectors),
@@ -175,6 +178,7 @@ impl Planner {
         let PlannerOptions { base_dir, allowed_roots, .. } = &self.options;
         self.access = self.catalog.settings().access(base_dir, allowed_roots);
         self.access.secrets.folder.clone_from(&self.options.secrets_folder);
+        self.access.is_remote = self.options.is_remote;
     }
 
     /// What tables, and snapshots, may get at beyond files.
@@ -464,6 +468,23 @@ impl Planner {
         Ok(binder.bind_result(query)?.schema())
     }
 
+    /// A condition over rows that are no table, as it stands behind WHERE.
+    ///
+    /// # Errors
+    /// If the text is none, or names a column that there is not. The error has no place in the text.
+    pub fn condition(&self, columns: &TableSchema, text: &str) -> Result<Expr> {
+        let session = self.session();
+        self.binder(&session).row_condition(columns, text).map_err(wrong_condition)
+    }
+
+    /// Whether a text may be such a condition, over whatever columns.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn check_condition(&self, text: &str) -> Result<()> {
+        check_condition(text).map_err(wrong_condition)
+    }
+
     fn environment<'a>(
         &'a self,
         binder: &Binder<'_>,
@@ -506,4 +527,10 @@ impl Planner {
             dry_run,
         })
     }
+}
+
+/// Its place is one of a text that nobody has written.
+fn wrong_condition(error: Error) -> Error {
+    let plain = Error::plan(format!("the condition is wrong: {}", error.message()));
+    error.help().into_iter().fold(plain, |plain, help| plain.hint(help))
 }

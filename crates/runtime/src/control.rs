@@ -8,6 +8,7 @@ use thalweg_ordering::sync::{Arc, Ordering};
 use crate::job::Job;
 use crate::metrics::{JobLayout, LatencyPercentiles, MetricsSnapshot, SnapshotMetrics};
 use crate::observed;
+use crate::tap::Tap;
 
 /// A handle to watch and stop a job, from any thread.
 #[derive(Clone)]
@@ -68,6 +69,12 @@ impl JobControl {
     /// What does not change about the job while it runs.
     pub fn layout(&self) -> JobLayout {
         observed::layout(&self.0)
+    }
+    /// Looks at rows that pass from stage to stage by these edges, each given by the places of both
+    /// in the [layout](JobControl::layout), until the tap is dropped. Costs the job next to
+    /// nothing, and does not slow it down.
+    pub fn tap(&self, edges: &[(usize, usize)]) -> Tap {
+        Tap::begin(&self.0, edges)
     }
     /// The latency of results since it was last taken, which is no longer part of the report then:
     /// a measurement that begins behind a warm-up takes it twice.

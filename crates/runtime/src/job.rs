@@ -29,7 +29,7 @@ use crate::policies::{SchedulerPolicy, SnapshotMode};
 use crate::queues::WorkQueues;
 use crate::scheduler::meter::Measuring;
 use crate::slices::SliceRows;
-use crate::stage::{CellState, Item, StageRun};
+use crate::stage::{CellState, Edge, Item, StageRun};
 use crate::stages::Stages;
 use crate::task_lengths::TaskHistograms;
 
@@ -247,7 +247,8 @@ impl StageAt<'_> {
     }
 
     /// Bundles go out by an edge, and take room in memory.
-    pub(crate) fn count_out(&self, bundles: &[Bundle], bytes: usize) {
+    pub(crate) fn count_out(&self, edge: &Edge, bundles: &[Bundle], bytes: usize) {
+        edge.tap.pass(bundles);
         self.job.memory.add_in_flight(bytes as i64);
         let rows: usize = bundles.iter().map(Bundle::num_rows).sum();
         StageMetrics::add(&self.run.metrics.rows_out, rows as u64);

@@ -21,6 +21,7 @@
 //! | `flow` | the seam between all of these and how rows move |
 //! | `epoch`, `ordered` | its two sides: containers of `epoch`; elements of `arrival` and `event_time` |
 //! | `sinks` | what is sent to sinks, and their threads |
+//! | `tap` | people look at rows on their way |
 //! | `job` | what all workers of a job share, each duty in a type of its own: `stages`, `lifecycle`, `queues`, `cut`, `gates`, `news`, [`memory`], [`metrics`] |
 //! | `stage`, `barrier` | a stage at run time; one watermark on its way through its partitions |
 //! | `container`, `lane` | epochs in flight, their life cycle, the lists that hold them |
@@ -75,6 +76,7 @@ mod splits;
 mod stage;
 mod stages;
 mod start;
+mod tap;
 mod task;
 mod task_lengths;
 pub mod topology;
@@ -93,4 +95,5 @@ pub use snapshots::{AfterCut, CutTimes, Taken};
 pub use start::{
     AgreedJob, Beginning, RunningJob, agree_to_start, rehearse_start, start, start_from,
 };
+pub use tap::{Tap, TappedRows};
 pub use task_lengths::{TASK_NS_MAX, TaskKind, TaskLengths};

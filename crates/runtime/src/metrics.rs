@@ -409,6 +409,8 @@ pub enum PassedWatermarks {
     HeldBackMs(i64),
     /// None but the last one: its results come when its input has ended.
     AtEnd,
+    /// None but the last one: its results come as the clock goes.
+    ByClock,
 }
 
 /// What became of the snapshots of a job.

@@ -142,6 +142,7 @@ fn passed_watermarks(run: &OperatorRun) -> PassedWatermarks {
     // Any time will do: what is held back does not depend on it.
     match run.passes(Watermark(0)) {
         Some(passed) => PassedWatermarks::HeldBackMs(passed.0.saturating_neg()),
+        None if run.operator.uses_processing_time() => PassedWatermarks::ByClock,
         None => PassedWatermarks::AtEnd,
     }
 }

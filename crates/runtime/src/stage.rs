@@ -35,9 +35,10 @@ use crate::ordered::gather::Gather;
 use crate::slices::{SliceRows, next_slice};
 use crate::source_batcher::SourceBatcher;
 use crate::splits::Splits;
+use crate::tap::EdgeTap;
 
 /// An edge to a stage downstream.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Edge {
     /// The output port it hangs on.
     pub port: usize,
@@ -45,6 +46,8 @@ pub struct Edge {
     pub to: StageId,
     /// The first of the lanes there that belong to this edge.
     pub lane_base: usize,
+    /// People may look at what passes.
+    pub tap: EdgeTap,
 }
 
 /// A stage of a running job.

@@ -38,7 +38,7 @@ const fn key(name: &'static str, default: &'static str, kind: Kind, about: &'sta
     Key { name, default, kind, about }
 }
 
-const KEYS: [Key; 18] = [
+const KEYS: [Key; 19] = [
     key(
         "listen",
         "127.0.0.1:7373",
@@ -77,11 +77,19 @@ const KEYS: [Key; 18] = [
     ),
     key(
         "allowed-hosts",
-        "*",
+        "*; !169.254.0.0/16; !fe80::/10; !100.100.100.200; !168.63.129.16; !192.0.0.192; !fd00:ec2::254; \
+         !metadata.google.internal",
         Kind::List,
-        "hosts that connectors may talk to, as network.allowed-targets lists them",
+        "hosts that connectors may talk to, as network.allowed-targets lists them; the default leaves out addresses of the \
+         link and those that clouds tell secrets at",
     ),
     key("allowed-connectors", "*", Kind::List, "connectors that tables may name"),
+    key(
+        "metrics.public",
+        "true",
+        Kind::Switch,
+        "programs of this machine may read /metrics without a token, where `listen` is an address that only they reach",
+    ),
     key("workers", "0", Kind::Count(0, 1024), "worker threads; 0: one for each core"),
     key("memory.limit", "70%", Kind::Size, "what all jobs may keep in memory"),
     key(
@@ -319,6 +327,11 @@ impl Config {
     /// Hosts that connectors may talk to; `None`: all.
     pub fn allowed_hosts(&self) -> Option<String> {
         Some(self.text("allowed-hosts").to_owned()).filter(|hosts| hosts.trim() != "*")
+    }
+
+    /// True if whoever is on this machine may read metrics.
+    pub fn metrics_are_public(&self) -> bool {
+        self.text("metrics.public") == "true"
     }
 
     /// Connectors that tables may name; `None`: all.

@@ -1,10 +1,12 @@
 //! A job of the server: what is wanted, the run that there is, and how both are shown.
 
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
 use serde::{Deserialize, Serialize};
 use thalweg_core::Result;
+use thalweg_monitoring::Watch;
 use thalweg_runtime::MetricsSnapshot;
 use thalweg_runtime::metrics::StageRole;
 use utoipa::ToSchema;
@@ -12,6 +14,7 @@ use utoipa::ToSchema;
 use crate::catalogue::{Catalogue, JobRecord, Limits, OutcomeRecord};
 use crate::lifecycle::{Desired, EndKind, State};
 use crate::logs::Logs;
+use crate::now::{ConditionView, JobNow, StageNow};
 use crate::run::Run;
 
 /// A job.
@@ -20,6 +23,10 @@ pub struct Job {
     pub name: String,
     /// What it has said.
     pub logs: Arc<Logs>,
+    /// How many look at its rows.
+    pub taps: AtomicUsize,
+    /// Rows that were shown to them.
+    pub tap_rows: AtomicU64,
     state: Mutex<JobState>,
 }
 
@@ -72,7 +79,8 @@ impl Job {
             is_asked_here: false,
             is_gone: false,
         };
-        Job { name, logs: Arc::new(logs), state: Mutex::new(state) }
+        let (taps, tap_rows) = (AtomicUsize::new(0), AtomicU64::new(0));
+        Job { name, logs: Arc::new(logs), taps, tap_rows, state: Mutex::new(state) }
     }
 
     /// Its state. Held for as long as a file is written, and never for longer.
@@ -133,13 +141,26 @@ impl JobState {
             snapshot: snapshots.number,
             snapshot_taken_ms: snapshots.taken_at_ms,
             snapshot_problem: snapshots.problem,
+            conditions: self.watched(|watch| watch.conditions().iter().map(Into::into).collect()),
+            now: self.watched(|watch| watch.newest().map(JobNow::of)),
         }
+    }
+
+    /// What is made of the readings of the run that there is.
+    fn watched<T: Default>(&self, of: impl FnOnce(&Watch) -> T) -> T {
+        self.run.as_ref().and_then(|run| run.watched(of)).unwrap_or_default()
     }
 
     /// Its stages, with their counters.
     pub fn stages(&self) -> Vec<StageView> {
         let metrics = self.metrics().unwrap_or_default();
+        let now: Vec<Option<StageNow>> = self.watched(|watch| {
+            let stages = watch.newest().map(|reading| reading.stages.iter().map(StageNow::of));
+            stages.into_iter().flatten().collect()
+        });
+        let mut now = now.into_iter();
         let stage = |stage: thalweg_runtime::StageSnapshot| StageView {
+            now: now.next().flatten(),
             watermark_ms: shown_time(stage.watermark.0),
             role: match stage.role {
                 StageRole::Source => "source",
@@ -192,7 +213,7 @@ impl JobState {
 }
 
 /// A time of rows, unless it is none.
-fn shown_time(watermark: i64) -> Option<i64> {
+pub(crate) fn shown_time(watermark: i64) -> Option<i64> {
     const FAR: i64 = 253_402_300_800_000;
     (-FAR..FAR).contains(&watermark).then_some(watermark)
 }
@@ -246,6 +267,12 @@ pub struct JobSummary {
     /// Why snapshots fail or come late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_problem: Option<String>,
+    /// What is wrong with it, or will be.
+    #[serde(default)]
+    pub conditions: Vec<ConditionView>,
+    /// What it is doing at the moment, while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub now: Option<JobNow>,
 }
 
 /// A stage of a job.
@@ -286,6 +313,9 @@ pub struct StageView {
     /// What went wrong without stopping the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// What it is doing at the moment, while the job runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub now: Option<StageNow>,
 }
 
 /// Something that happened to a job.

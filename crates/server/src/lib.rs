@@ -7,9 +7,12 @@
 //! | `lifecycle` | from what is wanted and what is there to what is done next: a pure function |
 //! | `supervisor` | the thread that does it |
 //! | `run` | one run of a job |
-//! | `job`, `requests`, `operations` | a job, what clients ask of it, what takes time |
+//! | `job`, `now`, `requests`, `operations` | a job, what it is doing, what clients ask of it, what takes time |
+//! | `meters` | what the server counts of itself |
+//! | `systemd` | what a service manager is told |
 //! | `http` | the REST interface, and what keeps strangers from it |
 //! | `client` | how commands talk to a server |
+//! | `zip` | archives for bug reports |
 //! | `tokens`, `audit` | who may ask for what, and who has |
 //!
 //! # Invariants
@@ -36,6 +39,8 @@ mod job;
 mod jobs_dir;
 mod lifecycle;
 mod logs;
+mod meters;
+mod now;
 mod operations;
 mod problem;
 mod requests;
@@ -43,10 +48,15 @@ mod run;
 mod serve;
 mod server;
 mod supervisor;
+mod systemd;
 mod tokens;
+mod zip;
 
 pub use audit::{AuditLine, verify as verify_audit};
 pub use config::{Config, ConfigEntry, Origin};
 pub use http::openapi;
+pub use job::{JobSummary, StageView};
+pub use lifecycle::State as JobState;
+pub use now::{ConditionView, JobNow, ServerNow, StageNow};
 pub use problem::{Diagnostic, Problem};
-pub use serve::{Serving, serve};
+pub use serve::{Moment, Serving, Signals, serve};

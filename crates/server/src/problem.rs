@@ -144,10 +144,26 @@ impl Diagnostic {
             severity: severity.to_owned(),
             code: code.to_owned(),
             message: error.to_string(),
-            help: error.help().map(str::to_owned),
+            help: error.help().map(for_clients),
             span: error.span().map(|span| TextSpan::of(span, text)),
         }
     }
+}
+
+/// A hint that names an option of the command line names what a client has in its place.
+fn for_clients(help: &str) -> String {
+    const INSTEAD: [(&str, &str); 9] = [
+        ("with --resume", "by a start from the newest snapshot"),
+        ("use --resume", "start it from the newest snapshot"),
+        ("--overwrite", "a start with `overwrite`"),
+        ("--drop-state", "a start with `drop_state`"),
+        ("with --drain", "with `how` = `drain`"),
+        ("give it with --param ", "give it in `params`: "),
+        ("or --set ", "or in `settings`: "),
+        ("allow it with --allow-path ", "the server's option 'allowed-roots' may have "),
+        ("(--allow-path)", "('allowed-roots' of the server)"),
+    ];
+    INSTEAD.iter().fold(help.to_owned(), |help, (option, instead)| help.replace(option, instead))
 }
 
 impl TextSpan {
@@ -186,6 +202,20 @@ mod tests {
         let span = problem.diagnostics[0].span.expect("a place");
         assert_eq!((span.start.column, span.start.utf16), (4, 5));
         assert_eq!((span.end.column, span.end.utf16), (6, 7));
+    }
+
+    #[test]
+    fn hints_name_what_clients_have() {
+        let hint = |help: &str| {
+            let problem = Problem::of_error(&Error::plan("no").hint(help), "");
+            problem.diagnostics[0].help.clone().expect("a hint")
+        };
+        assert_eq!(
+            hint("resume that run with --resume, replace what is there with --overwrite, or not"),
+            "resume that run by a start from the newest snapshot, replace what is there with a start with `overwrite`, or not"
+        );
+        assert_eq!(hint("give it with --param x=VALUE"), "give it in `params`: x=VALUE");
+        assert_eq!(hint("plain"), "plain");
     }
 
     #[test]

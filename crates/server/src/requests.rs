@@ -634,7 +634,14 @@ impl Server {
         self.bell.ring();
     }
 
-    fn event(&self, job: &Job, kind: &str, text: &str, detail: Option<String>, by: &str) {
+    pub(crate) fn event(
+        &self,
+        job: &Job,
+        kind: &str,
+        text: &str,
+        detail: Option<String>,
+        by: &str,
+    ) {
         let event = Event {
             at_ms: self.clock.wall_ms(),
             kind: kind.to_owned(),

@@ -192,6 +192,11 @@ impl Run {
         self.seen().watch.as_ref().filter(|watch| watch.newest().is_some()).map(of)
     }
 
+    /// Steers it while it runs.
+    pub fn control(&self) -> Option<JobControl> {
+        self.seen().control.clone()
+    }
+
     /// The wait for another try.
     pub fn waiting(&self) -> Option<Waiting> {
         self.seen().waiting.clone()

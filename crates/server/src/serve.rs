@@ -16,6 +16,7 @@ use thalweg_core::{Error, Result};
 use crate::config::Config;
 use crate::http::{App, Listeners, accept, router};
 use crate::server::Server;
+use crate::systemd::Manager;
 
 /// Threads of HTTP.
 const HTTP_THREADS: usize = 2;
@@ -36,12 +37,29 @@ pub struct Serving {
     pub problems: Vec<String>,
 }
 
-/// Serves until `signals` has counted one, and all jobs have stopped. `ready` is informed once,
-/// when connections are taken.
+/// What the process was asked for, as whoever takes its signals counts.
+#[derive(Debug, Default)]
+pub struct Signals {
+    /// To end: the second time at once.
+    pub ends: AtomicUsize,
+    /// To read again what may change while it runs.
+    pub reloads: AtomicUsize,
+}
+
+/// What whoever runs the server is informed of.
+#[derive(Clone, Copy)]
+pub enum Moment<'a> {
+    /// Connections are taken.
+    Ready(&'a Serving),
+    /// Tokens and the folder of jobs were read again; what of them could not be.
+    Reloaded(&'a [String]),
+}
+
+/// Serves until `signals` has counted an end, and all jobs have stopped.
 ///
 /// # Errors
 /// If the data directory or an address is taken.
-pub fn serve(config: Config, signals: &AtomicUsize, ready: impl FnOnce(&Serving)) -> Result<()> {
+pub fn serve(config: Config, signals: &Signals, inform: impl Fn(Moment<'_>)) -> Result<()> {
     let address = config.listen()?;
     let (server, supervisor) = Server::open(config)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -66,10 +84,17 @@ pub fn serve(config: Config, signals: &AtomicUsize, ready: impl FnOnce(&Serving)
     runtime.spawn(accept(listeners, router(App::new(Arc::clone(&server)))));
     let mut problems = server.problems.clone();
     problems.extend(server.read_jobs_dir());
-    ready(&Serving { address, socket: socket.clone(), problems });
-    while signals.load(Ordering::SeqCst) == 0 {
+    inform(Moment::Ready(&Serving { address, socket: socket.clone(), problems }));
+    let mut manager = Manager::of(|name| std::env::var(name).ok());
+    manager.ready(&address.map_or_else(String::new, |address| format!("http://{address}")));
+    while signals.ends.load(Ordering::SeqCst) == 0 {
+        if signals.reloads.swap(0, Ordering::SeqCst) > 0 {
+            inform(Moment::Reloaded(&server.reload()));
+        }
+        manager.beat(&server);
         std::thread::sleep(LOOK_AGAIN);
     }
+    manager.ending();
     end(&server, signals);
     // A job that hangs although it was cut off ends with the process.
     if !server.all_jobs().iter().any(|job| job.lock().run.is_some()) {
@@ -81,7 +106,7 @@ pub fn serve(config: Config, signals: &AtomicUsize, ready: impl FnOnce(&Serving)
 }
 
 /// Stops all jobs, and waits for them.
-fn end(server: &Arc<Server>, signals: &AtomicUsize) {
+fn end(server: &Arc<Server>, signals: &Signals) {
     server.close();
     let began_ns = server.clock.now_ns();
     let has_lasted = |wait: Duration, since_ns: u64| {
@@ -89,7 +114,7 @@ fn end(server: &Arc<Server>, signals: &AtomicUsize) {
     };
     let runs = || server.all_jobs().iter().any(|job| job.lock().run.is_some());
     while runs() {
-        if signals.load(Ordering::SeqCst) > 1
+        if signals.ends.load(Ordering::SeqCst) > 1
             || has_lasted(server.config.shutdown_timeout(), began_ns)
         {
             server.cut_off();

@@ -1,7 +1,7 @@
 //! The server: its data directory, its jobs, and how it begins and ends.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -16,9 +16,10 @@ use crate::audit::Audit;
 use crate::bell::Bell;
 use crate::catalogue::{Catalogue, JobRecord, OWN_FOLDERS, OutcomeRecord, Revision};
 use crate::config::Config;
-use crate::job::Job;
+use crate::job::{Job, JobSummary};
 use crate::lifecycle::{Desired, EndKind, StopHow};
 use crate::logs::Logs;
+use crate::now::ServerNow;
 use crate::operations::Operations;
 use crate::problem::Problem;
 use crate::supervisor::supervise;
@@ -44,9 +45,13 @@ pub struct Server {
     pub changed: watch::Sender<u64>,
     /// What could not be read when it began.
     pub problems: Vec<String>,
+    /// When it began, in milliseconds since 1970.
+    pub began_ms: i64,
     pool: Pool,
     jobs: RwLock<BTreeMap<String, Arc<Job>>>,
     is_closing: AtomicBool,
+    /// When all jobs were looked at last.
+    looked_ns: AtomicU64,
 }
 
 impl Server {
@@ -76,9 +81,11 @@ impl Server {
             pool: Pool::new(config.workers(), true, Duration::ZERO)?,
             operations: Operations::default(),
             changed: watch::channel(0).0,
+            began_ms: now_ms,
             problems: wrong.iter().map(Error::to_string).collect(),
             jobs: RwLock::new(jobs),
             is_closing: AtomicBool::new(false),
+            looked_ns: AtomicU64::new(clock.now_ns()),
             config,
             catalogue,
             clock,
@@ -118,9 +125,47 @@ impl Server {
         (job, true)
     }
 
+    /// What it is doing, of which `jobs` have their share.
+    pub(crate) fn now<'a>(&self, jobs: impl Iterator<Item = &'a JobSummary>) -> ServerNow {
+        let mut now = ServerNow {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            began_ms: self.began_ms,
+            at_ms: self.clock.wall_ms(),
+            workers: self.config.workers() as u64,
+            memory_limit_bytes: self.config.memory_limit_bytes(),
+            ..ServerNow::default()
+        };
+        for job in jobs.filter_map(|job| job.now.as_ref()) {
+            now.busy = (now.busy + job.busy).min(1.0);
+            now.memory_bytes += job.memory_bytes;
+        }
+        now
+    }
+
     /// Forgets a job.
     pub(crate) fn forget(&self, name: &str) {
         self.jobs.write().expect("no panic under this lock").remove(name);
+    }
+
+    /// All jobs were looked at.
+    pub(crate) fn note_look(&self) {
+        self.looked_ns.store(self.clock.now_ns(), Ordering::Relaxed);
+    }
+
+    /// When all jobs were looked at last.
+    pub(crate) fn looked_ns(&self) -> u64 {
+        self.looked_ns.load(Ordering::Relaxed)
+    }
+
+    /// Reads again what may change while the server runs: tokens, and the folder of jobs. What
+    /// could not be read.
+    pub(crate) fn reload(self: &Arc<Self>) -> Vec<String> {
+        let mut problems = Vec::new();
+        if let Err(error) = self.tokens.reload() {
+            problems.push(error.to_string());
+        }
+        problems.extend(self.read_jobs_dir());
+        problems
     }
 
     /// True once the server is to end.

@@ -39,6 +39,7 @@ pub fn supervise(server: &Arc<Server>) {
         if server.is_closing() && runs == 0 {
             return;
         }
+        server.note_look();
         server.bell.wait(LOOK_AGAIN);
     }
 }

@@ -73,18 +73,19 @@ impl Tokens {
     /// If the file cannot be read.
     pub fn open(root: &Path) -> Result<Tokens> {
         let path = root.join(FILE);
-        let all = match std::fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
-                Error::io(format!("the tokens cannot be read: {error}"))
-                    .in_file(path.display().to_string())
-            })?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => {
-                return Err(Error::io(format!("the tokens cannot be read: {error}"))
-                    .in_file(path.display().to_string()));
-            }
-        };
+        let all = read(&path)?;
         Ok(Tokens { path, all: RwLock::new(all) })
+    }
+
+    /// Reads them again. Where that fails they stay as they were.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn reload(&self) -> Result<()> {
+        // Whoever makes one at the same time must not be read over.
+        let mut all = self.all.write().expect("no panic under this lock");
+        *all = read(&self.path)?;
+        Ok(())
     }
 
     /// All tokens.
@@ -174,6 +175,17 @@ pub fn digest(text: &str) -> String {
 /// Two digits for each byte.
 pub fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn read(path: &Path) -> Result<Vec<StoredToken>> {
+    let failed = |why: &dyn std::fmt::Display| {
+        Error::io(format!("the tokens cannot be read: {why}")).in_file(path.display().to_string())
+    };
+    match std::fs::read(path) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| failed(&error)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(failed(&error)),
+    }
 }
 
 #[cfg(test)]

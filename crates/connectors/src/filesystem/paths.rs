@@ -50,6 +50,7 @@ pub fn present(request: &TableRequest, path: &str) -> Result<Vec<InputFile>> {
     if path == "-" {
         return Ok(vec![InputFile::stdin()]);
     }
+    check_place(request, path)?;
     let roots = canonical_roots(request);
     let full = full_path(request, path);
     let mut files = Vec::new();
@@ -97,6 +98,7 @@ pub fn target(request: &TableRequest, path: &str, extension: &str) -> Result<Tar
     if path == "-" {
         return Ok(Target::Stdout);
     }
+    check_place(request, path)?;
     if has_wildcard(path) && !full_path(request, path).exists() {
         return Err(Error::plan(format!("table {}: cannot write to '{path}'", request.table))
             .hint("a path with * or ? is for reading only"));
@@ -123,6 +125,7 @@ pub fn target(request: &TableRequest, path: &str, extension: &str) -> Result<Tar
 
 /// The folder that a partitioned table is written to.
 pub fn folder(request: &TableRequest, path: &str) -> Result<PathBuf> {
+    check_place(request, path)?;
     let full = full_path(request, path);
     if has_wildcard(path) && !full.exists() {
         return Err(Error::plan(format!("table {}: cannot write to '{path}'", request.table))
@@ -178,6 +181,9 @@ fn check_inside(
     if roots.iter().any(|root| canonical.starts_with(root)) {
         return Ok(());
     }
+    if request.access.is_remote {
+        return Err(lies_outside(request, written));
+    }
     let folder = if canonical.is_dir() { Some(canonical) } else { canonical.parent() };
     Err(Error::plan(format!(
         "table {}: '{written}' ({}) lies outside the allowed folders",
@@ -185,6 +191,32 @@ fn check_inside(
         canonical.display()
     ))
     .hint(format!("allow it with --allow-path {}", folder.unwrap_or(canonical).display())))
+}
+
+/// Says nothing of what is there.
+fn lies_outside(request: &TableRequest, written: &str) -> Error {
+    let table = &request.table;
+    Error::plan(format!("table {table}: '{written}' lies outside the allowed folders"))
+        .hint("the server's option 'allowed-roots' names folders; others are not looked at")
+}
+
+/// Checks where a path leads before anything there is looked at, for statements of people who may
+/// not know what is in other folders. Opens nothing.
+///
+/// # Errors
+/// If it leads out of the allowed folders, whether or not something is there.
+pub fn check_place(request: &TableRequest, path: &str) -> Result<()> {
+    if !request.access.is_remote || path == "-" || is_url(path) {
+        return Ok(());
+    }
+    let full = full_path(request, path);
+    let is_plain = |part: &Component<'_>| !has_wildcard(&part.as_os_str().to_string_lossy());
+    let plain: PathBuf = full.components().take_while(is_plain).collect();
+    // Behind a wildcard it would depend on what is there.
+    if full.components().skip_while(is_plain).any(|part| part == Component::ParentDir) {
+        return Err(lies_outside(request, path));
+    }
+    check_inside(request, &canonical_roots(request), &canonical_future(&plain)?, path)
 }
 
 /// Adds a file, or the files of a folder.
@@ -392,6 +424,41 @@ mod tests {
             let error = target(&request(dir.path()), path, "csv").expect_err(path);
             assert!(error.is_plan_error(), "{path}: {error}");
         }
+    }
+
+    #[test]
+    fn people_from_elsewhere_do_not_learn_what_is_outside() {
+        let outside = tempfile::tempdir().expect("a folder");
+        let dir = tempfile::tempdir().expect("a folder");
+        fs::write(outside.path().join("there.csv"), "1").expect("a file");
+        std::os::unix::fs::symlink(outside.path(), dir.path().join("link")).expect("a link");
+        let mut request = request(dir.path());
+        request.access.is_remote = true;
+        let said = |path: &str| {
+            let errors = [
+                check_place(&request, path).expect_err(path),
+                inputs(&request, path).expect_err(path),
+                target(&request, path, "csv").expect_err(path),
+                folder(&request, path).expect_err(path),
+            ];
+            errors.map(|error| {
+                assert!(!error.help().unwrap_or_default().contains("--"), "{error}");
+                error.to_string().replace(path, "PATH")
+            })
+        };
+        let elsewhere = outside.path().display().to_string();
+        let missing = said(&format!("{elsewhere}/missing.csv"));
+        assert!(missing[0].contains("outside"), "{missing:?}");
+        for path in ["there.csv", "*.csv", "none-*.csv", "no/such/folder/x.csv", ""] {
+            assert_eq!(said(&format!("{elsewhere}/{path}")), missing, "{path}");
+        }
+        for path in ["link/there.csv", "link/missing.csv", "*/../../x.csv", "../../../etc/passwd"] {
+            assert_eq!(said(path)[0], missing[0], "{path}");
+        }
+        fs::write(dir.path().join("own.csv"), "1").expect("a file");
+        assert_eq!(inputs(&request, "own.csv").expect("its own").len(), 1);
+        assert_eq!(inputs(&request, "*.csv").expect("its own").len(), 1);
+        check_place(&request, "new/folder/out.csv").expect("its own");
     }
 
     #[test]

@@ -239,7 +239,8 @@ impl HttpOptions {
         let records = RecordOptions::read(options, request, &host)?;
         let words = [("MIN", ()), ("REQ_RESP", ()), ("MAX", ())];
         options.choice("http.logging.level", &words)?;
-        let settings = HttpSettings::default();
+        let settings =
+            HttpSettings { targets: options.targets().clone(), ..HttpSettings::default() };
         Ok(HttpOptions { url: url.to_owned(), host, port, path, records, settings })
     }
 

@@ -147,6 +147,7 @@ impl JdbcOptions {
         }
         settings.check().map_err(in_table)?;
         options.check_target(&settings.host, settings.port)?;
+        settings.targets = options.targets().clone();
         check_types(options.table(), &request.schema)?;
         let _checked =
             (options.number::<u64>("scan.fetch-size")?, options.boolean("scan.auto-commit")?);

@@ -259,8 +259,8 @@ pub fn address<'a>(
             "name the file of certificates of authorities: /etc/ssl/certs/ca-certificates.crt",
         ));
     }
-    let host = host.to_owned();
-    Ok((Address { host, port, is_encrypted, authorities }, rest))
+    let (host, targets) = (host.to_owned(), options.targets().clone());
+    Ok((Address { host, port, is_encrypted, authorities, targets }, rest))
 }
 
 /// Where a job begins, and whether it ends.

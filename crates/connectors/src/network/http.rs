@@ -11,7 +11,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
-use thalweg_core::connector::Secret;
+use thalweg_core::connector::{AllowedTargets, Secret};
 use thalweg_core::{Error, Result};
 use ureq::http::{HeaderMap, Method, Request, Response};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
@@ -22,7 +22,7 @@ use ureq::unversioned::transport::{
 };
 use ureq::{Agent, Body, Error as HttpError};
 
-use super::tcp::{is_tick, prepared};
+use super::tcp::{check_addresses, is_tick, prepared};
 use super::{Attempt, Cancel, Failure, Timer};
 
 /// How long a connection may take to open where no option says it.
@@ -49,6 +49,8 @@ pub struct HttpSettings {
     pub answer_begins_within: Option<Duration>,
     /// Trusted authorities; `None` for those that browsers trust.
     pub authorities: Option<Vec<Certificate<'static>>>,
+    /// Which addresses the name of a host may lead to.
+    pub targets: AllowedTargets,
 }
 
 /// The certificates in a file in PEM form.
@@ -139,7 +141,8 @@ impl HttpClient {
             .timeout_connect(Some(settings.connect_timeout.unwrap_or(CONNECT_WAIT)))
             .tls_config(TlsConfig::builder().root_certs(roots).build())
             .build();
-        let connector = ().chain(Tcp { cancel: cancel.clone() }).chain(RustlsConnector::default());
+        let tcp = Tcp { cancel: cancel.clone(), targets: settings.targets };
+        let connector = ().chain(tcp).chain(RustlsConnector::default());
         let agent = Agent::with_parts(config, connector, DefaultResolver::default());
         HttpClient { agent, headers: settings.headers, cancel: cancel.clone() }
     }
@@ -234,6 +237,7 @@ impl HttpClient {
 #[derive(Debug)]
 struct Tcp {
     cancel: Cancel,
+    targets: AllowedTargets,
 }
 
 impl<In: Transport> Connector<In> for Tcp {
@@ -249,6 +253,7 @@ impl<In: Transport> Connector<In> for Tcp {
         }
         let limit = details.timeout.not_zero().map_or(CONNECT_WAIT, |limit| *limit);
         let since = Timer::default();
+        check_addresses(&self.targets, &details.addrs).map_err(HttpError::Io)?;
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
         while since.elapsed() < limit && !self.cancel.is_set() {
             for address in &details.addrs {

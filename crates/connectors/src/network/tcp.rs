@@ -4,10 +4,11 @@
 //! probes of the operating system within [`GONE_AFTER`].
 
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use rustix::net::sockopt;
+use thalweg_core::connector::AllowedTargets;
 
 use super::{Cancel, TICK};
 
@@ -25,11 +26,18 @@ const ATTEMPT: Duration = Duration::from_secs(1);
 /// Connects to the first address of a host that accepts.
 ///
 /// # Errors
-/// If none does within this time, or the work is not wanted any more.
-pub fn connect(host: &str, port: u16, timeout: Duration, cancel: &Cancel) -> io::Result<TcpStream> {
+/// If none does within this time, the host's name leads to one that is refused, or the work is not
+/// wanted any more.
+pub fn connect(
+    (host, port): (&str, u16),
+    targets: &AllowedTargets,
+    timeout: Duration,
+    cancel: &Cancel,
+) -> io::Result<TcpStream> {
     let mut left = timeout;
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     let addresses: Vec<_> = (host, port).to_socket_addrs()?.collect();
+    check_addresses(targets, &addresses)?;
     while !left.is_zero() && !addresses.is_empty() {
         if cancel.is_set() {
             return Err(io::Error::new(io::ErrorKind::Interrupted, "cancelled"));
@@ -47,6 +55,17 @@ pub fn connect(host: &str, port: u16, timeout: Duration, cancel: &Cancel) -> io:
         }
     }
     Err(last)
+}
+
+/// Checks the addresses to which the name of a host leads.
+///
+/// # Errors
+/// If one is refused.
+pub fn check_addresses(targets: &AllowedTargets, addresses: &[SocketAddr]) -> io::Result<()> {
+    let check = |address: &SocketAddr| targets.check_address(address.ip(), address.port());
+    addresses.iter().try_for_each(check).map_err(|error| {
+        io::Error::new(io::ErrorKind::PermissionDenied, error.message().to_owned())
+    })
 }
 
 /// Prepares a connection: its calls end within a [`TICK`], and a peer that has gone is noticed.

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use thalweg_core::Error;
+use thalweg_core::connector::AllowedTargets;
 
 use super::tcp::{GONE_AFTER, connect, is_tick};
 use super::tls::{self, Checks, Stream};
@@ -29,6 +30,8 @@ pub struct Address {
     pub is_encrypted: bool,
     /// A file of certificates in PEM form: who may have signed that of the peer.
     pub authorities: Option<PathBuf>,
+    /// Which addresses its name may lead to.
+    pub targets: AllowedTargets,
 }
 
 impl Address {
@@ -38,7 +41,7 @@ impl Address {
     /// # Errors
     /// If the peer can't be reached, or the file of authorities can't be read.
     pub fn connect(&self, cancel: &Cancel) -> Attempt<Stream> {
-        let tcp = connect(&self.host, self.port, CONNECT_WAIT, cancel);
+        let tcp = connect((&self.host, self.port), &self.targets, CONNECT_WAIT, cancel);
         let tcp = tcp.map_err(|error| failure(&error, cancel))?;
         if self.is_encrypted { self.encrypted(tcp, cancel) } else { Ok(Stream::Plain(tcp)) }
     }

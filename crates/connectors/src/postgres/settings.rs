@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use thalweg_core::connector::{Options, near_miss};
+use thalweg_core::connector::{AllowedTargets, Options, near_miss};
 use thalweg_core::{Error, Result};
 
 use crate::network::tls::Checks;
@@ -43,6 +43,8 @@ pub struct Settings {
     pub application: String,
     /// Where tables without a schema are looked for.
     pub search_path: Option<String>,
+    /// Which addresses the name of its host may lead to.
+    pub targets: AllowedTargets,
 }
 
 /// The server and the database; no secrets.
@@ -65,6 +67,7 @@ impl Default for Settings {
             connect_timeout: Duration::from_secs(10),
             application: "thalweg".to_owned(),
             search_path: None,
+            targets: AllowedTargets::default(),
         }
     }
 }

@@ -27,7 +27,8 @@ pub fn sign_in(
     cancel: &Cancel,
 ) -> Outcome<Channel> {
     let limit = settings.connect_timeout;
-    let connected = tcp::connect(&settings.host, settings.port, limit, cancel);
+    let place = (settings.host.as_str(), settings.port);
+    let connected = tcp::connect(place, &settings.targets, limit, cancel);
     if cancel.is_set() {
         return Err(Failure::Cancelled);
     }

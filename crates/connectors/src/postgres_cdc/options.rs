@@ -282,6 +282,7 @@ fn settings(options: &Options<'_>) -> Result<Settings> {
         protection: protection(mode)
             .map_err(|_| options.bad("debezium.database.sslmode", mode, "a mode of PostgreSQL"))?,
         authorities: options.get("debezium.database.sslrootcert").map(Into::into),
+        targets: options.targets().clone(),
         connect_timeout: Duration::from_millis(timeout),
         ..Settings::default()
     };

@@ -11,6 +11,7 @@ use std::str::FromStr;
 use super::description::{ConnectorDescription, OptionDefault, OptionDescription, OptionKind};
 use super::secrets::{Secret, allowed_file, check_places, names_secret};
 use super::table::TableRequest;
+use super::targets::AllowedTargets;
 use crate::error::{Error, Result};
 
 /// Flink's words for units of time. A number alone is in milliseconds.
@@ -263,6 +264,11 @@ impl<'a> Options<'a> {
     /// If `network.allowed-targets` does not name it.
     pub fn check_target(&self, host: &str, port: u16) -> Result<()> {
         self.request.access.targets.check(host, port).map_err(|error| self.about(&error))
+    }
+
+    /// The hosts that the table may talk to.
+    pub fn targets(&self) -> &AllowedTargets {
+        &self.request.access.targets
     }
 
     /// True if the connector's tables can have this format.

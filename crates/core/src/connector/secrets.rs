@@ -159,11 +159,15 @@ fn in_folder(folder: &Path, name: &str) -> Result<String> {
 
 /// The canonical path of a file that lies in one of these folders; or why it cannot be read.
 pub(super) fn allowed_file(file: &Path, allowed_roots: &[PathBuf]) -> Result<PathBuf, String> {
-    let place = file.canonicalize().map_err(|error| error.to_string())?;
+    let found = file.canonicalize();
+    // Of a file that is not there what counts is where it would be: else the answer would say what
+    // is in other folders.
+    let nearest = file.ancestors().skip(1).find_map(|folder| folder.canonicalize().ok());
+    let place = found.as_ref().ok().cloned().or(nearest).unwrap_or_default();
     let is_inside = |root: &PathBuf| root.canonicalize().is_ok_and(|root| place.starts_with(root));
     match allowed_roots.iter().any(is_inside) {
-        true => Ok(place),
-        false => Err("it lies outside of the allowed folders (--allow-path)".to_owned()),
+        true => found.map_err(|error| error.to_string()),
+        false => Err("it lies outside of the allowed folders".to_owned()),
     }
 }
 
@@ -199,6 +203,8 @@ mod tests {
         let elsewhere = Secrets { allowed_roots: vec![folder.join("x")], ..secrets };
         let refused = elsewhere.resolve("${secret:user}").unwrap_err().to_string();
         assert!(refused.contains("outside"), "{refused}");
+        let missing = allowed_file(&folder.join("nobody/has/this"), &elsewhere.allowed_roots);
+        assert!(missing.unwrap_err().contains("outside"), "the answer is the same");
         std::fs::remove_dir_all(folder).unwrap();
     }
 

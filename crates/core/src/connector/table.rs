@@ -78,6 +78,10 @@ pub struct Access {
     pub targets: AllowedTargets,
     /// What the session says of object stores: settings such as `s3.endpoint`, by their names.
     pub stores: BTreeMap<String, String>,
+    /// Whoever wrote the statements need not be whoever runs the program: they learn nothing of
+    /// places that are not allowed, not even what is there, and hints name no options of a command
+    /// line.
+    pub is_remote: bool,
 }
 
 impl Default for TableRequest {

@@ -16,8 +16,9 @@ use super::flink::{CompareArguments, TranslateArguments};
 use super::server_arguments::CancelArguments;
 #[cfg(feature = "server")]
 use super::server_arguments::{
-    ApproveArguments, JobArguments, JobsArguments, LogsArguments, QueryArguments, ServeArguments,
-    StartArguments, StatusArguments, StopArguments, SubmitArguments, TokenArguments,
+    ApproveArguments, BundleArguments, DeadArguments, JobArguments, JobsArguments, LogsArguments,
+    QueryArguments, ServeArguments, StartArguments, StatusArguments, StopArguments,
+    SubmitArguments, TapArguments, TokenArguments, TopArguments,
 };
 use super::snapshot::{ListFormat, SnapshotArguments};
 
@@ -155,6 +156,34 @@ A second one cuts off what still runs, which is as safe as a crash.")]
     /// List the jobs of a server
     #[cfg(feature = "server")]
     Ls(JobsArguments),
+    /// Watch the jobs of a server
+    #[cfg(feature = "server")]
+    #[command(after_help = "\
+Keys: / filters, s sorts, enter shows stages, w says why results are where they are, p takes a snapshot,
+S stops a job, ? lists all of them, q leaves. Without a terminal it prints once, as --once does.
+
+Examples:
+  thalweg top
+  thalweg top --sort lag --filter held
+  thalweg top --once --json")]
+    Top(TopArguments),
+    /// Look at rows of a job of a server, as they pass from stage to stage
+    #[cfg(feature = "server")]
+    #[command(after_help = "\
+Of each bundle it shows the first rows at most: a look at them, and not all of them. It does not slow
+the job, ends by itself after 10 minutes, and is written into the audit log, since rows are data.
+
+Examples:
+  thalweg tap orders                              what outputs are given
+  thalweg tap orders --table items --limit 10     what a table gives
+  thalweg tap orders --into 'window o' --where \"item = 'tea'\"")]
+    Tap(TapArguments),
+    /// Show rows of a job of a server that could not be read
+    #[cfg(feature = "server")]
+    Dead(DeadArguments),
+    /// Write what a bug report about a job of a server needs into a ZIP file
+    #[cfg(feature = "server")]
+    SupportBundle(BundleArguments),
     /// Show a job of a server, with its stages
     #[cfg(feature = "server")]
     Describe(JobArguments),

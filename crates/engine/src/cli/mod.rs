@@ -80,6 +80,10 @@ fn served(command: Command) -> u8 {
     match command {
         Command::Serve(arguments) => server::serve(&arguments),
         Command::Ls(arguments) => server::list(&arguments),
+        Command::Top(arguments) => server::top(&arguments),
+        Command::Tap(arguments) => server::tap(&arguments),
+        Command::Dead(arguments) => server::dead(&arguments),
+        Command::SupportBundle(arguments) => server::support_bundle(&arguments),
         Command::Describe(arguments) => server::describe(&arguments),
         Command::Why(arguments) => server::why(&arguments),
         Command::Submit(arguments) => server::submit(&arguments),

@@ -67,6 +67,129 @@ pub struct JobsArguments {
     pub server: ServerArguments,
 }
 
+/// `thalweg top`
+#[derive(Args, Debug)]
+pub struct TopArguments {
+    /// What jobs are sorted by
+    #[arg(long, value_name = "COLUMN", default_value = "trouble")]
+    pub sort: TopSort,
+    /// Only jobs whose name, state, tag or condition has this text
+    #[arg(long, value_name = "TEXT")]
+    pub filter: Option<String>,
+    /// Seconds until the server is asked again
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub interval: f64,
+    /// Prints the jobs once
+    #[arg(long)]
+    pub once: bool,
+    /// The server.
+    #[command(flatten)]
+    pub server: ServerArguments,
+}
+
+/// What jobs are sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TopSort {
+    /// Those that need a person first
+    Trouble,
+    /// By name
+    Name,
+    /// By state
+    State,
+    /// The most rows read first
+    In,
+    /// The most rows written first
+    Out,
+    /// The furthest behind first
+    Lag,
+    /// The slowest results first
+    P99,
+    /// The most late rows first
+    Late,
+    /// The most bad rows first
+    Bad,
+    /// The most state first
+    Kept,
+    /// The busiest first
+    Busy,
+    /// The oldest snapshot first
+    Snapshot,
+}
+
+impl TopSort {
+    /// What comes behind it.
+    pub fn next(self) -> TopSort {
+        let all = TopSort::value_variants();
+        let place = all.iter().position(|sort| *sort == self).unwrap_or_default();
+        all[(place + 1) % all.len()]
+    }
+
+    /// Its name.
+    pub fn word(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+/// `thalweg dead`
+#[derive(Args, Debug)]
+pub struct DeadArguments {
+    /// The job
+    pub job: String,
+    /// Only rows of this table
+    #[arg(long, value_name = "TABLE")]
+    pub table: Option<String>,
+    /// Rows at most
+    #[arg(long, value_name = "ROWS", default_value_t = 20)]
+    pub limit: u64,
+    /// The server.
+    #[command(flatten)]
+    pub server: ServerArguments,
+}
+
+/// `thalweg support-bundle`
+#[derive(Args, Debug)]
+pub struct BundleArguments {
+    /// The job
+    pub job: String,
+    /// The file that is written, which must not be there [default: JOB.zip]
+    #[arg(long, short = 'f', value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// The server.
+    #[command(flatten)]
+    pub server: ServerArguments,
+}
+
+/// `thalweg tap`
+#[derive(Args, Debug)]
+pub struct TapArguments {
+    /// The job
+    pub job: String,
+    /// What this table gives
+    #[arg(long, value_name = "TABLE")]
+    pub table: Option<String>,
+    /// What this stage gives
+    #[arg(long, value_name = "STAGE", conflicts_with = "table")]
+    pub stage: Option<String>,
+    /// What this output is given
+    #[arg(long, value_name = "TABLE")]
+    pub sink: Option<String>,
+    /// What this stage takes
+    #[arg(long, value_name = "STAGE", conflicts_with = "sink")]
+    pub into: Option<String>,
+    /// Only rows for which this is true
+    #[arg(long = "where", value_name = "CONDITION")]
+    pub condition: Option<String>,
+    /// Ends after so many rows
+    #[arg(long, value_name = "ROWS")]
+    pub limit: Option<u64>,
+    /// Rows a second at most [default: 1000]
+    #[arg(long, value_name = "ROWS")]
+    pub rate: Option<f64>,
+    /// The server.
+    #[command(flatten)]
+    pub server: ServerArguments,
+}
+
 /// A command about one job.
 #[derive(Args, Debug)]
 pub struct JobArguments {

@@ -90,21 +90,146 @@ fn what_is_too_large_or_too_slow_is_cut_off() {
     assert_eq!(server.ask("GET", "/v1/jobs", &token, "", "").0, 200, "others are served");
 }
 
-fn refused(server: &Running, options: &str) {
-    let sql = format!(
+fn job_reading(options: &str) -> String {
+    format!(
         "CREATE TABLE t (line STRING) WITH ({options}); CREATE TABLE o (line STRING) WITH ('connector' = 'blackhole'); \
          INSERT INTO o SELECT line FROM t"
-    );
-    // Planning opens nothing: what only shows where a file is looked for ends the run.
-    match server.submit("escape", &sql, &[]) {
-        (0, _) => drop(server.await_state("escape", "failed")),
-        (status, text) => assert_eq!(status, 2, "{options}: {text}"),
+    )
+}
+
+fn refused(server: &Running, options: &str) {
+    let sql = job_reading(options);
+    // Before anything is opened, also by `validate` and `--dry-run`.
+    for more in [&[][..], &["--dry-run"]] {
+        let (status, text) = server.submit("escape", &sql, more);
+        assert_eq!(status, 2, "{options}: {text}");
     }
     let (status, _) = server.command(&[
         "query",
         &format!("CREATE TABLE t (line STRING) WITH ({options}); SELECT * FROM t"),
     ]);
     assert_eq!(status, 2, "{options}");
+}
+
+#[test]
+fn what_is_in_other_folders_is_not_told() {
+    let place = Place::new("oracle");
+    let server = place.serve(&[]);
+    let token = server.token("ci", "write");
+    let outside = place.folder.join("secrets");
+    fs::write(outside.join("there.csv"), "hunter2\n").expect("a file");
+    let said = |path: &str| {
+        let path = if path.starts_with('/') {
+            path.to_owned()
+        } else {
+            outside.join(path).display().to_string()
+        };
+        let sql = job_reading(&format!(
+            "'connector' = 'filesystem', 'format' = 'csv', 'path' = '{path}'"
+        ));
+        let body = serde_json::json!({ "sql": sql }).to_string();
+        let (status, text) = server.ask("POST", "/v1/validate", &token, JSON, &body);
+        let answer = text.split("\r\n\r\n").last().unwrap_or_default().replace(&path, "PATH");
+        assert!(status == 200 && answer.contains("\"is_valid\":false"), "{path}: {text}");
+        assert!(!answer.contains("--allow-path") && answer.contains("allowed-roots"), "{answer}");
+        // Where the mistake stands depends on the length of the path.
+        serde_json::from_str::<serde_json::Value>(&answer).expect("JSON")["diagnostics"][0]["message"].clone()
+    };
+    let missing = said("missing.csv");
+    for path in ["there.csv", "*.csv", "no*.csv", "", "/etc/passwd", "/etc/no-such-file", "/root/x"]
+    {
+        assert_eq!(said(path), missing, "{path}");
+    }
+    for option in ["'dead-letter.path'", "'path'"] {
+        let letters = "'connector' = 'filesystem', 'format' = 'csv', 'bad-data' = 'dead-letter'";
+        let path = if option == "'path'" { "" } else { ", 'path' = 'in.csv'" };
+        refused(&server, &format!("{letters}{path}, {option} = '/etc/thalweg-letters'"));
+    }
+}
+
+#[test]
+fn a_server_asks_no_cloud_for_its_secrets() {
+    let place = Place::new("metadata");
+    let server = place.serve(&[]);
+    for host in [
+        "169.254.169.254",
+        "2852039166",
+        "0xa9fea9fe",
+        "0251.0376.0251.0376",
+        "[::ffff:169.254.169.254]",
+        "[fe80::1]",
+        "metadata.google.internal",
+        "100.100.100.200",
+    ] {
+        refused(
+            &server,
+            &format!(
+                "'connector' = 'http', 'format' = 'raw', 'url' = 'http://{host}/latest', 'http.poll.interval' = '1 s'"
+            ),
+        );
+    }
+    let near = "'connector' = 'http', 'format' = 'raw', 'url' = 'http://127.0.0.1:1/', 'http.poll.interval' = '1 s'";
+    let (status, text) = server.submit("near", &job_reading(near), &["--dry-run"]);
+    assert_eq!(status, 0, "other hosts are allowed: {text}");
+}
+
+#[test]
+fn a_secret_is_in_no_output() {
+    let place = Place::new("secret");
+    let server = place.serve(&["-o", "snapshots.interval=100 ms"]);
+    let token = server.token("ci", "admin");
+    fs::write(place.folder.join("secrets/pg"), "hunter2\n").expect("a secret");
+    let table = "CREATE TABLE t (line STRING) WITH ('connector' = 'jdbc', 'url' = 'jdbc:postgresql://127.0.0.1:1/db',
+           'table-name' = 't', 'username' = 'me', 'password' = '${secret:pg}');";
+    let sql = format!(
+        "{table} CREATE TABLE o (line STRING) WITH ('connector' = 'blackhole'); INSERT INTO o SELECT line FROM t"
+    );
+    let (status, text) = server.submit("a", &sql, &[]);
+    assert_eq!(status, 0, "{text}");
+    server.await_job("a", "with an error", |job| {
+        job["state"] == "failed"
+            || job["state"] == "restarting"
+            || !job["waits_for"].is_null()
+            || !job["outcome"].is_null()
+    });
+    let body = serde_json::json!({ "sql": sql }).to_string();
+    let shown = serde_json::json!({ "sql": format!("{table} SHOW CREATE TABLE t") }).to_string();
+    let mut outputs = Vec::new();
+    for path in
+        ["", "/revisions", "/revisions/1", "/events", "/logs", "/runs", "/why", "/bundle.zip"]
+    {
+        outputs.push(server.ask("GET", &format!("/v1/jobs/a{path}"), &token, "", "").1);
+    }
+    for path in ["/v1/jobs", "/metrics", "/v1/config", "/v1/audit"] {
+        outputs.push(server.ask("GET", path, &token, "", "").1);
+    }
+    for path in ["/v1/explain", "/v1/validate"] {
+        outputs.push(server.ask("POST", path, &token, JSON, &body).1);
+    }
+    let created = server.ask("POST", "/v1/query", &token, JSON, &shown).1;
+    assert!(created.contains("${secret:pg}"), "the reference stays: {created}");
+    outputs.push(created);
+    server.done(&["stop", "a", "--how", "cancel"]);
+    for output in &outputs {
+        assert!(!output.contains("hunter2"), "{output}");
+    }
+    assert_eq!(files_with("hunter2", &place.folder), [place.folder.join("secrets/pg")]);
+    server.terminate();
+}
+
+/// The files below a folder that have this text.
+fn files_with(text: &str, folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(files_with(text, &path));
+        } else if fs::read(&path).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(text))
+        {
+            found.push(path);
+        }
+    }
+    found
 }
 
 #[test]

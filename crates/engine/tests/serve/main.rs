@@ -7,3 +7,5 @@ mod jobs;
 mod kills;
 mod packages;
 mod support;
+mod upgrades;
+mod watching;

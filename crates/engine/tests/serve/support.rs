@@ -110,7 +110,8 @@ impl Running {
         self.await_job(name, "in a snapshot", |job| job["snapshot"].is_u64())
     }
 
-    fn await_job(&self, name: &str, what: &str, is_there: impl Fn(&Value) -> bool) -> Value {
+    /// Waits until this is true of a job.
+    pub fn await_job(&self, name: &str, what: &str, is_there: impl Fn(&Value) -> bool) -> Value {
         let begun = Instant::now();
         loop {
             let job = self.job(name);
@@ -129,6 +130,13 @@ impl Running {
         assert!(sent.success());
         let status = self.child.wait().expect("it ends");
         assert!(status.success(), "{status}");
+    }
+
+    /// Has the server read again what may change.
+    pub fn hang_up(&self) {
+        let id = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-HUP", &id]).status().expect("kill");
+        assert!(sent.success());
     }
 
     /// Kills the server as a loss of power would.

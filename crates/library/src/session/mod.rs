@@ -30,6 +30,7 @@ mod registered;
 mod rehearsal;
 mod script_jobs;
 mod settings;
+mod shown_rows;
 mod state_tables;
 mod statement;
 
@@ -54,10 +55,11 @@ use thalweg_runtime::Report;
 
 pub use observer::{JobDescription, Observer};
 pub use options::SessionOptions;
+pub use shown_rows::{ShownRow, ShownRows};
 pub use statement::PlannedJob;
 
 use crate::interleaving::{Interleaving, Recording};
-use crate::jobs::ResumeFrom;
+use crate::jobs::{Interface, ResumeFrom};
 use crate::pipeline::Collect;
 
 use rehearsal::{Rehearsal, Rehearsing, located};
@@ -113,6 +115,7 @@ impl Session {
             base_dir: options.base_dir.clone(),
             allowed_roots: options.allowed_roots.clone(),
             secrets_folder: options.secrets_folder.clone(),
+            is_remote: options.interface == Interface::Server,
             workers: options.workers.unwrap_or_else(settings::cores),
             clock: Arc::clone(&clock),
         };

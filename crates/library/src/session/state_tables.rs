@@ -257,7 +257,7 @@ fn column_of(text: &str) -> Result<Column> {
 }
 
 /// The type in which values of an Arrow type are shown.
-fn sql_type(of: &Arrow) -> Option<DataType> {
+pub(super) fn sql_type(of: &Arrow) -> Option<DataType> {
     Some(match of {
         Arrow::Boolean => DataType::Boolean,
         Arrow::Int8 => DataType::TinyInt,

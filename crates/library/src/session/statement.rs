@@ -1,9 +1,11 @@
 //! What each kind of statement does in a session.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, StringViewArray};
+use thalweg_connectors::filesystem::letters_path;
 use thalweg_core::graph::{Graph, StageKind};
 use thalweg_core::{Column, DataType, Error, OrderContract, Result, Sink, TableSchema};
 use thalweg_plan::ast::{Insert, Query, Statement, StatementKind};
@@ -288,6 +290,32 @@ impl Session {
             );
         }
         Ok(jobs)
+    }
+
+    /// The files in which tables of a script's INSERTs and statement sets keep rows that cannot be
+    /// read, each with the table's name. Nothing is run or opened.
+    ///
+    /// # Errors
+    /// Those of parsing and planning.
+    pub fn dead_letter_files(&self, text: &str) -> Result<Vec<(String, PathBuf)>> {
+        let mut planner = self.planner.fork();
+        let mut files = Vec::new();
+        for statement in &parse_script_with_notes(text)?.statements {
+            match (inserts_of(statement), &statement.kind) {
+                (Some(_), _) => {
+                    let tables = planner.rehearse(statement)?.tables.reads;
+                    for request in &tables {
+                        if let Some(path) = request.options.get("dead-letter.path") {
+                            files.push((request.table.clone(), letters_path(request, path)?));
+                        }
+                    }
+                }
+                (None, StatementKind::Select(_) | StatementKind::Explain(_)) => {}
+                _ => drop(planner.execute_ddl(statement)?),
+            }
+        }
+        files.dedup();
+        Ok(files)
     }
 
     fn planned_job(

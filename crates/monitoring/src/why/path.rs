@@ -96,7 +96,7 @@ impl Levels {
         let least = least.or_else(|| inputs().map(|input| self.0[input]).max()).unwrap_or(UNKNOWN);
         match least {
             ENDED => ENDED,
-            _ if stage.passes_at_end => UNKNOWN,
+            _ if stage.passes_at_end || stage.gives_by_clock => UNKNOWN,
             UNKNOWN => UNKNOWN,
             least => least.saturating_sub(stage.held_back_ms),
         }

@@ -339,6 +339,26 @@ fn results_that_come_at_the_end_alone() {
 }
 
 #[test]
+fn windows_over_the_clock_wait_for_no_end_of_input() {
+    let by_clock = |reading: &mut JobReading| {
+        reading.stages[WINDOW].gives_by_clock = true;
+        reading.stages[WINDOW].windows.clear();
+        for stage in &mut reading.stages {
+            let Some(source) = &mut stage.source else { continue };
+            source.has_time = false;
+            source.splits.iter_mut().for_each(|split| split.last_row_at_ms = Some(reading.at_ms));
+        }
+    };
+    let flowing = asked(by_clock);
+    assert_eq!((flowing.reason, flowing.verdict), (Reason::Flowing, Verdict::Flowing));
+    let silent = asked(|reading| {
+        by_clock(reading);
+        reading.at_ms += 60_000;
+    });
+    assert!(matches!(silent.reason, Reason::Silent { .. }), "{silent:?}");
+}
+
+#[test]
 fn what_is_held_back_by_design_is_shown() {
     let why = asked(|reading| {
         reading.stages[WINDOW].held_back_ms = 600_000;

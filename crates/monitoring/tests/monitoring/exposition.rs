@@ -34,7 +34,7 @@ fn source(name: &str, splits: usize) -> StageReading {
 
 fn sink(name: &str, inputs: &[usize]) -> StageReading {
     let times = DistributionReading { counts: vec![2, 0, 1], sum_us: 5_250 };
-    let sink = SinkReading { latency: times.clone(), writes: times };
+    let sink = SinkReading { latency: times.clone(), writes: times, ..SinkReading::default() };
     StageReading { sink: Some(sink), ..stage(name, StageKind::Sink, inputs) }
 }
 

@@ -8,4 +8,3 @@ mod jobs;
 mod numbers;
 mod page;
 mod random;
-mod top;

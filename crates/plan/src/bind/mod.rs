@@ -42,6 +42,7 @@ mod aggregate;
 mod asof;
 pub(crate) mod children;
 pub mod composed_aggregates;
+pub mod condition;
 mod expression;
 mod from;
 pub mod functions;

@@ -83,6 +83,7 @@ impl Connector for Fake {
 fn plan(text: &str) -> Result<PhysicalPlan> {
     let options = PlannerOptions {
         secrets_folder: None,
+        is_remote: false,
         base_dir: ".".into(),
         allowed_roots: Vec::new(),
         workers: 2,
@@ -303,6 +304,7 @@ fn explain_shows_plan_and_stages() {
 fn explained(settings: &str) -> String {
     let options = PlannerOptions {
         secrets_folder: None,
+        is_remote: false,
         base_dir: ".".into(),
         allowed_roots: Vec::new(),
         workers: 2,

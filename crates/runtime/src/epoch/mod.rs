@@ -146,7 +146,7 @@ impl<'a> EpochStage<'a> {
     ) -> Result<()> {
         bundle.stamps.lane = lane as u32;
         let bytes = bundle.memory_bytes();
-        self.count_out(std::slice::from_ref(&bundle), bytes);
+        self.count_out(edge, std::slice::from_ref(&bundle), bytes);
         let down = self.downstream(edge);
         if let StageRunKind::Sink(sink) = &down.run.kind {
             return down.offer_to_sink(sink, lane, container, bundle, bytes);

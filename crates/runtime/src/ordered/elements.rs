@@ -66,7 +66,7 @@ impl<'a> ElementStage<'a> {
             let bundles =
                 if is_last { std::mem::take(&mut port.bundles) } else { port.bundles.clone() };
             let bytes = element_bytes(&bundles);
-            self.count_out(&bundles, bytes);
+            self.count_out(edge, &bundles, bytes);
             let element = Element { passage, bundles, watermark, bytes };
             Self::of(self.job, edge.to.0).arrive(lane, element)?;
         }

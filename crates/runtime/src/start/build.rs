@@ -44,6 +44,7 @@ use crate::stage::{
     StageRunKind,
 };
 use crate::stages::Stages;
+use crate::tap::EdgeTap;
 use crate::task_lengths::TaskHistograms;
 
 /// What a job is put into.
@@ -182,7 +183,7 @@ fn stages(
     numa_nodes: usize,
     mut receivers: Option<&mut SinkReceivers>,
 ) -> Result<Vec<StageRun>> {
-    let (lanes, edges) = lay_out(&graph);
+    let (lanes, mut edges) = lay_out(&graph);
     let mut stages = Vec::with_capacity(graph.stages.len());
     for (place, stage) in graph.stages.into_iter().enumerate() {
         let Stage { id, name, kind, inputs, timing, .. } = stage;
@@ -190,13 +191,14 @@ fn stages(
         let kind = stage_kind(place, (kind, timing), lanes[place], options, &mut receivers)
             .map_err(|error| error.in_operator(name.clone()))?;
         let stops_cuts = matches!(kind, StageRunKind::Operator(_));
-        let make_lane = || Lane::new(edges[place].len(), numa_nodes, stops_cuts);
+        let edges = std::mem::take(&mut edges[place]);
+        let make_lane = || Lane::new(edges.len(), numa_nodes, stops_cuts);
         stages.push(StageRun {
             id,
             name,
             kind,
             lanes: (0..lanes[place]).map(|_| make_lane()).collect(),
-            edges: edges[place].clone(),
+            edges,
             metrics: StageMetrics::new(),
             ended: AtomicBool::new(false),
             inputs: inputs.iter().map(|input| input.from.0).collect(),
@@ -231,11 +233,13 @@ fn check_clock(kind: &StageKind, options: &RunOptions) -> Result<()> {
 /// an operator joins them on its main port and keeps them on the port of late rows.
 fn lay_out(graph: &Graph) -> (Vec<usize>, Vec<Vec<Edge>>) {
     let count = graph.stages.len();
-    let (mut lanes, mut edges) = (vec![0; count], vec![Vec::new(); count]);
+    let mut lanes = vec![0; count];
+    let mut edges: Vec<Vec<Edge>> = (0..count).map(|_| Vec::new()).collect();
     for (place, stage) in graph.stages.iter().enumerate() {
         for input in &stage.inputs {
             let from = input.from.0;
-            let edge = Edge { port: input.port, to: StageId(place), lane_base: lanes[place] };
+            let (port, to, lane_base) = (input.port, StageId(place), lanes[place]);
+            let edge = Edge { port, to, lane_base, tap: EdgeTap::default() };
             edges[from].push(edge);
             lanes[place] += match (&graph.stages[from].kind, input.port) {
                 (StageKind::Source { .. }, _) | (StageKind::Operator(_), 0) => 1,

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
 use super::guard::Failures;
+use crate::meters::Meters;
 use crate::operations::{Operation, OperationState};
 use crate::problem::{Outcome, Problem};
 use crate::server::Server;
@@ -35,6 +36,7 @@ pub(crate) struct Limits {
     pub requests: Semaphore,
     pub streams: Arc<Semaphore>,
     pub failures: Failures,
+    pub meters: Meters,
 }
 
 impl App {
@@ -44,6 +46,7 @@ impl App {
             requests: Semaphore::new(REQUESTS_MAX),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             failures: Failures::default(),
+            meters: Meters::default(),
         };
         App { server, limits: Arc::new(limits) }
     }

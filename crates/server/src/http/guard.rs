@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
@@ -97,7 +97,10 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
         }),
         ..AuditLine::default()
     };
+    let begun_ns = app.server.clock.now_ns();
+    let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let changes = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    let is_kept = changes || shows_rows(request.uri().path());
     let mut by = "?".to_owned();
     let response = match admit(&app, request, &mut by).await {
         Err(problem) => problem.into_response(),
@@ -110,8 +113,11 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
         },
     };
     let status = response.status().as_u16();
+    let time_ns = app.server.clock.now_ns().saturating_sub(begun_ns);
+    let route = route.as_deref().unwrap_or("other");
+    app.limits.meters.request(route, &line.method, status, time_ns);
     let mut response = finished(response, &id);
-    if changes || status == 401 || status == 403 {
+    if is_kept || status == 401 || status == 403 {
         let line = AuditLine { by, status, ..line };
         let written = app.ask(move |server| {
             server.audit.add(line).map_err(|error| {
@@ -232,8 +238,12 @@ async fn identify(app: &App, peer: Peer, request: &Parts) -> Outcome<Caller> {
         Peer::Address(address) => address,
     };
     let path = request.uri.path();
-    if matches!(path, "/healthz" | "/readyz") || super::page::is_page(path) {
+    let is_open = matches!(path, "/healthz" | "/readyz") || path.starts_with("/docs/errors");
+    if is_open || super::page::is_page(path) {
         return Ok(Caller { name: "?".to_owned(), role: Role::Read, jobs: Some(String::new()) });
+    }
+    if shows_metrics_to_all(app, address, request) {
+        return Ok(Caller { name: "?".to_owned(), role: Role::Read, jobs: None });
     }
     let header = request.headers.get(header::AUTHORIZATION);
     let token = header
@@ -251,6 +261,28 @@ async fn identify(app: &App, peer: Peer, request: &Parts) -> Outcome<Caller> {
     Err(Problem::new(401, "token-wrong", detail))
 }
 
+/// Whoever is on this machine may read metrics, unless an option says no. A proxy that lets others
+/// in from here says so in a header.
+fn shows_metrics_to_all(app: &App, address: SocketAddr, request: &Parts) -> bool {
+    let listens_here =
+        matches!(app.server.config.listen(), Ok(Some(own)) if own.ip().is_loopback());
+    let is_passed_on = ["forwarded", "x-forwarded-for", "x-real-ip", "via"]
+        .iter()
+        .any(|name| request.headers.contains_key(*name));
+    request.uri.path() == "/metrics"
+        && matches!(request.method, Method::GET | Method::HEAD)
+        && app.server.config.metrics_are_public()
+        && listens_here
+        && address.ip().is_loopback()
+        && !is_passed_on
+}
+
+/// True if the answer has rows of a job, or may: whoever sees them sees data.
+fn shows_rows(path: &str) -> bool {
+    let of_job = path.strip_prefix("/v1/jobs/").and_then(|rest| rest.split_once('/'));
+    of_job.is_some_and(|(_, what)| matches!(what, "tail" | "late" | "dead-letters" | "bundle.zip"))
+}
+
 /// What a request needs.
 fn needed_role(method: &Method, path: &str) -> Role {
     let looks = matches!(*method, Method::GET | Method::HEAD);
@@ -260,6 +292,7 @@ fn needed_role(method: &Method, path: &str) -> Role {
         _ if path.starts_with("/v1/tokens/") => Role::Admin,
         "/v1/validate" | "/v1/explain" => Role::Read,
         "/v1/query" => Role::Write,
+        _ if shows_rows(path) => Role::Write,
         _ if looks => Role::Read,
         _ if matches!(last, "start" | "stop" | "pause" | "resume" | "restart" | "snapshots") => {
             Role::Operate
@@ -391,6 +424,12 @@ mod tests {
         assert!(!may(Role::Operate, Method::POST, "/v1/jobs/a/approve"));
         assert!(!may(Role::Write, Method::GET, "/v1/tokens"));
         assert!(may(Role::Admin, Method::DELETE, "/v1/tokens/ci"));
+        for what in ["tail", "late", "dead-letters", "bundle.zip"] {
+            let path = format!("/v1/jobs/a/{what}");
+            assert!(
+                !may(Role::Operate, Method::GET, &path) && may(Role::Write, Method::GET, &path)
+            );
+        }
         let team = caller(Role::Write, Some("team-"));
         assert!(check_role(&team, &Method::GET, "/v1/jobs/team-a").is_ok());
         assert!(check_role(&team, &Method::PUT, "/v1/jobs/other").is_err());

@@ -11,10 +11,11 @@ use utoipa::ToSchema;
 
 use super::app::{App, List, Page, parse, parse_or_default, query};
 use super::guard::Caller;
-use super::live::open_stream;
+use super::live::{last_event_id, open_stream};
 use crate::catalogue::Revision;
 use crate::job::{Event, JobSummary, RunLine, StageView};
 use crate::logs::LogLine;
+use crate::now::ServerNow;
 use crate::operations::{Operation, OperationKind};
 use crate::problem::{Outcome, Problem};
 use crate::requests::{ApproveBody, JobBody, PutAnswer, PutQuery, StartBody, StopBody};
@@ -26,6 +27,7 @@ struct ListQuery {
     limit: Option<usize>,
     after: Option<String>,
     state: Option<String>,
+    condition: Option<String>,
     tag: Option<String>,
     q: Option<String>,
 }
@@ -44,27 +46,42 @@ pub struct JobView {
     pub stages: Vec<StageView>,
 }
 
-/// All jobs, by name, with their counters.
+/// Jobs, and the server that has them.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct JobList {
+    /// A page of them.
+    #[serde(flatten)]
+    pub list: List<JobSummary>,
+    /// The server, as far as jobs of the page and of its filter take part.
+    pub server: ServerNow,
+}
+
+/// All jobs, by name, with their counters, what they are doing and what is wrong.
 #[utoipa::path(get, path = "/v1/jobs", tag = "jobs",
     params(("limit" = Option<usize>, Query), ("after" = Option<String>, Query), ("state" = Option<String>, Query),
+        ("condition" = Option<String>, Query, description = "something that is wrong, such as `held`"),
         ("tag" = Option<String>, Query), ("q" = Option<String>, Query, description = "part of the name")),
-    responses((status = 200, body = List<JobSummary>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = JobList), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub async fn list(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
     uri: Uri,
-) -> Outcome<Json<List<JobSummary>>> {
+) -> Outcome<Json<JobList>> {
     let wanted: ListQuery = query(&uri)?;
     app.ask(move |server| {
         let jobs = server.all_jobs();
         let own = jobs.iter().filter(|job| caller.sees(&job.name));
+        let has = |job: &JobSummary, kind: &str| job.conditions.iter().any(|of| of.kind == kind);
         let summaries = own.map(|job| job.lock().summary()).filter(|job| {
             wanted.state.as_ref().is_none_or(|state| state == job.state.word())
+                && wanted.condition.as_ref().is_none_or(|kind| has(job, kind))
                 && wanted.tag.as_ref().is_none_or(|tag| job.tags.contains(tag))
                 && wanted.q.as_ref().is_none_or(|part| job.name.contains(part.as_str()))
         });
         let page = Page { limit: wanted.limit, after: wanted.after.clone() };
-        Ok(Json(page.of(summaries, |job| job.name.clone())))
+        let list = page.of(summaries, |job| job.name.clone());
+        let server = server.now(list.items.iter());
+        Ok(Json(JobList { list, server }))
     })
     .await
 }
@@ -384,10 +401,15 @@ pub async fn snapshots(
         let Some(store) = server.store(&job)? else {
             return Ok(Json(List { items: Vec::new(), next: None }));
         };
-        let items = store.list()?.iter().rev().map(snapshot_view).collect();
+        let items = snapshot_views(&store.list()?);
         Ok(Json(List { items, next: None }))
     })
     .await
+}
+
+/// Snapshots as clients see them, newest first.
+pub(crate) fn snapshot_views(summaries: &[SnapshotSummary]) -> Vec<SnapshotView> {
+    summaries.iter().rev().map(snapshot_view).collect()
 }
 
 fn snapshot_view(summary: &SnapshotSummary) -> SnapshotView {
@@ -478,6 +500,7 @@ pub async fn logs(
 ) -> Outcome<Response> {
     let wanted: LinesQuery = query(&uri)?;
     let since = u64::try_from(wanted.since.unwrap_or(0)).unwrap_or(0);
+    let since = since.max(last_event_id(&headers));
     let job = app.server.job(&job)?;
     if !wanted.follow {
         let items = job.logs.since(since);

@@ -25,8 +25,9 @@ struct LiveQuery {
 }
 
 /// A stream of messages: `jobs` (the list), `job:NAME` (one with its stages). As server-sent
-/// events, or a line of JSON each, as `Accept` says. A slow reader loses messages and is informed
-/// `{"dropped": n}`.
+/// events, or a line of JSON each, as `Accept` says. Each message is whole, so a client that comes
+/// back misses nothing; with `Last-Event-ID` the numbers go on. A slow reader loses messages and is
+/// informed `{"dropped": n}`.
 #[utoipa::path(get, path = "/v1/live", tag = "live",
     params(("topics" = Option<String>, Query, description = "such as `jobs,job:orders`; default `jobs`")),
     responses((status = 200, content_type = "text/event-stream"), (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -51,8 +52,14 @@ pub async fn live(
         }
     }
     let (writer, response) = open_stream(&app, &headers)?;
-    tokio::spawn(write(app, caller, topics, writer));
+    tokio::spawn(write(app, (caller, topics), last_event_id(&headers), writer));
     Ok(response)
+}
+
+/// What a client has read last that comes back: numbers go on behind it.
+pub(crate) fn last_event_id(headers: &HeaderMap) -> u64 {
+    let id = headers.get("last-event-id").and_then(|id| id.to_str().ok());
+    id.and_then(|id| id.trim().parse().ok()).unwrap_or(0)
 }
 
 /// A stream of the kind that the client wants.
@@ -63,15 +70,20 @@ pub(crate) fn open_stream(app: &App, headers: &HeaderMap) -> Outcome<(Writer, Re
     let permit = std::sync::Arc::clone(&app.limits.streams).try_acquire_owned();
     let permit =
         permit.map_err(|_| Problem::new(429, "too-many-streams", "too many streams are open"))?;
-    let (writer, body) = stream(permit, is_sse);
+    let dropped = std::sync::Arc::clone(&app.limits.meters.dropped);
+    let (writer, body) = stream(permit, dropped, is_sse);
     let mut response = (StatusCode::OK, body).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     Ok((writer, response))
 }
 
-async fn write(app: App, caller: Caller, topics: Vec<String>, mut writer: Writer) {
+async fn write(
+    app: App,
+    (caller, topics): (Caller, Vec<String>),
+    mut number: u64,
+    mut writer: Writer,
+) {
     let mut changed = app.server.changed.subscribe();
-    let mut number = 0;
     loop {
         let (caller, asked) = (caller.clone(), topics.clone());
         // A job may be held for as long as a file is written.
@@ -101,7 +113,8 @@ fn message(server: &Server, caller: &Caller, topic: &str) -> serde_json::Value {
         let jobs = server.all_jobs();
         let own = jobs.iter().filter(|job| caller.sees(&job.name));
         let summaries: Vec<_> = own.map(|job| job.lock().summary()).collect();
-        return serde_json::json!({ "jobs": summaries });
+        let now = server.now(summaries.iter());
+        return serde_json::json!({ "jobs": summaries, "server": now });
     };
     match server.job(job) {
         Ok(job) => {

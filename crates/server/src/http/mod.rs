@@ -6,15 +6,19 @@
 
 mod admin;
 mod app;
+mod bundle;
+mod errors;
 mod graph;
 mod guard;
 mod jobs;
+mod letters;
 mod listen;
 mod live;
 mod page;
 mod readings;
 mod statements;
 mod stream;
+mod tail;
 
 use axum::Router;
 use axum::extract::State;
@@ -48,7 +52,10 @@ pub fn router(app: App) -> Router {
         .route("/runs", get(jobs::runs))
         .route("/graph", get(graph::graph))
         .route("/metrics", get(graph::history))
-        .route("/why", get(readings::job_why));
+        .route("/why", get(readings::job_why))
+        .route("/tail", get(tail::tail))
+        .route("/dead-letters", get(letters::dead_letters))
+        .route("/bundle.zip", get(bundle::bundle));
     let page = page::addresses()
         .fold(Router::new(), |router, address| router.route(&address, get(page::file)));
     Router::new()
@@ -57,6 +64,8 @@ pub fn router(app: App) -> Router {
         .route("/readyz", get(admin::readyz))
         .route("/openapi.json", get(admin::openapi_json))
         .route("/metrics", get(readings::metrics))
+        .route("/docs/errors", get(errors::codes))
+        .route("/docs/errors/{code}", get(errors::code))
         .route("/v1/jobs", get(jobs::list))
         .nest("/v1/jobs/{job}", job)
         .route("/v1/validate", post(statements::validate))
@@ -120,6 +129,9 @@ async fn wrong_method() -> Problem {
         jobs::logs,
         jobs::runs,
         readings::job_why,
+        tail::tail,
+        letters::dead_letters,
+        bundle::bundle,
         readings::metrics,
         statements::validate,
         statements::explain,
@@ -139,6 +151,8 @@ async fn wrong_method() -> Problem {
         admin::healthz,
         admin::readyz,
         admin::openapi_json,
+        errors::codes,
+        errors::code,
     )
 )]
 struct Description;

@@ -1,5 +1,8 @@
 //! What jobs are doing, and why: for people and for Prometheus.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{Uri, header};
@@ -13,6 +16,7 @@ use utoipa::ToSchema;
 use super::app::{App, query};
 use super::guard::Caller;
 use crate::job::Job;
+use crate::meters::add_process;
 use crate::problem::{Outcome, Problem};
 
 /// Which input holds the results of a job back, since when, why, and what would happen without it.
@@ -84,15 +88,21 @@ pub async fn metrics(
     State(app): State<App>,
     axum::Extension(caller): axum::Extension<Caller>,
 ) -> Outcome<Response> {
+    let limits = Arc::clone(&app.limits);
     let text = app
         .ask(move |server| {
             let mut families = Families::new();
             families.add("thalweg_build_info", &[env!("CARGO_PKG_VERSION"), "server"], 1.0);
+            families.add("thalweg_workers", &[], server.config.workers() as f64);
+            limits.meters.add_to(&mut families);
+            add_process(&mut families, server.began_ms);
             for job in server.all_jobs().iter().filter(|job| caller.sees(&job.name)) {
                 let state = job.lock();
                 let run = state.run.clone();
                 let shown = state.shown;
                 drop(state);
+                let tap_rows = job.tap_rows.load(Ordering::Relaxed) as f64;
+                families.add("thalweg_tap_rows_total", &[&job.name], tap_rows);
                 let is_read = run.and_then(|run| {
                     run.watched(|watch| {
                         let mut reading = watch.newest()?.clone();

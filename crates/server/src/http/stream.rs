@@ -2,6 +2,8 @@
 //! informed how many; whoever writes never waits.
 
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes};
@@ -15,6 +17,8 @@ const WAITING_MAX: usize = 64;
 pub(crate) struct Writer {
     sender: mpsc::Sender<Bytes>,
     dropped: u64,
+    /// What all writers have dropped.
+    dropped_of_all: Arc<AtomicU64>,
     is_sse: bool,
 }
 
@@ -26,10 +30,14 @@ struct StreamBody {
 }
 
 /// A body, and where it is written. Events are named in server-sent events, else each is a line.
-pub(crate) fn stream(permit: OwnedSemaphorePermit, is_sse: bool) -> (Writer, Body) {
+pub(crate) fn stream(
+    permit: OwnedSemaphorePermit,
+    dropped_of_all: Arc<AtomicU64>,
+    is_sse: bool,
+) -> (Writer, Body) {
     let (sender, receiver) = mpsc::channel(WAITING_MAX);
     let body = Body::new(StreamBody { receiver, _permit: permit });
-    (Writer { sender, dropped: 0, is_sse }, body)
+    (Writer { sender, dropped: 0, dropped_of_all, is_sse }, body)
 }
 
 impl Writer {
@@ -45,6 +53,7 @@ impl Writer {
             Ok(()) => true,
             Err(mpsc::error::TrySendError::Full(_)) => {
                 self.dropped += 1;
+                self.dropped_of_all.fetch_add(1, Ordering::Relaxed);
                 true
             }
             Err(mpsc::error::TrySendError::Closed(_)) => false,
@@ -63,6 +72,16 @@ impl Writer {
             false => format!("{data}\n"),
         };
         self.sender.try_send(text.into())
+    }
+
+    /// Sends the last message, for which there may be a wait for room.
+    pub async fn send_last(&mut self, event: &str, id: u64, data: &impl serde::Serialize) {
+        const WAIT: std::time::Duration = std::time::Duration::from_secs(5);
+        let room = tokio::time::timeout(WAIT, self.sender.reserve()).await;
+        if matches!(room, Ok(Ok(_))) {
+            drop(room);
+            self.send(event, id, data);
+        }
     }
 
     /// Returns when nobody reads any more.
@@ -86,7 +105,6 @@ impl hyper::body::Body for StreamBody {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
     use tokio::sync::Semaphore;
 
     #[test]
@@ -94,7 +112,13 @@ mod tests {
         let permits = Arc::new(Semaphore::new(1));
         let permit = Arc::clone(&permits).try_acquire_owned().expect("free");
         let (sender, mut receiver) = mpsc::channel(2);
-        let mut writer = Writer { sender, dropped: 0, is_sse: false };
+        let dropped_of_all = Arc::new(AtomicU64::new(0));
+        let mut writer = Writer {
+            sender,
+            dropped: 0,
+            dropped_of_all: Arc::clone(&dropped_of_all),
+            is_sse: false,
+        };
         for number in 0..5 {
             assert!(writer.send("row", number, &number));
         }
@@ -105,6 +129,7 @@ mod tests {
         assert_eq!(next(&mut receiver), "5\n");
         drop(receiver);
         assert!(!writer.send("row", 6, &6));
+        assert_eq!(dropped_of_all.load(Ordering::Relaxed), 3);
         drop(permit);
     }
 }

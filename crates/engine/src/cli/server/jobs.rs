@@ -5,12 +5,13 @@ use thalweg_core::text::format_timestamp_millis;
 use thalweg_core::{Error, Result};
 
 use super::super::server_arguments::{
-    ApproveArguments, JobArguments, JobsArguments, LogsArguments, QueryArguments, StartArguments,
-    StatusArguments, StopArguments, StopWay, SubmitArguments, TokenArguments, TokenCommand,
+    ApproveArguments, DeadArguments, JobArguments, JobsArguments, LogsArguments, QueryArguments,
+    StartArguments, StatusArguments, StopArguments, StopWay, SubmitArguments, TokenArguments,
+    TokenCommand,
 };
 use super::super::text_table::aligned;
 use super::super::units;
-use super::{answer, encoded, print, refuse, with_client};
+use super::{answer, encoded, print, print_lines, refuse, with_client};
 
 /// `thalweg ls`
 pub fn list(arguments: &JobsArguments) -> u8 {
@@ -68,7 +69,8 @@ fn time(value: &Value) -> String {
         .map_or("–".to_owned(), |at_ms| format!("{} UTC", format_timestamp_millis(at_ms, 3)))
 }
 
-fn path(job: &str, rest: &str) -> String {
+/// The address of something about a job.
+pub(super) fn path(job: &str, rest: &str) -> String {
     format!("/v1/jobs/{}{rest}", encoded(job))
 }
 
@@ -258,42 +260,50 @@ fn submitted(put: &Value, arguments: &SubmitArguments) -> String {
 pub fn logs(arguments: &LogsArguments) -> u8 {
     with_client(&arguments.server, |client| {
         let is_json = arguments.server.json;
-        let place =
-            path(&arguments.job, if arguments.follow { "/logs?follow=true" } else { "/logs" });
-        if !arguments.follow {
-            let found = client.ask("GET", &place, None, false)?;
-            return answer(&found, is_json, |body| items(body).map(log_line).collect());
+        if arguments.follow {
+            let place = path(&arguments.job, "/logs?follow=true");
+            return print_lines(client, &place, is_json, log_line);
         }
-        let mut waiting = Vec::new();
-        let mut failure = None;
-        let status = client.ask_by_piece("GET", &place, (None, false), |piece| {
-            waiting.extend_from_slice(piece);
-            while let Some(end) = waiting.iter().position(|&byte| byte == b'\n') {
-                let line: Vec<u8> = waiting.drain(..=end).collect();
-                let line = String::from_utf8_lossy(&line).into_owned();
-                let shown = match (is_json, serde_json::from_str(&line)) {
-                    (false, Ok(line)) => log_line(&line),
-                    _ => line,
-                };
-                failure = print(&shown).err();
-            }
-            failure.is_none()
-        })?;
-        match (failure, status) {
-            (Some(error), _) => Err(error),
-            (None, 200) => Ok(0),
-            (None, status) => {
-                let text = String::from_utf8_lossy(&waiting).into_owned();
-                let body = serde_json::from_str(&text).unwrap_or_default();
-                let found = thalweg_server::client::Answer { status, body, text };
-                answer(&found, is_json, |_| String::new())
-            }
-        }
+        let found = client.ask("GET", &path(&arguments.job, "/logs"), None, false)?;
+        answer(&found, is_json, |body| items(body).map(log_line).collect())
     })
 }
 
 fn log_line(line: &Value) -> String {
     format!("{} {} {}\n", time(&line["at_ms"]), text(&line["level"]), text(&line["text"]))
+}
+
+/// `thalweg dead`
+pub fn dead(arguments: &DeadArguments) -> u8 {
+    with_client(&arguments.server, |client| {
+        let mut place = path(&arguments.job, &format!("/dead-letters?limit={}", arguments.limit));
+        if let Some(table) = &arguments.table {
+            place.push_str(&format!("&table={}", encoded(table)));
+        }
+        let found = client.ask("GET", &place, None, false)?;
+        answer(&found, arguments.server.json, dead_letters)
+    })
+}
+
+fn dead_letters(body: &Value) -> String {
+    let mut rows = vec![["table", "place", "reason", "row"].map(str::to_owned).to_vec()];
+    for letter in items(body) {
+        let place = format!("{}:{}", text(&letter["file"]), letter["line"]);
+        rows.push(vec![
+            text(&letter["table"]),
+            place,
+            text(&letter["reason"]),
+            // A line is a row.
+            text(&letter["raw"]).replace(['\n', '\r', '\t'], " "),
+        ]);
+    }
+    let bad = body["bad_rows"].as_u64().unwrap_or(0);
+    let kept = body["kept"].as_array().map_or(0, Vec::len);
+    let note = match kept {
+        0 => "no table keeps them: 'bad-data' = 'dead-letter' and 'dead-letter.path' do\n",
+        _ => "",
+    };
+    format!("{bad} rows of this run could not be read\n{note}{}", aligned(&rows, |_| true))
 }
 
 /// `thalweg events`

@@ -2,9 +2,11 @@
 //!
 //! Exit statuses: 0 done, 1 it failed, 2 the command line is wrong, 3 no, and the answer says why.
 
+mod bundle;
 mod jobs;
-mod notify;
 mod serve;
+mod tap;
+mod top;
 
 use std::path::{Path, PathBuf};
 
@@ -18,10 +20,14 @@ use super::exit::{FAILED, Failure, WRONG};
 use super::server_arguments::{DATA_DIR, ServerArguments};
 use super::terminal::{print, say};
 
+pub use bundle::support_bundle;
 pub use jobs::{
-    approve, change, describe, events, list, logs, query, start, status, stop, submit, token, why,
+    approve, change, dead, describe, events, list, logs, query, start, status, stop, submit, token,
+    why,
 };
 pub use serve::serve;
+pub use tap::tap;
+pub use top::top;
 
 /// The server said no, and why.
 const REFUSED: u8 = 3;
@@ -76,6 +82,37 @@ fn answer(answer: &Answer, is_json: bool, show: impl FnOnce(&Value) -> String) -
         false => print(&show(&answer.body))?,
     }
     Ok(0)
+}
+
+/// Prints an answer that comes line by line, each line of JSON as `show` does, or as it is. The exit
+/// status.
+fn print_lines(
+    client: &Client,
+    place: &str,
+    is_json: bool,
+    mut show: impl FnMut(&Value) -> String,
+) -> Result<u8> {
+    let (mut waiting, mut failure) = (Vec::new(), None);
+    let status = client.ask_by_piece("GET", place, (None, false), |piece| {
+        waiting.extend_from_slice(piece);
+        while let Some(end) = waiting.iter().position(|&byte| byte == b'\n') {
+            let line: Vec<u8> = waiting.drain(..=end).collect();
+            let line = String::from_utf8_lossy(&line).into_owned();
+            let shown = serde_json::from_str(&line).ok().map(|message| show(&message));
+            let shown = shown.filter(|_| !is_json).unwrap_or(line);
+            failure = print(&shown).err();
+        }
+        failure.is_none()
+    })?;
+    match (failure, status) {
+        (Some(error), _) => Err(error),
+        (None, 200) => Ok(0),
+        (None, status) => {
+            let text = String::from_utf8_lossy(&waiting).into_owned();
+            let body = serde_json::from_str(&text).unwrap_or_default();
+            answer(&Answer { status, body, text }, is_json, |_| String::new())
+        }
+    }
 }
 
 /// Says what a server has refused.

@@ -1,14 +1,16 @@
 //! `thalweg serve`
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals as SignalsOfSystem;
 use thalweg_core::{Error, Result};
-use thalweg_server::{Config, Origin, Serving};
+use thalweg_server::{Config, Moment, Origin, Serving, Signals};
 
 use super::super::server_arguments::ServeArguments;
 use super::super::text_table::aligned;
-use super::{ColorChoice, Failure, notify, print, say};
+use super::{ColorChoice, Failure, print, say};
 
 /// Serves until a signal; the exit status.
 pub fn serve(arguments: &ServeArguments) -> u8 {
@@ -28,20 +30,34 @@ fn try_serve(arguments: &ServeArguments) -> Result<()> {
     if arguments.print_config {
         return print(&shown(&config));
     }
-    let signals = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&signals);
-    let count = move || {
-        if counted.fetch_add(1, Ordering::SeqCst) == 0 {
-            notify::notify(notify::STOPPING);
-        }
-    };
-    ctrlc::set_handler(count)
-        .map_err(|error| Error::io(format!("can't listen to signals: {error}")))?;
+    let signals = Arc::new(Signals::default());
+    listen_to_signals(&signals)?;
     super::super::allocator::begin();
-    thalweg_server::serve(config, &signals, greet)
+    thalweg_server::serve(config, &signals, |moment| match moment {
+        Moment::Ready(serving) => greet(serving),
+        Moment::Reloaded(problems) => {
+            problems.iter().for_each(|problem| say(&format!("warning: {problem}\n")));
+            say("tokens and the folder of jobs are read again\n");
+        }
+    })
 }
 
-/// Says where the server is, and that it is there.
+/// Ctrl-C and SIGTERM end the server, SIGHUP has it read again what may change.
+fn listen_to_signals(signals: &Arc<Signals>) -> Result<()> {
+    let counted = Arc::clone(signals);
+    let failed = |error| Error::io(format!("can't listen to signals: {error}"));
+    let mut found = SignalsOfSystem::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
+    let body = move || {
+        for signal in found.forever() {
+            let count = if signal == SIGHUP { &counted.reloads } else { &counted.ends };
+            count.fetch_add(1, Ordering::SeqCst);
+        }
+    };
+    let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(body);
+    thread.map(drop).map_err(failed)
+}
+
+/// Says where the server is, and how to reach it.
 fn greet(serving: &Serving) {
     for problem in &serving.problems {
         say(&format!("warning: {problem}\n"));
@@ -53,7 +69,6 @@ fn greet(serving: &Serving) {
         ));
     }
     say(&format!("commands of this machine: {}\n", serving.socket.display()));
-    notify::notify(notify::READY);
 }
 
 fn shown(config: &Config) -> String {

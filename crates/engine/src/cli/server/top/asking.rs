@@ -1,0 +1,110 @@
+//! The thread that talks to the server.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use thalweg_core::{Error, Result};
+use thalweg_server::client::{Answer, Client};
+
+use super::super::jobs::path;
+use super::view::{Ask, News};
+
+/// Where all jobs are: one request.
+pub fn jobs_path() -> String {
+    "/v1/jobs?limit=500".to_owned()
+}
+
+/// Asks for jobs at a pace, and for what a person wants.
+pub struct Asking {
+    /// What is wanted.
+    pub wishes: Sender<Ask>,
+    /// What came.
+    pub news: Receiver<News>,
+}
+
+impl Asking {
+    /// Begins to ask.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub fn begin(client: Client, every: Duration) -> Result<Asking> {
+        let (wishes, wanted) = channel();
+        let (sender, news) = channel();
+        let body = move || ask_on(&client, &wanted, &sender, every);
+        let thread = std::thread::Builder::new().name("asking".to_owned()).spawn(body);
+        thread.map_err(|error| Error::io(format!("can't start a thread: {error}")))?;
+        Ok(Asking { wishes, news })
+    }
+}
+
+/// Until nobody listens.
+fn ask_on(client: &Client, wanted: &Receiver<Ask>, news: &Sender<News>, every: Duration) {
+    let mut opened: Option<String> = None;
+    loop {
+        let mut found = vec![jobs(client)];
+        found.extend(opened.as_deref().map(|job| stages(client, job)));
+        if found.into_iter().any(|one| news.send(one).is_err()) {
+            return;
+        }
+        let told = match wanted.recv_timeout(every) {
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return,
+            Ok(Ask::Open(job)) => {
+                opened = job;
+                continue;
+            }
+            Ok(Ask::Why(job)) => why(client, &job),
+            Ok(Ask::Snapshot(job)) => request(client, &job, "/snapshots", None),
+            Ok(Ask::Stop(job)) => {
+                request(client, &job, "/stop", Some(&json!({ "how": "snapshot" })))
+            }
+        };
+        if news.send(told).is_err() {
+            return;
+        }
+    }
+}
+
+fn jobs(client: &Client) -> News {
+    match client.ask("GET", &jobs_path(), None, false) {
+        Ok(found) if found.status == 200 => match super::parsed(&found.text) {
+            Ok(list) => News::Jobs(list),
+            Err(error) => News::Lost(error.to_string()),
+        },
+        Ok(refused) => News::Lost(reason(&refused)),
+        Err(error) => News::Lost(error.to_string()),
+    }
+}
+
+fn stages(client: &Client, job: &str) -> News {
+    let found = client.ask("GET", &path(job, ""), None, false);
+    let stages = found.map(|found| serde_json::from_value(found.body["stages"].clone()));
+    News::Stages(job.to_owned(), stages.ok().and_then(|stages| stages.ok()).unwrap_or_default())
+}
+
+fn why(client: &Client, job: &str) -> News {
+    match client.ask("GET", &path(job, "/why"), None, false) {
+        Ok(found) if found.status == 200 => {
+            News::Text(found.body["text"].as_str().unwrap_or_default().to_owned())
+        }
+        Ok(refused) => News::Text(reason(&refused)),
+        Err(error) => News::Text(error.to_string()),
+    }
+}
+
+fn request(client: &Client, job: &str, what: &str, body: Option<&Value>) -> News {
+    match client.ask("POST", &path(job, what), body, false) {
+        Ok(found) if found.status < 300 => {
+            let word = if what == "/stop" { "stops with a snapshot" } else { "takes a snapshot" };
+            News::Message(format!("{job} {word}"))
+        }
+        Ok(refused) => News::Message(reason(&refused)),
+        Err(error) => News::Message(error.to_string()),
+    }
+}
+
+/// What a server says that refuses.
+fn reason(refused: &Answer) -> String {
+    refused.problem().map_or_else(String::new, |problem| problem.detail)
+}

@@ -1,0 +1,238 @@
+//! What people and programs see of jobs that run: `top`, the live stream, taps, metrics.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+
+use serde_json::Value;
+
+use super::support::{PATIENCE, Place, Running, numbers_job};
+
+const FAST: [&str; 2] = ["-o", "snapshots.interval=100 ms"];
+/// More than a test waits for.
+const ENDLESS: u64 = 1_000_000_000;
+
+/// Waits until a job has been looked at twice, so that there are rates.
+fn await_rates(server: &Running, job: &str) {
+    server.await_job(job, "with rates", |job| job["now"]["in_per_s"].as_f64() > Some(0.0));
+}
+
+#[test]
+fn top_shows_jobs_with_one_request() {
+    let place = Place::new("top");
+    let server = place.serve(&FAST);
+    for name in ["quick", "slow"] {
+        let pace = if name == "quick" { 500 } else { 20 };
+        server.submit(name, &numbers_job(&format!("{name}.csv"), ENDLESS, pace), &[]);
+        await_rates(&server, name);
+    }
+    let token = server.token("reader", "read");
+    let (status, text) = server.ask("GET", "/v1/jobs?condition=held", &token, "", "");
+    assert!(status == 200 && text.contains("\"items\":[]"), "{text}");
+    let text = server.done(&["top", "--once"]);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].contains("2 workers") && lines[0].ends_with("2 jobs: 2 running"), "{text}");
+    assert!(lines[1].starts_with("JOB") && lines[2].starts_with("quick  ▲ running"), "{text}");
+    let sorted = server.done(&["top", "--json", "--sort", "in"]);
+    let sorted: Value = serde_json::from_str(&sorted).expect("JSON");
+    let rate = |place: usize| sorted["items"][place]["now"]["in_per_s"].as_f64();
+    assert!(rate(0) > rate(1) && sorted["server"]["workers"] == 2, "{sorted}");
+    let filtered = server.done(&["top", "--json", "--filter", "SLO"]);
+    let filtered: Value = serde_json::from_str(&filtered).expect("JSON");
+    assert_eq!(filtered["items"].as_array().map(Vec::len), Some(1), "{filtered}");
+    assert_eq!(filtered["items"][0]["name"], "slow");
+    server.terminate();
+}
+
+/// A stream of the server that is read line by line.
+struct Stream(BufReader<TcpStream>);
+
+impl Stream {
+    fn open(server: &Running, path: &str, token: &str, headers: &str) -> Stream {
+        let mut stream = TcpStream::connect(&server.address).expect("connected");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let host = &server.address;
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {token}\r\n{headers}\r\n"
+        );
+        stream.write_all(request.as_bytes()).expect("sent");
+        let mut stream = Stream(BufReader::new(stream));
+        assert!(stream.line("HTTP/1.1").contains("200"), "{path}");
+        stream
+    }
+
+    /// The next line that begins so.
+    fn line(&mut self, begin: &str) -> String {
+        loop {
+            let mut line = String::new();
+            let read = self.0.read_line(&mut line).expect("a line");
+            assert!(read > 0, "the stream has ended before '{begin}'");
+            if line.starts_with(begin) {
+                return line.trim_end().to_owned();
+            }
+        }
+    }
+}
+
+#[test]
+fn one_stream_has_all_that_a_page_shows() {
+    let place = Place::new("live");
+    let server = place.serve(&FAST);
+    server.submit("a", &numbers_job("a.csv", ENDLESS, 500), &[]);
+    server.await_state("a", "running");
+    let token = server.token("reader", "read");
+    let accept = "accept: text/event-stream\r\n";
+    let mut events = Stream::open(&server, "/v1/live?topics=jobs,job:a", &token, accept);
+    assert_eq!(events.line("event: "), "event: jobs");
+    assert_eq!(events.line("id: "), "id: 1");
+    let data = events.line("data: ");
+    assert!(data.contains("\"name\":\"a\"") && data.contains("\"server\":{"), "{data}");
+    assert_eq!(events.line("event: "), "event: job:a");
+    assert!(events.line("data: ").contains("\"stages\":["));
+    // A change of state comes at once.
+    server.done(&["stop", "a"]);
+    while !events.line("data: ").contains("\"state\":\"stopped\"") {}
+    drop(events);
+    let again = format!("{accept}last-event-id: 41\r\n");
+    let mut events = Stream::open(&server, "/v1/live", &token, &again);
+    assert_eq!(events.line("id: "), "id: 42", "numbers go on");
+    let mut lines = Stream::open(&server, "/v1/live?topics=job:a", &token, "");
+    assert!(lines.line("{").starts_with("{\"job\":{\"name\":\"a\""));
+    for (path, wanted) in [("/v1/live?topics=x", 400), ("/v1/live?topics=job:b", 404)] {
+        assert_eq!(server.ask("GET", path, &token, "", "").0, wanted, "{path}");
+    }
+    let others = server.done(&["token", "create", "team", "--jobs", "team-"]);
+    let others = others.trim();
+    assert_eq!(server.ask("GET", "/v1/live?topics=job:a", others, "", "").0, 400);
+    let mut own = Stream::open(&server, "/v1/live", others, "");
+    assert!(own.line("{").starts_with("{\"jobs\":[],"), "nothing of jobs of others");
+    server.terminate();
+}
+
+#[test]
+fn a_tap_shows_rows_and_the_job_writes_all_of_them() {
+    let place = Place::new("tap");
+    let server = place.serve(&FAST);
+    server.submit("a", &numbers_job("a.csv", 4_000, 1_000), &[]);
+    server.await_state("a", "running");
+    let shown =
+        server.done(&["tap", "a", "--table", "numbers", "--where", "n > 5", "--limit", "3"]);
+    let rows: Vec<&str> = shown.lines().filter(|line| line.starts_with("+I")).collect();
+    assert_eq!(rows.len(), 3, "{shown}");
+    assert!(shown.starts_with("# numbers → ") && shown.contains("# 3 of "), "{shown}");
+    let json = server.done(&["tap", "a", "--limit", "1", "--json"]);
+    let row = json.lines().find(|line| line.contains("\"row\"")).expect("a row");
+    let row: Value = serde_json::from_str(row).expect("JSON");
+    assert!(row["row"]["n"].is_u64() && row["to"] == "kept", "{row}");
+    let wrong = server.command(&["tap", "a", "--where", "nothing = 1"]);
+    assert!(wrong.0 == 2 && wrong.1.contains("nothing"), "{wrong:?}");
+    let wrong = server.command(&["tap", "a", "--where", "n = "]);
+    assert_eq!(wrong.0, 2, "{wrong:?}");
+    let wrong = server.command(&["tap", "a", "--table", "number"]);
+    assert!(wrong.0 == 3 && wrong.1.contains("it has 'numbers'"), "{wrong:?}");
+    let operator = server.token("operator", "operate");
+    let (status, _) = server.ask("GET", "/v1/jobs/a/tail", &operator, "", "");
+    assert_eq!(status, 403, "rows are data");
+    server.await_state("a", "finished");
+    assert_eq!(place.numbers("a.csv"), (1..=4_000).collect::<Vec<_>>(), "each once");
+    let ended = server.command(&["tap", "a"]);
+    assert!(ended.0 == 3 && ended.1.contains("does not run"), "{ended:?}");
+    let log = std::fs::read_to_string(place.folder.join("audit.ndjson")).expect("a log");
+    assert!(log.contains("/v1/jobs/a/tail"), "who looks at rows is written down");
+    assert!(server.done(&["events", "a"]).contains("tap by user"));
+    server.terminate();
+}
+
+#[test]
+fn a_bundle_has_what_a_bug_report_needs() {
+    let place = Place::new("bundle");
+    let server = place.serve(&FAST);
+    server.submit("a", &numbers_job("a.csv", ENDLESS, 500), &[]);
+    await_rates(&server, "a");
+    let file = place.folder.join("a.zip").display().to_string();
+    let text = server.done(&["support-bundle", "a", "--file", &file]);
+    assert!(text.starts_with(&file), "{text}");
+    let bytes = std::fs::read(&file).expect("a file");
+    let text = String::from_utf8_lossy(&bytes);
+    for name in [
+        "job.json",
+        "revisions/0001.sql",
+        "plan.txt",
+        "why.txt",
+        "reading.json",
+        "config.json",
+        "logs.json",
+    ] {
+        assert!(text.contains(name), "{name}");
+    }
+    assert!(text.contains("INSERT INTO kept SELECT n FROM numbers"), "its statements");
+    let (status, text) = server.command(&["support-bundle", "a", "--file", &file]);
+    assert!(status == 1 && text.contains("must not be there"), "{status}: {text}");
+    let (status, _) = server.command(&["support-bundle", "b", "--file", &file]);
+    assert_eq!(status, 3);
+    server.terminate();
+}
+
+#[test]
+fn rows_that_could_not_be_read_are_shown_with_their_place() {
+    let place = Place::new("dead");
+    let server = place.serve(&FAST);
+    std::fs::write(place.folder.join("files/in.csv"), "1\nnone\n3\n\"4\n").expect("an input");
+    let sql = "CREATE TABLE numbers (n BIGINT) WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'in.csv',
+                 'bad-data' = 'dead-letter', 'dead-letter.path' = 'bad.jsonl');
+               CREATE TABLE kept (n BIGINT) WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'out.csv');
+               INSERT INTO kept SELECT n FROM numbers;";
+    let (status, text) = server.submit("a", sql, &[]);
+    assert_eq!(status, 0, "{text}");
+    server.await_state("a", "finished");
+    let text = server.done(&["dead", "a"]);
+    assert!(text.starts_with("2 rows of this run could not be read"), "{text}");
+    assert!(text.contains("in.csv:2") && text.contains("none"), "{text}");
+    let one: Value =
+        serde_json::from_str(&server.done(&["dead", "a", "--limit", "1", "--json"])).expect("JSON");
+    assert_eq!(
+        (&one["items"][0]["line"], one["items"].as_array().map(Vec::len)),
+        (&4.into(), Some(1))
+    );
+    let operator = server.token("operator", "operate");
+    let (status, _) = server.ask("GET", "/v1/jobs/a/dead-letters", &operator, "", "");
+    assert_eq!(status, 403, "rows are data");
+    server.terminate();
+}
+
+#[test]
+fn metrics_are_for_programs_of_this_machine_unless_an_option_says_no() {
+    let place = Place::new("metrics");
+    let server = place.serve(&FAST);
+    server.submit("a", &numbers_job("a.csv", ENDLESS, 500), &[]);
+    server.await_state("a", "running");
+    let get = |server: &Running, path: &str, headers: &str| {
+        let host = &server.address;
+        server.raw(&format!(
+            "GET {path} HTTP/1.1\r\nhost: {host}\r\n{headers}connection: close\r\n\r\n"
+        ))
+    };
+    assert!(get(&server, "/healthz", "").contains("200 OK"));
+    let text = get(&server, "/metrics", "");
+    for line in [
+        "HTTP/1.1 200 OK",
+        "process_resident_memory_bytes ",
+        "process_cpu_seconds_total ",
+        "process_open_fds ",
+        "thalweg_workers 2",
+        "thalweg_tap_rows_total{job=\"a\"} 0",
+        "thalweg_http_request_duration_seconds_count{route=\"/v1/jobs/{job}\",method=\"PUT\",code=\"201\"} 1",
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+    for path in ["/v1/jobs", "/metrics/", "/v1/config"] {
+        assert!(get(&server, path, "").contains("401 Unauthorized"), "{path}");
+    }
+    let passed_on = get(&server, "/metrics", "x-forwarded-for: 203.0.113.9\r\n");
+    assert!(passed_on.contains("401 Unauthorized"), "a proxy lets somebody else in");
+    server.terminate();
+    let server = place.serve(&["-o", "metrics.public=false"]);
+    assert!(get(&server, "/metrics", "").contains("401 Unauthorized"));
+    let token = server.token("prometheus", "read");
+    assert_eq!(server.ask("GET", "/metrics", &token, "", "").0, 200);
+    server.terminate();
+}
