@@ -33,7 +33,7 @@ fn send(socket: &OsStr, state: &str) -> io::Result<()> {
 fn address(socket: &[u8]) -> io::Result<SocketAddr> {
     #[cfg(target_os = "linux")]
     if let Some(name) = socket.strip_prefix(b"@") {
-        return std::os::linux::net::SocketAddrExt::from_abstract_name(name);
+        return <SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(name);
     }
     SocketAddr::from_pathname(OsStr::from_bytes(socket))
 }
