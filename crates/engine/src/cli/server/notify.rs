@@ -1,4 +1,4 @@
-//! Tells systemd that the server is ready, and that it is about to stop: the protocol of
+//! Reports to systemd that the server is ready, and that it is about to stop: the protocol of
 //! sd_notify(3), for units of `Type=notify`.
 //!
 //! Without the variable `NOTIFY_SOCKET` nothing happens.
@@ -15,12 +15,12 @@ pub const READY: &str = "READY=1";
 /// Jobs are being stopped.
 pub const STOPPING: &str = "STOPPING=1";
 
-/// Tells the service manager, if there is one.
+/// Reports a state to the service manager, if there is one.
 pub fn notify(state: &str) {
     let Some(socket) = std::env::var_os("NOTIFY_SOCKET") else { return };
     if let Err(error) = send(&socket, state) {
         let socket = socket.display();
-        say(&format!("warning: cannot tell the service manager at {socket}: {error}\n"));
+        say(&format!("warning: cannot report to the service manager at {socket}: {error}\n"));
     }
 }
 
