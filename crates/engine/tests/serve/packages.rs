@@ -26,7 +26,7 @@ fn configuration(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn the_service_manager_is_told_when_the_server_is_ready_and_when_it_stops() {
+fn the_server_reports_to_the_service_manager_when_it_is_ready_and_when_it_stops() {
     let place = Place::new("notified");
     let socket = place.folder.join("notify.sock");
     let manager = UnixDatagram::bind(&socket).expect("a socket");
