@@ -16,6 +16,8 @@
 //! | ${secret:name} in an option | the text itself |
 //! | ORDER BY … LIMIT into a filesystem table | a sink that takes updates |
 //! | SHOW CONNECTORS, DESCRIBE CONNECTOR | the documentation |
+//! | DESCRIBE DATABASE | SHOW DATABASES |
+//! | CREATE FUNCTION … LANGUAGE RUST | JAVA, SCALA or PYTHON |
 //! | snapshot(…) in FROM | the State Processor API |
 //! | ASOF JOIN | a temporal join: JOIN t FOR SYSTEM_TIME AS OF time |
 //!
@@ -31,7 +33,8 @@ use crate::bind::state_table::state_call;
 use crate::catalog::table_options::table_option;
 
 use crate::ast::{
-    CreateTable, Insert, Name, Query, Show, Statement, StatementKind, WindowCall, WindowInput,
+    CreateTable, Declaration, Insert, Name, Query, Show, Statement, StatementKind, WindowCall,
+    WindowInput,
 };
 
 /// Something that Flink would refuse.
@@ -89,6 +92,16 @@ impl Check<'_> {
             StatementKind::Show(Show::Connectors | Show::Connector(_)) => {
                 let text = "Flink has no SHOW CONNECTORS and no DESCRIBE CONNECTOR";
                 self.find(statement.span, text);
+            }
+            StatementKind::Show(Show::Database { .. }) => {
+                self.find(statement.span, "Flink has no DESCRIBE DATABASE");
+            }
+            StatementKind::Declare(Declaration::CreateFunction(function)) => {
+                let language = function.language.as_ref();
+                if let Some(name) = language.filter(|name| name.text.eq_ignore_ascii_case("RUST")) {
+                    let text = "Flink has no functions in Rust: JAVA, SCALA and PYTHON";
+                    self.find(name.span, text);
+                }
             }
             StatementKind::Drop { .. }
             | StatementKind::Declare(_)
@@ -326,6 +339,15 @@ mod tests {
             cases += 1;
         }
         assert!(cases >= 85, "only {cases} golden queries");
+    }
+
+    #[test]
+    fn functions_in_rust_are_ours() {
+        let text = "CREATE FUNCTION f AS 'x' LANGUAGE PYTHON;
+            CREATE FUNCTION g AS 'x' LANGUAGE RUST;
+            DESCRIBE DATABASE default_database;";
+        let found = findings(text);
+        assert_eq!(found.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [2, 3], "{found:?}");
     }
 
     #[test]
