@@ -568,7 +568,6 @@ mod tests {
         let catalog = catalog(create)?;
         let table = catalog.table("t").expect("created");
         let computed = |_: &str| Some(thalweg_core::DataType::STRING.nullable());
-        use crate::ast::Show;
         use thalweg_core::connector::Connectors;
         let rows = describe_table(table, &computed).rows;
         let expected = [
