@@ -100,7 +100,7 @@ CREATE TABLE a (x INT) WITH ('connector' = 'filesystem', 'path' = '/out', 'forma
         "relative",
         "short form",
         "<>",
-        "updates",
+        "is updated in Flink",
         "DESCRIBE CONNECTOR",
         "format 'arrow'",
         "sink.append",

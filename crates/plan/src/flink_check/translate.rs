@@ -21,7 +21,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
-use thalweg_core::{Error, Result, Span};
+use thalweg_core::{DataType, Error, Result, Span};
 
 use super::check::flink_findings;
 use super::finding::{Finding, Fix, FlinkCluster, Severity};
@@ -271,6 +271,10 @@ impl Translator<'_> {
     fn select(&mut self, query: &Query, output: &mut Output) {
         self.query(query);
         let Ok(schema) = self.planner.result_schema(query) else { return };
+        // A column without a type has none that a table could declare.
+        if schema.columns.iter().any(|column| column.column_type.data_type == DataType::Null) {
+            return;
+        }
         let name = loop {
             self.prints += 1;
             let name = format!("print_{}", self.prints);

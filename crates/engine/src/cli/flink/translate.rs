@@ -48,7 +48,9 @@ pub fn translate(arguments: &TranslateArguments) -> u8 {
             Some(file) => file.display().to_string(),
             None => "the translation".to_owned(),
         };
-        say(&format!("{} places have no translation:\n", translation.left.len()));
+        let count = translation.left.len();
+        let places = if count == 1 { "place has" } else { "places have" };
+        say(&format!("{count} {places} no translation:\n"));
         for finding in &translation.left {
             say(&format!("  {name}:{}: {}\n", finding.span.line, finding.message));
         }
