@@ -76,8 +76,14 @@ impl Shown {
         }
         if let Some(end) = message.get("end") {
             self.problem = message.get("problem").cloned();
-            let reason = end.as_str().unwrap_or_default();
-            return format!("{}# {}\n", std::mem::take(&mut self.status), without_controls(reason));
+            let status = std::mem::take(&mut self.status);
+            return match self.problem {
+                // It is said as an error.
+                Some(_) => status,
+                None => {
+                    format!("{status}# {}\n", without_controls(end.as_str().unwrap_or_default()))
+                }
+            };
         }
         self.row(message)
     }
