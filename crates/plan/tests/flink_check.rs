@@ -15,6 +15,7 @@ fn planner() -> Planner {
         secrets_folder: None,
         workers: 1,
         clock: Arc::new(SystemClock::default()),
+        is_remote: false,
     };
     Planner::new(thalweg_connectors::builtin(Default::default()), options)
 }
