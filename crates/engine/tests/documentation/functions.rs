@@ -15,8 +15,8 @@ use super::{copy_examples, docs, read, thalweg};
 const CONSTRUCTS: [&str; 2] = ["CAST", "TRY_CAST"];
 
 /// They mean something over rows or behind GROUP BY only, and have their examples on these pages.
-const OVER_ROWS: [&str; 7] =
-    ["DENSE_RANK", "GROUPING", "GROUPING_ID", "LAG", "LEAD", "RANK", "ROW_NUMBER"];
+const OVER_ROWS: [&str; 8] =
+    ["DENSE_RANK", "GROUPING", "GROUPING_ID", "GROUP_ID", "LAG", "LEAD", "RANK", "ROW_NUMBER"];
 const PAGES: [&str; 2] = ["sql.md", "changelogs.md"];
 
 /// A row of a table of functions.

@@ -6,7 +6,7 @@ use super::{
 };
 
 /// Cases that give something else in batch mode here, and why.
-const DIFFERENT: [(&str, &str); 5] = [
+const DIFFERENT: [(&str, &str); 7] = [
     (
         "dedup_last_proctime",
         "all rows have the same processing time there, so that the first one is the last",
@@ -17,6 +17,11 @@ const DIFFERENT: [(&str, &str); 5] = [
         "count_distinct_filter",
         "LISTAGG and FIRST_VALUE take rows in the order of the file here, and in that of a shuffle there",
     ),
+    (
+        "gagg_json_arrayagg",
+        "JSON_ARRAYAGG takes rows in the order of the file here, and in that of a shuffle there",
+    ),
+    ("wagg_json_arrayagg", "as gagg_json_arrayagg"),
     ("update_sink_filesystem_fails", "the answer is the number of a job; see the test below"),
 ];
 

@@ -125,6 +125,24 @@ cases! { append, APPEND, super::check_append, crate::compare_append:
     fnx_text_replace, fnx_text_substring, fnx_text_trim, fnx_time_convert_tz,
     fnx_time_newyork_unix_timestamp, fnx_time_timestampadd, fnx_time_to_timestamp,
     fnx_time_to_timestamp_ltz, fnx_regexp_regexp,
+    fnu_cast_matrix_syntax_1, fnu_cast_matrix_syntax_2, fnu_cast_matrix_syntax_4,
+    fnu_collection_array_append, fnu_collection_array_concat, fnu_collection_array_distinct,
+    fnu_collection_array_except, fnu_collection_array_intersect, fnu_collection_array_min,
+    fnu_collection_array_prepend, fnu_collection_array_remove, fnu_collection_array_slice,
+    fnu_collection_array_sort, fnu_collection_array_union, fnu_collection_map_entries,
+    fnu_compare_row, fnu_compare_syntax_1, fnu_compare_syntax_2, fnu_compare_syntax_3,
+    fnu_compare_syntax_6, fnu_compare_syntax_7, fnu_condition_is_alpha, fnu_condition_syntax_1,
+    fnu_equals_matrix_syntax_1, fnu_equals_matrix_syntax_2, fnu_equals_matrix_syntax_4,
+    fnu_hash_sha2, fnu_json_json_array, fnu_json_json_exists, fnu_json_json_object,
+    fnu_json_json_query, fnu_json_json_quote, fnu_json_json_string, fnu_json_json_unquote,
+    fnu_json_json_value, fnu_json_syntax_1, fnu_json_syntax_2, fnu_json_syntax_3,
+    fnu_json_syntax_4, fnu_json_syntax_5, fnu_math_decode, fnu_math_syntax_1, fnu_regexp_regexp,
+    fnu_regexp_regexp_extract_all, fnu_regexp_regexp_instr, fnu_regexp_regexp_substr,
+    fnu_text_startswith, fnu_text_str_to_map, fnu_text_syntax_1, fnu_text_to_base64,
+    fnu_text_trim, fnu_text_typeof, fnu_text_url_encode, fnu_time_convert_tz,
+    fnu_time_date_format, fnu_time_syntax_4, fnu_time_syntax_6, fnu_time_syntax_7,
+    fnu_time_timestampdiff, fnu_time_to_timestamp_ltz, insert_map_literal, wagg_json_arrayagg,
+    wagg_json_objectagg,
 }
 
 cases! { sequence, SEQUENCE, super::check_sequence, crate::compare_sequence:
@@ -144,6 +162,7 @@ cases! { changelog, CHANGELOG, super::check_changelog, crate::compare_changelog:
     group_agg_changelog, group_agg_same_value_no_update, having_changelog, null_keys_values,
     sum_int_overflow, dedup_last_proctime, rank_not_row_number, topn_changelog,
     topn_no_rownum_output,
+    gagg_group_id, gagg_json_arrayagg,
 }
 
 // Two inputs: how they interleave is a matter of chance, so what is left of the changes is
@@ -165,6 +184,7 @@ const WRITTEN: &[&str] = &[
     "sink_csv_timestamp_text",
     "sink_json_iso",
     "sink_json_nested_text",
+    "sink_json_text",
 ];
 
 #[test]

@@ -121,7 +121,10 @@ fn with_text(
             Some((left.clone(), cast(right.clone(), DataType::STRING, false, session)?))
         }
         r if r.is_numeric() && !op.is_equality() => {
-            Some((cast(left.clone(), r.clone(), false, session)?, right.clone()))
+            let mut number = cast(left.clone(), r.clone(), false, session)?;
+            // A DECIMAL that does not hold the number is NULL.
+            number.column_type.nullable |= matches!(r, DataType::Decimal(..));
+            Some((number, right.clone()))
         }
         _ => None,
     })

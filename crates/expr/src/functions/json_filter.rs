@@ -162,10 +162,7 @@ impl Operand {
         if reader.rest.starts_with('\'') {
             return Some(Operand::Literal(Json::String(reader.quoted()?)));
         }
-        let mut values = serde_json::Deserializer::from_str(reader.rest).into_iter::<Json>();
-        let value = values.next()?.ok()?;
-        reader.rest = &reader.rest[values.byte_offset()..];
-        Some(Operand::Literal(value))
+        literal(reader).map(Operand::Literal)
     }
 
     fn value<'j>(&'j self, json: &'j Json, root: &'j Json) -> Option<Cow<'j, Json>> {
@@ -177,6 +174,20 @@ impl Operand {
             }
         }
     }
+}
+
+/// A JSON value that stands in a condition.
+fn literal(reader: &mut PathReader<'_>) -> Option<Json> {
+    if reader.rest.starts_with(['"', '[', '{']) {
+        let mut values = serde_json::Deserializer::from_str(reader.rest).into_iter::<Json>();
+        let value = values.next()?.ok()?;
+        reader.rest = &reader.rest[values.byte_offset()..];
+        return Some(value);
+    }
+    let is_end = |c: char| c.is_whitespace() || matches!(c, ')' | '&' | '|' | ',' | ']');
+    let (text, rest) = reader.rest.split_at(reader.rest.find(is_end)?);
+    reader.rest = rest;
+    serde_json::from_str(text).ok()
 }
 
 impl Comparison {

@@ -10,6 +10,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, Int32Array, ListArray, MapArray, StructArray, UInt32Array};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_row::Rows;
+use arrow_schema::DataType as Arrow;
 use arrow_select::interleave::interleave;
 use arrow_select::take::take;
 use hashbrown::HashMap;
@@ -60,10 +61,10 @@ fn entries(call: Call<'_>) -> Result<Expr> {
     let array = DataType::Array(Box::new(row.nullable())).nullable();
     let column_type = array.with_nullable(call.nullable());
     Ok(call.with_kernel(column_type, |a| {
-        let arrow_schema::DataType::List(field) = a.result.arrow() else {
+        let Arrow::List(field) = a.result.arrow() else {
             return Err(Error::internal("MAP_ENTRIES without the type of an array"));
         };
-        let arrow_schema::DataType::Struct(fields) = field.data_type().clone() else {
+        let Arrow::Struct(fields) = field.data_type().clone() else {
             return Err(Error::internal("MAP_ENTRIES without the type of a row"));
         };
         list_of(a, |map| {
@@ -78,7 +79,7 @@ fn list_of(
     a: &Arguments<'_>,
     elements: impl Fn(&MapArray) -> Result<ArrayRef>,
 ) -> Result<ArrayRef> {
-    let arrow_schema::DataType::List(field) = a.result.arrow() else {
+    let Arrow::List(field) = a.result.arrow() else {
         return Err(Error::internal("an array without the type of one"));
     };
     let maps = a.value(0).clone().into_rows(a.rows)?;
@@ -105,7 +106,8 @@ impl Entries {
     ) {
         let mut seen: HashMap<&[u8], usize> = HashMap::new();
         for (key, value) in pairs {
-            if sources[key.0].is_null(key.1) {
+            // An array of type NULL has no mask of NULLs.
+            if sources[key.0].is_null(key.1) || *sources[key.0].data_type() == Arrow::Null {
                 continue;
             }
             match seen.get(keys[key.0].row(key.1).data()) {
@@ -149,10 +151,10 @@ fn map_array(
     offsets: OffsetBuffer<i32>,
     nulls: Option<NullBuffer>,
 ) -> Result<ArrayRef> {
-    let arrow_schema::DataType::Map(field, sorted) = data_type.arrow() else {
+    let Arrow::Map(field, sorted) = data_type.arrow() else {
         return Err(Error::internal("a map without the type of one"));
     };
-    let arrow_schema::DataType::Struct(fields) = field.data_type().clone() else {
+    let Arrow::Struct(fields) = field.data_type().clone() else {
         return Err(Error::internal("a map without entries"));
     };
     let entries = StructArray::try_new(fields, vec![keys, values], None)?;

@@ -166,6 +166,14 @@ fn print_field(out: &mut String, letter: char, count: usize, reading: Reading, z
         'h' => number((of(TimeField::Hour) + 11) % 12 + 1, count),
         'm' => number(of(TimeField::Minute), count),
         's' => number(of(TimeField::Second), count),
+        'Q' | 'q' if count > 2 => {
+            let quarter = of(TimeField::Quarter);
+            out.push_str(&match count {
+                3 => format!("Q{quarter}"),
+                4 => format!("{quarter}{} quarter", ["st", "nd", "rd", "th"][quarter as usize - 1]),
+                _ => quarter.to_string(),
+            });
+        }
         'Q' | 'q' => number(of(TimeField::Quarter), count),
         'Y' if count == 2 => number(week_of_year(ms).0.rem_euclid(100), 2),
         'Y' => number(week_of_year(ms).0, count),
@@ -436,6 +444,7 @@ mod tests {
             ("HH:mmXXX", "13:14+01:00"),
             ("G GGGG YYYY-ww W", "AD Anno Domini 2026-02 2"),
             ("A N c", "47655678 47655678000000 1"),
+            ("Q QQQ QQQQ", "1 Q1 1st quarter"),
         ];
         for (pattern, expected) in cases {
             let mut out = String::new();

@@ -21,10 +21,7 @@ use crate::kernels::datetime::{self, DAY_MS, TimeField, to_instant, to_local};
 use crate::kernels::{out_of_range, ticks, ticks_per_second, timestamps_with};
 
 pub(super) const DEFINITIONS: &[Definition] = &[
-    custom("EXTRACT", "string time", |call| {
-        let field = unit(&call, 0)?;
-        field_of(call, 1, field)
-    }),
+    custom("EXTRACT", "string any", extract),
     custom("YEAR", "date", |call| field_of(call, 0, TimeField::Year)),
     custom("QUARTER", "date", |call| field_of(call, 0, TimeField::Quarter)),
     custom("MONTH", "date", |call| field_of(call, 0, TimeField::Month)),
@@ -48,6 +45,54 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     custom("CURRENT_TIME", "", |call| clock(call, DataType::Time(0))),
     custom("LOCALTIME", "", |call| clock(call, DataType::Time(0))),
 ];
+
+/// `EXTRACT(unit FROM time)`, also from an interval.
+fn extract(call: Call<'_>) -> Result<Expr> {
+    let field = unit(&call, 0)?;
+    match call.arg_type(1) {
+        DataType::IntervalDayTime | DataType::IntervalYearMonth => of_interval(call, field),
+        DataType::Date | DataType::Time(_) => field_of(call, 1, field),
+        data_type if data_type.is_timestamp() => field_of(call, 1, field),
+        DataType::Null => Ok(Expr::null(DataType::BigInt)),
+        other => {
+            Err(call.error(format!("does not take {other}")).hint("supported: times and intervals"))
+        }
+    }
+}
+
+/// A field of an interval: what is left of it besides the larger fields.
+fn of_interval(call: Call<'_>, field: TimeField) -> Result<Expr> {
+    let is_months = *call.arg_type(1) == DataType::IntervalYearMonth;
+    let (larger, unit) = match (field, is_months) {
+        (TimeField::Year, true) => (i64::MAX, 12),
+        (TimeField::Month, true) => (12, 1),
+        (TimeField::Day, false) => (i64::MAX, DAY_MS),
+        (TimeField::Hour, false) => (DAY_MS, 3_600_000),
+        (TimeField::Minute, false) => (3_600_000, 60_000),
+        (TimeField::Second, false) => (60_000, 1_000),
+        (TimeField::Millisecond, false) => (60_000, 1),
+        _ => {
+            let message = format!("there is no {field:?} in {}", call.arg_type(1));
+            return Err(call.error(message));
+        }
+    };
+    let column_type = DataType::BigInt.nullable().with_nullable(call.nullable());
+    let shown = format!("EXTRACT_{field:?}").to_uppercase();
+    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
+        let part = |span: i64| Some(span % larger / unit);
+        match is_months {
+            true => {
+                let spans = a.numbers::<IntervalYearMonthType>(1);
+                a.number_result::<Int64Type>(|row| part(spans.get(row)?.into()))
+            }
+            false => {
+                let spans = a.numbers::<DurationMillisecondType>(1);
+                a.number_result::<Int64Type>(|row| part(spans.get(row)?))
+            }
+        }
+    };
+    Ok(call.with_function(column_type, kernel, |function| function.name = shown))
+}
 
 /// The unit that a literal argument names.
 fn unit(call: &Call<'_>, index: usize) -> Result<TimeField> {
@@ -354,21 +399,21 @@ fn timestamp_diff(call: Call<'_>) -> Result<Expr> {
     let is_nanos = field == TimeField::Nanosecond;
     let data_type = if is_nanos { DataType::BigInt } else { DataType::Int };
     let column_type = data_type.nullable().with_nullable(call.nullable());
-    // The units below a millisecond, of which one has as many.
-    let per_ms = match field {
-        TimeField::Microsecond => 1_000,
-        TimeField::Nanosecond => 1_000_000,
-        _ => 1,
+    // The units below a millisecond, of which a second has as many.
+    let per_second = match field {
+        TimeField::Microsecond => 1_000_000,
+        TimeField::Nanosecond => 1_000_000_000,
+        _ => 0,
     };
-    if per_ms == 1 && field.millis().is_none() && field.months().is_none() {
+    if per_second == 0 && field.millis().is_none() && field.months().is_none() {
         return Err(call.error("takes a unit from NANOSECOND to MILLENNIUM"));
     }
     let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
         let between = |from: i64, to: i64| match (field.millis(), field.months()) {
             (Some(ms), _) => to.wrapping_sub(from) / ms,
             (None, Some(months)) => datetime::months_between(from, to) / months,
-            // As Flink does: of milliseconds, and around the ends of the type.
-            (None, None) => to.wrapping_sub(from).wrapping_mul(per_ms),
+            // As Flink does: of whole seconds, and around the ends of the type.
+            (None, None) => (to.wrapping_sub(from) / 1_000).wrapping_mul(per_second),
         };
         let nulls = union_nulls(a.value(0), a.value(1), a.rows);
         let values = distances(a, between);
