@@ -90,8 +90,8 @@ impl Session {
         Ok(self.place.get(&self.path)?["properties"].take())
     }
 
-    /// Executes a statement and reads its result up to a number of rows. A query's job ends when its
-    /// result is left before its end; that of an INSERT goes on.
+    /// Executes a statement and reads its result up to a number of rows. A query's job ends when
+    /// its result is left before its end; that of an INSERT continues.
     ///
     /// # Errors
     /// Why Flink refuses the statement, or why its job has failed.
@@ -152,7 +152,7 @@ impl Session {
         self.place.send(Method::POST, &path, Some(&json!({}))).map(|_| ())
     }
 
-    /// Closes it: jobs of queries end, those of INSERTs go on.
+    /// Closes it: jobs of queries end, those of INSERTs continue.
     ///
     /// # Errors
     /// If it is not there any more.

@@ -105,7 +105,8 @@ impl JobManager {
         Ok(jobs)
     }
 
-    /// The job of an identifier or a name; of several of one name the one that runs, else the newest.
+    /// The job of an identifier or a name; of several of one name the one that runs, else the
+    /// newest.
     ///
     /// # Errors
     /// If there is none, or several run.
@@ -163,7 +164,7 @@ impl JobManager {
     /// Stops a job with a savepoint; where that lies. With `drain` all windows close before.
     ///
     /// # Errors
-    /// If the job cannot be stopped so, or the savepoint fails: the job then goes on.
+    /// If the job cannot be stopped so, or the savepoint fails: the job then continues.
     pub fn stop(
         &self,
         job: &str,
@@ -190,7 +191,7 @@ impl JobManager {
                 let cause = &operation["failure-cause"]["stack-trace"];
                 let reason = causes::of_trace(cause.as_str().unwrap_or("no reason is given"));
                 return Err(Error::io(format!("the savepoint has failed: {reason}"))
-                    .hint("the job goes on, unless its own state says otherwise"));
+                    .hint("the job continues, unless its own state says otherwise"));
             }
             if !wait.pause(300) {
                 return Err(Error::io("the savepoint is not complete yet")

@@ -1,5 +1,5 @@
-//! A client of a running Apache Flink: statements go to its SQL gateway, questions about jobs to its
-//! job manager. Both speak JSON over HTTP.
+//! A client of a running Apache Flink: statements go to its SQL gateway, questions about jobs to
+//! its job manager. Both speak JSON over HTTP.
 //!
 //! | module | what |
 //! |---|---|
@@ -10,8 +10,8 @@
 //! | [`causes`] | the message that matters in a Java stack trace |
 //!
 //! **Invariants:**
-//! - only requests that change nothing are tried again: a statement that was sent twice would be two
-//!   jobs;
+//! - only requests that change nothing are tried again: a statement that was sent twice would be
+//!   two jobs;
 //! - nothing is decided by the status of HTTP beyond "it worked": the gateway answers 500 to nearly
 //!   every failure;
 //! - every wait has an end, or is ended by the caller ([`Wait`]).
@@ -24,6 +24,10 @@ pub mod http;
 pub mod job_manager;
 pub mod report;
 
+use std::time::Duration;
+
+use thalweg_core::shim::{Clock, SystemClock};
+
 /// Called between two questions of a wait: pauses, or says that the wait is to end.
 pub trait Wait {
     /// Pauses for about this long. False if nobody waits any more.
@@ -31,21 +35,24 @@ pub trait Wait {
 }
 
 /// Waits until a time limit.
-#[derive(Debug)]
-pub struct Deadline(std::time::Instant);
+pub struct Deadline {
+    clock: SystemClock,
+    end_ns: u64,
+}
 
 impl Deadline {
     /// A limit of this many seconds from now.
     pub fn after_seconds(seconds: u64) -> Deadline {
-        Deadline(std::time::Instant::now() + std::time::Duration::from_secs(seconds))
+        let clock = SystemClock::default();
+        let end_ns = clock.now_ns().saturating_add(seconds.saturating_mul(1_000_000_000));
+        Deadline { clock, end_ns }
     }
 }
 
 impl Wait for Deadline {
     fn pause(&mut self, milliseconds: u64) -> bool {
-        let now = std::time::Instant::now();
-        let Some(left) = self.0.checked_duration_since(now) else { return false };
-        std::thread::sleep(left.min(std::time::Duration::from_millis(milliseconds)));
-        true
+        let left = Duration::from_nanos(self.end_ns.saturating_sub(self.clock.now_ns()));
+        std::thread::sleep(left.min(Duration::from_millis(milliseconds)));
+        !left.is_zero()
     }
 }

@@ -1,4 +1,5 @@
-//! What Flink refuses and how a script is translated for it, rule by rule. `crates/engine/tests/golden` compares the whole with recorded answers.
+//! What Flink refuses and how a script is translated for it, rule by rule. `tests/golden` of
+//! `crates/engine` compares the whole with recorded answers.
 
 use std::path::PathBuf;
 use std::sync::Arc;

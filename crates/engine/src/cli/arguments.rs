@@ -11,7 +11,7 @@ use thalweg_plan::explain::ExplainFormat;
 
 use super::bench::BenchArguments;
 #[cfg(feature = "flink")]
-use super::flink::{CompareArguments, TranslateArguments};
+use super::flink_arguments::{CompareArguments, TranslateArguments};
 #[cfg(feature = "flink")]
 use super::server_arguments::CancelArguments;
 #[cfg(feature = "server")]

@@ -15,6 +15,8 @@ mod exit;
 mod final_result;
 #[cfg(feature = "flink")]
 mod flink;
+#[cfg(feature = "flink")]
+mod flink_arguments;
 mod interrupt;
 mod live_view;
 mod manual;

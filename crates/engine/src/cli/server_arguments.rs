@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 #[cfg(feature = "flink")]
-use super::flink::arguments::{FlinkArguments, FlinkSubmitArguments};
+use super::flink_arguments::{FlinkArguments, FlinkSubmitArguments};
 
 /// The data directory that everything is in unless an option says so.
 pub const DATA_DIR: &str = "thalweg-data";

@@ -1,8 +1,8 @@
 //! `validate --flink` compared with what a real Flink 2.3.0 said of the same scripts
 //! (`tests/flink/answers.jsonl`; see the README there).
 //!
-//! A script counts once: Flink refuses it or not, and the check finds something or not. Scripts that
-//! Thalweg refuses are left out, for there is nothing to predict.
+//! A script counts once: Flink refuses it or not, and the check finds something or not. Scripts
+//! that Thalweg refuses are left out, for there is nothing to predict.
 //!
 //! `THALWEG_FLINK_ANSWERS=FILE` compares with other answers and prints all differences.
 

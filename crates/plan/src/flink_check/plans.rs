@@ -3,8 +3,8 @@
 //! Two properties differ between the engines, and are derived here as Flink derives them, node by
 //! node from the inputs up ([`Derived`]):
 //!
-//! - **updates**: DISTINCT, joins that pad rows, ORDER BY … LIMIT and others are changelogs in Flink
-//!   where Thalweg answers once;
+//! - **updates**: DISTINCT, joins that pad rows, ORDER BY … LIMIT and others are changelogs in
+//!   Flink where Thalweg answers once;
 //! - **lost times**: a regular join ends the row times of both sides in Flink. Here the row time of
 //!   a stream that is joined with a bounded table stays one.
 //!
@@ -195,7 +195,7 @@ impl PlanCheck {
         };
         let is_approximate = |one: &Aggregate| one.name == "APPROX_COUNT_DISTINCT";
         if aggregates.iter().any(is_approximate) && aggregates.iter().any(|one| one.distinct) {
-            self.find(None, "Flink has no DISTINCT beside APPROX_COUNT_DISTINCT");
+            self.find(None, "Flink has no DISTINCT next to APPROX_COUNT_DISTINCT");
         }
     }
 

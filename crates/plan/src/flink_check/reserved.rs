@@ -1,7 +1,7 @@
 //! The words that Apache Flink takes for no name unless they stand in backticks.
 //!
-//! Asked of a running Flink 2.3.0 by `scripts/flink_reserved_words.py`: each of the 786 words of its
-//! grammar as the name of a column and of a table, as an alias with and without AS, and as a
+//! Asked of a running Flink 2.3.0 by `scripts/flink_reserved_words.py`: each of the 786 words of
+//! its grammar as the name of a column and of a table, as an alias with and without AS, and as a
 //! reference. A word is refused in all of these places or in none.
 
 /// In alphabetical order.

@@ -1,6 +1,6 @@
 //! Makes a script that Flink takes out of one that runs here (`translate --flink`).
 //!
-//! The text is edited, not printed anew, so that comments and layout stay:
+//! The text is edited, not printed again, so that comments and layout stay:
 //!
 //! | in the script | in the translation |
 //! |---|---|

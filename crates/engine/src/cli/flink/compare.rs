@@ -1,15 +1,15 @@
 //! `thalweg compare --flink`: each query of a file on both engines, and whether their results are
 //! the same.
 //!
-//! Compared is what is left when all changes were applied: a multiset of rows, as texts. An INSERT is
-//! compared by what its query writes; nothing is written. Inputs must end, or nothing is ever left.
+//! Compared is what is left when all changes were applied: a multiset of rows, as texts. An INSERT
+//! is compared by what its query writes; nothing is written. Inputs must end, or nothing is ever
+//! left.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chrono_tz::Tz;
-use clap::Args;
 use thalweg::session::{Observer, ResultTable, Session};
 use thalweg_connectors::output::{self, QuerySink, ResultWriter};
 use thalweg_core::text::without_controls;
@@ -18,38 +18,17 @@ use thalweg_flink::Deadline;
 use thalweg_flink::gateway::{self, Row};
 use thalweg_plan::flink_check::{Queries, Role, TranslatedStatement, Translation};
 
-use super::super::arguments::ScriptArguments;
 use super::super::check::substituted;
 use super::super::exit::{FAILED, Failure, with_source};
 use super::super::final_result::FinalResult;
+use super::super::flink_arguments::CompareArguments;
 use super::super::source::ScriptSource;
 use super::super::terminal::print;
-use super::arguments::FlinkArguments;
 use super::place;
 use super::translate::{print_left, translation};
 
 /// How a NULL is written; no text of a value looks so.
 const NULL: &str = "\u{1}NULL";
-
-/// `thalweg compare`
-#[derive(Args, Debug)]
-pub struct CompareArguments {
-    /// The statements.
-    #[command(flatten)]
-    pub script: ScriptArguments,
-    /// The cluster.
-    #[command(flatten)]
-    pub flink: FlinkArguments,
-    /// A jar for the file, as the gateway finds it; repeatable
-    #[arg(long = "jar", value_name = "FILE")]
-    pub jars: Vec<String>,
-    /// How many different rows are shown
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub rows: usize,
-    /// Seconds that a query of Flink's may take
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
-    pub timeout: u64,
-}
 
 /// Rows, each as often as it is there.
 type Rows = BTreeMap<Vec<Option<String>>, i64>;

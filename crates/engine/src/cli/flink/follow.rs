@@ -1,10 +1,11 @@
 //! Follows jobs of a cluster: a line when something changes, until all have ended.
 //!
-//! A job manager that does not answer for a while is asked again: with high availability another takes
-//! its place, and the job goes on.
+//! A job manager that does not answer for a while is asked again: with high availability another
+//! takes its place, and the job continues.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::text::without_controls;
 use thalweg_core::{Error, Result};
 use thalweg_flink::job_manager::{JobManager, is_final};
@@ -29,21 +30,22 @@ struct Said {
     failures: usize,
     failed_checkpoints: u64,
     bottleneck: Option<String>,
-    line_at: Option<Instant>,
+    /// In nanoseconds of the clock.
+    line_at: Option<u64>,
 }
 
 /// Follows these jobs, by identifier and name, until all have ended; the exit status.
 pub fn follow(manager: &JobManager, jobs: &[(String, String)]) -> Result<u8> {
     let mut open: Vec<(&(String, String), Said)> =
         jobs.iter().map(|job| (job, Said::default())).collect();
-    let (mut status, mut silent_since) = (0, None);
+    let (mut status, mut silent_since, clock) = (0, None, SystemClock::default());
     while !open.is_empty() {
         let mut left = Vec::with_capacity(open.len());
         for (job, mut said) in open {
             match JobReport::of(manager, &job.0, true) {
                 Ok(report) => {
                     silent_since = None;
-                    tell(&job.1, &report, &mut said);
+                    say_news(&job.1, &report, &mut said, clock.now_ns());
                     match is_final(&report.state) {
                         true if report.state != "FINISHED" => status = FAILED,
                         true => {}
@@ -51,7 +53,7 @@ pub fn follow(manager: &JobManager, jobs: &[(String, String)]) -> Result<u8> {
                     }
                 }
                 Err(error) => {
-                    is_patient(&mut silent_since, &error)?;
+                    is_patient(&mut silent_since, &error, clock.now_ns())?;
                     left.push((job, said));
                 }
             }
@@ -65,23 +67,27 @@ pub fn follow(manager: &JobManager, jobs: &[(String, String)]) -> Result<u8> {
 }
 
 /// Says once that nobody answers; an error once that lasts too long.
-fn is_patient(silent_since: &mut Option<Instant>, error: &Error) -> Result<()> {
+fn is_patient(silent_since: &mut Option<u64>, error: &Error, now_ns: u64) -> Result<()> {
     let since = match silent_since {
         Some(since) => *since,
         None => {
             say(&format!("{}; asking again\n", without_controls(error.message())));
-            *silent_since.insert(Instant::now())
+            *silent_since.insert(now_ns)
         }
     };
-    if since.elapsed() > SILENCE_MAX {
+    if passed(since, now_ns) > SILENCE_MAX {
         let silence = SILENCE_MAX.as_secs();
         return Err(Error::io(format!("no answer for {silence} s: {}", error.message())));
     }
     Ok(())
 }
 
+fn passed(since_ns: u64, now_ns: u64) -> Duration {
+    Duration::from_nanos(now_ns.saturating_sub(since_ns))
+}
+
 /// Says what is new.
-fn tell(name: &str, report: &JobReport, said: &mut Said) {
+fn say_news(name: &str, report: &JobReport, said: &mut Said, now_ns: u64) {
     let mut lines = String::new();
     for failure in new_failures(report, said.failures) {
         lines.push_str(&format!("{name}: {}", failure_line(failure)));
@@ -100,9 +106,9 @@ fn tell(name: &str, report: &JobReport, said: &mut Said) {
         lines.push_str(&format!("{name}: held back by {}\n", bottleneck.as_deref().unwrap_or("")));
     }
     said.bottleneck = bottleneck;
-    let is_due = said.line_at.is_none_or(|at| at.elapsed() >= LINE_EVERY);
+    let is_due = said.line_at.is_none_or(|at| passed(at, now_ns) >= LINE_EVERY);
     if is_due && report.state == "RUNNING" || is_final(&report.state) {
-        said.line_at = Some(Instant::now());
+        said.line_at = Some(now_ns);
         lines.push_str(&progress(name, report));
     }
     if !lines.is_empty() {
@@ -134,15 +140,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_are_told_once_and_in_order() {
+    fn failures_are_reported_once_and_in_order() {
         let failure = |cause: &str| Failure { cause: cause.to_owned(), ..Failure::default() };
         let report = JobReport {
             failures: vec![failure("second"), failure("first")],
             ..JobReport::default()
         };
-        let told = |seen| new_failures(&report, seen).map(|f| f.cause.as_str()).collect::<Vec<_>>();
-        assert_eq!(told(0), ["first", "second"]);
-        assert_eq!(told(1), ["second"]);
-        assert!(told(2).is_empty());
+        let causes =
+            |seen| new_failures(&report, seen).map(|f| f.cause.as_str()).collect::<Vec<_>>();
+        assert_eq!(causes(0), ["first", "second"]);
+        assert_eq!(causes(1), ["second"]);
+        assert!(causes(2).is_empty());
     }
 }

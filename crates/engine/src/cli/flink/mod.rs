@@ -1,10 +1,9 @@
-//! The commands that talk to an Apache Flink cluster: `submit`, `status`, `stop`, `cancel` and `logs`
-//! with `--flink URL`, and `translate`.
+//! The commands that talk to an Apache Flink cluster: `submit`, `status`, `stop`, `cancel` and
+//! `logs` with `--flink URL`, `translate` and `compare`.
 //!
-//! Exit statuses are those of the other commands; a job that has failed or was cancelled while it was
-//! followed is a failure.
+//! Exit statuses are those of the other commands; a job that has failed or was cancelled while it
+//! was followed is a failure.
 
-pub mod arguments;
 mod compare;
 mod follow;
 mod submit;
@@ -20,17 +19,17 @@ use thalweg_flink::report::JobReport;
 
 use super::arguments::ColorChoice;
 use super::exit::{FAILED, Failure};
+use super::flink_arguments::FlinkArguments;
 use super::server_arguments::{
     CancelArguments, LogsArguments, StatusArguments, StopArguments, StopWay,
 };
 use super::terminal::print;
 use super::text_table::aligned;
 use super::units;
-use arguments::FlinkArguments;
 
-pub use compare::{CompareArguments, compare};
+pub use compare::compare;
 pub use submit::submit;
-pub use translate::{TranslateArguments, translate};
+pub use translate::translate;
 
 /// How long a savepoint may take, in seconds.
 const SAVEPOINT_S: u64 = 600;
@@ -214,7 +213,7 @@ fn cancel_job(manager: &JobManager, id: &str, name: &str) -> Result<u8> {
     }
 }
 
-/// `thalweg logs --flink URL JOB`: why the job failed, and what the cluster's processes have logged.
+/// `thalweg logs --flink URL JOB`: why the job failed, and what the cluster has logged of it.
 pub fn logs(arguments: &LogsArguments) -> u8 {
     run(|| {
         let manager = job_manager(&arguments.flink)?;

@@ -118,7 +118,7 @@ impl<'a> Submission<'a> {
         }
     }
 
-    /// A job of the same name is refused, or stopped with a savepoint, of which the place is told.
+    /// A job of the same name is refused, or stopped with a savepoint, and its place is kept.
     fn clear_the_way(&self) -> Result<Vec<Option<String>>> {
         let listed = self.manager.jobs()?;
         let mut savepoints = Vec::with_capacity(self.names.len());

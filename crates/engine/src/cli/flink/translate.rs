@@ -1,8 +1,5 @@
 //! `thalweg translate --flink`
 
-use std::path::PathBuf;
-
-use clap::Args;
 use thalweg::session::Session;
 use thalweg_core::{Error, Result};
 use thalweg_plan::flink_check::{FlinkCluster, Queries, Translation};
@@ -10,25 +7,9 @@ use thalweg_plan::flink_check::{FlinkCluster, Queries, Translation};
 use super::super::arguments::ScriptArguments;
 use super::super::check::{print_findings, substituted};
 use super::super::exit::{FAILED, Failure, with_source};
+use super::super::flink_arguments::TranslateArguments;
 use super::super::source::ScriptSource;
 use super::super::terminal::{print, say};
-
-/// `thalweg translate`
-#[derive(Args, Debug)]
-pub struct TranslateArguments {
-    /// The statements.
-    #[command(flatten)]
-    pub script: ScriptArguments,
-    /// Writes what Apache Flink accepts
-    #[arg(long, required = true)]
-    pub flink: bool,
-    /// A jar that the Flink cluster has beyond those that come with Flink; repeatable
-    #[arg(long = "jar", value_name = "FILE")]
-    pub jars: Vec<String>,
-    /// Writes to this file in place of standard output
-    #[arg(long, short = 'o', value_name = "FILE")]
-    pub output: Option<PathBuf>,
-}
 
 /// Prints the script as Flink takes it; returns the exit status.
 pub fn translate(arguments: &TranslateArguments) -> u8 {

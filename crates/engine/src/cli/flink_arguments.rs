@@ -1,8 +1,10 @@
 //! Options of the commands that talk to an Apache Flink cluster.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
-use super::super::arguments::key_and_value;
+use super::arguments::{ScriptArguments, key_and_value};
 
 /// Which cluster.
 #[derive(Args, Clone, Debug, Default)]
@@ -45,4 +47,41 @@ pub struct FlinkSubmitArguments {
     /// Submits the file although the check finds something that Flink refuses
     #[arg(long, requires = "flink", help_heading = "Apache Flink")]
     pub unchecked: bool,
+}
+
+/// `thalweg translate`
+#[derive(Args, Debug)]
+pub struct TranslateArguments {
+    /// The statements.
+    #[command(flatten)]
+    pub script: ScriptArguments,
+    /// Writes what Apache Flink accepts
+    #[arg(long, required = true)]
+    pub flink: bool,
+    /// A jar that the Flink cluster has beyond those that come with Flink; repeatable
+    #[arg(long = "jar", value_name = "FILE")]
+    pub jars: Vec<String>,
+    /// Writes to this file in place of standard output
+    #[arg(long, short = 'o', value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// `thalweg compare`
+#[derive(Args, Debug)]
+pub struct CompareArguments {
+    /// The statements.
+    #[command(flatten)]
+    pub script: ScriptArguments,
+    /// The cluster.
+    #[command(flatten)]
+    pub flink: FlinkArguments,
+    /// A jar for the file, as the gateway finds it; repeatable
+    #[arg(long = "jar", value_name = "FILE")]
+    pub jars: Vec<String>,
+    /// How many different rows are shown
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub rows: usize,
+    /// Seconds that a query of Flink's may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    pub timeout: u64,
 }
