@@ -11,7 +11,6 @@ use std::sync::Mutex;
 use serde::{Deserialize, Serialize};
 use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::{Error, Result};
-use utoipa::ToSchema;
 
 use crate::tokens::digest;
 
@@ -20,7 +19,8 @@ const FILE: &str = "audit.ndjson";
 const BYTES_MAX: u64 = 16 << 20;
 
 /// A request.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct AuditLine {
     /// When, in milliseconds since 1970.
     pub at_ms: i64,

@@ -29,7 +29,6 @@ use serde::{Deserialize, Serialize};
 use thalweg_core::lock::{FileLock, LockError};
 use thalweg_core::{Error, Result};
 use thalweg_state::storage::{LocalStorage, Storage, SystemFiles};
-use utoipa::ToSchema;
 
 use crate::lifecycle::{Desired, EndKind, StopHow, Wish};
 use crate::problem::Problem;
@@ -112,7 +111,8 @@ pub struct UpgradeRecord {
 }
 
 /// What a job begins from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StartFrom {
     /// Its newest snapshot, if it has one.
@@ -125,7 +125,8 @@ pub enum StartFrom {
 }
 
 /// What a job may use.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
     /// Memory, such as `512mb`. Default: a share of the server's.
@@ -137,7 +138,8 @@ pub struct Limits {
 }
 
 /// How a run ended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct OutcomeRecord {
     /// In one word.
     pub end: EndKind,
@@ -145,7 +147,7 @@ pub struct OutcomeRecord {
     pub at_ms: i64,
     /// Why it failed, or what a person has to decide.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[cfg_attr(test, schema(value_type = Option<Object>))]
     pub problem: Option<Problem>,
     /// Stages whose state would be dropped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -153,7 +155,8 @@ pub struct OutcomeRecord {
 }
 
 /// A stage as people name it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct StageReference {
     /// Its identifier, which follows from what it computes.
     pub id: String,
@@ -162,7 +165,8 @@ pub struct StageReference {
 }
 
 /// Statements and what goes with them. Never changed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Revision {
     /// Its number, from 1.
     pub number: u64,
@@ -180,7 +184,7 @@ pub struct Revision {
     pub settings: BTreeMap<String, String>,
     /// The statements.
     #[serde(skip)]
-    #[schema(ignore)]
+    #[cfg_attr(test, schema(ignore))]
     pub sql: String,
 }
 

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use thalweg_core::{Error, Result};
-use utoipa::ToSchema;
 
 /// What variables of the environment begin with.
 const VARIABLES: &str = "THALWEG_SERVER__";
@@ -133,7 +132,8 @@ const KEYS: [Key; 19] = [
 ];
 
 /// Where a value came from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
     /// Nobody has set it.
@@ -147,7 +147,8 @@ pub enum Origin {
 }
 
 /// An option as it is shown.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct ConfigEntry {
     /// Its name.
     pub name: String,

@@ -9,7 +9,6 @@ use thalweg_core::Result;
 use thalweg_monitoring::Watch;
 use thalweg_runtime::MetricsSnapshot;
 use thalweg_runtime::metrics::StageRole;
-use utoipa::ToSchema;
 
 use crate::catalogue::{Catalogue, JobRecord, Limits, OutcomeRecord};
 use crate::lifecycle::{Desired, EndKind, State};
@@ -219,7 +218,8 @@ pub(crate) fn shown_time(watermark: i64) -> Option<i64> {
 }
 
 /// A job in a list.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct JobSummary {
     /// Its name.
     pub name: String,
@@ -276,7 +276,8 @@ pub struct JobSummary {
 }
 
 /// A stage of a job.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct StageView {
     /// Its identifier, which snapshots know it by.
     pub id: String,
@@ -319,7 +320,8 @@ pub struct StageView {
 }
 
 /// Something that happened to a job.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Event {
     /// When, in milliseconds since 1970.
     pub at_ms: i64,
@@ -336,7 +338,8 @@ pub struct Event {
 }
 
 /// A run that is over.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct RunLine {
     /// The generation that it belonged to.
     pub generation: u64,

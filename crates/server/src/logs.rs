@@ -5,7 +5,6 @@ use std::sync::{Mutex, MutexGuard};
 
 use serde::{Deserialize, Serialize};
 use thalweg_core::shim::{Clock, SystemClock};
-use utoipa::ToSchema;
 
 /// How many lines are kept.
 const LINES_MAX: usize = 2_000;
@@ -13,7 +12,8 @@ const LINES_MAX: usize = 2_000;
 const LINE_MAX: usize = 4_000;
 
 /// A line.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct LogLine {
     /// Counts the lines of the job since the server began.
     pub number: u64,

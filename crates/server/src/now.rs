@@ -5,10 +5,10 @@ use thalweg_monitoring::conditions::Condition;
 use thalweg_monitoring::reading::{
     DistributionReading, JobReading, StageKind, StageRates, StageReading,
 };
-use utoipa::ToSchema;
 
 /// What a job is doing at the moment.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct JobNow {
     /// Rows read a second.
     pub in_per_s: f64,
@@ -66,7 +66,8 @@ fn recent_latency(reading: &JobReading) -> DistributionReading {
 }
 
 /// What a stage is doing at the moment.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct StageNow {
     /// Rows taken a second.
     pub in_per_s: f64,
@@ -103,7 +104,8 @@ impl StageNow {
 }
 
 /// Something that is wrong with a job, or will be.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct ConditionView {
     /// `held`, `behind`, `blocked`, `late`, `bad-data`, `snapshots-failing`, `near-memory-limit`,
     /// `skewed` or `flapping`.
@@ -122,7 +124,8 @@ impl From<&Condition> for ConditionView {
 }
 
 /// The server itself.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct ServerNow {
     /// The version of the program.
     pub version: String,

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use thalweg_core::shim::unique_name;
-use utoipa::ToSchema;
 
 use crate::lifecycle::State;
 use crate::problem::Problem;
@@ -17,7 +16,8 @@ use crate::problem::Problem;
 const OPERATIONS_MAX: usize = 1_000;
 
 /// What was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OperationKind {
     /// A job is to run.
@@ -37,7 +37,8 @@ pub enum OperationKind {
 }
 
 /// How far an operation is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OperationState {
     /// Under way.
@@ -49,7 +50,8 @@ pub enum OperationState {
 }
 
 /// A request that takes time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Operation {
     /// Its name.
     pub id: String,
@@ -73,7 +75,7 @@ pub struct Operation {
     pub snapshot: Option<u64>,
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[cfg_attr(test, schema(value_type = Option<Object>))]
     pub problem: Option<Problem>,
 }
 

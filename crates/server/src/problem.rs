@@ -6,10 +6,10 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use thalweg_core::{Error, ErrorKind, Span};
-use utoipa::ToSchema;
 
 /// What went wrong with a request.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Problem {
     /// The page of the server that explains it.
     #[serde(rename = "type")]
@@ -33,7 +33,8 @@ pub struct Problem {
 }
 
 /// A mistake in a text of statements.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Diagnostic {
     /// `error` or `note`.
     pub severity: String,
@@ -50,7 +51,8 @@ pub struct Diagnostic {
 }
 
 /// A place in a text.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct TextSpan {
     /// Where it begins.
     pub start: TextPlace,
@@ -59,7 +61,8 @@ pub struct TextSpan {
 }
 
 /// A character of a text.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct TextPlace {
     /// The line, from 1.
     pub line: u32,

@@ -10,7 +10,6 @@ use thalweg_core::shim::Clock;
 use thalweg_library::jobs::ResumeFrom;
 use thalweg_library::jobs::compatibility::{Comparison, StageName};
 use thalweg_library::session::{PlannedJob, Session};
-use utoipa::ToSchema;
 
 use crate::catalogue::{
     JobRecord, Limits, Revision, StageReference, StartFrom, UpgradeRecord, check_name,
@@ -28,7 +27,8 @@ use crate::tokens::digest;
 pub const SQL_BYTES_MAX: usize = 1 << 20;
 
 /// What a job is to be.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct JobBody {
     /// The statements: one INSERT or statement set, behind its declarations.
@@ -66,7 +66,8 @@ pub struct PutQuery {
 }
 
 /// What came of changing a job.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct PutAnswer {
     /// The job.
     pub name: String,
@@ -82,7 +83,8 @@ pub struct PutAnswer {
 }
 
 /// What becomes of the state of a job under other statements.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct StateDiff {
     /// The snapshot that was compared with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -96,7 +98,8 @@ pub struct StateDiff {
 }
 
 /// How a job is to start.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StartBody {
     /// What it begins from.
@@ -111,7 +114,8 @@ pub struct StartBody {
 }
 
 /// How a job is to end.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StopBody {
     /// In which way.
@@ -120,7 +124,8 @@ pub struct StopBody {
 }
 
 /// What is approved of a job that is undecided.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ApproveBody {
     /// The identifiers of the stages whose state may be dropped: all that are at stake.

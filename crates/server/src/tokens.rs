@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use thalweg_core::{Error, Result};
-use utoipa::ToSchema;
 
 use crate::problem::Problem;
 
@@ -21,7 +20,8 @@ const FILE: &str = "tokens.json";
 const BEGIN: &str = "twt_";
 
 /// What a token allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Looks at jobs, but not at rows.
@@ -44,7 +44,8 @@ struct StoredToken {
 }
 
 /// A token as it is listed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct TokenView {
     /// Its name, which the audit log has.
     pub name: String,

@@ -7,7 +7,6 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use thalweg_core::shim::Clock;
-use utoipa::ToSchema;
 
 use super::app::{App, List, Page, parse, query};
 use super::guard::Caller;
@@ -18,15 +17,15 @@ use crate::problem::{Outcome, Problem};
 use crate::tokens::{Role, TokenView};
 
 /// The process answers.
-#[utoipa::path(get, path = "/healthz", tag = "server", responses((status = 200, content_type = "text/plain")))]
+#[cfg_attr(test, utoipa::path(get, path = "/healthz", tag = "server", responses((status = 200, content_type = "text/plain"))))]
 pub async fn healthz() -> &'static str {
     "ok\n"
 }
 
 /// The catalogue is read, and requests are taken. It says nothing of jobs: one bad input must not
 /// take the interface away.
-#[utoipa::path(get, path = "/readyz", tag = "server",
-    responses((status = 200, content_type = "text/plain"), (status = 503, content_type = "text/plain")))]
+#[cfg_attr(test, utoipa::path(get, path = "/readyz", tag = "server",
+    responses((status = 200, content_type = "text/plain"), (status = 503, content_type = "text/plain"))))]
 pub async fn readyz(State(app): State<App>, uri: Uri) -> Response {
     let is_verbose = uri.query().is_some_and(|query| query.contains("verbose"));
     let is_closing = app.server.is_closing();
@@ -43,14 +42,14 @@ pub async fn readyz(State(app): State<App>, uri: Uri) -> Response {
 }
 
 /// This description.
-#[utoipa::path(get, path = "/openapi.json", tag = "server", responses((status = 200, content_type = "application/json")))]
+#[cfg_attr(test, utoipa::path(get, path = "/openapi.json", tag = "server", responses((status = 200, content_type = "application/json"))))]
 pub async fn openapi_json() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], super::openapi()).into_response()
 }
 
 /// The last requests that took time, newest first.
-#[utoipa::path(get, path = "/v1/operations", tag = "operations",
-    responses((status = 200, body = List<Operation>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/operations", tag = "operations",
+    responses((status = 200, body = List<Operation>), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn operations(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
@@ -61,8 +60,8 @@ pub async fn operations(
 }
 
 /// A request that takes time.
-#[utoipa::path(get, path = "/v1/operations/{id}", tag = "operations", params(("id" = String, Path)),
-    responses((status = 200, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/operations/{id}", tag = "operations", params(("id" = String, Path)),
+    responses((status = 200, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn operation(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
@@ -77,7 +76,8 @@ pub async fn operation(
 }
 
 /// A token that is to be made.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TokenBody {
     /// Its name.
@@ -93,7 +93,8 @@ pub struct TokenBody {
 }
 
 /// A token that was made.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct NewToken {
     /// What is kept of it.
     #[serde(flatten)]
@@ -103,15 +104,15 @@ pub struct NewToken {
 }
 
 /// All tokens, without their texts.
-#[utoipa::path(get, path = "/v1/tokens", tag = "server",
-    responses((status = 200, body = List<TokenView>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/tokens", tag = "server",
+    responses((status = 200, body = List<TokenView>), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn tokens(State(app): State<App>) -> Json<List<TokenView>> {
     Json(List { items: app.server.tokens.list(), next: None })
 }
 
 /// Makes a token.
-#[utoipa::path(post, path = "/v1/tokens", tag = "server", request_body = TokenBody,
-    responses((status = 201, body = NewToken), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/tokens", tag = "server", request_body = TokenBody,
+    responses((status = 201, body = NewToken), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn create_token(
     State(app): State<App>,
     bytes: Bytes,
@@ -139,22 +140,23 @@ pub async fn create_token(
 }
 
 /// Does away with a token.
-#[utoipa::path(delete, path = "/v1/tokens/{name}", tag = "server", params(("name" = String, Path)),
-    responses((status = 204), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[cfg_attr(test, utoipa::path(delete, path = "/v1/tokens/{name}", tag = "server", params(("name" = String, Path)),
+    responses((status = 204), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn delete_token(State(app): State<App>, Path(name): Path<String>) -> Outcome<StatusCode> {
     app.ask(move |server| server.tokens.delete(&name)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// The options of the server, each with where its value came from.
-#[utoipa::path(get, path = "/v1/config", tag = "server",
-    responses((status = 200, body = List<ConfigEntry>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/config", tag = "server",
+    responses((status = 200, body = List<ConfigEntry>), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn config(State(app): State<App>) -> Json<List<ConfigEntry>> {
     Json(List { items: app.server.config.entries(), next: None })
 }
 
 /// What runs.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Version {
     /// The version of the program.
     pub version: String,
@@ -165,8 +167,8 @@ pub struct Version {
 }
 
 /// What runs.
-#[utoipa::path(get, path = "/v1/version", tag = "server",
-    responses((status = 200, body = Version), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/version", tag = "server",
+    responses((status = 200, body = Version), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn version(State(app): State<App>) -> Json<Version> {
     Json(Version {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -176,8 +178,8 @@ pub async fn version(State(app): State<App>) -> Json<Version> {
 }
 
 /// Who has asked for what, newest first.
-#[utoipa::path(get, path = "/v1/audit", tag = "server", params(("limit" = Option<usize>, Query)),
-    responses((status = 200, body = List<AuditLine>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/audit", tag = "server", params(("limit" = Option<usize>, Query)),
+    responses((status = 200, body = List<AuditLine>), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn audit(State(app): State<App>, uri: Uri) -> Outcome<Json<List<AuditLine>>> {
     let page: Page = query(&uri)?;
     let limit = page.limit.unwrap_or(500).clamp(1, 500);

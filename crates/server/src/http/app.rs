@@ -120,7 +120,8 @@ pub(crate) fn query<T: DeserializeOwned>(uri: &Uri) -> Outcome<T> {
 }
 
 /// Lists with a next page.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct List<T> {
     /// A page of them.
     pub items: Vec<T>,

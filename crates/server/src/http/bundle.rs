@@ -10,7 +10,9 @@ use thalweg_monitoring::why;
 
 use super::app::App;
 use crate::job::{Event, RunLine};
-use crate::problem::{Outcome, Problem};
+use crate::problem::Outcome;
+#[cfg(test)]
+use crate::problem::Problem;
 use crate::server::Server;
 use crate::zip::archive;
 
@@ -22,8 +24,8 @@ const REVISIONS_MAX: u64 = 5;
 /// A ZIP file with the statements of a job, its plan, its counters and readings, why its results
 /// are where they are, its logs, events, runs and snapshots, and the options of the server. No
 /// secrets, and no rows but those that messages quote.
-#[utoipa::path(get, path = "/v1/jobs/{job}/bundle.zip", tag = "jobs", params(("job" = String, Path)),
-    responses((status = 200, content_type = "application/zip"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/bundle.zip", tag = "jobs", params(("job" = String, Path)),
+    responses((status = 200, content_type = "application/zip"), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn bundle(State(app): State<App>, Path(job): Path<String>) -> Outcome<Response> {
     let bytes = app.ask(move |server| Ok(archive(&files(server, &job)?))).await?;
     Ok(([(header::CONTENT_TYPE, "application/zip")], bytes).into_response())

@@ -9,7 +9,6 @@ use serde_json::Value;
 use thalweg_monitoring::Watch;
 use thalweg_monitoring::history::{NUMBER_NAMES, NUMBERS};
 use thalweg_state::{SnapshotDetails, TableSummary};
-use utoipa::ToSchema;
 
 use super::app::{App, query};
 use super::readings::not_running;
@@ -20,14 +19,15 @@ use crate::server::Server;
 const POINTS_MAX: usize = 200_000;
 
 /// A job as a graph.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct GraphView {
     /// The stages with their inputs, counters, rates and splits, memory and snapshots; the crate
     /// `thalweg-monitoring` describes it as `JobReading`.
-    #[schema(value_type = Object)]
+    #[cfg_attr(test, schema(value_type = Object))]
     pub reading: Value,
     /// What is wrong with the job, each with `kind`, `since_ms` and `text`.
-    #[schema(value_type = Vec<Object>)]
+    #[cfg_attr(test, schema(value_type = Vec<Object>))]
     pub conditions: Value,
     /// The oldest moment that `at` may ask for, in milliseconds since 1970.
     pub oldest_ms: Option<i64>,
@@ -42,9 +42,9 @@ struct GraphQuery {
 }
 
 /// What a job is doing, stage by stage, now or at a moment of the last 15 minutes.
-#[utoipa::path(get, path = "/v1/jobs/{job}/graph", tag = "jobs",
+#[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/graph", tag = "jobs",
     params(("job" = String, Path), ("at" = Option<i64>, Query, description = "a moment, in milliseconds since 1970")),
-    responses((status = 200, body = GraphView), (status = "default", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = GraphView), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn graph(
     State(app): State<App>,
     Path(job): Path<String>,
@@ -78,7 +78,8 @@ fn watched<T>(server: &Server, name: &str, of: impl FnOnce(&Watch) -> Option<T>)
 }
 
 /// The numbers of stages over time.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct HistoryView {
     /// The moments, in milliseconds since 1970.
     pub at_ms: Vec<i64>,
@@ -87,7 +88,8 @@ pub struct HistoryView {
 }
 
 /// The numbers of a stage over time.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct StageHistory {
     /// Its identifier.
     pub id: String,
@@ -96,7 +98,7 @@ pub struct StageHistory {
     /// Its watermark, in milliseconds since 1970.
     pub watermark_ms: Vec<Option<i64>>,
     /// Its numbers by name: rates and shares of a second, bundles that wait, bytes of state.
-    #[schema(value_type = Object)]
+    #[cfg_attr(test, schema(value_type = Object))]
     pub numbers: std::collections::BTreeMap<&'static str, Vec<f32>>,
 }
 
@@ -111,11 +113,11 @@ struct HistoryQuery {
 }
 
 /// The numbers of a job's stages in the last 15 minutes, all stages in one answer.
-#[utoipa::path(get, path = "/v1/jobs/{job}/metrics", tag = "jobs",
+#[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/metrics", tag = "jobs",
     params(("job" = String, Path), ("stages" = Option<String>, Query, description = "identifiers, with commas; default: all"),
         ("since" = Option<i64>, Query, description = "a moment, in milliseconds since 1970"),
         ("step" = Option<u32>, Query, description = "seconds from one point to the next; default 1")),
-    responses((status = 200, body = HistoryView), (status = "default", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = HistoryView), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn history(
     State(app): State<App>,
     Path(job): Path<String>,
@@ -177,7 +179,8 @@ fn chosen(moments: impl Iterator<Item = i64>, since_ms: i64, step_ms: i64) -> Ve
 }
 
 /// What a snapshot holds.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct SnapshotContents {
     /// Its number.
     pub number: u64,
@@ -190,7 +193,8 @@ pub struct SnapshotContents {
 }
 
 /// What a snapshot holds of a stage.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct SnapshotStage {
     /// Its identifier.
     pub id: String,
@@ -201,7 +205,8 @@ pub struct SnapshotStage {
 }
 
 /// A table of a snapshot.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct SnapshotTable {
     /// Its name.
     pub name: String,
@@ -214,9 +219,9 @@ pub struct SnapshotTable {
 }
 
 /// What a snapshot holds, stage by stage.
-#[utoipa::path(get, path = "/v1/jobs/{job}/snapshots/{number}", tag = "snapshots",
+#[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/snapshots/{number}", tag = "snapshots",
     params(("job" = String, Path), ("number" = u64, Path)),
-    responses((status = 200, body = SnapshotContents), (status = "default", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = SnapshotContents), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn snapshot(
     State(app): State<App>,
     Path((job, number)): Path<(String, String)>,

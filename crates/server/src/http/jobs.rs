@@ -7,16 +7,18 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use thalweg_state::SnapshotSummary;
-use utoipa::ToSchema;
 
 use super::app::{App, List, Page, parse, parse_or_default, query};
 use super::guard::Caller;
 use super::live::{last_event_id, open_stream};
 use crate::catalogue::Revision;
 use crate::job::{Event, JobSummary, RunLine, StageView};
+#[cfg(test)]
 use crate::logs::LogLine;
 use crate::now::ServerNow;
-use crate::operations::{Operation, OperationKind};
+#[cfg(test)]
+use crate::operations::Operation;
+use crate::operations::OperationKind;
 use crate::problem::{Outcome, Problem};
 use crate::requests::{ApproveBody, JobBody, PutAnswer, PutQuery, StartBody, StopBody};
 
@@ -33,7 +35,8 @@ struct ListQuery {
 }
 
 /// A job, whole.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct JobView {
     /// What a list says of it.
     #[serde(flatten)]
@@ -47,7 +50,8 @@ pub struct JobView {
 }
 
 /// Jobs, and the server that has them.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct JobList {
     /// A page of them.
     #[serde(flatten)]
@@ -57,11 +61,11 @@ pub struct JobList {
 }
 
 /// All jobs, by name, with their counters, what they are doing and what is wrong.
-#[utoipa::path(get, path = "/v1/jobs", tag = "jobs",
+#[cfg_attr(test, utoipa::path(get, path = "/v1/jobs", tag = "jobs",
     params(("limit" = Option<usize>, Query), ("after" = Option<String>, Query), ("state" = Option<String>, Query),
         ("condition" = Option<String>, Query, description = "something that is wrong, such as `held`"),
         ("tag" = Option<String>, Query), ("q" = Option<String>, Query, description = "part of the name")),
-    responses((status = 200, body = JobList), (status = "default", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = JobList), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn list(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
@@ -87,8 +91,8 @@ pub async fn list(
 }
 
 /// A job.
-#[utoipa::path(get, path = "/v1/jobs/{job}", tag = "jobs", params(("job" = String, Path)),
-    responses((status = 200, body = JobView), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}", tag = "jobs", params(("job" = String, Path)),
+    responses((status = 200, body = JobView), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn get_job(State(app): State<App>, Path(job): Path<String>) -> Outcome<Response> {
     let view = app
         .ask(move |server| {
@@ -109,11 +113,11 @@ pub async fn get_job(State(app): State<App>, Path(job): Path<String>) -> Outcome
 
 /// Makes a job, or changes it. New statements of a job that runs take their place with its state,
 /// and go back if they do not prove themselves.
-#[utoipa::path(put, path = "/v1/jobs/{job}", tag = "jobs", request_body = JobBody,
+#[cfg_attr(test, utoipa::path(put, path = "/v1/jobs/{job}", tag = "jobs", request_body = JobBody,
     params(("job" = String, Path), ("dry_run" = Option<bool>, Query),
         ("approve" = Option<String>, Query, description = "`drop-state`")),
     responses((status = 200, body = PutAnswer), (status = 201, body = PutAnswer), (status = 202, body = PutAnswer),
-        (status = "default", body = Problem, content_type = "application/problem+json")))]
+        (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn put_job(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
@@ -159,9 +163,9 @@ struct DeleteQuery {
 }
 
 /// Puts a job that is at rest away, for good after a while.
-#[utoipa::path(delete, path = "/v1/jobs/{job}", tag = "jobs",
+#[cfg_attr(test, utoipa::path(delete, path = "/v1/jobs/{job}", tag = "jobs",
     params(("job" = String, Path), ("state" = Option<String>, Query, description = "`keep` or `delete`")),
-    responses((status = 204), (status = "default", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 204), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn delete_job(
     State(app): State<App>,
     Path(job): Path<String>,
@@ -178,8 +182,8 @@ pub async fn delete_job(
 }
 
 /// A job is to run.
-#[utoipa::path(post, path = "/v1/jobs/{job}/start", tag = "jobs", params(("job" = String, Path)), request_body = Option<StartBody>,
-    responses((status = 200, body = Operation), (status = 202, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/jobs/{job}/start", tag = "jobs", params(("job" = String, Path)), request_body = Option<StartBody>,
+    responses((status = 200, body = Operation), (status = 202, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn start(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
@@ -193,8 +197,8 @@ pub async fn start(
 }
 
 /// A job is to end.
-#[utoipa::path(post, path = "/v1/jobs/{job}/stop", tag = "jobs", params(("job" = String, Path)), request_body = Option<StopBody>,
-    responses((status = 200, body = Operation), (status = 202, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/jobs/{job}/stop", tag = "jobs", params(("job" = String, Path)), request_body = Option<StopBody>,
+    responses((status = 200, body = Operation), (status = 202, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn stop(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
@@ -208,8 +212,8 @@ pub async fn stop(
 }
 
 /// The sources of a job are not to be asked.
-#[utoipa::path(post, path = "/v1/jobs/{job}/pause", tag = "jobs", params(("job" = String, Path)),
-    responses((status = 200, body = Operation), (status = 202, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/jobs/{job}/pause", tag = "jobs", params(("job" = String, Path)),
+    responses((status = 200, body = Operation), (status = 202, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn pause(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
@@ -221,8 +225,8 @@ pub async fn pause(
 }
 
 /// The sources of a job are to be asked again.
-#[utoipa::path(post, path = "/v1/jobs/{job}/resume", tag = "jobs", params(("job" = String, Path)),
-    responses((status = 200, body = Operation), (status = 202, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/jobs/{job}/resume", tag = "jobs", params(("job" = String, Path)),
+    responses((status = 200, body = Operation), (status = 202, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn resume(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
@@ -234,8 +238,8 @@ pub async fn resume(
 }
 
 /// A job is to end with a snapshot and to continue from it.
-#[utoipa::path(post, path = "/v1/jobs/{job}/restart", tag = "jobs", params(("job" = String, Path)),
-    responses((status = 200, body = Operation), (status = 202, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/jobs/{job}/restart", tag = "jobs", params(("job" = String, Path)),
+    responses((status = 200, body = Operation), (status = 202, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn restart(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
@@ -247,8 +251,8 @@ pub async fn restart(
 }
 
 /// The state of these stages may be dropped.
-#[utoipa::path(post, path = "/v1/jobs/{job}/approve", tag = "jobs", params(("job" = String, Path)), request_body = ApproveBody,
-    responses((status = 200, body = Operation), (status = 202, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/jobs/{job}/approve", tag = "jobs", params(("job" = String, Path)), request_body = ApproveBody,
+    responses((status = 200, body = Operation), (status = 202, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn approve(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
@@ -262,8 +266,8 @@ pub async fn approve(
 }
 
 /// All statements that a job had, newest first.
-#[utoipa::path(get, path = "/v1/jobs/{job}/revisions", tag = "revisions", params(("job" = String, Path)),
-    responses((status = 200, body = List<Revision>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/revisions", tag = "revisions", params(("job" = String, Path)),
+    responses((status = 200, body = List<Revision>), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn revisions(
     State(app): State<App>,
     Path(job): Path<String>,
@@ -278,7 +282,8 @@ pub async fn revisions(
 }
 
 /// Statements with what goes with them.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct RevisionView {
     /// Who wrote them, and when.
     #[serde(flatten)]
@@ -288,9 +293,9 @@ pub struct RevisionView {
 }
 
 /// Statements that a job has or had.
-#[utoipa::path(get, path = "/v1/jobs/{job}/revisions/{revision}", tag = "revisions",
+#[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/revisions/{revision}", tag = "revisions",
     params(("job" = String, Path), ("revision" = u64, Path)),
-    responses((status = 200, body = RevisionView), (status = "default", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = RevisionView), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn revision(
     State(app): State<App>,
     Path((job, number)): Path<(String, String)>,
@@ -314,16 +319,17 @@ fn read_revision(server: &crate::server::Server, job: &str, number: u64) -> Outc
 }
 
 /// What is different between two texts of statements.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct RevisionDiff {
     /// The lines, each with ` `, `-` or `+` in front of it.
     pub lines: Vec<String>,
 }
 
 /// What has changed between two revisions, `2..3`.
-#[utoipa::path(get, path = "/v1/jobs/{job}/revisions/{revision}/diff", tag = "revisions",
+#[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/revisions/{revision}/diff", tag = "revisions",
     params(("job" = String, Path), ("revision" = String, Path, description = "such as `2..3`")),
-    responses((status = 200, body = RevisionDiff), (status = "default", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = RevisionDiff), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn revision_diff(
     State(app): State<App>,
     Path((job, range)): Path<(String, String)>,
@@ -356,9 +362,9 @@ fn diff_lines(before: &str, after: &str) -> Vec<String> {
 }
 
 /// Earlier statements count again, as a new revision.
-#[utoipa::path(post, path = "/v1/jobs/{job}/revisions/{revision}/activate", tag = "revisions",
+#[cfg_attr(test, utoipa::path(post, path = "/v1/jobs/{job}/revisions/{revision}/activate", tag = "revisions",
     params(("job" = String, Path), ("revision" = u64, Path), ("dry_run" = Option<bool>, Query), ("approve" = Option<String>, Query)),
-    responses((status = 200, body = PutAnswer), (status = 202, body = PutAnswer), (status = "default", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = PutAnswer), (status = 202, body = PutAnswer), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn activate(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
@@ -372,7 +378,8 @@ pub async fn activate(
 }
 
 /// A snapshot of a job.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct SnapshotView {
     /// Its number.
     pub number: u64,
@@ -391,8 +398,8 @@ pub struct SnapshotView {
 }
 
 /// The snapshots of a job, newest first.
-#[utoipa::path(get, path = "/v1/jobs/{job}/snapshots", tag = "snapshots", params(("job" = String, Path)),
-    responses((status = 200, body = List<SnapshotView>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/snapshots", tag = "snapshots", params(("job" = String, Path)),
+    responses((status = 200, body = List<SnapshotView>), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn snapshots(
     State(app): State<App>,
     Path(job): Path<String>,
@@ -437,8 +444,8 @@ fn snapshot_view(summary: &SnapshotSummary) -> SnapshotView {
 }
 
 /// A job takes a snapshot now. It stays until it is deleted.
-#[utoipa::path(post, path = "/v1/jobs/{job}/snapshots", tag = "snapshots", params(("job" = String, Path)),
-    responses((status = 200, body = Operation), (status = 202, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/jobs/{job}/snapshots", tag = "snapshots", params(("job" = String, Path)),
+    responses((status = 200, body = Operation), (status = 202, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn take_snapshot(
     State(app): State<App>,
     Path(job): Path<String>,
@@ -450,8 +457,8 @@ pub async fn take_snapshot(
 }
 
 /// What happened to a job, oldest first.
-#[utoipa::path(get, path = "/v1/jobs/{job}/events", tag = "jobs", params(("job" = String, Path), ("since" = Option<i64>, Query)),
-    responses((status = 200, body = List<Event>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/events", tag = "jobs", params(("job" = String, Path), ("since" = Option<i64>, Query)),
+    responses((status = 200, body = List<Event>), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn events(
     State(app): State<App>,
     Path(job): Path<String>,
@@ -468,8 +475,8 @@ pub async fn events(
 }
 
 /// The runs of a job, oldest first.
-#[utoipa::path(get, path = "/v1/jobs/{job}/runs", tag = "jobs", params(("job" = String, Path)),
-    responses((status = 200, body = List<RunLine>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/runs", tag = "jobs", params(("job" = String, Path)),
+    responses((status = 200, body = List<RunLine>), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn runs(State(app): State<App>, Path(job): Path<String>) -> Outcome<Json<List<RunLine>>> {
     app.ask(move |server| {
         server.job(&job)?;
@@ -489,9 +496,9 @@ struct LinesQuery {
 
 /// What a job has said: its last lines, or those behind a number; with `follow` also those to come,
 /// a line of JSON each.
-#[utoipa::path(get, path = "/v1/jobs/{job}/logs", tag = "jobs",
+#[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/logs", tag = "jobs",
     params(("job" = String, Path), ("since" = Option<i64>, Query), ("follow" = Option<bool>, Query)),
-    responses((status = 200, body = List<LogLine>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = List<LogLine>), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn logs(
     State(app): State<App>,
     Path(job): Path<String>,

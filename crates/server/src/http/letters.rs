@@ -10,7 +10,6 @@ use axum::extract::{Path as UrlPath, State};
 use axum::http::Uri;
 use serde::{Deserialize, Serialize};
 use thalweg_library::session::Session;
-use utoipa::ToSchema;
 
 use super::app::{App, query};
 use crate::problem::{Outcome, Problem};
@@ -27,7 +26,8 @@ struct LettersQuery {
 }
 
 /// A row that could not be read.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct DeadLetter {
     /// The table that it is of.
     #[serde(default)]
@@ -46,7 +46,8 @@ pub struct DeadLetter {
 }
 
 /// The last rows of a job that could not be read.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct DeadLetters {
     /// How many rows this run could not read, those that are not kept included.
     pub bad_rows: u64,
@@ -57,7 +58,8 @@ pub struct DeadLetters {
 }
 
 /// Where the rows of a table are kept that cannot be read.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct LetterFile {
     /// The table.
     pub table: String,
@@ -67,10 +69,10 @@ pub struct LetterFile {
 
 /// The last rows that could not be read, of tables with `'bad-data' = 'dead-letter'` and a
 /// `dead-letter.path`.
-#[utoipa::path(get, path = "/v1/jobs/{job}/dead-letters", tag = "rows",
+#[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/dead-letters", tag = "rows",
     params(("job" = String, Path), ("table" = Option<String>, Query),
         ("limit" = Option<usize>, Query, description = "100 unless it says otherwise, at most 500")),
-    responses((status = 200, body = DeadLetters), (status = "default", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = DeadLetters), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn dead_letters(
     State(app): State<App>,
     UrlPath(job): UrlPath<String>,

@@ -28,9 +28,9 @@ struct LiveQuery {
 /// events, or a line of JSON each, as `Accept` says. Each message is whole, so a client that comes
 /// back misses nothing; with `Last-Event-ID` the numbers go on. A slow reader loses messages and is
 /// informed `{"dropped": n}`.
-#[utoipa::path(get, path = "/v1/live", tag = "live",
+#[cfg_attr(test, utoipa::path(get, path = "/v1/live", tag = "live",
     params(("topics" = Option<String>, Query, description = "such as `jobs,job:orders`; default `jobs`")),
-    responses((status = 200, content_type = "text/event-stream"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, content_type = "text/event-stream"), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn live(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,

@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thalweg_monitoring::exposition::{CONTENT_TYPE, Families, job_samples};
 use thalweg_monitoring::why;
-use utoipa::ToSchema;
 
 use super::app::{App, query};
 use super::guard::Caller;
@@ -20,17 +19,18 @@ use crate::meters::add_process;
 use crate::problem::{Outcome, Problem};
 
 /// Which input holds the results of a job back, since when, why, and what would happen without it.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct WhyView {
     /// The whole as one sentence.
     pub sentence: String,
     /// All of it as people read it.
     pub text: String,
     /// The same, part by part; docs/why.md says what the parts are.
-    #[schema(value_type = Object)]
+    #[cfg_attr(test, schema(value_type = Object))]
     pub why: Value,
     /// What is wrong with the job, each with `kind`, `since_ms` and `text`.
-    #[schema(value_type = Vec<Object>)]
+    #[cfg_attr(test, schema(value_type = Vec<Object>))]
     pub conditions: Value,
 }
 
@@ -41,9 +41,9 @@ struct WhyQuery {
 }
 
 /// Why the results of a job are where they are, now or at a moment of the last 15 minutes.
-#[utoipa::path(get, path = "/v1/jobs/{job}/why", tag = "jobs",
+#[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/why", tag = "jobs",
     params(("job" = String, Path), ("at" = Option<i64>, Query, description = "a moment, in milliseconds since 1970")),
-    responses((status = 200, body = WhyView), (status = "default", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = WhyView), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn job_why(
     State(app): State<App>,
     Path(job): Path<String>,
@@ -82,8 +82,8 @@ pub(super) fn not_running(job: &Job) -> Problem {
 }
 
 /// Metrics of all jobs, as Prometheus reads them; docs/metrics.md lists them.
-#[utoipa::path(get, path = "/metrics", tag = "server",
-    responses((status = 200, content_type = "text/plain"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[cfg_attr(test, utoipa::path(get, path = "/metrics", tag = "server",
+    responses((status = 200, content_type = "text/plain"), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn metrics(
     State(app): State<App>,
     axum::Extension(caller): axum::Extension<Caller>,

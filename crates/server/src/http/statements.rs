@@ -18,7 +18,6 @@ use thalweg_core::{Error, Result, Sink};
 use thalweg_library::session::{
     ExplainFormat, Observer, ResultTable, SETTING_KEYS, Session, SessionOptions, Tz, substitute,
 };
-use utoipa::ToSchema;
 
 use super::app::{App, List, parse};
 use crate::problem::{Diagnostic, Outcome, Problem};
@@ -33,7 +32,8 @@ const QUERY_BYTES_MAX: usize = 16 << 20;
 const QUERY_MEMORY: &str = "256mb";
 
 /// Statements, and what goes with them.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StatementsBody {
     /// The statements.
@@ -50,7 +50,8 @@ pub struct StatementsBody {
 }
 
 /// Whether statements are right.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct ValidateAnswer {
     /// They can be planned.
     pub is_valid: bool,
@@ -65,7 +66,8 @@ pub struct ValidateAnswer {
 }
 
 /// A stage of a plan.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct PlannedStage {
     /// Its identifier, which snapshots know it by.
     pub id: String,
@@ -76,7 +78,8 @@ pub struct PlannedStage {
 }
 
 /// From a stage to another.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct PlannedEdge {
     /// The identifier of the stage that sends.
     pub from: String,
@@ -87,7 +90,8 @@ pub struct PlannedEdge {
 }
 
 /// A job as it would run.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct PlannedGraph {
     /// What it is called.
     pub job: String,
@@ -100,7 +104,8 @@ pub struct PlannedGraph {
 }
 
 /// How statements would run.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct ExplainAnswer {
     /// In words, statement by statement.
     pub text: Vec<String>,
@@ -111,7 +116,8 @@ pub struct ExplainAnswer {
 }
 
 /// A question.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct QueryBody {
     /// Declarations and one SELECT.
@@ -128,19 +134,21 @@ pub struct QueryBody {
 }
 
 /// An answer.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct QueryAnswer {
     /// The columns, with their types.
     pub columns: Vec<QueryColumn>,
     /// The rows, each an object.
-    #[schema(value_type = Vec<Object>)]
+    #[cfg_attr(test, schema(value_type = Vec<Object>))]
     pub rows: Vec<serde_json::Value>,
     /// Not all rows are here: there were too many, or the time was over.
     pub is_cut: bool,
 }
 
 /// A column of an answer.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct QueryColumn {
     /// Its name.
     pub name: String,
@@ -162,8 +170,8 @@ fn text_of(sql: &str, params: &BTreeMap<String, String>) -> Outcome<String> {
 }
 
 /// Whether statements are right. Wrong ones are an answer, too.
-#[utoipa::path(post, path = "/v1/validate", tag = "statements", request_body = StatementsBody,
-    responses((status = 200, body = ValidateAnswer), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/validate", tag = "statements", request_body = StatementsBody,
+    responses((status = 200, body = ValidateAnswer), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn validate(State(app): State<App>, bytes: Bytes) -> Outcome<Json<ValidateAnswer>> {
     let body: StatementsBody = parse(&bytes)?;
     app.ask(move |server| Ok(Json(validated(server, &body)?))).await
@@ -203,8 +211,8 @@ fn validated(server: &Server, body: &StatementsBody) -> Outcome<ValidateAnswer> 
 }
 
 /// How statements would run.
-#[utoipa::path(post, path = "/v1/explain", tag = "statements", request_body = StatementsBody,
-    responses((status = 200, body = ExplainAnswer), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/explain", tag = "statements", request_body = StatementsBody,
+    responses((status = 200, body = ExplainAnswer), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn explain(State(app): State<App>, bytes: Bytes) -> Outcome<Json<ExplainAnswer>> {
     let body: StatementsBody = parse(&bytes)?;
     app.ask(move |server| {
@@ -252,8 +260,8 @@ fn explained(options: SessionOptions, text: &str) -> Result<ExplainAnswer> {
 }
 
 /// What a SELECT answers: all rows, or as many as there is room and time for.
-#[utoipa::path(post, path = "/v1/query", tag = "statements", request_body = QueryBody,
-    responses((status = 200, body = QueryAnswer), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/query", tag = "statements", request_body = QueryBody,
+    responses((status = 200, body = QueryAnswer), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn query_rows(State(app): State<App>, bytes: Bytes) -> Outcome<Json<QueryAnswer>> {
     let body: QueryBody = parse(&bytes)?;
     app.ask(move |server| Ok(Json(answered(server, &body)?))).await
@@ -363,7 +371,8 @@ impl Observer for Collector<'_> {
 }
 
 /// An option of SET.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct SettingView {
     /// Its name.
     pub name: String,
@@ -374,8 +383,8 @@ pub struct SettingView {
 }
 
 /// The options of SET.
-#[utoipa::path(get, path = "/v1/settings", tag = "language",
-    responses((status = 200, body = List<SettingView>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/settings", tag = "language",
+    responses((status = 200, body = List<SettingView>), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn settings() -> Json<List<SettingView>> {
     let view = |key: &thalweg_library::session::SettingKey| SettingView {
         name: key.name.to_owned(),
@@ -386,15 +395,16 @@ pub async fn settings() -> Json<List<SettingView>> {
 }
 
 /// A function of SQL.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct FunctionView {
     /// Its name.
     pub name: String,
 }
 
 /// The functions of SQL.
-#[utoipa::path(get, path = "/v1/functions", tag = "language",
-    responses((status = 200, body = List<FunctionView>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/functions", tag = "language",
+    responses((status = 200, body = List<FunctionView>), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn functions(State(app): State<App>) -> Outcome<Json<List<FunctionView>>> {
     let asked =
         QueryBody { sql: "SHOW FUNCTIONS".to_owned(), limit: Some(10_000), ..QueryBody::default() };
@@ -407,7 +417,8 @@ pub async fn functions(State(app): State<App>) -> Outcome<Json<List<FunctionView
 }
 
 /// A connector.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct ConnectorView {
     /// The value of the option `connector`.
     pub name: String,
@@ -426,7 +437,8 @@ pub struct ConnectorView {
 }
 
 /// An option of a connector.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct ConnectorOptionView {
     /// Its name.
     pub name: String,
@@ -437,8 +449,8 @@ pub struct ConnectorOptionView {
 }
 
 /// The connectors that tables may name.
-#[utoipa::path(get, path = "/v1/connectors", tag = "language",
-    responses((status = 200, body = List<ConnectorView>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/connectors", tag = "language",
+    responses((status = 200, body = List<ConnectorView>), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn connectors(State(app): State<App>) -> Outcome<Json<List<ConnectorView>>> {
     app.ask(|server| {
         let session = Session::new(options_of(server, &BTreeMap::new()))?;

@@ -57,12 +57,12 @@ struct TailQuery {
 /// bundle the first 64 rows at most, and at most `rate` (1,000) rows a second: a look at the rows,
 /// and not all of them. The messages are `tap` (what is looked at), `row`, `status` (how many rows
 /// have passed and how many were shown), `dropped`, and `end` with the reason.
-#[utoipa::path(get, path = "/v1/jobs/{job}/tail", tag = "rows",
+#[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/tail", tag = "rows",
     params(("job" = String, Path), ("table" = Option<String>, Query), ("stage" = Option<String>, Query),
         ("sink" = Option<String>, Query), ("into" = Option<String>, Query),
         ("where" = Option<String>, Query, description = "a condition in SQL over the columns"),
         ("limit" = Option<u64>, Query, description = "ends after so many rows"), ("rate" = Option<f64>, Query)),
-    responses((status = 200, content_type = "text/event-stream"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, content_type = "text/event-stream"), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn tail(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
