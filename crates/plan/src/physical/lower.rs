@@ -11,9 +11,7 @@ use std::sync::Arc;
 use thalweg_core::connector::{AcceptedChanges, Assign, JobTables, TableRequest};
 use thalweg_core::graph::{Graph, Input, StageId, StageKind};
 use thalweg_core::operator::WatermarkInterest;
-use thalweg_core::{
-    Error, Operator, OrderContract, Result, Sink, Source, Span, TableSchema, Transform,
-};
+use thalweg_core::{Error, Operator, OrderContract, Result, Sink, Source, Span, TableSchema};
 use thalweg_expr::Expr;
 use thalweg_operators::assigner::{AssignerSpec, WatermarkAssigner};
 use thalweg_operators::chain::{Chain, OutsideChain, Step};
@@ -446,9 +444,7 @@ impl<'a> Lowering<'a> {
         Ok(self.add_described(node, (node, "final"), operator, edges, details))
     }
 
-    /// A chain of these steps as a stage.
-    ///
-    /// Steps that run on threads of their own become stages of their own: workers do the others.
+    /// A chain of these steps as a stage. Steps that run on threads of their own are stages apart.
     pub(super) fn close_chain(&mut self, mut edges: Edges, steps: Vec<Step>, node: &Node) -> Edges {
         let mut rest = steps;
         loop {
@@ -476,16 +472,16 @@ impl<'a> Lowering<'a> {
     ) -> Edges {
         let mut details = describe_steps(&steps);
         let executors: Vec<_> = steps.iter().flat_map(Step::executors).collect();
-        let places: BTreeSet<String> =
-            executors.iter().map(|executor| executor.description()).collect();
+        let places: BTreeSet<_> = executors.iter().map(|place| place.description()).collect();
         let chain = Chain::new(name.clone(), steps, self.environment.clock.clone());
-        let (chain, word): (Arc<dyn Transform>, _) = match executors.into_iter().next() {
-            None => (Arc::new(chain), "chain (free: any worker)"),
-            Some(executor) => {
-                details.extend(places.iter().map(|place| format!("runs in: {place}")));
-                (Arc::new(OutsideChain::new(chain, executor)), "chain (free: no worker waits)")
-            }
-        };
+        let (chain, word): (Arc<dyn thalweg_core::Transform>, _) =
+            match executors.into_iter().next() {
+                None => (Arc::new(chain), "chain (free: any worker)"),
+                Some(executor) => {
+                    details.extend(places.iter().map(|place| format!("runs in: {place}")));
+                    (Arc::new(OutsideChain::new(chain, executor)), "chain (free: no worker waits)")
+                }
+            };
         let stage = self.add(id, name, StageKind::Transform(chain), edges, word, details);
         vec![Input { from: stage, port: 0 }]
     }
