@@ -73,7 +73,8 @@ fn chosen(a: &Arguments<'_>, if_found: bool) -> Result<ArrayRef> {
     let mut picks = Picks::default();
     let (mut seen, mut others): (HashSet<&[u8]>, HashSet<&[u8]>) = Default::default();
     for row in 0..a.rows {
-        (seen.clear(), others.clear());
+        seen.clear();
+        others.clear();
         let kept = left.range(row).zip(right.range(row)).map(|(ours, theirs)| {
             others.extend(theirs.map(|at| rights.row(at).data()));
             let wanted = |at: &usize| others.contains(lefts.row(*at).data()) == if_found;

@@ -74,7 +74,8 @@ fn hex_digit(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
-/// The bytes of hexadecimal digits. The first of an odd number is taken for 0, as Flink's page says.
+/// The bytes of hexadecimal digits. The first of an odd number is taken for 0, as Flink's page
+/// says.
 fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
     let (first, pairs) = digits.split_at(digits.len() % 2);

@@ -1,8 +1,8 @@
 //! JSON in text: JSON_VALUE, JSON_QUERY, JSON_EXISTS and IS JSON.
 //!
 //! Flink's rules: a text that is no JSON, and a path in `strict` mode (the default) that leads
-//! nowhere or to `null`, are *errors*, for which ON ERROR says what to return; in `lax` mode they are
-//! *empty*, for which ON EMPTY does. JSON that is NULL gives NULL.
+//! nowhere or to `null`, are *errors*, for which ON ERROR says what to return; in `lax` mode they
+//! are *empty*, for which ON EMPTY does. JSON that is NULL gives NULL.
 //!
 //! The parser passes clauses as arguments: `JSON_VALUE(json, path, type, on empty, default, on
 //! error, default)` and `JSON_QUERY(json, path, type, wrapper, on empty, on error)`.

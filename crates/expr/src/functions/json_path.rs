@@ -125,6 +125,7 @@ impl Step {
     }
 
     /// Appends what the step leads to; an error where Jayway finds no path.
+    #[expect(clippy::ptr_arg, reason = "what the value borrows stays borrowed")]
     fn apply<'j>(
         &self,
         node: &Cow<'j, Json>,
@@ -179,6 +180,7 @@ fn child<'j>(
     found.ok_or(NotFound)
 }
 
+#[expect(clippy::ptr_arg, reason = "what the value borrows stays borrowed")]
 fn children<'j>(node: &Cow<'j, Json>, next: &mut Nodes<'j>) {
     let owned = |json: &Json| Cow::Owned(json.clone());
     match node {
@@ -191,6 +193,7 @@ fn children<'j>(node: &Cow<'j, Json>, next: &mut Nodes<'j>) {
 }
 
 /// The value and all below it, each before what is in it. A stack of its own: JSON may be deep.
+#[expect(clippy::ptr_arg, reason = "what the value borrows stays borrowed")]
 fn descend<'j>(node: &Cow<'j, Json>, next: &mut Nodes<'j>) {
     let mut stack = vec![node.clone()];
     while let Some(node) = stack.pop() {

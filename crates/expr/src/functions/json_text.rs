@@ -178,8 +178,8 @@ fn array(call: Call<'_>) -> Result<Expr> {
     let members = Member::all(&call);
     build_json(call, move |a, row| {
         let mut items = Vec::with_capacity(a.len());
-        for index in 1..a.len() {
-            let value = members[index].json(a.value(index), row)?;
+        for (index, member) in members.iter().enumerate().skip(1) {
+            let value = member.json(a.value(index), row)?;
             if !(absent && value.is_null()) {
                 items.push(value);
             }

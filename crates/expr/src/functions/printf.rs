@@ -1,9 +1,9 @@
 //! PRINTF: a text with values in it, by a pattern of Java's `Formatter`.
 //!
-//! `%[n$][flags][width][.precision]conversion` with the flags `-`, `0`, `+`, blank, `,`, `(` and `#`,
-//! and the conversions `s`, `d`, `x`, `o`, `f`, `e`, `b`, `%` and `n` (`S`, `X`, `E` and `B` write in upper
-//! case). A pattern that does not fit the values gives NULL, as in Flink; DECIMAL, CHAR and times
-//! are texts to it.
+//! `%[n$][flags][width][.precision]conversion` with the flags `-`, `0`, `+`, blank, `,`, `(` and
+//! `#`, and the conversions `s`, `d`, `x`, `o`, `f`, `e`, `b`, `%` and `n` (`S`, `X`, `E` and `B`
+//! write in upper case). A pattern that does not fit the values gives NULL, as in Flink; DECIMAL,
+//! CHAR and times are texts to it.
 
 use std::fmt::Write;
 

@@ -1,7 +1,8 @@
 //! LIKE, SIMILAR TO and regular expressions.
 //!
 //! A pattern that is a literal is compiled when the statement is planned, and each thread searches
-//! with a copy of its own (`compiled`). Java's patterns are in [`java_pattern`](super::java_pattern).
+//! with a copy of its own (`compiled`). Java's patterns are in
+//! [`java_pattern`](super::java_pattern).
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -516,11 +517,8 @@ fn replace_all(
     let mut end = 0;
     let mut fits = Some(());
     regex.for_each(text, |found| {
-        let mut append = || {
-            out.push(&text[end..found.start], text.len())?;
-            out.push(with, text.len())
-        };
-        fits = append();
+        let before = out.push(&text[end..found.start], text.len());
+        fits = before.and_then(|()| out.push(with, text.len()));
         end = found.end;
         if fits.is_some() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
