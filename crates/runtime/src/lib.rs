@@ -80,7 +80,7 @@ mod task;
 pub mod topology;
 mod transforms;
 
-pub use control::{JobControl, Report};
+pub use control::{JobControl, Report, Tap};
 pub use cut::ChooseExtent;
 pub use memory::MemoryBudget;
 pub use metrics::{MetricsSnapshot, SnapshotMetrics, StageSnapshot};
@@ -93,4 +93,4 @@ pub use snapshots::{AfterCut, CutTimes, Taken};
 pub use start::{
     AgreedJob, Beginning, RunningJob, agree_to_start, rehearse_start, start, start_from,
 };
-pub use tap::{Tap, TappedRows};
+pub use tap::TappedRows;
