@@ -471,7 +471,7 @@ impl Planner {
     /// A condition over rows that are no table, as it stands behind WHERE.
     ///
     /// # Errors
-    /// If the text is none, or names a column that there is not. The error has no place in the text.
+    /// If the text is none, or names a column that there is not. It has no place in the text.
     pub fn condition(&self, columns: &TableSchema, text: &str) -> Result<Expr> {
         let session = self.session();
         self.binder(&session).row_condition(columns, text).map_err(wrong_condition)

@@ -8,7 +8,7 @@ use thalweg_ordering::sync::{Arc, Ordering};
 use crate::job::Job;
 use crate::metrics::{JobLayout, LatencyPercentiles, MetricsSnapshot, SnapshotMetrics};
 use crate::observed;
-use crate::tap::Tap;
+use crate::tap::{EdgeTap, TapQueue, TappedRows};
 
 /// A handle to watch and stop a job, from any thread.
 #[derive(Clone)]
@@ -80,6 +80,53 @@ impl JobControl {
     /// a measurement that begins behind a warm-up takes it twice.
     pub fn take_latency(&self) -> Option<LatencyPercentiles> {
         self.0.latency(true)
+    }
+}
+
+/// Looks at rows that pass by some edges, until it is dropped.
+pub struct Tap {
+    job: Arc<Job>,
+    edges: Vec<(usize, usize)>,
+    queue: Arc<TapQueue>,
+}
+
+impl Tap {
+    /// Begins to look at these edges, each from a stage to a stage. Those that there are not are
+    /// left out.
+    fn begin(job: &Arc<Job>, edges: &[(usize, usize)]) -> Tap {
+        let (edges, queue) = (edges.to_vec(), Arc::default());
+        let tap = Tap { job: Arc::clone(job), edges, queue };
+        tap.each(|from, to, edge| edge.add(from, to, &tap.queue));
+        tap
+    }
+
+    fn each(&self, of: impl Fn(usize, usize, &EdgeTap)) {
+        for &(from, to) in &self.edges {
+            let stage = (from < self.job.stages.len()).then(|| &self.job.stages[from]);
+            let edges = stage.into_iter().flat_map(|stage| &stage.edges);
+            edges.filter(|edge| edge.to.0 == to).for_each(|edge| of(from, to, &edge.tap));
+        }
+    }
+
+    /// The edges that it looks at.
+    pub fn edges(&self) -> &[(usize, usize)] {
+        &self.edges
+    }
+
+    /// The oldest rows that were not taken yet.
+    pub fn take(&self) -> Option<TappedRows> {
+        self.queue.take()
+    }
+
+    /// How many rows have passed.
+    pub fn seen_rows(&self) -> u64 {
+        self.queue.seen_rows()
+    }
+}
+
+impl Drop for Tap {
+    fn drop(&mut self) {
+        self.each(|_, _, edge| edge.remove(&self.queue));
     }
 }
 

@@ -82,7 +82,7 @@ mod task_lengths;
 pub mod topology;
 mod transforms;
 
-pub use control::{JobControl, Report};
+pub use control::{JobControl, Report, Tap};
 pub use cut::ChooseExtent;
 pub use memory::MemoryBudget;
 pub use metrics::{MetricsSnapshot, SnapshotMetrics, StageSnapshot};
@@ -95,5 +95,5 @@ pub use snapshots::{AfterCut, CutTimes, Taken};
 pub use start::{
     AgreedJob, Beginning, RunningJob, agree_to_start, rehearse_start, start, start_from,
 };
-pub use tap::{Tap, TappedRows};
+pub use tap::TappedRows;
 pub use task_lengths::{TASK_NS_MAX, TaskKind, TaskLengths};

@@ -13,11 +13,9 @@ use arrow_array::RecordBatch;
 use thalweg_core::{Bundle, RowKind, WatermarkBefore};
 use thalweg_ordering::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
 
-use crate::job::Job;
-
 /// Rows of a bundle that are shown.
 const HEAD_ROWS: usize = 64;
-/// Bundles that wait until somebody looks.
+/// Bundles that wait until a person looks.
 const TAKEN_BUNDLES_MAX: usize = 16;
 /// Bytes of the bundles whose heads wait: a head keeps all of its bundle alive.
 const TAKEN_BYTES_MAX: usize = 8 << 20;
@@ -38,7 +36,7 @@ pub struct TappedRows {
     bytes: usize,
 }
 
-/// Where rows pass that somebody may look at.
+/// Where rows pass that a person may look at.
 #[derive(Default)]
 pub(crate) struct EdgeTap {
     is_set: AtomicBool,
@@ -46,13 +44,14 @@ pub(crate) struct EdgeTap {
     queues: Mutex<Vec<(usize, usize, Arc<TapQueue>)>>,
 }
 
+/// What waits for a person who looks.
 #[derive(Default)]
-struct TapQueue {
+pub(crate) struct TapQueue {
     taken: Mutex<Taken>,
     seen_rows: AtomicU64,
 }
 
-/// What waits until somebody looks.
+/// What waits until a person looks.
 #[derive(Default)]
 struct Taken {
     heads: VecDeque<TappedRows>,
@@ -83,13 +82,15 @@ impl EdgeTap {
         }
     }
 
-    fn add(&self, from: usize, to: usize, queue: &Arc<TapQueue>) {
+    /// Rows are offered to this queue from now on.
+    pub fn add(&self, from: usize, to: usize, queue: &Arc<TapQueue>) {
         let mut queues = self.queues.lock().expect("no panic under this lock");
         queues.push((from, to, Arc::clone(queue)));
         self.is_set.store(true, Ordering::Relaxed);
     }
 
-    fn remove(&self, queue: &Arc<TapQueue>) {
+    /// Nothing more is offered to this queue.
+    pub fn remove(&self, queue: &Arc<TapQueue>) {
         let mut queues = self.queues.lock().expect("no panic under this lock");
         queues.retain(|(_, _, other)| !Arc::ptr_eq(other, queue));
         self.is_set.store(!queues.is_empty(), Ordering::Relaxed);
@@ -97,6 +98,11 @@ impl EdgeTap {
 }
 
 impl TapQueue {
+    /// How many rows have passed.
+    pub fn seen_rows(&self) -> u64 {
+        self.seen_rows.load(Ordering::Relaxed)
+    }
+
     fn offer(&self, from: usize, to: usize, bundle: &Bundle) {
         let rows = bundle.num_rows();
         self.seen_rows.fetch_add(rows as u64, Ordering::Relaxed);
@@ -117,58 +123,12 @@ impl TapQueue {
         taken.heads.push_back(TappedRows { from, to, batch, kinds, watermark_before, bytes });
     }
 
-    fn take(&self) -> Option<TappedRows> {
+    /// The oldest rows that were not taken yet.
+    pub fn take(&self) -> Option<TappedRows> {
         let mut taken = self.taken.lock().expect("no panic under this lock");
         let oldest = taken.heads.pop_front()?;
         taken.bytes -= oldest.bytes;
         Some(oldest)
-    }
-}
-
-/// Looks at rows that pass by some edges, until it is dropped.
-pub struct Tap {
-    job: Arc<Job>,
-    edges: Vec<(usize, usize)>,
-    queue: Arc<TapQueue>,
-}
-
-impl Tap {
-    /// Begins to look at these edges, each from a stage to a stage. Those that there are not are
-    /// left out.
-    pub(crate) fn begin(job: &Arc<Job>, edges: &[(usize, usize)]) -> Tap {
-        let (edges, queue) = (edges.to_vec(), Arc::default());
-        let tap = Tap { job: Arc::clone(job), edges, queue };
-        tap.each(|from, to, edge| edge.add(from, to, &tap.queue));
-        tap
-    }
-
-    fn each(&self, of: impl Fn(usize, usize, &EdgeTap)) {
-        for &(from, to) in &self.edges {
-            let stage = (from < self.job.stages.len()).then(|| &self.job.stages[from]);
-            let edges = stage.into_iter().flat_map(|stage| &stage.edges);
-            edges.filter(|edge| edge.to.0 == to).for_each(|edge| of(from, to, &edge.tap));
-        }
-    }
-
-    /// The edges that it looks at.
-    pub fn edges(&self) -> &[(usize, usize)] {
-        &self.edges
-    }
-
-    /// The oldest rows that were not taken yet.
-    pub fn take(&self) -> Option<TappedRows> {
-        self.queue.take()
-    }
-
-    /// How many rows have passed.
-    pub fn seen_rows(&self) -> u64 {
-        self.queue.seen_rows.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for Tap {
-    fn drop(&mut self) {
-        self.each(|_, _, edge| edge.remove(&self.queue));
     }
 }
 

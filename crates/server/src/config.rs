@@ -80,7 +80,7 @@ const KEYS: [Key; 19] = [
          !metadata.google.internal",
         Kind::List,
         "hosts that connectors may talk to, as network.allowed-targets lists them; the default leaves out addresses of the \
-         link and those that clouds tell secrets at",
+         link and those where clouds keep secrets of machines",
     ),
     key("allowed-connectors", "*", Kind::List, "connectors that tables may name"),
     key(

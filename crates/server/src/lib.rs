@@ -9,7 +9,7 @@
 //! | `run` | one run of a job |
 //! | `job`, `now`, `requests`, `operations` | a job, what it is doing, what clients ask of it, what takes time |
 //! | `meters` | what the server counts of itself |
-//! | `systemd` | what a service manager is told |
+//! | `systemd` | what a service manager is informed of |
 //! | `http` | the REST interface, and what keeps strangers from it |
 //! | `client` | how commands talk to a server |
 //! | `zip` | archives for bug reports |

@@ -1,7 +1,7 @@
-//! What a service manager is told: that the server is ready, that it ends, that it is alive.
+//! What a service manager is informed of: that the server is ready, that it ends, that it is alive.
 //!
 //! systemd names a socket in `NOTIFY_SOCKET` and takes a datagram for each message
-//! (`sd_notify(3)`). Elsewhere nothing is told.
+//! (`sd_notify(3)`). Elsewhere nothing is said.
 
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::server::Server;
 /// Jobs that were looked at so long ago are looked after by nobody.
 const LOOKED_AFTER: Duration = Duration::from_secs(5);
 
-/// Tells a service manager.
+/// Informs a service manager.
 pub struct Manager {
     socket: Option<UnixDatagram>,
     /// How often it wants to hear that the server is alive.
@@ -33,7 +33,7 @@ impl Manager {
         Manager { socket, beat_every, beaten_ns: 0 }
     }
 
-    fn tell(&self, message: &str) {
+    fn say(&self, message: &str) {
         if let Some(socket) = &self.socket {
             // A manager that has gone is no reason to end.
             let _ = socket.send(message.as_bytes());
@@ -42,12 +42,12 @@ impl Manager {
 
     /// Connections are taken.
     pub fn ready(&self, status: &str) {
-        self.tell(&format!("READY=1\nSTATUS={}", status.replace('\n', " ")));
+        self.say(&format!("READY=1\nSTATUS={}", status.replace('\n', " ")));
     }
 
     /// Jobs stop.
     pub fn ending(&self) {
-        self.tell("STOPPING=1\nSTATUS=jobs stop, each with a snapshot");
+        self.say("STOPPING=1\nSTATUS=jobs stop, each with a snapshot");
     }
 
     /// Looks whether jobs are looked after, and says so as often as it is wanted.
@@ -57,7 +57,7 @@ impl Manager {
         let is_due = self.beat_every.is_some_and(|every| passed(self.beaten_ns) >= every);
         if is_due && passed(server.looked_ns()) < LOOKED_AFTER {
             self.beaten_ns = now_ns;
-            self.tell("WATCHDOG=1");
+            self.say("WATCHDOG=1");
         }
     }
 }
@@ -89,14 +89,14 @@ fn connect_abstract(_: &UnixDatagram, _: &str) -> Option<()> {
 mod tests {
     use super::*;
 
-    fn told(socket: &UnixDatagram) -> String {
+    fn said(socket: &UnixDatagram) -> String {
         let mut bytes = [0; 200];
         let length = socket.recv(&mut bytes).expect("a message");
         String::from_utf8_lossy(&bytes[..length]).into_owned()
     }
 
     #[test]
-    fn a_manager_is_told_by_its_socket() {
+    fn a_manager_is_informed_by_its_socket() {
         let folder = tempfile::tempdir().expect("a folder");
         let place = folder.path().join("notify");
         let manager_side = UnixDatagram::bind(&place).expect("a socket");
@@ -109,15 +109,15 @@ mod tests {
         let manager = Manager::of(variable);
         assert_eq!(manager.beat_every, Some(Duration::from_secs(5)));
         manager.ready("listening\nhere");
-        assert_eq!(told(&manager_side), "READY=1\nSTATUS=listening here");
+        assert_eq!(said(&manager_side), "READY=1\nSTATUS=listening here");
         manager.ending();
-        assert!(told(&manager_side).starts_with("STOPPING=1\n"));
+        assert!(said(&manager_side).starts_with("STOPPING=1\n"));
         drop(manager_side);
         manager.ending();
     }
 
     #[test]
-    fn without_a_manager_nothing_is_told() {
+    fn without_a_manager_nothing_is_said() {
         let none = Manager::of(|_| None);
         none.ready("");
         let gone = Manager::of(|name| {

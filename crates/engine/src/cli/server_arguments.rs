@@ -179,7 +179,7 @@ pub struct TapArguments {
     /// Only rows for which this is true
     #[arg(long = "where", value_name = "CONDITION")]
     pub condition: Option<String>,
-    /// Ends after so many rows
+    /// Ends after this number of rows
     #[arg(long, value_name = "ROWS")]
     pub limit: Option<u64>,
     /// Rows a second at most [default: 1000]

@@ -112,7 +112,7 @@ fn refused(server: &Running, options: &str, why: &str) {
 }
 
 #[test]
-fn what_is_in_other_folders_is_not_told() {
+fn what_is_in_other_folders_is_not_said() {
     let place = Place::new("oracle");
     let server = place.serve(&[]);
     let token = server.token("ci", "write");

@@ -1,4 +1,4 @@
-//! New statements that do not prove themselves, state that somebody has to let go, and jobs that
+//! New statements that do not prove themselves, state that a person has to approve, and jobs that
 //! are files of a folder.
 
 use std::fs;
@@ -99,7 +99,7 @@ fn a_folder_of_files_says_which_jobs_there_are() {
     server.await_state("three", "finished");
     server.await_state("one", "running");
     assert_eq!(place.numbers("three.csv"), (1..=20).collect::<Vec<_>>());
-    // A server that runs reads the folder again when it is told to.
+    // A server that runs reads the folder again at a signal.
     write("four", 10);
     server.hang_up();
     let begun = std::time::Instant::now();

@@ -94,7 +94,7 @@ fn one_stream_has_all_that_a_page_shows() {
     drop(events);
     let again = format!("{accept}last-event-id: 41\r\n");
     let mut events = Stream::open(&server, "/v1/live", &token, &again);
-    assert_eq!(events.line("id: "), "id: 42", "numbers go on");
+    assert_eq!(events.line("id: "), "id: 42", "numbers continue");
     let mut lines = Stream::open(&server, "/v1/live?topics=job:a", &token, "");
     assert!(lines.line("{").starts_with("{\"job\":{\"name\":\"a\""));
     for (path, wanted) in [("/v1/live?topics=x", 400), ("/v1/live?topics=job:b", 404)] {
@@ -228,7 +228,7 @@ fn metrics_are_for_programs_of_this_machine_unless_an_option_says_no() {
         assert!(get(&server, path, "").contains("401 Unauthorized"), "{path}");
     }
     let passed_on = get(&server, "/metrics", "x-forwarded-for: 203.0.113.9\r\n");
-    assert!(passed_on.contains("401 Unauthorized"), "a proxy lets somebody else in");
+    assert!(passed_on.contains("401 Unauthorized"), "a proxy lets a stranger in");
     server.terminate();
     let server = place.serve(&["-o", "metrics.public=false"]);
     assert!(get(&server, "/metrics", "").contains("401 Unauthorized"));

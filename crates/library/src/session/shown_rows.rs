@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_of_one_name_are_told_apart() {
+    fn columns_of_one_name_have_names_of_their_own() {
         let number = |n| Arc::new(Int64Array::from(vec![n])) as arrow_array::ArrayRef;
         let fields: Vec<_> = ["id", "id"]
             .map(|name| arrow_schema::Field::new(name, arrow_schema::DataType::Int64, true))

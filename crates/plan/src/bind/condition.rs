@@ -1,4 +1,4 @@
-//! A condition over rows that are no table: somebody looks at rows of a running job.
+//! A condition over rows that are no table: a person looks at rows of a running job.
 
 use sqlparser::ast as sql;
 use thalweg_core::{Error, Result, TableSchema};

@@ -15,7 +15,7 @@ const CODES: [(&str, &str); 50] = [
     ),
     (
         "being-deleted",
-        "Somebody deletes the job at this moment. Ask again: then it is gone, and its name is free.",
+        "A person deletes the job at this moment. Ask again: then it is gone, and its name is free.",
     ),
     (
         "body-wrong",
@@ -27,7 +27,7 @@ const CODES: [(&str, &str); 50] = [
     ),
     (
         "closing",
-        "The server ends, and changes nothing any more. Its jobs go on with the next server.",
+        "The server ends, and changes nothing any more. Its jobs continue with the next server.",
     ),
     (
         "crash-loop",

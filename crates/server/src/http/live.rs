@@ -26,8 +26,8 @@ struct LiveQuery {
 
 /// A stream of messages: `jobs` (the list), `job:NAME` (one with its stages). As server-sent
 /// events, or a line of JSON each, as `Accept` says. Each message is whole, so a client that comes
-/// back misses nothing; with `Last-Event-ID` the numbers go on. A slow reader loses messages and is
-/// informed `{"dropped": n}`.
+/// back misses nothing; with `Last-Event-ID` the numbers continue. A slow reader loses messages and
+/// is informed `{"dropped": n}`.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/live", tag = "live",
     params(("topics" = Option<String>, Query, description = "such as `jobs,job:orders`; default `jobs`")),
     responses((status = 200, content_type = "text/event-stream"), (status = "default", body = Problem, content_type = "application/problem+json"))))]
@@ -56,7 +56,7 @@ pub async fn live(
     Ok(response)
 }
 
-/// What a client has read last that comes back: numbers go on behind it.
+/// What a client has read last that comes back: numbers continue behind it.
 pub(crate) fn last_event_id(headers: &HeaderMap) -> u64 {
     let id = headers.get("last-event-id").and_then(|id| id.to_str().ok());
     id.and_then(|id| id.trim().parse().ok()).unwrap_or(0)

@@ -61,7 +61,7 @@ struct TailQuery {
     params(("job" = String, Path), ("table" = Option<String>, Query), ("stage" = Option<String>, Query),
         ("sink" = Option<String>, Query), ("into" = Option<String>, Query),
         ("where" = Option<String>, Query, description = "a condition in SQL over the columns"),
-        ("limit" = Option<u64>, Query, description = "ends after so many rows"), ("rate" = Option<f64>, Query)),
+        ("limit" = Option<u64>, Query, description = "ends after this number of rows"), ("rate" = Option<f64>, Query)),
     responses((status = 200, content_type = "text/event-stream"), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn tail(
     State(app): State<App>,
@@ -80,7 +80,7 @@ pub async fn tail(
 /// What is sent, and what it is called.
 type Message = (&'static str, Value);
 
-/// A tap that somebody reads.
+/// A tap that a client reads.
 struct Tailing {
     job: Arc<Job>,
     run: Arc<Run>,

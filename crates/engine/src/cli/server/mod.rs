@@ -84,8 +84,8 @@ fn answer(answer: &Answer, is_json: bool, show: impl FnOnce(&Value) -> String) -
     Ok(0)
 }
 
-/// Prints an answer that comes line by line, each line of JSON as `show` does, or as it is. The exit
-/// status.
+/// Prints an answer that comes line by line: each line of JSON as `show` does, or as it is. Returns
+/// the exit status.
 fn print_lines(
     client: &Client,
     place: &str,

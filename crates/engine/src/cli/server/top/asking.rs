@@ -47,7 +47,7 @@ fn ask_on(client: &Client, wanted: &Receiver<Ask>, news: &Sender<News>, every: D
         if found.into_iter().any(|one| news.send(one).is_err()) {
             return;
         }
-        let told = match wanted.recv_timeout(every) {
+        let answered = match wanted.recv_timeout(every) {
             Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => return,
             Ok(Ask::Open(job)) => {
@@ -60,7 +60,7 @@ fn ask_on(client: &Client, wanted: &Receiver<Ask>, news: &Sender<News>, every: D
                 request(client, &job, "/stop", Some(&json!({ "how": "snapshot" })))
             }
         };
-        if news.send(told).is_err() {
+        if news.send(answered).is_err() {
             return;
         }
     }

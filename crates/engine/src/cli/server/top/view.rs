@@ -223,7 +223,7 @@ impl View {
                 self.mode = Mode::Filter;
             }
             (Mode::Stop(job), Key::Character('y')) => return Done::Asked(Ask::Stop(job)),
-            (Mode::Stop(job), _) => self.message = format!("{job} goes on"),
+            (Mode::Stop(job), _) => self.message = format!("{job} continues"),
             (Mode::Jobs, key) => return self.key_on_jobs(key),
         }
         Done::Shown
@@ -395,7 +395,7 @@ mod tests {
         let mut view = view();
         assert_eq!(view.key(Key::Character('S')), Done::Shown);
         assert_eq!(view.key(Key::Character('n')), Done::Shown);
-        assert_eq!((view.mode.clone(), view.message.as_str()), (Mode::Jobs, "c goes on"));
+        assert_eq!((view.mode.clone(), view.message.as_str()), (Mode::Jobs, "c continues"));
         view.key(Key::Character('S'));
         assert_eq!(view.key(Key::Character('y')), Done::Asked(Ask::Stop("c".to_owned())));
     }
