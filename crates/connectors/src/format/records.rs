@@ -31,7 +31,8 @@ pub struct RecordLayout {
     pub metadata: Vec<(String, Column)>,
     /// True if the last wanted column becomes the row kinds.
     has_kind_names: bool,
-    /// Conditions that all rows fulfil that are needed ([`thalweg_core::connector::TableRequest::bounds`]).
+    /// Conditions that all rows fulfil that are needed
+    /// ([`thalweg_core::connector::TableRequest::bounds`]).
     pub bounds: Vec<ColumnBound>,
     /// What happens to bad values.
     pub policy: BadDataPolicy,

@@ -72,8 +72,8 @@ pub trait Connector: Send + Sync {
         let _ = request;
         Vec::new()
     }
-    /// True if the table's source leaves out rows that are outside of [`TableRequest::bounds`], where
-    /// it knows without reading them.
+    /// True if the table's source leaves out rows that are outside of [`TableRequest::bounds`],
+    /// where it knows without reading them.
     fn leaves_rows_out(&self, request: &TableRequest) -> bool {
         let _ = request;
         false

@@ -26,8 +26,9 @@ pub struct TableRequest {
     /// returns only these (and the metadata columns), and a record is still checked as a whole
     /// where the format demands it.
     pub projection: Option<Vec<usize>>,
-    /// Conditions that all rows fulfil that are needed. A source may leave out rows of which it knows
-    /// that they don't ([`super::Connector::leaves_rows_out`]), and need not: whoever reads filters.
+    /// Conditions that all rows fulfil that are needed. A source may leave out rows of which it
+    /// knows that they don't ([`super::Connector::leaves_rows_out`]), and need not: whoever reads
+    /// filters.
     pub bounds: Vec<ColumnBound>,
     /// The `WITH` options.
     pub options: BTreeMap<String, String>,

@@ -88,16 +88,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
             Some(s.get(row)?.bytes().next().map_or(0, |byte| i32::from(byte as i8)))
         })
     }),
-    plain("CHR", "bigint", Returns::TextOrNull, |a| {
-        let n = a.bigints(0);
-        a.text_result(|row, out| {
-            let n = n.get(row)?;
-            if n >= 0 {
-                out.push(char::from((n & 0xff) as u8));
-            }
-            Some(())
-        })
-    }),
+    plain("CHR", "bigint", Returns::TextOrNull, character),
     plain("FROM_BASE64", "string", Returns::TextOrNull, |a| {
         let s = a.texts(0);
         a.text_result(|row, out| {
@@ -393,6 +384,18 @@ fn translate_all(a: &Arguments<'_>) -> Result<ArrayRef> {
     a.text_result(|row, out| translate(out, s.get(row)?, from.get(row)?, to.get(row)?))
 }
 
+/// `CHR(code)`
+fn character(a: &Arguments<'_>) -> Result<ArrayRef> {
+    let n = a.bigints(0);
+    a.text_result(|row, out| {
+        let n = n.get(row)?;
+        if n >= 0 {
+            out.push(char::from((n & 0xff) as u8));
+        }
+        Some(())
+    })
+}
+
 /// `SPLIT_INDEX(text, separator, n)`; the separator may be the code of a character.
 fn split_index(call: Call<'_>) -> Result<Expr> {
     let Call { name, mut args, session } = call;
@@ -400,7 +403,8 @@ fn split_index(call: Call<'_>) -> Result<Expr> {
     let separator = match &separator.column_type.data_type {
         data_type if data_type.is_integer() => {
             let code = implicit_cast(separator, &DataType::BigInt);
-            super::call("CHR", vec![code], session)?
+            let chr = Call { name: "CHR", args: vec![code], session };
+            chr.with_kernel(DataType::STRING.nullable(), character)
         }
         data_type if data_type.is_string() || *data_type == DataType::Null => {
             implicit_cast(separator, &DataType::STRING)

@@ -18,8 +18,9 @@ use super::fold::{Fold, Groups};
 use super::values::{for_each_value, retyped, with_one_nan};
 use super::{Accumulator, RowOrder, StateRows, UpdateInput};
 
-/// Calls a macro with the Arrow type that holds the numbers of a column type, or gives its last argument: dates and
-/// times are integers ([`declared`](super::values::declared)), so that code is compiled once for both.
+/// Calls a macro with the Arrow type that holds the numbers of a column type, or gives its last
+/// argument: dates and times are integers ([`declared`](super::values::declared)), so that code is
+/// compiled once for both.
 macro_rules! with_primitive {
     ($arrow:expr, $call:ident, $otherwise:expr) => {{
         use arrow_array::types::*;

@@ -18,8 +18,8 @@ use thalweg_core::{DataType, Error, Result};
 
 use super::UpdateInput;
 
-/// The column of an argument as the numbers that hold its declared type: days, milliseconds and the like of dates and
-/// times.
+/// The column of an argument as the numbers that hold its declared type: days, milliseconds and the
+/// like of dates and times.
 pub(super) fn declared<T: ArrowPrimitiveType>(column: &ArrayRef) -> Result<PrimitiveArray<T>> {
     let held = match column.data_type() {
         Arrow::Date32 | Arrow::Time32(_) | Arrow::Interval(_) => &Arrow::Int32,

@@ -29,10 +29,10 @@ use thalweg_expr::build::{self, BinaryOp};
 use thalweg_expr::{Expr, Session};
 use thalweg_operators::window::WindowKind;
 
-use super::composed_aggregates::{JSON_AGGREGATES, without_null_clause};
+use super::composed_aggregates::without_null_clause;
 use super::functions::{
-    GROUP_ID, function_name, is_aggregate, is_group_window_function, is_later_aggregate,
-    is_star_call, plain_arguments,
+    GROUP_ID, JSON_AGGREGATES, function_name, is_aggregate, is_group_window_function,
+    is_later_aggregate, is_star_call, plain_arguments,
 };
 use super::group::{GroupBy, GroupWindow};
 use super::names::{Names, PlainNames};

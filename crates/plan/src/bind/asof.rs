@@ -27,7 +27,7 @@ use super::from::BoundSource;
 use super::join::{joined_scope, source};
 use super::names::PlainNames;
 use super::spans::span_of;
-use super::subquery::sql_conjuncts;
+use super::subquery_syntax::sql_conjuncts;
 use crate::logical::join::{conjuncts, join};
 use crate::logical::{JoinBound, JoinCondition, JoinKind, column_of};
 use crate::parser::ASOF;

@@ -15,9 +15,6 @@ use super::spans::span_of;
 /// The names of the aggregates that are made of others.
 pub const COMPOSED_AGGREGATES: [&str; 3] = ["COLLECT", "JSON_ARRAYAGG", "JSON_OBJECTAGG"];
 
-/// Those that make JSON.
-pub const JSON_AGGREGATES: [&str; 2] = ["JSON_ARRAYAGG", "JSON_OBJECTAGG"];
-
 /// The length that Flink gives the results.
 const RESULT: DataType = DataType::Varchar(2000);
 

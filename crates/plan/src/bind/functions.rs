@@ -11,7 +11,6 @@ use thalweg_core::{Error, Result};
 use thalweg_operators::aggregate;
 
 use super::Binder;
-use super::composed_aggregates::JSON_AGGREGATES;
 use super::spans::span_of;
 use crate::windows::WindowFunction;
 
@@ -21,6 +20,9 @@ pub const OVER_ROWS: &[&str] =
 
 /// Distinguishes equal grouping sets; sets are different here, so it is 0.
 pub const GROUP_ID: &str = "GROUP_ID";
+
+/// Aggregates that make JSON; they are made of others.
+pub const JSON_AGGREGATES: [&str; 2] = ["JSON_ARRAYAGG", "JSON_OBJECTAGG"];
 
 /// Aggregates of Flink that are not there yet.
 const LATER_AGGREGATES: &str = "RANK DENSE_RANK ROW_NUMBER \

@@ -67,6 +67,7 @@ pub mod spans;
 pub(crate) mod state_table;
 pub mod strip;
 mod subquery;
+mod subquery_syntax;
 pub mod table;
 #[cfg(test)]
 mod tests;

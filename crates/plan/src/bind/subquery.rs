@@ -16,7 +16,7 @@
 //! in its own FROM first. A sub-query with GROUP BY, HAVING, LIMIT or a set operation is bound as a
 //! whole, and can't be correlated here: which rows it has depends on all of them.
 
-use sqlparser::ast::{self as sql, BinaryOperator, Expr as SqlExpr, SetExpr};
+use sqlparser::ast::{self as sql, Expr as SqlExpr, SetExpr};
 use thalweg_core::{Error, Result};
 use thalweg_expr::Expr;
 use thalweg_expr::build::{self, BinaryOp};
@@ -26,7 +26,7 @@ use super::join::joined_scope;
 use super::names::PlainNames;
 use super::scope::Scope;
 use super::spans::span_of;
-use super::values::has_subquery;
+use super::subquery_syntax::{has_subquery, is_plain, is_subquery, is_whole, sql_conjuncts};
 use super::{Binder, Context, unsupported};
 use crate::logical::join::{conjuncts, filter, join};
 use crate::logical::not_null::{is_never_null, value_is_never_null};
@@ -268,42 +268,6 @@ impl Binder<'_> {
 /// The same for a sub-query, whose own names hide those of the query around.
 fn joined_with_inner(outer: &BoundSource, inner: &BoundSource) -> Scope {
     Scope { inner_from: Some(outer.node.fields.len()), ..joined_scope(outer, inner) }
-}
-
-/// A sub-query whose rows are those of its FROM and WHERE.
-/// DISTINCT is allowed: it changes how often a row is there, not whether.
-pub(super) fn is_plain(query: &sql::Query, select: &sql::Select) -> bool {
-    query.with.is_none() && is_whole(query, select)
-}
-
-/// A SELECT that keeps all its rows, ungrouped.
-fn is_whole(query: &sql::Query, select: &sql::Select) -> bool {
-    let no_groups = matches!(&select.group_by,
-        sql::GroupByExpr::Expressions(list, modifiers) if list.is_empty() && modifiers.is_empty());
-    query.limit_clause.is_none() && query.fetch.is_none() && no_groups && select.having.is_none()
-}
-
-/// The parts of a condition that all have to hold, as they are written.
-pub(super) fn sql_conjuncts(condition: &SqlExpr) -> Vec<&SqlExpr> {
-    match condition {
-        SqlExpr::BinaryOp { left, op: BinaryOperator::And, right } => {
-            let mut parts = sql_conjuncts(left);
-            parts.extend(sql_conjuncts(right));
-            parts
-        }
-        SqlExpr::Nested(inner) if !is_subquery(condition) => sql_conjuncts(inner),
-        other => vec![other],
-    }
-}
-
-/// True for `IN (SELECT …)` and `EXISTS (SELECT …)`, negated or not.
-fn is_subquery(expr: &SqlExpr) -> bool {
-    match expr {
-        SqlExpr::InSubquery { .. } | SqlExpr::Exists { .. } => true,
-        SqlExpr::Nested(inner) => is_subquery(inner),
-        SqlExpr::UnaryOp { op: sql::UnaryOperator::Not, expr } => is_subquery(expr),
-        _ => false,
-    }
 }
 
 /// The values of `(a, b)`, or the one value.

@@ -31,7 +31,7 @@ use super::join::{joined_scope, source};
 use super::names::PlainNames;
 use super::scope::Scope;
 use super::spans::span_of;
-use super::subquery::{is_plain, sql_conjuncts};
+use super::subquery_syntax::{has_subquery, is_plain, is_value, sql_conjuncts};
 use super::{Binder, Context, unsupported};
 use crate::logical::join::{conjuncts, join, join_key};
 use crate::logical::{Aggregate, Field, JoinCondition, JoinKind, LogicalKind, LogicalPlan, Node};
@@ -58,21 +58,6 @@ struct Quantifier {
     op: BinaryOp,
     /// ALL; else ANY.
     is_all: bool,
-}
-
-/// True if a sub-query occurs in an expression.
-pub(super) fn has_subquery(expr: &SqlExpr) -> bool {
-    is_value(expr) || children(expr).into_iter().any(has_subquery)
-}
-
-fn is_value(expr: &SqlExpr) -> bool {
-    match expr {
-        SqlExpr::Subquery(_) | SqlExpr::InSubquery { .. } | SqlExpr::Exists { .. } => true,
-        SqlExpr::AnyOp { right, .. } | SqlExpr::AllOp { right, .. } => {
-            matches!(**right, SqlExpr::Subquery(_))
-        }
-        _ => false,
-    }
 }
 
 /// The sub-queries of an expression; true with those of which only TRUE matters.

@@ -229,8 +229,7 @@ impl CreateTable {
         if !self.partitioned_by.is_empty() {
             text.push_str(&format!("\nPARTITIONED BY ({})", list(&self.partitioned_by)));
         }
-        let pair =
-            |(key, value): &(Name, Name)| super::databases::option_text((&key.text, &value.text));
+        let pair = |(key, value): &(Name, Name)| option_text((&key.text, &value.text));
         let options: Vec<String> = self.options.iter().map(pair).collect();
         if !options.is_empty() {
             text.push_str(&format!("\nWITH (\n{}\n)", options.join(",\n")));
@@ -247,4 +246,10 @@ pub(crate) fn set_options(options: &mut OptionList, new: &OptionList) {
             None => options.push((key.clone(), value.clone())),
         }
     }
+}
+
+/// An option as in the brackets of WITH, indented.
+pub(super) fn option_text((key, value): (&String, &String)) -> String {
+    let quoted = |text: &str| text.replace('\'', "''");
+    format!("  '{}' = '{}'", quoted(key), quoted(value))
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use thalweg_core::{Error, Result};
 
 use super::TextRows;
+use super::alter::option_text;
 use super::path::{DEFAULT_CATALOG, DEFAULT_DATABASE, DatabasePath};
 use crate::ast::{Name, OptionChange, OptionList};
 use crate::diagnostic::nearest;
@@ -206,12 +207,6 @@ impl Databases {
         let options: Vec<String> = properties.options.iter().map(option_text).collect();
         Ok(format!("{text}\nWITH (\n{}\n)", options.join(",\n")))
     }
-}
-
-/// An option as in the brackets of WITH, indented.
-pub(super) fn option_text((key, value): (&String, &String)) -> String {
-    let quoted = |text: &str| text.replace('\'', "''");
-    format!("  '{}' = '{}'", quoted(key), quoted(value))
 }
 
 fn describe(name: &str, properties: &Properties, is_extended: bool) -> TextRows {

@@ -15,7 +15,7 @@
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 use thalweg_core::{Error, Result, Span};
 
-use super::rewrite::quoted_word;
+use super::tokens::quoted_word;
 use super::tokens::{Cursor, is_word, span};
 
 /// The function that marks the condition of an ASOF JOIN; its argument is the match condition.

@@ -22,7 +22,8 @@
 use sqlparser::tokenizer::{Span as TokenSpan, Token, TokenWithSpan};
 use thalweg_core::{Error, Result};
 
-use super::rewrite::{quoted_word, rewrite};
+use super::rewrite::rewrite;
+use super::tokens::quoted_word;
 use super::tokens::{Cursor, closing, is_word, span};
 use super::types::column_type;
 

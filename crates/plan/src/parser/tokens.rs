@@ -9,6 +9,7 @@
 //! The methods of a [`Cursor`]: `is_…` looks, `take_…` passes what it names if it is there,
 //! `expect_…` fails if it is not, and everything else reads one thing or fails.
 
+use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{
     Location, Span as TokenSpan, Token, TokenWithSpan, Tokenizer, TokenizerError, Whitespace, Word,
 };
@@ -19,6 +20,12 @@ use crate::catalog::path;
 
 use super::dialect::FlinkDialect;
 use super::hint;
+
+/// A quoted name as a token.
+pub(super) fn quoted_word(text: String, place: TokenSpan) -> TokenWithSpan {
+    let word = Word { value: text, quote_style: Some('`'), keyword: Keyword::NoKeyword };
+    TokenWithSpan::new(Token::Word(word), place)
+}
 
 /// The longest text that is read, in bytes.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use thalweg_core::connector::{AcceptedChanges, Assign, JobTables, TableRequest};
 use thalweg_core::graph::{Graph, Input, StageId, StageKind};
 use thalweg_core::operator::WatermarkInterest;
-use thalweg_core::{Error, Operator, OrderContract, Result, Sink, Source, Span, TableSchema};
+use thalweg_core::{Error, Operator, OrderContract, Result, Sink, Span, TableSchema};
 use thalweg_expr::Expr;
 use thalweg_operators::assigner::{AssignerSpec, WatermarkAssigner};
 use thalweg_operators::chain::{Chain, OutsideChain, Step};
@@ -20,18 +20,13 @@ use thalweg_operators::limit::Limit;
 use thalweg_operators::sort::SortLimit;
 use thalweg_operators::window::WindowTop;
 
-use super::bounds::{bounds_of, describe_bounds};
 use super::chain::{describe_steps, step_of};
 use super::identity::{Identities, table_name};
 use super::late_rows::LateRows;
 use super::notes::notes;
 use super::scan::{ScanPlan, delivered_names, plan_scan};
 use super::values::ValuesSource;
-use super::{
-    LateData, PhysicalPlan, PlanEnvironment, PlanOutput, StageDescription, Target,
-    standard_input_twice,
-};
-use crate::catalog::table_options::{SORT_WITHIN, split_timing};
+use super::{LateData, PhysicalPlan, PlanEnvironment, PlanOutput, StageDescription, Target};
 use crate::catalog::{RuntimeMode, UpsertMaterialize};
 use crate::logical::changes::NodeChanges;
 use crate::logical::dag::optimize;
@@ -50,9 +45,9 @@ pub fn lower(outputs: Vec<PlanOutput>, environment: &PlanEnvironment<'_>) -> Res
 pub(super) type Edges = Vec<Input>;
 
 /// A source whose assigner is made once all stages downstream are known.
-struct OpenSource {
-    stage: StageId,
-    assigner: AssignerSpec,
+pub(super) struct OpenSource {
+    pub(super) stage: StageId,
+    pub(super) assigner: AssignerSpec,
 }
 
 /// A table that is written, and the rows for it.
@@ -83,12 +78,12 @@ pub(super) struct Lowering<'a> {
     // How many nodes and outputs read each node. With more than one its chain is closed and shared.
     readers: HashMap<*const LogicalPlan, usize>,
     // The filter over each node that has one; with one reader, all that is read of it passes there.
-    filters: HashMap<*const LogicalPlan, Expr>,
-    sources: Vec<OpenSource>,
+    pub(super) filters: HashMap<*const LogicalPlan, Expr>,
+    pub(super) sources: Vec<OpenSource>,
     pub(super) late: LateRows,
     is_bounded: bool,
     /// The table that reads standard input.
-    standard_input: Option<String>,
+    pub(super) standard_input: Option<String>,
     // True if an expression reads the watermark of single rows (`CURRENT_WATERMARK`).
     needs_exact_watermarks: bool,
     pub(super) changes: NodeChanges,
@@ -351,7 +346,12 @@ impl<'a> Lowering<'a> {
     }
 
     /// What of a table decides what a position in it, or an output that is half written, means.
-    fn options_of_state(&mut self, stage: StageId, request: &TableRequest, as_sink: bool) {
+    pub(super) fn options_of_state(
+        &mut self,
+        stage: StageId,
+        request: &TableRequest,
+        as_sink: bool,
+    ) {
         let connector = self.environment.places.connectors.find(request);
         let options = connector.map(|connector| connector.state_options(request, as_sink));
         let options = options.unwrap_or_default();
@@ -484,88 +484,6 @@ impl<'a> Lowering<'a> {
             };
         let stage = self.add(id, name, StageKind::Transform(chain), edges, word, details);
         vec![Input { from: stage, port: 0 }]
-    }
-
-    /// A table's source stage, and the steps that make the scan's columns of what it delivers. The
-    /// assigner follows in `finish_sources`.
-    fn open_scan(
-        &mut self,
-        node: &Node,
-        table: &Arc<ResolvedTable>,
-        columns: &[usize],
-    ) -> Result<(Edges, Vec<Step>)> {
-        let mut plan = plan_scan(table, columns, self.environment);
-        if let Some(predicate) =
-            self.filters.get(&Arc::as_ptr(node)).filter(|_| self.has_one_reader(node))
-        {
-            plan.request.bounds = bounds_of(predicate, table, columns, self.environment.mode);
-        }
-        let connectors = self.environment.places.connectors;
-        // Asked here and not of the nodes: a table that is read first is read for itself, and one
-        // that a join asks by key is not read.
-        let connector = connectors.find(&plan.request)?;
-        if self.environment.takes_snapshots {
-            connector
-                .check_snapshots(&plan.request, false)
-                .map_err(|error| table.spans.locate(error).at(table.spans.name))?;
-        }
-        if connector.reads_standard_input(&plan.request)
-            && let Some(other) = self.standard_input.replace(table.name.clone())
-        {
-            let error = standard_input_twice(&other, &table.name);
-            return Err(table.spans.locate(error).at(table.spans.name));
-        }
-        let source: Box<dyn Source> = if self.environment.dry_run {
-            Box::new(ValuesSource::new(
-                Vec::new(),
-                TableSchema::default(),
-                self.environment.clock.clone(),
-            ))
-        } else {
-            connectors
-                .source(&plan.request)
-                .and_then(|source| {
-                    super::ordered::in_time_order(source, table, &plan, self.environment)
-                })
-                .map_err(|error| table.spans.locate(error).at(table.spans.name))?
-        };
-        let mut details = vec![format!("reads: {}", delivered_names(&plan.request.delivered()))];
-        if !plan.request.bounds.is_empty() && connector.leaves_rows_out(&plan.request) {
-            let bounds = describe_bounds(&plan.request.bounds, &plan.request.schema);
-            details.push(format!("passes over parts of files without rows where {bounds}"));
-        }
-        let checked = connector.checked_columns(&plan.request);
-        if !checked.is_empty() {
-            details.push(format!(
-                "checks as well, for bad rows: {} ('bad-data.check' = 'read' leaves them out)",
-                checked.join(", ")
-            ));
-        }
-        if let Some(watermark) = &table.watermark {
-            let rowtime = &table.columns[watermark.column].column.name;
-            details.push(format!("row time: {rowtime}"));
-        }
-        if let Some(assigner) = &plan.assigner {
-            details.push(format!("watermark: {}", assigner.watermark));
-        }
-        details.extend(super::ordered::describe_time_order(table, self.environment.order)?);
-        let timing = split_timing(table).map_err(|error| error.at(table.spans.name))?;
-        details.extend(super::ordered::describe_timing(&timing));
-        let id = self.identities.give("source", "", &[node]);
-        let kind = StageKind::Source { source, assigner: None };
-        let name = table.name.clone();
-        let word = if table.reading.is_bounded { "source (bounded)" } else { "source (unbounded)" };
-        let stage = self.add(id, name, kind, Vec::new(), word, details);
-        self.options_of_state(stage, &plan.request, false);
-        if self.environment.order == OrderContract::EventTime {
-            let within = table.options.get(SORT_WITHIN).map_or("none", String::as_str).to_owned();
-            self.graph.stages[stage.0].state_options.insert(SORT_WITHIN.to_owned(), within);
-        }
-        self.graph.stages[stage.0].timing = timing;
-        if let Some(assigner) = plan.assigner {
-            self.sources.push(OpenSource { stage, assigner });
-        }
-        Ok((vec![Input { from: stage, port: 0 }], plan.steps))
     }
 
     /// A node that is no row-by-row step.

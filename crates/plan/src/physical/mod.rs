@@ -70,6 +70,7 @@ mod over;
 mod pattern;
 mod ranks;
 mod scan;
+mod source;
 #[cfg(test)]
 mod tests;
 mod values;

@@ -96,8 +96,8 @@ async fn wrong_method() -> Problem {
     Problem::new(405, "method-wrong", "this address knows other methods; see /openapi.json")
 }
 
-/// The OpenAPI document, as it is served. A test compares it with the declarations of the endpoints: whoever builds the
-/// server does not build what reads these.
+/// The OpenAPI document, as it is served. A test compares it with the declarations of the
+/// endpoints: whoever builds the server does not build what reads these.
 pub fn openapi() -> &'static str {
     include_str!("../../openapi.json")
 }

@@ -1,5 +1,5 @@
-//! Which row groups, and which folders, may hold rows that are needed: those of which statistics, or
-//! names, do not say otherwise.
+//! Which row groups, and which folders, may hold rows that are needed: those of which statistics,
+//! or names, do not say otherwise.
 //!
 //! A group is left out only if no row of it can fulfil a bound. So whatever is unknown (no
 //! statistics, values of another type, an order that is not SQL's) leaves it in:
