@@ -88,7 +88,7 @@ pub enum Declaration {
         /// `IF EXISTS`
         if_exists: bool,
         /// What changes.
-        change: TableChange,
+        change: Box<TableChange>,
     },
     /// `ALTER VIEW [IF EXISTS] name RENAME TO other | AS query`
     AlterView {

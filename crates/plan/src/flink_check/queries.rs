@@ -81,6 +81,10 @@ impl QueryCheck<'_> {
                     "Flink has no table snapshot(…): read state with its State Processor API";
                 (self.find)(Finding::refused(span_of(factor), text));
             }
+            Syntax::Factor(factor) if is_sampled(factor) => {
+                let text = "Flink plans no TABLESAMPLE: write WHERE RAND() < …";
+                (self.find)(Finding::refused(span_of(factor), text));
+            }
             _ => {}
         }
     }
@@ -163,6 +167,11 @@ impl QueryCheck<'_> {
             let text = "Flink has no FILTER of a function over rows: aggregate a CASE";
             (self.find)(Finding::refused(span_of(&function.name), text));
         }
+        if name == "COUNT" && is_distinct(function) && children(expr).len() > 1 {
+            let text = "Flink counts one column with DISTINCT: write COUNT(DISTINCT ROW(…)), \
+                        which also counts rows of NULLs";
+            (self.find)(Finding::refused(span_of(&function.name), text));
+        }
         self.batch_function(&name, function);
         if let Some(sql::WindowType::WindowSpec(window)) = &function.over
             && window.window_frame.is_some()
@@ -179,6 +188,10 @@ impl QueryCheck<'_> {
                 self.nulls(arguments.into_iter().take(1));
             }
             Some((_, first)) => self.nulls(arguments.into_iter().take(*first)),
+            // `NULL ON EMPTY` and the like are clauses.
+            None if matches!(name.as_str(), "JSON_VALUE" | "JSON_QUERY") => {
+                self.nulls(arguments.into_iter().take(2));
+            }
             None if is_map => self.nulls(arguments.into_iter().take(1)),
             None => self.nulls(arguments),
         }
@@ -234,6 +247,14 @@ fn is_null(expr: &sql::Expr) -> bool {
         sql::Expr::Nested(inner) => is_null(inner),
         _ => false,
     }
+}
+
+fn is_sampled(factor: &sql::TableFactor) -> bool {
+    matches!(
+        factor,
+        sql::TableFactor::Table { sample: Some(_), .. }
+            | sql::TableFactor::Derived { sample: Some(_), .. }
+    )
 }
 
 fn is_half(operator: &sql::JoinOperator) -> bool {

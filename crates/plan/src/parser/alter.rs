@@ -62,7 +62,7 @@ fn alter_table(cursor: &mut Cursor<'_>) -> Result<Declaration> {
     let if_exists = cursor.take_words(&["IF", "EXISTS"]);
     let name = cursor.table_name()?;
     let change = table_change(cursor, &name)?;
-    Ok(Declaration::AlterTable { name, if_exists, change })
+    Ok(Declaration::AlterTable { name, if_exists, change: Box::new(change) })
 }
 
 fn table_change(cursor: &mut Cursor<'_>, table: &Name) -> Result<TableChange> {

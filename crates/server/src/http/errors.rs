@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use crate::problem::{Outcome, Problem};
 
 /// Every code of a problem: what it means, and what can be done.
-const CODES: [(&str, &str); 50] = [
+const CODES: [(&str, &str); 52] = [
     (
         "at-rest",
         "The job is stopped, finished, failed or a draft. Start it first: POST /v1/jobs/JOB/start.",
@@ -90,6 +90,10 @@ const CODES: [(&str, &str); 50] = [
         "The last 1,000 operations since the server began are remembered; this is none of them.",
     ),
     ("no-such-revision", "The job has no such revision. GET /v1/jobs/JOB/revisions lists them."),
+    (
+        "no-such-snapshot",
+        "The job has no snapshot of this number. GET /v1/jobs/JOB/snapshots lists those that are kept.",
+    ),
     ("no-such-stage", "The job has no stage of this name. The answer lists those that it has."),
     ("no-such-token", "There is no token of this name. GET /v1/tokens lists them."),
     (
@@ -139,6 +143,10 @@ const CODES: [(&str, &str); 50] = [
     (
         "too-large",
         "Statements have at most 1 MiB, and bodies 2 MiB. Rows do not go through this interface: a connector reads them.",
+    ),
+    (
+        "too-many-points",
+        "The numbers of a job's stages over time are too many for one answer. Name stages (?stages=…), or a larger step.",
     ),
     ("too-many-requests", "32 requests are in work at a time. Try again in a moment."),
     (
