@@ -22,8 +22,8 @@
 use sqlparser::tokenizer::{Span as TokenSpan, Token, TokenWithSpan};
 use thalweg_core::{Error, Result};
 
-use super::rewrite::{quoted_word, rewrite};
-use super::tokens::{Cursor, closing, is_word, span};
+use super::rewrite::rewrite;
+use super::tokens::{Cursor, closing, is_word, quoted_word, span};
 use super::types::column_type;
 
 /// Marks the lower bound of `BETWEEN SYMMETRIC`.

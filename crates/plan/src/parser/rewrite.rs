@@ -16,21 +16,14 @@
 //! are only those of MATCH_RECOGNIZE inside of its bracket. Arguments of window calls have been
 //! taken out before and are rewritten when they are parsed.
 
-use sqlparser::keywords::Keyword;
-use sqlparser::tokenizer::{Span as TokenSpan, Token, TokenWithSpan, Word};
+use sqlparser::tokenizer::{Span as TokenSpan, Token, TokenWithSpan};
 use thalweg_core::Result;
 
 use super::asof::AsofJoins;
 use super::clauses;
 use super::pattern;
-use super::tokens::{Cursor, SourceText, is_word};
+use super::tokens::{Cursor, SourceText, is_word, quoted_word};
 use super::types::column_type;
-
-/// A quoted name as a token.
-pub(super) fn quoted_word(text: String, place: TokenSpan) -> TokenWithSpan {
-    let word = Word { value: text, quote_style: Some('`'), keyword: Keyword::NoKeyword };
-    TokenWithSpan::new(Token::Word(word), place)
-}
 
 /// What a bracket belongs to.
 #[derive(Clone, Copy, PartialEq)]

@@ -9,6 +9,7 @@
 //! The methods of a [`Cursor`]: `is_…` looks, `take_…` passes what it names if it is there,
 //! `expect_…` fails if it is not, and everything else reads one thing or fails.
 
+use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{
     Location, Span as TokenSpan, Token, TokenWithSpan, Tokenizer, TokenizerError, Whitespace, Word,
 };
@@ -184,6 +185,12 @@ fn double_quotes(quoted: &str, place: TokenSpan) -> Error {
     Error::plan("double quotes mean nothing in this dialect")
         .hint(format!("write '{quoted}' for a string or `{quoted}` for a name"))
         .at(span(place))
+}
+
+/// A quoted name as a token.
+pub(super) fn quoted_word(text: String, place: TokenSpan) -> TokenWithSpan {
+    let word = Word { value: text, quote_style: Some('`'), keyword: Keyword::NoKeyword };
+    TokenWithSpan::new(Token::Word(word), place)
 }
 
 /// How a token is named in a message.
