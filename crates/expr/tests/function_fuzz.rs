@@ -622,8 +622,9 @@ impl Draw {
     const LITERAL_TEXTS: usize = 27;
     const ATTEMPTS: usize = 60;
     /// Texts that are few among all, for functions that take no others.
-    const WORDS: [(&'static str, &'static [&'static str]); 6] = [
+    const WORDS: [(&'static str, &'static [&'static str]); 7] = [
         ("DECODE", &["UTF-8", "UTF-16", "US-ASCII", "ISO-8859-1", "UTF-16LE"]),
+        ("ENCODE", &["UTF-8", "UTF-16", "US-ASCII"]),
         ("JSON_ARRAY", &["NULL", "ABSENT"]),
         ("JSON_OBJECT", &["NULL", "ABSENT", "a"]),
         ("ROW_FIELD", &["EXPR$0", "EXPR$1"]),

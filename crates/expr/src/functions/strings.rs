@@ -398,33 +398,39 @@ fn character(a: &Arguments<'_>) -> Result<ArrayRef> {
 
 /// `SPLIT_INDEX(text, separator, n)`; the separator may be the code of a character.
 fn split_index(call: Call<'_>) -> Result<Expr> {
+    let separator = call.arg_type(1);
+    let is_code = separator.is_integer();
+    if !is_code && !separator.is_string() && *separator != DataType::Null {
+        return Err(call.error(format!("the separator is a text, not {separator}")));
+    }
+    let target = if is_code { DataType::BigInt } else { DataType::STRING };
     let Call { name, mut args, session } = call;
-    let separator = args.remove(1);
-    let separator = match &separator.column_type.data_type {
-        data_type if data_type.is_integer() => {
-            let code = implicit_cast(separator, &DataType::BigInt);
-            let chr = Call { name: "CHR", args: vec![code], session };
-            chr.with_kernel(DataType::STRING.nullable(), character)
+    args[1] = implicit_cast(args[1].clone(), &target);
+    Ok(Call { name, args, session }.with_kernel(DataType::STRING.nullable(), move |a| {
+        let (s, n) = (a.texts(0), a.ints(2));
+        if is_code {
+            let codes = a.bigints(1);
+            return a.slice_result(|row| {
+                let character = char::from(codes.get(row)? as u8);
+                let text = s.get(row)?;
+                nth_part(text, character.encode_utf8(&mut [0; 4]), n.get(row)?)
+            });
         }
-        data_type if data_type.is_string() || *data_type == DataType::Null => {
-            implicit_cast(separator, &DataType::STRING)
-        }
-        other => {
-            return Err(Error::plan(format!("{name}: the separator is a text, not {other}")));
-        }
-    };
-    args.insert(1, separator);
-    Ok(Call { name, args, session }.with_kernel(DataType::STRING.nullable(), |a| {
-        let (s, separator, n) = (a.texts(0), a.texts(1), a.ints(2));
+        let separator = a.texts(1);
         a.slice_result(|row| {
-            let (s, separator, n) = (s.get(row)?, separator.get(row)?, n.get(row)?);
-            let n = usize::try_from(n).ok()?;
-            if separator.is_empty() || s.is_empty() {
-                return None;
-            }
-            s.split(separator).nth(n)
+            let text = s.get(row)?;
+            nth_part(text, separator.get(row)?, n.get(row)?)
         })
     }))
+}
+
+/// Part `n` of a text, counted from 0.
+fn nth_part<'t>(text: &'t str, separator: &str, n: i32) -> Option<&'t str> {
+    let n = usize::try_from(n).ok()?;
+    if separator.is_empty() || text.is_empty() {
+        return None;
+    }
+    text.split(separator).nth(n)
 }
 
 fn translate(out: &mut String, text: &str, from: &str, to: &str) -> Option<()> {

@@ -15,8 +15,7 @@
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 use thalweg_core::{Error, Result, Span};
 
-use super::tokens::quoted_word;
-use super::tokens::{Cursor, is_word, span};
+use super::tokens::{Cursor, is_word, quoted_word, span};
 
 /// The function that marks the condition of an ASOF JOIN; its argument is the match condition.
 pub const ASOF: &str = "ASOF$";

@@ -23,8 +23,7 @@ use sqlparser::tokenizer::{Span as TokenSpan, Token, TokenWithSpan};
 use thalweg_core::{Error, Result};
 
 use super::rewrite::rewrite;
-use super::tokens::quoted_word;
-use super::tokens::{Cursor, closing, is_word, span};
+use super::tokens::{Cursor, closing, is_word, quoted_word, span};
 use super::types::column_type;
 
 /// Marks the lower bound of `BETWEEN SYMMETRIC`.

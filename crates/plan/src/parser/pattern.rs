@@ -11,8 +11,7 @@
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 use thalweg_core::{Error, Result, Span};
 
-use super::tokens::quoted_word;
-use super::tokens::{Cursor, is_word};
+use super::tokens::{Cursor, is_word, quoted_word};
 
 /// The name under which WITHIN is handed over as a definition.
 pub const WITHIN: &str = "{WITHIN}";

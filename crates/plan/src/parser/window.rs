@@ -25,8 +25,7 @@ use sqlparser::tokenizer::{Span as TokenSpan, Token, TokenWithSpan};
 use thalweg_core::{Error, Result};
 
 use super::query::{expression, query};
-use super::tokens::quoted_word;
-use super::tokens::{Cursor, SourceText, closing, is_word, span, upper_word};
+use super::tokens::{Cursor, SourceText, closing, is_word, quoted_word, span, upper_word};
 use crate::ast::{Name, WindowCall, WindowInput};
 use crate::diagnostic::nearest;
 use crate::windows::{WINDOW_FUNCTIONS, WindowFunction};
