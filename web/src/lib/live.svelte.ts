@@ -1,4 +1,4 @@
-import { Problem, send, type JobNow, type JobSummary, type ServerNow } from './api';
+import { Problem, send, type JobSummary, type ServerNow } from './api';
 import { SseReader } from './sse';
 import { Trail } from './trail';
 
@@ -20,7 +20,6 @@ class Live {
   readonly trails = new Map<string, Trail>();
   #abort: AbortController | undefined;
   #failures = 0;
-  #before = new Map<string, { atMs: number; job: JobSummary; now: JobNow }>();
 
   start() {
     document.addEventListener('visibilitychange', () => (document.hidden ? this.stop() : this.open()));
@@ -86,7 +85,7 @@ class Live {
     this.link = 'live';
     this.atMs = Date.now();
     this.server = message.server;
-    this.jobs = (message.jobs as JobSummary[]).map((job) => this.#withRates(job));
+    this.jobs = message.jobs as JobSummary[];
     for (const job of this.jobs) this.#trail(job);
   }
 
@@ -95,26 +94,6 @@ class Live {
     let trail = this.trails.get(job.name);
     if (!trail) this.trails.set(job.name, (trail = new Trail()));
     trail.add(this.atMs, job.now.in_per_s);
-  }
-
-  /** A server that sends counters alone is a server whose rates are worked out here. */
-  #withRates(job: JobSummary): JobSummary {
-    const runs = job.state === 'running' || job.state === 'paused';
-    if (job.now || !runs) return job;
-    const before = this.#before.get(job.name);
-    const seconds = before ? (this.atMs - before.atMs) / 1000 : 0;
-    if (before && seconds < 0.9) return { ...job, now: before.now };
-    const grown = (of: (job: JobSummary) => number) =>
-      before ? Math.max(0, of(job) - of(before.job)) / seconds : 0;
-    const now: JobNow = {
-      in_per_s: grown((one) => one.rows_in),
-      out_per_s: grown((one) => one.rows_out),
-      late_per_min: grown((one) => one.late_rows) * 60,
-      bad_per_min: grown((one) => one.bad_rows) * 60,
-    };
-    if (job.watermark_ms != null) now.lag_s = (this.atMs - job.watermark_ms) / 1000;
-    this.#before.set(job.name, { atMs: this.atMs, job, now });
-    return { ...job, now };
   }
 }
 

@@ -4,6 +4,40 @@
  */
 
 export interface paths {
+    "/docs/errors": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** All codes. */
+        get: operations["codes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/docs/errors/{code}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What a code means, and what can be done. */
+        get: operations["code"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/healthz": {
         parameters: {
             query?: never;
@@ -167,7 +201,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All jobs, by name, with their counters. */
+        /** All jobs, by name, with their counters, what they are doing and what is wrong. */
         get: operations["list"];
         put?: never;
         post?: never;
@@ -210,6 +244,47 @@ export interface paths {
         put?: never;
         /** The state of these stages may be dropped. */
         post: operations["approve"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/jobs/{job}/bundle.zip": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A ZIP file with the statements of a job, its plan, its counters and readings, why its results
+         *     are where they are, its logs, events, runs and snapshots, and the options of the server. No
+         *     secrets, and no rows but those that messages quote.
+         */
+        get: operations["bundle"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/jobs/{job}/dead-letters": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The last rows that could not be read, of tables with `'bad-data' = 'dead-letter'` and a
+         *     `dead-letter.path`.
+         */
+        get: operations["dead_letters"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -492,6 +567,29 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/jobs/{job}/tail": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Rows of a job as they pass: what a table (`table`) or a stage (`stage`) gives, what a stage
+         *     takes (`into`), or what an output is given (`sink`; without any of these, all outputs). Of each
+         *     bundle the first 64 rows at most, and at most `rate` (1,000) rows a second: a look at the rows,
+         *     and not all of them. The messages are `tap` (what is looked at), `row`, `status` (how many rows
+         *     have passed and how many were shown), `dropped`, and `end` with the reason.
+         */
+        get: operations["tail"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/jobs/{job}/why": {
         parameters: {
             query?: never;
@@ -518,8 +616,9 @@ export interface paths {
         };
         /**
          * A stream of messages: `jobs` (the list), `job:NAME` (one with its stages). As server-sent
-         *     events, or a line of JSON each, as `Accept` says. A slow reader loses messages and is informed
-         *     `{"dropped": n}`.
+         *     events, or a line of JSON each, as `Accept` says. Each message is whole, so a client that comes
+         *     back misses nothing; with `Last-Event-ID` the numbers continue. A slow reader loses messages and
+         *     is informed `{"dropped": n}`.
          */
         get: operations["live"];
         put?: never;
@@ -701,6 +800,21 @@ export interface components {
              */
             status: number;
         };
+        /** @description Something that is wrong with a job, or will be. */
+        ConditionView: {
+            /**
+             * @description `held`, `behind`, `blocked`, `late`, `bad-data`, `snapshots-failing`, `near-memory-limit`,
+             *     `skewed` or `flapping`.
+             */
+            kind: string;
+            /**
+             * Format: int64
+             * @description Since when, in milliseconds since 1970.
+             */
+            since_ms: number;
+            /** @description In a sentence. */
+            text: string;
+        };
         /** @description An option as it is shown. */
         ConfigEntry: {
             /** @description What it is. */
@@ -737,6 +851,36 @@ export interface components {
             summary: string;
             /** @description Tables can be written. */
             writes: boolean;
+        };
+        /** @description A row that could not be read. */
+        DeadLetter: {
+            /** @description The file, partition or topic that it was in. */
+            file: string;
+            /**
+             * Format: int64
+             * @description Its place there: a line, an offset.
+             */
+            line: number;
+            /** @description Its text. Bytes that are none are shown as escapes. */
+            raw: string;
+            /** @description Its bytes, where they are no text. */
+            "raw-base64"?: string | null;
+            /** @description Why it cannot be read. */
+            reason: string;
+            /** @description The table that it is of. */
+            table?: string;
+        };
+        /** @description The last rows of a job that could not be read. */
+        DeadLetters: {
+            /**
+             * Format: int64
+             * @description How many rows this run could not read, those that are not kept included.
+             */
+            bad_rows: number;
+            /** @description The last of them, newest first. */
+            items: components["schemas"]["DeadLetter"][];
+            /** @description The tables that keep theirs in a file, and the files. */
+            kept: components["schemas"]["LetterFile"][];
         };
         /**
          * @description What a person wants of a job.
@@ -835,6 +979,55 @@ export interface components {
             /** @description Words to find it by. */
             tags?: string[];
         };
+        /** @description Jobs, and the server that has them. */
+        JobList: components["schemas"]["List_JobSummary"] & {
+            /** @description The server, as far as jobs of the page and of its filter take part. */
+            server: components["schemas"]["ServerNow"];
+        };
+        /** @description What a job is doing at the moment. */
+        JobNow: {
+            /**
+             * Format: double
+             * @description Rows a minute that could not be read.
+             */
+            bad_per_min: number;
+            /**
+             * Format: double
+             * @description The share of all workers that works for it.
+             */
+            busy: number;
+            /**
+             * Format: double
+             * @description Rows read a second.
+             */
+            in_per_s: number;
+            /**
+             * Format: double
+             * @description Seconds by which the watermark of the output that is furthest behind is behind the clock.
+             */
+            lag_s?: number | null;
+            /**
+             * Format: double
+             * @description Late rows a minute.
+             */
+            late_per_min: number;
+            /**
+             * Format: int64
+             * @description Bytes of rows on the way, of state and of buffers.
+             */
+            memory_bytes: number;
+            /**
+             * Format: double
+             * @description Rows written a second.
+             */
+            out_per_s: number;
+            /**
+             * Format: double
+             * @description Seconds in which 99 % of the results of the last minute were written, as exact as the
+             *     buckets of its histogram.
+             */
+            p99_s?: number | null;
+        };
         /** @description A job in a list. */
         JobSummary: {
             /**
@@ -842,6 +1035,8 @@ export interface components {
              * @description Rows that could not be read.
              */
             bad_rows: number;
+            /** @description What is wrong with it, or will be. */
+            conditions?: components["schemas"]["ConditionView"][];
             /** @description What is wanted. */
             desired: components["schemas"]["Desired"];
             /**
@@ -858,6 +1053,7 @@ export interface components {
             limits: components["schemas"]["Limits"];
             /** @description Its name. */
             name: string;
+            now?: components["schemas"]["JobNow"] | null;
             outcome?: components["schemas"]["OutcomeRecord"] | null;
             /**
              * Format: int32
@@ -920,6 +1116,13 @@ export interface components {
             sql: string;
             /** @description Its stages, with the counters of now or of its last run. */
             stages: components["schemas"]["StageView"][];
+        };
+        /** @description Where the rows of a table are kept that cannot be read. */
+        LetterFile: {
+            /** @description The file, which has `.partial` behind its name while the job runs. */
+            path: string;
+            /** @description The table. */
+            table: string;
         };
         /** @description What a job may use. */
         Limits: {
@@ -1039,6 +1242,8 @@ export interface components {
                  * @description Rows that could not be read.
                  */
                 bad_rows: number;
+                /** @description What is wrong with it, or will be. */
+                conditions?: components["schemas"]["ConditionView"][];
                 /** @description What is wanted. */
                 desired: components["schemas"]["Desired"];
                 /**
@@ -1055,6 +1260,7 @@ export interface components {
                 limits: components["schemas"]["Limits"];
                 /** @description Its name. */
                 name: string;
+                now?: components["schemas"]["JobNow"] | null;
                 outcome?: components["schemas"]["OutcomeRecord"] | null;
                 /**
                  * Format: int32
@@ -1562,6 +1768,41 @@ export interface components {
              */
             restarts: number;
         };
+        /** @description The server itself. */
+        ServerNow: {
+            /**
+             * Format: int64
+             * @description When this was read.
+             */
+            at_ms: number;
+            /**
+             * Format: int64
+             * @description When the server began, in milliseconds since 1970.
+             */
+            began_ms: number;
+            /**
+             * Format: double
+             * @description The share of them that works for jobs.
+             */
+            busy: number;
+            /**
+             * Format: int64
+             * @description What its jobs keep in memory.
+             */
+            memory_bytes: number;
+            /**
+             * Format: int64
+             * @description What they may keep.
+             */
+            memory_limit_bytes: number;
+            /** @description The version of the program. */
+            version: string;
+            /**
+             * Format: int64
+             * @description Its worker threads.
+             */
+            workers: number;
+        };
         /** @description An option of SET. */
         SettingView: {
             /** @description What it means. */
@@ -1654,6 +1895,41 @@ export interface components {
             /** @description Its watermark, in milliseconds since 1970. */
             watermark_ms: (number | null)[];
         };
+        /** @description What a stage is doing at the moment. */
+        StageNow: {
+            /**
+             * Format: double
+             * @description The share of the time in which it could not do work that was there.
+             */
+            blocked: number;
+            /** @description The reason that took most of that: `output`, `memory`, `order`, `lookup` or `cut`. */
+            blocked_by?: string | null;
+            /**
+             * Format: double
+             * @description The share of the time in which it was busy.
+             */
+            busy: number;
+            /**
+             * Format: double
+             * @description The share of the time that is left.
+             */
+            idle: number;
+            /**
+             * Format: double
+             * @description Rows taken a second.
+             */
+            in_per_s: number;
+            /**
+             * Format: double
+             * @description Rows passed on a second.
+             */
+            out_per_s: number;
+            /**
+             * Format: double
+             * @description Bundles that a bundle found before it, on average.
+             */
+            queued: number;
+        };
         /** @description A stage as people name it. */
         StageReference: {
             /** @description Its identifier, which follows from what it computes. */
@@ -1696,6 +1972,7 @@ export interface components {
             late_rows: number;
             /** @description What it is called. */
             name: string;
+            now?: components["schemas"]["StageNow"] | null;
             /** @description What went wrong without stopping the job. */
             problem?: string | null;
             /**
@@ -1887,6 +2164,54 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    codes: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/markdown": unknown;
+                };
+            };
+        };
+    };
+    code: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                code: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/markdown": unknown;
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     healthz: {
         parameters: {
             query?: never;
@@ -2126,6 +2451,8 @@ export interface operations {
                 limit?: number;
                 after?: string;
                 state?: string;
+                /** @description something that is wrong, such as `held` */
+                condition?: string;
                 tag?: string;
                 /** @description part of the name */
                 q?: string;
@@ -2141,7 +2468,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["List_JobSummary"];
+                    "application/json": components["schemas"]["JobList"];
                 };
             };
             default: {
@@ -2295,6 +2622,68 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Operation"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    bundle: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/zip": unknown;
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    dead_letters: {
+        parameters: {
+            query?: {
+                table?: string;
+                /** @description 100 unless it says otherwise, at most 500 */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeadLetters"];
                 };
             };
             default: {
@@ -2875,6 +3264,45 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Operation"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    tail: {
+        parameters: {
+            query?: {
+                table?: string;
+                stage?: string;
+                sink?: string;
+                into?: string;
+                /** @description a condition in SQL over the columns */
+                where?: string;
+                /** @description ends after this number of rows */
+                limit?: number;
+                rate?: number;
+            };
+            header?: never;
+            path: {
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": unknown;
                 };
             };
             default: {

@@ -18,7 +18,14 @@ describe('the list of jobs', () => {
     expect(names(sorted(jobs, { column: 'state', reversed: true }))).toEqual(['d', 'a', 'b', 'c']);
   });
   it('has the largest number first', () => {
-    const now = (in_per_s: number) => ({ in_per_s, out_per_s: 0, late_per_min: 0, bad_per_min: 0 });
+    const now = (in_per_s: number) => ({
+      in_per_s,
+      out_per_s: 0,
+      late_per_min: 0,
+      bad_per_min: 0,
+      busy: 0,
+      memory_bytes: 0,
+    });
     const busy = [job('x', 'running', { now: now(1) }), job('y', 'running', { now: now(9) }), job('z', 'stopped')];
     expect(names(sorted(busy, { column: 'in', reversed: false }))).toEqual(['y', 'x', 'z']);
   });
