@@ -62,11 +62,6 @@ const DIALECTS: &[(&str, &str, &str)] = &[
         "SELECT a FROM t WHERE UPPER(s) NOT LIKE UPPER('x%')",
     ),
     (
-        "SELECT * FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY s ORDER BY a DESC) <= 1",
-        "FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC) AS n FROM t) WHERE n <= 1",
-        "SELECT a FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY s ORDER BY a DESC) AS n FROM t) WHERE n <= 1",
-    ),
-    (
         "SELECT s, UPPER(s) AS u, COUNT(*) FROM t GROUP BY ALL",
         "write GROUP BY s, UPPER(s)",
         "SELECT s, UPPER(s) AS u, COUNT(*) FROM t GROUP BY s, UPPER(s)",
