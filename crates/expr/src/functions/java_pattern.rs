@@ -88,7 +88,7 @@ impl JavaPattern {
         }
     }
 
-    /// Visits each match until it is told to stop.
+    /// Visits each match until one says to stop.
     pub fn for_each(
         &self,
         text: &str,

@@ -123,7 +123,7 @@ impl Binder<'_> {
         Ok((first, last))
     }
 
-    /// `CAST(number AS INTERVAL DAY)`: so many units. `None` for any other cast.
+    /// `CAST(number AS INTERVAL DAY)`: a number of units. `None` for any other cast.
     pub(super) fn cast_to_interval(
         &self,
         input: &Expr,
