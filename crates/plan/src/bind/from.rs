@@ -53,7 +53,7 @@ fn refuse_clauses(factor: &TableFactor) -> Result<()> {
 }
 
 /// TABLESAMPLE of a factor.
-fn sample(factor: &TableFactor) -> Option<&sql::TableSample> {
+pub(crate) fn sample(factor: &TableFactor) -> Option<&sql::TableSample> {
     let (TableFactor::Table { sample, .. } | TableFactor::Derived { sample, .. }) = factor else {
         return None;
     };

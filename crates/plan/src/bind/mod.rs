@@ -44,7 +44,7 @@ pub(crate) mod children;
 pub mod composed_aggregates;
 pub mod condition;
 mod expression;
-mod from;
+pub(crate) mod from;
 pub mod functions;
 mod group;
 mod hints;

@@ -7,6 +7,7 @@ use super::finding::Finding;
 use super::reserved::is_reserved;
 use super::syntax::{Syntax, walk_expression, walk_query};
 use crate::bind::children::children;
+use crate::bind::from::sample;
 use crate::bind::functions::function_name;
 use crate::bind::spans::{ident_span, span_of};
 use crate::bind::state_table::state_call;
@@ -249,12 +250,10 @@ fn is_null(expr: &sql::Expr) -> bool {
     }
 }
 
+/// True for TABLESAMPLE of less than all rows: Flink leaves one of all rows out.
 fn is_sampled(factor: &sql::TableFactor) -> bool {
-    matches!(
-        factor,
-        sql::TableFactor::Table { sample: Some(_), .. }
-            | sql::TableFactor::Derived { sample: Some(_), .. }
-    )
+    let quantity = sample(factor).and_then(|sample| sample.quantity.as_ref());
+    quantity.is_some_and(|quantity| quantity.value.to_string() != "100")
 }
 
 fn is_half(operator: &sql::JoinOperator) -> bool {
