@@ -57,7 +57,7 @@ const OBSERVATIONS: [Observation; 32] = [
         5,
         "late rows disappear silently; in batch mode none is late",
         &[
-            "differences: Late rows disappear silently",
+            "differences: Late rows are dropped; only a metric",
             "crates/engine/tests/queries/late_rows.rs::late_rows_go_to_their_table",
             "crates/engine/tests/golden/batch.rs::every_answer_in_batch_mode_is_flinks",
         ],
