@@ -141,7 +141,7 @@ cases! { append, APPEND, super::check_append, crate::compare_append:
     fnu_text_startswith, fnu_text_str_to_map, fnu_text_syntax_1, fnu_text_to_base64,
     fnu_text_trim, fnu_text_typeof, fnu_text_url_encode, fnu_time_convert_tz,
     fnu_time_date_format, fnu_time_syntax_4, fnu_time_syntax_6, fnu_time_syntax_7,
-    fnu_time_timestampdiff, fnu_time_to_timestamp_ltz, insert_map_literal, wagg_json_arrayagg,
+    fnu_time_timestampdiff, fnu_time_to_timestamp_ltz, wagg_json_arrayagg,
     wagg_json_objectagg,
 }
 
