@@ -490,9 +490,11 @@ fn insert_widens_but_never_narrows() {
     let long = Expr::column(0, DataType::BigInt.nullable());
     assert!(build::coerce(long, &target(DataType::Int), &session()).is_err());
     assert!(build::coerce(int(0), &target(DataType::STRING), &session()).is_err());
-    // Text is renamed, not cut.
-    let short = build::coerce(s("abc"), &target(DataType::Varchar(2)), &session()).expect("text");
-    assert_eq!(text(&short), "abc");
+    // A text whose type says its length is cut as in Flink; another one is renamed.
+    let to_two = |expr| build::coerce(expr, &target(DataType::Varchar(2)), &session());
+    assert_eq!(text(&to_two(s("abc")).expect("CHAR(3)")), "ab");
+    let any_text = build::cast(s("abc"), DataType::STRING, false, &session()).expect("STRING");
+    assert_eq!(text(&to_two(any_text).expect("STRING")), "abc");
 }
 
 #[test]
