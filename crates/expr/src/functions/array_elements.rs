@@ -224,13 +224,19 @@ fn position(call: Call<'_>) -> Result<Expr> {
     }))
 }
 
-fn concat(call: Call<'_>) -> Result<Expr> {
+/// The call with all arguments as their common type, and that type.
+pub(super) fn with_common_type(call: Call<'_>) -> Result<(Call<'_>, ColumnType)> {
     let types: Vec<ColumnType> = call.args.iter().map(|arg| arg.column_type.clone()).collect();
     let common = common_type(&types).map_err(|error| call.error(error.message()))?;
     let Call { name, args, session } = call;
     let cast = |arg: Expr| implicit_cast_in(arg, &common.data_type, session);
     let args = args.into_iter().map(cast).collect();
-    Ok(Call { name, args, session }.with_kernel(common, |a| {
+    Ok((Call { name, args, session }, common))
+}
+
+fn concat(call: Call<'_>) -> Result<Expr> {
+    let (call, common) = with_common_type(call)?;
+    Ok(call.with_kernel(common, |a| {
         let lists: Vec<Lists<'_>> = (0..a.len()).map(|index| Lists::new(a, index)).collect();
         let mut picks = Picks::default();
         for row in 0..a.rows {

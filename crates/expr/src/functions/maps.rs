@@ -16,7 +16,7 @@ use arrow_select::take::take;
 use hashbrown::HashMap;
 use thalweg_core::{Column, ColumnType, DataType, Error, Result};
 
-use super::array_elements::{Picks, converter, encoded};
+use super::array_elements::{Picks, converter, encoded, with_common_type};
 use super::arrays::{Lists, element_type};
 use super::definition::{Call, Definition, custom};
 use super::java_pattern::JavaPattern;
@@ -236,12 +236,8 @@ fn from_arrays(call: Call<'_>) -> Result<Expr> {
 
 /// The entries of all maps; of a key that several have, the last one's value.
 fn union(call: Call<'_>) -> Result<Expr> {
-    let types: Vec<ColumnType> = call.args.iter().map(|arg| arg.column_type.clone()).collect();
-    let common = common_type(&types).map_err(|error| call.error(error.message()))?;
-    let Call { name, args, session } = call;
-    let cast = |arg: Expr| implicit_cast_in(arg, &common.data_type, session);
-    let args = args.into_iter().map(cast).collect();
-    Ok(Call { name, args, session }.with_kernel(common, |a| {
+    let (call, common) = with_common_type(call)?;
+    Ok(call.with_kernel(common, |a| {
         let maps: Vec<Lists<'_>> = (0..a.len()).map(|index| Lists::new(a, index)).collect();
         let columns = |column: usize| -> Vec<&ArrayRef> {
             maps.iter().map(|map| map.values.as_struct().column(column)).collect()

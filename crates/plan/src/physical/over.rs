@@ -6,7 +6,7 @@
 //! On a stream only an order by one ascending time can run: earlier rows are then complete at some
 //! point. Ranks in an order of values are computed only as a Top-N (`logical::ranks`), so what
 //! arrives here with such an order had no usable condition on its rank. In batch mode anything
-//! runs, with all rows of the input at hand ([`OverWhole`]).
+//! runs, once all rows of the input have come ([`OverWhole`]).
 
 use std::sync::Arc;
 
