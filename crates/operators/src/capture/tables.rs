@@ -17,7 +17,7 @@ use arrow_array::{
     Array, ArrayRef, BooleanArray, Int64Array, PrimitiveArray, RecordBatch, UInt8Array,
 };
 use arrow_schema::{DataType as Arrow, Field, SchemaRef};
-use thalweg_core::snapshot::state_schema;
+use thalweg_core::snapshot::{TableRows, state_schema};
 use thalweg_core::{Captured, Error, Restored, Result, TableSchema};
 
 /// The virtual partition of keys with this hash: the one that
@@ -137,6 +137,25 @@ pub(crate) fn kept_schema(own: &[(&str, Arrow)], rows: &TableSchema) -> SchemaRe
         fields.push(Field::new(name, column.column_type.data_type.arrow(), true));
     }
     state_schema(fields)
+}
+
+/// Captures batches of these rows as a table with a schema of [`kept_schema`], later: until then
+/// they share their memory.
+pub(crate) fn captured_batches(
+    table: &'static str,
+    rows: &TableSchema,
+    batches: Vec<RecordBatch>,
+) -> Captured {
+    let schema = kept_schema(&[], rows);
+    let of_table = Arc::clone(&schema);
+    let make = move || {
+        let parts = |batch: &RecordBatch| kept_parts(batch.columns(), batch.num_rows(), &of_table);
+        let rows = batches.iter().map(parts).collect::<Result<Vec<_>>>()?.concat();
+        Ok(TableRows { rows, removed: Vec::new() })
+    };
+    let mut captured = Captured::default();
+    captured.add_later(table, schema, Box::new(make));
+    captured
 }
 
 /// Rows of a table with a schema of [`kept_schema`]. Texts are copied, so that they hold on to no

@@ -32,7 +32,6 @@ use arrow_row::Rows;
 use arrow_select::interleave::interleave_record_batch;
 use thalweg_core::bundle::batch_bytes;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
-use thalweg_core::snapshot::TableRows;
 use thalweg_core::{
     Bundle, Captured, Column, ColumnType, Extent, Operator, Output, Partition, PartitionContext,
     Piece, Progress, Restored, Result, Route, TableSchema, Watermark,
@@ -44,7 +43,7 @@ use crate::aggregate::AggregateCall;
 use crate::limit::{route_to_first, rows_of};
 use crate::rows::columns::batch_of;
 use crate::sort::{EMIT_ROWS, KeyEncoder, SortKey};
-use crate::tables::{kept_columns, kept_parts, kept_schema};
+use crate::tables::{captured_batches, kept_columns, kept_schema};
 
 /// The table of state: the rows, as they came.
 const ROWS: &str = "rows";
@@ -263,17 +262,7 @@ impl Partition for WholePartition {
     }
 
     fn capture(&mut self, _: Extent) -> Result<Captured> {
-        let schema = kept_schema(&[], &self.spec.input);
-        let (batches, of_table) = (self.batches.clone(), Arc::clone(&schema));
-        let make = move || {
-            let parts =
-                |batch: &RecordBatch| kept_parts(batch.columns(), batch.num_rows(), &of_table);
-            let rows = batches.iter().map(parts).collect::<Result<Vec<_>>>()?.concat();
-            Ok(TableRows { rows, removed: Vec::new() })
-        };
-        let mut captured = Captured::default();
-        captured.add_later(ROWS, schema, Box::new(make));
-        Ok(captured)
+        Ok(captured_batches(ROWS, &self.spec.input, self.batches.clone()))
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {

@@ -18,15 +18,12 @@ mod keys;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
 use arrow_array::{RecordBatch, UInt32Array};
 use arrow_row::{OwnedRow, Rows};
 use arrow_select::interleave::interleave_record_batch;
 use arrow_select::take::take_record_batch;
 use thalweg_core::bundle::batch_bytes;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
-use thalweg_core::snapshot::TableRows;
 use thalweg_core::{
     Bundle, Captured, Extent, Operator, Output, Partition, PartitionContext, Piece, Progress,
     Restored, Result, Route, TableSchema, Watermark,
@@ -37,7 +34,7 @@ pub use keys::SortKey;
 
 use crate::limit::{route_to_first, rows_of};
 use crate::rows::columns::batch_of;
-use crate::tables::{kept_columns, kept_parts, kept_schema};
+use crate::tables::{captured_batches, kept_columns, kept_schema};
 
 /// The table of state: the rows that may be part of the result, as they came.
 const ROWS: &str = "rows";
@@ -221,17 +218,7 @@ impl Partition for SortPartition {
     }
     /// The key of the last row that can win follows from the rows.
     fn capture(&mut self, _: Extent) -> Result<Captured> {
-        let schema = kept_schema(&[], &self.schema);
-        let (batches, of_table) = (self.kept.batches.clone(), Arc::clone(&schema));
-        let make = move || {
-            let parts =
-                |batch: &RecordBatch| kept_parts(batch.columns(), batch.num_rows(), &of_table);
-            let rows = batches.iter().map(parts).collect::<Result<Vec<_>>>()?.concat();
-            Ok(TableRows { rows, removed: Vec::new() })
-        };
-        let mut captured = Captured::default();
-        captured.add_later(ROWS, schema, Box::new(make));
-        Ok(captured)
+        Ok(captured_batches(ROWS, &self.schema, self.kept.batches.clone()))
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
