@@ -8,6 +8,7 @@ mod table;
 
 use std::borrow::Cow;
 use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
 
 use arrow_array::RecordBatch;
 use chrono_tz::Tz;
@@ -74,6 +75,40 @@ fn print_error(error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::BrokenPipe => write_error(error),
         _ => write_error(error).in_file("standard output"),
+    }
+}
+
+/// Rows with these columns as a [`ResultWriter`] writes them.
+///
+/// # Errors
+/// If a value cannot be shown.
+pub fn rows_as_text(
+    format: Format,
+    schema: &TableSchema,
+    null_text: &str,
+    zone: Tz,
+    rows: &RecordBatch,
+) -> Result<String> {
+    let text = SharedText::default();
+    let out = Box::new(text.clone());
+    let mut writer = ResultWriter::new(format, schema.clone(), null_text.to_owned(), zone, out);
+    writer.write(rows, None)?;
+    writer.finish()?;
+    let bytes = std::mem::take(&mut *text.0.lock().expect("no panic under this lock"));
+    String::from_utf8(bytes).map_err(|_| Error::internal("rows are shown as text"))
+}
+
+/// Text that a writer which owns its output leaves behind.
+#[derive(Clone, Default)]
+struct SharedText(Arc<Mutex<Vec<u8>>>);
+
+impl Write for SharedText {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("no panic under this lock").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -267,8 +302,6 @@ impl Sink for QuerySink {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
-
     use arrow_array::{
         ArrayRef, Decimal128Array, Float64Array, Int32Array, StringViewArray,
         TimestampMillisecondArray,
@@ -276,19 +309,6 @@ mod tests {
     use thalweg_core::{Column, DataType};
 
     use super::*;
-
-    #[derive(Clone, Default)]
-    struct Shared(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Shared {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().expect("not poisoned").extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
 
     struct Gone;
 
@@ -327,7 +347,7 @@ mod tests {
     }
 
     fn written(format: Format, configure: impl Fn(ResultWriter) -> ResultWriter) -> String {
-        let out = Shared::default();
+        let out = SharedText::default();
         let writer =
             ResultWriter::new(format, schema(), "NULL".to_string(), Tz::UTC, Box::new(out.clone()));
         let mut writer = configure(writer);

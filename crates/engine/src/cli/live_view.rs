@@ -10,12 +10,12 @@
 //! or something was said, the next view begins below that.
 
 use std::io::Write;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use chrono_tz::Tz;
-use thalweg_connectors::output::{Format, ResultWriter};
+use thalweg_connectors::output::{Format, rows_as_text};
 use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::{Error, Result, TableSchema};
 
@@ -123,15 +123,7 @@ impl LiveView {
     }
 
     fn table(&self, rows: &RecordBatch) -> Result<String> {
-        let text = SharedText::default();
-        let out = Box::new(text.clone());
-        let null_text = self.null_text.clone();
-        let schema = self.schema.clone();
-        let mut writer = ResultWriter::new(Format::Table, schema, null_text, self.zone, out);
-        writer.write(rows, None)?;
-        writer.finish()?;
-        let bytes = std::mem::take(&mut *text.0.lock().expect("no panic under this lock"));
-        String::from_utf8(bytes).map_err(|_| Error::internal("a table that is no text"))
+        rows_as_text(Format::Table, &self.schema, &self.null_text, self.zone, rows)
     }
 
     fn print(&mut self, text: &str) -> Result<()> {
@@ -144,26 +136,27 @@ fn terminal_height() -> u16 {
     terminal_size::terminal_size().map_or(USUAL_LINES, |(_, terminal_size::Height(lines))| lines)
 }
 
-/// Text that a writer which owns its output leaves behind.
-#[derive(Clone, Default)]
-struct SharedText(Arc<Mutex<Vec<u8>>>);
-
-impl Write for SharedText {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("no panic under this lock").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use arrow_array::Int64Array;
     use thalweg_core::{Column, DataType};
 
     use super::*;
+    use std::sync::Mutex;
+
+    /// A terminal whose text can be looked at.
+    #[derive(Clone, Default)]
+    struct SharedText(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for SharedText {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().expect("no panic under this lock").extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
 
     fn view(text: &SharedText) -> LiveView {
         let schema = TableSchema::new(vec![Column::new("n", DataType::BigInt.nullable())]);

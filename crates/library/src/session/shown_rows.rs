@@ -4,16 +4,15 @@
 //! gave them; a column whose type SQL does not know (state of an aggregate on its way) is left out.
 
 use std::collections::HashSet;
-use std::io::Write;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use arrow_array::{BooleanArray, RecordBatch};
 use arrow_cast::cast;
 use arrow_schema::Schema;
 use arrow_select::filter::filter_record_batch;
 use chrono_tz::Tz;
-use thalweg_connectors::output::{Format, ResultWriter};
-use thalweg_core::{Column, Error, Result, RowKind, TableSchema, Watermark, WatermarkBefore};
+use thalweg_connectors::output::{Format, rows_as_text};
+use thalweg_core::{Column, Result, RowKind, TableSchema, Watermark, WatermarkBefore};
 use thalweg_expr::{EvalContext, Expr};
 
 use super::Session;
@@ -120,28 +119,7 @@ impl ShownRows {
 
     /// A line of JSON for each row.
     fn lines(&self, batch: &RecordBatch) -> Result<String> {
-        let text = SharedText::default();
-        let out = Box::new(text.clone());
-        let schema = self.schema.clone();
-        let mut writer = ResultWriter::new(Format::Ndjson, schema, String::new(), self.zone, out);
-        writer.write(batch, None)?;
-        writer.finish()?;
-        let bytes = std::mem::take(&mut *text.0.lock().expect("no panic under this lock"));
-        String::from_utf8(bytes).map_err(|_| Error::internal("JSON is UTF-8"))
-    }
-}
-
-/// What a writer writes to.
-#[derive(Clone, Default)]
-struct SharedText(Arc<Mutex<Vec<u8>>>);
-
-impl Write for SharedText {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("no panic under this lock").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
+        rows_as_text(Format::Ndjson, &self.schema, "", self.zone, batch)
     }
 }
 
@@ -196,7 +174,10 @@ mod tests {
             "n = 1) GROUP BY (n",
         ] {
             let refused = shown(Some(wrong)).err();
-            assert!(refused.as_ref().is_some_and(Error::is_plan_error), "{wrong}: {refused:?}");
+            assert!(
+                refused.as_ref().is_some_and(thalweg_core::Error::is_plan_error),
+                "{wrong}: {refused:?}"
+            );
         }
     }
 
