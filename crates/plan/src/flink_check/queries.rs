@@ -20,13 +20,16 @@ const NOT_IN_FLINK: [(&str, &str); 3] = [
 ];
 
 /// Functions that take NULL without a type, each with the first of the arguments that may be one.
-const TAKES_NULL: [(&str, usize); 11] = [
+/// Clauses of JSON (`NULL ON EMPTY`) stand behind the arguments.
+const TAKES_NULL: [(&str, usize); 13] = [
     ("ARRAY_CONTAINS", 1),
     ("BTRIM", 0),
     ("COALESCE", 0),
     ("ELT", 1),
     ("ENDSWITH", 0),
     ("IFNULL", 0),
+    ("JSON_QUERY", 2),
+    ("JSON_VALUE", 2),
     ("NULLIF", 1),
     ("PERCENTILE", 0),
     ("REGEXP_COUNT", 0),
@@ -189,10 +192,6 @@ impl QueryCheck<'_> {
                 self.nulls(arguments.into_iter().take(1));
             }
             Some((_, first)) => self.nulls(arguments.into_iter().take(*first)),
-            // `NULL ON EMPTY` and the like are clauses.
-            None if matches!(name.as_str(), "JSON_VALUE" | "JSON_QUERY") => {
-                self.nulls(arguments.into_iter().take(2));
-            }
             None if is_map => self.nulls(arguments.into_iter().take(1)),
             None => self.nulls(arguments),
         }
