@@ -22,6 +22,7 @@
 //! | [`text`] | the text form of values (CSV output, CAST to STRING, printed tables) |
 
 pub mod bundle;
+pub mod calendar;
 pub mod connector;
 pub mod counter;
 pub mod error;

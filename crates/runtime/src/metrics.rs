@@ -470,9 +470,12 @@ impl MetricsSnapshot {
     pub fn late(&self) -> u64 {
         self.total(StageRole::Operator, |stage| stage.late)
     }
-    /// The least advanced watermark of the sources.
+    /// The least advanced watermark of the sources that are not idle, for which nothing waits; of
+    /// all of them where every one is idle.
     pub fn watermark(&self) -> Watermark {
         let sources = self.stages.iter().filter(|stage| stage.role == StageRole::Source);
-        sources.map(|stage| stage.watermark).min().unwrap_or(Watermark::MIN)
+        let active = sources.clone().filter(|stage| !stage.idle).map(|stage| stage.watermark).min();
+        let of_all = || sources.map(|stage| stage.watermark).min();
+        active.or_else(of_all).unwrap_or(Watermark::MIN)
     }
 }

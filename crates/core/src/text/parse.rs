@@ -4,6 +4,7 @@
 //! `BigDecimal`); dates that the calendar does not have are refused, where Flink's CSV format moves
 //! them to the month's last day.
 
+use crate::calendar::{days_from_civil, days_in_month};
 use crate::error::{Error, Result};
 
 /// Numbers of at most this many digits fit 64 bits.
@@ -282,25 +283,9 @@ fn date(text: &[u8]) -> Option<i64> {
         return None;
     }
     let year = two(text, 0)? * 100 + two(text, 2)?;
-    let (month, day) = (two(text, 5)?, two(text, 8)?);
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let days_in_month = match month {
-        2 => 28 + i64::from(leap),
-        4 | 6 | 9 | 11 => 30,
-        1..=12 => 31,
-        _ => return None,
-    };
-    (1..=days_in_month).contains(&day).then(|| days_from_civil(year, month, day))
-}
-
-/// Source: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `days_from_civil`.
-fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    let year = year - i64::from(month <= 2);
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
+    let (month, day) = (two(text, 5)? as u32, two(text, 8)? as u32);
+    let is_date = (1..=12).contains(&month) && (1..=days_in_month(year, month)).contains(&day);
+    is_date.then(|| days_from_civil(year, month, day))
 }
 
 /// Seconds since midnight of exactly `HH:mm:ss`.

@@ -171,7 +171,9 @@ async fn admit(app: &App, request: Request, by: &mut String) -> Outcome<Request>
     let peer = peer.ok_or_else(|| Problem::new(500, "internal", "a connection has a peer"))?;
     if let Peer::Address(_) = peer {
         check_host(&parts.headers, &app.server.config.host_names())?;
-        check_page(&parts.headers)?;
+        if !follows_link(&parts) {
+            check_page(&parts.headers)?;
+        }
     }
     let caller = identify(app, peer, &parts).await?;
     by.clone_from(&caller.name);
@@ -208,6 +210,17 @@ fn without_port(host: &str) -> &str {
         Some((name, port)) if port.chars().all(|c| c.is_ascii_digit()) => name,
         _ => host,
     }
+}
+
+/// True of a browser that opens our page in a tab because a link in another site, a chat or a mail
+/// leads to it. No script can set these headers, the page itself holds no data, and the other site
+/// can neither read it nor show it in a frame.
+fn follows_link(request: &Parts) -> bool {
+    let is = |name: &str, value: &str| request.headers.get(name).is_some_and(|is| is == value);
+    request.method == Method::GET
+        && request.uri.path() == "/"
+        && is("sec-fetch-mode", "navigate")
+        && is("sec-fetch-dest", "document")
 }
 
 /// A page of another site may not ask for anything.
@@ -389,6 +402,22 @@ mod tests {
         ] {
             check_page(&headers(&[own, bad])).expect_err("another page");
         }
+    }
+
+    #[test]
+    fn a_link_of_another_site_opens_the_page_and_nothing_else() {
+        let link = |method: Method, path: &str, destination: &str| {
+            let mut request = axum::http::Request::new(());
+            *request.method_mut() = method;
+            *request.uri_mut() = path.parse().expect("a path");
+            let kept = [("sec-fetch-mode", "navigate"), ("sec-fetch-dest", destination)];
+            *request.headers_mut() = headers(&kept);
+            follows_link(&request.into_parts().0)
+        };
+        assert!(link(Method::GET, "/", "document"));
+        assert!(!link(Method::GET, "/v1/jobs", "document"));
+        assert!(!link(Method::POST, "/", "document"));
+        assert!(!link(Method::GET, "/", "iframe"));
     }
 
     #[test]

@@ -44,22 +44,38 @@ impl Listeners {
     pub async fn open(socket: &Path, address: Option<std::net::SocketAddr>) -> Result<Listeners> {
         // The data directory is ours, so whoever has left a socket there is gone.
         let _ = std::fs::remove_file(socket);
-        let failed = |place: String, error: std::io::Error| {
-            Error::io(format!("cannot listen at {place}: {error}"))
-                .hint("another server may be there: name another address with --listen")
-        };
-        let unix = UnixListener::bind(socket)
-            .map_err(|error| failed(socket.display().to_string(), error))?;
+        let unix = open_unix(socket)?;
         std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
         let tcp = match address {
             Some(address) => {
                 let bound = TcpListener::bind(address).await;
-                Some(bound.map_err(|error| failed(address.to_string(), error))?)
+                Some(bound.map_err(|error| failed(&address.to_string(), &error))?)
             }
             None => None,
         };
         Ok(Listeners { unix, tcp })
     }
+}
+
+/// Opens the socket for commands. The system keeps the path of a socket in a field of fixed size,
+/// and its own error for a longer one names neither.
+fn open_unix(socket: &Path) -> Result<UnixListener> {
+    UnixListener::bind(socket).map_err(|error| match error.kind() {
+        std::io::ErrorKind::InvalidInput => {
+            let bytes = socket.as_os_str().len();
+            let message = format!("cannot listen at {}: {error}", socket.display());
+            Error::io(message).hint(format!(
+                "its path has {bytes} bytes, and the system takes about 100: name a shorter one with \
+                 the setting 'listen-unix', or a shorter --data-dir"
+            ))
+        }
+        _ => failed(&socket.display().to_string(), &error),
+    })
+}
+
+fn failed(place: &str, error: &std::io::Error) -> Error {
+    Error::io(format!("cannot listen at {place}: {error}"))
+        .hint("another server may be there: name another address with --listen")
 }
 
 /// Takes connections for as long as it runs.
