@@ -22,7 +22,7 @@ help:
 	@echo "make python-test  the Python package, built without optimization: its tests and its types"
 	@echo "make wheel     the release wheel in target/wheels, installed into a fresh environment and tried"
 	@echo "make prometheus-test  alert rules, their tests and a recorded scrape (needs promtool)"
-	@echo "make serve-test  a server with 20 jobs that is killed a thousand times"
+	@echo "make serve-test  a server with 20 jobs that is killed a thousand times, and 10,000 restarts of a job"
 	@echo "make page      builds the web page into crates/server/page, whose files are committed (needs Node)"
 	@echo "make page-check  is that what web/ builds, byte by byte? (needs Node)"
 	@echo "make page-test  the page in a real browser against a real server (needs Node and Chromium)"

@@ -1,7 +1,8 @@
 //! Which snapshots go, and which files.
 //!
-//! - Periodic snapshots go when there are enough newer ones; others stay until a user deletes
-//!   them.
+//! - A periodic snapshot goes when there are enough newer periodic ones, the last one of a run when
+//!   there are enough newer last ones: a server that stops its jobs each night must not fill the
+//!   disk. Those that a user has asked for stay until a user deletes them.
 //! - One that is known to be damaged, or that cannot be read, neither goes nor counts as one of the
 //!   newer ones.
 //! - A file goes when nothing that is kept can need it. A manifest that cannot be read may need any
@@ -24,15 +25,19 @@ pub struct KeptSnapshot {
     pub is_damaged: bool,
 }
 
-/// The numbers of the snapshots to delete if this many periodic ones are to be kept. At least one
-/// is.
-pub fn expired(snapshots: &[KeptSnapshot], periodic_max: usize) -> Vec<u64> {
-    let goes = |own: &&KeptSnapshot| own.kind == Some(SnapshotKind::Periodic) && !own.is_damaged;
-    let mut periodic: Vec<u64> = snapshots.iter().filter(goes).map(|own| own.number).collect();
-    periodic.sort_unstable();
-    let kept = periodic_max.max(1);
-    periodic.truncate(periodic.len().saturating_sub(kept));
-    periodic
+/// The numbers of the snapshots to delete, ascending, if this many of each kind are to be kept (at
+/// least one) that the engine takes by itself.
+pub fn expired(snapshots: &[KeptSnapshot], kept_max: usize) -> Vec<u64> {
+    let of_kind = |kind: SnapshotKind| {
+        let goes = |own: &&KeptSnapshot| own.kind == Some(kind) && !own.is_damaged;
+        let mut numbers: Vec<u64> = snapshots.iter().filter(goes).map(|own| own.number).collect();
+        numbers.sort_unstable();
+        numbers.truncate(numbers.len().saturating_sub(kept_max.max(1)));
+        numbers
+    };
+    let mut expired = [of_kind(SnapshotKind::Periodic), of_kind(SnapshotKind::Final)].concat();
+    expired.sort_unstable();
+    expired
 }
 
 /// Everything that lies among the snapshots of a job.
@@ -70,8 +75,9 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_periodic_ones_stay_and_all_others() {
+    fn the_newest_of_each_kind_stay_and_those_asked_for() {
         let periodic = |number| kept(number, Some(SnapshotKind::Periodic));
+        let last = |number| kept(number, Some(SnapshotKind::Final));
         let damaged = KeptSnapshot { is_damaged: true, ..periodic(6) };
         let snapshots = [
             periodic(1),
@@ -80,12 +86,13 @@ mod tests {
             kept(4, None),
             periodic(5),
             damaged,
-            kept(7, Some(SnapshotKind::Final)),
+            last(7),
+            last(8),
         ];
-        for (periodic_max, gone) in
-            [(3, vec![]), (2, vec![1]), (1, vec![1, 3]), (0, vec![1, 3]), (9, vec![])]
+        for (kept_max, gone) in
+            [(3, vec![]), (2, vec![1]), (1, vec![1, 3, 7]), (0, vec![1, 3, 7]), (9, vec![])]
         {
-            assert_eq!(expired(&snapshots, periodic_max), gone, "{periodic_max}");
+            assert_eq!(expired(&snapshots, kept_max), gone, "{kept_max}");
         }
     }
 

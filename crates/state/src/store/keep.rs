@@ -27,19 +27,19 @@ impl SnapshotStore {
         self.remove_unneeded(Some(number)).map(|_| ())
     }
 
-    /// Deletes periodic snapshots, but for this many of the newest (at least one), and whatever
-    /// unfinished ones left behind. Says which went. What is damaged, cannot be read or was asked
-    /// for stays.
+    /// Deletes snapshots that the engine took by itself, but for this many of the newest of each kind
+    /// (at least one), and whatever unfinished ones left behind. Says which went. What is damaged,
+    /// cannot be read or was asked for stays.
     ///
     /// # Errors
     /// Those of the place.
-    pub fn retain(&mut self, periodic_max: usize) -> Result<Vec<u64>> {
+    pub fn retain(&mut self, kept_max: usize) -> Result<Vec<u64>> {
         let mut known = Vec::new();
         for number in self.listing()?.finished {
             let kind = self.try_manifest(number)?.ok().map(|manifest| manifest.kind);
             known.push(KeptSnapshot { number, kind, is_damaged: self.damaged.contains(&number) });
         }
-        let expired = decide::expired(&known, periodic_max);
+        let expired = decide::expired(&known, kept_max);
         for &number in &expired {
             self.retract(number)?;
         }

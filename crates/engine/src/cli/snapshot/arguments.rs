@@ -86,7 +86,7 @@ Examples:
     /// Delete a snapshot
     #[command(after_help = "\
 What later snapshots need of it stays. A job keeps as many as 'execution.checkpointing.num-retained' says
-by itself; those that were asked for, and the last one of a job, stay until they are deleted.
+by itself, and as many of those that runs ended with; those that were asked for stay until they are deleted.
 
 Example:
   thalweg snapshot delete flights 12 --dir state")]
