@@ -74,7 +74,7 @@ pub(crate) fn treat_late_rows(
     output: &mut Output,
 ) -> Result<()> {
     let Some(&first) = late.first() else { return Ok(()) };
-    output.late += late.len() as u64;
+    output.count_late(piece.bundle, late)?;
     match policy {
         LatePolicy::Drop => Ok(()),
         LatePolicy::Fail => {

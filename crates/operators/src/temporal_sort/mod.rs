@@ -177,11 +177,11 @@ impl TemporalSortPartition {
         Ok(times.values().clone())
     }
 
-    fn take_late(&self, batch: &RecordBatch, late: &[u32], output: &mut Output) -> Result<()> {
-        output.late += late.len() as u64;
+    fn take_late(&self, bundle: &Bundle, late: &[u32], output: &mut Output) -> Result<()> {
+        output.count_late(bundle, late)?;
         if matches!(self.late, LatePolicy::Emit) && !late.is_empty() {
             let rows = UInt32Array::from(late.to_vec());
-            output.emit_late(take_record_batch(batch, &rows)?, late.to_vec());
+            output.emit_late(take_record_batch(&bundle.batch, &rows)?, late.to_vec());
         }
         Ok(())
     }
@@ -228,7 +228,7 @@ impl Partition for TemporalSortPartition {
         }
         self.store.release_if_unused(stored);
         output.accepted += (piece.num_rows() - late.len()) as u64;
-        self.take_late(&bundle.batch, &late, output)
+        self.take_late(bundle, &late, output)
     }
 
     fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
