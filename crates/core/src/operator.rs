@@ -357,6 +357,8 @@ pub struct LateRows {
     pub batch: RecordBatch,
     /// The watermark of its split before each of them.
     pub watermark_before: WatermarkBefore,
+    /// The event time by which each was judged, in milliseconds since 1970.
+    pub times: Vec<i64>,
 }
 
 /// Of the late rows of a call so many are shown to people; all of them are counted.
@@ -455,20 +457,23 @@ impl Output {
             emitted.kinds = Some(kinds);
         }
     }
-    /// Counts rows of a bundle as late, and shows the first of them to people.
+    /// Counts rows of a bundle as late, each with the event time by which it was judged, and shows
+    /// the first of them to people.
     ///
     /// # Errors
     /// If the rows are not there.
-    pub fn count_late(&mut self, bundle: &Bundle, rows: &[u32]) -> Result<()> {
-        self.late += rows.len() as u64;
+    pub fn count_late(&mut self, bundle: &Bundle, late: &[(u32, i64)]) -> Result<()> {
+        self.late += late.len() as u64;
         let shown = self.late_rows.iter().map(|late| late.batch.num_rows()).sum();
-        let rows = &rows[..rows.len().min(LATE_ROWS_SHOWN_MAX.saturating_sub(shown))];
-        if !rows.is_empty() {
+        let late = &late[..late.len().min(LATE_ROWS_SHOWN_MAX.saturating_sub(shown))];
+        if !late.is_empty() {
             let before = &bundle.stamps.watermark_before;
-            let watermarks = rows.iter().map(|&row| before.at(row as usize).0).collect();
-            let batch = take_record_batch(&bundle.batch, &UInt32Array::from(rows.to_vec()))?;
+            let watermarks = late.iter().map(|&(row, _)| before.at(row as usize).0).collect();
+            let rows = UInt32Array::from_iter_values(late.iter().map(|&(row, _)| row));
+            let batch = take_record_batch(&bundle.batch, &rows)?;
             let watermark_before = WatermarkBefore::Rows(watermarks);
-            self.late_rows.push(LateRows { batch, watermark_before });
+            let times = late.iter().map(|&(_, time)| time).collect();
+            self.late_rows.push(LateRows { batch, watermark_before, times });
         }
         Ok(())
     }

@@ -86,7 +86,8 @@ mod tests {
     fn rows(count: i64) -> LateRows {
         let numbers = Arc::new(Int64Array::from_iter_values(0..count)) as _;
         let batch = RecordBatch::try_from_iter([("n", numbers)]).expect("a batch");
-        LateRows { batch, watermark_before: WatermarkBefore::Rows((0..count).collect()) }
+        let watermark_before = WatermarkBefore::Rows((0..count).collect());
+        LateRows { batch, watermark_before, times: (0..count).collect() }
     }
 
     #[test]

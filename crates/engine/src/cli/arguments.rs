@@ -16,11 +16,12 @@ use super::flink_arguments::{CompareArguments, TranslateArguments};
 use super::server_arguments::CancelArguments;
 #[cfg(feature = "server")]
 use super::server_arguments::{
-    ApproveArguments, BundleArguments, DeadArguments, JobArguments, JobsArguments, LogsArguments,
-    QueryArguments, ServeArguments, StartArguments, StatusArguments, StopArguments,
+    ApproveArguments, BundleArguments, DeadArguments, JobArguments, JobsArguments, LateArguments,
+    LogsArguments, QueryArguments, ServeArguments, StartArguments, StatusArguments, StopArguments,
     SubmitArguments, TapArguments, TokenArguments, TopArguments,
 };
 use super::snapshot::{ListFormat, SnapshotArguments};
+use super::test::TestArguments;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -37,6 +38,35 @@ A first query over a CSV file:
     SELECT name, n FROM t WHERE n > 10\"
 
 Exit status: 0 done, 1 the job failed, 2 the SQL or the command line is wrong, 130 stopped by Ctrl-C.";
+
+const TEST_EXAMPLE: &str = "\
+A file totals.test.md, of which all other text is for readers:
+
+  sql orders.sql
+
+  input orders
+
+  | at       | ts                            | item | amount |
+  |----------|-------------------------------|------|--------|
+  | 09:00:06 | 2026-01-01 09:00:05           | tea  | 2      |
+  | 10:00:10 | watermark 2026-01-01 10:00:00 |      |        |
+
+  expect totals
+
+  | item | total |
+  |------|-------|
+  | tea  | 2     |
+
+The statements are those of production: every table that is read gets its rows from the test, what is
+written is kept, and nothing outside is touched. `at` is the clock, which is virtual. A case runs in each
+contract about order, with 1 and with 4 workers.
+
+Examples:
+  thalweg test                        all files *.test.md below this folder
+  thalweg test totals.test.md
+  thalweg test --update               what comes out is what is expected from now on
+
+Exit status: 0 all passed, 1 some failed, 2 a file or the command line is wrong.";
 
 /// What `--version` prints; `-V` prints the first word of it. `build.rs` finds out the rest.
 const LONG_VERSION: &str = concat!(
@@ -105,6 +135,9 @@ what is left when all changes were applied. Exit status: 0 all are equal, 1 some
 Example:
   thalweg compare --flink http://127.0.0.1:8083 report.sql")]
     Compare(CompareArguments),
+    /// Run tests of SQL: what comes in, when, and what has to come out, in Markdown files
+    #[command(after_help = TEST_EXAMPLE)]
+    Test(TestArguments),
     /// Show how the queries of a file would run
     #[command(after_help = "\
 For each INSERT, statement set and SELECT: the logical plan with types and time attributes, and the
@@ -176,8 +209,20 @@ the job, ends by itself after 10 minutes, and is written into the audit log, sin
 Examples:
   thalweg tap orders                              what outputs are given
   thalweg tap orders --table items --limit 10     what a table gives
-  thalweg tap orders --into 'window o' --where \"item = 'tea'\"")]
+  thalweg tap orders --into 'window o' --where \"item = 'tea'\"
+  thalweg tap orders --limit 50 --record orders.test.md   what tables give, as a test: see `thalweg test`")]
     Tap(TapArguments),
+    /// Show rows of a job of a server that came too late
+    #[cfg(feature = "server")]
+    #[command(after_help = "\
+Shown are the last rows of the run that were late for all their windows, with their time, the watermark that
+had passed it, and the stage that judged them; at most 10,000 are kept. They are kept here also where the
+job only counts them. SET 'late.data' = 'TABLE' keeps all of them, for good.
+
+Examples:
+  thalweg late orders
+  thalweg late orders --stage 'window o' --limit 100 --json")]
+    Late(LateArguments),
     /// Show rows of a job of a server that could not be read
     #[cfg(feature = "server")]
     Dead(DeadArguments),

@@ -146,6 +146,22 @@ pub struct DeadArguments {
     pub server: ServerArguments,
 }
 
+/// `thalweg late`
+#[derive(Args, Debug)]
+pub struct LateArguments {
+    /// The job
+    pub job: String,
+    /// Only rows that were late for this stage
+    #[arg(long, value_name = "STAGE")]
+    pub stage: Option<String>,
+    /// Rows at most
+    #[arg(long, value_name = "ROWS", default_value_t = 20)]
+    pub limit: u64,
+    /// The server.
+    #[command(flatten)]
+    pub server: ServerArguments,
+}
+
 /// `thalweg support-bundle`
 #[derive(Args, Debug)]
 pub struct BundleArguments {
@@ -185,9 +201,25 @@ pub struct TapArguments {
     /// Rows a second at most [default: 1000]
     #[arg(long, value_name = "ROWS")]
     pub rate: Option<f64>,
+    /// Writes the rows that tables give as a test into this file, which must not be there
+    #[arg(
+        long,
+        value_name = "FILE.test.md",
+        conflicts_with_all = ["stage", "sink", "into", "condition"]
+    )]
+    pub record: Option<PathBuf>,
     /// The server.
     #[command(flatten)]
     pub server: ServerArguments,
+}
+
+impl TapArguments {
+    /// Of all outputs of a job.
+    pub fn of(job: &str, rate: Option<f64>, server: ServerArguments) -> TapArguments {
+        let (job, table, stage, sink) = (job.to_owned(), None, None, None);
+        let (into, condition, limit, record) = (None, None, None, None);
+        TapArguments { job, table, stage, sink, into, condition, limit, rate, record, server }
+    }
 }
 
 /// A command about one job.

@@ -113,7 +113,14 @@ impl TestFile {
     pub fn read(path: &Path) -> Result<TestFile> {
         let text = read_text(path)?;
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-        let name = path.display().to_string();
+        TestFile::parse(path.display().to_string(), folder, text)
+    }
+
+    /// The tests of a text; names of other files start from a folder.
+    ///
+    /// # Errors
+    /// If the text is wrong, or a file that it names cannot be read.
+    pub fn parse(name: String, folder: PathBuf, text: String) -> Result<TestFile> {
         let mut file = TestFile { name, folder, text, cases: Vec::new() };
         file.cases = Reader::new(&file).read()?;
         Ok(file)

@@ -30,13 +30,16 @@
 //! | `cells` | text of a table's cells to values and back |
 //! | `places` | what stands in the place of connectors: inputs, outputs, lookups |
 //! | [`run`] | a case, run once for each variant |
+//! | [`record`] | a test that is made of rows which were seen |
 //! | `compare` | what came out against what was expected |
 
 mod cells;
 mod compare;
 pub mod markdown;
 mod places;
+pub mod record;
 pub mod run;
 
+pub use compare::Difference;
 pub use markdown::{TestCase, TestFile};
 pub use run::{CaseReport, TestOptions, Variant, run_case};

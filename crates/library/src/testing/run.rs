@@ -11,7 +11,7 @@ use thalweg_core::{
 };
 use thalweg_expr::Session as ExprSession;
 use thalweg_plan::Planner;
-use thalweg_plan::ast::{Statement, StatementKind, TableColumnKind};
+use thalweg_plan::ast::{Statement, StatementKind};
 use thalweg_plan::catalog::{LateData, substitute};
 use thalweg_plan::parser::parse_script_with_notes;
 use thalweg_plan::physical::PhysicalPlan;
@@ -23,6 +23,7 @@ use super::cells;
 use super::compare::{Change, Changes, Comparison, Difference};
 use super::markdown::{Expectation, Expected, SqlPart, TestCase, TestFile, wrong};
 use super::places::{Moment, Places};
+use super::record::read_columns;
 use crate::session::{Session, SessionOptions, inserts_of, located};
 
 /// The day on which a test takes place that names none: 2026-01-01.
@@ -570,7 +571,5 @@ fn grouped(timeline: Vec<Moment>, together: bool) -> Vec<Moment> {
 fn declared_columns(planner: &Planner, table: &str) -> Option<Vec<String>> {
     let catalog = planner.catalog();
     let table = catalog.table(&catalog.key(table))?;
-    let read =
-        table.columns.iter().filter(|column| !matches!(column.kind, TableColumnKind::Computed(_)));
-    Some(read.map(|column| column.name.text.clone()).collect())
+    Some(read_columns(table))
 }

@@ -75,12 +75,18 @@ impl TopNWindows {
         let ends = self.ends(&piece.bundle.batch)?;
         let before = &piece.bundle.stamps.watermark_before;
         let zone = &mut self.zone;
-        let is_on_time =
-            |&row: &u32| zone.last_instant_before(ends[row as usize]) > before.at(row as usize).0;
-        let (rows, late): (Vec<u32>, Vec<u32>) = match piece.rows {
-            Some(rows) => rows.iter().copied().partition(is_on_time),
-            None => (0..ends.len() as u32).partition(is_on_time),
+        let (mut rows, mut late) = (Vec::new(), Vec::new());
+        let mut judge = |row: u32| {
+            let time = zone.last_instant_before(ends[row as usize]);
+            match time > before.at(row as usize).0 {
+                true => rows.push(row),
+                false => late.push((row, time)),
+            }
         };
+        match piece.rows {
+            Some(rows) => rows.iter().for_each(|&row| judge(row)),
+            None => (0..ends.len() as u32).for_each(judge),
+        }
         output.accepted -= late.len() as u64;
         output.count_late(piece.bundle, &late)?;
         Ok(rows)

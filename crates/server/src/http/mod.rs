@@ -11,6 +11,7 @@ mod errors;
 mod graph;
 mod guard;
 mod jobs;
+mod late;
 mod letters;
 mod listen;
 mod live;
@@ -53,6 +54,7 @@ pub fn router(app: App) -> Router {
         .route("/metrics", get(graph::history))
         .route("/why", get(readings::job_why))
         .route("/tail", get(tail::tail))
+        .route("/late", get(late::late))
         .route("/dead-letters", get(letters::dead_letters))
         .route("/bundle.zip", get(bundle::bundle));
     let page = page::addresses()
@@ -136,6 +138,7 @@ pub fn openapi() -> &'static str {
         jobs::runs,
         readings::job_why,
         tail::tail,
+        late::late,
         letters::dead_letters,
         bundle::bundle,
         readings::metrics,

@@ -22,8 +22,8 @@ use super::terminal::{print, say};
 
 pub use bundle::support_bundle;
 pub use jobs::{
-    approve, change, dead, describe, events, list, logs, query, start, status, stop, submit, token,
-    why,
+    approve, change, dead, describe, events, late, list, logs, query, start, status, stop, submit,
+    token, why,
 };
 pub use serve::serve;
 pub use tap::tap;

@@ -214,7 +214,7 @@ impl WindowJoinPartition {
         side: Side,
         split: &side_rows::Split,
         piece: &Piece<'_>,
-    ) -> Result<Vec<u32>> {
+    ) -> Result<Vec<(u32, i64)>> {
         let of_side = split.of(side);
         let mut late = Vec::new();
         if of_side.rows.is_empty() {
@@ -225,8 +225,9 @@ impl WindowJoinPartition {
         let (zone, pads) = (&mut self.zone, self.shared.pads(side));
         self.grouping.clear();
         for (place, &end) in rows.ends.iter().enumerate() {
-            if zone.last_instant_before(end) <= before.at(of_side.rows[place] as usize).0 {
-                late.push(of_side.rows[place]);
+            let (row, time) = (of_side.rows[place], zone.last_instant_before(end));
+            if time <= before.at(row as usize).0 {
+                late.push((row, time));
             } else if pads || rows.joins(place) {
                 self.grouping.add(end, place as u32);
             }
