@@ -16,9 +16,9 @@ use super::flink_arguments::{CompareArguments, TranslateArguments};
 use super::server_arguments::CancelArguments;
 #[cfg(feature = "server")]
 use super::server_arguments::{
-    ApproveArguments, BundleArguments, DeadArguments, JobArguments, JobsArguments, LateArguments,
-    LogsArguments, QueryArguments, ServeArguments, StartArguments, StatusArguments, StopArguments,
-    SubmitArguments, TapArguments, TokenArguments, TopArguments,
+    ApproveArguments, BundleArguments, DeadArguments, DocsArguments, JobArguments, JobsArguments,
+    LateArguments, LogsArguments, QueryArguments, ServeArguments, StartArguments, StatusArguments,
+    StopArguments, SubmitArguments, TapArguments, TokenArguments, TopArguments,
 };
 use super::snapshot::{ListFormat, SnapshotArguments};
 use super::test::TestArguments;
@@ -186,6 +186,18 @@ Examples:
 The first Ctrl-C or SIGTERM stops all jobs, each with a snapshot; the next server continues with them.
 A second one cuts off what still runs, which is as safe as a crash.")]
     Serve(ServeArguments),
+    /// Show the documentation of this version, which is part of the program
+    #[cfg(feature = "server")]
+    #[command(after_help = "\
+Pages are printed as Markdown. A server shows the same pages in a browser, at /docs.
+
+Examples:
+  thalweg docs                       list the pages
+  thalweg docs cli                   print one
+  thalweg docs --search idle         lines of all pages that hold a word
+
+Exit status: 0 done, 1 no line holds the text, 2 there is no such page.")]
+    Docs(DocsArguments),
     /// List the jobs of a server
     #[cfg(feature = "server")]
     Ls(JobsArguments),

@@ -146,6 +146,17 @@ pub struct DeadArguments {
     pub server: ServerArguments,
 }
 
+/// `thalweg docs`
+#[derive(Args, Debug)]
+pub struct DocsArguments {
+    /// The page, such as `cli` or `late-data` [default: the list of pages]
+    #[arg(value_name = "PAGE")]
+    pub page: Option<String>,
+    /// Prints the lines of all pages that hold this text, whatever its case
+    #[arg(long, short = 's', value_name = "TEXT", conflicts_with = "page")]
+    pub search: Option<String>,
+}
+
 /// `thalweg late`
 #[derive(Args, Debug)]
 pub struct LateArguments {

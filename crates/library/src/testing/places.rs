@@ -46,6 +46,8 @@ struct Opened {
     feed: Arc<Mutex<Feed>>,
     rows: Prepared,
     is_bounded: bool,
+    /// Its rows are there from the beginning: a table that is looked up, without times.
+    has_all: bool,
 }
 
 /// What a test does to an input with one line of its table.
@@ -182,7 +184,8 @@ impl Places {
 
     /// Lets something come in: these lines of an input, of one split.
     pub(super) fn give(&self, input: usize, lines: std::ops::Range<usize>) -> Result<()> {
-        for opened in locked(&self.open).iter().filter(|opened| opened.input == input) {
+        let open = locked(&self.open);
+        for opened in open.iter().filter(|opened| opened.input == input && !opened.has_all) {
             opened.give_lines(lines.clone())?;
         }
         Ok(())
@@ -204,7 +207,12 @@ impl Places {
         Box::new(TestSink { places, table, schema, primary_key })
     }
 
-    fn open(&self, request: &TableRequest, is_bounded: bool) -> Result<Arc<Mutex<Feed>>> {
+    fn open(
+        &self,
+        request: &TableRequest,
+        is_bounded: bool,
+        is_lookup: bool,
+    ) -> Result<Arc<Mutex<Feed>>> {
         let table = &request.table;
         let found = self.inputs.iter().position(|input| input.table == *table);
         let input = found.ok_or_else(|| {
@@ -215,7 +223,11 @@ impl Places {
         let (own, table) = (self.own(input), &self.inputs[input].rows);
         let rows = prepare(table, &own, request, &session)?;
         let feed = Arc::<Mutex<Feed>>::default();
-        let opened = Opened { input, feed: Arc::clone(&feed), rows, is_bounded };
+        let has_all = is_lookup && own.at.is_none();
+        if has_all {
+            locked(&feed).arrived = (0..rows.batch.num_rows() as u32).collect();
+        }
+        let opened = Opened { input, feed: Arc::clone(&feed), rows, is_bounded, has_all };
         opened.open_splits(&splits(table, &own));
         locked(&self.open).push(opened);
         Ok(feed)
@@ -440,7 +452,7 @@ impl Connector for TestConnector {
     }
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
         let is_bounded = self.connector.is_bounded(request);
-        let feed = self.places.open(request, is_bounded)?;
+        let feed = self.places.open(request, is_bounded, false)?;
         Ok(Box::new(TestSource { table: request.table.clone(), feed, is_bounded }))
     }
     fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>> {
@@ -449,7 +461,7 @@ impl Connector for TestConnector {
         Ok(self.places.sink(&request.table, TableSchema::new(columns), &request.primary_key))
     }
     fn lookup(&self, request: &LookupRequest) -> Result<Arc<dyn AsyncLookup>> {
-        let feed = self.places.open(&request.table, false)?;
+        let feed = self.places.open(&request.table, false, true)?;
         let session = Session { zone: *locked(&self.places.zone), ..Session::default() };
         let mut inputs = self.places.inputs.iter();
         let found = inputs.position(|input| input.table == request.table.table);

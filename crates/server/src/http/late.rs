@@ -212,3 +212,60 @@ fn rows(
     }
     Ok(items)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{Int64Array, RecordBatch};
+    use thalweg_core::WatermarkBefore;
+    use thalweg_runtime::metrics::{PassedWatermarks, StageLayout, StageRole};
+
+    use super::*;
+
+    fn late(number: u64, times: &[i64]) -> LateAt {
+        let values = Arc::new(Int64Array::from_iter_values(times.iter().copied())) as _;
+        let batch = RecordBatch::try_from_iter([("n", values)]).expect("a batch");
+        let watermark_before = WatermarkBefore::Rows(times.iter().map(|time| time + 10).collect());
+        let late = thalweg_core::LateRows { batch, watermark_before, times: times.to_vec() };
+        LateAt { stage: 0, number, wall_ms: 5, late }
+    }
+
+    fn layout() -> JobLayout {
+        let stage = StageLayout {
+            id: "w".to_owned(),
+            name: "window o".to_owned(),
+            role: StageRole::Operator,
+            inputs: Vec::new(),
+            parallelism: 1,
+            passes: PassedWatermarks::HeldBackMs(0),
+            grids: Vec::new(),
+            is_bounded: false,
+            has_time: true,
+            idle_timeout: None,
+            waits_for_end_of: Vec::new(),
+        };
+        let order = thalweg_core::OrderContract::Epoch;
+        JobLayout { workers: 1, order, may_use_clock: true, stages: vec![stage] }
+    }
+
+    #[test]
+    fn the_last_rows_are_shown_or_those_behind_a_number() {
+        let (layout, session) = (layout(), Session::default());
+        let kept = [late(3, &[1, 2, 3]), late(6, &[4, 5])];
+        let numbers = |after, limit| -> Vec<u64> {
+            let rows = rows(&kept, (&layout, &session), after, limit).expect("rows");
+            rows.iter().map(|row| row.number).collect()
+        };
+        assert_eq!(numbers(None, 100), [3, 4, 5, 6, 7]);
+        assert_eq!(numbers(None, 3), [5, 6, 7]);
+        assert_eq!(numbers(Some(4), 2), [5, 6]);
+        assert_eq!(numbers(Some(7), 2), [0u64; 0]);
+        let found = rows(&kept, (&layout, &session), Some(6), 1).expect("a row");
+        assert_eq!((found[0].time_ms, found[0].watermark_ms, found[0].late_ms), (5, 15, 10));
+        assert_eq!(found[0].row, serde_json::json!({ "n": 5 }));
+        assert_eq!(lateness(&kept), Some(Lateness { p50_ms: 10, p90_ms: 10, max_ms: 10 }));
+        assert_eq!(lateness(&[]), None);
+        assert!(stage_of(&layout, "window").is_err());
+    }
+}

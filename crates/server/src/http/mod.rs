@@ -7,6 +7,7 @@
 mod admin;
 mod app;
 mod bundle;
+mod docs;
 mod errors;
 mod graph;
 mod guard;
@@ -65,6 +66,9 @@ pub fn router(app: App) -> Router {
         .route("/readyz", get(admin::readyz))
         .route("/openapi.json", get(admin::openapi_json))
         .route("/metrics", get(readings::metrics))
+        .route("/docs", get(docs::index))
+        .route("/docs/", get(docs::index))
+        .route("/docs/{*page}", get(docs::page))
         .route("/docs/errors", get(errors::codes))
         .route("/docs/errors/{code}", get(errors::code))
         .route("/v1/jobs", get(jobs::list))
@@ -160,6 +164,8 @@ pub fn openapi() -> &'static str {
         admin::healthz,
         admin::readyz,
         admin::openapi_json,
+        docs::index,
+        docs::page,
         errors::codes,
         errors::code,
     )
