@@ -16,9 +16,9 @@ use super::flink_arguments::{CompareArguments, TranslateArguments};
 use super::server_arguments::CancelArguments;
 #[cfg(feature = "server")]
 use super::server_arguments::{
-    ApproveArguments, BundleArguments, DeadArguments, DocsArguments, JobArguments, JobsArguments,
-    LateArguments, LogsArguments, QueryArguments, ServeArguments, StartArguments, StatusArguments,
-    StopArguments, SubmitArguments, TapArguments, TokenArguments, TopArguments,
+    ApproveArguments, BundleArguments, DeadArguments, DemoArguments, DocsArguments, JobArguments,
+    JobsArguments, LateArguments, LogsArguments, QueryArguments, ServeArguments, StartArguments,
+    StatusArguments, StopArguments, SubmitArguments, TapArguments, TokenArguments, TopArguments,
 };
 use super::snapshot::{ListFormat, SnapshotArguments};
 use super::test::TestArguments;
@@ -186,6 +186,19 @@ Examples:
 The first Ctrl-C or SIGTERM stops all jobs, each with a snapshot; the next server continues with them.
 A second one cuts off what still runs, which is as safe as a crash.")]
     Serve(ServeArguments),
+    /// Show a job over rows that come out of order, with its page
+    #[cfg(feature = "server")]
+    #[command(after_help = "\
+Departures of three airports are made here, most reported within a second, some 25 s later. A job counts them
+in windows of 10 s, and waits 5 s for late ones. Nothing is downloaded, and nothing listens but on this machine.
+
+Examples:
+  thalweg demo                 begin, and open the page
+  thalweg demo wait 20         in another terminal: wait 20 s; fewer rows are late, results come later
+  thalweg demo why             one airport falls silent; who holds the results back?
+
+Ctrl-C ends it, and removes its folder.")]
+    Demo(DemoArguments),
     /// Show the documentation of this version, which is part of the program
     #[cfg(feature = "server")]
     #[command(after_help = "\

@@ -83,6 +83,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 fn served(command: Command) -> u8 {
     match command {
         Command::Serve(arguments) => server::serve(&arguments),
+        Command::Demo(arguments) => server::demo(&arguments),
         Command::Docs(arguments) => server::docs(&arguments),
         Command::Ls(arguments) => server::list(&arguments),
         Command::Top(arguments) => server::top(&arguments),

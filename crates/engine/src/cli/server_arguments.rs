@@ -146,6 +146,40 @@ pub struct DeadArguments {
     pub server: ServerArguments,
 }
 
+/// `thalweg demo`
+#[derive(Args, Debug)]
+pub struct DemoArguments {
+    /// What to do with a demo that runs
+    #[command(subcommand)]
+    pub command: Option<DemoCommand>,
+    /// The folder of the demo, which is made, and removed at the end
+    #[arg(long = "dir", value_name = "DIR", default_value = "thalweg-demo", global = true)]
+    pub folder: PathBuf,
+    /// Address and port of the page; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    pub listen: String,
+    /// Opens no page
+    #[arg(long)]
+    pub no_open: bool,
+}
+
+/// What to do with a demo that runs.
+#[derive(Debug, Subcommand)]
+pub enum DemoCommand {
+    /// Let the job wait so many seconds for rows that are late
+    Wait {
+        /// Seconds
+        #[arg(value_parser = clap::value_parser!(u32).range(0..=59))]
+        seconds: u32,
+    },
+    /// Let an airport fall silent, and ask which input holds the results back
+    Why {
+        /// For how many seconds it is silent
+        #[arg(long = "for", value_name = "SECONDS", default_value_t = 120)]
+        seconds: u32,
+    },
+}
+
 /// `thalweg docs`
 #[derive(Args, Debug)]
 pub struct DocsArguments {

@@ -3,6 +3,7 @@
 #![cfg(feature = "server")]
 
 mod attacks;
+mod demo;
 mod jobs;
 mod kills;
 mod packages;
