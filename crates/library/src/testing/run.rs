@@ -95,9 +95,7 @@ impl TestFile {
 /// Runs a case in all variants that it can run in, until one differs from what is expected.
 pub fn run_case(file: &TestFile, case: &TestCase, options: &TestOptions) -> CaseReport {
     let mut report = CaseReport::default();
-    let all = [OrderContract::Epoch, OrderContract::Arrival, OrderContract::EventTime];
-    let orders = case.orders.clone().unwrap_or_else(|| all.to_vec());
-    for order in orders {
+    for order in orders(case, options) {
         for workers in [1, 4] {
             let variant = Variant { order, workers };
             let mut run = VariantRun::new(file, case, options, variant);
@@ -205,7 +203,11 @@ impl<'a> VariantRun<'a> {
         }
         let mut session = self.session()?;
         for part in &self.case.sql {
-            self.source = (part.name.clone(), part.text.clone());
+            self.source = match part.folder {
+                Some(_) => (part.name.clone(), part.text.clone()),
+                // A part may use what stands in another one of the same file.
+                None => (self.file.name.clone(), self.file.text.clone()),
+            };
             if let Err(stop) = self.run_part(&mut session, part) {
                 match stop {
                     Stop::Failed(error) if self.expects_error() => {
@@ -240,7 +242,9 @@ impl<'a> VariantRun<'a> {
 
     fn run_part(&mut self, session: &mut Session, part: &SqlPart) -> Result<(), Stop> {
         let text = substitute(&part.text, &self.options.params)?;
-        self.source.1.clone_from(&text);
+        if part.folder.is_some() {
+            self.source.1.clone_from(&text);
+        }
         for statement in &parse_script_with_notes(&text)?.statements {
             self.run_statement(session, statement).map_err(|stop| match stop {
                 Stop::Failed(error) => Stop::Failed(located(error, statement)),
@@ -268,14 +272,7 @@ impl<'a> VariantRun<'a> {
             places.prepare_job(planner.zone(), |table| declared_columns(planner, table))
         })?;
         let mut planner = session.planner.fork();
-        if self.case.orders.is_some() || !sets_order(self.case, self.options) {
-            planner.set("pipeline.order", &self.variant.order.to_string())?;
-        }
-        let own_order = planner.settings().order();
-        if own_order != self.variant.order {
-            let why = format!("the statements set 'pipeline.order' = '{own_order}'");
-            return Err(Stop::NotInThisOrder(Error::plan(why)));
-        }
+        planner.set("pipeline.order", &self.variant.order.to_string())?;
         let plan = self.plan(&planner, statement).map_err(|error| self.refused(error))?;
         let options = session.run_options(&planner)?;
         self.simulate(session, plan, options)
@@ -533,17 +530,31 @@ fn first_ms(case: &TestCase) -> i64 {
     case.inputs.iter().filter_map(first).min().unwrap_or(FIRST_MS)
 }
 
-/// True if the statements, or whoever runs the test, choose the contract.
-fn sets_order(case: &TestCase, options: &TestOptions) -> bool {
+/// The contracts in which a case runs: those that it names, or that its statements and whoever runs
+/// it choose; else those that every input can have. `event_time` needs sorted inputs, and waits for
+/// each of them.
+fn orders(case: &TestCase, options: &TestOptions) -> Vec<OrderContract> {
+    if let Some(orders) = &case.orders {
+        return orders.clone();
+    }
     let is_order = |key: &str| key.eq_ignore_ascii_case("pipeline.order");
-    options.settings.iter().any(|(key, _)| is_order(key))
-        || case.sql.iter().any(|part| {
-            let statements = parse_script_with_notes(&part.text).map(|script| script.statements);
-            statements.iter().flatten().any(|statement| match &statement.kind {
-                StatementKind::Set { key, .. } => is_order(&key.text),
-                _ => false,
-            })
-        })
+    let given = options.settings.iter().filter(|(key, _)| is_order(key));
+    let mut chosen: Vec<String> = given.map(|(_, value)| value.clone()).collect();
+    for part in &case.sql {
+        let script = parse_script_with_notes(&part.text);
+        for statement in script.iter().flat_map(|script| &script.statements) {
+            match &statement.kind {
+                StatementKind::Set { key, value } if is_order(&key.text) => {
+                    chosen.push(value.clone());
+                }
+                _ => {}
+            }
+        }
+    }
+    match chosen.last().and_then(|order| order.parse().ok()) {
+        Some(order) => vec![order],
+        None => vec![OrderContract::Epoch, OrderContract::Arrival],
+    }
 }
 
 /// Neighbours that come together become one, if they are to.
