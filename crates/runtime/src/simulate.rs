@@ -17,6 +17,7 @@ mod costs;
 mod virtual_cores;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use thalweg_core::graph::Graph;
 use thalweg_core::shim::SplitMix64;
@@ -43,6 +44,9 @@ pub use virtual_cores::{VirtualMachine, VirtualReport, run_on};
 /// Steps without a task after which a simulation that is not done counts as stuck. A source that
 /// is refused for want of memory makes empty steps too, but never without work in between.
 const IDLE_STEPS_MAX: usize = 10_000;
+
+/// How long it is waited for the answer to a lookup before it is looked again.
+const ANSWER_WAIT: Duration = Duration::from_millis(1);
 
 /// Steps after which a simulation that is never at rest counts as broken.
 const SETTLE_STEPS_MAX: usize = 10_000_000;
@@ -174,14 +178,23 @@ impl Simulation {
             if let Err(error) = look_around(&self.job) {
                 self.job.lifecycle.fail(error);
             }
-            if !self.do_any_task() {
-                self.idle_steps = 0;
+            if self.do_any_task() {
+                continue;
+            }
+            self.idle_steps = 0;
+            if !self.awaits_answer() {
                 return;
             }
+            self.job.lifecycle.wait(ANSWER_WAIT);
         }
         let seed = self.seed;
         let what = format!("the simulation with seed {seed} does not come to rest");
         self.job.lifecycle.fail(Error::internal(what));
+    }
+
+    /// A lookup is under way. Its answer comes on a thread of its own.
+    fn awaits_answer(&self) -> bool {
+        self.job.stages.iter().any(|stage| stage.metrics.unanswered.oldest().0 > 0)
     }
 
     /// A task of whichever worker has one.

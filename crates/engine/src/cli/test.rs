@@ -206,9 +206,12 @@ fn show(
     for (variant, difference) in &report.differences {
         let place = format!("{}:{}", file.name, difference.line);
         text.push_str(&format!(
-            "\n{place}: {} ({variant}): - expected, + found\n\n{}\n",
+            "\n{place}: {} ({variant}): - expected, + found\n\n{}",
             difference.what, difference.diff
         ));
+    }
+    if !report.differences.is_empty() {
+        text.push('\n');
     }
     if let Some((variant, error, name, source)) = &report.error {
         let shown = diagnostic::render(error, name, source, use_color(arguments.color));

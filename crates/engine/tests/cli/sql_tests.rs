@@ -228,6 +228,7 @@ expect changes of totals
 |----|------|-------|
 | +I | tea  | 1     |
 | +I | salt | 1     |
+| -U | tea  | 1     |
 | +U | tea  | 2     |
 
 ## a lookup sees the rows that have come
