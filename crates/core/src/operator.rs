@@ -361,7 +361,7 @@ pub struct LateRows {
     pub times: Vec<i64>,
 }
 
-/// Of the late rows of a call so many are shown to people; all of them are counted.
+/// How many late rows of a call are shown to people at most; all of them are counted.
 const LATE_ROWS_SHOWN_MAX: usize = 256;
 
 /// A call that takes rows may be so late. Stopping costs: what is worked out for all rows of a

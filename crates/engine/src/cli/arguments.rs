@@ -21,7 +21,6 @@ use super::server_arguments::{
     StatusArguments, StopArguments, SubmitArguments, TapArguments, TokenArguments, TopArguments,
 };
 use super::snapshot::{ListFormat, SnapshotArguments};
-use super::test::TestArguments;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -425,6 +424,33 @@ pub struct ValidateArguments {
     /// repeatable
     #[arg(long = "jar", value_name = "FILE", requires = "flink")]
     pub jars: Vec<String>,
+}
+
+/// `thalweg test`
+#[derive(Args, Debug)]
+pub struct TestArguments {
+    /// Files of tests, and folders in which all files NAME.test.md are taken [default: the current
+    /// folder]
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Runs only cases whose name, or file, holds this text
+    #[arg(long, value_name = "TEXT")]
+    pub filter: Option<String>,
+    /// Writes the rows that came out into the files, in the place of those that were expected
+    #[arg(long)]
+    pub update: bool,
+    /// Prints a JSON object for each case
+    #[arg(long)]
+    pub json: bool,
+    /// Sets an option before the first statement, as `SET 'KEY' = 'VALUE'` does; repeatable
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_and_value)]
+    pub settings: Vec<(String, String)>,
+    /// Replaces ${NAME} in the statements; repeatable
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = key_and_value)]
+    pub parameters: Vec<(String, String)>,
+    /// Colors in messages
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub color: ColorChoice,
 }
 
 /// `thalweg explain`

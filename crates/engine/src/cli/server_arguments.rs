@@ -166,7 +166,7 @@ pub struct DemoArguments {
 /// What to do with a demo that runs.
 #[derive(Debug, Subcommand)]
 pub enum DemoCommand {
-    /// Let the job wait so many seconds for rows that are late
+    /// Let the job wait this many seconds for rows that are late
     Wait {
         /// Seconds
         #[arg(value_parser = clap::value_parser!(u32).range(0..=59))]

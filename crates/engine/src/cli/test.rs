@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
 use serde_json::{Value, json};
 use thalweg::testing::{CaseReport, TestCase, TestFile, TestOptions, run_case};
 use thalweg_core::{Error, Result};
 use thalweg_plan::diagnostic;
 
-use super::arguments::{ColorChoice, key_and_value};
+use super::arguments::TestArguments;
 use super::exit::{FAILED, Failure, WRONG};
 use super::terminal::{print, use_color};
 
@@ -17,33 +16,6 @@ use super::terminal::{print, use_color};
 const ENDING: &str = ".test.md";
 /// How deep in folders files are looked for.
 const DEPTH_MAX: usize = 16;
-
-/// `thalweg test`
-#[derive(Args, Debug)]
-pub struct TestArguments {
-    /// Files of tests, and folders in which all files NAME.test.md are taken [default: the current
-    /// folder]
-    #[arg(value_name = "FILE")]
-    pub files: Vec<PathBuf>,
-    /// Runs only cases whose name, or file, holds this text
-    #[arg(long, value_name = "TEXT")]
-    pub filter: Option<String>,
-    /// Writes the rows that came out into the files, in the place of those that were expected
-    #[arg(long)]
-    pub update: bool,
-    /// Prints a JSON object for each case
-    #[arg(long)]
-    pub json: bool,
-    /// Sets an option before the first statement, as `SET 'KEY' = 'VALUE'` does; repeatable
-    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_and_value)]
-    pub settings: Vec<(String, String)>,
-    /// Replaces ${NAME} in the statements; repeatable
-    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = key_and_value)]
-    pub parameters: Vec<(String, String)>,
-    /// Colors in messages
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
-    pub color: ColorChoice,
-}
 
 /// Runs the tests; returns the exit status.
 pub fn test(arguments: &TestArguments) -> u8 {

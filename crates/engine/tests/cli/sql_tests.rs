@@ -109,80 +109,7 @@ fn mistakes_name_file_and_line() {
 #[test]
 fn the_clock_is_virtual_and_splits_have_watermarks_of_their_own() {
     let place = Workspace::new("sql-tests-clock");
-    place.write(
-        "clock.test.md",
-        "# Clock\n\n```sql
-CREATE TABLE visits (page STRING, at AS PROCTIME()) WITH ('connector' = 'datagen');
-CREATE TABLE readings (
-  ts TIMESTAMP(3), n INT, WATERMARK FOR ts AS ts
-) WITH ('connector' = 'http', 'url' = 'http://127.0.0.1:1/', 'format' = 'json');
-CREATE TABLE hourly (page STRING, hour_end TIMESTAMP(3), visits BIGINT) WITH ('connector' = 'blackhole');
-CREATE TABLE sums (minute_end TIMESTAMP(3), total INT) WITH ('connector' = 'blackhole');
-INSERT INTO hourly SELECT page, window_end, COUNT(*)
-  FROM TUMBLE(TABLE visits, DESCRIPTOR(at), INTERVAL '1' HOUR) GROUP BY page, window_start, window_end;
-INSERT INTO sums SELECT window_end, SUM(n)
-  FROM TUMBLE(TABLE readings, DESCRIPTOR(ts), INTERVAL '1' MINUTE) GROUP BY window_start, window_end;
-```
-
-## windows of processing time
-order epoch
-
-input visits
-
-| @at      | page |
-|----------|------|
-| 09:10    | home |
-| 09:59:59 | home |
-| 10:00:01 | home |
-| 11:30    |      |
-
-expect hourly
-
-| page | hour_end            | visits | at    |
-|------|---------------------|--------|-------|
-| home | 2026-01-01 10:00:00 | 2      | 10:00 |
-| home | 2026-01-01 11:00:00 | 1      | 11:00 |
-
-## the slowest split decides
-
-input readings
-
-| at       | split | ts                  | n |
-|----------|-------|---------------------|---|
-| 09:00:00 | a     | 2026-01-01 09:00:01 | 1 |
-| 09:00:01 | b     | 2026-01-01 09:00:02 | 2 |
-| 09:00:20 | a     | 2026-01-01 09:01:30 | 4 |
-| 09:00:21 | b     | 2026-01-01 09:00:40 | 8 |
-
-expect sums
-
-| minute_end | total |
-|------------|-------|
-
-expect late
-
-| n |
-|---|
-
-## a split that falls idle decides nothing
-order epoch
-
-input readings
-
-| at       | split | ts                  | n |
-|----------|-------|---------------------|---|
-| 09:00:00 | a     | 2026-01-01 09:00:01 | 1 |
-| 09:00:01 | b     | 2026-01-01 09:00:02 | 2 |
-| 09:00:20 | a     | 2026-01-01 09:01:30 | 4 |
-| 09:00:40 |       |                     |   |
-
-expect sums
-
-| minute_end          | total | at       |
-|---------------------|-------|----------|
-| 2026-01-01 09:01:00 | 3     | 09:00:31.001 |
-",
-    );
+    place.write("clock.test.md", include_str!("sql_tests/clock.test.md"));
     let run = place.run(&["test"]);
     assert_eq!(run.status, Some(0), "{}{}", run.stdout, run.stderr);
     assert!(run.stdout.ends_with("3 passed\n"), "{}", run.stdout);
@@ -195,76 +122,7 @@ fn changes_errors_lookups_and_tables_that_end() {
         "params.test.md",
         "# Parameters\n\n```sql\nSELECT ${n} AS n;\n```\n\nexpect result\n\n| n |\n|---|\n| 3 |\n",
     );
-    place.write(
-        "kinds.test.md",
-        "# Kinds\n\n```sql
-CREATE TABLE orders (item STRING, amount INT, at AS PROCTIME()) WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'no.csv');
-CREATE TABLE names (item STRING, name STRING, PRIMARY KEY (item) NOT ENFORCED)
-  WITH ('connector' = 'jdbc', 'url' = 'jdbc:postgresql://127.0.0.1:1/none', 'table-name' = 'names', 'username' = 'u', 'password' = 'p');
-CREATE TABLE totals (item STRING, total BIGINT, PRIMARY KEY (item) NOT ENFORCED) WITH ('connector' = 'print');
-INSERT INTO totals SELECT item, COUNT(*) FROM orders GROUP BY item;
-```
-
-input orders
-
-| item | amount |
-|------|--------|
-| tea  | 1      |
-| salt | NULL   |
-| tea  | 3      |
-
-## the sum at the end, and the way there
-
-expect totals
-
-| item | total |
-|------|-------|
-| salt | 1     |
-| tea  | 2     |
-
-expect changes of totals
-
-| op | item | total |
-|----|------|-------|
-| +I | tea  | 1     |
-| +I | salt | 1     |
-| -U | tea  | 1     |
-| +U | tea  | 2     |
-
-## a lookup sees the rows that have come
-
-```sql
-CREATE TABLE named (name STRING, amount INT) WITH ('connector' = 'print');
-INSERT INTO named SELECT n.name, o.amount FROM orders AS o JOIN names FOR SYSTEM_TIME AS OF o.at AS n ON n.item = o.item;
-```
-
-input names
-
-| item | name  |
-|------|-------|
-| tea  | Assam |
-
-expect named
-
-| name  | amount |
-|-------|--------|
-| Assam | 1      |
-| Assam | 3      |
-
-## a mistake of the data
-
-```sql
-CREATE TABLE halves (half INT) WITH ('connector' = 'print');
-INSERT INTO halves SELECT CAST(item AS INT) FROM orders;
-```
-
-expect error
-
-```
-'tea'
-```
-",
-    );
+    place.write("kinds.test.md", include_str!("sql_tests/kinds.test.md"));
     let run = place.run(&["test", "kinds.test.md"]);
     assert_eq!(run.status, Some(0), "{}{}", run.stdout, run.stderr);
     let run = place.run(&["test", "params.test.md", "--param", "n=3"]);

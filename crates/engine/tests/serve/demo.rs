@@ -1,4 +1,4 @@
-//! `thalweg demo`, as somebody tries it who has just got the program.
+//! `thalweg demo`, as a user tries it who has just got the program.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};

@@ -21,8 +21,8 @@
 //!
 //! Each table that is read gets its rows from the test, whatever its connector; what is written is
 //! kept. So the statements are those that run in production, and nothing outside is touched. A case
-//! runs in the contracts `epoch` and `arrival`, with 1 and with 4 workers ([`Variant`]), each time by
-//! `thalweg_runtime::simulate`: time passes only when nothing is left to be done.
+//! runs in the contracts `epoch` and `arrival`, with 1 and with 4 workers ([`Variant`]), each time
+//! by `thalweg_runtime::simulate`: time passes only when nothing is left to be done.
 //!
 //! | module | holds |
 //! |---|---|

@@ -28,6 +28,8 @@ pub struct Recording {
 struct Recorded {
     table: String,
     columns: Vec<String>,
+    /// Which of them have come: others are not read.
+    has_come: Vec<bool>,
     holds_changes: bool,
     rows: Vec<Vec<Cell>>,
 }
@@ -64,7 +66,8 @@ impl Recording {
                     "the statements declare no table {table}, so its rows can't be recorded"
                 ))
             })?;
-            Ok(Recorded { table: table.clone(), columns, holds_changes: false, rows: Vec::new() })
+            let (table, has_come) = (table.clone(), vec![false; columns.len()]);
+            Ok(Recorded { table, columns, has_come, holds_changes: false, rows: Vec::new() })
         };
         let written = statements.iter().filter_map(inserts_of).flat_map(|(inserts, _)| inserts);
         let mut outputs: Vec<(String, Vec<String>)> = Vec::new();
@@ -93,6 +96,9 @@ impl Recording {
             let found = row.values.iter().find(|(name, _)| name == column);
             found.and_then(|(_, value)| value.clone())
         };
+        for (column, has_come) in input.columns.iter().zip(&mut input.has_come) {
+            *has_come |= row.values.iter().any(|(name, _)| name == column);
+        }
         let own = [Some(format_timestamp_millis(row.at_ms, 3)), Some(row.kind.to_owned())];
         input.holds_changes |= row.kind != "+I";
         input.rows.push(own.into_iter().chain(input.columns.iter().map(value)).collect());
@@ -146,12 +152,13 @@ impl Recorded {
             if is_taken { format!("@{name}") } else { name.to_owned() }
         };
         let own = [marked("at"), marked("op")];
-        let mut header: Vec<String> = own.into_iter().chain(self.columns.iter().cloned()).collect();
-        let mut rows = self.rows.clone();
-        if !self.holds_changes {
-            header.remove(1);
-            rows.iter_mut().for_each(|row| drop(row.remove(1)));
-        }
+        let header: Vec<String> = own.into_iter().chain(self.columns.iter().cloned()).collect();
+        let is_shown = [true, self.holds_changes].into_iter().chain(self.has_come.iter().copied());
+        let shown: Vec<usize> =
+            is_shown.enumerate().filter(|(_, is_shown)| *is_shown).map(|(at, _)| at).collect();
+        let row = |row: &Vec<Cell>| shown.iter().map(|&at| row[at].clone()).collect();
+        let rows: Vec<Vec<Cell>> = self.rows.iter().map(row).collect();
+        let header = shown.iter().map(|&at| header[at].clone()).collect();
         Table { header, ..Table::default() }.with_rows(&rows)
     }
 }
@@ -176,7 +183,7 @@ mod tests {
              INSERT INTO totals SELECT item, SUM(twice) FROM orders GROUP BY item;";
         let mut recording = Recording::new("orders", sql, &["orders".to_owned()]).expect("begins");
         for (at_ms, item, amount) in
-            [(1_000, Some("tea"), 2), (2_500, None, 3), (2_500, Some("tea"), 4)]
+            [(1_000, Some("tea"), 2), (2_500, Some("salt"), 3), (2_500, Some("tea"), 4)]
         {
             let values = vec![
                 ("amount".to_owned(), Some(amount.to_string())),
@@ -189,11 +196,11 @@ mod tests {
         }
         assert_eq!(recording.rows(), 3);
         let text = recording.into_text().expect("a test");
-        assert!(text.contains("| @at                     | item | amount | at   |\n"), "{text}");
-        assert!(text.contains("| 1970-01-01 00:00:01.000 | tea  | 2      | NULL |\n"), "{text}");
+        assert!(text.contains("| @at                     | item | amount |\n"), "not read: {text}");
+        assert!(text.contains("| 1970-01-01 00:00:01.000 | tea  | 2      |\n"), "{text}");
         assert!(text.contains("expect totals\n\n| item | total |\n"), "{text}");
         assert!(
-            text.contains("| tea  | 12    |\n") && text.contains("| NULL | 6     |\n"),
+            text.contains("| tea  | 12    |\n") && text.contains("| salt | 6     |\n"),
             "{text}"
         );
         let file = TestFile::parse("orders.test.md".to_owned(), PathBuf::new(), text);

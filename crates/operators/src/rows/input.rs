@@ -52,8 +52,8 @@ pub(crate) fn joinable(keys: &[ArrayRef]) -> Option<NullBuffer> {
     all.filter(|nulls| nulls.null_count() > 0)
 }
 
-/// Counts late rows, each with its time, and does with them what the policy says. They leave as they
-/// came, with the column that names their side.
+/// Counts late rows, each with its time, and does with them what the policy says. They leave as
+/// they came, with the column that names their side.
 pub(crate) fn treat_late(
     policy: LatePolicy,
     late: &[(u32, i64)],

@@ -1,7 +1,8 @@
 //! `thalweg demo`: a server with a job over departures that come out of order, to look at.
 //!
-//! The departures are made here, by a thread for each airport, and read by the job over a connection
-//! each. So an airport can fall silent, as a real input does, and nothing has to be downloaded.
+//! The departures are made here, by a thread for each airport, and read by the job over a
+//! connection each. So an airport can fall silent, as a real input does, and nothing has to be
+//! downloaded.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -176,6 +177,7 @@ fn begin(serving: &Serving, ports: &[u16], opens: bool) -> Result<()> {
     let token = client.ask("POST", "/v1/tokens", Some(&token), false)?;
     let token = token.body["token"].as_str().unwrap_or_default().to_owned();
     let Some(address) = serving.address else { return Ok(()) };
+    let folder = serving.socket.parent().unwrap_or(Path::new("")).display();
     let page = format!("http://{address}/#token={token}");
     print(&format!(
         "departures of three airports, out of order; the job waits {WAIT_S} s for late ones\n\
@@ -183,7 +185,8 @@ fn begin(serving: &Serving, ports: &[u16], opens: bool) -> Result<()> {
          in another terminal, in this folder:\n  \
          thalweg demo wait 20      wait longer: fewer rows are late, and results come later\n  \
          thalweg demo why          one airport falls silent: who holds the results back?\n  \
-         thalweg late flights --data-dir DIR, thalweg top --data-dir DIR, with DIR = thalweg-demo\n\n\
+         thalweg late flights --data-dir {folder}\n  \
+         thalweg top --data-dir {folder}\n\n\
          Ctrl-C ends it, and removes its folder\n"
     ))?;
     if opens {
