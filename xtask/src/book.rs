@@ -32,8 +32,11 @@ pub fn check(root: &Path) -> io::Result<Findings> {
         }
     }
     for path in tree::files(root, ".md")? {
-        let is_page =
-            path.starts_with("docs") && NOT_PAGES.iter().all(|name| !path.ends_with(name));
+        // Tests of SQL belong to the recipe that shows them.
+        let is_test = path.to_string_lossy().ends_with(".test.md");
+        let is_page = path.starts_with("docs")
+            && !is_test
+            && NOT_PAGES.iter().all(|name| !path.ends_with(name));
         if is_page && !named.contains(&path) {
             findings.push(format!("{}:1: add this page to {SUMMARY}", path.display()));
         }

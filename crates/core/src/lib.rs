@@ -43,7 +43,8 @@ pub use bundle::{Bundle, RowKind, Stamps};
 pub use connector::{Sink, Source, SourceBatch, SourcePoll, SplitId};
 pub use error::{Error, ErrorKind, Result, Span};
 pub use operator::{
-    Exchange, Operator, OperatorClass, Output, Partition, Piece, Place, Progress, Route, Transform,
+    Exchange, LateRows, Operator, OperatorClass, Output, Partition, Piece, Place, Progress, Route,
+    Transform,
 };
 pub use order::OrderContract;
 pub use partition::PartitionContext;

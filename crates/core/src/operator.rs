@@ -30,14 +30,15 @@
 use std::any::Any;
 use std::sync::{Arc, Mutex};
 
-use arrow_array::RecordBatch;
+use arrow_array::{RecordBatch, UInt32Array};
+use arrow_select::take::take_record_batch;
 
 use crate::bundle::{Bundle, RowKind, batch_bytes};
 use crate::error::{Error, Result};
 pub use crate::partition::PartitionContext;
 use crate::shim::SharedClock;
 use crate::snapshot::{Captured, Extent, Restored, TableChanges};
-use crate::time::{Grid, Watermark};
+use crate::time::{Grid, Watermark, WatermarkBefore};
 
 /// How far the runtime may depart from the order of rows and watermarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -349,6 +350,20 @@ pub enum Place {
     WindowEnds(Vec<i64>),
 }
 
+/// Rows of one bundle that were late, as they came: for people who look at them.
+#[derive(Clone, Debug)]
+pub struct LateRows {
+    /// The rows, with the columns of the operator's input.
+    pub batch: RecordBatch,
+    /// The watermark of its split before each of them.
+    pub watermark_before: WatermarkBefore,
+    /// The event time by which each was judged, in milliseconds since 1970.
+    pub times: Vec<i64>,
+}
+
+/// How many late rows of a call are shown to people at most; all of them are counted.
+const LATE_ROWS_SHOWN_MAX: usize = 256;
+
 /// A call that takes rows may be so late. Stopping costs: what is worked out for all rows of a
 /// piece is worked out again for the rest.
 const PATIENCE_NS: u64 = 20_000_000;
@@ -361,6 +376,8 @@ pub struct Output {
     pub accepted: u64,
     /// Rows that were late for every window and not taken.
     pub late: u64,
+    /// The first of those, for people.
+    pub late_rows: Vec<LateRows>,
     /// Rows that were taken but late for some of their windows.
     pub partly_late: u64,
     /// Set by a singleton that will never emit again (LIMIT reached): the runtime ends its output
@@ -380,6 +397,7 @@ impl Output {
             emitted: Vec::new(),
             accepted: 0,
             late: 0,
+            late_rows: Vec::new(),
             partly_late: 0,
             ended: false,
             clock,
@@ -438,6 +456,26 @@ impl Output {
         if let Some(emitted) = self.emitted.last_mut().filter(|_| !kinds.is_empty()) {
             emitted.kinds = Some(kinds);
         }
+    }
+    /// Counts rows of a bundle as late, each with the event time by which it was judged, and shows
+    /// the first of them to people.
+    ///
+    /// # Errors
+    /// If the rows are not there.
+    pub fn count_late(&mut self, bundle: &Bundle, late: &[(u32, i64)]) -> Result<()> {
+        self.late += late.len() as u64;
+        let shown = self.late_rows.iter().map(|late| late.batch.num_rows()).sum();
+        let late = &late[..late.len().min(LATE_ROWS_SHOWN_MAX.saturating_sub(shown))];
+        if !late.is_empty() {
+            let before = &bundle.stamps.watermark_before;
+            let watermarks = late.iter().map(|&(row, _)| before.at(row as usize).0).collect();
+            let rows = UInt32Array::from_iter_values(late.iter().map(|&(row, _)| row));
+            let batch = take_record_batch(&bundle.batch, &rows)?;
+            let watermark_before = WatermarkBefore::Rows(watermarks);
+            let times = late.iter().map(|&(_, time)| time).collect();
+            self.late_rows.push(LateRows { batch, watermark_before, times });
+        }
+        Ok(())
     }
     /// Sends late rows out (port 1), if anybody takes them; counting is up to the caller. `causes`
     /// are their rows in the piece's bundle.

@@ -50,9 +50,18 @@ impl Clock for SystemClock {
 #[derive(Default)]
 pub struct ManualClock {
     now_ns: AtomicU64,
+    wall_ms_at_start: i64,
 }
 
 impl ManualClock {
+    /// A clock whose processing time begins here, in milliseconds since 1970.
+    pub fn starting_at(wall_ms: i64) -> Self {
+        ManualClock { now_ns: AtomicU64::new(0), wall_ms_at_start: wall_ms }
+    }
+    /// Goes back to where it started, for another job.
+    pub fn begin_again(&self) {
+        self.now_ns.store(0, Ordering::Relaxed);
+    }
     /// Moves time forward.
     pub fn advance(&self, by: Duration) {
         // Relaxed: the value alone is read, nothing is published through it.
@@ -65,7 +74,7 @@ impl Clock for ManualClock {
         self.now_ns.load(Ordering::Relaxed)
     }
     fn wall_ms(&self) -> i64 {
-        (self.now_ns() / 1_000_000) as i64
+        self.wall_ms_at_start.saturating_add((self.now_ns() / 1_000_000) as i64)
     }
 }
 

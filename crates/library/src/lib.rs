@@ -16,6 +16,7 @@ pub mod jobs;
 pub mod pipeline;
 pub mod rows;
 pub mod session;
+pub mod testing;
 
 pub use thalweg_connectors::format;
 pub use thalweg_core::shim::{Clock, ManualClock};

@@ -6,6 +6,7 @@ use thalweg_core::Error;
 use thalweg_ordering::sync::{Arc, Ordering};
 
 use crate::job::Job;
+use crate::late::LateAt;
 use crate::metrics::{JobLayout, LatencyPercentiles, MetricsSnapshot, SnapshotMetrics};
 use crate::observed;
 use crate::tap::{EdgeTap, TapQueue, TappedRows};
@@ -75,6 +76,11 @@ impl JobControl {
     /// nothing, and does not slow it down.
     pub fn tap(&self, edges: &[(usize, usize)]) -> Tap {
         Tap::begin(&self.0, edges)
+    }
+    /// The last rows that came late, oldest first. As many are kept as
+    /// [`LATE_ROWS_MAX`](crate::late::LATE_ROWS_MAX) says, also where late rows are only counted.
+    pub fn late_rows(&self) -> Vec<LateAt> {
+        self.0.measured.late.kept()
     }
     /// The latency of results since it was last taken, which is no longer part of the report then:
     /// a measurement that begins behind a warm-up takes it twice.

@@ -35,6 +35,30 @@ pub(crate) fn look_around(job: &Job) -> Result<()> {
     Ok(())
 }
 
+/// When [`look_around`] will have something to do next, as far as that is known.
+pub(crate) fn due_ns(job: &Job) -> Option<u64> {
+    let now_ns = job.now_ns();
+    let sources = job.stages.sources().filter(|(_, source)| !source.has_finished());
+    let of_sources = sources.flat_map(|(_, source)| {
+        let gathers_ns = source.gathers_until_ns.load(Ordering::Relaxed);
+        let quiet_ns = source.idle_timeout.filter(|_| !source.bounded);
+        let quiet_ns = quiet_ns.map(|_| source.quiet_at_ns.load(Ordering::Relaxed));
+        let aligned_ns = source.alignment.as_ref().map(|alignment| {
+            let interval_ns = alignment.update_interval.as_nanos() as u64;
+            source.aligned_ns.load(Ordering::Relaxed).saturating_add(interval_ns)
+        });
+        [Some(gathers_ns), quiet_ns, aligned_ns]
+    });
+    let wall_ms = job.settings.clock.wall_ms();
+    let cells = job.stages.operators().flat_map(|(_, operator)| &operator.cells);
+    let ticks = cells.filter(|_| job.settings.ticks).map(|cell| {
+        let wait_ms = cell.ticks_at.load(Ordering::Relaxed).saturating_sub(wall_ms);
+        now_ns.saturating_add(u64::try_from(wait_ms).unwrap_or(0).saturating_mul(1_000_000))
+    });
+    // What is due now was done, or waits for something else than the clock.
+    of_sources.flatten().chain(ticks).filter(|&at_ns| at_ns > now_ns && at_ns < u64::MAX).min()
+}
+
 /// Calls for rows that have waited for the end of their epoch for long enough.
 fn call_for_gathered_rows(job: &Job) {
     let now_ns = job.now_ns();

@@ -17,6 +17,7 @@ use crate::barrier::Barrier;
 use crate::cut::{CutUnderWay, Cuts};
 use crate::gates::Gates;
 use crate::interleaving::StepRecorder;
+use crate::late::LateRing;
 use crate::lifecycle::Lifecycle;
 use crate::memory::{MemoryAccount, Pressure};
 use crate::metrics::{
@@ -93,6 +94,8 @@ pub(crate) struct Measured {
     pub(crate) tasks: TaskHistograms,
     /// What became of snapshots.
     pub(crate) snapshots: Mutex<Option<SnapshotMetrics>>,
+    /// The last rows that were late.
+    pub(crate) late: LateRing,
 }
 
 impl Job {
@@ -262,6 +265,10 @@ impl StageAt<'_> {
         StageMetrics::add(&metrics.accepted, output.accepted);
         StageMetrics::add(&metrics.late, output.late);
         StageMetrics::add(&metrics.partly_late, output.partly_late);
+        if !output.late_rows.is_empty() {
+            let wall_ms = self.job.settings.clock.wall_ms();
+            self.job.measured.late.add(self.place, wall_ms, &output.late_rows);
+        }
     }
 
     /// Measures a partition's state now and then while it takes rows.

@@ -21,7 +21,7 @@
 //! | `flow` | the seam between all of these and how rows move |
 //! | `epoch`, `ordered` | its two sides: containers of `epoch`; elements of `arrival` and `event_time` |
 //! | `sinks` | what is sent to sinks, and their threads |
-//! | `tap` | people look at rows on their way |
+//! | `tap`, `late` | people look at rows on their way, and at those that were late |
 //! | `job` | what all workers of a job share, each duty in a type of its own: `stages`, `lifecycle`, `queues`, `cut`, `gates`, `news`, [`memory`], [`metrics`] |
 //! | `stage`, `barrier` | a stage at run time; one watermark on its way through its partitions |
 //! | `container`, `lane` | epochs in flight, their life cycle, the lists that hold them |
@@ -49,6 +49,7 @@ pub mod interleaving;
 mod job;
 mod joint_watermark;
 mod lane;
+mod late;
 mod leaving;
 mod lifecycle;
 pub mod memory;
@@ -84,6 +85,7 @@ mod transforms;
 
 pub use control::{JobControl, Report, Tap};
 pub use cut::ChooseExtent;
+pub use late::LateAt;
 pub use memory::MemoryBudget;
 pub use metrics::{MetricsSnapshot, SnapshotMetrics, StageSnapshot};
 pub use options::RunOptions;

@@ -8,13 +8,16 @@
 //! [`run_on`] runs the same on the virtual cores of a made-up machine and reports how long that
 //! takes.
 //!
-//! Only bounded sources that are always ready (memory, datagen) can be simulated: a source on a
-//! thread of its own brings back the timing that a simulation is there to remove.
+//! Only sources that are ready when they say so (memory, datagen) can be simulated: a source on a
+//! thread of its own brings back the timing that a simulation is there to remove. With bounded ones
+//! a job is stepped to its end; with others it [settles](Simulation::settle), and whoever drives it
+//! moves the clock or gives its inputs more.
 
 mod costs;
 mod virtual_cores;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use thalweg_core::graph::Graph;
 use thalweg_core::shim::SplitMix64;
@@ -26,6 +29,7 @@ use thalweg_ordering::Sleep;
 
 use crate::control::{JobControl, Report};
 use crate::dispatcher::next_task;
+use crate::idleness::{due_ns, look_around};
 use crate::job::Job;
 use crate::options::RunOptions;
 use crate::snapshots::capture::Cut;
@@ -40,6 +44,12 @@ pub use virtual_cores::{VirtualMachine, VirtualReport, run_on};
 /// Steps without a task after which a simulation that is not done counts as stuck. A source that
 /// is refused for want of memory makes empty steps too, but never without work in between.
 const IDLE_STEPS_MAX: usize = 10_000;
+
+/// How long it is waited for the answer to a lookup before it is looked again.
+const ANSWER_WAIT: Duration = Duration::from_millis(1);
+
+/// Steps after which a simulation that is never at rest counts as broken.
+const SETTLE_STEPS_MAX: usize = 10_000_000;
 
 /// Runs a job to its end.
 pub fn simulate(graph: Graph, options: RunOptions, numa_nodes: usize, seed: u64) -> Result<Report> {
@@ -152,6 +162,58 @@ impl Simulation {
                 .lifecycle
                 .fail(Error::internal(format!("the simulation with seed {} is stuck", self.seed)));
         }
+    }
+
+    /// Lets all workers do what there is to do now, and looks for what the clock has made due.
+    /// Returns when nothing is left, which is until the clock moves or an input has more.
+    pub fn settle(&mut self) {
+        for _ in 0..SETTLE_STEPS_MAX {
+            if self.is_over() {
+                return;
+            }
+            self.step();
+            if self.idle_steps == 0 || self.do_any_task() {
+                continue;
+            }
+            if let Err(error) = look_around(&self.job) {
+                self.job.lifecycle.fail(error);
+            }
+            if self.do_any_task() {
+                continue;
+            }
+            self.idle_steps = 0;
+            if !self.awaits_answer() {
+                return;
+            }
+            self.job.lifecycle.wait(ANSWER_WAIT);
+        }
+        let seed = self.seed;
+        let what = format!("the simulation with seed {seed} does not come to rest");
+        self.job.lifecycle.fail(Error::internal(what));
+    }
+
+    /// A lookup is under way. Its answer comes on a thread of its own.
+    fn awaits_answer(&self) -> bool {
+        self.job.stages.iter().any(|stage| stage.metrics.unanswered.oldest().0 > 0)
+    }
+
+    /// A task of whichever worker has one.
+    fn do_any_task(&mut self) -> bool {
+        for worker in 0..self.job.settings.workers.max(1) {
+            let place = WorkerPlace { worker, numa_node: worker % self.numa_nodes as usize };
+            if let Some(task) = next_task(&self.job, place) {
+                self.idle_steps = 0;
+                execute(&self.job, task, place, None);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// When the clock will have made something due, on the clock of the job: an input that falls
+    /// idle, a window or timer of processing time.
+    pub fn due_ns(&self) -> Option<u64> {
+        due_ns(&self.job)
     }
 
     /// Takes a cut and continues.

@@ -34,6 +34,7 @@ mod bell;
 mod catalogue;
 pub mod client;
 mod config;
+pub mod docs;
 mod http;
 mod job;
 mod jobs_dir;

@@ -168,6 +168,12 @@ impl Connectors {
         self.connectors.push(connector);
     }
 
+    /// Puts another connector in the place of each.
+    #[must_use]
+    pub fn map(self, wrap: impl FnMut(Arc<dyn Connector>) -> Arc<dyn Connector>) -> Self {
+        Connectors { connectors: self.connectors.into_iter().map(wrap).collect(), ..self }
+    }
+
     /// Forgets the connectors whose name is not wanted.
     pub fn retain(&mut self, is_wanted: impl Fn(&str) -> bool) {
         self.connectors.retain(|known| is_wanted(known.description().name));

@@ -16,9 +16,9 @@ use super::flink_arguments::{CompareArguments, TranslateArguments};
 use super::server_arguments::CancelArguments;
 #[cfg(feature = "server")]
 use super::server_arguments::{
-    ApproveArguments, BundleArguments, DeadArguments, JobArguments, JobsArguments, LogsArguments,
-    QueryArguments, ServeArguments, StartArguments, StatusArguments, StopArguments,
-    SubmitArguments, TapArguments, TokenArguments, TopArguments,
+    ApproveArguments, BundleArguments, DeadArguments, DemoArguments, DocsArguments, JobArguments,
+    JobsArguments, LateArguments, LogsArguments, QueryArguments, ServeArguments, StartArguments,
+    StatusArguments, StopArguments, SubmitArguments, TapArguments, TokenArguments, TopArguments,
 };
 use super::snapshot::{ListFormat, SnapshotArguments};
 
@@ -37,6 +37,35 @@ A first query over a CSV file:
     SELECT name, n FROM t WHERE n > 10\"
 
 Exit status: 0 done, 1 the job failed, 2 the SQL or the command line is wrong, 130 stopped by Ctrl-C.";
+
+const TEST_EXAMPLE: &str = "\
+A file totals.test.md, of which all other text is for readers:
+
+  sql orders.sql
+
+  input orders
+
+  | at       | ts                            | item | amount |
+  |----------|-------------------------------|------|--------|
+  | 09:00:06 | 2026-01-01 09:00:05           | tea  | 2      |
+  | 10:00:10 | watermark 2026-01-01 10:00:00 |      |        |
+
+  expect totals
+
+  | item | total |
+  |------|-------|
+  | tea  | 2     |
+
+The statements are those of production: every table that is read gets its rows from the test, what is
+written is kept, and nothing outside is touched. `at` is the clock, which is virtual. A case runs in
+two contracts about order, with 1 and with 4 workers.
+
+Examples:
+  thalweg test                        all files *.test.md below this folder
+  thalweg test totals.test.md
+  thalweg test --update               what comes out is what is expected from now on
+
+Exit status: 0 all passed, 1 some failed, 2 a file or the command line is wrong.";
 
 /// What `--version` prints; `-V` prints the first word of it. `build.rs` finds out the rest.
 const LONG_VERSION: &str = concat!(
@@ -105,6 +134,9 @@ what is left when all changes were applied. Exit status: 0 all are equal, 1 some
 Example:
   thalweg compare --flink http://127.0.0.1:8083 report.sql")]
     Compare(CompareArguments),
+    /// Run tests of SQL: what comes in, when, and what has to come out, in Markdown files
+    #[command(after_help = TEST_EXAMPLE)]
+    Test(TestArguments),
     /// Show how the queries of a file would run
     #[command(after_help = "\
 For each INSERT, statement set and SELECT: the logical plan with types and time attributes, and the
@@ -153,6 +185,31 @@ Examples:
 The first Ctrl-C or SIGTERM stops all jobs, each with a snapshot; the next server continues with them.
 A second one cuts off what still runs, which is as safe as a crash.")]
     Serve(ServeArguments),
+    /// Show a job over rows that come out of order, with its page
+    #[cfg(feature = "server")]
+    #[command(after_help = "\
+Departures of three airports are made here, most reported within a second, some 25 s later. A job counts them
+in windows of 10 s, and waits 5 s for late ones. Nothing is downloaded, and nothing listens but on this machine.
+
+Examples:
+  thalweg demo                 begin, and open the page
+  thalweg demo wait 20         in another terminal: wait 20 s; fewer rows are late, results come later
+  thalweg demo why             one airport falls silent; who holds the results back?
+
+Ctrl-C ends it, and removes its folder.")]
+    Demo(DemoArguments),
+    /// Show the documentation of this version, which is part of the program
+    #[cfg(feature = "server")]
+    #[command(after_help = "\
+Pages are printed as Markdown. A server shows the same pages in a browser, at /docs.
+
+Examples:
+  thalweg docs                       list the pages
+  thalweg docs cli                   print one
+  thalweg docs --search idle         lines of all pages that hold a word
+
+Exit status: 0 done, 1 no line holds the text, 2 there is no such page.")]
+    Docs(DocsArguments),
     /// List the jobs of a server
     #[cfg(feature = "server")]
     Ls(JobsArguments),
@@ -176,8 +233,20 @@ the job, ends by itself after 10 minutes, and is written into the audit log, sin
 Examples:
   thalweg tap orders                              what outputs are given
   thalweg tap orders --table items --limit 10     what a table gives
-  thalweg tap orders --into 'window o' --where \"item = 'tea'\"")]
+  thalweg tap orders --into 'window o' --where \"item = 'tea'\"
+  thalweg tap orders --limit 50 --record orders.test.md   what tables give, as a test: see `thalweg test`")]
     Tap(TapArguments),
+    /// Show rows of a job of a server that came too late
+    #[cfg(feature = "server")]
+    #[command(after_help = "\
+Shown are the last rows of the run that were late for all their windows, with their time, the watermark that
+had passed it, and the stage that judged them; at most 10,000 are kept. They are kept here also where the
+job only counts them. SET 'late.data' = 'TABLE' keeps all of them, for good.
+
+Examples:
+  thalweg late orders
+  thalweg late orders --stage 'window o' --limit 100 --json")]
+    Late(LateArguments),
     /// Show rows of a job of a server that could not be read
     #[cfg(feature = "server")]
     Dead(DeadArguments),
@@ -355,6 +424,33 @@ pub struct ValidateArguments {
     /// repeatable
     #[arg(long = "jar", value_name = "FILE", requires = "flink")]
     pub jars: Vec<String>,
+}
+
+/// `thalweg test`
+#[derive(Args, Debug)]
+pub struct TestArguments {
+    /// Files of tests, and folders in which all files NAME.test.md are taken [default: the current
+    /// folder]
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Runs only cases whose name, or file, holds this text
+    #[arg(long, value_name = "TEXT")]
+    pub filter: Option<String>,
+    /// Writes the rows that came out into the files, in the place of those that were expected
+    #[arg(long)]
+    pub update: bool,
+    /// Prints a JSON object for each case
+    #[arg(long)]
+    pub json: bool,
+    /// Sets an option before the first statement, as `SET 'KEY' = 'VALUE'` does; repeatable
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_and_value)]
+    pub settings: Vec<(String, String)>,
+    /// Replaces ${NAME} in the statements; repeatable
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = key_and_value)]
+    pub parameters: Vec<(String, String)>,
+    /// Colors in messages
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub color: ColorChoice,
 }
 
 /// `thalweg explain`

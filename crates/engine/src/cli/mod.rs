@@ -32,6 +32,7 @@ mod snapshot;
 mod source;
 mod summary;
 mod terminal;
+mod test;
 mod text_table;
 mod units;
 mod upgrade;
@@ -57,6 +58,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Snapshot(arguments) => snapshot::snapshot(&arguments),
         Command::Upgrade(arguments) => upgrade::upgrade(&arguments),
         Command::Bench(arguments) => bench::bench(&arguments),
+        Command::Test(arguments) => test::test(&arguments),
         #[cfg(feature = "flink")]
         Command::Translate(arguments) => flink::translate(&arguments),
         #[cfg(feature = "flink")]
@@ -81,9 +83,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 fn served(command: Command) -> u8 {
     match command {
         Command::Serve(arguments) => server::serve(&arguments),
+        Command::Demo(arguments) => server::demo(&arguments),
+        Command::Docs(arguments) => server::docs(&arguments),
         Command::Ls(arguments) => server::list(&arguments),
         Command::Top(arguments) => server::top(&arguments),
         Command::Tap(arguments) => server::tap(&arguments),
+        Command::Late(arguments) => server::late(&arguments),
         Command::Dead(arguments) => server::dead(&arguments),
         Command::SupportBundle(arguments) => server::support_bundle(&arguments),
         Command::Describe(arguments) => server::describe(&arguments),

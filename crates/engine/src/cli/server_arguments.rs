@@ -146,6 +146,67 @@ pub struct DeadArguments {
     pub server: ServerArguments,
 }
 
+/// `thalweg demo`
+#[derive(Args, Debug)]
+pub struct DemoArguments {
+    /// What to do with a demo that runs
+    #[command(subcommand)]
+    pub command: Option<DemoCommand>,
+    /// The folder of the demo, which is made, and removed at the end
+    #[arg(long = "dir", value_name = "DIR", default_value = "thalweg-demo", global = true)]
+    pub folder: PathBuf,
+    /// Address and port of the page; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    pub listen: String,
+    /// Opens no page
+    #[arg(long)]
+    pub no_open: bool,
+}
+
+/// What to do with a demo that runs.
+#[derive(Debug, Subcommand)]
+pub enum DemoCommand {
+    /// Let the job wait this many seconds for rows that are late
+    Wait {
+        /// Seconds
+        #[arg(value_parser = clap::value_parser!(u32).range(0..=59))]
+        seconds: u32,
+    },
+    /// Let an airport fall silent, and ask which input holds the results back
+    Why {
+        /// For how many seconds it is silent
+        #[arg(long = "for", value_name = "SECONDS", default_value_t = 120)]
+        seconds: u32,
+    },
+}
+
+/// `thalweg docs`
+#[derive(Args, Debug)]
+pub struct DocsArguments {
+    /// The page, such as `cli` or `late-data` [default: the list of pages]
+    #[arg(value_name = "PAGE")]
+    pub page: Option<String>,
+    /// Prints the lines of all pages that hold this text, whatever its case
+    #[arg(long, short = 's', value_name = "TEXT", conflicts_with = "page")]
+    pub search: Option<String>,
+}
+
+/// `thalweg late`
+#[derive(Args, Debug)]
+pub struct LateArguments {
+    /// The job
+    pub job: String,
+    /// Only rows that were late for this stage
+    #[arg(long, value_name = "STAGE")]
+    pub stage: Option<String>,
+    /// Rows at most
+    #[arg(long, value_name = "ROWS", default_value_t = 20)]
+    pub limit: u64,
+    /// The server.
+    #[command(flatten)]
+    pub server: ServerArguments,
+}
+
 /// `thalweg support-bundle`
 #[derive(Args, Debug)]
 pub struct BundleArguments {
@@ -185,9 +246,25 @@ pub struct TapArguments {
     /// Rows a second at most [default: 1000]
     #[arg(long, value_name = "ROWS")]
     pub rate: Option<f64>,
+    /// Writes the rows that tables give as a test into this file, which must not be there
+    #[arg(
+        long,
+        value_name = "FILE.test.md",
+        conflicts_with_all = ["stage", "sink", "into", "condition"]
+    )]
+    pub record: Option<PathBuf>,
     /// The server.
     #[command(flatten)]
     pub server: ServerArguments,
+}
+
+impl TapArguments {
+    /// Of all outputs of a job.
+    pub fn of(job: &str, rate: Option<f64>, server: ServerArguments) -> TapArguments {
+        let (job, table, stage, sink) = (job.to_owned(), None, None, None);
+        let (into, condition, limit, record) = (None, None, None, None);
+        TapArguments { job, table, stage, sink, into, condition, limit, rate, record, server }
+    }
 }
 
 /// A command about one job.

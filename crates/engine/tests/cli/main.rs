@@ -13,4 +13,5 @@ mod patterns;
 mod results;
 mod signals;
 mod snapshots;
+mod sql_tests;
 mod support;

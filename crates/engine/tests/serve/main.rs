@@ -4,6 +4,7 @@
 
 mod attacks;
 mod cycles;
+mod demo;
 mod jobs;
 mod kills;
 mod packages;

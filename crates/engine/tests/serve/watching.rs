@@ -199,6 +199,111 @@ fn rows_that_could_not_be_read_are_shown_with_their_place() {
     server.terminate();
 }
 
+/// A job whose every tenth row is late for windows of a second, by ten seconds.
+fn late_job(per_second: u64) -> String {
+    format!(
+        "CREATE TABLE numbers (
+           n BIGINT, late AS MOD(n, 10) = 9,
+           ts AS TO_TIMESTAMP_LTZ(n * 100 - CASE WHEN MOD(n, 10) = 9 THEN 10000 ELSE 0 END, 3),
+           WATERMARK FOR ts AS ts
+         ) WITH ('connector' = 'datagen', 'rows-per-second' = '{per_second}',
+           'fields.n.kind' = 'sequence', 'fields.n.start' = '100', 'fields.n.end' = '{ENDLESS}');
+         CREATE TABLE totals (total BIGINT) WITH ('connector' = 'blackhole');
+         INSERT INTO totals SELECT SUM(n) FROM TUMBLE(TABLE numbers, DESCRIPTOR(ts), INTERVAL '1' SECOND)
+           GROUP BY window_start, window_end;"
+    )
+}
+
+#[test]
+fn rows_that_were_late_are_shown_with_what_they_were_late_for() {
+    let place = Place::new("late");
+    let server = place.serve(&FAST);
+    let (status, text) = server.submit("a", &late_job(1_000), &[]);
+    assert_eq!(status, 0, "{text}");
+    server.await_job("a", "with late rows", |job| job["late_rows"].as_u64() > Some(20));
+    let text = server.done(&["late", "a", "--limit", "3"]);
+    let counts = text.lines().next().unwrap_or_default();
+    let numbers: Vec<u64> =
+        counts.split([' ', ':']).filter_map(|word| word.replace(',', "").parse().ok()).collect();
+    assert_eq!(numbers[0], numbers[1] + numbers[2], "accepted + late = ingested: {text}");
+    assert!(text.contains("the latest ") && text.contains("watermark"), "{text}");
+    let found: Value =
+        serde_json::from_str(&server.done(&["late", "a", "--limit", "5", "--json"])).expect("JSON");
+    let items = found["items"].as_array().expect("items");
+    assert_eq!(items.len(), 5, "{found}");
+    for item in items {
+        let late_ms = item["watermark_ms"].as_i64().zip(item["time_ms"].as_i64());
+        assert_eq!(late_ms.map(|(watermark, time)| watermark - time), item["late_ms"].as_i64());
+        assert!(item["late_ms"].as_i64() > Some(8_000), "{item}");
+        assert!(item["row"].as_object().is_some_and(|row| !row.is_empty()), "{item}");
+    }
+    let token = server.token("writer", "write");
+    let next = found["next"].as_u64().expect("a number");
+    let path = format!("/v1/jobs/a/late?after={}&limit=2", next - 2);
+    let (status, text) = server.ask("GET", &path, &token, "", "");
+    assert!(status == 200 && text.contains(&format!("\"number\":{next}")), "{text}");
+    let operator = server.token("operator", "operate");
+    assert_eq!(server.ask("GET", "/v1/jobs/a/late", &operator, "", "").0, 403, "rows are data");
+    let wrong = server.command(&["late", "a", "--stage", "nothing"]);
+    assert!(wrong.0 == 3 && wrong.1.contains("it has "), "{wrong:?}");
+    server.done(&["stop", "a"]);
+    let ended = server.command(&["late", "a"]);
+    assert!(ended.0 == 3 && ended.1.contains("does not run"), "{ended:?}");
+    server.terminate();
+}
+
+#[test]
+fn a_tap_writes_a_test_that_passes() {
+    let place = Place::new("record");
+    let server = place.serve(&FAST);
+    server.submit("a", &late_job(1_000), &[]);
+    server.await_state("a", "running");
+    let file = place.folder.join("a.test.md").display().to_string();
+    let text = server.done(&["tap", "a", "--limit", "30", "--record", &file]);
+    assert!(text.contains("30 rows") && text.contains("thalweg test"), "{text}");
+    let again = server.command(&["tap", "a", "--limit", "3", "--record", &file]);
+    assert!(again.0 == 2 && again.1.contains("replaces none"), "{again:?}");
+    server.terminate();
+    let test =
+        std::process::Command::new(env!("CARGO_BIN_EXE_thalweg")).args(["test", &file]).output();
+    let test = test.expect("running a test");
+    let text = String::from_utf8_lossy(&test.stdout).into_owned();
+    assert!(test.status.success() && text.ends_with("1 passed\n"), "{text}");
+    let written = std::fs::read_to_string(&file).expect("a test");
+    assert!(written.contains("input numbers") && written.contains("expect totals"), "{written}");
+}
+
+#[test]
+fn the_documentation_is_part_of_the_program() {
+    let place = Place::new("docs");
+    let server = place.serve(&[]);
+    let get = |path: &str| {
+        let host = &server.address;
+        server.raw(&format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n"))
+    };
+    let page = get("/docs/how-to/late-data.md");
+    assert!(page.contains("200 OK") && page.contains("text/html"), "{page}");
+    assert!(page.contains("<h1 id=") && page.contains("late rows"), "no token is needed: {page}");
+    assert!(get("/docs").contains("location: /docs/README.md"));
+    assert!(get("/docs/llms.txt").contains("/docs/cli.md"));
+    assert!(get("/docs/errors").contains("# Problems"), "problems have pages of their own");
+    assert!(get("/docs/nothing.md").contains("404 Not Found"));
+    server.terminate();
+    let run = |arguments: &[&str]| {
+        let output =
+            std::process::Command::new(env!("CARGO_BIN_EXE_thalweg")).args(arguments).output();
+        let output = output.expect("running thalweg");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.code(), text + &String::from_utf8_lossy(&output.stderr))
+    };
+    assert!(run(&["docs"]).1.contains("how-to/late-data"));
+    assert!(run(&["docs", "cli"]).1.starts_with("# Command line\n"));
+    let found = run(&["docs", "--search", "WATERMARK FOR"]);
+    assert!(found.0 == Some(0) && found.1.contains("how-to/late-data:"), "{found:?}");
+    let missing = run(&["docs", "snapshot"]);
+    assert!(missing.0 == Some(2) && missing.1.contains("did you mean 'snapshots'?"), "{missing:?}");
+}
+
 #[test]
 fn metrics_are_for_programs_of_this_machine_unless_an_option_says_no() {
     let place = Place::new("metrics");

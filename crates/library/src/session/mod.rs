@@ -62,12 +62,13 @@ use crate::interleaving::{Interleaving, Recording};
 use crate::jobs::{Interface, ResumeFrom};
 use crate::pipeline::Collect;
 
-use rehearsal::{Rehearsal, Rehearsing, located};
+use rehearsal::{Rehearsal, Rehearsing};
+pub(crate) use rehearsal::{inserts_of, located};
 use script_jobs::ScriptJobs;
 
 /// A catalog, settings, and what is needed to run statements.
 pub struct Session {
-    planner: Planner,
+    pub(crate) planner: Planner,
     sources: Arc<registered::RegisteredSources>,
     clock: SharedClock,
     options: SessionOptions,
@@ -106,11 +107,20 @@ impl Default for Session {
 impl Session {
     /// A session with these options.
     pub fn new(options: SessionOptions) -> Result<Session> {
+        Session::over(options, Arc::new(SystemClock::new()), |connector| connector)
+    }
+
+    /// A session with these options that goes by this clock, and to which each connector is what
+    /// `wrap` makes of it.
+    pub(crate) fn over(
+        options: SessionOptions,
+        clock: SharedClock,
+        wrap: impl FnMut(Arc<dyn Connector>) -> Arc<dyn Connector>,
+    ) -> Result<Session> {
         if let Some(text) = &options.memory_limit {
             settings::parse_memory_limit(text)?;
         }
         let sources = Arc::new(registered::RegisteredSources::default());
-        let clock: SharedClock = Arc::new(SystemClock::new());
         let planner_options = PlannerOptions {
             base_dir: options.base_dir.clone(),
             allowed_roots: options.allowed_roots.clone(),
@@ -119,7 +129,7 @@ impl Session {
             workers: options.workers.unwrap_or_else(settings::cores),
             clock: Arc::clone(&clock),
         };
-        let mut connectors = settings::builtin_connectors(&options);
+        let mut connectors = settings::builtin_connectors(&options).map(wrap);
         if let Some(allowed) = &options.allowed_connectors {
             connectors.retain(|name| allowed.iter().any(|allowed| allowed == name));
         }

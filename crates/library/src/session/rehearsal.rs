@@ -154,7 +154,7 @@ impl<'a> Rehearsing<'a> {
 }
 
 /// The INSERTs of a statement that is a job of them, and what it is called.
-pub(super) fn inserts_of(statement: &Statement) -> Option<(&[Insert], &'static str)> {
+pub(crate) fn inserts_of(statement: &Statement) -> Option<(&[Insert], &'static str)> {
     match &statement.kind {
         StatementKind::Insert(insert) => Some((std::slice::from_ref(insert), "INSERT")),
         StatementKind::StatementSet(inserts) => Some((inserts, "STATEMENT SET")),
@@ -193,7 +193,7 @@ pub(super) fn name_in(planner: &Planner, options: &SessionOptions, what: &str) -
 }
 
 /// Mistakes in a statement point at it; what happens to a job has a place of its own.
-pub(super) fn located(error: Error, statement: &Statement) -> Error {
+pub(crate) fn located(error: Error, statement: &Statement) -> Error {
     if error.is_plan_error() { error.at(statement.span) } else { error }
 }
 

@@ -92,15 +92,7 @@ impl ShownRows {
         kinds: Option<&[RowKind]>,
         watermark_before: &WatermarkBefore,
     ) -> Result<Vec<ShownRow>> {
-        let columns = self.places.iter().zip(&self.schema.columns);
-        let columns: std::result::Result<Vec<_>, _> = columns
-            .map(|(&place, column)| {
-                cast(batch.column(place), &column.column_type.data_type.arrow())
-            })
-            .collect();
-        let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        let schema = self.schema.arrow();
-        let shown = RecordBatch::try_new_with_options(schema, columns?, &options)?;
+        let shown = self.shown(batch)?;
         let wall_ms = self.clock.wall_ms();
         let context = EvalContext { batch: &shown, watermark_before, wall_ms };
         let chosen = match &self.condition {
@@ -115,6 +107,21 @@ impl ShownRows {
             json: json.to_owned(),
         };
         Ok(rows.zip(lines.lines()).map(row).collect())
+    }
+
+    /// The columns of a batch that are shown, with the types in which they are.
+    ///
+    /// # Errors
+    /// If a value has no place in its type.
+    pub(crate) fn shown(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let columns = self.places.iter().zip(&self.schema.columns);
+        let columns: std::result::Result<Vec<_>, _> = columns
+            .map(|(&place, column)| {
+                cast(batch.column(place), &column.column_type.data_type.arrow())
+            })
+            .collect();
+        let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        Ok(RecordBatch::try_new_with_options(self.schema.arrow(), columns?, &options)?)
     }
 
     /// A line of JSON for each row.

@@ -75,7 +75,7 @@ impl Session {
     }
 
     /// How jobs run that are planned by this planner.
-    pub(super) fn run_options(&self, planner: &Planner) -> Result<RunOptions> {
+    pub(crate) fn run_options(&self, planner: &Planner) -> Result<RunOptions> {
         let options = settings::run_options(planner.settings(), &self.options)?;
         Ok(RunOptions { clock: self.clock.clone(), ..options })
     }

@@ -52,29 +52,16 @@ pub(crate) fn joinable(keys: &[ArrayRef]) -> Option<NullBuffer> {
     all.filter(|nulls| nulls.null_count() > 0)
 }
 
-/// Counts late rows and does with them what the policy says. They leave as they came, with the
-/// column that names their side.
+/// Counts late rows, each with its time, and does with them what the policy says. They leave as
+/// they came, with the column that names their side.
 pub(crate) fn treat_late(
     policy: LatePolicy,
     late: &[(u32, i64)],
     piece: &Piece<'_>,
     output: &mut Output,
 ) -> Result<()> {
-    let Some(&(_, first_time)) = late.first() else { return Ok(()) };
-    let rows: Vec<u32> = late.iter().map(|&(row, _)| row).collect();
-    treat_late_rows(policy, &rows, first_time, piece, output)
-}
-
-/// The same of rows of which the first has this time.
-pub(crate) fn treat_late_rows(
-    policy: LatePolicy,
-    late: &[u32],
-    first_time: i64,
-    piece: &Piece<'_>,
-    output: &mut Output,
-) -> Result<()> {
-    let Some(&first) = late.first() else { return Ok(()) };
-    output.late += late.len() as u64;
+    let Some(&(first, first_time)) = late.first() else { return Ok(()) };
+    output.count_late(piece.bundle, late)?;
     match policy {
         LatePolicy::Drop => Ok(()),
         LatePolicy::Fail => {
@@ -84,8 +71,9 @@ pub(crate) fn treat_late_rows(
                 .hint("allow a longer delay in WATERMARK FOR, or SET 'late.data' = 'drop'"))
         }
         LatePolicy::Emit => {
-            let indices = UInt32Array::from(late.to_vec());
-            output.emit_late(take_record_batch(&piece.bundle.batch, &indices)?, late.to_vec());
+            let rows: Vec<u32> = late.iter().map(|&(row, _)| row).collect();
+            let indices = UInt32Array::from(rows.clone());
+            output.emit_late(take_record_batch(&piece.bundle.batch, &indices)?, rows);
             Ok(())
         }
     }

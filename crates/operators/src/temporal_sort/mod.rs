@@ -28,9 +28,8 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
-use arrow_array::{Array, RecordBatch, UInt32Array};
+use arrow_array::{Array, RecordBatch};
 use arrow_buffer::ScalarBuffer;
-use arrow_select::take::take_record_batch;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::text::format_timestamp_millis;
 use thalweg_core::{
@@ -40,6 +39,7 @@ use thalweg_core::{
 
 use crate::capture::serials::ExpiringSerials;
 use crate::limit::route_to_first;
+use crate::rows::input::treat_late;
 use crate::sort::{EMIT_ROWS, KeyEncoder, SortKey};
 use crate::window::LatePolicy;
 use store::{Store, StoredPlace};
@@ -177,15 +177,6 @@ impl TemporalSortPartition {
         Ok(times.values().clone())
     }
 
-    fn take_late(&self, batch: &RecordBatch, late: &[u32], output: &mut Output) -> Result<()> {
-        output.late += late.len() as u64;
-        if matches!(self.late, LatePolicy::Emit) && !late.is_empty() {
-            let rows = UInt32Array::from(late.to_vec());
-            output.emit_late(take_record_batch(batch, &rows)?, late.to_vec());
-        }
-        Ok(())
-    }
-
     fn refuse_late(&self, time: i64, before: Watermark) -> Result<()> {
         if !matches!(self.late, LatePolicy::Fail) {
             return Ok(());
@@ -214,7 +205,7 @@ impl Partition for TemporalSortPartition {
             let time = times[row as usize];
             if self.is_late(time, before, piece.lanes) {
                 self.refuse_late(time, before)?;
-                late.push(row);
+                late.push((row, time));
                 return Ok(());
             }
             let place = self.store.keep(stored, row);
@@ -228,7 +219,7 @@ impl Partition for TemporalSortPartition {
         }
         self.store.release_if_unused(stored);
         output.accepted += (piece.num_rows() - late.len()) as u64;
-        self.take_late(&bundle.batch, &late, output)
+        treat_late(self.late, &late, &piece, output)
     }
 
     fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {

@@ -75,15 +75,20 @@ impl TopNWindows {
         let ends = self.ends(&piece.bundle.batch)?;
         let before = &piece.bundle.stamps.watermark_before;
         let zone = &mut self.zone;
-        let mut is_on_time =
-            |&row: &u32| zone.last_instant_before(ends[row as usize]) > before.at(row as usize).0;
-        let rows: Vec<u32> = match piece.rows {
-            Some(rows) => rows.iter().copied().filter(&mut is_on_time).collect(),
-            None => (0..ends.len() as u32).filter(is_on_time).collect(),
+        let (mut rows, mut late) = (Vec::new(), Vec::new());
+        let mut judge = |row: u32| {
+            let time = zone.last_instant_before(ends[row as usize]);
+            match time > before.at(row as usize).0 {
+                true => rows.push(row),
+                false => late.push((row, time)),
+            }
         };
-        let late = piece.num_rows() - rows.len();
-        output.late += late as u64;
-        output.accepted -= late as u64;
+        match piece.rows {
+            Some(rows) => rows.iter().for_each(|&row| judge(row)),
+            None => (0..ends.len() as u32).for_each(judge),
+        }
+        output.accepted -= late.len() as u64;
+        output.count_late(piece.bundle, &late)?;
         Ok(rows)
     }
 

@@ -18,7 +18,7 @@ use thalweg_core::{Bundle, Column, DataType, Error, Output, Piece, Result, Table
 use super::top::TopChooser;
 use super::zone::Zone;
 use crate::aggregate::AggregateCall;
-use crate::rows::input::treat_late_rows;
+use crate::rows::input;
 
 /// What happens to a row that is late for all its windows. It is counted in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -172,7 +172,10 @@ pub(super) fn treat_late(
     rowtime: usize,
     output: &mut Output,
 ) -> Result<()> {
-    let Some(&first) = late.first() else { return Ok(()) };
+    if late.is_empty() {
+        return Ok(());
+    }
     let times = piece.bundle.batch.column(rowtime).as_primitive::<TimestampMillisecondType>();
-    treat_late_rows(policy, late, times.value(first as usize), piece, output)
+    let late: Vec<_> = late.iter().map(|&row| (row, times.value(row as usize))).collect();
+    input::treat_late(policy, &late, piece, output)
 }

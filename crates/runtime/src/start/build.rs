@@ -21,6 +21,7 @@ use crate::epoch::EpochStage;
 use crate::gates::Gates;
 use crate::job::{Job, Measured, Settings};
 use crate::lane::Lane;
+use crate::late::LateRing;
 use crate::lifecycle::Lifecycle;
 use crate::memory::MemoryAccount;
 use crate::metrics::{LatencyHistogram, StageMetrics};
@@ -89,6 +90,7 @@ pub(crate) fn build(
             passage: LatencyHistogram::new(),
             tasks: TaskHistograms::new(),
             snapshots: Mutex::new(None),
+            late: LateRing::default(),
         },
         settings: settings(options, &stages),
         news,

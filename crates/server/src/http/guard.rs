@@ -251,7 +251,8 @@ async fn identify(app: &App, peer: Peer, request: &Parts) -> Outcome<Caller> {
         Peer::Address(address) => address,
     };
     let path = request.uri.path();
-    let is_open = matches!(path, "/healthz" | "/readyz") || path.starts_with("/docs/errors");
+    let is_open =
+        matches!(path, "/healthz" | "/readyz") || path == "/docs" || path.starts_with("/docs/");
     if is_open || super::page::is_page(path) {
         return Ok(Caller { name: "?".to_owned(), role: Role::Read, jobs: Some(String::new()) });
     }

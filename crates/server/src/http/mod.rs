@@ -7,10 +7,12 @@
 mod admin;
 mod app;
 mod bundle;
+mod docs;
 mod errors;
 mod graph;
 mod guard;
 mod jobs;
+mod late;
 mod letters;
 mod listen;
 mod live;
@@ -53,6 +55,7 @@ pub fn router(app: App) -> Router {
         .route("/metrics", get(graph::history))
         .route("/why", get(readings::job_why))
         .route("/tail", get(tail::tail))
+        .route("/late", get(late::late))
         .route("/dead-letters", get(letters::dead_letters))
         .route("/bundle.zip", get(bundle::bundle));
     let page = page::addresses()
@@ -63,6 +66,9 @@ pub fn router(app: App) -> Router {
         .route("/readyz", get(admin::readyz))
         .route("/openapi.json", get(admin::openapi_json))
         .route("/metrics", get(readings::metrics))
+        .route("/docs", get(docs::index))
+        .route("/docs/", get(docs::index))
+        .route("/docs/{*page}", get(docs::page))
         .route("/docs/errors", get(errors::codes))
         .route("/docs/errors/{code}", get(errors::code))
         .route("/v1/jobs", get(jobs::list))
@@ -136,6 +142,7 @@ pub fn openapi() -> &'static str {
         jobs::runs,
         readings::job_why,
         tail::tail,
+        late::late,
         letters::dead_letters,
         bundle::bundle,
         readings::metrics,
@@ -157,6 +164,8 @@ pub fn openapi() -> &'static str {
         admin::healthz,
         admin::readyz,
         admin::openapi_json,
+        docs::index,
+        docs::page,
         errors::codes,
         errors::code,
     )

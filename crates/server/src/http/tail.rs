@@ -52,9 +52,9 @@ struct TailQuery {
     rate: Option<f64>,
 }
 
-/// Rows of a job as they pass: what a table (`table`) or a stage (`stage`) gives, what a stage
-/// takes (`into`), or what an output is given (`sink`; without any of these, all outputs). Of each
-/// bundle the first 64 rows at most, and at most `rate` (1,000) rows a second: a look at the rows,
+/// Rows of a job as they pass: what tables (`table`, several with commas) or a stage (`stage`)
+/// gives, what a stage takes (`into`), or what an output is given (`sink`; without any of these,
+/// all outputs). Of each bundle the first 64 rows at most, and at most `rate` (1,000) rows a second: a look at the rows,
 /// and not all of them. The messages are `tap` (what is looked at), `row`, `status` (how many rows
 /// have passed and how many were shown), `dropped`, and `end` with the reason.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/tail", tag = "rows",
@@ -275,7 +275,7 @@ fn edges(layout: &JobLayout, wanted: &TailQuery) -> Outcome<Vec<(usize, usize)>>
     let from = [(&wanted.table, Some(StageRole::Source)), (&wanted.stage, None)];
     let to = [(&wanted.sink, Some(StageRole::Sink)), (&wanted.into, None)];
     let find = |(name, role): &(&Option<String>, Option<StageRole>)| {
-        name.as_ref().map(|name| places(layout, name, *role))
+        name.as_ref().map(|name| all_places(layout, name, *role))
     };
     let from: Vec<Vec<usize>> = from.iter().filter_map(find).collect::<Outcome<_>>()?;
     let mut to: Vec<Vec<usize>> = to.iter().filter_map(find).collect::<Outcome<_>>()?;
@@ -298,6 +298,16 @@ fn edges(layout: &JobLayout, wanted: &TailQuery) -> Outcome<Vec<(usize, usize)>>
         false => Ok(chosen),
         true => Err(Problem::new(404, "no-such-edge", "no rows pass from there to there")),
     }
+}
+
+/// The stages of this name; of these names, with commas, where none is called so.
+fn all_places(layout: &JobLayout, names: &str, role: Option<StageRole>) -> Outcome<Vec<usize>> {
+    let whole = places(layout, names, role);
+    if whole.is_ok() || !names.contains(',') {
+        return whole;
+    }
+    let of_each = names.split(',').map(|name| places(layout, name.trim(), role));
+    Ok(of_each.collect::<Outcome<Vec<_>>>()?.concat())
 }
 
 /// The stages of this name, or of this identifier.
@@ -360,6 +370,8 @@ mod tests {
         };
         let outputs = named(|_| {}).expect("all outputs");
         assert_eq!(outputs, [(0, 3), (1, 2), (1, 3)]);
+        let tables = named(|wanted| wanted.table = Some("orders, orders".to_owned()));
+        assert_eq!(tables.expect("tables"), [(0, 1), (0, 3)]);
         let table = named(|wanted| wanted.table = Some("orders".to_owned()));
         assert_eq!(table.expect("a table"), [(0, 1), (0, 3)]);
         let stage = named(|wanted| wanted.stage = Some("id-window o".to_owned()));

@@ -1,13 +1,14 @@
 //! Commands about the jobs of a server.
 
 use serde_json::{Value, json};
+use thalweg::monitoring::numbers::count;
 use thalweg_core::text::format_timestamp_millis;
 use thalweg_core::{Error, Result};
 
 use super::super::server_arguments::{
-    ApproveArguments, DeadArguments, JobArguments, JobsArguments, LogsArguments, QueryArguments,
-    StartArguments, StatusArguments, StopArguments, StopWay, SubmitArguments, TokenArguments,
-    TokenCommand,
+    ApproveArguments, DeadArguments, JobArguments, JobsArguments, LateArguments, LogsArguments,
+    QueryArguments, StartArguments, StatusArguments, StopArguments, StopWay, SubmitArguments,
+    TokenArguments, TokenCommand,
 };
 use super::super::text_table::aligned;
 use super::super::units;
@@ -271,6 +272,59 @@ pub fn logs(arguments: &LogsArguments) -> u8 {
 
 fn log_line(line: &Value) -> String {
     format!("{} {} {}\n", time(&line["at_ms"]), text(&line["level"]), text(&line["text"]))
+}
+
+/// `thalweg late`
+pub fn late(arguments: &LateArguments) -> u8 {
+    with_client(&arguments.server, |client| {
+        let mut place = path(&arguments.job, &format!("/late?limit={}", arguments.limit));
+        if let Some(stage) = &arguments.stage {
+            place.push_str(&format!("&stage={}", encoded(stage)));
+        }
+        let found = client.ask("GET", &place, None, false)?;
+        answer(&found, arguments.server.json, late_rows)
+    })
+}
+
+fn late_rows(body: &Value) -> String {
+    let number = |value: &Value| count(value.as_u64().unwrap_or(0));
+    let mut shown = String::new();
+    for stage in body["stages"].as_array().into_iter().flatten() {
+        shown.push_str(&format!(
+            "{}: {} ingested = {} accepted + {} late; {} of the accepted were late for some windows\n",
+            text(&stage["stage"]),
+            number(&stage["ingested"]),
+            number(&stage["accepted"]),
+            number(&stage["late"]),
+            number(&stage["partly_late"])
+        ));
+    }
+    if let Some(lateness) = body.get("lateness") {
+        let seconds =
+            |key: &str| format!("{} s", lateness[key].as_i64().unwrap_or(0) as f64 / 1000.0);
+        shown.push_str(&format!(
+            "half of the {} that are kept were at most {} late, nine of ten {}, the latest {}\n",
+            number(&body["kept"]),
+            seconds("p50_ms"),
+            seconds("p90_ms"),
+            seconds("max_ms")
+        ));
+    }
+    let header = ["stage", "time", "watermark", "late by", "row"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for row in items(body) {
+        rows.push(vec![
+            text(&row["stage"]),
+            time(&row["time_ms"]),
+            time(&row["watermark_ms"]),
+            format!("{} s", row["late_ms"].as_i64().unwrap_or(0) as f64 / 1000.0),
+            row["row"].to_string(),
+        ]);
+    }
+    if rows.len() == 1 {
+        return format!("{shown}no row was late in this run\n");
+    }
+    shown + &aligned(&rows, |_| true)
 }
 
 /// `thalweg dead`

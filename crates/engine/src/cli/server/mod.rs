@@ -3,6 +3,8 @@
 //! Exit statuses: 0 done, 1 it failed, 2 the command line is wrong, 3 no, and the answer says why.
 
 mod bundle;
+mod demo;
+mod docs;
 mod jobs;
 mod serve;
 mod tap;
@@ -21,9 +23,11 @@ use super::server_arguments::{DATA_DIR, ServerArguments};
 use super::terminal::{print, say};
 
 pub use bundle::support_bundle;
+pub use demo::demo;
+pub use docs::docs;
 pub use jobs::{
-    approve, change, dead, describe, events, list, logs, query, start, status, stop, submit, token,
-    why,
+    approve, change, dead, describe, events, late, list, logs, query, start, status, stop, submit,
+    token, why,
 };
 pub use serve::serve;
 pub use tap::tap;

@@ -30,11 +30,16 @@ fn try_serve(arguments: &ServeArguments) -> Result<()> {
     if arguments.print_config {
         return print(&shown(&config));
     }
+    serve_config(config, greet)
+}
+
+/// Serves until a signal. `ready` is called when connections are taken.
+pub(super) fn serve_config(config: Config, ready: impl Fn(&Serving)) -> Result<()> {
     let signals = Arc::new(Signals::default());
     listen_to_signals(&signals)?;
     super::super::allocator::begin();
     thalweg_server::serve(config, &signals, |moment| match moment {
-        Moment::Ready(serving) => greet(serving),
+        Moment::Ready(serving) => ready(serving),
         Moment::Reloaded(problems) => {
             problems.iter().for_each(|problem| say(&format!("warning: {problem}\n")));
             say("tokens and the folder of jobs are read again\n");

@@ -1,5 +1,7 @@
 //! `thalweg tap`: rows of a running job, as they pass from stage to stage.
 
+mod record;
+
 use serde_json::Value;
 use thalweg::monitoring::numbers::count;
 use thalweg_core::text::{format_timestamp_millis, without_controls};
@@ -10,6 +12,9 @@ use super::{WRONG, encoded, print_lines, refuse, with_client};
 
 /// `thalweg tap`
 pub fn tap(arguments: &TapArguments) -> u8 {
+    if let Some(file) = &arguments.record {
+        return record::record(arguments, file);
+    }
     with_client(&arguments.server, |client| {
         let place = path(&arguments.job, &format!("/tail?{}", question(arguments)));
         let mut shown = Shown::default();

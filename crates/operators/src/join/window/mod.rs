@@ -209,19 +209,25 @@ struct WindowJoinPartition {
 
 impl WindowJoinPartition {
     /// Takes the rows of one side; says how many of them are late.
-    fn take(&mut self, side: Side, split: &side_rows::Split, piece: &Piece<'_>) -> Result<usize> {
+    fn take(
+        &mut self,
+        side: Side,
+        split: &side_rows::Split,
+        piece: &Piece<'_>,
+    ) -> Result<Vec<(u32, i64)>> {
         let of_side = split.of(side);
+        let mut late = Vec::new();
         if of_side.rows.is_empty() {
-            return Ok(0);
+            return Ok(late);
         }
         let rows = self.shared.window_rows(side, &of_side.columns)?;
         let before = &piece.bundle.stamps.watermark_before;
         let (zone, pads) = (&mut self.zone, self.shared.pads(side));
-        let mut late = 0;
         self.grouping.clear();
         for (place, &end) in rows.ends.iter().enumerate() {
-            if zone.last_instant_before(end) <= before.at(of_side.rows[place] as usize).0 {
-                late += 1;
+            let (row, time) = (of_side.rows[place], zone.last_instant_before(end));
+            if time <= before.at(row as usize).0 {
+                late.push((row, time));
             } else if pads || rows.joins(place) {
                 self.grouping.add(end, place as u32);
             }
@@ -280,13 +286,12 @@ impl Partition for WindowJoinPartition {
         }
         input::inserts_only(&piece, "a window join")?;
         let split = side_rows::split(&self.shared.spec.sides, &piece)?;
-        let mut late = 0;
+        let mut late = Vec::new();
         for side in [Side::Left, Side::Right] {
-            late += self.take(side, &split, &piece)?;
+            late.extend(self.take(side, &split, &piece)?);
         }
-        output.late += late as u64;
-        output.accepted += (piece.num_rows() - late) as u64;
-        Ok(())
+        output.accepted += (piece.num_rows() - late.len()) as u64;
+        output.count_late(piece.bundle, &late)
     }
 
     fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {

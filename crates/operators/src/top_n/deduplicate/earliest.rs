@@ -35,7 +35,7 @@ use crate::capture::keys::{KeyTracker, KeyedState};
 use crate::expiry::Expiry;
 use crate::keys::{CanonicalOrder, KeyTable};
 use crate::rows::arena::ArenaPlace;
-use crate::rows::input::treat_late_rows;
+use crate::rows::input::treat_late;
 use crate::top_n::tables::KeyedRowTable;
 
 /// The tables of state: the rows that wait, and the keys whose row has left.
@@ -109,9 +109,8 @@ impl EarliestRows {
         };
         let (late, on_time): (Vec<u32>, Vec<u32>) = all.into_iter().partition(|&row| is_late(row));
         output.accepted += on_time.len() as u64;
-        if let Some(&first) = late.first() {
-            treat_late_rows(self.spec.late, &late, times[first as usize], piece, output)?;
-        }
+        let late: Vec<_> = late.into_iter().map(|row| (row, times[row as usize])).collect();
+        treat_late(self.spec.late, &late, piece, output)?;
         if on_time.is_empty() {
             return Ok(());
         }

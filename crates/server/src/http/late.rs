@@ -1,0 +1,271 @@
+//! `GET /v1/jobs/JOB/late`: the last rows of a running job that came too late, also where late rows
+//! are only counted.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::Uri;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use thalweg_library::session::Session;
+use thalweg_runtime::LateAt;
+use thalweg_runtime::metrics::{JobLayout, MetricsSnapshot};
+
+use super::app::{App, query};
+use crate::problem::{Outcome, Problem};
+use crate::server::Server;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LateQuery {
+    stage: Option<String>,
+    limit: Option<usize>,
+    after: Option<u64>,
+}
+
+/// A row that came too late.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+pub struct LateRow {
+    /// Its number among the late rows of this run that are shown.
+    pub number: u64,
+    /// The stage that it was late for.
+    pub stage: String,
+    /// When it came, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// The event time by which it was judged.
+    pub time_ms: i64,
+    /// The watermark of its split before it.
+    pub watermark_ms: i64,
+    /// How far its time is behind that watermark, in milliseconds.
+    pub late_ms: i64,
+    /// Its columns, as far as the stage reads them.
+    pub row: Value,
+}
+
+/// What a stage has accepted, and what was late for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+pub struct LateStage {
+    /// The stage.
+    pub stage: String,
+    /// Its identifier.
+    pub id: String,
+    /// Rows that came in: `accepted + late`.
+    pub ingested: u64,
+    /// Rows that count.
+    pub accepted: u64,
+    /// Rows that were late for all their windows.
+    pub late: u64,
+    /// Rows that were late for some of their windows; they are among the accepted ones.
+    pub partly_late: u64,
+}
+
+/// How late the rows that are kept were, in milliseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+pub struct Lateness {
+    /// Half of them were at most so late.
+    pub p50_ms: i64,
+    /// Nine of ten were.
+    pub p90_ms: i64,
+    /// The latest one.
+    pub max_ms: i64,
+}
+
+/// The last rows of a job that came too late.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+pub struct LateRows {
+    /// The stages that judge lateness.
+    pub stages: Vec<LateStage>,
+    /// How late those were that are kept; none where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lateness: Option<Lateness>,
+    /// How many rows are kept: the last 10,000 of the run at most.
+    pub kept: usize,
+    /// The last of them, oldest first.
+    pub items: Vec<LateRow>,
+    /// What `after` is for those that come next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<u64>,
+}
+
+/// The last rows of a running job that came too late, oldest first, with what the stages that judge
+/// lateness have accepted. They are kept for the life of a run, also where late rows are only
+/// counted (`late.data`). With `after` those behind a number, else the last ones.
+#[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/late", tag = "rows",
+    params(("job" = String, Path), ("stage" = Option<String>, Query, description = "the name or identifier of a stage"),
+        ("limit" = Option<usize>, Query, description = "100 unless it says otherwise, at most 500"),
+        ("after" = Option<u64>, Query, description = "only rows with a higher number")),
+    responses((status = 200, body = LateRows), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+pub async fn late(
+    State(app): State<App>,
+    Path(job): Path<String>,
+    uri: Uri,
+) -> Outcome<Json<LateRows>> {
+    let wanted: LateQuery = query(&uri)?;
+    app.ask(move |server| found(server, &job, &wanted).map(Json)).await
+}
+
+fn found(server: &Server, job: &str, wanted: &LateQuery) -> Outcome<LateRows> {
+    let job = server.job(job)?;
+    let run = job.lock().run.clone();
+    let Some(control) = run.as_ref().and_then(|run| run.control()) else {
+        let detail = format!("job {} does not run: late rows are kept while it does", job.name);
+        let hint = "SET 'late.data' = 'TABLE' keeps them for good";
+        return Err(Problem::new(409, "not-running", format!("{detail}; {hint}")));
+    };
+    let layout = control.layout();
+    let chosen = wanted.stage.as_ref().map(|name| stage_of(&layout, name)).transpose()?;
+    let kept: Vec<LateAt> = control
+        .late_rows()
+        .into_iter()
+        .filter(|at| chosen.is_none_or(|stage| at.stage == stage))
+        .collect();
+    let session = Session::new(server.open_options(Vec::new()))?;
+    let limit = wanted.limit.unwrap_or(100).clamp(1, 500);
+    let items = rows(&kept, (&layout, &session), wanted.after, limit)?;
+    Ok(LateRows {
+        stages: stages(&control.metrics(), chosen),
+        lateness: lateness(&kept),
+        kept: kept.iter().map(|at| at.late.batch.num_rows()).sum(),
+        next: items.last().map(|row| row.number),
+        items,
+    })
+}
+
+fn stage_of(layout: &JobLayout, name: &str) -> Outcome<usize> {
+    let found = layout.stages.iter().position(|stage| stage.name == name || stage.id == name);
+    found.ok_or_else(|| {
+        let names: Vec<String> =
+            layout.stages.iter().map(|stage| format!("'{}'", stage.name)).collect();
+        let detail = format!("the job has no stage '{name}'; it has {}", names.join(", "));
+        Problem::new(404, "no-such-stage", detail)
+    })
+}
+
+/// The stages that have judged rows.
+fn stages(metrics: &MetricsSnapshot, chosen: Option<usize>) -> Vec<LateStage> {
+    let all = metrics.stages.iter().enumerate();
+    let judging = all.filter(|(place, stage)| match chosen {
+        Some(chosen) => *place == chosen,
+        None => stage.accepted + stage.late > 0,
+    });
+    let of = |(_, stage): (usize, &thalweg_runtime::StageSnapshot)| LateStage {
+        stage: stage.name.clone(),
+        id: stage.id.clone(),
+        ingested: stage.accepted + stage.late,
+        accepted: stage.accepted,
+        late: stage.late,
+        partly_late: stage.partly_late,
+    };
+    judging.map(of).collect()
+}
+
+/// How far behind the watermark each row was.
+fn distances(at: &LateAt) -> impl Iterator<Item = i64> {
+    let rows = at.late.times.iter().enumerate();
+    rows.map(|(row, time)| at.late.watermark_before.at(row).0.saturating_sub(*time))
+}
+
+fn lateness(kept: &[LateAt]) -> Option<Lateness> {
+    let mut all: Vec<i64> = kept.iter().flat_map(distances).collect();
+    all.sort_unstable();
+    let last = all.len().checked_sub(1)?;
+    Some(Lateness { p50_ms: all[last / 2], p90_ms: all[last * 9 / 10], max_ms: all[last] })
+}
+
+fn rows(
+    kept: &[LateAt],
+    (layout, session): (&JobLayout, &Session),
+    after: Option<u64>,
+    limit: usize,
+) -> Outcome<Vec<LateRow>> {
+    let count: usize = kept.iter().map(|at| at.late.batch.num_rows()).sum();
+    // Without a number the last ones are meant.
+    let mut passed_over = if after.is_none() { count.saturating_sub(limit) } else { 0 };
+    let mut items = Vec::new();
+    for at in kept {
+        let rows = at.late.batch.num_rows();
+        if items.len() >= limit {
+            break;
+        }
+        if passed_over >= rows {
+            passed_over -= rows;
+            continue;
+        }
+        let shown = session.shown_rows(at.late.batch.schema_ref(), None)?;
+        let shown = shown.show(&at.late.batch, None, &at.late.watermark_before)?;
+        let distances: Vec<i64> = distances(at).collect();
+        let of_batch = shown.iter().enumerate().skip(passed_over).map(|(row, shown)| LateRow {
+            number: at.number + row as u64,
+            stage: layout.stages[at.stage].name.clone(),
+            at_ms: at.wall_ms,
+            time_ms: at.late.times[row],
+            watermark_ms: shown.watermark.0,
+            late_ms: distances[row],
+            row: serde_json::from_str(&shown.json).unwrap_or_default(),
+        });
+        let is_new = |row: &LateRow| after.is_none_or(|after| row.number > after);
+        items.extend(of_batch.filter(is_new).take(limit - items.len()));
+        passed_over = 0;
+    }
+    Ok(items)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{Int64Array, RecordBatch};
+    use thalweg_core::WatermarkBefore;
+    use thalweg_runtime::metrics::{PassedWatermarks, StageLayout, StageRole};
+
+    use super::*;
+
+    fn late(number: u64, times: &[i64]) -> LateAt {
+        let values = Arc::new(Int64Array::from_iter_values(times.iter().copied())) as _;
+        let batch = RecordBatch::try_from_iter([("n", values)]).expect("a batch");
+        let watermark_before = WatermarkBefore::Rows(times.iter().map(|time| time + 10).collect());
+        let late = thalweg_core::LateRows { batch, watermark_before, times: times.to_vec() };
+        LateAt { stage: 0, number, wall_ms: 5, late }
+    }
+
+    fn layout() -> JobLayout {
+        let stage = StageLayout {
+            id: "w".to_owned(),
+            name: "window o".to_owned(),
+            role: StageRole::Operator,
+            inputs: Vec::new(),
+            parallelism: 1,
+            passes: PassedWatermarks::HeldBackMs(0),
+            grids: Vec::new(),
+            is_bounded: false,
+            has_time: true,
+            idle_timeout: None,
+            waits_for_end_of: Vec::new(),
+        };
+        let order = thalweg_core::OrderContract::Epoch;
+        JobLayout { workers: 1, order, may_use_clock: true, stages: vec![stage] }
+    }
+
+    #[test]
+    fn the_last_rows_are_shown_or_those_behind_a_number() {
+        let (layout, session) = (layout(), Session::default());
+        let kept = [late(3, &[1, 2, 3]), late(6, &[4, 5])];
+        let numbers = |after, limit| -> Vec<u64> {
+            let rows = rows(&kept, (&layout, &session), after, limit).expect("rows");
+            rows.iter().map(|row| row.number).collect()
+        };
+        assert_eq!(numbers(None, 100), [3, 4, 5, 6, 7]);
+        assert_eq!(numbers(None, 3), [5, 6, 7]);
+        assert_eq!(numbers(Some(4), 2), [5, 6]);
+        assert_eq!(numbers(Some(7), 2), [0u64; 0]);
+        let found = rows(&kept, (&layout, &session), Some(6), 1).expect("a row");
+        assert_eq!((found[0].time_ms, found[0].watermark_ms, found[0].late_ms), (5, 15, 10));
+        assert_eq!(found[0].row, serde_json::json!({ "n": 5 }));
+        assert_eq!(lateness(&kept), Some(Lateness { p50_ms: 10, p90_ms: 10, max_ms: 10 }));
+        assert_eq!(lateness(&[]), None);
+        assert!(stage_of(&layout, "window").is_err());
+    }
+}
