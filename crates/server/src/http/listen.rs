@@ -1,6 +1,7 @@
 //! Takes connections, with their limits: how many there are, and how long a client may take to say
 //! what it wants.
 
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -34,42 +35,50 @@ pub struct Listeners {
     pub unix: UnixListener,
     /// For the network.
     pub tcp: Option<TcpListener>,
+    /// For clients of Flink.
+    pub gateway: Option<TcpListener>,
 }
 
 impl Listeners {
-    /// Opens both.
+    /// Opens them.
     ///
     /// # Errors
     /// If an address is taken.
-    pub async fn open(socket: &Path, address: Option<std::net::SocketAddr>) -> Result<Listeners> {
+    pub async fn open(
+        socket: &Path,
+        address: Option<SocketAddr>,
+        gateway: Option<SocketAddr>,
+    ) -> Result<Listeners> {
         // The data directory is ours, so whoever has left a socket there is gone.
         let _ = std::fs::remove_file(socket);
-        let failed = |place: String, error: std::io::Error| {
-            Error::io(format!("cannot listen at {place}: {error}"))
-                .hint("another server may be there: name another address with --listen")
-        };
         let unix = UnixListener::bind(socket)
-            .map_err(|error| failed(socket.display().to_string(), error))?;
+            .map_err(|error| refused(&socket.display().to_string(), &error))?;
         std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
-        let tcp = match address {
-            Some(address) => {
-                let bound = TcpListener::bind(address).await;
-                Some(bound.map_err(|error| failed(address.to_string(), error))?)
-            }
-            None => None,
-        };
-        Ok(Listeners { unix, tcp })
+        let (tcp, gateway) = (bound(address).await?, bound(gateway).await?);
+        Ok(Listeners { unix, tcp, gateway })
     }
 }
 
+async fn bound(address: Option<SocketAddr>) -> Result<Option<TcpListener>> {
+    let Some(address) = address else { return Ok(None) };
+    let bound = TcpListener::bind(address).await;
+    bound.map(Some).map_err(|error| refused(&address.to_string(), &error))
+}
+
+fn refused(place: &str, error: &std::io::Error) -> Error {
+    Error::io(format!("cannot listen at {place}: {error}"))
+        .hint("another server may be there: name another address with --listen")
+}
+
 /// Takes connections for as long as it runs.
-pub async fn accept(listeners: Listeners, router: Router) {
+pub async fn accept(listeners: Listeners, router: Router, gateway: Router) {
     let limit = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let unix = accept_unix(listeners.unix, router.clone(), Arc::clone(&limit));
-    match listeners.tcp {
-        Some(tcp) => drop(tokio::join!(unix, accept_tcp(tcp, router, limit))),
-        None => unix.await,
-    }
+    let Listeners { unix, tcp, gateway: gateway_tcp } = listeners;
+    tokio::join!(
+        accept_unix(unix, router.clone(), Arc::clone(&limit)),
+        accept_tcp(tcp, router, Arc::clone(&limit)),
+        accept_tcp(gateway_tcp, gateway, limit),
+    );
 }
 
 async fn accept_unix(listener: UnixListener, router: Router, limit: Arc<Semaphore>) {
@@ -90,7 +99,8 @@ async fn accept_unix(listener: UnixListener, router: Router, limit: Arc<Semaphor
     }
 }
 
-async fn accept_tcp(listener: TcpListener, router: Router, limit: Arc<Semaphore>) {
+async fn accept_tcp(listener: Option<TcpListener>, router: Router, limit: Arc<Semaphore>) {
+    let Some(listener) = listener else { return };
     while let Ok(permit) = Arc::clone(&limit).acquire_owned().await {
         match listener.accept().await {
             Ok((stream, address)) => {
