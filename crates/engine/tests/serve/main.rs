@@ -3,6 +3,8 @@
 #![cfg(feature = "server")]
 
 mod attacks;
+mod gateway;
+mod golden;
 mod jobs;
 mod kills;
 mod packages;

@@ -1,8 +1,8 @@
 //! What a client has declared and set, and its operations.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use thalweg_core::Error;
@@ -29,7 +29,52 @@ pub struct GatewaySession {
     /// What the engine knows of it.
     pub engine: Mutex<Engine>,
     operations: Mutex<VecDeque<Arc<Operation>>>,
+    turns: Mutex<Turns>,
+    /// A turn has ended.
+    turn_ended: Condvar,
     used_ns: AtomicU64,
+}
+
+/// Statements of a session take effect one after another, as they were sent: a client sends SET,
+/// and the next statement without asking whether SET has been carried out.
+#[derive(Default)]
+struct Turns {
+    /// How many were handed out.
+    handed_out: u64,
+    /// Whose turn it is.
+    current: u64,
+    /// Later ones that have ended already.
+    ended: BTreeSet<u64>,
+}
+
+/// The turn of a statement, until it is dropped.
+pub struct Turn {
+    session: Arc<GatewaySession>,
+    number: u64,
+}
+
+impl Turn {
+    /// Waits until all statements before have taken effect.
+    pub fn wait(&self) {
+        let turns = self.session.turns.lock().expect("no panic under this lock");
+        let waited = self.session.turn_ended.wait_while(turns, |turns| turns.current < self.number);
+        drop(waited.expect("no panic under this lock"));
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut turns = self.session.turns.lock().expect("no panic under this lock");
+        turns.ended.insert(self.number);
+        while let Some(&first) = turns.ended.first()
+            && first == turns.current
+        {
+            turns.ended.pop_first();
+            turns.current += 1;
+        }
+        drop(turns);
+        self.session.turn_ended.notify_all();
+    }
 }
 
 /// What the engine knows of a session.
@@ -75,6 +120,8 @@ impl GatewaySession {
             by: by.to_owned(),
             engine: Mutex::new(engine),
             operations: Mutex::default(),
+            turns: Mutex::default(),
+            turn_ended: Condvar::new(),
             used_ns: AtomicU64::new(0),
         })
     }
@@ -86,6 +133,14 @@ impl GatewaySession {
 
     fn operations(&self) -> MutexGuard<'_, VecDeque<Arc<Operation>>> {
         self.operations.lock().expect("no panic under this lock")
+    }
+
+    /// The next turn.
+    pub fn turn(self: &Arc<Self>) -> Turn {
+        let mut turns = self.turns.lock().expect("no panic under this lock");
+        let number = turns.handed_out;
+        turns.handed_out += 1;
+        Turn { session: Arc::clone(self), number }
     }
 
     /// It is used at this time.

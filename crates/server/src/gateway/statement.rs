@@ -22,7 +22,7 @@ use super::command::Command;
 use super::jobs::{self, text_column, texts};
 use super::operation::{Answer, Operation};
 use super::rows::{WaitingRows, WaitingSink};
-use super::session::{Engine, GatewaySession};
+use super::session::{Engine, GatewaySession, Turn};
 use crate::problem::{Outcome, Problem};
 use crate::requests::SQL_BYTES_MAX;
 use crate::run::cancellers;
@@ -48,8 +48,10 @@ pub fn begin(
     let in_work = gateway.begin_statement()?;
     let operation = session.begin()?;
     let (own, of, op) = (Arc::clone(gateway), Arc::clone(session), Arc::clone(&operation));
+    let turn = session.turn();
     let body = move || {
-        let ran = catch_unwind(AssertUnwindSafe(|| carry_out(&own, &of, &sent, &op)));
+        turn.wait();
+        let ran = catch_unwind(AssertUnwindSafe(|| carry_out(&own, (&of, turn), &sent, &op)));
         match ran {
             Ok(Ok(answer)) => op.answer(answer),
             Ok(Err(problem)) => op.fail(problem),
@@ -92,13 +94,16 @@ pub fn configure(session: &GatewaySession, text: &str) -> Outcome<()> {
 
 fn carry_out(
     gateway: &Gateway,
-    session: &GatewaySession,
+    (session, turn): (&GatewaySession, Turn),
     sent: &Sent,
     operation: &Arc<Operation>,
 ) -> Outcome<Answer> {
     let text = sent.text.as_str();
     if let Some(command) = Command::of(text)? {
         return command_of(gateway, session, &command, operation);
+    }
+    if operation.is_left() {
+        return ok();
     }
     let class = StatementClass::of(text).map_err(|error| Problem::of_error(&error, text))?;
     if session.engine().statement_set.is_some() {
@@ -107,6 +112,8 @@ fn carry_out(
     match class {
         StatementClass::Query => {
             let engine = session.engine().fork(&sent.options)?;
+            // Later statements need not wait until the query has ended.
+            drop(turn);
             query(gateway, engine, text, operation)
         }
         StatementClass::Job { table, is_created } => {
