@@ -38,7 +38,7 @@ const FORMAT: u32 = 1;
 /// Folders of a job that its statements may write to.
 pub const OWN_FOLDERS: [&str; 3] = ["state", "late", "dead"];
 /// The longest name of a job.
-const NAME_MAX: usize = 63;
+pub const NAME_MAX: usize = 63;
 /// Logs grow to this size; then the older half goes.
 const LOG_BYTES_MAX: u64 = 4 << 20;
 

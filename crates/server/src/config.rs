@@ -37,7 +37,7 @@ const fn key(name: &'static str, default: &'static str, kind: Kind, about: &'sta
     Key { name, default, kind, about }
 }
 
-const KEYS: [Key; 19] = [
+const KEYS: [Key; 22] = [
     key(
         "listen",
         "127.0.0.1:7373",
@@ -83,6 +83,24 @@ const KEYS: [Key; 19] = [
          link and those where clouds keep secrets of machines",
     ),
     key("allowed-connectors", "*", Kind::List, "connectors that tables may name"),
+    key(
+        "flink-gateway.listen",
+        "",
+        Kind::Text,
+        "address and port of the SQL gateway for clients of Flink, such as 127.0.0.1:8083; empty: none",
+    ),
+    key(
+        "flink-gateway.trust-loopback",
+        "false",
+        Kind::Switch,
+        "clients of Flink on this machine need no token, where `flink-gateway.listen` is an address that only they reach",
+    ),
+    key(
+        "flink-gateway.session-timeout",
+        "600",
+        Kind::Seconds,
+        "seconds until a session of the gateway that nobody uses is closed, with its queries",
+    ),
     key(
         "metrics.public",
         "true",
@@ -246,14 +264,15 @@ impl Config {
 
     /// Checks what concerns several options.
     fn check(&self) -> Result<()> {
-        let Some(address) = self.listen()? else { return Ok(()) };
-        if !address.ip().is_loopback() && self.text("insecure-no-tls") != "true" {
-            return Err(Error::plan(format!(
+        let listens = [self.listen()?, self.gateway_listen()?];
+        let mut open = listens.into_iter().flatten().filter(|own| !own.ip().is_loopback());
+        match open.next() {
+            Some(address) if self.text("insecure-no-tls") != "true" => Err(Error::plan(format!(
                 "other machines reach {address}, and tokens would cross the network in the clear"
             ))
-            .hint("listen at 127.0.0.1 behind a proxy that speaks TLS, or set 'insecure-no-tls'"));
+            .hint("listen at 127.0.0.1 behind a proxy that speaks TLS, or set 'insecure-no-tls'")),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// All options.
@@ -289,14 +308,36 @@ impl Config {
     /// # Errors
     /// If it is no address.
     pub fn listen(&self) -> Result<Option<SocketAddr>> {
-        let text = self.text("listen").trim();
+        self.address("listen")
+    }
+
+    /// Where to listen for clients of Flink; `None`: nowhere.
+    ///
+    /// # Errors
+    /// If it is no address.
+    pub fn gateway_listen(&self) -> Result<Option<SocketAddr>> {
+        self.address("flink-gateway.listen")
+    }
+
+    fn address(&self, key: &str) -> Result<Option<SocketAddr>> {
+        let text = self.text(key).trim();
         if text.is_empty() {
             return Ok(None);
         }
         text.parse().map(Some).map_err(|_| {
-            Error::plan(format!("'listen' = '{text}' is no address"))
+            Error::plan(format!("'{key}' = '{text}' is no address"))
                 .hint("addresses look like 127.0.0.1:7373 or [::1]:7373")
         })
+    }
+
+    /// True if clients of Flink on this machine need no token.
+    pub fn gateway_trusts_loopback(&self) -> bool {
+        self.text("flink-gateway.trust-loopback") == "true"
+    }
+
+    /// Until a session of the gateway that nobody uses is closed.
+    pub fn gateway_session_timeout(&self) -> Duration {
+        self.seconds("flink-gateway.session-timeout")
     }
 
     /// The socket of commands.
@@ -504,5 +545,7 @@ mod tests {
         read("", &[], &[("listen", "0.0.0.0:7373"), ("insecure-no-tls", "true")]).expect("said so");
         read("", &[], &[("listen", "[::1]:0")]).expect("loopback");
         read("", &[], &[("listen", "nowhere")]).expect_err("no address");
+        read("", &[], &[("flink-gateway.listen", "0.0.0.0:8083")]).expect_err("in the clear");
+        read("", &[], &[("flink-gateway.listen", "127.0.0.1:8083")]).expect("loopback");
     }
 }

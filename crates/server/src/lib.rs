@@ -11,6 +11,7 @@
 //! | `meters` | what the server counts of itself |
 //! | `systemd` | what a service manager is informed of |
 //! | `http` | the REST interface, and what keeps strangers from it |
+//! | `gateway` | the SQL gateway for clients of Apache Flink |
 //! | `client` | how commands talk to a server |
 //! | `zip` | archives for bug reports |
 //! | `tokens`, `audit` | who may ask for what, and who has |
@@ -35,6 +36,7 @@ mod catalogue;
 pub mod client;
 mod config;
 pub mod docs;
+mod gateway;
 mod http;
 mod job;
 mod jobs_dir;

@@ -456,7 +456,7 @@ impl Observer for RunObserver<'_> {
 }
 
 /// What ends the waits of a job that starts.
-fn cancellers(graph: &Graph) -> Vec<Waker> {
+pub fn cancellers(graph: &Graph) -> Vec<Waker> {
     let of_stage = |stage: &Stage| match &stage.kind {
         StageKind::Source { source, .. } => source.canceller(),
         StageKind::Sink(sink) => sink.canceller(),

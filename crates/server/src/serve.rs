@@ -31,6 +31,8 @@ const CUT_OFF_WAIT: Duration = Duration::from_secs(5);
 pub struct Serving {
     /// The address of the REST interface, if it has one.
     pub address: Option<std::net::SocketAddr>,
+    /// The address of the SQL gateway for clients of Flink, if it has one.
+    pub gateway: Option<std::net::SocketAddr>,
     /// The socket of commands.
     pub socket: std::path::PathBuf,
     /// What could not be read of the data directory.
@@ -60,7 +62,7 @@ pub enum Moment<'a> {
 /// # Errors
 /// If the data directory or an address is taken.
 pub fn serve(config: Config, signals: &Signals, inform: impl Fn(Moment<'_>)) -> Result<()> {
-    let address = config.listen()?;
+    let (address, gateway) = (config.listen()?, config.gateway_listen()?);
     let (server, supervisor) = Server::open(config)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(HTTP_THREADS)
@@ -71,7 +73,7 @@ pub fn serve(config: Config, signals: &Signals, inform: impl Fn(Moment<'_>)) -> 
         .build()
         .map_err(|error| Error::io(format!("can't start threads: {error}")))?;
     let socket = server.config.socket();
-    let listeners = runtime.block_on(Listeners::open(&socket, address));
+    let listeners = runtime.block_on(Listeners::open(&socket, address, gateway));
     let listeners = match listeners {
         Ok(listeners) => listeners,
         Err(error) => {
@@ -81,10 +83,12 @@ pub fn serve(config: Config, signals: &Signals, inform: impl Fn(Moment<'_>)) -> 
         }
     };
     let address = listeners.tcp.as_ref().and_then(|tcp| tcp.local_addr().ok());
-    runtime.spawn(accept(listeners, router(App::new(Arc::clone(&server)))));
+    let gateway = listeners.gateway.as_ref().and_then(|tcp| tcp.local_addr().ok());
+    let gateway_router = crate::gateway::router(Arc::clone(&server), runtime.handle());
+    runtime.spawn(accept(listeners, router(App::new(Arc::clone(&server))), gateway_router));
     let mut problems = server.problems.clone();
     problems.extend(server.read_jobs_dir());
-    inform(Moment::Ready(&Serving { address, socket: socket.clone(), problems }));
+    inform(Moment::Ready(&Serving { address, gateway, socket: socket.clone(), problems }));
     let mut manager = Manager::of(|name| std::env::var(name).ok());
     manager.ready(&address.map_or_else(String::new, |address| format!("http://{address}")));
     while signals.ends.load(Ordering::SeqCst) == 0 {

@@ -4,6 +4,7 @@
 //! cluster serves all tests of a run, for it takes minutes of a busy machine to start.
 #![cfg(feature = "flink")]
 
+mod clients;
 #[path = "../connect_kafka/services.rs"]
 mod services;
 

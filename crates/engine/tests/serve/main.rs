@@ -5,6 +5,8 @@
 mod attacks;
 mod cycles;
 mod demo;
+mod gateway;
+mod golden;
 mod jobs;
 mod kills;
 mod packages;

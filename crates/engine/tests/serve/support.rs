@@ -21,6 +21,8 @@ pub struct Place {
 pub struct Running {
     pub child: Child,
     pub address: String,
+    /// Where clients of Flink connect, if they can.
+    pub gateway: Option<String>,
     data: PathBuf,
 }
 
@@ -48,16 +50,21 @@ impl Place {
         let mut child = child.spawn().expect("starting a server");
         let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
         let mut said = String::new();
-        let address = loop {
+        let (mut address, mut gateway) = (String::new(), None);
+        loop {
             let Some(Ok(line)) = lines.next() else { panic!("the server has ended: {said}") };
             said.push_str(&line);
-            if let Some(address) = line.strip_prefix("listening at http://") {
-                break address.to_owned();
+            if let Some(own) = line.strip_prefix("listening at http://") {
+                own.clone_into(&mut address);
+            } else if let Some((_, own)) = line.split_once("clients of Flink: http://") {
+                gateway = Some(own.to_owned());
+            } else if line.starts_with("commands of this machine") {
+                break;
             }
-        };
+        }
         // Whoever writes there must find a reader.
         std::thread::spawn(move || lines.for_each(drop));
-        Running { child, address, data: self.folder.clone() }
+        Running { child, address, gateway, data: self.folder.clone() }
     }
 
     /// The lines of an output, sorted as numbers.
@@ -147,13 +154,7 @@ impl Running {
 
     /// Sends bytes, and reads all that comes until the server closes.
     pub fn raw(&self, request: &str) -> String {
-        let mut stream = TcpStream::connect(&self.address).expect("connected");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        // A server that has refused what is too large may have closed before all of it was sent.
-        let _ = stream.write_all(request.as_bytes());
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer);
-        String::from_utf8_lossy(&answer).into_owned()
+        raw_at(&self.address, request)
     }
 
     /// Sends a request with a token; the status and the answer.
@@ -178,6 +179,17 @@ impl Running {
     pub fn token(&self, name: &str, role: &str) -> String {
         self.done(&["token", "create", name, "--role", role]).trim().to_owned()
     }
+}
+
+/// Sends bytes to an address, and reads all that comes until the server closes.
+pub fn raw_at(address: &str, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("connected");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    // A server that has refused what is too large may have closed before all of it was sent.
+    let _ = stream.write_all(request.as_bytes());
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
 }
 
 impl Drop for Running {

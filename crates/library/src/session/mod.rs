@@ -33,6 +33,7 @@ mod settings;
 mod shown_rows;
 mod state_tables;
 mod statement;
+mod steps;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -57,6 +58,7 @@ pub use observer::{JobDescription, Observer};
 pub use options::SessionOptions;
 pub use shown_rows::{ShownRow, ShownRows};
 pub use statement::PlannedJob;
+pub use steps::StatementClass;
 
 use crate::interleaving::{Interleaving, Recording};
 use crate::jobs::{Interface, ResumeFrom};

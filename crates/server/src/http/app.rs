@@ -23,11 +23,22 @@ const REQUESTS_MAX: usize = 32;
 /// Streams that are open at a time.
 const STREAMS_MAX: usize = 64;
 
+/// Which interface a request comes in by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// `/v1`, and the page.
+    Rest,
+    /// The SQL gateway for clients of Flink.
+    Gateway,
+}
+
 /// What handlers know.
 #[derive(Clone)]
 pub struct App {
     /// The server.
     pub server: Arc<Server>,
+    /// The interface that they are of.
+    pub door: Door,
     pub(crate) limits: Arc<Limits>,
 }
 
@@ -40,15 +51,20 @@ pub(crate) struct Limits {
 }
 
 impl App {
-    /// For a server.
+    /// The REST interface of a server.
     pub fn new(server: Arc<Server>) -> App {
+        App::at(Door::Rest, server)
+    }
+
+    /// An interface of a server.
+    pub fn at(door: Door, server: Arc<Server>) -> App {
         let limits = Limits {
             requests: Semaphore::new(REQUESTS_MAX),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             failures: Failures::default(),
             meters: Meters::default(),
         };
-        App { server, limits: Arc::new(limits) }
+        App { server, door, limits: Arc::new(limits) }
     }
 
     /// Asks the server on a thread that may block.

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use crate::problem::{Outcome, Problem};
 
 /// Every code of a problem: what it means, and what can be done.
-const CODES: [(&str, &str); 52] = [
+const CODES: [(&str, &str); 54] = [
     (
         "at-rest",
         "The job is stopped, finished, failed or a draft. Start it first: POST /v1/jobs/JOB/start.",
@@ -89,7 +89,17 @@ const CODES: [(&str, &str); 52] = [
         "no-such-operation",
         "The last 1,000 operations since the server began are remembered; this is none of them.",
     ),
+    (
+        "no-such-page",
+        "Of a result of the SQL gateway the next page and the one before can be read; this is neither, or the operation has no \
+         result.",
+    ),
     ("no-such-revision", "The job has no such revision. GET /v1/jobs/JOB/revisions lists them."),
+    (
+        "no-such-session",
+        "The SQL gateway has no such session: it was closed, or nobody has used it for a while ('flink-gateway.session-timeout'), \
+         or the server was started again. Open another one.",
+    ),
     (
         "no-such-snapshot",
         "The job has no snapshot of this number. GET /v1/jobs/JOB/snapshots lists those that are kept.",

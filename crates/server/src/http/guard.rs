@@ -19,7 +19,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use thalweg_core::shim::{Clock, unique_name};
 
-use super::app::App;
+use super::app::{App, Door};
 use crate::audit::AuditLine;
 use crate::problem::{Outcome, Problem};
 use crate::requests::SQL_BYTES_MAX;
@@ -100,7 +100,8 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
     let begun_ns = app.server.clock.now_ns();
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let changes = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-    let is_kept = changes || shows_rows(request.uri().path());
+    let is_sign_of_life = line.path.ends_with("/heartbeat");
+    let is_kept = (changes && !is_sign_of_life) || shows_rows(request.uri().path());
     let mut by = "?".to_owned();
     let response = match admit(&app, request, &mut by).await {
         Err(problem) => problem.into_response(),
@@ -116,7 +117,7 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
     let time_ns = app.server.clock.now_ns().saturating_sub(begun_ns);
     let route = route.as_deref().unwrap_or("other");
     app.limits.meters.request(route, &line.method, status, time_ns);
-    let mut response = finished(response, &id);
+    let mut response = finished(response, &id, app.door);
     if is_kept || status == 401 || status == 403 {
         let line = AuditLine { by, status, ..line };
         let written = app.ask(move |server| {
@@ -129,17 +130,21 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
             })
         });
         if let Err(problem) = written.await {
-            response = finished(problem.into_response(), &id);
+            response = finished(problem.into_response(), &id, app.door);
         }
     }
     response
 }
 
 /// Puts what every answer has into one.
-fn finished(response: Response, id: &str) -> Response {
-    let mut response = match response.extensions().get::<Problem>().cloned() {
-        Some(problem) => Problem { request_id: id.to_owned(), ..problem }.into_response(),
-        None => response,
+fn finished(response: Response, id: &str, door: Door) -> Response {
+    let problem = response.extensions().get::<Problem>().cloned();
+    let mut response = match (problem, door) {
+        (Some(problem), Door::Rest) => {
+            Problem { request_id: id.to_owned(), ..problem }.into_response()
+        }
+        (Some(problem), Door::Gateway) => crate::gateway::refusal(&problem),
+        (None, _) => response,
     };
     const HEADERS: [(&str, &str); 6] = [
         (
@@ -177,7 +182,10 @@ async fn admit(app: &App, request: Request, by: &mut String) -> Outcome<Request>
     }
     let caller = identify(app, peer, &parts).await?;
     by.clone_from(&caller.name);
-    check_role(&caller, &parts.method, parts.uri.path())?;
+    match app.door {
+        Door::Rest => check_role(&caller, &parts.method, parts.uri.path())?,
+        Door::Gateway => check_writer(&caller)?,
+    }
     check_kind(&parts.method, &parts.headers)?;
     let whole =
         tokio::time::timeout(BODY_TIMEOUT, axum::body::to_bytes(body, BODY_BYTES_MAX)).await;
@@ -250,14 +258,8 @@ async fn identify(app: &App, peer: Peer, request: &Parts) -> Outcome<Caller> {
         }
         Peer::Address(address) => address,
     };
-    let path = request.uri.path();
-    let is_open =
-        matches!(path, "/healthz" | "/readyz") || path == "/docs" || path.starts_with("/docs/");
-    if is_open || super::page::is_page(path) {
-        return Ok(Caller { name: "?".to_owned(), role: Role::Read, jobs: Some(String::new()) });
-    }
-    if shows_metrics_to_all(app, address, request) {
-        return Ok(Caller { name: "?".to_owned(), role: Role::Read, jobs: None });
+    if let Some(caller) = open_to(app, address, request) {
+        return Ok(caller);
     }
     let header = request.headers.get(header::AUTHORIZATION);
     let token = header
@@ -275,18 +277,47 @@ async fn identify(app: &App, peer: Peer, request: &Parts) -> Outcome<Caller> {
     Err(Problem::new(401, "token-wrong", detail))
 }
 
+/// Who asks without a token, where that is enough.
+fn open_to(app: &App, address: SocketAddr, request: &Parts) -> Option<Caller> {
+    if app.door == Door::Gateway {
+        let own = app.server.config.gateway_listen();
+        let trusts =
+            app.server.config.gateway_trusts_loopback() && is_from_here(own, address, request);
+        return trusts.then(|| Caller {
+            name: "loopback".to_owned(),
+            role: Role::Write,
+            jobs: None,
+        });
+    }
+    let path = request.uri.path();
+    let is_open =
+        matches!(path, "/healthz" | "/readyz") || path == "/docs" || path.starts_with("/docs/");
+    let nobody = |jobs| Caller { name: "?".to_owned(), role: Role::Read, jobs };
+    if is_open || super::page::is_page(path) {
+        return Some(nobody(Some(String::new())));
+    }
+    shows_metrics_to_all(app, address, request).then(|| nobody(None))
+}
+
 /// Whoever is on this machine may read metrics, unless an option says no. A proxy that lets others
 /// in from here says so in a header.
 fn shows_metrics_to_all(app: &App, address: SocketAddr, request: &Parts) -> bool {
-    let listens_here =
-        matches!(app.server.config.listen(), Ok(Some(own)) if own.ip().is_loopback());
-    let is_passed_on = ["forwarded", "x-forwarded-for", "x-real-ip", "via"]
-        .iter()
-        .any(|name| request.headers.contains_key(*name));
     request.uri.path() == "/metrics"
         && matches!(request.method, Method::GET | Method::HEAD)
         && app.server.config.metrics_are_public()
-        && listens_here
+        && is_from_here(app.server.config.listen(), address, request)
+}
+
+/// True for a process of this machine that no proxy asks for, where only those can connect.
+fn is_from_here(
+    listen: thalweg_core::Result<Option<SocketAddr>>,
+    address: SocketAddr,
+    request: &Parts,
+) -> bool {
+    let is_passed_on = ["forwarded", "x-forwarded-for", "x-real-ip", "via"]
+        .iter()
+        .any(|name| request.headers.contains_key(*name));
+    matches!(listen, Ok(Some(own)) if own.ip().is_loopback())
         && address.ip().is_loopback()
         && !is_passed_on
 }
@@ -313,6 +344,15 @@ fn needed_role(method: &Method, path: &str) -> Role {
         }
         _ => Role::Write,
     }
+}
+
+/// Statements have the rights of the server's process, and touch all jobs.
+fn check_writer(caller: &Caller) -> Outcome<()> {
+    if caller.role >= Role::Write && caller.jobs.is_none() {
+        return Ok(());
+    }
+    let detail = "the SQL gateway needs a token with the role write, for all jobs";
+    Err(Problem::new(403, "role-wrong", detail))
 }
 
 fn check_role(caller: &Caller, method: &Method, path: &str) -> Outcome<()> {

@@ -1,6 +1,7 @@
 //! Takes connections, with their limits: how many there are, and how long a client may take to say
 //! what it wants.
 
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -34,26 +35,26 @@ pub struct Listeners {
     pub unix: UnixListener,
     /// For the network.
     pub tcp: Option<TcpListener>,
+    /// For clients of Flink.
+    pub gateway: Option<TcpListener>,
 }
 
 impl Listeners {
-    /// Opens both.
+    /// Opens them.
     ///
     /// # Errors
     /// If an address is taken.
-    pub async fn open(socket: &Path, address: Option<std::net::SocketAddr>) -> Result<Listeners> {
+    pub async fn open(
+        socket: &Path,
+        address: Option<SocketAddr>,
+        gateway: Option<SocketAddr>,
+    ) -> Result<Listeners> {
         // The data directory is ours, so whoever has left a socket there is gone.
         let _ = std::fs::remove_file(socket);
         let unix = open_unix(socket)?;
         std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
-        let tcp = match address {
-            Some(address) => {
-                let bound = TcpListener::bind(address).await;
-                Some(bound.map_err(|error| failed(&address.to_string(), &error))?)
-            }
-            None => None,
-        };
-        Ok(Listeners { unix, tcp })
+        let (tcp, gateway) = (bound(address).await?, bound(gateway).await?);
+        Ok(Listeners { unix, tcp, gateway })
     }
 }
 
@@ -69,23 +70,30 @@ fn open_unix(socket: &Path) -> Result<UnixListener> {
                  the setting 'listen-unix', or a shorter --data-dir"
             ))
         }
-        _ => failed(&socket.display().to_string(), &error),
+        _ => refused(&socket.display().to_string(), &error),
     })
 }
 
-fn failed(place: &str, error: &std::io::Error) -> Error {
+async fn bound(address: Option<SocketAddr>) -> Result<Option<TcpListener>> {
+    let Some(address) = address else { return Ok(None) };
+    let bound = TcpListener::bind(address).await;
+    bound.map(Some).map_err(|error| refused(&address.to_string(), &error))
+}
+
+fn refused(place: &str, error: &std::io::Error) -> Error {
     Error::io(format!("cannot listen at {place}: {error}"))
         .hint("another server may be there: name another address with --listen")
 }
 
 /// Takes connections for as long as it runs.
-pub async fn accept(listeners: Listeners, router: Router) {
+pub async fn accept(listeners: Listeners, router: Router, gateway: Router) {
     let limit = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let unix = accept_unix(listeners.unix, router.clone(), Arc::clone(&limit));
-    match listeners.tcp {
-        Some(tcp) => drop(tokio::join!(unix, accept_tcp(tcp, router, limit))),
-        None => unix.await,
-    }
+    let Listeners { unix, tcp, gateway: gateway_tcp } = listeners;
+    tokio::join!(
+        accept_unix(unix, router.clone(), Arc::clone(&limit)),
+        accept_tcp(tcp, router, Arc::clone(&limit)),
+        accept_tcp(gateway_tcp, gateway, limit),
+    );
 }
 
 async fn accept_unix(listener: UnixListener, router: Router, limit: Arc<Semaphore>) {
@@ -106,7 +114,8 @@ async fn accept_unix(listener: UnixListener, router: Router, limit: Arc<Semaphor
     }
 }
 
-async fn accept_tcp(listener: TcpListener, router: Router, limit: Arc<Semaphore>) {
+async fn accept_tcp(listener: Option<TcpListener>, router: Router, limit: Arc<Semaphore>) {
+    let Some(listener) = listener else { return };
     while let Ok(permit) = Arc::clone(&limit).acquire_owned().await {
         match listener.accept().await {
             Ok((stream, address)) => {

@@ -29,7 +29,10 @@ use axum::routing::{get, post};
 
 use crate::problem::Problem;
 
-pub use app::App;
+pub(crate) use app::parse;
+pub use app::{App, Door};
+pub use guard::Caller;
+pub(crate) use guard::guard;
 pub use listen::{Listeners, accept};
 
 /// All addresses.

@@ -47,6 +47,22 @@ impl<'a> JsonRows<'a> {
         Ok(())
     }
 
+    /// Appends the values of a row as an array.
+    ///
+    /// # Errors
+    /// If a key of a MAP is NULL and that is not allowed.
+    pub fn append_array(&self, out: &mut String, row: usize) -> Result<()> {
+        out.push('[');
+        for (place, (_, column)) in self.members.iter().enumerate() {
+            if place > 0 {
+                out.push(',');
+            }
+            column.append(out, row, self.style)?;
+        }
+        out.push(']');
+        Ok(())
+    }
+
     fn append_members(&self, out: &mut String, row: usize) -> Result<()> {
         append_members(out, row, &self.members, self.style)
     }

@@ -73,6 +73,9 @@ fn greet(serving: &Serving) {
             "page: http://{address}/, with a token: thalweg token create NAME --role admin\n"
         ));
     }
+    if let Some(address) = serving.gateway {
+        say(&format!("SQL gateway for clients of Flink: http://{address}\n"));
+    }
     say(&format!("commands of this machine: {}\n", serving.socket.display()));
 }
 

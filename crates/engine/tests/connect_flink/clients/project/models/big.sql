@@ -1,0 +1,2 @@
+{{ config(materialized='view', type='streaming') }}
+select id from {{ source('own', 'orders') }} where id > 2
