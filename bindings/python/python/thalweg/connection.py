@@ -8,9 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from . import _thalweg
+from . import process as process_functions
+from .aggregates import AggregateFunction, TableFunction
 from .functions import Function
 from .jobs import Job, JobStart
 from .literals import literal
+from .process import KeyedProcess
 from .result import Result
 
 if TYPE_CHECKING:
@@ -173,11 +176,26 @@ class Connection:
         """
         self._inner.register_sink(name, sink)
 
-    def register_function(self, function: Function | Callable[..., Any], name: str | None = None) -> None:
-        """Makes a function known to SQL: one of :func:`udf`, or a plain one that is then wrapped."""
-        if not isinstance(function, Function):
+    def register_function(
+        self,
+        function: Function | AggregateFunction | TableFunction | Callable[..., Any],
+        name: str | None = None,
+    ) -> None:
+        """Makes a function known to SQL: one of :func:`udf`, :func:`udaf` or :func:`udtf`, or a plain one,
+        which is then wrapped as by :func:`udf`."""
+        if not isinstance(function, (Function, AggregateFunction, TableFunction)):
             function = Function(function)
         function.register(self._inner, name)
+
+    def register_process(
+        self, name: str, process: type[KeyedProcess[Any, Any, Any]], relation: str, *, key: str
+    ) -> None:
+        """Makes a relation of what a process function makes of the rows of another one, a table or a view.
+
+        Queries read it under ``name``, as they read a view. The rows of a key, by the column ``key``, come in
+        the order of their input.
+        """
+        process_functions.register(self._inner, name, process, relation, key)
 
     def start(
         self,
@@ -188,13 +206,16 @@ class Connection:
         snapshots: str | os.PathLike[str] | None = None,
         interval: str | None = None,
         resume: bool | int = False,
+        drop_state: bool = False,
+        overwrite: bool = False,
         params: Mapping[str, object] | None = None,
         **tables: Any,
     ) -> Job:
         """Starts INSERT statements as a job in the background.
 
         With ``snapshots`` it takes snapshots into that folder, every ``interval``; with ``resume`` it
-        resumes from the newest one, or from the one of that number. A job of the same name that runs
+        resumes from the newest one, or from the one of that number. ``drop_state`` lets state go that changed
+        statements have no use for, ``overwrite`` what an earlier run has written into its outputs. A job of the same name that runs
         is stopped first.
         """
         before = self._jobs.get(name)
@@ -209,7 +230,8 @@ class Connection:
         given = [_given(table, data) for table, data in tables.items()]
         values = None if params is None else {key: literal(value) for key, value in params.items()}
         number = None if isinstance(resume, bool) else resume
-        start = JobStart(name, sql, settings, bool(resume), number, values)
+        resumes = resume is not False
+        start = JobStart(name, sql, settings, resumes, number, values, drop_state, overwrite)
         job = Job(self._inner.start(start, given))
         self._jobs[name] = job
         return job

@@ -126,12 +126,11 @@ class Function:
             return text, nullable or hint is None or _sql_nullable(hint)
         if hint is None:
             raise TypeError(f"{self.name}: the type of the result is missing; add a hint, or result=…")
-        bare, extras = _unannotated(hint)
+        bare, _ = _unannotated(hint)
         if not self.by_rows and _vector_of(bare) is not None:
-            for extra in extras:
-                found = _sql_type_or_none(extra)
-                if found is not None:
-                    return found[0], True
+            found = _vector_type_of(hint)
+            if found is not None:
+                return found
             raise TypeError(
                 f"{self.name}: the type of the values is missing; write -> "
                 f"Annotated[{_named(bare)}, …] with a type of SQL, Polars or pyarrow"
@@ -231,6 +230,15 @@ def _unannotated(hint: object) -> tuple[object, tuple[object, ...]]:
 
 def _named(hint: object) -> str:
     return hint.__name__ if isinstance(hint, type) else str(hint)
+
+
+def _vector_type_of(hint: object) -> tuple[str, bool] | None:
+    """The SQL type of the values of a vector, as its annotation says."""
+    for extra in _unannotated(hint)[1]:
+        found = _sql_type_or_none(extra)
+        if found is not None:
+            return found[0], True
+    return None
 
 
 def _sql_nullable(hint: object) -> bool:
