@@ -180,7 +180,7 @@ impl Connection {
     }
 
     /// Makes a function known.
-    #[pyo3(signature = (name, call, arguments, result, *, by_rows, strict, is_nullable, deterministic))]
+    #[pyo3(signature = (name, call, arguments, result, *, by_rows, isolated, strict, is_nullable, deterministic))]
     #[expect(clippy::too_many_arguments, reason = "keywords, from one place in the package")]
     fn register_function(
         &self,
@@ -190,6 +190,7 @@ impl Connection {
         arguments: Vec<Option<String>>,
         result: &str,
         by_rows: bool,
+        isolated: bool,
         strict: Vec<bool>,
         is_nullable: bool,
         deterministic: bool,
@@ -201,8 +202,14 @@ impl Connection {
         let arguments = arguments.iter().map(|text| text.as_deref().map_or(Ok(DataType::Null), of));
         let arguments = arguments.collect::<PyResult<Vec<_>>>()?;
         let result = of(result)?;
+        let lanes = match (isolated, by_rows) {
+            (true, _) => Lanes::ISOLATED,
+            (false, true) => Lanes::ROWS,
+            (false, false) => Lanes::VECTORS,
+        };
+        // A process of its own takes whole columns, and calls the function for each row there.
+        let by_rows = by_rows && !isolated;
         let function = PythonFunction { name, call, result, by_rows, strict, is_nullable };
-        let lanes = if by_rows { Lanes::ROWS } else { Lanes::VECTORS };
         session
             .register_function_on(Arc::new(lanes), function.into_scalar(arguments, deterministic));
         Ok(())

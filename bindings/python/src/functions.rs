@@ -278,6 +278,10 @@ fn failed_with(py: Python<'_>, name: &str, exception: PyErr, arguments: &str) ->
 
 /// The innermost line of a traceback.
 fn line_of(py: Python<'_>, exception: &PyErr) -> Option<String> {
+    // What was raised in a process of its own says where.
+    if let Ok(place) = exception.value(py).getattr("_thalweg_place") {
+        return place.extract().ok();
+    }
     let mut traceback = exception.traceback(py)?.into_any();
     while let Ok(next) = traceback.getattr("tb_next")
         && !next.is_none()

@@ -68,6 +68,7 @@ class Connection:
         result: str,
         *,
         by_rows: bool,
+        isolated: bool,
         strict: Sequence[bool],
         is_nullable: bool,
         deterministic: bool,

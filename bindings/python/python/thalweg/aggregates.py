@@ -59,6 +59,7 @@ class AggregateFunction:
             [None],
             result,
             by_rows=False,
+            isolated=False,
             strict=[False],
             is_nullable=nullable,
             deterministic=self._deterministic,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import typing
 from collections.abc import Callable, Sequence
+# A row by its types: `tw.Row[str, int]`.
+from builtins import tuple as Row
 from typing import Any, NamedTuple
 
 from .functions import _named, _sql_type_or_none, _unannotated
 
 __all__ = ["Row", "Field", "field_names", "fields_of", "maker", "row_type"]
 
-#: A row by its types: ``tw.Row[str, int]``.
-Row = tuple
 
 
 class Field(NamedTuple):
