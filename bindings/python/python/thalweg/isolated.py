@@ -245,7 +245,7 @@ def _serve(descriptor: int) -> None:
             connection.send(answer)
         except OSError:
             if answer[0] == "array":
-                _remove(answer[1])
+                _remove(str(answer[1]))
             break
 
 

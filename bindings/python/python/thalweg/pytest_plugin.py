@@ -40,8 +40,7 @@ class MarkdownTest(pytest.Item):
     def runtest(self) -> None:
         if not _knows_tests():
             pytest.skip("this thalweg has no command `test`")
-        command = [sys.executable, "-m", "thalweg", "test", str(self.path)]
-        ended = subprocess.run(command, capture_output=True, text=True, cwd=self.path.parent)
+        ended = subprocess.run(_command(str(self.path)), capture_output=True, text=True, cwd=self.path.parent)
         if ended.returncode != 0:
             raise _Failed(ended.stdout + ended.stderr)
 
@@ -60,5 +59,8 @@ class _Failed(Exception):
 
 @lru_cache(maxsize=1)
 def _knows_tests() -> bool:
-    command = [sys.executable, "-m", "thalweg", "test", "--help"]
-    return subprocess.run(command, capture_output=True).returncode == 0
+    return subprocess.run(_command("--help"), capture_output=True).returncode == 0
+
+
+def _command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "thalweg", "test", *arguments]
