@@ -214,7 +214,7 @@ def _exception(packed: bytes | None, text: str, place: str | None, trace: str) -
         exception = RuntimeError(text)
     #: Where it was raised, for messages: the traceback stays in the process.
     exception._thalweg_place = place  # type: ignore[attr-defined]
-    if hasattr(exception, "add_note"):
+    if sys.version_info >= (3, 11):
         exception.add_note("in a process of its own:\n" + trace)
     return exception
 
