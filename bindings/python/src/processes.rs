@@ -39,7 +39,7 @@ use thalweg::session::{Executor, ProcessTable};
 use thalweg::{Column, DataType, Error, Result, TableSchema};
 use thalweg_core::operator::{Partition, Piece, Progress, Route, WatermarkCall, WatermarkInterest};
 use thalweg_core::snapshot::{TableRows, state_schema};
-use thalweg_core::time::WatermarkBefore;
+use thalweg_core::time::{Grid, WatermarkBefore};
 use thalweg_core::{
     Bundle, Captured, Extent, Operator, Output, PartitionContext, Restored, Watermark,
 };
@@ -53,6 +53,8 @@ use crate::values::{column_of, column_values};
 const ROWS_BEHIND_MAX: usize = 1 << 17;
 /// How long a watermark waits in one call for what is being computed.
 const WAIT: Duration = Duration::from_micros(500);
+/// Epochs end at multiples of this, in milliseconds of event time: each is a turn of the runner.
+const GRID_MS: i64 = 1000;
 /// About how many bytes a key takes, with its state and its timers.
 const KEY_BYTES: usize = 512;
 
@@ -124,8 +126,10 @@ impl Operator for ProcessOperator {
     fn uses_processing_time(&self) -> bool {
         true
     }
+    /// Rows say which watermark was before them, so timers fire in front of the right rows
+    /// whatever the grid is; without rows they fire at the next point of it.
     fn watermark_interest(&self) -> WatermarkInterest {
-        WatermarkInterest::Every
+        WatermarkInterest::Grids(vec![Grid { period_ms: GRID_MS, offset_ms: 0 }])
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         let mut scattered = vec![Vec::new(); partitions];
@@ -211,6 +215,15 @@ impl Partition for ProcessPartition {
 
     fn state_bytes(&self) -> usize {
         self.lane.state().keys * KEY_BYTES
+    }
+
+    /// While something is computed, nobody knows which timers there will be.
+    fn wakes_at(&self) -> Watermark {
+        let state = self.lane.state();
+        match state.is_busy() || !state.made.is_empty() || state.error.is_some() {
+            true => Watermark::MIN,
+            false => state.timer.map_or(Watermark::END, |at_ms| Watermark(at_ms.saturating_sub(1))),
+        }
     }
 
     fn ticks_at(&self) -> Option<i64> {
@@ -376,6 +389,8 @@ struct LaneState {
     /// What was made before a cut and had not left at it, until it is captured.
     behind_cut: Option<Vec<RecordBatch>>,
     error: Option<Error>,
+    /// When the next timer of event time is due.
+    timer: Option<i64>,
     /// When the next timer of the clock is due.
     clock_timer: Option<i64>,
     keys: usize,
@@ -396,6 +411,7 @@ impl LaneState {
 /// What a piece of work led to.
 struct Done {
     made: Option<RecordBatch>,
+    timer: Option<i64>,
     clock_timer: Option<i64>,
     keys: usize,
 }
@@ -441,8 +457,8 @@ impl Lane {
         state.rows_behind -= rows;
         match done {
             Ok(None) => {}
-            Ok(Some(Done { made, clock_timer, keys })) => {
-                (state.clock_timer, state.keys) = (clock_timer, keys);
+            Ok(Some(Done { made, timer, clock_timer, keys })) => {
+                (state.timer, state.clock_timer, state.keys) = (timer, clock_timer, keys);
                 let made = made.filter(|rows| rows.num_rows() > 0);
                 if let Some(before) = &mut state.behind_cut {
                     before.extend(made.clone());
@@ -503,11 +519,9 @@ impl Lane {
             }
         };
         let made = made.map(|rows| self.rows_made(&rows)).transpose()?;
-        let (clock_timer, keys) = runner
-            .call_method0("summary")
-            .and_then(|summary| summary.extract::<(Option<i64>, usize)>())
-            .map_err(fail)?;
-        Ok(Done { made, clock_timer, keys })
+        let summary = runner.call_method0("summary").and_then(|summary| summary.extract());
+        let (timer, clock_timer, keys) = summary.map_err(fail)?;
+        Ok(Done { made, timer, clock_timer, keys })
     }
 
     /// The runner, which is made when it is first needed.

@@ -269,9 +269,9 @@ class _Runner:
         emitted, self._context._emitted = self._context._emitted, []
         return [(value,) for value in emitted] if self._of.is_value else emitted
 
-    def summary(self) -> tuple[int | None, int]:
-        """When the next timer of the clock is due, and how many keys there are."""
-        return self._clock_timers.first(), len(self._states)
+    def summary(self) -> tuple[int | None, int | None, int]:
+        """When the next timers of event time and of the clock are due, and how many keys there are."""
+        return self._timers.first(), self._clock_timers.first(), len(self._states)
 
     def states(self) -> list[list[Any]]:
         """The keys that have a state, then the columns of their states."""
