@@ -69,7 +69,7 @@ def test_state_and_outputs_go_where_that_is_asked_for(tmp_path):
     with db.start("copy", grouped, snapshots="state", interval="50 ms"):
         time.sleep(0.2)
     plain = "INSERT INTO totals SELECT n, n FROM ticks"
-    with pytest.raises(tw.StateError) as raised:
+    with pytest.raises(tw.Error) as raised:
         db.start("copy", plain, snapshots="state", resume=True)
     assert "drop_state=True" in str(raised.value)
     assert db.start("copy", plain, snapshots="state", resume=True, drop_state=True).wait(30)

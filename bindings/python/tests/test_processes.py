@@ -46,10 +46,13 @@ class Sessions(tw.KeyedProcess[int, Click, Summary]):
     state: Open | None
 
     def on_row(self, key: int, row: Click, ctx: tw.Context[Summary]) -> None:
+        if self.state is not None:
+            ctx.delete_timer(self.state.last + GAP)
+            if row.ts >= self.state.last + GAP:
+                self.on_timer(key, self.state.last + GAP, ctx)
+                self.state = None
         if self.state is None:
             self.state = Open(row.ts, row.ts, [])
-        else:
-            ctx.delete_timer(self.state.last + GAP)
         self.state.last = row.ts
         self.state.pages.append(row.page)
         ctx.timer(row.ts + GAP)
@@ -58,7 +61,7 @@ class Sessions(tw.KeyedProcess[int, Click, Summary]):
         assert self.state is not None and at == self.state.last + GAP
         minutes = (self.state.last - self.state.first) / timedelta(minutes=1)
         ctx.emit(Summary(key, len(self.state.pages), minutes, self.state.pages))
-        ctx.forget()
+        self.state = None
 
 
 def clicks(*rows: tuple[int, int, str]) -> tw.Stream:

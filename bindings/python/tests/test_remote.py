@@ -29,10 +29,10 @@ def server(tmp_path_factory):
     """The address of a server, and a token."""
     folder = tmp_path_factory.mktemp("server")
     command = [*THALWEG, "serve", "--data-dir", str(folder), "--listen", "127.0.0.1:0"]
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
-        assert running.stdout is not None
-        line = running.stdout.readline()
+        assert running.stderr is not None
+        line = running.stderr.readline()
         assert "listening at" in line, line
         url = line.split()[-1]
         token = [*THALWEG, "token", "create", "tests", "--role", "admin", "--data-dir", str(folder)]

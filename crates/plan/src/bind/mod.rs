@@ -232,6 +232,10 @@ impl<'a> Binder<'a> {
         let Some(user) = self.user_aggregates.get(&*self.implemented_as(name)) else {
             return aggregate_functions::resolve_call(name, distinct, skips_nulls, arguments);
         };
+        if user.over_values().is_some() {
+            // GROUP BY has put the function over the values in its place.
+            return Err(unsupported::later(&format!("{name}(…) elsewhere than with GROUP BY")));
+        }
         match arguments {
             [argument] if !distinct => {
                 let result = user.result_type(&argument.column_type)?.nullable();
