@@ -16,7 +16,9 @@ use pyo3::types::PyCapsule;
 use pyo3_arrow::error::PyArrowResult;
 use pyo3_arrow::ffi::to_schema_pycapsule;
 use thalweg::jobs::Interface;
-use thalweg::session::{ExplainFormat, Session, SessionOptions, substitute};
+use thalweg::session::{
+    ExplainFormat, Session, SessionOptions, UserAccumulator, UserAggregate, substitute,
+};
 use thalweg::{DataType, Error, Result, RowKind, TableSchema};
 use thalweg_plan::ast::StatementKind;
 use thalweg_plan::parser::parse_script;
@@ -26,6 +28,7 @@ use crate::errors;
 use crate::functions::PythonFunction;
 use crate::jobs::{self, JobStart, RunningJob};
 use crate::lanes::Lanes;
+use crate::processes::{ProcessRelation, PythonProcess};
 use crate::running::{Message, Rows, RunningScript, run};
 use crate::sinks::PythonSinks;
 use crate::sources::TableRows;
@@ -138,8 +141,46 @@ impl Connection {
         self.sinks.add(name, sink);
     }
 
+    /// Makes an aggregate function known: the call is that of a scalar function, which is
+    /// registered under another name, over the array of a group's values.
+    fn register_aggregate(
+        &self,
+        py: Python<'_>,
+        name: String,
+        function: String,
+        result: &str,
+    ) -> PyResult<()> {
+        let mut session = self.session(py);
+        let result = sql_type_of(&session, result);
+        let result = result.map_err(|error| errors::to_python(py, &error, ""))?;
+        session.register_aggregate(Arc::new(AggregateOverValues { name, function, result }));
+        Ok(())
+    }
+
+    /// Gives a name to what a process function makes of a relation.
+    #[pyo3(signature = (name, input, columns, result, state, make))]
+    #[expect(clippy::too_many_arguments, reason = "from one place in the package")]
+    fn register_process(
+        &self,
+        py: Python<'_>,
+        name: String,
+        input: String,
+        columns: Vec<String>,
+        result: Vec<ColumnText>,
+        state: Vec<ColumnText>,
+        make: Py<PyAny>,
+    ) -> PyResult<()> {
+        let mut session = self.session(py);
+        let wrong = |error: Error| errors::to_python(py, &error, "");
+        let result = TableSchema::new(columns_of(&session, &result).map_err(wrong)?);
+        let state = columns_of(&session, &state).map_err(wrong)?;
+        let process = PythonProcess { name: name.clone(), input, columns, result, state, make };
+        session.register_process(&name, Arc::new(ProcessRelation(Arc::new(process))));
+        Ok(())
+    }
+
     /// Makes a function known.
-    #[pyo3(signature = (name, call, arguments, result, *, by_rows, strict, is_nullable, deterministic))]
+    #[pyo3(signature = (name, call, arguments, result, *, by_rows, isolated, strict, is_nullable, deterministic))]
     #[expect(clippy::too_many_arguments, reason = "keywords, from one place in the package")]
     fn register_function(
         &self,
@@ -149,6 +190,7 @@ impl Connection {
         arguments: Vec<Option<String>>,
         result: &str,
         by_rows: bool,
+        isolated: bool,
         strict: Vec<bool>,
         is_nullable: bool,
         deterministic: bool,
@@ -160,11 +202,48 @@ impl Connection {
         let arguments = arguments.iter().map(|text| text.as_deref().map_or(Ok(DataType::Null), of));
         let arguments = arguments.collect::<PyResult<Vec<_>>>()?;
         let result = of(result)?;
+        let lanes = match (isolated, by_rows) {
+            (true, _) => Lanes::ISOLATED,
+            (false, true) => Lanes::ROWS,
+            (false, false) => Lanes::VECTORS,
+        };
+        // A process of its own takes whole columns, and calls the function for each row there.
+        let by_rows = by_rows && !isolated;
         let function = PythonFunction { name, call, result, by_rows, strict, is_nullable };
-        let lanes = if by_rows { Lanes::ROWS } else { Lanes::VECTORS };
         session
             .register_function_on(Arc::new(lanes), function.into_scalar(arguments, deterministic));
         Ok(())
+    }
+}
+
+/// The columns that texts declare: name, type, whether it can be NULL.
+fn columns_of(session: &Session, columns: &[ColumnText]) -> Result<Vec<thalweg::Column>> {
+    let column = |(name, text, nullable): &ColumnText| {
+        let column_type = sql_type_of(session, text)?.nullable().with_nullable(*nullable);
+        Ok(thalweg::Column::new(name, column_type))
+    };
+    columns.iter().map(column).collect()
+}
+
+/// An aggregate function of Python: a scalar function over the array of a group's values.
+struct AggregateOverValues {
+    name: String,
+    function: String,
+    result: DataType,
+}
+
+impl UserAggregate for AggregateOverValues {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn result_type(&self, _argument: &thalweg::ColumnType) -> Result<DataType> {
+        Ok(self.result.clone())
+    }
+    fn create(&self) -> Box<dyn UserAccumulator> {
+        unreachable!("the function over the values takes the place of the aggregate")
+    }
+    fn over_values(&self) -> Option<&str> {
+        Some(&self.function)
     }
 }
 

@@ -50,12 +50,17 @@ fn made(py: Python<'_>, class: &str, error: &Error, sql: &str) -> PyResult<PyErr
     fields.set_item("kind", format!("{:?}", error.kind()).to_lowercase())?;
     fields.set_item("line", span.map(|span| span.line))?;
     fields.set_item("column", span.map(|span| span.column))?;
-    fields.set_item("help", error.help())?;
+    let help = error.help().map(for_python);
+    fields.set_item("help", &help)?;
     fields.set_item("file", error.file())?;
     fields.set_item("row", error.row())?;
     fields.set_item("operator", error.operator())?;
     fields.set_item("sql", sql)?;
     let text = render(error, "<sql>", sql, false);
+    let text = match (error.help(), &help) {
+        (Some(written), Some(help)) => text.replace(written, help),
+        _ => text,
+    };
     let text = text.trim_end().trim_start_matches("error: ");
     let class = classes(py)?.bind(py).getattr(class)?;
     let exception = PyErr::from_value(class.call((text,), Some(&fields))?);
@@ -63,6 +68,16 @@ fn made(py: Python<'_>, class: &str, error: &Error, sql: &str) -> PyResult<PyErr
         exception.set_cause(py, Some(cause));
     }
     Ok(exception)
+}
+
+/// A hint that names an option of the command line names the argument of `start` in its place.
+fn for_python(help: &str) -> String {
+    const INSTEAD: [(&str, &str); 3] = [
+        ("--resume", "`resume=True`"),
+        ("--overwrite", "`overwrite=True`"),
+        ("--drop-state", "`drop_state=True`"),
+    ];
+    INSTEAD.iter().fold(help.to_owned(), |help, (option, instead)| help.replace(option, instead))
 }
 
 /// The module with the classes.

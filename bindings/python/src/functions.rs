@@ -64,7 +64,22 @@ impl PythonFunction {
         let fail = |error| failed(py, &self.name, error);
         let arguments = PyTuple::new(py, arguments.map_err(fail)?).map_err(fail)?;
         let returned = self.call.bind(py).call1(arguments).map_err(fail)?;
+        if let Ok(list) = returned.cast::<PyList>() {
+            return self.column_of_list(list, rows);
+        }
         let array = array_of(&returned).map_err(fail)?;
+        self.checked(array, rows)
+    }
+
+    /// A result that is a list of values: that of an aggregate function.
+    fn column_of_list(&self, list: &Bound<'_, PyList>, rows: usize) -> Result<ArrayRef> {
+        let values: Vec<_> = list.iter().collect();
+        let array = column_of(&values, &self.result).map_err(|(row, error)| {
+            let value = values.get(row).map(|value| format!(" {}", shown(value)));
+            let value = value.unwrap_or_default();
+            let (name, result) = (&self.name, &self.result);
+            Error::user(format!("{name} returned{value} where {result} is declared: {error}"))
+        })?;
         self.checked(array, rows)
     }
 
@@ -263,6 +278,10 @@ fn failed_with(py: Python<'_>, name: &str, exception: PyErr, arguments: &str) ->
 
 /// The innermost line of a traceback.
 fn line_of(py: Python<'_>, exception: &PyErr) -> Option<String> {
+    // What was raised in a process of its own says where.
+    if let Ok(place) = exception.value(py).getattr("_thalweg_place") {
+        return place.extract().ok();
+    }
     let mut traceback = exception.traceback(py)?.into_any();
     while let Ok(next) = traceback.getattr("tb_next")
         && !next.is_none()

@@ -130,11 +130,15 @@ pub struct JobStart {
     resume: bool,
     number: Option<u64>,
     params: Option<BTreeMap<String, String>>,
+    /// State that the statements have no use for goes.
+    drop_state: bool,
+    /// What an earlier run has written goes.
+    overwrite: bool,
 }
 
 /// Starts INSERTs as a job in this session, and waits until it runs.
 pub fn start(py: Python<'_>, mut session: Session, start: JobStart) -> PyResult<RunningJob> {
-    let JobStart { name, sql, settings, resume, number, params } = start;
+    let JobStart { name, sql, settings, resume, number, params, drop_state, overwrite } = start;
     let wrong = |error: Error| errors::to_python(py, &error, &sql);
     let filled = match &params {
         None => sql.clone(),
@@ -151,6 +155,7 @@ pub fn start(py: Python<'_>, mut session: Session, start: JobStart) -> PyResult<
         (true, Some(number)) => ResumeFrom::Snapshot(SnapshotReference::Number(number)),
     };
     session.set_job(Some(name.clone()), from);
+    session.set_replaced(drop_state, overwrite);
     let shared = Arc::new(JobShared::default());
     spawn(session, filled.clone(), Arc::clone(&shared)).map_err(|error| wrong(error.into()))?;
     let job = RunningJob { shared, name, sql: filled };

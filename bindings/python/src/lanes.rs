@@ -49,6 +49,8 @@ pub struct Lanes {
 impl Lanes {
     /// For functions that take whole columns.
     pub const VECTORS: Lanes = Lanes { description: "python, whole columns" };
+    /// For functions in processes of their own.
+    pub const ISOLATED: Lanes = Lanes { description: "python, processes of its own" };
     /// For functions that are called for each row.
     pub const ROWS: Lanes = Lanes { description: "python, row by row" };
 }

@@ -10,6 +10,7 @@
 //! | `sources`, `sinks` | tables of Python objects, to read and to write |
 //! | `jobs` | INSERTs in the background |
 //! | `functions`, `lanes` | functions of Python, and the threads on which they run |
+//! | `processes` | keyed process functions |
 //! | `batch`, `values`, `types` | rows on their way out and in |
 //! | `errors` | errors as exceptions |
 //!
@@ -22,6 +23,7 @@ mod errors;
 mod functions;
 mod jobs;
 mod lanes;
+mod processes;
 mod running;
 mod sinks;
 mod sources;

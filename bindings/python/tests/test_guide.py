@@ -1,21 +1,30 @@
-"""Each example of docs/python.md runs."""
+"""Each example of docs/python.md, and of the recipe for programs in Python, runs."""
 
 from __future__ import annotations
 
 import re
+import sys
+import types
 from pathlib import Path
 
 import pytest
 
-GUIDE = Path(__file__).parents[3] / "docs" / "python.md"
-EXAMPLES = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+DOCS = Path(__file__).parents[3] / "docs"
+PAGES = [DOCS / "python.md", DOCS / "how-to" / "embed-in-python.md"]
+EXAMPLES = [
+    (page, found)
+    for page in PAGES
+    for found in re.finditer(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+]
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
 def test_an_example_of_the_guide_runs(number, tmp_path, monkeypatch):
     pytest.importorskip("pyarrow")
     monkeypatch.chdir(tmp_path)
-    line = GUIDE.read_text()[: GUIDE.read_text().index(EXAMPLES[number])].count("\n")
+    page, example = EXAMPLES[number]
     # Lines of the page, for tracebacks.
-    code = compile("\n" * line + EXAMPLES[number], str(GUIDE), "exec")
-    exec(code, {"__name__": "example"})
+    code = compile("\n" * page.read_text()[: example.start(1)].count("\n") + example[1], str(page), "exec")
+    module = types.ModuleType("example")
+    monkeypatch.setitem(sys.modules, "example", module)
+    exec(code, module.__dict__)

@@ -61,6 +61,26 @@ def test_a_job_that_cannot_resume_says_so(tmp_path):
         db.start("copy", INSERT, snapshots="state", resume=7)
 
 
+def test_state_and_outputs_go_where_that_is_asked_for(tmp_path):
+    db = tw.connect(tmp_path)
+    db.sql(TABLES.format(end=300))
+    db.sql("CREATE TABLE totals (k BIGINT, n BIGINT) WITH ('connector' = 'blackhole')")
+    grouped = "INSERT INTO totals SELECT MOD(n, 3), COUNT(*) FROM ticks GROUP BY MOD(n, 3)"
+    with db.start("copy", grouped, snapshots="state", interval="50 ms"):
+        time.sleep(0.2)
+    plain = "INSERT INTO totals SELECT n, n FROM ticks"
+    with pytest.raises(tw.Error) as raised:
+        db.start("copy", plain, snapshots="state", resume=True)
+    assert "drop_state=True" in str(raised.value)
+    assert db.start("copy", plain, snapshots="state", resume=True, drop_state=True).wait(30)
+    assert db.start("rows", INSERT).wait(30)
+    with pytest.raises(tw.Error) as refused:
+        db.start("rows", INSERT, snapshots="state").wait(30)
+    assert "overwrite=True" in str(refused.value)
+    assert db.start("rows", INSERT, snapshots="state", overwrite=True).wait(30)
+    assert sorted(rows(tmp_path)) == list(range(1, 301))
+
+
 class Ledger:
     """Batches that become visible when they are committed."""
 

@@ -23,6 +23,7 @@ pub mod logical;
 pub mod parser;
 pub mod physical;
 mod planner;
+pub mod processes;
 pub mod resolved_table;
 pub mod windows;
 

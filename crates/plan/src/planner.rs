@@ -43,6 +43,7 @@ use crate::explain::{ExplainFormat, explain, explain_with};
 use crate::logical::Node;
 use crate::logical::changes::NodeChanges;
 use crate::physical::{self, LateData, PhysicalPlan, Places, PlanEnvironment, PlanOutput, Target};
+use crate::processes::{ProcessTable, ProcessTables};
 use crate::resolved_table::ResolvedTable;
 
 /// The result of a SELECT, before it runs.
@@ -88,6 +89,7 @@ pub struct Planner {
     catalog: Catalog,
     functions: Arc<FunctionRegistry>,
     aggregates: UserAggregates,
+    processes: ProcessTables,
 }
 
 impl Planner {
@@ -103,6 +105,7 @@ impl Planner {
             catalog: Catalog::new(),
             functions: Arc::default(),
             aggregates: UserAggregates::new(),
+            processes: ProcessTables::new(),
         }
     }
 
@@ -166,6 +169,12 @@ impl Planner {
         self.aggregates.insert(aggregate.name().to_uppercase(), aggregate);
     }
 
+    /// Gives a name to a relation that a process function makes, in place of any of the same name.
+    /// Tables and views of that name hide it.
+    pub fn register_process(&mut self, name: &str, process: Arc<dyn ProcessTable>) {
+        self.processes.insert(name.to_owned(), process);
+    }
+
     /// `SET 'key' = 'value'`. Returns a note where the key is accepted but changes nothing.
     pub fn set(&mut self, key: &str, value: &str) -> Result<Option<String>> {
         let note = self.catalog.settings_mut().set(key, value)?;
@@ -207,7 +216,9 @@ impl Planner {
     }
 
     fn binder<'a>(&'a self, session: &'a Session) -> Binder<'a> {
-        Binder::new(&self.catalog, session, &self.aggregates).over(self.places())
+        Binder::new(&self.catalog, session, &self.aggregates)
+            .with_processes(&self.processes)
+            .over(self.places())
     }
 
     fn places(&self) -> Places<'_> {

@@ -14,31 +14,41 @@ import atexit as _atexit
 
 from ._thalweg import Array, RecordBatch, __version__
 from ._thalweg import shut_down as _shut_down
+from .aggregates import AggregateFunction, TableFunction, udaf, udtf
 from .connection import Connection, Stream, connect, stream
 from .errors import DataError, Error, FunctionError, SqlError, SqlWarning, StateError
 from .functions import Function, udf
 from .jobs import Job, Why
+from .process import Context, KeyedProcess
+from .records import Row
 from .result import Result
 
 __all__ = [
+    "AggregateFunction",
     "Array",
     "Connection",
+    "Context",
     "DataError",
     "Error",
     "Function",
     "FunctionError",
     "Job",
+    "KeyedProcess",
     "RecordBatch",
     "Result",
+    "Row",
     "SqlError",
     "SqlWarning",
     "StateError",
     "Stream",
+    "TableFunction",
     "Why",
     "__version__",
     "connect",
     "stream",
+    "udaf",
     "udf",
+    "udtf",
 ]
 
 # Threads of the engine end before the interpreter does.

@@ -68,9 +68,20 @@ class Connection:
         result: str,
         *,
         by_rows: bool,
+        isolated: bool,
         strict: Sequence[bool],
         is_nullable: bool,
         deterministic: bool,
+    ) -> None: ...
+    def register_aggregate(self, name: str, function: str, result: str) -> None: ...
+    def register_process(
+        self,
+        name: str,
+        input: str,
+        columns: Sequence[str],
+        result: Sequence[tuple[str, str, bool]],
+        state: Sequence[tuple[str, str, bool]],
+        make: Callable[[], Any],
     ) -> None: ...
     def start(self, start: JobStart, tables: Sequence[_Table]) -> RunningJob: ...
 

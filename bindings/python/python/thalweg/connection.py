@@ -5,46 +5,60 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from . import _thalweg
+from . import process as process_functions
+from .aggregates import AggregateFunction, TableFunction
 from .functions import Function
 from .jobs import Job, JobStart
 from .literals import literal
+from .process import KeyedProcess
+from .quantities import milliseconds
 from .result import Result
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from .remote import RemoteConnection
+
 __all__ = ["Connection", "Stream", "connect", "stream"]
 
-_UNITS_MS = {
-    "ms": 1,
-    "s": 1_000,
-    "sec": 1_000,
-    "second": 1_000,
-    "seconds": 1_000,
-    "min": 60_000,
-    "minute": 60_000,
-    "minutes": 60_000,
-    "h": 3_600_000,
-    "hour": 3_600_000,
-    "hours": 3_600_000,
-    "d": 86_400_000,
-    "day": 86_400_000,
-    "days": 86_400_000,
-}
-
-
+@overload
+def connect(
+    path: os.PathLike[str] | None = None,
+    *,
+    settings: Mapping[str, str] | None = ...,
+    workers: int | None = ...,
+    memory_limit: str | None = ...,
+    roots: Iterable[str | os.PathLike[str]] = ...,
+) -> Connection: ...
+@overload
+def connect(
+    path: str,
+    *,
+    token: str,
+    settings: Mapping[str, str] | None = ...,
+) -> RemoteConnection: ...
+@overload
+def connect(
+    path: str,
+    *,
+    settings: Mapping[str, str] | None = ...,
+    workers: int | None = ...,
+    memory_limit: str | None = ...,
+    roots: Iterable[str | os.PathLike[str]] = ...,
+) -> Connection: ...
 def connect(
     path: str | os.PathLike[str] | None = None,
     *,
+    token: str | None = None,
     settings: Mapping[str, str] | None = None,
     workers: int | None = None,
     memory_limit: str | None = None,
     roots: Iterable[str | os.PathLike[str]] = (),
-) -> Connection:
-    """Opens the engine in this process.
+) -> Connection | RemoteConnection:
+    """Opens the engine in this process; or a server that runs, by its URL and a token of it.
 
     ``path`` is the folder that relative paths in statements start from, by default the current one.
     Files are read and written in it and in the folders of ``roots`` alone. ``settings`` are set as by
@@ -52,10 +66,13 @@ def connect(
     """
     text = os.fspath(path) if path is not None else os.getcwd()
     if re.match(r"[a-z]+://", text):
-        raise ValueError(
-            f"a server ({text}) is asked over its REST interface, not by this package; "
-            "connect() takes a folder"
-        )
+        if workers is not None or memory_limit is not None or list(roots):
+            raise TypeError("workers, memory_limit and roots are for the engine in this process; a server has its own")
+        from .remote import RemoteConnection
+
+        return RemoteConnection(text, token, settings or {})
+    if token is not None:
+        raise TypeError("a token is for a server: connect(\"http://127.0.0.1:7373\", token=…)")
     folder = os.path.abspath(text)
     allowed = [folder, *(os.path.abspath(os.fspath(root)) for root in roots)]
     pairs = [(key, str(value)) for key, value in (settings or {}).items()]
@@ -92,22 +109,7 @@ def stream(
     come up to ``delay`` later than newer ones: ``"5 s"``, seconds, or a ``timedelta``. A callable
     whose stream does not end by itself has ``bounded=False``.
     """
-    return Stream(data, rowtime, _milliseconds(delay), bounded)
-
-
-def _milliseconds(delay: str | float | timedelta) -> int:
-    if isinstance(delay, str):
-        found = re.fullmatch(r"\s*([0-9.]+)\s*([a-z]+)\s*", delay)
-        if found is None or found[2] not in _UNITS_MS:
-            raise ValueError(f"{delay!r} is no duration; write it as '5 s', '500 ms' or '2 min'")
-        milliseconds = float(found[1]) * _UNITS_MS[found[2]]
-    elif isinstance(delay, (int, float)):
-        milliseconds = delay * 1000
-    else:
-        milliseconds = delay.total_seconds() * 1000
-    if milliseconds < 0:
-        raise ValueError("a delay is not negative")
-    return round(milliseconds)
+    return Stream(data, rowtime, milliseconds(delay), bounded)
 
 
 def _given(name: str, table: Any) -> tuple[str, Any, str | None, int, bool]:
@@ -173,11 +175,26 @@ class Connection:
         """
         self._inner.register_sink(name, sink)
 
-    def register_function(self, function: Function | Callable[..., Any], name: str | None = None) -> None:
-        """Makes a function known to SQL: one of :func:`udf`, or a plain one that is then wrapped."""
-        if not isinstance(function, Function):
+    def register_function(
+        self,
+        function: Function | AggregateFunction | TableFunction | Callable[..., Any],
+        name: str | None = None,
+    ) -> None:
+        """Makes a function known to SQL: one of :func:`udf`, :func:`udaf` or :func:`udtf`, or a plain one,
+        which is then wrapped as by :func:`udf`."""
+        if not isinstance(function, (Function, AggregateFunction, TableFunction)):
             function = Function(function)
         function.register(self._inner, name)
+
+    def register_process(
+        self, name: str, process: type[KeyedProcess[Any, Any, Any]], relation: str, *, key: str
+    ) -> None:
+        """Makes a relation of what a process function makes of the rows of another one, a table or a view.
+
+        Queries read it under ``name``, as they read a view. The rows of a key, by the column ``key``, come in
+        the order of their input.
+        """
+        process_functions.register(self._inner, name, process, relation, key)
 
     def start(
         self,
@@ -188,13 +205,16 @@ class Connection:
         snapshots: str | os.PathLike[str] | None = None,
         interval: str | None = None,
         resume: bool | int = False,
+        drop_state: bool = False,
+        overwrite: bool = False,
         params: Mapping[str, object] | None = None,
         **tables: Any,
     ) -> Job:
         """Starts INSERT statements as a job in the background.
 
         With ``snapshots`` it takes snapshots into that folder, every ``interval``; with ``resume`` it
-        resumes from the newest one, or from the one of that number. A job of the same name that runs
+        resumes from the newest one, or from the one of that number. ``drop_state`` lets state go that changed
+        statements have no use for, ``overwrite`` what an earlier run has written into its outputs. A job of the same name that runs
         is stopped first.
         """
         before = self._jobs.get(name)
@@ -209,7 +229,8 @@ class Connection:
         given = [_given(table, data) for table, data in tables.items()]
         values = None if params is None else {key: literal(value) for key, value in params.items()}
         number = None if isinstance(resume, bool) else resume
-        start = JobStart(name, sql, settings, bool(resume), number, values)
+        resumes = resume is not False
+        start = JobStart(name, sql, settings, resumes, number, values, drop_state, overwrite)
         job = Job(self._inner.start(start, given))
         self._jobs[name] = job
         return job

@@ -9,9 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from . import _thalweg
+from .quantities import in_bytes, milliseconds
 
 if TYPE_CHECKING:
     from ._thalweg import Array
+    from .isolated import Limits
 
 __all__ = ["Function", "udf"]
 
@@ -56,8 +58,10 @@ class Function:
         arguments: Sequence[object] | None = None,
         result: object = None,
         deterministic: bool = True,
+        isolated: Limits | None = None,
     ) -> None:
         self._function = function
+        self._limits = isolated
         self.name: str = name or str(getattr(function, "__name__", type(function).__name__))
         self.by_rows = rows
         self._arguments = arguments
@@ -71,6 +75,7 @@ class Function:
 
     def __repr__(self) -> str:
         kind = "row by row" if self.by_rows else "whole columns"
+        kind += "" if self._limits is None else ", in processes of its own"
         return f"<thalweg.Function {self.name}, {kind}>"
 
     def register(self, connection: _thalweg.Connection, name: str | None = None) -> None:
@@ -85,12 +90,19 @@ class Function:
             call = self._over_vectors([hint for _, hint in parameters])
         if self._arguments is not None:
             types_of = [(_sql_type(given)[0], accepts) for given, (_, accepts) in zip(self._arguments, types_of)]
+        if self._limits is not None:
+            from .isolated import Isolated
+
+            kinds = [_vector_of(_unannotated(hint)[0]) or "thalweg" for _, hint in parameters]
+            strict = [not accepts for _, accepts in types_of]
+            call = Isolated(self.name, self._function, self.by_rows, kinds, strict, self._limits)
         connection.register_function(
             name or self.name,
             call,
             [kind for kind, _ in types_of],
             result,
             by_rows=self.by_rows,
+            isolated=self._limits is not None,
             strict=[not accepts for _, accepts in types_of],
             is_nullable=nullable,
             deterministic=self._deterministic,
@@ -126,12 +138,11 @@ class Function:
             return text, nullable or hint is None or _sql_nullable(hint)
         if hint is None:
             raise TypeError(f"{self.name}: the type of the result is missing; add a hint, or result=…")
-        bare, extras = _unannotated(hint)
+        bare, _ = _unannotated(hint)
         if not self.by_rows and _vector_of(bare) is not None:
-            for extra in extras:
-                found = _sql_type_or_none(extra)
-                if found is not None:
-                    return found[0], True
+            found = _vector_type_of(hint)
+            if found is not None:
+                return found
             raise TypeError(
                 f"{self.name}: the type of the values is missing; write -> "
                 f"Annotated[{_named(bare)}, …] with a type of SQL, Polars or pyarrow"
@@ -233,6 +244,15 @@ def _named(hint: object) -> str:
     return hint.__name__ if isinstance(hint, type) else str(hint)
 
 
+def _vector_type_of(hint: object) -> tuple[str, bool] | None:
+    """The SQL type of the values of a vector, as its annotation says."""
+    for extra in _unannotated(hint)[1]:
+        found = _sql_type_or_none(extra)
+        if found is not None:
+            return found[0], True
+    return None
+
+
 def _sql_nullable(hint: object) -> bool:
     return type(None) in typing.get_args(_unannotated(hint)[0])
 
@@ -294,6 +314,10 @@ def udf(
     arguments: Sequence[object] | None = ...,
     result: object = ...,
     deterministic: bool = ...,
+    isolated: bool = ...,
+    processes: int = ...,
+    time_limit: str | float | None = ...,
+    memory_limit: str | int | None = ...,
 ) -> Callable[[Callable[..., Any]], Function]: ...
 def udf(
     function: Callable[..., Any] | None = None,
@@ -304,6 +328,10 @@ def udf(
     arguments: Sequence[object] | None = None,
     result: object = None,
     deterministic: bool = True,
+    isolated: bool = False,
+    processes: int = 1,
+    time_limit: str | float | None = None,
+    memory_limit: str | int | None = None,
 ) -> Function | Callable[[Callable[..., Any]], Function]:
     """Makes a function that SQL can call, after ``db.register_function``.
 
@@ -312,11 +340,30 @@ def udf(
     called for each row, which is slower; EXPLAIN says so. Types come from the hints; ``arguments`` and
     ``result`` give them where hints cannot, as text (``"DECIMAL(10, 2)"``) or as types of pyarrow or
     Polars. A function whose results are not the same for the same arguments has ``deterministic=False``.
+
+    With ``isolated=True`` it runs in ``processes`` of its own, over shared memory: it needs pyarrow, and must be
+    found in a module (or cloudpickle be installed). ``time_limit`` (``"500 ms"``, seconds) holds for a batch of
+    rows, ``memory_limit`` (``"512mb"``, bytes) for what each process allocates; a function that exceeds one of
+    them fails the query.
     """
+    limits = None
+    if isolated:
+        from .isolated import Limits
+
+        seconds = None if time_limit is None else milliseconds(time_limit) / 1000
+        limits = Limits(max(1, processes), seconds, None if memory_limit is None else in_bytes(memory_limit))
+    elif time_limit is not None or memory_limit is not None or processes != 1:
+        raise TypeError("limits are for functions in processes of their own: add isolated=True")
 
     def made(of: Callable[..., Any]) -> Function:
         return Function(
-            of, name=name, rows=rows, arguments=arguments, result=result, deterministic=deterministic
+            of,
+            name=name,
+            rows=rows,
+            arguments=arguments,
+            result=result,
+            deterministic=deterministic,
+            isolated=limits,
         )
 
     return made if function is None else made(function)

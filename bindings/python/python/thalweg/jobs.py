@@ -19,6 +19,8 @@ class JobStart(NamedTuple):
     resume: bool
     number: int | None
     params: dict[str, str] | None
+    drop_state: bool
+    overwrite: bool
 
 
 class Why:

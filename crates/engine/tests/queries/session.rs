@@ -247,6 +247,109 @@ fn an_aggregate_function_of_the_users_is_called_from_sql() {
     assert_eq!(products, [2 * 3 * 4, 5 * 6 * 7 * 8 * 9]);
 }
 
+/// An aggregate that a scalar function computes from the values of a group.
+struct OverValues;
+
+impl UserAggregate for OverValues {
+    fn name(&self) -> &str {
+        "MIDDLE"
+    }
+    fn result_type(&self, _: &ColumnType) -> Result<DataType> {
+        Ok(DataType::Int)
+    }
+    fn create(&self) -> Box<dyn UserAccumulator> {
+        unreachable!("the function takes its place")
+    }
+    fn over_values(&self) -> Option<&str> {
+        Some("MIDDLE_OF")
+    }
+}
+
+/// A session with MIDDLE, computed by MIDDLE_OF.
+fn with_middle() -> Session {
+    let mut session = Session::default();
+    session.register_function(ScalarFunction {
+        name: "MIDDLE_OF".to_owned(),
+        arguments: vec![DataType::Null],
+        result: DataType::Int.nullable(),
+        deterministic: true,
+        function: Arc::new(|arguments, _rows| {
+            let groups = arguments[0].as_list::<i32>().iter();
+            let middle = groups.map(|values| {
+                let mut values = values?.as_primitive::<Int32Type>().values().to_vec();
+                values.sort_unstable();
+                values.get(values.len() / 2).copied()
+            });
+            Ok(Arc::new(middle.collect::<arrow_array::Int32Array>()) as ArrayRef)
+        }),
+    });
+    session.register_aggregate(Arc::new(OverValues));
+    session.execute(NUMBERS).expect("declares");
+    session
+}
+
+#[test]
+fn an_aggregate_over_values_takes_distinct_filter_and_windows() {
+    let mut session = with_middle();
+    let query = "SELECT MIDDLE(DISTINCT n) FILTER (WHERE n > 3) + 1 AS m
+         FROM TABLE(TUMBLE(TABLE numbers, DESCRIPTOR(ts), INTERVAL '5' SECOND))
+         WHERE n < 10 GROUP BY window_start, window_end";
+    let mut middles = ints(&session.execute(query).expect("runs"));
+    middles.sort_unstable();
+    assert_eq!(middles, [5, 8]);
+    let error = session.execute("SELECT MIDDLE(n) OVER (ORDER BY ts) FROM numbers");
+    error.expect_err("it is no aggregate over rows before");
+}
+
+#[test]
+fn a_registered_function_that_returns_an_array_is_a_table_function() {
+    let mut session = Session::default();
+    session.register_function(ScalarFunction {
+        name: "TWO_OF".to_owned(),
+        arguments: vec![DataType::Int],
+        result: DataType::Array(Box::new(DataType::Int.nullable())).nullable(),
+        deterministic: true,
+        function: Arc::new(|arguments, _rows| {
+            let mut lists =
+                arrow_array::builder::ListBuilder::new(arrow_array::builder::Int32Builder::new());
+            for n in arguments[0].as_primitive::<Int32Type>().iter() {
+                lists.append_value(n.into_iter().flat_map(|n| [Some(n), Some(-n)]));
+            }
+            Ok(Arc::new(lists.finish()) as ArrayRef)
+        }),
+    });
+    session.execute(NUMBERS).expect("declares");
+    for call in ["CROSS JOIN LATERAL TABLE(two_of(n))", ", LATERAL TABLE(two_of(n))"] {
+        let query = format!("SELECT m FROM numbers {call} AS t (m) WHERE n < 3");
+        assert_eq!(ints(&session.execute(&query).expect("runs")), [1, -1, 2, -2], "{call}");
+    }
+    let error = session.execute("SELECT * FROM numbers, LATERAL TABLE(nothing(n))");
+    assert!(error.expect_err("no function").to_string().contains("nothing"));
+}
+
+#[test]
+fn the_condition_of_a_join_calls_functions_with_an_executor_behind_it() {
+    let mut session = Session::default();
+    let (threads, function) = outside("NEGATED", |n| {
+        assert_eq!(std::thread::current().name(), Some("outside"));
+        -n
+    });
+    session.register_function_on(threads, function);
+    session.execute(NUMBERS).expect("declares");
+    session.execute("CREATE VIEW few AS SELECT n FROM numbers WHERE n < 4").expect("declares");
+    let mut joined = ints(
+        &session
+            .execute("SELECT a.n FROM few a JOIN few b ON a.n = b.n AND negated(a.n) < b.n - 3")
+            .expect("runs"),
+    );
+    joined.sort_unstable();
+    assert_eq!(joined, [2, 3]);
+    let error = session
+        .execute("SELECT a.n FROM few a LEFT JOIN few b ON a.n = b.n AND negated(a.n) < b.n - 3")
+        .expect_err("it decides which rows are padded");
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+}
+
 /// Counts what it is notified of.
 #[derive(Default)]
 struct Counter {

@@ -51,6 +51,7 @@ pub use thalweg_plan::catalog::{KEYS as SETTING_KEYS, SettingKey, substitute};
 pub use thalweg_plan::explain::ExplainFormat;
 use thalweg_plan::flink_check::{self, Finding, FlinkCluster, Queries, Severity, Translation};
 use thalweg_plan::parser::parse_script_with_notes;
+pub use thalweg_plan::processes::ProcessTable;
 use thalweg_plan::{Planner, PlannerOptions};
 use thalweg_runtime::Report;
 
@@ -224,6 +225,13 @@ impl Session {
         self.planner.describe_select(&one_query(query)?)
     }
 
+    /// Whether jobs to come may drop state that a changed query has no use for, and replace what an
+    /// earlier run has written.
+    pub fn set_replaced(&mut self, drop_state: bool, overwrite: bool) {
+        self.options.drop_state = drop_state;
+        self.options.overwrite = overwrite;
+    }
+
     /// What jobs to come are called, unless `pipeline.name` is set, and what they resume from.
     pub fn set_job(&mut self, name: Option<String>, resume: ResumeFrom) {
         self.options.name = name;
@@ -244,6 +252,12 @@ impl Session {
     /// Makes an aggregate function known to SQL, in place of any of the same name.
     pub fn register_aggregate(&mut self, aggregate: Arc<dyn UserAggregate>) {
         self.planner.register_aggregate(aggregate);
+    }
+
+    /// Gives a name to a relation that a process function makes of another one, in place of any of
+    /// the same name. Queries read it as a view.
+    pub fn register_process(&mut self, name: &str, process: Arc<dyn ProcessTable>) {
+        self.planner.register_process(name, process);
     }
 
     /// Makes a connector known, in place of any of the same name, also of one that comes with the

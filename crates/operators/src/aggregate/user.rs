@@ -31,6 +31,13 @@ pub trait UserAggregate: Send + Sync {
     fn retracts(&self) -> bool {
         false
     }
+    /// The scalar function that computes the result from the array of a group's values, where there
+    /// is one. The call then stands for that function over ARRAY_AGG of the argument (of rows, for
+    /// several arguments), and nothing else of this aggregate is called: the engine keeps the
+    /// values, in snapshots as well, and takes them back.
+    fn over_values(&self) -> Option<&str> {
+        None
+    }
     /// A state again from what [`UserAccumulator::encode`] wrote of one, perhaps in an earlier
     /// version of the program. Needed only where snapshots are taken.
     ///

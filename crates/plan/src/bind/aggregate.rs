@@ -196,6 +196,11 @@ impl<'a> Grouping<'a> {
             let values = self.aggregate_of(binder, &call, "ARRAY_AGG".to_owned(), Ok)?;
             return build::call("MULTISET$", vec![values], binder.session);
         }
+        if let Some(function) = binder.function_over_values(&name) {
+            let values =
+                self.aggregate_of(binder, call, "ARRAY_AGG".to_owned(), values_together)?;
+            return build::call(function, vec![values], binder.session);
+        }
         let is_count = name == "COUNT";
         self.aggregate_of(binder, call, name, |arguments| match is_count {
             true => counted_together(arguments),
@@ -463,6 +468,14 @@ fn check_session_keys(
     }
     Err(unsupported::later("SESSION with other keys in PARTITION BY than in GROUP BY")
         .hint("write the same columns in both: SESSION(TABLE t PARTITION BY k, …) … GROUP BY window_start, window_end, k"))
+}
+
+/// The values of several arguments as one row.
+fn values_together(arguments: Vec<Expr>) -> Result<Vec<Expr>> {
+    match arguments.len() {
+        0 | 1 => Ok(arguments),
+        _ => Ok(vec![build::call("ROW", arguments, &Session::default())?]),
+    }
 }
 
 /// `COUNT(a, b)`: several values count if none of them is NULL.

@@ -11,12 +11,14 @@
 //! is repeated per element. An inner join drops rows without elements, a left join keeps them with
 //! NULL.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use sqlparser::ast::{self as sql, JoinConstraint, JoinOperator, TableFactor};
 use thalweg_core::{DataType, Error, Result};
 use thalweg_expr::{Expr, build};
 
+use super::functions::function_name;
 use super::names::PlainNames;
 use super::query::{alias_columns, one_row, rename, with_distinct_names};
 use super::scope::Scope;
@@ -73,7 +75,7 @@ fn refuse_version(factor: &TableFactor) -> Result<()> {
 
 /// What an UNNEST says besides its array.
 pub(super) struct UnnestCall<'q> {
-    array: &'q sql::Expr,
+    array: Cow<'q, sql::Expr>,
     alias: Option<&'q sql::TableAlias>,
     ordinality: bool,
 }
@@ -165,12 +167,11 @@ impl Binder<'_> {
         if let Some((arguments, alias)) = state_call(factor) {
             return self.named(self.bind_state_table(factor, arguments)?, alias, None);
         }
+        if let Some(call) = self.lateral_call(factor)? {
+            let none = BoundSource { node: one_row(), scope: Scope::empty() };
+            return self.bind_unnest(none, &call, false);
+        }
         match factor {
-            _ if is_unnest(factor) => {
-                let call = unnest_call(factor)?;
-                let none = BoundSource { node: one_row(), scope: Scope::empty() };
-                self.bind_unnest(none, &call, false)
-            }
             TableFactor::Table { name, alias, args, .. } => {
                 if args.is_some() {
                     return Err(
@@ -263,6 +264,22 @@ impl Binder<'_> {
         }
     }
 
+    /// What a factor spreads into rows: the array of UNNEST, or the result of a registered function
+    /// that stands where a table does, `LATERAL TABLE(words(line))` or `words(line)`.
+    pub(super) fn lateral_call<'q>(
+        &self,
+        factor: &'q TableFactor,
+    ) -> Result<Option<UnnestCall<'q>>> {
+        if is_unnest(factor) {
+            return unnest_call(factor).map(Some);
+        }
+        let Some((array, alias)) = table_function_call(factor) else { return Ok(None) };
+        let sql::Expr::Function(function) = &*array else { return Ok(None) };
+        let name = function_name(function);
+        let is_registered = self.session.functions.get(&self.implemented_as(&name)).is_some();
+        Ok(is_registered.then_some(UnnestCall { array, alias, ordinality: false }))
+    }
+
     /// `CROSS JOIN UNNEST(array)`. Without a left side the array is constant, and one row stands
     /// for it.
     pub(super) fn bind_unnest(
@@ -271,13 +288,13 @@ impl Binder<'_> {
         call: &UnnestCall<'_>,
         outer: bool,
     ) -> Result<BoundSource> {
-        let array = self.expression(call.array, &mut PlainNames::of(&left.scope, "UNNEST"))?;
+        let array = self.expression(&call.array, &mut PlainNames::of(&left.scope, "UNNEST"))?;
         let mut fresh = element_fields(&array).ok_or_else(|| {
             Error::plan(format!(
                 "UNNEST takes an ARRAY or a MAP, not {}",
                 array.column_type.data_type
             ))
-            .at(span_of(call.array))
+            .at(span_of(&*call.array))
         })?;
         if call.ordinality {
             fresh.push(Field::plain("ORDINALITY", DataType::Int.not_null()));
@@ -291,7 +308,7 @@ impl Binder<'_> {
         }
         let alias = call.alias.map(|a| a.name.value.clone());
         let right = Scope::of(alias, fresh.clone().into());
-        left.scope.check_names(&right).map_err(|error| error.at(span_of(call.array)))?;
+        left.scope.check_names(&right).map_err(|error| error.at(span_of(&*call.array)))?;
         let ordinality = call.ordinality;
         if left.node.fields.is_empty() {
             let kind = LogicalKind::Unnest { input: unit_row(), array, outer, ordinality };
@@ -328,7 +345,7 @@ pub(super) fn table_path(name: &sql::ObjectName) -> Result<Name> {
 }
 
 /// True for `UNNEST(…)`, which the parser takes for a table with arguments.
-pub(super) fn is_unnest(factor: &TableFactor) -> bool {
+fn is_unnest(factor: &TableFactor) -> bool {
     match factor {
         TableFactor::UNNEST { .. } => true,
         TableFactor::Table { name, args: Some(_), .. } | TableFactor::Function { name, .. } => {
@@ -339,7 +356,7 @@ pub(super) fn is_unnest(factor: &TableFactor) -> bool {
 }
 
 /// The call in any of the three forms in which sqlparser delivers it.
-pub(super) fn unnest_call(factor: &TableFactor) -> Result<UnnestCall<'_>> {
+fn unnest_call(factor: &TableFactor) -> Result<UnnestCall<'_>> {
     let (arrays, alias, ordinality): (Vec<&sql::Expr>, _, bool) = match factor {
         TableFactor::UNNEST { alias, array_exprs, with_ordinality, with_offset: false, .. } => {
             (array_exprs.iter().collect(), alias, *with_ordinality)
@@ -353,10 +370,46 @@ pub(super) fn unnest_call(factor: &TableFactor) -> Result<UnnestCall<'_>> {
         _ => return Err(unsupported::never("UNNEST WITH OFFSET").at(span_of(factor))),
     };
     match arrays.as_slice() {
-        [array] => Ok(UnnestCall { array, alias: alias.as_ref(), ordinality }),
+        [array] => {
+            Ok(UnnestCall { array: Cow::Borrowed(array), alias: alias.as_ref(), ordinality })
+        }
         _ => Err(Error::plan(format!("UNNEST takes one array, not {}", arrays.len()))
             .at(span_of(factor))),
     }
+}
+
+/// The call of a table function in the forms in which sqlparser delivers it.
+fn table_function_call(
+    factor: &TableFactor,
+) -> Option<(Cow<'_, sql::Expr>, Option<&sql::TableAlias>)> {
+    let (name, args, alias) = match factor {
+        TableFactor::TableFunction { expr, alias } => {
+            return Some((Cow::Borrowed(expr), alias.as_ref()));
+        }
+        TableFactor::Function { name, args, alias, .. } => (name, args, alias),
+        TableFactor::Table { name, args: Some(args), alias, .. } => (name, &args.args, alias),
+        _ => return None,
+    };
+    if name.to_string().eq_ignore_ascii_case("TABLE") {
+        let [only] = argument_expressions(args)[..] else { return None };
+        return Some((Cow::Borrowed(only), alias.as_ref()));
+    }
+    let list = sql::FunctionArgumentList {
+        duplicate_treatment: None,
+        args: args.clone(),
+        clauses: Vec::new(),
+    };
+    let call = sql::Function {
+        name: name.clone(),
+        uses_odbc_syntax: false,
+        parameters: sql::FunctionArguments::None,
+        args: sql::FunctionArguments::List(list),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    };
+    Some((Cow::Owned(sql::Expr::Function(call)), alias.as_ref()))
 }
 
 fn argument_expressions(args: &[sql::FunctionArg]) -> Vec<&sql::Expr> {

@@ -15,7 +15,7 @@ use thalweg_expr::Expr;
 use thalweg_expr::build::{self, BinaryOp};
 
 use super::asof;
-use super::from::{BoundSource, is_unnest, unnest_call};
+use super::from::BoundSource;
 use super::names::PlainNames;
 use super::scope::Scope;
 use super::spans::span_of;
@@ -38,13 +38,13 @@ impl Binder<'_> {
         let Some((kind, constraint)) = join_kind(operator) else {
             return Err(unsupported::never("this kind of join").at(span));
         };
-        if is_unnest(right) {
+        if let Some(call) = self.lateral_call(right)? {
             let outer = match kind {
                 JoinKind::Inner => false,
                 JoinKind::Left => true,
                 _ => return Err(unsupported::unnest_join().at(span)),
             };
-            return self.bind_unnest(left, &unnest_call(right)?, outer);
+            return self.bind_unnest(left, &call, outer);
         }
         if let TableFactor::Table { version: Some(version), .. } = right {
             return self.bind_version_join(left, right, version, (kind, constraint), context);

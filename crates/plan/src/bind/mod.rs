@@ -85,10 +85,11 @@ use thalweg_expr::{Expr, Session};
 use thalweg_operators::aggregate::{self as aggregate_functions, AggregateFunction, UserAggregate};
 
 use crate::ast::{JoinHint, Name, OptionList, TableOptions, WindowCall};
-use crate::catalog::path::DatabasePath;
+use crate::catalog::path::{self, DatabasePath};
 use crate::catalog::{Catalog, DeclaredFunction, RuntimeMode, with_options};
-use crate::logical::{LogicalPlan, Node, TimeAttribute, WindowId};
+use crate::logical::{Field, LogicalKind, LogicalPlan, Node, TimeAttribute, WindowId};
 use crate::physical::Places;
+use crate::processes::{ProcessTable, ProcessTables};
 use crate::resolved_table::ResolvedTable;
 pub use unsupported::later;
 
@@ -107,6 +108,8 @@ pub struct Binder<'a> {
     /// Time zone and registered functions.
     pub session: &'a Session,
     user_aggregates: &'a UserAggregates,
+    /// Relations that process functions make.
+    processes: Option<&'a ProcessTables>,
     /// Where tables are; without it none is known to end.
     places: Option<Places<'a>>,
     // Interior mutability, since binding is a deep recursion over `&self` in which many callers
@@ -158,6 +161,7 @@ impl<'a> Binder<'a> {
             catalog,
             session,
             user_aggregates,
+            processes: None,
             places: None,
             tables: RefCell::default(),
             views: RefCell::default(),
@@ -171,6 +175,13 @@ impl<'a> Binder<'a> {
         }
     }
 
+    /// The same, with relations that process functions make.
+    #[must_use]
+    pub fn with_processes(mut self, processes: &'a ProcessTables) -> Self {
+        self.processes = Some(processes);
+        self
+    }
+
     /// The same, with tables that can be asked whether they end.
     #[must_use]
     pub fn over(mut self, places: Places<'a>) -> Self {
@@ -181,6 +192,12 @@ impl<'a> Binder<'a> {
     /// Where functions stand, in what was bound so far, whose values the data do not decide.
     pub fn undecided_functions(&self) -> HashMap<String, Span> {
         self.undecided.borrow().clone()
+    }
+
+    /// The scalar function that computes an aggregate from the values of a group, if it is such a
+    /// one.
+    fn function_over_values(&self, name: &str) -> Option<&str> {
+        self.user_aggregates.get(&*self.implemented_as(name))?.over_values()
     }
 
     fn is_user_aggregate(&self, name: &str) -> bool {
@@ -215,6 +232,10 @@ impl<'a> Binder<'a> {
         let Some(user) = self.user_aggregates.get(&*self.implemented_as(name)) else {
             return aggregate_functions::resolve_call(name, distinct, skips_nulls, arguments);
         };
+        if user.over_values().is_some() {
+            // GROUP BY has put the function over the values in its place.
+            return Err(unsupported::later(&format!("{name}(…) elsewhere than with GROUP BY")));
+        }
         match arguments {
             [argument] if !distinct => {
                 let result = user.result_type(&argument.column_type)?.nullable();
@@ -254,7 +275,51 @@ impl<'a> Binder<'a> {
         if self.catalog.view(&key).is_some() {
             return self.view(name, key);
         }
-        Err(self.unknown_table(name))
+        let process = self.processes.and_then(|found| found.get(&path::last_part(&name.text)));
+        match process {
+            Some(process) => self.process(name, key, process),
+            None => Err(self.unknown_table(name)),
+        }
+    }
+
+    /// What a process function makes of what it reads, which may be such a relation again.
+    fn process(&self, name: &Name, key: String, process: &Arc<dyn ProcessTable>) -> Result<Node> {
+        if let Some(found) = self.views.borrow().get(&key) {
+            return Ok(found.clone());
+        }
+        if self.depth.get() >= VIEW_DEPTH_MAX {
+            return Err(Error::plan(format!("'{}' reads itself", name.text)).at(name.span));
+        }
+        self.depth.set(self.depth.get() + 1);
+        let input = self.relation(&Name { text: process.input().to_owned(), span: name.span });
+        self.depth.set(self.depth.get() - 1);
+        let input = input?;
+        let column = |wanted: &String| {
+            let at = input.fields.iter().position(|field| field.name == *wanted);
+            let at = at.ok_or_else(|| {
+                let names = input.fields.iter().map(|field| field.name.as_str());
+                let error = Error::plan(format!(
+                    "'{}' reads column '{wanted}', which '{}' does not have",
+                    name.text,
+                    process.input()
+                ));
+                near::did_you_mean(error.at(name.span), wanted, names)
+            })?;
+            Ok(input.fields[at].named_at(at))
+        };
+        let columns = process.columns().iter().map(column).collect::<Result<Vec<_>>>()?;
+        let input = LogicalPlan::project(input.clone(), columns);
+        let fields = process.result().columns.into_iter();
+        let fields: Vec<Field> =
+            fields.map(|column| Field::plain(column.name, column.column_type)).collect();
+        let kind = LogicalKind::Process {
+            input,
+            name: path::last_part(&name.text),
+            process: Arc::clone(process),
+        };
+        let node = LogicalPlan::node(kind, fields);
+        self.views.borrow_mut().insert(key, node.clone());
+        Ok(node)
     }
 
     /// The table of this name with the options of a hint.

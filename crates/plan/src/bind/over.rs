@@ -297,7 +297,9 @@ impl<'a> OverCalls<'a> {
         name: &str,
         arguments: Vec<Expr>,
     ) -> Result<(OverFunction, ColumnType)> {
-        if super::functions::is_later_aggregate(name) || COMPOSED_AGGREGATES.contains(&name) {
+        let is_composed =
+            COMPOSED_AGGREGATES.contains(&name) || binder.function_over_values(name).is_some();
+        if super::functions::is_later_aggregate(name) || is_composed {
             return Err(unsupported::over(name));
         }
         let arguments = if name == "COUNT" { counted_together(arguments)? } else { arguments };

@@ -218,6 +218,7 @@ fn needs_inserts(kind: &LogicalKind) -> Option<&'static str> {
         LogicalKind::TemporalSort { .. } => Some("ORDER BY a row time"),
         LogicalKind::Over { .. } => Some("OVER"),
         LogicalKind::Match { .. } => Some("MATCH_RECOGNIZE"),
+        LogicalKind::Process { .. } => Some("a process function"),
         LogicalKind::Deduplicate { .. } => Some("ROW_NUMBER() = 1 in the order of a time"),
         LogicalKind::Join { condition, .. } => match condition.bound {
             JoinBound::None | JoinBound::Build(_) => None,

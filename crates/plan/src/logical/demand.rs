@@ -111,6 +111,7 @@ fn input_demand(node: &LogicalPlan, own: &Demand, late: LateColumns<'_>) -> Resu
             wanted.extend(pattern.columns());
             wanted.extend(values.iter().flat_map(PatternValue::columns));
         }
+        LogicalKind::Process { input, .. } => wanted.extend(0..input.fields.len()),
         // All inputs must agree on the column that stays, even if nobody reads it.
         LogicalKind::UnionAll { .. } => wanted.extend(at_least_one(own, node.fields.len())),
         LogicalKind::Refused { inputs, .. } => {

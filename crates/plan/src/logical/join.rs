@@ -251,7 +251,14 @@ impl JoinCondition {
 /// A join as a node. Where one side ends and the other does not, that side is read first.
 ///
 /// A bound that the condition implies has priority: only a join without one becomes a `Build`.
-pub fn join(left: Node, right: Node, kind: JoinKind, condition: JoinCondition) -> Node {
+///
+/// What calls functions that no worker may wait for is no part of an inner join's condition but a
+/// filter behind it, which is a stage of its own. (Keys are computed in front of the join.)
+pub fn join(left: Node, right: Node, kind: JoinKind, mut condition: JoinCondition) -> Node {
+    let mut outside = Vec::new();
+    if kind == JoinKind::Inner {
+        outside = condition.residual.extract_if(.., |expr| !expr.executors().is_empty()).collect();
+    }
     let condition = match (condition.bound, build_side(&left, &right, kind, &condition)) {
         (JoinBound::None, Some(side)) => {
             condition.within(JoinBound::Build(side), left.fields.len())
@@ -259,7 +266,8 @@ pub fn join(left: Node, right: Node, kind: JoinKind, condition: JoinCondition) -
         _ => condition,
     };
     let fields = joined_fields(&left, &right, kind, condition.bound);
-    LogicalPlan::node(LogicalKind::Join { left, right, kind, condition }, fields)
+    let joined = LogicalPlan::node(LogicalKind::Join { left, right, kind, condition }, fields);
+    outside.into_iter().fold(joined, LogicalPlan::filter)
 }
 
 /// The side that is read first, if one can be and should.

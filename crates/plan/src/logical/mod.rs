@@ -37,6 +37,7 @@
 //! | SetOperation | a join or a union with generated rows | the left input's |
 //! | Over | OverAggregate | the input's, one per call |
 //! | Match | Match | partition keys, values |
+//! | Process | ProcessTableFunction | those of its function |
 //! | TopN, Deduplicate | Rank, Deduplicate | the input's; TopN appends the rank |
 //! | Unnest | Correlate; Expand for grouping sets | the input's, those of the element |
 //! | TemporalSort, SortLimit, Limit | the same | the input's |
@@ -80,6 +81,7 @@ pub use ranks::{
 };
 pub use sharing::drawn_again;
 
+use crate::processes::ProcessTable;
 use crate::resolved_table::{ColumnOrigin, ResolvedColumn, ResolvedTable};
 
 /// A node, shared.
@@ -239,6 +241,15 @@ pub enum LogicalKind {
         pattern: Arc<Pattern>,
         /// What a match gives.
         values: Vec<PatternValue>,
+    },
+    /// What a process function of a program makes of its rows. Columns: those that it says.
+    Process {
+        /// The rows: the key first, and no other columns than it reads.
+        input: Node,
+        /// What the relation is called.
+        name: String,
+        /// What it is.
+        process: Arc<dyn ProcessTable>,
     },
     /// The rows of each key whose rank lies in a range; the rank is appended if `shows_rank`.
     ///
@@ -539,6 +550,9 @@ impl LogicalPlan {
             }
             LogicalKind::Match { pattern, values, .. } => {
                 pattern::describe(&mut text, pattern, values);
+            }
+            LogicalKind::Process { name, .. } => {
+                let _ = write!(text, "Process {name} by [$0]");
             }
             LogicalKind::TopN { .. }
             | LogicalKind::Deduplicate { .. }

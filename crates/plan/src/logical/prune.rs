@@ -136,6 +136,15 @@ pub(super) fn prune(
             prune_set_operation([left, right], (*intersects, *all), done, fields)
         }
         LogicalKind::Match { input, .. } => prune_match(of(input), &node.kind, fields, demand),
+        LogicalKind::Process { input, name, process } => {
+            // Its input holds what it reads and nothing else.
+            let every: Demand = (0..input.fields.len()).collect();
+            let inputs = std::slice::from_ref(input);
+            let input = narrowed(inputs, done, &input.fields, &every).remove(0);
+            let (name, process) = (name.clone(), Arc::clone(process));
+            let all: Vec<usize> = (0..fields.len()).collect();
+            select(LogicalKind::Process { input, name, process }, fields, &all)
+        }
         LogicalKind::UnionAll { inputs } => prune_union(inputs, done, fields, demand),
         // Constants are small, and what is refused is never lowered.
         LogicalKind::Values { .. } | LogicalKind::Refused { .. } => {

@@ -47,6 +47,7 @@ macro_rules! inputs_of {
             | LogicalKind::Aggregate { input, .. }
             | LogicalKind::Over { input, .. }
             | LogicalKind::Match { input, .. }
+            | LogicalKind::Process { input, .. }
             | LogicalKind::TopN { input, .. }
             | LogicalKind::Deduplicate { input, .. }
             | LogicalKind::Normalize { input, .. }
@@ -80,6 +81,7 @@ impl LogicalKind {
             | LogicalKind::WindowAggregate { .. }
             | LogicalKind::Aggregate { .. }
             | LogicalKind::Match { .. }
+            | LogicalKind::Process { .. }
             | LogicalKind::UnionAll { .. }
             | LogicalKind::Refused { .. } => None,
             kind => match kind.inputs()[..] {
@@ -156,6 +158,7 @@ impl LogicalKind {
             | LogicalKind::SetOperation { .. }
             | LogicalKind::WindowRows { .. }
             | LogicalKind::Match { .. }
+            | LogicalKind::Process { .. }
             | LogicalKind::UnionAll { .. }
             | LogicalKind::Limit { .. }
             | LogicalKind::Refused { .. } => {}

@@ -197,9 +197,10 @@ fn columns(node: &Node, inputs: &[Arc<Identity>], below: &[u64], rows: u64) -> V
             };
             (0..width).map(of).collect()
         }
-        LogicalKind::Values { .. } | LogicalKind::Match { .. } | LogicalKind::Refused { .. } => {
-            (0..width).map(named).collect()
-        }
+        LogicalKind::Values { .. }
+        | LogicalKind::Match { .. }
+        | LogicalKind::Process { .. }
+        | LogicalKind::Refused { .. } => (0..width).map(named).collect(),
         // The columns of the inputs, and behind them what the node appends.
         _ => (0..width)
             .map(|place| below.get(place).copied().unwrap_or_else(|| named(place)))

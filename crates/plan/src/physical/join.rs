@@ -225,7 +225,8 @@ impl Lowering<'_> {
     /// `widths` are the left side's without and with these keys.
     ///
     /// # Errors
-    /// If it reads the watermark: a pair of rows has none before it.
+    /// If it reads the watermark: a pair of rows has none before it. If it calls a function that
+    /// no worker may wait for.
     pub(super) fn residual(
         &self,
         condition: &JoinCondition,
@@ -236,6 +237,13 @@ impl Lowering<'_> {
             return Err(Error::unsupported(message)
                 .hint("filter by it with WHERE, or select it in a query over one of the inputs")
                 .at(expr.span));
+        }
+        if let Some(expr) = condition.residual.iter().find(|expr| !expr.executors().is_empty()) {
+            return Err(Error::unsupported(
+                "a function that runs on threads of its own in the condition of a join that is no inner join",
+            )
+            .hint("compute its value in a sub-query over one of the inputs, and join by that column")
+            .at(expr.span));
         }
         let place = |i: usize| if i < widths.0 { i } else { i - widths.0 + widths.1 };
         let residual = conjunction(condition.residual.clone(), self.environment.session)?;

@@ -530,6 +530,13 @@ impl<'a> Lowering<'a> {
             LogicalKind::Match { input, pattern, values } => {
                 self.lower_match(node, input, pattern, values)
             }
+            LogicalKind::Process { input, process, .. } => {
+                let types = input.fields.iter().map(|field| field.column_type.data_type.clone());
+                let operator = process.operator(&types.collect::<Vec<_>>())?;
+                let edges = self.edges(input)?;
+                let details = vec![node.describe(), process.description()];
+                Ok(self.add_described(node, (input, "process"), operator, edges, details))
+            }
             LogicalKind::TopN { .. } => self.lower_top_n(node),
             LogicalKind::Deduplicate { input, keys, keeps_last, rowtime } => {
                 self.lower_deduplicate(node, input, keys, *keeps_last, *rowtime)
