@@ -4,6 +4,11 @@
 //! cluster serves all tests of a run, for it takes minutes of a busy machine to start.
 #![cfg(feature = "flink")]
 
+#[cfg(feature = "kafka")]
+#[path = "../connect_kafka/broker.rs"]
+mod broker;
+#[cfg(feature = "kafka")]
+mod moves;
 #[path = "../connect_kafka/services.rs"]
 mod services;
 
@@ -81,13 +86,15 @@ fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
 #[test]
 #[ignore = "needs a Flink cluster: make connect-test"]
 fn a_file_of_ours_runs_on_flink_and_jobs_are_steered() {
-    let settings = [("FLINK_TASK_MANAGERS", "2"), ("FLINK_SLOTS", "2")];
+    let settings = [("FLINK_TASK_MANAGERS", "2"), ("FLINK_SLOTS", "2"), ("FLINK_HA", "1")];
     let Some(flink) = Service::start_with("flink", &settings) else { return };
     let url = flink.value("FLINK").to_owned();
     a_bounded_file_runs_to_its_end(&url);
     a_refusal_points_at_the_statement(&url);
     a_job_is_refused_replaced_stopped_and_cancelled(&url);
-    a_killed_task_manager_costs_no_row(&flink, &url);
+    killed_processes_cost_no_row(&flink, &url);
+    #[cfg(feature = "kafka")]
+    moves::jobs_go_on_from_where_they_stopped(&flink);
 }
 
 /// Short window form, reserved words, relative paths: all translated.
@@ -158,8 +165,9 @@ fn a_job_is_refused_replaced_stopped_and_cancelled(url: &str) {
     assert!(succeeds(&["status", "--flink", url]).contains("task managers"));
 }
 
-/// A source that numbers its rows, a sink that commits with checkpoints: each number is there once.
-fn a_killed_task_manager_costs_no_row(flink: &Service, url: &str) {
+/// A source that numbers its rows, a sink that commits with checkpoints: each number is there once,
+/// whatever is killed. Whoever follows is told.
+fn killed_processes_cost_no_row(flink: &Service, url: &str) {
     let folder = Folder::new("killed");
     let file = folder.write(
         "copy.sql",
@@ -167,8 +175,8 @@ fn a_killed_task_manager_costs_no_row(flink: &Service, url: &str) {
          SET 'restart-strategy.type' = 'fixed-delay';
          SET 'restart-strategy.fixed-delay.attempts' = '30';
          SET 'restart-strategy.fixed-delay.delay' = '1 s';
-         CREATE TABLE i (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '40',
-           'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '1200');
+         CREATE TABLE i (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '400',
+           'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '40000');
          CREATE TABLE o (n BIGINT) WITH ('connector' = 'filesystem', 'path' = 'out/', 'format' = 'csv');
          INSERT INTO o SELECT n FROM i;",
     );
@@ -178,10 +186,12 @@ fn a_killed_task_manager_costs_no_row(flink: &Service, url: &str) {
         .spawn()
         .expect("it runs");
     let out = folder.0.join("out");
-    wait_for("rows", || rows(&out).len() > 100);
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/services/flink");
-    let killed = Command::new(script).arg("crash").arg(&flink.dir).arg("taskmanager1").status();
-    assert!(killed.expect("it runs").success());
+    wait_for("rows", || rows(&out).len() > 1_000);
+    crash(flink, "taskmanager1");
+    let before = rows(&out).len();
+    wait_for("rows of a job that has recovered", || rows(&out).len() > before + 2_000);
+    crash(flink, "jobmanager");
+    flink.start_again();
     wait_for("the end", || following.try_wait().expect("it runs").is_some());
     let output = following.wait_with_output().expect("it has ended");
     let said = text(&output.stderr);
@@ -189,5 +199,12 @@ fn a_killed_task_manager_costs_no_row(flink: &Service, url: &str) {
     let mut numbers: Vec<u64> =
         rows(&out).iter().map(|row| row.parse().expect("a number")).collect();
     numbers.sort_unstable();
-    assert_eq!(numbers, (1..=1200).collect::<Vec<u64>>(), "{said}");
+    assert_eq!(numbers, (1..=40_000).collect::<Vec<u64>>(), "{said}");
+    assert!(said.contains("copy: failed at") && said.contains("asking again"), "{said}");
+}
+
+fn crash(flink: &Service, process: &str) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/services/flink");
+    let killed = Command::new(script).arg("crash").arg(&flink.dir).arg(process).status();
+    assert!(killed.expect("it runs").success());
 }
