@@ -5,6 +5,7 @@
 #![cfg(feature = "flink")]
 
 #[cfg(feature = "kafka")]
+#[allow(dead_code, reason = "each test program uses some of it")]
 #[path = "../connect_kafka/broker.rs"]
 mod broker;
 #[cfg(feature = "kafka")]
@@ -14,6 +15,7 @@ mod services;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -83,18 +85,39 @@ fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// The cluster that tests share while they run, and whose turn it is: one of them kills parts of it.
+struct Cluster {
+    service: Service,
+    turn: Mutex<()>,
+}
+
+impl Cluster {
+    fn shared() -> Option<Arc<Cluster>> {
+        static SHARED: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cluster) = shared.upgrade() {
+            return Some(cluster);
+        }
+        let settings = [("FLINK_TASK_MANAGERS", "2"), ("FLINK_SLOTS", "2"), ("FLINK_HA", "1")];
+        let service = Service::start_with("flink", &settings)?;
+        let cluster = Arc::new(Cluster { service, turn: Mutex::new(()) });
+        *shared = Arc::downgrade(&cluster);
+        Some(cluster)
+    }
+
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 #[test]
 #[ignore = "needs a Flink cluster: make connect-test"]
 fn a_file_of_ours_runs_on_flink_and_jobs_are_steered() {
-    let settings = [("FLINK_TASK_MANAGERS", "2"), ("FLINK_SLOTS", "2"), ("FLINK_HA", "1")];
-    let Some(flink) = Service::start_with("flink", &settings) else { return };
-    let url = flink.value("FLINK").to_owned();
-    a_bounded_file_runs_to_its_end(&url);
-    a_refusal_points_at_the_statement(&url);
-    a_job_is_refused_replaced_stopped_and_cancelled(&url);
-    killed_processes_cost_no_row(&flink, &url);
-    #[cfg(feature = "kafka")]
-    moves::jobs_go_on_from_where_they_stopped(&flink);
+    let Some(cluster) = Cluster::shared() else { return };
+    let (_turn, url) = (cluster.turn(), cluster.service.value("FLINK"));
+    a_bounded_file_runs_to_its_end(url);
+    a_refusal_points_at_the_statement(url);
+    a_job_is_refused_replaced_stopped_and_cancelled(url);
 }
 
 /// Short window form, reserved words, relative paths: all translated.
@@ -167,7 +190,11 @@ fn a_job_is_refused_replaced_stopped_and_cancelled(url: &str) {
 
 /// A source that numbers its rows, a sink that commits with checkpoints: each number is there once,
 /// whatever is killed. Whoever follows is told.
-fn killed_processes_cost_no_row(flink: &Service, url: &str) {
+#[test]
+#[ignore = "needs a Flink cluster: make connect-test"]
+fn a_killed_task_manager_and_job_manager_cost_no_row() {
+    let Some(cluster) = Cluster::shared() else { return };
+    let (_turn, flink) = (cluster.turn(), &cluster.service);
     let folder = Folder::new("killed");
     let file = folder.write(
         "copy.sql",
@@ -181,7 +208,7 @@ fn killed_processes_cost_no_row(flink: &Service, url: &str) {
          INSERT INTO o SELECT n FROM i;",
     );
     let mut following = Command::new(env!("CARGO_BIN_EXE_thalweg"))
-        .args(["submit", "--flink", url, file.to_str().expect("text")])
+        .args(["submit", "--flink", flink.value("FLINK"), file.to_str().expect("text")])
         .stderr(std::process::Stdio::piped())
         .spawn()
         .expect("it runs");

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use thalweg_core::shim::SplitMix64;
 
 use super::broker::Broker;
-use super::services::{Job, Service};
-use super::{fails, succeeds, wait_for};
+use super::services::Job;
+use super::{Cluster, fails, succeeds, wait_for};
 
 /// Seconds of rows; they are written in two halves, and the job is moved in between.
 const SECONDS: u64 = 120;
@@ -27,8 +27,11 @@ const SESSIONS: &str = "SELECT k, window_start, window_end, COUNT(*), SUM(v)
   FROM TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '1' SECOND))
   GROUP BY k, window_start, window_end";
 
-pub fn jobs_go_on_from_where_they_stopped(flink: &Service) {
-    let Some(broker) = Broker::start() else { return };
+#[test]
+#[ignore = "needs a Flink cluster: make connect-test"]
+fn jobs_go_on_from_where_they_stopped() {
+    let (Some(cluster), Some(broker)) = (Cluster::shared(), Broker::start()) else { return };
+    let (_turn, flink) = (cluster.turn(), &cluster.service);
     let mut random = SplitMix64::new(11);
     for topic in ["t", "u"] {
         broker.topic(topic, 2, &[]);
@@ -57,23 +60,16 @@ pub fn jobs_go_on_from_where_they_stopped(flink: &Service) {
         let ends = ", 'scan.bounded.mode' = 'latest-offset'";
         broker.output(&unmoved, &script(&broker, &unmoved, &unmoved, ends, query));
         let expected = compared(&broker, &unmoved);
-        assert!(expected.len() > 40, "{name}: {} windows", expected.len());
+        assert!(expected.len() >= 30, "{name}: {} windows", expected.len());
         wait_for(name, || compared(&broker, name).len() >= expected.len());
         assert_eq!(compared(&broker, name), expected, "{name}");
         succeeds(&["cancel", "--flink", url, name]);
     }
-    let file = broker.file(
-        "held",
-        &script(
-            &broker,
-            "held",
-            "counts",
-            "",
-            "SELECT k, ts, ts, COUNT(*), 0 FROM t GROUP BY k, ts",
-        ),
-    );
+    let pairs = "SELECT a.k, a.ts, b.ts, a.v, b.v FROM t a JOIN u b
+      ON a.k = b.k AND a.ts BETWEEN b.ts - INTERVAL '1' SECOND AND b.ts";
+    let file = broker.file("pairs", &script(&broker, "pairs", "counts", "", pairs));
     let said = fails(&["move", "--flink", url, file.to_str().expect("text")]);
-    assert!(said.contains("groups without a window"), "{said}");
+    assert!(said.contains("a join within an interval"), "{said}");
 }
 
 /// A job of this name that writes a query's rows to a topic; `more`: options of the inputs.
