@@ -19,12 +19,14 @@ pub mod catalog;
 pub mod diagnostic;
 pub mod explain;
 pub mod flink_check;
+pub mod flink_move;
 pub mod logical;
 pub mod parser;
 pub mod physical;
 mod planner;
 pub mod processes;
 pub mod resolved_table;
+mod script_text;
 pub mod windows;
 
 pub use planner::{MakeSink, Planner, PlannerOptions, ResultTable};

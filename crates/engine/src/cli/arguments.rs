@@ -11,7 +11,7 @@ use thalweg_plan::explain::ExplainFormat;
 
 use super::bench::BenchArguments;
 #[cfg(feature = "flink")]
-use super::flink_arguments::{CompareArguments, TranslateArguments};
+use super::flink_arguments::{CompareArguments, MoveArguments, TranslateArguments};
 #[cfg(feature = "flink")]
 use super::server_arguments::CancelArguments;
 #[cfg(feature = "server")]
@@ -137,6 +137,18 @@ Example:
     /// Run tests of SQL: what comes in, when, and what has to come out, in Markdown files
     #[command(after_help = TEST_EXAMPLE)]
     Test(TestArguments),
+    /// Stop a job and let it go on on Apache Flink, each result once
+    #[cfg(feature = "flink")]
+    #[command(after_help = "\
+The job is stopped with a last snapshot. Flink reads its topics from the first row on that belongs to a
+window that is open, and writes the windows that were not written. A job that holds what no rows can bring
+back is refused, and runs on. Exit statuses are those of `thalweg submit --flink`.
+
+Examples:
+  thalweg move --flink http://127.0.0.1:8083 --dry-run counts      what would be sent, and why not
+  thalweg move --flink http://127.0.0.1:8083 --jar flink-sql-connector-kafka.jar counts
+  thalweg move --flink http://127.0.0.1:8083 counts.sql            a job of `thalweg run`, once it was stopped")]
+    Move(Box<MoveArguments>),
     /// Show how the queries of a file would run
     #[command(after_help = "\
 For each INSERT, statement set and SELECT: the logical plan with types and time attributes, and the

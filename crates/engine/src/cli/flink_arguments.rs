@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::arguments::{ScriptArguments, key_and_value};
+use super::server_arguments::ServerArguments;
 
 /// Which cluster.
 #[derive(Args, Clone, Debug, Default)]
@@ -84,4 +85,30 @@ pub struct CompareArguments {
     /// Seconds that a query of Flink's may take
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub timeout: u64,
+}
+
+/// `thalweg move`
+#[derive(Args, Debug)]
+pub struct MoveArguments {
+    /// The job of a server of this machine, or the file (….sql) of a job that was stopped
+    #[arg(value_name = "JOB")]
+    pub job: String,
+    /// Replaces ${NAME} in the statements of a file
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = key_and_value)]
+    pub params: Vec<(String, String)>,
+    /// Sets an option before the first statement
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_and_value)]
+    pub settings: Vec<(String, String)>,
+    /// Stops nothing: prints what would be sent if the job stopped at its newest snapshot
+    #[arg(long)]
+    pub dry_run: bool,
+    /// The server.
+    #[command(flatten)]
+    pub server: ServerArguments,
+    /// The cluster.
+    #[command(flatten)]
+    pub flink: FlinkArguments,
+    /// How the job runs there.
+    #[command(flatten)]
+    pub on_flink: FlinkSubmitArguments,
 }

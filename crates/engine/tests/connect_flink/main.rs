@@ -5,11 +5,18 @@
 #![cfg(feature = "flink")]
 
 mod clients;
+#[cfg(feature = "kafka")]
+#[allow(dead_code, reason = "each test program uses some of it")]
+#[path = "../connect_kafka/broker.rs"]
+mod broker;
+#[cfg(feature = "kafka")]
+mod moves;
 #[path = "../connect_kafka/services.rs"]
 mod services;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -79,16 +86,39 @@ fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// The cluster that tests share while they run, and whose turn it is: one of them kills parts of it.
+struct Cluster {
+    service: Service,
+    turn: Mutex<()>,
+}
+
+impl Cluster {
+    fn shared() -> Option<Arc<Cluster>> {
+        static SHARED: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cluster) = shared.upgrade() {
+            return Some(cluster);
+        }
+        let settings = [("FLINK_TASK_MANAGERS", "2"), ("FLINK_SLOTS", "2"), ("FLINK_HA", "1")];
+        let service = Service::start_with("flink", &settings)?;
+        let cluster = Arc::new(Cluster { service, turn: Mutex::new(()) });
+        *shared = Arc::downgrade(&cluster);
+        Some(cluster)
+    }
+
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 #[test]
 #[ignore = "needs a Flink cluster: make connect-test"]
 fn a_file_of_ours_runs_on_flink_and_jobs_are_steered() {
-    let settings = [("FLINK_TASK_MANAGERS", "2"), ("FLINK_SLOTS", "2")];
-    let Some(flink) = Service::start_with("flink", &settings) else { return };
-    let url = flink.value("FLINK").to_owned();
-    a_bounded_file_runs_to_its_end(&url);
-    a_refusal_points_at_the_statement(&url);
-    a_job_is_refused_replaced_stopped_and_cancelled(&url);
-    a_killed_task_manager_costs_no_row(&flink, &url);
+    let Some(cluster) = Cluster::shared() else { return };
+    let (_turn, url) = (cluster.turn(), cluster.service.value("FLINK"));
+    a_bounded_file_runs_to_its_end(url);
+    a_refusal_points_at_the_statement(url);
+    a_job_is_refused_replaced_stopped_and_cancelled(url);
 }
 
 /// Short window form, reserved words, relative paths: all translated.
@@ -159,8 +189,13 @@ fn a_job_is_refused_replaced_stopped_and_cancelled(url: &str) {
     assert!(succeeds(&["status", "--flink", url]).contains("task managers"));
 }
 
-/// A source that numbers its rows, a sink that commits with checkpoints: each number is there once.
-fn a_killed_task_manager_costs_no_row(flink: &Service, url: &str) {
+/// A source that numbers its rows, a sink that commits with checkpoints: each number is there once,
+/// whatever is killed. Whoever follows is told.
+#[test]
+#[ignore = "needs a Flink cluster: make connect-test"]
+fn a_killed_task_manager_and_job_manager_cost_no_row() {
+    let Some(cluster) = Cluster::shared() else { return };
+    let (_turn, flink) = (cluster.turn(), &cluster.service);
     let folder = Folder::new("killed");
     let file = folder.write(
         "copy.sql",
@@ -168,21 +203,23 @@ fn a_killed_task_manager_costs_no_row(flink: &Service, url: &str) {
          SET 'restart-strategy.type' = 'fixed-delay';
          SET 'restart-strategy.fixed-delay.attempts' = '30';
          SET 'restart-strategy.fixed-delay.delay' = '1 s';
-         CREATE TABLE i (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '40',
-           'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '1200');
+         CREATE TABLE i (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '400',
+           'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '40000');
          CREATE TABLE o (n BIGINT) WITH ('connector' = 'filesystem', 'path' = 'out/', 'format' = 'csv');
          INSERT INTO o SELECT n FROM i;",
     );
     let mut following = Command::new(env!("CARGO_BIN_EXE_thalweg"))
-        .args(["submit", "--flink", url, file.to_str().expect("text")])
+        .args(["submit", "--flink", flink.value("FLINK"), file.to_str().expect("text")])
         .stderr(std::process::Stdio::piped())
         .spawn()
         .expect("it runs");
     let out = folder.0.join("out");
-    wait_for("rows", || rows(&out).len() > 100);
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/services/flink");
-    let killed = Command::new(script).arg("crash").arg(&flink.dir).arg("taskmanager1").status();
-    assert!(killed.expect("it runs").success());
+    wait_for("rows", || rows(&out).len() > 1_000);
+    crash(flink, "taskmanager1");
+    let before = rows(&out).len();
+    wait_for("rows of a job that has recovered", || rows(&out).len() > before + 2_000);
+    crash(flink, "jobmanager");
+    flink.start_again();
     wait_for("the end", || following.try_wait().expect("it runs").is_some());
     let output = following.wait_with_output().expect("it has ended");
     let said = text(&output.stderr);
@@ -190,5 +227,12 @@ fn a_killed_task_manager_costs_no_row(flink: &Service, url: &str) {
     let mut numbers: Vec<u64> =
         rows(&out).iter().map(|row| row.parse().expect("a number")).collect();
     numbers.sort_unstable();
-    assert_eq!(numbers, (1..=1200).collect::<Vec<u64>>(), "{said}");
+    assert_eq!(numbers, (1..=40_000).collect::<Vec<u64>>(), "{said}");
+    assert!(said.contains("copy: failed at") && said.contains("asking again"), "{said}");
+}
+
+fn crash(flink: &Service, process: &str) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/services/flink");
+    let killed = Command::new(script).arg("crash").arg(&flink.dir).arg(process).status();
+    assert!(killed.expect("it runs").success());
 }

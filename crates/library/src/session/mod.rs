@@ -50,6 +50,7 @@ use thalweg_plan::ast::{Query, Statement, StatementKind};
 pub use thalweg_plan::catalog::{KEYS as SETTING_KEYS, SettingKey, substitute};
 pub use thalweg_plan::explain::ExplainFormat;
 use thalweg_plan::flink_check::{self, Finding, FlinkCluster, Queries, Severity, Translation};
+use thalweg_plan::flink_move::MovableJob;
 use thalweg_plan::parser::parse_script_with_notes;
 pub use thalweg_plan::processes::ProcessTable;
 use thalweg_plan::{Planner, PlannerOptions};
@@ -312,6 +313,14 @@ impl Session {
         queries: Queries,
     ) -> Result<Translation> {
         flink_check::translate(text, &self.planner, cluster, queries)
+    }
+
+    /// The job of a script that is to be moved to Apache Flink. The script must be valid here.
+    ///
+    /// # Errors
+    /// If it has no job or several, or its job cannot be moved.
+    pub fn movable_job(&self, text: &str) -> Result<MovableJob> {
+        MovableJob::new(text, &self.planner)
     }
 
     /// How each INSERT, statement set and SELECT of a script would run.

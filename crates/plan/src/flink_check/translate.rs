@@ -20,8 +20,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 
-use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
-use thalweg_core::{DataType, Error, Result, Span};
+use sqlparser::tokenizer::Token;
+use thalweg_core::{DataType, Result, Span};
 
 use super::check::flink_findings;
 use super::finding::{Finding, Fix, FlinkCluster, Severity};
@@ -29,8 +29,9 @@ use super::tables::FOLDERS;
 use crate::ast::{
     CreateTable, Insert, Name, Query, Show, Statement, StatementKind, WindowCall, WindowInput,
 };
-use crate::parser::{FlinkDialect, parse_script};
+use crate::parser::parse_script;
 use crate::planner::Planner;
+use crate::script_text::{Edit, ScriptText, closing, in_order, quoted_options};
 
 /// A script for Flink.
 #[derive(Clone, Debug)]
@@ -90,12 +91,9 @@ pub fn translate(
     queries: Queries,
 ) -> Result<Translation> {
     let statements = &parse_script(text)?[..];
-    let tokens = Tokenizer::new(&FlinkDialect, text)
-        .tokenize_with_location()
-        .map_err(|error| Error::plan(error.message))?;
     let findings = flink_findings(text, statements, planner.fork(), cluster);
     let mut work = Translator {
-        source: Source { text, tokens },
+        source: ScriptText::new(text)?,
         planner: planner.fork(),
         written: written_tables(statements),
         edits: Vec::new(),
@@ -128,69 +126,11 @@ struct Output {
     is_dropped: bool,
 }
 
-struct Source<'t> {
-    text: &'t str,
-    tokens: Vec<TokenWithSpan>,
-}
-
-impl Source<'_> {
-    /// The byte at a line and a column, which count from 1.
-    fn offset(&self, line: u64, column: u64) -> usize {
-        let lines = (line.max(1) - 1) as usize;
-        let start = match lines {
-            0 => 0,
-            _ => self
-                .text
-                .match_indices('\n')
-                .nth(lines - 1)
-                .map_or(self.text.len(), |(at, _)| at + 1),
-        };
-        let rest = &self.text[start..];
-        let column = (column.max(1) - 1) as usize;
-        rest.char_indices().nth(column).map_or(self.text.len(), |(at, _)| start + at)
-    }
-
-    fn start(&self, span: Span) -> usize {
-        self.offset(span.line.into(), span.column.into())
-    }
-
-    /// What a place of one line covers.
-    fn range(&self, span: Span) -> Option<Range<usize>> {
-        let end = (span.end_column > span.column)
-            .then(|| self.offset(span.line.into(), span.end_column.into()))?;
-        Some(self.start(span)..end)
-    }
-
-    fn bytes(&self, token: &TokenWithSpan) -> Range<usize> {
-        let (start, end) = (token.span.start, token.span.end);
-        self.offset(start.line, start.column)..self.offset(end.line, end.column)
-    }
-
-    /// The tokens that are words, from a place on.
-    fn words_from(&self, start: usize) -> impl Iterator<Item = (&Token, Range<usize>)> {
-        let tokens = self.tokens.iter().filter(|token| !is_space(&token.token));
-        let placed = tokens.map(|token| (&token.token, self.bytes(token)));
-        placed.skip_while(move |(_, range)| range.start < start)
-    }
-
-    /// Where a statement ends, its semicolon left out.
-    fn end(&self, start: usize, next: Option<Span>) -> usize {
-        let limit = next.map_or(self.text.len(), |next| self.start(next));
-        let inside = self.words_from(start).take_while(|(_, range)| range.start < limit);
-        let words = inside.filter(|(token, _)| **token != Token::SemiColon);
-        words.last().map_or(start, |(_, range)| range.end)
-    }
-}
-
-fn is_space(token: &Token) -> bool {
-    matches!(token, Token::Whitespace(_) | Token::EOF)
-}
-
 struct Translator<'t> {
-    source: Source<'t>,
+    source: ScriptText<'t>,
     planner: Planner,
     written: BTreeSet<String>,
-    edits: Vec<(Range<usize>, String)>,
+    edits: Vec<Edit>,
     lost: Vec<Finding>,
     prints: usize,
     queries: Queries,
@@ -401,12 +341,8 @@ impl Translator<'_> {
             return;
         }
         let many_lines = last.span.line > first.span.line;
-        let quoted = |(key, value): &(String, String)| {
-            format!("'{}' = '{}'", key.replace('\'', "''"), value.replace('\'', "''"))
-        };
-        let options: Vec<String> = kept.iter().map(quoted).collect();
-        let text = options.join(if many_lines { ",\n  " } else { ", " });
-        self.edits.push((start.start..end.end, text));
+        let separator = if many_lines { ",\n  " } else { ", " };
+        self.edits.push((start.start..end.end, quoted_options(&kept, separator)));
     }
 
     /// What a path of ours is for Flink, if it is anything else.
@@ -468,8 +404,7 @@ impl Translator<'_> {
         planner: &Planner,
         cluster: &FlinkCluster,
     ) -> Result<Translation> {
-        // Where several begin at one place, the outer one comes first: it was made later.
-        self.edits.sort_by_key(|(range, _)| (range.start, range.end));
+        in_order(&mut self.edits);
         let (mut result, mut statements, mut at) = (String::new(), Vec::new(), 0);
         for output in outputs {
             // Between the queries of a statement set there is nothing of use.
@@ -496,7 +431,7 @@ impl Translator<'_> {
                 at += rest.len() - rest.trim_start().strip_prefix(';').unwrap_or(rest).len();
                 continue;
             }
-            let edited = self.edited(output.range.clone());
+            let edited = self.source.edited(output.range.clone(), &self.edits);
             result.push_str(&edited);
             if self.queries == Queries::Results {
                 result.push_str(";\n");
@@ -516,39 +451,6 @@ impl Translator<'_> {
         let left = left.into_iter().filter(|f| f.severity == Severity::Refused).collect();
         Ok(Translation { text: result, statements, lost: self.lost, left })
     }
-
-    /// A part of the text with its edits. One inside of another is part of what replaces that.
-    fn edited(&self, range: Range<usize>) -> String {
-        let (mut result, mut at) = (String::new(), range.start);
-        for (place, with) in &self.edits {
-            if place.start < at || place.end > range.end {
-                continue;
-            }
-            result.push_str(&self.source.text[at..place.start]);
-            result.push_str(with);
-            at = place.end;
-        }
-        result.push_str(&self.source.text[at..range.end]);
-        result
-    }
-}
-
-/// The place of the bracket that closes the first one.
-fn closing(words: &[(Token, Range<usize>)]) -> Option<usize> {
-    let mut depth = 0usize;
-    for (at, (token, _)) in words.iter().enumerate() {
-        match token {
-            Token::LParen => depth += 1,
-            Token::RParen => {
-                depth = depth.checked_sub(1)?;
-                if depth == 0 {
-                    return Some(at);
-                }
-            }
-            _ => {}
-        }
-    }
-    None
 }
 
 /// A path without `.` and `..`.

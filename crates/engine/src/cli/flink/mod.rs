@@ -1,11 +1,13 @@
 //! The commands that talk to an Apache Flink cluster: `submit`, `status`, `stop`, `cancel` and
-//! `logs` with `--flink URL`, `translate` and `compare`.
+//! `logs` with `--flink URL`, `translate`, `compare` and `move`.
 //!
 //! Exit statuses are those of the other commands; a job that has failed or was cancelled while it
 //! was followed is a failure.
 
 mod compare;
 mod follow;
+mod move_job;
+mod stopped;
 mod submit;
 mod translate;
 
@@ -28,6 +30,7 @@ use super::text_table::aligned;
 use super::units;
 
 pub use compare::compare;
+pub use move_job::move_job;
 pub use submit::submit;
 pub use translate::translate;
 

@@ -9,6 +9,7 @@ use thalweg_plan::flink_check::{Queries, Role, TranslatedStatement, Translation}
 use super::super::arguments::{ColorChoice, ScriptArguments};
 use super::super::check::substituted;
 use super::super::exit::{FAILED, Failure, with_source};
+use super::super::flink_arguments::{FlinkArguments, FlinkSubmitArguments};
 use super::super::server_arguments::SubmitArguments;
 use super::super::source::ScriptSource;
 use super::super::terminal::{print, say};
@@ -55,54 +56,74 @@ pub fn submit(arguments: &SubmitArguments) -> u8 {
             print(&translation.text)?;
             return Ok(0);
         }
-        let submitted = Submission::new(arguments, source, &translation).and_then(Submission::run);
+        let order = Order {
+            flink: &arguments.flink,
+            on_flink: &arguments.on_flink,
+            settings: &arguments.settings,
+            name: job_name(arguments, source),
+        };
+        let submitted = Submission::open(order).and_then(|open| open.run(&translation));
         submitted.map_err(|error| Failure { error, text: Some(text.clone()) })
     })
 }
 
-struct Submission<'a> {
-    arguments: &'a SubmitArguments,
-    translation: &'a Translation,
-    names: Vec<String>,
+/// Where something runs, and how.
+pub(super) struct Order<'a> {
+    pub(super) flink: &'a FlinkArguments,
+    pub(super) on_flink: &'a FlinkSubmitArguments,
+    pub(super) settings: &'a [(String, String)],
+    /// Of the job; several have numbers behind it.
+    pub(super) name: String,
+}
+
+/// A session in which something is submitted.
+pub(super) struct Submission<'a> {
+    order: Order<'a>,
     session: Session,
     manager: JobManager,
 }
 
 impl<'a> Submission<'a> {
-    fn new(
-        arguments: &'a SubmitArguments,
-        source: &ScriptSource,
-        translation: &'a Translation,
-    ) -> Result<Self> {
-        let place = place(&arguments.flink)?;
-        let session = Session::open(&place, "thalweg submit", &properties(arguments))?;
-        let manager = match &arguments.flink.flink_rest {
+    /// Opens a session.
+    pub(super) fn open(order: Order<'a>) -> Result<Self> {
+        let place = place(order.flink)?;
+        let session = Session::open(&place, "thalweg submit", &properties(&order))?;
+        let manager = match &order.flink.flink_rest {
             Some(url) => JobManager::at(thalweg_flink::http::Place::new(
                 url,
-                arguments.flink.flink_headers.clone(),
+                order.flink.flink_headers.clone(),
             )?)?,
             None => JobManager::behind(&place, &session)?,
         };
-        let jobs = translation.statements.iter().filter(|one| one.role == Role::Job).count();
-        let names = job_names(&job_name(arguments, source), jobs);
-        Ok(Submission { arguments, translation, names, session, manager })
+        Ok(Submission { order, session, manager })
+    }
+
+    /// Fails if a job of this name runs, whose place one job is to take.
+    pub(super) fn check_name(&self) -> Result<()> {
+        let jobs = self.manager.jobs()?;
+        match jobs.iter().find(|job| job.name == self.order.name && !job.is_over()) {
+            Some(job) => Err(runs_already(&self.order.name, &job.id)),
+            None => Ok(()),
+        }
     }
 
     /// Submits everything; the exit status.
-    fn run(self) -> Result<u8> {
-        let savepoints = self.clear_the_way()?;
-        for jar in &self.arguments.on_flink.jars {
+    pub(super) fn run(self, translation: &Translation) -> Result<u8> {
+        let count = translation.statements.iter().filter(|one| one.role == Role::Job).count();
+        let names = job_names(&self.order.name, count);
+        let savepoints = self.clear_the_way(&names)?;
+        for jar in &self.order.on_flink.jars {
             let path = std::path::absolute(jar).map_or(jar.clone(), |p| p.display().to_string());
             self.execute(&format!("ADD JAR '{}'", path.replace('\'', "''")))?;
         }
         let mut jobs: Vec<(String, String)> = Vec::new();
-        for statement in &self.translation.statements {
+        for statement in &translation.statements {
             match statement.role {
                 // Its answer is for people who look at it.
                 Role::Show => continue,
                 Role::Declaration => self.checked(statement, &jobs)?,
                 Role::Job => {
-                    let name = self.names[jobs.len()].clone();
+                    let name = names[jobs.len()].clone();
                     let savepoint = savepoints.get(jobs.len()).cloned().flatten();
                     self.name_job(&name, savepoint.as_deref())?;
                     let id = self.start(statement, &jobs)?;
@@ -112,24 +133,24 @@ impl<'a> Submission<'a> {
             }
         }
         self.session.close()?;
-        match self.arguments.on_flink.detach {
+        match self.order.on_flink.detach {
             true => Ok(0),
             false => follow::follow(&self.manager, &jobs),
         }
     }
 
     /// A job of the same name is refused, or stopped with a savepoint, and its place is kept.
-    fn clear_the_way(&self) -> Result<Vec<Option<String>>> {
+    fn clear_the_way(&self, names: &[String]) -> Result<Vec<Option<String>>> {
         let listed = self.manager.jobs()?;
-        let mut savepoints = Vec::with_capacity(self.names.len());
-        for name in &self.names {
+        let mut savepoints = Vec::with_capacity(names.len());
+        for name in names {
             let running = listed.iter().find(|job| job.name == *name && !job.is_over());
             let Some(job) = running else {
-                savepoints.push(self.arguments.on_flink.savepoint.clone());
+                savepoints.push(self.order.on_flink.savepoint.clone());
                 continue;
             };
-            if !self.arguments.on_flink.replace {
-                return Err(Error::plan(format!("a job '{name}' runs already: {}", job.id)).hint(
+            if !self.order.on_flink.replace {
+                return Err(runs_already(name, &job.id).hint(
                     "--replace stops it with a savepoint and begins from that; --name gives another name",
                 ));
             }
@@ -180,12 +201,16 @@ fn located(error: Error, statement: &TranslatedStatement, jobs: &[(String, Strin
     }
 }
 
-fn properties(arguments: &SubmitArguments) -> Vec<(String, String)> {
-    let mut properties = arguments.settings.clone();
-    if let Some(parallelism) = arguments.on_flink.parallelism {
+fn runs_already(name: &str, id: &str) -> Error {
+    Error::plan(format!("a job '{name}' runs already: {id}"))
+}
+
+fn properties(order: &Order<'_>) -> Vec<(String, String)> {
+    let mut properties = order.settings.to_vec();
+    if let Some(parallelism) = order.on_flink.parallelism {
         properties.push(("parallelism.default".to_owned(), parallelism.to_string()));
     }
-    if let Some(interval) = &arguments.on_flink.checkpoint_interval {
+    if let Some(interval) = &order.on_flink.checkpoint_interval {
         properties.push(("execution.checkpointing.interval".to_owned(), interval.clone()));
     }
     properties

@@ -7,7 +7,8 @@ use thalweg_core::{Error, Result};
 
 use super::super::server_arguments::{
     ApproveArguments, DeadArguments, JobArguments, JobsArguments, LateArguments, LogsArguments,
-    QueryArguments, StartArguments, StatusArguments, StopArguments, StopWay, SubmitArguments,
+    QueryArguments, ServerArguments, StartArguments, StatusArguments, StopArguments, StopWay,
+    SubmitArguments,
     TokenArguments, TokenCommand,
 };
 use super::super::text_table::aligned;
@@ -201,6 +202,61 @@ pub fn stop(arguments: &StopArguments) -> u8 {
         let body = json!({ "how": how });
         operation(client, &path(&arguments.job, "/stop"), Some(&body), arguments.server.json)
     })
+}
+
+/// The statements of a job and what goes with them.
+#[cfg(feature = "flink")]
+pub struct StatementsOfJob {
+    /// The text as it was written.
+    pub sql: String,
+    /// What `${NAME}` stands for.
+    pub params: Vec<(String, String)>,
+    /// Options that are set before the first statement.
+    pub settings: Vec<(String, String)>,
+}
+
+/// What a job of a server runs.
+#[cfg(feature = "flink")]
+pub fn statements_of(arguments: &ServerArguments, job: &str) -> Result<StatementsOfJob> {
+    let client = super::client(arguments)?;
+    let get = |rest: &str| -> Result<Value> {
+        let found = client.ask("GET", &path(job, rest), None, false)?;
+        match found.problem() {
+            Some(problem) => Err(Error::plan(problem.detail)),
+            None => Ok(found.body),
+        }
+    };
+    let revision = get("")?["revision"].as_u64().unwrap_or(0);
+    let found = get(&format!("/revisions/{revision}"))?;
+    let pairs = |name: &str| {
+        let values = found[name].as_object().into_iter().flatten();
+        values.map(|(key, value)| (key.clone(), text(value))).collect()
+    };
+    Ok(StatementsOfJob {
+        sql: text(&found["sql"]),
+        params: pairs("params"),
+        settings: pairs("settings"),
+    })
+}
+
+/// Stops a job with a last snapshot, and waits for it.
+#[cfg(feature = "flink")]
+pub fn stop_with_snapshot(arguments: &ServerArguments, job: &str) -> Result<()> {
+    let client = super::client(arguments)?;
+    let body = json!({ "how": "snapshot" });
+    let found = client.ask("POST", &path(job, "/stop"), Some(&body), true)?;
+    if let Some(problem) = found.problem() {
+        return Err(Error::plan(problem.detail));
+    }
+    match found.body["state"].as_str() {
+        Some("done") => Ok(()),
+        Some("failed") => Err(Error::io(format!(
+            "'{job}' is not stopped: {}",
+            text(&found.body["problem"]["detail"])
+        ))),
+        _ => Err(Error::io(format!("'{job}' is still {}", text(&found.body["job_state"])))
+            .hint("it stops as it was asked to; move it then")),
+    }
 }
 
 /// `thalweg approve`

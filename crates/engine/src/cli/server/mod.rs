@@ -29,6 +29,8 @@ pub use jobs::{
     approve, change, dead, describe, events, late, list, logs, query, start, status, stop, submit,
     token, why,
 };
+#[cfg(feature = "flink")]
+pub use jobs::{statements_of, stop_with_snapshot};
 pub use serve::serve;
 pub use tap::tap;
 pub use top::top;
@@ -37,7 +39,7 @@ pub use top::top;
 const REFUSED: u8 = 3;
 
 /// The data directory that is meant.
-fn data_dir(given: Option<&Path>) -> PathBuf {
+pub(super) fn data_dir(given: Option<&Path>) -> PathBuf {
     given.unwrap_or(Path::new(DATA_DIR)).to_owned()
 }
 
