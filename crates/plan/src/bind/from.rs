@@ -76,6 +76,8 @@ pub(super) struct UnnestCall<'q> {
     array: &'q sql::Expr,
     alias: Option<&'q sql::TableAlias>,
     ordinality: bool,
+    /// True for `LATERAL TABLE(f(x))`: each row is repeated for the rows that f gives.
+    is_function: bool,
 }
 
 impl Binder<'_> {
@@ -165,12 +167,11 @@ impl Binder<'_> {
         if let Some((arguments, alias)) = state_call(factor) {
             return self.named(self.bind_state_table(factor, arguments)?, alias, None);
         }
+        if let Some(call) = repeated(factor)? {
+            let none = BoundSource { node: one_row(), scope: Scope::empty() };
+            return self.bind_unnest(none, &call, false);
+        }
         match factor {
-            _ if is_unnest(factor) => {
-                let call = unnest_call(factor)?;
-                let none = BoundSource { node: one_row(), scope: Scope::empty() };
-                self.bind_unnest(none, &call, false)
-            }
             TableFactor::Table { name, alias, args, .. } => {
                 if args.is_some() {
                     return Err(
@@ -188,10 +189,7 @@ impl Binder<'_> {
                 }
                 Ok(source)
             }
-            TableFactor::Derived { subquery, alias, lateral, .. } => {
-                if *lateral {
-                    return Err(unsupported::lateral().at(span_of(factor)));
-                }
+            TableFactor::Derived { subquery, alias, .. } => {
                 let node = self.bind_tree(subquery, context)?;
                 self.named(with_distinct_names(node), alias.as_ref(), None)
             }
@@ -216,6 +214,9 @@ impl Binder<'_> {
         let own = last_part(&name.text);
         if let Some(call) = context.windows.iter().find(|w| w.placeholder == own) {
             return self.bind_window_call(call, context);
+        }
+        if let Some((_, query)) = context.matched.iter().find(|(name, _)| *name == own) {
+            return self.bind_query(query, context);
         }
         self.named_relation(&name, context)
     }
@@ -242,7 +243,8 @@ impl Binder<'_> {
     fn visible_name(&self, name: &sql::ObjectName, context: &Context<'_>) -> Option<String> {
         let name = last_part(&table_path(name).ok()?.text);
         let is_window = context.windows.iter().any(|w| w.placeholder == name);
-        (!is_window).then_some(name)
+        let is_matched = context.matched.iter().any(|(own, _)| *own == name);
+        (!is_window && !is_matched).then_some(name)
     }
 
     /// A node under a name: its alias, which may rename the columns too, or else the name of the
@@ -273,11 +275,12 @@ impl Binder<'_> {
     ) -> Result<BoundSource> {
         let array = self.expression(call.array, &mut PlainNames::of(&left.scope, "UNNEST"))?;
         let mut fresh = element_fields(&array).ok_or_else(|| {
-            Error::plan(format!(
-                "UNNEST takes an ARRAY or a MAP, not {}",
-                array.column_type.data_type
-            ))
-            .at(span_of(call.array))
+            let found = &array.column_type.data_type;
+            let message = match call.is_function {
+                true => format!("a table function gives an ARRAY, and this one {found}"),
+                false => format!("UNNEST takes an ARRAY or a MAP, not {found}"),
+            };
+            Error::plan(message).at(span_of(call.array))
         })?;
         if call.ordinality {
             fresh.push(Field::plain("ORDINALITY", DataType::Int.not_null()));
@@ -327,8 +330,33 @@ pub(super) fn table_path(name: &sql::ObjectName) -> Result<Name> {
     Ok(Name { text: dotted(&parts), span: span_of(name) })
 }
 
+/// `UNNEST(…)` or `[LATERAL] TABLE(f(x))`: what repeats the rows left of it.
+///
+/// A function that gives an ARRAY is a table function as well: its elements are rows.
+pub(super) fn repeated(factor: &TableFactor) -> Result<Option<UnnestCall<'_>>> {
+    if is_unnest(factor) {
+        return unnest_call(factor).map(Some);
+    }
+    let (array, alias) = match factor {
+        TableFactor::TableFunction { expr, alias } => (expr, alias),
+        TableFactor::Function { name, args, alias, .. }
+            if name.to_string().eq_ignore_ascii_case("TABLE") =>
+        {
+            match argument_expressions(args)[..] {
+                [call] => (call, alias),
+                _ => return Ok(None),
+            }
+        }
+        _ => return Ok(None),
+    };
+    if !matches!(array, sql::Expr::Function(_)) {
+        return Ok(None);
+    }
+    Ok(Some(UnnestCall { array, alias: alias.as_ref(), ordinality: false, is_function: true }))
+}
+
 /// True for `UNNEST(…)`, which the parser takes for a table with arguments.
-pub(super) fn is_unnest(factor: &TableFactor) -> bool {
+fn is_unnest(factor: &TableFactor) -> bool {
     match factor {
         TableFactor::UNNEST { .. } => true,
         TableFactor::Table { name, args: Some(_), .. } | TableFactor::Function { name, .. } => {
@@ -339,7 +367,7 @@ pub(super) fn is_unnest(factor: &TableFactor) -> bool {
 }
 
 /// The call in any of the three forms in which sqlparser delivers it.
-pub(super) fn unnest_call(factor: &TableFactor) -> Result<UnnestCall<'_>> {
+fn unnest_call(factor: &TableFactor) -> Result<UnnestCall<'_>> {
     let (arrays, alias, ordinality): (Vec<&sql::Expr>, _, bool) = match factor {
         TableFactor::UNNEST { alias, array_exprs, with_ordinality, with_offset: false, .. } => {
             (array_exprs.iter().collect(), alias, *with_ordinality)
@@ -353,7 +381,7 @@ pub(super) fn unnest_call(factor: &TableFactor) -> Result<UnnestCall<'_>> {
         _ => return Err(unsupported::never("UNNEST WITH OFFSET").at(span_of(factor))),
     };
     match arrays.as_slice() {
-        [array] => Ok(UnnestCall { array, alias: alias.as_ref(), ordinality }),
+        [array] => Ok(UnnestCall { array, alias: alias.as_ref(), ordinality, is_function: false }),
         _ => Err(Error::plan(format!("UNNEST takes one array, not {}", arrays.len()))
             .at(span_of(factor))),
     }
