@@ -22,8 +22,9 @@ use thalweg_core::{ColumnType, Span};
 use crate::windows::WindowFunction;
 
 pub use declarations::{
-    AsClause, ColumnPosition, CreateFunction, Declaration, LikeAction, LikeClause, LikeFeature,
-    ListFilter, NamePattern, OptionChange, OptionList, TableChange, TableParts, ViewChange,
+    AnalyzedColumns, AsClause, ColumnPosition, CreateFunction, Declaration, Distribution,
+    LikeAction, LikeClause, LikeFeature, ListFilter, NamePattern, OptionChange, OptionList,
+    PartitionValues, TableChange, TableParts, ViewChange,
 };
 
 /// A statement and where it begins.
@@ -144,6 +145,13 @@ pub enum Show {
     CurrentDatabase,
     /// Columns of a table or view, as DESCRIBE
     Columns(ListFilter),
+    /// `SHOW PARTITIONS table [PARTITION (…)]`
+    Partitions {
+        /// The table.
+        name: Name,
+        /// What the partitions have in common.
+        only: PartitionValues,
+    },
     /// Modules; all of them with `FULL`
     Modules {
         /// `SHOW FULL MODULES`
@@ -194,6 +202,10 @@ pub struct CreateTable {
     pub primary_key: Vec<Name>,
     /// `PARTITIONED BY (…)`
     pub partitioned_by: Vec<Name>,
+    /// `DISTRIBUTED …`
+    pub distribution: Option<Distribution>,
+    /// What ALTER TABLE … ADD PARTITION has named.
+    pub partitions: Vec<PartitionValues>,
     /// `WITH (…)`, in order: names and values.
     pub options: Vec<(Name, Name)>,
     /// `COMMENT '…'`
@@ -274,6 +286,9 @@ pub struct Query {
     /// The windowing table functions in it.
     /// Not those of queries inside of a window call, which have their own list.
     pub windows: Vec<WindowCall>,
+    /// Sub-queries with MATCH_RECOGNIZE behind them: the name of the table that stands for each in
+    /// the tree, and the query.
+    pub matched: Vec<(String, Query)>,
     /// The hints in it that say how to join.
     pub hints: Vec<JoinHint>,
     /// The options that hints give to tables in it.

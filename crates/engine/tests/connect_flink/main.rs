@@ -4,11 +4,11 @@
 //! cluster serves all tests of a run, for it takes minutes of a busy machine to start.
 #![cfg(feature = "flink")]
 
-mod clients;
 #[cfg(feature = "kafka")]
 #[allow(dead_code, reason = "each test program uses some of it")]
 #[path = "../connect_kafka/broker.rs"]
 mod broker;
+mod clients;
 #[cfg(feature = "kafka")]
 mod moves;
 #[path = "../connect_kafka/services.rs"]

@@ -12,8 +12,10 @@
 //! the one column of ORDER BY (RANGE). Rows with equal values in ORDER BY are *peers*; RANGE takes
 //! all of them or none. A NULL is the peer of NULLs alone, and no distance from other values.
 //!
-//! **Cost.** A frame that begins with the first row of the key is computed in one pass. Any other
-//! frame is computed for each row by itself, from all of its rows.
+//! **Cost.** A frame that begins with the first row of the key is computed in one pass, and so is
+//! one that ends with the last row, if the aggregate does not depend on the order of rows (sums of
+//! floating-point numbers and lists do). Any other frame is computed for each row by itself, from
+//! all of its rows.
 //!
 //! | module | holds |
 //! |---|---|

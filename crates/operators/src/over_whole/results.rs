@@ -123,8 +123,11 @@ fn aggregated(
         filter: call.filter.map(|column| rows.column(column)),
         states: call.accumulator(argument)?,
     };
+    let is_suffix = spec.frame.end == FrameBound::UnboundedFollowing
+        && frames.is_sorted_by_key(|frame| frame.start);
     match spec.frame.start {
         FrameBound::UnboundedPreceding => rows.growing(frames),
+        _ if is_suffix && call.is_exact() => rows.growing_backwards(frames),
         _ => rows.each(frames),
     }
 }
@@ -168,6 +171,27 @@ impl CountedRows<'_> {
                 end = frame.end;
             }
             of_row.push((results.len() - 1) as u32);
+        }
+        let results: Vec<&dyn Array> = results.iter().map(AsRef::as_ref).collect();
+        Ok(take(&concat(&results)?, &UInt32Array::from(of_row), None)?)
+    }
+
+    /// Frames that end with the last row, from the last one on: each continues the one behind. Only
+    /// for aggregates that do not depend on the order of rows.
+    fn growing_backwards(mut self, frames: &[Range<usize>]) -> Result<ArrayRef> {
+        self.states.grow(1);
+        let (mut results, mut of_row) = (Vec::new(), vec![0; frames.len()]);
+        let mut start = None;
+        for (row, frame) in frames.iter().enumerate().rev() {
+            if start != Some(frame.start) {
+                let seen = frame.start..start.unwrap_or(frame.end);
+                let rows: Vec<u32> =
+                    seen.filter(|&row| self.counts(row)).map(|row| row as u32).collect();
+                self.update(&vec![0; rows.len()], &rows)?;
+                results.push(self.states.evaluate(&[0])?);
+                start = Some(frame.start);
+            }
+            of_row[row] = (results.len() - 1) as u32;
         }
         let results: Vec<&dyn Array> = results.iter().map(AsRef::as_ref).collect();
         Ok(take(&concat(&results)?, &UInt32Array::from(of_row), None)?)

@@ -1,4 +1,4 @@
-//! Windows over processing time: a row belongs to the window in which the operator takes it.
+//! Windows and patterns over processing time: the time of a row is when the operator takes it.
 //!
 //! [`ClockWindows`] wraps an operator over event time. Rows get the clock's time in the place of
 //! their row time, and the clock is the watermark: it closes windows by [`Partition::tick`],

@@ -99,6 +99,42 @@ pub enum Declaration {
         /// What changes.
         change: ViewChange,
     },
+    /// `ANALYZE TABLE name [PARTITION (…)] COMPUTE STATISTICS [FOR …]`
+    AnalyzeTable {
+        /// The table.
+        name: Name,
+        /// The columns that PARTITION names.
+        partition: Vec<Name>,
+        /// The columns that FOR names.
+        columns: AnalyzedColumns,
+    },
+}
+
+/// The values of the columns by which a table is partitioned, for one of its partitions.
+pub type PartitionValues = Vec<(Name, String)>;
+
+/// `DISTRIBUTED [BY [HASH | RANGE] (columns)] [INTO n BUCKETS]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Distribution {
+    /// `HASH` or `RANGE`; else the connector decides.
+    pub function: Option<&'static str>,
+    /// The columns that decide in which bucket a row is.
+    pub columns: Vec<Name>,
+    /// How many buckets there are.
+    pub buckets: Option<u32>,
+    /// Where it stands.
+    pub span: thalweg_core::Span,
+}
+
+/// Of which columns ANALYZE TABLE is to find statistics.
+#[derive(Clone, Debug)]
+pub enum AnalyzedColumns {
+    /// Of the table alone.
+    None,
+    /// `FOR COLUMNS a, b`
+    Named(Vec<Name>),
+    /// `FOR ALL COLUMNS`
+    All,
 }
 
 /// `SET (…)`, `RESET (…)` or `COMMENT '…'` of a catalog or database.
@@ -156,6 +192,29 @@ pub enum TableChange {
     SetOptions(OptionList),
     /// `RESET (…)`
     ResetOptions(Vec<Name>),
+    /// `ADD DISTRIBUTION …`, or `MODIFY DISTRIBUTION …` where there is one.
+    SetDistribution {
+        /// The new one.
+        distribution: Distribution,
+        /// MODIFY
+        replaces: bool,
+    },
+    /// `DROP DISTRIBUTION`
+    DropDistribution(Name),
+    /// `ADD [IF NOT EXISTS] PARTITION (…) …`
+    AddPartitions {
+        /// Which.
+        partitions: Vec<PartitionValues>,
+        /// `IF NOT EXISTS`
+        if_not_exists: bool,
+    },
+    /// `DROP [IF EXISTS] PARTITION (…), …`
+    DropPartitions {
+        /// Which.
+        partitions: Vec<PartitionValues>,
+        /// `IF EXISTS`
+        if_exists: bool,
+    },
 }
 
 /// Columns, a watermark and a key, as in the brackets of CREATE TABLE.
@@ -215,7 +274,7 @@ pub enum LikeFeature {
     All,
     /// The primary key.
     Constraints,
-    /// How rows are spread over buckets; no table here has that.
+    /// `DISTRIBUTED …`
     Distribution,
     /// Computed columns.
     Generated,

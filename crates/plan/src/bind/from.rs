@@ -78,6 +78,8 @@ pub(super) struct UnnestCall<'q> {
     array: Cow<'q, sql::Expr>,
     alias: Option<&'q sql::TableAlias>,
     ordinality: bool,
+    /// True for `LATERAL TABLE(f(x))`: each row is repeated for the rows that f gives.
+    is_function: bool,
 }
 
 impl Binder<'_> {
@@ -189,10 +191,7 @@ impl Binder<'_> {
                 }
                 Ok(source)
             }
-            TableFactor::Derived { subquery, alias, lateral, .. } => {
-                if *lateral {
-                    return Err(unsupported::lateral().at(span_of(factor)));
-                }
+            TableFactor::Derived { subquery, alias, .. } => {
                 let node = self.bind_tree(subquery, context)?;
                 self.named(with_distinct_names(node), alias.as_ref(), None)
             }
@@ -217,6 +216,9 @@ impl Binder<'_> {
         let own = last_part(&name.text);
         if let Some(call) = context.windows.iter().find(|w| w.placeholder == own) {
             return self.bind_window_call(call, context);
+        }
+        if let Some((_, query)) = context.matched.iter().find(|(name, _)| *name == own) {
+            return self.bind_query(query, context);
         }
         self.named_relation(&name, context)
     }
@@ -243,7 +245,8 @@ impl Binder<'_> {
     fn visible_name(&self, name: &sql::ObjectName, context: &Context<'_>) -> Option<String> {
         let name = last_part(&table_path(name).ok()?.text);
         let is_window = context.windows.iter().any(|w| w.placeholder == name);
-        (!is_window).then_some(name)
+        let is_matched = context.matched.iter().any(|(own, _)| *own == name);
+        (!is_window && !is_matched).then_some(name)
     }
 
     /// A node under a name: its alias, which may rename the columns too, or else the name of the
@@ -264,8 +267,9 @@ impl Binder<'_> {
         }
     }
 
-    /// What a factor spreads into rows: the array of UNNEST, or the result of a registered function
-    /// that stands where a table does, `LATERAL TABLE(words(line))` or `words(line)`.
+    /// What repeats the rows left of it: the array of UNNEST, or the call of a function where a table
+    /// stands, `LATERAL TABLE(words(line))` or, if the function is registered, `words(line)`. Its
+    /// ARRAY's elements are rows.
     pub(super) fn lateral_call<'q>(
         &self,
         factor: &'q TableFactor,
@@ -273,11 +277,15 @@ impl Binder<'_> {
         if is_unnest(factor) {
             return unnest_call(factor).map(Some);
         }
-        let Some((array, alias)) = table_function_call(factor) else { return Ok(None) };
+        let Some((array, alias, is_named_table)) = table_function_call(factor) else {
+            return Ok(None);
+        };
         let sql::Expr::Function(function) = &*array else { return Ok(None) };
         let name = function_name(function);
-        let is_registered = self.session.functions.get(&self.implemented_as(&name)).is_some();
-        Ok(is_registered.then_some(UnnestCall { array, alias, ordinality: false }))
+        let is_there =
+            is_named_table || self.session.functions.get(&self.implemented_as(&name)).is_some();
+        let call = UnnestCall { array, alias, ordinality: false, is_function: true };
+        Ok(is_there.then_some(call))
     }
 
     /// `CROSS JOIN UNNEST(array)`. Without a left side the array is constant, and one row stands
@@ -290,11 +298,12 @@ impl Binder<'_> {
     ) -> Result<BoundSource> {
         let array = self.expression(&call.array, &mut PlainNames::of(&left.scope, "UNNEST"))?;
         let mut fresh = element_fields(&array).ok_or_else(|| {
-            Error::plan(format!(
-                "UNNEST takes an ARRAY or a MAP, not {}",
-                array.column_type.data_type
-            ))
-            .at(span_of(&*call.array))
+            let found = &array.column_type.data_type;
+            let message = match call.is_function {
+                true => format!("a table function gives an ARRAY, and this one {found}"),
+                false => format!("UNNEST takes an ARRAY or a MAP, not {found}"),
+            };
+            Error::plan(message).at(span_of(&*call.array))
         })?;
         if call.ordinality {
             fresh.push(Field::plain("ORDINALITY", DataType::Int.not_null()));
@@ -370,21 +379,25 @@ fn unnest_call(factor: &TableFactor) -> Result<UnnestCall<'_>> {
         _ => return Err(unsupported::never("UNNEST WITH OFFSET").at(span_of(factor))),
     };
     match arrays.as_slice() {
-        [array] => {
-            Ok(UnnestCall { array: Cow::Borrowed(array), alias: alias.as_ref(), ordinality })
-        }
+        [array] => Ok(UnnestCall {
+            array: Cow::Borrowed(array),
+            alias: alias.as_ref(),
+            ordinality,
+            is_function: false,
+        }),
         _ => Err(Error::plan(format!("UNNEST takes one array, not {}", arrays.len()))
             .at(span_of(factor))),
     }
 }
 
-/// The call of a table function in the forms in which sqlparser delivers it.
+/// The call of a table function in the forms in which sqlparser delivers it, its alias, and whether
+/// the word TABLE is in front of it.
 fn table_function_call(
     factor: &TableFactor,
-) -> Option<(Cow<'_, sql::Expr>, Option<&sql::TableAlias>)> {
+) -> Option<(Cow<'_, sql::Expr>, Option<&sql::TableAlias>, bool)> {
     let (name, args, alias) = match factor {
         TableFactor::TableFunction { expr, alias } => {
-            return Some((Cow::Borrowed(expr), alias.as_ref()));
+            return Some((Cow::Borrowed(expr), alias.as_ref(), true));
         }
         TableFactor::Function { name, args, alias, .. } => (name, args, alias),
         TableFactor::Table { name, args: Some(args), alias, .. } => (name, &args.args, alias),
@@ -392,7 +405,7 @@ fn table_function_call(
     };
     if name.to_string().eq_ignore_ascii_case("TABLE") {
         let [only] = argument_expressions(args)[..] else { return None };
-        return Some((Cow::Borrowed(only), alias.as_ref()));
+        return Some((Cow::Borrowed(only), alias.as_ref(), true));
     }
     let list = sql::FunctionArgumentList {
         duplicate_treatment: None,
@@ -409,7 +422,7 @@ fn table_function_call(
         over: None,
         within_group: Vec::new(),
     };
-    Some((Cow::Owned(sql::Expr::Function(call)), alias.as_ref()))
+    Some((Cow::Owned(sql::Expr::Function(call)), alias.as_ref(), false))
 }
 
 fn argument_expressions(args: &[sql::FunctionArg]) -> Vec<&sql::Expr> {

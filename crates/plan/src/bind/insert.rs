@@ -77,10 +77,27 @@ impl Binder<'_> {
                 table
             }
         };
+        self.refuse_buckets(&insert.table)?;
         if insert.overwrites {
             self.check_overwritable(&table).map_err(|e| e.at(insert.table.span))?;
         }
         Ok(table)
+    }
+
+    /// A table that is DISTRIBUTED can be declared and read; rows go into buckets only if the
+    /// connector knows them, and none here does. Flink's connectors for files, Kafka and JDBC do
+    /// not either.
+    fn refuse_buckets(&self, name: &Name) -> Result<()> {
+        let table = self.catalog.table(&self.key(name));
+        if table.is_none_or(|table| table.distribution.is_none()) {
+            return Ok(());
+        }
+        Err(Error::plan(format!(
+            "table {} is DISTRIBUTED, and its connector does not write into buckets",
+            name.text
+        ))
+        .hint("ALTER TABLE … DROP DISTRIBUTION before")
+        .at(name.span))
     }
 
     /// INSERT OVERWRITE replaces the files of a table, which INSERT INTO does here as well, unless

@@ -16,6 +16,7 @@ use thalweg_expr::build::{self, BinaryOp};
 
 use super::asof;
 use super::from::BoundSource;
+use super::lateral::Lateral;
 use super::names::PlainNames;
 use super::scope::Scope;
 use super::spans::span_of;
@@ -46,6 +47,11 @@ impl Binder<'_> {
             };
             return self.bind_unnest(left, &call, outer);
         }
+        if let TableFactor::Derived { lateral: true, subquery, alias, .. } = right {
+            let lateral = Lateral { query: subquery, alias: alias.as_ref(), span };
+            let joined = self.bind_lateral(left, &lateral, (kind, constraint), context);
+            return joined.map_err(|error| error.at(span));
+        }
         if let TableFactor::Table { version: Some(version), .. } = right {
             return self.bind_version_join(left, right, version, (kind, constraint), context);
         }
@@ -56,6 +62,18 @@ impl Binder<'_> {
                 .bind_asof_join(left, right, kind, (time, &rest))
                 .map_err(|error| error.at(span));
         }
+        self.join_sources(left, right, (kind, constraint), context)
+    }
+
+    /// A join of two relations that do not speak of each other but in its condition.
+    pub(super) fn join_sources(
+        &self,
+        left: BoundSource,
+        right: BoundSource,
+        (kind, constraint): (JoinKind, &JoinConstraint),
+        context: &Context<'_>,
+    ) -> Result<BoundSource> {
+        left.scope.check_names(&right.scope)?;
         let scope = joined_scope(&left, &right);
         let condition = self.join_condition(&left, &right, &scope, constraint)?;
         let read_first = self.hinted_side(&left, &right, kind, context)?;

@@ -50,6 +50,7 @@ mod group;
 mod hints;
 pub mod insert;
 pub(crate) mod join;
+mod lateral;
 mod literal;
 mod markers;
 mod names;
@@ -84,7 +85,7 @@ use thalweg_core::{ColumnType, Error, Result, Span};
 use thalweg_expr::{Expr, Session};
 use thalweg_operators::aggregate::{self as aggregate_functions, AggregateFunction, UserAggregate};
 
-use crate::ast::{JoinHint, Name, OptionList, TableOptions, WindowCall};
+use crate::ast::{JoinHint, Name, OptionList, Query, TableOptions, WindowCall};
 use crate::catalog::path::{self, DatabasePath};
 use crate::catalog::{Catalog, DeclaredFunction, RuntimeMode, with_options};
 use crate::logical::{Field, LogicalKind, LogicalPlan, Node, TimeAttribute, WindowId};
@@ -123,8 +124,8 @@ pub struct Binder<'a> {
     windows: Cell<u32>,
     // How many views are being bound around this one.
     depth: Cell<u32>,
-    /// What stands for the sub-queries of the clause that is being bound, by their address.
-    values: RefCell<HashMap<*const sqlparser::ast::Expr, Expr>>,
+    /// What stands for the sub-queries of the clauses that are being bound, innermost last.
+    values: RefCell<Vec<values::ClauseValues>>,
     /// The database in which names are looked up: the current one, or that of a view.
     database: RefCell<DatabasePath>,
     /// Hints that a join has followed, by their places and the tables named.
@@ -138,6 +139,8 @@ pub struct Binder<'a> {
 pub struct Context<'q> {
     /// The windowing functions of the text that the query stands in.
     windows: &'q [WindowCall],
+    /// The sub-queries with MATCH_RECOGNIZE of that text, by the names that stand for them.
+    matched: &'q [(String, Query)],
     /// The hints of that text that say how to join.
     /// All of the text; `hint_places` chooses those of one SELECT.
     hints: &'q [JoinHint],

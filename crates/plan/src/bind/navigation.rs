@@ -251,6 +251,10 @@ impl<'a> PatternNames<'a> {
     /// `MATCH_ROWTIME([row time])`
     fn match_time(&mut self, call: &sql::Function) -> Result<Expr> {
         let Some(rowtime) = self.rowtime else { return Err(only_in_measures("MATCH_ROWTIME")) };
+        if self.scope.fields[rowtime].time.is_proctime() {
+            return Err(Error::plan("MATCH_ROWTIME is for patterns in the order of a row time")
+                .hint("write MATCH_PROCTIME()"));
+        }
         let arguments = plain_arguments(call)?;
         let is_rowtime = |argument: &SqlExpr| {
             let column = name_parts(argument).and_then(|parts| self.scope.resolve(parts).ok());

@@ -173,7 +173,7 @@ fn column(scope: &Scope, expr: &sql::Expr, clause: &str) -> Result<usize> {
     }
 }
 
-/// The row time, and what rows of equal time are ordered by.
+/// The row time or processing time, and what rows of equal time are ordered by.
 fn order(
     scope: &Scope,
     items: &[sql::OrderByExpr],
@@ -186,14 +186,10 @@ fn order(
     let at = |error: Error| error.at(span_of(&first.expr));
     if name_parts(&first.expr).is_none() {
         return Err(at(unsupported::later(
-            "MATCH_RECOGNIZE in another order than that of a row time",
+            "MATCH_RECOGNIZE in another order than that of a row time or a processing time",
         )));
     }
     let rowtime = column(scope, &first.expr, "ORDER BY")?;
-    if scope.fields[rowtime].time.is_proctime() {
-        return Err(at(unsupported::later("MATCH_RECOGNIZE in the order of the processing time")
-            .hint("use a row time: a column with WATERMARK FOR")));
-    }
     check_time(&scope.fields[rowtime], "MATCH_RECOGNIZE", mode).map_err(at)?;
     if sort_key(first, rowtime).descending {
         return Err(at(Error::plan("MATCH_RECOGNIZE goes by ascending row time")

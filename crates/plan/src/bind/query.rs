@@ -13,13 +13,14 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use sqlparser::ast::{self as sql, SetExpr, SetOperator, SetQuantifier};
-use thalweg_core::{ColumnType, Error, Result};
+use thalweg_core::{ColumnType, Error, Result, Span};
 use thalweg_expr::{Expr, build};
 
 use super::order::{Ordered, bind_bounds};
 use super::spans::{ident_span, span_of};
 use super::{Binder, Context, names::PlainNames, scope::Scope, unsupported};
 use crate::ast::{Name, Query};
+use crate::catalog::path::dotted;
 use crate::logical::dag::refusal;
 use crate::logical::{Field, LogicalKind, LogicalPlan, Node, TimeAttribute};
 
@@ -52,10 +53,11 @@ impl Binder<'_> {
     /// `around`.
     pub(super) fn bind_query(&self, query: &Query, around: &Context<'_>) -> Result<Node> {
         let (windows, hints) = (&query.windows[..], &query.hints[..]);
+        let matched = &query.matched[..];
         let ctes = around.ctes.clone();
         let table_options = &query.table_options[..];
         let hint_places = Default::default();
-        let context = Context { windows, hints, table_options, hint_places, ctes };
+        let context = Context { windows, matched, hints, table_options, hint_places, ctes };
         let node = self.bind_tree(&query.query, &context).map_err(|e| e.at(query.span))?;
         self.check_hints(hints)?;
         Ok(node)
@@ -184,11 +186,17 @@ impl Binder<'_> {
                 self.bind_set_operation(left, right_node, (*op, *set_quantifier))
                     .map_err(|e| e.at(span_of(right.as_ref())))
             }
-            SetExpr::Table(_) => {
-                Err(unsupported::never("TABLE as a query").hint("write SELECT * FROM t"))
-            }
+            SetExpr::Table(table) => self.bind_table_statement(table, context),
             _ => Err(unsupported::never("a statement inside a query")),
         }
+    }
+
+    /// `TABLE t`: all of its rows.
+    fn bind_table_statement(&self, table: &sql::Table, context: &Context<'_>) -> Result<Node> {
+        let parts = table.schema_name.iter().chain(&table.table_name);
+        let parts: Vec<&str> = parts.map(String::as_str).collect();
+        let name = Name { text: dotted(&parts), span: Span::default() };
+        self.named_relation(&name, context)
     }
 
     /// Each column gets the common type of its rows. Names are `EXPR$n`, as in Flink.

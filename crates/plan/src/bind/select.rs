@@ -59,10 +59,8 @@ impl Binder<'_> {
         {
             let source = BoundSource { node, scope: source.scope };
             let parts = value_parts(select, order)?;
-            let source = self.join_values(source, &parts, false, context)?;
-            let ordered = self.bind_list(select, order, source.node, &source.scope)?;
-            self.forget_values(&parts);
-            ordered
+            let (source, _clause) = self.join_values(source, &parts, false, context)?;
+            self.bind_list(select, order, source.node, &source.scope)?
         } else {
             if let Some(condition) = &select.qualify {
                 return Err(unsupported::later("QUALIFY behind GROUP BY")
@@ -75,11 +73,9 @@ impl Binder<'_> {
                 false => None,
             };
             let parts = value_parts(select, order)?;
-            let behind = self.values_behind_groups(&parts, context)?;
+            let (behind, _clause) = self.values_behind_groups(&parts, context)?;
             let grouping = (grouping.kept_for(lifetime), behind);
-            let ordered = self.bind_grouped(select, order, node, &source.scope, grouping)?;
-            self.forget_values(&parts);
-            ordered
+            self.bind_grouped(select, order, node, &source.scope, grouping)?
         };
         match &select.distinct {
             None | Some(sql::Distinct::All) => Ok(ordered),
@@ -390,7 +386,7 @@ impl Names for QualifyNames<'_, '_> {
 }
 
 /// The name of a column without alias: that of the column it is, else `EXPR$n`.
-fn implied_name(expr: &sql::Expr, position: usize) -> String {
+pub(super) fn implied_name(expr: &sql::Expr, position: usize) -> String {
     match name_parts(expr).and_then(<[sql::Ident]>::last) {
         Some(last) => last.value.clone(),
         None => format!("EXPR${position}"),
@@ -415,7 +411,7 @@ fn group_expressions(
 }
 
 /// The columns of `relation.*`.
-fn wildcard_range(
+pub(super) fn wildcard_range(
     kind: &sql::SelectItemQualifiedWildcardKind,
     scope: &Scope,
 ) -> Result<std::ops::Range<usize>> {

@@ -53,28 +53,65 @@ pub(super) fn grouping_sets(list: &[SqlExpr]) -> Result<Vec<Vec<&SqlExpr>>> {
 /// The sets that one element of GROUP BY stands for.
 fn sets_of(element: &SqlExpr) -> Result<Vec<Vec<&SqlExpr>>> {
     match element {
-        SqlExpr::GroupingSets(sets) => Ok(sets.iter().map(|set| set.iter().collect()).collect()),
-        SqlExpr::Rollup(parts) => {
-            let prefix = |length: usize| parts[..length].iter().flatten().collect();
-            Ok((0..=parts.len()).rev().map(prefix).collect())
+        SqlExpr::GroupingSets(sets) => {
+            let own = sets.iter().map(|set| match nested(set) {
+                Some(("ROLLUP", parts)) => Ok(rollup(&parts)),
+                Some((_, parts)) => cube(&parts, element),
+                None => Ok(vec![set.iter().collect()]),
+            });
+            Ok(own.collect::<Result<Vec<_>>>()?.concat())
         }
-        SqlExpr::Cube(parts) => {
-            if parts.len() > SETS_MAX.ilog2() as usize {
-                let error = Error::unsupported(format!("CUBE of more than {SETS_MAX} sets"));
-                return Err(error.hint("list the sets that are needed").at(span_of(element)));
-            }
-            // The first part is the highest bit, so that sets come as Flink lists them: the full
-            // one first.
-            let is_in = |bits: usize, part: usize| bits >> (parts.len() - 1 - part) & 1 == 1;
-            let set = |bits: usize| {
-                let chosen = parts.iter().enumerate().filter(|(part, _)| is_in(bits, *part));
-                chosen.flat_map(|(_, part)| part).collect()
-            };
-            Ok((0..1usize << parts.len()).rev().map(set).collect())
-        }
+        SqlExpr::Rollup(parts) => Ok(rollup(&borrowed(parts))),
+        SqlExpr::Cube(parts) => cube(&borrowed(parts), element),
         SqlExpr::Tuple(items) => Ok(vec![items.iter().collect()]),
         other => Ok(vec![vec![other]]),
     }
+}
+
+/// The parts of ROLLUP or CUBE, each one key or several.
+type Parts<'e> = Vec<Vec<&'e SqlExpr>>;
+
+fn borrowed(parts: &[Vec<SqlExpr>]) -> Parts<'_> {
+    parts.iter().map(|part| part.iter().collect()).collect()
+}
+
+/// `ROLLUP (…)` or `CUBE (…)` in the place of a set, which the parser takes for a function.
+fn nested(set: &[SqlExpr]) -> Option<(&'static str, Parts<'_>)> {
+    let [SqlExpr::Function(call)] = set else { return None };
+    let name = match super::functions::function_name(call).as_str() {
+        "ROLLUP" => "ROLLUP",
+        "CUBE" => "CUBE",
+        _ => return None,
+    };
+    let parts = super::functions::plain_arguments(call).ok()?;
+    Some((name, parts.into_iter().map(keys_of_part).collect()))
+}
+
+/// `(a, b)` in brackets is one part.
+fn keys_of_part(part: &SqlExpr) -> Vec<&SqlExpr> {
+    match part {
+        SqlExpr::Tuple(keys) => keys.iter().collect(),
+        SqlExpr::Nested(key) => vec![key.as_ref()],
+        key => vec![key],
+    }
+}
+
+fn rollup<'e>(parts: &Parts<'e>) -> Vec<Vec<&'e SqlExpr>> {
+    (0..=parts.len()).rev().map(|length| parts[..length].concat()).collect()
+}
+
+fn cube<'e>(parts: &Parts<'e>, element: &SqlExpr) -> Result<Vec<Vec<&'e SqlExpr>>> {
+    if parts.len() > SETS_MAX.ilog2() as usize {
+        let error = Error::unsupported(format!("CUBE of more than {SETS_MAX} sets"));
+        return Err(error.hint("list the sets that are needed").at(span_of(element)));
+    }
+    // The first part is the highest bit, so that sets come as Flink lists them: the full one first.
+    let is_in = |bits: usize, part: usize| bits >> (parts.len() - 1 - part) & 1 == 1;
+    let set = |bits: usize| {
+        let chosen = parts.iter().enumerate().filter(|(part, _)| is_in(bits, *part));
+        chosen.flat_map(|(_, part)| part.iter().copied()).collect()
+    };
+    Ok((0..1usize << parts.len()).rev().map(set).collect())
 }
 
 /// Which keys are in which set.

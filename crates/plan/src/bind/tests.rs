@@ -493,7 +493,10 @@ fn what_is_not_supported_is_named_as_it_is() {
             "SELECT x FROM bid RIGHT JOIN UNNEST(ARRAY[1]) AS u (x) ON TRUE",
             "this join with UNNEST comes",
         ),
-        ("SELECT 1 FROM bid AS a, LATERAL (SELECT * FROM bid) AS b", "a LATERAL sub-query comes"),
+        (
+            "SELECT 1 FROM bid AS a, LATERAL (SELECT * FROM bid AS c WHERE c.qty = a.qty LIMIT 1) AS b",
+            "a LATERAL sub-query of this kind comes",
+        ),
     ];
     for (query, part) in of_select {
         let error = bind_error(&format!("{BID}{query};"));

@@ -15,7 +15,7 @@ pub fn unnest_join() -> Error {
 
 /// A sub-query of FROM that reads what stands before it.
 pub fn lateral() -> Error {
-    Error::unsupported(format!("a LATERAL sub-query {LATER}"))
+    Error::unsupported(format!("a LATERAL sub-query of this kind {LATER}"))
         .hint("ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) finds the first rows of each key")
 }
 

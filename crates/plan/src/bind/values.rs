@@ -18,6 +18,8 @@
 //! **NULL.** IN, ANY and ALL are NULL where a NULL could decide. Where TRUE alone matters, under
 //! AND and OR in WHERE, IN is FALSE then, which saves a join.
 
+use std::cell::RefCell;
+
 use sqlparser::ast::{self as sql, BinaryOperator, Expr as SqlExpr, SelectItem, SetExpr};
 use thalweg_core::{Column, DataType, Error, Result};
 use thalweg_expr::Expr;
@@ -36,16 +38,31 @@ use super::{Binder, Context, unsupported};
 use crate::logical::join::{conjuncts, join, join_key};
 use crate::logical::{Aggregate, Field, JoinCondition, JoinKind, LogicalKind, LogicalPlan, Node};
 
+/// What stands for the sub-queries of a clause that is being bound.
+///
+/// A sub-query is found by its text and its place in it, so that a copy of its tree is the same
+/// sub-query. Clauses nest: the last one is that which is being bound.
+pub(super) type ClauseValues = Vec<(SqlExpr, Expr)>;
+
+/// Forgets what stands for the sub-queries of a clause once the clause is bound, or has failed.
+pub(super) struct OpenClause<'b>(&'b RefCell<Vec<ClauseValues>>);
+
+impl Drop for OpenClause<'_> {
+    fn drop(&mut self) {
+        self.0.borrow_mut().pop();
+    }
+}
+
 /// Where the columns of values begin that are joined behind an aggregation: behind all others.
 const BEHIND: usize = 1 << 33;
 
 /// The rows of a sub-query: its values, then the columns by which it is correlated.
-struct Rows {
-    node: Node,
+pub(super) struct Rows {
+    pub(super) node: Node,
     /// How many columns are values.
-    values: usize,
+    pub(super) values: usize,
     /// For each further column what it equals in the query around.
-    keys: Vec<Expr>,
+    pub(super) keys: Vec<Expr>,
     /// True if there is one row at most for each combination of keys.
     is_single: bool,
     /// True for a COUNT, which is 0 where there is no row.
@@ -88,54 +105,58 @@ impl Binder<'_> {
             return Ok(rows);
         }
         let (width, scope) = (rows.node.fields.len(), rows.scope.clone());
-        let joined = self.join_values(rows, parts, true, context)?;
+        let (joined, clause) = self.join_values(rows, parts, true, context)?;
         let mut conditions = Vec::new();
         for part in parts {
             let mut names = PlainNames::of(&joined.scope, "WHERE");
             conditions.extend(conjuncts(self.condition(part, "WHERE", &mut names)?));
         }
-        self.forget_values(parts);
+        drop(clause);
         let node = conditions.into_iter().fold(joined.node, LogicalPlan::filter);
         let columns = node.columns().take(width).collect();
         Ok(source(LogicalPlan::project(node, columns), scope))
     }
 
-    /// Rows with the values of the sub-queries in these expressions behind their columns.
+    /// Rows with the values of the sub-queries in these expressions behind their columns. They are
+    /// found while what is returned with the rows is kept.
     pub(super) fn join_values(
         &self,
         mut rows: BoundSource,
         parts: &[&SqlExpr],
         is_two_valued: bool,
         context: &Context<'_>,
-    ) -> Result<BoundSource> {
+    ) -> Result<(BoundSource, OpenClause<'_>)> {
         let mut found = Vec::new();
         parts.iter().for_each(|part| values_of(part, is_two_valued, &mut found));
         let own = rows.node.fields.len();
+        let mut values = ClauseValues::with_capacity(found.len());
         for (expr, is_two_valued) in found {
             let (joined, value) = self
                 .join_value(rows, expr, is_two_valued, context)
                 .map_err(|error| error.at(span_of(expr)))?;
             rows = joined;
-            self.values.borrow_mut().insert(std::ptr::from_ref(expr), value);
+            values.push((expr.clone(), value));
         }
         if rows.node.fields.len() > own {
             rows.scope.hidden_from.get_or_insert(own);
         }
-        Ok(rows)
+        Ok((rows, self.open_clause(values)))
     }
 
-    /// Forgets what stands for the sub-queries of a clause that is bound.
-    pub(super) fn forget_values(&self, parts: &[&SqlExpr]) {
-        let mut found = Vec::new();
-        parts.iter().for_each(|part| values_of(part, false, &mut found));
-        let mut values = self.values.borrow_mut();
-        found.iter().for_each(|(expr, _)| drop(values.remove(&std::ptr::from_ref(*expr))));
+    fn open_clause(&self, values: ClauseValues) -> OpenClause<'_> {
+        self.values.borrow_mut().push(values);
+        OpenClause(&self.values)
     }
 
     /// What stands for a sub-query whose values were joined.
     pub(super) fn joined_value(&self, expr: &SqlExpr) -> Result<Expr> {
-        let found = self.values.borrow().get(&std::ptr::from_ref(expr)).cloned();
-        found.ok_or_else(|| unsupported::subquery("a sub-query here"))
+        let clauses = self.values.borrow();
+        let place = span_of(expr);
+        let is_same = |own: &SqlExpr| span_of(own) == place && own == expr;
+        let found = clauses.last().and_then(|values| values.iter().find(|(own, _)| is_same(own)));
+        found
+            .map(|(_, value)| value.clone())
+            .ok_or_else(|| unsupported::subquery("a sub-query here"))
     }
 
     fn join_value(
@@ -388,6 +409,17 @@ impl Binder<'_> {
         keys: Vec<Expr>,
         first_key: usize,
     ) -> Result<(BoundSource, usize)> {
+        self.join_by_keys(rows, table, keys, (first_key, JoinKind::Left))
+    }
+
+    /// The same as an inner or a left join.
+    pub(super) fn join_by_keys(
+        &self,
+        rows: BoundSource,
+        table: &Node,
+        keys: Vec<Expr>,
+        (first_key, kind): (usize, JoinKind),
+    ) -> Result<(BoundSource, usize)> {
         let width = rows.node.fields.len();
         let mut conditions = Vec::with_capacity(keys.len());
         for (place, key) in keys.into_iter().enumerate() {
@@ -397,7 +429,7 @@ impl Binder<'_> {
         }
         let condition = JoinCondition::of(conditions, &rows.node.fields, &table.fields);
         let scope = rows.scope.clone();
-        let joined = join(rows.node, hidden(table), JoinKind::Left, condition);
+        let joined = join(rows.node, hidden(table), kind, condition);
         Ok((source(joined, scope), width))
     }
 
@@ -429,7 +461,7 @@ impl Binder<'_> {
     }
 
     /// Values and keys of a correlated sub-query without aggregates.
-    fn correlated_rows(
+    pub(super) fn correlated_rows(
         &self,
         outer: &BoundSource,
         select: &sql::Select,
@@ -465,7 +497,7 @@ impl Binder<'_> {
     }
 
     /// A correlated aggregate: grouped by what its WHERE compares with the query around.
-    fn correlated_aggregate(
+    pub(super) fn correlated_aggregate(
         &self,
         outer: &BoundSource,
         query: &sql::Query,
@@ -524,11 +556,12 @@ impl Binder<'_> {
         &self,
         parts: &[&SqlExpr],
         context: &Context<'_>,
-    ) -> Result<BehindGroups> {
+    ) -> Result<(BehindGroups, OpenClause<'_>)> {
         let mut found = Vec::new();
         parts.iter().for_each(|part| values_of(part, false, &mut found));
         let none = || BoundSource { node: super::query::one_row(), scope: Scope::empty() };
         let mut behind = BehindGroups { tables: Vec::new(), columns: 0 };
+        let mut values = ClauseValues::with_capacity(found.len());
         for (expr, _) in found {
             if !matches!(expr, SqlExpr::Subquery(_) | SqlExpr::Exists { .. }) {
                 return Err(unsupported::subquery("IN, ANY or ALL of a sub-query behind GROUP BY")
@@ -542,10 +575,9 @@ impl Binder<'_> {
             let first = BEHIND + behind.columns;
             behind.columns += right.fields.len();
             behind.tables.push(right.clone());
-            let value = value.remap(&|column| first + column);
-            self.values.borrow_mut().insert(std::ptr::from_ref(expr), value);
+            values.push((expr.clone(), value.remap(&|column| first + column)));
         }
-        Ok(behind)
+        Ok((behind, self.open_clause(values)))
     }
 }
 

@@ -33,6 +33,20 @@ impl CreateTable {
                     return Err(table.has_no("watermark").at(place.span));
                 }
             }
+            TableChange::SetDistribution { distribution, replaces } => {
+                table.set_distribution(distribution, *replaces)?;
+            }
+            TableChange::DropDistribution(place) => {
+                if table.distribution.take().is_none() {
+                    return Err(table.has_no("distribution").at(place.span));
+                }
+            }
+            TableChange::AddPartitions { partitions, if_not_exists } => {
+                table.add_partitions(partitions, *if_not_exists)?;
+            }
+            TableChange::DropPartitions { partitions, if_exists } => {
+                table.drop_partitions(partitions, *if_exists)?;
+            }
             TableChange::SetOptions(options) => set_options(&mut table.options, options),
             TableChange::ResetOptions(names) => table.reset_options(names)?,
         }
@@ -225,6 +239,9 @@ impl CreateTable {
         let mut text = format!("CREATE TABLE {} (\n{}\n)", path.join("."), parts.join(",\n"));
         if let Some(comment) = &self.comment {
             text.push_str(&format!("\nCOMMENT '{}'", comment.replace('\'', "''")));
+        }
+        if let Some(distribution) = &self.distribution {
+            text.push_str(&format!("\n{}", distribution.rendered()));
         }
         if !self.partitioned_by.is_empty() {
             text.push_str(&format!("\nPARTITIONED BY ({})", list(&self.partitioned_by)));

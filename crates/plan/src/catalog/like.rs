@@ -53,6 +53,11 @@ pub(super) fn like(
         (_, false) if base.partitioned_by.is_empty() => {}
         _ => return Err(clash("PARTITIONED BY", "PARTITIONS")),
     }
+    match (clause.action(LikeFeature::Distribution), &own.distribution, &base.distribution) {
+        (LikeAction::Excluding, ..) | (LikeAction::Overwriting, Some(_), _) | (_, _, None) => {}
+        (_, Some(_), Some(_)) => return Err(clash("a distribution", "DISTRIBUTION")),
+        (_, None, Some(distribution)) => table.distribution = Some(distribution.clone()),
+    }
     let action = clause.action(LikeFeature::Options);
     if action != LikeAction::Excluding {
         table.options = base.options.clone();

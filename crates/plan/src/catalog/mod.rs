@@ -21,6 +21,7 @@ mod databases;
 mod functions;
 mod keys;
 mod like;
+mod partitions;
 pub mod path;
 mod quantity;
 mod settings;
@@ -273,6 +274,9 @@ impl Catalog {
                     Some(table) => self.replace_table(name, table, change),
                     None => Ok(()),
                 }
+            }
+            Declaration::AnalyzeTable { name, partition, columns } => {
+                self.analyze(name, partition, columns)
             }
             Declaration::AlterView { name, change, .. } => match self.altered_view(declaration)? {
                 Some(view) => self.replace_view(name, view, change),

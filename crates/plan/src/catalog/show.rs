@@ -58,6 +58,7 @@ impl Catalog {
             }
             Show::Database { name, is_extended } => self.databases.describe(name, *is_extended)?,
             Show::Function(name) => self.describe_function(name, functions)?,
+            Show::Partitions { name, only } => self.show_partitions(name, only)?,
             Show::Columns(_) => return Err(Error::internal("SHOW COLUMNS needs a binder")),
         })
     }

@@ -234,6 +234,7 @@ impl Check<'_> {
                 WindowInput::Table(name) => self.name(name),
             }
         }
+        query.matched.iter().for_each(|(_, inner)| self.query(inner));
     }
 
     /// Looks at the text of queries or expressions.

@@ -244,6 +244,7 @@ impl Translator<'_> {
                 self.query(inner);
             }
         }
+        query.matched.iter().for_each(|(_, inner)| self.query(inner));
     }
 
     /// `TUMBLE(t, ts, …)` gets TABLE(…), TABLE and DESCRIPTOR.

@@ -8,6 +8,7 @@ use thalweg_core::{Error, Result};
 
 use super::create::{element, option_list};
 use super::declare::{FunctionWords, create_function, option_change, option_names};
+use super::partitions::{distribution, partition_list};
 use super::problem::{end_of, start_of};
 use super::query::query;
 use super::tokens::Cursor;
@@ -66,14 +67,8 @@ fn alter_table(cursor: &mut Cursor<'_>) -> Result<Declaration> {
 }
 
 fn table_change(cursor: &mut Cursor<'_>, table: &Name) -> Result<TableChange> {
-    let here = cursor.here();
-    if cursor.is_words(&["ADD", "PARTITION"])
-        || cursor.is_words(&["DROP", "PARTITION"])
-        || cursor.is_words(&["ADD", "IF", "NOT", "EXISTS", "PARTITION"])
-    {
-        return Err(Error::unsupported("ALTER TABLE … PARTITION is not supported")
-            .hint("partitions of a table of files are the folders that are there")
-            .at(here));
+    if let Some(change) = bucket_change(cursor)? {
+        return Ok(change);
     }
     if cursor.take_words(&["RENAME"]) {
         if cursor.take_words(&["TO"]) {
@@ -99,6 +94,40 @@ fn table_change(cursor: &mut Cursor<'_>, table: &Name) -> Result<TableChange> {
         return dropped(cursor);
     }
     Err(cursor.expected("ADD, MODIFY, DROP, RENAME, SET or RESET"))
+}
+
+/// A change of buckets or partitions. A column may be called PARTITION or DISTRIBUTION.
+fn bucket_change(cursor: &mut Cursor<'_>) -> Result<Option<TableChange>> {
+    let if_not_exists = cursor.take_words(&["ADD", "IF", "NOT", "EXISTS"]);
+    let has_values = cursor.peek_at(2) == Some(&Token::LParen);
+    if if_not_exists || (cursor.is_words(&["ADD", "PARTITION"]) && has_values) {
+        if !if_not_exists {
+            cursor.next();
+        }
+        let partitions = partition_list(cursor)?;
+        return Ok(Some(TableChange::AddPartitions { partitions, if_not_exists }));
+    }
+    let if_exists = cursor.take_words(&["DROP", "IF", "EXISTS"]);
+    if if_exists || (cursor.is_words(&["DROP", "PARTITION"]) && has_values) {
+        if !if_exists {
+            cursor.next();
+        }
+        let partitions = partition_list(cursor)?;
+        return Ok(Some(TableChange::DropPartitions { partitions, if_exists }));
+    }
+    let says_how = cursor.is_word_at(2, "BY") || cursor.is_word_at(2, "INTO");
+    for (word, replaces) in [("ADD", false), ("MODIFY", true)] {
+        if says_how && cursor.take_words(&[word, "DISTRIBUTION"]) {
+            let distribution = distribution(cursor)?;
+            return Ok(Some(TableChange::SetDistribution { distribution, replaces }));
+        }
+    }
+    if cursor.is_words(&["DROP", "DISTRIBUTION"]) && cursor.peek_at(2).is_none() {
+        cursor.next();
+        let place = cursor.name("DISTRIBUTION")?;
+        return Ok(Some(TableChange::DropDistribution(place)));
+    }
+    Ok(None)
 }
 
 fn dropped(cursor: &mut Cursor<'_>) -> Result<TableChange> {

@@ -13,6 +13,7 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 use thalweg_core::{Error, Result};
 
 use super::like::{as_clause, like};
+use super::partitions::distribution;
 use super::problem::end_of;
 use super::query::{expression, query};
 use super::tokens::Cursor;
@@ -51,6 +52,8 @@ impl CreateTable {
             watermark: None,
             primary_key: Vec::new(),
             partitioned_by: Vec::new(),
+            distribution: None,
+            partitions: Vec::new(),
             options: Vec::new(),
             comment: None,
             if_not_exists: false,
@@ -246,10 +249,8 @@ fn clauses(cursor: &mut Cursor<'_>, table: &mut CreateTable) -> Result<()> {
             table.options = option_list(cursor)?;
         } else if cursor.at_end() {
             return Ok(());
-        } else if cursor.is_word("DISTRIBUTED") {
-            return Err(Error::unsupported("CREATE TABLE … DISTRIBUTED BY is not supported")
-                .hint("leave it out: no connector here keeps rows in buckets")
-                .at(cursor.here()));
+        } else if cursor.take_words(&["DISTRIBUTED"]) {
+            table.distribution = Some(distribution(cursor)?);
         } else if cursor.take_words(&["LIKE"]) {
             table.like = Some(like(cursor)?);
         } else if cursor.take_words(&["AS"]) {
@@ -305,7 +306,8 @@ fn check_complete(table: &mut CreateTable) -> Result<()> {
     }
     let names: Vec<Name> = table.columns.iter().map(|column| column.name.clone()).collect();
     refuse_duplicates(&names)?;
-    for key in table.primary_key.iter().chain(&table.partitioned_by) {
+    let bucketed = table.distribution.iter().flat_map(|distribution| &distribution.columns);
+    for key in table.primary_key.iter().chain(&table.partitioned_by).chain(bucketed) {
         if !names.iter().any(|name| name.text == key.text) {
             let error =
                 Error::plan(format!("table {} has no column {}", table.name.text, key.text));

@@ -35,6 +35,7 @@ mod dialect;
 mod hint;
 mod insert;
 mod like;
+mod partitions;
 mod pattern;
 mod problem;
 mod query;

@@ -10,7 +10,7 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 use thalweg_core::{Error, Result};
 
 use super::dialect::FlinkDialect;
-use super::tokens::{SourceText, describe, is_word, span, tokenize};
+use super::tokens::{SourceText, describe, span, tokenize};
 use super::{asof, depth, problem, rewrite, window};
 use crate::ast::Query;
 
@@ -24,12 +24,14 @@ pub(super) fn query<'a>(source: &'a SourceText<'a>, tokens: &'a [TokenWithSpan])
     if tokens.is_empty() {
         return Err(Error::plan("expected a query, found the end of the statement"));
     }
-    let (without_windows, windows) = window::extract(source, tokens)?;
+    let (without_windows, window::Extracted { windows, matched }) =
+        window::extract(source, tokens)?;
     let rewritten = rewrite::rewrite(source, &without_windows)?;
     let query = parse_all(rewritten, |parser| parser.parse_query())?;
     Ok(Query {
         query,
         windows,
+        matched,
         hints: source.hints_in(tokens),
         table_options: source.options_in(tokens),
         asof_joins: asof::places(&without_windows),
@@ -72,10 +74,5 @@ fn parse_all<T>(
     if next.token == Token::EOF {
         return Ok(tree);
     }
-    let error = Error::plan(format!("unexpected {}", describe(Some(&next))));
-    let error = match is_word(&next.token, "MATCH_RECOGNIZE") {
-        true => error.hint("it stands after a name: give the query one by WITH or CREATE VIEW"),
-        false => error,
-    };
-    Err(error.at(span(next.span)))
+    Err(Error::plan(format!("unexpected {}", describe(Some(&next)))).at(span(next.span)))
 }

@@ -6,12 +6,13 @@
 use sqlparser::tokenizer::Token;
 use thalweg_core::{Error, Result};
 
+use super::partitions::partition_values;
 use super::statement::option_name;
 use super::tokens::Cursor;
-use crate::ast::{ListFilter, NamePattern, Show, StatementKind};
+use crate::ast::{ListFilter, NamePattern, PartitionValues, Show, StatementKind};
 
 /// What SHOW can be followed by, for messages.
-const KNOWN: &str = "SHOW TABLES, VIEWS, COLUMNS, FUNCTIONS, DATABASES, CATALOGS, MODULES, CONNECTORS, CURRENT CATALOG, \
+const KNOWN: &str = "SHOW TABLES, VIEWS, COLUMNS, PARTITIONS, FUNCTIONS, DATABASES, CATALOGS, MODULES, CONNECTORS, CURRENT CATALOG, \
      CURRENT DATABASE and CREATE TABLE, VIEW or CATALOG are known";
 
 /// `SHOW …`
@@ -80,6 +81,14 @@ fn listed(cursor: &mut Cursor<'_>) -> Result<Show> {
         "MODELS" => {
             filter(cursor)?;
             Show::Nothing("model name")
+        }
+        "PARTITIONS" => {
+            let name = cursor.table_name()?;
+            let only = match cursor.take_words(&["PARTITION"]) {
+                true => partition_values(cursor)?,
+                false => PartitionValues::new(),
+            };
+            Show::Partitions { name, only }
         }
         "JARS" => Show::Nothing("jars"),
         "CONNECTORS" => Show::Connectors,

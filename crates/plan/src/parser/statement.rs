@@ -14,6 +14,7 @@ use super::alter::alter;
 use super::create::{create_table, create_view};
 use super::declare::{self, FunctionWords};
 use super::insert::{insert, insert_of_table};
+use super::partitions::analyze;
 use super::problem::{end_of, start_of};
 use super::query::query;
 use super::show::{describe as describe_statement, show};
@@ -22,15 +23,15 @@ use crate::ast::{ExplainDetails, Explained, Insert, Name, Query, Show, Statement
 use crate::diagnostic::nearest;
 
 /// Words that begin a statement that is understood.
-const KNOWN: [&str; 19] = [
-    "CREATE", "REPLACE", "DROP", "ALTER", "USE", "LOAD", "UNLOAD", "SHOW", "DESCRIBE", "DESC",
-    "SET", "RESET", "INSERT", "EXECUTE", "BEGIN", "EXPLAIN", "SELECT", "WITH", "VALUES",
+const KNOWN: [&str; 20] = [
+    "ANALYZE", "CREATE", "REPLACE", "DROP", "ALTER", "USE", "LOAD", "UNLOAD", "SHOW", "DESCRIBE",
+    "DESC", "SET", "RESET", "INSERT", "EXECUTE", "BEGIN", "EXPLAIN", "SELECT", "WITH", "VALUES",
 ];
 
 /// Words that begin a statement of Flink's that is not.
-const UNSUPPORTED: [&str; 16] = [
-    "CALL", "ANALYZE", "TRUNCATE", "UPDATE", "DELETE", "STOP", "ADD", "REMOVE", "COMPILE", "MERGE",
-    "GRANT", "REVOKE", "QUIT", "EXIT", "HELP", "SOURCE",
+const UNSUPPORTED: [&str; 15] = [
+    "CALL", "TRUNCATE", "UPDATE", "DELETE", "STOP", "ADD", "REMOVE", "COMPILE", "MERGE", "GRANT",
+    "REVOKE", "QUIT", "EXIT", "HELP", "SOURCE",
 ];
 
 /// The statements of a script.
@@ -82,13 +83,16 @@ fn statement(cursor: &mut Cursor<'_>) -> Result<Statement> {
 fn kind(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
     let word = cursor.peek().map(|t| t.token.to_string().to_ascii_uppercase()).unwrap_or_default();
     match word.as_str() {
-        "SELECT" | "WITH" | "VALUES" | "(" => Ok(StatementKind::Select(rest_as_query(cursor)?)),
+        "SELECT" | "WITH" | "VALUES" | "TABLE" | "(" => {
+            Ok(StatementKind::Select(rest_as_query(cursor)?))
+        }
         "INSERT" => Ok(StatementKind::Insert(insert(cursor)?)),
         "CREATE" | "REPLACE" => create(cursor),
         "DROP" => drop_statement(cursor),
         "ALTER" => alter(cursor).map(StatementKind::Declare),
         "USE" => declare::use_statement(cursor).map(StatementKind::Declare),
         "LOAD" | "UNLOAD" => declare::module(cursor).map(StatementKind::Declare),
+        "ANALYZE" => analyze(cursor).map(StatementKind::Declare),
         "SHOW" => show(cursor),
         "DESCRIBE" | "DESC" => describe_statement(cursor),
         "SET" => set(cursor),
@@ -116,7 +120,7 @@ fn unknown(cursor: &Cursor<'_>, word: &str) -> Error {
     let error =
         Error::plan(format!("no statement begins with {}", describe(cursor.peek()))).at(here);
     match (nearest(word, KNOWN), word) {
-        (_, "TABLE" | "FROM") => error.hint("a query begins with SELECT: SELECT * FROM …"),
+        (_, "FROM") => error.hint("a query begins with SELECT: SELECT * FROM …"),
         (Some(near), _) => error.hint(format!("did you mean {near}?")),
         (None, _) => error.hint("is a semicolon in the wrong place?"),
     }

@@ -26,17 +26,26 @@ use thalweg_core::{Error, Result};
 
 use super::query::{expression, query};
 use super::tokens::{Cursor, SourceText, closing, is_word, quoted_word, span, upper_word};
-use crate::ast::{Name, WindowCall, WindowInput};
+use crate::ast::{Name, Query, WindowCall, WindowInput};
 use crate::diagnostic::nearest;
 use crate::windows::{WINDOW_FUNCTIONS, WindowFunction};
 
-/// The tokens with a placeholder for each call, and the calls.
+/// What was taken out of the tokens of a query.
+#[derive(Default)]
+pub(super) struct Extracted {
+    /// The calls of windowing functions.
+    pub(super) windows: Vec<WindowCall>,
+    /// `(SELECT …)` in front of MATCH_RECOGNIZE, which `sqlparser` knows behind names only.
+    pub(super) matched: Vec<(String, Query)>,
+}
+
+/// The tokens with a placeholder for each call and each sub-query with MATCH_RECOGNIZE, and these.
 pub(super) fn extract<'a>(
     source: &'a SourceText<'a>,
     tokens: &'a [TokenWithSpan],
-) -> Result<(Vec<TokenWithSpan>, Vec<WindowCall>)> {
+) -> Result<(Vec<TokenWithSpan>, Extracted)> {
     let mut output = Vec::with_capacity(tokens.len());
-    let mut calls = Vec::new();
+    let mut extracted = Extracted::default();
     let mut clauses = Clauses::new();
     let mut at = 0;
     while let Some(token) = tokens.get(at) {
@@ -44,9 +53,19 @@ pub(super) fn extract<'a>(
             let call = parse(source, tokens, &found)?;
             let place = TokenSpan::new(token.span.start, tokens[found.end].span.end);
             output.push(quoted_word(call.placeholder.clone(), place));
-            calls.push(call);
+            extracted.windows.push(call);
             clauses.table_expected = false;
             at = found.end + 1;
+            continue;
+        }
+        if let Some(close) = matched_query(tokens, at).filter(|_| clauses.table_expected) {
+            let place = span(token.span);
+            let name = format!("match@{}:{}", place.line, place.column);
+            let all = TokenSpan::new(token.span.start, tokens[close].span.end);
+            output.push(quoted_word(name.clone(), all));
+            extracted.matched.push((name, query(source, &tokens[at + 1..close])?));
+            clauses.table_expected = false;
+            at = close + 1;
             continue;
         }
         refuse_unknown(tokens, at)?;
@@ -54,7 +73,17 @@ pub(super) fn extract<'a>(
         output.push(token.clone());
         at += 1;
     }
-    Ok((output, calls))
+    Ok((output, extracted))
+}
+
+/// Where the bracket of a sub-query ends that has MATCH_RECOGNIZE behind it.
+fn matched_query(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
+    let is_at = |at: usize, word: &str| tokens.get(at).is_some_and(|t| is_word(&t.token, word));
+    let begins = ["SELECT", "WITH", "VALUES"].iter().any(|word| is_at(at + 1, word));
+    if tokens[at].token != Token::LParen || !begins {
+        return None;
+    }
+    closing(tokens, at).filter(|close| is_at(close + 1, "MATCH_RECOGNIZE"))
 }
 
 /// Which bracket levels are FROM clauses, and whether a table comes next.

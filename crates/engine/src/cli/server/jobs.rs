@@ -8,8 +8,7 @@ use thalweg_core::{Error, Result};
 use super::super::server_arguments::{
     ApproveArguments, DeadArguments, JobArguments, JobsArguments, LateArguments, LogsArguments,
     QueryArguments, ServerArguments, StartArguments, StatusArguments, StopArguments, StopWay,
-    SubmitArguments,
-    TokenArguments, TokenCommand,
+    SubmitArguments, TokenArguments, TokenCommand,
 };
 use super::super::text_table::aligned;
 use super::super::units;
