@@ -447,7 +447,7 @@ mod tests {
 
     #[test]
     fn a_link_of_another_site_opens_the_page_and_nothing_else() {
-        let link = |method: Method, path: &str, destination: &str| {
+        let link = |method: Method, path: &str, destination: &'static str| {
             let mut request = axum::http::Request::new(());
             *request.method_mut() = method;
             *request.uri_mut() = path.parse().expect("a path");
