@@ -4,6 +4,23 @@
  */
 
 export interface paths {
+    "/docs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The list of pages. */
+        get: operations["index"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/docs/errors": {
         parameters: {
             query?: never;
@@ -30,6 +47,23 @@ export interface paths {
         };
         /** What a code means, and what can be done. */
         get: operations["code"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/docs/{page}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A page of the documentation, such as `cli.md` or `how-to/late-data.md`; `llms.txt` lists them. */
+        get: operations["page"];
         put?: never;
         post?: never;
         delete?: never;
@@ -325,6 +359,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/jobs/{job}/late": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The last rows of a running job that came too late, oldest first, with what the stages that judge
+         *     lateness have accepted. They are kept for the life of a run, also where late rows are only
+         *     counted (`late.data`). With `after` those behind a number, else the last ones.
+         */
+        get: operations["late"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/jobs/{job}/logs": {
         parameters: {
             query?: never;
@@ -575,11 +630,12 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Rows of a job as they pass: what a table (`table`) or a stage (`stage`) gives, what a stage
-         *     takes (`into`), or what an output is given (`sink`; without any of these, all outputs). Of each
-         *     bundle the first 64 rows at most, and at most `rate` (1,000) rows a second: a look at the rows,
-         *     and not all of them. The messages are `tap` (what is looked at), `row`, `status` (how many rows
-         *     have passed and how many were shown), `dropped`, and `end` with the reason.
+         * Rows of a job as they pass: what tables (`table`, several with commas) or a stage (`stage`)
+         *     gives, what a stage takes (`into`), or what an output is given (`sink`; without any of these,
+         *     all outputs). Of each bundle the first 64 rows at most, and at most `rate` (1,000) rows a
+         *     second: a look at the rows, and not all of them. The messages are `tap` (what is looked at),
+         *     `row`, `status` (how many rows have passed and how many were shown), `dropped`, and `end` with
+         *     the reason.
          */
         get: operations["tail"];
         put?: never;
@@ -1116,6 +1172,98 @@ export interface components {
             sql: string;
             /** @description Its stages, with the counters of now or of its last run. */
             stages: components["schemas"]["StageView"][];
+        };
+        /** @description A row that came too late. */
+        LateRow: {
+            /**
+             * Format: int64
+             * @description When it came, in milliseconds since 1970.
+             */
+            at_ms: number;
+            /**
+             * Format: int64
+             * @description How far its time is behind that watermark, in milliseconds.
+             */
+            late_ms: number;
+            /**
+             * Format: int64
+             * @description Its number among the late rows of this run that are shown.
+             */
+            number: number;
+            /** @description Its columns, as far as the stage reads them. */
+            row: unknown;
+            /** @description The stage that it was late for. */
+            stage: string;
+            /**
+             * Format: int64
+             * @description The event time by which it was judged.
+             */
+            time_ms: number;
+            /**
+             * Format: int64
+             * @description The watermark of its split before it.
+             */
+            watermark_ms: number;
+        };
+        /** @description The last rows of a job that came too late. */
+        LateRows: {
+            /** @description The last of them, oldest first. */
+            items: components["schemas"]["LateRow"][];
+            /** @description How many rows are kept: the last 10,000 of the run at most. */
+            kept: number;
+            lateness?: components["schemas"]["Lateness"] | null;
+            /**
+             * Format: int64
+             * @description What `after` is for those that come next.
+             */
+            next?: number | null;
+            /** @description The stages that judge lateness. */
+            stages: components["schemas"]["LateStage"][];
+        };
+        /** @description What a stage has accepted, and what was late for it. */
+        LateStage: {
+            /**
+             * Format: int64
+             * @description Rows that count.
+             */
+            accepted: number;
+            /** @description Its identifier. */
+            id: string;
+            /**
+             * Format: int64
+             * @description Rows that came in: `accepted + late`.
+             */
+            ingested: number;
+            /**
+             * Format: int64
+             * @description Rows that were late for all their windows.
+             */
+            late: number;
+            /**
+             * Format: int64
+             * @description Rows that were late for some of their windows; they are among the accepted ones.
+             */
+            partly_late: number;
+            /** @description The stage. */
+            stage: string;
+        };
+        /** @description How late the rows that are kept were, in milliseconds. */
+        Lateness: {
+            /**
+             * Format: int64
+             * @description The latest one.
+             */
+            max_ms: number;
+            /**
+             * Format: int64
+             * @description Half of them were at most so late.
+             */
+            p50_ms: number;
+            /**
+             * Format: int64
+             * @description Nine of ten were.
+             */
+            p90_ms: number;
         };
         /** @description Where the rows of a table are kept that cannot be read. */
         LetterFile: {
@@ -2164,6 +2312,25 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    index: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/html": unknown;
+                };
+            };
+        };
+    };
     codes: {
         parameters: {
             query?: never;
@@ -2200,6 +2367,35 @@ export interface operations {
                 };
                 content: {
                     "text/markdown": unknown;
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    page: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                page: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/html": unknown;
                 };
             };
             default: {
@@ -2747,6 +2943,42 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["GraphView"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    late: {
+        parameters: {
+            query?: {
+                /** @description the name or identifier of a stage */
+                stage?: string;
+                /** @description 100 unless it says otherwise, at most 500 */
+                limit?: number;
+                /** @description only rows with a higher number */
+                after?: number;
+            };
+            header?: never;
+            path: {
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LateRows"];
                 };
             };
             default: {

@@ -88,7 +88,12 @@ fn what_differs_is_shown_and_can_become_what_is_expected() {
 #[test]
 fn mistakes_name_file_and_line() {
     for (from, to, words) in [
-        ("| at       | ts ", "| at       | tz ", "did you mean 'ts'?"),
+        ("| at       | ts ", "| at       | tz ", "it has ts, item, amount"),
+        (
+            "| item | amount |\n|----------",
+            "| item | amuont |\n|----------",
+            "did you mean 'amount'?",
+        ),
         ("| tea  | 2      |", "| tea  | two    |", "column amount of orders"),
         ("expect totals", "expect to pass", "write `expect TABLE`"),
         ("sql totals.sql", "sql total.sql", "total.sql"),

@@ -10,10 +10,11 @@ use serde_json::Value;
 use super::{compare_or_write, docs, read};
 
 /// Headings of tags, in the order of the page. A tag without one has its own name as heading.
-const TITLES: [(&str, &str); 8] = [
+const TITLES: [(&str, &str); 9] = [
     ("jobs", "Jobs"),
     ("revisions", "Revisions"),
     ("snapshots", "Snapshots"),
+    ("rows", "Rows"),
     ("statements", "Statements without a job"),
     ("language", "What statements may say"),
     ("live", "Live"),

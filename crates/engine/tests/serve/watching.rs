@@ -257,7 +257,7 @@ fn a_tap_writes_a_test_that_passes() {
     let place = Place::new("record");
     let server = place.serve(&FAST);
     server.submit("a", &late_job(1_000), &[]);
-    server.await_state("a", "running");
+    await_rates(&server, "a");
     let file = place.folder.join("a.test.md").display().to_string();
     let text = server.done(&["tap", "a", "--limit", "30", "--record", &file]);
     assert!(text.contains("30 rows") && text.contains("thalweg test"), "{text}");

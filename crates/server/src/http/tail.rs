@@ -54,9 +54,10 @@ struct TailQuery {
 
 /// Rows of a job as they pass: what tables (`table`, several with commas) or a stage (`stage`)
 /// gives, what a stage takes (`into`), or what an output is given (`sink`; without any of these,
-/// all outputs). Of each bundle the first 64 rows at most, and at most `rate` (1,000) rows a second: a look at the rows,
-/// and not all of them. The messages are `tap` (what is looked at), `row`, `status` (how many rows
-/// have passed and how many were shown), `dropped`, and `end` with the reason.
+/// all outputs). Of each bundle the first 64 rows at most, and at most `rate` (1,000) rows a
+/// second: a look at the rows, and not all of them. The messages are `tap` (what is looked at),
+/// `row`, `status` (how many rows have passed and how many were shown), `dropped`, and `end` with
+/// the reason.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/tail", tag = "rows",
     params(("job" = String, Path), ("table" = Option<String>, Query), ("stage" = Option<String>, Query),
         ("sink" = Option<String>, Query), ("into" = Option<String>, Query),
