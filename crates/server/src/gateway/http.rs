@@ -15,9 +15,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use thalweg_connectors::output::ValueForm;
 
-use super::Gateway;
 use super::logical_type::column;
 use super::operation::{Answer, Page, Status};
+use super::registry::Gateway;
 use super::rows::Piece;
 use super::session::GatewaySession;
 use super::statement::{self, Sent};

@@ -12,8 +12,8 @@ use std::time::Duration;
 use arrow_array::{ArrayRef, RecordBatch, StringViewArray, TimestampMicrosecondArray};
 use thalweg_core::{Column, DataType, TableSchema};
 
-use super::Gateway;
 use super::operation::{Answer, Operation};
+use super::registry::Gateway;
 use super::session::Engine;
 use crate::catalogue::{NAME_MAX, StartFrom};
 use crate::job::Job;
@@ -90,9 +90,10 @@ fn await_end(job: &Job, operation: &Operation) -> Outcome<()> {
     loop {
         let state = job.lock();
         let outcome = state.record.outcome.clone();
-        if let Some(outcome) = outcome.filter(|_| state.shown.is_at_rest()) {
+        let is_over = state.shown.is_at_rest() || state.shown == State::Undecided;
+        if let Some(outcome) = outcome.filter(|_| is_over) {
             return match (state.shown, outcome.problem) {
-                (State::Failed, Some(problem)) => Err(problem),
+                (State::Failed | State::Undecided, Some(problem)) => Err(problem),
                 _ => Ok(()),
             };
         }

@@ -252,11 +252,11 @@ impl Operation {
 
 /// Waits until this is so, but not for long.
 async fn wait_for(news: &Notify, is_so: impl Fn() -> bool) {
-    let told = news.notified();
-    tokio::pin!(told);
+    let notice = news.notified();
+    tokio::pin!(notice);
     // From now on a notice is not missed.
-    told.as_mut().enable();
+    notice.as_mut().enable();
     if !is_so() {
-        let _ = tokio::time::timeout(FETCH_WAIT, told).await;
+        let _ = tokio::time::timeout(FETCH_WAIT, notice).await;
     }
 }

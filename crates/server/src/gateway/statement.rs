@@ -17,10 +17,10 @@ use thalweg_library::session::{
 };
 use thalweg_runtime::JobControl;
 
-use super::Gateway;
 use super::command::Command;
 use super::jobs::{self, text_column, texts};
 use super::operation::{Answer, Operation};
+use super::registry::Gateway;
 use super::rows::{WaitingRows, WaitingSink};
 use super::session::{Engine, GatewaySession, Turn};
 use crate::problem::{Outcome, Problem};
@@ -249,7 +249,11 @@ fn query(
     let ran = engine.session.run_script(text, &mut observer);
     let answer = observer.answer;
     match (ran, answer) {
-        (Ok(_), Some(answer)) => {
+        (Ok(report), Some(answer)) => {
+            let is_cut = report.jobs.iter().any(|job| job.report.cancelled);
+            if is_cut && !operation.is_left() {
+                return Err(Problem::new(503, "closing", "the server is about to end"));
+            }
             answer.rows.end(Ok(()));
             Ok(answer)
         }

@@ -143,7 +143,7 @@ fn finished(response: Response, id: &str, door: Door) -> Response {
         (Some(problem), Door::Rest) => {
             Problem { request_id: id.to_owned(), ..problem }.into_response()
         }
-        (Some(problem), Door::Gateway) => crate::gateway::refusal(&problem),
+        (Some(problem), Door::Gateway) => crate::gateway::error::refusal(&problem),
         (None, _) => response,
     };
     const HEADERS: [(&str, &str); 6] = [
