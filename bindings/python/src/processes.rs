@@ -1,14 +1,14 @@
 //! Keyed process functions of Python: relations that queries read as views.
 //!
-//! The class of the user's runs in a *runner* (`thalweg/_process.py`), one for each partition, which
+//! The class of the user's runs in a *runner* (`thalweg/process.py`), one for each partition, which
 //! holds the states of the partition's keys and their timers. A runner is called in a lane, one
-//! piece of work at a time and in the order in which it was given.
+//! piece of work at a time, in the order in which it was posted.
 //!
 //! # Protocol
-//! 1. A worker that brings rows leaves them for the runner and goes on: it does not wait for the
+//! 1. A worker that brings rows leaves them for the runner and continues: it does not wait for the
 //!    interpreter, unless the runner is more than [`ROWS_BEHIND_MAX`] rows behind.
 //! 2. What the runner has made leaves with the next call of the partition. While something is being
-//!    computed the partition asks to be called by the clock.
+//!    computed the partition asks for a tick.
 //! 3. A watermark is answered once the runner has seen it: [`Progress::More`] until then, after
 //!    [`WAIT`] at most. So no row leaves behind a watermark that it came before.
 //!
@@ -159,7 +159,7 @@ impl Operator for ProcessOperator {
 /// One partition: what a worker touches.
 struct ProcessPartition {
     lane: Arc<Lane>,
-    /// The watermark that the runner was told and has not answered yet.
+    /// The watermark that was posted and that the runner has not answered yet.
     asked: Option<Watermark>,
     /// The clock when it was last read.
     now_ms: i64,
@@ -468,10 +468,10 @@ impl Lane {
             Err(error) => state.error = Some(error),
         }
         state.is_running = !state.waiting.is_empty();
-        let goes_on = state.is_running;
+        let continues = state.is_running;
         drop(state);
         self.changed.notify_all();
-        if goes_on {
+        if continues {
             self.ask();
         }
     }

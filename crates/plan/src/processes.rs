@@ -1,8 +1,8 @@
 //! Relations that a keyed process function of a program makes of another relation.
 //!
 //! A program registers such a function under a name, and queries read it as they read a view. The
-//! planner knows what it reads and which columns it makes; what it does with rows is the business of
-//! the operator that it brings along.
+//! planner knows what it reads and which columns it makes; the operator that it brings along knows
+//! the rest.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

@@ -214,8 +214,8 @@ class Connection:
 
         With ``snapshots`` it takes snapshots into that folder, every ``interval``; with ``resume`` it
         resumes from the newest one, or from the one of that number. ``drop_state`` lets state go that changed
-        statements have no use for, ``overwrite`` what an earlier run has written into its outputs. A job of the same name that runs
-        is stopped first.
+        statements have no use for, ``overwrite`` what an earlier run has written into its outputs. A job of the
+        same name that runs is stopped first.
         """
         before = self._jobs.get(name)
         if before is not None:

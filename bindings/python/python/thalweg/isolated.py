@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Isolated", "Limits"]
 
+#: How long a process may take to begin, in seconds.
+_START_S = 60.0
 #: Rows that are worth a message of their own.
 _ROWS_MIN = 1024
 
@@ -129,15 +131,23 @@ class _Process:
         self._connection: Connection[Any, Any] = ours
         #: What was given last, which the process removes when it has it.
         self._given: str | None = None
+        self._is_ready = False
         self._send(tuple(of))
 
     def give(self, columns: list[Any]) -> None:
         """Begins a call."""
+        if not self._is_ready:
+            # The time that a process takes to begin is not the function's.
+            self._answer(_START_S)
+            self._is_ready = True
         self._given = _write(columns)
         self._send(self._given)
 
     def take(self, seconds: float | None) -> Any:
         """The answer to the call that was begun."""
+        return self._answer(seconds)
+
+    def _answer(self, seconds: float | None) -> Any:
         if not self._connection.poll(seconds):
             raise TimeoutError(f"{self._name} took longer than {seconds:g} s for a batch, and was ended")
         try:
@@ -147,7 +157,7 @@ class _Process:
             raise RuntimeError(f"the process of {self._name} has ended with status {status}") from None
         if kind == "failed":
             raise _exception(*answer)
-        if kind == "values":
+        if kind != "array":
             return answer
         return _read(answer)[0]
 
@@ -227,16 +237,21 @@ def _serve(descriptor: int) -> None:
     answer: tuple[str, Any]
     of = _Function(*connection.recv())
     sys.path[:] = of.path
-    function: Callable[..., Any] | None = None
+    try:
+        import pyarrow  # noqa: F401
+
+        function = _found(of.function)
+        _limit(of.memory)
+        connection.send(("ready", None))
+    except BaseException as error:
+        connection.send(("failed", _failure(error)))
+        return
     while True:
         try:
             path = connection.recv()
         except EOFError:
             break
         try:
-            if function is None:
-                function = _found(of.function)
-                _limit(of.memory)
             returned = _called(of, function, _read(path))
             answer = ("values", returned) if isinstance(returned, list) else ("array", _write([returned]))
         except BaseException as error:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +56,14 @@ class _Failed(Exception):
     """The command has failed; its output is the text."""
 
 
-@lru_cache(maxsize=1)
+_known: list[bool] = []
+
+
 def _knows_tests() -> bool:
-    return subprocess.run(_command("--help"), capture_output=True).returncode == 0
+    """Asked once: a command without `test` does not know what help to give."""
+    if not _known:
+        _known.append(subprocess.run(_command("--help"), capture_output=True).returncode == 0)
+    return _known[0]
 
 
 def _command(*arguments: str) -> list[str]:
