@@ -105,7 +105,7 @@ what is left when all changes were applied. Exit status: 0 all are equal, 1 some
 Example:
   thalweg compare --flink http://127.0.0.1:8083 report.sql")]
     Compare(CompareArguments),
-    /// Stop a job and let it go on on Apache Flink, each result once
+    /// Stop a job and continue it on Apache Flink, each result once
     #[cfg(feature = "flink")]
     #[command(after_help = "\
 The job is stopped with a last snapshot. Flink reads its topics from the first row on that belongs to a
