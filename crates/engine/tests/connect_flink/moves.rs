@@ -1,5 +1,5 @@
-//! `thalweg move`: jobs over topics that run here, are stopped, and continue on Flink. What both wrote
-//! together is what a job that was never moved writes, each row once.
+//! `thalweg move`: jobs over topics that run here, are stopped, and continue on Flink. What both
+//! wrote together is what a job that was never moved writes, each row once.
 
 use std::collections::BTreeMap;
 
