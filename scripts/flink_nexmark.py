@@ -5,7 +5,7 @@
 THALWEG is the program, GATEWAY the address of Flink's SQL gateway. The events are written to files in
 FOLDER, which task managers must be able to read; both engines read those. Prints what
 `thalweg compare --flink` says of each query. Query 10 writes files alone, so its query is compared;
-query 12 counts by the clock, and differs in each run.
+query 12 counts in processing time, and differs in each run.
 """
 
 import pathlib

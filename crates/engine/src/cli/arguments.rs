@@ -137,7 +137,7 @@ Example:
     /// Run tests of SQL: what comes in, when, and what has to come out, in Markdown files
     #[command(after_help = TEST_EXAMPLE)]
     Test(TestArguments),
-    /// Stop a job and let it go on on Apache Flink, each result once
+    /// Stop a job and continue it on Apache Flink, each result once
     #[cfg(feature = "flink")]
     #[command(after_help = "\
 The job is stopped with a last snapshot. Flink reads its topics from the first row on that belongs to a

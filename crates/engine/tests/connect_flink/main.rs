@@ -86,7 +86,8 @@ fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// The cluster that tests share while they run, and whose turn it is: one of them kills parts of it.
+/// The cluster that tests share while they run, and whose turn it is: one of them kills parts of
+/// it.
 struct Cluster {
     service: Service,
     turn: Mutex<()>,
@@ -190,7 +191,7 @@ fn a_job_is_refused_replaced_stopped_and_cancelled(url: &str) {
 }
 
 /// A source that numbers its rows, a sink that commits with checkpoints: each number is there once,
-/// whatever is killed. Whoever follows is told.
+/// whatever is killed, and who follows reads of it.
 #[test]
 #[ignore = "needs a Flink cluster: make connect-test"]
 fn a_killed_task_manager_and_job_manager_cost_no_row() {

@@ -1,5 +1,5 @@
-//! `thalweg move`: jobs over topics that run here, are stopped, and go on on Flink. What both wrote
-//! together is what a job that was never moved writes, each row once.
+//! `thalweg move`: jobs over topics that run here, are stopped, and continue on Flink. What both
+//! wrote together is what a job that was never moved writes, each row once.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ const SESSIONS: &str = "SELECT k, window_start, window_end, COUNT(*), SUM(v)
 
 #[test]
 #[ignore = "needs a Flink cluster: make connect-test"]
-fn jobs_go_on_from_where_they_stopped() {
+fn jobs_continue_where_they_stopped() {
     let (Some(cluster), Some(broker)) = (Cluster::shared(), Broker::start()) else { return };
     let (_turn, flink) = (cluster.turn(), &cluster.service);
     let mut random = SplitMix64::new(11);
@@ -101,7 +101,8 @@ fn script(broker: &Broker, job: &str, output: &str, more: &str, query: &str) -> 
     )
 }
 
-/// Half of the rows, from this second on: out of order by less than the second that watermarks wait.
+/// Half of the rows, from this second on. They are out of order by less than the second that
+/// watermarks wait.
 fn send(broker: &Broker, random: &mut SplitMix64, from_s: u64) {
     let rows = (from_s * 1000..(from_s + SECONDS / 2) * 1000).step_by(20);
     for topic in ["t", "u"] {

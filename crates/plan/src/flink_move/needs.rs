@@ -1,8 +1,8 @@
 //! Which rows of its tables a job still needs once it was stopped at a watermark.
 //!
-//! The plan is walked from its result to its tables. On the way down goes a time: what an operator
-//! holds of rows up to it was emitted, and what belongs to later times was not. At a table that time
-//! is the first row that has to be read again. Operators that hold rows without such a time have no
+//! The plan is walked from its result to its tables. A time comes along: what an operator holds up
+//! to it was emitted, and what belongs to later times was not. At a table it gives the first row
+//! that has to be read again. Operators that hold rows without such a time have no
 //! first row: they are refused, each with the reason.
 
 use std::collections::BTreeMap;

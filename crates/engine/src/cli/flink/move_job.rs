@@ -1,4 +1,4 @@
-//! `thalweg move --flink`: a job that runs here goes on on Apache Flink, each result once.
+//! `thalweg move --flink`: a job that runs here continues on Apache Flink, each result once.
 //!
 //! ```text
 //! can it be moved?  would Flink take it?  is the name free?     nothing has changed so far
@@ -127,7 +127,7 @@ fn moved(arguments: &MoveArguments, origin: &Origin) -> std::result::Result<u8, 
         Submission::open(order())?.check_name()?;
         stop(arguments, origin, job)?;
     }
-    let submitted = goes_on(arguments, origin, (&mut session, &movable, job), order);
+    let submitted = continued(arguments, origin, (&mut session, &movable, job), order);
     submitted.map_err(|error| match arguments.dry_run || !origin.is_on_server {
         true => error.into(),
         false => error
@@ -137,7 +137,7 @@ fn moved(arguments: &MoveArguments, origin: &Origin) -> std::result::Result<u8, 
 }
 
 /// From the last snapshot to the job on Flink; the exit status.
-fn goes_on<'a>(
+fn continued<'a>(
     arguments: &MoveArguments,
     origin: &Origin,
     (session, movable, job): (&mut Session, &MovableJob, &PlannedJob),
@@ -220,8 +220,8 @@ fn starts(
     Ok(starts)
 }
 
-/// The offsets that were found; where there is no such row, reading goes on at the end. `whole` names
-/// a topic that was read from its first row on.
+/// The offsets that were found; where there is no such row, reading continues at the end. `whole`
+/// names a topic that was read from its first row on.
 fn first_rows(found: &[RecordBatch], ends: Offsets, whole: Option<&str>) -> Result<Offsets> {
     let mut starts = ends;
     for batch in found {
