@@ -1,4 +1,5 @@
-//! Golden cases asked over the protocol of Flink's SQL gateway, as `scripts/golden` has asked Flink.
+//! Golden cases asked over the protocol of Flink's SQL gateway, as `scripts/golden` has asked
+//! Flink.
 
 use std::collections::BTreeMap;
 use std::fs;

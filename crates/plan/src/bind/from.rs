@@ -267,9 +267,9 @@ impl Binder<'_> {
         }
     }
 
-    /// What repeats the rows left of it: the array of UNNEST, or the call of a function where a table
-    /// stands, `LATERAL TABLE(words(line))` or, if the function is registered, `words(line)`. Its
-    /// ARRAY's elements are rows.
+    /// What repeats the rows left of it: the array of UNNEST, or the call of a function where a
+    /// table stands, `LATERAL TABLE(words(line))` or, if the function is registered, `words(line)`.
+    /// Its ARRAY's elements are rows.
     pub(super) fn lateral_call<'q>(
         &self,
         factor: &'q TableFactor,

@@ -16,7 +16,6 @@ use thalweg_expr::build::{self, BinaryOp};
 
 use super::asof;
 use super::from::BoundSource;
-use super::lateral::Lateral;
 use super::names::PlainNames;
 use super::scope::Scope;
 use super::spans::span_of;
@@ -48,8 +47,8 @@ impl Binder<'_> {
             return self.bind_unnest(left, &call, outer);
         }
         if let TableFactor::Derived { lateral: true, subquery, alias, .. } = right {
-            let lateral = Lateral { query: subquery, alias: alias.as_ref(), span };
-            let joined = self.bind_lateral(left, &lateral, (kind, constraint), context);
+            let lateral = (&**subquery, alias.as_ref());
+            let joined = self.bind_lateral(left, lateral, (kind, constraint), context);
             return joined.map_err(|error| error.at(span));
         }
         if let TableFactor::Table { version: Some(version), .. } = right {

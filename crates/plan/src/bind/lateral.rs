@@ -12,7 +12,7 @@
 //! GROUP BY, LIMIT and set operations are not there: which rows they give depends on all of them.
 
 use sqlparser::ast::{self as sql, Expr as SqlExpr, JoinConstraint, SelectItem, SetExpr};
-use thalweg_core::{Error, Result, Span};
+use thalweg_core::{Error, Result};
 use thalweg_expr::Expr;
 
 use super::from::BoundSource;
@@ -27,13 +27,6 @@ use super::{Binder, Context, unsupported};
 use crate::logical::join::{conjuncts, filter, join};
 use crate::logical::{JoinCondition, JoinKind, LogicalPlan, Node, column_of};
 
-/// A sub-query behind LATERAL.
-pub(super) struct Lateral<'q> {
-    pub(super) query: &'q sql::Query,
-    pub(super) alias: Option<&'q sql::TableAlias>,
-    pub(super) span: Span,
-}
-
 /// The columns of the left side with those of the sub-query behind them.
 struct Joined {
     node: Node,
@@ -46,19 +39,19 @@ impl Binder<'_> {
     pub(super) fn bind_lateral(
         &self,
         left: BoundSource,
-        lateral: &Lateral<'_>,
+        (query, alias): (&sql::Query, Option<&sql::TableAlias>),
         (kind, constraint): (JoinKind, &JoinConstraint),
         context: &Context<'_>,
     ) -> Result<BoundSource> {
-        let error = match self.bind_tree(lateral.query, context) {
+        let error = match self.bind_tree(query, context) {
             Ok(node) => {
-                let right = self.named(with_distinct_names(node), lateral.alias, None)?;
+                let right = self.named(with_distinct_names(node), alias, None)?;
                 return self.join_sources(left, right, (kind, constraint), context);
             }
             Err(error) => error,
         };
-        let SetExpr::Select(select) = lateral.query.body.as_ref() else { return Err(error) };
-        if !is_plain(lateral.query, select) {
+        let SetExpr::Select(select) = query.body.as_ref() else { return Err(error) };
+        if !is_plain(query, select) {
             return Err(unsupported::lateral());
         }
         if !matches!(kind, JoinKind::Inner | JoinKind::Left) {
@@ -77,11 +70,11 @@ impl Binder<'_> {
         let (scope, width) = (left.scope.clone(), left.node.fields.len());
         let joined = match () {
             () if self.aggregates(select) || select.distinct.is_some() => {
-                self.lateral_by_keys(left, (lateral.query, select), kind, context)?
+                self.lateral_by_keys(left, (query, select), kind, context)?
             }
             () => self.lateral_rows(left, select, kind, context)?,
         };
-        let source = named_list(joined, &scope, width, lateral)?;
+        let source = named_list(joined, &scope, width, alias)?;
         let Some(condition) = on else { return Ok(source) };
         let condition =
             self.condition(condition, "ON", &mut PlainNames::of(&source.scope, "ON"))?;
@@ -204,11 +197,11 @@ fn named_list(
     joined: Joined,
     left: &Scope,
     width: usize,
-    lateral: &Lateral<'_>,
+    alias: Option<&sql::TableAlias>,
 ) -> Result<BoundSource> {
     let Joined { node, mut list } = joined;
-    let names = lateral.alias.map(alias_columns).unwrap_or_default();
-    if let (Some(alias), false) = (lateral.alias, names.is_empty()) {
+    let names = alias.map(alias_columns).unwrap_or_default();
+    if let (Some(alias), false) = (alias, names.is_empty()) {
         if names.len() != list.len() {
             return Err(Error::plan(format!(
                 "the sub-query has {} columns, but '{}' names {}",
@@ -223,8 +216,8 @@ fn named_list(
     let columns: Vec<(String, Expr)> = node.columns().take(width).chain(list).collect();
     let node = LogicalPlan::project(node, columns);
     let own = node.fields[width..].to_vec();
-    let right = Scope::of(lateral.alias.map(|alias| alias.name.value.clone()), own.into());
-    left.check_names(&right).map_err(|error| error.at(lateral.span))?;
+    let right = Scope::of(alias.map(|alias| alias.name.value.clone()), own.into());
+    left.check_names(&right)?;
     let scope = left.joined(&right, node.fields.clone());
     Ok(BoundSource { node, scope })
 }

@@ -102,6 +102,12 @@ const VIEW_DEPTH_MAX: u32 = 64;
 /// Aggregate functions that the user registered, by upper-case name.
 pub type UserAggregates = HashMap<String, Arc<dyn UserAggregate>>;
 
+/// What stands for the sub-queries of a clause that is being bound.
+///
+/// A sub-query is found by its text and its place in it, so that a copy of its tree is the same
+/// sub-query. Clauses nest: the last one is that which is being bound.
+type ClauseValues = Vec<(sqlparser::ast::Expr, Expr)>;
+
 /// Binds the queries of one statement (or statement set).
 pub struct Binder<'a> {
     /// Tables and views.
@@ -125,7 +131,7 @@ pub struct Binder<'a> {
     // How many views are being bound around this one.
     depth: Cell<u32>,
     /// What stands for the sub-queries of the clauses that are being bound, innermost last.
-    values: RefCell<Vec<values::ClauseValues>>,
+    values: RefCell<Vec<ClauseValues>>,
     /// The database in which names are looked up: the current one, or that of a view.
     database: RefCell<DatabasePath>,
     /// Hints that a join has followed, by their places and the tables named.

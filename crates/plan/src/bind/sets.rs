@@ -59,7 +59,12 @@ fn sets_of(element: &SqlExpr) -> Result<Vec<Vec<&SqlExpr>>> {
                 Some((_, parts)) => cube(&parts, element),
                 None => Ok(vec![set.iter().collect()]),
             });
-            Ok(own.collect::<Result<Vec<_>>>()?.concat())
+            let mut all = own.collect::<Result<Vec<_>>>()?.concat();
+            if sets.iter().any(|set| nested(set).is_some()) {
+                // As Flink has them: the sets of more keys first.
+                all.sort_by_key(|set| std::cmp::Reverse(set.len()));
+            }
+            Ok(all)
         }
         SqlExpr::Rollup(parts) => Ok(rollup(&borrowed(parts))),
         SqlExpr::Cube(parts) => cube(&borrowed(parts), element),

@@ -34,15 +34,9 @@ use super::names::PlainNames;
 use super::scope::Scope;
 use super::spans::span_of;
 use super::subquery_syntax::{has_subquery, is_plain, is_value, sql_conjuncts};
-use super::{Binder, Context, unsupported};
+use super::{Binder, ClauseValues, Context, unsupported};
 use crate::logical::join::{conjuncts, join, join_key};
 use crate::logical::{Aggregate, Field, JoinCondition, JoinKind, LogicalKind, LogicalPlan, Node};
-
-/// What stands for the sub-queries of a clause that is being bound.
-///
-/// A sub-query is found by its text and its place in it, so that a copy of its tree is the same
-/// sub-query. Clauses nest: the last one is that which is being bound.
-pub(super) type ClauseValues = Vec<(SqlExpr, Expr)>;
 
 /// Forgets what stands for the sub-queries of a clause once the clause is bound, or has failed.
 pub(super) struct OpenClause<'b>(&'b RefCell<Vec<ClauseValues>>);

@@ -1,6 +1,6 @@
 //! Buckets and partitions of definitions, and `ANALYZE TABLE`.
 //!
-//! Partitions that `ALTER TABLE … ADD PARTITION` names are a list in the catalog, as in Flink's own:
+//! Partitions that `ALTER TABLE … ADD PARTITION` names are a list in the catalog, as in Flink's:
 //! `SHOW PARTITIONS` shows it. Which rows a table has is decided by the folders that are there.
 
 use thalweg_core::{Error, Result};

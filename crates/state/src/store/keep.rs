@@ -27,9 +27,9 @@ impl SnapshotStore {
         self.remove_unneeded(Some(number)).map(|_| ())
     }
 
-    /// Deletes snapshots that the engine took by itself, but for this many of the newest of each kind
-    /// (at least one), and whatever unfinished ones left behind. Says which went. What is damaged,
-    /// cannot be read or was asked for stays.
+    /// Deletes snapshots that the engine took by itself, but for this many of the newest of each
+    /// kind (at least one), and whatever unfinished ones left behind. Says which went. What is
+    /// damaged, cannot be read or was asked for stays.
     ///
     /// # Errors
     /// Those of the place.
