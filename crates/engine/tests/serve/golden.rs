@@ -1,5 +1,4 @@
-//! Golden cases asked over the protocol of Flink's SQL gateway, as `scripts/golden` has asked
-//! Flink.
+//! Golden cases asked over the protocol of Flink's SQL gateway, as `scripts/golden` asks Flink.
 
 use std::collections::BTreeMap;
 use std::fs;

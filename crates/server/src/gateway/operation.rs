@@ -1,7 +1,7 @@
 //! A statement that was sent, and how far it is.
 //!
 //! ```text
-//! RUNNING ──▶ FINISHED: its result can be fetched; a query continues writing rows
+//! RUNNING ──▶ FINISHED: its result can be fetched; a query continues to write rows
 //!    │  └───▶ ERROR: fetching says why
 //!    └──────▶ CANCELED, CLOSED: by the client
 //! ```
