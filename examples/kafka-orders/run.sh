@@ -12,10 +12,11 @@ write orders <<'X'
 {"id": 3, "customer": "cy", "amount": "a lot", "at": "2026-03-01 10:06:00"}
 {"id": 4, "customer": "ann", "amount": 7.50, "at": "2026-03-01 10:10:00"}
 X
+# Sorted by time: in which partition a message without a key lands is open, and one that is far behind another there is late.
 write payments <<'X'
+{"order_id": 4, "method": "card", "paid_at": "2026-03-01 10:11:00"}
 {"order_id": 1, "method": "card", "paid_at": "2026-03-01 10:20:00"}
 {"order_id": 2, "method": "cash", "paid_at": "2026-03-01 12:00:00"}
-{"order_id": 4, "method": "card", "paid_at": "2026-03-01 10:11:00"}
 X
 run_killed orders.sql
 
