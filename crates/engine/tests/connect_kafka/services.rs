@@ -150,8 +150,9 @@ pub fn shown_in_readme(name: &str) -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
     let page = std::fs::read_to_string(page.join("README.md")).expect("a page");
     let lines: Vec<&str> = page.lines().collect();
-    let blocks = lines.split(|line| !line.starts_with("    ")).filter(|block| !block.is_empty());
-    let last = blocks.last().expect("a block");
+    let mut blocks =
+        lines.split(|line| !line.starts_with("    ")).filter(|block| !block.is_empty());
+    let last = blocks.next_back().expect("a block");
     last.iter().map(|line| format!("{}\n", &line[4..])).collect()
 }
 
