@@ -133,7 +133,7 @@ impl Drop for Service {
     }
 }
 
-/// Runs the script of `examples/NAME` over files in a folder, with these variables. What it printed.
+/// Runs the script of `examples/NAME` in a folder, with these variables. What it printed.
 pub fn run_example(name: &str, folder: &Path, variables: &[(&str, &str)]) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
     let mut command = Command::new("bash");
