@@ -10,7 +10,7 @@ SANITIZE_TARGET := $(abspath target/sanitize)
 SANITIZE_HOST := x86_64-unknown-linux-gnu
 SANITIZE_TEST = CARGO_TARGET_DIR=$(SANITIZE_TARGET) $(CARGO) +nightly test --locked --target $(SANITIZE_HOST)
 
-.PHONY: page page-check page-test crates dist install-test lint-deploy python python-test wheel serve-test connect-test prometheus-test help check test fmt clippy doc unit depcheck tidy deny venv bench bench-full bench-blocks loom miri sanitize sweep workloads nexmark-check fuzz examples book clean-outputs kills
+.PHONY: page page-check page-test crates dist install-test lint-deploy python python-test wheel serve-test connect-test connect-kills prometheus-test help check test fmt clippy doc unit depcheck tidy deny venv bench bench-full bench-blocks loom miri sanitize sweep workloads nexmark-check fuzz examples book clean-outputs kills
 
 help:
 	@echo "make test      what CI runs: format, lints, tests, doctests, loom, crate table, tidy"
@@ -19,6 +19,7 @@ help:
 	@echo "make bench-full  the same to the letter, for hours; resumes where it was stopped"
 	@echo "make bench-blocks  the building blocks alone, compared with loops by hand"
 	@echo "make connect-test  connectors against real servers"
+	@echo "make connect-kills  jobs over Kafka, PostgreSQL and S3 that are killed 300 times, and what becomes of their output"
 	@echo "make python-test  the Python package, built without optimization: its tests and its types"
 	@echo "make wheel     the release wheel in target/wheels, installed into a fresh environment and tried"
 	@echo "make prometheus-test  alert rules, their tests and a recorded scrape (needs promtool)"
@@ -167,6 +168,14 @@ connect-test:
 	THALWEG_SKIPS=refuse $(CARGO) test --locked --package thalweg --features all --test 'connect_*' -- --include-ignored
 	python=$$(tests/services/pyiceberg) && THALWEG_PYTHON=$$python THALWEG_SKIPS=refuse \
 	  $(CARGO) test --locked --package thalweg-connectors --lib -- --ignored pyiceberg
+
+# Jobs over real servers are killed THALWEG_KILLS times (300) in each test, brokers with them each fifth time, and readers look after
+# every kill: of committed messages in Kafka, of tables in PostgreSQL, of objects in a store.
+connect-kills:
+	for service in kafka postgres s3; do tests/services/$$service install || exit; done
+	THALWEG_SKIPS=refuse THALWEG_KILLS=$${THALWEG_KILLS:-300} $(CARGO) test --release --locked --package thalweg \
+		--features kafka,postgres,s3,web --test connect_kafka --test connect_postgres --test connect_s3 -- \
+		--include-ignored --nocapture --test-threads 1 kills::
 
 # The Python package (docs/python.md). Its module is built into the same target folder, in an environment of its own.
 PYTHON_PACKAGE := bindings/python

@@ -6,7 +6,6 @@
 //! counts too. Every message is counted, and their numbers are summed up: none is lost, none is
 //! there twice.
 
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -18,6 +17,7 @@ use rdkafka::{Offset, TopicPartitionList};
 use serde_json::json;
 
 use super::broker::{Broker, COLUMNS, PARTITIONS, Writer};
+use super::flink::Flink;
 use super::job::Job;
 use super::{Arguments, Result};
 
@@ -39,7 +39,15 @@ struct Seen {
     sum: u64,
 }
 
-/// Copies with each guarantee, and with a peer if there is one.
+/// A copy of one topic to another.
+struct Copy<'a> {
+    engine: &'a str,
+    guarantee: &'a str,
+    input: String,
+    output: String,
+}
+
+/// Copies with each guarantee, with `--flink yes` each time by Flink as well.
 pub fn measure(broker: &Broker, arguments: &Arguments) -> Result<()> {
     let program = arguments.program()?;
     let load = Load {
@@ -47,26 +55,29 @@ pub fn measure(broker: &Broker, arguments: &Arguments) -> Result<()> {
         seconds: arguments.number("seconds", 60)?,
         warm_up: arguments.number("warm-up", 10)?,
     };
+    let has_flink = arguments.text("flink") == Some("yes");
     for guarantee in ["exactly-once", "at-least-once"] {
-        let (input, output) =
-            (broker.topic(&format!("in-{guarantee}"))?, broker.topic(&format!("out-{guarantee}"))?);
-        let text = script(broker, &input, &output, guarantee);
-        let job = || Job::start(program, &broker.folder, &text);
-        run(broker, load, (&input, &output), ("thalweg", guarantee), job)?;
-    }
-    if let Some(peer) = arguments.text("peer") {
-        let (input, output) = (broker.topic("in-peer")?, broker.topic("out-peer")?);
-        let job = || {
-            let mut command = Command::new("sh");
-            command.arg("-c").arg(format!("exec {peer}")).env("BOOTSTRAP", &broker.servers);
-            Job::spawn(command.env("INPUT", &input).env("OUTPUT", &output))
-        };
-        run(broker, load, (&input, &output), ("peer", "its own"), job)?;
+        for engine in ["thalweg", "flink"].iter().take(1 + usize::from(has_flink)) {
+            let topic = |what: &str| broker.topic(&format!("{what}-{engine}-{guarantee}"));
+            let copy = Copy { engine, guarantee, input: topic("in")?, output: topic("out")? };
+            // A cluster that waits would take memory and time from the other engine.
+            let flink = match *engine {
+                "flink" => Some(Flink::start(program, &broker.folder)?),
+                _ => None,
+            };
+            let text = script(broker, &copy);
+            let job = match &flink {
+                Some(flink) => flink.submit(&format!("copy-{guarantee}"), &text)?,
+                None => Job::start(program, &broker.folder, &own_settings(&copy, &text))?,
+            };
+            run(broker, load, &copy, job)?;
+        }
     }
     Ok(())
 }
 
-fn script(broker: &Broker, input: &str, output: &str, guarantee: &str) -> String {
+/// What both engines run.
+fn script(broker: &Broker, copy: &Copy<'_>) -> String {
     let table = |topic: &str, more: &str| {
         format!(
             "({COLUMNS}) WITH ('connector' = 'kafka', 'topic' = '{topic}', 'format' = 'json', \
@@ -74,49 +85,49 @@ fn script(broker: &Broker, input: &str, output: &str, guarantee: &str) -> String
             broker.servers
         )
     };
+    // Flink's transactions would last an hour, which brokers refuse.
+    let written = format!(
+        "'sink.delivery-guarantee' = '{}', 'sink.transactional-id-prefix' = '{}', \
+         'properties.transaction.timeout.ms' = '600000'",
+        copy.guarantee, copy.output
+    );
     format!(
-        "SET 'execution.checkpointing.dir' = 'snapshots-{guarantee}'; SET 'execution.checkpointing.interval' = '1 s'; \
-         CREATE TABLE i {}; CREATE TABLE o {}; INSERT INTO o SELECT * FROM i;",
-        table(input, "'scan.startup.mode' = 'earliest-offset'"),
-        table(
-            output,
-            &format!(
-                "'sink.delivery-guarantee' = '{guarantee}', 'sink.transactional-id-prefix' = '{output}'"
-            )
-        ),
+        "SET 'execution.checkpointing.interval' = '1 s'; CREATE TABLE i {}; CREATE TABLE o {}; \
+         INSERT INTO o SELECT * FROM i;",
+        table(&copy.input, "'scan.startup.mode' = 'earliest-offset'"),
+        table(&copy.output, &written),
     )
 }
 
-fn run(
-    broker: &Broker,
-    load: Load,
-    (input, output): (&str, &str),
-    (engine, guarantee): (&str, &str),
-    start: impl FnOnce() -> Result<Job>,
-) -> Result<()> {
+/// The script with what Flink has in its configuration.
+fn own_settings(copy: &Copy<'_>, text: &str) -> String {
+    format!("SET 'execution.checkpointing.dir' = 'snapshots-{}'; {text}", copy.guarantee)
+}
+
+fn run(broker: &Broker, load: Load, copy: &Copy<'_>, job: Job) -> Result<()> {
     let has_sent = AtomicBool::new(false);
     let count = load.rate * (load.warm_up + load.seconds);
-    let job = start()?;
     let (seen, wall_s, cpu_s) = scope(|threads| {
-        let reader = threads.spawn(|| read(broker, output, load, count, &has_sent));
-        let begun = Instant::now();
-        let sent = send(broker, input, load, count);
+        let reader = threads.spawn(|| read(broker, &copy.output, load, count, &has_sent));
+        let sent = send(broker, &copy.input, load, count, || Ok((Instant::now(), job.cpu_s()?)));
         has_sent.store(true, Ordering::SeqCst);
         let seen = reader.join().map_err(|_| "the reader panicked")??;
-        sent?;
+        let (begun, cpu_before_s) = sent?;
         Ok::<_, Box<dyn std::error::Error + Send + Sync>>((
             seen,
             begun.elapsed().as_secs_f64(),
-            job.cpu_s()?,
+            job.cpu_s()? - cpu_before_s,
         ))
     })?;
     job.stop()?;
     let at = |share: f64| seen.latencies_us.value_at_quantile(share) as f64 / 1_000.0;
     let is_right = seen.count == count && seen.sum == count * (count - 1) / 2;
+    // Of the part behind the warm-up.
+    let rows = seen.latencies_us.len();
     let line = json!({
-        "part": "kafka-copy", "engine": engine, "guarantee": guarantee, "rate": load.rate, "seconds": load.seconds,
-        "rows": seen.count, "is_right": is_right, "rows_per_s": seen.count as f64 / wall_s, "cpu_s": cpu_s,
-        "rows_per_core_s": seen.count as f64 / cpu_s, "p50_ms": at(0.5), "p99_ms": at(0.99), "p99_99_ms": at(0.9999),
+        "part": "kafka-copy", "engine": copy.engine, "guarantee": copy.guarantee, "rate": load.rate, "seconds": load.seconds,
+        "rows": rows, "is_right": is_right, "rows_per_s": rows as f64 / wall_s, "cpu_s": cpu_s,
+        "rows_per_core_s": rows as f64 / cpu_s, "p50_ms": at(0.5), "p99_ms": at(0.99), "p99_99_ms": at(0.9999),
         "max_ms": at(1.0),
     });
     println!("{line}");
@@ -128,7 +139,15 @@ fn now_us() -> u64 {
     since.as_micros() as u64
 }
 
-fn send(broker: &Broker, topic: &str, load: Load, count: u64) -> Result<u64> {
+/// Sends all messages. What `measured` returned when the warm-up was over.
+fn send<T>(
+    broker: &Broker,
+    topic: &str,
+    load: Load,
+    count: u64,
+    measured: impl Fn() -> Result<T>,
+) -> Result<T> {
+    let mut before = measured()?;
     let mut writer = Writer::new(broker, topic, 1)?;
     let start_us = now_us();
     for number in 0..count {
@@ -138,9 +157,13 @@ fn send(broker: &Broker, topic: &str, load: Load, count: u64) -> Result<u64> {
             let ahead_us = due_us.saturating_sub(now_us());
             sleep(Duration::from_micros(ahead_us));
         }
+        if number == load.warm_up * load.rate {
+            before = measured()?;
+        }
         writer.send(due_us)?;
     }
-    writer.finish()
+    writer.finish()?;
+    Ok(before)
 }
 
 fn read(

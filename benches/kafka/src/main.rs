@@ -3,14 +3,15 @@
 //!
 //! ```text
 //! kafka source --program PROGRAM [--rows 10000000]
-//! kafka copy   --program PROGRAM [--rate 200000] [--seconds 60] [--warm-up 10]
+//! kafka copy   --program PROGRAM [--rate 200000] [--seconds 60] [--warm-up 10] [--flink yes]
 //! ```
-//! `--servers HOST:PORT` names a broker; else `tests/services/kafka` starts one. `--peer 'COMMAND'`
-//! runs this command as well, for another engine: it finds the servers and the topics in the
-//! environment (`BOOTSTRAP`, `INPUT`, `OUTPUT`) and copies until it is ended.
+//! `--servers HOST:PORT` names a broker; else `tests/services/kafka` starts one. With `--flink yes`
+//! a Flink that `tests/services/flink` starts runs the same statements over the same broker, one
+//! engine after the other; its processor time is that of the task manager and the job manager.
 
 mod broker;
 mod copy;
+mod flink;
 mod job;
 mod source;
 

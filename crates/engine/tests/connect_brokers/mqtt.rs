@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use super::services::{Job, Service, text};
+use super::services::{Job, Service, check_example, text};
 use super::{copying, lines, wait_for, wait_for_rows};
 
 /// What makes a session outlive its connection.
@@ -189,4 +189,12 @@ fn rows_are_written_to_the_topics_that_they_name() {
 
 fn text_lines(bytes: &[u8]) -> BTreeSet<String> {
     text(bytes).lines().map(str::to_owned).collect()
+}
+
+#[test]
+#[ignore = "needs Mosquitto: make connect-test"]
+fn the_example_runs() {
+    // Its script starts a broker of its own: this one says whether there can be any.
+    let Some(broker) = Broker::start() else { return };
+    check_example("iot-mqtt", &broker.folder("example"), &[]);
 }

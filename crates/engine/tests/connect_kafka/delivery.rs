@@ -1,6 +1,7 @@
 //! Topics that are written.
 
 use super::broker::Broker;
+use super::services::check_example;
 
 #[test]
 fn several_topics_headers_times_and_changes_are_written() {
@@ -38,18 +39,11 @@ fn a_job_without_snapshots_writes_at_once() {
 }
 
 #[test]
-fn the_example_runs() {
-    // Its script starts a broker of its own: this one says whether there can be any.
+fn the_examples_run() {
     let Some(broker) = Broker::shared() else { return };
-    let folder =
-        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/kafka-orders");
-    let run = std::process::Command::new("bash")
-        .arg(folder.join("run.sh"))
-        .env("THALWEG", env!("CARGO_BIN_EXE_thalweg"))
-        .env("WORK", broker.folder("example"))
-        .output()
-        .expect("bash runs");
-    let said = String::from_utf8_lossy(&run.stdout);
-    assert!(run.status.success(), "{said}{}", String::from_utf8_lossy(&run.stderr));
-    assert!(said.contains("\"\"id\"\":1,") || said.contains("\"id\":1,"), "{said}");
+    let tools =
+        [("BOOTSTRAP", broker.servers.as_str()), ("KAFKA_JARS", broker.value("KAFKA_JARS"))];
+    for name in ["kafka-orders", "rules"] {
+        check_example(name, &broker.folder(name), &tools);
+    }
 }

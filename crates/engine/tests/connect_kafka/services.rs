@@ -133,6 +133,37 @@ impl Drop for Service {
     }
 }
 
+/// Runs the script of `examples/NAME` in a folder, with these variables. What it printed.
+pub fn run_example(name: &str, folder: &Path, variables: &[(&str, &str)]) -> String {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
+    let mut command = Command::new("bash");
+    command.arg(script.join("run.sh")).env("THALWEG", env!("CARGO_BIN_EXE_thalweg"));
+    command.env("WORK", folder).envs(variables.iter().copied());
+    let run = command.output().expect("bash runs");
+    let said = text(&run.stdout);
+    assert!(run.status.success(), "{said}{}", text(&run.stderr));
+    said
+}
+
+/// What the page of an example shows of what it prints: the lines of its last indented block.
+pub fn shown_in_readme(name: &str) -> String {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
+    let page = std::fs::read_to_string(page.join("README.md")).expect("a page");
+    let lines: Vec<&str> = page.lines().collect();
+    let mut blocks =
+        lines.split(|line| !line.starts_with("    ")).filter(|block| !block.is_empty());
+    let last = blocks.next_back().expect("a block");
+    last.iter().map(|line| format!("{}\n", &line[4..])).collect()
+}
+
+/// Runs an example, which prints what its page shows.
+#[track_caller]
+pub fn check_example(name: &str, folder: &Path, variables: &[(&str, &str)]) {
+    let said = run_example(name, folder, variables);
+    let shown = shown_in_readme(name);
+    assert!(said.ends_with(&shown), "the page shows\n{shown}instead of\n{said}");
+}
+
 /// A job in a process of its own, which is killed with the test.
 pub struct Job(pub Child);
 

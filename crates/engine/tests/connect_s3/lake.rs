@@ -8,7 +8,7 @@ use std::time::Duration;
 use thalweg_core::shim::SplitMix64;
 
 use super::server::Server;
-use super::services::{Job, text};
+use super::services::{Job, check_example, text};
 
 const NUMBERS: &str = "CREATE TABLE numbers (n BIGINT NOT NULL) WITH ('connector' = 'datagen', 'rows-per-second' = '4000', \
     'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '12000');\n";
@@ -95,4 +95,12 @@ fn a_table_of_iceberg_in_a_store_holds_each_row_once() {
     assert!(said.matches("12000").count() == 2 && said.contains("72006000"), "{said}");
     let versions = server.keys("warehouse/default/lake/metadata/v");
     assert!(versions.len() > 2, "{versions:?}");
+}
+
+#[test]
+#[ignore = "fetches a server: make connect-test"]
+fn the_example_runs() {
+    // Its script starts servers of its own: this one says whether there can be any.
+    let Some(server) = Server::start() else { return };
+    check_example("lake", &server.folder("example"), &[]);
 }

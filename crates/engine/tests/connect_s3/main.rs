@@ -1,7 +1,7 @@
 //! Files in an object store with the protocol of S3 against a real server (`tests/services/s3`).
 //!
 //! `make connect-test` runs these tests: others do not fetch the server.
-#![cfg(feature = "s3")]
+#![cfg(all(feature = "kafka", feature = "s3", feature = "web"))]
 
 mod kills;
 mod lake;
