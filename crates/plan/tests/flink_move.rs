@@ -209,6 +209,10 @@ fn what_no_rows_can_bring_back_is_refused_with_the_reason() {
             "SELECT k, CAST(v AS BIGINT) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR))",
             "leave at once",
         ),
+        (
+            "SELECT k, COUNT(*) FROM t GROUP BY k, TUMBLE(ts, INTERVAL '1' HOUR)",
+            "windows in the old form",
+        ),
     ] {
         let said = refused(&format!("INSERT INTO o {query};"));
         assert!(said.contains("cannot be moved") && said.contains(reason), "{query}: {said}");

@@ -386,6 +386,9 @@ fn moved_windows(
         .flat_map(|query| &query.windows)
         .map(|window| call_range(source, window))
         .collect::<Result<_>>()?;
+    for query in &all {
+        refuse_old_form(source, query, &calls)?;
+    }
     let mut feeding = BTreeSet::new();
     for (name, query) in &views {
         let is_inside = |place: &usize| calls.iter().any(|call| call.contains(place));
@@ -409,6 +412,33 @@ fn moved_windows(
         .flat_map(|query| &query.windows)
         .map(|window| moved_window(source, window, planner))
         .collect()
+}
+
+/// Windows of `GROUP BY TUMBLE(ts, …)` have no call of their own in FROM that a condition could follow,
+/// so those that were written would be written again.
+fn refuse_old_form(source: &ScriptText<'_>, query: &Query, calls: &[Range<usize>]) -> Result<()> {
+    let words = source.words_from(source.start(query.span));
+    let words: Vec<(&Token, Range<usize>)> =
+        words.take_while(|(token, _)| **token != Token::SemiColon).collect();
+    let old = words.windows(2).find(|pair| {
+        let is_call = *pair[1].0 == Token::LParen && is_window_function(pair[0].0);
+        is_call && !calls.iter().any(|call| call.contains(&pair[0].1.start))
+    });
+    match old {
+        None => Ok(()),
+        Some(_) => Err(Error::plan("this job cannot be moved: it groups by windows in the old form")
+            .at(query.span)
+            .hint(
+                "write them in FROM: TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), …)), and GROUP BY window_start, window_end",
+            )),
+    }
+}
+
+fn is_window_function(token: &Token) -> bool {
+    let Token::Word(word) = token else { return false };
+    ["TUMBLE", "HOP", "SESSION", "CUMULATE"]
+        .iter()
+        .any(|name| word.value.eq_ignore_ascii_case(name))
 }
 
 fn moved_window(

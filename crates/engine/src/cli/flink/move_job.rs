@@ -29,7 +29,7 @@ use thalweg_state::{JobLock, SnapshotStore};
 use super::super::arguments::{ColorChoice, ScriptArguments};
 use super::super::check::print_findings;
 use super::super::exit::{FAILED, Failure, with_source};
-use super::super::flink_arguments::MoveArguments;
+use super::super::flink_arguments::{FlinkSubmitArguments, MoveArguments};
 use super::super::server;
 use super::super::snapshot;
 use super::super::terminal::{print, say};
@@ -102,7 +102,19 @@ impl Origin {
     }
 }
 
+/// Options of `submit` by which a job would begin from a savepoint, which a moved one does not have.
+fn refuse_savepoints(on_flink: &FlinkSubmitArguments) -> Result<()> {
+    match on_flink.replace || on_flink.savepoint.is_some() {
+        false => Ok(()),
+        true => {
+            Err(Error::plan("a job that is moved begins from the snapshot it was stopped with")
+                .hint("leave out --savepoint and --replace"))
+        }
+    }
+}
+
 fn moved(arguments: &MoveArguments, origin: &Origin) -> std::result::Result<u8, Failure> {
+    refuse_savepoints(&arguments.on_flink)?;
     let mut session = Session::new(origin.options.clone())?;
     session.validate(&origin.text)?;
     let movable = session.movable_job(&origin.text)?;
