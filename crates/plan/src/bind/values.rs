@@ -22,13 +22,12 @@ use std::cell::RefCell;
 
 use sqlparser::ast::{self as sql, BinaryOperator, Expr as SqlExpr, SelectItem, SetExpr};
 use thalweg_core::{Column, DataType, Error, Result};
-use thalweg_expr::Expr;
 use thalweg_expr::build::{self, BinaryOp};
+use thalweg_expr::{Expr, ExprKind, Scalar};
 
 use super::children::children;
 use super::expression::binary_op;
 use super::from::BoundSource;
-use super::functions::function_name;
 use super::join::{joined_scope, source};
 use super::names::PlainNames;
 use super::scope::Scope;
@@ -59,8 +58,9 @@ pub(super) struct Rows {
     pub(super) keys: Vec<Expr>,
     /// True if there is one row at most for each combination of keys.
     is_single: bool,
-    /// True for a COUNT, which is 0 where there is no row.
-    is_count: bool,
+    /// The value where there is no row, if that is not NULL: a COUNT is 0 there, and
+    /// `COALESCE(SUM(v), 7)` is 7.
+    missing: Option<Expr>,
 }
 
 /// What a sub-query compares with a value.
@@ -197,17 +197,13 @@ impl Binder<'_> {
         }
         let value = found.node.fields[0].column_type.clone();
         if found.is_single {
-            let count = found.is_count;
             let (rows, first) = self.join_rows(rows, &found, &found.node, 1)?;
             let value = Expr::column(first, value.with_nullable(true));
-            let zero = build::number_literal("0")?;
-            return Ok((
-                rows,
-                match count {
-                    true => build::call("COALESCE", vec![value, zero], self.session)?,
-                    false => value,
-                },
-            ));
+            let Some(missing) = found.missing else { return Ok((rows, value)) };
+            let key = found.node.fields[1].column_type.clone().with_nullable(true);
+            // A key that equals something is not NULL.
+            let is_missing = build::is_null(Expr::column(first + 1, key), false);
+            return Ok((rows, build::case(vec![(is_missing, missing)], Some(value))?));
         }
         let all = self.aggregated(&found, &[("MAX", true), ("COUNT", false)])?;
         let (rows, first) = self.join_rows(rows, &found, &all, 0)?;
@@ -438,7 +434,7 @@ impl Binder<'_> {
             Ok(node) => {
                 let (values, is_single) = (node.fields.len(), self.has_one_row(query));
                 // Without a row there is no COUNT in a stream either, as in Flink.
-                return Ok(Rows { node, values, keys: Vec::new(), is_single, is_count: false });
+                return Ok(Rows { node, values, keys: Vec::new(), is_single, missing: None });
             }
             Err(error) => error,
         };
@@ -487,7 +483,7 @@ impl Binder<'_> {
             columns.push(("{key}".to_owned(), key.right));
         }
         let node = LogicalPlan::project(inner.node, columns);
-        Ok(Rows { node, values, keys, is_single: false, is_count: false })
+        Ok(Rows { node, values, keys, is_single: false, missing: None })
     }
 
     /// A correlated aggregate: grouped by what its WHERE compares with the query around.
@@ -527,21 +523,22 @@ impl Binder<'_> {
             grouped.push((**expr).clone());
         }
         let values = select.projection.len();
-        let is_count = matches!(&select.projection[..],
-            [SelectItem::UnnamedExpr(SqlExpr::Function(call)) | SelectItem::ExprWithAlias { expr: SqlExpr::Function(call), .. }]
-                if function_name(call) == "COUNT" && call.over.is_none());
-        let mut select = select.clone();
-        select.projection.extend(grouped.iter().cloned().map(SelectItem::UnnamedExpr));
-        select.group_by = sql::GroupByExpr::Expressions(grouped, Vec::new());
-        select.selection = own.into_iter().reduce(|left, right| SqlExpr::BinaryOp {
+        let selection = own.into_iter().reduce(|left, right| SqlExpr::BinaryOp {
             left: Box::new(left),
             op: BinaryOperator::And,
             right: Box::new(right),
         });
-        let body = Box::new(SetExpr::Select(Box::new(select)));
-        let query = sql::Query { body, ..query.clone() };
-        let node = self.bind_tree(&query, context)?;
-        Ok(Rows { node, values, keys, is_single: true, is_count })
+        let with = |select: sql::Select| {
+            let body = Box::new(SetExpr::Select(Box::new(select)));
+            self.bind_tree(&sql::Query { body, ..query.clone() }, context)
+        };
+        let mut select = sql::Select { selection, ..select.clone() };
+        // One that is wrong without its keys is wrong with them, or has no such value.
+        let missing = with(select.clone()).ok().and_then(|node| value_of_no_rows(&node));
+        select.projection.extend(grouped.iter().cloned().map(SelectItem::UnnamedExpr));
+        select.group_by = sql::GroupByExpr::Expressions(grouped, Vec::new());
+        let node = with(select)?;
+        Ok(Rows { node, values, keys, is_single: true, missing })
     }
 
     /// The tables of the sub-queries in expressions of a grouped query. They are joined to its
@@ -600,6 +597,30 @@ impl BehindGroups {
             None => column,
         }
     }
+}
+
+/// The first value of an aggregate of no rows, from the plan of that aggregate without keys; `None`
+/// if it is NULL.
+fn value_of_no_rows(node: &Node) -> Option<Expr> {
+    let (input, value) = match &node.kind {
+        LogicalKind::Project { input, expressions } => (input, expressions.first()?.clone()),
+        _ => (node, Expr::column(0, node.fields.first()?.column_type.clone())),
+    };
+    let LogicalKind::Aggregate { keys, aggregates, .. } = &input.kind else { return None };
+    if !keys.is_empty() {
+        return None;
+    }
+    let of_aggregate = |expr: &Expr| {
+        let ExprKind::Column(position) = expr.kind else { return None };
+        Some(match aggregates[position].name.as_str() {
+            "COUNT" | "APPROX_COUNT_DISTINCT" => {
+                Expr::literal(Scalar::Integer(0), DataType::BigInt.not_null())
+            }
+            _ => Expr::null(expr.column_type.data_type.clone()),
+        })
+    };
+    let value = value.replace(&of_aggregate);
+    (value.as_literal() != Some(&Scalar::Null)).then_some(value)
 }
 
 /// A table whose columns no name reaches.
