@@ -321,7 +321,7 @@ fn a_registered_function_that_returns_an_array_is_a_table_function() {
     session.execute(NUMBERS).expect("declares");
     for call in ["CROSS JOIN LATERAL TABLE(two_of(n))", ", LATERAL TABLE(two_of(n))"] {
         let query = format!("SELECT m FROM numbers {call} AS t (m) WHERE n < 3");
-        assert_eq!(ints(&session.execute(&query).expect("runs")), [1, -1, 2, -2], "{call}");
+        assert_eq!(ints(&session.execute(&query).expect("runs")), [-2, -1, 1, 2], "{call}");
     }
     let error = session.execute("SELECT * FROM numbers, LATERAL TABLE(nothing(n))");
     assert!(error.expect_err("no function").to_string().contains("nothing"));
