@@ -324,7 +324,7 @@ fn a_registered_function_that_returns_an_array_is_a_table_function() {
         assert_eq!(ints(&session.execute(&query).expect("runs")), [-2, -1, 1, 2], "{call}");
     }
     let error = session.execute("SELECT * FROM numbers, LATERAL TABLE(nothing(n))");
-    assert!(error.expect_err("no function").to_string().contains("nothing"));
+    assert!(error.expect_err("no function").to_string().contains("NOTHING"));
 }
 
 #[test]

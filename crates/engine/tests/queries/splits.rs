@@ -473,6 +473,7 @@ fn splits_of_a_group_are_kept_in_step() {
     let seen = seen.lock().expect("no panic");
     let watermark = |name: &str| seen.iter().find(|split| split.0 == name).map(|split| split.1);
     assert_eq!(watermark("slow"), Some(440), "{seen:?}");
-    // A batch may carry it a little beyond 440 + 300.
-    assert!(watermark("far") < Some(1_100), "{seen:?}");
+    // A batch may carry it beyond 440 + 300, the more the later a busy machine works the limit out;
+    // without one it is at 9,940.
+    assert!(watermark("far") < Some(5_000), "{seen:?}");
 }
