@@ -1,7 +1,7 @@
 //! Tests of SQL, run in this process by the engine's simulator with a virtual clock.
 //!
-//! What a test is, `thalweg::testing` says. The package (`thalweg/testing.py`) builds cases as texts
-//! and words what is raised.
+//! What a test is, `thalweg::testing` says. The package (`thalweg/testing.py`) builds cases as
+//! texts and words what is raised.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -45,8 +45,8 @@ impl SqlTests {
         self.0.cases.iter().map(|case| (case.name.clone(), case.line)).collect()
     }
 
-    /// Runs a case: the number of variants in which it ran, the contracts in which it cannot run and
-    /// why, and where rows differ.
+    /// Runs a case: the number of variants in which it ran, the contracts in which it cannot run
+    /// and why, and where rows differ.
     fn run(
         &self,
         py: Python<'_>,

@@ -196,8 +196,8 @@ impl Places {
         Ok(())
     }
 
-    /// True if a source could not be opened because of what the test's own table holds: the error is
-    /// about that.
+    /// True if a source could not be opened because of what the test's own table holds: the error
+    /// is about that.
     pub(super) fn has_wrong_rows(&self) -> bool {
         self.has_wrong_rows.load(Ordering::Relaxed)
     }
