@@ -230,11 +230,12 @@ def polars_batch(table: Any) -> Measured:
 def duckdb_batch(table: Any) -> Measured:
     import duckdb
 
-    given = table.select(["ts", "k", "x"])
+    connection = duckdb.connect()
+    connection.register("given", table.select(["ts", "k", "x"]))
 
     def run() -> object:
         query = "SELECT k, time_bucket(INTERVAL '1 minute', ts), SUM(x) AS s FROM given GROUP BY ALL"
-        windows = duckdb.sql(query).to_arrow_table()
+        windows = connection.sql(query).to_arrow_table()
         import pyarrow.compute as pc
 
         return int(pc.sum(windows["s"]).as_py()), windows.num_rows

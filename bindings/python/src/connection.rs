@@ -19,6 +19,7 @@ use thalweg::jobs::Interface;
 use thalweg::session::{
     ExplainFormat, Session, SessionOptions, UserAccumulator, UserAggregate, substitute,
 };
+use thalweg::testing::Registered;
 use thalweg::{DataType, Error, Result, RowKind, TableSchema};
 use thalweg_plan::ast::StatementKind;
 use thalweg_plan::parser::parse_script;
@@ -45,9 +46,20 @@ type ColumnText = (String, String, bool);
 pub struct Connection {
     session: Mutex<Session>,
     sinks: PythonSinks,
+    /// What was registered, for tests, which have sessions of their own.
+    registered: Mutex<Registered>,
 }
 
 impl Connection {
+    /// What statements can use besides what comes with the engine.
+    pub fn registered(&self) -> Registered {
+        self.registered.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn remember(&self, add: impl FnOnce(&mut Registered)) {
+        add(&mut self.registered.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
     fn session<'a>(&'a self, py: Python<'_>) -> MutexGuard<'a, Session> {
         // Statements of another thread may run under the lock.
         self.session.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
@@ -86,8 +98,11 @@ impl Connection {
         let mut session =
             Session::new(options).map_err(|error| errors::to_python(py, &error, ""))?;
         let sinks = PythonSinks::default();
-        session.register_connector(Arc::new(sinks.clone()));
-        Ok(Connection { session: Mutex::new(session), sinks })
+        let connector = Arc::new(sinks.clone());
+        session.register_connector(connector.clone());
+        let registered = Registered { connectors: vec![connector], ..Registered::default() };
+        let registered = Mutex::new(registered);
+        Ok(Connection { session: Mutex::new(session), sinks, registered })
     }
 
     /// Executes statements; a query that is the last one is returned and runs when it is asked.
@@ -153,7 +168,9 @@ impl Connection {
         let mut session = self.session(py);
         let result = sql_type_of(&session, result);
         let result = result.map_err(|error| errors::to_python(py, &error, ""))?;
-        session.register_aggregate(Arc::new(AggregateOverValues { name, function, result }));
+        let aggregate = Arc::new(AggregateOverValues { name, function, result });
+        session.register_aggregate(aggregate.clone());
+        self.remember(|registered| registered.aggregates.push(aggregate));
         Ok(())
     }
 
@@ -210,8 +227,9 @@ impl Connection {
         // A process of its own takes whole columns, and calls the function for each row there.
         let by_rows = by_rows && !isolated;
         let function = PythonFunction { name, call, result, by_rows, strict, is_nullable };
-        session
-            .register_function_on(Arc::new(lanes), function.into_scalar(arguments, deterministic));
+        let function = function.into_scalar(arguments, deterministic);
+        session.register_function_on(Arc::new(lanes), function.clone());
+        self.remember(|registered| registered.outside_functions.push(function));
         Ok(())
     }
 }

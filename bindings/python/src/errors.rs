@@ -20,13 +20,21 @@ use crate::functions::take_exception;
 
 /// An error of the engine on its way to Python, with the statements that it points into.
 pub fn to_python(py: Python<'_>, error: &Error, sql: &str) -> PyErr {
-    let class = match error.kind() {
+    raise(py, class_of(error), error, ("<sql>", sql))
+}
+
+/// The same for a file, by its name and text.
+pub fn of_file(py: Python<'_>, error: &Error, name: &str, text: &str) -> PyErr {
+    raise(py, class_of(error), error, (name, text))
+}
+
+fn class_of(error: &Error) -> &'static str {
+    match error.kind() {
         ErrorKind::Plan | ErrorKind::Unsupported => "SqlError",
         ErrorKind::Data => "DataError",
         ErrorKind::User => "FunctionError",
         _ => "Error",
-    };
-    raise(py, class, error, sql)
+    }
 }
 
 /// The same for a job that cannot resume from its snapshot: where no place in the text is at fault,
@@ -34,16 +42,16 @@ pub fn to_python(py: Python<'_>, error: &Error, sql: &str) -> PyErr {
 pub fn of_resumed(py: Python<'_>, error: &Error, sql: &str) -> PyErr {
     let is_state = error.is_plan_error() || error.kind() == ErrorKind::Data;
     match is_state && error.span().is_none() {
-        true => raise(py, "StateError", error, sql),
+        true => raise(py, "StateError", error, ("<sql>", sql)),
         false => to_python(py, error, sql),
     }
 }
 
-fn raise(py: Python<'_>, class: &str, error: &Error, sql: &str) -> PyErr {
-    made(py, class, error, sql).unwrap_or_else(|failure| failure)
+fn raise(py: Python<'_>, class: &str, error: &Error, source: (&str, &str)) -> PyErr {
+    made(py, class, error, source).unwrap_or_else(|failure| failure)
 }
 
-fn made(py: Python<'_>, class: &str, error: &Error, sql: &str) -> PyResult<PyErr> {
+fn made(py: Python<'_>, class: &str, error: &Error, (name, sql): (&str, &str)) -> PyResult<PyErr> {
     let fields = PyDict::new(py);
     let span = error.span();
     fields.set_item("message", error.message())?;
@@ -56,7 +64,7 @@ fn made(py: Python<'_>, class: &str, error: &Error, sql: &str) -> PyResult<PyErr
     fields.set_item("row", error.row())?;
     fields.set_item("operator", error.operator())?;
     fields.set_item("sql", sql)?;
-    let text = render(error, "<sql>", sql, false);
+    let text = render(error, name, sql, false);
     let text = match (error.help(), &help) {
         (Some(written), Some(help)) => text.replace(written, help),
         _ => text,

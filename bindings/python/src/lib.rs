@@ -11,6 +11,7 @@
 //! | `jobs` | INSERTs in the background |
 //! | `functions`, `lanes` | functions of Python, and the threads on which they run |
 //! | `processes` | keyed process functions |
+//! | `tests_of_sql` | tests with a virtual clock |
 //! | `batch`, `values`, `types` | rows on their way out and in |
 //! | `errors` | errors as exceptions |
 //!
@@ -27,6 +28,7 @@ mod processes;
 mod running;
 mod sinks;
 mod sources;
+mod tests_of_sql;
 mod types;
 mod values;
 
@@ -49,6 +51,8 @@ mod _thalweg {
     use super::jobs::RunningJob;
     #[pymodule_export]
     use super::running::shut_down;
+    #[pymodule_export]
+    use super::tests_of_sql::SqlTests;
 
     use pyo3::prelude::*;
 

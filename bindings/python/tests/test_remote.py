@@ -75,6 +75,7 @@ def test_jobs_are_started_looked_at_and_stopped(db):
         assert job.why() is None or str(job.why())
         assert not job.wait(0.01)
     assert job.state == "stopped"
+    assert job.metrics() == {} and job.why() is None
     again = db.start("ticks", "INSERT INTO nowhere SELECT n FROM ticks", resume=True)
     again.stop()
     assert again.wait(30)
@@ -84,11 +85,10 @@ def test_a_job_that_ends_and_one_that_fails(db):
     db.sql(TICKS.format(end=100))
     assert db.start("short", "INSERT INTO nowhere SELECT n FROM ticks").wait(30)
     assert db.job("short").state == "finished"
-    failing = db.start(
-        "failing", "SET 'restart-strategy' = 'none'; INSERT INTO nowhere SELECT 1000 / (n - 50) FROM ticks"
-    )
+    text = "SET 'restart-strategy' = 'none'; INSERT INTO nowhere SELECT 1000 / (n - 50) FROM ticks"
     with pytest.raises(tw.DataError, match="division by zero"):
-        failing.wait(30)
+        # It may fail before anybody has seen it running.
+        db.start("failing", text).wait(30)
 
 
 def test_objects_of_this_process_are_refused(db):

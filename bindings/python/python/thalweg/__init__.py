@@ -12,6 +12,7 @@ pandas and DuckDB are used where they are there.
 
 import atexit as _atexit
 
+from . import testing
 from ._thalweg import Array, RecordBatch, __version__
 from ._thalweg import shut_down as _shut_down
 from .aggregates import AggregateFunction, TableFunction, udaf, udtf
@@ -46,6 +47,7 @@ __all__ = [
     "__version__",
     "connect",
     "stream",
+    "testing",
     "udaf",
     "udf",
     "udtf",

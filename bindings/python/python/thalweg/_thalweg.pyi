@@ -11,6 +11,7 @@ __all__ = [
     "Query",
     "RecordBatch",
     "RunningJob",
+    "SqlTests",
     "__version__",
     "command",
     "shut_down",
@@ -123,6 +124,19 @@ class RunningJob:
     def metrics(self) -> str | None: ...
     def stop(self) -> None: ...
     def wait(self, timeout: float | None = None) -> bool: ...
+
+@final
+class SqlTests:
+    def __new__(cls, name: str, folder: str, text: str, statements: str | None) -> SqlTests: ...
+    @property
+    def cases(self) -> list[tuple[str, int]]: ...
+    def run(
+        self,
+        case: int,
+        params: dict[str, str],
+        settings: Sequence[tuple[str, str]],
+        connection: Connection | None,
+    ) -> tuple[int, list[tuple[str, str]], list[tuple[int, str, str, str]]]: ...
 
 def sql_type_of(given: object) -> str: ...
 def shut_down() -> None: ...

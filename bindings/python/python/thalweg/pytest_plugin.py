@@ -1,18 +1,18 @@
-"""The plug-in for pytest: files ``*.test.md`` are tests, which the command ``thalweg test FILE`` runs.
+"""The plug-in for pytest: files ``*.test.md`` are tests of SQL, each case one test.
 
-pytest finds it where the package is installed. Where the command has no ``test`` the files are skipped, with a
-line that says so.
+pytest finds it where the package is installed. The cases run in this process, as by the command ``thalweg test``.
 """
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from . import testing
+from .errors import Error
 
 __all__ = ["MarkdownFile", "MarkdownTest", "pytest_collect_file"]
 
@@ -29,42 +29,29 @@ class MarkdownFile(pytest.File):
     """A file of tests of SQL."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        """One test: the command says which of the file's failed."""
-        yield MarkdownTest.from_parent(self, name=self.path.name.removesuffix(".test.md"))
+        """One test for each case."""
+        try:
+            file = testing.File(self.path)
+        except Error as error:
+            raise self.CollectError(str(error)) from error
+        for number, (name, line) in enumerate(file.cases):
+            yield MarkdownTest.from_parent(self, name=name, file=file, number=number, line=line)
 
 
 class MarkdownTest(pytest.Item):
-    """What the command says of a file."""
+    """A case of a file."""
+
+    def __init__(self, *, file: testing.File, number: int, line: int, **keywords: Any) -> None:
+        super().__init__(**keywords)
+        self._file, self._number, self._line = file, number, line
 
     def runtest(self) -> None:
-        if not _knows_tests():
-            pytest.skip("this thalweg has no command `test`")
-        ended = subprocess.run(_command(str(self.path)), capture_output=True, text=True, cwd=self.path.parent)
-        if ended.returncode != 0:
-            raise _Failed(ended.stdout + ended.stderr)
+        self._file.check(self._number)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        if isinstance(excinfo.value, _Failed):
+        if isinstance(excinfo.value, (AssertionError, Error)):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        return self.path, None, f"thalweg test {self.path.name}"
-
-
-class _Failed(Exception):
-    """The command has failed; its output is the text."""
-
-
-_known: list[bool] = []
-
-
-def _knows_tests() -> bool:
-    """Asked once: a command without `test` does not know what help to give."""
-    if not _known:
-        _known.append(subprocess.run(_command("--help"), capture_output=True).returncode == 0)
-    return _known[0]
-
-
-def _command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "thalweg", "test", *arguments]
+        return self.path, self._line - 1, self.name

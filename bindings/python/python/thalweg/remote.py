@@ -314,13 +314,22 @@ class RemoteJob:
 
     def why(self) -> Why | None:
         """Which input holds results back, since when, and why. None while it does not run."""
-        found = self._connection._request("GET", f"{self._path}/why", missing=None)
+        found = self._reading("why")
         return None if found is None else Why(found["text"], found["why"])
 
     def metrics(self) -> dict[str, Any]:
         """All counters of the job, by stage; empty while it does not run."""
-        found = self._connection._request("GET", f"{self._path}/graph", missing=None)
+        found = self._reading("graph")
         return {} if found is None else dict(found["reading"])
+
+    def _reading(self, what: str) -> Any:
+        """None where there is none: the job does not run, or has just begun."""
+        try:
+            return self._connection._request("GET", f"{self._path}/{what}", missing=None)
+        except Error as error:
+            if error.kind != "not-running":
+                raise
+            return None
 
     def watermarks(self) -> dict[str, int | None]:
         """The watermark of each stage, in milliseconds since 1970; None where there is none yet."""

@@ -120,6 +120,7 @@ fn test_file(path: &Path, arguments: &TestArguments, counts: &mut Counts) -> Res
     let options = TestOptions {
         params: arguments.parameters.iter().cloned().collect::<BTreeMap<_, _>>(),
         settings: arguments.settings.clone(),
+        ..TestOptions::default()
     };
     let is_wanted = |case: &&TestCase| {
         let filter = arguments.filter.as_deref().unwrap_or_default();

@@ -126,6 +126,17 @@ impl TestFile {
         Ok(file)
     }
 
+    /// The same, each case with these statements in front of its own.
+    #[must_use]
+    pub fn with_statements(mut self, name: &str, text: &str) -> TestFile {
+        let (name, folder) = (name.to_owned(), Some(self.folder.clone()));
+        let part = SqlPart { name, folder, text: text.to_owned() };
+        for case in &mut self.cases {
+            case.sql.insert(0, part.clone());
+        }
+        self
+    }
+
     /// The text with other rows in some of its tables.
     pub(super) fn replaced(&self, mut tables: Vec<(Range<usize>, String)>) -> String {
         tables.sort_by_key(|(lines, _)| lines.start);

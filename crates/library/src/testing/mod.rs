@@ -42,4 +42,4 @@ pub mod run;
 
 pub use compare::Difference;
 pub use markdown::{TestCase, TestFile};
-pub use run::{CaseReport, TestOptions, Variant, run_case};
+pub use run::{CaseReport, Registered, TestOptions, Variant, run_case};

@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::ready;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use arrow_array::{ArrayRef, Int8Array, RecordBatch, UInt32Array};
@@ -37,6 +38,8 @@ pub(super) struct Places {
     zone: Mutex<chrono_tz::Tz>,
     open: Mutex<Vec<Opened>>,
     outputs: Mutex<Vec<Written>>,
+    /// Set once rows of the test could not be read.
+    has_wrong_rows: AtomicBool,
 }
 
 /// A source, or a table that is looked up, of a job that runs.
@@ -109,7 +112,9 @@ impl Places {
     pub(super) fn new(clock: Arc<ManualClock>, inputs: Vec<InputTable>) -> Places {
         let zone = Mutex::new(chrono_tz::Tz::UTC);
         let declared = Mutex::new(vec![None; inputs.len()]);
-        Places { clock, inputs, declared, zone, open: Mutex::default(), outputs: Mutex::default() }
+        let (open, outputs) = (Mutex::default(), Mutex::default());
+        let has_wrong_rows = AtomicBool::new(false);
+        Places { clock, inputs, declared, zone, open, outputs, has_wrong_rows }
     }
 
     /// A connector whose tables are those of the test.
@@ -191,6 +196,18 @@ impl Places {
         Ok(())
     }
 
+    /// True if a source could not be opened because of what the test's own table holds: the error
+    /// is about that.
+    pub(super) fn has_wrong_rows(&self) -> bool {
+        self.has_wrong_rows.load(Ordering::Relaxed)
+    }
+
+    fn prepare(&self, input: usize, request: &TableRequest) -> Result<Prepared> {
+        let session = Session { zone: *locked(&self.zone), ..Session::default() };
+        let prepared = prepare(&self.inputs[input].rows, &self.own(input), request, &session);
+        prepared.inspect_err(|_| self.has_wrong_rows.store(true, Ordering::Relaxed))
+    }
+
     /// What was written, in its order.
     pub(super) fn take_outputs(&self) -> Vec<Written> {
         std::mem::take(&mut *locked(&self.outputs))
@@ -219,9 +236,8 @@ impl Places {
             Error::plan(format!("the test has no input for table {table}, which is read"))
                 .hint(format!("add a line `input {table}` with a table below it; with no rows in it the table is empty"))
         })?;
-        let session = Session { zone: *locked(&self.zone), ..Session::default() };
         let (own, table) = (self.own(input), &self.inputs[input].rows);
-        let rows = prepare(table, &own, request, &session)?;
+        let rows = self.prepare(input, request)?;
         let feed = Arc::<Mutex<Feed>>::default();
         let has_all = is_lookup && own.at.is_none();
         if has_all {
@@ -462,12 +478,10 @@ impl Connector for TestConnector {
     }
     fn lookup(&self, request: &LookupRequest) -> Result<Arc<dyn AsyncLookup>> {
         let feed = self.places.open(&request.table, false, true)?;
-        let session = Session { zone: *locked(&self.places.zone), ..Session::default() };
         let mut inputs = self.places.inputs.iter();
         let found = inputs.position(|input| input.table == request.table.table);
         let input = found.ok_or_else(|| Error::internal("an input that was opened is there"))?;
-        let (own, table) = (self.places.own(input), &self.places.inputs[input].rows);
-        let rows = prepare(table, &own, &request.table, &session)?.batch;
+        let rows = self.places.prepare(input, &request.table)?.batch;
         Ok(Arc::new(TestLookup { feed, rows }))
     }
 }

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use thalweg_core::connector::Connector;
 use thalweg_core::shim::{Clock, ManualClock, SharedClock};
 use thalweg_core::text::format_timestamp_millis;
 use thalweg_core::{
     Column, DataType, Error, OrderContract, Result, RowKind, TableSchema, Watermark,
 };
-use thalweg_expr::Session as ExprSession;
+use thalweg_expr::{Executor, ScalarFunction, Session as ExprSession, Task};
+use thalweg_operators::aggregate::UserAggregate;
 use thalweg_plan::Planner;
 use thalweg_plan::ast::{Statement, StatementKind};
 use thalweg_plan::catalog::{LateData, substitute};
@@ -39,6 +41,45 @@ pub struct TestOptions {
     pub params: BTreeMap<String, String>,
     /// Options that are set before the first statement.
     pub settings: Vec<(String, String)>,
+    /// What a program has made known to SQL.
+    pub registered: Registered,
+}
+
+/// What statements can use besides what comes with the engine.
+#[derive(Clone, Default)]
+pub struct Registered {
+    /// Functions that run on threads of their own outside of tests. Here their stages are the same,
+    /// and they run at once: a test has no other threads.
+    pub outside_functions: Vec<ScalarFunction>,
+    /// Aggregate functions.
+    pub aggregates: Vec<Arc<dyn UserAggregate>>,
+    /// Connectors, in whose place the test stands as in that of all others.
+    pub connectors: Vec<Arc<dyn Connector>>,
+}
+
+impl std::fmt::Debug for Registered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let aggregates: Vec<&str> = self.aggregates.iter().map(|own| own.name()).collect();
+        let connectors: Vec<&str> =
+            self.connectors.iter().map(|own| own.description().name).collect();
+        f.debug_struct("Registered")
+            .field("outside_functions", &self.outside_functions)
+            .field("aggregates", &aggregates)
+            .field("connectors", &connectors)
+            .finish()
+    }
+}
+
+/// Runs functions where they are called.
+struct AtOnce;
+
+impl Executor for AtOnce {
+    fn execute(&self, task: Task) {
+        task();
+    }
+    fn description(&self) -> String {
+        "at once".to_owned()
+    }
 }
 
 /// In which way a case runs.
@@ -209,6 +250,9 @@ impl<'a> VariantRun<'a> {
                 None => (self.file.name.clone(), self.file.text.clone()),
             };
             if let Err(stop) = self.run_part(&mut session, part) {
+                if self.places.has_wrong_rows() {
+                    self.source = (self.file.name.clone(), self.file.text.clone());
+                }
                 match stop {
                     Stop::Failed(error) if self.expects_error() => {
                         self.error = Some(error);
@@ -237,7 +281,18 @@ impl<'a> VariantRun<'a> {
         let settings = self.options.settings.clone();
         let options = SessionOptions { base_dir, allowed_roots, settings, ..defaults };
         let clock = Arc::clone(&self.clock) as SharedClock;
-        Session::over(options, clock, |connector| self.places.wrap(connector))
+        let mut session = Session::over(options, clock, |own| self.places.wrap(own))?;
+        let registered = &self.options.registered;
+        for connector in &registered.connectors {
+            session.register_connector(self.places.wrap(Arc::clone(connector)));
+        }
+        for function in &registered.outside_functions {
+            session.register_function_on(Arc::new(AtOnce), function.clone());
+        }
+        for aggregate in &registered.aggregates {
+            session.register_aggregate(Arc::clone(aggregate));
+        }
+        Ok(session)
     }
 
     fn run_part(&mut self, session: &mut Session, part: &SqlPart) -> Result<(), Stop> {
