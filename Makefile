@@ -164,7 +164,7 @@ fuzz:
 
 # Connectors against real servers, which tests/services starts. A server that is missing is a failure here.
 connect-test:
-	for service in redis mosquitto nats s3 flink; do tests/services/$$service install || exit; done
+	for service in redis mosquitto nats s3 flink iceberg-rest; do tests/services/$$service install || exit; done
 	THALWEG_SKIPS=refuse $(CARGO) test --locked --package thalweg --features all --test 'connect_*' -- --include-ignored
 	python=$$(tests/services/pyiceberg) && THALWEG_PYTHON=$$python THALWEG_SKIPS=refuse \
 	  $(CARGO) test --locked --package thalweg-connectors --lib -- --ignored pyiceberg

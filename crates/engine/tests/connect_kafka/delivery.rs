@@ -41,7 +41,8 @@ fn a_job_without_snapshots_writes_at_once() {
 #[test]
 fn the_examples_run() {
     let Some(broker) = Broker::shared() else { return };
-    let tools = [("BOOTSTRAP", broker.servers.as_str()), ("KAFKA_JARS", broker.value("KAFKA_JARS"))];
+    let tools =
+        [("BOOTSTRAP", broker.servers.as_str()), ("KAFKA_JARS", broker.value("KAFKA_JARS"))];
     for name in ["kafka-orders", "rules"] {
         check_example(name, &broker.folder(name), &tools);
     }
