@@ -164,7 +164,7 @@ fuzz:
 
 # Connectors against real servers, which tests/services starts. A server that is missing is a failure here.
 connect-test:
-	for service in redis mosquitto nats s3 flink flink-clients; do tests/services/$$service install || exit; done
+	for service in redis mosquitto nats s3 flink flink-clients iceberg-rest; do tests/services/$$service install || exit; done
 	THALWEG_SKIPS=refuse $(CARGO) test --locked --package thalweg --features all --test 'connect_*' -- --include-ignored
 	python=$$(tests/services/pyiceberg) && THALWEG_PYTHON=$$python THALWEG_SKIPS=refuse \
 	  $(CARGO) test --locked --package thalweg-connectors --lib -- --ignored pyiceberg

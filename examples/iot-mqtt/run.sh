@@ -12,7 +12,8 @@ mkdir -p "$work"
 eval "$("$service" start "$work/broker")"
 job=
 finish() {
-  [ -z "$job" ] || kill -INT "$job" 2>/dev/null || true
+  # A shell starts what is in the background without Ctrl-C.
+  [ -z "$job" ] || kill -TERM "$job" 2>/dev/null || true
   [ -z "$job" ] || wait "$job" 2>/dev/null || true
   "$service" stop "$work/broker"
 }
@@ -25,7 +26,7 @@ start_job() {
   job=$!
 }
 # shown FOLDER: the rows of all files that are visible, sorted.
-shown() { find "$work/$1" -name 'part-*' -exec cat {} + 2>/dev/null | sort; }
+shown() { { find "$work/$1" -name 'part-*' -exec cat {} + 2>/dev/null || true; } | sort; }
 # until_rows FOLDER COUNT: waits for a minute at most.
 until_rows() {
   local i rows

@@ -12,7 +12,8 @@ database="$work/database"
 eval "$("$server" start "$database")"
 job=
 finish() {
-  [ -z "$job" ] || kill -INT "$job" 2>/dev/null || true
+  # A shell starts what is in the background without Ctrl-C.
+  [ -z "$job" ] || kill -TERM "$job" 2>/dev/null || true
   [ -z "$job" ] || wait "$job" 2>/dev/null || true
   "$server" stop "$database"
 }

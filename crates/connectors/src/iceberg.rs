@@ -1,6 +1,6 @@
 //! `'connector' = 'iceberg'`: tables of Apache Iceberg, in folders and object stores.
 //!
-//! A table is a folder as a catalog of type `hadoop` has it (`place.rs`). Rows are Parquet files
+//! A table is a folder (`place.rs`), whose metadata lie there too or at a server (`rest.rs`). Rows are Parquet files
 //! that lists name (`manifest.rs`), and the newest version of the table's metadata (`metadata.rs`)
 //! names the lists. The library of Iceberg for Rust is not used: see the design note 022.
 //!
@@ -18,6 +18,8 @@ mod manifest;
 mod metadata;
 mod options;
 mod place;
+#[cfg(feature = "http")]
+mod rest;
 mod schema;
 mod sink;
 mod source;
@@ -29,7 +31,7 @@ use std::collections::BTreeMap;
 use thalweg_core::Result;
 use thalweg_core::connector::{Connector, ConnectorDescription, Sink, Source, TableRequest};
 
-use self::options::{DESCRIPTION, IcebergOptions};
+use self::options::{CatalogPlace, DESCRIPTION, IcebergOptions};
 use self::sink::IcebergSink;
 use self::source::IcebergSource;
 use crate::filesystem::check_place_of;
@@ -46,7 +48,10 @@ impl Connector for Iceberg {
     fn validate(&self, request: &TableRequest, _as_sink: bool) -> Result<()> {
         let options = IcebergOptions::read(request)?;
         schema::check_columns(request)?;
-        check_place_of(request, options.warehouse)
+        match options.catalog {
+            CatalogPlace::Folder { warehouse } => check_place_of(request, warehouse),
+            CatalogPlace::Server { .. } => Ok(()),
+        }
     }
 
     fn is_bounded(&self, request: &TableRequest) -> bool {

@@ -158,6 +158,12 @@ impl Version {
         self.metadata["properties"][name].as_str()
     }
 
+    /// The properties of the table that a commit of this engine sets.
+    #[cfg(feature = "http")]
+    pub fn own_properties(&self) -> Value {
+        json!({ COMMITS: self.property(COMMITS).unwrap_or_default() })
+    }
+
     /// A snapshot by its number.
     pub fn snapshot(&self, id: i64) -> Option<TableSnapshot> {
         let snapshots = self.metadata["snapshots"].as_array()?;

@@ -1,13 +1,22 @@
 //! The `WITH` options of tables of Iceberg.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "http")]
+use thalweg_core::connector::Secret;
 use thalweg_core::connector::{
     AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, OptionDescription, Options,
     SinkCapability, SourceCapability, TableRequest, option_table,
 };
 use thalweg_core::snapshot::SinkGuarantee;
 use thalweg_core::{Error, Result};
+
+use super::place::Catalog;
+#[cfg(feature = "http")]
+use super::rest::{RestCatalog, TableName};
+#[cfg(feature = "http")]
+use crate::network::http::{HttpSettings, parts_of};
 
 /// The connector and its options.
 pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
@@ -26,7 +35,7 @@ pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
         ..Capabilities::NONE
     },
     options: OPTIONS,
-    unsupported: &["uri", "credential", "token", "upsert-enabled", "overwrite-enabled", "write-*"],
+    unsupported: &["credential", "header.*", "upsert-enabled", "overwrite-enabled", "write-*"],
     is_in_flink: true,
     ..ConnectorDescription::new("iceberg", "tables of Apache Iceberg, in folders and object stores")
 };
@@ -40,15 +49,21 @@ const STRATEGIES: &[&str] = &[
 
 const OPTIONS: &[OptionDescription] = &option_table! {
     "catalog-name": Text, as_in_flink()
-        => "without effect: a catalog of type `hadoop` is its warehouse";
-    "catalog-type": Words(&["hadoop"]), required(), as_in_flink()
-        => "`hadoop`: a table is a folder. Other types are not there";
-    "warehouse": Text, required(), as_in_flink()
-        => "the folder of all tables, or the URL of an object store";
+        => "without effect: a catalog is its warehouse, or its server";
+    "catalog-type": Words(&["hadoop", "rest"]), required(), as_in_flink()
+        => "`hadoop`: a table is a folder; `rest`: a server knows the tables. Other types are not \
+            there";
+    "warehouse": Text, as_in_flink()
+        => "with `hadoop` the folder of all tables, or the URL of an object store; with `rest` \
+            the name of the warehouse, if the server has several";
+    "uri": Text, as_in_flink()
+        => "with `rest` the URL of the server, without `/v1`";
+    "token": Secret, as_in_flink()
+        => "with `rest` what is sent to the server as a bearer token";
     "catalog-database": Text, or("default"), as_in_flink()
-        => "the folder in it";
+        => "the database, with `hadoop` a folder in the warehouse";
     "catalog-table": Text, or_else("the table's name"), as_in_flink()
-        => "the folder in that";
+        => "the table in it, with `hadoop` a folder in that";
     "streaming": Boolean, or("false"), of_source(), as_in_flink()
         => "rows that are added later are read as well, and the table has no end";
     "monitor-interval": Duration, or("60 s"), of_source(), as_in_flink()
@@ -83,9 +98,19 @@ impl Strategy {
     }
 }
 
+/// What knows the tables.
+#[derive(Clone, Copy, Debug)]
+pub enum CatalogPlace<'a> {
+    /// A folder of folders.
+    Folder { warehouse: &'a str },
+    /// A server.
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "there is no client of HTTP"))]
+    Server { uri: &'a str, warehouse: Option<&'a str> },
+}
+
 /// The checked options of a table.
 pub struct IcebergOptions<'a> {
-    pub warehouse: &'a str,
+    pub catalog: CatalogPlace<'a>,
     pub database: &'a str,
     pub table: &'a str,
     /// How often to look for new snapshots, if at all.
@@ -102,7 +127,11 @@ impl<'a> IcebergOptions<'a> {
     pub fn read(request: &'a TableRequest) -> Result<Self> {
         let options = Options::of(request, &DESCRIPTION)?;
         options.required("catalog-type")?;
-        options.choice("catalog-type", &[("hadoop", ())])?;
+        let is_server = options.choice("catalog-type", &[("hadoop", false), ("rest", true)])?;
+        let catalog = match is_server {
+            Some(true) => server(&options)?,
+            _ => CatalogPlace::Folder { warehouse: options.required("warehouse")? },
+        };
         let words =
             [Strategy::Table, Strategy::Latest, Strategy::LatestExclusive, Strategy::Earliest]
                 .map(|strategy| (strategy.name(), strategy));
@@ -112,7 +141,7 @@ impl<'a> IcebergOptions<'a> {
         }
         let interval = Duration::from_millis(interval);
         let table = IcebergOptions {
-            warehouse: options.required("warehouse")?,
+            catalog,
             database: options.text("catalog-database").unwrap_or("default"),
             table: options.get("catalog-table").unwrap_or(&request.table),
             monitor_interval: options.boolean("streaming")?.then_some(interval),
@@ -134,4 +163,57 @@ impl<'a> IcebergOptions<'a> {
         }
         Ok(table)
     }
+
+    /// The catalog, where that is a server: nothing is asked yet.
+    ///
+    /// # Errors
+    /// If it is none, or a secret is not there.
+    #[cfg(feature = "http")]
+    pub fn server(&self, request: &TableRequest) -> Result<Arc<dyn Catalog>> {
+        let CatalogPlace::Server { uri, warehouse } = self.catalog else {
+            return Err(Error::internal("a catalog that is no server was asked as one"));
+        };
+        let options = Options::of(request, &DESCRIPTION)?;
+        let token = options.secret("token")?;
+        let bearer = |token: Secret| Secret::new(format!("Bearer {}", token.expose()));
+        let headers = token.map(|token| ("authorization".to_owned(), bearer(token)));
+        let settings = HttpSettings {
+            headers: headers.into_iter().collect(),
+            targets: options.targets().clone(),
+            ..HttpSettings::default()
+        };
+        let name = TableName {
+            uri: uri.to_owned(),
+            warehouse: warehouse.map(str::to_owned),
+            database: self.database.to_owned(),
+            table: self.table.to_owned(),
+        };
+        Ok(Arc::new(RestCatalog::new(name, settings)))
+    }
+
+    /// The same in a program without a client of HTTP.
+    ///
+    /// # Errors
+    /// Always: options that name a server are refused there.
+    #[cfg(not(feature = "http"))]
+    pub fn server(&self, _: &TableRequest) -> Result<Arc<dyn Catalog>> {
+        Err(Error::internal("a program without HTTP asks a server"))
+    }
+}
+
+/// The server of a catalog of type `rest`.
+#[cfg(feature = "http")]
+fn server<'a>(options: &Options<'a>) -> Result<CatalogPlace<'a>> {
+    let uri = options.required("uri")?;
+    let Some((host, port, ..)) = parts_of(uri).filter(|_| !uri.starts_with("ws")) else {
+        return Err(options.bad("uri", uri, "'http://HOST:PORT/PATH', without a password"));
+    };
+    options.check_target(&host, port)?;
+    Ok(CatalogPlace::Server { uri, warehouse: options.get("warehouse") })
+}
+
+#[cfg(not(feature = "http"))]
+fn server<'a>(_: &Options<'a>) -> Result<CatalogPlace<'a>> {
+    Err(Error::unsupported("catalogs of type 'rest' need a program with the feature http")
+        .hint("build it with --features http"))
 }

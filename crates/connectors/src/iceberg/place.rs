@@ -1,4 +1,5 @@
-//! The folder of a table, laid out as a catalog of type `hadoop` has it.
+//! The folder of a table. That a catalog of type `hadoop` has is laid out like this; where the
+//! catalog is a server ([`Catalog`]) that one keeps the metadata, and names the folder.
 //!
 //! ```text
 //! WAREHOUSE/DATABASE/TABLE/metadata/v7.metadata.json     what the table is; the newest counts
@@ -16,22 +17,54 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value;
-use thalweg_core::connector::TableRequest;
+use thalweg_core::connector::{TableRequest, Waker};
 use thalweg_core::shim::unique_name;
 use thalweg_core::{Error, Result};
 
-use super::options::IcebergOptions;
+use super::options::{CatalogPlace, IcebergOptions};
+use super::schema::TableLayout;
 use crate::filesystem::{Files, Objects, folder_of, table_files};
 
 const HINT: &str = "version-hint.text";
+
+/// A catalog that is a server, and a table in it.
+pub trait Catalog: Send + Sync {
+    /// The newest version; `None` if there is no table.
+    ///
+    /// # Errors
+    /// If the server cannot be asked, or refuses to say.
+    fn newest(&self) -> Result<Option<Version>>;
+
+    /// Creates the table, unless it is there.
+    ///
+    /// # Errors
+    /// If the server refuses.
+    fn create(&self, layout: &TableLayout) -> Result<()>;
+
+    /// Makes a version the newest one; false if another writer was faster.
+    ///
+    /// # Errors
+    /// If the server cannot be asked, or refuses.
+    fn commit(&self, version: &Version) -> Result<bool>;
+
+    /// Says what ends calls for the table's files, once it is known where they lie.
+    fn files_are_ended_by(&self, waker: Option<Waker>);
+
+    /// Ends all calls.
+    fn cancel(&self);
+}
 
 /// The folder of a table.
 #[derive(Clone)]
 pub struct TablePlace {
     pub files: Arc<dyn Files>,
+    /// Empty until a catalog that is a server has named it ([`TablePlace::locate`]).
     pub root: PathBuf,
     /// The store that it lies in, if it does.
     pub objects: Option<Arc<Objects>>,
+    catalog: Option<Arc<dyn Catalog>>,
+    /// What that server calls the folder.
+    named: Option<String>,
 }
 
 /// What a table is, and which version of that it is.
@@ -46,14 +79,65 @@ impl TablePlace {
     /// # Errors
     /// If it lies outside the allowed folders, or in a store that cannot be talked to.
     pub fn of(request: &TableRequest, options: &IcebergOptions<'_>) -> Result<TablePlace> {
-        let warehouse = options.warehouse.trim_end_matches('/');
-        let path = format!("{warehouse}/{}/{}", options.database, options.table);
+        let (path, catalog) = match &options.catalog {
+            CatalogPlace::Folder { warehouse } => {
+                let warehouse = warehouse.trim_end_matches('/');
+                (format!("{warehouse}/{}/{}", options.database, options.table), None)
+            }
+            CatalogPlace::Server { .. } => (String::new(), Some(options.server(request)?)),
+        };
         let (files, objects) = table_files(request, &path)?;
-        Ok(TablePlace { files, root: folder_of(request, &path)?, objects })
+        let root = if catalog.is_some() { PathBuf::new() } else { folder_of(request, &path)? };
+        Ok(TablePlace { files, root, objects, catalog, named: None })
+    }
+
+    /// Finds out where the table lies, if a server is to say it and has such a table.
+    ///
+    /// # Errors
+    /// If it cannot be asked, or the table lies where this job may not go.
+    pub fn locate(&mut self, request: &TableRequest) -> Result<()> {
+        let Some(catalog) = &self.catalog else { return Ok(()) };
+        let Some(version) = catalog.newest()? else { return Ok(()) };
+        let location = version.metadata["location"].as_str().unwrap_or_default();
+        let location = location.trim_end_matches('/');
+        let path = plain(location);
+        (self.files, self.objects) = table_files(request, &path)?;
+        self.root = folder_of(request, &path)?;
+        self.named = Some(location.to_owned());
+        catalog.files_are_ended_by(self.files.canceller());
+        Ok(())
+    }
+
+    /// Creates the table in a catalog that is a server. False if the catalog is none.
+    ///
+    /// # Errors
+    /// If the server refuses.
+    pub fn create_at_server(&self, layout: &TableLayout) -> Result<bool> {
+        let Some(catalog) = &self.catalog else { return Ok(false) };
+        catalog.create(layout).map(|()| true)
+    }
+
+    /// What ends all calls that may wait.
+    pub fn canceller(&self) -> Option<Waker> {
+        match self.catalog.clone() {
+            None => self.files.canceller(),
+            Some(catalog) => Some(Arc::new(move || catalog.cancel())),
+        }
+    }
+
+    /// What messages call it.
+    pub fn shown(&self) -> String {
+        match self.root.as_os_str().is_empty() {
+            true => "the catalog".to_owned(),
+            false => self.root.display().to_string(),
+        }
     }
 
     /// What metadata call this folder.
     pub fn location(&self) -> String {
+        if let Some(named) = &self.named {
+            return named.clone();
+        }
         match self.objects {
             Some(_) => self.root.to_string_lossy().into_owned(),
             None => format!("file://{}", self.root.display()),
@@ -99,6 +183,9 @@ impl TablePlace {
     /// # Errors
     /// If it cannot be read.
     pub fn newest(&self) -> Result<Option<Version>> {
+        if let Some(catalog) = &self.catalog {
+            return catalog.newest();
+        }
         let hint = self.root.join("metadata").join(HINT);
         let hinted = match self.length(&hint)? {
             None => None,
@@ -142,6 +229,9 @@ impl TablePlace {
     /// # Errors
     /// If it cannot be written.
     pub fn commit(&self, version: &Version) -> Result<bool> {
+        if let Some(catalog) = &self.catalog {
+            return catalog.commit(version);
+        }
         let path = self.version_path(version.number);
         let text = serde_json::to_vec(&version.metadata).expect("JSON is text");
         if !self.files.put_new(&path, &text).map_err(|e| failed(&path, &e))? {

@@ -92,12 +92,15 @@ impl IcebergSink {
 
     fn located(&self, error: &Error) -> Error {
         let message = format!("table {}: {}", self.request.table, error.message());
-        let located = Error::new(error.kind(), message);
-        let located = located.in_file(self.place.root.display().to_string());
+        let located = Error::new(error.kind(), message).in_file(self.place.shown());
         match error.help() {
             Some(help) => located.hint(help.to_owned()),
             None => located,
         }
+    }
+
+    fn locate(&mut self) -> Result<()> {
+        self.place.locate(&self.request).map_err(|error| self.located(&error))
     }
 
     /// Takes over how the table is laid out.
@@ -114,9 +117,19 @@ impl IcebergSink {
 
     /// The table; makes it where there is none.
     fn created(&mut self) -> Result<()> {
+        let mut is_asked = false;
         loop {
+            self.locate()?;
             if let Some(version) = self.place.newest()? {
                 return self.fit(&version);
+            }
+            if self.place.create_at_server(&self.layout).map_err(|error| self.located(&error))? {
+                if !std::mem::replace(&mut is_asked, true) {
+                    continue;
+                }
+                // A view has the name, or the server forgets.
+                let error = Error::user("the catalog neither has nor makes a table of this name");
+                return Err(self.located(&error.hint("choose another 'catalog-table'")));
             }
             let folder = self.place.root.join("metadata");
             let created = self.place.files.create_folder(&folder);
@@ -303,6 +316,7 @@ impl Sink for IcebergSink {
 
     fn check_start(&mut self, handle: Option<&str>, start: &OutputStart) -> Result<()> {
         let files = handle.map(read_handle).transpose()?.map_or(Vec::new(), |(_, files)| files);
+        self.locate()?;
         self.check_places(&files)?;
         let Some(version) = self.place.newest()? else {
             return match files.is_empty() {
@@ -350,7 +364,7 @@ impl Sink for IcebergSink {
     }
 
     fn canceller(&self) -> Option<Waker> {
-        self.place.files.canceller()
+        self.place.canceller()
     }
 
     fn finish(&mut self) -> Result<()> {

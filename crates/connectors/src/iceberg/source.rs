@@ -35,19 +35,22 @@ struct TableReader {
 impl TableReader {
     fn located(&self, error: &Error) -> Error {
         let message = format!("table {}: {}", self.request.table, error.message());
-        let located = Error::new(error.kind(), message);
-        let located = located.in_file(self.place.root.display().to_string());
+        let located = Error::new(error.kind(), message).in_file(self.place.shown());
         match error.help() {
             Some(help) => located.hint(help.to_owned()),
             None => located,
         }
     }
 
+    fn locate(&mut self) -> Result<()> {
+        self.place.locate(&self.request).map_err(|error| self.located(&error))
+    }
+
     fn newest(&self) -> Result<Version> {
         let version = self.place.newest()?.ok_or_else(|| {
             self.located(
                 &Error::plan("there is no table of Iceberg")
-                    .hint("check 'warehouse', 'catalog-database' and 'catalog-table'"),
+                    .hint("check 'warehouse' (or 'uri'), 'catalog-database' and 'catalog-table'"),
             )
         })?;
         version.layout(&self.request, false).map_err(|error| self.located(&error))?;
@@ -174,7 +177,8 @@ impl IcebergSource {
     }
 
     /// Where a run that starts from scratch begins.
-    fn first(&self) -> Result<Begin> {
+    fn first(&mut self) -> Result<Begin> {
+        self.reader.locate()?;
         let version = self.reader.newest()?;
         let snapshot = match (self.follows, self.strategy) {
             (Some(_), Strategy::Earliest) => version.ancestors().pop(),
@@ -223,6 +227,7 @@ impl IcebergSource {
             return Err(Error::user("this is no position in a table of Iceberg")
                 .hint("the snapshot is of another table, of another version, or damaged"));
         };
+        self.reader.locate()?;
         let begin = Begin { strategy: self.strategy, snapshot: value["snapshot"].as_i64() };
         self.opened = Some((begin, self.source(begin)?));
         Ok(files.to_string())
@@ -258,13 +263,13 @@ impl Source for IcebergSource {
         if let Some((_, source)) = &mut self.opened {
             source.stop();
         }
-        if let Some(objects) = &self.reader.place.objects {
-            objects.cancel();
+        if let Some(cancel) = self.reader.place.canceller() {
+            cancel();
         }
     }
 
     fn canceller(&self) -> Option<Waker> {
-        self.reader.place.files.canceller()
+        self.reader.place.canceller()
     }
 
     fn position(&self) -> Option<String> {

@@ -317,7 +317,7 @@ fn what_does_not_fit_a_table_is_refused_with_what_to_do() {
     let none = request(&warehouse, vec![], &[("catalog-table", "none")]);
     assert!(read(&none).expect_err("no table").message().contains("there is no table"));
     for (name, value) in
-        [("catalog-type", "rest"), ("catalog-table", "../x"), ("monitor-interval", "0 s")]
+        [("catalog-type", "hive"), ("catalog-table", "../x"), ("monitor-interval", "0 s")]
     {
         assert!(Iceberg.validate(&request(&warehouse, vec![], &[(name, value)]), true).is_err());
     }

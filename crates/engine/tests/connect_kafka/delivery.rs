@@ -41,9 +41,9 @@ fn a_job_without_snapshots_writes_at_once() {
 #[test]
 fn the_examples_run() {
     let Some(broker) = Broker::shared() else { return };
-    let tools =
-        [("BOOTSTRAP", broker.servers.as_str()), ("KAFKA_JARS", broker.value("KAFKA_JARS"))];
+    let topics = ["orders", "payments", "paid-orders", "bad-orders", "rules", "events", "alarms"];
+    topics.iter().for_each(|topic| broker.topic(topic, 2, &[]));
     for name in ["kafka-orders", "rules"] {
-        check_example(name, &broker.folder(name), &tools);
+        check_example(name, &broker.folder(name), &[("BOOTSTRAP", &broker.servers)]);
     }
 }

@@ -1,0 +1,85 @@
+//! Tables of Iceberg in a catalog that is a server, which is killed with the job.
+
+use std::path::Path;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
+
+use thalweg_core::shim::SplitMix64;
+
+use super::services::{Job, Service, text};
+
+/// Runs statements of Python, which have Iceberg's library. What they print; `None` on a machine
+/// that cannot have it.
+fn python(statements: &str) -> Option<String> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/services/pyiceberg");
+    let found = Command::new(script).output().expect("bash runs");
+    if found.status.code() == Some(3) {
+        let why = text(&found.stderr);
+        assert!(std::env::var("THALWEG_SKIPS").as_deref() != Ok("refuse"), "{why}");
+        println!("SKIPPED: {why}");
+        return None;
+    }
+    let output = Command::new(text(&found.stdout).trim()).args(["-c", statements]).output();
+    let output = output.expect("Python runs");
+    assert!(output.status.success(), "{statements}: {}", text(&output.stderr));
+    Some(text(&output.stdout))
+}
+
+#[test]
+#[ignore = "fetches a server: make connect-test"]
+fn a_table_of_a_server_holds_each_row_once_and_others_read_it() {
+    let Some(server) = Service::start("iceberg-rest") else { return };
+    let uri = server.value("ICEBERG_URI").to_owned();
+    let arguments = ["--resume", "--allow-path", server.value("ICEBERG_WAREHOUSE")];
+    let table = |more: &str| {
+        format!(
+            "CREATE TABLE lake (n BIGINT NOT NULL, k BIGINT) PARTITIONED BY (k) WITH ('connector' = 'iceberg', \
+             'catalog-type' = 'rest', 'uri' = '{uri}', 'catalog-database' = 'sales'{more});\n"
+        )
+    };
+    let select = |more: &str| {
+        format!("{}SELECT COUNT(*), COUNT(DISTINCT n), SUM(n) FROM lake;", table(more))
+    };
+    let read = |more: &str| {
+        let text = format!("SET 'execution.runtime-mode' = 'batch'; {}", select(more));
+        Job::start(&server.file("read", &text), &arguments[1..]).wait()
+    };
+    let (is_right, said) = read("");
+    assert!(!is_right && said.contains("there is no table"), "{said}");
+    let numbers = "CREATE TABLE numbers (n BIGINT NOT NULL) WITH ('connector' = 'datagen', 'rows-per-second' = '4000', \
+        'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '12000');\n";
+    let text = format!(
+        "SET 'execution.checkpointing.dir' = 'snapshots'; SET 'execution.checkpointing.interval' = '200 ms';\n\
+         {numbers}{}INSERT INTO lake SELECT n, n % 3 FROM numbers;",
+        table("")
+    );
+    let file = server.file("lake", &text);
+    let mut random = SplitMix64::new(5);
+    for kill in 0..6 {
+        let job = Job::start(&file, &arguments);
+        sleep(Duration::from_millis(300 + random.below(1_500)));
+        if kill % 3 == 2 {
+            server.crash();
+            sleep(Duration::from_millis(random.below(300)));
+            server.start_again();
+            sleep(Duration::from_millis(random.below(600)));
+        }
+        job.kill();
+    }
+    let (is_right, said) = Job::start(&file, &arguments).wait();
+    assert!(is_right, "{said}");
+    let is_whole = |said: &str| said.matches("12000").count() == 2 && said.contains("72006000");
+    let (is_right, said) = read("");
+    assert!(is_right && is_whole(&said), "{said}");
+    if let Some(said) = python(&format!(
+        "from pyiceberg.catalog import load_catalog\n\
+         rows = load_catalog('server', type='rest', uri='{uri}').load_table('sales.lake').scan().to_arrow()\n\
+         print(rows.num_rows, len(set(rows['n'].to_pylist())), sum(rows['n'].to_pylist()))"
+    )) {
+        assert_eq!(said.trim(), "12000 12000 72006000");
+    }
+    // A location that the job may not go to is refused, whoever names it.
+    let (is_right, said) = Job::start(&server.file("read", &select("")), &[]).wait();
+    assert!(!is_right && said.contains("outside the allowed folders"), "{said}");
+}
