@@ -414,8 +414,8 @@ fn moved_windows(
         .collect()
 }
 
-/// Windows of `GROUP BY TUMBLE(ts, …)` have no call of their own in FROM that a condition could follow,
-/// so those that were written would be written again.
+/// Windows of `GROUP BY TUMBLE(ts, …)` have no call of their own in FROM that a condition could
+/// follow, so those that were written would be written again.
 fn refuse_old_form(source: &ScriptText<'_>, query: &Query, calls: &[Range<usize>]) -> Result<()> {
     let words = source.words_from(source.start(query.span));
     let words: Vec<(&Token, Range<usize>)> =

@@ -102,7 +102,8 @@ impl Origin {
     }
 }
 
-/// Options of `submit` by which a job would begin from a savepoint, which a moved one does not have.
+/// Options of `submit` by which a job would begin from a savepoint, which a moved one does not
+/// have.
 fn refuse_savepoints(on_flink: &FlinkSubmitArguments) -> Result<()> {
     match on_flink.replace || on_flink.savepoint.is_some() {
         false => Ok(()),
