@@ -1,8 +1,9 @@
 //! `'connector' = 'iceberg'`: tables of Apache Iceberg, in folders and object stores.
 //!
-//! A table is a folder (`place.rs`), whose metadata lie there too or at a server (`rest.rs`). Rows are Parquet files
-//! that lists name (`manifest.rs`), and the newest version of the table's metadata (`metadata.rs`)
-//! names the lists. The library of Iceberg for Rust is not used: see the design note 022.
+//! A table is a folder (`place.rs`), whose metadata lie there too or at a server (`rest.rs`). Rows
+//! are Parquet files that lists name (`manifest.rs`), and the newest version of the table's
+//! metadata (`metadata.rs`) names the lists. The library of Iceberg for Rust is not used: see the
+//! design note 022.
 //!
 //! | what | where |
 //! |---|---|
