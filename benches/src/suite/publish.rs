@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 
 use serde_json::Value;
+use thalweg_core::calendar::civil_from_days;
 
 use super::arguments::Arguments;
 use super::parts::Mode;
@@ -65,17 +66,7 @@ pub fn machine(row: &Value) -> String {
 
 /// The date of a day since 1970.
 pub fn date(days: i64) -> String {
-    // Years begin in March here, so that the day that leap years add is their last.
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let (year, month, day) = civil_from_days(days);
     format!("{year}-{month:02}-{day:02}")
 }
 

@@ -1,25 +1,11 @@
 //! What Flink refuses and how a script is translated for it, rule by rule. `tests/golden` of
 //! `crates/engine` compares the whole with recorded answers.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-
-use thalweg_core::shim::SystemClock;
+mod support;
 
 use thalweg_plan::flink_check::{self, Finding, FlinkCluster, Queries, Role, Translation};
-use thalweg_plan::{Planner, PlannerOptions};
 
-fn planner() -> Planner {
-    let options = PlannerOptions {
-        base_dir: PathBuf::from("/home/me"),
-        allowed_roots: vec![PathBuf::from("/")],
-        secrets_folder: None,
-        workers: 1,
-        clock: Arc::new(SystemClock::default()),
-        is_remote: false,
-    };
-    Planner::new(thalweg_connectors::builtin(Default::default()), options)
-}
+use support::planner;
 
 /// A cluster that has Kafka's jar.
 fn cluster() -> FlinkCluster {
@@ -27,7 +13,7 @@ fn cluster() -> FlinkCluster {
 }
 
 fn found(text: &str) -> Vec<(u32, String)> {
-    let found: Vec<Finding> = flink_check::findings(text, &planner(), &cluster())
+    let found: Vec<Finding> = flink_check::findings(text, &planner("/home/me"), &cluster())
         .unwrap_or_else(|e| panic!("{text}: {e}"));
     found.into_iter().map(|f| (f.span.line, f.message)).collect()
 }
@@ -160,7 +146,7 @@ fn a_jar_that_the_cluster_has_is_not_missed() {
 }
 
 fn translated(text: &str, queries: Queries) -> Translation {
-    flink_check::translate(text, &planner(), &cluster(), queries)
+    flink_check::translate(text, &planner("/home/me"), &cluster(), queries)
         .unwrap_or_else(|e| panic!("{text}: {e}"))
 }
 

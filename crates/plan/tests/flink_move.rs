@@ -1,12 +1,12 @@
 //! What a job needs after a move, and the script that it becomes.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::Arc;
+mod support;
 
-use thalweg_core::shim::SystemClock;
+use std::collections::BTreeMap;
+
 use thalweg_plan::flink_move::{MovableJob, Need, Offsets};
-use thalweg_plan::{Planner, PlannerOptions};
+
+use support::planner;
 
 const TABLES: &str = "\
 CREATE TABLE t (k STRING, v INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
@@ -21,20 +21,8 @@ CREATE TABLE o (k STRING, n BIGINT)
 ";
 const TUMBLE: &str = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND))";
 
-fn planner() -> Planner {
-    let options = PlannerOptions {
-        base_dir: PathBuf::from("/home/me"),
-        allowed_roots: vec![PathBuf::from("/")],
-        secrets_folder: None,
-        workers: 1,
-        clock: Arc::new(SystemClock::default()),
-        is_remote: false,
-    };
-    Planner::new(thalweg_connectors::builtin(Default::default()), options)
-}
-
 fn try_job(statements: &str) -> thalweg_core::Result<MovableJob> {
-    MovableJob::new(&format!("{TABLES}{statements}"), &planner())
+    MovableJob::new(&format!("{TABLES}{statements}"), &planner("/home/me"))
 }
 
 #[track_caller]
@@ -174,7 +162,7 @@ fn each_partition_begins_at_its_offset() {
                     'scan.startup.specific-offsets' = 'partition:0,offset:42;partition:1,offset:7')";
     assert!(text.contains(expected), "{text}");
     assert!(!text.contains("earliest-offset"), "{text}");
-    assert!(MovableJob::new(&text, &planner()).is_ok(), "{text}");
+    assert!(MovableJob::new(&text, &planner("/home/me")).is_ok(), "{text}");
 }
 
 #[test]

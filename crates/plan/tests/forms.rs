@@ -7,16 +7,18 @@
 //!
 //! Statements and queries are planned, not run: golden cases compare their results.
 
+mod support;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use thalweg_core::shim::SystemClock;
 use thalweg_core::{ErrorKind, Result};
+use thalweg_plan::Planner;
 use thalweg_plan::ast::{Statement, StatementKind};
 use thalweg_plan::parser::parse_script;
-use thalweg_plan::{Planner, PlannerOptions};
+
+use support::planner;
 
 /// Families that are left out on purpose: their forms do not count.
 const LEFT_OUT: &str = "left out";
@@ -56,18 +58,6 @@ impl Form {
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-fn planner() -> Planner {
-    let options = PlannerOptions {
-        base_dir: PathBuf::from("/"),
-        allowed_roots: vec![PathBuf::from("/")],
-        secrets_folder: None,
-        workers: 1,
-        clock: Arc::new(SystemClock::default()),
-        is_remote: false,
-    };
-    Planner::new(thalweg_connectors::builtin(Default::default()), options)
 }
 
 fn execute(planner: &mut Planner, statement: &Statement) -> Result<()> {
@@ -126,7 +116,7 @@ fn the_forms_that_are_taken_are_those_of_the_list() {
     let list = folder.join("forms.tsv");
     let text = fs::read_to_string(&list).expect("the list");
     let mut forms: Vec<Form> = text.lines().map(Form::of).collect();
-    let mut tables = planner();
+    let mut tables = planner("/");
     let declarations = fs::read_to_string(folder.join("tables.sql")).expect("the tables");
     for statement in parse_script(&declarations).expect("they are declarations") {
         execute(&mut tables, &statement).expect("each is taken");

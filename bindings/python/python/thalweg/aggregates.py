@@ -8,7 +8,16 @@ import typing
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, overload
 
-from .functions import Function, _named, _sql_type, _sql_type_or_none, _unannotated, _vector_of, _vector_type_of
+from .functions import (
+    Function,
+    _named,
+    _OfPython,
+    _sql_type,
+    _sql_type_or_none,
+    _unannotated,
+    _vector_of,
+    _vector_type_of,
+)
 from .records import fields_of, row_type
 
 if TYPE_CHECKING:
@@ -18,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["AggregateFunction", "TableFunction", "udaf", "udtf"]
 
 
-class AggregateFunction:
+class AggregateFunction(_OfPython):
     """An aggregate function that SQL can call once it is registered; :func:`udaf` makes it.
 
     The engine keeps the values of each group, in snapshots as well; the function gets them when the
@@ -33,16 +42,8 @@ class AggregateFunction:
         result: object = None,
         deterministic: bool = True,
     ) -> None:
-        self._function = function
-        self.name: str = name or str(getattr(function, "__name__", type(function).__name__))
+        super().__init__(function, name, result, deterministic)
         self.by_groups = isinstance(function, type)
-        self._result = result
-        self._deterministic = deterministic
-        self.__doc__ = getattr(function, "__doc__", None)
-        self.__wrapped__ = function
-
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        return self._function(*arguments, **keywords)
 
     def __repr__(self) -> str:
         kind = "all groups at once" if self.by_groups else "group by group"
@@ -195,7 +196,7 @@ def _converted(column: Any, kind: str) -> Any:
     return column.to_pandas() if kind == "pandas" else column
 
 
-class TableFunction:
+class TableFunction(_OfPython):
     """A function that makes rows of a row; :func:`udtf` makes it."""
 
     def __init__(
@@ -207,16 +208,8 @@ class TableFunction:
         result: object = None,
         deterministic: bool = True,
     ) -> None:
-        self._function = function
-        self.name: str = name or str(getattr(function, "__name__", type(function).__name__))
+        super().__init__(function, name, result, deterministic)
         self._arguments = arguments
-        self._result = result
-        self._deterministic = deterministic
-        self.__doc__ = getattr(function, "__doc__", None)
-        self.__wrapped__ = function
-
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        return self._function(*arguments, **keywords)
 
     def __repr__(self) -> str:
         return f"<thalweg.TableFunction {self.name}>"

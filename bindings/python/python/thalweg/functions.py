@@ -43,7 +43,23 @@ _VECTORS: dict[tuple[str, str], str] = {
 _Callable = typing.TypeVar("_Callable", bound=Callable[..., Any])
 
 
-class Function:
+class _OfPython:
+    """What a function or class of Python becomes for SQL. Calling it calls that, so that it can be tested
+    without the engine."""
+
+    def __init__(self, function: Callable[..., Any], name: str | None, result: object, deterministic: bool) -> None:
+        self._function = function
+        self.name: str = name or str(getattr(function, "__name__", type(function).__name__))
+        self._result = result
+        self._deterministic = deterministic
+        self.__doc__ = getattr(function, "__doc__", None)
+        self.__wrapped__ = function
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        return self._function(*arguments, **keywords)
+
+
+class Function(_OfPython):
     """A function that SQL can call once it is registered; :func:`udf` makes it.
 
     Calling it calls the function of Python, so that it can be tested without the engine.
@@ -60,18 +76,10 @@ class Function:
         deterministic: bool = True,
         isolated: Limits | None = None,
     ) -> None:
-        self._function = function
+        super().__init__(function, name, result, deterministic)
         self._limits = isolated
-        self.name: str = name or str(getattr(function, "__name__", type(function).__name__))
         self.by_rows = rows
         self._arguments = arguments
-        self._result = result
-        self._deterministic = deterministic
-        self.__doc__ = getattr(function, "__doc__", None)
-        self.__wrapped__ = function
-
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        return self._function(*arguments, **keywords)
 
     def __repr__(self) -> str:
         kind = "row by row" if self.by_rows else "whole columns"

@@ -155,46 +155,44 @@ impl CountedRows<'_> {
     }
 
     /// Frames that begin with the first row: each continues the one before.
-    fn growing(mut self, frames: &[Range<usize>]) -> Result<ArrayRef> {
-        self.states.grow(1);
-        let (mut results, mut of_row) = (Vec::new(), Vec::with_capacity(frames.len()));
-        let mut end = usize::MAX;
-        for frame in frames {
-            if end != frame.end {
-                let first = if end == usize::MAX { 0 } else { end };
-                let rows: Vec<u32> = (first..frame.end)
-                    .filter(|&row| self.counts(row))
-                    .map(|row| row as u32)
-                    .collect();
-                self.update(&vec![0; rows.len()], &rows)?;
-                results.push(self.states.evaluate(&[0])?);
-                end = frame.end;
-            }
-            of_row.push((results.len() - 1) as u32);
-        }
-        let results: Vec<&dyn Array> = results.iter().map(AsRef::as_ref).collect();
-        Ok(take(&concat(&results)?, &UInt32Array::from(of_row), None)?)
+    fn growing(self, frames: &[Range<usize>]) -> Result<ArrayRef> {
+        let mut end = 0;
+        let added = |(row, frame): (usize, &Range<usize>)| {
+            (row, std::mem::replace(&mut end, frame.end)..frame.end)
+        };
+        self.running(frames.iter().enumerate().map(added), frames.len())
     }
 
     /// Frames that end with the last row, from the last one on: each continues the one behind. Only
     /// for aggregates that do not depend on the order of rows.
-    fn growing_backwards(mut self, frames: &[Range<usize>]) -> Result<ArrayRef> {
-        self.states.grow(1);
-        let (mut results, mut of_row) = (Vec::new(), vec![0; frames.len()]);
+    fn growing_backwards(self, frames: &[Range<usize>]) -> Result<ArrayRef> {
         let mut start = None;
-        for (row, frame) in frames.iter().enumerate().rev() {
-            if start != Some(frame.start) {
-                let seen = frame.start..start.unwrap_or(frame.end);
-                let rows: Vec<u32> =
-                    seen.filter(|&row| self.counts(row)).map(|row| row as u32).collect();
+        let added = |(row, frame): (usize, &Range<usize>)| {
+            (row, frame.start..start.replace(frame.start).unwrap_or(frame.end))
+        };
+        self.running(frames.iter().enumerate().rev().map(added), frames.len())
+    }
+
+    /// One state for all results, `count` of them: each has a place, and adds rows to those of the
+    /// result before it.
+    fn running(
+        mut self,
+        results: impl Iterator<Item = (usize, Range<usize>)>,
+        count: usize,
+    ) -> Result<ArrayRef> {
+        self.states.grow(1);
+        let (mut different, mut of_row) = (Vec::new(), vec![0; count]);
+        for (row, added) in results {
+            if different.is_empty() || !added.is_empty() {
+                let counted = added.filter(|&row| self.counts(row)).map(|row| row as u32);
+                let rows: Vec<u32> = counted.collect();
                 self.update(&vec![0; rows.len()], &rows)?;
-                results.push(self.states.evaluate(&[0])?);
-                start = Some(frame.start);
+                different.push(self.states.evaluate(&[0])?);
             }
-            of_row[row] = (results.len() - 1) as u32;
+            of_row[row] = (different.len() - 1) as u32;
         }
-        let results: Vec<&dyn Array> = results.iter().map(AsRef::as_ref).collect();
-        Ok(take(&concat(&results)?, &UInt32Array::from(of_row), None)?)
+        let different: Vec<&dyn Array> = different.iter().map(AsRef::as_ref).collect();
+        Ok(take(&concat(&different)?, &UInt32Array::from(of_row), None)?)
     }
 
     /// Other frames, each for itself.

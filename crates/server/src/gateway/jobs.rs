@@ -116,11 +116,11 @@ fn free_name(server: &Server, wanted: &str) -> Outcome<String> {
         }
     };
     let is_free = |name: &String| {
-        server.job(name).is_ok_and(|job| {
+        server.job(name).map_or(true, |job| {
             let state = job.lock();
             let is_ours = state.record.tags.iter().any(|tag| tag == TAG);
             is_ours && state.run.is_none() && state.shown.is_at_rest()
-        }) || server.job(name).is_err()
+        })
     };
     (1..=NUMBER_MAX).map(numbered).find(is_free).ok_or_else(|| {
         Problem::new(409, "in-use", format!("{NUMBER_MAX} jobs have the name '{wanted}'"))
