@@ -113,11 +113,7 @@ impl Connection {
         tables: Vec<GivenTable<'_>>,
         params: Option<BTreeMap<String, String>>,
     ) -> PyResult<Query> {
-        let wrong = |error: Error| errors::to_python(py, &error, text);
-        let filled = match &params {
-            None => text.to_owned(),
-            Some(params) => substitute(text, params).map_err(wrong)?,
-        };
+        let filled = filled(py, text, params.as_ref())?;
         let wrong = |error: Error| errors::to_python(py, &error, &filled);
         let (statements, query) = split(&filled).map_err(wrong)?;
         let mut own = match tables.is_empty() {
@@ -318,22 +314,62 @@ fn declaration(name: &str, schema: &TableSchema, time: Option<(String, i64)>) ->
 /// The statements of a text that come before its query, and the query, if it ends with one. In the
 /// query everything before it is blank, so that its lines and columns are those of the text.
 fn split(text: &str) -> Result<(Option<String>, Option<String>)> {
+    let Some((begin, has_others)) = query_at_end(text)? else {
+        return Ok((Some(text.to_owned()), None));
+    };
+    let (before, query) = text.split_at(begin);
+    let blank = |character: char| if character == '\n' { '\n' } else { ' ' };
+    let blanks: String = before.chars().map(blank).collect();
+    Ok((has_others.then(|| before.to_owned()), Some(blanks + query)))
+}
+
+/// Where the query begins that is the last statement of a text, and whether others come before it.
+/// `None` if the last statement is none.
+fn query_at_end(text: &str) -> Result<Option<(usize, bool)>> {
     let statements = parse_script(text)?;
     let Some(last) = statements.last() else {
         return Err(Error::plan("there is no statement").hint("such as SELECT 1"));
     };
     if !matches!(last.kind, StatementKind::Select(_)) {
-        return Ok((Some(text.to_owned()), None));
+        return Ok(None);
     }
     let line_start = text.split_inclusive('\n').take(last.span.line.saturating_sub(1) as usize);
     let line_start: usize = line_start.map(str::len).sum();
     let column = last.span.column.saturating_sub(1) as usize;
     let in_line = text[line_start..].char_indices().nth(column).map_or(0, |(place, _)| place);
-    let (before, query) = text.split_at(line_start + in_line);
-    let blank = |character: char| if character == '\n' { '\n' } else { ' ' };
-    let blanks: String = before.chars().map(blank).collect();
-    let before = (statements.len() > 1).then(|| before.to_owned());
-    Ok((before, Some(blanks + query)))
+    Ok(Some((line_start + in_line, statements.len() > 1)))
+}
+
+/// A text with the values of its parameters; the statements in it that come before its query, as
+/// all do if there is none; and whether it ends with one.
+#[pyfunction]
+pub fn split_query(
+    py: Python<'_>,
+    text: &str,
+    params: Option<BTreeMap<String, String>>,
+) -> PyResult<(String, String, bool)> {
+    let filled = filled(py, text, params.as_ref())?;
+    let found = query_at_end(&filled).map_err(|error| errors::to_python(py, &error, &filled))?;
+    let before = match found {
+        Some((begin, true)) => filled[..begin].to_owned(),
+        Some((_, false)) => String::new(),
+        None => filled.clone(),
+    };
+    Ok((filled, before, found.is_some()))
+}
+
+/// A text with the values of its parameters.
+pub fn filled(
+    py: Python<'_>,
+    text: &str,
+    params: Option<&BTreeMap<String, String>>,
+) -> PyResult<String> {
+    match params {
+        None => Ok(text.to_owned()),
+        Some(params) => {
+            substitute(text, params).map_err(|error| errors::to_python(py, &error, text))
+        }
+    }
 }
 
 /// A query that runs each time that its rows are asked for, or the rows of a statement that was

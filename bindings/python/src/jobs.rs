@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 use thalweg::jobs::{ResumeFrom, SnapshotReference};
 use thalweg::monitoring::{Watch, why};
-use thalweg::session::{JobDescription, Observer, ResultTable, Session, Tz, substitute};
+use thalweg::session::{JobDescription, Observer, ResultTable, Session, Tz};
 use thalweg::{Error, JobControl, Result, Sink};
 
+use crate::connection::filled;
 use crate::errors;
 use crate::running::{Known, LOOK_AGAIN};
 
@@ -139,11 +140,7 @@ pub struct JobStart {
 /// Starts INSERTs as a job in this session, and waits until it runs.
 pub fn start(py: Python<'_>, mut session: Session, start: JobStart) -> PyResult<RunningJob> {
     let JobStart { name, sql, settings, resume, number, params, drop_state, overwrite } = start;
-    let wrong = |error: Error| errors::to_python(py, &error, &sql);
-    let filled = match &params {
-        None => sql.clone(),
-        Some(params) => substitute(&sql, params).map_err(wrong)?,
-    };
+    let filled = filled(py, &sql, params.as_ref())?;
     for (key, value) in settings {
         let statement =
             format!("SET '{}' = '{}'", key.replace('\'', "''"), value.replace('\'', "''"));
@@ -157,7 +154,8 @@ pub fn start(py: Python<'_>, mut session: Session, start: JobStart) -> PyResult<
     session.set_job(Some(name.clone()), from);
     session.set_replaced(drop_state, overwrite);
     let shared = Arc::new(JobShared::default());
-    spawn(session, filled.clone(), Arc::clone(&shared)).map_err(|error| wrong(error.into()))?;
+    spawn(session, filled.clone(), Arc::clone(&shared))
+        .map_err(|error| errors::to_python(py, &error.into(), &filled))?;
     let job = RunningJob { shared, name, sql: filled };
     job.shared.wait(py, None, |phase| phase != Phase::Starting)?;
     let error = job.shared.now().error.clone();

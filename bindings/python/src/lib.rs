@@ -44,7 +44,7 @@ mod _thalweg {
     #[pymodule_export]
     use super::batch::{Array, RecordBatch};
     #[pymodule_export]
-    use super::connection::{Batches, Collected, Connection, Query};
+    use super::connection::{Batches, Collected, Connection, Query, split_query};
     #[pymodule_export]
     use super::functions::sql_type_of;
     #[pymodule_export]

@@ -21,7 +21,7 @@
 //!
 //! A capture is one more piece of work: it sees what came before it and nothing else, and its rows
 //! are handed over when they are there. Rows that leave between the cut and that moment stand in
-//! `made`: they come behind the cut.
+//! `made`: they come behind the cut. A cut may come while an older one still waits for its capture.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -260,7 +260,8 @@ impl Partition for ProcessPartition {
         let timers = add(TIMERS, layout.timers());
         let made = add(MADE, layout.made());
         let mut state = self.lane.state();
-        state.behind_cut = Some(state.made.clone());
+        let waiting = state.made.clone();
+        state.behind_cuts.push_back(waiting);
         drop(state);
         self.lane.post(Work::Capture { states, timers, made });
         Ok(captured)
@@ -386,8 +387,9 @@ struct LaneState {
     rows_behind: usize,
     /// What has not left yet.
     made: Vec<RecordBatch>,
-    /// What was made before a cut and had not left at it, until it is captured.
-    behind_cut: Option<Vec<RecordBatch>>,
+    /// For each cut that is not captured yet, oldest first: what was made before it and leaves
+    /// behind it.
+    behind_cuts: VecDeque<Vec<RecordBatch>>,
     error: Option<Error>,
     /// When the next timer of event time is due.
     timer: Option<i64>,
@@ -399,6 +401,15 @@ struct LaneState {
 impl LaneState {
     fn is_busy(&self) -> bool {
         self.is_running || !self.waiting.is_empty()
+    }
+
+    /// Keeps what was made, for all cuts that wait as well: captures are work in the same queue, so
+    /// this lies before all of them.
+    fn made_before_cuts(&mut self, made: Option<RecordBatch>) {
+        for before in &mut self.behind_cuts {
+            before.extend(made.clone());
+        }
+        self.made.extend(made);
     }
 
     /// Lets what was made leave.
@@ -460,10 +471,7 @@ impl Lane {
             Ok(Some(Done { made, timer, clock_timer, keys })) => {
                 (state.timer, state.clock_timer, state.keys) = (timer, clock_timer, keys);
                 let made = made.filter(|rows| rows.num_rows() > 0);
-                if let Some(before) = &mut state.behind_cut {
-                    before.extend(made.clone());
-                }
-                state.made.extend(made);
+                state.made_before_cuts(made);
             }
             Err(error) => state.error = Some(error),
         }
@@ -505,7 +513,7 @@ impl Lane {
             }
             Work::Tick { now_ms } => Some(runner.call_method1("tick", (now_ms,)).map_err(fail)?),
             Work::Capture { states, timers, made } => {
-                let behind_cut = self.state().behind_cut.take().unwrap_or_default();
+                let behind_cut = self.state().behind_cuts.pop_front().unwrap_or_default();
                 // Whoever waits for them may have gone.
                 let _gone = states.send(self.captured_states(runner));
                 let _gone = timers.send(self.captured_timers(runner));

@@ -12,7 +12,7 @@ from decimal import Decimal
 import pytest
 
 import thalweg as tw
-from thalweg.statements import split_query
+from thalweg._thalweg import split_query
 
 THALWEG = [sys.executable, "-m", "thalweg"]
 TICKS = """
@@ -111,10 +111,20 @@ def test_a_wrong_token_and_a_server_that_is_not_there_say_so(server):
 
 
 def test_the_last_statement_is_found_behind_comments_and_texts():
-    assert split_query("SELECT 1") == ("", "SELECT 1")
-    assert split_query("-- a;\nSET 'x' = ';'; SELECT ';' -- b;\n;") == ("-- a;\nSET 'x' = ';';", " SELECT ';' -- b;\n;")
-    assert split_query("INSERT INTO t SELECT 1")[1] is None
-    assert split_query("/* ; */ WITH q AS (SELECT 1) SELECT * FROM q")[1] is not None
+    assert split_query("SELECT 1", None) == ("SELECT 1", "", True)
+    text = "-- a;\nSET 'x' = ';'; SELECT ';' -- b;\n;"
+    assert split_query(text, None) == (text, "-- a;\nSET 'x' = ';'; ", True)
+    assert split_query("INSERT INTO t SELECT ${n}", {"n": "1"})[1:] == ("INSERT INTO t SELECT 1", False)
+    assert split_query("/* ; */ WITH q AS (SELECT 1) SELECT * FROM q", None)[2]
+    with pytest.raises(tw.SqlError) as raised:
+        split_query("SELECT 1;\nSELEC 2", None)
+    assert raised.value.line == 2
+
+
+def test_parameters_of_declarations_have_their_values_in_later_queries(db):
+    db.sql("CREATE VIEW times AS SELECT n * ${by} AS n FROM (VALUES (1), (2)) AS t (n)", params={"by": 10})
+    assert sorted(db.sql("SELECT n FROM times").fetchall()) == [(10,), (20,)]
+    assert db.sql("SELECT n FROM times WHERE n > ${least}", params={"least": 15}).fetchall() == [(20,)]
 
 
 def test_the_server_answers_what_the_tests_ask(server):

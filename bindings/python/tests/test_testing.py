@@ -238,3 +238,83 @@ def test_all_cases_of_a_file_are_checked(tmp_path):
         tw.testing.check_file(path)
     path.write_text("sql job.sql\n\n## One\n\n" + table.format(1))
     assert [report.name for report in tw.testing.check_file(path)] == ["One"]
+
+
+ORDERS = """
+CREATE TABLE orders (ts TIMESTAMP(3), item STRING, amount INT, WATERMARK FOR ts AS ts)
+WITH ('connector' = 'datagen', 'rows-per-second' = '1');
+CREATE TABLE totals (item STRING, total INT) WITH ('connector' = 'blackhole');
+CREATE TABLE copies (item STRING, amount INT) WITH ('connector' = 'blackhole');
+INSERT INTO totals SELECT item, SUM(amount)
+FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '1' HOUR)) GROUP BY item, window_start, window_end;
+INSERT INTO copies SELECT item, amount FROM orders;
+"""
+
+
+def test_a_job_that_is_killed_resumes_from_its_snapshot_with_each_result_once():
+    with tw.testing.case(ORDERS, at="2026-01-01 09:00") as t:
+        orders = t.input("orders", "ts | item | amount")
+        orders.push("2026-01-01 09:00:05 | tea | 2")
+        t.snapshot()
+        orders.push("2026-01-01 09:10:00 | tea | 4", "2026-01-01 10:00:00 | tea | 8")
+        t.advance("1 min")
+        t.crash()
+        orders.push("2026-01-01 10:30:00 | tea | 16")
+        t.restore()
+        orders.watermark("2026-01-01 11:00:00")
+        t.expect("totals", [("tea", 6), ("tea", 24)], columns="item | total")
+        t.expect("copies", [(2,), (4,), (8,), (16,)], columns="amount")
+        t.expect_late("item")
+    assert t.check().variants == 4
+
+
+def test_what_no_snapshot_covers_is_gone_until_the_job_is_restored():
+    for restores, expected in [(False, [(2,)]), (True, [(2,), (4,)])]:
+        with tw.testing.case(ORDERS, at="2026-01-01 09:00") as t:
+            orders = t.input("orders", "ts | item | amount")
+            orders.push("2026-01-01 09:00:05 | tea | 2")
+            t.snapshot()
+            orders.push("2026-01-01 09:10:00 | tea | 4")
+            t.crash()
+            if restores:
+                t.restore()
+            t.expect("copies", expected, columns="amount")
+
+
+def test_a_crash_that_loses_or_doubles_a_row_would_be_seen():
+    for wrong in ([(2,)], [(2,), (4,), (4,)]):
+        with pytest.raises(AssertionError, match="expect copies"):
+            with tw.testing.case(ORDERS, at="2026-01-01 09:00") as t:
+                orders = t.input("orders", "ts | item | amount")
+                orders.push("2026-01-01 09:00:05 | tea | 2")
+                t.snapshot()
+                orders.push("2026-01-01 09:10:00 | tea | 4")
+                t.crash()
+                t.restore()
+                t.expect("copies", wrong, columns="amount")
+
+
+def test_a_snapshot_lies_behind_rows_of_all_inputs():
+    text = """
+    CREATE TABLE a (n INT) WITH ('connector' = 'datagen', 'rows-per-second' = '1');
+    CREATE TABLE b (n INT) WITH ('connector' = 'datagen', 'rows-per-second' = '1');
+    SELECT n FROM a UNION ALL SELECT n FROM b
+    """
+    with tw.testing.case(text, order="epoch") as t:
+        a, b = t.input("a", "n"), t.input("b", "n")
+        b.push([1])
+        a.push([2])
+        t.snapshot()
+        a.push([3])
+        t.crash()
+        t.expect("result", [(1,), (2,)], columns="n")
+
+
+def test_a_job_that_runs_cannot_be_restored_and_one_that_is_down_cannot_crash():
+    for calls, message in [(["restore"], "the job runs"), (["crash", "snapshot"], "the job has crashed already")]:
+        with pytest.raises(tw.SqlError, match=message):
+            with tw.testing.case(ORDERS) as t:
+                t.input("orders", "ts | item | amount")
+                for call in calls:
+                    getattr(t, call)()
+                t.expect("copies", [], columns="amount")

@@ -75,13 +75,11 @@ pub(crate) use files::{Files, OutFile, sync_above};
 pub(crate) use follow::Lister;
 pub(crate) use input_file::InputFile;
 pub(crate) use objects::Objects;
-#[cfg(any(feature = "kafka", feature = "messaging"))]
-pub use outputs::letters_path;
 pub(crate) use paths::folder as folder_of;
 pub(crate) use position::FileMark;
 pub(crate) use source::FileSource;
 
-pub use outputs::OtherFile;
+pub use outputs::{OtherFile, letters_path};
 pub use paths::snapshot_location;
 
 use std::collections::BTreeMap;
@@ -322,7 +320,7 @@ fn open_source_after(
         BadData::Drop => (BadDataPolicy::Reject, None),
         BadData::DeadLetter(_) if request.is_read_again => (BadDataPolicy::Reject, None),
         BadData::DeadLetter(path) => {
-            let path = outputs::letters_path(request, path)?;
+            let path = letters_path(request, path)?;
             let letters = DeadLetters::new(&request.table, path, letters.clone());
             (BadDataPolicy::Reject, Some(letters))
         }

@@ -62,29 +62,31 @@ pub fn simulate(graph: Graph, options: RunOptions, numa_nodes: usize, seed: u64)
 
 /// A cut as another run gets it, without a way through files.
 ///
-/// # Panics
+/// # Errors
 /// If the rows of a table can't be made.
-pub fn restored(cut: TakenCut) -> RestoredCut {
-    let all = |captured: Vec<Captured>| {
+pub fn restored(cut: TakenCut) -> Result<RestoredCut> {
+    let all = |captured: Vec<Captured>| -> Result<Restored> {
         let mut all = Restored::default();
         for table in captured.into_iter().flat_map(|captured| captured.tables) {
-            all.add(table.name, (table.rows)().expect("rows can be made").rows);
+            all.add(table.name, (table.rows)()?.rows);
         }
-        all
+        Ok(all)
     };
-    let stage = |stage: StageState<Vec<Captured>>| StageState {
-        state: all(stage.state),
-        waiting: all(stage.waiting),
-        id: stage.id,
-        name: stage.name,
-        ended: stage.ended,
-        inputs: stage.inputs,
-        places: stage.places,
-        source: stage.source,
-        sink: stage.sink,
+    let stage = |stage: StageState<Vec<Captured>>| -> Result<StageState<Restored>> {
+        Ok(StageState {
+            state: all(stage.state)?,
+            waiting: all(stage.waiting)?,
+            id: stage.id,
+            name: stage.name,
+            ended: stage.ended,
+            inputs: stage.inputs,
+            places: stage.places,
+            source: stage.source,
+            sink: stage.sink,
+        })
     };
-    let stages = cut.stages.into_iter().map(stage).collect();
-    RestoredCut { stages, serial: cut.serial, is_complete: cut.is_complete }
+    let stages = cut.stages.into_iter().map(stage).collect::<Result<_>>()?;
+    Ok(RestoredCut { stages, serial: cut.serial, is_complete: cut.is_complete })
 }
 
 /// A job in a simulation, of which cuts can be taken, and which can be dropped at any step as if it

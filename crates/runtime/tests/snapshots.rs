@@ -146,7 +146,7 @@ impl Fate {
             self.failures += 1;
             return Snapshot::Fatal;
         };
-        let cut = restored(cut);
+        let cut = restored(cut).expect("rows can be made");
         self.cuts += 1;
         if self.once_in(6) {
             // The snapshot was not written, and the job fails, or continues.
@@ -230,7 +230,7 @@ fn collected(
         }
         job.step();
     }
-    let cut = restored(job.take_cut(Extent::Full).expect("a cut can be taken"));
+    let cut = job.take_cut(Extent::Full).and_then(restored).expect("a cut can be taken");
     job.control().commit(&handles(&cut), &[], None).expect("it commits");
     sinks.map(|sink| sink.visible())
 }
@@ -356,7 +356,7 @@ fn run_with_cuts(
     loop {
         if job.has_ended() || fate.once_in(once_in) {
             let cut = job.take_cut(Extent::Full).expect("a cut can be taken");
-            let cut = restored(cut);
+            let cut = restored(cut).expect("rows can be made");
             // A run that resumes commits again: it may find that done or not.
             let not_committed = sinks.each_ref().map(Durable::copied);
             job.control().commit(&handles(&cut), &[], None).expect("it commits");
@@ -455,7 +455,7 @@ fn a_stopped_job_resumes_with_threads() {
                 let taken = control
                     .take_cut(Extent::Full, after, Duration::from_secs(60))
                     .expect("a cut is taken");
-                let cut = restored(taken.cut);
+                let cut = restored(taken.cut).expect("rows can be made");
                 control.commit(&handles(&cut), &[], None).expect("it commits");
                 is_complete = cut.is_complete;
                 last = Some(cut);

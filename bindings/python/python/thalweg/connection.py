@@ -11,8 +11,8 @@ from . import _thalweg
 from . import process as process_functions
 from .aggregates import AggregateFunction, TableFunction
 from .functions import Function
-from .jobs import Job, JobStart
-from .literals import literal
+from .jobs import Job, JobRequest, JobStart, StartsJobs
+from .literals import literals
 from .process import KeyedProcess
 from .quantities import milliseconds
 from .result import Result
@@ -137,7 +137,7 @@ def _readable(name: str, data: Any) -> Any:
     )
 
 
-class Connection:
+class Connection(StartsJobs[Job]):
     """The engine in this process: what was declared in it, and how it runs."""
 
     def __init__(self, inner: _thalweg.Connection) -> None:
@@ -158,8 +158,7 @@ class Connection:
         ``params`` stands in the statement where ``${name}`` does, as a literal.
         """
         given = [_given(name, table) for name, table in tables.items()]
-        values = None if params is None else {name: literal(value) for name, value in params.items()}
-        return Result(self._inner.sql(query, given, values))
+        return Result(self._inner.sql(query, given, literals(params)))
 
     def register(self, name: str, table: Any) -> None:
         """Declares a table for all later statements, in place of any of the same name."""
@@ -196,43 +195,30 @@ class Connection:
         """
         process_functions.register(self._inner, name, process, relation, key)
 
-    def start(
-        self,
-        name: str,
-        sql: str,
-        /,
-        *,
-        snapshots: str | os.PathLike[str] | None = None,
-        interval: str | None = None,
-        resume: bool | int = False,
-        drop_state: bool = False,
-        overwrite: bool = False,
-        params: Mapping[str, object] | None = None,
-        **tables: Any,
-    ) -> Job:
-        """Starts INSERT statements as a job in the background.
-
-        With ``snapshots`` it takes snapshots into that folder, every ``interval``; with ``resume`` it
-        resumes from the newest one, or from the one of that number. ``drop_state`` lets state go that changed
-        statements have no use for, ``overwrite`` what an earlier run has written into its outputs. A job of the
-        same name that runs is stopped first.
-        """
-        before = self._jobs.get(name)
+    def _start(self, request: JobRequest) -> Job:
+        before = self._jobs.get(request.name)
         if before is not None:
             before.stop()
             before._ended()
         settings = []
-        if snapshots is not None:
-            settings.append(("execution.checkpointing.dir", os.fspath(snapshots)))
-        if interval is not None:
-            settings.append(("execution.checkpointing.interval", interval))
-        given = [_given(table, data) for table, data in tables.items()]
-        values = None if params is None else {key: literal(value) for key, value in params.items()}
-        number = None if isinstance(resume, bool) else resume
-        resumes = resume is not False
-        start = JobStart(name, sql, settings, resumes, number, values, drop_state, overwrite)
+        if request.snapshots is not None:
+            settings.append(("execution.checkpointing.dir", os.fspath(request.snapshots)))
+        if request.interval is not None:
+            settings.append(("execution.checkpointing.interval", request.interval))
+        given = [_given(table, data) for table, data in request.tables.items()]
+        resume = request.resume
+        start = JobStart(
+            request.name,
+            request.sql,
+            settings,
+            resume is not False,
+            None if isinstance(resume, bool) else resume,
+            literals(request.params),
+            request.drop_state,
+            request.overwrite,
+        )
         job = Job(self._inner.start(start, given))
-        self._jobs[name] = job
+        self._jobs[request.name] = job
         return job
 
     @property

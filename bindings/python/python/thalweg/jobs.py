@@ -2,12 +2,67 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from . import _thalweg
 
-__all__ = ["Job", "Why"]
+if TYPE_CHECKING:
+    import os
+
+__all__ = ["Job", "StartsJobs", "Why"]
+
+_Job = TypeVar("_Job")
+
+
+@dataclasses.dataclass(frozen=True)
+class JobRequest:
+    """What ``start`` was called with."""
+
+    name: str
+    sql: str
+    snapshots: str | os.PathLike[str] | None
+    interval: str | None
+    resume: bool | int
+    drop_state: bool
+    overwrite: bool
+    params: Mapping[str, object] | None
+    tables: Mapping[str, Any]
+
+
+class StartsJobs(Generic[_Job]):
+    """What starts jobs: the engine in this process, or a server."""
+
+    def start(
+        self,
+        name: str,
+        sql: str,
+        /,
+        *,
+        snapshots: str | os.PathLike[str] | None = None,
+        interval: str | None = None,
+        resume: bool | int = False,
+        drop_state: bool = False,
+        overwrite: bool = False,
+        params: Mapping[str, object] | None = None,
+        **tables: Any,
+    ) -> _Job:
+        """Starts INSERT statements as a job in the background, and returns when it runs.
+
+        A job takes snapshots every ``interval``: in this process into the folder ``snapshots``, if one is given;
+        those of a server are where the server chooses. With ``resume`` it resumes from the newest one, or from the
+        one of that number. ``drop_state`` lets state go that changed statements have no use for, ``overwrite``
+        what an earlier run has written into its outputs. A job of the same name that runs is stopped first; a
+        server keeps the statements as a new revision of it.
+        """
+        return self._start(
+            JobRequest(name, sql, snapshots, interval, resume, drop_state, overwrite, params, tables)
+        )
+
+    def _start(self, request: JobRequest) -> _Job:
+        raise NotImplementedError
 
 
 class JobStart(NamedTuple):

@@ -5,8 +5,14 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
+from collections.abc import Mapping
 
-__all__ = ["literal"]
+__all__ = ["literals"]
+
+
+def literals(params: Mapping[str, object] | None) -> dict[str, str] | None:
+    """The values of parameters as they stand in a statement."""
+    return None if params is None else {name: literal(value) for name, value in params.items()}
 
 
 def literal(value: object) -> str:

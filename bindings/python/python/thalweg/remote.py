@@ -11,14 +11,12 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
+from . import _thalweg
 from .errors import DataError, Error, SqlError, StateError
-from .jobs import Why
-from .literals import literal
-from .statements import split_query
+from .jobs import JobRequest, StartsJobs, Why
+from .literals import literals
 
 if TYPE_CHECKING:
-    import os
-
     import pandas
     import polars
     import pyarrow
@@ -35,7 +33,7 @@ _ROWS_MAX = 1_000_000
 _RESTING = ("stopped", "finished", "failed", "undecided", "draft")
 
 
-class RemoteConnection:
+class RemoteConnection(StartsJobs["RemoteJob"]):
     """A server that runs; :func:`connect` makes it of a URL.
 
     Declarations are kept here and sent along with queries and jobs. Tables, functions and sinks of this process
@@ -57,54 +55,37 @@ class RemoteConnection:
         The query runs when its rows are asked for.
         """
         _refuse_objects(tables)
-        before, last = split_query(query)
-        if last is None:
-            self._declare(before, params)
+        filled, before, is_query = _thalweg.split_query(query, literals(params))
+        if before:
+            self._declare(before)
+        if not is_query:
             return RemoteResult(self, None, None)
-        text = "".join([*self._declared, before, last])
-        body = {"sql": text, **_params(params)}
+        body = {"sql": "".join([*self._declared, filled[len(before) :]])}
         self._validate(body)
-        if before.strip():
-            self._declared.append(before)
-        return RemoteResult(self, body, query)
+        return RemoteResult(self, body, filled)
 
-    def start(
-        self,
-        name: str,
-        sql: str,
-        /,
-        *,
-        snapshots: str | os.PathLike[str] | None = None,
-        interval: str | None = None,
-        resume: bool | int = False,
-        drop_state: bool = False,
-        overwrite: bool = False,
-        params: Mapping[str, object] | None = None,
-        **tables: Any,
-    ) -> RemoteJob:
-        """Starts INSERT statements as a job of the server, and returns when it runs.
-
-        A job of this name gets the statements as a new revision. ``resume``, ``drop_state`` and ``overwrite`` are
-        those of a job in process; the server chooses where snapshots are.
-        """
-        _refuse_objects(tables)
-        if snapshots is not None:
+    def _start(self, request: JobRequest) -> RemoteJob:
+        _refuse_objects(request.tables)
+        if request.snapshots is not None:
             raise ValueError("the server chooses where snapshots of its jobs are; leave snapshots= out")
         settings = dict(self._settings)
-        if interval is not None:
-            settings["execution.checkpointing.interval"] = interval
-        job = RemoteJob(self, name)
-        known = self._request("GET", f"/v1/jobs/{quote(name, safe='')}", missing=None)
+        if request.interval is not None:
+            settings["execution.checkpointing.interval"] = request.interval
+        job = RemoteJob(self, request.name)
+        known = self._request("GET", job._path, missing=None)
         if known is not None and known["state"] not in _RESTING:
             job.stop()
             job._rest(None)
-        body = {"sql": "".join([*self._declared, sql]), "settings": settings, "desired": "stopped", **_params(params)}
-        query = "?approve=drop-state" if drop_state else ""
+        sql = request.sql
+        body = {"sql": "".join([*self._declared, sql]), "settings": settings, "desired": "stopped"}
+        if request.params is not None:
+            body["params"] = literals(request.params)
+        query = "?approve=drop-state" if request.drop_state else ""
         self._request("PUT", job._path + query, body, sql=sql)
-        begin: Any = "newest" if resume is True else "nothing"
-        if resume is not True and resume is not False:
-            begin = {"snapshot": resume}
-        start = {"from": begin, "drop_state": drop_state, "overwrite": overwrite}
+        begin: Any = "newest" if request.resume is True else "nothing"
+        if not isinstance(request.resume, bool):
+            begin = {"snapshot": request.resume}
+        start = {"from": begin, "drop_state": request.drop_state, "overwrite": request.overwrite}
         self._request("POST", f"{job._path}/start", start, sql=sql, wait_s=30)
         job._begun()
         return job
@@ -152,8 +133,8 @@ class RemoteConnection:
     def __repr__(self) -> str:
         return f"<thalweg.RemoteConnection to {self.url}>"
 
-    def _declare(self, text: str, params: Mapping[str, object] | None) -> None:
-        answer = self._validate({"sql": "".join([*self._declared, text]), **_params(params)})
+    def _declare(self, text: str) -> None:
+        answer = self._validate({"sql": "".join([*self._declared, text])})
         if answer["jobs"]:
             raise SqlError(
                 "a statement that writes is a job of the server; start it: db.start(name, sql)",
@@ -415,10 +396,6 @@ def _refuse_objects(objects: Mapping[str, Any]) -> None:
             f"{name} is an object of this process, which a server does not reach; declare a table with a connector, "
             "or use tw.connect() without a URL"
         )
-
-
-def _params(params: Mapping[str, object] | None) -> dict[str, Any]:
-    return {} if params is None else {"params": {name: literal(value) for name, value in params.items()}}
 
 
 def _rows(answer: dict[str, Any]) -> Iterator[tuple[Any, ...]]:

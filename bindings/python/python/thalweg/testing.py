@@ -9,6 +9,8 @@
         orders.watermark("2026-01-01 10:00")
         t.expect("totals", [("tea", 2)], columns="item | total")
 
+``t.snapshot()``, ``t.crash()`` and ``t.restore()`` show what becomes of a job that is killed and resumes.
+
 The statements are those of production: a test stands in the place of every connector, and nothing outside is
 touched. A case runs in the contracts ``epoch`` and ``arrival``, with 1 and with 4 workers, on one thread; where
 something else comes out, an ``AssertionError`` shows both. :func:`check_file` does the same for a file
@@ -25,7 +27,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _thalweg
-from .literals import literal
+from .literals import literals
 from .quantities import milliseconds
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ __all__ = ["Case", "File", "Input", "Report", "case", "check_file"]
 
 #: A row: cells as a text with ``|`` between them, values in the order of the columns, or by name.
 _Row = str | Sequence[object] | Mapping[str, object]
+#: First cells of lines that are no rows.
+_OWN = ("end", "job snapshot", "job crash", "job restore")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,6 +145,8 @@ class Case:
         self._db, self._params, self._settings = db, params, settings
         self._folder = os.path.abspath(os.fspath(folder) if folder is not None else os.getcwd())
         self._inputs: list[Input] = []
+        #: What happens to the job, and when.
+        self._actions: list[tuple[datetime.datetime, str]] = []
         self._expectations: list[str] = []
 
     @property
@@ -161,6 +167,30 @@ class Case:
     def advance(self, by: str | float | datetime.timedelta) -> None:
         """Time passes: ``"30 s"``, seconds, or a ``timedelta``."""
         self._now += datetime.timedelta(milliseconds=milliseconds(by))
+
+    def snapshot(self) -> None:
+        """The job takes a snapshot of what it is now, as jobs with snapshots do from time to time.
+
+        So that what comes in next is behind it, the clock moves on by a millisecond; by
+        :meth:`crash` and :meth:`restore` as well.
+        """
+        self._act("job snapshot")
+
+    def crash(self) -> None:
+        """The job is killed, in the middle of what it is doing. What its sinks were given behind the last
+        snapshot is not there: sinks are transactional in a test.
+
+        Time passes and rows come in until :meth:`restore`; the job reads them then.
+        """
+        self._act("job crash")
+
+    def restore(self) -> None:
+        """The job resumes from the last snapshot, or starts from scratch if there is none."""
+        self._act("job restore")
+
+    def _act(self, action: str) -> None:
+        self._actions.append((self._now, action))
+        self._now += datetime.timedelta(milliseconds=1)
 
     def expect(self, table: str, rows: str | Iterable[_Row], columns: str | Sequence[str] | None = None) -> None:
         """What is in a table in the end, in any order. The rows of a bare SELECT are the table ``result``.
@@ -196,7 +226,13 @@ class Case:
     def text(self) -> str:
         """The case as the text of a test file, without its statements."""
         parts = [f"order {', '.join(self._order)}\n"] if self._order else []
-        parts += [added._text(self._start, self._now if added is self._inputs[0] else None) for added in self._inputs]
+        if self._actions and not self._inputs:
+            raise TypeError("a job without an input has nothing to resume: call input first")
+        for added in self._inputs:
+            end = self._now if added is self._inputs[0] else None
+            # Lines of a moment come in by the sequence of the inputs, so that all are in front of an action.
+            actions = self._actions if added is self._inputs[-1] else []
+            parts.append(added._text(self._start, end, actions))
         return "\n".join(parts + self._expectations)
 
     def _expect(self, what: str, rows: str | Iterable[_Row], columns: str | Sequence[str] | None) -> None:
@@ -246,10 +282,16 @@ class Input:
     def _add_first(self, rows: Iterable[_Row]) -> None:
         self._first += [_cells(row, self._columns) for row in rows]
 
-    def _text(self, start: datetime.datetime, end: datetime.datetime | None) -> str:
+    def _text(
+        self,
+        start: datetime.datetime,
+        end: datetime.datetime | None,
+        actions: Sequence[tuple[datetime.datetime, str]],
+    ) -> str:
         """As a table of a test file. The first input holds the clock's start and end, as lines in which
         nothing but time passes."""
-        lines = list(self._lines)
+        lines = [*self._lines, *((at, "", "", self._alone(action)) for at, action in actions)]
+        lines.sort(key=lambda line: line[0])
         nothing = self._alone("")
         if end is not None:
             if not lines or lines[0][0] > start:
@@ -277,7 +319,7 @@ def _check(
     settings: Mapping[str, str] | None,
 ) -> Report:
     __tracebackhide__ = True
-    values = {key: literal(value) for key, value in (params or {}).items()}
+    values = literals(params) or {}
     pairs = [(key, str(value)) for key, value in (settings or {}).items()]
     variants, left_out, differences = tests.run(number, values, pairs, None if db is None else db._inner)
     name, _ = tests.cases[number]
@@ -292,7 +334,7 @@ def _check(
 
 def _is_none(cells: list[str]) -> bool:
     """True for lines of an input that are no rows."""
-    is_own = cells[0] == "end" or cells[0].startswith("watermark ")
+    is_own = cells[0] in _OWN or cells[0].startswith("watermark ")
     return is_own and all(cell in ("", "NULL") for cell in cells[1:])
 
 

@@ -135,3 +135,22 @@ fn changes_errors_lookups_and_tables_that_end() {
     let run = place.run(&["test", "--filter", "lookup"]);
     assert!(run.stdout.ends_with("1 passed\n"), "{}{}", run.stdout, run.stderr);
 }
+
+#[test]
+fn jobs_that_crash_resume_from_their_snapshot() {
+    let place = Workspace::new("sql-tests-crash");
+    let text = include_str!("sql_tests/crash.test.md");
+    place.write("crash.test.md", text);
+    let run = place.run(&["test"]);
+    assert_eq!(run.status, Some(0), "{}{}", run.stdout, run.stderr);
+    assert!(run.stdout.ends_with("5 passed\n"), "{}", run.stdout);
+    for (from, to, words) in [
+        ("09:02:05 | job crash   ", "09:02:05 | job snapshot", "the job runs, so"),
+        ("09:02:06 | job restore ", "09:02:06 | job snapshot", "the job has crashed already"),
+    ] {
+        place.write("crash.test.md", &text.replace(from, to));
+        let run = place.run(&["test"]);
+        assert_eq!(run.status, Some(1), "{}{}", run.stdout, run.stderr);
+        assert_holds(&run.stdout, &["crash.test.md:33", words]);
+    }
+}

@@ -408,7 +408,9 @@ fn killed(case: &Case, seed: u64, written: &Written) -> usize {
                 return kills;
             }
             if random.below(20) == 0 {
-                last = Some(restored(job.take_cut(Extent::Full).expect("a cut can be taken")));
+                last = Some(
+                    job.take_cut(Extent::Full).and_then(restored).expect("a cut can be taken"),
+                );
                 kept = written.lengths();
             }
             if kills < 6 && random.below(60) == 0 {

@@ -30,11 +30,13 @@
 //! | `cells` | text of a table's cells to values and back |
 //! | `places` | what stands in the place of connectors: inputs, outputs, lookups |
 //! | [`run`] | a case, run once for each variant |
+//! | `job` | a job of it, along the lines of the inputs, with crashes |
 //! | [`record`] | a test that is made of rows which were seen |
 //! | `compare` | what came out against what was expected |
 
 mod cells;
 mod compare;
+mod job;
 pub mod markdown;
 mod places;
 pub mod record;

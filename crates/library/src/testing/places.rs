@@ -4,8 +4,11 @@
 //! A table keeps its connector's description and options, which are checked as ever, and whether it
 //! ends. It opens nothing: its rows are those of the test's input of its name.
 //!
-//! **Invariant:** a source has rows exactly from the moment on at which the test gives them; behind
-//! each it makes a promise that says nothing, so that no row waits for company and time.
+//! **Invariants**
+//! - A source has rows exactly from the moment on at which the test gives them; behind each it makes
+//!   a promise that says nothing, so that no row waits for company and time.
+//! - The position of a source is the number of lines of its input that it has delivered. A run that
+//!   resumes is given the lines before the crash again, and passes over those before its position.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::ready;
@@ -15,8 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use arrow_array::{ArrayRef, Int8Array, RecordBatch, UInt32Array};
 use arrow_select::take::take_record_batch;
 use thalweg_core::connector::{
-    AcceptedChanges, Connector, ConnectorDescription, KIND_COLUMN, SplitEvent, SplitStatus,
-    TableRequest, Waker, near_miss,
+    AcceptedChanges, Connector, ConnectorDescription, KIND_COLUMN, SinkGuarantee, SplitEvent,
+    SplitStatus, TableRequest, Waker, near_miss,
 };
 use thalweg_core::lookup::{Answer, AsyncLookup, LookupRequest};
 use thalweg_core::shim::{Clock, ManualClock};
@@ -75,7 +78,10 @@ struct Prepared {
 /// Between the test, which gives, and a source, which is asked.
 #[derive(Default)]
 struct Feed {
-    polls: VecDeque<SourcePoll>,
+    /// Answers, and the position behind each.
+    polls: VecDeque<(SourcePoll, usize)>,
+    /// How many lines were delivered, or lie before the position that the source resumes from.
+    position: usize,
     /// What has come, for lookups.
     arrived: Vec<u32>,
     waker: Option<Waker>,
@@ -92,6 +98,27 @@ pub(super) struct Moment {
     pub split: Option<String>,
     /// True if they are rows.
     pub is_row: bool,
+    /// What happens to the job, with the line of the file that says so.
+    pub action: Option<(JobAction, usize)>,
+}
+
+/// What a test does to its job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum JobAction {
+    Snapshot,
+    Crash,
+    Restore,
+}
+
+impl JobAction {
+    fn of(text: &str) -> Option<JobAction> {
+        match text {
+            "job snapshot" => Some(JobAction::Snapshot),
+            "job crash" => Some(JobAction::Crash),
+            "job restore" => Some(JobAction::Restore),
+            _ => None,
+        }
+    }
 }
 
 /// Rows that were written to a table at one time.
@@ -162,12 +189,34 @@ impl Places {
                     })?;
                 }
                 let split = own.split.and_then(|split| row.cells[split].clone());
-                let is_row = own.line(row)? == Line::Row;
-                moments.push(Moment { at_ms, input, lines: line..line + 1, split, is_row });
+                let found = own.line(row)?;
+                let is_row = found == Line::Row;
+                let action = match found {
+                    Line::Job(action) => Some((action, row.line)),
+                    _ => None,
+                };
+                moments.push(Moment { at_ms, input, lines: line..line + 1, split, is_row, action });
             }
         }
         moments.sort_by_key(|moment| moment.at_ms);
+        check_actions(&moments)?;
         Ok(moments)
+    }
+
+    /// Another run of the job is about to be planned: what the one before has opened is not its own.
+    pub(super) fn forget_opened(&self) {
+        locked(&self.open).clear();
+    }
+
+    /// How many times rows were written.
+    pub(super) fn written(&self) -> usize {
+        locked(&self.outputs).len()
+    }
+
+    /// Drops what was written behind the first `count` times, as transactions do that no snapshot
+    /// covers.
+    pub(super) fn roll_back(&self, count: usize) {
+        locked(&self.outputs).truncate(count);
     }
 
     fn own(&self, input: usize) -> Own {
@@ -182,16 +231,16 @@ impl Places {
     pub(super) fn begin(&self) {
         for opened in locked(&self.open).iter().filter(|opened| opened.is_bounded) {
             if opened.rows.events.is_empty() {
-                opened.give([SourcePoll::End]);
+                opened.give(0, [SourcePoll::End]);
             }
         }
     }
 
-    /// Lets something come in: these lines of an input, of one split.
-    pub(super) fn give(&self, input: usize, lines: std::ops::Range<usize>) -> Result<()> {
+    /// Lets something come in: lines of an input, of one split.
+    pub(super) fn give(&self, moment: &Moment) -> Result<()> {
         let open = locked(&self.open);
-        for opened in open.iter().filter(|opened| opened.input == input && !opened.has_all) {
-            opened.give_lines(lines.clone())?;
+        for opened in open.iter().filter(|opened| opened.input == moment.input && !opened.has_all) {
+            opened.give_lines(moment.lines.clone())?;
         }
         Ok(())
     }
@@ -251,9 +300,9 @@ impl Places {
 }
 
 impl Opened {
-    fn give(&self, polls: impl IntoIterator<Item = SourcePoll>) {
+    fn give(&self, position: usize, polls: impl IntoIterator<Item = SourcePoll>) {
         let mut feed = locked(&self.feed);
-        feed.polls.extend(polls);
+        feed.polls.extend(polls.into_iter().map(|poll| (poll, position)));
         let waker = feed.waker.clone();
         drop(feed);
         waker.into_iter().for_each(|wake| wake());
@@ -263,12 +312,15 @@ impl Opened {
         let open = |(split, name): (u32, &String)| {
             SourcePoll::Split(SplitId(split), SplitEvent::Opened(name.as_str().into()))
         };
-        self.give((0..).zip(names).map(open));
+        self.give(0, (0..).zip(names).map(open));
     }
 
+    /// Gives these lines, or what is left of them behind the position that the source resumes from.
     fn give_lines(&self, lines: std::ops::Range<usize>) -> Result<()> {
-        let is_last = lines.end == self.rows.events.len();
-        let events = &self.rows.events[lines];
+        let behind = lines.end;
+        let is_last = behind == self.rows.events.len();
+        let delivered = locked(&self.feed).position.clamp(lines.start, behind);
+        let events = &self.rows.events[delivered..behind];
         let rows: Vec<u32> = events.iter().filter_map(row_of).collect();
         if let Some(&Event::Row { split, .. }) = events.iter().find(|event| row_of(event).is_some())
         {
@@ -276,20 +328,18 @@ impl Opened {
             locked(&self.feed).arrived.extend(rows);
             let split = SplitId(split);
             let batch = SourceBatch { batch, origin: None, split };
-            self.give([SourcePoll::Batch(batch), SourcePoll::Heartbeat(split, i64::MIN)]);
+            self.give(behind, [SourcePoll::Batch(batch), SourcePoll::Heartbeat(split, i64::MIN)]);
         }
         for event in events {
-            match *event {
-                Event::Watermark { at_ms, split } => {
-                    let promise = SourcePoll::Heartbeat(SplitId(split), at_ms.saturating_add(1));
-                    self.give([promise]);
-                }
-                Event::End => self.give([SourcePoll::End]),
-                Event::Row { .. } | Event::Nothing => {}
+            if let Event::Watermark { at_ms, split } = *event {
+                let promise = SourcePoll::Heartbeat(SplitId(split), at_ms.saturating_add(1));
+                self.give(behind, [promise]);
             }
         }
-        if is_last && self.is_bounded && events.last() != Some(&Event::End) {
-            self.give([SourcePoll::End]);
+        // An end is given again: a source that had seen it is not asked.
+        let ends = self.rows.events[lines].contains(&Event::End);
+        if ends || (is_last && self.is_bounded) {
+            self.give(behind, [SourcePoll::End]);
         }
         Ok(())
     }
@@ -309,6 +359,7 @@ pub(super) enum Line {
     Watermark(i64),
     End,
     Nothing,
+    Job(JobAction),
 }
 
 /// Which columns of a test's table are its own and not the table's, by their places.
@@ -339,6 +390,9 @@ impl Own {
         let mut values = (0..row.cells.len()).filter(|&column| !self.is_own(column));
         let first = values.next().and_then(|column| row.cells[column].as_deref());
         let others_are_empty = values.all(|column| row.cells[column].is_none());
+        if let Some(action) = first.and_then(JobAction::of).filter(|_| others_are_empty) {
+            return Ok(Line::Job(action));
+        }
         match first {
             Some("end") if others_are_empty && row.cells.len() > 1 => Ok(Line::End),
             Some(text) if others_are_empty && text.starts_with("watermark ") => {
@@ -368,6 +422,26 @@ fn splits(table: &Table, own: &Own) -> Vec<String> {
         }
     }
     names
+}
+
+/// A job crashes while it runs, and is restored behind that.
+fn check_actions(moments: &[Moment]) -> Result<()> {
+    let mut is_down = false;
+    for (action, line) in moments.iter().filter_map(|moment| moment.action) {
+        let what = match (action, is_down) {
+            (JobAction::Snapshot, false) => continue,
+            (JobAction::Crash, false) | (JobAction::Restore, true) => {
+                is_down = !is_down;
+                continue;
+            }
+            (JobAction::Restore, false) => "the job runs, so it cannot be restored",
+            (_, true) => "the job has crashed already",
+        };
+        return Err(wrong(line, what).hint(
+            "a job crashes, is restored, and may crash again: `job crash`, then `job restore`",
+        ));
+    }
+    Ok(())
 }
 
 /// An input names columns of its table, and those of the test.
@@ -406,7 +480,7 @@ fn prepare(
             }
             Line::Watermark(at_ms) => Event::Watermark { at_ms, split },
             Line::End => Event::End,
-            Line::Nothing => Event::Nothing,
+            Line::Nothing | Line::Job(_) => Event::Nothing,
         });
     }
     let delivered = request.delivered();
@@ -501,10 +575,21 @@ impl Source for TestSource {
         Ok(())
     }
     fn poll(&mut self, _rows_max: usize) -> Result<SourcePoll> {
-        Ok(locked(&self.feed).polls.pop_front().unwrap_or(SourcePoll::Pending))
+        let mut feed = locked(&self.feed);
+        let Some((poll, position)) = feed.polls.pop_front() else { return Ok(SourcePoll::Pending) };
+        feed.position = feed.position.max(position);
+        Ok(poll)
     }
     fn is_bounded(&self) -> bool {
         self.is_bounded
+    }
+    fn position(&self) -> Option<String> {
+        Some(locked(&self.feed).position.to_string())
+    }
+    fn seek(&mut self, position: &str) -> Result<()> {
+        let lines = position.parse().map_err(|_| Error::internal("its own position"))?;
+        locked(&self.feed).position = lines;
+        Ok(())
     }
     fn split_status(&self, _split: SplitId) -> SplitStatus {
         let is_caught_up = locked(&self.feed).polls.is_empty();
@@ -539,6 +624,10 @@ impl Sink for TestSink {
         Ok(())
     }
     fn abort(&mut self) {}
+    /// A crash drops what was written behind the last snapshot ([`Places::roll_back`]).
+    fn use_transactions(&mut self) -> SinkGuarantee {
+        SinkGuarantee::Transactional
+    }
 }
 
 /// A table that has the rows which have come so far.

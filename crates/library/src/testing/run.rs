@@ -2,14 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use thalweg_core::connector::Connector;
-use thalweg_core::shim::{Clock, ManualClock, SharedClock};
-use thalweg_core::text::format_timestamp_millis;
-use thalweg_core::{
-    Column, DataType, Error, OrderContract, Result, RowKind, TableSchema, Watermark,
-};
+use thalweg_core::shim::{ManualClock, SharedClock};
+use thalweg_core::{Column, Error, OrderContract, Result, RowKind, TableSchema};
 use thalweg_expr::{Executor, ScalarFunction, Session as ExprSession, Task};
 use thalweg_operators::aggregate::UserAggregate;
 use thalweg_plan::Planner;
@@ -17,14 +13,13 @@ use thalweg_plan::ast::{Statement, StatementKind};
 use thalweg_plan::catalog::{LateData, substitute};
 use thalweg_plan::parser::parse_script_with_notes;
 use thalweg_plan::physical::PhysicalPlan;
-use thalweg_runtime::metrics::JobLayout;
-use thalweg_runtime::simulate::Simulation;
-use thalweg_runtime::{JobControl, RunOptions};
+use thalweg_runtime::RunOptions;
 
 use super::cells;
 use super::compare::{Change, Changes, Comparison, Difference};
+use super::job::{JobOfCase, LateRow};
 use super::markdown::{Expectation, Expected, SqlPart, TestCase, TestFile, wrong};
-use super::places::{Moment, Places};
+use super::places::Places;
 use super::record::read_columns;
 use crate::session::{Session, SessionOptions, inserts_of, located};
 
@@ -201,12 +196,6 @@ struct VariantRun<'a> {
     zone: chrono_tz::Tz,
 }
 
-/// A row that came late, by its columns.
-struct LateRow {
-    schema: TableSchema,
-    change: Change,
-}
-
 impl<'a> VariantRun<'a> {
     fn new(
         file: &'a TestFile,
@@ -328,9 +317,22 @@ impl<'a> VariantRun<'a> {
         })?;
         let mut planner = session.planner.fork();
         planner.set("pipeline.order", &self.variant.order.to_string())?;
+        self.results += usize::from(inserts_of(statement).is_none());
         let plan = self.plan(&planner, statement).map_err(|error| self.refused(error))?;
-        let options = session.run_options(&planner)?;
-        self.simulate(session, plan, options)
+        let workers = self.variant.workers;
+        let options = RunOptions { workers, ..session.run_options(&planner)? };
+        let timeline = self.source_of_test(|places| places.timeline())?;
+        let job = JobOfCase {
+            session,
+            places: &self.places,
+            clock: &self.clock,
+            zone: self.zone,
+            options,
+            seed: workers as u64 - 1,
+        };
+        let late = job.run(plan, timeline, || self.plan(&planner, statement))?;
+        self.late.extend(late);
+        Ok(())
     }
 
     /// An error of the test's own tables is about the test file.
@@ -366,102 +368,19 @@ impl<'a> VariantRun<'a> {
         Ok(written.into_iter().any(|table| named.contains(&table.as_str())))
     }
 
-    fn plan(&mut self, planner: &Planner, statement: &Statement) -> Result<PhysicalPlan> {
+    fn plan(&self, planner: &Planner, statement: &Statement) -> Result<PhysicalPlan> {
         if let Some((inserts, _)) = inserts_of(statement) {
             return planner.plan_insert(inserts);
         }
         let StatementKind::Select(query) = &statement.kind else {
             return Err(Error::internal("a job is INSERTs or a query"));
         };
-        self.results += 1;
         let name = match self.results {
             1 => RESULT.to_owned(),
             number => format!("{RESULT}-{number}"),
         };
         let places = Arc::clone(&self.places);
         planner.plan_select(query, &mut |table| Ok(places.sink(&name, table.schema.clone(), &[])))
-    }
-
-    /// Runs a job until nothing more comes in.
-    fn simulate(
-        &mut self,
-        session: &Session,
-        plan: PhysicalPlan,
-        options: RunOptions,
-    ) -> Result<(), Stop> {
-        let clock = Arc::clone(&self.clock) as SharedClock;
-        let options = RunOptions {
-            workers: self.variant.workers,
-            clock,
-            bundle_linger: Duration::ZERO,
-            pool: None,
-            ..options
-        };
-        let timeline = self.source_of_test(|places| places.timeline())?;
-        // One seed takes rows one by one, the other those of a moment together.
-        let seed = self.variant.workers as u64 - 1;
-        let mut simulation = Simulation::begin(plan.graph, options, 1, seed, None)?;
-        self.places.begin();
-        simulation.settle();
-        for moment in &grouped(timeline, seed > 0) {
-            self.advance(&mut simulation, moment.at_ms);
-            self.places.give(moment.input, moment.lines.clone())?;
-            simulation.settle();
-        }
-        let control = simulation.control();
-        let layout = control.layout();
-        if !simulation.is_over() {
-            control.cancel();
-            simulation.settle();
-        }
-        self.keep_late(session, &control, &layout)?;
-        simulation.end()?;
-        // The next job begins when this one did.
-        self.clock.begin_again();
-        Ok(())
-    }
-
-    /// Moves the clock, with a stop wherever something is due.
-    fn advance(&self, simulation: &mut Simulation, to_ms: i64) {
-        loop {
-            let left_ms = to_ms.saturating_sub(self.clock.wall_ms());
-            let Ok(left_ms) = u64::try_from(left_ms) else { return };
-            let now_ns = self.clock.now_ns();
-            let target_ns = now_ns.saturating_add(left_ms.saturating_mul(1_000_000));
-            let due_ns = simulation.due_ns().map_or(target_ns, |due_ns| due_ns.min(target_ns));
-            self.clock.advance(Duration::from_nanos(due_ns.saturating_sub(now_ns)));
-            simulation.settle();
-            if due_ns >= target_ns || simulation.is_over() {
-                return;
-            }
-        }
-    }
-
-    fn keep_late(
-        &mut self,
-        session: &Session,
-        control: &JobControl,
-        layout: &JobLayout,
-    ) -> Result<()> {
-        let column = |name: &str, data_type: DataType| Column::new(name, data_type.nullable());
-        for at in control.late_rows() {
-            let shown = session.shown_rows(at.late.batch.schema_ref(), None)?;
-            let rows = cells::rows_of(&shown.shown(&at.late.batch)?, shown.columns(), self.zone);
-            let own =
-                [column("stage", DataType::STRING), column("watermark", DataType::Timestamp(3))];
-            let columns = own.iter().chain(&shown.columns().columns).cloned().collect();
-            let schema = TableSchema::new(columns);
-            let stage = Some(layout.stages[at.stage].name.clone());
-            for (row, values) in rows.into_iter().enumerate() {
-                let before = at.late.watermark_before.at(row);
-                let before =
-                    (before > Watermark::MIN).then(|| format_timestamp_millis(before.0, 3));
-                let cells = [stage.clone(), before].into_iter().chain(values).collect();
-                let change = Change { kind: RowKind::Insert, at_ms: at.wall_ms, cells };
-                self.late.push(LateRow { schema: schema.clone(), change });
-            }
-        }
-        Ok(())
     }
 
     /// Where what came out differs from what was expected.
@@ -610,27 +529,6 @@ fn orders(case: &TestCase, options: &TestOptions) -> Vec<OrderContract> {
         Some(order) => vec![order],
         None => vec![OrderContract::Epoch, OrderContract::Arrival],
     }
-}
-
-/// Neighbours that come together become one, if they are to.
-fn grouped(timeline: Vec<Moment>, together: bool) -> Vec<Moment> {
-    let mut moments: Vec<Moment> = Vec::new();
-    for moment in timeline {
-        match moments.last_mut() {
-            Some(last)
-                if together
-                    && (last.at_ms, last.input, &last.split)
-                        == (moment.at_ms, moment.input, &moment.split)
-                    && last.is_row
-                    && moment.is_row
-                    && last.lines.end == moment.lines.start =>
-            {
-                last.lines.end = moment.lines.end;
-            }
-            _ => moments.push(moment),
-        }
-    }
-    moments
 }
 
 /// The columns of a table that are read from outside, if it is declared.

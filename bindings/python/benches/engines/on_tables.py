@@ -1,0 +1,34 @@
+"""Polars and DuckDB: the same windows where the whole table is there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .measured import Measured, timed
+
+
+def polars_windows(table: Any) -> Measured:
+    import polars as pl
+
+    frame = pl.from_arrow(table.select(["ts", "k", "x"])).lazy()
+
+    def run() -> object:
+        windows = frame.group_by("k", pl.col("ts").dt.truncate("1m")).agg(pl.col("x").sum()).collect()
+        return windows["x"].sum(), windows.height
+
+    return timed(run)
+
+
+def duckdb_windows(table: Any) -> Measured:
+    import duckdb
+    import pyarrow.compute as pc
+
+    connection = duckdb.connect()
+    connection.register("given", table.select(["ts", "k", "x"]))
+
+    def run() -> object:
+        query = "SELECT k, time_bucket(INTERVAL '1 minute', ts), SUM(x) AS s FROM given GROUP BY ALL"
+        windows = connection.sql(query).to_arrow_table()
+        return int(pc.sum(windows["s"]).as_py()), windows.num_rows
+
+    return timed(run)
