@@ -10,7 +10,7 @@ SANITIZE_TARGET := $(abspath target/sanitize)
 SANITIZE_HOST := x86_64-unknown-linux-gnu
 SANITIZE_TEST = CARGO_TARGET_DIR=$(SANITIZE_TARGET) $(CARGO) +nightly test --locked --target $(SANITIZE_HOST)
 
-.PHONY: page page-check page-test crates dist install-test lint-deploy python python-test wheel serve-test connect-test connect-kills prometheus-test help check test fmt clippy doc unit depcheck tidy deny venv bench bench-full bench-blocks loom miri sanitize sweep workloads nexmark-check fuzz examples book clean-outputs kills
+.PHONY: page page-check page-test crates dist install-test lint-deploy python python-test wheel sdist serve-test connect-test connect-kills prometheus-test help check test fmt clippy doc unit depcheck tidy deny venv bench bench-full bench-blocks loom miri sanitize sweep workloads nexmark-check fuzz examples book clean-outputs kills
 
 help:
 	@echo "make test      what CI runs: format, lints, tests, doctests, loom, crate table, tidy"
@@ -22,6 +22,7 @@ help:
 	@echo "make connect-kills  jobs over Kafka, PostgreSQL and S3 that are killed 300 times, and what becomes of their output"
 	@echo "make python-test  the Python package, built without optimization: its tests and its types"
 	@echo "make wheel     the release wheel in target/wheels, installed into a fresh environment and tried"
+	@echo "make sdist     the source distribution of the Python package, and the wheel that pip builds of it, tried"
 	@echo "make prometheus-test  alert rules, their tests and a recorded scrape (needs promtool)"
 	@echo "make serve-test  a server with 20 jobs that is killed a thousand times, and 10,000 restarts of a job"
 	@echo "make page      builds the web page into crates/server/page, whose files are committed (needs Node)"
@@ -199,6 +200,12 @@ python-test: python
 wheel: $(PYTHON_VENV)/ready
 	cd $(PYTHON_PACKAGE) && $(MATURIN) build --release --locked --out $(abspath target/wheels)
 	$(PYTHON_PACKAGE)/tests/wheel $(PYTHON) "$$(ls -t target/wheels/*.whl | head -1)" target/wheel-test
+
+# The source distribution, and the wheel that pip builds of it.
+sdist: $(PYTHON_VENV)/ready
+	cd $(PYTHON_PACKAGE) && $(MATURIN) sdist --out $(abspath target/wheels)
+	CARGO_TARGET_DIR=$(abspath target) $(PYTHON_PACKAGE)/tests/wheel $(PYTHON) \
+		"$$(ls -t target/wheels/*.tar.gz | head -1)" target/sdist-test
 
 # Alert rules against series made for them, and what a scrape looks like. PROMTOOL is in Debian's package `prometheus`.
 # A skipped check says so.

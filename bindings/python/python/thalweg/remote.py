@@ -77,7 +77,7 @@ class RemoteConnection(StartsJobs["RemoteJob"]):
             job.stop()
             job._rest(None)
         sql = request.sql
-        body = {"sql": "".join([*self._declared, sql]), "settings": settings, "desired": "stopped"}
+        body: dict[str, Any] = {"sql": "".join([*self._declared, sql]), "settings": settings, "desired": "stopped"}
         if request.params is not None:
             body["params"] = literals(request.params)
         query = "?approve=drop-state" if request.drop_state else ""
