@@ -16,6 +16,9 @@ use thalweg_core::{
 };
 use thalweg_expr::{EvalContext, Expr, Session, build};
 
+/// The day on which a test takes place that names none: 2026-01-01.
+pub(super) const FIRST_MS: i64 = 20_454 * 86_400_000;
+
 /// What a cell holds; `None` for NULL.
 pub(super) type Cell = Option<String>;
 

@@ -7,10 +7,9 @@ use thalweg_core::text::format_timestamp_millis;
 use thalweg_core::{RowKind, TableSchema};
 use thalweg_expr::Session;
 
-use super::cells::{self, Cell};
+use super::cells::{self, Cell, FIRST_MS};
 use super::markdown::Table;
 use super::places::Own;
-use super::run::FIRST_MS;
 
 /// A change of a table, with the values as they are shown.
 #[derive(Clone, Debug)]

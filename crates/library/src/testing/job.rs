@@ -1,7 +1,8 @@
-//! One job of a case: it runs along the lines of the inputs, crashes, and resumes from its snapshot.
+//! One job of a case: it runs along the lines of the inputs, crashes, and resumes from its
+//! snapshot.
 //!
-//! **Invariant:** a snapshot is taken while nothing is left to be done. So all that was written, and
-//! all rows that were late, lie in front of it, and a crash drops exactly what came behind.
+//! **Invariant:** a snapshot is taken while nothing is left to be done. So all that was written,
+//! and all rows that were late, lie in front of it, and a crash drops exactly what came behind.
 //!
 //! A crash comes at rest with one worker, and in the middle of what the lines before it cause with
 //! several. Between a crash and the restore the clock moves and lines come in, which the job finds

@@ -5,8 +5,8 @@
 //! ends. It opens nothing: its rows are those of the test's input of its name.
 //!
 //! **Invariants**
-//! - A source has rows exactly from the moment on at which the test gives them; behind each it makes
-//!   a promise that says nothing, so that no row waits for company and time.
+//! - A source has rows exactly from the moment on at which the test gives them; behind each it
+//!   makes a promise that says nothing, so that no row waits for company and time.
 //! - The position of a source is the number of lines of its input that it has delivered. A run that
 //!   resumes is given the lines before the crash again, and passes over those before its position.
 
@@ -203,7 +203,7 @@ impl Places {
         Ok(moments)
     }
 
-    /// Another run of the job is about to be planned: what the one before has opened is not its own.
+    /// Another run of the job is about to be planned: what the one before has opened is not its.
     pub(super) fn forget_opened(&self) {
         locked(&self.open).clear();
     }

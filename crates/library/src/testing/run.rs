@@ -15,16 +15,13 @@ use thalweg_plan::parser::parse_script_with_notes;
 use thalweg_plan::physical::PhysicalPlan;
 use thalweg_runtime::RunOptions;
 
-use super::cells;
+use super::cells::{self, FIRST_MS};
 use super::compare::{Change, Changes, Comparison, Difference};
 use super::job::{JobOfCase, LateRow};
 use super::markdown::{Expectation, Expected, SqlPart, TestCase, TestFile, wrong};
 use super::places::Places;
 use super::record::read_columns;
 use crate::session::{Session, SessionOptions, inserts_of, located};
-
-/// The day on which a test takes place that names none: 2026-01-01.
-pub(super) const FIRST_MS: i64 = 20_454 * 86_400_000;
 
 /// What the bare SELECTs of a test are called.
 const RESULT: &str = "result";
