@@ -272,9 +272,10 @@ impl HeldState<'_> {
         format!("snapshot({}, {}, {})", text(self.folder), text(self.operator), self.snapshot)
     }
 
-    /// A query of how many groups there are.
+    /// A script whose one query counts the groups.
     pub fn count(&self) -> String {
-        format!("SELECT COUNT(*) FROM {};", self.table())
+        let table = self.table();
+        format!("SET 'execution.runtime-mode' = 'batch';\nSELECT COUNT(*) FROM {table};")
     }
 }
 
