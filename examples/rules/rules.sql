@@ -36,7 +36,7 @@ WHERE n = 1;
 -- The broadcast: every rule that was announced by then, for every event. A rule lives for a year.
 CREATE VIEW candidates AS
 SELECT e.device, e.kind, e.reading, e.ts, f.rule
-FROM events AS e JOIN first_rules AS f ON e.ts BETWEEN f.ts AND f.ts + INTERVAL '365' DAY;
+FROM events AS e JOIN first_rules AS f ON e.ts BETWEEN f.ts AND f.ts + INTERVAL '365' DAY(3);
 
 CREATE TABLE alarms (rule STRING, device STRING, reading DOUBLE, ts TIMESTAMP(3)) WITH (
   'connector' = 'kafka', 'topic' = 'alarms', 'properties.bootstrap.servers' = '${servers}', 'format' = 'json',

@@ -215,6 +215,11 @@ impl Planner {
         self.catalog.settings().zone()
     }
 
+    /// How long state is kept, where a setting says so.
+    pub(crate) fn state_ttl_ms(&self) -> Option<i64> {
+        self.catalog.settings().state_ttl_ms()
+    }
+
     fn binder<'a>(&'a self, session: &'a Session) -> Binder<'a> {
         Binder::new(&self.catalog, session, &self.aggregates)
             .with_processes(&self.processes)

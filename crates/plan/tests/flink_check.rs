@@ -44,6 +44,19 @@ fn a_file_of_flinks_dialect_has_no_findings() {
 }
 
 #[test]
+fn intervals_have_two_digits_in_front_unless_a_number_says_more() {
+    let text = "CREATE TABLE t (ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '365' DAY)
+              WITH ('connector' = 'datagen');
+            CREATE VIEW v AS SELECT ts + INTERVAL '100:30' HOUR TO MINUTE AS a FROM t;
+            SELECT ts - INTERVAL -'120.5' SECOND, ts + INTERVAL '099' MINUTE, ts + INTERVAL '365' DAY(3) FROM t;";
+    let found = found(text);
+    assert_eq!(found.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [1, 3, 4], "{found:?}");
+    for ((_, message), part) in found.iter().zip(["DAY(3)", "HOUR(3)", "SECOND(3)"]) {
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
 fn an_asof_join_is_ours_wherever_it_stands() {
     let text = "CREATE VIEW v AS
             SELECT * FROM a ASOF JOIN b MATCH_CONDITION (a.ts >= b.ts) ON a.k = b.k;

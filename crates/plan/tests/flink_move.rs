@@ -4,7 +4,7 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use thalweg_plan::flink_move::{MovableJob, Need, Offsets};
+use thalweg_plan::flink_move::{HandOver, HeldState, MovableJob, Need, Offsets, Stop};
 
 use support::planner;
 
@@ -35,6 +35,10 @@ fn needs(statements: &str, watermark_ms: i64) -> Vec<(String, Need)> {
     job(statements).needs(watermark_ms).expect("it can be moved").into_iter().collect()
 }
 
+fn at(watermark_ms: i64) -> Stop {
+    Stop { watermark_ms, ..Stop::default() }
+}
+
 #[track_caller]
 fn refused(statements: &str) -> String {
     try_job(statements).expect_err(statements).message().to_owned()
@@ -43,7 +47,7 @@ fn refused(statements: &str) -> String {
 /// What stands behind the declarations in the moved script.
 #[track_caller]
 fn moved(statements: &str, watermark_ms: i64) -> String {
-    let text = job(statements).script(watermark_ms, &BTreeMap::new()).expect("it can be moved");
+    let text = job(statements).script(&at(watermark_ms)).expect("it can be moved");
     let declared = TABLES.lines().next_back().expect("lines");
     let start = text.find(declared).expect("the last one is not read") + declared.len() + 1;
     text[start..].to_owned()
@@ -149,7 +153,7 @@ fn sessions_are_read_again_from_the_beginning() {
     let sessions = "TABLE(SESSION(TABLE u PARTITION BY k, DESCRIPTOR(ts), INTERVAL '10' SECOND))";
     let statements = grouped(sessions);
     assert_eq!(needs(&statements, 12_345), [("u".to_owned(), Need::All)]);
-    let text = job(&statements).script(12_345, &BTreeMap::new()).expect("it can be moved");
+    let text = job(&statements).script(&at(12_345)).expect("it can be moved");
     assert_eq!(text.matches("'scan.startup.mode' = 'earliest-offset'").count(), 2, "{text}");
     assert!(text.contains("WHERE window_time > TO_TIMESTAMP_LTZ(12345, 3)"), "{text}");
 }
@@ -157,7 +161,8 @@ fn sessions_are_read_again_from_the_beginning() {
 #[test]
 fn each_partition_begins_at_its_offset() {
     let starts = BTreeMap::from([("t".to_owned(), Offsets::from([(0, 42), (1, 7)]))]);
-    let text = job(&grouped(TUMBLE)).script(12_345, &starts).expect("it can be moved");
+    let text =
+        job(&grouped(TUMBLE)).script(&Stop { starts, ..at(12_345) }).expect("it can be moved");
     let expected = "'scan.startup.mode' = 'specific-offsets', \
                     'scan.startup.specific-offsets' = 'partition:0,offset:42;partition:1,offset:7')";
     assert!(text.contains(expected), "{text}");
@@ -168,7 +173,8 @@ fn each_partition_begins_at_its_offset() {
 #[test]
 fn a_search_reads_what_the_job_has_read() {
     let job = job(&grouped(TUMBLE));
-    let text = job.search("t", 10_000, &Offsets::from([(0, 42)])).expect("a topic with a row time");
+    let text =
+        job.search("t", Some(10_000), &Offsets::from([(0, 42)])).expect("a topic with a row time");
     for part in [
         "`$partition` INT METADATA FROM 'partition' VIRTUAL",
         "'scan.startup.mode' = 'earliest-offset'",
@@ -181,18 +187,159 @@ fn a_search_reads_what_the_job_has_read() {
     assert!(job.is_searched_from_its_beginning("t"));
 }
 
+const COUNTS: &str = "CREATE TABLE c (k STRING, n BIGINT, PRIMARY KEY (k) NOT ENFORCED)
+  WITH ('connector' = 'upsert-kafka', 'topic' = 'c', 'properties.bootstrap.servers' = 'b:1',
+    'key.format' = 'json', 'value.format' = 'json');\n";
+
+/// The last statement of the moved script, which has to be valid.
+#[track_caller]
+fn rest(statements: &str, stop: &Stop) -> String {
+    let text = job(statements).script(stop).expect("it can be moved");
+    MovableJob::new(&text, &planner("/home/me")).map(drop).or_else(of_moved).expect(&text);
+    text[text.rfind("INSERT").expect("a job")..].to_owned()
+}
+
+/// A script that was moved is valid, and can be refused for what was added.
+fn of_moved(error: thalweg_core::Error) -> thalweg_core::Result<()> {
+    match error.message().contains("cannot be moved") {
+        true => Ok(()),
+        false => Err(error),
+    }
+}
+
+#[test]
+fn a_pair_of_rows_that_were_read_is_not_written_again() {
+    let first = TABLES.lines().take(3).collect::<Vec<_>>().join("\n");
+    let second = first.replace("TABLE t (", "TABLE t2 (");
+    let interval = format!(
+        "{second} INSERT INTO o SELECT a.k, CAST(b.v AS BIGINT) FROM t a JOIN t2 AS b ON a.k = b.k
+           AND a.ts BETWEEN b.ts - INTERVAL '10' SECOND AND b.ts + INTERVAL '3' SECOND;"
+    );
+    // a at 50 001 meets b at 60 001, the next that can come; b at 57 001 meets a at 60 001.
+    let expected = [("t".to_owned(), Need::From(50_001)), ("t2".to_owned(), Need::From(57_001))];
+    assert_eq!(needs(&interval, 60_000), expected);
+    let ends = BTreeMap::from([("t".to_owned(), Offsets::from([(0, 42), (1, 7)]))]);
+    let stop = Stop { ends, ..at(60_000) };
+    let flag = "NOT (`a`.`$was_read` AND `b`.`$was_read`)";
+    assert!(rest(&interval, &stop).contains(&format!("SECOND WHERE {flag};")));
+    let text = job(&interval).script(&stop).expect("it can be moved");
+    let marked = "TABLE t (`$partition` INT METADATA FROM 'partition' VIRTUAL, \
+        `$offset` BIGINT METADATA FROM 'offset' VIRTUAL, `$was_read` AS \
+        ((`$partition` = 0 AND `$offset` < 42) OR (`$partition` = 1 AND `$offset` < 7)), k";
+    assert!(text.contains(marked), "{text}");
+    assert!(text.contains("`$was_read` AS (FALSE)"), "{text}");
+    let regular = "INSERT INTO o SELECT a.k, CAST(b.v AS BIGINT) FROM t a, t AS b
+        WHERE a.k = b.k AND a.v > b.v OR a.v IS NULL;";
+    let regular = regular.replace(" OR a.v IS NULL", "");
+    assert_eq!(needs(&regular, 60_000), [("t".to_owned(), Need::All)]);
+    let moved = rest(&regular, &stop);
+    assert!(moved.contains(&format!("WHERE {flag} AND ( a.k = b.k AND a.v > b.v);")), "{moved}");
+    assert!(job(&regular).needs_the_first_row() && !job(&regular).is_by_watermark());
+}
+
+#[test]
+fn rows_by_time_are_written_behind_the_watermark() {
+    let over = |frame: &str| {
+        format!(
+            "INSERT INTO o SELECT k, COUNT(*) OVER (PARTITION BY k ORDER BY ts {frame}) FROM t WHERE v > 1;"
+        )
+    };
+    let range = over("RANGE BETWEEN INTERVAL '10' SECOND PRECEDING AND CURRENT ROW");
+    assert_eq!(needs(&range, 60_000), [("t".to_owned(), Need::From(50_001))]);
+    for frame in ["", "ROWS BETWEEN 2 PRECEDING AND CURRENT ROW"] {
+        assert_eq!(needs(&over(frame), 60_000), [("t".to_owned(), Need::All)]);
+    }
+    let moved = rest(&over(""), &at(60_000));
+    let expected = "INSERT INTO o SELECT `c0`, `c1` FROM (SELECT k, COUNT(*) OVER (PARTITION BY k ORDER BY ts ), `ts` \
+        FROM t WHERE v > 1) AS `moved` (`c0`, `c1`, `$time`) WHERE `$time` > TIMESTAMP '1970-01-01 00:01:00.000';";
+    assert_eq!(moved, expected);
+    let first = "INSERT INTO o SELECT k, CAST(v AS BIGINT) FROM
+        (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts) AS n FROM t) WHERE n = 1;";
+    assert_eq!(needs(first, 60_000), [("t".to_owned(), Need::All)]);
+    assert!(rest(first, &at(60_000)).contains(", `ts` FROM\n"));
+}
+
+#[test]
+fn groups_begin_with_what_was_handed_over() {
+    let stop = || {
+        let hand_over = HandOver { topic: "h".to_owned(), attempt: "job 1".to_owned() };
+        Stop { hand_over: Some(hand_over), ..at(0) }
+    };
+    let grouped = format!(
+        "{COUNTS}INSERT INTO c SELECT UPPER(k) AS k, SUM(v) + COUNT(*) + COUNT(*) FROM t WHERE v > 0
+           GROUP BY UPPER(k) HAVING AVG(v) FILTER (WHERE v < 9) > 1;"
+    );
+    assert_eq!(needs(&grouped, 0), [("t".to_owned(), Need::Unread)]);
+    let expected = "INSERT INTO c SELECT `key$0` AS k, SUM(`part$0`) + SUM(`part$1`) + SUM(`part$1`) FROM (\
+        SELECT CAST(UPPER(k) AS STRING) AS `key$0`, CAST(v AS INT) AS `part$0`, CAST(1 AS BIGINT) AS `part$1`, \
+        CAST(CASE WHEN v < 9 THEN v END AS BIGINT) AS `part$2`, \
+        CAST(CASE WHEN (v) IS NOT NULL AND (v < 9) THEN 1 ELSE 0 END AS BIGINT) AS `count$2` \
+        FROM t WHERE v > 0 UNION ALL \
+        SELECT CAST(`key$0` AS STRING), CAST(`part$0` AS INT), CAST(`part$1` AS BIGINT), CAST(`part$2` AS BIGINT), \
+        CAST(`count$2` AS BIGINT) FROM `moved$state` WHERE `move` = 'job 1') AS `moved` GROUP BY `key$0` \
+        HAVING CAST(SUM(`part$2`) / NULLIF(SUM(`count$2`), 0) AS INT) > 1;";
+    assert_eq!(rest(&grouped, &stop()), expected);
+    let text = job(&grouped).script(&stop()).expect("it can be moved");
+    for part in [
+        "CREATE TABLE `moved$state` (`move` STRING, `key$0` STRING, `part$0` INT, `part$1` BIGINT",
+        "'properties.bootstrap.servers' = 'b:1', 'topic' = 'h', 'format' = 'json', \
+         'scan.startup.mode' = 'earliest-offset', 'scan.bounded.mode' = 'latest-offset')",
+    ] {
+        assert!(text.contains(part), "no {part} in {text}");
+    }
+    let distinct = format!("{COUNTS}INSERT INTO c SELECT DISTINCT k, CAST(v AS BIGINT) FROM t;");
+    let moved = rest(&distinct, &stop());
+    let expected = "SELECT DISTINCT * FROM (SELECT CAST(`key$0` AS STRING), CAST(`key$1` AS BIGINT) FROM \
+        (SELECT k, CAST(v AS BIGINT) FROM t) AS `read` (`key$0`, `key$1`) UNION ALL SELECT CAST(`key$0` AS STRING)";
+    assert!(moved.contains(expected), "{moved}");
+    let state = HeldState { folder: "/s/j", snapshot: 4, operator: "group-1" };
+    let to = stop().hand_over.expect("groups");
+    let script = job(&grouped).hand_over(&to, &state).expect("groups");
+    let expected = "SELECT 'job 1', CAST(`key$0` AS STRING), CAST(CASE WHEN `sum$0.count` > 0 THEN `sum$0.sum` END AS INT), \
+        CAST(`$rows` AS BIGINT), ";
+    assert!(script.contains(expected), "{script}");
+    assert!(script.ends_with("FROM snapshot('/s/j', 'group-1', 4);\n"), "{script}");
+}
+
+#[test]
+fn groups_that_are_not_made_of_parts_are_refused() {
+    for (query, reason) in [
+        ("SELECT k, COUNT(DISTINCT v) FROM t GROUP BY k", "an aggregate of DISTINCT values"),
+        ("SELECT k, CAST(LISTAGG(k) AS BIGINT) FROM t GROUP BY k", "COUNT, SUM, MIN, MAX and AVG"),
+        ("SELECT k, n FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k)", "a view or a sub-query"),
+        ("SELECT k, COUNT(*) FROM t GROUP BY ROLLUP (k)", ""),
+        ("SELECT k, COUNT(*) FROM t GROUP BY k UNION ALL SELECT k, COUNT(*) FROM u GROUP BY k", ""),
+        (
+            "SELECT k, CAST(AVG(CAST(v AS DECIMAL(9, 2))) AS BIGINT) FROM t GROUP BY k",
+            "the mean of DECIMALs",
+        ),
+        (
+            "SELECT a.k, COUNT(*) FROM t a JOIN t b ON a.k = b.k GROUP BY a.k",
+            "in several operators",
+        ),
+    ] {
+        let said = refused(&format!("{COUNTS}INSERT INTO c {query};"));
+        assert!(said.contains("cannot be moved") && said.contains(reason), "{query}: {said}");
+    }
+    let kept = format!("SET 'table.exec.state.ttl' = '1 h'; {COUNTS}");
+    let said = refused(&format!("{kept}INSERT INTO c SELECT k, COUNT(*) FROM t GROUP BY k;"));
+    assert!(said.contains("its state expires"), "{said}");
+}
+
 #[test]
 fn what_no_rows_can_bring_back_is_refused_with_the_reason() {
     for (query, reason) in [
-        ("SELECT k, COUNT(*) FROM t GROUP BY k", "groups without a window"),
-        ("SELECT t.k, CAST(w AS BIGINT) FROM t JOIN u ON t.k = u.k", "a join without a window"),
+        ("SELECT t.k, CAST(w AS BIGINT) FROM t JOIN u ON t.k = u.k", "from an offset on"),
         (
-            "SELECT a.k, CAST(a.v AS BIGINT) FROM t a JOIN t b ON a.k = b.k \
+            "SELECT a.k, CAST(a.v AS BIGINT) FROM t a LEFT JOIN t b ON a.k = b.k \
              AND a.ts BETWEEN b.ts - INTERVAL '1' MINUTE AND b.ts",
-            "a join within an interval",
+            "an outer, semi or anti join",
         ),
-        ("SELECT k, COUNT(*) OVER (PARTITION BY k ORDER BY ts) FROM t", "OVER holds rows"),
-        ("SELECT DISTINCT k, CAST(v AS BIGINT) FROM t", "groups without a window"),
+        (
+            "SELECT * FROM (SELECT a.k, CAST(b.v AS BIGINT) FROM t a JOIN t b ON a.k = b.k)",
+            "selects *",
+        ),
+        ("SELECT DISTINCT k, CAST(v AS BIGINT) FROM t", "written again"),
         (
             "SELECT k, CAST(v AS BIGINT) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR))",
             "leave at once",

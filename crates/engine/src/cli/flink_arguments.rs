@@ -102,6 +102,9 @@ pub struct MoveArguments {
     /// Stops nothing: prints what would be sent if the job stopped at its newest snapshot
     #[arg(long)]
     pub dry_run: bool,
+    /// A topic, where the job reads from, that hands over groups without a window
+    #[arg(long, value_name = "TOPIC")]
+    pub state_topic: Option<String>,
     /// The server.
     #[command(flatten)]
     pub server: ServerArguments,

@@ -27,6 +27,27 @@ const SESSIONS: &str = "SELECT k, window_start, window_end, COUNT(*), SUM(v)
   FROM TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '1' SECOND))
   GROUP BY k, window_start, window_end";
 
+// Pairs leave with their second row, and rows by time when the watermark has passed them.
+const PAIRS: &str = "SELECT a.k, a.ts, b.ts, a.v, b.v FROM t a JOIN u b
+  ON a.k = b.k AND a.ts BETWEEN b.ts - INTERVAL '2' SECOND AND b.ts WHERE a.v = b.v OR a.v = 7";
+const REGULAR: &str = "SELECT a.k, a.ts, b.ts, a.v, b.v FROM t AS a, u AS b
+  WHERE a.k = b.k AND a.v = b.v AND a.v < 3";
+const OVER: &str = "SELECT k, ts, ts, COUNT(*) OVER w, SUM(v) OVER w FROM t
+  WINDOW w AS (PARTITION BY k ORDER BY ts RANGE BETWEEN INTERVAL '5' SECOND PRECEDING AND CURRENT ROW)";
+const FIRST: &str = "SELECT k, ts, ts, v, v FROM (
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY v, DATE_FORMAT(ts, 'HH:mm') ORDER BY ts) AS n FROM t)
+  WHERE n = 1";
+
+/// COUNT, SUM, MIN, MAX and AVG of each type of number, of a filter, and of an expression.
+const GROUPS: &str =
+    "SELECT CONCAT(k, 'x'), COUNT(*), SUM(v) + COUNT(*), MIN(ts), MAX(v) FILTER (WHERE v < 90),
+    AVG(v), SUM(CAST(v AS DECIMAL(9, 2))), AVG(CAST(v AS DOUBLE))
+  FROM t WHERE v > 1 GROUP BY CONCAT(k, 'x') HAVING COUNT(v) > 2";
+
+const DISTINCT: &str =
+    "SELECT DISTINCT CONCAT(k, CAST(v AS STRING)), v, v, TIMESTAMP '2026-01-01 00:00:00', v, v,
+    CAST(v AS DECIMAL(38, 2)), CAST(v AS DOUBLE) FROM t WHERE v < 30";
+
 #[test]
 #[ignore = "needs a Flink cluster: make connect-test"]
 fn jobs_continue_where_they_stopped() {
@@ -37,7 +58,16 @@ fn jobs_continue_where_they_stopped() {
         broker.topic(topic, 2, &[]);
     }
     send(&broker, &mut random, 0);
-    let queries = [("counts", COUNTS), ("hops", HOPS), ("joined", JOINED), ("sessions", SESSIONS)];
+    let queries = [
+        ("counts", COUNTS),
+        ("hops", HOPS),
+        ("joined", JOINED),
+        ("sessions", SESSIONS),
+        ("pairs", PAIRS),
+        ("regular", REGULAR),
+        ("over", OVER),
+        ("first", FIRST),
+    ];
     for (name, query) in queries {
         broker.topic(name, 1, &[]);
         let job = Job::start(&broker.file(name, &script(&broker, name, name, "", query)), &[]);
@@ -53,7 +83,8 @@ fn jobs_continue_where_they_stopped() {
         std::fs::write(&file, script(&broker, name, name, "", query)).expect("written");
         let file = file.to_str().expect("text");
         let said = succeeds(&[&moving[..], &["--dry-run", file]].concat());
-        assert!(said.contains("WHERE window_time >"), "{said}");
+        let filters = ["WHERE window_time >", "WHERE NOT (", "WHERE `$time` >"];
+        assert!(filters.iter().any(|filter| said.contains(filter)), "{said}");
         succeeds(&[&moving[..], &[file]].concat());
         let unmoved = format!("{name}-unmoved");
         broker.topic(&unmoved, 1, &[]);
@@ -65,11 +96,78 @@ fn jobs_continue_where_they_stopped() {
         assert_eq!(compared(&broker, name), expected, "{name}");
         succeeds(&["cancel", "--flink", url, name]);
     }
-    let pairs = "SELECT a.k, a.ts, b.ts, a.v, b.v FROM t a JOIN u b
-      ON a.k = b.k AND a.ts BETWEEN b.ts - INTERVAL '1' SECOND AND b.ts";
-    let file = broker.file("pairs", &script(&broker, "pairs", "counts", "", pairs));
+    let left = PAIRS.replace("JOIN", "LEFT JOIN");
+    let file = broker.file("left", &script(&broker, "left", "counts", "", &left));
     let said = fails(&["move", "--flink", url, file.to_str().expect("text")]);
-    assert!(said.contains("a join within an interval"), "{said}");
+    assert!(said.contains("an outer, semi or anti join"), "{said}");
+}
+
+/// Groups without a window: what they hold is handed over by a topic.
+#[test]
+#[ignore = "needs a Flink cluster: make connect-test"]
+fn groups_are_handed_over() {
+    let (Some(cluster), Some(broker)) = (Cluster::shared(), Broker::start()) else { return };
+    let (_turn, flink) = (cluster.turn(), &cluster.service);
+    let mut random = SplitMix64::new(12);
+    for topic in ["t", "u", "state"] {
+        broker.topic(topic, 2, &[]);
+    }
+    send(&broker, &mut random, 0);
+    let (url, jar) = (flink.value("FLINK"), flink.value("FLINK_KAFKA_JAR"));
+    let moving = ["move", "--flink", url, "--jar", jar, "--detach"];
+    for (name, query) in [("groups", GROUPS), ("distinct", DISTINCT)] {
+        broker.topic(name, 1, &[]);
+        let job = Job::start(&broker.file(name, &upserts(&broker, name, "", query)), &[]);
+        wait_for(name, || !newest(&broker, name).is_empty());
+        job.interrupt();
+    }
+    send(&broker, &mut random, SECONDS / 2);
+    for (name, query) in [("groups", GROUPS), ("distinct", DISTINCT)] {
+        let file = broker.folder(name).join(format!("{name}.sql"));
+        std::fs::write(&file, upserts(&broker, name, "", query)).expect("written");
+        let file = file.to_str().expect("text");
+        assert!(fails(&[&moving[..], &[file]].concat()).contains("--state-topic"));
+        let absent = [&moving[..], &["--state-topic", "absent", file]].concat();
+        assert!(fails(&absent).contains("absent"));
+        let said = succeeds(&[&moving[..], &["--state-topic", "state", file]].concat());
+        assert!(said.contains("groups handed over by the topic 'state'"), "{said}");
+        let unmoved = format!("{name}-unmoved");
+        broker.topic(&unmoved, 1, &[]);
+        let ends = ", 'scan.bounded.mode' = 'latest-offset'";
+        broker.output(&unmoved, &upserts(&broker, &unmoved, ends, query));
+        let expected = newest(&broker, &unmoved);
+        assert!(expected.len() >= 4, "{name}: {} groups", expected.len());
+        wait_for(name, || newest(&broker, name) == expected);
+        succeeds(&["cancel", "--flink", url, name]);
+    }
+}
+
+/// A job of this name that writes the groups of a query to a topic of its name.
+fn upserts(broker: &Broker, job: &str, more: &str, query: &str) -> String {
+    let text = script(broker, job, job, more, query);
+    let (before, rest) = text.split_once("CREATE TABLE o").expect("an output");
+    let (_, insert) = rest.split_once("INSERT INTO").expect("a job");
+    format!(
+        "{before}CREATE TABLE o (k STRING, n BIGINT, s BIGINT, `at` TIMESTAMP(3), m BIGINT, a BIGINT,
+           d DECIMAL(38, 2), f DOUBLE, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'upsert-kafka',
+           'topic' = '{job}', 'properties.bootstrap.servers' = '{}', 'key.format' = 'json', 'value.format' = 'json');
+         INSERT INTO{insert}",
+        broker.servers
+    )
+}
+
+/// The newest row of each group, values as both write them.
+fn newest(broker: &Broker, topic: &str) -> BTreeMap<String, Vec<String>> {
+    let mut rows = BTreeMap::new();
+    // HAVING deletes groups that it does not hold for yet.
+    for value in broker.values(topic).iter().filter(|value| *value != "NULL") {
+        let row: serde_json::Value = serde_json::from_str(value).expect("a row");
+        let number = |name: &str| row[name].as_f64().unwrap_or(-1.0).to_string();
+        let mut values: Vec<String> = ["n", "s", "m", "a", "d", "f"].map(number).to_vec();
+        values.push(row["at"].as_str().unwrap_or_default().trim_end_matches(".000").to_owned());
+        rows.insert(row["k"].as_str().expect("a key").to_owned(), values);
+    }
+    rows
 }
 
 /// A job of this name that writes a query's rows to a topic; `more`: options of the inputs.

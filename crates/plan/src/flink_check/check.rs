@@ -14,6 +14,7 @@ use crate::parser::FlinkDialect;
 use crate::planner::Planner;
 
 use super::finding::{Finding, FlinkCluster};
+use super::intervals::long_intervals;
 use super::queries::{QueryCheck, reserved_name};
 use super::reserved::is_reserved;
 use super::{plans, queries, tables};
@@ -82,7 +83,9 @@ impl Check<'_> {
             }
         }
         let is_space = |token: &Token| matches!(token, Token::Whitespace(_));
-        let mut words = tokens.iter().filter(|token| !is_space(&token.token)).peekable();
+        let words: Vec<_> = tokens.iter().filter(|token| !is_space(&token.token)).collect();
+        self.findings.extend(long_intervals(&words));
+        let mut words = words.into_iter().peekable();
         while let Some(token) = words.next() {
             let span = crate::parser::span(token.span);
             let next = words.peek().map(|next| next.token.to_string().to_ascii_uppercase());

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | reserved words as names | the same in backticks |
 //! | `!=`, MINUS, unquoted keys of SET | `<>`, EXCEPT, keys in quotes |
+//! | more than two digits in INTERVAL '365' DAY | DAY(3) |
 //! | NULL without a type | CAST(NULL AS …) |
 //! | REGEXP_LIKE, COUNT_CHAR, APPROX_COUNT_DISTINCT, % of DOUBLE | other functions |
 //! | LEAD, RANK in a Top-N, several OVER windows (streaming) | ROW_NUMBER, sub-queries |
@@ -26,6 +27,7 @@
 
 mod check;
 mod finding;
+mod intervals;
 mod plans;
 mod queries;
 mod reserved;

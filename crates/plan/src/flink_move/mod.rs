@@ -15,6 +15,9 @@
 //! |---|---|
 //! | options of a topic that is read | `specific-offsets` of each partition |
 //! | `TABLE(TUMBLE(…))` | `(SELECT * FROM TABLE(TUMBLE(…)) WHERE window_time > the watermark)` |
+//! | an inner join of topics | one more condition: not both rows were read before ([`pairs`]) |
+//! | functions over earlier rows, first rows by time | `WHERE` its row time `>` the watermark ([`row_times`]) |
+//! | groups without a window | the same over parts, those of the snapshot in front ([`groups`]) |
 //!
 //! It stays a script of this dialect: what it becomes in Flink's is left to
 //! [`translate`](crate::flink_check::translate).
@@ -22,35 +25,59 @@
 //! **Invariants:**
 //! - rows before a start belong to no open window, whatever order rows came in: it is the first row
 //!   of its partition with such a time. So a row is late after the move if it was late before;
-//! - of windows that were written nothing is written again, also of those whose rows are read again
-//!   in part;
+//! - of windows, pairs and rows that were written nothing is written again, also where their rows
+//!   are read again in part;
 //! - what has no first row is refused before anything is stopped.
 
+mod clauses;
+mod groups;
 mod needs;
+mod pairs;
+mod row_times;
+mod tables;
+mod windows;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use chrono_tz::Tz;
-use sqlparser::tokenizer::Token;
 use thalweg_core::text::format_timestamp_millis;
 use thalweg_core::{DataType, Error, Result};
 
-use crate::ast::{CreateTable, Insert, Name, Query, Statement, StatementKind, WindowCall};
+use crate::ast::{Insert, Statement, StatementKind};
 use crate::logical::Node;
 use crate::parser::parse_script;
 use crate::planner::Planner;
-use crate::script_text::{Edit, ScriptText, closing, in_order, quoted_options};
+use crate::resolved_table::ResolvedTable;
+use crate::script_text::{Edit, ScriptText, in_order, quoted_options};
 
+use groups::HeldGroups;
+pub use groups::{HandOver, HeldState};
 pub use needs::Need;
-use needs::needs;
+use needs::{Held, needs, unmovable};
+use pairs::unwritten_pairs;
+use row_times::RowsByTime;
+use tables::{
+    MovedTable, OFFSET, PARTITION, flag_columns, moved_tables, offsets_text, option, place_columns,
+};
+use windows::{MovedWindow, moved_windows};
 
 /// The next offset of each partition of a topic.
 pub type Offsets = BTreeMap<i32, i64>;
 
-/// The metadata columns that a search adds to a table.
-const PARTITION: &str = "`$partition`";
-const OFFSET: &str = "`$offset`";
+/// Where a job was stopped.
+#[derive(Clone, Debug, Default)]
+pub struct Stop {
+    /// Windows that end at or before it were written.
+    pub watermark_ms: i64,
+    /// Where Flink begins to read, by table. A topic without any is read as the job has read it,
+    /// from its beginning.
+    pub starts: BTreeMap<String, Offsets>,
+    /// The next offsets at the stop, by table; needed for [`MovableJob::marks_rows`] alone.
+    pub ends: BTreeMap<String, Offsets>,
+    /// Where groups were handed over, if the job has any.
+    pub hand_over: Option<HandOver>,
+}
 
 /// A script with one job that can be moved.
 #[derive(Debug)]
@@ -58,30 +85,32 @@ pub struct MovableJob {
     text: String,
     queries: Vec<Node>,
     /// The statements that declare or set something.
-    declarations: Vec<Range<usize>>,
+    declarations: Vec<Declaration>,
+    /// Where the statement of the job begins.
+    job_start: usize,
     /// The tables that it reads.
     tables: BTreeMap<String, MovedTable>,
-    /// The windowing functions whose results leave the job, not those that feed others.
-    windows: Vec<MovedWindow>,
+    rest: Rest,
     zone: Tz,
 }
 
-/// A table that is read, in the text.
+/// A statement in front of the job.
 #[derive(Debug)]
-struct MovedTable {
-    /// Between the brackets of WITH.
-    options_range: Range<usize>,
-    options: Vec<(String, String)>,
-    /// Where its first column stands.
-    columns_start: usize,
-    /// Its row time, and whether that is a TIMESTAMP_LTZ.
-    row_time: Option<(String, bool)>,
+struct Declaration {
+    range: Range<usize>,
+    /// True for a setting that is not of jobs and their snapshots.
+    is_common_setting: bool,
 }
 
+/// How a job emits only what was not written.
 #[derive(Debug)]
-struct MovedWindow {
-    range: Range<usize>,
-    is_instant: bool,
+enum Rest {
+    /// The windowing functions whose results leave the job, not those that feed others.
+    Windows(Vec<MovedWindow>),
+    /// One more condition.
+    Pairs(Vec<Edit>),
+    RowsByTime(RowsByTime),
+    Groups(Box<HeldGroups>),
 }
 
 impl MovableJob {
@@ -106,11 +135,7 @@ impl MovableJob {
                     .hint("put each INSERT into a file of its own, or all into a statement set"));
                 }
                 (_, Some(inserts)) => {
-                    let bound = planner.bound_inserts(inserts)?;
-                    job = Some((
-                        inserts,
-                        bound.into_iter().map(|(node, ..)| node).collect::<Vec<Node>>(),
-                    ));
+                    job = Some((start, inserts, planner.bound_inserts(inserts)?));
                 }
                 (StatementKind::Select(query), _) => {
                     return Err(Error::plan(
@@ -125,19 +150,40 @@ impl MovableJob {
                 ) => {}
                 _ => {
                     planner.execute_ddl(statement)?;
-                    declarations.push(start..source.end(start, next));
+                    declarations.push(Declaration {
+                        range: start..source.end(start, next),
+                        is_common_setting: is_common_setting(&statement.kind),
+                    });
                 }
             }
         }
-        let Some((inserts, queries)) = job else {
+        let Some((job_start, inserts, bound)) = job else {
             return Err(Error::plan("this file has no INSERT: there is no job to move"));
         };
+        let (queries, outputs): (Vec<Node>, Vec<_>) =
+            bound.into_iter().map(|(node, table, _)| (node, table)).unzip();
         let zone = planner.zone();
-        let read = needs(&queries, 0, zone)?;
-        let tables = moved_tables(&source, &statements, &planner, &read)?;
-        let windows = moved_windows(&source, &statements, inserts, &planner)?;
+        let needed = needs(&queries, 0, zone)?;
+        let tables = moved_tables(&source, &statements, &planner, &needed.tables)?;
+        let rest = match needed.held {
+            None => Rest::Windows(moved_windows(&source, &statements, inserts, &planner)?),
+            Some(held) => {
+                refuse_state_lifetime(&planner)?;
+                let is_upsert = outputs.iter().flatten().all(|output| takes_upserts(output));
+                rest_of(held, (&source, &inserts[0]), (&tables, &planner), is_upsert)?
+            }
+        };
+        let begins =
+            |name: &String| tables.get(name).is_none_or(MovedTable::begins_at_its_beginning);
+        let whole = needed.tables.iter().find(|(name, need)| **need == Need::All && !begins(name));
+        if let (Some((name, _)), Rest::Pairs(_)) = (whole, &rest) {
+            return Err(unmovable(
+                &format!("it joins '{name}' from an offset on that the file does not name"),
+                "'scan.startup.mode' = 'earliest-offset' makes it begin with the first row",
+            ));
+        }
         let text = text.to_owned();
-        Ok(MovableJob { text, queries, declarations, tables, windows, zone })
+        Ok(MovableJob { text, queries, declarations, job_start, tables, rest, zone })
     }
 
     /// The tables that it reads, with what is needed of them after this watermark.
@@ -145,67 +191,151 @@ impl MovableJob {
     /// # Errors
     /// None that [`MovableJob::new`] has not found.
     pub fn needs(&self, watermark_ms: i64) -> Result<BTreeMap<String, Need>> {
-        needs(&self.queries, watermark_ms, self.zone)
+        Ok(needs(&self.queries, watermark_ms, self.zone)?.tables)
+    }
+
+    /// Whether the watermark of the stop says what was written. Positions alone do otherwise.
+    pub fn is_by_watermark(&self) -> bool {
+        match &self.rest {
+            Rest::Windows(_) | Rest::RowsByTime(_) => true,
+            Rest::Groups(_) => false,
+            Rest::Pairs(_) => {
+                self.needs(0).is_ok_and(|needs| needs.values().any(|need| *need != Need::All))
+            }
+        }
+    }
+
+    /// Whether rows that the job has read are marked, so that the ends of its topics are needed.
+    pub fn marks_rows(&self) -> bool {
+        matches!(self.rest, Rest::Pairs(_))
+    }
+
+    /// Whether all rows of a topic have to be there, and not only those of the last session.
+    pub fn needs_the_first_row(&self) -> bool {
+        !matches!(self.rest, Rest::Windows(_))
+    }
+
+    /// Whether groups are handed over.
+    pub fn hands_over(&self) -> bool {
+        matches!(self.rest, Rest::Groups(_))
+    }
+
+    /// A script that looks at the topic for groups: it fails if there is none.
+    ///
+    /// # Errors
+    /// If there are no groups.
+    pub fn probe(&self, topic: &str) -> Result<String> {
+        let (groups, connection) = self.groups()?;
+        let declaration = groups.declaration(&connection, topic, true);
+        Ok(format!("{}{declaration}SELECT COUNT(*) FROM `moved$state`;", self.settings()?))
+    }
+
+    /// A script that writes the groups of a snapshot to a topic.
+    ///
+    /// # Errors
+    /// If there are no groups.
+    pub fn hand_over(&self, to: &HandOver, state: &HeldState<'_>) -> Result<String> {
+        let (groups, connection) = self.groups()?;
+        let declaration = groups.declaration(&connection, &to.topic, false);
+        let insert = groups.hand_over(state, &to.attempt);
+        Ok(format!("{}{declaration}{insert}", self.settings()?))
+    }
+
+    /// The groups, and how to reach the brokers that the job reads from.
+    fn groups(&self) -> Result<(&HeldGroups, Vec<(String, String)>)> {
+        match (&self.rest, self.tables.values().next()) {
+            (Rest::Groups(groups), Some(table)) => Ok((groups, table.connection())),
+            _ => Err(Error::internal("no groups are handed over")),
+        }
+    }
+
+    /// The settings of the script but those of jobs and snapshots.
+    fn settings(&self) -> Result<String> {
+        let source = ScriptText::new(&self.text)?;
+        let common = self.declarations.iter().filter(|declared| declared.is_common_setting);
+        Ok(common.map(|set| source.edited(set.range.clone(), &[]) + ";\n").collect())
     }
 
     /// A script whose one query finds the first row of each partition of a topic with this row time
-    /// or a later one: the partition, that row's offset, and that of the first row there is. Rows
-    /// from `ends` on are not read.
+    /// or a later one: the partition, that row's offset, and that of the first row there is. Without
+    /// a time both are the first row. Rows from `ends` on are not read.
     ///
     /// # Errors
     /// If the table has no row time.
-    pub fn search(&self, table: &str, from_ms: i64, ends: &Offsets) -> Result<String> {
+    pub fn search(&self, table: &str, from_ms: Option<i64>, ends: &Offsets) -> Result<String> {
         let found = self.table(table)?;
-        let Some((column, is_instant)) = &found.row_time else {
-            return Err(Error::internal(format!("windows over '{table}', which has no row time")));
-        };
         let mut options = found.options_from(None);
         options.retain(|(key, _)| {
             !key.starts_with("scan.bounded.") && !key.starts_with("scan.watermark.")
         });
-        options.push(option("scan.bounded.mode", "specific-offsets".to_owned()));
-        options.push(option("scan.bounded.specific-offsets", offsets_text(ends)));
-        let columns = format!(
-            "{PARTITION} INT METADATA FROM 'partition' VIRTUAL, {OFFSET} BIGINT METADATA FROM 'offset' VIRTUAL, "
-        );
+        options.push(option("scan.bounded.mode", "specific-offsets"));
+        options.push(option("scan.bounded.specific-offsets", &offsets_text(ends)));
         let edits = [
-            (found.columns_start..found.columns_start, columns),
+            (found.columns_start..found.columns_start, place_columns()),
             (found.options_range.clone(), quoted_options(&options, ", ")),
         ];
         let source = ScriptText::new(&self.text)?;
         let declarations =
-            self.declarations.iter().map(|range| source.edited(range.clone(), &edits));
+            self.declarations.iter().map(|declared| source.edited(declared.range.clone(), &edits));
         let mut script: String = declarations.map(|declaration| declaration + ";\n").collect();
         script.push_str("SET 'execution.runtime-mode' = 'batch';\n");
+        let filter = match (from_ms, &found.row_time) {
+            (None, _) => String::new(),
+            (Some(from_ms), Some((column, is_instant))) => {
+                let from = literal(from_ms, *is_instant);
+                format!(" FILTER (WHERE {} >= {from})", quoted_name(column))
+            }
+            (Some(_), None) => {
+                return Err(Error::internal(format!("windows over '{table}' without a row time")));
+            }
+        };
         script.push_str(&format!(
-            "SELECT {PARTITION}, MIN({OFFSET}) FILTER (WHERE {} >= {}), MIN({OFFSET}) FROM {} GROUP BY {PARTITION}",
-            quoted_name(column),
-            literal(from_ms, *is_instant),
+            "SELECT {PARTITION}, MIN({OFFSET}){filter}, MIN({OFFSET}) FROM {} GROUP BY {PARTITION}",
             quoted_name(table),
         ));
         Ok(script)
     }
 
-    /// The script as it runs on from a watermark, each topic read from these offsets; a topic
-    /// without any is read as the job has read it, from its beginning.
+    /// The script as it runs on from a stop.
     ///
     /// # Errors
     /// None for a script that was parsed before.
-    pub fn script(&self, watermark_ms: i64, starts: &BTreeMap<String, Offsets>) -> Result<String> {
+    pub fn script(&self, stop: &Stop) -> Result<String> {
         let source = ScriptText::new(&self.text)?;
-        let mut edits: Vec<Edit> = Vec::new();
-        for window in &self.windows {
-            let call = &self.text[window.range.clone()];
-            let after = literal(watermark_ms, window.is_instant);
-            let filtered = format!("(SELECT * FROM {call} WHERE window_time > {after})");
-            edits.push((window.range.clone(), filtered));
-        }
+        let mut edits = self.edits(&source, stop)?;
         for (table, found) in &self.tables {
-            let options = found.options_from(starts.get(table));
+            let options = found.options_from(stop.starts.get(table));
             edits.push((found.options_range.clone(), quoted_options(&options, ", ")));
+            if self.marks_rows() {
+                let ends = stop.ends.get(table).cloned().unwrap_or_default();
+                edits.push((found.columns_start..found.columns_start, flag_columns(&ends)));
+            }
         }
         in_order(&mut edits);
         Ok(source.edited(0..self.text.len(), &edits))
+    }
+
+    /// The edits of queries.
+    fn edits(&self, source: &ScriptText<'_>, stop: &Stop) -> Result<Vec<Edit>> {
+        Ok(match (&self.rest, &stop.hand_over) {
+            (Rest::Windows(windows), _) => windows
+                .iter()
+                .map(|window| window.filtered(&self.text, stop.watermark_ms))
+                .collect(),
+            (Rest::Pairs(edits), _) => edits.clone(),
+            (Rest::RowsByTime(rows), _) => {
+                vec![(rows.range(), rows.moved(&self.text, stop.watermark_ms))]
+            }
+            (Rest::Groups(groups), Some(to)) => {
+                let (_, connection) = self.groups()?;
+                let declaration = groups.declaration(&connection, &to.topic, true);
+                let at = self.job_start..self.job_start;
+                vec![(at, declaration), groups.moved(source, &to.attempt)]
+            }
+            (Rest::Groups(_), None) => {
+                return Err(Error::internal("groups that were not handed over"));
+            }
+        })
     }
 
     /// Whether a search of this topic begins at its first row, because the job did or because it is
@@ -218,40 +348,6 @@ impl MovableJob {
         let found = self.tables.get(name);
         found.ok_or_else(|| Error::internal(format!("the job does not read a topic as '{name}'")))
     }
-}
-
-impl MovedTable {
-    /// Whether its options say where in the topic the job began.
-    fn begins_at_a_place(&self) -> bool {
-        let is_place = |mode: &str| matches!(mode, "specific-offsets" | "timestamp");
-        self.options.iter().any(|(key, value)| key == "scan.startup.mode" && is_place(value))
-    }
-
-    /// Its options, with these offsets to begin at, or the place where the job began.
-    fn options_from(&self, offsets: Option<&Offsets>) -> Vec<(String, String)> {
-        if offsets.is_none() && self.begins_at_a_place() {
-            return self.options.clone();
-        }
-        let is_other = |(key, _): &&(String, String)| !key.starts_with("scan.startup.");
-        let mut options: Vec<_> = self.options.iter().filter(is_other).cloned().collect();
-        match offsets {
-            Some(offsets) => {
-                options.push(option("scan.startup.mode", "specific-offsets".to_owned()));
-                options.push(option("scan.startup.specific-offsets", offsets_text(offsets)));
-            }
-            None => options.push(option("scan.startup.mode", "earliest-offset".to_owned())),
-        }
-        options
-    }
-}
-
-fn option(key: &str, value: String) -> (String, String) {
-    (key.to_owned(), value)
-}
-
-fn offsets_text(offsets: &Offsets) -> String {
-    let part = |(partition, offset): (&i32, &i64)| format!("partition:{partition},offset:{offset}");
-    offsets.iter().map(part).collect::<Vec<_>>().join(";")
 }
 
 fn quoted_name(name: &str) -> String {
@@ -273,84 +369,48 @@ fn inserts_of(statement: &Statement) -> Option<&[Insert]> {
     }
 }
 
-/// The topics among the tables that are read. A table that is read whole stays as it is.
-fn moved_tables(
-    source: &ScriptText<'_>,
-    statements: &[Statement],
-    planner: &Planner,
-    read: &BTreeMap<String, Need>,
-) -> Result<BTreeMap<String, MovedTable>> {
-    let mut tables = BTreeMap::new();
-    for (name, need) in read {
-        if *need == Need::Whole {
-            continue;
+/// What the moved job emits, where it holds more than windows.
+fn rest_of(
+    held: Held,
+    (source, insert): (&ScriptText<'_>, &Insert),
+    (tables, planner): (&BTreeMap<String, MovedTable>, &Planner),
+    is_upsert: bool,
+) -> Result<Rest> {
+    match held {
+        Held::Pairs => Ok(Rest::Pairs(unwritten_pairs(source, insert, tables)?)),
+        Held::RowsByTime => {
+            Ok(Rest::RowsByTime(RowsByTime::of(source, insert, tables, planner)?))
         }
-        let definition = statements.iter().rev().find_map(|statement| match &statement.kind {
-            StatementKind::CreateTable(table) if table.name.text == *name => Some(table),
-            _ => None,
-        });
-        let Some(definition) = definition else {
-            return Err(Error::plan(format!("the table '{name}' is not declared in this file"))
-                .hint("put its CREATE TABLE into the file"));
-        };
-        tables.insert(name.clone(), moved_table(source, definition, planner)?);
+        Held::Groups(_) if !is_upsert => Err(unmovable(
+            "groups without a window are written again when they are handed over",
+            "write them to a table of upserts (upsert-kafka, jdbc), or group by window_start and window_end",
+        )
+        .at(insert.query.span)),
+        Held::Groups(node) => Ok(Rest::Groups(Box::new(HeldGroups::of(source, insert, &node)?))),
     }
-    Ok(tables)
 }
 
-fn moved_table(
-    source: &ScriptText<'_>,
-    definition: &CreateTable,
-    planner: &Planner,
-) -> Result<MovedTable> {
-    let name = &definition.name;
-    let refused = |why: String, hint: &str| {
-        Error::plan(format!("this job cannot be moved: {why}")).at(name.span).hint(hint)
-    };
-    let value = |name: &str| {
-        let found = definition.options.iter().find(|(key, _)| key.text == name);
-        found.map_or("", |(_, value)| value.text.as_str())
-    };
-    if value("connector") != "kafka" {
-        return Err(refused(
-            format!(
-                "'{}' is no topic: Flink cannot begin to read it where this job stopped",
-                name.text
-            ),
-            "topics of the connector kafka have offsets that both know",
-        ));
+/// Whether a row that is written twice is there once.
+fn takes_upserts(output: &ResolvedTable) -> bool {
+    let connector = output.options.get("connector").map_or("", String::as_str);
+    matches!(connector, "upsert-kafka" | "jdbc") && !output.primary_key.is_empty()
+}
+
+fn refuse_state_lifetime(planner: &Planner) -> Result<()> {
+    match planner.state_ttl_ms().filter(|&ttl_ms| ttl_ms > 0) {
+        None => Ok(()),
+        Some(_) => Err(unmovable(
+            "its state expires ('table.exec.state.ttl'), and rows do not say when that was",
+            "leave out the lifetime of state",
+        )),
     }
-    if value("topic").is_empty() || value("topic").contains(';') {
-        return Err(refused(
-            format!("'{}' reads several topics, and start offsets belong to one", name.text),
-            "declare a table for each topic, and read their UNION ALL",
-        ));
-    }
-    let ends = (definition.options.first(), definition.options.last(), definition.columns.first());
-    let (Some((first, _)), Some((_, last)), Some(column)) = ends else {
-        return Err(refused(
-            format!("'{}' takes its columns from another table", name.text),
-            "write its columns and options out",
-        ));
-    };
-    let (Some(start), Some(end)) = (source.range(first.span), source.range(last.span)) else {
-        return Err(Error::internal("an option has a place of one line").at(first.span));
-    };
-    let row_time = match &definition.watermark {
-        Some(watermark) => {
-            let column = &watermark.column.text;
-            let query = format!("SELECT {} FROM {}", quoted_name(column), quoted_name(&name.text));
-            Some((column.clone(), is_instant(planner, &query)?))
-        }
-        None => None,
-    };
-    let pair = |(key, value): &(Name, Name)| (key.text.clone(), value.text.clone());
-    Ok(MovedTable {
-        options_range: start.start..end.end,
-        options: definition.options.iter().map(pair).collect(),
-        columns_start: source.start(column.name.span),
-        row_time,
-    })
+}
+
+/// Whether a statement sets what is not of jobs and their snapshots.
+fn is_common_setting(kind: &StatementKind) -> bool {
+    let StatementKind::Set { key, .. } = kind else { return false };
+    let of_jobs = ["execution.", "pipeline.", "late.", "parallelism."];
+    !of_jobs.iter().any(|prefix| key.text.starts_with(prefix))
 }
 
 /// Whether the one column of a query is a TIMESTAMP_LTZ.
@@ -362,117 +422,4 @@ fn is_instant(planner: &Planner, query: &str) -> Result<bool> {
     let schema = planner.result_schema(query)?;
     let first = schema.columns.first().map(|column| &column.column_type.data_type);
     Ok(matches!(first, Some(DataType::TimestampLtz(_))))
-}
-
-/// The windowing functions whose rows leave the job: those of its own queries, and those of views
-/// that do not feed other windows.
-fn moved_windows(
-    source: &ScriptText<'_>,
-    statements: &[Statement],
-    inserts: &[Insert],
-    planner: &Planner,
-) -> Result<Vec<MovedWindow>> {
-    let views: Vec<(&str, &Query)> = statements
-        .iter()
-        .filter_map(|statement| match &statement.kind {
-            StatementKind::CreateView { name, query, .. } => Some((name.text.as_str(), query)),
-            _ => None,
-        })
-        .collect();
-    let own = inserts.iter().map(|insert| &insert.query);
-    let all: Vec<&Query> = own.chain(views.iter().map(|(_, query)| *query)).collect();
-    let calls: Vec<Range<usize>> = all
-        .iter()
-        .flat_map(|query| &query.windows)
-        .map(|window| call_range(source, window))
-        .collect::<Result<_>>()?;
-    for query in &all {
-        refuse_old_form(source, query, &calls)?;
-    }
-    let mut feeding = BTreeSet::new();
-    for (name, query) in &views {
-        let is_inside = |place: &usize| calls.iter().any(|call| call.contains(place));
-        let (inside, outside): (Vec<usize>, Vec<usize>) =
-            places_behind(source, source.start(query.span), name).partition(is_inside);
-        if inside.is_empty() || query.windows.is_empty() {
-            continue;
-        }
-        if !outside.is_empty() {
-            return Err(Error::plan(format!(
-                "this job cannot be moved: the view '{name}' feeds windows and is read without them"
-            ))
-            .at(query.span)
-            .hint("declare it twice, under two names"));
-        }
-        feeding.insert(*name);
-    }
-    let leaving = views.iter().filter(|(name, _)| !feeding.contains(name)).map(|(_, query)| *query);
-    let leaving = inserts.iter().map(|insert| &insert.query).chain(leaving);
-    leaving
-        .flat_map(|query| &query.windows)
-        .map(|window| moved_window(source, window, planner))
-        .collect()
-}
-
-/// Windows of `GROUP BY TUMBLE(ts, …)` have no call of their own in FROM that a condition could
-/// follow, so those that were written would be written again.
-fn refuse_old_form(source: &ScriptText<'_>, query: &Query, calls: &[Range<usize>]) -> Result<()> {
-    let words = source.words_from(source.start(query.span));
-    let words: Vec<(&Token, Range<usize>)> =
-        words.take_while(|(token, _)| **token != Token::SemiColon).collect();
-    let old = words.windows(2).find(|pair| {
-        let is_call = *pair[1].0 == Token::LParen && is_window_function(pair[0].0);
-        is_call && !calls.iter().any(|call| call.contains(&pair[0].1.start))
-    });
-    match old {
-        None => Ok(()),
-        Some(_) => Err(Error::plan("this job cannot be moved: it groups by windows in the old form")
-            .at(query.span)
-            .hint(
-                "write them in FROM: TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), …)), and GROUP BY window_start, window_end",
-            )),
-    }
-}
-
-fn is_window_function(token: &Token) -> bool {
-    let Token::Word(word) = token else { return false };
-    ["TUMBLE", "HOP", "SESSION", "CUMULATE"]
-        .iter()
-        .any(|name| word.value.eq_ignore_ascii_case(name))
-}
-
-fn moved_window(
-    source: &ScriptText<'_>,
-    window: &WindowCall,
-    planner: &Planner,
-) -> Result<MovedWindow> {
-    let range = call_range(source, window)?;
-    let query = format!("SELECT window_time FROM {}", &source.text[range.clone()]);
-    Ok(MovedWindow { is_instant: is_instant(planner, &query)?, range })
-}
-
-/// A call from its first word to its last bracket.
-fn call_range(source: &ScriptText<'_>, window: &WindowCall) -> Result<Range<usize>> {
-    let name = source.start(window.span);
-    let words: Vec<(Token, Range<usize>)> =
-        source.words_from(0).map(|(token, range)| (token.clone(), range)).collect();
-    let position = words.iter().position(|(_, range)| range.start == name);
-    // In front of the name stand TABLE and a bracket.
-    let first = position.map(|at| if window.is_short { at } else { at.saturating_sub(2) });
-    let found = first.and_then(|first| {
-        let last = closing(&words[first..])?;
-        Some(words[first].1.start..words[first + last].1.end)
-    });
-    found.ok_or_else(|| Error::internal("a window call has a place in its text").at(window.span))
-}
-
-/// Where a name stands behind a place of a script. A column may have it, too.
-fn places_behind<'s>(
-    source: &'s ScriptText<'_>,
-    start: usize,
-    name: &'s str,
-) -> impl Iterator<Item = usize> + 's {
-    let is_name = move |token: &Token| matches!(token, Token::Word(word) if word.value == name);
-    let words = source.words_from(start).filter(move |(token, _)| is_name(token));
-    words.map(|(_, range)| range.start)
 }

@@ -3,6 +3,7 @@
 //! ```text
 //! can it be moved?  would Flink take it?  is the name free?     nothing has changed so far
 //!   └─▶ stop with a snapshot ─▶ where do open windows begin? ─▶ submit the edited script
+//!                               groups: write them to a topic
 //! ```
 //!
 //! What fails before the stop leaves the job as it is; what fails behind it leaves it stopped, and
@@ -18,12 +19,13 @@ use arrow_array::{Array, RecordBatch};
 use thalweg::jobs::open_snapshots;
 use thalweg::session::{PlannedJob, Session, SessionOptions};
 use thalweg_core::connector::Access;
-use thalweg_core::graph::StageKind;
+use thalweg_core::graph::{Stage, StageKind};
+use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::text::format_timestamp_millis;
 use thalweg_core::{Error, Result};
 use thalweg_plan::catalog::substitute;
 use thalweg_plan::flink_check::{FlinkCluster, Queries, Translation};
-use thalweg_plan::flink_move::{MovableJob, Need, Offsets};
+use thalweg_plan::flink_move::{HandOver, HeldState, MovableJob, Need, Offsets, Stop};
 use thalweg_state::{JobLock, SnapshotStore};
 
 use super::super::arguments::{ColorChoice, ScriptArguments};
@@ -74,6 +76,18 @@ struct Origin {
 }
 
 impl Origin {
+    /// Options of a session that hands groups over: a job of its own, without snapshots, which
+    /// reads those of this one.
+    fn hand_over_options(&self) -> SessionOptions {
+        let mut options = self.options.clone();
+        options.name = Some("hand over".to_owned());
+        options
+            .settings
+            .retain(|(key, _)| !key.starts_with("execution.") && !key.starts_with("pipeline."));
+        options.allowed_roots = vec![PathBuf::from("/")];
+        options
+    }
+
     fn on_server(arguments: &MoveArguments) -> std::result::Result<Origin, Failure> {
         if arguments.server.server.is_some() {
             return Err(Error::plan("the snapshots of the job are on the machine of its server")
@@ -136,11 +150,18 @@ fn moved(arguments: &MoveArguments, origin: &Origin) -> std::result::Result<u8, 
         settings: &origin.settings,
         name: job.name.clone(),
     };
+    let hand_over = hand_over_to(arguments, &movable, job)?;
+    // The moved text could have faults of its own. It has the same form wherever the job stops.
+    let form = movable.script(&Stop { hand_over: hand_over.clone(), ..Stop::default() })?;
+    checked_form(&mut session, arguments, &form)?;
     if !arguments.dry_run {
         Submission::open(order())?.check_name()?;
+        if let Some(hand_over) = &hand_over {
+            Session::new(origin.hand_over_options())?.execute(&movable.probe(&hand_over.topic)?)?;
+        }
         stop(arguments, origin, job)?;
     }
-    let submitted = continued(arguments, origin, (&mut session, &movable, job), order);
+    let submitted = continued(arguments, origin, (&session, &movable, job), (hand_over, order));
     submitted.map_err(|error| match arguments.dry_run || !origin.is_on_server {
         true => error.into(),
         false => error
@@ -153,20 +174,30 @@ fn moved(arguments: &MoveArguments, origin: &Origin) -> std::result::Result<u8, 
 fn continued<'a>(
     arguments: &MoveArguments,
     origin: &Origin,
-    (session, movable, job): (&mut Session, &MovableJob, &PlannedJob),
-    order: impl FnOnce() -> Order<'a>,
+    (session, movable, job): (&Session, &MovableJob, &PlannedJob),
+    (hand_over, order): (Option<HandOver>, impl FnOnce() -> Order<'a>),
 ) -> Result<u8> {
     let store = snapshots(job)?;
     let number = snapshot::newest(&store)?;
     let outputs =
         job.graph.stages.iter().filter(|stage| matches!(stage.kind, StageKind::Sink(_))).count();
-    let stopped = StoppedJob::of(&store.describe(number)?, outputs)?;
-    if let Some(at_ms) = stopped.watermark_ms {
-        let at = format_timestamp_millis(at_ms, 3);
-        say(&format!("{}: snapshot {number}, watermark {at}\n", job.name));
+    let by_watermark = movable.is_by_watermark();
+    let stopped = StoppedJob::of(&store.describe(number)?, outputs, by_watermark)?;
+    let at = match stopped.watermark_ms {
+        Some(at_ms) => format!(", watermark {}", format_timestamp_millis(at_ms, 3)),
+        None => String::new(),
+    };
+    say(&format!("{}: snapshot {number}{at}\n", job.name));
+    let stop = Stop {
+        watermark_ms: stopped.watermark_ms.unwrap_or(0),
+        starts: starts(origin, movable, &stopped)?,
+        ends: if movable.marks_rows() { stopped.all()? } else { BTreeMap::new() },
+        hand_over,
+    };
+    if let (Some(to), false) = (&stop.hand_over, arguments.dry_run) {
+        hand_over_groups(origin, movable, job, (to, number))?;
     }
-    let starts = starts(origin, movable, &stopped)?;
-    let text = movable.script(stopped.watermark_ms.unwrap_or(0), &starts)?;
+    let text = movable.script(&stop)?;
     let translation = translated(session, arguments, &text)?;
     if arguments.dry_run {
         print(&translation.text)?;
@@ -176,6 +207,67 @@ fn continued<'a>(
         say(&format!("lost: {}\n", lost.message));
     }
     Submission::open(order())?.run(&translation)
+}
+
+/// Where groups are handed over: a topic, and a name of this attempt.
+fn hand_over_to(
+    arguments: &MoveArguments,
+    movable: &MovableJob,
+    job: &PlannedJob,
+) -> Result<Option<HandOver>> {
+    if !movable.hands_over() {
+        return Ok(None);
+    }
+    let Some(topic) = &arguments.state_topic else {
+        return Err(Error::plan(
+            "the groups of this job are handed over by a topic, and none is named",
+        )
+        .hint("create a topic where the job reads from, and name it with --state-topic"));
+    };
+    let wall_ms = SystemClock::default().wall_ms();
+    Ok(Some(HandOver { topic: topic.clone(), attempt: format!("{} {wall_ms}", job.name) }))
+}
+
+/// The moved script has to be valid on both; else it says which form of the query would be.
+fn checked_form(session: &mut Session, arguments: &MoveArguments, form: &str) -> Result<()> {
+    let translated = session.validate(form).and_then(|_| translated(session, arguments, form));
+    let problem = match translated {
+        Err(error) => error.message().to_owned(),
+        Ok(translation) => match translation.left.first() {
+            Some(finding) if !arguments.on_flink.unchecked => finding.message.clone(),
+            _ => return Ok(()),
+        },
+    };
+    Err(Error::plan(format!(
+        "this job cannot be moved: the query that continues it would not be valid: {problem}"
+    ))
+    .hint("write keys in SELECT as in GROUP BY, and give columns names of their own"))
+}
+
+/// Writes the groups of the last snapshot to the topic.
+fn hand_over_groups(
+    origin: &Origin,
+    movable: &MovableJob,
+    job: &PlannedJob,
+    (to, snapshot): (&HandOver, u64),
+) -> Result<()> {
+    let is_groups = |stage: &&Stage| {
+        matches!(stage.kind, StageKind::Operator(_)) && stage.id.starts_with("group-")
+    };
+    let (Some(stage), Some(location)) =
+        (job.graph.stages.iter().find(is_groups), &job.snapshot_location)
+    else {
+        return Err(Error::internal("a job with groups has an operator that holds them"));
+    };
+    let folder = Path::new(location).join(&job.name).display().to_string();
+    let state = HeldState { folder: &folder, snapshot, operator: &stage.id };
+    let mut session = Session::new(origin.hand_over_options())?;
+    let counted = session.execute(&state.count())?;
+    session.execute(&movable.hand_over(to, &state)?)?;
+    let groups = counted.first().map(|batch| batch.column(0).as_primitive::<Int64Type>().value(0));
+    let (groups, topic) = (groups.unwrap_or(0), &to.topic);
+    say(&format!("{}: {groups} groups handed over by the topic '{topic}'\n", job.name));
+    Ok(())
 }
 
 fn translated(session: &Session, arguments: &MoveArguments, text: &str) -> Result<Translation> {
@@ -215,20 +307,31 @@ fn starts(
 ) -> Result<BTreeMap<String, Offsets>> {
     let mut starts = BTreeMap::new();
     for (table, need) in movable.needs(stopped.watermark_ms.unwrap_or(0))? {
-        let offsets = match need {
-            Need::Whole | Need::All => continue,
-            Need::Unread => stopped.next(&table)?,
-            Need::From(from_ms) => {
-                let at = format_timestamp_millis(from_ms, 3);
-                say(&format!("{table}: looking for the first row of {at} or later\n"));
-                let ends = stopped.ends(&table)?;
-                let mut search = Session::new(origin.options.clone())?;
-                let found = search.execute(&movable.search(&table, from_ms, &ends)?)?;
-                let is_whole = movable.is_searched_from_its_beginning(&table);
-                first_rows(&found, ends, is_whole.then_some(table.as_str()))?
+        let from_ms = match need {
+            Need::Whole => continue,
+            Need::Unread => {
+                starts.insert(table.clone(), stopped.next(&table)?);
+                continue;
             }
+            Need::All if !movable.needs_the_first_row() => continue,
+            Need::All => None,
+            Need::From(from_ms) => Some(from_ms),
         };
-        starts.insert(table, offsets);
+        match from_ms {
+            Some(at_ms) => {
+                let at = format_timestamp_millis(at_ms, 3);
+                say(&format!("{table}: looking for the first row of {at} or later\n"));
+            }
+            None => say(&format!("{table}: looking for its first row\n")),
+        }
+        let ends = stopped.ends(&table)?;
+        let mut search = Session::new(origin.options.clone())?;
+        let found = search.execute(&movable.search(&table, from_ms, &ends)?)?;
+        let is_whole = movable.is_searched_from_its_beginning(&table);
+        let offsets = first_rows(&found, ends, is_whole.then_some(table.as_str()))?;
+        if from_ms.is_some() {
+            starts.insert(table, offsets);
+        }
     }
     Ok(starts)
 }
@@ -250,7 +353,7 @@ fn first_rows(found: &[RecordBatch], ends: Offsets, whole: Option<&str>) -> Resu
                 && offset == oldest.value(row)
             {
                 return Err(Error::data(format!(
-                    "rows of windows that are open may have been deleted: partition {partition} of '{table}' begins at offset {offset}, inside of them"
+                    "rows that are still needed may have been deleted: partition {partition} of '{table}' begins at offset {offset}, inside of them"
                 ))
                 .hint("move the job later, or keep rows longer (retention.ms)"));
             }

@@ -18,11 +18,15 @@ pub struct StoppedJob {
 }
 
 impl StoppedJob {
-    /// Reads the description of a snapshot.
+    /// Reads the description of a snapshot; `is_by_watermark` says whether a watermark is needed.
     ///
     /// # Errors
     /// If the job has ended, or has seen no watermark, or its outputs stand at different ones.
-    pub fn of(snapshot: &SnapshotDetails, outputs: usize) -> Result<StoppedJob> {
+    pub fn of(
+        snapshot: &SnapshotDetails,
+        outputs: usize,
+        is_by_watermark: bool,
+    ) -> Result<StoppedJob> {
         if snapshot.header.is_complete {
             return Err(Error::plan("the input of the job has ended: nothing is left to move"));
         }
@@ -33,8 +37,20 @@ impl StoppedJob {
                 positions.entry(stage.name.clone()).or_default().push(offsets);
             }
         }
-        let watermark_ms = watermark(&snapshot.stages, outputs)?;
+        let watermark_ms = match is_by_watermark {
+            true => watermark(&snapshot.stages, outputs)?,
+            false => None,
+        };
         Ok(StoppedJob { watermark_ms, positions })
+    }
+
+    /// Where the job has stopped in each of its topics.
+    ///
+    /// # Errors
+    /// As [`StoppedJob::next`].
+    pub fn all(&self) -> Result<BTreeMap<String, Offsets>> {
+        let next = |table: &String| Ok((table.clone(), self.next(table)?));
+        self.positions.keys().map(next).collect()
     }
 
     /// The next offset of each partition of a table that is read from there on.
