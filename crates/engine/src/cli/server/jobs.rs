@@ -471,7 +471,11 @@ pub fn query(arguments: &QueryArguments) -> u8 {
                 rows.push(cells.map(text).collect());
             }
             let cut = if body["is_cut"] == true { "… there is more\n" } else { "" };
-            aligned(&rows, |_| true) + cut
+            let as_of = match &body["as_of_ms"] {
+                serde_json::Value::Null => String::new(),
+                as_of => format!("as of {}\n", time(as_of)),
+            };
+            aligned(&rows, |_| true) + cut + &as_of
         })
     })
 }
