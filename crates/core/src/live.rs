@@ -12,7 +12,7 @@
 //! What it does not do: it does not keep rows by key. The operator that does is in
 //! `thalweg-operators`.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use arrow_array::{BooleanArray, RecordBatch};
@@ -26,6 +26,8 @@ use crate::types::TableSchema;
 pub struct LiveChunk {
     /// The rows.
     pub rows: RecordBatch,
+    /// The serial of each: that of no other row of the table, and the same in every version.
+    pub serials: Arc<Vec<u64>>,
     /// One bit for each row, the least significant one first; the row is there where it is set.
     pub alive: Arc<Vec<u64>>,
     /// How many are there.
@@ -46,9 +48,20 @@ impl LiveChunk {
         if self.live == self.rows.num_rows() {
             return Ok(self.rows.clone());
         }
-        let alive: BooleanArray =
-            (0..self.rows.num_rows()).map(|row| Some(self.is_alive(row))).collect();
-        Ok(filter_record_batch(&self.rows, &alive)?)
+        self.rows_where(|_| true)
+    }
+
+    /// The rows that are there and of which this is true.
+    fn rows_where(&self, is_wanted: impl Fn(usize) -> bool) -> Result<RecordBatch> {
+        let wanted = |row| Some(self.is_alive(row) && is_wanted(row));
+        let wanted: BooleanArray = (0..self.rows.num_rows()).map(wanted).collect();
+        Ok(filter_record_batch(&self.rows, &wanted)?)
+    }
+
+    /// The serials of the rows that are there.
+    fn live_serials(&self) -> impl Iterator<Item = u64> + '_ {
+        let serials = self.serials.iter().copied().enumerate();
+        serials.filter(|&(row, _)| self.is_alive(row)).map(|(_, serial)| serial)
     }
 }
 
@@ -59,7 +72,18 @@ pub struct TableVersion {
     pub number: u64,
     /// The wall clock at the cut, in milliseconds since 1970.
     pub as_of_ms: i64,
+    /// The run that it is of: serials are those of one run.
+    run: u64,
     chunks: Vec<LiveChunk>,
+}
+
+/// What makes one version out of another.
+#[derive(Debug, Default)]
+pub struct VersionChanges {
+    /// Rows that are there no more.
+    pub gone: Vec<RecordBatch>,
+    /// Rows that were not there. One that has changed is among both.
+    pub new: Vec<RecordBatch>,
 }
 
 impl TableVersion {
@@ -75,6 +99,49 @@ impl TableVersion {
     pub fn batches(&self) -> Result<Vec<RecordBatch>> {
         self.chunks.iter().filter(|chunk| chunk.live > 0).map(LiveChunk::live_rows).collect()
     }
+
+    /// What has changed since an earlier version. Looks at chunks that differ only; after a restart
+    /// of the job all rows count as changed.
+    ///
+    /// # Errors
+    /// None that is expected.
+    pub fn changes_since(&self, earlier: &TableVersion) -> Result<VersionChanges> {
+        let by_chunk = |version: &TableVersion| -> HashMap<_, LiveChunk> {
+            let chunks = version.chunks.iter();
+            chunks.map(|chunk| (Arc::as_ptr(&chunk.serials), chunk.clone())).collect()
+        };
+        if earlier.run != self.run {
+            return Ok(VersionChanges { gone: earlier.batches()?, new: self.batches()? });
+        }
+        let (old, new) = (by_chunk(earlier), by_chunk(self));
+        let mut changes = VersionChanges::default();
+        for (place, chunk) in &old {
+            let Some(now) = new.get(place) else { continue };
+            if !Arc::ptr_eq(&now.alive, &chunk.alive) {
+                changes.gone.push(chunk.rows_where(|row| !now.is_alive(row))?);
+            }
+        }
+        // Rows are moved from chunk to chunk.
+        let others =
+            |own: &HashMap<_, LiveChunk>, other: &HashMap<_, LiveChunk>| -> Vec<LiveChunk> {
+                let own = own.iter().filter(|(place, _)| !other.contains_key(*place));
+                own.map(|(_, chunk)| chunk.clone()).collect()
+            };
+        let (old, new) = (others(&old, &new), others(&new, &old));
+        changes.gone.extend(rows_of_others(&old, &new)?);
+        changes.new.extend(rows_of_others(&new, &old)?);
+        Ok(changes)
+    }
+}
+
+/// The rows of chunks that others do not have.
+fn rows_of_others(chunks: &[LiveChunk], others: &[LiveChunk]) -> Result<Vec<RecordBatch>> {
+    let known: HashSet<u64> = others.iter().flat_map(LiveChunk::live_serials).collect();
+    let rows = chunks.iter().map(|chunk| {
+        let serials = &chunk.serials;
+        chunk.rows_where(|row| !known.contains(&serials[row]))
+    });
+    rows.filter(|rows| rows.as_ref().map_or(true, |rows| rows.num_rows() > 0)).collect()
 }
 
 /// A table that a job keeps current.
@@ -94,6 +161,8 @@ struct Versions {
     staged: VecDeque<Arc<TableVersion>>,
     /// How many there were.
     count: u64,
+    /// The number of the run.
+    run: u64,
 }
 
 impl LiveTable {
@@ -113,15 +182,17 @@ impl LiveTable {
 
     /// Forgets what another run has staged. What is published stays until a newer version comes.
     pub fn begin_run(&self) {
-        self.versions().staged.clear();
+        let mut versions = self.versions();
+        versions.run += 1;
+        versions.staged.clear();
     }
 
     /// Adds a version that nobody sees yet.
     pub fn stage(&self, chunks: Vec<LiveChunk>, as_of_ms: i64) {
         let mut versions = self.versions();
         versions.count += 1;
-        let number = versions.count;
-        versions.staged.push_back(Arc::new(TableVersion { number, as_of_ms, chunks }));
+        let (number, run) = (versions.count, versions.run);
+        versions.staged.push_back(Arc::new(TableVersion { number, as_of_ms, run, chunks }));
     }
 
     /// The number of the newest version that is staged.
@@ -159,9 +230,8 @@ impl LiveTables {
     pub fn open(&self, name: &str, schema: &TableSchema, primary_key: &[usize]) -> Arc<LiveTable> {
         let mut tables = self.tables();
         let known = tables.get(name);
-        let fits = |table: &&Arc<LiveTable>| {
-            table.schema == *schema && table.primary_key == primary_key
-        };
+        let fits =
+            |table: &&Arc<LiveTable>| table.schema == *schema && table.primary_key == primary_key;
         if let Some(table) = known.filter(fits) {
             return Arc::clone(table);
         }

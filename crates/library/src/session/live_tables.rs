@@ -13,6 +13,7 @@
 //! [`Session::set_readable`]: super::Session::set_readable
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use arrow_array::RecordBatch;
@@ -73,17 +74,24 @@ pub(super) struct Live {
     own: Arc<LiveTables>,
     others: Vec<ReadableTable>,
     read: Mutex<ReadVersions>,
+    /// A statement names one of the others.
+    is_named: AtomicBool,
 }
 
 impl Live {
     /// Of a session that makes tables in `own` and may read `others`.
     pub(super) fn new(own: Arc<LiveTables>, others: Vec<ReadableTable>) -> Self {
-        Live { own, others, read: Mutex::default() }
+        Live { own, others, read: Mutex::default(), is_named: AtomicBool::new(false) }
     }
 
     /// The same for another session.
     pub(super) fn fork(&self) -> Self {
         Live::new(Arc::clone(&self.own), self.others.clone())
+    }
+
+    /// True if a statement that was planned names a table of another session.
+    pub(super) fn is_named(&self) -> bool {
+        self.is_named.load(Ordering::Relaxed)
     }
 
     /// Another statement begins: it reads what is published by then.
@@ -117,6 +125,7 @@ impl Connector for Live {
     }
     fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
         let options = Options::of(request, &DESCRIPTION)?;
+        self.is_named.fetch_or(!as_sink && options.get("job").is_some(), Ordering::Relaxed);
         if as_sink && options.get("job").is_some() {
             return Err(Error::plan(format!("table {} is kept by another job", request.table)));
         }
@@ -125,7 +134,9 @@ impl Connector for Live {
                 "materialized table {} needs a primary key: one row is kept for each",
                 request.table
             ))
-            .hint("write CREATE MATERIALIZED TABLE name (PRIMARY KEY (…) NOT ENFORCED) AS SELECT …"));
+            .hint(
+                "write CREATE MATERIALIZED TABLE name (PRIMARY KEY (…) NOT ENFORCED) AS SELECT …",
+            ));
         }
         Ok(())
     }

@@ -154,7 +154,17 @@ impl Session {
             None => None,
         };
         let (names, resumed_job) = (HashMap::new(), None);
-        Ok(Session { planner, sources, live, clock, options, recording, replays, names, resumed_job })
+        Ok(Session {
+            planner,
+            sources,
+            live,
+            clock,
+            options,
+            recording,
+            replays,
+            names,
+            resumed_job,
+        })
     }
 
     /// A session with the same declarations, settings and registrations. What is declared or
@@ -285,6 +295,11 @@ impl Session {
         self.live = Arc::new(live_tables::Live::new(Arc::clone(&self.options.live), tables));
         self.planner.register_connector(self.live.clone());
         Ok(())
+    }
+
+    /// True if a statement that was planned since [`Session::set_readable`] names one of those tables.
+    pub fn names_readable(&self) -> bool {
+        self.live.is_named()
     }
 
     /// When the oldest of the versions was made that the last statement has read, in milliseconds

@@ -45,8 +45,6 @@ struct RowPlace {
 #[derive(Clone)]
 struct StoredChunk {
     rows: LiveChunk,
-    /// Of each row.
-    serials: Arc<Vec<u64>>,
     bytes: usize,
 }
 
@@ -55,8 +53,8 @@ impl StoredChunk {
     fn new(rows: RecordBatch, serials: Vec<u64>) -> Self {
         let bytes = batch_bytes(&rows) + serials.len() * size_of::<u64>();
         let alive = Arc::new(vec![0; rows.num_rows().div_ceil(64)]);
-        let rows = LiveChunk { rows, alive, live: 0 };
-        StoredChunk { rows, serials: Arc::new(serials), bytes }
+        let rows = LiveChunk { rows, serials: Arc::new(serials), alive, live: 0 };
+        StoredChunk { rows, bytes }
     }
 
     fn set(&mut self, row: u32, is_alive: bool) {
@@ -99,7 +97,8 @@ impl RowStore {
     /// # Errors
     /// If a column cannot be a key.
     pub(super) fn new(schema: &TableSchema, keys: &[usize]) -> Result<Self> {
-        let of_key = |&key: &usize| SortField::new(schema.columns[key].column_type.data_type.arrow());
+        let of_key =
+            |&key: &usize| SortField::new(schema.columns[key].column_type.data_type.arrow());
         Ok(RowStore {
             keys: keys.to_vec(),
             converter: RowConverter::new(keys.iter().map(of_key).collect())?,
@@ -158,7 +157,7 @@ impl RowStore {
             if let Some(before) = before {
                 let chunk = self.chunk(before.chunk);
                 chunk.set(before.row, false);
-                gone(chunk.serials[before.row as usize]);
+                gone(chunk.rows.serials[before.row as usize]);
             }
         }
         self.tidy()
@@ -186,7 +185,8 @@ impl RowStore {
         &self,
         first: u64,
     ) -> impl FnOnce() -> Result<Vec<SerialRows>> + Send + use<> {
-        let is_new = |chunk: &&StoredChunk| chunk.serials.iter().any(|&serial| serial >= first);
+        let is_new =
+            |chunk: &&StoredChunk| chunk.rows.serials.iter().any(|&serial| serial >= first);
         let chunks: Vec<StoredChunk> =
             self.chunks.iter().flatten().filter(is_new).cloned().collect();
         move || chunks.iter().map(|chunk| rows_from(chunk, first)).collect()
@@ -282,9 +282,9 @@ impl RowStore {
 
 /// The rows of a chunk that are there, with serials from this one on.
 fn rows_from(chunk: &StoredChunk, first: u64) -> Result<SerialRows> {
-    let is_wanted = |row: usize| chunk.rows.is_alive(row) && chunk.serials[row] >= first;
-    let wanted: Vec<usize> = (0..chunk.serials.len()).filter(|&row| is_wanted(row)).collect();
-    let serials = wanted.iter().map(|&row| chunk.serials[row]).collect();
+    let is_wanted = |row: usize| chunk.rows.is_alive(row) && chunk.rows.serials[row] >= first;
+    let wanted: Vec<usize> = (0..chunk.rows.serials.len()).filter(|&row| is_wanted(row)).collect();
+    let serials = wanted.iter().map(|&row| chunk.rows.serials[row]).collect();
     let places = UInt32Array::from_iter_values(wanted.iter().map(|&row| row as u32));
     Ok((serials, take_record_batch(&chunk.rows.rows, &places)?))
 }
@@ -302,6 +302,7 @@ mod tests {
     use arrow_array::cast::AsArray;
     use arrow_array::types::Int64Type;
     use arrow_array::{Int64Array, StringViewArray};
+    use thalweg_core::live::{LiveTable, TableVersion, VersionChanges};
     use thalweg_core::{Column, DataType};
 
     use super::*;
@@ -363,7 +364,8 @@ mod tests {
             let is_deleted = |row: usize| scattered(changes[row].1 as u64 + 7) % 4 == 0;
             let batch = batch(&changes)?;
             let kind = |row| if is_deleted(row) { RowKind::Delete } else { RowKind::UpdateAfter };
-            store.apply(&batch, kind, |serial| drop(gone.insert(serial)))?;
+            let note = |serial| assert!(gone.insert(serial), "a row goes once");
+            store.apply(&batch, kind, note)?;
             for row in 0..changes.len() {
                 let name = batch.column(0).as_string_view().value(row).to_owned();
                 match is_deleted(row) {
@@ -395,11 +397,49 @@ mod tests {
         Ok(())
     }
 
+    /// The rows of one version, with the changes to another, are those of the other.
+    #[test]
+    fn changes_between_versions_add_up() -> Result<()> {
+        let mut store = RowStore::new(&schema(), &[0])?;
+        let table = LiveTable::new(schema(), vec![0]);
+        let mut shown = BTreeMap::new();
+        let mut before: Option<Arc<TableVersion>> = None;
+        for turn in 0..300_u64 {
+            let changes: Vec<(i64, i64)> = (0..40 + turn * 3)
+                .map(|n| (scattered(turn * 10_000 + n) % 500, (turn * 10_000 + n) as i64))
+                .collect();
+            let is_deleted = |row: usize| changes[row].1 % 3 == 0;
+            let kind = |row| if is_deleted(row) { RowKind::Delete } else { RowKind::Insert };
+            store.apply(&batch(&changes)?, kind, |_| ())?;
+            table.stage(store.version(), 0);
+            table.publish(turn + 1);
+            let version = table.version().expect("it is published");
+            let changes = match &before {
+                Some(before) => version.changes_since(before)?,
+                None => VersionChanges { gone: Vec::new(), new: version.batches()? },
+            };
+            for (name, n) in changes.gone.iter().flat_map(|batch| rows(std::slice::from_ref(batch)))
+            {
+                assert_eq!(shown.remove(&name), Some(n), "turn {turn}");
+            }
+            for (name, n) in rows(&changes.new) {
+                assert_eq!(shown.insert(name, n), None, "turn {turn}");
+            }
+            assert_eq!(shown, rows(&version.batches()?), "turn {turn}");
+            before = Some(version);
+        }
+        Ok(())
+    }
+
     #[test]
     fn what_is_restored_is_what_was_captured() -> Result<()> {
         let mut store = RowStore::new(&schema(), &[0])?;
         store.apply(&batch(&[(1, 1), (2, 2), (3, 3)])?, |_| RowKind::Insert, |_| ())?;
-        store.apply(&batch(&[(2, 9)])?, |_| RowKind::UpdateAfter, |serial| assert_eq!(serial, 1))?;
+        store.apply(
+            &batch(&[(2, 9)])?,
+            |_| RowKind::UpdateAfter,
+            |serial| assert_eq!(serial, 1),
+        )?;
         let mut restored = RowStore::new(&schema(), &[0])?;
         for (serials, batch) in store.rows_from(0)()? {
             restored.restore(batch, serials)?;

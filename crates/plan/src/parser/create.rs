@@ -20,7 +20,8 @@ use super::query::{expression, query};
 use super::tokens::Cursor;
 use super::types::column_type;
 use crate::ast::{
-    CreateTable, Materialization, Name, OptionList, StatementKind, TableColumn, TableColumnKind, WatermarkSpec,
+    CreateTable, Materialization, Name, OptionList, StatementKind, TableColumn, TableColumnKind,
+    WatermarkSpec,
 };
 use crate::diagnostic::nearest;
 
@@ -88,13 +89,8 @@ fn definition(
     let if_not_exists = cursor.take_words(&["IF", "NOT", "EXISTS"]);
     let text = cursor.source.text_of(cursor.tokens).to_owned();
     let name = cursor.table_name()?;
-    let mut table = CreateTable {
-        if_not_exists,
-        is_replacing,
-        materialized,
-        text,
-        ..CreateTable::new(name)
-    };
+    let mut table =
+        CreateTable { if_not_exists, is_replacing, materialized, text, ..CreateTable::new(name) };
     let mut order = Vec::new();
     if cursor.is_token(&Token::LParen) && is_list_of_names(cursor) {
         order = cursor.parenthesized_names("a column")?;

@@ -75,10 +75,7 @@ pub(super) fn finish(table: &mut CreateTable) -> Result<()> {
     }
     let text = |text: &str| Name { text: text.to_owned(), span: Span::default() };
     let name = table.name.text.clone();
-    table.options = vec![
-        (text("connector"), text(LIVE_CONNECTOR)),
-        (text("table"), text(&name)),
-    ];
+    table.options = vec![(text("connector"), text(LIVE_CONNECTOR)), (text("table"), text(&name))];
     Ok(())
 }
 

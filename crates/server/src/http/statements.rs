@@ -284,6 +284,11 @@ fn answered(server: &Server, body: &QueryBody) -> Outcome<QueryAnswer> {
     let of_text = |error: Error| Problem::of_error(&error, &text);
     let mut session = Session::new(options).map_err(of_text)?;
     session.set_readable(server.readable_tables()).map_err(of_text)?;
+    session.validate(&text).map_err(of_text)?;
+    if session.names_readable() {
+        // Whoever asks for rows that are there wants the result, not how it came about.
+        session.declare("SET 'execution.runtime-mode' = 'batch'").map_err(of_text)?;
+    }
     if !session.planned_jobs(&text).map_err(of_text)?.is_empty() {
         return Err(Problem::new(
             422,
