@@ -32,7 +32,7 @@ pub use self::description::{
 };
 pub use self::layer::{DiscardSink, SinkLayer, SourceLayer};
 pub use self::options::{Options, near_miss};
-pub use self::registry::{Connector, Connectors, STATE_CONNECTOR};
+pub use self::registry::{Connector, Connectors, LIVE_CONNECTOR, STATE_CONNECTOR};
 pub use self::secrets::{Secret, Secrets, check_places, names_secret};
 pub use self::splits::{MergedSplit, SplitEvent, SplitId, SplitStatus, Trouble};
 pub use self::table::{

@@ -14,6 +14,7 @@
 //! | [`operator`] | [`Transform`], [`Operator`], [`Partition`]: what runs in the middle |
 //! | [`order`] | [`OrderContract`]: what is promised about the sequence of results |
 //! | [`connector`] | [`Source`], [`Sink`]: what runs at the ends |
+//! | [`live`] | tables that can be asked while jobs keep them current: their versions |
 //! | [`lock`] | exclusive rights that hold across processes |
 //! | [`graph`] | the physical graph that the runtime executes |
 //! | [`error`] | [`Error`]: whose fault, where, and what to do |
@@ -27,6 +28,7 @@ pub mod connector;
 pub mod counter;
 pub mod error;
 pub mod graph;
+pub mod live;
 pub mod lock;
 pub mod lookup;
 pub mod operator;

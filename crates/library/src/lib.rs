@@ -24,7 +24,7 @@ pub use thalweg_core::{
     Column, ColumnType, DataType, Error, ErrorKind, OrderContract, Result, RowKind, Sink, Source,
     TableSchema,
 };
-pub use thalweg_core::{connector, lookup, text};
+pub use thalweg_core::{connector, live, lookup, text};
 pub use thalweg_expr as expr;
 pub use thalweg_monitoring as monitoring;
 pub use thalweg_runtime::{

@@ -8,6 +8,7 @@
 //! | [`group`], [`over`], [`top_n`] | aggregates without windows, over rows before, and first rows |
 //! | [`pattern`] | MATCH_RECOGNIZE |
 //! | [`final_rows`] | what is left of changes, in batch mode |
+//! | [`live`] | the rows of tables that can be asked while their jobs run |
 //! | [`limit`], [`sort`], [`temporal_sort`] | LIMIT, ORDER BY at the end, ORDER BY row time |
 //! | [`tables`] | the tables of state that captures write and restores read |
 //! | `reference` | the reference executor: the oracle of tests, written for clarity (feature `test-support`) |
@@ -46,6 +47,7 @@ pub mod group;
 pub mod join;
 pub mod keys;
 pub mod limit;
+pub mod live;
 pub mod over;
 pub mod over_whole;
 pub mod pattern;

@@ -23,8 +23,8 @@ use crate::windows::WindowFunction;
 
 pub use declarations::{
     AnalyzedColumns, AsClause, ColumnPosition, CreateFunction, Declaration, Distribution,
-    LikeAction, LikeClause, LikeFeature, ListFilter, NamePattern, OptionChange, OptionList,
-    PartitionValues, TableChange, TableParts, ViewChange,
+    LikeAction, LikeClause, LikeFeature, ListFilter, Materialization, NamePattern, OptionChange,
+    OptionList, PartitionValues, TableChange, TableParts, ViewChange,
 };
 
 /// A statement and where it begins.
@@ -128,6 +128,8 @@ pub enum Show {
     Tables(ListFilter),
     /// Views
     Views(ListFilter),
+    /// Materialized tables
+    MaterializedTables(ListFilter),
     /// Functions; with `USER` only those that are not built in
     Functions {
         /// `SHOW USER FUNCTIONS`
@@ -218,6 +220,8 @@ pub struct CreateTable {
     pub like: Option<LikeClause>,
     /// `AS query`, until the query's columns are known.
     pub as_query: Option<Box<AsClause>>,
+    /// `CREATE MATERIALIZED TABLE`
+    pub materialized: Option<Materialization>,
     /// The statement as it was written, for SHOW CREATE TABLE.
     pub text: String,
 }

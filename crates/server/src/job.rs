@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 
 use serde::{Deserialize, Serialize};
 use thalweg_core::Result;
+use thalweg_core::live::LiveTables;
 use thalweg_monitoring::Watch;
 use thalweg_runtime::MetricsSnapshot;
 use thalweg_runtime::metrics::StageRole;
@@ -26,6 +27,8 @@ pub struct Job {
     pub taps: AtomicUsize,
     /// Rows that were shown to them.
     pub tap_rows: AtomicU64,
+    /// The materialized tables that it keeps current, or has kept while this server runs.
+    pub live: Arc<LiveTables>,
     state: Mutex<JobState>,
 }
 
@@ -79,7 +82,8 @@ impl Job {
             is_gone: false,
         };
         let (taps, tap_rows) = (AtomicUsize::new(0), AtomicU64::new(0));
-        Job { name, logs: Arc::new(logs), taps, tap_rows, state: Mutex::new(state) }
+        let live = Arc::default();
+        Job { name, logs: Arc::new(logs), taps, tap_rows, live, state: Mutex::new(state) }
     }
 
     /// Its state. Held for as long as a file is written, and never for longer.

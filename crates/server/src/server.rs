@@ -8,7 +8,7 @@ use std::time::Duration;
 use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::{Error, Result};
 use thalweg_library::jobs::Interface;
-use thalweg_library::session::{SessionOptions, substitute};
+use thalweg_library::session::{ReadableTable, SessionOptions, substitute};
 use thalweg_runtime::Pool;
 use tokio::sync::watch;
 
@@ -100,6 +100,15 @@ impl Server {
     /// All jobs, by name.
     pub fn all_jobs(&self) -> Vec<Arc<Job>> {
         self.jobs.read().expect("no panic under this lock").values().cloned().collect()
+    }
+
+    /// The materialized tables of all jobs.
+    pub fn readable_tables(&self) -> Vec<ReadableTable> {
+        let of_job = |job: Arc<Job>| {
+            let tables = job.live.all().into_iter();
+            tables.map(move |(name, table)| ReadableTable { job: job.name.clone(), name, table })
+        };
+        self.all_jobs().into_iter().flat_map(of_job).collect()
     }
 
     /// A job.

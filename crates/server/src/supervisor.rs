@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use thalweg_core::shim::Clock;
 use thalweg_core::{Error, Result};
+use thalweg_library::session::SessionOptions;
 
 use crate::catalogue::OutcomeRecord;
 use crate::job::{Event, Job, JobState, RunLine};
@@ -160,7 +161,10 @@ fn begin(server: &Arc<Server>, job: &Arc<Job>, state: &mut JobState) -> Result<(
     })?;
     let order = RunOrder {
         generation: record.generation,
-        options: server.session_options(record, &revision)?,
+        options: SessionOptions {
+            live: Arc::clone(&job.live),
+            ..server.session_options(record, &revision)?
+        },
         from: record.from,
         drops_state: record.drops_state,
         overwrites: record.overwrites,

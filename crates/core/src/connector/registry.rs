@@ -13,10 +13,13 @@ use super::options::near_miss;
 use super::table::{AcceptedChanges, JobTables, StateTable, StateTableRequest, TableRequest};
 use super::{Sink, Source};
 use crate::error::{Error, Result};
+use crate::live::LiveTable;
 use crate::lookup::{AsyncLookup, LookupRequest};
 
 /// The connector of tables of state in snapshots, which the planner makes for `snapshot(…)`.
 pub const STATE_CONNECTOR: &str = "snapshot";
+/// The connector of materialized tables.
+pub const LIVE_CONNECTOR: &str = "live";
 
 /// One kind of table: how its options are checked and how it is opened.
 ///
@@ -135,6 +138,14 @@ pub trait Connector: Send + Sync {
     /// If there is no such snapshot, operator or table; says what there is.
     fn state_table(&self, request: &StateTableRequest) -> Result<StateTable> {
         Err(no_state_tables(request))
+    }
+    /// The table that a job which writes it keeps current by an operator of its own, in front of
+    /// the sink. Only [`LIVE_CONNECTOR`] has such tables.
+    ///
+    /// # Errors
+    /// If the options of the table are wrong.
+    fn live_table(&self, request: &TableRequest) -> Result<Arc<LiveTable>> {
+        Err(Error::internal(format!("table {} is not materialized", request.table)))
     }
 }
 

@@ -428,6 +428,10 @@ pub struct StatusArguments {
 pub struct QueryArguments {
     /// Declarations and one SELECT
     pub sql: String,
+    /// Prints the rows of a materialized table, named JOB.TABLE in place of a SELECT, and then what
+    /// changes
+    #[arg(long)]
+    pub follow: bool,
     /// Rows at most
     #[arg(long, value_name = "ROWS", default_value_t = 1000)]
     pub limit: u64,

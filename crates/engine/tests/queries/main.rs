@@ -11,6 +11,7 @@ mod hash_joins;
 mod join_state;
 mod joins_out_of_order;
 mod late_rows;
+mod live_tables;
 mod lookups;
 mod nexmark;
 mod nexmark_queries;

@@ -9,6 +9,7 @@ mod gateway;
 mod golden;
 mod jobs;
 mod kills;
+mod live;
 mod packages;
 mod support;
 mod upgrades;

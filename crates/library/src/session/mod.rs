@@ -24,6 +24,7 @@
 //! [`Session::execute`] return when the last job of the text has ended.
 
 mod limit;
+mod live_tables;
 mod observer;
 mod options;
 mod registered;
@@ -56,6 +57,7 @@ pub use thalweg_plan::processes::ProcessTable;
 use thalweg_plan::{Planner, PlannerOptions};
 use thalweg_runtime::Report;
 
+pub use live_tables::ReadableTable;
 pub use observer::{JobDescription, Observer};
 pub use options::SessionOptions;
 pub use shown_rows::{ShownRow, ShownRows};
@@ -74,6 +76,7 @@ use script_jobs::ScriptJobs;
 pub struct Session {
     pub(crate) planner: Planner,
     sources: Arc<registered::RegisteredSources>,
+    live: Arc<live_tables::Live>,
     clock: SharedClock,
     options: SessionOptions,
     recording: Option<Recording>,
@@ -140,6 +143,8 @@ impl Session {
         let mut planner = Planner::new(connectors, planner_options);
         planner.register_connector(sources.clone());
         planner.register_connector(Arc::new(state_tables::StateTables));
+        let live = Arc::new(live_tables::Live::new(Arc::clone(&options.live), Vec::new()));
+        planner.register_connector(live.clone());
         for (key, value) in &options.settings {
             planner.set(key, value)?;
         }
@@ -149,7 +154,17 @@ impl Session {
             None => None,
         };
         let (names, resumed_job) = (HashMap::new(), None);
-        Ok(Session { planner, sources, clock, options, recording, replays, names, resumed_job })
+        Ok(Session {
+            planner,
+            sources,
+            live,
+            clock,
+            options,
+            recording,
+            replays,
+            names,
+            resumed_job,
+        })
     }
 
     /// A session with the same declarations, settings and registrations. What is declared or
@@ -160,9 +175,12 @@ impl Session {
         let mut planner = self.planner.fork();
         let sources = Arc::new(self.sources.fork());
         planner.register_connector(sources.clone());
+        let live = Arc::new(self.live.fork());
+        planner.register_connector(live.clone());
         Session {
             planner,
             sources,
+            live,
             clock: self.clock.clone(),
             options: self.options.clone(),
             recording: None,
@@ -265,6 +283,29 @@ impl Session {
     /// engine. Its description is what SHOW CONNECTORS and DESCRIBE CONNECTOR answer.
     pub fn register_connector(&mut self, connector: Arc<dyn Connector>) {
         self.planner.register_connector(connector);
+    }
+
+    /// Lets statements read materialized tables that jobs of other sessions keep current, each in
+    /// the database of its job. Those that were readable before are so no more.
+    ///
+    /// # Errors
+    /// If the session has declared something of the same name.
+    pub fn set_readable(&mut self, tables: Vec<ReadableTable>) -> Result<()> {
+        live_tables::declare(&mut self.planner, &tables)?;
+        self.live = Arc::new(live_tables::Live::new(Arc::clone(&self.options.live), tables));
+        self.planner.register_connector(self.live.clone());
+        Ok(())
+    }
+
+    /// True if a statement that was planned since [`Session::set_readable`] names one of those tables.
+    pub fn names_readable(&self) -> bool {
+        self.live.is_named()
+    }
+
+    /// When the oldest of the versions was made that the last statement has read, in milliseconds
+    /// since 1970; none if it has read no materialized table.
+    pub fn read_as_of_ms(&self) -> Option<i64> {
+        self.live.as_of_ms()
     }
 
     /// The connectors that tables can name.

@@ -1,9 +1,11 @@
 //! Where a session starts from, and what it may touch.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use thalweg_connectors::filesystem::snapshot_location;
 use thalweg_core::Result;
+use thalweg_core::live::LiveTables;
 use thalweg_runtime::Pool;
 
 use crate::jobs::{Interface, ResumeFrom};
@@ -46,6 +48,8 @@ pub struct SessionOptions {
     pub record: Option<PathBuf>,
     /// Contract `arrival`: the file with the sequence in which inputs have to come in.
     pub replay: Option<PathBuf>,
+    /// Where the materialized tables of its jobs are: whoever holds it as well can read them.
+    pub live: Arc<LiveTables>,
     /// What jobs that take snapshots resume from.
     pub resume: ResumeFrom,
     /// State in a snapshot that a changed query has no use for is dropped.
@@ -89,6 +93,7 @@ impl Default for SessionOptions {
             row_limit: None,
             record: None,
             replay: None,
+            live: Arc::default(),
             resume: ResumeFrom::Nothing,
             drop_state: false,
             overwrite: false,

@@ -39,6 +39,7 @@ impl Session {
         jobs: &mut ScriptJobs,
         observer: &mut dyn Observer,
     ) -> Result<()> {
+        self.live.forget_versions();
         let memory_limit_bytes = self.run_options(&self.planner)?.memory_limit_bytes;
         self.planner.set_memory_limit(memory_limit_bytes);
         if let Some((inserts, what)) = inserts_of(statement) {

@@ -49,7 +49,9 @@ impl StatementClass {
             [Statement { kind: StatementKind::CreateTable(table), .. }, _]
                 if table.as_query.is_some() =>
             {
-                Ok(StatementClass::Job { table: table.name.text.clone(), is_created: true })
+                // A materialized table is read in the database of its job.
+                let is_created = table.materialized.is_none();
+                Ok(StatementClass::Job { table: table.name.text.clone(), is_created })
             }
             [] => Err(Error::plan("there is no statement")),
             [_, second, ..] => {

@@ -297,6 +297,13 @@ pub struct AsClause {
     pub order: Vec<Name>,
 }
 
+/// What CREATE MATERIALIZED TABLE says beyond CREATE TABLE AS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Materialization {
+    /// `FRESHNESS = INTERVAL …`: how old what readers see may be.
+    pub freshness: Option<std::time::Duration>,
+}
+
 /// Which of what SHOW lists: `[FROM | IN place] [[NOT] LIKE | ILIKE 'pattern']`.
 #[derive(Clone, Debug, Default)]
 pub struct ListFilter {

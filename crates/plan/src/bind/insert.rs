@@ -78,10 +78,25 @@ impl Binder<'_> {
             }
         };
         self.refuse_buckets(&insert.table)?;
+        self.refuse_materialized(insert)?;
         if insert.overwrites {
             self.check_overwritable(&table).map_err(|e| e.at(insert.table.span))?;
         }
         Ok(table)
+    }
+
+    /// A materialized table holds what its own query says, and nothing else.
+    fn refuse_materialized(&self, insert: &Insert) -> Result<()> {
+        let table = self.catalog.table(&self.key(&insert.table));
+        if insert.is_by_name || table.is_none_or(|table| table.materialized.is_none()) {
+            return Ok(());
+        }
+        Err(Error::plan(format!(
+            "{} is a materialized table: its own query fills it",
+            insert.table.text
+        ))
+        .hint("change its query, or write to another table")
+        .at(insert.table.span))
     }
 
     /// A table that is DISTRIBUTED can be declared and read; rows go into buckets only if the

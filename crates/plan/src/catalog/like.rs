@@ -130,7 +130,10 @@ pub(super) fn of_query(own: &CreateTable, fields: &[Field]) -> Result<CreateTabl
     let columns = others.into_iter().chain(columns).collect();
     let mut table = CreateTable { columns, as_query: None, ..own.clone() };
     table.check()?;
-    table.text = table.rendered();
+    // Of a materialized table the query is a part of what it is.
+    if table.materialized.is_none() {
+        table.text = table.rendered();
+    }
     Ok(table)
 }
 

@@ -212,6 +212,9 @@ impl Catalog {
             self.tables.remove(&name.text);
         }
         self.refuse_taken(&name, false)?;
+        if let Some(freshness) = table.materialized.and_then(|own| own.freshness) {
+            self.settings.take_snapshots_every(freshness)?;
+        }
         self.tables.insert(name.text.clone(), CreateTable { name, ..table.clone() });
         Ok(())
     }

@@ -22,6 +22,9 @@ impl Catalog {
         Ok(match show {
             Show::Tables(filter) => names("table name", self.names_of(filter, true)?, filter),
             Show::Views(filter) => names("view name", self.names_of(filter, false)?, filter),
+            Show::MaterializedTables(filter) => {
+                names("materialized table name", self.materialized_names(filter)?, filter)
+            }
             Show::Functions { is_user, filter } => {
                 names("function name", self.function_names(*is_user, filter, functions)?, filter)
             }
@@ -69,6 +72,16 @@ impl Catalog {
             Some(name) => self.databases.existing(name),
             None => Ok(self.current().clone()),
         }
+    }
+
+    fn materialized_names(&self, filter: &ListFilter) -> Result<Vec<String>> {
+        let place = self.place_of(filter)?;
+        let own = self.tables.iter().filter(|(_, table)| table.materialized.is_some());
+        let own = own.filter_map(|(key, _)| {
+            let (path, name) = DatabasePath::default().object(key);
+            (path == place).then_some(name)
+        });
+        Ok(own.collect())
     }
 
     fn names_of(&self, filter: &ListFilter, with_tables: bool) -> Result<Vec<String>> {

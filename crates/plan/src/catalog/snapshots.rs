@@ -9,6 +9,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use thalweg_core::Result;
 use thalweg_core::connector::Access;
 
 use super::Settings;
@@ -103,6 +104,16 @@ impl Settings {
     /// `execution.checkpointing.*`; `None` without a place to keep snapshots.
     pub fn snapshots(&self) -> Option<SnapshotSettings> {
         self.text("execution.checkpointing.dir").map(|location| self.snapshots_in(location))
+    }
+
+    /// Snapshots are taken at least this often.
+    pub(super) fn take_snapshots_every(&mut self, interval: Duration) -> Result<()> {
+        let key = "execution.checkpointing.interval";
+        let current = self.duration(key);
+        if current.is_zero() || current > interval {
+            self.set(key, &format!("{} ms", interval.as_millis()))?;
+        }
+        Ok(())
     }
 
     fn snapshots_in(&self, location: &str) -> SnapshotSettings {

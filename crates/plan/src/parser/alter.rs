@@ -8,6 +8,7 @@ use thalweg_core::{Error, Result};
 
 use super::create::{element, option_list};
 use super::declare::{FunctionWords, create_function, option_change, option_names};
+use super::materialized;
 use super::partitions::{distribution, partition_list};
 use super::problem::{end_of, start_of};
 use super::query::query;
@@ -28,6 +29,9 @@ pub(super) fn alter(cursor: &mut Cursor<'_>) -> Result<Declaration> {
     }
     if cursor.take_words(&["TABLE"]) {
         return alter_table(cursor);
+    }
+    if cursor.take_words(&["MATERIALIZED", "TABLE"]) {
+        return materialized::alter(cursor, start);
     }
     if cursor.take_words(&["VIEW"]) {
         return alter_view(cursor);

@@ -13,13 +13,15 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 use thalweg_core::{Error, Result};
 
 use super::like::{as_clause, like};
+use super::materialized;
 use super::partitions::distribution;
 use super::problem::end_of;
 use super::query::{expression, query};
 use super::tokens::Cursor;
 use super::types::column_type;
 use crate::ast::{
-    CreateTable, Name, OptionList, StatementKind, TableColumn, TableColumnKind, WatermarkSpec,
+    CreateTable, Materialization, Name, OptionList, StatementKind, TableColumn, TableColumnKind,
+    WatermarkSpec,
 };
 use crate::diagnostic::nearest;
 
@@ -60,6 +62,7 @@ impl CreateTable {
             is_replacing: false,
             like: None,
             as_query: None,
+            materialized: None,
             text: String::new(),
         }
     }
@@ -67,10 +70,27 @@ impl CreateTable {
 
 /// Behind CREATE [OR REPLACE] [TEMPORARY] TABLE, or REPLACE TABLE.
 pub(super) fn create_table(cursor: &mut Cursor<'_>, is_replacing: bool) -> Result<CreateTable> {
+    definition(cursor, is_replacing, None)
+}
+
+/// Behind CREATE [OR ALTER] MATERIALIZED TABLE.
+pub(super) fn create_materialized_table(
+    cursor: &mut Cursor<'_>,
+    is_replacing: bool,
+) -> Result<CreateTable> {
+    definition(cursor, is_replacing, Some(Materialization::default()))
+}
+
+fn definition(
+    cursor: &mut Cursor<'_>,
+    is_replacing: bool,
+    materialized: Option<Materialization>,
+) -> Result<CreateTable> {
     let if_not_exists = cursor.take_words(&["IF", "NOT", "EXISTS"]);
     let text = cursor.source.text_of(cursor.tokens).to_owned();
     let name = cursor.table_name()?;
-    let mut table = CreateTable { if_not_exists, is_replacing, text, ..CreateTable::new(name) };
+    let mut table =
+        CreateTable { if_not_exists, is_replacing, materialized, text, ..CreateTable::new(name) };
     let mut order = Vec::new();
     if cursor.is_token(&Token::LParen) && is_list_of_names(cursor) {
         order = cursor.parenthesized_names("a column")?;
@@ -86,6 +106,7 @@ pub(super) fn create_table(cursor: &mut Cursor<'_>, is_replacing: bool) -> Resul
         }
     }
     clauses(cursor, &mut table)?;
+    materialized::finish(&mut table)?;
     finish_as(&mut table, order)?;
     check(&mut table)?;
     Ok(table)
@@ -255,6 +276,10 @@ fn clauses(cursor: &mut Cursor<'_>, table: &mut CreateTable) -> Result<()> {
             table.like = Some(like(cursor)?);
         } else if cursor.take_words(&["AS"]) {
             table.as_query = Some(Box::new(as_clause(cursor)?));
+        } else if let Some(materialization) = &mut table.materialized {
+            if !materialized::clause(cursor, materialization)? {
+                return Err(cursor.expected("FRESHNESS, COMMENT, PARTITIONED BY or AS"));
+            }
         } else {
             return Err(cursor.expected("WITH, COMMENT or PARTITIONED BY"));
         }

@@ -35,6 +35,7 @@ mod dialect;
 mod hint;
 mod insert;
 mod like;
+mod materialized;
 mod partitions;
 mod pattern;
 mod problem;

@@ -39,8 +39,8 @@ pub(super) fn show(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
         return Ok(StatementKind::Show(Show::Functions { is_user: true, filter }));
     }
     if cursor.take_words(&["MATERIALIZED", "TABLES"]) {
-        filter(cursor)?;
-        return Ok(StatementKind::Show(Show::Nothing("materialized table name")));
+        let filter = filter(cursor)?;
+        return Ok(StatementKind::Show(Show::MaterializedTables(filter)));
     }
     listed(cursor).map(StatementKind::Show)
 }
@@ -48,7 +48,9 @@ pub(super) fn show(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
 /// `SHOW CREATE …`
 fn show_create(cursor: &mut Cursor<'_>) -> Result<Show> {
     match () {
-        () if cursor.take_words(&["TABLE"]) => Ok(Show::CreateTable(cursor.table_name()?)),
+        () if cursor.take_words(&["TABLE"]) || cursor.take_words(&["MATERIALIZED", "TABLE"]) => {
+            Ok(Show::CreateTable(cursor.table_name()?))
+        }
         () if cursor.take_words(&["VIEW"]) => Ok(Show::CreateView(cursor.table_name()?)),
         () if cursor.take_words(&["CATALOG"]) => {
             Ok(Show::CreateCatalog(cursor.name("a catalog's name")?))

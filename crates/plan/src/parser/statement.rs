@@ -11,7 +11,7 @@ use sqlparser::tokenizer::Token;
 use thalweg_core::{Error, Result};
 
 use super::alter::alter;
-use super::create::{create_table, create_view};
+use super::create::{create_materialized_table, create_table, create_view};
 use super::declare::{self, FunctionWords};
 use super::insert::{insert, insert_of_table};
 use super::partitions::analyze;
@@ -212,6 +212,10 @@ fn create(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
         return Ok(StatementKind::CreateTable(create_table(cursor, true)?));
     }
     cursor.expect_words(&["CREATE"])?;
+    if cursor.take_words(&["OR", "ALTER"]) {
+        cursor.expect_words(&["MATERIALIZED", "TABLE"])?;
+        return Ok(StatementKind::CreateTable(create_materialized_table(cursor, true)?));
+    }
     let or_replace = cursor.take_words(&["OR", "REPLACE"]);
     let is_temporary = cursor.take_words(&["TEMPORARY"]);
     let is_system = cursor.take_words(&["SYSTEM"]);
@@ -220,6 +224,9 @@ fn create(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
     }
     if cursor.take_words(&["TABLE"]) {
         return Ok(StatementKind::CreateTable(create_table(cursor, or_replace)?));
+    }
+    if !or_replace && cursor.take_words(&["MATERIALIZED", "TABLE"]) {
+        return Ok(StatementKind::CreateTable(create_materialized_table(cursor, false)?));
     }
     let declaration = match or_replace {
         true => None,
@@ -260,6 +267,7 @@ fn drop_statement(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
 }
 
 fn drop_relation(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
+    cursor.take_words(&["MATERIALIZED"]);
     let is_view = cursor.take_words(&["VIEW"]);
     if !is_view && !cursor.take_words(&["TABLE"]) {
         let what = cursor.name("TABLE, VIEW, FUNCTION, DATABASE or CATALOG")?;

@@ -81,7 +81,7 @@ pub(super) struct Lowering<'a> {
     pub(super) filters: HashMap<*const LogicalPlan, Expr>,
     pub(super) sources: Vec<OpenSource>,
     pub(super) late: LateRows,
-    is_bounded: bool,
+    pub(super) is_bounded: bool,
     /// The table that reads standard input.
     pub(super) standard_input: Option<String>,
     // True if an expression reads the watermark of single rows (`CURRENT_WATERMARK`).
@@ -631,6 +631,7 @@ impl<'a> Lowering<'a> {
             true => self.materialize(&table, written.edges)?,
             false => written.edges,
         };
+        let edges = self.keep_rows(&table, &request, edges)?;
         let details = vec![format!("columns: {}", delivered_names(&request.schema))];
         let id = self.identities.give("sink", &table.name, &[]);
         let stage = self.add(id, table.name.clone(), StageKind::Sink(sink), edges, "sink", details);

@@ -6,6 +6,7 @@
 //! | TopN per window | `TopN`, at the window's end | the first rows until then |
 //! | Deduplicate, Normalize | `Deduplicate` | one row |
 //! | a sink by upserts (no node) | `Materialize` | the rows of each primary key |
+//! | a materialized table (no node) | `KeepRows` | the newest row of each primary key |
 //!
 //! Top-N over windows is final: its rows leave once, when the watermark closes the window (Flink's
 //! WindowRank). If the ranked rows are the results of an aggregate that nobody else reads, the
@@ -13,8 +14,11 @@
 
 use std::sync::Arc;
 
+use thalweg_core::connector::{LIVE_CONNECTOR, TableRequest};
 use thalweg_core::graph::{Input, StageKind};
+use thalweg_core::live::LiveTable;
 use thalweg_core::{Error, Result};
+use thalweg_operators::live::{KeepRows, KeepRowsSpec};
 use thalweg_operators::sort::SortKey as OperatorSortKey;
 use thalweg_operators::top_n::{
     Deduplicate, DeduplicateBy, DeduplicateSpec, Keep, Materialize, MaterializeSpec, RankFunction,
@@ -175,6 +179,43 @@ impl Lowering<'_> {
         let id = self.identities.give("materialize", &table.name, &[]);
         let name = format!("materialize {}", table.name);
         let details = vec!["keeps the rows of each primary key".to_string()];
+        let word = describe_operator(operator.as_ref());
+        let stage = self.add(id, name, StageKind::Operator(operator), edges, &word, details);
+        Ok(vec![Input { from: stage, port: 0 }])
+    }
+
+    /// Keeps the rows of a materialized table, whose sink only publishes them. Other tables get what
+    /// comes in.
+    ///
+    /// # Errors
+    /// If readers would never see a row.
+    pub(super) fn keep_rows(
+        &mut self,
+        table: &ResolvedTable,
+        request: &TableRequest,
+        edges: Edges,
+    ) -> Result<Edges> {
+        if request.options.get("connector").is_none_or(|name| name != LIVE_CONNECTOR) {
+            return Ok(edges);
+        }
+        if !self.is_bounded && !self.environment.takes_snapshots {
+            return Err(Error::plan(format!(
+                "materialized table {} would never show a row: its rows show when a snapshot is \
+                 taken, and this job takes none",
+                table.name
+            ))
+            .hint("SET 'execution.checkpointing.dir' = '…' in front of it")
+            .at(table.spans.name));
+        }
+        let live = match self.environment.dry_run {
+            true => Arc::new(LiveTable::new(request.schema.clone(), request.primary_key.clone())),
+            false => self.environment.places.connectors.find(request)?.live_table(request)?,
+        };
+        let clock = self.environment.clock.clone();
+        let operator = Arc::new(KeepRows::new(KeepRowsSpec { table: live, clock })?);
+        let id = self.identities.give("keep", &table.name, &[]);
+        let name = format!("keep rows of {}", table.name);
+        let details = vec!["keeps the newest row of each primary key for readers".to_string()];
         let word = describe_operator(operator.as_ref());
         let stage = self.add(id, name, StageKind::Operator(operator), edges, &word, details);
         Ok(vec![Input { from: stage, port: 0 }])

@@ -111,7 +111,8 @@ fn carry_out(
     }
     match class {
         StatementClass::Query => {
-            let engine = session.engine().fork(&sent.options)?;
+            let mut engine = session.engine().fork(&sent.options)?;
+            engine.session.set_readable(gateway.server.readable_tables())?;
             // Later statements need not wait until the query has ended.
             drop(turn);
             query(gateway, engine, text, operation)
@@ -125,7 +126,8 @@ fn carry_out(
             jobs::started(&engine, &job, operation)
         }
         StatementClass::Answer => {
-            let engine = session.engine().fork(&sent.options)?;
+            let mut engine = session.engine().fork(&sent.options)?;
+            engine.session.set_readable(gateway.server.readable_tables())?;
             shown(engine.session, text)
         }
         changing => {

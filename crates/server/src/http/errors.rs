@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use crate::problem::{Outcome, Problem};
 
 /// Every code of a problem: what it means, and what can be done.
-const CODES: [(&str, &str); 54] = [
+const CODES: [(&str, &str); 55] = [
     (
         "at-rest",
         "The job is stopped, finished, failed or a draft. Start it first: POST /v1/jobs/JOB/start.",
@@ -105,6 +105,10 @@ const CODES: [(&str, &str); 54] = [
         "The job has no snapshot of this number. GET /v1/jobs/JOB/snapshots lists those that are kept.",
     ),
     ("no-such-stage", "The job has no stage of this name. The answer lists those that it has."),
+    (
+        "no-such-table",
+        "The job has no materialized table of this name, or has not run since the server began. The answer lists those that it has.",
+    ),
     ("no-such-token", "There is no token of this name. GET /v1/tokens lists them."),
     (
         "no-threads",

@@ -325,7 +325,9 @@ fn is_from_here(
 /// True if the answer has rows of a job, or may: whoever sees them sees data.
 fn shows_rows(path: &str) -> bool {
     let of_job = path.strip_prefix("/v1/jobs/").and_then(|rest| rest.split_once('/'));
-    of_job.is_some_and(|(_, what)| matches!(what, "tail" | "late" | "dead-letters" | "bundle.zip"))
+    of_job.is_some_and(|(_, what)| {
+        matches!(what, "tail" | "late" | "dead-letters" | "bundle.zip") || what.starts_with("tables/")
+    })
 }
 
 /// What a request needs.

@@ -16,6 +16,7 @@ mod late;
 mod letters;
 mod listen;
 mod live;
+mod materialized;
 mod page;
 mod readings;
 mod statements;
@@ -58,6 +59,8 @@ pub fn router(app: App) -> Router {
         .route("/metrics", get(graph::history))
         .route("/why", get(readings::job_why))
         .route("/tail", get(tail::tail))
+        .route("/tables", get(materialized::tables))
+        .route("/tables/{table}/changes", get(materialized::changes))
         .route("/late", get(late::late))
         .route("/dead-letters", get(letters::dead_letters))
         .route("/bundle.zip", get(bundle::bundle));
@@ -145,6 +148,8 @@ pub fn openapi() -> &'static str {
         jobs::runs,
         readings::job_why,
         tail::tail,
+        materialized::tables,
+        materialized::changes,
         late::late,
         letters::dead_letters,
         bundle::bundle,

@@ -144,6 +144,10 @@ pub struct QueryAnswer {
     pub rows: Vec<serde_json::Value>,
     /// Not all rows are here: there were too many, or the time was over.
     pub is_cut: bool,
+    /// When the oldest version of the materialized tables was made that the rows come from, in
+    /// milliseconds since 1970; absent if there is none among what was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub as_of_ms: Option<i64>,
 }
 
 /// A column of an answer.
@@ -279,6 +283,12 @@ fn answered(server: &Server, body: &QueryBody) -> Outcome<QueryAnswer> {
     };
     let of_text = |error: Error| Problem::of_error(&error, &text);
     let mut session = Session::new(options).map_err(of_text)?;
+    session.set_readable(server.readable_tables()).map_err(of_text)?;
+    session.validate(&text).map_err(of_text)?;
+    if session.names_readable() {
+        // Whoever asks for rows that are there wants the result, not how it came about.
+        session.declare("SET 'execution.runtime-mode' = 'batch'").map_err(of_text)?;
+    }
     if !session.planned_jobs(&text).map_err(of_text)?.is_empty() {
         return Err(Problem::new(
             422,
@@ -298,6 +308,7 @@ fn answered(server: &Server, body: &QueryBody) -> Outcome<QueryAnswer> {
         return Err(of_text(error));
     }
     let mut answer = collector.answer;
+    answer.as_of_ms = session.read_as_of_ms();
     let written = collector.text.lock().expect("no panic under this lock");
     let lines = written.bytes.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
     answer.rows = lines.map_while(|line| serde_json::from_slice(line).ok()).collect();

@@ -74,6 +74,20 @@ impl Writer {
         self.sender.try_send(text.into())
     }
 
+    /// Sends a message that must not be lost, once there is room. False if nobody reads any more.
+    pub async fn send_when_room(
+        &mut self,
+        event: &str,
+        id: u64,
+        data: &impl serde::Serialize,
+    ) -> bool {
+        match self.sender.reserve().await {
+            Ok(room) => drop(room),
+            Err(_) => return false,
+        }
+        self.send(event, id, data)
+    }
+
     /// Sends the last message, for which there may be a wait for room.
     pub async fn send_last(&mut self, event: &str, id: u64, data: &impl serde::Serialize) {
         const WAIT: std::time::Duration = std::time::Duration::from_secs(5);

@@ -453,6 +453,9 @@ pub fn status(arguments: &StatusArguments) -> u8 {
 
 /// `thalweg query`
 pub fn query(arguments: &QueryArguments) -> u8 {
+    if arguments.follow {
+        return super::follow::follow(arguments);
+    }
     with_client(&arguments.server, |client| {
         let body = json!({
             "sql": arguments.sql, "limit": arguments.limit, "timeout": arguments.timeout,
@@ -471,7 +474,11 @@ pub fn query(arguments: &QueryArguments) -> u8 {
                 rows.push(cells.map(text).collect());
             }
             let cut = if body["is_cut"] == true { "… there is more\n" } else { "" };
-            aligned(&rows, |_| true) + cut
+            let as_of = match &body["as_of_ms"] {
+                serde_json::Value::Null => String::new(),
+                as_of => format!("as of {}\n", time(as_of)),
+            };
+            aligned(&rows, |_| true) + cut + &as_of
         })
     })
 }

@@ -5,6 +5,7 @@
 mod bundle;
 mod demo;
 mod docs;
+mod follow;
 mod jobs;
 mod serve;
 mod tap;

@@ -127,7 +127,7 @@ fn edge(of: &Value) -> String {
     format!("{} → {}", name("from"), name("to"))
 }
 
-fn cell(value: &Value) -> String {
+pub(super) fn cell(value: &Value) -> String {
     match value {
         Value::Null => "NULL".to_owned(),
         // A line is a row.
