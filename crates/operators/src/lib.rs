@@ -47,6 +47,7 @@ pub mod join;
 pub mod keys;
 pub mod limit;
 pub mod over;
+pub mod over_values;
 pub mod over_whole;
 pub mod pattern;
 #[cfg(any(test, feature = "test-support"))]
