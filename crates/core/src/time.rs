@@ -74,6 +74,16 @@ impl WatermarkBefore {
             }
         }
     }
+    /// These watermarks, and at least this one.
+    #[must_use]
+    pub fn raised_to(&self, least: Watermark) -> WatermarkBefore {
+        match self {
+            WatermarkBefore::All(watermark) => WatermarkBefore::All(least.max(*watermark)),
+            WatermarkBefore::Rows(rows) => {
+                WatermarkBefore::Rows(rows.iter().map(|&row| row.max(least.0)).collect())
+            }
+        }
+    }
 }
 
 /// Equally spaced points in event time, `offset + n * period` for every whole `n`: the edges of the

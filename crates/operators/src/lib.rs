@@ -49,6 +49,7 @@ pub mod keys;
 pub mod limit;
 pub mod live;
 pub mod over;
+pub mod over_values;
 pub mod over_whole;
 pub mod pattern;
 #[cfg(any(test, feature = "test-support"))]

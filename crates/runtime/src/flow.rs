@@ -149,7 +149,7 @@ impl<'a> Flow<'a> {
         }
         match (self, &item.of) {
             (Flow::Epochs(stage), RowsOrigin::Container { bundle, lane, container, .. }) => {
-                let cause = (bundle.stamps.ingest_ns, bundle.stamps.serial);
+                let cause = Some(&bundle.stamps);
                 stage.emit_of_cell(emitted, state, Some((*lane, container)), cause, worker)
             }
             (Flow::Elements(stage), RowsOrigin::Element { gather, bundle }) => {
@@ -167,9 +167,7 @@ impl<'a> Flow<'a> {
         worker: WorkerPlace,
     ) -> Result<()> {
         match self {
-            Flow::Epochs(stage) => {
-                stage.emit_of_cell(emitted, state, None, (stage.job.now_ns(), 0), worker)
-            }
+            Flow::Epochs(stage) => stage.emit_of_cell(emitted, state, None, None, worker),
             Flow::Elements(_) => unreachable!("the clock causes nothing where order is promised"),
         }
     }

@@ -143,6 +143,9 @@ cases! { append, APPEND, super::check_append, crate::compare_append:
     fnu_time_date_format, fnu_time_syntax_4, fnu_time_syntax_6, fnu_time_syntax_7,
     fnu_time_timestampdiff, fnu_time_to_timestamp_ltz, wagg_json_arrayagg,
     wagg_json_objectagg,
+    changelog_tumble, changelog_tumble_late, changelog_hop, changelog_hop_partly_late,
+    changelog_cumulate, changelog_session, changelog_session_global, changelog_window_aggregates,
+    changelog_group_window, changelog_top_tumble,
 }
 
 cases! { sequence, SEQUENCE, super::check_sequence, crate::compare_sequence:
@@ -163,6 +166,9 @@ cases! { changelog, CHANGELOG, super::check_changelog, crate::compare_changelog:
     sum_int_overflow, dedup_last_proctime, rank_not_row_number, topn_changelog,
     topn_no_rownum_output,
     gagg_group_id, gagg_json_arrayagg,
+    changelog_window_rows, over_values, over_values_peers, over_values_rows, over_values_changelog,
+    over_values_rows_changelog, over_values_row_number, over_values_texts, over_values_of_group,
+    over_values_expression,
 }
 
 // Two inputs: how they interleave is a matter of chance, so what is left of the changes is

@@ -69,6 +69,9 @@ where
     fn update(&self, groups: &mut [A::State], input: &UpdateInput<'_>) -> Result<()> {
         A::Number::for_each(input.column()?, input, |id, value| groups[id].add(value))
     }
+    fn retract(&self, groups: &mut [A::State], input: &UpdateInput<'_>) -> Result<()> {
+        A::Number::for_each(input.column()?, input, |id, value| groups[id].remove(value))
+    }
     fn merge(&self, into: &mut A::State, from: &A::State) {
         into.merge(from);
     }
@@ -87,4 +90,8 @@ where
         ids.iter().zip(states).for_each(|(&id, state)| groups[id as usize] = state);
         Ok(())
     }
+    fn heap_bytes(&self, group: &A::State) -> usize {
+        group.heap_bytes()
+    }
+    const ON_HEAP: bool = A::State::ON_HEAP;
 }

@@ -5,6 +5,7 @@ use thalweg_core::{ColumnType, DataType, Error, Result};
 use super::description::{AggregateFunction, Exactness, TypedAggregate, Types};
 use super::distinct::Distinct;
 use super::distinct_set::DistinctSet;
+use super::kept_values::KeptValues;
 use super::running::distinct::RunningDistinct;
 use super::{Accumulator, RunningAggregate};
 
@@ -58,6 +59,24 @@ impl AggregateCall {
         argument: Option<&DataType>,
     ) -> Result<Box<dyn Accumulator>> {
         self.column_of_states(argument, false)
+    }
+
+    /// The same where rows are retracted as well, one by one ([`Accumulator::retract`]).
+    pub(crate) fn retractable(&self, argument: Option<&DataType>) -> Result<Box<dyn Accumulator>> {
+        let typed = self.typed(argument)?;
+        let is_distinct = self.distinct && !self.function.ignores_repeats();
+        match typed.function.retractable(&typed.types)?.filter(|_| !is_distinct) {
+            Some(states) => Ok(states),
+            None => Ok(Box::new(KeptValues::new(typed, self.distinct)?)),
+        }
+    }
+
+    /// True if the result depends on the sequence of values, so that none can be retracted but in
+    /// the sequence in which they came.
+    pub(crate) fn depends_on_sequence(&self, argument: Option<&DataType>) -> Result<bool> {
+        let TypedAggregate { function, types } = self.typed(argument)?;
+        let is_sum = function.retractable(&types)?.is_some();
+        Ok(!is_sum && !function.ignores_repeats_running(true))
     }
 
     fn column_of_states(

@@ -89,6 +89,16 @@ pub trait Aggregate: Send + Sync {
     /// If it cannot be applied to these types.
     fn accumulator(&self, types: &Types) -> Result<Box<dyn Accumulator>>;
 
+    /// An empty column of states that rows can be retracted from and that can be merged; `None`
+    /// where only the values themselves tell what is left.
+    ///
+    /// # Errors
+    /// If it cannot be applied to these types.
+    fn retractable(&self, types: &Types) -> Result<Option<Box<dyn Accumulator>>> {
+        let _ = types;
+        Ok(None)
+    }
+
     /// An empty column of states that gives results row by row. `retracts` says that rows may be
     /// retracted.
     ///

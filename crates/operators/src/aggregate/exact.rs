@@ -175,6 +175,15 @@ impl Fixed {
         }
     }
 
+    fn plus(&self, other: &Fixed) -> Fixed {
+        if let (&Fixed::Near(a, a_shift), &Fixed::Near(b, b_shift)) = (self, other)
+            && let Some((sum, at)) = near_sum((a, a_shift), (b, b_shift))
+        {
+            return Fixed::Near(sum, at);
+        }
+        Fixed::from(self.wide().plus(&other.wide()))
+    }
+
     pub fn wide(&self) -> Wide {
         match self {
             Fixed::Near(sum, shift) => Wide::of(*sum, *shift),
@@ -296,6 +305,20 @@ impl ExactSum {
         }
     }
 
+    /// Adds the values of another sum.
+    pub fn merge(&mut self, from: &ExactSum) {
+        self.count += from.count;
+        self.sum = self.sum.plus(&from.sum);
+        let Some(more) = from.others.as_deref() else { return };
+        let others = self.others.get_or_insert_default();
+        others.nans += more.nans;
+        others.positive += more.positive;
+        others.negative += more.negative;
+        if **others == NotFinite::default() {
+            self.others = None;
+        }
+    }
+
     #[cold]
     fn change_others(&mut self, value: f64, by: i64) {
         let others = self.others.get_or_insert_default();
@@ -373,6 +396,12 @@ impl ExactPowers {
         if let Some((value, shift)) = parts(value) {
             self.squares.add(value * value * i128::from(by), 2 * shift);
         }
+    }
+
+    /// Adds the values of other sums.
+    pub fn merge(&mut self, from: &ExactPowers) {
+        self.sum.merge(&from.sum);
+        self.squares = self.squares.plus(&from.squares);
     }
 
     /// The sum of squared distances from the mean, `(n * squares - sum * sum) / n`: exact up to the

@@ -20,6 +20,10 @@ pub(super) trait Fold: Send + Sync + 'static {
     fn subtract(&self, _into: &mut Self::Group, _from: &Self::Group) -> bool {
         false
     }
+    /// Retracts rows that were added before, if states can lose them.
+    fn retract(&self, _groups: &mut [Self::Group], _input: &UpdateInput<'_>) -> Result<()> {
+        Err(Error::internal("an aggregate that keeps no rows was asked to retract one"))
+    }
     /// The results of these groups.
     fn evaluate(&self, groups: &[Self::Group], ids: &[u32]) -> Result<ArrayRef>;
     /// Captures the states of these groups ([`Accumulator::capture`]): their results, unless a
@@ -63,6 +67,9 @@ impl<F: Fold> Accumulator for Groups<F> {
     }
     fn update(&mut self, input: &UpdateInput<'_>) -> Result<()> {
         self.fold.update(&mut self.groups, input)
+    }
+    fn retract(&mut self, input: &UpdateInput<'_>) -> Result<()> {
+        self.fold.retract(&mut self.groups, input)
     }
     fn merge(&mut self, ids: &[u32], from: &dyn Accumulator) -> Result<()> {
         let from = concrete::<Self>(from)?;

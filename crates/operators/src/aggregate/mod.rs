@@ -16,6 +16,9 @@
 //! Where results are wanted after each row, and rows may be retracted, a [`RunningAggregate`]
 //! stands in for the accumulator ([`AggregateCall::running`]).
 //!
+//! In windows over a changelog states lose rows as well ([`AggregateCall::retractable`]): sums and
+//! counts are subtracted from, all others keep their values ([`kept_values`]).
+//!
 //! FILTER is applied by the caller, which passes the accepted rows only. Result types are Flink's:
 //! [`resolve`].
 //!
@@ -45,6 +48,7 @@ mod exact;
 mod extremes;
 mod fold;
 mod functions;
+mod kept_values;
 mod lists;
 mod moments;
 mod ordinals;
@@ -125,9 +129,10 @@ pub trait Accumulator: Any + Send + Sync {
     fn grow(&mut self, groups: usize);
     /// Adds rows.
     fn update(&mut self, input: &UpdateInput<'_>) -> Result<()>;
-    /// Takes rows back that were added before. Only for users' aggregates that can.
+    /// Retracts rows that were added before. Only for columns that can
+    /// ([`AggregateCall::retractable`]), and users' aggregates.
     fn retract(&mut self, _input: &UpdateInput<'_>) -> Result<()> {
-        Err(Error::internal("an aggregate that keeps no rows was asked to take one back"))
+        Err(Error::internal("an aggregate that keeps no rows was asked to retract one"))
     }
     /// Adds states.
     fn merge(&mut self, ids: &[u32], from: &dyn Accumulator) -> Result<()>;

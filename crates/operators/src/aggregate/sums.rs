@@ -46,6 +46,14 @@ impl Fold for Count {
         }
         Ok(())
     }
+    fn retract(&self, groups: &mut [i64], input: &UpdateInput<'_>) -> Result<()> {
+        let nulls = input.argument.and_then(nulls);
+        for (place, &id) in input.ids.iter().enumerate() {
+            let counts = nulls.is_none_or(|nulls| nulls.is_valid(input.row(place) as usize));
+            groups[id as usize] -= i64::from(counts);
+        }
+        Ok(())
+    }
     fn merge(&self, into: &mut i64, from: &i64) {
         *into += from;
     }

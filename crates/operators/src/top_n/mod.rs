@@ -54,7 +54,7 @@
 
 mod changes;
 mod compare;
-mod deduplicate;
+pub(crate) mod deduplicate;
 mod incoming;
 mod materialize;
 mod ordered;
@@ -64,8 +64,8 @@ mod row_numbers;
 mod snapshot;
 mod sort_keys;
 mod spec;
-mod store;
-mod tables;
+pub(crate) mod store;
+pub(crate) mod tables;
 #[cfg(test)]
 mod tests;
 mod unique;

@@ -17,7 +17,7 @@ use thalweg_core::Result;
 use crate::capture::rows::RowTracker;
 use crate::rows::arena::{Arena, ArenaPlace};
 
-pub(super) struct Store {
+pub(crate) struct Store {
     pub arena: Arena,
     places: Vec<ArenaPlace>,
     free: Vec<u32>,
@@ -33,7 +33,7 @@ pub(super) struct Store {
 }
 
 /// A row at the time of a capture: its serial, and where it lies.
-pub(super) type NumberedRow = (u64, ArenaPlace);
+pub(crate) type NumberedRow = (u64, ArenaPlace);
 
 impl Store {
     pub fn new(schema: SchemaRef) -> Self {

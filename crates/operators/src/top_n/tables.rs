@@ -24,7 +24,7 @@ const WRITTEN: &str = "$written";
 
 /// The shape of a table.
 #[derive(Clone)]
-pub(super) struct KeyedRowTable {
+pub(crate) struct KeyedRowTable {
     table: KeyedTable,
     /// The rows, or the keys.
     schema: SchemaRef,
@@ -32,7 +32,7 @@ pub(super) struct KeyedRowTable {
 }
 
 /// The rows of a table.
-pub(super) struct RestoredRows<'a> {
+pub(crate) struct RestoredRows<'a> {
     /// The rows, as the operator takes them.
     pub rows: RecordBatch,
     written_ms: Option<&'a [i64]>,

@@ -14,8 +14,8 @@
 //! Lateness is judged row by row against `watermark_before` (see `judge`); the watermark itself
 //! only closes windows.
 //!
-//! Windows that share no slice (`TUMBLE`, `HOP` with gaps, all rows) are `TumblingWindows`, all
-//! others `SlicedWindows`. Both write the same tables of state.
+//! Windows that share no slice (`TUMBLE`, `HOP` with gaps, all rows) are `TumblingWindows`, and so
+//! are all windows over a changelog ([`super::changelog`]); all others are `SlicedWindows`. Both write the same tables of state.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -103,6 +103,18 @@ impl WindowAggregate {
     /// If windows are open already.
     pub fn or_else(mut self, rows: RecordBatch) -> Result<Self> {
         self.shared_mut()?.otherwise = Some(rows);
+        Ok(self)
+    }
+
+    /// The same windows over a changelog, whose rows may be retracted.
+    ///
+    /// # Errors
+    /// If an aggregate cannot retract, or windows are open already.
+    pub fn with_retractions(mut self) -> Result<Self> {
+        let shared = self.shared_mut()?;
+        shared.calls = Arc::new(shared.calls.of_changelog());
+        shared.calls.accumulators()?;
+        shared.exact = false;
         Ok(self)
     }
 
@@ -220,7 +232,7 @@ impl Operator for WindowAggregate {
     fn open(&self, opening: PartitionContext) -> Result<Box<dyn Partition>> {
         let shared = Arc::clone(&self.shared);
         shared.key_spread.opened(opening.order);
-        if shared.spec.window.shares_no_slice() {
+        if shared.spec.window.shares_no_slice() || shared.calls.retracts() {
             return Ok(Box::new(SharedPartition::new(TumblingWindows::new(shared, opening)?)));
         }
         Ok(Box::new(SharedPartition::new(SlicedWindows::new(shared, opening)?)))

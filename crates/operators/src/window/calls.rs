@@ -10,6 +10,8 @@
 //!   not a count of rows, in the same order.
 //! - `counts` is empty where nothing needs it: in windows that share no slice, where no result is a
 //!   count. `$rows` is then 1 in snapshots.
+//! - Over a changelog rows are always counted, and a group that all rows have left stands with 0
+//!   until its window closes.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -40,13 +42,24 @@ enum ResultOf {
     Accumulator(usize),
 }
 
+/// What happens to the states of an operator.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StateChanges {
+    /// They are added to and dropped as a whole.
+    Additions,
+    /// States that were merged are subtracted again.
+    Subtractions,
+    /// Rows that were added are retracted again.
+    Retractions,
+}
+
 /// The aggregates of an operator, as all its slices share them.
+#[derive(Clone)]
 pub(super) struct Calls {
     pub(super) calls: Vec<AggregateCall>,
     argument_types: Vec<Option<DataType>>,
     results: Vec<ResultOf>,
-    /// False where states are only added to and dropped as a whole.
-    subtracts: bool,
+    changes: StateChanges,
     pub(super) key_types: Vec<DataType>,
     /// How keys stand in tables of state.
     pub(super) key_columns: KeyColumns,
@@ -68,7 +81,7 @@ impl Calls {
             calls: Vec::new(),
             argument_types: Vec::new(),
             results: Vec::new(),
-            subtracts: true,
+            changes: StateChanges::Subtractions,
             key_types,
             key_columns: KeyColumns::new(input, keys),
             state_names: Vec::new(),
@@ -93,9 +106,10 @@ impl Calls {
     pub fn accumulators(&self) -> Result<Vec<Box<dyn Accumulator>>> {
         let calls = self.calls.iter().zip(&self.argument_types);
         calls
-            .map(|(call, argument)| match self.subtracts {
-                true => call.accumulator(argument.as_ref()),
-                false => call.accumulator_of_whole(argument.as_ref()),
+            .map(|(call, argument)| match self.changes {
+                StateChanges::Additions => call.accumulator_of_whole(argument.as_ref()),
+                StateChanges::Subtractions => call.accumulator(argument.as_ref()),
+                StateChanges::Retractions => call.retractable(argument.as_ref()),
             })
             .collect()
     }
@@ -104,12 +118,22 @@ impl Calls {
     ///
     /// DISTINCT then keeps a set of values, and not how often each occurs.
     pub fn of_whole(self) -> Self {
-        Calls { subtracts: false, ..self }
+        Calls { changes: StateChanges::Additions, ..self }
     }
 
-    /// True if a result is the number of rows of a group.
+    /// The same aggregates for states that rows may be retracted from.
+    pub fn of_changelog(&self) -> Self {
+        Calls { changes: StateChanges::Retractions, ..self.clone() }
+    }
+
+    /// True if rows may be retracted.
+    pub fn retracts(&self) -> bool {
+        self.changes == StateChanges::Retractions
+    }
+
+    /// True if a result is the number of rows of a group, or a group may be left without rows.
     pub fn count_rows(&self) -> bool {
-        self.results.iter().any(|result| matches!(result, ResultOf::RowCount))
+        self.retracts() || self.results.iter().any(|result| matches!(result, ResultOf::RowCount))
     }
 
     /// The result columns of these groups.
@@ -245,7 +269,7 @@ impl Calls {
     ) -> Result<()> {
         counts.resize(groups, 0);
         for (&place, &count) in places.iter().zip(numbers_of::<Int64Type>(rows, ROWS)?) {
-            if count <= 0 {
+            if count < i64::from(!self.retracts()) {
                 return Err(does_not_fit(format!("column '{ROWS}' counts no rows")));
             }
             counts[place as usize] = count;

@@ -42,7 +42,7 @@ use super::calls::{States, mark};
 use super::output::whole_schema;
 use super::shared::key_columns;
 use super::slices::{RowsOf, update_accumulators};
-use crate::aggregate::{Accumulator, AggregateCall, RowOrder};
+use crate::aggregate::{Accumulator, AggregateCall};
 use crate::keys::{KeyTable, route_by_keys};
 use crate::rows::columns::batch_of;
 use crate::tables::{add_table, does_not_fit, numbers_of, state_batch};
@@ -276,7 +276,7 @@ impl CountPartition {
         self.counts.resize(slots, 0);
         self.accumulators.iter_mut().for_each(|own| own.grow(slots));
         self.taken.slots.iter().for_each(|&slot| self.counts[slot as usize] += 1);
-        let of = RowsOf { batch: &piece.bundle.batch, order: RowOrder::of(piece.bundle) };
+        let of = RowsOf::new(&self.shared.calls, piece.bundle);
         let CountTaken { slots, rows, .. } = &self.taken;
         update_accumulators(&mut self.accumulators, &self.shared.calls, of, slots, Some(rows))
     }

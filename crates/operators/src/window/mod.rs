@@ -11,6 +11,7 @@
 //! | `zone` | windows in a session's local time, right across daylight saving |
 //! | `judge` | which rows of a bundle are late, and the slice of every other |
 //! | `calls` | the aggregates of windows, and their states as rows of tables of state |
+//! | `changelog` | windows whose rows may be retracted |
 //! | `slices` | states by slice and dense key id, for windows that overlap |
 //! | `tables` | states by window, each with keys of its own, for windows that do not |
 //! | `assembly` | windows from slices: sums that slide, sums that grow, the tree |
@@ -64,7 +65,7 @@
 //! - Bounds of aligned windows are in the windows' own time, which is local time for
 //!   `TIMESTAMP_LTZ` (`zone`). Watermarks are converted on the way in, and only `window_time` of
 //!   the result is converted back. Sessions compute with instants and convert what they show.
-//! - Inputs are append-only. No module here takes a retraction.
+//! - Rows are retracted only where the operator was made for a changelog (`changelog`).
 //!
 //! What is not here: ranking of the rows of a window across partitions (`top_n`), joins of windows
 //! (`join::window`), and windowing functions of SQL that only assign windows to rows
@@ -73,6 +74,7 @@
 mod aligned;
 mod assembly;
 mod calls;
+mod changelog;
 mod clock;
 mod count;
 mod judge;

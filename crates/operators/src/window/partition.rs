@@ -30,7 +30,6 @@ use super::snapshot::{
     ENTERED, PartRows, SLICES, TAKEN, capture_later, capture_next_end, capture_parts, part_marks,
     restored_entered, restored_slices,
 };
-use crate::aggregate::RowOrder;
 use crate::capture::READ_ROWS;
 use crate::capture::shared::{SharedCapture, SharedState};
 use crate::capture::tracker::BegunCapture;
@@ -111,7 +110,7 @@ impl Partition for SlicedWindows {
             _ => (&mut self.owned, &mut self.seen_of_owned),
         };
         slices.intern(&keys, judged.taken(piece.rows), piece.bundle.num_rows())?;
-        let of = RowsOf { batch: &piece.bundle.batch, order: RowOrder::of(piece.bundle) };
+        let of = RowsOf::new(&self.shared.calls, piece.bundle);
         for run in &judged.runs {
             let rows = judged.rows_of(run, piece.rows);
             let new_keys = slices.update(run.key, of, run.from..run.to, rows)?;

@@ -51,6 +51,7 @@ use thalweg_core::{Extent, Result, TableChanges};
 
 use super::calls::Calls;
 use super::calls::{States, mark};
+use super::changelog::apply_changes;
 use super::slices::{RowsOf, update_accumulators};
 use crate::aggregate::Accumulator;
 use crate::capture::rows::{RowTracker, RowsBegun, SERIAL};
@@ -303,6 +304,10 @@ impl Sessions {
         sessions: &[u32],
         rows: &[u32],
     ) -> Result<()> {
+        if let Some(kinds) = of.kinds {
+            let states = (&mut self.counts[..], &mut self.accumulators[..]);
+            return apply_changes(calls, of, kinds, (sessions, Some(rows)), states);
+        }
         sessions.iter().for_each(|&number| self.counts[number as usize] += 1);
         update_accumulators(&mut self.accumulators, calls, of, sessions, Some(rows))
     }

@@ -42,7 +42,7 @@ use super::session_table::{SessionArrival, Sessions, SessionsTaken};
 use super::shared::key_columns;
 use super::slices::RowsOf;
 use super::zone::Zone;
-use crate::aggregate::{AggregateCall, RowOrder};
+use crate::aggregate::AggregateCall;
 use crate::capture::shared::{SharedCapture, SharedPartition, SharedState};
 use crate::keys::{CanonicalOrder, route_by_keys};
 
@@ -93,6 +93,18 @@ impl SessionAggregate {
         let output = output_schema(&spec.input, &spec.keys, &spec.aggregates, spec.zone);
         let shared = SessionContext { arrow: output.arrow(), output, calls, spec };
         Ok(SessionAggregate { shared: Arc::new(shared) })
+    }
+
+    /// The same sessions over a changelog, whose rows may be retracted.
+    ///
+    /// # Errors
+    /// If an aggregate cannot retract, or sessions are open already.
+    pub fn with_retractions(mut self) -> Result<Self> {
+        let shared = Arc::get_mut(&mut self.shared)
+            .ok_or_else(|| Error::internal("sessions are open already"))?;
+        shared.calls = Arc::new(shared.calls.of_changelog());
+        shared.calls.accumulators()?;
+        Ok(self)
     }
 
     /// The columns of the result.
@@ -187,6 +199,23 @@ impl SessionState {
         self.late_keys.drain(..).for_each(|key| self.sessions.release(key));
     }
 
+    /// Emits closed sessions, but for those that all rows have left.
+    fn emit_closed(&mut self, closed: &[u32], output: &mut Output) -> Result<()> {
+        let counts = &self.sessions.counts;
+        let with_rows: Vec<u32> =
+            closed.iter().copied().filter(|&number| counts[number as usize] > 0).collect();
+        if with_rows.is_empty() {
+            return Ok(());
+        }
+        match &self.canonical {
+            Some(canonical) => {
+                let (sorted, ends) = self.sessions.in_order(&with_rows, canonical)?;
+                self.emit(&sorted, Place::WindowEnds(ends), output)
+            }
+            None => self.emit(&with_rows, Place::AsEmitted, output),
+        }
+    }
+
     fn emit(&mut self, closed: &[u32], place: Place, output: &mut Output) -> Result<()> {
         let sessions = &self.sessions;
         let ids: Vec<u32> = closed.iter().map(|&n| sessions.all[n as usize].key).collect();
@@ -219,7 +248,7 @@ impl Partition for SessionState {
         let chosen = (piece.rows, piece.bundle.num_rows());
         self.sessions.intern(&keys, chosen, &mut self.ids)?;
         self.sessions.touch_keys(&shared.calls, &self.ids)?;
-        let of = RowsOf { batch: &piece.bundle.batch, order: RowOrder::of(piece.bundle) };
+        let of = RowsOf::new(&shared.calls, piece.bundle);
         self.late.clear();
         let mut next = 0;
         while next < self.ids.len() {
@@ -237,13 +266,7 @@ impl Partition for SessionState {
             if closed.is_empty() {
                 return Ok(Progress::Done);
             }
-            match &self.canonical {
-                Some(canonical) => {
-                    let (closed, ends) = self.sessions.in_order(&closed, canonical)?;
-                    self.emit(&closed, Place::WindowEnds(ends), output)?;
-                }
-                None => self.emit(&closed, Place::AsEmitted, output)?,
-            }
+            self.emit_closed(&closed, output)?;
             self.sessions.forget(&self.shared.calls, &closed)?;
             if output.time_is_up() {
                 return Ok(Progress::More);

@@ -36,10 +36,11 @@ use std::sync::{Arc, Weak};
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
-use thalweg_core::{Error, Extent, Result};
+use thalweg_core::{Bundle, Error, Extent, Result, RowKind};
 
 use super::calls::{Calls, Partial};
 use super::calls::{Marks, bounds};
+use super::changelog::kinds_of;
 use super::judge::SliceKey;
 use super::slice_capture::SliceTable;
 use crate::aggregate::{Accumulator, RowOrder, UpdateInput};
@@ -78,6 +79,16 @@ pub(super) struct Slice {
 pub(super) struct RowsOf<'a> {
     pub(super) batch: &'a RecordBatch,
     pub(super) order: RowOrder,
+    /// What each row of the bundle does, where rows may be retracted.
+    pub(super) kinds: Option<&'a [RowKind]>,
+}
+
+impl<'a> RowsOf<'a> {
+    /// The rows of a bundle.
+    pub fn new(calls: &Calls, bundle: &'a Bundle) -> Self {
+        let kinds = kinds_of(calls, bundle);
+        RowsOf { batch: &bundle.batch, order: RowOrder::of(bundle), kinds }
+    }
 }
 
 impl Slice {
@@ -200,7 +211,7 @@ impl Slice {
     }
 }
 
-/// Passes rows to each aggregate, through its FILTER.
+/// Adds rows to each aggregate, through its FILTER.
 pub(super) fn update_accumulators(
     accumulators: &mut [Box<dyn Accumulator>],
     calls: &Calls,
@@ -208,11 +219,22 @@ pub(super) fn update_accumulators(
     ids: &[u32],
     rows: Option<&[u32]>,
 ) -> Result<()> {
+    pass_rows(accumulators, calls, of, (ids, rows), |states, input| states.update(input))
+}
+
+/// Passes rows to each aggregate, through its FILTER.
+pub(super) fn pass_rows(
+    accumulators: &mut [Box<dyn Accumulator>],
+    calls: &Calls,
+    of: RowsOf<'_>,
+    (ids, rows): (&[u32], Option<&[u32]>),
+    pass: impl Fn(&mut dyn Accumulator, &UpdateInput<'_>) -> Result<()>,
+) -> Result<()> {
     for (call, accumulator) in calls.calls.iter().zip(accumulators) {
         let argument = call.argument.map(|column| of.batch.column(column));
         let order = of.order;
         let Some(filter) = call.filter else {
-            accumulator.update(&UpdateInput { ids, rows, argument, order })?;
+            pass(accumulator.as_mut(), &UpdateInput { ids, rows, argument, order })?;
             continue;
         };
         let filter = of
@@ -222,7 +244,8 @@ pub(super) fn update_accumulators(
             .ok_or_else(|| Error::internal("the column of a FILTER is not BOOLEAN"))?;
         let (ids, rows) = accepted(filter, ids, rows);
         if !ids.is_empty() {
-            accumulator.update(&UpdateInput { ids: &ids, rows: Some(&rows), argument, order })?;
+            let input = UpdateInput { ids: &ids, rows: Some(&rows), argument, order };
+            pass(accumulator.as_mut(), &input)?;
         }
     }
     Ok(())

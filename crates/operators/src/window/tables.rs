@@ -36,6 +36,7 @@ use thalweg_core::{Extent, Result, TableChanges};
 
 use super::calls::{Calls, Partial};
 use super::calls::{States, bounds};
+use super::changelog::apply_changes;
 use super::judge::SliceKey;
 use super::slices::{RowsOf, update_accumulators};
 use crate::aggregate::Accumulator;
@@ -186,6 +187,10 @@ impl WindowTable {
         ids: &[u32],
         rows: Option<&[u32]>,
     ) -> Result<()> {
+        if let Some(kinds) = of.kinds {
+            let states = (&mut self.counts[..], &mut self.accumulators[..]);
+            return apply_changes(calls, of, kinds, (ids, rows), states);
+        }
         if calls.count_rows() {
             ids.iter().for_each(|&id| self.counts[id as usize] += 1);
         }
@@ -244,6 +249,11 @@ impl WindowTable {
     /// The results of these keys.
     pub fn evaluate(&self, calls: &Calls, ids: &[u32]) -> Result<Vec<ArrayRef>> {
         calls.evaluate(&self.counts, &self.accumulators, ids)
+    }
+
+    /// The keys that have rows, where some may be left without any.
+    pub fn keys_with_rows(&self) -> Vec<u32> {
+        (0..self.len() as u32).filter(|&id| self.counts[id as usize] > 0).collect()
     }
 
     /// What it knows of these keys.

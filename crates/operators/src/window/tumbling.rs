@@ -1,5 +1,6 @@
 //! The partitions of windows that share no slice: tumbling ones, hops with gaps between them, and
-//! the one of all rows.
+//! the one of all rows; over a changelog also of those that do, each of which takes all its rows
+//! ([`super::changelog`]).
 //!
 //! Each open window has a [`WindowTable`] of its own, which is emitted by walking it and then
 //! emptied as a whole. A partition has two sets of them where aggregates are exact and there are
@@ -47,6 +48,7 @@ use thalweg_core::{
 };
 
 use super::calls::bounds;
+use super::changelog::rows_by_window;
 use super::judge::{Judge, SliceKey};
 use super::output::WindowRows;
 use super::shared::{CHUNK_ROWS, WindowContext, key_columns};
@@ -54,7 +56,6 @@ use super::slices::RowsOf;
 use super::snapshot::{SLICES, SliceRows, TAKEN, restored_slices};
 use super::spec::{WHOLE_END, WindowSpec};
 use super::tables::{Spare, Tables, WindowParcel, WindowTable};
-use crate::aggregate::RowOrder;
 use crate::capture::READ_ROWS;
 use crate::capture::shared::{SharedCapture, SharedState};
 use crate::capture::tracker::BegunCapture;
@@ -75,8 +76,9 @@ struct Emitting {
     table: WindowTable,
     /// How many rows are out.
     from: usize,
-    /// In ordered contracts the keys in their order.
-    sorted: Option<Vec<u32>>,
+    /// The keys that are emitted, if not all as they stand: those that have rows, over a changelog;
+    /// in ordered contracts in their order.
+    chosen: Option<Vec<u32>>,
 }
 
 /// A range of keys, or what any partition took of them.
@@ -259,8 +261,8 @@ impl TumblingWindows {
     /// checked: the rows of other windows would open a window that no row reaches.
     fn parcel_of(&self, part: &SliceRows) -> Result<WindowParcel> {
         let SliceKey { enter, leave: end } = part.key;
-        let window = self.shared.spec.window.slice(end.saturating_sub(1));
-        if (window.enter, window.leave) != (enter, end) {
+        let last = self.shared.spec.window.slice(end.saturating_sub(1));
+        if (last.enter, enter) != (end, end) {
             return Err(does_not_fit(format!(
                 "no window is from the end {enter} to the end {end}"
             )));
@@ -317,12 +319,16 @@ impl TumblingWindows {
         if self.foreign.is_some() && !table.has_absorbed && !self.shared.spec.keys.is_empty() {
             self.shared.key_spread.scattered(table.rows, table.len(), self.partitions);
         }
-        let keys: Vec<u32> = (0..table.len() as u32).collect();
-        let sorted = match &self.canonical {
-            Some(canonical) => Some(canonical.permutation(&table.keys, &keys, |_| 0)?),
-            None => None,
+        let with_rows = self.shared.calls.retracts().then(|| table.keys_with_rows());
+        let chosen = match &self.canonical {
+            Some(canonical) => {
+                let keys = with_rows.unwrap_or_else(|| (0..table.len() as u32).collect());
+                let places = canonical.permutation(&table.keys, &keys, |_| 0)?;
+                Some(places.into_iter().map(|place| keys[place as usize]).collect())
+            }
+            None => with_rows,
         };
-        Ok(Emitting { end, table, from: 0, sorted })
+        Ok(Emitting { end, table, from: 0, chosen })
     }
 }
 
@@ -357,9 +363,13 @@ impl Emitting {
         rows: &mut WindowRows<'_>,
         output: &mut Output,
     ) -> Result<bool> {
-        let to = self.table.len().min(self.from + CHUNK_ROWS);
-        let ids: Vec<u32> = match &self.sorted {
-            Some(sorted) => sorted[self.from..to].to_vec(),
+        let rows_of_all = self.chosen.as_ref().map_or(self.table.len(), Vec::len);
+        let to = rows_of_all.min(self.from + CHUNK_ROWS);
+        if to == self.from {
+            return Ok(true);
+        }
+        let ids: Vec<u32> = match &self.chosen {
+            Some(chosen) => chosen[self.from..to].to_vec(),
             None => (self.from as u32..to as u32).collect(),
         };
         let results = self.table.evaluate(&shared.calls, &ids)?;
@@ -373,7 +383,7 @@ impl Emitting {
         };
         output.emit_at(batch, Place::WindowEnd(self.end));
         self.from = to;
-        Ok(to == self.table.len())
+        Ok(to == rows_of_all)
     }
 }
 
@@ -392,8 +402,15 @@ impl Partition for TumblingWindows {
             _ => (&mut self.owned, false),
         };
         let keys = key_columns(piece.bundle, &spec.keys);
-        let of = RowsOf { batch: &piece.bundle.batch, order: RowOrder::of(piece.bundle) };
+        let of = RowsOf::new(&self.shared.calls, piece.bundle);
         let is_scattered = piece.rows.is_some();
+        if self.shared.calls.retracts() {
+            let windows = rows_by_window(judged, piece.rows, spec.window.step_ms());
+            for (end, rows) in windows {
+                tables.update(end, of, &keys, Some(&rows), is_scattered)?;
+            }
+            return Ok(());
+        }
         for run in &judged.runs {
             let rows = judged.rows_of(run, piece.rows);
             let (after, before) = tables.update(run.key.leave, of, &keys, rows, is_scattered)?;
@@ -421,7 +438,7 @@ impl Partition for TumblingWindows {
         let tables = self.owned.bytes() + self.foreign.as_ref().map_or(0, Tables::bytes);
         let sealing = self.sealing.as_ref().map_or(0, |sealing| sealing.table.bytes());
         let emitting = self.emitting.as_ref().map_or(0, |emitting| {
-            emitting.table.bytes() + emitting.sorted.as_ref().map_or(0, |ids| ids.capacity() * 4)
+            emitting.table.bytes() + emitting.chosen.as_ref().map_or(0, |ids| ids.capacity() * 4)
         });
         let inbox: usize = self.inbox.iter().map(WindowParcel::bytes).sum();
         let spare: usize = self.spare.iter().map(Spare::bytes).sum();

@@ -12,7 +12,8 @@
 //! final:   $0, $1,  $3,  $2
 //! ```
 //!
-//! The windows of streams follow Flink: one ascending time, a frame that ends at the current row.
+//! The windows of streams follow Flink: one ascending time, a frame that ends at the current row;
+//! or, for aggregates, one ascending column, whose frame begins with the first row as well.
 //! Ranks may have any order here, because a condition outside may make them a Top-N;
 //! `physical::over` refuses those that are left. In batch mode there is a last row, so any order
 //! and any frame will do.
@@ -170,14 +171,16 @@ impl<'a> OverCalls<'a> {
         let is_batch = binder.mode() == RuntimeMode::Batch;
         let by_time = matches!((&order[..], &times[..]), ([key], [time])
             if !key.descending && (time.is_rowtime() || time.is_proctime()));
-        if !by_time && !is_rank && !is_batch {
-            return Err(Error::plan(format!(
-                "{name}(…) OVER needs ORDER BY one row time (or PROCTIME()), ascending"
-            ))
-            .hint(
-                "rows before a row are known on a stream in the order of time only; SET 'execution.runtime-mode' = 'batch' \
-                 admits any order",
-            ));
+        let by_value = !by_time
+            && matches!(&order[..], [key] if !key.descending)
+            && matches!(function, OverFunction::Aggregate(_));
+        if !by_time && !by_value && !is_rank && !is_batch {
+            let orders = match function {
+                OverFunction::Aggregate(_) => "one column, ascending",
+                _ => "one row time (or PROCTIME()), ascending",
+            };
+            return Err(Error::plan(format!("{name}(…) OVER needs ORDER BY {orders}"))
+                .hint("on a stream; SET 'execution.runtime-mode' = 'batch' admits any order"));
         }
         // Ranks, LAG and LEAD look at all rows of the key, whatever frame is written. Without a
         // frame the standard's default holds: RANGE, unbounded.
@@ -192,6 +195,15 @@ impl<'a> OverCalls<'a> {
             }
             (_, Some(frame)) => bind_frame(binder, frame)?,
         };
+        let is_unbounded = matches!(frame, OverFrame::Rows(None) | OverFrame::Range(None));
+        if by_value && !is_batch && !is_unbounded {
+            return Err(Error::plan(format!(
+                "{name}(…) OVER an order of values needs a frame from UNBOUNDED PRECEDING on"
+            ))
+            .hint(
+                "order by a row time (or PROCTIME()), or SET 'execution.runtime-mode' = 'batch'",
+            ));
+        }
         Ok(OverWindow { keys, order, frame })
     }
 

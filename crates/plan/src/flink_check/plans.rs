@@ -413,10 +413,11 @@ fn seen_windows(window: &OverWindow, calls: &[OverCall]) -> Vec<OverWindow> {
 /// How an operator that takes no updates is called.
 fn needs_inserts(kind: &LogicalKind) -> Option<&'static str> {
     match kind {
-        LogicalKind::Over { .. } => Some("OVER"),
+        LogicalKind::Over { input, window, .. } => {
+            window.is_by_time(&input.fields).then_some("OVER")
+        }
         LogicalKind::Match { .. } => Some("MATCH_RECOGNIZE"),
         LogicalKind::TemporalSort { .. } => Some("ORDER BY"),
-        LogicalKind::WindowRows { .. } => Some("a window table"),
         LogicalKind::Join { condition, .. } => match condition.bound {
             JoinBound::Interval { .. } => Some("an interval join"),
             JoinBound::Window { .. } => Some("a window join"),

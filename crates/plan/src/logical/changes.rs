@@ -17,7 +17,9 @@
 //! | INTERSECT | an input changes; EXCEPT: always |
 //! | TopN | always, except per window that closes |
 //! | Deduplicate | it keeps the last row |
+//! | Over | the order is not that of a time, on a stream |
 //! | SortLimit | its input changes or never ends |
+//! | WindowAggregate | never: a window is emitted once, with what is left of its rows |
 //! | all others | an input changes |
 //!
 //! **Invariants that follow for operators:**
@@ -25,8 +27,10 @@
 //!   with equal values in all columns. The changes of one key of the node come in order; equal rows
 //!   of different keys may interleave. A row whose retraction finds nothing (its state has expired)
 //!   is ignored. Tables that hold a changelog are trusted in this;
-//! - windows, OVER, patterns, sorts by time and bounded joins never see a retraction: a plan that
-//!   would send them one is refused here, with the operator that causes it.
+//! - OVER a time, patterns, sorts by time, bounded joins, and what chooses or joins the rows of a
+//!   window never see a retraction: a plan that would send them one is refused here, with the
+//!   operator that causes it. Flink refuses the same. Windows of processing time are among them:
+//!   a retraction comes in another window than its row.
 //!
 //! **Batch mode.** Nobody sees results before the end, so every node that would change emits its
 //! final rows once (`physical::lower` settles it with `FinalRows`), and nothing above it knows of
@@ -95,6 +99,11 @@ impl NodeChanges {
                     // `needs_inserts` has refused inputs that change.
                     _ => false,
                 },
+                LogicalKind::WindowAggregate { .. } => false,
+                LogicalKind::Over { input, window, .. } => {
+                    let is_updated = !window.is_by_time(&input.fields);
+                    below.is_some() || (is_updated && mode == RuntimeMode::Streaming)
+                }
                 LogicalKind::SetOperation { intersects, .. } => below.is_some() || !intersects,
                 LogicalKind::TopN { input, keys, .. } => {
                     below.is_some() || window_end_key(input, keys).is_none()
@@ -188,6 +197,9 @@ fn updating(kind: &LogicalKind, changes: &NodeChanges) -> Option<&'static str> {
             "an outer join without a bound in time"
         }
         LogicalKind::SetOperation { intersects: false, .. } => "EXCEPT",
+        LogicalKind::Over { input, window, .. } if !window.is_by_time(&input.fields) => {
+            "OVER an order of values"
+        }
         LogicalKind::TopN { .. } => "ROW_NUMBER() (Top-N)",
         LogicalKind::Deduplicate { keeps_last: true, .. } => "the last row per key",
         LogicalKind::SortLimit { input, .. } if !changes.has_updates(input) => {
@@ -214,9 +226,16 @@ pub fn window_end_key(input: &Node, keys: &[usize]) -> Option<usize> {
 /// What an operator is called that can't take rows that change.
 fn needs_inserts(kind: &LogicalKind) -> Option<&'static str> {
     match kind {
-        LogicalKind::WindowAggregate { .. } | LogicalKind::WindowRows { .. } => Some("a window"),
+        LogicalKind::WindowAggregate { window, .. } | LogicalKind::WindowRows { window, .. } => {
+            window.id.by_clock.then_some("a window of processing time")
+        }
+        LogicalKind::TopN { input, keys, .. } => {
+            window_end_key(input, keys).map(|_| "ROW_NUMBER() of a window (Top-N)")
+        }
         LogicalKind::TemporalSort { .. } => Some("ORDER BY a row time"),
-        LogicalKind::Over { .. } => Some("OVER"),
+        LogicalKind::Over { input, window, .. } => {
+            window.is_by_time(&input.fields).then_some("OVER a time")
+        }
         LogicalKind::Match { .. } => Some("MATCH_RECOGNIZE"),
         LogicalKind::Process { .. } => Some("a process function"),
         LogicalKind::Deduplicate { .. } => Some("ROW_NUMBER() = 1 in the order of a time"),

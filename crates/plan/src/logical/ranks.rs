@@ -17,7 +17,8 @@
 //! | `= 1`, by processing time ascending | Deduplicate, first | append-only, at once |
 //! | an upper bound, any order | TopN | updates; append-only per closed window |
 //! | no upper bound, by time | Over | append-only |
-//! | no upper bound, by values | refused by `physical::over` | |
+//! | no upper bound, ROW_NUMBER by one value, ascending | Over | updates |
+//! | no upper bound, any other | refused by `physical::over` | |
 //!
 //! This is Flink's pattern for Top-N and deduplication: the condition must stand in the query
 //! directly around the one with ROW_NUMBER, and must bound the rank from above by constants. RANK
@@ -44,6 +45,19 @@ pub struct OverWindow {
     pub order: Vec<SortKey>,
     /// How far back.
     pub frame: OverFrame,
+}
+
+impl OverWindow {
+    /// True if the order is that of one time: the rows before a row are then known at some point.
+    pub fn is_by_time(&self, fields: &[Field]) -> bool {
+        match self.order[..] {
+            [SortKey { column, descending: false, .. }] => {
+                let time = fields[column].time;
+                time.is_rowtime() || time.is_proctime()
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Which rows a function over rows looks at; on a stream always up to the row itself.

@@ -97,7 +97,9 @@ impl LogicalKind {
     pub(super) fn judged_time(&self) -> Option<usize> {
         match self {
             LogicalKind::WindowAggregate { window, .. } => Some(window.rowtime),
-            LogicalKind::Over { window, .. } => window.order.first().map(|key| key.column),
+            LogicalKind::Over { input, window, .. } => {
+                window.is_by_time(&input.fields).then(|| window.order[0].column)
+            }
             LogicalKind::Match { pattern, .. } => Some(pattern.rowtime),
             LogicalKind::TemporalSort { keys, .. } => Some(keys[0].column),
             LogicalKind::Deduplicate { rowtime, keeps_last: false, .. } => *rowtime,

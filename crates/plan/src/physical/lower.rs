@@ -84,8 +84,9 @@ pub(super) struct Lowering<'a> {
     pub(super) is_bounded: bool,
     /// The table that reads standard input.
     pub(super) standard_input: Option<String>,
-    // True if an expression reads the watermark of single rows (`CURRENT_WATERMARK`).
-    needs_exact_watermarks: bool,
+    // True if an expression reads the watermark of single rows (`CURRENT_WATERMARK`), or rows are
+    // retracted from windows.
+    pub(super) needs_exact_watermarks: bool,
     pub(super) changes: NodeChanges,
     /// Windows of which nobody wants more than the first rows.
     pub(super) tops: HashMap<*const LogicalPlan, WindowTop>,

@@ -3,18 +3,20 @@
 //! The operator gets its input's columns at their old places, then the arguments that had to be
 //! computed, and appends the results. A projection drops the arguments afterwards.
 //!
-//! On a stream only an order by one ascending time can run: earlier rows are then complete at some
-//! point. Ranks in an order of values are computed only as a Top-N (`logical::ranks`), so what
-//! arrives here with such an order had no usable condition on its rank. In batch mode anything
-//! runs, once all rows of the input have come ([`OverWhole`]).
+//! On a stream, in an order of one ascending time, earlier rows are complete at some point, and each
+//! row leaves once. In an ascending order of values each row updates those behind it
+//! ([`OverValues`]); ranks with a usable condition are a Top-N (`logical::ranks`) and do not come
+//! here. In batch mode anything runs, once all rows of the input have come ([`OverWhole`]).
 
 use std::sync::Arc;
 
 use thalweg_core::{Error, Result};
+use thalweg_operators::aggregate::{AggregateCall, resolve};
 use thalweg_operators::over::{
     Frame, OverAggregate, OverCall as OperatorCall, OverFunction as OperatorFunction, OverSpec,
     OverTime,
 };
+use thalweg_operators::over_values::{OverValues, OverValuesSpec};
 use thalweg_operators::over_whole::{
     Distance, FrameBound, FrameUnit, OverWhole, WholeCall, WholeFrame, WholeFunction, WholeSpec,
 };
@@ -40,19 +42,17 @@ impl Lowering<'_> {
         if self.needs_all_rows(input, window, calls) {
             return self.lower_over_whole(node, input, window, calls);
         }
-        // The binder admits other orders for ranks, since a condition above may make a Top-N of
-        // them.
-        let [SortKey { column: time, descending: false, .. }] = window.order[..] else {
-            return Err(unfiltered_rank());
-        };
+        if !window.is_by_time(&input.fields) {
+            return self.lower_over_values(node, input, window, calls);
+        }
+        let time = window.order[0].column;
         let (late, policy) = match input.fields[time].time.is_proctime() {
             true => (Vec::new(), LatePolicy::Drop),
             false => self.late_rows(input, time)?,
         };
-        let time = match input.fields[time].time {
-            attribute if attribute.is_proctime() => OverTime::Arrival,
-            attribute if attribute.is_rowtime() => OverTime::EventTime(time),
-            _ => return Err(unfiltered_rank()),
+        let time = match input.fields[time].time.is_proctime() {
+            true => OverTime::Arrival,
+            false => OverTime::EventTime(time),
         };
         let mut prepared = Prepared::default();
         prepared.all_of(input);
@@ -86,19 +86,49 @@ impl Lowering<'_> {
         Ok(self.without_prepared(node, edges, input.fields.len(), width))
     }
 
+    /// Aggregates in an order of values, which update the results of the rows behind each row.
+    ///
+    /// The binder admits other orders for ranks, since a condition above may make a Top-N of them.
+    fn lower_over_values(
+        &mut self,
+        node: &Node,
+        input: &Node,
+        window: &OverWindow,
+        calls: &[OverCall],
+    ) -> Result<Edges> {
+        let includes_peers = match (&window.order[..], window.frame) {
+            ([SortKey { descending: false, .. }], OverFrame::Rows(None)) => false,
+            ([SortKey { descending: false, .. }], OverFrame::Range(None)) => true,
+            _ => return Err(unfiltered_rank()),
+        };
+        let mut prepared = Prepared::default();
+        prepared.all_of(input);
+        let mut of_operator = Vec::with_capacity(calls.len());
+        for (i, call) in calls.iter().enumerate() {
+            let name = node.fields[input.fields.len() + i].name.clone();
+            of_operator
+                .push(AggregateCall { name, ..updated_call(&call.function, &mut prepared)? });
+        }
+        let width = prepared.schema().len();
+        let operator = Arc::new(OverValues::new(OverValuesSpec {
+            keys: window.keys.clone(),
+            order: window.order.iter().map(Into::into).collect(),
+            includes_peers,
+            calls: of_operator,
+            input: prepared.schema(),
+            state_ttl_ms: self.environment.state_ttl_ms,
+        })?);
+        let edges = self.prepare_input(input, prepared)?;
+        let edges = self.add_operator(node, input, operator, edges, "over");
+        Ok(self.without_prepared(node, edges, input.fields.len(), width))
+    }
+
     /// True for what only batch mode has: another order than one time, frames to rows that follow,
     /// numbers that depend on the last row.
     fn needs_all_rows(&self, input: &Node, window: &OverWindow, calls: &[OverCall]) -> bool {
-        let by_time = match window.order[..] {
-            [SortKey { column, descending: false, .. }] => {
-                let time = input.fields[column].time;
-                time.is_rowtime() || time.is_proctime()
-            }
-            _ => false,
-        };
         let is_number = |call: &OverCall| matches!(call.function, OverFunction::Number(_));
         self.environment.mode == RuntimeMode::Batch
-            && (!by_time
+            && (!window.is_by_time(&input.fields)
                 || matches!(window.frame, OverFrame::Whole(_))
                 || calls.iter().any(is_number))
     }
@@ -198,8 +228,24 @@ fn operator_function(function: &OverFunction, prepared: &mut Prepared) -> Result
     })
 }
 
-/// The error for an order that has no end: a rank by values changes with each row that arrives.
+/// What updates its results in an order of values. Flink's RANK and DENSE_RANK count the peers of a
+/// row as well there, so they are refused.
+fn updated_call(function: &OverFunction, prepared: &mut Prepared) -> Result<AggregateCall> {
+    match function {
+        OverFunction::Aggregate(aggregate) => Ok(call_of(aggregate, prepared)),
+        // The number of a row is how many rows there are up to it.
+        OverFunction::Rank(RankFunction::RowNumber) => {
+            let (function, result) = resolve("COUNT", false, &[])?;
+            let (argument, filter) = (None, None);
+            let name = String::new();
+            Ok(AggregateCall { function, argument, distinct: false, filter, result, name })
+        }
+        _ => Err(unfiltered_rank()),
+    }
+}
+
+/// The error for a rank by values that no condition bounds.
 fn unfiltered_rank() -> Error {
     Error::plan("a rank in an order of values changes with every row")
-        .hint("SET 'execution.runtime-mode' = 'batch', or keep the first rows: SELECT … FROM (SELECT *, ROW_NUMBER() OVER (…) AS rn …) WHERE rn <= n")
+        .hint("ROW_NUMBER() in the order of one column, ascending, is updated; else SET 'execution.runtime-mode' = 'batch', or keep the first rows: SELECT … FROM (SELECT *, ROW_NUMBER() OVER (…) AS rn …) WHERE rn <= n")
 }

@@ -19,13 +19,16 @@
 //! - a late row is dropped, fails the job or leaves by port 1, as `late.data` says. Which one is
 //!   part of the operator; where it goes then is decided when all operators are known (`late`).
 //!
+//! Over a changelog the same operators retract rows. Their late rows go to no table, since a table of
+//! rows takes no retractions.
+//!
 //! Windows over processing time wrap the same operators ([`ClockWindows`]): nothing is late there.
 
 use std::sync::Arc;
 
 use thalweg_core::graph::Input;
 use thalweg_core::time::Grid;
-use thalweg_core::{Column, Operator, Result, TableSchema};
+use thalweg_core::{Column, Error, Operator, Result, TableSchema};
 use thalweg_expr::{Expr, Session};
 use thalweg_operators::aggregate::AggregateCall;
 use thalweg_operators::chain::Step;
@@ -89,6 +92,17 @@ impl Prepared {
     }
 }
 
+/// What a window operator is made of, by columns that were prepared for it.
+struct WindowInput {
+    rowtime: usize,
+    zone: Option<chrono_tz::Tz>,
+    keys: Vec<usize>,
+    aggregates: Vec<AggregateCall>,
+    late: LatePolicy,
+    input: TableSchema,
+    retracts: bool,
+}
+
 impl Lowering<'_> {
     /// A window aggregate. Its output has the columns of the node: keys, aggregates, window
     /// columns.
@@ -113,37 +127,25 @@ impl Lowering<'_> {
             .map(|&i| prepared.place(&input.fields[i].name, &column(input, i)))
             .collect();
         let policy = self.late_policy(input, window.rowtime);
+        let retracts = self.changes.has_updates(input);
+        if retracts && policy == LatePolicy::Emit {
+            return Err(late_retractions(&self.changes.cause(input)));
+        }
+        // A retraction of an old row comes behind the watermark of the row that causes it, which is
+        // not late itself.
+        self.needs_exact_watermarks |= retracts;
         let zone = zone(window, self.environment.session);
-        let input_schema = prepared.schema();
-        let late_schema = input_schema.clone();
-        let operator: Arc<dyn Operator> = match window.kind {
-            WindowKind::Session { gap_ms } => Arc::new(SessionAggregate::new(SessionSpec {
-                gap_ms,
-                rowtime,
-                zone,
-                keys: key_positions,
-                aggregates: calls,
-                late: policy,
-                input: input_schema,
-            })?),
-            WindowKind::Aligned(aligned) => {
-                let windows = WindowAggregate::new(WindowAggregateSpec {
-                    window: aligned,
-                    rowtime,
-                    zone,
-                    keys: key_positions,
-                    aggregates: calls,
-                    late: policy,
-                    input: input_schema,
-                })?;
-                let windows = windows.with_read_columns(read)?;
-                // `note_first_rows` of a Top-N above has run already: the walk comes from there.
-                match self.tops.get(&Arc::as_ptr(node)) {
-                    Some(top) => Arc::new(windows.with_top(top)?),
-                    None => Arc::new(windows),
-                }
-            }
+        let late_schema = prepared.schema();
+        let prepared_input = WindowInput {
+            rowtime,
+            zone,
+            keys: key_positions,
+            aggregates: calls,
+            late: policy,
+            input: prepared.schema(),
+            retracts,
         };
+        let operator = self.window_operator(node, window.kind, prepared_input, read)?;
         let operator = if window.id.by_clock {
             let ordered = self.environment.order.is_ordered();
             Arc::new(ClockWindows::new(operator, rowtime, key_columns, ordered))
@@ -157,6 +159,37 @@ impl Lowering<'_> {
         }
         let late = (late_columns, policy);
         Ok(self.add_late((node, input), operator, edges, "window", late, late_schema))
+    }
+
+    fn window_operator(
+        &self,
+        node: &Node,
+        kind: WindowKind,
+        of: WindowInput,
+        read: [bool; 3],
+    ) -> Result<Arc<dyn Operator>> {
+        let WindowInput { rowtime, zone, keys, aggregates, late, input, retracts } = of;
+        let window = match kind {
+            WindowKind::Session { gap_ms } => {
+                let spec = SessionSpec { gap_ms, rowtime, zone, keys, aggregates, late, input };
+                let sessions = SessionAggregate::new(spec)?;
+                return Ok(match retracts {
+                    true => Arc::new(sessions.with_retractions()?),
+                    false => Arc::new(sessions),
+                });
+            }
+            WindowKind::Aligned(window) => window,
+        };
+        let spec = WindowAggregateSpec { window, rowtime, zone, keys, aggregates, late, input };
+        let mut windows = WindowAggregate::new(spec)?.with_read_columns(read)?;
+        if retracts {
+            windows = windows.with_retractions()?;
+        }
+        // `note_first_rows` of a Top-N above has run already: the walk comes from there.
+        Ok(match self.tops.get(&Arc::as_ptr(node)) {
+            Some(top) => Arc::new(windows.with_top(top)?),
+            None => Arc::new(windows),
+        })
     }
 
     /// The input with the prepared columns, in one chain with the steps that were open below it.
@@ -269,6 +302,14 @@ pub(super) fn call_of(aggregate: &Aggregate, prepared: &mut Prepared) -> Aggrega
         result: aggregate.column.column_type.clone(),
         name: aggregate.column.name.clone(),
     }
+}
+
+/// The error for a table of late rows of a window over a changelog.
+fn late_retractions(cause: &str) -> Error {
+    Error::plan(format!(
+        "'late.data' names a table, but late rows of a window may be retractions, as {cause}"
+    ))
+    .hint("SET 'late.data' = 'drop' or 'fail' for this statement")
 }
 
 /// The session's zone, where this column of a node is the end (or the start) of a window that

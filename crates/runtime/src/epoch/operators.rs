@@ -15,7 +15,7 @@
 //!   container that hangs on the one they came from, so they never change their epoch.
 
 use thalweg_core::operator::Emitted;
-use thalweg_core::{Bundle, OperatorClass, Result, Stamps, Watermark, WatermarkBefore};
+use thalweg_core::{Bundle, OperatorClass, Place, Result, Stamps, Watermark, WatermarkBefore};
 use thalweg_ordering::sync::Arc;
 
 use super::EpochStage;
@@ -226,17 +226,22 @@ impl EpochStage<'_> {
 
     // --- results ---
 
-    /// Results of rows, or of the clock: they belong to the epoch that the cell is in.
+    /// Results of the rows of a bundle, or of the clock: they belong to the epoch that the cell is
+    /// in.
     pub(crate) fn emit_of_cell(
         &self,
         emitted: Vec<Emitted>,
         state: &CellState,
         from: Option<(usize, &Arc<Container>)>,
-        (ingest_ns, serial): (u64, u64),
+        cause: Option<&Stamps>,
         worker: WorkerPlace,
     ) -> Result<()> {
+        let (ingest_ns, serial) = match cause {
+            Some(cause) => (cause.ingest_ns, cause.serial),
+            None => (self.job.now_ns(), 0),
+        };
         let stamps = derived_stamps(ingest_ns, serial, state.passed, worker);
-        self.emit(emitted, &state.outputs, from, &stamps)
+        self.emit(emitted, &state.outputs, from, (&stamps, cause), state.passed)
     }
 
     /// Results of a watermark.
@@ -252,20 +257,26 @@ impl EpochStage<'_> {
         let (call, of) = (&barrier.call, barrier.containers());
         let stamps = derived_stamps(call.ingest_ns, call.sequence, call.passed_before, worker);
         let from = of.consumed.first().map(|(lane, container)| (*lane, container));
-        self.emit(emitted, &of.outputs, from, &stamps)
+        self.emit(emitted, &of.outputs, from, (&stamps, None), call.passed_before)
     }
 
     /// Puts what a partition emitted into the containers downstream. Port 0 goes to `outputs`
-    /// (one container per main edge), port 1 to the container that hangs on `from`.
+    /// (one container per main edge), port 1 to the container that hangs on `from`. Changes come
+    /// behind the watermarks of the rows that cause them.
     fn emit(
         &self,
         emitted: Vec<Emitted>,
         outputs: &[Arc<Container>],
         from: Option<(usize, &Arc<Container>)>,
-        stamps: &Stamps,
+        (stamps, cause): (&Stamps, Option<&Stamps>),
+        passed: Watermark,
     ) -> Result<()> {
-        for Emitted { port, batch, kinds, .. } in coalesce(emitted)? {
-            let bundle = Bundle { batch, kinds, stamps: stamps.clone() };
+        for Emitted { port, batch, kinds, place } in coalesce(emitted)? {
+            let mut stamps = stamps.clone();
+            if let (Some(_), Place::Caused(rows), Some(cause)) = (&kinds, &place, cause) {
+                stamps.watermark_before = cause.watermark_before.take(rows).raised_to(passed);
+            }
+            let bundle = Bundle { batch, kinds, stamps };
             if port == 0 {
                 for ((_, edge), output) in self.run.edges_of(0).zip(outputs) {
                     self.deposit(edge, edge.lane_base, output, bundle.clone(), false)?;

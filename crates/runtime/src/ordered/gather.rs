@@ -93,14 +93,16 @@ impl Gather {
             for (port, emitted) in by_port(of_bundle, ports) {
                 let Some(ordered) = rows::by_cause(emitted)? else { continue };
                 let places = keeps_places.then(|| self.places(number, &ordered.places));
-                out[port].bundles.push(self.bundle(ordered, places));
+                let before = self.watermark_before(number, &ordered);
+                out[port].bundles.push(self.bundle(ordered, places, before));
             }
         }
         for (port, emitted) in by_port(emitted.of_watermark, ports) {
             let Some(ordered) = rows::by_window_end(emitted)? else { continue };
             let rows = ordered.batch.num_rows();
             let places = keeps_places.then(|| vec![self.closing_place; rows]);
-            out[port].bundles.extend(in_bundles(self.bundle(ordered, places)));
+            let before = WatermarkBefore::All(self.passed_before);
+            out[port].bundles.extend(in_bundles(self.bundle(ordered, places, before)));
         }
         Ok(Outcome { passage: self.passage, ports: out })
     }
@@ -115,11 +117,30 @@ impl Gather {
         causes.iter().map(place).collect()
     }
 
-    fn bundle(&self, ordered: Ordered, places: Option<Vec<i64>>) -> Bundle {
+    /// The watermarks before rows that were made of a bundle: changes come behind those of the rows
+    /// that cause them.
+    fn watermark_before(&self, bundle: usize, ordered: &Ordered) -> WatermarkBefore {
+        let causes: Option<Vec<u32>> =
+            ordered.places.iter().map(|&cause| u32::try_from(cause).ok()).collect();
+        match (&ordered.kinds, causes) {
+            (Some(_), Some(rows)) => {
+                let of_causes = self.bundles[bundle].stamps.watermark_before.take(&rows);
+                of_causes.raised_to(self.passed_before)
+            }
+            _ => WatermarkBefore::All(self.passed_before),
+        }
+    }
+
+    fn bundle(
+        &self,
+        ordered: Ordered,
+        places: Option<Vec<i64>>,
+        watermark_before: WatermarkBefore,
+    ) -> Bundle {
         let stamps = Stamps {
             serial: self.passage.serial,
             ingest_ns: self.passage.ingest_ns,
-            watermark_before: WatermarkBefore::All(self.passed_before),
+            watermark_before,
             row_places: places.map(Into::into),
             ..Stamps::first()
         };

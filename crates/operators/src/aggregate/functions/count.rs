@@ -29,6 +29,9 @@ impl Aggregate for Count {
     fn accumulator(&self, _: &Types) -> Result<Box<dyn Accumulator>> {
         Ok(Box::new(Groups::new(sums::Count)))
     }
+    fn retractable(&self, types: &Types) -> Result<Option<Box<dyn Accumulator>>> {
+        self.accumulator(types).map(Some)
+    }
     fn running(&self, _: &Types, _: bool) -> Result<Box<dyn RunningAggregate>> {
         Ok(Box::new(column::Count::default()))
     }

@@ -45,6 +45,14 @@ impl Aggregate for Moments {
     fn accumulator(&self, types: &Types) -> Result<Box<dyn Accumulator>> {
         accumulator(&types.argument, types.result.clone(), self.kind)
     }
+    fn retractable(&self, types: &Types) -> Result<Option<Box<dyn Accumulator>>> {
+        let Types { argument, result } = types;
+        if argument.is_float() {
+            let exact = exact::Moments { kind: self.kind, result: result.clone() };
+            return Ok(Some(Box::new(Groups::new(exact))));
+        }
+        self.accumulator(types).map(Some)
+    }
     fn running(&self, types: &Types, retracts: bool) -> Result<Box<dyn RunningAggregate>> {
         running(&types.argument, types.result.clone(), self.kind, retracts)
     }

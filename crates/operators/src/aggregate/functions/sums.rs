@@ -44,6 +44,14 @@ impl Aggregate for Sum {
     fn accumulator(&self, types: &Types) -> Result<Box<dyn Accumulator>> {
         sum(&types.argument, types.result.clone(), self.is_mean)
     }
+    fn retractable(&self, types: &Types) -> Result<Option<Box<dyn Accumulator>>> {
+        let Types { argument, result } = types;
+        if argument.is_float() {
+            let exact = exact::Sum { result: result.clone(), mean: self.is_mean };
+            return Ok(Some(Box::new(Groups::new(exact))));
+        }
+        self.accumulator(types).map(Some)
+    }
     fn running(&self, types: &Types, retracts: bool) -> Result<Box<dyn RunningAggregate>> {
         running(&types.argument, types.result.clone(), self.is_mean, retracts)
     }

@@ -53,7 +53,7 @@ pub(super) mod percentile;
 pub(super) mod ranked;
 pub(super) mod sequence;
 pub(super) mod stepwise;
-mod values;
+pub(super) mod values;
 
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::BooleanBuffer;

@@ -34,7 +34,7 @@ mod earliest;
 mod first;
 mod kept_rows;
 mod last;
-pub(super) mod rows;
+pub(crate) mod rows;
 mod spec;
 
 use std::sync::Arc;
