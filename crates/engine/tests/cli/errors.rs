@@ -45,6 +45,8 @@ fn near_misses_are_named() {
          SELECT n FROM t",
     );
     assert_holds(connector.message(2), &["filesistem", "filesystem"]);
+    let file = workspace.execute("SELECT * FROM 'trips/a.csv'");
+    assert_holds(file.message(2), &["no table or view 'trips/a.csv'", "'path' = 'trips/a.csv'"]);
 }
 
 /// What others write, what the hint shows, and the same for the table `t`.

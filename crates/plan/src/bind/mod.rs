@@ -99,6 +99,9 @@ pub use unsupported::later;
 /// while the old `v` still exists.
 const VIEW_DEPTH_MAX: u32 = 64;
 
+/// Names that end so were meant as files, which other engines read without a declaration.
+const FILE_ENDINGS: [&str; 6] = [".csv", ".json", ".jsonl", ".parquet", ".avro", ".orc"];
+
 /// Aggregate functions that the user registered, by upper-case name.
 pub type UserAggregates = HashMap<String, Arc<dyn UserAggregate>>;
 
@@ -356,7 +359,14 @@ impl<'a> Binder<'a> {
     /// The error for a table that does not exist.
     pub fn unknown_table(&self, name: &Name) -> Error {
         let names = self.catalog.names();
-        let error = Error::plan(format!("there is no table or view '{}'", name.text)).at(name.span);
+        let text = name.text.trim_matches('`');
+        let error = Error::plan(format!("there is no table or view '{text}'")).at(name.span);
+        if FILE_ENDINGS.iter().any(|ending| text.ends_with(ending)) {
+            return error.hint(format!(
+                "a file is declared first: CREATE TABLE t (…) WITH ('connector' = 'filesystem', 'path' = '{text}', \
+                 'format' = …)"
+            ));
+        }
         let error = near::did_you_mean(error, &name.text, names.iter().map(String::as_str));
         if names.is_empty() {
             return error.hint("no table has been created yet: write CREATE TABLE first");
