@@ -256,9 +256,9 @@ impl MovableJob {
         Ok(common.map(|set| source.edited(set.range.clone(), &[]) + ";\n").collect())
     }
 
-    /// A script whose one query finds the first row of each partition of a topic with this row time
-    /// or a later one: the partition, that row's offset, and that of the first row there is. Without
-    /// a time both are the first row. Rows from `ends` on are not read.
+    /// A script whose one query finds the first row of each partition of a topic with this row
+    /// time or a later one: the partition, that row's offset, and that of the first row there is.
+    /// Without a time both are the first row. Rows from `ends` on are not read.
     ///
     /// # Errors
     /// If the table has no row time.
