@@ -31,8 +31,8 @@ use sqlparser::tokenizer::Token;
 use thalweg_core::{DataType, Error, Result};
 
 use super::clauses::{Clauses, Word, is_keyword, select_of};
+use super::literals::quoted_name;
 use super::needs::unmovable;
-use super::quoted_name;
 use super::tables::option;
 use crate::ast::Insert;
 use crate::logical::{Aggregate, LogicalKind, Node};
