@@ -126,8 +126,8 @@ impl RowStore {
         self.bytes + self.chunks.len() * size_of::<Option<StoredChunk>>()
     }
 
-    /// Takes changes by key; `kind` says what each row does. A row that says what another was before
-    /// it (`-U`) changes nothing. The serials of rows that have gone are given to `gone`.
+    /// Takes changes by key; `kind` says what each row does. A `-U`, which says what a row was,
+    /// changes nothing. The serials of rows that have gone are given to `gone`.
     ///
     /// # Errors
     /// If a key cannot be read.
