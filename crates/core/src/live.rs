@@ -21,6 +21,9 @@ use arrow_select::filter::filter_record_batch;
 use crate::error::Result;
 use crate::types::TableSchema;
 
+/// Up to how many versions wait for their snapshots: of those that fail none is published.
+const STAGED_MAX: usize = 8;
+
 /// Rows of a version, and which of them are there.
 #[derive(Clone, Debug)]
 pub struct LiveChunk {
@@ -193,6 +196,9 @@ impl LiveTable {
         versions.count += 1;
         let (number, run) = (versions.count, versions.run);
         versions.staged.push_back(Arc::new(TableVersion { number, as_of_ms, run, chunks }));
+        if versions.staged.len() > STAGED_MAX {
+            versions.staged.pop_front();
+        }
     }
 
     /// The number of the newest version that is staged.

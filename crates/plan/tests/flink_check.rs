@@ -57,6 +57,21 @@ fn intervals_have_two_digits_in_front_unless_a_number_says_more() {
 }
 
 #[test]
+fn one_row_time_is_written_to_a_table() {
+    let text = "CREATE TABLE t (k INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'datagen');
+            CREATE TABLE o (x TIMESTAMP(3), y TIMESTAMP(3)) WITH ('connector' = 'print');
+            CREATE TABLE n (x TIMESTAMP(3) NOT NULL, y TIMESTAMP(6)) WITH ('connector' = 'print');
+            INSERT INTO o SELECT ts, ts FROM t;
+            INSERT INTO o SELECT a.ts, b.ts FROM t a JOIN t b ON a.k = b.k AND a.ts = b.ts;
+            INSERT INTO o SELECT a.ts, b.ts FROM t a JOIN t b ON a.k = b.k;
+            INSERT INTO o SELECT CAST(ts AS TIMESTAMP(3)), ts FROM t;
+            INSERT INTO n SELECT ts, ts FROM t;";
+    let found = found(text);
+    assert_eq!(found.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [4, 5], "{found:?}");
+    assert!(found[0].1.contains("one row time"), "{found:?}");
+}
+
+#[test]
 fn an_asof_join_is_ours_wherever_it_stands() {
     let text = "CREATE VIEW v AS
             SELECT * FROM a ASOF JOIN b MATCH_CONDITION (a.ts >= b.ts) ON a.k = b.k;

@@ -104,6 +104,7 @@ fn served(command: Command) -> u8 {
         Command::Approve(arguments) => server::approve(&arguments),
         Command::Logs(arguments) => server::logs(&arguments),
         Command::Events(arguments) => server::events(&arguments),
+        Command::Query(arguments) if arguments.follow => server::follow(&arguments),
         Command::Query(arguments) => server::query(&arguments),
         Command::Status(arguments) => server::status(&arguments),
         Command::Token(arguments) => server::token(&arguments),

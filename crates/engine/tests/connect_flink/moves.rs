@@ -28,13 +28,13 @@ const SESSIONS: &str = "SELECT k, window_start, window_end, COUNT(*), SUM(v)
   GROUP BY k, window_start, window_end";
 
 // Pairs leave with their second row, and rows by time when the watermark has passed them.
-const PAIRS: &str = "SELECT a.k, a.ts, b.ts, a.v, b.v FROM t a JOIN u b
+const PAIRS: &str = "SELECT a.k, CAST(a.ts AS TIMESTAMP(3)), b.ts, a.v, b.v FROM t a JOIN u b
   ON a.k = b.k AND a.ts BETWEEN b.ts - INTERVAL '2' SECOND AND b.ts WHERE a.v = b.v OR a.v = 7";
-const REGULAR: &str = "SELECT a.k, a.ts, b.ts, a.v, b.v FROM t AS a, u AS b
+const REGULAR: &str = "SELECT a.k, CAST(a.ts AS TIMESTAMP(3)), b.ts, a.v, b.v FROM t AS a, u AS b
   WHERE a.k = b.k AND a.v = b.v AND a.v < 3";
-const OVER: &str = "SELECT k, ts, ts, COUNT(*) OVER w, SUM(v) OVER w FROM t
+const OVER: &str = "SELECT k, CAST(ts AS TIMESTAMP(3)), ts, COUNT(*) OVER w, SUM(v) OVER w FROM t
   WINDOW w AS (PARTITION BY k ORDER BY ts RANGE BETWEEN INTERVAL '5' SECOND PRECEDING AND CURRENT ROW)";
-const FIRST: &str = "SELECT k, ts, ts, v, v FROM (
+const FIRST: &str = "SELECT k, CAST(ts AS TIMESTAMP(3)), ts, v, v FROM (
   SELECT *, ROW_NUMBER() OVER (PARTITION BY v, DATE_FORMAT(ts, 'HH:mm') ORDER BY ts) AS n FROM t)
   WHERE n = 1";
 

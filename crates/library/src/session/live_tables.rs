@@ -222,7 +222,7 @@ impl Sink for Publisher {
         Ok(self.table.newest_staged().map(|number| number.to_string()))
     }
     fn commit(&mut self, handle: &str) -> Result<()> {
-        // A handle of an earlier run says nothing here: the operator has published what it restored.
+        // The operator has published what it restored, so handles of earlier runs are ignored.
         if let Ok(number) = handle.parse() {
             self.table.publish(number);
         }

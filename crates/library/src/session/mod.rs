@@ -297,7 +297,8 @@ impl Session {
         Ok(())
     }
 
-    /// True if a statement that was planned since [`Session::set_readable`] names one of those tables.
+    /// True if a statement that was planned since [`Session::set_readable`] names one of those
+    /// tables.
     pub fn names_readable(&self) -> bool {
         self.live.is_named()
     }

@@ -25,11 +25,11 @@ use thalweg_core::{Result, RowKind, TableSchema};
 
 use crate::tables::own_text;
 
-/// Merged chunks have at most so many rows.
+/// The most rows of a merged chunk.
 const CHUNK_ROWS: usize = 8192;
-/// So many dead rows are kept, however few are there.
+/// Up to how many dead rows are kept, however few rows are there.
 const DEAD_ROWS_MAX: usize = 64 * 1024;
-/// So many chunks are kept, however few rows are there.
+/// Up to how many chunks are kept, however few rows are there.
 const CHUNKS_MIN: usize = 64;
 /// About what a key takes besides its bytes.
 const KEY_BYTES: usize = 48;
@@ -126,8 +126,8 @@ impl RowStore {
         self.bytes + self.chunks.len() * size_of::<Option<StoredChunk>>()
     }
 
-    /// Takes changes by key: what each row does is what `kind` says. A row that says what another
-    /// was before it (`-U`) changes nothing. The serials of rows that have gone are given to `gone`.
+    /// Takes changes by key; `kind` says what each row does. A `-U`, which says what a row was,
+    /// changes nothing. The serials of rows that have gone are given to `gone`.
     ///
     /// # Errors
     /// If a key cannot be read.

@@ -34,6 +34,7 @@ pub(super) fn flink_findings(
         planner,
         cluster,
         settings: BTreeMap::new(),
+        views_cast: false,
     };
     check.tokens(text);
     for statement in statements {
@@ -52,6 +53,8 @@ struct Check<'c> {
     cluster: &'c FlinkCluster,
     /// What the statements so far have set.
     settings: BTreeMap<String, String>,
+    /// A view so far casts something to a timestamp.
+    views_cast: bool,
 }
 
 impl Check<'_> {
@@ -151,6 +154,8 @@ impl Check<'_> {
     /// What the planner says of a statement, which then holds for those behind it.
     fn plans(&mut self, statement: &Statement) {
         let mode = plans::Mode { is_batch: self.is_batch(), ..self.mode_of(statement) };
+        let is_view = matches!(statement.kind, StatementKind::CreateView { .. });
+        self.views_cast |= is_view && mode.casts_to_timestamp;
         let bound = match &statement.kind {
             StatementKind::Insert(insert) => {
                 self.planner.bound_inserts(std::slice::from_ref(insert))
@@ -199,6 +204,7 @@ impl Check<'_> {
             is_batch: false,
             has_window_tables: queries.iter().any(|query| !query.windows.is_empty()),
             casts_to_timestamp: text.contains("AS TIMESTAMP"),
+            may_cast_row_times: self.views_cast || text.contains("AS TIMESTAMP"),
             has_bare_default: queries.iter().any(|query| queries::has_bare_default(&query.query)),
         }
     }

@@ -1,5 +1,5 @@
-//! Literals of intervals whose first field has more digits than Flink takes: two, unless a number in
-//! brackets says otherwise. `INTERVAL '365' DAY` is `INTERVAL '365' DAY(3)` there.
+//! Literals of intervals whose first field has more digits than Flink takes: two, unless a number
+//! in brackets says otherwise. `INTERVAL '365' DAY` is `INTERVAL '365' DAY(3)` there.
 
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 

@@ -39,6 +39,9 @@ pub(super) struct Mode {
     pub(super) is_batch: bool,
     /// True if its windows are tables, and not those of the old form.
     pub(super) has_window_tables: bool,
+    /// True if it, or a view before it, casts anything to a timestamp: a row time that is cast to
+    /// its own type is one here, and none in Flink.
+    pub(super) may_cast_row_times: bool,
     /// True if it casts anything to a timestamp itself.
     pub(super) casts_to_timestamp: bool,
     /// True if a LAG has a number as its default.
@@ -74,6 +77,16 @@ pub(super) fn refusals(node: &Node, sink: Option<&ResolvedTable>, mode: Mode) ->
         );
         check.found.push((None, text));
     }
+    if let (Some(sink), false) = (sink, mode.is_batch)
+        && !mode.may_cast_row_times
+        && check.row_times(node) > 1
+    {
+        let text = format!(
+            "Flink writes one row time to a table, and the query has several for '{}': CAST the others to TIMESTAMP(3)",
+            sink.name
+        );
+        check.found.push((None, text));
+    }
     check.found
 }
 
@@ -99,6 +112,18 @@ impl PlanCheck {
 
     fn of(&self, node: &Node) -> Derived {
         self.derived.get(&Arc::as_ptr(node)).cloned().unwrap_or_default()
+    }
+
+    /// How many columns of what is written are row times in Flink.
+    fn row_times(&self, node: &Node) -> usize {
+        let written = match &node.kind {
+            LogicalKind::CheckNotNull { input, .. } => input,
+            _ => node,
+        };
+        let lost = self.of(written).lost;
+        let is_lost = |column: usize| lost.get(column).copied().unwrap_or(false);
+        let columns = written.fields.iter().enumerate();
+        columns.filter(|(column, field)| field.time.is_rowtime() && !is_lost(*column)).count()
     }
 
     fn node(&mut self, node: &Node) {

@@ -15,18 +15,8 @@ use crate::script_text::ScriptText;
 pub(super) type Word = (Token, Range<usize>);
 
 /// Words that begin or combine what a move does not look into.
-const UNKNOWN: [&str; 10] = [
-    "UNION",
-    "INTERSECT",
-    "EXCEPT",
-    "MINUS",
-    "ORDER",
-    "LIMIT",
-    "OFFSET",
-    "FETCH",
-    "WINDOW",
-    "QUALIFY",
-];
+const UNKNOWN: [&str; 9] =
+    ["UNION", "INTERSECT", "EXCEPT", "MINUS", "ORDER", "LIMIT", "OFFSET", "FETCH", "QUALIFY"];
 
 /// A SELECT without any of [`UNKNOWN`].
 #[derive(Debug)]
@@ -96,11 +86,12 @@ impl Clauses {
                 "FROM" => self.from = range,
                 "WHERE" => self.filter = Some(range),
                 "GROUP" => self.group = Some(range),
-                _ => self.having = Some(range),
+                "HAVING" => self.having = Some(range),
+                _ => {}
             }
             if length > 0 {
                 let name = CLAUSES.iter().find(|name| is_keyword(&self.words[at].0, name));
-                begun = (name.copied().unwrap_or("HAVING"), self.words[at + length - 1].1.end);
+                begun = (name.copied().unwrap_or("WINDOW"), self.words[at + length - 1].1.end);
             }
         }
     }
@@ -111,7 +102,9 @@ impl Clauses {
         let is_comparison = at > 0 && is_keyword(&self.words[at - 1].0, "DISTINCT");
         match () {
             () if is_keyword(token, "FROM") && !is_comparison => Some(1),
-            () if is_keyword(token, "WHERE") || is_keyword(token, "HAVING") => Some(1),
+            () if ["WHERE", "HAVING", "WINDOW"].iter().any(|word| is_keyword(token, word)) => {
+                Some(1)
+            }
             () if is_keyword(token, "GROUP") => Some(2),
             () => None,
         }

@@ -2,8 +2,8 @@
 //! of the stream.
 //!
 //! COUNT, SUM, MIN, MAX and AVG can be computed from parts, so a group is its key and a part for
-//! each aggregate. The snapshot has them ([`HeldGroups::hand_over`] writes them to a topic), and the
-//! moved query makes the same of each row to come:
+//! each aggregate. The snapshot has them ([`HeldGroups::hand_over`] writes them to a topic), and
+//! the moved query makes the same of each row to come:
 //!
 //! ```text
 //! SELECT k, COUNT(*), SUM(v) FROM t WHERE v > 0 GROUP BY k
@@ -20,8 +20,10 @@
 //!
 //! **Invariants:**
 //! - the output is one of upserts. Flink does not read one input before another, so a group may be
-//!   written without what was handed over until that has been read, and each group is written again;
-//! - rows of the topic that an earlier attempt has written are not counted: each attempt has a name.
+//!   written without what was handed over until that has been read, and each group is written
+//!   again;
+//! - rows of the topic that an earlier attempt has written are not counted: each attempt has a
+//!   name.
 
 use std::ops::Range;
 
@@ -29,8 +31,8 @@ use sqlparser::tokenizer::Token;
 use thalweg_core::{DataType, Error, Result};
 
 use super::clauses::{Clauses, Word, is_keyword, select_of};
+use super::literals::quoted_name;
 use super::needs::unmovable;
-use super::quoted_name;
 use super::tables::option;
 use crate::ast::Insert;
 use crate::logical::{Aggregate, LogicalKind, Node};
@@ -95,7 +97,7 @@ struct Call {
     /// None for `*`.
     argument: Option<String>,
     filter: Option<String>,
-    /// To tell calls apart.
+    /// The same for equal calls.
     text: String,
     places: Vec<Range<usize>>,
 }
@@ -343,6 +345,7 @@ fn call_at(source: &ScriptText<'_>, words: &[Word]) -> Option<(Call, usize)> {
         end = last;
     }
     let tokens = words[..=end].iter().map(|(token, _)| token.to_string());
+    let place = words[0].1.start..words[end].1.end;
     Some((
         Call {
             function: function.to_owned(),
@@ -350,7 +353,7 @@ fn call_at(source: &ScriptText<'_>, words: &[Word]) -> Option<(Call, usize)> {
             argument: if is_star { None } else { inside(arguments) },
             filter,
             text: tokens.skip(1).fold(function.to_owned(), |text, token| text + " " + &token),
-            places: vec![words[0].1.start..words[end].1.end],
+            places: Vec::from([place]),
         },
         end + 1,
     ))

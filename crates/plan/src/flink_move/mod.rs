@@ -31,6 +31,7 @@
 
 mod clauses;
 mod groups;
+mod literals;
 mod needs;
 mod pairs;
 mod row_times;
@@ -41,8 +42,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use chrono_tz::Tz;
-use thalweg_core::text::format_timestamp_millis;
-use thalweg_core::{DataType, Error, Result};
+use thalweg_core::{Error, Result};
 
 use crate::ast::{Insert, Statement, StatementKind};
 use crate::logical::Node;
@@ -53,17 +53,16 @@ use crate::script_text::{Edit, ScriptText, in_order, quoted_options};
 
 use groups::HeldGroups;
 pub use groups::{HandOver, HeldState};
+use literals::{literal, quoted_name};
 pub use needs::Need;
 use needs::{Held, needs, unmovable};
 use pairs::unwritten_pairs;
 use row_times::RowsByTime;
+pub use tables::Offsets;
 use tables::{
     MovedTable, OFFSET, PARTITION, flag_columns, moved_tables, offsets_text, option, place_columns,
 };
 use windows::{MovedWindow, moved_windows};
-
-/// The next offset of each partition of a topic.
-pub type Offsets = BTreeMap<i32, i64>;
 
 /// Where a job was stopped.
 #[derive(Clone, Debug, Default)]
@@ -256,9 +255,9 @@ impl MovableJob {
         Ok(common.map(|set| source.edited(set.range.clone(), &[]) + ";\n").collect())
     }
 
-    /// A script whose one query finds the first row of each partition of a topic with this row time
-    /// or a later one: the partition, that row's offset, and that of the first row there is. Without
-    /// a time both are the first row. Rows from `ends` on are not read.
+    /// A script whose one query finds the first row of each partition of a topic with this row
+    /// time or a later one: the partition, that row's offset, and that of the first row there is.
+    /// Without a time both are the first row. Rows from `ends` on are not read.
     ///
     /// # Errors
     /// If the table has no row time.
@@ -350,17 +349,6 @@ impl MovableJob {
     }
 }
 
-fn quoted_name(name: &str) -> String {
-    format!("`{}`", name.replace('`', "``"))
-}
-
-fn literal(at_ms: i64, is_instant: bool) -> String {
-    match is_instant {
-        true => format!("TO_TIMESTAMP_LTZ({at_ms}, 3)"),
-        false => format!("TIMESTAMP '{}'", format_timestamp_millis(at_ms, 3)),
-    }
-}
-
 fn inserts_of(statement: &Statement) -> Option<&[Insert]> {
     match &statement.kind {
         StatementKind::Insert(insert) => Some(std::slice::from_ref(insert)),
@@ -411,15 +399,4 @@ fn is_common_setting(kind: &StatementKind) -> bool {
     let StatementKind::Set { key, .. } = kind else { return false };
     let of_jobs = ["execution.", "pipeline.", "late.", "parallelism."];
     !of_jobs.iter().any(|prefix| key.text.starts_with(prefix))
-}
-
-/// Whether the one column of a query is a TIMESTAMP_LTZ.
-fn is_instant(planner: &Planner, query: &str) -> Result<bool> {
-    let statements = parse_script(query)?;
-    let [Statement { kind: StatementKind::Select(query), .. }] = &statements[..] else {
-        return Err(Error::internal(format!("one query was expected: {query}")));
-    };
-    let schema = planner.result_schema(query)?;
-    let first = schema.columns.first().map(|column| &column.column_type.data_type);
-    Ok(matches!(first, Some(DataType::TimestampLtz(_))))
 }

@@ -162,7 +162,7 @@ impl Walk {
             OverFrame::Range(Some(length_ms)) if is_by_time => {
                 Ok(self.watermark_ms.saturating_sub(length_ms))
             }
-            // How old so many rows are is not known.
+            // The age of the first row of such a frame is not known.
             OverFrame::Range(None) | OverFrame::Rows(_) if is_by_time => Ok(i64::MIN),
             _ => Err(unmovable(
                 "functions over earlier rows by processing time depend on when rows are read",

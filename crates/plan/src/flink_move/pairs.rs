@@ -17,8 +17,8 @@ use sqlparser::ast::{SelectItem, TableFactor};
 use thalweg_core::Result;
 
 use super::clauses::{Clauses, factors, select_of};
+use super::literals::quoted_name;
 use super::needs::unmovable;
-use super::quoted_name;
 use super::tables::{MovedTable, WAS_READ};
 use crate::ast::Insert;
 use crate::script_text::{Edit, ScriptText};

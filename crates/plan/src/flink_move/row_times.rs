@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 use thalweg_core::Result;
 
 use super::clauses::{Clauses, factors, select_of};
+use super::literals::{literal, quoted_name};
 use super::needs::unmovable;
 use super::tables::MovedTable;
-use super::{literal, quoted_name};
 use crate::ast::Insert;
 use crate::planner::Planner;
 use crate::script_text::ScriptText;

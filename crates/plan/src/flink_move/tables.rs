@@ -6,11 +6,14 @@ use std::ops::Range;
 
 use thalweg_core::{Error, Result};
 
+use super::literals::{is_instant, quoted_name};
 use super::needs::Need;
-use super::{Offsets, is_instant, quoted_name};
 use crate::ast::{CreateTable, Name, Statement, StatementKind};
 use crate::planner::Planner;
 use crate::script_text::ScriptText;
+
+/// The next offset of each partition of a topic.
+pub type Offsets = BTreeMap<i32, i64>;
 
 /// The metadata columns that a search and a flag add to a table.
 pub(super) const PARTITION: &str = "`$partition`";

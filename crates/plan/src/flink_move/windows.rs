@@ -7,7 +7,7 @@ use std::ops::Range;
 use sqlparser::tokenizer::Token;
 use thalweg_core::{Error, Result};
 
-use super::{is_instant, literal};
+use super::literals::{is_instant, literal};
 use crate::ast::{Insert, Query, Statement, StatementKind, WindowCall};
 use crate::planner::Planner;
 use crate::script_text::{Edit, ScriptText, closing};

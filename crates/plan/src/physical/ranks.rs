@@ -184,8 +184,8 @@ impl Lowering<'_> {
         Ok(vec![Input { from: stage, port: 0 }])
     }
 
-    /// Keeps the rows of a materialized table, whose sink only publishes them. Other tables get what
-    /// comes in.
+    /// Keeps the rows of a materialized table, whose sink only publishes them. Rows of other tables
+    /// go to their sink.
     ///
     /// # Errors
     /// If readers would never see a row.

@@ -111,7 +111,7 @@ struct Following {
     /// The version that the client has, or will have when all that waits is sent.
     version: Option<Arc<TableVersion>>,
     waiting: VecDeque<(RowKind, RecordBatch)>,
-    /// The client has not been told yet that the version is complete.
+    /// The message that the version is complete has yet to be sent.
     is_due: bool,
 }
 
@@ -122,7 +122,9 @@ impl Following {
             let names: Vec<String> = job.live.all().into_iter().map(|(name, _)| name).collect();
             let detail = match names.is_empty() {
                 true => format!("job {} has no materialized table, or has not run yet", job.name),
-                false => format!("job {} has no table {name}; it has {}", job.name, names.join(", ")),
+                false => {
+                    format!("job {} has no table {name}; it has {}", job.name, names.join(", "))
+                }
             };
             return Err(Problem::new(404, "no-such-table", detail));
         }

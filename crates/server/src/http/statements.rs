@@ -283,12 +283,7 @@ fn answered(server: &Server, body: &QueryBody) -> Outcome<QueryAnswer> {
     };
     let of_text = |error: Error| Problem::of_error(&error, &text);
     let mut session = Session::new(options).map_err(of_text)?;
-    session.set_readable(server.readable_tables()).map_err(of_text)?;
-    session.validate(&text).map_err(of_text)?;
-    if session.names_readable() {
-        // Whoever asks for rows that are there wants the result, not how it came about.
-        session.declare("SET 'execution.runtime-mode' = 'batch'").map_err(of_text)?;
-    }
+    read_materialized(server, &mut session, &text).map_err(of_text)?;
     if !session.planned_jobs(&text).map_err(of_text)?.is_empty() {
         return Err(Problem::new(
             422,
@@ -316,6 +311,21 @@ fn answered(server: &Server, body: &QueryBody) -> Outcome<QueryAnswer> {
     answer.is_cut = is_late || answer.rows.len() > limit || written.is_full;
     answer.rows.truncate(limit);
     Ok(answer)
+}
+
+/// Lets a query read the materialized tables of jobs. One that names such a table runs in batch
+/// mode: whoever asks for rows that are there wants the result, not how it came about.
+fn read_materialized(server: &Server, session: &mut Session, text: &str) -> Result<()> {
+    let tables = server.readable_tables();
+    if tables.is_empty() {
+        return Ok(());
+    }
+    session.set_readable(tables)?;
+    session.explain(text, ExplainFormat::Text)?;
+    if session.names_readable() {
+        session.declare("SET 'execution.runtime-mode' = 'batch'")?;
+    }
+    Ok(())
 }
 
 /// Takes the rows of a query.

@@ -8,8 +8,8 @@ use super::jobs::path;
 use super::tap::cell;
 use super::{WRONG, encoded, print_lines, with_client};
 
-/// Prints the rows of a table, and then what changes, until the job is deleted.
-pub(super) fn follow(arguments: &QueryArguments) -> u8 {
+/// `thalweg query --follow`: prints the rows of a table, and then what changes.
+pub fn follow(arguments: &QueryArguments) -> u8 {
     let Some((job, table)) = arguments.sql.trim().rsplit_once('.') else {
         eprintln!("error: '{}' is no table: --follow takes JOB.TABLE", arguments.sql);
         return WRONG;

@@ -453,9 +453,6 @@ pub fn status(arguments: &StatusArguments) -> u8 {
 
 /// `thalweg query`
 pub fn query(arguments: &QueryArguments) -> u8 {
-    if arguments.follow {
-        return super::follow::follow(arguments);
-    }
     with_client(&arguments.server, |client| {
         let body = json!({
             "sql": arguments.sql, "limit": arguments.limit, "timeout": arguments.timeout,

@@ -26,6 +26,7 @@ use super::terminal::{print, say};
 pub use bundle::support_bundle;
 pub use demo::demo;
 pub use docs::docs;
+pub use follow::follow;
 pub use jobs::{
     approve, change, dead, describe, events, late, list, logs, query, start, status, stop, submit,
     token, why,
