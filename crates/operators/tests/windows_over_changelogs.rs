@@ -1,8 +1,8 @@
 //! Windows over a changelog, driven in every way that their contract allows, with captures at any
 //! row: what is emitted is what is left in each window when it closes.
 //!
-//! The reference keeps for each window, key and aggregate the rows that are left; of rows with equal
-//! arguments the oldest is retracted. A session keeps its bounds when its rows are retracted.
+//! The reference keeps for each window, key and aggregate the rows that are left; of rows with
+//! equal arguments the oldest is retracted. A session keeps its bounds when its rows are retracted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -261,7 +261,7 @@ fn operator(window: ReferenceWindow, keys: &[usize]) -> Box<dyn Operator> {
 fn check(window: ReferenceWindow, keys: &[usize], seed: u64) {
     let mut random = SplitMix64::new(seed);
     let delay_ms = random.below(30) as i64;
-    let (batch, kinds) = changelog(220, &mut random);
+    let (batch, kinds) = changelog(160, &mut random);
     let rows = rows_of(std::slice::from_ref(&batch));
     let time_of = |row: &Vec<Value>| match row[TIME] {
         Value::Integer(time) => time,
@@ -300,7 +300,7 @@ fn check(window: ReferenceWindow, keys: &[usize], seed: u64) {
 }
 
 fn check_all(window: ReferenceWindow) {
-    for seed in 0..6 {
+    for seed in 0..2 {
         for keys in [&[KEY][..], &[], &[WORD, KEY]] {
             check(window, keys, seed);
         }

@@ -212,6 +212,10 @@ error_cases! {
     csv_missing_cols: Running, ["row 1", "line 1"];
     csv_numeric_padding_fails: Running, ["price"];
     csv_t_separator_fails: Running, ["bidtime"];
+    changelog_window_join_refused: Planning, ["join of windows"];
+    changelog_window_top_refused: Planning, ["ROW_NUMBER() of a window"];
+    over_values_bounded_refused: Planning, ["UNBOUNDED PRECEDING"];
+    over_values_descending_refused: Planning, ["one column, ascending"];
     cumulate_not_multiple: Planning, ["CUMULATE"];
     fmt_json_missing_fails: Running, ["missing"];
     hop_not_multiple: Planning, ["HOP"];

@@ -90,7 +90,7 @@ pub trait Aggregate: Send + Sync {
     fn accumulator(&self, types: &Types) -> Result<Box<dyn Accumulator>>;
 
     /// An empty column of states that rows can be retracted from and that can be merged; `None`
-    /// where only the values themselves tell what is left.
+    /// where the values themselves have to be kept for that.
     ///
     /// # Errors
     /// If it cannot be applied to these types.

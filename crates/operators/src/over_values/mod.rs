@@ -1,8 +1,8 @@
 //! Aggregates OVER the rows before a row in an order of values, over a stream: each row changes the
 //! results of those behind it.
 //!
-//! `SUM(v) OVER (PARTITION BY k ORDER BY v)`: the frame reaches from the first row of the key to the
-//! row itself (ROWS), or to the last row that sorts alike (RANGE, the default). The result is a
+//! `SUM(v) OVER (PARTITION BY k ORDER BY v)`: the frame reaches from the first row of the key to
+//! the row itself (ROWS), or to the last row that sorts alike (RANGE, the default). The result is a
 //! changelog: a row leaves with its result, and each row behind it whose result changes as `-U` and
 //! `+U`. Rows that sort alike stand as they came; of equal rows the oldest is retracted.
 //!
@@ -32,12 +32,12 @@
 //!
 //! **Invariants**
 //! - what leaves because of a row depends on the rows of its key before it, in serial order, and
-//!   stands in the order of values; except with `state_ttl_ms`, which goes by the clock;
+//!   stands in the order of values; except with `state_ttl_ms`, which follows processing time;
 //! - a row that is retracted without being there is ignored, as in Flink;
 //! - captures hold the rows alone: states of aggregates follow from them.
 //!
-//! It does not look at times, so no row is late. Frames that begin or end elsewhere, and an order of
-//! one time, are other operators' (`over`, `over_whole`).
+//! It does not look at times, so no row is late. Frames that begin or end elsewhere, and an order
+//! of one time, are other operators' (`over`, `over_whole`).
 
 mod partition;
 mod run;

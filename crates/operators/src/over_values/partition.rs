@@ -1,10 +1,10 @@
-//! One partition of [`OverValues`](super::OverValues): the rows of its keys in their order, and what
-//! comes and goes.
+//! One partition of [`OverValues`](super::OverValues): the rows of its keys in their order, and
+//! what comes and goes.
 //!
 //! A change looks at the rows from its place on ([`Affected`]), or at all rows of the key where
-//! aggregates depend on the sequence. It makes steps for the aggregates ([`OverRun`]): the old rows,
-//! then the new ones. Results of rows that sort alike are that of the last of them where the frame
-//! includes peers.
+//! aggregates depend on the sequence. It makes steps for the aggregates ([`OverRun`]): the old
+//! rows, then the new ones. Results of rows that sort alike are that of the last of them where the
+//! frame includes peers.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

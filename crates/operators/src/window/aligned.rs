@@ -15,7 +15,8 @@
 //! only closes windows.
 //!
 //! Windows that share no slice (`TUMBLE`, `HOP` with gaps, all rows) are `TumblingWindows`, and so
-//! are all windows over a changelog ([`super::changelog`]); all others are `SlicedWindows`. Both write the same tables of state.
+//! are all windows over a changelog ([`super::changelog`]); all others are `SlicedWindows`. Both
+//! write the same tables of state.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -3,8 +3,8 @@
 //! The operator gets its input's columns at their old places, then the arguments that had to be
 //! computed, and appends the results. A projection drops the arguments afterwards.
 //!
-//! On a stream, in an order of one ascending time, earlier rows are complete at some point, and each
-//! row leaves once. In an ascending order of values each row updates those behind it
+//! On a stream, in an order of one ascending time, earlier rows are complete at some point, and
+//! each row leaves once. In an ascending order of values each row updates those behind it
 //! ([`OverValues`]); ranks with a usable condition are a Top-N (`logical::ranks`) and do not come
 //! here. In batch mode anything runs, once all rows of the input have come ([`OverWhole`]).
 

@@ -19,8 +19,8 @@
 //! - a late row is dropped, fails the job or leaves by port 1, as `late.data` says. Which one is
 //!   part of the operator; where it goes then is decided when all operators are known (`late`).
 //!
-//! Over a changelog the same operators retract rows. Their late rows go to no table, since a table of
-//! rows takes no retractions.
+//! Over a changelog the same operators retract rows. Their late rows go to no table, since a table
+//! of rows takes no retractions.
 //!
 //! Windows over processing time wrap the same operators ([`ClockWindows`]): nothing is late there.
 
