@@ -45,7 +45,7 @@ use chrono_tz::Tz;
 use thalweg_core::{Error, Result};
 
 use crate::ast::{Insert, Statement, StatementKind};
-use crate::logical::Node;
+use crate::logical::{LogicalKind, Node};
 use crate::parser::parse_script;
 use crate::planner::Planner;
 use crate::resolved_table::ResolvedTable;
@@ -168,7 +168,7 @@ impl MovableJob {
             None => Rest::Windows(moved_windows(&source, &statements, inserts, &planner)?),
             Some(held) => {
                 refuse_state_lifetime(&planner)?;
-                let is_upsert = outputs.iter().flatten().all(|output| takes_upserts(output));
+                let is_upsert = outputs.iter().flatten().all(|output| takes_upserts(output, &held));
                 rest_of(held, (&source, &inserts[0]), (&tables, &planner), is_upsert)?
             }
         };
@@ -371,17 +371,24 @@ fn rest_of(
         }
         Held::Groups(_) if !is_upsert => Err(unmovable(
             "groups without a window are written again when they are handed over",
-            "write them to a table of upserts (upsert-kafka, jdbc), or group by window_start and window_end",
+            "write them to a table of upserts (upsert-kafka, jdbc) whose primary key is that of the groups, or group by window_start and window_end",
         )
         .at(insert.query.span)),
         Held::Groups(node) => Ok(Rest::Groups(Box::new(HeldGroups::of(source, insert, &node)?))),
     }
 }
 
-/// Whether a row that is written twice is there once.
-fn takes_upserts(output: &ResolvedTable) -> bool {
+/// Whether a row that is written twice is there once. Flink wants the key of the groups to be that
+/// of the table.
+fn takes_upserts(output: &ResolvedTable, held: &Held) -> bool {
+    let is_key = match held {
+        Held::Groups(node) => {
+            matches!(&node.kind, LogicalKind::Aggregate { keys, .. } if keys.len() == output.primary_key.len())
+        }
+        _ => true,
+    };
     let connector = output.options.get("connector").map_or("", String::as_str);
-    matches!(connector, "upsert-kafka" | "jdbc") && !output.primary_key.is_empty()
+    matches!(connector, "upsert-kafka" | "jdbc") && is_key && !output.primary_key.is_empty()
 }
 
 fn refuse_state_lifetime(planner: &Planner) -> Result<()> {
