@@ -21,12 +21,11 @@ def words(table: Any) -> Measured:
     counted = op.stateful_map("count", keyed, lambda n, _: ((n or 0) + 1, (n or 0) + 1))
     op.output("out", counted, TestingSink(out))
 
-    def run() -> object:
-        run_main(flow)
+    def checksum(_: object) -> object:
         counts = dict(out)
         return sum(counts.values()), len(counts)
 
-    return timed(run)
+    return timed(lambda: run_main(flow), checksum)
 
 
 def windows(table: Any) -> Measured:
@@ -45,11 +44,7 @@ def windows(table: Any) -> Measured:
     )
     op.output("out", summed.down, TestingSink(out))
 
-    def run() -> object:
-        run_main(flow)
-        return sum(total for _, (_, total) in out), len(out)
-
-    return timed(run)
+    return timed(lambda: run_main(flow), lambda _: (sum(total for _, (_, total) in out), len(out)))
 
 
 def join(tables: Any) -> Measured:
@@ -60,8 +55,4 @@ def join(tables: Any) -> Measured:
     payments = op.input("payments", flow, TestingSource(sides[1], batch_size=1_000))
     op.output("out", op.join("join", orders, payments), TestingSink(out))
 
-    def run() -> object:
-        run_main(flow)
-        return sum(a + b for _, (a, b) in out), len(out)
-
-    return timed(run)
+    return timed(lambda: run_main(flow), lambda _: (sum(a + b for _, (a, b) in out), len(out)))

@@ -26,6 +26,10 @@ def rows_of(table: Any, names: list[str]) -> Any:
     return pw.io.python.read(Rows(), schema=schema, autocommit_duration_ms=100)
 
 
+def run() -> None:
+    pw.run(monitoring_level=pw.MonitoringLevel.NONE)
+
+
 def words(table: Any) -> Measured:
     counts: dict[str, int] = {}
 
@@ -36,11 +40,7 @@ def words(table: Any) -> Measured:
     words = rows_of(table, ["word"])
     pw.io.subscribe(words.groupby(words.word).reduce(words.word, n=pw.reducers.count()), on_change=change)
 
-    def run() -> object:
-        pw.run(monitoring_level=pw.MonitoringLevel.NONE)
-        return sum(counts.values()), len(counts)
-
-    return timed(run)
+    return timed(run, lambda _: (sum(counts.values()), len(counts)))
 
 
 def windows(table: Any) -> Measured:
@@ -57,11 +57,7 @@ def windows(table: Any) -> Measured:
     )
     pw.io.subscribe(result, on_change=change)
 
-    def run() -> object:
-        pw.run(monitoring_level=pw.MonitoringLevel.NONE)
-        return sum(sums.values()), len(sums)
-
-    return timed(run)
+    return timed(run, lambda _: (sum(sums.values()), len(sums)))
 
 
 def join(tables: Any) -> Measured:
@@ -74,11 +70,7 @@ def join(tables: Any) -> Measured:
     result = orders.join(payments, orders.order_id == payments.order_id).select(x=orders.x + payments.x)
     pw.io.subscribe(result, on_change=change)
 
-    def run() -> object:
-        pw.run(monitoring_level=pw.MonitoringLevel.NONE)
-        return sum(joined), len(joined)
-
-    return timed(run)
+    return timed(run, lambda _: (sum(joined), len(joined)))
 
 
 for workload in (words, windows, join):

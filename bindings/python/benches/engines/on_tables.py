@@ -12,11 +12,8 @@ def polars_windows(table: Any) -> Measured:
 
     frame = pl.from_arrow(table.select(["ts", "k", "x"])).lazy()
 
-    def run() -> object:
-        windows = frame.group_by("k", pl.col("ts").dt.truncate("1m")).agg(pl.col("x").sum()).collect()
-        return windows["x"].sum(), windows.height
-
-    return timed(run)
+    windows = frame.group_by("k", pl.col("ts").dt.truncate("1m")).agg(pl.col("x").sum())
+    return timed(windows.collect, lambda found: (found["x"].sum(), found.height))
 
 
 def duckdb_windows(table: Any) -> Measured:
@@ -26,9 +23,8 @@ def duckdb_windows(table: Any) -> Measured:
     connection = duckdb.connect()
     connection.register("given", table.select(["ts", "k", "x"]))
 
-    def run() -> object:
-        query = "SELECT k, time_bucket(INTERVAL '1 minute', ts), SUM(x) AS s FROM given GROUP BY ALL"
-        windows = connection.sql(query).to_arrow_table()
-        return int(pc.sum(windows["s"]).as_py()), windows.num_rows
-
-    return timed(run)
+    query = "SELECT k, time_bucket(INTERVAL '1 minute', ts), SUM(x) AS s FROM given GROUP BY ALL"
+    return timed(
+        lambda: connection.sql(query).to_arrow_table(),
+        lambda found: (int(pc.sum(found["s"]).as_py()), found.num_rows),
+    )

@@ -17,47 +17,37 @@ def words(table: Any) -> Measured:
     result = tw.connect().sql("SELECT word, COUNT(*) AS n FROM t GROUP BY word", t=table.select(["word"]))
 
     def run() -> object:
-        changes = pa.Table.from_batches([pa.record_batch(batch) for batch in result.changes()])
+        return pa.Table.from_batches([pa.record_batch(batch) for batch in result.changes()])
+
+    def checksum(changes: pa.Table) -> object:
         # Counts only grow, so the largest is the last one.
         counts = changes.cast(pa.schema({"word": pa.string(), "n": pa.int64()})).group_by("word")
         counts = counts.aggregate([("n", "max")])
         return pc.sum(counts["n_max"]).as_py(), counts.num_rows
 
-    return timed(run)
-
-
-WINDOWS = (
-    "SELECT k, window_start, SUM(x) AS s FROM TUMBLE(t, ts, INTERVAL '1' MINUTE) "
-    "GROUP BY k, window_start, window_end"
-)
+    return timed(run, checksum)
 
 
 def windows(table: Any) -> Measured:
     given = tw.stream(table.select(["ts", "k", "x"]), rowtime="ts", delay="1 s")
-    result = tw.connect().sql(WINDOWS, t=given)
+    sums = (
+        "SELECT k, window_start, SUM(x) AS s FROM TUMBLE(t, ts, INTERVAL '1' MINUTE) "
+        "GROUP BY k, window_start, window_end"
+    )
+    result = tw.connect().sql(sums, t=given)
 
-    def run() -> object:
-        whole = result.arrow()
-        return pc.sum(whole["s"]).as_py(), whole.num_rows
-
-    return timed(run)
-
-
-JOIN = (
-    "SELECT o.x + p.x AS x FROM orders AS o JOIN payments AS p "
-    "ON o.order_id = p.order_id AND p.ts BETWEEN o.ts - INTERVAL '1' MINUTE AND o.ts + INTERVAL '1' MINUTE"
-)
+    return timed(result.arrow, lambda whole: (pc.sum(whole["s"]).as_py(), whole.num_rows))
 
 
 def join(tables: Any) -> Measured:
     orders, payments = (tw.stream(table, rowtime="ts", delay="2 s") for table in tables)
-    result = tw.connect().sql(JOIN, orders=orders, payments=payments)
+    pairs = (
+        "SELECT o.x + p.x AS x FROM orders AS o JOIN payments AS p "
+        "ON o.order_id = p.order_id AND p.ts BETWEEN o.ts - INTERVAL '1' MINUTE AND o.ts + INTERVAL '1' MINUTE"
+    )
+    result = tw.connect().sql(pairs, orders=orders, payments=payments)
 
-    def run() -> object:
-        whole = result.arrow()
-        return pc.sum(whole["x"]).as_py(), whole.num_rows
-
-    return timed(run)
+    return timed(result.arrow, lambda whole: (pc.sum(whole["x"]).as_py(), whole.num_rows))
 
 
 def function(kind: str) -> Callable[[Any], Measured]:
@@ -76,6 +66,6 @@ def function(kind: str) -> Callable[[Any], Measured]:
         call = {"sql": "f * CAST(1.19 AS DOUBLE) + CAST(1 AS DOUBLE)"}.get(kind, f"{kind}(f)")
         batches = table.select(["f"]).combine_chunks().to_batches(max_chunksize=8192)
         result = db.sql(f"SELECT SUM({call}) AS s FROM t", t=pa.Table.from_batches(batches))
-        return timed(lambda: round(result.fetchall()[0][0], 3))
+        return timed(result.fetchall, lambda rows: round(rows[0][0], 3))
 
     return measured
