@@ -366,11 +366,11 @@ mod tests {
             let kind = |row| if is_deleted(row) { RowKind::Delete } else { RowKind::UpdateAfter };
             let note = |serial| assert!(gone.insert(serial), "a row goes once");
             store.apply(&batch, kind, note)?;
-            for row in 0..changes.len() {
+            for (row, &(_, n)) in changes.iter().enumerate() {
                 let name = batch.column(0).as_string_view().value(row).to_owned();
                 match is_deleted(row) {
                     true => drop(expected.remove(&name)),
-                    false => drop(expected.insert(name, changes[row].1)),
+                    false => drop(expected.insert(name, n)),
                 }
             }
             assert_eq!(version(&store.version())?, expected, "turn {turn}");
