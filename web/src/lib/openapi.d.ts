@@ -622,6 +622,45 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/jobs/{job}/tables": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The materialized tables that a job keeps current, or has kept since the server began. */
+        get: operations["tables"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/jobs/{job}/tables/{table}/changes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A materialized table as it changes: its rows, then what changes. Each message `row` has a kind,
+         *     `+I` or `-D`; a row that changes goes and comes. Behind the rows of a version stands `version`
+         *     with its number, time and count of rows: only then a reader has all of it. The last message is
+         *     `end`.
+         */
+        get: operations["changes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/jobs/{job}/tail": {
         parameters: {
             query?: never;
@@ -1638,6 +1677,27 @@ export interface components {
             next?: string | null;
         };
         /** @description Lists with a next page. */
+        List_TableView: {
+            /** @description A page of them. */
+            items: {
+                /**
+                 * Format: int64
+                 * @description When that was made, in milliseconds since 1970; absent before the first one.
+                 */
+                as_of_ms?: number | null;
+                /** @description Its columns. */
+                columns: components["schemas"]["QueryColumn"][];
+                /** @description Its name, in the database with the name of its job. */
+                name: string;
+                /** @description Its primary key. */
+                primary_key: string[];
+                /** @description How many rows its newest version has. */
+                rows?: number | null;
+            }[];
+            /** @description What `after` is for the next page, if there is one. */
+            next?: string | null;
+        };
+        /** @description Lists with a next page. */
         List_TokenView: {
             /** @description A page of them. */
             items: {
@@ -1818,6 +1878,12 @@ export interface components {
         };
         /** @description An answer. */
         QueryAnswer: {
+            /**
+             * Format: int64
+             * @description When the oldest version of the materialized tables was made that the rows come from, in
+             *     milliseconds since 1970; absent if there is none among what was read.
+             */
+            as_of_ms?: number | null;
             /** @description The columns, with their types. */
             columns: components["schemas"]["QueryColumn"][];
             /** @description Not all rows are here: there were too many, or the time was over. */
@@ -2212,6 +2278,22 @@ export interface components {
          * @enum {string}
          */
         StopHow: "drain" | "snapshot" | "cancel";
+        /** @description A materialized table. */
+        TableView: {
+            /**
+             * Format: int64
+             * @description When that was made, in milliseconds since 1970; absent before the first one.
+             */
+            as_of_ms?: number | null;
+            /** @description Its columns. */
+            columns: components["schemas"]["QueryColumn"][];
+            /** @description Its name, in the database with the name of its job. */
+            name: string;
+            /** @description Its primary key. */
+            primary_key: string[];
+            /** @description How many rows its newest version has. */
+            rows?: number | null;
+        };
         /** @description A character of a text. */
         TextPlace: {
             /**
@@ -3496,6 +3578,65 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Operation"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    tables: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_TableView"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    changes: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job: string;
+                table: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": unknown;
                 };
             };
             default: {

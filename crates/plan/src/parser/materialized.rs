@@ -86,7 +86,7 @@ pub(super) fn alter(cursor: &mut Cursor<'_>, start: Span) -> Result<Declaration>
         () if cursor.take_words(&["SUSPEND"]) => "stop its job: thalweg stop JOB",
         () if cursor.take_words(&["RESUME"]) => "start its job: thalweg start JOB",
         () if cursor.take_words(&["AS"]) => {
-            "give its job the new statement: thalweg apply JOB FILE.sql keeps what state it can"
+            "give its job the new statement: thalweg submit JOB FILE.sql keeps what state it can"
         }
         () => return Err(cursor.expected("SUSPEND, RESUME or AS")),
     };
