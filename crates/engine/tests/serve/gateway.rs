@@ -5,6 +5,7 @@
 //! themselves.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::time::Instant;
 
 use serde_json::{Value, json};
@@ -305,6 +306,7 @@ fn an_insert_is_a_job_that_outlives_its_session_and_continues_from_its_savepoint
 
     let other = Client::open(&server, json!({ "pipeline.name": "Kept Numbers" }));
     let path = other.fields(&format!("STOP JOB '{id}' WITH SAVEPOINT"))[0][0].clone();
+    assert!(path.as_str().is_some_and(|path| Path::new(path).is_dir()), "{path}");
     assert_eq!(server.job("kept-numbers")["state"], "stopped");
     let other = Client::open(
         &server,

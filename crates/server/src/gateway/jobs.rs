@@ -151,8 +151,7 @@ fn place_of(server: &Server, path: &str) -> Outcome<(String, StartFrom)> {
 
 fn snapshot_path(server: &Server, job: &str, number: u64) -> Option<String> {
     let store = server.store(job).ok().flatten()?;
-    let directory = store.directory()?.join(number.to_string());
-    Some(directory.display().to_string())
+    Some(store.snapshot_directory(number)?.display().to_string())
 }
 
 /// The name that a job of this server can have.

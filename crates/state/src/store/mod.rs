@@ -198,6 +198,11 @@ impl SnapshotStore {
         self.directory.as_deref()
     }
 
+    /// Where the snapshot of this number lies, if that is on this machine.
+    pub fn snapshot_directory(&self, number: u64) -> Option<PathBuf> {
+        Some(self.directory()?.join(manifest::folder(number)))
+    }
+
     /// Every snapshot that there is anything of, in order of numbers. Reads the manifests.
     ///
     /// # Errors
