@@ -34,6 +34,7 @@ pub(crate) mod strings;
 pub(crate) mod time;
 pub(crate) mod time_text;
 pub(crate) mod type_names;
+mod weighted_percentile;
 mod zones;
 
 use std::sync::Arc;
@@ -46,7 +47,7 @@ use crate::function::{Function, Registered, user_kernel};
 
 use self::definition::{Build, Call, Definition};
 
-const TABLES: [&[Definition]; 18] = [
+const TABLES: [&[Definition]; 19] = [
     array_elements::DEFINITIONS,
     array_sets::DEFINITIONS,
     arrays::DEFINITIONS,
@@ -65,6 +66,7 @@ const TABLES: [&[Definition]; 18] = [
     time::DEFINITIONS,
     time_text::DEFINITIONS,
     type_names::DEFINITIONS,
+    weighted_percentile::DEFINITIONS,
 ];
 
 fn definitions() -> impl Iterator<Item = &'static Definition> {
@@ -88,6 +90,7 @@ pub fn function_names() -> Vec<&'static str> {
                     | "JSON$"
                     | "MINUS$"
                     | "MULTISET$"
+                    | "PERCENTILE$"
             )
     };
     let mut names: Vec<&'static str> = definitions().map(|d| d.name).filter(is_name).collect();

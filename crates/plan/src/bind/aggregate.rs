@@ -46,6 +46,9 @@ use crate::logical::{
     Aggregate, Field, LogicalKind, LogicalPlan, Node, TimeAttribute, Window, column_of,
 };
 
+/// The columns of a window among the provisional ones of a grouping.
+pub(super) const WINDOW_COLUMNS: usize = 3;
+
 /// An aggregation while its query is being bound.
 pub(super) struct Grouping<'a> {
     scope: &'a Scope,
@@ -196,6 +199,9 @@ impl<'a> Grouping<'a> {
             let values = self.aggregate_of(binder, &call, "ARRAY_AGG".to_owned(), Ok)?;
             return build::call("MULTISET$", vec![values], binder.session);
         }
+        if name == "PERCENTILE" && plain_arguments(call)?.len() == 3 {
+            return self.weighted_percentile(binder, call);
+        }
         if let Some(function) = binder.function_over_values(&name) {
             let values =
                 self.aggregate_of(binder, call, "ARRAY_AGG".to_owned(), values_together)?;
@@ -206,6 +212,17 @@ impl<'a> Grouping<'a> {
             true => counted_together(arguments),
             false => Ok(arguments),
         })
+    }
+
+    /// `PERCENTILE(value, fraction, frequency)`, from all values with their frequencies.
+    fn weighted_percentile(&mut self, binder: &Binder<'_>, call: &sql::Function) -> Result<Expr> {
+        let mut names = PlainNames::of(self.scope, "an aggregate");
+        let fraction = binder.expression(plain_arguments(call)?[1], &mut names)?;
+        let null_treatment = Some(sql::NullTreatment::IgnoreNulls);
+        let call = sql::Function { null_treatment, ..call.clone() };
+        let prepare = |arguments| binder.value_with_frequency(arguments);
+        let values = self.aggregate_of(binder, &call, "ARRAY_AGG".to_owned(), prepare)?;
+        binder.percentile_of(values, fraction)
     }
 
     /// The column of an aggregate over what `prepare` makes of the arguments.

@@ -1,5 +1,6 @@
 //! Aggregates that are made of others: JSON_ARRAYAGG and JSON_OBJECTAGG join the members of a group
-//! by LISTAGG and put them in brackets, COLLECT counts the values of ARRAY_AGG.
+//! by LISTAGG and put them in brackets, COLLECT counts the values of ARRAY_AGG, and PERCENTILE with
+//! a frequency sorts them.
 //!
 //! So they have the states of those, and retract as they do. The keys of an object are put in order
 //! when it is shown; of a key that comes twice, the last value stays.
@@ -87,5 +88,38 @@ impl Binder<'_> {
         let mut text = text;
         text.column_type = RESULT.not_null();
         Ok(text)
+    }
+
+    /// A value of PERCENTILE with its frequency as a row; NULL if it does not count, as in Flink.
+    pub(super) fn value_with_frequency(&self, arguments: Vec<Expr>) -> Result<Vec<Expr>> {
+        let [value, fraction, frequency] = <[Expr; 3]>::try_from(arguments)
+            .map_err(|_| Error::internal("PERCENTILE without a frequency"))?;
+        // Says what is wrong with the value and the fraction.
+        self.resolve_aggregate("PERCENTILE", false, false, &[value.clone(), fraction])?;
+        let of_frequency = &frequency.column_type.data_type;
+        if !of_frequency.is_integer() {
+            return Err(Error::plan(format!(
+                "the frequency of PERCENTILE must be a whole number, not {of_frequency}"
+            )));
+        }
+        let session = self.session;
+        let is_there = build::is_null(value.clone(), true);
+        let zero = build::number_literal("0")?;
+        let counts = build::binary(BinaryOp::Greater, frequency.clone(), zero, session)?;
+        let counts = build::binary(BinaryOp::And, is_there, counts, session)?;
+        let value = build::cast(value, DataType::Double, false, session)?;
+        let frequency = build::cast(frequency, DataType::BigInt, false, session)?;
+        let row = build::call("ROW", vec![value, frequency], session)?;
+        Ok(vec![build::case(vec![(counts, row)], None)?])
+    }
+
+    /// The percentile of values with their frequencies.
+    pub(super) fn percentile_of(&self, values: Expr, fraction: Expr) -> Result<Expr> {
+        let doubles = match &fraction.column_type.data_type {
+            DataType::Array(_) => DataType::Array(Box::new(DataType::Double.nullable())),
+            _ => DataType::Double,
+        };
+        let fraction = build::cast(fraction, doubles, false, self.session)?;
+        build::call("PERCENTILE$", vec![values, fraction], self.session)
     }
 }

@@ -92,7 +92,7 @@ impl Binder<'_> {
         kind: JoinKind,
         context: &Context<'_>,
     ) -> Result<Joined> {
-        let Correlated { node, scope, both } = self.bind_correlated(&left, select, context)?;
+        let Correlated { node, scope, both, .. } = self.bind_correlated(&left, select, context)?;
         let width = left.node.fields.len();
         let mut own: Vec<(String, Expr)> = node.columns().collect();
         let mut list = Vec::new();

@@ -40,9 +40,11 @@
 
 mod aggregate;
 mod asof;
+mod behind_groups;
 pub(crate) mod children;
 pub mod composed_aggregates;
 pub mod condition;
+mod correlated;
 mod expression;
 pub(crate) mod from;
 pub mod functions;

@@ -16,6 +16,7 @@ use thalweg_core::{DataType, Error, Result};
 use thalweg_expr::Expr;
 
 use super::aggregate::Grouping;
+use super::behind_groups::{BehindGroups, placed};
 use super::children::children;
 use super::from::BoundSource;
 use super::functions::{function_name, is_aggregate};
@@ -25,14 +26,10 @@ use super::order::{Ordered, items, output_column, sort_key, span as order_span};
 use super::over::OverCalls;
 use super::scope::{Scope, name_parts};
 use super::spans::span_of;
-use super::values::BehindGroups;
 use super::{Binder, Context, unsupported};
 use crate::ast::Name;
 use crate::logical::join::conjuncts;
 use crate::logical::{LogicalPlan, Node, ranks};
-
-/// The columns of a window among the provisional ones of a grouping.
-const WINDOW_COLUMNS: usize = 3;
 
 /// The columns of a select list: their names and what they compute.
 type Columns = Vec<(String, Expr)>;
@@ -72,10 +69,11 @@ impl Binder<'_> {
                 true => self.hinted_lifetime(&source.scope, &own),
                 false => None,
             };
-            let parts = value_parts(select, order)?;
-            let (behind, _clause) = self.values_behind_groups(&parts, context)?;
-            let grouping = (grouping.kept_for(lifetime), behind);
-            self.bind_grouped(select, order, node, &source.scope, grouping)?
+            let mut grouping = grouping.kept_for(lifetime);
+            let (behind, _clause) =
+                self.values_behind_groups(select, order, &mut grouping, context)?;
+            let grouping = (grouping, behind);
+            self.bind_grouped((select, order), node, &source.scope, grouping, context)?
         };
         match &select.distinct {
             None | Some(sql::Distinct::All) => Ok(ordered),
@@ -141,13 +139,13 @@ impl Binder<'_> {
 
     /// A SELECT with aggregation. HAVING is a filter over the aggregate; keys of ORDER BY may be
     /// aggregates that the list does not have.
-    fn bind_grouped(
+    pub(super) fn bind_grouped(
         &self,
-        select: &sql::Select,
-        order: Option<&sql::OrderBy>,
+        (select, order): (&sql::Select, Option<&sql::OrderBy>),
         node: Node,
         scope: &Scope,
         (mut grouping, behind): (Grouping<'_>, BehindGroups),
+        context: &Context<'_>,
     ) -> Result<Ordered> {
         let mut columns = self.select_list(select, scope, &mut grouping)?;
         let visible = columns.len();
@@ -158,11 +156,8 @@ impl Binder<'_> {
         let keys = self.sort_columns(order, &mut columns, &mut grouping)?;
         let keys = keys.into_iter().map(|(item, column)| sort_key(item, column)).collect();
         let (node, layout) = grouping.finish(self, node)?;
-        let (mut node, width) = behind.join(node);
-        // The layout has moved the values of sub-queries as if they were aggregates.
-        let place = |expr: &Expr| {
-            layout.place(expr).remap(&|at| BehindGroups::placed(at, WINDOW_COLUMNS, width))
-        };
+        let (mut node, values) = self.join_behind_groups(node, behind, &layout, context)?;
+        let place = |expr: &Expr| placed(expr, &layout, &values);
         if let Some(condition) = having {
             node = LogicalPlan::filter(node, place(&condition));
         }
@@ -348,7 +343,7 @@ fn distinct(ordered: Ordered) -> Result<Ordered> {
 }
 
 /// The expressions of a SELECT in which a sub-query is a value.
-fn value_parts<'q>(
+pub(super) fn value_parts<'q>(
     select: &'q sql::Select,
     order: Option<&'q sql::OrderBy>,
 ) -> Result<Vec<&'q sql::Expr>> {

@@ -13,8 +13,9 @@
 //! Anywhere else a sub-query is a value of each row: `values` joins it to the rows first.
 //!
 //! A sub-query is *correlated* if its own WHERE speaks of the query around. Its names are looked up
-//! in its own FROM first. A sub-query with GROUP BY, HAVING, LIMIT or a set operation is bound as a
-//! whole, and can't be correlated here: which rows it has depends on all of them.
+//! in its own FROM first. A correlated sub-query with GROUP BY is a table of groups with keys
+//! (`correlated`). One with LIMIT or a set operation is bound as a whole, and can't be correlated:
+//! which rows it has depends on all of them.
 
 use sqlparser::ast::{self as sql, Expr as SqlExpr, SetExpr};
 use thalweg_core::{Error, Result};
@@ -26,7 +27,9 @@ use super::join::joined_scope;
 use super::names::PlainNames;
 use super::scope::Scope;
 use super::spans::span_of;
-use super::subquery_syntax::{has_subquery, is_plain, is_subquery, is_whole, sql_conjuncts};
+use super::subquery_syntax::{
+    has_subquery, is_grouped, is_plain, is_subquery, is_whole, sql_conjuncts,
+};
 use super::{Binder, Context, unsupported};
 use crate::logical::join::{conjuncts, filter, join};
 use crate::logical::not_null::{is_never_null, value_is_never_null};
@@ -36,6 +39,8 @@ use crate::logical::{JoinCondition, JoinKind, LogicalKind, LogicalPlan, Node, an
 pub(super) struct Correlated {
     /// The rows for which the conditions hold that speak of the sub-query alone.
     pub(super) node: Node,
+    /// Their columns alone.
+    pub(super) inner: Scope,
     /// The columns of the query around, then those of `node`.
     pub(super) scope: Scope,
     /// The conditions that speak of the query around, over the columns of `scope`.
@@ -157,6 +162,13 @@ impl Binder<'_> {
         context: &Context<'_>,
     ) -> Result<Option<(Node, Vec<Expr>, Vec<Expr>)>> {
         let SetExpr::Select(select) = subquery.body.as_ref() else { return Ok(None) };
+        if is_grouped(subquery, select) {
+            let Ok(rows) = self.subquery_rows(outer, subquery, context) else { return Ok(None) };
+            let width = outer.node.fields.len();
+            let both = self.equal_keys(&rows, width)?;
+            let found = (0..rows.values).map(|at| rows.node.fields[at].at(width + at)).collect();
+            return Ok(Some((rows.node, found, both)));
+        }
         if !is_plain(subquery, select) || self.aggregates(select) {
             return Ok(None);
         }
@@ -214,15 +226,13 @@ impl Binder<'_> {
                 if is_own { own.push(conjunct.remap(&|i| i - width)) } else { both.push(conjunct) }
             }
         }
-        Ok(Correlated { node: filter(inner.node, own), scope, both })
+        Ok(Correlated { node: filter(inner.node, own), inner: inner.scope, scope, both })
     }
 
     /// `EXISTS (SELECT … FROM … WHERE …)`, whose WHERE may speak of the query around.
     ///
     /// The select list is not bound: it does not decide whether there is a row, unless it
-    /// aggregates. An aggregate without GROUP BY has one row whatever it reads. A sub-query with
-    /// GROUP BY, HAVING or LIMIT is bound as a whole, and can't be correlated: which rows it has
-    /// depends on all of them.
+    /// aggregates. An aggregate without GROUP BY has one row whatever it reads.
     fn bind_exists(
         &self,
         outer: BoundSource,
@@ -239,12 +249,13 @@ impl Binder<'_> {
         let select = match subquery.body.as_ref() {
             SetExpr::Select(select) if is_plain(subquery, select) => select,
             _ => {
-                let inner = self.bind_tree(subquery, context)?;
+                let inner = self.subquery_rows(&outer, subquery, context)?;
                 if has_one_row {
                     return Ok(always_one_row(outer.node));
                 }
-                let condition = JoinCondition::of(Vec::new(), &outer.node.fields, &inner.fields);
-                return Ok(join(outer.node, inner, kind, condition));
+                let equal = self.equal_keys(&inner, outer.node.fields.len())?;
+                let condition = JoinCondition::of(equal, &outer.node.fields, &inner.node.fields);
+                return Ok(join(outer.node, inner.node, kind, condition));
             }
         };
         let Correlated { node: inner, both, .. } = self.bind_correlated(&outer, select, context)?;

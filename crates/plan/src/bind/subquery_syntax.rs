@@ -33,6 +33,17 @@ pub(super) fn is_whole(query: &sql::Query, select: &sql::Select) -> bool {
     query.limit_clause.is_none() && query.fetch.is_none() && no_groups && select.having.is_none()
 }
 
+/// A SELECT of groups by keys: without rows to group it has none.
+pub(super) fn is_grouped(query: &sql::Query, select: &sql::Select) -> bool {
+    let is_set = |key: &SqlExpr| {
+        matches!(key, SqlExpr::GroupingSets(_) | SqlExpr::Cube(_) | SqlExpr::Rollup(_))
+    };
+    let has_keys = matches!(&select.group_by,
+        sql::GroupByExpr::Expressions(list, modifiers)
+            if !list.is_empty() && modifiers.is_empty() && !list.iter().any(is_set));
+    query.with.is_none() && query.limit_clause.is_none() && query.fetch.is_none() && has_keys
+}
+
 /// The parts of a condition that all have to hold, as they are written.
 pub(super) fn sql_conjuncts(condition: &SqlExpr) -> Vec<&SqlExpr> {
     match condition {

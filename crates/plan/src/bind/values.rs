@@ -12,29 +12,28 @@
 //! | `EXISTS (SELECT …)` | TRUE, once | whether it was found |
 //! | `x > ALL (SELECT v …)` | MIN(v), MAX(v), COUNT(*), COUNT(v) | x > MAX(v), if there are rows |
 //!
-//! A correlated sub-query has the columns by which it is correlated as keys of that table: its
-//! WHERE may compare them with the query around by `=` alone.
+//! A correlated sub-query has the columns by which it is correlated as keys of that table
+//! (`correlated`).
 //!
 //! **NULL.** IN, ANY and ALL are NULL where a NULL could decide. Where TRUE alone matters, under
 //! AND and OR in WHERE, IN is FALSE then, which saves a join.
 
 use std::cell::RefCell;
 
-use sqlparser::ast::{self as sql, BinaryOperator, Expr as SqlExpr, SelectItem, SetExpr};
+use sqlparser::ast::{BinaryOperator, Expr as SqlExpr};
 use thalweg_core::{Column, DataType, Error, Result};
+use thalweg_expr::Expr;
 use thalweg_expr::build::{self, BinaryOp};
-use thalweg_expr::{Expr, ExprKind, Scalar};
 
 use super::children::children;
 use super::expression::binary_op;
 use super::from::BoundSource;
-use super::join::{joined_scope, source};
+use super::join::source;
 use super::names::PlainNames;
-use super::scope::Scope;
 use super::spans::span_of;
-use super::subquery_syntax::{has_subquery, is_plain, is_value, sql_conjuncts};
+use super::subquery_syntax::is_value;
 use super::{Binder, ClauseValues, Context, unsupported};
-use crate::logical::join::{conjuncts, join, join_key};
+use crate::logical::join::{conjuncts, join};
 use crate::logical::{Aggregate, Field, JoinCondition, JoinKind, LogicalKind, LogicalPlan, Node};
 
 /// Forgets what stands for the sub-queries of a clause once the clause is bound, or has failed.
@@ -46,9 +45,6 @@ impl Drop for OpenClause<'_> {
     }
 }
 
-/// Where the columns of values begin that are joined behind an aggregation: behind all others.
-const BEHIND: usize = 1 << 33;
-
 /// The rows of a sub-query: its values, then the columns by which it is correlated.
 pub(super) struct Rows {
     pub(super) node: Node,
@@ -57,10 +53,10 @@ pub(super) struct Rows {
     /// For each further column what it equals in the query around.
     pub(super) keys: Vec<Expr>,
     /// True if there is one row at most for each combination of keys.
-    is_single: bool,
+    pub(super) is_single: bool,
     /// The value where there is no row, if that is not NULL: a COUNT is 0 there, and
     /// `COALESCE(SUM(v), 7)` is 7.
-    missing: Option<Expr>,
+    pub(super) missing: Option<Expr>,
 }
 
 /// What a sub-query compares with a value.
@@ -72,7 +68,11 @@ struct Quantifier {
 }
 
 /// The sub-queries of an expression; true with those of which only TRUE matters.
-fn values_of<'e>(expr: &'e SqlExpr, is_two_valued: bool, found: &mut Vec<(&'e SqlExpr, bool)>) {
+pub(super) fn values_of<'e>(
+    expr: &'e SqlExpr,
+    is_two_valued: bool,
+    found: &mut Vec<(&'e SqlExpr, bool)>,
+) {
     if is_value(expr) {
         found.push((expr, is_two_valued));
         return;
@@ -126,7 +126,7 @@ impl Binder<'_> {
         let mut values = ClauseValues::with_capacity(found.len());
         for (expr, is_two_valued) in found {
             let (joined, value) = self
-                .join_value(rows, expr, is_two_valued, context)
+                .join_value(rows, (expr, None), is_two_valued, context)
                 .map_err(|error| error.at(span_of(expr)))?;
             rows = joined;
             values.push((expr.clone(), value));
@@ -137,7 +137,7 @@ impl Binder<'_> {
         Ok((rows, self.open_clause(values)))
     }
 
-    fn open_clause(&self, values: ClauseValues) -> OpenClause<'_> {
+    pub(super) fn open_clause(&self, values: ClauseValues) -> OpenClause<'_> {
         self.values.borrow_mut().push(values);
         OpenClause(&self.values)
     }
@@ -153,10 +153,12 @@ impl Binder<'_> {
             .ok_or_else(|| unsupported::subquery("a sub-query here"))
     }
 
-    fn join_value(
+    /// Rows with a sub-query joined, and what stands for it. Of IN, ANY and ALL, `compared` is the
+    /// value on the left where it is bound already.
+    pub(super) fn join_value(
         &self,
         rows: BoundSource,
-        expr: &SqlExpr,
+        (expr, compared): (&SqlExpr, Option<Expr>),
         is_two_valued: bool,
         context: &Context<'_>,
     ) -> Result<(BoundSource, Expr)> {
@@ -171,17 +173,26 @@ impl Binder<'_> {
                 Ok((rows, negated_if(value, *negated)?))
             }
             SqlExpr::InSubquery { expr, subquery, negated } => {
-                let value = self.expression(expr, &mut PlainNames::of(&rows.scope, "IN"))?;
+                let value = match compared {
+                    Some(value) => value,
+                    None => self.expression(expr, &mut PlainNames::of(&rows.scope, "IN"))?,
+                };
                 let found = self.subquery_rows(&rows, subquery, context)?;
                 let two = is_two_valued && !*negated;
                 let (rows, value) = self.join_in(rows, found, value, two)?;
                 Ok((rows, negated_if(value, *negated)?))
             }
-            SqlExpr::AnyOp { left, compare_op, right, .. } => {
-                self.join_quantified(rows, (left, compare_op, right, false), is_two_valued, context)
-            }
-            SqlExpr::AllOp { left, compare_op, right } => {
-                self.join_quantified(rows, (left, compare_op, right, true), false, context)
+            SqlExpr::AnyOp { left, compare_op, right, .. }
+            | SqlExpr::AllOp { left, compare_op, right } => {
+                let is_all = matches!(expr, SqlExpr::AllOp { .. });
+                let value = match compared {
+                    Some(value) => value,
+                    None => {
+                        self.expression(left, &mut PlainNames::of(&rows.scope, "ANY or ALL"))?
+                    }
+                };
+                let two = is_two_valued && !is_all;
+                self.join_quantified(rows, value, (compare_op, right, is_all, two), context)
             }
             _ => Err(unsupported::subquery("a sub-query here")),
         }
@@ -275,18 +286,17 @@ impl Binder<'_> {
         Ok((rows, build::case(branches, Some(build::boolean_literal(false)))?))
     }
 
-    /// `left op ANY (sub-query)` or `left op ALL (sub-query)`
+    /// `value op ANY (sub-query)` or `value op ALL (sub-query)`
     fn join_quantified(
         &self,
         rows: BoundSource,
-        (left, op, right, is_all): (&SqlExpr, &BinaryOperator, &SqlExpr, bool),
-        is_two_valued: bool,
+        value: Expr,
+        (op, right, is_all, is_two_valued): (&BinaryOperator, &SqlExpr, bool, bool),
         context: &Context<'_>,
     ) -> Result<(BoundSource, Expr)> {
         let SqlExpr::Subquery(query) = right else {
             return Err(unsupported::never("ANY or ALL of something other than a sub-query"));
         };
-        let value = self.expression(left, &mut PlainNames::of(&rows.scope, "ANY or ALL"))?;
         let found = self.subquery_rows(&rows, query, context)?;
         let op =
             binary_op(op).ok_or_else(|| unsupported::never(&format!("{op} with ANY or ALL")))?;
@@ -422,205 +432,6 @@ impl Binder<'_> {
         let joined = join(rows.node, hidden(table), kind, condition);
         Ok((source(joined, scope), width))
     }
-
-    /// The rows of a sub-query, whether it is correlated or not.
-    fn subquery_rows(
-        &self,
-        outer: &BoundSource,
-        query: &sql::Query,
-        context: &Context<'_>,
-    ) -> Result<Rows> {
-        let error = match self.bind_tree(query, context) {
-            Ok(node) => {
-                let (values, is_single) = (node.fields.len(), self.has_one_row(query));
-                // Without a row there is no COUNT in a stream either, as in Flink.
-                return Ok(Rows { node, values, keys: Vec::new(), is_single, missing: None });
-            }
-            Err(error) => error,
-        };
-        let SetExpr::Select(select) = query.body.as_ref() else { return Err(error) };
-        if !is_plain(query, select) {
-            return Err(error);
-        }
-        let rows = match self.aggregates(select) {
-            true => self.correlated_aggregate(outer, query, select, context),
-            false => self.correlated_rows(outer, select, context),
-        };
-        // What is wrong with it as it is written is reported, not what is wrong with it alone.
-        rows.and_then(|rows| if rows.keys.is_empty() { Err(error) } else { Ok(rows) })
-    }
-
-    /// Values and keys of a correlated sub-query without aggregates.
-    pub(super) fn correlated_rows(
-        &self,
-        outer: &BoundSource,
-        select: &sql::Select,
-        context: &Context<'_>,
-    ) -> Result<Rows> {
-        let inner = self.bind_correlated(outer, select, context)?;
-        let width = outer.node.fields.len();
-        let mut columns = Vec::new();
-        for item in &select.projection {
-            let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item
-            else {
-                // EXISTS (SELECT * …): no value is looked at.
-                continue;
-            };
-            let value = self.expression(expr, &mut PlainNames::of(&inner.scope, "SELECT"))?;
-            if value.columns().iter().any(|&column| column < width) {
-                return Err(unsupported::subquery(
-                    "a sub-query that selects columns of the query around",
-                ));
-            }
-            columns.push(("{value}".to_owned(), value.remap(&|i| i - width)));
-        }
-        let values = columns.len();
-        let mut keys = Vec::new();
-        for condition in &inner.both {
-            let key = join_key(condition, &outer.node.fields, &inner.node.fields);
-            let key = key.filter(|key| !key.null_equals_null).ok_or_else(only_equalities)?;
-            keys.push(key.left);
-            columns.push(("{key}".to_owned(), key.right));
-        }
-        let node = LogicalPlan::project(inner.node, columns);
-        Ok(Rows { node, values, keys, is_single: false, missing: None })
-    }
-
-    /// A correlated aggregate: grouped by what its WHERE compares with the query around.
-    pub(super) fn correlated_aggregate(
-        &self,
-        outer: &BoundSource,
-        query: &sql::Query,
-        select: &sql::Select,
-        context: &Context<'_>,
-    ) -> Result<Rows> {
-        let inner = self.bind_from(&select.from, context)?;
-        let mut scope = joined_scope(outer, &inner);
-        let width = outer.node.fields.len();
-        scope.inner_from = Some(width);
-        let bound = |expr: &SqlExpr| {
-            let bound = self.expression(expr, &mut PlainNames::of(&scope, "WHERE"))?;
-            let is_inner = bound.columns().iter().all(|&i| i >= width);
-            Ok::<_, Error>((bound, is_inner))
-        };
-        let (mut own, mut keys, mut grouped) = (Vec::new(), Vec::new(), Vec::new());
-        for part in select.selection.iter().flat_map(sql_conjuncts) {
-            if has_subquery(part) || bound(part)?.1 {
-                own.push(part.clone());
-                continue;
-            }
-            let SqlExpr::BinaryOp { left, op: BinaryOperator::Eq, right } = part else {
-                return Err(only_equalities());
-            };
-            let (of_left, of_right) = (bound(left)?, bound(right)?);
-            let is_outer = |side: &Expr| side.columns().iter().all(|&i| i < width);
-            let (key, expr) = match (of_left, of_right) {
-                ((_, true), (key, false)) if is_outer(&key) => (key, left),
-                ((key, false), (_, true)) if is_outer(&key) => (key, right),
-                _ => return Err(only_equalities()),
-            };
-            keys.push(key);
-            grouped.push((**expr).clone());
-        }
-        let values = select.projection.len();
-        let selection = own.into_iter().reduce(|left, right| SqlExpr::BinaryOp {
-            left: Box::new(left),
-            op: BinaryOperator::And,
-            right: Box::new(right),
-        });
-        let with = |select: sql::Select| {
-            let body = Box::new(SetExpr::Select(Box::new(select)));
-            self.bind_tree(&sql::Query { body, ..query.clone() }, context)
-        };
-        let mut select = sql::Select { selection, ..select.clone() };
-        // One that is wrong without its keys is wrong with them, or has no such value.
-        let missing = with(select.clone()).ok().and_then(|node| value_of_no_rows(&node));
-        select.projection.extend(grouped.iter().cloned().map(SelectItem::UnnamedExpr));
-        select.group_by = sql::GroupByExpr::Expressions(grouped, Vec::new());
-        let node = with(select)?;
-        Ok(Rows { node, values, keys, is_single: true, missing })
-    }
-
-    /// The tables of the sub-queries in expressions of a grouped query. They are joined to its
-    /// groups by [`BehindGroups::join`], and stand for provisional columns until then.
-    pub(super) fn values_behind_groups(
-        &self,
-        parts: &[&SqlExpr],
-        context: &Context<'_>,
-    ) -> Result<(BehindGroups, OpenClause<'_>)> {
-        let mut found = Vec::new();
-        parts.iter().for_each(|part| values_of(part, false, &mut found));
-        let none = || BoundSource { node: super::query::one_row(), scope: Scope::empty() };
-        let mut behind = BehindGroups { tables: Vec::new(), columns: 0 };
-        let mut values = ClauseValues::with_capacity(found.len());
-        for (expr, _) in found {
-            if !matches!(expr, SqlExpr::Subquery(_) | SqlExpr::Exists { .. }) {
-                return Err(unsupported::subquery("IN, ANY or ALL of a sub-query behind GROUP BY")
-                    .at(span_of(expr)));
-            }
-            let joined = self.join_value(none(), expr, false, context);
-            let (rows, value) = joined.map_err(|error| error.at(span_of(expr)))?;
-            let LogicalKind::Join { right, .. } = &rows.node.kind else {
-                return Err(Error::internal("the value of a sub-query is joined"));
-            };
-            let first = BEHIND + behind.columns;
-            behind.columns += right.fields.len();
-            behind.tables.push(right.clone());
-            values.push((expr.clone(), value.remap(&|column| first + column)));
-        }
-        Ok((behind, self.open_clause(values)))
-    }
-}
-
-/// Tables of one row each that are joined to the groups of a query.
-pub(super) struct BehindGroups {
-    tables: Vec<Node>,
-    columns: usize,
-}
-
-impl BehindGroups {
-    /// The groups with the columns of all tables behind theirs, and how many columns they had.
-    pub(super) fn join(self, mut node: Node) -> (Node, usize) {
-        let width = node.fields.len();
-        for table in self.tables {
-            let condition = JoinCondition::of(Vec::new(), &node.fields, &table.fields);
-            node = join(node, table, JoinKind::Left, condition);
-        }
-        (node, width)
-    }
-
-    /// A provisional column once the groups have this many columns. `shift` is by how much the
-    /// layout of the groups has moved it.
-    pub(super) fn placed(column: usize, shift: usize, width: usize) -> usize {
-        match (column + shift).checked_sub(BEHIND) {
-            Some(place) => width + place,
-            None => column,
-        }
-    }
-}
-
-/// The first value of an aggregate of no rows, from the plan of that aggregate without keys; `None`
-/// if it is NULL.
-fn value_of_no_rows(node: &Node) -> Option<Expr> {
-    let (input, value) = match &node.kind {
-        LogicalKind::Project { input, expressions } => (input, expressions.first()?.clone()),
-        _ => (node, Expr::column(0, node.fields.first()?.column_type.clone())),
-    };
-    let LogicalKind::Aggregate { keys, aggregates, .. } = &input.kind else { return None };
-    if !keys.is_empty() {
-        return None;
-    }
-    let of_aggregate = |expr: &Expr| {
-        let ExprKind::Column(position) = expr.kind else { return None };
-        Some(match aggregates[position].name.as_str() {
-            "COUNT" | "APPROX_COUNT_DISTINCT" => {
-                Expr::literal(Scalar::Integer(0), DataType::BigInt.not_null())
-            }
-            _ => Expr::null(expr.column_type.data_type.clone()),
-        })
-    };
-    let value = value.replace(&of_aggregate);
-    (value.as_literal() != Some(&Scalar::Null)).then_some(value)
 }
 
 /// A table whose columns no name reaches.
@@ -631,10 +442,4 @@ fn hidden(table: &Node) -> Node {
 
 fn negated_if(value: Expr, negated: bool) -> Result<Expr> {
     if negated { build::unary(build::UnaryOp::Not, value) } else { Ok(value) }
-}
-
-fn only_equalities() -> Error {
-    unsupported::subquery(
-        "a correlated sub-query here, unless its WHERE compares with the query around by =,",
-    )
 }

@@ -81,7 +81,8 @@ struct TypeReader<'r, 'a> {
 }
 
 impl TypeReader<'_, '_> {
-    /// A type with its nullability; `INT ARRAY` is the postfix form of `ARRAY<INT>`.
+    /// A type with its nullability; `INT ARRAY` is the postfix form of `ARRAY<INT>`, as
+    /// `INT MULTISET` is of `MULTISET<INT>`.
     fn column_type(&mut self) -> Result<ColumnType> {
         self.depth += 1;
         if self.depth > NESTING_MAX {
@@ -90,8 +91,14 @@ impl TypeReader<'_, '_> {
         }
         let mut data_type = self.data_type()?;
         let mut nullable = self.nullable();
-        while !self.half_closed && self.cursor.take_words(&["ARRAY"]) {
-            data_type = DataType::Array(Box::new(ColumnType { data_type, nullable }));
+        while !self.half_closed {
+            if self.cursor.take_words(&["ARRAY"]) {
+                data_type = DataType::Array(Box::new(ColumnType { data_type, nullable }));
+            } else if self.cursor.take_words(&["MULTISET"]) {
+                data_type = multiset(ColumnType { data_type, nullable });
+            } else {
+                break;
+            }
             nullable = self.nullable();
         }
         self.depth -= 1;
@@ -149,7 +156,14 @@ impl TypeReader<'_, '_> {
                 DataType::Array(Box::new(element))
             }
             "MAP" => self.map()?,
+            "MULTISET" => {
+                self.open()?;
+                let element = self.column_type()?;
+                self.close()?;
+                multiset(element)
+            }
             "ROW" => self.row()?,
+            "STRUCTURED" => self.structured()?,
             other => return Err(unknown(other, &name.text).at(here)),
         })
     }
@@ -277,6 +291,26 @@ impl TypeReader<'_, '_> {
         if !parenthesized {
             self.open()?;
         }
+        self.fields(parenthesized)
+    }
+
+    /// `STRUCTURED<'com.acme.Point', x INT, y INT>`: a row, whose class only Java could make.
+    fn structured(&mut self) -> Result<DataType> {
+        self.open()?;
+        match self.cursor.peek_at(0) {
+            Some(Token::SingleQuotedString(_)) => self.cursor.next(),
+            _ => return Err(self.cursor.expected("the name of a class in quotes")),
+        };
+        if self.cursor.is_token(&Token::Gt) || self.cursor.is_token(&Token::ShiftRight) {
+            self.close()?;
+            return Ok(DataType::Row(Vec::new()));
+        }
+        self.cursor.expect_token(&Token::Comma)?;
+        self.fields(false)
+    }
+
+    /// The fields of a row, and what closes them.
+    fn fields(&mut self, parenthesized: bool) -> Result<DataType> {
         let mut fields: Vec<Column> = Vec::new();
         loop {
             let name = self.cursor.name("a field name")?;
@@ -331,13 +365,18 @@ impl TypeReader<'_, '_> {
     }
 }
 
+/// A multiset is a map of its elements to how often each is there.
+fn multiset(element: ColumnType) -> DataType {
+    DataType::Map(Box::new(element), Box::new(DataType::Int.not_null()))
+}
+
 /// Types that Flink names as well, but that no column can have here.
-const UNSUPPORTED: [&str; 5] = ["MULTISET", "RAW", "STRUCTURED", "VARIANT", "BITMAP"];
+const UNSUPPORTED: [&str; 3] = ["RAW", "VARIANT", "BITMAP"];
 
 /// What a misspelt type may mean.
 const KNOWN: &str = "BOOLEAN TINYINT SMALLINT INT INTEGER BIGINT FLOAT DOUBLE DECIMAL NUMERIC \
     STRING BYTES CHAR CHARACTER VARCHAR BINARY VARBINARY DATE TIME TIMESTAMP TIMESTAMP_LTZ ARRAY \
-    MAP ROW INTERVAL DEC";
+    MAP ROW INTERVAL DEC MULTISET STRUCTURED";
 
 fn unknown(word: &str, written: &str) -> Error {
     if UNSUPPORTED.contains(&word) {
@@ -391,6 +430,9 @@ mod tests {
                 "MAP<STRING, ROW<a INT, b TIMESTAMP(3)>> NOT NULL",
                 "MAP<STRING, ROW<a INT, b TIMESTAMP(3)>> NOT NULL",
             ),
+            ("MULTISET<STRING>", "MAP<STRING, INT NOT NULL>"),
+            ("INT NOT NULL MULTISET ARRAY", "ARRAY<MAP<INT NOT NULL, INT NOT NULL>>"),
+            ("ARRAY<STRUCTURED<'a.P', x INT, y STRING>>", "ARRAY<ROW<x INT, y STRING>>"),
             ("ROW(a INT NOT NULL, `b c` STRING 'a comment')", "ROW<a INT NOT NULL, b c STRING>"),
         ];
         for (text, expected) in cases {
@@ -424,6 +466,8 @@ mod tests {
             "INT NOT",
             "",
             "ROW<a INT, a INT>",
+            "STRUCTURED<x INT>",
+            "MULTISET<>",
         ] {
             assert!(parse_type(text).is_err(), "{text}");
         }

@@ -41,9 +41,10 @@ impl Aggregate for Percentile {
                 let fractions = fractions_of(fractions)?;
                 Ok(Some(AggregateFunction::new(Percentile { fractions })))
             }
-            [_, _, _] => {
-                Err(Error::unsupported("PERCENTILE with a frequency comes with a later version"))
-            }
+            [_, _, _] => Err(Error::unsupported(
+                "PERCENTILE with a frequency comes with a later version here",
+            )
+            .hint("with GROUP BY it is there")),
             given => Err(Error::plan(format!(
                 "PERCENTILE takes a value and a fraction, not {} arguments",
                 given.len()

@@ -1,0 +1,7 @@
+CREATE TABLE emp (
+  id INT, name STRING, dept INT, pay DECIMAL(8, 2), boss INT
+) WITH ('connector' = 'filesystem', 'path' = '@DIR@/in.csv', 'format' = 'csv', 'csv.null-literal' = '');
+CREATE TABLE dept (
+  id INT, title STRING, budget DECIMAL(12, 2)
+) WITH ('connector' = 'filesystem', 'path' = '@DIR@/in2.csv', 'format' = 'csv', 'csv.null-literal' = '');
+SELECT id, (SELECT COUNT(*) FROM dept WHERE dept.id <= emp.dept AND dept.budget > emp.pay) AS n FROM emp;
