@@ -222,7 +222,7 @@ pub fn column_of(
         DataType::BigInt => primitives::<Int64Type>(values)?,
         DataType::Float => primitives::<Float32Type>(values)?,
         DataType::Double => primitives::<Float64Type>(values)?,
-        DataType::Char(_) | DataType::Varchar(_) => texts(values)?,
+        DataType::Char(_) | DataType::Varchar(_) | DataType::Variant => texts(values)?,
         DataType::Binary(_) | DataType::Varbinary(_) => {
             Arc::new(BinaryArray::from_iter(extracted::<Vec<u8>>(values)?))
         }

@@ -6,7 +6,7 @@
 //!
 //! | SQL | Arrow |
 //! |---|---|
-//! | CHAR, VARCHAR, STRING | Utf8View |
+//! | CHAR, VARCHAR, STRING, VARIANT | Utf8View |
 //! | BOOLEAN | Boolean |
 //! | BINARY, VARBINARY, BYTES | Binary |
 //! | DECIMAL(p, s) | Decimal128(p, s) |
@@ -81,6 +81,8 @@ pub enum DataType {
     Map(Box<ColumnType>, Box<ColumnType>),
     /// `ROW<name type, …>`
     Row(Vec<Column>),
+    /// `VARIANT`: a value of any shape, held as JSON
+    Variant,
 }
 
 impl DataType {
@@ -101,7 +103,7 @@ impl DataType {
             DataType::Float => Arrow::Float32,
             DataType::Double => Arrow::Float64,
             DataType::Decimal(precision, scale) => Arrow::Decimal128(*precision, *scale as i8),
-            DataType::Char(_) | DataType::Varchar(_) => Arrow::Utf8View,
+            DataType::Char(_) | DataType::Varchar(_) | DataType::Variant => Arrow::Utf8View,
             DataType::Binary(_) | DataType::Varbinary(_) => Arrow::Binary,
             DataType::Date => Arrow::Date32,
             DataType::Time(_) => Arrow::Time32(TimeUnit::Millisecond),
@@ -215,6 +217,7 @@ impl fmt::Display for DataType {
             DataType::TimestampLtz(precision) => write!(f, "TIMESTAMP_LTZ({precision})"),
             DataType::IntervalYearMonth => f.write_str("INTERVAL YEAR TO MONTH"),
             DataType::IntervalDayTime => f.write_str("INTERVAL DAY TO SECOND"),
+            DataType::Variant => f.write_str("VARIANT"),
             DataType::Array(element) => write!(f, "ARRAY<{element}>"),
             DataType::Map(key, value) => write!(f, "MAP<{key}, {value}>"),
             DataType::Row(columns) => {

@@ -34,6 +34,7 @@ pub(crate) mod strings;
 pub(crate) mod time;
 pub(crate) mod time_text;
 pub(crate) mod type_names;
+mod variants;
 mod weighted_percentile;
 mod zones;
 
@@ -47,7 +48,7 @@ use crate::function::{Function, Registered, user_kernel};
 
 use self::definition::{Build, Call, Definition};
 
-const TABLES: [&[Definition]; 19] = [
+const TABLES: [&[Definition]; 20] = [
     array_elements::DEFINITIONS,
     array_sets::DEFINITIONS,
     arrays::DEFINITIONS,
@@ -66,6 +67,7 @@ const TABLES: [&[Definition]; 19] = [
     time::DEFINITIONS,
     time_text::DEFINITIONS,
     type_names::DEFINITIONS,
+    variants::DEFINITIONS,
     weighted_percentile::DEFINITIONS,
 ];
 

@@ -135,6 +135,7 @@ impl ColumnBuilder {
         let inner = |inner: &ColumnType| ColumnBuilder::new(inner).map(Box::new);
         let values = match &data_type {
             DataType::Null => return Err(Error::internal("a column of bare NULLs")),
+            DataType::Variant => return Err(Error::unsupported("no source has a VARIANT")),
             DataType::Boolean => Values::Boolean(BooleanBufferBuilder::new(0)),
             DataType::TinyInt => Values::TinyInt(Vec::new()),
             DataType::SmallInt => Values::SmallInt(Vec::new()),

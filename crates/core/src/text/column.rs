@@ -131,7 +131,9 @@ fn values<'a>(array: &'a dyn Array, data_type: &DataType, zone: Tz) -> Values<'a
         DataType::Decimal(_, scale) => {
             Values::Decimal(array.as_primitive::<Decimal128Type>(), *scale)
         }
-        DataType::Char(_) | DataType::Varchar(_) => Values::Text(array.as_string_view()),
+        DataType::Char(_) | DataType::Varchar(_) | DataType::Variant => {
+            Values::Text(array.as_string_view())
+        }
         DataType::Binary(_) | DataType::Varbinary(_) => Values::Binary(array.as_binary()),
         DataType::Date => Values::Date(array.as_primitive::<Date32Type>()),
         DataType::Time(precision) => {

@@ -138,7 +138,7 @@ fn with_text(
 /// Refuses values of types that have no order here.
 pub(crate) fn check_comparable(data_type: &DataType) -> Result<()> {
     match data_type {
-        DataType::Map(..) | DataType::Row(_) | DataType::Array(_) => {
+        DataType::Map(..) | DataType::Row(_) | DataType::Array(_) | DataType::Variant => {
             Err(Error::unsupported(format!("comparing values of type {data_type}")))
         }
         _ => Ok(()),

@@ -341,7 +341,11 @@ fn java_order(values: &ArrayRef) -> Result<DynComparator> {
 /// Refuses elements that have no order.
 fn check_order(call: &Call<'_>, element: &ColumnType) -> Result<()> {
     match element.data_type {
-        DataType::Null | DataType::Array(_) | DataType::Map(..) | DataType::Row(_) => {
+        DataType::Null
+        | DataType::Variant
+        | DataType::Array(_)
+        | DataType::Map(..)
+        | DataType::Row(_) => {
             Err(call.error(format!("values of type {} have no order", element.data_type)))
         }
         _ => Ok(()),

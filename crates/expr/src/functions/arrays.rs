@@ -33,6 +33,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     }),
     custom("ARRAY_AT", "any any", |call| match call.arg_type(0) {
         DataType::Map(..) => map_value(call),
+        DataType::Variant => super::variants::access(call),
         _ => element(call, false),
     }),
     custom("ELEMENT", "array", |call| element(call, true)),

@@ -92,6 +92,10 @@ fn string(call: Call<'_>) -> Result<Expr> {
         return Ok(Expr::null(DataType::STRING));
     }
     check_type(&call, call.arg_type(0))?;
+    if *call.arg_type(0) == DataType::Variant {
+        let column_type = DataType::STRING.nullable().with_nullable(call.nullable());
+        return Ok(call.unfolded(column_type, |a| Ok(a.value(0).array().clone()), |_| {}));
+    }
     let mut members = Member::all(&call);
     let member = members.swap_remove(0);
     let column_type = DataType::STRING.nullable().with_nullable(call.nullable());
@@ -226,6 +230,10 @@ fn to_json(array: &dyn Array, row: usize, data_type: &DataType, zone: Tz) -> Jso
         DataType::Boolean => return Json::Bool(array.as_boolean().value(row)),
         DataType::Char(_) | DataType::Varchar(_) => {
             return Json::String(array.as_string_view().value(row).to_owned());
+        }
+        DataType::Variant => {
+            let text = array.as_string_view().value(row);
+            return serde_json::from_str(text).unwrap_or_else(|_| Json::String(text.to_owned()));
         }
         DataType::Binary(_) | DataType::Varbinary(_) => {
             return Json::String(STANDARD.encode(array.as_binary::<i32>().value(row)));

@@ -30,7 +30,13 @@ use super::{
 /// True if a cast from one type to the other exists.
 pub(crate) fn can_cast(from: &DataType, to: &DataType) -> bool {
     use DataType as T;
-    if from == to || *from == T::Null || to.is_string() {
+    if from == to || *from == T::Null {
+        return true;
+    }
+    if *from == T::Variant || *to == T::Variant {
+        return false;
+    }
+    if to.is_string() {
         return true;
     }
     match (from, to) {

@@ -163,6 +163,7 @@ impl TypeReader<'_, '_> {
                 multiset(element)
             }
             "ROW" => self.row()?,
+            "VARIANT" => DataType::Variant,
             "STRUCTURED" => self.structured()?,
             other => return Err(unknown(other, &name.text).at(here)),
         })
@@ -371,12 +372,12 @@ fn multiset(element: ColumnType) -> DataType {
 }
 
 /// Types that Flink names as well, but that no column can have here.
-const UNSUPPORTED: [&str; 3] = ["RAW", "VARIANT", "BITMAP"];
+const UNSUPPORTED: [&str; 2] = ["RAW", "BITMAP"];
 
 /// What a misspelt type may mean.
 const KNOWN: &str = "BOOLEAN TINYINT SMALLINT INT INTEGER BIGINT FLOAT DOUBLE DECIMAL NUMERIC \
     STRING BYTES CHAR CHARACTER VARCHAR BINARY VARBINARY DATE TIME TIMESTAMP TIMESTAMP_LTZ ARRAY \
-    MAP ROW INTERVAL DEC MULTISET STRUCTURED";
+    MAP ROW INTERVAL DEC MULTISET STRUCTURED VARIANT";
 
 fn unknown(word: &str, written: &str) -> Error {
     if UNSUPPORTED.contains(&word) {

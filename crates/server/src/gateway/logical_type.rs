@@ -25,6 +25,7 @@ fn named(data_type: &DataType) -> (&'static str, Value) {
     match data_type {
         DataType::Null => ("NULL", Value::Null),
         DataType::Boolean => ("BOOLEAN", Value::Null),
+        DataType::Variant => ("VARIANT", Value::Null),
         DataType::TinyInt => ("TINYINT", Value::Null),
         DataType::SmallInt => ("SMALLINT", Value::Null),
         DataType::Int => ("INTEGER", Value::Null),

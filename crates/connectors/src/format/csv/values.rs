@@ -47,6 +47,7 @@ fn is_scalar(data_type: &DataType) -> bool {
     !matches!(
         data_type,
         DataType::Null
+            | DataType::Variant
             | DataType::Array(_)
             | DataType::Map(..)
             | DataType::Row(_)

@@ -30,7 +30,7 @@ pub fn can_be_bad(column: &Column, options: &JsonOptions) -> bool {
 /// True if JSON can hold values of this type.
 pub fn is_supported(data_type: &DataType) -> bool {
     match data_type {
-        DataType::Null => false,
+        DataType::Null | DataType::Variant => false,
         DataType::Array(element) => is_supported(&element.data_type),
         DataType::Map(key, value) => key.data_type.is_string() && is_supported(&value.data_type),
         DataType::Row(columns) => columns.iter().all(|c| is_supported(&c.column_type.data_type)),

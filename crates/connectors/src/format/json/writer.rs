@@ -234,7 +234,9 @@ impl<'a> JsonColumn<'a> {
             DataType::IntervalDayTime if style.for_file => Form::Millis(array.as_primitive()),
             numeric if numeric.is_numeric() => Form::Number,
             DataType::Boolean => Form::Boolean(array.as_boolean()),
-            DataType::Char(_) | DataType::Varchar(_) => Form::Text(array.as_string_view()),
+            DataType::Char(_) | DataType::Varchar(_) | DataType::Variant => {
+                Form::Text(array.as_string_view())
+            }
             DataType::Timestamp(_) => Form::Timestamp { is_utc_instant: false },
             DataType::TimestampLtz(_) => Form::Timestamp { is_utc_instant: style.for_file },
             DataType::Binary(_) | DataType::Varbinary(_) => Form::Base64(array.as_binary()),

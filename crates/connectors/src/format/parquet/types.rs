@@ -15,7 +15,10 @@ use thalweg_core::{DataType, Error, Result};
 /// True if Parquet can hold values of this type.
 pub fn is_supported(data_type: &DataType) -> bool {
     match data_type {
-        DataType::Null | DataType::IntervalYearMonth | DataType::IntervalDayTime => false,
+        DataType::Null
+        | DataType::Variant
+        | DataType::IntervalYearMonth
+        | DataType::IntervalDayTime => false,
         DataType::Array(element) => is_supported(&element.data_type),
         DataType::Map(key, value) => is_supported(&key.data_type) && is_supported(&value.data_type),
         DataType::Row(columns) => columns.iter().all(|c| is_supported(&c.column_type.data_type)),

@@ -31,7 +31,11 @@ impl Aggregate for Extreme {
     fn result(&self, argument: &DataType) -> Option<ColumnType> {
         let has_no_order = matches!(
             argument,
-            DataType::Array(_) | DataType::Map(..) | DataType::Row(_) | DataType::Null
+            DataType::Array(_)
+                | DataType::Map(..)
+                | DataType::Row(_)
+                | DataType::Variant
+                | DataType::Null
         );
         (!has_no_order).then(|| argument.clone().nullable())
     }

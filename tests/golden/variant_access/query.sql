@@ -1,0 +1,1 @@
+SELECT id, PARSE_JSON(j)['a'] AS a, PARSE_JSON(j)['a']['d'] AS d, PARSE_JSON(j)['zz'] AS z, PARSE_JSON(j)['b'] AS b FROM (VALUES (1, '{"a": {"d": [7, {"z": 1.5e2}]}, "b": null}'), (2, '{"a": {"d": []}}'), (3, '{"a": {}}'), (4, CAST(NULL AS STRING))) AS t(id, j);

@@ -1,0 +1,1 @@
+SELECT id, PARSE_JSON(j)[1] AS a, PARSE_JSON(j)[2]['k'] AS k, PARSE_JSON(j)[0] AS z, PARSE_JSON(j)[id] AS i FROM (VALUES (1, '[1e3, {"k": "x, y"}]'), (2, '[[1, 2], {"k": [3]}]'), (-1, '[]')) AS t(id, j);

@@ -1,0 +1,1 @@
+SELECT id, JSON_STRING(PARSE_JSON(j)) AS s, JSON_OBJECT('k' VALUE TRY_PARSE_JSON(j)) AS o FROM (VALUES (1, '{"a": 1, "b": [1, 2.50, "x", null, true], "c": {"d": "e"}}'), (2, '[10, {"a": "q"}, 1e3, 123456789012345678901234567890, 1.10]'), (3, CAST(NULL AS STRING)), (4, '"text"'), (5, 'null'), (6, '12')) AS t(id, j);

@@ -1,0 +1,1 @@
+SELECT ARRAY[PARSE_JSON(j)] AS a, MAP['k', PARSE_JSON(j)] AS m, COALESCE(PARSE_JSON(j), PARSE_JSON('0')) AS c FROM (VALUES ('[1, "x"]'), ('2')) AS t(j);
