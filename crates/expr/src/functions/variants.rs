@@ -1,8 +1,8 @@
 //! Values of any shape: PARSE_JSON, TRY_PARSE_JSON, and access to their fields and elements.
 //!
-//! A VARIANT is held as the JSON text that Flink shows of it: without blanks, the keys of objects in
-//! order and each once, numbers as below. So equal values have equal texts, and a part of a value is
-//! a part of its text.
+//! A VARIANT is held as the JSON text that Flink shows of it: without blanks, the keys of objects
+//! in order and each once, numbers as below. So equal values have equal texts, and a part of a
+//! value is a part of its text.
 //!
 //! | number | becomes |
 //! |---|---|

@@ -10,9 +10,9 @@ use thalweg_expr::Expr;
 use super::aggregate::{GroupLayout, Grouping, WINDOW_COLUMNS};
 use super::from::BoundSource;
 use super::join::source;
+use super::order::items;
 use super::query::one_row;
 use super::scope::Scope;
-use super::select::value_parts;
 use super::spans::span_of;
 use super::values::{OpenClause, values_of};
 use super::{Binder, ClauseValues, Context};
@@ -90,6 +90,21 @@ impl Binder<'_> {
         }
         Ok((rows.node, values))
     }
+}
+
+/// The expressions of a SELECT in which a sub-query is a value.
+pub(super) fn value_parts<'q>(
+    select: &'q sql::Select,
+    order: Option<&'q sql::OrderBy>,
+) -> Result<Vec<&'q sql::Expr>> {
+    let listed = select.projection.iter().filter_map(|item| match item {
+        sql::SelectItem::UnnamedExpr(expr) | sql::SelectItem::ExprWithAlias { expr, .. } => {
+            Some(expr)
+        }
+        _ => None,
+    });
+    let sorted = items(order)?.iter().map(|item| &item.expr);
+    Ok(listed.chain(&select.having).chain(&select.qualify).chain(sorted).collect())
 }
 
 /// An expression over the groups and these values, once both are there.

@@ -16,7 +16,7 @@ use thalweg_core::{DataType, Error, Result};
 use thalweg_expr::Expr;
 
 use super::aggregate::Grouping;
-use super::behind_groups::{BehindGroups, placed};
+use super::behind_groups::{BehindGroups, placed, value_parts};
 use super::children::children;
 use super::from::BoundSource;
 use super::functions::{function_name, is_aggregate};
@@ -340,19 +340,6 @@ fn distinct(ordered: Ordered) -> Result<Ordered> {
             .at(span));
     }
     Ok(Ordered { node: LogicalPlan::distinct(node), visible, keys, span })
-}
-
-/// The expressions of a SELECT in which a sub-query is a value.
-pub(super) fn value_parts<'q>(
-    select: &'q sql::Select,
-    order: Option<&'q sql::OrderBy>,
-) -> Result<Vec<&'q sql::Expr>> {
-    let listed = select.projection.iter().filter_map(|item| match item {
-        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
-        _ => None,
-    });
-    let sorted = items(order)?.iter().map(|item| &item.expr);
-    Ok(listed.chain(&select.having).chain(&select.qualify).chain(sorted).collect())
 }
 
 /// Names of a select list with those of its columns, as QUALIFY sees them.
