@@ -38,6 +38,18 @@ enum Bracket {
     Other,
 }
 
+impl Bracket {
+    /// Of a round bracket behind this token.
+    fn behind(before: Option<&Token>) -> Self {
+        let is = |word| before.is_some_and(|token| is_word(token, word));
+        match () {
+            () if is("CAST") || is("TRY_CAST") => Bracket::Cast,
+            () if is("MATCH_RECOGNIZE") => Bracket::Match(false),
+            () => Bracket::Other,
+        }
+    }
+}
+
 /// Applies all rewrites.
 pub(super) fn rewrite<'a>(
     source: &'a SourceText<'a>,
@@ -58,13 +70,7 @@ pub(super) fn rewrite<'a>(
         let before = cursor.index.checked_sub(2).map(|i| &tokens[i].token);
         match &token.token {
             Token::LParen => {
-                let cast = before.is_some_and(|t| is_word(t, "CAST") || is_word(t, "TRY_CAST"));
-                let is_match = before.is_some_and(|t| is_word(t, "MATCH_RECOGNIZE"));
-                open.push(match (cast, is_match) {
-                    (true, _) => Bracket::Cast,
-                    (_, true) => Bracket::Match(false),
-                    _ => Bracket::Other,
-                });
+                open.push(Bracket::behind(before));
                 output.push(token.clone());
             }
             Token::LBracket if before.is_some_and(|t| is_word(t, "MAP")) => {
