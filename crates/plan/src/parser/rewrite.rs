@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `CAST(x AS ROW<a INT>)` | `` CAST(x AS `ROW<a INT>`) ``: the type as one name, read by [`super::data_type`] |
 //! | `MAP['a', 1]` | `MAP('a', 1)` |
+//! | `VALUES 1, 2` | `VALUES (1), (2)` |
 //! | `CEILING(x TO HOUR)` | `CEIL(x TO HOUR)` |
 //! | `a ASOF LEFT JOIN b MATCH_CONDITION (m) ON c` | ``a LEFT JOIN b ON `ASOF$`(m) AND c`` (see `asof`) |
 //! | clauses of `MATCH_RECOGNIZE` | see [`super::pattern`] |
@@ -32,7 +33,21 @@ enum Bracket {
     Map,
     /// Of MATCH_RECOGNIZE; true between WITHIN and DEFINE.
     Match(bool),
+    /// A row of VALUES; true if its bracket was not written.
+    Row(bool),
     Other,
+}
+
+impl Bracket {
+    /// Of a round bracket behind this token.
+    fn behind(before: Option<&Token>) -> Self {
+        let is = |word| before.is_some_and(|token| is_word(token, word));
+        match () {
+            () if is("CAST") || is("TRY_CAST") => Bracket::Cast,
+            () if is("MATCH_RECOGNIZE") => Bracket::Match(false),
+            () => Bracket::Other,
+        }
+    }
 }
 
 /// Applies all rewrites.
@@ -48,19 +63,14 @@ pub(super) fn rewrite<'a>(
         if asof.take(&mut cursor, token, open.len(), &mut output)? {
             continue;
         }
-        if clauses::take(&mut cursor, token, &mut output)? {
+        let is_taken = clauses::take(&mut cursor, token, &mut output)?;
+        if is_taken || row_of_values(&cursor, token, &mut open, &mut output) {
             continue;
         }
         let before = cursor.index.checked_sub(2).map(|i| &tokens[i].token);
         match &token.token {
             Token::LParen => {
-                let cast = before.is_some_and(|t| is_word(t, "CAST") || is_word(t, "TRY_CAST"));
-                let is_match = before.is_some_and(|t| is_word(t, "MATCH_RECOGNIZE"));
-                open.push(match (cast, is_match) {
-                    (true, _) => Bracket::Cast,
-                    (_, true) => Bracket::Match(false),
-                    _ => Bracket::Other,
-                });
+                open.push(Bracket::behind(before));
                 output.push(token.clone());
             }
             Token::LBracket if before.is_some_and(|t| is_word(t, "MAP")) => {
@@ -102,8 +112,51 @@ pub(super) fn rewrite<'a>(
             _ => output.push(token.clone()),
         }
     }
+    if let Some(last) = tokens.last() {
+        close_row(last, &mut open, &mut output);
+    }
     Ok(output)
 }
+
+/// Puts brackets around rows of VALUES that have none. True if the token has been passed on.
+fn row_of_values(
+    cursor: &Cursor<'_>,
+    token: &TokenWithSpan,
+    open: &mut Vec<Bracket>,
+    output: &mut Vec<TokenWithSpan>,
+) -> bool {
+    let begins = match &token.token {
+        Token::Comma => matches!(open.last(), Some(Bracket::Row(_))),
+        word => is_word(word, "VALUES"),
+    };
+    let is_behind = BEHIND_VALUES.iter().any(|word| is_word(&token.token, word));
+    if begins || is_behind || matches!(token.token, Token::RParen | Token::SemiColon) {
+        close_row(token, open, output);
+    }
+    if begins {
+        output.push(token.clone());
+        let has_bracket = cursor.is_token(&Token::LParen)
+            || cursor.peek_at(0).is_none_or(|token| is_word(token, "ROW"));
+        if !has_bracket {
+            output.push(TokenWithSpan::new(Token::LParen, token.span));
+        }
+        open.push(Bracket::Row(!has_bracket));
+    }
+    begins
+}
+
+/// Ends a row of VALUES, if one is open.
+fn close_row(at: &TokenWithSpan, open: &mut Vec<Bracket>, output: &mut Vec<TokenWithSpan>) {
+    let Some(Bracket::Row(is_bare)) = open.last().copied() else { return };
+    open.pop();
+    if is_bare {
+        output.push(TokenWithSpan::new(Token::RParen, at.span));
+    }
+}
+
+/// Words that can follow the rows of VALUES.
+const BEHIND_VALUES: [&str; 7] =
+    ["UNION", "EXCEPT", "INTERSECT", "ORDER", "LIMIT", "OFFSET", "FETCH"];
 
 /// Words of types that `sqlparser` reads differently or not at all.
 /// A type without any of them goes through as it is, so that `sqlparser`'s own messages stay.

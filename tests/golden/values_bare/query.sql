@@ -1,0 +1,1 @@
+VALUES 'a' || 'b', CAST(NULL AS STRING), SUBSTRING('xyz', 2);

@@ -1,0 +1,1 @@
+SELECT x + 1 AS y FROM (VALUES 1 + 1, (2), -3 UNION ALL SELECT 3) AS v(x);
