@@ -383,6 +383,11 @@ impl<'a> Grouping<'a> {
             keys.pop();
             (node, keys) = sets.expand(binder, node, keys)?;
         }
+        if keys.is_empty() && aggregates.is_empty() {
+            return Err(unsupported::later("a group of all rows of which nothing is computed")
+                .hint("add COUNT(*), or leave GROUP_ID() and HAVING out")
+                .at(group.span));
+        }
         let kind = LogicalKind::Aggregate { input: node, keys, aggregates, state_ttl_ms };
         Ok(LogicalPlan::node(kind, fields))
     }

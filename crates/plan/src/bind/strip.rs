@@ -224,7 +224,9 @@ fn strip_project(stripped: Stripped, fields: &[Field], expressions: &[Expr]) -> 
     let mut window = stripped.window;
     window.rowtime += shift;
     for column in &mut window.partition_by {
-        *column += shift;
+        // GROUP BY names the column that is shown, if it is.
+        let is_it = |(_, expr): &(String, Expr)| column_of(expr) == Some(*column);
+        *column = projected[..shift].iter().position(is_it).unwrap_or(*column + shift);
     }
     let node = LogicalPlan::project(stripped.node, projected);
     let carried = stripped.carried.map(|(start, end)| (start + shift, end + shift));

@@ -423,6 +423,25 @@ fn several_sets_of_keys_make_them_nullable() {
     assert!(error.expect_err("a session of k").message().contains("SESSION with other keys"));
 }
 
+/// The column of PARTITION BY is the one that GROUP BY names, also behind a projection.
+#[test]
+fn sessions_are_grouped_in_derived_tables() {
+    let session = "TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '1' HOUR))";
+    for shown in ["*", "window_end, v, k, window_start"] {
+        let query = format!(
+            "SELECT k, COUNT(*) AS n FROM (SELECT {shown} FROM {session} WHERE v > 1)
+             GROUP BY k, window_start, window_end"
+        );
+        nested(&query).unwrap_or_else(|error| panic!("{shown}: {error}"));
+    }
+}
+
+#[test]
+fn a_group_of_which_nothing_is_computed_is_refused() {
+    let error = nested("SELECT GROUP_ID() AS g FROM t").expect_err("nothing is computed");
+    assert!(error.message().contains("nothing is computed"), "{error}");
+}
+
 #[test]
 fn constants_of_aggregates_are_checked() {
     let schema = nested(
