@@ -204,7 +204,7 @@ fn check(calls: &Calls, keys: &[usize], includes_peers: bool, seed: u64) {
     };
     let rows = rows_of(std::slice::from_ref(&batch));
     let expected = expected(&rows, &kinds, (calls, keys, includes_peers));
-    let script = if seed % 3 == 0 { inserts(&batch) } else { changes(&batch, &kinds) };
+    let script = if seed.is_multiple_of(3) { inserts(&batch) } else { changes(&batch, &kinds) };
     let operator = operator(calls, keys, includes_peers);
     let what = format!("keys {keys:?}, peers {includes_peers}, seed {seed}");
     for bundle_rows in [1, 7, usize::MAX] {
