@@ -12,6 +12,8 @@ pub struct Flink {
     folder: PathBuf,
     /// Of its gateway.
     url: String,
+    /// Its connector for Kafka.
+    jar: String,
     /// The program that talks to it.
     program: String,
 }
@@ -23,35 +25,38 @@ impl Flink {
             script: Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/services/flink"),
             folder: folder.join("flink"),
             url: String::new(),
+            jar: String::new(),
             program: program.to_owned(),
         };
         let started = flink.call("start")?;
         let said = String::from_utf8_lossy(&started.stdout).into_owned();
-        let url = said.lines().find_map(|line| line.strip_prefix("FLINK="));
-        let problem = String::from_utf8_lossy(&started.stderr).into_owned();
-        url.ok_or(problem)?.clone_into(&mut flink.url);
+        let value = |name: &str| said.lines().find_map(|line| line.strip_prefix(name));
+        let problem = || String::from_utf8_lossy(&started.stderr).into_owned();
+        value("FLINK=").ok_or_else(problem)?.clone_into(&mut flink.url);
+        value("FLINK_KAFKA_JAR=").ok_or_else(problem)?.clone_into(&mut flink.jar);
         Ok(flink)
     }
 
     fn call(&self, what: &str) -> Result<Output> {
         let cores = std::thread::available_parallelism()?;
         let mut call = Command::new(&self.script);
-        call.arg(what).arg(&self.folder).env("FLINK_KAFKA", "1");
+        call.arg(what).arg(&self.folder);
         call.env("FLINK_SLOTS", cores.to_string());
-        call.env("FLINK_EXTRA", format!("parallelism.default: {cores}"));
         Ok(call.output()?)
     }
 
     /// Submits SQL as a job of this name, which is cancelled when it is stopped.
     pub fn submit(&self, name: &str, text: &str) -> Result<Job> {
         let file = self.folder.join(format!("{name}.sql"));
-        std::fs::write(&file, text)?;
+        let cores = std::thread::available_parallelism()?;
+        std::fs::write(&file, format!("SET 'parallelism.default' = '{cores}'; {text}"))?;
         let submitted = Command::new(&self.program)
-            .args(["submit", "--flink", &self.url, "--detach"])
+            .args(["submit", "--flink", &self.url, "--jar", &self.jar, "--detach"])
             .arg(&file)
             .output()?;
         if !submitted.status.success() {
-            return Err(String::from_utf8_lossy(&submitted.stderr).into_owned().into());
+            let said = [submitted.stdout, submitted.stderr].concat();
+            return Err(String::from_utf8_lossy(&said).into_owned().into());
         }
         let mut cancel = Command::new(&self.program);
         cancel.args(["cancel", "--flink", &self.url, name]);
