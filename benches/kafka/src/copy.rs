@@ -1,7 +1,10 @@
 //! How long rows take from topic to topic at a given rate, exactly once with a snapshot each second
 //! and at least once.
 //!
-//! Message n is due at start + n / rate, fixed before the run, and says so; its latency counts from
+//! With `--backlog ROWS` the messages are there before the job begins: rows per second of processor
+//! time then are those of an engine that is busy.
+//!
+//! Otherwise message n is due at start + n / rate, fixed before the run, and says so; its latency counts from
 //! then to when a reader of committed messages has it, so a delay of the sender or of the job
 //! counts too. Every message is counted, and their numbers are summed up: none is lost, none is
 //! there twice.
@@ -47,7 +50,8 @@ struct Copy<'a> {
     output: String,
 }
 
-/// Copies with each guarantee, with `--flink yes` each time by Flink as well.
+/// Copies with each guarantee, or with the one that `--guarantee` names; with `--flink yes` each
+/// time by Flink as well.
 pub fn measure(broker: &Broker, arguments: &Arguments) -> Result<()> {
     let program = arguments.program()?;
     let load = Load {
@@ -56,7 +60,9 @@ pub fn measure(broker: &Broker, arguments: &Arguments) -> Result<()> {
         warm_up: arguments.number("warm-up", 10)?,
     };
     let has_flink = arguments.text("flink") == Some("yes");
-    for guarantee in ["exactly-once", "at-least-once"] {
+    let wanted = arguments.text("guarantee");
+    let is_wanted = |guarantee: &&str| wanted.is_none_or(|wanted| wanted == *guarantee);
+    for guarantee in ["exactly-once", "at-least-once"].into_iter().filter(is_wanted) {
         for engine in ["thalweg", "flink"].iter().take(1 + usize::from(has_flink)) {
             let topic = |what: &str| broker.topic(&format!("{what}-{engine}-{guarantee}"));
             let copy = Copy { engine, guarantee, input: topic("in")?, output: topic("out")? };
@@ -66,11 +72,14 @@ pub fn measure(broker: &Broker, arguments: &Arguments) -> Result<()> {
                 _ => None,
             };
             let text = script(broker, &copy);
-            let job = match &flink {
-                Some(flink) => flink.submit(&format!("copy-{guarantee}"), &text)?,
-                None => Job::start(program, &broker.folder, &own_settings(&copy, &text))?,
+            let start = || match &flink {
+                Some(flink) => flink.submit(&format!("copy-{guarantee}"), &text),
+                None => Job::start(program, &broker.folder, &own_settings(&copy, &text)),
             };
-            run(broker, load, &copy, job)?;
+            match arguments.number("backlog", 0)? {
+                0 => run(broker, load, &copy, start()?)?,
+                rows => catch_up(broker, rows, &copy, start)?,
+            }
         }
     }
     Ok(())
@@ -129,6 +138,32 @@ fn run(broker: &Broker, load: Load, copy: &Copy<'_>, job: Job) -> Result<()> {
         "rows": rows, "is_right": is_right, "rows_per_s": rows as f64 / wall_s, "cpu_s": cpu_s,
         "rows_per_core_s": rows as f64 / cpu_s, "p50_ms": at(0.5), "p99_ms": at(0.99), "p99_99_ms": at(0.9999),
         "max_ms": at(1.0),
+    });
+    println!("{line}");
+    Ok(())
+}
+
+/// Copies what is there.
+fn catch_up(
+    broker: &Broker,
+    rows: u64,
+    copy: &Copy<'_>,
+    start: impl FnOnce() -> Result<Job>,
+) -> Result<()> {
+    let mut writer = Writer::new(broker, &copy.input, 20)?;
+    for _ in 0..rows {
+        writer.send(now_us())?;
+    }
+    writer.finish()?;
+    let (job, begun) = (start()?, Instant::now());
+    let load = Load { rate: rows, seconds: 1, warm_up: 0 };
+    let seen = read(broker, &copy.output, load, rows, &AtomicBool::new(true))?;
+    let (wall_s, cpu_s) = (begun.elapsed().as_secs_f64(), job.cpu_s()?);
+    job.stop()?;
+    let line = json!({
+        "part": "kafka-backlog", "engine": copy.engine, "guarantee": copy.guarantee, "rows": rows,
+        "is_right": seen.count == rows && seen.sum == rows * (rows - 1) / 2, "wall_s": wall_s, "cpu_s": cpu_s,
+        "rows_per_s": rows as f64 / wall_s, "rows_per_core_s": rows as f64 / cpu_s,
     });
     println!("{line}");
     Ok(())

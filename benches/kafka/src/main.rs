@@ -4,6 +4,7 @@
 //! ```text
 //! kafka source --program PROGRAM [--rows 10000000]
 //! kafka copy   --program PROGRAM [--rate 200000] [--seconds 60] [--warm-up 10] [--flink yes]
+//!              [--guarantee exactly-once | at-least-once] [--backlog ROWS]
 //! ```
 //! `--servers HOST:PORT` names a broker; else `tests/services/kafka` starts one. With `--flink yes`
 //! a Flink that `tests/services/flink` starts runs the same statements over the same broker, one

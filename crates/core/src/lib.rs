@@ -34,6 +34,7 @@ pub mod lookup;
 pub mod operator;
 pub mod order;
 mod partition;
+pub mod quoting;
 pub mod search;
 pub mod shim;
 pub mod snapshot;

@@ -2,20 +2,17 @@
 
 use std::sync::Arc;
 
-use arrow_array::{
-    ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringViewArray, UInt32Array,
-};
-use arrow_select::take::take_record_batch;
+use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringViewArray};
 use thalweg_core::shim::SplitMix64;
 use thalweg_core::{Column, DataType, RowKind, TableSchema};
 
-use thalweg_operators::aggregate::{AggregateCall, resolve};
+use thalweg_operators::aggregate::AggregateCall;
 use thalweg_operators::over_values::{OverValues, OverValuesSpec};
 use thalweg_operators::reference::{ReferenceAggregate, ReferenceFunction as F, Value};
 use thalweg_operators::sort::SortKey;
 use thalweg_operators::test_kit::{
-    DriveOptions, assert_same_rows, changes, check_captures, check_damaged_state, check_operator,
-    drive, inserts, rows_of,
+    DriveOptions, aggregate_pair, assert_same_rows, changelog_of, changes, check_captures,
+    check_damaged_state, check_operator, drive, inserts, rows_of,
 };
 
 const KEY: usize = 0;
@@ -60,21 +57,12 @@ fn fresh_rows(random: &mut SplitMix64, count: usize) -> RecordBatch {
 /// Rows and retractions of rows that are there; now and then all that are there go.
 fn changelog(random: &mut SplitMix64, count: usize) -> (RecordBatch, Vec<RowKind>) {
     let fresh = fresh_rows(random, count);
-    let (mut live, mut picks, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut next, mut shrinks) = (0, false);
-    while picks.len() < count {
+    let mut shrinks = false;
+    changelog_of(&fresh, random, |random, live| {
         shrinks ^= random.below(25) == 0;
-        if !live.is_empty() && random.below(10) < if shrinks { 8 } else { 3 } {
-            picks.push(live.swap_remove(random.below(live.len() as u64) as usize));
-            kinds.push([RowKind::UpdateBefore, RowKind::Delete][random.below(2) as usize]);
-        } else {
-            live.push(next);
-            picks.push(next);
-            kinds.push([RowKind::UpdateAfter, RowKind::Insert][random.below(2) as usize]);
-            next += 1;
-        }
-    }
-    (take_record_batch(&fresh, &UInt32Array::from(picks)).expect("rows that are there"), kinds)
+        let goes = !live.is_empty() && random.below(10) < if shrinks { 8 } else { 3 };
+        goes.then(|| live.swap_remove(random.below(live.len() as u64) as usize))
+    })
 }
 
 type Calls = Vec<(AggregateCall, ReferenceAggregate)>;
@@ -86,12 +74,7 @@ fn call(
     distinct: bool,
     filter: Option<usize>,
 ) -> (AggregateCall, ReferenceAggregate) {
-    let types: Vec<_> =
-        argument.iter().map(|&at| input().columns[at].column_type.clone()).collect();
-    let (resolved, result) = resolve(name, distinct, &types).expect("a known aggregate");
-    let name = name.to_lowercase();
-    let own = AggregateCall { function: resolved, argument, distinct, filter, result, name };
-    (own, ReferenceAggregate { function, argument, distinct, filter })
+    aggregate_pair(&input(), (name, function), argument, distinct, filter)
 }
 
 /// Aggregates that lose values from behind.

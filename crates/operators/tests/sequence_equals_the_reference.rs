@@ -15,14 +15,14 @@ use arrow_array::{
 };
 use thalweg_core::shim::{ManualClock, SharedClock, SplitMix64};
 use thalweg_core::{Column, DataType, Operator, OperatorClass, TableSchema};
-use thalweg_operators::aggregate::{AggregateCall, resolve};
+use thalweg_operators::aggregate::AggregateCall;
 use thalweg_operators::chain::{self, Chain};
 use thalweg_operators::limit::Limit;
 use thalweg_operators::reference::sequence::{ChainFunction, Stage, Step, WindowStage, run};
 use thalweg_operators::reference::{ReferenceAggregate, ReferenceFunction, ReferenceWindow, Value};
 use thalweg_operators::sort::{SortKey, SortLimit};
 use thalweg_operators::temporal_sort::TemporalSort;
-use thalweg_operators::test_kit::rows_of;
+use thalweg_operators::test_kit::{aggregate_pair, rows_of};
 use thalweg_operators::window::{
     LatePolicy, SessionAggregate, SessionSpec, WindowAggregate, WindowAggregateSpec, WindowSpec,
 };
@@ -134,11 +134,6 @@ fn aggregate(
     distinct: bool,
     filter: Option<usize>,
 ) -> Aggregate {
-    let types: Vec<_> =
-        argument.iter().map(|&at| schema().columns[at].column_type.clone()).collect();
-    let (function, result) = resolve(name, distinct, &types).expect("an aggregate of ours");
-    let call =
-        AggregateCall { function, argument, distinct, filter, result, name: name.to_lowercase() };
     let function = match name {
         "COUNT" => ReferenceFunction::Count,
         "SUM" => ReferenceFunction::Sum { bits: 32 },
@@ -157,7 +152,7 @@ fn aggregate(
         "VAR_SAMP" => ReferenceFunction::VarSamp,
         other => panic!("{other}"),
     };
-    (call, ReferenceAggregate { function, argument, distinct, filter })
+    aggregate_pair(&schema(), (name, function), argument, distinct, filter)
 }
 
 /// Exact ones that can subtract, exact ones that cannot, and such that depend on the order of rows.

@@ -8,11 +8,13 @@ use arrow_array::{
 };
 use thalweg_core::shim::SplitMix64;
 use thalweg_core::{Column, DataType, Operator, TableSchema};
-use thalweg_operators::aggregate::{AggregateCall, resolve};
+use thalweg_operators::aggregate::AggregateCall;
 use thalweg_operators::reference::{
     self, ReferenceAggregate, ReferenceFunction, ReferenceQuery, ReferenceWindow, Row, Value,
 };
-use thalweg_operators::test_kit::{assert_same_rows, check_operator, rows_of, sorted, stamped};
+use thalweg_operators::test_kit::{
+    aggregate_pair, assert_same_rows, check_operator, rows_of, sorted, stamped,
+};
 use thalweg_operators::window::{
     LatePolicy, SessionAggregate, SessionSpec, WindowAggregate, WindowAggregateSpec, WindowSpec,
 };
@@ -87,11 +89,6 @@ fn aggregate(
     distinct: bool,
     filter: Option<usize>,
 ) -> (AggregateCall, ReferenceAggregate) {
-    let types: Vec<_> =
-        argument.iter().map(|&at| schema().columns[at].column_type.clone()).collect();
-    let (function, result) = resolve(name, distinct, &types).expect("an aggregate of ours");
-    let call =
-        AggregateCall { function, argument, distinct, filter, result, name: name.to_lowercase() };
     let function = match name {
         "COUNT" => ReferenceFunction::Count,
         "SUM" => ReferenceFunction::Sum { bits: 32 },
@@ -104,7 +101,7 @@ fn aggregate(
         "VAR_SAMP" => ReferenceFunction::VarSamp,
         other => panic!("{other}"),
     };
-    (call, ReferenceAggregate { function, argument, distinct, filter })
+    aggregate_pair(&schema(), (name, function), argument, distinct, filter)
 }
 
 type Aggregates = Vec<(AggregateCall, ReferenceAggregate)>;

@@ -9,15 +9,14 @@ use std::sync::Arc;
 
 use arrow_array::{
     ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringViewArray,
-    TimestampMillisecondArray, UInt32Array,
+    TimestampMillisecondArray,
 };
-use arrow_select::take::take_record_batch;
 use thalweg_core::shim::SplitMix64;
 use thalweg_core::{Column, DataType, Operator, RowKind, TableSchema};
-use thalweg_operators::aggregate::{AggregateCall, resolve};
+use thalweg_operators::aggregate::AggregateCall;
 use thalweg_operators::reference::{ReferenceAggregate, ReferenceFunction, ReferenceWindow, Value};
 use thalweg_operators::test_kit::{
-    Event, assert_same_rows, check_operator, rows_of, sorted, stamped,
+    Event, aggregate_pair, assert_same_rows, changelog_of, check_operator, rows_of, sorted, stamped,
 };
 use thalweg_operators::window::{
     LatePolicy, SessionAggregate, SessionSpec, WindowAggregate, WindowAggregateSpec, WindowSpec,
@@ -72,34 +71,20 @@ fn fresh_rows(rows: usize, random: &mut SplitMix64) -> RecordBatch {
 /// A changelog: now and then a row that is there is retracted, mostly one that came lately.
 fn changelog(count: usize, random: &mut SplitMix64) -> (RecordBatch, Vec<RowKind>) {
     let fresh = fresh_rows(count, random);
-    let (mut live, mut picks, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
-    let mut next = 0;
-    while picks.len() < count {
-        if !live.is_empty() && random.below(9) < 4 {
-            let newest: usize = live.len();
-            let back = 1 + random.below(newest.min(12) as u64) as usize;
-            picks.push(live.remove(newest - back));
-            kinds.push([RowKind::UpdateBefore, RowKind::Delete][random.below(2) as usize]);
-        } else {
-            live.push(next);
-            picks.push(next);
-            kinds.push([RowKind::UpdateAfter, RowKind::Insert][random.below(2) as usize]);
-            next += 1;
-        }
-    }
-    (take_record_batch(&fresh, &UInt32Array::from(picks)).expect("rows that are there"), kinds)
+    changelog_of(&fresh, random, |random, live| {
+        let goes = !live.is_empty() && random.below(9) < 4;
+        goes.then(|| {
+            let newest = live.len();
+            live.remove(newest - 1 - random.below(newest.min(12) as u64) as usize)
+        })
+    })
 }
 
 type Aggregates = Vec<(AggregateCall, ReferenceAggregate)>;
 
 fn aggregates() -> Aggregates {
     let of = |name: &str, function, argument: Option<usize>, distinct, filter| {
-        let types: Vec<_> =
-            argument.iter().map(|&at: &usize| schema().columns[at].column_type.clone()).collect();
-        let (resolved, result) = resolve(name, distinct, &types).expect("an aggregate of ours");
-        let name = name.to_lowercase();
-        let call = AggregateCall { function: resolved, argument, distinct, filter, result, name };
-        (call, ReferenceAggregate { function, argument, distinct, filter })
+        aggregate_pair(&schema(), (name, function), argument, distinct, filter)
     };
     use ReferenceFunction as F;
     vec![

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use thalweg_core::quoting::quoted_text;
 use thalweg_core::{Error, Result, Span};
 
 use crate::parser::FlinkDialect;
@@ -103,9 +104,8 @@ pub(crate) fn in_order(edits: &mut [Edit]) {
 
 /// Options as they stand between the brackets of WITH.
 pub(crate) fn quoted_options(options: &[(String, String)], separator: &str) -> String {
-    let quoted = |(key, value): &(String, String)| {
-        format!("'{}' = '{}'", key.replace('\'', "''"), value.replace('\'', "''"))
-    };
+    let quoted =
+        |(key, value): &(String, String)| format!("{} = {}", quoted_text(key), quoted_text(value));
     options.iter().map(quoted).collect::<Vec<_>>().join(separator)
 }
 

@@ -50,6 +50,7 @@ const RULES: &[Rule] = &[
         allowed: &[
             "crates/ordering/",
             "crates/engine/src/cli/allocator.rs",
+            "crates/connectors/src/kafka/batches.rs",
             "crates/connectors/src/kafka/queue.rs",
         ],
         instead: "only crate ordering and bindings of foreign functions may",

@@ -416,9 +416,9 @@ const OGG: FormatDescription = FormatDescription {
 
 const PARQUET: FormatDescription = FormatDescription {
     name: "parquet",
-    summary: "read with Snappy, with Zstandard or not compressed",
+    summary: "read with Zstandard, Snappy, GZIP, LZ4 or not compressed",
     options: &option_table! {
-        "parquet.compression": Words(&["UNCOMPRESSED", "SNAPPY", "ZSTD"]), or("ZSTD"), of_sink(),
+        "parquet.compression": Words(&["UNCOMPRESSED", "SNAPPY", "ZSTD", "GZIP", "LZ4_RAW"]), or("ZSTD"), of_sink(),
         as_in_flink()
             => "how files are compressed. Flink's default is `SNAPPY`";
         "parquet.compression.codec.zstd.level": Number, or("3"), of_sink(), as_in_flink()

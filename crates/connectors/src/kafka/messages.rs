@@ -26,6 +26,12 @@ pub struct MessageWriter {
     has_changes: bool,
 }
 
+/// Values and keys of a batch as bytes, which its messages borrow.
+pub struct EncodedRows {
+    values: BinaryArray,
+    keys: Option<BinaryArray>,
+}
+
 /// A key or a value.
 struct Part {
     encoder: TextEncoder,
@@ -79,19 +85,28 @@ impl MessageWriter {
         })
     }
 
-    /// Gives each message of a batch.
+    /// Keys and values of a batch.
     ///
     /// # Errors
-    /// If a row can't be written; what `each` says.
-    pub fn each(
-        &self,
-        batch: &RecordBatch,
-        kinds: Option<&[RowKind]>,
-        each: &mut dyn FnMut(&Outgoing<'_>) -> Result<()>,
-    ) -> Result<()> {
+    /// If a value can't be written.
+    pub fn encode(&self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<EncodedRows> {
         let values = self.value.messages(batch, kinds.filter(|_| self.has_changes))?;
         let keys = self.key.as_ref().map(|key| key.messages(batch, None)).transpose()?;
+        Ok(EncodedRows { values, keys })
+    }
+
+    /// The messages of a batch, with its keys and values.
+    ///
+    /// # Errors
+    /// If a row goes to another topic than those of the table.
+    pub fn messages<'b>(
+        &self,
+        batch: &'b RecordBatch,
+        kinds: Option<&[RowKind]>,
+        encoded: &'b EncodedRows,
+    ) -> Result<Vec<Outgoing<'b>>> {
         let times = self.timestamp.map(|at| millis(batch.column(at))).transpose()?;
+        let mut messages = Vec::with_capacity(batch.num_rows());
         for row in 0..batch.num_rows() {
             let kind = kinds.map_or(RowKind::Insert, |kinds| kinds[row]);
             if kind == RowKind::UpdateBefore && !self.has_changes {
@@ -99,15 +114,15 @@ impl MessageWriter {
             }
             let is_delete = self.is_upsert && kind == RowKind::Delete;
             let time = times.as_ref().filter(|times| times.is_valid(row));
-            each(&Outgoing {
+            messages.push(Outgoing {
                 topic: self.topic(batch, row)?,
-                key: keys.as_ref().and_then(|keys| bytes(keys, row)),
-                value: if is_delete { None } else { bytes(&values, row) },
+                key: encoded.keys.as_ref().and_then(|keys| bytes(keys, row)),
+                value: if is_delete { None } else { bytes(&encoded.values, row) },
                 timestamp_ms: time.map(|times| times.value(row)),
                 headers: self.headers.map_or_else(Vec::new, |at| headers(batch.column(at), row)),
-            })?;
+            });
         }
-        Ok(())
+        Ok(messages)
     }
 
     fn topic<'b>(&self, batch: &'b RecordBatch, row: usize) -> Result<Option<&'b str>> {

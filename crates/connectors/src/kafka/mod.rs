@@ -8,9 +8,10 @@
 //! | reading | [`source`], with the thread of [`reader`] |
 //! | messages to rows | [`rows`]; those that can't be read: [`letters`] |
 //! | rows to messages | [`messages`] |
-//! | writing | [`sink`], [`output`] |
+//! | writing | [`sink`], [`output`], [`batches`] |
 //! | writing exactly once | [`transactions`], [`spool`], [`limits`] |
 
+mod batches;
 mod client;
 mod description;
 mod jaas;

@@ -1,5 +1,6 @@
 //! Messages to the servers.
 
+use std::cell::OnceCell;
 use std::time::Duration;
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -7,6 +8,7 @@ use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer as _};
 use thalweg_core::{Error, Result};
 
+use super::batches::{ClientTopic, GIVEN_MAX};
 use super::client::{Client, Context, Producer, Properties, create};
 use super::options::KafkaOptions;
 use super::spool::Outgoing;
@@ -21,6 +23,8 @@ pub struct Output {
     properties: Properties,
     context: Context,
     cancel: Cancel,
+    /// The topic of messages that name none, once there was one. Dropped before its client.
+    own_topic: OnceCell<ClientTopic>,
     producer: Client<Producer>,
 }
 
@@ -68,6 +72,7 @@ impl Output {
             properties: options.properties.clone(),
             context,
             cancel,
+            own_topic: OnceCell::new(),
         })
     }
 
@@ -76,11 +81,42 @@ impl Output {
         &self.producer
     }
 
-    /// Sends a message. Waits while too many are on their way.
+    /// Sends messages, in order. Waits while too many are on their way.
     ///
     /// # Errors
-    /// If the message, or one before it, can't be sent; if the work is not wanted any more.
-    pub fn send(&self, message: &Outgoing<'_>) -> Result<(), Failure> {
+    /// If one of them, or one before them, can't be sent; if the work is not wanted any more.
+    pub fn send(&self, messages: &[Outgoing<'_>]) -> Result<(), Failure> {
+        let mut left = messages;
+        while let Some(first) = left.first() {
+            let head = &left[..left.len().min(GIVEN_MAX)];
+            let plain = head.iter().take_while(|message| message.is_plain()).count();
+            let taken = match &self.topic {
+                Some(topic) if plain > 0 => {
+                    self.topic(topic)?.send(&head[..plain], self.partition)?
+                }
+                _ => usize::from(self.send_one(first)?),
+            };
+            left = &left[taken..];
+            if taken == 0 {
+                self.check()?;
+                if !self.cancel.sleep(Duration::from_millis(1)) {
+                    return Err(Error::cancelled().into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn topic(&self, name: &str) -> Result<&ClientTopic> {
+        if let Some(topic) = self.own_topic.get() {
+            return Ok(topic);
+        }
+        let topic = ClientTopic::new(&self.producer, name)?;
+        Ok(self.own_topic.get_or_init(|| topic))
+    }
+
+    /// Sends any message. False if there is no room for it at the moment.
+    fn send_one(&self, message: &Outgoing<'_>) -> Result<bool, Failure> {
         let topic = message.topic.or(self.topic.as_deref());
         let topic = topic.ok_or_else(|| Error::internal("a message without a topic"))?;
         let mut record = BaseRecord::<[u8], [u8]>::to(topic);
@@ -95,19 +131,12 @@ impl Output {
         record.payload = message.value;
         record.timestamp = message.timestamp_ms;
         record.partition = self.partition;
-        loop {
-            let (error, back) = match self.producer.send(record) {
-                Ok(()) => return Ok(()),
-                Err(refused) => refused,
-            };
-            if error.rdkafka_error_code() != Some(RDKafkaErrorCode::QueueFull) {
-                return Err(error.into());
+        match self.producer.send(record) {
+            Ok(()) => Ok(true),
+            Err((error, _)) if error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull) => {
+                Ok(false)
             }
-            self.check()?;
-            if !self.cancel.sleep(Duration::from_millis(1)) {
-                return Err(Error::cancelled().into());
-            }
-            record = back;
+            Err((error, _)) => Err(error.into()),
         }
     }
 

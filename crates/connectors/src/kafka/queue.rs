@@ -3,7 +3,7 @@
 //! The crate's own call takes one message: an event with an allocation and a lock, for which the
 //! clock is read twice. That was a third of the time of reading small messages. This module binds
 //! `rd_kafka_consume_batch_queue` instead, and says the leader's epoch, for which the crate has no
-//! call. It is the one place in this crate with calls that the compiler can't check.
+//! call. Here and in [`super::batches`] are the calls in this crate that the compiler can't check.
 //!
 //! Invariants: a queue and the messages taken from it live no longer than the client (`_consumer`,
 //! dropped last); each message is destroyed once, when it is dropped; [`MessageRef`] borrows a

@@ -120,13 +120,11 @@ impl KafkaSink {
 
     fn write_buffer(&mut self) -> Result<()> {
         let buffer = std::mem::take(&mut self.buffer);
-        for bytes in buffer.messages.values() {
-            let message = Outgoing::read(bytes);
-            let message =
-                message.ok_or_else(|| Error::internal("a message that was kept is damaged"))?;
-            emit(&mut self.to, &message)?;
-        }
-        Ok(())
+        let messages: Option<Vec<_>> =
+            buffer.messages.values().map(|one| Outgoing::read(one)).collect();
+        let messages =
+            messages.ok_or_else(|| Error::internal("a message that was kept is damaged"))?;
+        emit(&mut self.to, &messages)
     }
 
     fn is_due(&self) -> bool {
@@ -150,10 +148,10 @@ impl Buffer {
     }
 }
 
-fn emit(to: &mut Target, message: &Outgoing<'_>) -> Result<()> {
+fn emit(to: &mut Target, messages: &[Outgoing<'_>]) -> Result<()> {
     match to {
-        Target::Transactions(transactions) => transactions.add(message),
-        Target::Output(output) => output.send(message).map_err(|failure| output.failed(failure)),
+        Target::Transactions(transactions) => transactions.add(messages),
+        Target::Output(output) => output.send(messages).map_err(|failure| output.failed(failure)),
         Target::Unopened => Err(Error::internal("the output is not open")),
     }
 }
@@ -174,17 +172,16 @@ impl Sink for KafkaSink {
     }
 
     fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()> {
-        let (to, buffer, now_ns) = (&mut self.to, &mut self.buffer, self.clock.now_ns());
-        let buffers = self.options.flush_rows > 0;
-        self.writer.each(batch, kinds, &mut |message| match buffers {
-            true => {
-                buffer.add(message, now_ns);
-                Ok(())
+        let encoded = self.writer.encode(batch, kinds)?;
+        let messages = self.writer.messages(batch, kinds, &encoded)?;
+        if self.options.flush_rows == 0 {
+            emit(&mut self.to, &messages)?;
+        } else {
+            let now_ns = self.clock.now_ns();
+            messages.iter().for_each(|message| self.buffer.add(message, now_ns));
+            if self.is_due() {
+                self.write_buffer()?;
             }
-            false => emit(to, message),
-        })?;
-        if buffers && self.is_due() {
-            self.write_buffer()?;
         }
         match &self.to {
             Target::Output(output) if self.options.delivery != Delivery::None => output.check(),

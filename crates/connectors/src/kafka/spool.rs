@@ -4,7 +4,7 @@
 //! snapshot that needs it is kept; what it should hold stands in the snapshot.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -13,6 +13,8 @@ use thalweg_core::{Error, Result};
 use crate::filesystem::files::{OsFiles, sync_above};
 
 const ENDING: &str = ".messages";
+/// Bytes of a file that are read at once.
+const READ_BYTES: u64 = 1 << 20;
 
 /// A message to be written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -155,41 +157,38 @@ impl Spool {
         }
     }
 
-    /// Reads the messages of a file.
+    /// Reads the messages of a file, many at a time.
     ///
     /// # Errors
     /// If it does not hold what it should; what `each` says.
     pub fn read(
         &self,
         segment: &Segment,
-        each: &mut dyn FnMut(&Outgoing<'_>) -> Result<()>,
+        each: &mut dyn FnMut(&[Outgoing<'_>]) -> Result<()>,
     ) -> Result<()> {
         self.check(segment)?;
-        let failed = |error: io::Error| self.failed(segment.number, &error);
         let path = self.path(segment.number);
-        let mut reader = BufReader::with_capacity(1 << 20, File::open(&path).map_err(failed)?);
-        let mut checksum = crc32fast::Hasher::new();
-        let (mut left, mut record) = (segment.bytes, Vec::new());
         let damaged = || {
             Error::data(format!("table {}: the file of messages is damaged", self.table))
                 .in_file(path.display().to_string())
                 .hint("restore it from a backup, or start from scratch")
         };
-        while left > 0 {
-            let mut length = [0; 4];
-            reader.read_exact(&mut length).map_err(failed)?;
-            checksum.update(&length);
-            let length = u64::from(u32::from_le_bytes(length));
-            if length + 4 > left {
-                return Err(damaged());
+        let failed = |error: io::Error| self.failed(segment.number, &error);
+        let mut file = File::open(&path).map_err(failed)?.take(segment.bytes);
+        let (mut checksum, mut block) = (crc32fast::Hasher::new(), Vec::new());
+        loop {
+            let kept = block.len();
+            let read = file.by_ref().take(READ_BYTES).read_to_end(&mut block).map_err(failed)?;
+            checksum.update(&block[kept..]);
+            let (messages, used) = Outgoing::read_all(&block).ok_or_else(damaged)?;
+            each(&messages)?;
+            drop(messages);
+            block.drain(..used);
+            if read == 0 {
+                break;
             }
-            left -= length + 4;
-            record.resize(length as usize, 0);
-            reader.read_exact(&mut record).map_err(failed)?;
-            checksum.update(&record);
-            each(&Outgoing::read(&record).ok_or_else(damaged)?)?;
         }
-        match checksum.finalize() == segment.checksum {
+        match block.is_empty() && checksum.finalize() == segment.checksum {
             true => Ok(()),
             false => Err(damaged()),
         }
@@ -234,6 +233,11 @@ impl Writing {
 }
 
 impl<'a> Outgoing<'a> {
+    /// True if it is a key and a value for the topic of its table, and nothing else.
+    pub fn is_plain(&self) -> bool {
+        self.topic.is_none() && self.timestamp_ms.is_none() && self.headers.is_empty()
+    }
+
     /// Appends the message as bytes.
     pub fn write(&self, out: &mut Vec<u8>) {
         let part = |out: &mut Vec<u8>, bytes: Option<&[u8]>| {
@@ -249,6 +253,19 @@ impl<'a> Outgoing<'a> {
             part(out, Some(name.as_bytes()));
             part(out, *value);
         }
+    }
+
+    /// The messages of a part of a file, and how many bytes they take: one at the end may be there in
+    /// part. `None` if they are none.
+    fn read_all(bytes: &'a [u8]) -> Option<(Vec<Outgoing<'a>>, usize)> {
+        let (mut messages, mut left) = (Vec::new(), bytes);
+        while let Some((length, rest)) = left.split_first_chunk() {
+            let length = u32::from_le_bytes(*length) as usize;
+            let Some((message, rest)) = rest.split_at_checked(length) else { break };
+            messages.push(Outgoing::read(message)?);
+            left = rest;
+        }
+        Some((messages, bytes.len() - left.len()))
     }
 
     /// The message of bytes; `None` if they are none.
@@ -304,8 +321,8 @@ mod tests {
         let segment = spool.seal().expect("durable").expect("a file");
         assert_eq!(Segment::from_json(&segment.to_json()), Some(segment.clone()));
         let mut expected = messages.iter();
-        let mut each = |message: &Outgoing<'_>| {
-            assert_eq!(Some(message), expected.next());
+        let mut each = |messages: &[Outgoing<'_>]| {
+            messages.iter().for_each(|message| assert_eq!(Some(message), expected.next()));
             Ok(())
         };
         spool.read(&segment, &mut each).expect("read back");

@@ -311,12 +311,12 @@ impl Transactions {
         Ok(())
     }
 
-    /// Adds a message.
+    /// Adds messages.
     ///
     /// # Errors
-    /// If it can't be kept.
-    pub fn add(&mut self, message: &Outgoing<'_>) -> Result<()> {
-        self.spool.write(self.number, message)
+    /// If they can't be kept.
+    pub fn add(&mut self, messages: &[Outgoing<'_>]) -> Result<()> {
+        messages.iter().try_for_each(|message| self.spool.write(self.number, message))
     }
 
     /// Makes durable what was added.
@@ -480,8 +480,8 @@ impl Transactions {
         producer.begin_transaction()?;
         for segment in segments {
             let mut failure = None;
-            let read = self.spool.read(segment, &mut |message| {
-                output.send(message).map_err(|failed| {
+            let read = self.spool.read(segment, &mut |messages| {
+                output.send(messages).map_err(|failed| {
                     failure = Some(failed);
                     Error::cancelled()
                 })

@@ -287,21 +287,28 @@ fn iso_time(text: &str, is_instant: bool) -> String {
 
 /// Appends a text in double quotes, with escapes for all but ASCII, and for `/`.
 fn append_quoted(out: &mut String, text: &str) {
+    append_escaped(out, text, |out, c| match c {
+        '/' => out.push_str("\\/"),
+        c if c.is_ascii() => out.push(c),
+        c => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| {
+            let _ = write!(out, "\\u{unit:04x}");
+        }),
+    });
+}
+
+/// Appends a text in double quotes: `rest` appends what JSON has no short escape for.
+pub(super) fn append_escaped(out: &mut String, text: &str, rest: impl Fn(&mut String, char)) {
     out.push('"');
     for c in text.chars() {
         match c {
             '"' => out.push_str("\\\""),
             '\\' => out.push_str("\\\\"),
-            '/' => out.push_str("\\/"),
             '\u{8}' => out.push_str("\\b"),
             '\u{c}' => out.push_str("\\f"),
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
-            c if c.is_ascii() => out.push(c),
-            c => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| {
-                let _ = write!(out, "\\u{unit:04x}");
-            }),
+            c => rest(out, c),
         }
     }
     out.push('"');
@@ -382,15 +389,31 @@ pub(super) fn append_number(out: &mut String, text: &str) {
     }
 }
 
+/// How the scalars of JSON are written.
+#[derive(Clone, Copy)]
+pub(super) struct JsonScalars {
+    /// Appends a number, from how it is written.
+    pub number: fn(&mut String, &str),
+    /// Appends a text, in quotes.
+    pub text: fn(&mut String, &str),
+}
+
 /// Appends JSON without blanks, the keys of objects in order.
 pub(crate) fn append_json(out: &mut String, json: &Json) {
+    let text = |out: &mut String, text: &str| out.push_str(&Json::from(text).to_string());
+    append_json_with(JsonScalars { number: append_number, text }, out, json);
+}
+
+/// The same, with scalars of this form.
+pub(super) fn append_json_with(scalars: JsonScalars, out: &mut String, json: &Json) {
     match json {
-        Json::Number(number) => append_number(out, &number.to_string()),
+        Json::Number(number) => (scalars.number)(out, &number.to_string()),
+        Json::String(text) => (scalars.text)(out, text),
         Json::Array(items) => {
             out.push('[');
             for (index, item) in items.iter().enumerate() {
                 out.push_str(if index == 0 { "" } else { "," });
-                append_json(out, item);
+                append_json_with(scalars, out, item);
             }
             out.push(']');
         }
@@ -400,9 +423,9 @@ pub(crate) fn append_json(out: &mut String, json: &Json) {
             out.push('{');
             for (index, (key, value)) in fields.into_iter().enumerate() {
                 out.push_str(if index == 0 { "" } else { "," });
-                out.push_str(&Json::String(key.clone()).to_string());
+                (scalars.text)(out, key);
                 out.push(':');
-                append_json(out, value);
+                append_json_with(scalars, out, value);
             }
             out.push('}');
         }

@@ -1,5 +1,6 @@
 //! TYPEOF: the type of an expression as Flink writes it. CURRENT_DATABASE: the one that there is.
 
+use thalweg_core::quoting::quoted_name;
 use thalweg_core::types::MAX_LENGTH;
 use thalweg_core::{Column, ColumnType, DataType, Result};
 
@@ -35,7 +36,7 @@ fn name_of(column_type: &ColumnType) -> String {
         DataType::Map(key, value) => format!("MAP<{}, {}>", name_of(key), name_of(value)),
         DataType::Row(columns) => {
             let field = |column: &Column| {
-                format!("`{}` {}", column.name.replace('`', "``"), name_of(&column.column_type))
+                format!("{} {}", quoted_name(&column.name), name_of(&column.column_type))
             };
             format!("ROW<{}>", columns.iter().map(field).collect::<Vec<_>>().join(", "))
         }

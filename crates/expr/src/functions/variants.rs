@@ -19,6 +19,7 @@ use thalweg_core::text::append_double;
 use thalweg_core::{DataType, Error, Result};
 
 use super::definition::{Call, Definition, custom};
+use super::json_text::{JsonScalars, append_escaped, append_json_with};
 use crate::build::implicit_cast;
 use crate::expr::Expr;
 use crate::function::Arguments;
@@ -92,52 +93,15 @@ fn members_kept(json: &Json) -> usize {
 }
 
 fn append(out: &mut String, json: &Json) {
-    match json {
-        Json::Number(number) => append_number(out, &number.to_string()),
-        Json::Array(items) => {
-            out.push('[');
-            for (index, item) in items.iter().enumerate() {
-                out.push_str(if index == 0 { "" } else { "," });
-                append(out, item);
-            }
-            out.push(']');
-        }
-        Json::Object(fields) => {
-            let mut fields: Vec<(&String, &Json)> = fields.iter().collect();
-            fields.sort_unstable_by_key(|field| field.0);
-            out.push('{');
-            for (index, (key, value)) in fields.into_iter().enumerate() {
-                out.push_str(if index == 0 { "" } else { "," });
-                out.push_str(&quoted(key));
-                out.push(':');
-                append(out, value);
-            }
-            out.push('}');
-        }
-        Json::String(text) => out.push_str(&quoted(text)),
-        other => out.push_str(&other.to_string()),
-    }
+    append_json_with(JsonScalars { number: append_number, text: append_text }, out, json);
 }
 
-/// A text in quotes, as Jackson writes it.
-fn quoted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\0'..'\u{20}' => out.push_str(&format!("\\u{:04X}", u32::from(c))),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
+/// Appends a text in quotes, as Jackson writes it.
+fn append_text(out: &mut String, text: &str) {
+    append_escaped(out, text, |out, c| match c {
+        '\0'..'\u{20}' => out.push_str(&format!("\\u{:04X}", u32::from(c))),
+        c => out.push(c),
+    });
 }
 
 fn append_number(out: &mut String, text: &str) {
@@ -226,7 +190,8 @@ pub(super) fn access(mut call: Call<'_>) -> Result<Expr> {
 fn field(a: &Arguments<'_>) -> Result<ArrayRef> {
     let keys = a.texts(1);
     read(a, ('{', '}'), "the field of an object", |inner, row| {
-        let key = keys.get(row).map(quoted)?;
+        let mut key = String::new();
+        append_text(&mut key, keys.get(row)?);
         parts(inner).find_map(|part| part.strip_prefix(key.as_str())?.strip_prefix(':'))
     })
 }

@@ -23,13 +23,14 @@ use thalweg_core::connector::{
 };
 use thalweg_core::counter::row_position;
 use thalweg_core::live::{LiveTable, LiveTables, TableVersion};
+use thalweg_core::quoting::{quoted_name, quoted_text};
 use thalweg_core::snapshot::SinkGuarantee;
 use thalweg_core::{Error, Result, RowKind, Sink, Source, SourcePoll};
 use thalweg_plan::Planner;
 use thalweg_plan::ast::{Materialization, StatementKind};
 use thalweg_plan::parser::parse_script_with_notes;
 
-use crate::pipeline::MemorySource;
+use super::replayed_rows::ReplayedRows;
 
 const DESCRIPTION: ConnectorDescription = ConnectorDescription {
     capabilities: Capabilities {
@@ -151,7 +152,7 @@ impl Connector for Live {
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
         let version = self.version(request)?;
         let request = request.clone();
-        Ok(Box::new(VersionSource { version, request, rows: None, rows_left: 0, bytes_per_row: 0 }))
+        Ok(Box::new(VersionSource { version, request, rows: None }))
     }
 }
 
@@ -160,24 +161,23 @@ impl Connector for Live {
 /// # Errors
 /// None that is expected: the tables have been declared before.
 pub(super) fn declare(planner: &mut Planner, tables: &[ReadableTable]) -> Result<()> {
-    let quoted = |name: &str| format!("`{}`", name.replace('`', "``"));
-    let text = |text: &str| format!("'{}'", text.replace('\'', "''"));
     for ReadableTable { job, name, table } in tables {
         let columns = table.schema.columns.iter();
-        let columns = columns.map(|own| format!("{} {}", quoted(&own.name), own.column_type));
+        let columns = columns.map(|own| format!("{} {}", quoted_name(&own.name), own.column_type));
         let columns: Vec<String> = columns.collect();
-        let keys = table.primary_key.iter().map(|&key| quoted(&table.schema.columns[key].name));
+        let keys =
+            table.primary_key.iter().map(|&key| quoted_name(&table.schema.columns[key].name));
         let keys: Vec<String> = keys.collect();
         let statements = format!(
             "CREATE DATABASE IF NOT EXISTS {};\nCREATE TABLE IF NOT EXISTS {}.{} ({}, PRIMARY KEY ({}) NOT ENFORCED) \
              WITH ('connector' = '{LIVE_CONNECTOR}', 'table' = {}, 'job' = {})",
-            quoted(job),
-            quoted(job),
-            quoted(name),
+            quoted_name(job),
+            quoted_name(job),
+            quoted_name(name),
             columns.join(", "),
             keys.join(", "),
-            text(name),
-            text(job)
+            quoted_text(name),
+            quoted_text(job)
         );
         for mut statement in parse_script_with_notes(&statements)?.statements {
             if let StatementKind::CreateTable(own) = &mut statement.kind {
@@ -235,9 +235,7 @@ struct VersionSource {
     version: Option<Arc<TableVersion>>,
     request: TableRequest,
     /// None before the start.
-    rows: Option<MemorySource>,
-    rows_left: usize,
-    bytes_per_row: usize,
+    rows: Option<ReplayedRows>,
 }
 
 impl VersionSource {
@@ -260,30 +258,20 @@ impl Source for VersionSource {
         self.request.table.clone()
     }
     fn start(&mut self, waker: Waker) -> Result<()> {
-        let batches = self.batches()?;
-        self.rows_left = batches.iter().map(RecordBatch::num_rows).sum();
-        let bytes: usize = batches.iter().map(thalweg_core::bundle::batch_bytes).sum();
-        self.bytes_per_row = bytes / self.rows_left.max(1);
-        let mut rows = MemorySource::replay(batches);
-        rows.start(waker)?;
-        self.rows = Some(rows);
+        let bytes_of = thalweg_core::bundle::batch_bytes;
+        self.rows = Some(ReplayedRows::start(self.batches()?, bytes_of, None, waker)?);
         Ok(())
     }
     fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
-        let Some(rows) = &mut self.rows else { return Ok(SourcePoll::End) };
-        let polled = rows.poll(rows_max)?;
-        if let SourcePoll::Batch(given) = &polled {
-            self.rows_left = self.rows_left.saturating_sub(given.batch.num_rows());
-        }
-        Ok(polled)
+        self.rows.as_mut().map_or(Ok(SourcePoll::End), |rows| rows.poll(rows_max))
     }
     fn is_bounded(&self) -> bool {
         true
     }
     fn buffered_bytes(&self) -> usize {
-        self.rows_left * self.bytes_per_row
+        self.rows.as_ref().map_or(0, ReplayedRows::buffered_bytes)
     }
     fn position(&self) -> Option<String> {
-        self.rows.as_ref().and_then(Source::position).or_else(|| Some(row_position(0)))
+        self.rows.as_ref().and_then(ReplayedRows::position).or_else(|| Some(row_position(0)))
     }
 }

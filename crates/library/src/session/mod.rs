@@ -29,6 +29,7 @@ mod observer;
 mod options;
 mod registered;
 mod rehearsal;
+mod replayed_rows;
 mod script_jobs;
 mod settings;
 mod shown_rows;

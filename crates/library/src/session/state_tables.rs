@@ -26,8 +26,8 @@ use thalweg_core::snapshot::StageState;
 use thalweg_core::{Column, DataType, Error, Result, Source, SourcePoll, TableSchema};
 use thalweg_state::{SnapshotDetails, SnapshotStore, TableSummary};
 
+use super::replayed_rows::ReplayedRows;
 use crate::jobs::{newest_number, open_folder, open_snapshots};
-use crate::pipeline::MemorySource;
 
 const OPTIONS: [&str; 5] = ["location", "job", "number", "operator", "table"];
 
@@ -331,8 +331,6 @@ fn source(request: &TableRequest) -> Result<Box<dyn Source>> {
         table: option_of(request, "table")?.to_owned(),
         request: request.clone(),
         rows: None,
-        bytes_per_row: 0,
-        rows_left: 0,
         position: None,
     }))
 }
@@ -345,9 +343,7 @@ struct StateSource {
     table: String,
     request: TableRequest,
     /// None before the start.
-    rows: Option<MemorySource>,
-    bytes_per_row: usize,
-    rows_left: usize,
+    rows: Option<ReplayedRows>,
     /// The position to resume from, before the start.
     position: Option<String>,
 }
@@ -383,33 +379,21 @@ impl Source for StateSource {
     fn start(&mut self, waker: Waker) -> Result<()> {
         let rows = self.store.rows_of(self.number, &self.operator, &self.table)?;
         let rows = rows.iter().map(|batch| self.shown(batch)).collect::<Result<Vec<_>>>()?;
-        self.rows_left = rows.iter().map(RecordBatch::num_rows).sum();
-        let bytes: usize = rows.iter().map(RecordBatch::get_array_memory_size).sum();
-        self.bytes_per_row = bytes / self.rows_left.max(1);
-        let mut source = MemorySource::replay(rows);
-        if let Some(position) = &self.position {
-            source.seek(position)?;
-        }
-        source.start(waker)?;
-        self.rows = Some(source);
+        let (bytes_of, position) = (RecordBatch::get_array_memory_size, self.position.as_deref());
+        self.rows = Some(ReplayedRows::start(rows, bytes_of, position, waker)?);
         Ok(())
     }
     fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
-        let Some(rows) = &mut self.rows else { return Ok(SourcePoll::End) };
-        let polled = rows.poll(rows_max)?;
-        if let SourcePoll::Batch(given) = &polled {
-            self.rows_left = self.rows_left.saturating_sub(given.batch.num_rows());
-        }
-        Ok(polled)
+        self.rows.as_mut().map_or(Ok(SourcePoll::End), |rows| rows.poll(rows_max))
     }
     fn is_bounded(&self) -> bool {
         true
     }
     fn buffered_bytes(&self) -> usize {
-        self.rows_left * self.bytes_per_row
+        self.rows.as_ref().map_or(0, ReplayedRows::buffered_bytes)
     }
     fn position(&self) -> Option<String> {
-        let rows = self.rows.as_ref().and_then(Source::position);
+        let rows = self.rows.as_ref().and_then(ReplayedRows::position);
         rows.or_else(|| self.position.clone())
             .or_else(|| Some(thalweg_core::counter::row_position(0)))
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BinaryArray, RecordBatch, StringViewArray};
 use thalweg_connectors::format::{Format, JsonOptions, RecordDecoder, RecordLayout, TextBlock};
+use thalweg_core::quoting::quoted_text;
 use thalweg_core::text::{
     TextColumn, parse_date, parse_time, parse_timestamp, parse_timestamp_iso,
 };
@@ -78,7 +79,7 @@ pub(super) fn written(cell: &Cell) -> String {
     let needs_quotes =
         text.is_empty() || text == "NULL" || text.trim() != text || text.starts_with('\'');
     let text = match needs_quotes {
-        true => format!("'{}'", text.replace('\'', "''")),
+        true => quoted_text(text),
         false => text.clone(),
     };
     let escapes = [("\\", "\\\\"), ("|", "\\|"), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")];

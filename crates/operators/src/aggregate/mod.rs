@@ -46,6 +46,7 @@ mod distinct_set;
 mod estimate;
 mod exact;
 mod extremes;
+mod filter;
 mod fold;
 mod functions;
 mod kept_values;
@@ -66,6 +67,7 @@ use thalweg_core::{Bundle, Error, Result};
 
 pub use call::AggregateCall;
 pub use description::{Aggregate, AggregateFunction, Exactness, Types};
+pub(crate) use filter::accepted;
 pub(crate) use functions::{first_value, last_value};
 pub use functions::{names, resolve, resolve_call};
 pub use percentile::Fractions;

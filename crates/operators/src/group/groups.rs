@@ -27,16 +27,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, UInt32Array};
-use arrow_buffer::BooleanBuffer;
 use arrow_schema::SchemaRef;
 use thalweg_core::{DataType, Error, Output, Piece, Result, RowKind};
 
 use super::GroupSpec;
 use super::changes::{GroupChanges, GroupRun};
-use crate::aggregate::{RunInput, RunningAggregate, StateColumns, StateRows, Step};
+use crate::aggregate::{RunInput, RunningAggregate, StateColumns, StateRows, Step, accepted};
 use crate::capture::key_columns::KeyColumns;
 use crate::capture::keys::{KeyTracker, KeyedState, release, retain_empty};
 use crate::expiry::Expiry;
@@ -155,7 +153,7 @@ impl Groups {
         let mut pairs = Vec::with_capacity(self.aggregates.len());
         for (call, aggregate) in self.spec.calls.iter().zip(&mut self.aggregates) {
             let argument = call.argument.map(|at| dense.column(at)).transpose()?;
-            let filter = call.filter.map(|at| dense.condition(at)).transpose()?;
+            let filter = call.filter.map(|at| accepted(&dense.column(at)?)).transpose()?;
             pairs.push(aggregate.run(&RunInput {
                 ids: &admitted.ids,
                 steps: admitted.retracts.then_some(&admitted.steps),
@@ -367,17 +365,5 @@ impl Dense<'_> {
         };
         self.columns.push((at, ArrayRef::clone(&column)));
         Ok(column)
-    }
-
-    /// The rows for which a condition is true: not false and not unknown.
-    fn condition(&mut self, at: usize) -> Result<BooleanBuffer> {
-        let column = self.column(at)?;
-        let values = column
-            .as_boolean_opt()
-            .ok_or_else(|| Error::internal("FILTER names a column that is not BOOLEAN"))?;
-        Ok(match values.nulls() {
-            Some(nulls) => values.values() & nulls.inner(),
-            None => values.values().clone(),
-        })
     }
 }

@@ -18,15 +18,15 @@
 //! - The current row is always in its own frame: rows leave before it is added.
 //! - Rows of equal time are in one run, so peers are found within it.
 
-use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
-use arrow_buffer::BooleanBuffer;
 use arrow_select::take::take;
-use thalweg_core::{Error, Result, TableSchema};
+use thalweg_core::{Result, TableSchema};
 
 use super::spec::{Frame, OverSpec};
 use super::trail::Trail;
-use crate::aggregate::{AggregateCall, RunInput, RunningAggregate, StateColumns, StateRows, Step};
+use crate::aggregate::{
+    AggregateCall, RunInput, RunningAggregate, StateColumns, StateRows, Step, accepted,
+};
 use crate::rows::chunks::RowRef;
 use crate::rows::event_time::DueRows;
 
@@ -172,7 +172,7 @@ impl FrameAggregates {
         let picks = UInt32Array::from_iter_values(self.events.read.iter().map(after));
         let mut results = Vec::with_capacity(self.calls.len());
         for call in &mut self.calls {
-            let filter = call.filter.map(|place| condition(&columns[place])).transpose()?;
+            let filter = call.filter.map(|place| accepted(&columns[place])).transpose()?;
             let pairs = call.states.run(&RunInput {
                 ids,
                 steps,
@@ -278,15 +278,4 @@ impl Events {
         self.steps.push(if begins { Step::ADDS.beginning() } else { Step::ADDS });
         self.rows.push(row);
     }
-}
-
-/// The rows for which a condition is true: not false and not unknown.
-fn condition(column: &ArrayRef) -> Result<BooleanBuffer> {
-    let values = column
-        .as_boolean_opt()
-        .ok_or_else(|| Error::internal("FILTER names a column that is not BOOLEAN"))?;
-    Ok(match arrow_array::Array::nulls(values) {
-        Some(nulls) => values.values() & nulls.inner(),
-        None => values.values().clone(),
-    })
 }

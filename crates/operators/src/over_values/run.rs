@@ -8,14 +8,12 @@
 
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, UInt32Array};
-use arrow_buffer::BooleanBuffer;
+use arrow_array::{ArrayRef, UInt32Array};
 use arrow_schema::SchemaRef;
 use arrow_select::take::take;
-use thalweg_core::{Error, Output, Place, Result, RowKind};
+use thalweg_core::{Output, Place, Result, RowKind};
 
-use crate::aggregate::{AggregateCall, RunInput, RunningAggregate, Step, mark_changes};
+use crate::aggregate::{AggregateCall, RunInput, RunningAggregate, Step, accepted, mark_changes};
 use crate::rows::arena::{Arena, ArenaPlace};
 use crate::rows::columns::batch_of;
 
@@ -130,7 +128,7 @@ impl OverRun {
         for (call, aggregate) in context.calls.iter().zip(aggregates) {
             let argument = call.argument.as_ref().map(column).transpose()?;
             let filter = call.filter.as_ref().map(column).transpose()?;
-            let filter = filter.as_ref().map(condition).transpose()?;
+            let filter = filter.as_ref().map(accepted).transpose()?;
             pairs.push(aggregate.run(&RunInput {
                 ids: &self.ids,
                 steps: Some(&self.steps),
@@ -219,15 +217,4 @@ impl LeavingRows {
         }
         Ok(())
     }
-}
-
-/// The rows for which a condition is true: not false and not unknown.
-fn condition(column: &ArrayRef) -> Result<BooleanBuffer> {
-    let values = column
-        .as_boolean_opt()
-        .ok_or_else(|| Error::internal("FILTER names a column that is not BOOLEAN"))?;
-    Ok(match values.nulls() {
-        Some(nulls) => values.values() & nulls.inner(),
-        None => values.values().clone(),
-    })
 }

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
-use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array};
 use arrow_cast::display::array_value_to_string;
+use arrow_select::take::take_record_batch;
+use thalweg_core::shim::SplitMix64;
 use thalweg_core::text::format_timestamp_millis;
 use thalweg_core::{RowKind, Watermark, WatermarkBefore};
 
@@ -25,6 +27,30 @@ pub fn inserts(batch: &RecordBatch) -> Vec<Event> {
 pub fn changes(batch: &RecordBatch, kinds: &[RowKind]) -> Vec<Event> {
     let (batch, kinds) = (batch.clone(), kinds.to_vec());
     vec![Event::Changes { lane: 0, batch, kinds, watermark_before: NO_WATERMARK }]
+}
+
+/// A changelog as long as these rows, which come in their order. `goes` takes the number of a row
+/// that is to go from those that are there, or none where another is to come.
+pub fn changelog_of(
+    rows: &RecordBatch,
+    random: &mut SplitMix64,
+    mut goes: impl FnMut(&mut SplitMix64, &mut Vec<u32>) -> Option<u32>,
+) -> (RecordBatch, Vec<RowKind>) {
+    let (mut live, mut picks, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
+    let mut next = 0;
+    while picks.len() < rows.num_rows() {
+        if let Some(row) = goes(random, &mut live) {
+            picks.push(row);
+            kinds.push([RowKind::UpdateBefore, RowKind::Delete][random.below(2) as usize]);
+        } else {
+            live.push(next);
+            picks.push(next);
+            kinds.push([RowKind::UpdateAfter, RowKind::Insert][random.below(2) as usize]);
+            next += 1;
+        }
+    }
+    let picks = UInt32Array::from(picks);
+    (take_record_batch(rows, &picks).expect("rows that are there"), kinds)
 }
 
 /// One line per change, as a golden case has it.

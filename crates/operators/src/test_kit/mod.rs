@@ -9,6 +9,7 @@
 //! For tests of this and other crates: a difference is a panic that names the variant and its
 //! seed.
 
+mod aggregates;
 mod captures;
 mod changes;
 mod check;
@@ -30,8 +31,9 @@ use thalweg_core::{
     WatermarkBefore,
 };
 
+pub use aggregates::aggregate_pair;
 pub use captures::{TableCapture, capture_table, check_captures, expiry_times};
-pub use changes::{changes, inserts, lines, lines_of};
+pub use changes::{changelog_of, changes, inserts, lines, lines_of};
 pub use check::{check_damaged_state, check_operator, check_transform, drive_transform};
 pub use compare::{assert_same_rows, sorted};
 pub use damage::check_damaged;

@@ -8,6 +8,7 @@
 
 use std::mem;
 
+use thalweg_core::quoting::{quoted_name, quoted_text};
 use thalweg_core::{Error, Result};
 
 use crate::ast::{
@@ -209,9 +210,8 @@ impl CreateTable {
 
     /// The definition as a statement, in the form of Flink.
     pub(super) fn rendered(&self) -> String {
-        let quoted = |name: &str| format!("`{}`", name.replace('`', "``"));
         let list = |names: &[Name]| {
-            names.iter().map(|name| quoted(&name.text)).collect::<Vec<_>>().join(", ")
+            names.iter().map(|name| quoted_name(&name.text)).collect::<Vec<_>>().join(", ")
         };
         let mut parts: Vec<String> = Vec::new();
         for column in &self.columns {
@@ -223,22 +223,23 @@ impl CreateTable {
                     format!("{column_type} METADATA FROM '{key}'{suffix}")
                 }
             };
-            parts.push(format!("  {} {kind}", quoted(&column.name.text)));
+            parts.push(format!("  {} {kind}", quoted_name(&column.name.text)));
         }
         if let Some(watermark) = &self.watermark {
-            let column = quoted(&watermark.column.text);
+            let column = quoted_name(&watermark.column.text);
             parts.push(format!("  WATERMARK FOR {column} AS {}", watermark.expression));
         }
         if !self.primary_key.is_empty() {
             let names: Vec<&str> = self.primary_key.iter().map(|key| key.text.as_str()).collect();
-            let (name, key) = (quoted(&format!("PK_{}", names.join("_"))), list(&self.primary_key));
+            let (name, key) =
+                (quoted_name(&format!("PK_{}", names.join("_"))), list(&self.primary_key));
             parts.push(format!("  CONSTRAINT {name} PRIMARY KEY ({key}) NOT ENFORCED"));
         }
         let path: Vec<String> =
-            super::path::parts(&self.name.text).iter().map(|part| quoted(part)).collect();
+            super::path::parts(&self.name.text).iter().map(|part| quoted_name(part)).collect();
         let mut text = format!("CREATE TABLE {} (\n{}\n)", path.join("."), parts.join(",\n"));
         if let Some(comment) = &self.comment {
-            text.push_str(&format!("\nCOMMENT '{}'", comment.replace('\'', "''")));
+            text.push_str(&format!("\nCOMMENT {}", quoted_text(comment)));
         }
         if let Some(distribution) = &self.distribution {
             text.push_str(&format!("\n{}", distribution.rendered()));
@@ -267,6 +268,5 @@ pub(crate) fn set_options(options: &mut OptionList, new: &OptionList) {
 
 /// An option as in the brackets of WITH, indented.
 pub(super) fn option_text((key, value): (&String, &String)) -> String {
-    let quoted = |text: &str| text.replace('\'', "''");
-    format!("  '{}' = '{}'", quoted(key), quoted(value))
+    format!("  {} = {}", quoted_text(key), quoted_text(value))
 }

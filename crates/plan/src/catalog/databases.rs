@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use thalweg_core::quoting::quoted_text;
 use thalweg_core::{Error, Result};
 
 use super::TextRows;
@@ -202,7 +203,7 @@ impl Databases {
         let (properties, _) = self.catalog(name)?;
         let mut text = format!("CREATE CATALOG `{}`", name.text);
         if let Some(comment) = &properties.comment {
-            text.push_str(&format!("\nCOMMENT '{}'", comment.replace('\'', "''")));
+            text.push_str(&format!("\nCOMMENT {}", quoted_text(comment)));
         }
         let options: Vec<String> = properties.options.iter().map(option_text).collect();
         Ok(format!("{text}\nWITH (\n{}\n)", options.join(",\n")))

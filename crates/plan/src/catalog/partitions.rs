@@ -3,6 +3,7 @@
 //! Partitions that `ALTER TABLE … ADD PARTITION` names are a list in the catalog, as in Flink's:
 //! `SHOW PARTITIONS` shows it. Which rows a table has is decided by the folders that are there.
 
+use thalweg_core::quoting::quoted_name;
 use thalweg_core::{Error, Result};
 
 use super::{Catalog, RuntimeMode, TextRows};
@@ -125,8 +126,7 @@ impl Distribution {
     pub(super) fn rendered(&self) -> String {
         let mut text = "DISTRIBUTED".to_owned();
         if !self.columns.is_empty() {
-            let names =
-                self.columns.iter().map(|name| format!("`{}`", name.text.replace('`', "``")));
+            let names = self.columns.iter().map(|name| quoted_name(&name.text));
             let names = names.collect::<Vec<_>>().join(", ");
             text.push_str(&format!(" BY {}({names})", self.function.unwrap_or("")));
         }

@@ -7,6 +7,8 @@
 //! The **key** of an object is its whole path, without the default catalog and database: objects of
 //! the default database have the name that was written as their key.
 
+use thalweg_core::quoting::quoted_name;
+
 /// The catalog of a new session.
 pub const DEFAULT_CATALOG: &str = "default_catalog";
 /// The database of a new session.
@@ -23,7 +25,7 @@ pub fn dotted<T: AsRef<str>>(parts: &[T]) -> String {
     let quoted = |part: &T| {
         let part = part.as_ref();
         match part.contains(['.', '`']) {
-            true => format!("`{}`", part.replace('`', "``")),
+            true => quoted_name(part),
             false => part.to_owned(),
         }
     };

@@ -21,6 +21,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use sqlparser::tokenizer::Token;
+use thalweg_core::quoting::quoted_name;
 use thalweg_core::{DataType, Result, Span};
 
 use super::check::flink_findings;
@@ -223,8 +224,7 @@ impl Translator<'_> {
             }
         };
         let column = |column: &thalweg_core::Column| {
-            let name = column.name.replace('`', "``");
-            format!("  `{name}` {}", column.column_type.data_type)
+            format!("  {} {}", quoted_name(&column.name), column.column_type.data_type)
         };
         let columns: Vec<String> = schema.columns.iter().map(column).collect();
         output.before.push(format!(

@@ -28,10 +28,10 @@
 use std::ops::Range;
 
 use sqlparser::tokenizer::Token;
+use thalweg_core::quoting::{quoted_name, quoted_text};
 use thalweg_core::{DataType, Error, Result};
 
 use super::clauses::{Clauses, Word, is_keyword, select_of};
-use super::literals::quoted_name;
 use super::needs::unmovable;
 use super::tables::option;
 use crate::ast::Insert;
@@ -183,13 +183,17 @@ impl HeldGroups {
         let column =
             |held: &Held| format!(", CAST({} AS {})", held.of_state, written_type(&held.data_type));
         let columns: String = self.columns().map(column).collect();
-        format!("INSERT INTO {STATE} SELECT {}{columns} FROM {};\n", text(attempt), state.table())
+        format!(
+            "INSERT INTO {STATE} SELECT {}{columns} FROM {};\n",
+            quoted_text(attempt),
+            state.table()
+        )
     }
 
     /// The edit of the query: it begins with what was handed over.
     pub(super) fn moved(&self, source: &ScriptText<'_>, attempt: &str) -> Edit {
         let state = list(self.columns().map(|held| held.cast(&held.quoted())));
-        let state = format!("SELECT {state} FROM {STATE} WHERE {MOVE} = {}", text(attempt));
+        let state = format!("SELECT {state} FROM {STATE} WHERE {MOVE} = {}", quoted_text(attempt));
         let moved = match &self.clauses.group {
             Some(group) => self.grouped(source, &self.clauses.list(group), &state),
             None => self.distinct(source, &state),
@@ -271,7 +275,12 @@ impl Held {
 impl HeldState<'_> {
     /// The state as a table.
     fn table(&self) -> String {
-        format!("snapshot({}, {}, {})", text(self.folder), text(self.operator), self.snapshot)
+        format!(
+            "snapshot({}, {}, {})",
+            quoted_text(self.folder),
+            quoted_text(self.operator),
+            self.snapshot
+        )
     }
 
     /// A script whose one query counts the groups.
@@ -456,8 +465,4 @@ fn written_type(data_type: &DataType) -> String {
 
 fn list(parts: impl Iterator<Item = String>) -> String {
     parts.collect::<Vec<_>>().join(", ")
-}
-
-fn text(value: &str) -> String {
-    format!("'{}'", value.replace('\'', "''"))
 }

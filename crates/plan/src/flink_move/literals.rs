@@ -1,4 +1,4 @@
-//! Names and times as they stand in the text of a script.
+//! Times as they stand in the text of a script.
 
 use thalweg_core::text::format_timestamp_millis;
 use thalweg_core::{DataType, Error, Result};
@@ -6,10 +6,6 @@ use thalweg_core::{DataType, Error, Result};
 use crate::ast::{Statement, StatementKind};
 use crate::parser::parse_script;
 use crate::planner::Planner;
-
-pub(super) fn quoted_name(name: &str) -> String {
-    format!("`{}`", name.replace('`', "``"))
-}
 
 pub(super) fn literal(at_ms: i64, is_instant: bool) -> String {
     match is_instant {

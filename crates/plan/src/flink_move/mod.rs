@@ -42,6 +42,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use chrono_tz::Tz;
+use thalweg_core::quoting::quoted_name;
 use thalweg_core::{Error, Result};
 
 use crate::ast::{Insert, Statement, StatementKind};
@@ -53,7 +54,7 @@ use crate::script_text::{Edit, ScriptText, in_order, quoted_options};
 
 use groups::HeldGroups;
 pub use groups::{HandOver, HeldState};
-use literals::{literal, quoted_name};
+use literals::literal;
 pub use needs::Need;
 use needs::{Held, needs, unmovable};
 use pairs::unwritten_pairs;

@@ -15,9 +15,9 @@ use std::collections::BTreeMap;
 
 use sqlparser::ast::{SelectItem, TableFactor};
 use thalweg_core::Result;
+use thalweg_core::quoting::quoted_name;
 
 use super::clauses::{Clauses, factors, select_of};
-use super::literals::quoted_name;
 use super::needs::unmovable;
 use super::tables::{MovedTable, WAS_READ};
 use crate::ast::Insert;

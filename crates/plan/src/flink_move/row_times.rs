@@ -9,9 +9,10 @@
 use std::collections::BTreeMap;
 
 use thalweg_core::Result;
+use thalweg_core::quoting::quoted_name;
 
 use super::clauses::{Clauses, factors, select_of};
-use super::literals::{literal, quoted_name};
+use super::literals::literal;
 use super::needs::unmovable;
 use super::tables::MovedTable;
 use crate::ast::Insert;

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::ops::Range;
 
+use thalweg_core::quoting::quoted_name;
 use thalweg_core::{Error, Result};
 
-use super::literals::{is_instant, quoted_name};
+use super::literals::is_instant;
 use super::needs::Need;
 use crate::ast::{CreateTable, Name, Statement, StatementKind};
 use crate::planner::Planner;

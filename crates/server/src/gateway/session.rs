@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use thalweg_core::Error;
+use thalweg_core::quoting::quoted_text;
 use thalweg_library::session::{SETTING_KEYS, Session, SessionOptions};
 
 use super::operation::{Operation, Status};
@@ -285,8 +286,7 @@ impl Engine {
 
 /// `SET 'key' = 'value'`
 fn set_statement(key: &str, value: &str) -> String {
-    let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
-    format!("SET {} = {}", quoted(key), quoted(value))
+    format!("SET {} = {}", quoted_text(key), quoted_text(value))
 }
 
 /// A name that nobody guesses, as Flink's clients take it.

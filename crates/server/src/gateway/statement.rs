@@ -11,6 +11,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, StringViewArray};
 use thalweg_core::graph::Graph;
+use thalweg_core::quoting::quoted_name;
 use thalweg_core::{Column, DataType, Error, Result, Sink, TableSchema};
 use thalweg_library::session::{
     JobDescription, Observer, ResultTable, Session, StatementClass, Tz,
@@ -157,7 +158,7 @@ fn declare(engine: &mut Engine, class: StatementClass, text: &str) -> Outcome<()
 fn declare_filled(engine: &mut Engine, table: &str, text: &str) -> Outcome<()> {
     let of_text = |error: Error| Problem::of_error(&error, text);
     engine.session.declare(text).map_err(of_text)?;
-    let quoted = table.split('.').map(|part| format!("`{}`", part.replace('`', "``")));
+    let quoted = table.split('.').map(quoted_name);
     let question = format!("SHOW CREATE TABLE {}", quoted.collect::<Vec<_>>().join("."));
     let rows = engine.session.execute(&question).map_err(of_text)?;
     let declaration = rows.first().and_then(|batch| batch.column(0).as_string_view_opt());

@@ -54,14 +54,10 @@ pub struct TableView {
 impl TableView {
     fn of(name: String, table: &LiveTable) -> TableView {
         let columns = &table.schema.columns;
-        let column = |column: &thalweg_core::Column| QueryColumn {
-            name: column.name.clone(),
-            kind: column.column_type.to_string(),
-        };
         let version = table.version();
         TableView {
             name,
-            columns: columns.iter().map(column).collect(),
+            columns: columns.iter().map(QueryColumn::from).collect(),
             primary_key: table.primary_key.iter().map(|&key| columns[key].name.clone()).collect(),
             rows: version.as_ref().map(|version| version.num_rows()),
             as_of_ms: version.map(|version| version.as_of_ms),

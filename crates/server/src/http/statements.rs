@@ -14,7 +14,7 @@ use thalweg_connectors::output::{Format, QuerySink, ResultWriter};
 use thalweg_core::connector::ConnectorDescription;
 use thalweg_core::graph::StageKind;
 use thalweg_core::shim::Clock;
-use thalweg_core::{Error, Result, Sink};
+use thalweg_core::{Column, Error, Result, Sink};
 use thalweg_library::session::{
     ExplainFormat, Observer, ResultTable, SETTING_KEYS, Session, SessionOptions, Tz, substitute,
 };
@@ -158,6 +158,12 @@ pub struct QueryColumn {
     pub name: String,
     /// Its type in SQL.
     pub kind: String,
+}
+
+impl From<&Column> for QueryColumn {
+    fn from(column: &Column) -> Self {
+        QueryColumn { name: column.name.clone(), kind: column.column_type.to_string() }
+    }
 }
 
 fn options_of(server: &Server, settings: &BTreeMap<String, String>) -> SessionOptions {
@@ -360,12 +366,7 @@ impl Write for SharedText {
 
 impl Observer for Collector<'_> {
     fn result(&mut self, table: &ResultTable, zone: Tz) -> Result<Box<dyn Sink>> {
-        let columns = table.schema.columns.iter();
-        let column = |column: &thalweg_core::Column| QueryColumn {
-            name: column.name.clone(),
-            kind: column.column_type.to_string(),
-        };
-        self.answer.columns = columns.map(column).collect();
+        self.answer.columns = table.schema.columns.iter().map(QueryColumn::from).collect();
         *self.text.lock().expect("no panic under this lock") = Written::default();
         let out = Box::new(SharedText(Arc::clone(&self.text)));
         let writer =

@@ -208,6 +208,27 @@ fn parquet_columns_are_checked_against_the_declaration() {
 }
 
 #[test]
+fn parquet_files_are_compressed_as_the_table_says() {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    let dir = tempfile::tempdir().expect("a folder");
+    let rows = scalars((0..50).map(|n| Some(format!("text {n}"))).collect(), &[5, 6]);
+    let mut found = Vec::new();
+    for codec in ["UNCOMPRESSED", "SNAPPY", "ZSTD", "GZIP", "LZ4_RAW"] {
+        let path = format!("{codec}.parquet");
+        let options = [("format", "parquet"), ("path", &path), ("parquet.compression", codec)];
+        let table = request(dir.path(), scalar_schema(), &options);
+        write(&table, &rows);
+        found.push(read(&table).expect(codec));
+        let file = fs::File::open(dir.path().join(&path)).expect("the file");
+        let file = SerializedFileReader::new(file).expect("Parquet");
+        let column = file.metadata().row_group(0).column(0).compression().to_string();
+        assert!(column.starts_with(codec), "{column}");
+    }
+    assert_eq!(found[0].len(), 50);
+    assert!(found.iter().all(|rows| rows == &found[0]));
+}
+
+#[test]
 fn parquet_row_groups_come_in_order() {
     let dir = tempfile::tempdir().expect("a folder");
     let schema = schema(&[("n", DataType::Int)]);

@@ -149,15 +149,21 @@ fn check_compression(metadata: &ArrowReaderMetadata) -> Result<()> {
     let unfit = groups.flat_map(RowGroupMetaData::columns).find(|column| {
         !matches!(
             column.compression(),
-            Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::ZSTD(_)
+            Compression::UNCOMPRESSED
+                | Compression::SNAPPY
+                | Compression::ZSTD(_)
+                | Compression::GZIP(_)
+                | Compression::LZ4
+                | Compression::LZ4_RAW
         )
     });
     let Some(column) = unfit else { return Ok(()) };
     let codec = column.compression().to_string();
     let codec = codec.split('(').next().unwrap_or_default().to_owned();
     let path = column.column_path().string();
-    Err(Error::unsupported(format!("column {path} is compressed with {codec}"))
-        .hint("write the file with Snappy or Zstandard, or not compressed; these are read"))
+    Err(Error::unsupported(format!("column {path} is compressed with {codec}")).hint(
+        "write the file with Zstandard, Snappy, GZIP or LZ4, or not compressed; these are read",
+    ))
 }
 
 fn damaged(error: &dyn std::fmt::Display) -> Error {

@@ -7,7 +7,7 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_cast::cast;
 use arrow_schema::{DataType as Arrow, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
 use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, ZstdLevel};
+use parquet::basic::{Compression, GzipLevel, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::{WriterProperties, WriterVersion};
 use thalweg_core::connector::Options;
@@ -63,6 +63,8 @@ impl ParquetOptions {
             ("UNCOMPRESSED", Compression::UNCOMPRESSED),
             ("SNAPPY", Compression::SNAPPY),
             ("ZSTD", Compression::ZSTD(level)),
+            ("GZIP", Compression::GZIP(GzipLevel::default())),
+            ("LZ4_RAW", Compression::LZ4_RAW),
         ];
         let compression = options.choice("parquet.compression", &codecs)?;
         let versions = [

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use chrono_tz::Tz;
 use thalweg::session::{Observer, ResultTable, Session};
 use thalweg_connectors::output::{self, QuerySink, ResultWriter};
+use thalweg_core::quoting::quoted_text;
 use thalweg_core::text::without_controls;
 use thalweg_core::{Error, Result, Sink};
 use thalweg_flink::Deadline;
@@ -58,7 +59,7 @@ fn both(
     let mut here = Session::new(source.session_options(&arguments.script)?)?;
     let mut status = 0;
     for jar in &arguments.jars {
-        let statement = format!("ADD JAR '{}'", jar.replace('\'', "''"));
+        let statement = format!("ADD JAR {}", quoted_text(jar));
         flink.execute(&statement, 1, &mut Deadline::after_seconds(60))?;
     }
     for statement in &translation.statements {

@@ -1,5 +1,6 @@
 //! `thalweg submit --flink`: the check, the session, the statements, the jobs.
 
+use thalweg_core::quoting::quoted_text;
 use thalweg_core::{Error, Result};
 use thalweg_flink::gateway::Session;
 use thalweg_flink::job_manager::JobManager;
@@ -114,7 +115,7 @@ impl<'a> Submission<'a> {
         let savepoints = self.clear_the_way(&names)?;
         for jar in &self.order.on_flink.jars {
             let path = std::path::absolute(jar).map_or(jar.clone(), |p| p.display().to_string());
-            self.execute(&format!("ADD JAR '{}'", path.replace('\'', "''")))?;
+            self.execute(&format!("ADD JAR {}", quoted_text(&path)))?;
         }
         let mut jobs: Vec<(String, String)> = Vec::new();
         for statement in &translation.statements {
@@ -163,11 +164,9 @@ impl<'a> Submission<'a> {
     }
 
     fn name_job(&self, name: &str, savepoint: Option<&str>) -> Result<()> {
-        self.execute(&format!("SET '{NAME}' = '{}'", name.replace('\'', "''")))?;
+        self.execute(&format!("SET '{NAME}' = {}", quoted_text(name)))?;
         match savepoint {
-            Some(path) => {
-                self.execute(&format!("SET '{RECOVERY}' = '{}'", path.replace('\'', "''")))
-            }
+            Some(path) => self.execute(&format!("SET '{RECOVERY}' = {}", quoted_text(path))),
             None => self.execute(&format!("RESET '{RECOVERY}'")),
         }
     }

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use thalweg::testing::record::{Recording, SeenRow};
+use thalweg_core::quoting::quoted_text;
 use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::text::without_controls;
 use thalweg_core::{Error, Result};
@@ -93,9 +94,8 @@ fn statements(client: &Client, arguments: &TapArguments) -> Result<Result<String
         serde_json::from_value(revision.body[key].clone()).unwrap_or_default()
     };
     let sql = revision.body["sql"].as_str().unwrap_or_default();
-    let quoted = |text: &str| text.replace('\'', "''");
     let set = |(key, value): (String, String)| {
-        format!("SET '{}' = '{}';\n", quoted(&key), quoted(&value))
+        format!("SET {} = {};\n", quoted_text(&key), quoted_text(&value))
     };
     let settings: String = map("settings").into_iter().map(set).collect();
     substitute(sql, &map("params")).map(|sql| Ok(settings + &sql))
