@@ -27,6 +27,13 @@ use crate::network::{Cancel, TICK, Timer};
 
 /// How long an answer may take without which a partition can't be read on.
 const ANSWER_WAIT: Duration = Duration::from_secs(60);
+/// Rounds over the partitions begin this far apart while rows come, but not many: each partition's
+/// rows of a round are a bundle with its fixed cost, and servers that answer each fetch at once would
+/// lead to thousands of small ones in a second. Who waited for a message is woken by it and reads it
+/// at once.
+const ROUND: Duration = Duration::from_millis(2);
+/// With as many rows the next round begins at once: there may be a backlog.
+const MANY_ROWS: usize = 4_096;
 /// How often the ends of partitions are asked for, to know how far behind the job is.
 const LAG_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -187,9 +194,10 @@ impl Reader {
                 return Err(Halt::Gone);
             }
             self.commit(CommitMode::Async);
-            let mut has_read = self.serve_strays(writer)?;
+            let round = Timer::default();
+            let mut rows = self.serve_strays(writer)?;
             for at in 0..self.open.len() {
-                has_read |= self.read_partition(at, writer)?;
+                rows += self.read_partition(at, writer)?;
             }
             self.end_partitions(writer)?;
             let is_over =
@@ -199,9 +207,11 @@ impl Reader {
             }
             self.discover(writer)?;
             self.ask_ends();
-            if !has_read {
+            if rows == 0 {
                 // Whether it was woken or waited in vain makes no difference.
                 let _ = self.wake.1.recv_timeout(TICK);
+            } else if rows < MANY_ROWS {
+                self.parts.cancel.sleep(ROUND.saturating_sub(round.elapsed()));
             }
         }
     }
@@ -248,20 +258,20 @@ impl Reader {
 
     /// The client's own queue has errors, and messages that came before their partition had its
     /// queue: they are older than all in there.
-    fn serve_strays(&mut self, writer: &FeedWriter<Item>) -> Step<bool> {
+    fn serve_strays(&mut self, writer: &FeedWriter<Item>) -> Step<usize> {
         let consumer = self.parts.consumer.clone();
-        let mut has_read = false;
+        let mut count = 0;
         while let Some(polled) = consumer.poll(Duration::ZERO) {
             match polled {
                 Ok(message) => {
-                    has_read = true;
+                    count += 1;
                     self.take_stray(&message, writer)?;
                 }
                 Err(KafkaError::PartitionEOF(_)) => {}
                 Err(error) => self.check(&error, None)?,
             }
         }
-        Ok(has_read)
+        Ok(count)
     }
 
     fn take_stray(&mut self, message: &BorrowedMessage<'_>, writer: &FeedWriter<Item>) -> Step<()> {
@@ -279,11 +289,11 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads what a partition has, up to a block. True if that was anything.
-    fn read_partition(&mut self, at: usize, writer: &FeedWriter<Item>) -> Step<bool> {
+    /// Reads what a partition has, up to a block. How many messages that was.
+    fn read_partition(&mut self, at: usize, writer: &FeedWriter<Item>) -> Step<usize> {
         let open = &mut self.open[at];
         if open.has_ended || open.part.shared.is_paused.load(Ordering::Relaxed) {
-            return Ok(false);
+            return Ok(0);
         }
         let mut block = Block::new(self.parts.rows.wants());
         let mut failure = None;
@@ -302,8 +312,8 @@ impl Reader {
                 }
             }
         }
-        let has_read = block.len() > 0;
-        if has_read {
+        let count = block.len();
+        if count > 0 {
             let part = &open.part;
             part.shared.trouble.clear();
             self.parts.context.trouble.clear();
@@ -315,7 +325,7 @@ impl Reader {
             Some(error) => self.check(&error, Some(at))?,
             None => {}
         }
-        Ok(has_read)
+        Ok(count)
     }
 
     /// A partition has no more messages for now: it has ended if its end is where it stops. Markers
