@@ -43,7 +43,7 @@ impl Answer {
     }
 
     /// The body of an answer that is no error.
-    fn checked(self, place: &Place) -> Result<Value> {
+    pub(crate) fn checked(self, place: &Place) -> Result<Value> {
         if self.is_success() {
             return Ok(self.body);
         }
