@@ -38,7 +38,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    fn is_success(&self) -> bool {
+    pub(crate) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 

@@ -111,7 +111,12 @@ fn duration(milliseconds: i64) -> String {
 }
 
 fn time(at_ms: Option<i64>) -> String {
-    at_ms.map_or("–".to_owned(), |at_ms| format!("{} UTC", format_timestamp_millis(at_ms, 3)))
+    match at_ms {
+        None => "–".to_owned(),
+        // What a source sends when its input has ended.
+        Some(i64::MAX) => "end".to_owned(),
+        Some(at_ms) => format!("{} UTC", format_timestamp_millis(at_ms, 3)),
+    }
 }
 
 fn bytes(number: u64) -> String {
