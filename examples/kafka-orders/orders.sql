@@ -23,7 +23,9 @@ CREATE TABLE payments (
 CREATE TABLE paid_orders (id BIGINT, customer STRING, amount DECIMAL(10, 2), method STRING, minutes BIGINT) WITH (
   'connector' = 'kafka', 'topic' = 'paid-orders', 'properties.bootstrap.servers' = '${servers}', 'format' = 'json',
   'key.format' = 'raw', 'key.fields' = 'customer', 'json.encode.decimal-as-plain-number' = 'true',
-  'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = 'paid-orders'
+  'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = 'paid-orders',
+  -- Flink's transactions last an hour unless it says otherwise, and brokers allow 15 minutes.
+  'properties.transaction.timeout.ms' = '900000'
 );
 
 INSERT INTO paid_orders

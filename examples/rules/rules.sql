@@ -40,7 +40,9 @@ FROM events AS e JOIN first_rules AS f ON e.ts BETWEEN f.ts AND f.ts + INTERVAL 
 
 CREATE TABLE alarms (rule STRING, device STRING, reading DOUBLE, ts TIMESTAMP(3)) WITH (
   'connector' = 'kafka', 'topic' = 'alarms', 'properties.bootstrap.servers' = '${servers}', 'format' = 'json',
-  'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = 'alarms'
+  'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = 'alarms',
+  -- Flink's transactions last an hour unless it says otherwise, and brokers allow 15 minutes.
+  'properties.transaction.timeout.ms' = '900000'
 );
 
 INSERT INTO alarms

@@ -66,11 +66,14 @@ impl Session {
     /// # Errors
     /// If there is no gateway, or it refuses them.
     pub fn open(place: &Place, name: &str, properties: &[(String, String)]) -> Result<Session> {
-        let info = place.get(&format!("{VERSION}/info"))?;
-        if info["productName"] != "Apache Flink" {
+        let info = place.get_answer(&format!("{VERSION}/info"))?;
+        // A job manager has no such file.
+        let is_other = info.is_success() && info.body["productName"] != "Apache Flink";
+        if is_other || info.status == 404 {
             return Err(Error::plan(format!("no SQL gateway of Flink answers at {}", place.url()))
                 .hint("it listens at port 8083 unless sql-gateway.endpoint.rest.port says so"));
         }
+        info.checked(place)?;
         let own = |(key, value): &(String, String)| (key.clone(), Value::String(value.clone()));
         let properties: serde_json::Map<String, Value> = properties.iter().map(own).collect();
         let body = json!({ "sessionName": name, "properties": properties });

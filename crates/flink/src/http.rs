@@ -38,12 +38,12 @@ pub struct Answer {
 }
 
 impl Answer {
-    fn is_success(&self) -> bool {
+    pub(crate) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 
     /// The body of an answer that is no error.
-    fn checked(self, place: &Place) -> Result<Value> {
+    pub(crate) fn checked(self, place: &Place) -> Result<Value> {
         if self.is_success() {
             return Ok(self.body);
         }

@@ -1,5 +1,7 @@
 //! The job manager: which jobs there are, and stopping them.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use thalweg_core::{Error, Result};
 use ureq::http::Method;
@@ -121,7 +123,8 @@ impl JobManager {
             ([one], _) => Ok((**one).clone()),
             ([], Some(newest)) => Ok((*newest).clone()),
             ([], None) => {
-                let names: Vec<&str> = jobs.iter().map(|listed| listed.name.as_str()).collect();
+                let names = jobs.iter().map(|listed| listed.name.as_str());
+                let names: Vec<&str> = names.collect::<BTreeSet<_>>().into_iter().collect();
                 let error = Error::plan(format!("Flink has no job '{job}'"));
                 Err(match names.is_empty() {
                     true => error.hint("it has no jobs"),

@@ -9,7 +9,8 @@ use support::planner;
 
 /// A cluster that has Kafka's jar.
 fn cluster() -> FlinkCluster {
-    FlinkCluster { jars: vec!["/jars/flink-sql-connector-kafka-5.0.0-2.0.jar".to_owned()] }
+    let jars = vec!["/jars/flink-sql-connector-kafka-5.0.0-2.0.jar".to_owned()];
+    FlinkCluster { jars, ..FlinkCluster::default() }
 }
 
 fn found(text: &str) -> Vec<(u32, String)> {
@@ -238,4 +239,25 @@ fn what_has_no_translation_is_left() {
     let text = "CREATE TABLE t (k INT) WITH ('connector' = 'datagen'); SELECT NULL AS c FROM t;";
     let translation = translated(text, Queries::Jobs);
     assert_eq!(translation.left.len(), 1, "{:?}", translation.left);
+}
+
+#[test]
+fn transactions_get_a_timeout_and_settings_of_this_machine_are_left_out() {
+    let text = "SET 's3.secret-key' = '${secret:s3}';\nSET 'pipeline.name' = 'j';
+        CREATE TABLE o (k INT) WITH ('connector' = 'kafka', 'topic' = 'o', 'format' = 'json',
+          'properties.bootstrap.servers' = 'b:1', 'sink.delivery-guarantee' = 'exactly-once',
+          'sink.transactional-id-prefix' = 'o', 'properties.sasl.jaas.config' = 'x ${secret:k}');
+        INSERT INTO o VALUES (1);";
+    let translation = translated(text, Queries::Jobs);
+    assert!(translation.text.contains("'properties.transaction.timeout.ms' = '900000'"));
+    assert!(!translation.text.contains("SET 's3"), "{}", translation.text);
+    assert!(translation.text.contains("-- lost: Flink has 's3.secret-key' in the configuration"));
+    assert_eq!(translation.statements.len(), 3);
+    assert_eq!(translation.left.len(), 1, "{:?}", translation.left);
+    let given = FlinkCluster { gets_secrets: true, ..cluster() };
+    let sent = flink_check::translate(text, &planner("/"), &given, Queries::Jobs).expect("it is valid");
+    assert!(sent.left.is_empty(), "{:?}", sent.left);
+    assert!(sent.text.contains("${secret:k}"), "secrets are put in when it is sent");
+    let has_one = translation.text;
+    assert_eq!(translated(&has_one, Queries::Jobs).text.matches("timeout.ms").count(), 1);
 }

@@ -266,18 +266,19 @@ fn groups_begin_with_what_was_handed_over() {
         Stop { hand_over: Some(hand_over), ..at(0) }
     };
     let grouped = format!(
-        "{COUNTS}INSERT INTO c SELECT UPPER(k) AS k, SUM(v) + COUNT(*) + COUNT(*) FROM t WHERE v > 0
-           GROUP BY UPPER(k) HAVING AVG(v) FILTER (WHERE v < 9) > 1;"
+        "{COUNTS}INSERT INTO c SELECT UPPER(k) AS k, SUM(v) + COUNT(*) + COUNT(*) - AVG(v) FILTER (WHERE v < 9)
+           FROM t WHERE v > 0 GROUP BY UPPER(k) HAVING MAX(v) > 1 AND UPPER(k) <> 'X' OR COUNT(*) >= 7;"
     );
     assert_eq!(needs(&grouped, 0), [("t".to_owned(), Need::Unread)]);
-    let expected = "INSERT INTO c SELECT `key$0` AS k, SUM(`part$0`) + SUM(`part$1`) + SUM(`part$1`) FROM (\
+    let expected = "INSERT INTO c SELECT `key$0` AS k, SUM(`part$0`) + SUM(`part$1`) + SUM(`part$1`) - \
+        CAST(SUM(`part$2`) / NULLIF(SUM(`count$2`), 0) AS INT) FROM (\
         SELECT CAST(UPPER(k) AS STRING) AS `key$0`, CAST(v AS INT) AS `part$0`, CAST(1 AS BIGINT) AS `part$1`, \
         CAST(CASE WHEN v < 9 THEN v END AS BIGINT) AS `part$2`, \
-        CAST(CASE WHEN (v) IS NOT NULL AND (v < 9) THEN 1 ELSE 0 END AS BIGINT) AS `count$2` \
-        FROM t WHERE v > 0 UNION ALL \
+        CAST(CASE WHEN (v) IS NOT NULL AND (v < 9) THEN 1 ELSE 0 END AS BIGINT) AS `count$2`, \
+        CAST(v AS INT) AS `part$3` FROM t WHERE v > 0 UNION ALL \
         SELECT CAST(`key$0` AS STRING), CAST(`part$0` AS INT), CAST(`part$1` AS BIGINT), CAST(`part$2` AS BIGINT), \
-        CAST(`count$2` AS BIGINT) FROM `moved$state` WHERE `move` = 'job 1') AS `moved` GROUP BY `key$0` \
-        HAVING CAST(SUM(`part$2`) / NULLIF(SUM(`count$2`), 0) AS INT) > 1;";
+        CAST(`count$2` AS BIGINT), CAST(`part$3` AS INT) FROM `moved$state` WHERE `move` = 'job 1') AS `moved` \
+        GROUP BY `key$0` HAVING MAX(`part$3`) > 1 AND `key$0` <> 'X' OR SUM(`part$1`) >= 7;";
     assert_eq!(rest(&grouped, &stop()), expected);
     let text = job(&grouped).script(&stop()).expect("it can be moved");
     for part in [
@@ -303,18 +304,17 @@ fn groups_begin_with_what_was_handed_over() {
 }
 
 #[test]
-fn groups_that_are_not_made_of_parts_are_refused() {
+fn groups_whose_keys_may_be_taken_back_are_refused() {
     for (query, reason) in [
-        ("SELECT k, COUNT(DISTINCT v) FROM t GROUP BY k", "an aggregate of DISTINCT values"),
-        ("SELECT k, CAST(LISTAGG(k) AS BIGINT) FROM t GROUP BY k", "COUNT, SUM, MIN, MAX and AVG"),
-        ("SELECT k, n FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k)", "a view or a sub-query"),
+        ("SELECT k, SUM(v) FROM t GROUP BY k HAVING SUM(v) > 2", "no longer meet HAVING SUM(v) > 2"),
+        ("SELECT k, SUM(v) FROM t GROUP BY k HAVING COUNT(*) BETWEEN 2 AND 4", "no longer meet"),
+        ("SELECT k, SUM(v) FROM t GROUP BY k HAVING NOT COUNT(*) > 2", "no longer meet"),
+        ("SELECT k, SUM(v) FROM t GROUP BY k HAVING COUNT(*) > MIN(v)", "no longer meet"),
+        ("SELECT k, COUNT(DISTINCT v) FROM t GROUP BY k HAVING COUNT(*) > 2", "DISTINCT values"),
+        ("SELECT k, n FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) WHERE n < 9", "a view or a sub-query"),
         ("SELECT k, COUNT(*) FROM t GROUP BY ROLLUP (k)", ""),
         ("SELECT DISTINCT k, CAST(v AS BIGINT) FROM t", "are written again"),
         ("SELECT k, COUNT(*) FROM t GROUP BY k UNION ALL SELECT k, COUNT(*) FROM u GROUP BY k", ""),
-        (
-            "SELECT k, CAST(AVG(CAST(v AS DECIMAL(9, 2))) AS BIGINT) FROM t GROUP BY k",
-            "the mean of DECIMALs",
-        ),
         (
             "SELECT a.k, COUNT(*) FROM t a JOIN t b ON a.k = b.k GROUP BY a.k",
             "in several operators",
@@ -326,6 +326,47 @@ fn groups_that_are_not_made_of_parts_are_refused() {
     let kept = format!("SET 'table.exec.state.ttl' = '1 h'; {COUNTS}");
     let said = refused(&format!("{kept}INSERT INTO c SELECT k, COUNT(*) FROM t GROUP BY k;"));
     assert!(said.contains("its state expires"), "{said}");
+}
+
+/// The newest row of each key of t.
+const NEWEST: &str = "SELECT k, CAST(v AS BIGINT) FROM
+  (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts DESC) AS r FROM t) WHERE r = 1";
+const BEST: &str = "SELECT k, r FROM
+  (SELECT k, v, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS r FROM t) WHERE r <= 3";
+const MOST: &str = "SELECT k, r FROM (SELECT k, ROW_NUMBER() OVER (PARTITION BY k ORDER BY c) AS r
+  FROM (SELECT k, v, COUNT(*) AS c FROM t GROUP BY k, v)) WHERE r <= 3";
+
+#[test]
+fn what_rows_of_any_age_may_change_is_read_and_written_again() {
+    let ranked = COUNTS.replace("KEY (k)", "KEY (k, n)");
+    for (output, query) in [
+        (COUNTS, NEWEST),
+        (&ranked, BEST),
+        (&ranked, MOST),
+        (COUNTS, "SELECT k, COUNT(DISTINCT v) FROM t GROUP BY k"),
+        (COUNTS, "SELECT k, n FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k)"),
+        (COUNTS, "SELECT k, CAST(LISTAGG(k) AS BIGINT) FROM t GROUP BY k"),
+        (COUNTS, "SELECT k, CAST(AVG(CAST(v AS DECIMAL(9, 2))) AS BIGINT) FROM t GROUP BY k"),
+    ] {
+        let statements = format!("{output}INSERT INTO c {query};");
+        assert_eq!(needs(&statements, 60_000), [("t".to_owned(), Need::All)], "{query}");
+        let job = job(&statements);
+        assert!(job.writes_again() && job.needs_the_first_row() && !job.is_by_watermark());
+        let text = job.script(&at(60_000)).expect("it can be moved");
+        assert!(text.contains(query) && text.contains("'earliest-offset'"), "{text}");
+    }
+    for (output, query, reason) in [
+        (COUNTS, BEST, "whose primary key is that of"),
+        (&*ranked, NEWEST, "whose primary key is that of"),
+        (&*ranked, &*MOST.replace("PARTITION BY k", "PARTITION BY c"), "by what changes"),
+        (COUNTS, &*NEWEST.replace(" AS r FROM t", " AS r FROM u").replace("v AS", "w AS"), "from an offset on"),
+        (COUNTS, &*format!("SELECT * FROM ({NEWEST}) WHERE k > 'a'"), "whose primary key is that of"),
+        (&*ranked, &*BEST.replace("ORDER BY v", "ORDER BY PROCTIME()"), ""),
+    ] {
+        let error = try_job(&format!("{output}INSERT INTO c {query};")).expect_err(query);
+        let said = format!("{} {}", error.message(), error.help().unwrap_or_default());
+        assert!(said.contains("cannot be moved") && said.contains(reason), "{query}: {said}");
+    }
 }
 
 #[test]

@@ -92,15 +92,29 @@ impl Secrets {
     /// # Errors
     /// If one is set nowhere, or the file can't be read. Names no value.
     pub fn resolve(&self, text: &str) -> Result<Secret> {
-        if !names_secret(text) {
-            return Ok(Secret::new(text));
+        match names_secret(text) {
+            true => self.resolve_as(text, str::to_owned),
+            false => Ok(Secret::new(text)),
         }
+    }
+
+    /// A statement of SQL with its secrets in it. They stand in its literals, so a quote in one is
+    /// doubled.
+    ///
+    /// # Errors
+    /// As [`Secrets::resolve`].
+    pub fn resolve_in_statement(&self, statement: &str) -> Result<Secret> {
+        self.resolve_as(statement, |value| value.replace('\'', "''"))
+    }
+
+    fn resolve_as(&self, text: &str, written: impl Fn(&str) -> String) -> Result<Secret> {
         let (mut secret, mut left) = (Secret::default(), text);
         while let Some((before, name, rest)) = next_place(left)? {
             let value = self.look_up(name)?;
+            let text = written(&value);
             secret.text += before;
-            secret.text += &value;
-            secret.hidden.push(value);
+            secret.text += &text;
+            secret.hidden.extend([text, value]);
             left = rest;
         }
         secret.text += left;

@@ -26,7 +26,7 @@ pub fn validate(arguments: &ValidateArguments) -> u8 {
         let checked = check(source, &arguments.script, &text);
         let (session, statements) =
             checked.map_err(|error| Failure { error, text: Some(text.clone()) })?;
-        let cluster = FlinkCluster { jars: arguments.jars.clone() };
+        let cluster = FlinkCluster { jars: arguments.jars.clone(), gets_secrets: false };
         let findings = match arguments.flink {
             true => session.flink_findings(&text, &cluster)?,
             false => Vec::new(),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use thalweg_plan::flink_check::FlinkCluster;
 
 use super::arguments::{ScriptArguments, key_and_value};
 use super::server_arguments::ServerArguments;
@@ -29,6 +30,10 @@ pub struct FlinkSubmitArguments {
     /// A jar for the file, as the gateway finds it; repeatable
     #[arg(long = "jar", value_name = "FILE", requires = "flink", help_heading = "Apache Flink")]
     pub jars: Vec<String>,
+    /// A jar in the lib folder of the cluster, by its name: the check counts it, and it is not
+    /// added again; repeatable
+    #[arg(long = "lib-jar", value_name = "NAME", requires = "flink", help_heading = "Apache Flink")]
+    pub lib_jars: Vec<String>,
     /// Tasks of each operator [default: parallelism.default of the cluster]
     #[arg(long, value_name = "N", requires = "flink", help_heading = "Apache Flink",
           value_parser = clap::value_parser!(u16).range(1..))]
@@ -45,9 +50,21 @@ pub struct FlinkSubmitArguments {
     /// Ends once the job runs; without it the job is followed until it ends
     #[arg(long, requires = "flink", help_heading = "Apache Flink")]
     pub detach: bool,
+    /// Replaces ${secret:NAME} by the variable THALWEG_SECRET_NAME in the statements that are sent.
+    /// The cluster's administrators can then read it
+    #[arg(long, requires = "flink", help_heading = "Apache Flink")]
+    pub send_secrets: bool,
     /// Submits the file although the check finds something that Flink refuses
     #[arg(long, requires = "flink", help_heading = "Apache Flink")]
     pub unchecked: bool,
+}
+
+impl FlinkSubmitArguments {
+    /// What is known of the cluster.
+    pub fn cluster(&self) -> FlinkCluster {
+        let jars = [&self.jars[..], &self.lib_jars[..]].concat();
+        FlinkCluster { jars, gets_secrets: self.send_secrets }
+    }
 }
 
 /// `thalweg translate`
@@ -79,6 +96,12 @@ pub struct CompareArguments {
     /// A jar for the file, as the gateway finds it; repeatable
     #[arg(long = "jar", value_name = "FILE")]
     pub jars: Vec<String>,
+    /// A jar in the lib folder of the cluster, by its name; repeatable
+    #[arg(long = "lib-jar", value_name = "NAME")]
+    pub lib_jars: Vec<String>,
+    /// Replaces ${secret:NAME} by the variable THALWEG_SECRET_NAME in the statements that are sent
+    #[arg(long)]
+    pub send_secrets: bool,
     /// How many different rows are shown
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub rows: usize,

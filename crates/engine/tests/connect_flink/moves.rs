@@ -47,6 +47,42 @@ const GROUPS: &str =
 const DISTINCT: &str =
     "SELECT DISTINCT k, v FROM t WHERE v < 90 OR ts > TIMESTAMP '2026-01-01 00:01:00'";
 
+/// What rows of any age may change.
+const NEWEST: &str = "SELECT k, v FROM (
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts DESC) AS r FROM t) WHERE r = 1";
+const BEST: &str = "SELECT k, r, v FROM (
+  SELECT k, v, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC) AS r FROM t) WHERE r <= 3";
+const MOST: &str = "SELECT k, r, c FROM (
+  SELECT k, c, ROW_NUMBER() OVER (PARTITION BY k ORDER BY c DESC) AS r FROM (
+    SELECT k, v, COUNT(*) AS c FROM t GROUP BY k, v)) WHERE r <= 2";
+const EXACT: &str = "SELECT k, COUNT(DISTINCT v), AVG(CAST(v AS DECIMAL(9, 2))) FROM t GROUP BY k";
+
+/// A query of upserts.
+struct Upserts {
+    name: &'static str,
+    query: &'static str,
+    /// The columns of the output behind `k`.
+    columns: &'static str,
+    keys: &'static [&'static str],
+}
+
+const HANDED_OVER: [Upserts; 2] = [
+    Upserts {
+        name: "groups",
+        query: GROUPS,
+        columns: "n BIGINT, s BIGINT, `at` TIMESTAMP(3), m BIGINT, a BIGINT, d DECIMAL(38, 2), f DOUBLE",
+        keys: &["k"],
+    },
+    Upserts { name: "distinct", query: DISTINCT, columns: "n BIGINT", keys: &["k", "n"] },
+];
+
+const WRITTEN_AGAIN: [Upserts; 4] = [
+    Upserts { name: "newest", query: NEWEST, columns: "n BIGINT", keys: &["k"] },
+    Upserts { name: "best", query: BEST, columns: "n BIGINT, s BIGINT", keys: &["k", "n"] },
+    Upserts { name: "most", query: MOST, columns: "n BIGINT, s BIGINT", keys: &["k", "n"] },
+    Upserts { name: "exact", query: EXACT, columns: "n BIGINT, d DECIMAL(38, 6)", keys: &["k"] },
+];
+
 #[test]
 #[ignore = "needs a Flink cluster: make connect-test"]
 fn jobs_continue_where_they_stopped() {
@@ -105,78 +141,89 @@ fn jobs_continue_where_they_stopped() {
 #[test]
 #[ignore = "needs a Flink cluster: make connect-test"]
 fn groups_are_handed_over() {
+    upserts_continue(12, &HANDED_OVER, |moving, file| {
+        assert!(fails(&[moving, &[file]].concat()).contains("--state-topic"));
+        let absent = [moving, &["--state-topic", "absent", file]].concat();
+        assert!(fails(&absent).contains("absent"));
+        let said = succeeds(&[moving, &["--state-topic", "state", file]].concat());
+        assert!(said.contains("groups handed over by the topic 'state'"), "{said}");
+    });
+}
+
+/// Newest rows, Top-N and the other groups: all is read and written again.
+#[test]
+#[ignore = "needs a Flink cluster: make connect-test"]
+fn what_rows_of_any_age_may_change_is_written_again() {
+    upserts_continue(13, &WRITTEN_AGAIN, |moving, file| {
+        let said = succeeds(&[moving, &[file]].concat());
+        assert!(said.contains("all is read and written again"), "{said}");
+    });
+}
+
+/// Jobs that are stopped in the middle and moved leave the same rows as jobs that never were.
+fn upserts_continue(seed: u64, jobs: &[Upserts], move_job: impl Fn(&[&str], &str)) {
     let (Some(cluster), Some(broker)) = (Cluster::shared(), Broker::start()) else { return };
     let (_turn, flink) = (cluster.turn(), &cluster.service);
-    let mut random = SplitMix64::new(12);
+    let mut random = SplitMix64::new(seed);
     for topic in ["t", "u", "state"] {
         broker.topic(topic, 2, &[]);
     }
     send(&broker, &mut random, 0);
     let (url, jar) = (flink.value("FLINK"), flink.value("FLINK_KAFKA_JAR"));
-    let moving = ["move", "--flink", url, "--jar", jar, "--detach"];
-    for (name, query) in [("groups", GROUPS), ("distinct", DISTINCT)] {
-        broker.topic(name, 1, &[]);
-        let job = Job::start(&broker.file(name, &upserts(&broker, name, "", query)), &[]);
-        wait_for(name, || !newest(&broker, name).is_empty());
-        job.interrupt();
+    for job in jobs {
+        broker.topic(job.name, 1, &[]);
+        let file = broker.file(job.name, &job.script(&broker, job.name, ""));
+        let running = Job::start(&file, &[]);
+        wait_for(job.name, || !job.newest(&broker, job.name).is_empty());
+        running.interrupt();
     }
     send(&broker, &mut random, SECONDS / 2);
-    for (name, query) in [("groups", GROUPS), ("distinct", DISTINCT)] {
-        let file = broker.folder(name).join(format!("{name}.sql"));
-        std::fs::write(&file, upserts(&broker, name, "", query)).expect("written");
-        let file = file.to_str().expect("text");
-        assert!(fails(&[&moving[..], &[file]].concat()).contains("--state-topic"));
-        let absent = [&moving[..], &["--state-topic", "absent", file]].concat();
-        assert!(fails(&absent).contains("absent"));
-        let said = succeeds(&[&moving[..], &["--state-topic", "state", file]].concat());
-        assert!(said.contains("groups handed over by the topic 'state'"), "{said}");
-        let unmoved = format!("{name}-unmoved");
+    for job in jobs {
+        let file = broker.folder(job.name).join(format!("{}.sql", job.name));
+        std::fs::write(&file, job.script(&broker, job.name, "")).expect("written");
+        let moving = ["move", "--flink", url, "--jar", jar, "--detach"];
+        move_job(&moving, file.to_str().expect("text"));
+        let unmoved = format!("{}-unmoved", job.name);
         broker.topic(&unmoved, 1, &[]);
         let ends = ", 'scan.bounded.mode' = 'latest-offset'";
-        broker.output(&unmoved, &upserts(&broker, &unmoved, ends, query));
-        let expected = newest(&broker, &unmoved);
-        assert!(expected.len() >= 4, "{name}: {} groups", expected.len());
-        wait_for(name, || newest(&broker, name) == expected);
-        succeeds(&["cancel", "--flink", url, name]);
+        broker.output(&unmoved, &job.script(&broker, &unmoved, ends));
+        let expected = job.newest(&broker, &unmoved);
+        assert!(expected.len() >= 4, "{}: {} rows", job.name, expected.len());
+        wait_for(job.name, || job.newest(&broker, job.name) == expected);
+        succeeds(&["cancel", "--flink", url, job.name]);
     }
 }
 
-/// A job of this name that writes the groups of a query to a topic of its name.
-fn upserts(broker: &Broker, job: &str, more: &str, query: &str) -> String {
-    let text = script(broker, job, job, more, query);
-    let (before, rest) = text.split_once("CREATE TABLE o").expect("an output");
-    let (_, insert) = rest.split_once("INSERT INTO").expect("a job");
-    let columns = match query == DISTINCT {
-        true => "n BIGINT, PRIMARY KEY (k, n) NOT ENFORCED",
-        false => {
-            "n BIGINT, s BIGINT, `at` TIMESTAMP(3), m BIGINT, a BIGINT, d DECIMAL(38, 2), f DOUBLE,
-           PRIMARY KEY (k) NOT ENFORCED"
+impl Upserts {
+    /// A job of this name that writes the rows of the query to a topic.
+    fn script(&self, broker: &Broker, job: &str, more: &str) -> String {
+        let text = script(broker, job, job, more, self.query);
+        let (before, rest) = text.split_once("CREATE TABLE o").expect("an output");
+        let (_, insert) = rest.split_once("INSERT INTO").expect("a job");
+        format!(
+            "{before}CREATE TABLE o (k STRING, {}, PRIMARY KEY ({}) NOT ENFORCED) WITH ('connector' = 'upsert-kafka',
+               'topic' = '{job}', 'properties.bootstrap.servers' = '{}', 'key.format' = 'json', 'value.format' = 'json');
+             INSERT INTO{insert}",
+            self.columns,
+            self.keys.join(", "),
+            broker.servers
+        )
+    }
+
+    /// The newest row of each key, values as both engines write them.
+    fn newest(&self, broker: &Broker, topic: &str) -> BTreeMap<String, Vec<String>> {
+        let mut rows = BTreeMap::new();
+        // HAVING deletes groups that it does not hold for yet.
+        for value in broker.values(topic).iter().filter(|value| *value != "NULL") {
+            let row: serde_json::Value = serde_json::from_str(value).expect("a row");
+            let number = |name: &str| row[name].as_f64().unwrap_or(-1.0).to_string();
+            let mut values: Vec<String> = ["n", "s", "m", "a", "d", "f"].map(number).to_vec();
+            values.push(row["at"].as_str().unwrap_or_default().trim_end_matches(".000").to_owned());
+            let key: Vec<String> = self.keys.iter().map(|key| row[*key].to_string()).collect();
+            rows.insert(key.join(" "), values);
         }
-    };
-    format!(
-        "{before}CREATE TABLE o (k STRING, {columns}) WITH ('connector' = 'upsert-kafka',
-           'topic' = '{job}', 'properties.bootstrap.servers' = '{}', 'key.format' = 'json', 'value.format' = 'json');
-         INSERT INTO{insert}",
-        broker.servers
-    )
-}
-
-/// The newest row of each group, values as both write them.
-fn newest(broker: &Broker, topic: &str) -> BTreeMap<String, Vec<String>> {
-    let mut rows = BTreeMap::new();
-    // HAVING deletes groups that it does not hold for yet.
-    for value in broker.values(topic).iter().filter(|value| *value != "NULL") {
-        let row: serde_json::Value = serde_json::from_str(value).expect("a row");
-        let number = |name: &str| row[name].as_f64().unwrap_or(-1.0).to_string();
-        let mut values: Vec<String> = ["n", "s", "m", "a", "d", "f"].map(number).to_vec();
-        values.push(row["at"].as_str().unwrap_or_default().trim_end_matches(".000").to_owned());
-        let key = row["k"].as_str().expect("a key");
-        // The key of DISTINCT is both of its columns.
-        let is_pair = row["s"].is_null() && row["m"].is_null();
-        let key = if is_pair { format!("{key} {}", row["n"]) } else { key.to_owned() };
-        rows.insert(key, values);
+        rows
     }
-    rows
 }
 
 /// A job of this name that writes a query's rows to a topic; `more`: options of the inputs.

@@ -51,4 +51,6 @@ impl Finding {
 pub struct FlinkCluster {
     /// Names or paths of jars that the cluster has beyond those that come with Flink.
     pub jars: Vec<String>,
+    /// Whether secrets are put into the statements that it gets.
+    pub gets_secrets: bool,
 }

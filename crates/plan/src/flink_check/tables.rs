@@ -129,9 +129,11 @@ fn option_findings(
         let message = format!("Flink's '{}' has no option '{}'", description.name, key.text);
         found.push(Finding { fix: Fix::DropOption, ..refused(key, message) });
     }
-    if names_secret(value) {
-        let message =
-            format!("Flink takes the text of '{}' literally: it has no ${{secret:…}}", key.text);
+    if names_secret(value) && !cluster.gets_secrets {
+        let message = format!(
+            "Flink takes the text of '{}' literally: it has no ${{secret:…}} (submit --send-secrets replaces it)",
+            key.text
+        );
         found.push(refused(key, message));
     }
     if FORMAT_OPTIONS.contains(&key.text.as_str()) {

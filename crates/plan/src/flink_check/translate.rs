@@ -11,7 +11,9 @@
 //! | relative paths and folders of checkpoints | file:///… |
 //! | globs | the folder, and 'source.path.regex-pattern' |
 //! | 'path' = '-' of a table that is written | the connector print |
+//! | exactly-once without a timeout of transactions | the timeout that brokers allow |
 //! | SHOW CONNECTORS, DESCRIBE CONNECTOR | left out |
+//! | settings of object stores and secrets | left out |
 //!
 //! A translation is itself a script of this dialect, so the check is asked once more: what it still
 //! finds has no translation, and stands in [`Translation::left`].
@@ -33,6 +35,11 @@ use crate::ast::{
 use crate::parser::parse_script;
 use crate::planner::Planner;
 use crate::script_text::{Edit, ScriptText, closing, in_order, quoted_options};
+
+/// Flink's transactions last an hour without it, and brokers refuse those.
+const TRANSACTION_TIMEOUT: &str = "properties.transaction.timeout.ms";
+/// What brokers allow unless they are told otherwise.
+const TRANSACTION_MS: &str = "900000";
 
 /// A script for Flink.
 #[derive(Clone, Debug)]
@@ -194,6 +201,13 @@ impl Translator<'_> {
                 output.is_dropped = true;
                 self.lose(statement.span, "Flink has no SHOW CONNECTORS and no DESCRIBE CONNECTOR");
             }
+            StatementKind::Set { key, .. } if is_of_this_machine(&key.text) => {
+                output.is_dropped = true;
+                self.lose(
+                    key.span,
+                    format!("Flink has '{}' in the configuration of the cluster", key.text),
+                );
+            }
             StatementKind::Set { key, value } => self.setting(key, value, output.range.clone()),
             _ => {}
         }
@@ -335,6 +349,13 @@ impl Translator<'_> {
                 None => kept.push((key.text.clone(), value.text.clone())),
             }
         }
+        if value("connector") == Some("kafka")
+            && value("sink.delivery-guarantee") == Some("exactly-once")
+            && value(TRANSACTION_TIMEOUT).is_none()
+        {
+            kept.push((TRANSACTION_TIMEOUT.to_owned(), TRANSACTION_MS.to_owned()));
+            is_changed = true;
+        }
         if is_printed {
             kept = vec![("connector".to_owned(), "print".to_owned())];
         }
@@ -452,6 +473,11 @@ impl Translator<'_> {
         let left = left.into_iter().filter(|f| f.severity == Severity::Refused).collect();
         Ok(Translation { text: result, statements, lost: self.lost, left })
     }
+}
+
+/// Settings of object stores and secrets, which Flink's sessions have none of.
+fn is_of_this_machine(key: &str) -> bool {
+    ["s3.", "azure.", "gcs.", "secrets."].iter().any(|prefix| key.starts_with(prefix))
 }
 
 /// A path without `.` and `..`.

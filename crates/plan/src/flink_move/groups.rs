@@ -127,6 +127,13 @@ impl HeldGroups {
                 "write a SELECT for each of them, in files of their own",
             )));
         }
+        if let Some(having) = clauses.having.as_ref().filter(|having| !only_adds(source, clauses.words(having))) {
+            let place = source.text[having.clone()].trim();
+            return Err(at(unmovable(
+                &format!("a group may no longer meet HAVING {place}, and Flink deletes only what it has written"),
+                "compare COUNT or MAX with > or >=, or MIN with < or <=, or filter where the table is read",
+            )));
+        }
         let calls = calls(source, &clauses);
         let named = aggregates.iter().map(|aggregate| &aggregate.name);
         if !named.eq(calls.iter().map(|call| &call.function)) {
@@ -307,6 +314,24 @@ fn places_of(words: &[Word], wanted: &[Word]) -> Vec<Range<usize>> {
         }
     }
     places
+}
+
+/// Whether a group that meets a HAVING meets it for ever, as COUNT and MAX grow and MIN falls.
+fn only_adds(source: &ScriptText<'_>, having: &[Word]) -> bool {
+    let is_between = |(token, _): &Word| is_keyword(token, "AND") || is_keyword(token, "OR");
+    having.split(is_between).all(|condition| {
+        let has_call = |words: &[Word]| {
+            (0..words.len()).any(|at| call_at(source, &words[at..]).is_some())
+        };
+        let Some((call, length)) = call_at(source, condition) else { return !has_call(condition) };
+        let [(comparison, _), rest @ ..] = &condition[length..] else { return false };
+        let is_monotonic = match call.function.as_str() {
+            "COUNT" | "MAX" => matches!(comparison, Token::Gt | Token::GtEq),
+            "MIN" => matches!(comparison, Token::Lt | Token::LtEq),
+            _ => false,
+        };
+        is_monotonic && !has_call(rest)
+    })
 }
 
 /// The aggregates that are called, each once, in the order of the text.

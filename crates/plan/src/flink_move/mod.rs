@@ -18,6 +18,7 @@
 //! | an inner join of topics | one more condition: not both rows were read before ([`pairs`]) |
 //! | functions over earlier rows, first rows by time | `WHERE` its row time `>` the watermark ([`row_times`]) |
 //! | groups without a window | the same over parts, those of the snapshot in front ([`groups`]) |
+//! | newest rows, Top-N, other groups | nothing else: all is read and written again ([`reread`]) |
 //!
 //! It stays a script of this dialect: what it becomes in Flink's is left to
 //! [`translate`](crate::flink_check::translate).
@@ -34,6 +35,7 @@ mod groups;
 mod literals;
 mod needs;
 mod pairs;
+mod reread;
 mod row_times;
 mod tables;
 mod windows;
@@ -58,6 +60,7 @@ use literals::literal;
 pub use needs::Need;
 use needs::{Held, needs, unmovable};
 use pairs::unwritten_pairs;
+use reread::check_output;
 use row_times::RowsByTime;
 pub use tables::Offsets;
 use tables::{
@@ -111,6 +114,8 @@ enum Rest {
     Pairs(Vec<Edit>),
     RowsByTime(RowsByTime),
     Groups(Box<HeldGroups>),
+    /// Nothing: all is written again.
+    Everything,
 }
 
 impl MovableJob {
@@ -169,16 +174,17 @@ impl MovableJob {
             None => Rest::Windows(moved_windows(&source, &statements, inserts, &planner)?),
             Some(held) => {
                 refuse_state_lifetime(&planner)?;
-                let is_upsert = outputs.iter().flatten().all(|output| takes_upserts(output, &held));
-                rest_of(held, (&source, &inserts[0]), (&tables, &planner), is_upsert)?
+                let output = outputs[0].as_deref();
+                rest_of(held, (&source, &inserts[0]), (&tables, &planner), (&queries[0], output))?
             }
         };
         let begins =
             |name: &String| tables.get(name).is_none_or(MovedTable::begins_at_its_beginning);
-        let whole = needed.tables.iter().find(|(name, need)| **need == Need::All && !begins(name));
-        if let (Some((name, _)), Rest::Pairs(_)) = (whole, &rest) {
+        let needed = needed_of(needed.tables, &rest);
+        let whole = needed.iter().find(|(name, need)| **need == Need::All && !begins(name));
+        if let (Some((name, _)), Rest::Pairs(_) | Rest::Everything) = (whole, &rest) {
             return Err(unmovable(
-                &format!("it joins '{name}' from an offset on that the file does not name"),
+                &format!("it has read '{name}' from an offset on that the file does not name"),
                 "'scan.startup.mode' = 'earliest-offset' makes it begin with the first row",
             ));
         }
@@ -191,14 +197,14 @@ impl MovableJob {
     /// # Errors
     /// None that [`MovableJob::new`] has not found.
     pub fn needs(&self, watermark_ms: i64) -> Result<BTreeMap<String, Need>> {
-        Ok(needs(&self.queries, watermark_ms, self.zone)?.tables)
+        Ok(needed_of(needs(&self.queries, watermark_ms, self.zone)?.tables, &self.rest))
     }
 
     /// Whether the watermark of the stop says what was written. Positions alone do otherwise.
     pub fn is_by_watermark(&self) -> bool {
         match &self.rest {
             Rest::Windows(_) | Rest::RowsByTime(_) => true,
-            Rest::Groups(_) => false,
+            Rest::Groups(_) | Rest::Everything => false,
             Rest::Pairs(_) => {
                 self.needs(0).is_ok_and(|needs| needs.values().any(|need| *need != Need::All))
             }
@@ -213,6 +219,11 @@ impl MovableJob {
     /// Whether all rows of a topic have to be there, and not only those of the last session.
     pub fn needs_the_first_row(&self) -> bool {
         !matches!(self.rest, Rest::Windows(_))
+    }
+
+    /// Whether all that was written is written again.
+    pub fn writes_again(&self) -> bool {
+        matches!(self.rest, Rest::Everything)
     }
 
     /// Whether groups are handed over.
@@ -332,6 +343,7 @@ impl MovableJob {
                 let at = self.job_start..self.job_start;
                 vec![(at, declaration), groups.moved(source, &to.attempt)]
             }
+            (Rest::Everything, _) => Vec::new(),
             (Rest::Groups(_), None) => {
                 return Err(Error::internal("groups that were not handed over"));
             }
@@ -358,36 +370,50 @@ fn inserts_of(statement: &Statement) -> Option<&[Insert]> {
     }
 }
 
+/// What is needed of tables, all of them if all is written again.
+fn needed_of(mut needed: BTreeMap<String, Need>, rest: &Rest) -> BTreeMap<String, Need> {
+    if matches!(rest, Rest::Everything) {
+        let streams = needed.values_mut().filter(|need| **need != Need::Whole);
+        streams.for_each(|need| *need = Need::All);
+    }
+    needed
+}
+
 /// What the moved job emits, where it holds more than windows.
 fn rest_of(
     held: Held,
     (source, insert): (&ScriptText<'_>, &Insert),
     (tables, planner): (&BTreeMap<String, MovedTable>, &Planner),
-    is_upsert: bool,
+    (query, output): (&Node, Option<&ResolvedTable>),
 ) -> Result<Rest> {
+    let output = output.ok_or_else(|| Error::internal("an INSERT writes a table"))?;
+    let everything = || {
+        check_output(query, output).map_err(|error| error.at(insert.query.span))?;
+        Ok(Rest::Everything)
+    };
     match held {
         Held::Pairs => Ok(Rest::Pairs(unwritten_pairs(source, insert, tables)?)),
         Held::RowsByTime => {
             Ok(Rest::RowsByTime(RowsByTime::of(source, insert, tables, planner)?))
         }
-        Held::Groups(_) if !is_upsert => Err(unmovable(
+        Held::Groups(node) if !takes_upserts(output, &node) => Err(unmovable(
             "groups without a window are written again when they are handed over",
             "write them to a table of upserts (upsert-kafka, jdbc) whose primary key is that of the groups, or group by window_start and window_end",
         )
         .at(insert.query.span)),
-        Held::Groups(node) => Ok(Rest::Groups(Box::new(HeldGroups::of(source, insert, &node)?))),
+        // Groups that are not made of parts are read again.
+        Held::Groups(node) => match HeldGroups::of(source, insert, &node) {
+            Ok(groups) => Ok(Rest::Groups(Box::new(groups))),
+            Err(error) => everything().map_err(|_| error),
+        },
+        Held::Everything => everything(),
     }
 }
 
-/// Whether a row that is written twice is there once. Flink wants the key of the groups to be that
-/// of the table.
-fn takes_upserts(output: &ResolvedTable, held: &Held) -> bool {
-    let is_key = match held {
-        Held::Groups(node) => {
-            matches!(&node.kind, LogicalKind::Aggregate { keys, .. } if keys.len() == output.primary_key.len())
-        }
-        _ => true,
-    };
+/// Whether a group that is written twice is there once. Flink wants the key of the groups to be
+/// that of the table.
+fn takes_upserts(output: &ResolvedTable, groups: &Node) -> bool {
+    let is_key = matches!(&groups.kind, LogicalKind::Aggregate { keys, .. } if keys.len() == output.primary_key.len());
     let connector = output.options.get("connector").map_or("", String::as_str);
     matches!(connector, "upsert-kafka" | "jdbc") && is_key && !output.primary_key.is_empty()
 }

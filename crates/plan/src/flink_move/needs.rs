@@ -13,6 +13,7 @@ use thalweg_core::connector::AcceptedChanges;
 use thalweg_core::{Error, Result};
 use thalweg_operators::window::WindowKind;
 
+use super::reread::check_operator;
 use crate::logical::changes::window_end_key;
 use crate::logical::join::Side;
 use crate::logical::traversal::post_order;
@@ -45,6 +46,8 @@ pub enum Held {
     RowsByTime,
     /// Groups without a window: the aggregate.
     Groups(Node),
+    /// What rows of any age may change.
+    Everything,
 }
 
 /// What a job needs to run on elsewhere.
@@ -112,10 +115,7 @@ impl Walk {
             LogicalKind::TopN { input, keys, .. }
             | LogicalKind::Deduplicate { input, keys, .. } => {
                 if window_end_key(input, keys).is_none() {
-                    return Err(unmovable(
-                        "the first or last rows of keys without a window are held for ever",
-                        "PARTITION BY window_start and window_end as well",
-                    ));
+                    return self.everything(node, input, after);
                 }
                 self.node(input, Some(after.unwrap_or(self.watermark_ms)))
             }
@@ -137,6 +137,25 @@ impl Walk {
                 None => node.inputs().into_iter().try_for_each(|input| self.node(input, after)),
             },
         }
+    }
+
+    /// An operator that is given all rows of its input again, or groups of all rows.
+    fn everything(&mut self, node: &Node, input: &Node, after: Option<i64>) -> Result<()> {
+        self.hold(Held::Everything, after)?;
+        check_operator(node)?;
+        let mut rows = input;
+        while let LogicalKind::Project { input, .. } = &rows.kind {
+            rows = input;
+        }
+        let rows = match &rows.kind {
+            LogicalKind::Aggregate { input, state_ttl_ms, .. } => {
+                refuse_lifetime(*state_ttl_ms)?;
+                input
+            }
+            _ => input,
+        };
+        refuse_changes(rows)?;
+        self.node(rows, Some(i64::MIN))
     }
 
     /// Notes what the job holds. What reads it must hold nothing.

@@ -17,7 +17,7 @@ use thalweg_core::text::without_controls;
 use thalweg_core::{Error, Result, Sink};
 use thalweg_flink::Deadline;
 use thalweg_flink::gateway::{self, Row};
-use thalweg_plan::flink_check::{Queries, Role, TranslatedStatement, Translation};
+use thalweg_plan::flink_check::{FlinkCluster, Queries, Role, TranslatedStatement, Translation};
 
 use super::super::check::substituted;
 use super::super::exit::{FAILED, Failure, with_source};
@@ -26,6 +26,7 @@ use super::super::flink_arguments::CompareArguments;
 use super::super::source::ScriptSource;
 use super::super::terminal::print;
 use super::place;
+use super::sent_secrets::SentSecrets;
 use super::translate::{print_left, translation};
 
 /// How a NULL is written; no text of a value looks so.
@@ -38,7 +39,9 @@ type Rows = BTreeMap<Vec<Option<String>>, i64>;
 pub fn compare(arguments: &CompareArguments) -> u8 {
     with_source(&arguments.script, |source| {
         let text = substituted(source, &arguments.script)?;
-        let how = (&arguments.jars[..], Queries::Results);
+        let jars = [&arguments.jars[..], &arguments.lib_jars[..]].concat();
+        let cluster = FlinkCluster { jars, gets_secrets: arguments.send_secrets };
+        let how = (&cluster, Queries::Results);
         let translation = translation(source, &arguments.script, &text, how)?;
         if !translation.left.is_empty() {
             print_left(&translation, &arguments.script)?;
@@ -57,6 +60,7 @@ fn both(
     let properties = [("parallelism.default".to_owned(), "1".to_owned())];
     let flink = gateway::Session::open(&place(&arguments.flink)?, "thalweg compare", &properties)?;
     let mut here = Session::new(source.session_options(&arguments.script)?)?;
+    let secrets = SentSecrets::new(arguments.send_secrets, None);
     let mut status = 0;
     for jar in &arguments.jars {
         let statement = format!("ADD JAR {}", quoted_text(jar));
@@ -69,8 +73,8 @@ fn both(
                 if !statement.original.is_empty() {
                     here.run_script(&statement.original, &mut Collected::default())?;
                 }
-                flink
-                    .execute(&statement.text, 1, &mut Deadline::after_seconds(60))
+                secrets
+                    .execute(&flink, &statement.text, 1, &mut Deadline::after_seconds(60))
                     .map_err(|error| error.at(statement.span))?;
             }
             Role::Job => {

@@ -123,8 +123,9 @@ fn new_failures(report: &JobReport, seen: usize) -> impl Iterator<Item = &Failur
 }
 
 fn progress(name: &str, report: &JobReport) -> String {
-    let first = report.stages.first();
-    let read = first.map_or(0, |stage| stage.rows_out);
+    // What a source writes is what the operators in its chain leave of its rows.
+    let sources = report.stages.iter().filter(|stage| stage.name.starts_with("Source: "));
+    let read: u64 = sources.map(|source| source.rows_in.max(source.rows_out)).sum();
     let written = report.stages.last().map_or(0, |stage| stage.rows_in);
     format!(
         "{name}: {} rows read, {} written, watermark {}, {} checkpoints\n",

@@ -7,6 +7,7 @@
 mod compare;
 mod follow;
 mod move_job;
+mod sent_secrets;
 mod stopped;
 mod submit;
 mod translate;
@@ -16,8 +17,8 @@ use thalweg_core::{Error, Result};
 use thalweg_flink::Deadline;
 use thalweg_flink::gateway::Session;
 use thalweg_flink::http::Place;
-use thalweg_flink::job_manager::JobManager;
-use thalweg_flink::report::JobReport;
+use thalweg_flink::job_manager::{JobManager, ListedJob};
+use thalweg_flink::report::{Failure as Failed, JobReport};
 
 use super::arguments::ColorChoice;
 use super::exit::{FAILED, Failure};
@@ -110,7 +111,12 @@ fn duration(milliseconds: i64) -> String {
 }
 
 fn time(at_ms: Option<i64>) -> String {
-    at_ms.map_or("–".to_owned(), |at_ms| format!("{} UTC", format_timestamp_millis(at_ms, 3)))
+    match at_ms {
+        None => "–".to_owned(),
+        // What a source sends when its input has ended.
+        Some(i64::MAX) => "end".to_owned(),
+        Some(at_ms) => format!("{} UTC", format_timestamp_millis(at_ms, 3)),
+    }
 }
 
 fn bytes(number: u64) -> String {
@@ -131,9 +137,7 @@ fn description(report: &JobReport) -> String {
     if let Some(stage) = report.bottleneck() {
         text.push_str(&format!("held back by {}\n", stage.name));
     }
-    for failure in &report.failures {
-        text.push_str(&failure_line(failure));
-    }
+    text.push_str(&failure_lines(&report.failures));
     let head = ["stage", "state", "tasks", "in", "out", "busy", "back pressure", "watermark"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for stage in &report.stages {
@@ -155,7 +159,21 @@ fn description(report: &JobReport) -> String {
     text + "\n" + &aligned(&rows, |column| matches!(column, 0 | 1 | 6 | 7))
 }
 
-fn failure_line(failure: &thalweg_flink::report::Failure) -> String {
+/// Failures, the newest first. A job that restarts fails with the same cause again and again, which
+/// is said once.
+fn failure_lines(failures: &[Failed]) -> String {
+    let mut text = String::new();
+    for same in failures.chunk_by(|one, next| one.cause == next.cause) {
+        text.push_str(&failure_line(&same[0]));
+        if let [_, .., first] = same {
+            let since = format_timestamp_millis(first.at_ms, 0);
+            text.push_str(&format!("  {} times since {since} UTC\n", same.len()));
+        }
+    }
+    text
+}
+
+fn failure_line(failure: &Failed) -> String {
     let place = [&failure.task, &failure.endpoint].into_iter().flatten().cloned();
     let place = place.collect::<Vec<_>>().join(" on ");
     let at = format_timestamp_millis(failure.at_ms, 0);
@@ -178,10 +196,7 @@ fn shortened(name: &str) -> String {
 pub fn stop(arguments: &StopArguments) -> u8 {
     run(|| {
         let manager = job_manager(&arguments.flink)?;
-        let job = manager.find(&arguments.job)?;
-        if job.is_over() {
-            return Err(Error::plan(format!("the job '{}' is {} already", job.name, job.state)));
-        }
+        let job = running(&manager, &arguments.job)?;
         if matches!(arguments.how, StopWay::Cancel) {
             return cancel_job(&manager, &job.id, &job.name);
         }
@@ -198,9 +213,17 @@ pub fn stop(arguments: &StopArguments) -> u8 {
 pub fn cancel(arguments: &CancelArguments) -> u8 {
     run(|| {
         let manager = job_manager(&arguments.flink)?;
-        let job = manager.find(&arguments.job)?;
+        let job = running(&manager, &arguments.job)?;
         cancel_job(&manager, &job.id, &job.name)
     })
+}
+
+fn running(manager: &JobManager, job: &str) -> Result<ListedJob> {
+    let found = manager.find(job)?;
+    match found.is_over() {
+        true => Err(Error::plan(format!("the job '{}' is {} already", found.name, found.state))),
+        false => Ok(found),
+    }
 }
 
 fn cancel_job(manager: &JobManager, id: &str, name: &str) -> Result<u8> {
@@ -222,9 +245,10 @@ pub fn logs(arguments: &LogsArguments) -> u8 {
         let manager = job_manager(&arguments.flink)?;
         let job = manager.find(&arguments.job)?;
         let report = JobReport::of(&manager, &job.id, false)?;
-        let mut text: String = report.failures.iter().map(failure_line).collect();
-        for file in manager.log_files()? {
-            let log = manager.log(&file)?;
+        let mut text = failure_lines(&report.failures);
+        let files = manager.log_files()?;
+        for file in &files {
+            let log = manager.log(file)?;
             let lines =
                 log.lines().filter(|line| line.contains(&job.id) || line.contains(&job.name));
             let lines: Vec<&str> = lines.collect();
@@ -232,7 +256,26 @@ pub fn logs(arguments: &LogsArguments) -> u8 {
                 text.push_str(&format!("{file}:\n{}\n", lines.join("\n")));
             }
         }
+        if text.is_empty() {
+            text = format!("none of the cluster's {} log files names the job\n", files.len());
+        }
         print(&without_controls(&text))?;
         Ok(0)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_that_repeats_is_said_once() {
+        let failure =
+            |at_ms, cause: &str| Failed { at_ms, cause: cause.to_owned(), ..Failed::default() };
+        let failures = [failure(7_000, "a"), failure(5_000, "a"), failure(3_000, "b")];
+        let text = failure_lines(&failures);
+        let expected = "failed at 1970-01-01 00:00:07 UTC: a\n  2 times since 1970-01-01 00:00:05 UTC\n\
+             failed at 1970-01-01 00:00:03 UTC: b\n";
+        assert_eq!(text, expected);
+    }
 }

@@ -24,7 +24,7 @@ use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::text::format_timestamp_millis;
 use thalweg_core::{Error, Result};
 use thalweg_plan::catalog::substitute;
-use thalweg_plan::flink_check::{FlinkCluster, Queries, Translation};
+use thalweg_plan::flink_check::{Queries, Translation};
 use thalweg_plan::flink_move::{HandOver, HeldState, MovableJob, Need, Offsets, Stop};
 use thalweg_state::{JobLock, SnapshotStore};
 
@@ -35,6 +35,7 @@ use super::super::flink_arguments::{FlinkSubmitArguments, MoveArguments};
 use super::super::server;
 use super::super::snapshot;
 use super::super::terminal::{print, say};
+use super::sent_secrets::SentSecrets;
 use super::stopped::StoppedJob;
 use super::submit::{Order, Submission};
 
@@ -148,6 +149,10 @@ fn moved(arguments: &MoveArguments, origin: &Origin) -> std::result::Result<u8, 
         flink: &arguments.flink,
         on_flink: &arguments.on_flink,
         settings: &origin.settings,
+        secrets: SentSecrets::new(
+            arguments.on_flink.send_secrets,
+            origin.options.secrets_folder.clone(),
+        ),
         name: job.name.clone(),
     };
     let hand_over = hand_over_to(arguments, &movable, job)?;
@@ -188,6 +193,12 @@ fn continued<'a>(
         None => String::new(),
     };
     say(&format!("{}: snapshot {number}{at}\n", job.name));
+    if movable.writes_again() {
+        say(&format!(
+            "{}: all is read and written again: until Flink has caught up, keys have earlier values\n",
+            job.name
+        ));
+    }
     let stop = Stop {
         watermark_ms: stopped.watermark_ms.unwrap_or(0),
         starts: starts(origin, movable, &stopped)?,
@@ -271,8 +282,7 @@ fn hand_over_groups(
 }
 
 fn translated(session: &Session, arguments: &MoveArguments, text: &str) -> Result<Translation> {
-    let cluster = FlinkCluster { jars: arguments.on_flink.jars.clone() };
-    session.translate_for_flink(text, &cluster, Queries::Jobs)
+    session.translate_for_flink(text, &arguments.on_flink.cluster(), Queries::Jobs)
 }
 
 /// The snapshots of the job.

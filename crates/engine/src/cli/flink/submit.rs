@@ -1,8 +1,10 @@
 //! `thalweg submit --flink`: the check, the session, the statements, the jobs.
 
+use std::path::PathBuf;
+
 use thalweg_core::quoting::quoted_text;
 use thalweg_core::{Error, Result};
-use thalweg_flink::gateway::Session;
+use thalweg_flink::gateway::{Outcome, Session};
 use thalweg_flink::job_manager::JobManager;
 use thalweg_flink::{Deadline, Wait};
 use thalweg_plan::flink_check::{Queries, Role, TranslatedStatement, Translation};
@@ -14,6 +16,7 @@ use super::super::flink_arguments::{FlinkArguments, FlinkSubmitArguments};
 use super::super::server_arguments::SubmitArguments;
 use super::super::source::ScriptSource;
 use super::super::terminal::{print, say};
+use super::sent_secrets::SentSecrets;
 use super::translate::{print_left, translation};
 use super::{SAVEPOINT_S, follow, place};
 
@@ -39,13 +42,14 @@ pub fn submit(arguments: &SubmitArguments) -> u8 {
         execute: None,
         settings: arguments.settings.clone(),
         parameters: arguments.params.clone(),
-        allow_paths: Vec::new(),
+        // Nothing is opened here.
+        allow_paths: vec![PathBuf::from("/")],
         color: ColorChoice::Auto,
     };
     with_source(&script, |source| {
         let text = substituted(source, &script)?;
         let translation =
-            translation(source, &script, &text, (&arguments.on_flink.jars, Queries::Jobs))?;
+            translation(source, &script, &text, (&arguments.on_flink.cluster(), Queries::Jobs))?;
         for lost in &translation.lost {
             say(&format!("{}:{}: lost: {}\n", source.name, lost.span.line, lost.message));
         }
@@ -61,6 +65,7 @@ pub fn submit(arguments: &SubmitArguments) -> u8 {
             flink: &arguments.flink,
             on_flink: &arguments.on_flink,
             settings: &arguments.settings,
+            secrets: SentSecrets::new(arguments.on_flink.send_secrets, None),
             name: job_name(arguments, source),
         };
         let submitted = Submission::open(order).and_then(|open| open.run(&translation));
@@ -73,6 +78,7 @@ pub(super) struct Order<'a> {
     pub(super) flink: &'a FlinkArguments,
     pub(super) on_flink: &'a FlinkSubmitArguments,
     pub(super) settings: &'a [(String, String)],
+    pub(super) secrets: SentSecrets,
     /// Of the job; several have numbers behind it.
     pub(super) name: String,
 }
@@ -172,7 +178,11 @@ impl<'a> Submission<'a> {
     }
 
     fn execute(&self, statement: &str) -> Result<()> {
-        self.session.execute(statement, usize::MAX, &mut ForEver).map(|_| ())
+        self.outcome(statement).map(|_| ())
+    }
+
+    fn outcome(&self, statement: &str) -> Result<Outcome> {
+        self.order.secrets.execute(&self.session, statement, usize::MAX, &mut ForEver)
     }
 
     fn checked(&self, statement: &TranslatedStatement, jobs: &[(String, String)]) -> Result<()> {
@@ -181,9 +191,8 @@ impl<'a> Submission<'a> {
 
     /// Starts a job; its identifier.
     fn start(&self, statement: &TranslatedStatement, jobs: &[(String, String)]) -> Result<String> {
-        let wait = &mut ForEver;
-        let outcome = self.session.execute(&statement.text, usize::MAX, wait);
-        let outcome = outcome.map_err(|error| located(error, statement, jobs))?;
+        let outcome =
+            self.outcome(&statement.text).map_err(|error| located(error, statement, jobs))?;
         outcome.job.ok_or_else(|| Error::io("Flink names no job that the statement has started"))
     }
 }

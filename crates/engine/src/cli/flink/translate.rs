@@ -15,8 +15,9 @@ use super::super::terminal::{print, say};
 pub fn translate(arguments: &TranslateArguments) -> u8 {
     with_source(&arguments.script, |source| {
         let text = substituted(source, &arguments.script)?;
+        let cluster = FlinkCluster { jars: arguments.jars.clone(), gets_secrets: false };
         let translation =
-            translation(source, &arguments.script, &text, (&arguments.jars, Queries::Jobs))?;
+            translation(source, &arguments.script, &text, (&cluster, Queries::Jobs))?;
         match &arguments.output {
             Some(file) => std::fs::write(file, &translation.text)
                 .map_err(|error| Error::io(format!("can't write {}: {error}", file.display())))?,
@@ -44,12 +45,12 @@ pub(super) fn translation(
     source: &ScriptSource,
     arguments: &ScriptArguments,
     text: &str,
-    (jars, queries): (&[String], Queries),
+    (cluster, queries): (&FlinkCluster, Queries),
 ) -> std::result::Result<Translation, Failure> {
     let translated = || -> Result<Translation> {
         let mut session = Session::new(source.session_options(arguments)?)?;
         session.validate(text)?;
-        session.translate_for_flink(text, &FlinkCluster { jars: jars.to_vec() }, queries)
+        session.translate_for_flink(text, cluster, queries)
     };
     translated().map_err(|error| Failure { error, text: Some(text.to_owned()) })
 }
