@@ -15,6 +15,8 @@ from thalweg.notebook import LiveTable  # noqa: E402
 
 TICKS = "CREATE TABLE ticks (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '200', 'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '{end}')"
 
+ENDLESS = "CREATE TABLE ticks (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '200')"
+
 
 def until(is_there, seconds=30):
     end = time.monotonic() + seconds
@@ -69,7 +71,7 @@ def test_a_wrong_option_is_an_exception_and_does_not_end_the_kernel(shell):
 
 
 def test_a_query_that_does_not_end_runs_in_the_background_until_it_is_stopped(shell):
-    shell.run_cell_magic("tw", "", TICKS.format(end=10**9))
+    shell.run_cell_magic("tw", "", ENDLESS)
     live = shell.run_cell_magic("tw", "", "SELECT n FROM ticks WHERE MOD(n, 2) = 0")
     assert isinstance(live, LiveTable) and live.state == "running"
     until(lambda: live.rows)
@@ -146,7 +148,7 @@ def text_of(messages):
 def test_a_kernel_is_free_while_a_table_is_live(kernel):
     pytest.importorskip("ipykernel")
     kernel.run("%load_ext thalweg\nimport thalweg.notebook\nthalweg.notebook._widget = lambda live: None")
-    kernel.run("%%tw\n" + TICKS.format(end=10**9))
+    kernel.run("%%tw\n" + ENDLESS)
     begun = time.monotonic()
     shown = kernel.run("%%tw --out live\nSELECT n FROM ticks")
     assert any(m["msg_type"] == "display_data" and "text/html" in m["content"]["data"] for m in shown)
