@@ -10,7 +10,7 @@ SANITIZE_TARGET := $(abspath target/sanitize)
 SANITIZE_HOST := x86_64-unknown-linux-gnu
 SANITIZE_TEST = CARGO_TARGET_DIR=$(SANITIZE_TARGET) $(CARGO) +nightly test --locked --target $(SANITIZE_HOST)
 
-.PHONY: page page-check page-test crates dist install-test lint-deploy python python-test wheel sdist serve-test connect-test connect-kills prometheus-test help check test fmt clippy doc unit depcheck tidy deny venv bench bench-full bench-blocks loom miri sanitize sweep workloads nexmark-check fuzz examples book clean-outputs kills
+.PHONY: page page-check page-test crates dist dist-measure install-test lint-deploy python python-test wheel sdist serve-test connect-test connect-kills prometheus-test help check test fmt clippy doc unit depcheck tidy deny venv bench bench-full bench-blocks loom miri sanitize sweep workloads nexmark-check fuzz examples book clean-outputs kills
 
 help:
 	@echo "make test      what CI runs: format, lints, tests, doctests, loom, crate table, tidy"
@@ -38,6 +38,7 @@ help:
 	@echo "make fuzz      the fuzz targets, FUZZ_SECONDS=60 each (needs nightly and cargo-fuzz)"
 	@echo "make examples  the flights job, on the release build"
 	@echo "make dist      programs for distribution: an archive with man pages, completions, licences; sizes (DIST_FORMATS: deb, rpm)"
+	@echo "make dist-measure  size and speed of profile dist against release (builds both)"
 	@echo "make install-test  the packages of make dist, installed into a fresh system and removed again (needs root, mmdebstrap)"
 	@echo "make crates    the packages of crates.io, in target/package, not built again (CRATES_VERIFY= builds them)"
 	@echo "make lint-deploy  unit, scripts, container files and workflows (what is not installed is skipped)"
@@ -280,6 +281,13 @@ dist:
 	$(CARGO) build --locked --profile dist --package thalweg --target $(DIST_TARGET) --features "$(DIST_FEATURES)"
 	$(PYTHON) scripts/packages.py target/$(DIST_TARGET)/dist/thalweg $(DIST_PACKAGES) $(DIST_FORMATS) \
 		--target $(DIST_TARGET) --features "$(DIST_FEATURES)"
+
+# What the profile `dist` gains over `release`, on a machine that does nothing else.
+dist-measure:
+	$(CARGO) build --locked --release --package thalweg
+	$(CARGO) build --locked --profile dist --package thalweg --target $(DIST_TARGET)
+	strip -o target/release/thalweg-stripped target/release/thalweg
+	$(PYTHON) scripts/compare_programs.py release=target/release/thalweg-stripped dist=target/$(DIST_TARGET)/dist/thalweg
 
 install-test:
 	deploy/deb/test $(DIST_PACKAGES)/thalweg_*.deb

@@ -17,6 +17,9 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FLIGHTS = ROOT / "examples" / "flights"
 TOTAL = 328_521
+# Colours of a dark page; those of a light one stand in the elements.
+DARK = ('<style>@media (prefers-color-scheme:dark){.bg{fill:#18212c}line{stroke:#2c3947}text[fill="#334"]{fill:#e3eaf2}'
+        'text[fill="#667"]{fill:#a3b3c4}text[fill="#a33"]{fill:#f09a9a}text[fill="#c5552d"]{fill:#f0a066}}</style>')
 WAITS = [("0", "'0' HOUR", 0), ("15 min", "'15' MINUTE", 0.25), ("30 min", "'30' MINUTE", 0.5),
          ("1 h", "'1' HOUR", 1), ("2 h", "'2' HOUR", 2), ("3 h", "'3' HOUR", 3),
          ("6 h", "'6' HOUR", 6), ("12 h", "'12' HOUR", 12), ("24 h", "'24' HOUR", 24)]
@@ -50,7 +53,7 @@ def draw(rows):
     width, height, left, top, bottom = 860, 420, 70, 70, 70
     plot_height, step = height - top - bottom, (width - 2 * left) / len(rows)
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-             f'font-family="system-ui, sans-serif"><rect width="100%" height="100%" fill="#fff"/>',
+             f'font-family="system-ui, sans-serif">{DARK}<rect class="bg" width="100%" height="100%" fill="#fff"/>',
              text(width / 2, 28, "How long to wait? New York flights of 2013", 17, weight="bold"),
              text(width / 2, 48, "bars: mean delay of the worst hour that the job sees · "
                   "line: share of flights that came in time", 12, fill="#667")]

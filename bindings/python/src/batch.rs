@@ -76,6 +76,15 @@ impl RecordBatch {
         rows_of(py, &self.batch, &list)?;
         Ok(list)
     }
+    /// Some of the rows, without a copy: from `offset` on, at most `length`.
+    #[pyo3(signature = (offset, length=None))]
+    fn slice(&self, offset: usize, length: Option<usize>) -> RecordBatch {
+        let offset = offset.min(self.batch.num_rows());
+        let rest = self.batch.num_rows() - offset;
+        let length = length.unwrap_or(rest).min(rest);
+        let kinds = self.kinds.as_ref().map(|kinds| kinds[offset..offset + length].to_vec());
+        RecordBatch { batch: self.batch.slice(offset, length), kinds }
+    }
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_array__<'py>(
         &self,

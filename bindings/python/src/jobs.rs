@@ -17,6 +17,7 @@ use thalweg::{Error, JobControl, Result, Sink};
 use crate::connection::filled;
 use crate::errors;
 use crate::running::{Known, LOOK_AGAIN};
+use crate::taps::JobTap;
 
 /// How often a job is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -30,6 +31,8 @@ pub struct RunningJob {
     #[pyo3(get)]
     name: String,
     sql: String,
+    /// Shows rows that pass; it runs nothing.
+    session: Mutex<Session>,
 }
 
 #[derive(Default)]
@@ -154,9 +157,10 @@ pub fn start(py: Python<'_>, mut session: Session, start: JobStart) -> PyResult<
     session.set_job(Some(name.clone()), from);
     session.set_replaced(drop_state, overwrite);
     let shared = Arc::new(JobShared::default());
+    let shows = Mutex::new(session.fork());
     spawn(session, filled.clone(), Arc::clone(&shared))
         .map_err(|error| errors::to_python(py, &error.into(), &filled))?;
-    let job = RunningJob { shared, name, sql: filled };
+    let job = RunningJob { shared, name, sql: filled, session: shows };
     job.shared.wait(py, None, |phase| phase != Phase::Starting)?;
     let error = job.shared.now().error.clone();
     match error {
@@ -211,6 +215,20 @@ impl RunningJob {
         let now = self.shared.now();
         let (control, watch) = now.watched.values().next()?;
         serde_json::to_string(&watch.read(&control.metrics())).ok()
+    }
+    /// Rows as they pass from now on: those that `table` gives, or those that the outputs take.
+    #[pyo3(signature = (table, condition))]
+    fn tap(
+        &self,
+        py: Python<'_>,
+        table: Option<&str>,
+        condition: Option<String>,
+    ) -> PyResult<JobTap> {
+        let controls: Vec<JobControl> =
+            self.shared.now().watched.values().map(|(control, _)| control.clone()).collect();
+        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner).fork();
+        JobTap::begin(session, &controls, table, condition)
+            .map_err(|error| errors::to_python(py, &error, ""))
     }
     fn stop(&self) {
         self.shared.stop.store(true, Ordering::SeqCst);

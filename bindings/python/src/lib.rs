@@ -8,7 +8,8 @@
 //! | `connection` | sessions, queries and their batches |
 //! | `running` | scripts that run on threads of their own; Ctrl-C; the end of the interpreter |
 //! | `sources`, `sinks` | tables of Python objects, to read and to write |
-//! | `jobs` | INSERTs in the background |
+//! | `jobs`, `taps` | INSERTs in the background, and rows of them as they pass |
+//! | `serving` | a server in this process |
 //! | `functions`, `lanes` | functions of Python, and the threads on which they run |
 //! | `processes` | keyed process functions |
 //! | `tests_of_sql` | tests with a virtual clock |
@@ -26,8 +27,11 @@ mod jobs;
 mod lanes;
 mod processes;
 mod running;
+#[cfg(feature = "command")]
+mod serving;
 mod sinks;
 mod sources;
+mod taps;
 mod tests_of_sql;
 mod types;
 mod values;
@@ -51,6 +55,11 @@ mod _thalweg {
     use super::jobs::RunningJob;
     #[pymodule_export]
     use super::running::shut_down;
+    #[cfg(feature = "command")]
+    #[pymodule_export]
+    use super::serving::RunningServer;
+    #[pymodule_export]
+    use super::taps::JobTap;
     #[pymodule_export]
     use super::tests_of_sql::SqlTests;
 

@@ -207,3 +207,21 @@ def test_a_job_of_the_same_name_replaces_the_one_that_runs(tmp_path):
     assert first.state == "stopped" and second.state == "running"
     db.close()
     assert second.state == "stopped"
+
+
+def test_rows_of_a_job_are_seen_as_they_pass(tmp_path):
+    db = tw.connect(tmp_path)
+    db.sql(TABLES.format(end=10**9))
+    db.sql("CREATE TABLE nowhere (n BIGINT, half BIGINT) WITH ('connector' = 'blackhole')")
+    with db.start("copy", "INSERT INTO nowhere SELECT n, n / 2 FROM ticks") as job:
+        seen = list(job.tap(limit=5))
+        assert len(seen) == 5 and all(row["half"] == row["n"] // 2 for row in seen)
+        read = next(job.tap("ticks", where="MOD(n, 2) = 1"))
+        assert set(read) == {"n"} and read["n"] % 2 == 1
+        with pytest.raises(tw.SqlError, match="reads no table 'tick'"):
+            job.tap("tick")
+        with pytest.raises(tw.SqlError):
+            job.tap(where="n >")
+        rest = job.tap(limit=10**9)
+        next(rest)
+    assert all(row["n"] for row in rest)  # It ends with the job.

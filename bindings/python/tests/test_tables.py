@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import sys
 
 import pytest
 
@@ -194,3 +195,34 @@ def test_duckdb_goes_in_and_out(db):
     relation = duckdb.sql("SELECT 21 AS n")
     result = db.sql("SELECT n * 2 AS n FROM t", t=relation)
     assert duckdb.sql("SELECT n FROM result").fetchall() == [(42,)] or result.fetchall() == [(42,)]
+
+
+def test_a_file_runs_with_paths_from_its_folder(tmp_path, monkeypatch):
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "in.csv").write_text("1\n2\n3\n")
+    (tmp_path / "jobs" / "sum.sql").write_text(
+        "CREATE TABLE t (n INT) WITH ('connector' = 'filesystem', 'path' = 'in.csv', 'format' = 'csv');"
+        "CREATE TABLE o (n INT) WITH ('connector' = 'filesystem', 'path' = 'out.csv', 'format' = 'csv');"
+        "INSERT INTO o SELECT n FROM t WHERE n > ${least};"
+        "SELECT SUM(n) AS total FROM t;"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert tw.run("jobs/sum.sql", params={"least": 1}).fetchall() == [(6,)]
+    assert sorted((tmp_path / "jobs" / "out.csv").read_text().split()) == ["2", "3"]
+
+
+def test_a_mistake_in_a_file_names_the_file(tmp_path):
+    (tmp_path / "wrong.sql").write_text("SELECT\n  x")
+    with pytest.raises(tw.SqlError) as raised:
+        tw.run(tmp_path / "wrong.sql")
+    assert raised.value.line == 2
+    if sys.version_info >= (3, 11):
+        assert raised.value.__notes__ == [f"in {tmp_path / 'wrong.sql'}"]
+
+
+def test_part_of_a_batch_shares_its_rows():
+    result = tw.connect().sql("SELECT n FROM (VALUES (1), (2), (3)) AS t (n)")
+    (batch,) = result
+    rows = batch.fetchall()
+    assert batch.slice(1).fetchall() == rows[1:] and batch.slice(0, 2).fetchall() == rows[:2]
+    assert batch.slice(2, 9).kinds == ["+I"] and len(batch.slice(7)) == 0

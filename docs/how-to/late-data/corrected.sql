@@ -12,4 +12,5 @@ FROM (
   UNION ALL
   SELECT FLOOR(ts TO MINUTE), meter, CAST(1 AS BIGINT), used FROM late_readings
 )
-GROUP BY minute_start, meter;
+GROUP BY minute_start, meter
+ORDER BY minute_start, meter;

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections.abc
-import inspect
 import typing
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, overload
@@ -100,6 +99,8 @@ class AggregateFunction(_OfPython):
     def _vectors(self, function: Callable[..., Any], skipped: int) -> tuple[str, int]:
         """As what the values of a group are wanted, and how many columns of them. The first ``skipped``
         parameters are not values."""
+        import inspect
+
         hints = typing.get_type_hints(function, include_extras=True)
         parameters = list(inspect.signature(function).parameters)[skipped:]
         kinds = set()

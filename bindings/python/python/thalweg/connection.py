@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 from . import _thalweg
 from . import process as process_functions
 from .aggregates import AggregateFunction, TableFunction
+from .errors import Error
 from .functions import Function
 from .jobs import Job, JobRequest, JobStart, StartsJobs
-from .literals import literals
 from .process import KeyedProcess
 from .quantities import milliseconds
 from .result import Result
@@ -20,9 +20,10 @@ from .result import Result
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from .contracts import Sink
     from .remote import RemoteConnection
 
-__all__ = ["Connection", "Stream", "connect", "stream"]
+__all__ = ["Connection", "Stream", "connect", "run", "stream"]
 
 @overload
 def connect(
@@ -65,7 +66,7 @@ def connect(
     ``SET 'key' = 'value'``. ``workers`` and ``memory_limit`` (such as ``"2gb"``) bound each query.
     """
     text = os.fspath(path) if path is not None else os.getcwd()
-    if re.match(r"[a-z]+://", text):
+    if "://" in text:
         if workers is not None or memory_limit is not None or list(roots):
             raise TypeError("workers, memory_limit and roots are for the engine in this process; a server has its own")
         from .remote import RemoteConnection
@@ -77,6 +78,35 @@ def connect(
     allowed = [folder, *(os.path.abspath(os.fspath(root)) for root in roots)]
     pairs = [(key, str(value)) for key, value in (settings or {}).items()]
     return Connection(_thalweg.Connection(folder, allowed, pairs, workers, memory_limit))
+
+
+def run(
+    path: str | os.PathLike[str],
+    /,
+    *,
+    params: Mapping[str, object] | None = None,
+    settings: Mapping[str, str] | None = None,
+    workers: int | None = None,
+    memory_limit: str | None = None,
+    roots: Iterable[str | os.PathLike[str]] = (),
+    **tables: Any,
+) -> Result:
+    """Executes the statements of a file, and returns the result of the last one.
+
+    Relative paths in it start from its folder, as for the command ``thalweg run``. INSERT statements are waited
+    for; a query that stands last runs when its rows are asked for. The rest is as for :func:`connect` and
+    ``Connection.sql``.
+    """
+    file = os.path.abspath(os.fspath(path))
+    with open(file, encoding="utf-8") as opened:
+        text = opened.read()
+    db = connect(os.path.dirname(file), settings=settings, workers=workers, memory_limit=memory_limit, roots=roots)
+    try:
+        return db.sql(text, params, **tables)
+    except Error as error:
+        if sys.version_info >= (3, 11):
+            error.add_note(f"in {os.fspath(path)}")
+        raise
 
 
 class Stream:
@@ -116,6 +146,14 @@ def _given(name: str, table: Any) -> tuple[str, Any, str | None, int, bool]:
     if isinstance(table, Stream):
         return name, _readable(name, table.data), table.rowtime, table.delay_ms, table.bounded
     return name, _readable(name, table), None, 0, True
+
+
+def _literals(params: Mapping[str, object] | None) -> dict[str, str] | None:
+    if params is None:
+        return None
+    from .literals import literals
+
+    return literals(params)
 
 
 def _readable(name: str, data: Any) -> Any:
@@ -158,19 +196,19 @@ class Connection(StartsJobs[Job]):
         ``params`` stands in the statement where ``${name}`` does, as a literal.
         """
         given = [_given(name, table) for name, table in tables.items()]
-        return Result(self._inner.sql(query, given, literals(params)))
+        return Result(self._inner.sql(query, given, _literals(params)))
 
     def register(self, name: str, table: Any) -> None:
         """Declares a table for all later statements, in place of any of the same name."""
         self._inner.register(_given(name, table))
 
-    def register_sink(self, name: str, sink: Any) -> None:
+    def register_sink(self, name: str, sink: Sink | Callable[[_thalweg.RecordBatch], object]) -> None:
         """Gives a name to something that a table writes into by
         ``WITH ('connector' = 'python', 'sink' = 'name')``.
 
         ``sink`` has a method ``write(batch)``, or is called itself; ``flush()`` and ``close()`` are called
         where it has them. With ``prepare() -> str``, ``commit(handle)`` and ``recover(handle)`` it is
-        transactional in jobs with snapshots.
+        transactional in jobs with snapshots: :class:`TransactionalSink` says what is promised.
         """
         self._inner.register_sink(name, sink)
 
@@ -213,7 +251,7 @@ class Connection(StartsJobs[Job]):
             settings,
             resume is not False,
             None if isinstance(resume, bool) else resume,
-            literals(request.params),
+            _literals(request.params),
             request.drop_state,
             request.overwrite,
         )

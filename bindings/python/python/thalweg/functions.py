@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import types
 import typing
 from collections.abc import Callable, Sequence
@@ -117,6 +116,8 @@ class Function(_OfPython):
         )
 
     def _hints(self) -> tuple[list[tuple[str, object]], object]:
+        import inspect
+
         target = self._function if inspect.isroutine(self._function) else type(self._function).__call__
         try:
             hints = typing.get_type_hints(target, include_extras=True)

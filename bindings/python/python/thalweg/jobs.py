@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from . import _thalweg
@@ -17,8 +15,7 @@ __all__ = ["Job", "StartsJobs", "Why"]
 _Job = TypeVar("_Job")
 
 
-@dataclasses.dataclass(frozen=True)
-class JobRequest:
+class JobRequest(NamedTuple):
     """What ``start`` was called with."""
 
     name: str
@@ -121,15 +118,20 @@ class Job:
     def why(self) -> Why | None:
         """Which input holds results back, since when, and why. None before it runs."""
         found = self._inner.why()
-        return None if found is None else Why(found[0], json.loads(found[1]))
+        return None if found is None else Why(found[0], _parsed(found[1]))
 
     def metrics(self) -> dict[str, Any]:
         """All counters of the job, by stage."""
-        return dict(json.loads(self._inner.metrics() or "{}"))
+        return dict(_parsed(self._inner.metrics() or "{}"))
 
     def watermarks(self) -> dict[str, int | None]:
         """The watermark of each stage, in milliseconds since 1970; None where there is none yet."""
         return {stage["name"]: stage.get("watermark") for stage in self.metrics().get("stages", [])}
+
+    def tap(self, table: str | None = None, *, where: str | None = None, limit: int = 100) -> Iterator[dict[str, Any]]:
+        """Rows as they pass from now on: what ``table`` gives, else what the outputs take. Ends with the job, or
+        after ``limit`` rows. The job is not slowed; what comes too fast is left out."""
+        return _tapped(self._inner.tap(table, where), limit)
 
     def stop(self) -> None:
         """Asks it to stop: a job with snapshots takes a last one. Returns at once."""
@@ -171,3 +173,18 @@ class Job:
         )
         head = "<tr><th>stage</th><th>rows in</th><th>rows out</th></tr>"
         return f"<b>{escape(self.name)}</b>: {self.state}<table>{head}{rows}</table>"
+
+
+def _tapped(tap: _thalweg.JobTap, limit: int) -> Iterator[dict[str, Any]]:
+    while (rows := tap.take()) is not None:
+        for row in rows[:limit]:
+            yield _parsed(row)
+        limit -= len(rows)
+        if limit <= 0:
+            return
+
+
+def _parsed(text: str) -> Any:
+    import json  # When it is needed: many programs start no job.
+
+    return json.loads(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -33,6 +32,8 @@ _UNITS_BYTES = {"b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
 def milliseconds(delay: str | float | timedelta) -> int:
     """A duration: ``"5 s"``, seconds, or a ``timedelta``."""
     if isinstance(delay, str):
+        import re
+
         found = re.fullmatch(r"\s*([0-9.]+)\s*([a-z]+)\s*", delay)
         if found is None or found[2] not in _UNITS_MS:
             raise ValueError(f"{delay!r} is no duration; write it as '5 s', '500 ms' or '2 min'")
@@ -50,6 +51,8 @@ def in_bytes(size: str | int) -> int:
     """A size: ``"512mb"``, or bytes."""
     if isinstance(size, int):
         return size
+    import re
+
     found = re.fullmatch(r"\s*([0-9]+)\s*([kmg]?b)\s*", size.lower())
     if found is None:
         raise ValueError(f"{size!r} is no size; write it as '512mb' or '2gb'")

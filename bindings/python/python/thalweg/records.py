@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing
 from collections.abc import Callable, Sequence
 # A row by its types: `tw.Row[str, int]`.
@@ -26,7 +25,9 @@ class Field(NamedTuple):
 def field_names(record: object) -> list[str] | None:
     """The names of the fields of a record; None if it is none, or its fields have no names."""
     bare, _ = _unannotated(record)
-    if isinstance(bare, type) and dataclasses.is_dataclass(bare):
+    if isinstance(bare, type) and hasattr(bare, "__dataclass_fields__"):
+        import dataclasses
+
         return [field.name for field in dataclasses.fields(bare) if field.init]
     if isinstance(bare, type) and (hasattr(bare, "_fields") or typing.is_typeddict(bare)):
         return list(typing.get_type_hints(bare))
