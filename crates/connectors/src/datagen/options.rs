@@ -197,11 +197,17 @@ fn nested(
 ) -> Result<Option<Nested>> {
     let part = |number: u64, name: &str, own: &ColumnType| {
         let column = Column::new(format!("{}.{name}", column.name), own.clone());
-        field(options, &column, seed, mix64(!position).wrapping_add(number)).and_then(|made| {
-            let is_whole = !made.has_nulls() || own.nullable;
-            let refused = || format!("'fields.{}.null-rate' is for values that may be NULL", column.name);
-            is_whole.then_some(made).ok_or_else(|| options.conflict(&refused()))
-        })
+        let made = field(options, &column, seed, mix64(!position).wrapping_add(number))?;
+        let name = &column.name;
+        if matches!(made.kind, ValueKind::Sequence { .. }) {
+            let message = format!("'fields.{name}.kind': a sequence is for whole columns");
+            return Err(options.conflict(&message));
+        }
+        if made.has_nulls() && !own.nullable {
+            let message = format!("'fields.{name}.null-rate' is for values that may be NULL");
+            return Err(options.conflict(&message));
+        }
+        Ok(made)
     };
     let nested = match &column.column_type.data_type {
         DataType::Array(element) => Nested::Array {
