@@ -16,6 +16,7 @@ import sys
 from flink_gateway import Gateway, Refused, each_in_a_session
 
 WORD = re.compile(r"[A-Za-z_]+")
+COMPILED_SET = re.compile(r"COMPILE\s+(AND\s+EXECUTE\s+)?PLAN\s+'(?:[^']|'')*'\s+(IF\s+NOT\s+EXISTS\s+)?FOR\s+STATEMENT\s+SET\b", re.I)
 
 
 def split(text):
@@ -31,6 +32,7 @@ def split(text):
             sofar = "".join(current).strip()
             words = [w.upper() for w in WORD.findall(sofar)[:5]]
             is_set = "STATEMENT" in words[:4] and "SET" in words[:4] and words[0] in ("EXECUTE", "BEGIN", "EXPLAIN")
+            is_set = is_set or bool(COMPILED_SET.match(sofar))
             if is_set and not re.search(r"\bEND$", sofar, re.I):
                 current.append(";")
                 continue

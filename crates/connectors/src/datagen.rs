@@ -9,6 +9,7 @@
 
 mod fake;
 mod generate;
+mod nested;
 mod options;
 mod words;
 

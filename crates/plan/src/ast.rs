@@ -88,6 +88,46 @@ pub enum StatementKind {
     Explain(Box<Explained>),
     /// A query that prints its result.
     Select(Query),
+    /// `COMPILE PLAN …` or `COMPILE AND EXECUTE PLAN …`
+    CompilePlan(CompilePlan),
+    /// `EXECUTE PLAN 'file'`
+    ExecutePlan(Name),
+    /// `SHOW JOBS`, `DESCRIBE JOB`, `STOP JOB`
+    Jobs(JobCommand),
+}
+
+/// `COMPILE PLAN 'file' [IF NOT EXISTS] FOR statement`, or `COMPILE AND EXECUTE PLAN 'file' FOR
+/// statement`.
+#[derive(Clone, Debug)]
+pub struct CompilePlan {
+    /// The file.
+    pub path: Name,
+    /// `IF NOT EXISTS`: a file that is there stays as it is.
+    pub if_not_exists: bool,
+    /// `AND EXECUTE`: the plan runs, that of the file if there is one.
+    pub is_executed: bool,
+    /// An INSERT or a statement set.
+    pub statement: Box<Statement>,
+    /// Its text, as a statement of its own.
+    pub text: String,
+}
+
+/// A statement about the jobs of the session.
+#[derive(Clone, Debug)]
+pub enum JobCommand {
+    /// `SHOW JOBS`
+    Show,
+    /// `DESCRIBE JOB 'id'`
+    Describe(Name),
+    /// `STOP JOB 'id' [WITH SAVEPOINT] [WITH DRAIN]`
+    Stop {
+        /// The job.
+        id: Name,
+        /// It ends with a snapshot, whose place is the answer.
+        with_savepoint: bool,
+        /// Its windows are closed, as if its inputs had ended.
+        with_drain: bool,
+    },
 }
 
 /// What EXPLAIN explains, and what it shows besides the plan.
@@ -159,6 +199,8 @@ pub enum Show {
         /// `SHOW FULL MODULES`
         is_full: bool,
     },
+    /// The files that ADD JAR has named
+    Jars,
     /// What there is none of here: the header of an empty list
     Nothing(&'static str),
     /// What the connectors are

@@ -16,6 +16,7 @@
 pub mod ast;
 pub mod bind;
 pub mod catalog;
+mod compiled_plan;
 pub mod diagnostic;
 pub mod explain;
 pub mod flink_check;
@@ -29,4 +30,4 @@ pub mod resolved_table;
 mod script_text;
 pub mod windows;
 
-pub use planner::{MakeSink, Planner, PlannerOptions, ResultTable};
+pub use planner::{ExecutedPlan, MakeSink, PlanFile, Planner, PlannerOptions, ResultTable};

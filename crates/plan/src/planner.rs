@@ -9,6 +9,7 @@
 //! INSERT, statement set             ──▶ plan_insert ──▶ PhysicalPlan with table sinks
 //! SELECT                            ──▶ plan_select ──▶ PhysicalPlan with the caller's sink
 //! EXPLAIN                           ──▶ explain     ──▶ text, from the same plan as a dry run
+//! COMPILE PLAN, EXECUTE PLAN        ──▶ compile_plan, executed_plan ──▶ a file, or INSERTs to plan
 //! ```
 //!
 //! **Invariants:**
@@ -19,6 +20,9 @@
 //! - EXPLAIN takes the way of the statement that it explains, so it reports the same errors, except
 //!   those that opening would find.
 
+mod plan_files;
+
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -45,6 +49,8 @@ use crate::logical::changes::NodeChanges;
 use crate::physical::{self, LateData, PhysicalPlan, Places, PlanEnvironment, PlanOutput, Target};
 use crate::processes::{ProcessTable, ProcessTables};
 use crate::resolved_table::ResolvedTable;
+
+pub use plan_files::{ExecutedPlan, PlanFile};
 
 /// The result of a SELECT, before it runs.
 #[derive(Clone, Debug)]
@@ -90,6 +96,8 @@ pub struct Planner {
     functions: Arc<FunctionRegistry>,
     aggregates: UserAggregates,
     processes: ProcessTables,
+    /// The compiled plans that a rehearsal would have written.
+    noted_plans: BTreeMap<PathBuf, String>,
 }
 
 impl Planner {
@@ -106,6 +114,7 @@ impl Planner {
             functions: Arc::default(),
             aggregates: UserAggregates::new(),
             processes: ProcessTables::new(),
+            noted_plans: BTreeMap::new(),
         }
     }
 
@@ -242,7 +251,8 @@ impl Planner {
     }
 
     /// Executes CREATE, DROP, SET, RESET, SHOW and DESCRIBE. Those that show something return it.
-    /// Tables and views are bound when they are created, so that mistakes show there.
+    /// Tables and views are bound when they are created, so that mistakes show there. COMPILE PLAN
+    /// and EXECUTE PLAN are rehearsed, and statements about jobs do nothing here.
     pub fn execute_ddl(&mut self, statement: &Statement) -> Result<Option<TextRows>> {
         let session = self.session();
         let binder = self.binder(&session);
@@ -257,7 +267,19 @@ impl Planner {
             StatementKind::CreateView { query, columns, name, .. } => {
                 binder.check_view(name, columns, query)?;
             }
-            StatementKind::Declare(declaration) => self.check_altered(&binder, declaration)?,
+            StatementKind::Declare(declaration) => {
+                self.check_altered(&binder, declaration)?;
+                self.check_jar(declaration)?;
+            }
+            StatementKind::CompilePlan(compile) => {
+                self.note_plan(compile)?;
+                return Ok(None);
+            }
+            StatementKind::ExecutePlan(_) => {
+                self.executed_plan(statement)?;
+                return Ok(None);
+            }
+            StatementKind::Jobs(_) => return Ok(None),
             StatementKind::Show(Show::Columns(filter)) => {
                 return self.show_columns(&binder, filter).map(Some);
             }

@@ -159,6 +159,8 @@ pub struct ResolvedWatermark {
     pub column: usize,
     /// The watermark, over the declared columns.
     pub expression: Expr,
+    /// `SOURCE_WATERMARK()`: the connector is to supply it, and no expression.
+    pub is_of_source: bool,
 }
 
 impl ResolvedTable {

@@ -174,6 +174,21 @@ fn a_jar_that_the_cluster_has_is_not_missed() {
     assert!(message.contains("flink-connector-jdbc"), "{message}");
 }
 
+#[test]
+fn plans_jobs_and_jars_are_those_of_flink() {
+    let tables = "CREATE TABLE t (k INT) WITH ('connector' = 'datagen');
+        CREATE TABLE o (k INT) WITH ('connector' = 'print');\n";
+    let compile = "COMPILE PLAN '/p.json' FOR INSERT INTO o SELECT k FROM t;\n";
+    assert_eq!(found(&format!("{tables}{compile}EXECUTE PLAN '/p.json';")), []);
+    let inner = found(&format!("{tables}{}", compile.replace("k FROM t", "k FROM t WHERE k != 1")));
+    assert_eq!(inner.len(), 1, "{inner:?}");
+    let id = "DESCRIBE JOB 'b77a6d96b39a73c86bb0b4a6ab1bd1b5'; SHOW JOBS;";
+    assert_eq!(found(id), []);
+    let named = found("\nSTOP JOB 'load';");
+    assert_eq!(named[0].0, 2);
+    assert!(named[0].1.contains("32 hexadecimal digits"), "{named:?}");
+}
+
 fn translated(text: &str, queries: Queries) -> Translation {
     flink_check::translate(text, &planner("/home/me"), &cluster(), queries)
         .unwrap_or_else(|e| panic!("{text}: {e}"))

@@ -70,10 +70,10 @@ fn execute(planner: &mut Planner, statement: &Statement) -> Result<()> {
     }
 }
 
-/// Plans a form over the tables of the list.
+/// Plans a form over the tables of the list. `@DIR@` is a folder with a jar, `f.jar`.
 fn taken(tables: &Planner, sql: &str) -> Result<()> {
     let mut planner = tables.fork();
-    for statement in parse_script(sql)? {
+    for statement in parse_script(&sql.replace("@DIR@", env!("CARGO_TARGET_TMPDIR")))? {
         execute(&mut planner, &statement)?;
     }
     Ok(())
@@ -106,13 +106,16 @@ fn table(forms: &[Form]) -> String {
         .filter(|form| form.counts() && form.here != "yes")
         .map(|form| form.name.clone())
         .collect();
-    let _ = writeln!(text, "\nMissing are: {}.", missing.join("; "));
+    if !missing.is_empty() {
+        let _ = writeln!(text, "\nMissing are: {}.", missing.join("; "));
+    }
     text
 }
 
 #[test]
 fn the_forms_that_are_taken_are_those_of_the_list() {
     let folder = root().join("tests/forms");
+    fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join("f.jar"), "").expect("a jar");
     let list = folder.join("forms.tsv");
     let text = fs::read_to_string(&list).expect("the list");
     let mut forms: Vec<Form> = text.lines().map(Form::of).collect();
@@ -158,7 +161,7 @@ fn the_forms_that_are_taken_are_those_of_the_list() {
 fn no_share_falls() {
     let text = fs::read_to_string(root().join("tests/forms/forms.tsv")).expect("the list");
     let forms: Vec<Form> = text.lines().map(Form::of).collect();
-    let least = [("statements", 93), ("clauses and types", 99), ("functions and operators", 99)];
+    let least = [("statements", 100), ("clauses and types", 100), ("functions and operators", 100)];
     let shares = shares(&forms);
     assert_eq!(shares.len(), least.len());
     for ((group, all, here), (name, percent)) in shares.iter().zip(least) {

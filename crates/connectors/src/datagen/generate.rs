@@ -16,6 +16,7 @@ use thalweg_core::types::{timestamp_units_per_ms, timestamps};
 use thalweg_core::{DataType, Error, Result};
 
 use super::fake::Expression;
+use super::nested::Nested;
 
 /// How the values of a field are chosen.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,6 +68,8 @@ pub enum ValueKind {
     },
     /// What an expression makes.
     Fake(Arc<Expression>),
+    /// An array, a map or a row, of parts.
+    Nested(Box<Nested>),
 }
 
 /// When rows happen.
@@ -97,7 +100,7 @@ impl Times {
 }
 
 /// A field that is made.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct GeneratedField {
     data_type: DataType,
     /// How the values of the field are chosen.
@@ -126,6 +129,19 @@ impl GeneratedField {
         GeneratedField { data_type, kind, null_rate, seed, length_max }
     }
 
+    /// True if some of its values are NULL.
+    pub fn has_nulls(&self) -> bool {
+        self.null_rate > 0.0
+    }
+
+    /// How many values a row has of it, at most.
+    pub fn size(&self) -> usize {
+        match &self.kind {
+            ValueKind::Nested(nested) => nested.size(),
+            _ => 1,
+        }
+    }
+
     /// The random numbers of a row.
     #[inline]
     fn numbers(&self, row: u64) -> SplitMix64 {
@@ -147,6 +163,10 @@ impl GeneratedField {
 pub fn column(field: &GeneratedField, rows: Range<u64>, times: Times) -> Result<ArrayRef> {
     if let ValueKind::Fake(expression) = &field.kind {
         return fakes(field, expression, rows);
+    }
+    if let ValueKind::Nested(nested) = &field.kind {
+        let nulls = field.nulls(rows.clone());
+        return nested.column((&field.data_type, nulls), rows, times);
     }
     Ok(match &field.data_type {
         DataType::TinyInt => numbers::<Int8Type>(field, rows, |row| integer(field, row) as i8),

@@ -6,11 +6,13 @@ use thalweg_core::connector::{
     AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, OptionDescription, Options,
     SourceCapability, TableRequest, near_miss, option_table,
 };
+use thalweg_core::shim::mix64;
 use thalweg_core::text::parse_decimal;
-use thalweg_core::{Column, DataType, Error, Result};
+use thalweg_core::{Column, ColumnType, DataType, Error, Result};
 
 use super::fake::Expression;
 use super::generate::{GeneratedField, ValueKind};
+use super::nested::Nested;
 
 /// What the connector says of itself.
 pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
@@ -24,7 +26,7 @@ pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
         ..Capabilities::NONE
     },
     options: OPTIONS,
-    unsupported: &["fields.*.var-len", "fields.*.element.*", "scan.parallelism"],
+    unsupported: &["fields.*.var-len", "scan.parallelism"],
     is_in_flink: true,
     ..ConnectorDescription::new("datagen", "rows made from counters or at random")
 };
@@ -49,9 +51,10 @@ const OPTIONS: &[OptionDescription] = &option_table! {
         => "the least random number";
     "fields.*.max": Number, or_else("the greatest of the type"), as_in_flink()
         => "the greatest random number";
-    "fields.*.length": Number, or_else("that of the type, `100` for STRING and BYTES"),
+    "fields.*.length": Number,
+        or_else("that of the type, `100` for STRING and BYTES, `3` for ARRAY and MAP"),
         as_in_flink()
-        => "how long a text is";
+        => "how long a text is, or how many elements an ARRAY or a MAP has";
     "fields.*.max-past": Duration, or("0 s"), as_in_flink()
         => "how far a time may lie in the past";
     "fields.*.expression": Text, but_flink("the connector 'faker' has it, which is not one of Flink's")
@@ -63,6 +66,10 @@ const OPTIONS: &[OptionDescription] = &option_table! {
 /// The length of a STRING or BYTES without `length`, as in Flink.
 const DEFAULT_LENGTH: u32 = 100;
 const LENGTH_MAX: u32 = 1 << 20;
+/// How many elements an ARRAY or a MAP has without `length`, as in Flink.
+const DEFAULT_ELEMENTS: usize = 3;
+/// How many values a row may have inside of one column.
+const ELEMENTS_MAX: usize = 10_000;
 
 /// The checked options.
 pub struct DatagenOptions {
@@ -112,7 +119,7 @@ fn check_names(request: &TableRequest) -> Result<()> {
     for option in request.options.keys() {
         let Some(rest) = option.strip_prefix("fields.") else { continue };
         let name = rest.rsplit_once('.').map_or(rest, |(name, _)| name);
-        if request.schema.index_of(name).is_some() {
+        if request.schema.columns.iter().any(|column| is_part(column, name)) {
             continue;
         }
         let names = request.schema.columns.iter().map(|column| column.name.as_str());
@@ -127,6 +134,23 @@ fn check_names(request: &TableRequest) -> Result<()> {
         .hint(help));
     }
     Ok(())
+}
+
+/// True for the name of a column, or of a part of it: `column.element`, `column.key`,
+/// `column.value`, `column.FIELD`, and so on.
+fn is_part(column: &Column, name: &str) -> bool {
+    let Some(rest) = name.strip_prefix(&*column.name) else { return false };
+    if rest.is_empty() {
+        return true;
+    }
+    let Some(rest) = rest.strip_prefix('.') else { return false };
+    let part = |name: &str, own: &ColumnType| is_part(&Column::new(name, own.clone()), rest);
+    match &column.column_type.data_type {
+        DataType::Array(element) => part("element", element),
+        DataType::Map(key, value) => part("key", key) || part("value", value),
+        DataType::Row(columns) => columns.iter().any(|column| is_part(column, rest)),
+        _ => false,
+    }
 }
 
 fn field(
@@ -151,13 +175,72 @@ fn field(
                     .hint(format!("add '{}' = 'sequence'", key("kind"))));
             }
         }
-        random(options, &data_type, &key)?
+        match nested(options, column, seed, position)? {
+            Some(nested) => ValueKind::Nested(Box::new(nested)),
+            None => random(options, &data_type, &key)?,
+        }
     };
     let null_rate = options.number::<f64>(&key("null-rate"))?.unwrap_or(0.0);
     if !(0.0..=1.0).contains(&null_rate) {
         return Err(options.bad(&key("null-rate"), &null_rate.to_string(), "0 to 1"));
     }
     Ok(GeneratedField::new(data_type, kind, null_rate, seed, position))
+}
+
+/// What an array, a map or a row is made of. Their parts have options of their own, under the name
+/// of the column with that of the part behind it.
+fn nested(
+    options: &Options<'_>,
+    column: &Column,
+    seed: u64,
+    position: u64,
+) -> Result<Option<Nested>> {
+    let part = |number: u64, name: &str, own: &ColumnType| {
+        let column = Column::new(format!("{}.{name}", column.name), own.clone());
+        let made = field(options, &column, seed, mix64(!position).wrapping_add(number))?;
+        let name = &column.name;
+        if matches!(made.kind, ValueKind::Sequence { .. }) {
+            let message = format!("'fields.{name}.kind': a sequence is for whole columns");
+            return Err(options.conflict(&message));
+        }
+        if made.has_nulls() && !own.nullable {
+            let message = format!("'fields.{name}.null-rate' is for values that may be NULL");
+            return Err(options.conflict(&message));
+        }
+        Ok(made)
+    };
+    let nested = match &column.column_type.data_type {
+        DataType::Array(element) => Nested::Array {
+            length: elements(options, column)?,
+            element: part(0, "element", element)?,
+        },
+        DataType::Map(key, value) => Nested::Map {
+            length: elements(options, column)?,
+            key: part(0, "key", &key.data_type.clone().not_null())?,
+            value: part(1, "value", value)?,
+        },
+        DataType::Row(columns) => {
+            let fields = columns.iter().zip(0..);
+            let fields = fields.map(|(own, number)| part(number, &own.name, &own.column_type));
+            Nested::Row(fields.collect::<Result<_>>()?)
+        }
+        _ => return Ok(None),
+    };
+    if nested.size() > ELEMENTS_MAX {
+        let name = &column.name;
+        let message = format!("column {name} has more than {ELEMENTS_MAX} values in a row");
+        return Err(options.conflict(&message).hint("make 'length' smaller"));
+    }
+    Ok(Some(nested))
+}
+
+/// How many elements an array or a map has.
+fn elements(options: &Options<'_>, column: &Column) -> Result<usize> {
+    let name = format!("fields.{}.length", column.name);
+    match options.number::<usize>(&name)?.unwrap_or(DEFAULT_ELEMENTS) {
+        length @ 1..=ELEMENTS_MAX => Ok(length),
+        other => Err(options.bad(&name, &other.to_string(), &format!("1 to {ELEMENTS_MAX}"))),
+    }
 }
 
 fn fake(

@@ -22,6 +22,7 @@ mod partitioned_files;
 mod pipeline_joins;
 mod python;
 mod quiet_inputs;
+mod script_statements;
 mod session;
 mod sharing;
 mod splits;

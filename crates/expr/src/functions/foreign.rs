@@ -1,4 +1,5 @@
-//! Functions of other dialects, and what to write here in their place.
+//! Functions of other dialects, and what to write here in their place; and those of Flink that
+//! stand in one place only.
 
 /// What says the same here as a function of PostgreSQL, DuckDB, Snowflake, Spark or SQL Server.
 pub(super) fn instead(name: &str) -> Option<&'static str> {
@@ -8,6 +9,9 @@ pub(super) fn instead(name: &str) -> Option<&'static str> {
         }
         "TIME_BUCKET" | "DATE_BIN" => {
             "group by a window: TABLE(TUMBLE(TABLE t, DESCRIPTOR(time), INTERVAL '5' MINUTE))"
+        }
+        "SOURCE_WATERMARK" => {
+            "it stands alone behind WATERMARK FOR … AS, in a table whose connector supplies watermarks"
         }
         "MEDIAN" => "write PERCENTILE(x, 0.5)",
         "PERCENTILE_CONT" | "PERCENTILE_DISC" | "QUANTILE" | "QUANTILE_CONT"

@@ -16,6 +16,7 @@ use thalweg_plan::physical::{
 };
 use thalweg_runtime::RunOptions;
 
+use super::script_jobs::check_command;
 use super::{SessionOptions, settings};
 
 /// What jobs that run at the same time share.
@@ -37,6 +38,8 @@ pub(super) struct Rehearsal {
     pub sharing: Option<Sharing>,
     /// The names of the jobs that take snapshots.
     pub with_snapshots: Vec<String>,
+    /// The names of the jobs of INSERTs, and whether each takes snapshots.
+    pub names: Vec<(String, bool)>,
 }
 
 /// Plans statement after statement, as if the script ran. Standard input can be read once, by the
@@ -82,20 +85,33 @@ impl<'a> Rehearsing<'a> {
     /// The first mistake, with its place.
     pub(super) fn run(mut self, statements: &[Statement]) -> Result<Rehearsal> {
         for statement in statements {
-            let rehearsed = match &statement.kind {
-                StatementKind::Insert(_)
-                | StatementKind::StatementSet(_)
-                | StatementKind::Select(_) => self.job(statement),
-                StatementKind::Explain(inner) => self.planner.explain_details(inner).map(drop),
-                _ => self.planner.execute_ddl(statement).map(drop),
-            };
-            rehearsed.map_err(|error| located(error, statement))?;
+            self.statement(statement).map_err(|error| located(error, statement))?;
         }
         Ok(self.found)
     }
 
-    fn job(&mut self, statement: &Statement) -> Result<()> {
-        let plan = self.planner.rehearse(statement)?;
+    fn statement(&mut self, statement: &Statement) -> Result<()> {
+        match &statement.kind {
+            StatementKind::Insert(_)
+            | StatementKind::StatementSet(_)
+            | StatementKind::Select(_) => {
+                let plan = self.planner.rehearse(statement)?;
+                self.job(statement, plan)
+            }
+            StatementKind::Explain(inner) => self.planner.explain_details(inner).map(drop),
+            StatementKind::Jobs(command) => check_command(command, &self.found.names),
+            _ => {
+                if let Some(executed) = self.planner.executed_plan(statement)? {
+                    let plan = executed.planner.rehearse(&executed.statement)?;
+                    let own = Statement { span: statement.span, ..executed.statement };
+                    self.job(&own, plan)?;
+                }
+                self.planner.execute_ddl(statement).map(drop)
+            }
+        }
+    }
+
+    fn job(&mut self, statement: &Statement, plan: PhysicalPlan) -> Result<()> {
         self.found.plans.push(self.planner.show(&plan, self.format));
         self.check_files(&plan, statement)?;
         self.check_standard_input(&plan)?;
@@ -105,7 +121,8 @@ impl<'a> Rehearsing<'a> {
         if let Some(what) = what {
             let name = numbered(&mut self.names, name_in(&self.planner, self.options, what));
             let takes_snapshots = self.planner.settings().snapshots().is_some();
-            self.found.with_snapshots.extend(takes_snapshots.then_some(name));
+            self.found.with_snapshots.extend(takes_snapshots.then(|| name.clone()));
+            self.found.names.push((name, takes_snapshots));
         }
         let is_awaited = what.is_none() || self.planner.settings().awaits_inserts();
         self.earlier.push(plan.tables);

@@ -15,6 +15,8 @@
 //! - The observer is called by the session's thread only.
 //! - When a script returns, none of its jobs runs.
 
+mod commands;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
@@ -28,6 +30,8 @@ use crate::jobs::{AgreedRun, LookedAfter};
 use super::rehearsal::{Rehearsal, Sharing};
 use super::statement::InsertJob;
 use super::{JobDescription, JobReport, Observer, Session, SessionOptions};
+
+pub(super) use commands::check_command;
 
 /// How often it is looked whether the script is to stop, or a job to start again.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -55,6 +59,10 @@ struct ScriptJob {
     /// What makes its next run, if it can have another one.
     maker: Option<InsertJob>,
     state: JobState,
+    /// When it has begun, in milliseconds since 1970.
+    begun_ms: Option<i64>,
+    /// STOP JOB has named it: no run follows this one.
+    is_stopped: bool,
 }
 
 enum JobState {
@@ -148,7 +156,9 @@ impl ScriptJobs {
     /// Adds a job that has agreed to start. Its place.
     pub(super) fn add(&mut self, agreed: Agreed, span: Span, maker: Option<InsertJob>) -> usize {
         let Agreed { job, section, start } = agreed;
-        self.jobs.push(ScriptJob { job, span, section, maker, state: JobState::Agreed(start) });
+        let state = JobState::Agreed(start);
+        let (begun_ms, is_stopped) = (None, false);
+        self.jobs.push(ScriptJob { job, span, section, maker, state, begun_ms, is_stopped });
         self.jobs.len() - 1
     }
 
@@ -302,6 +312,7 @@ impl Session {
             Ok((control, note, thread)) => {
                 note.iter().for_each(|note| observer.note(note));
                 own.state = JobState::Running(control.clone(), thread);
+                own.begun_ms.get_or_insert(self.clock.wall_ms());
                 observer.started(&own.job, &control);
             }
             Err(error) => self.job_ended((place, Err(error)), jobs, observer),
@@ -347,8 +358,9 @@ impl Session {
         jobs: &mut ScriptJobs,
         observer: &mut dyn Observer,
     ) {
-        let is_stopped = jobs.is_stopping || observer.is_stopped();
-        let maker = jobs.jobs[place].maker.as_mut();
+        let own = &mut jobs.jobs[place];
+        let is_stopped = jobs.is_stopping || own.is_stopped || observer.is_stopped();
+        let maker = own.maker.as_mut();
         match maker.and_then(|maker| maker.runs.failed(&error, is_stopped)) {
             Some(restart) => {
                 let until_ns = restart.until_ns;

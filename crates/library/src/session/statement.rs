@@ -12,7 +12,7 @@ use thalweg_plan::ast::{Insert, Query, Statement, StatementKind};
 use thalweg_plan::catalog::SnapshotSettings;
 use thalweg_plan::parser::parse_script_with_notes;
 use thalweg_plan::physical::PhysicalPlan;
-use thalweg_plan::{Planner, ResultTable};
+use thalweg_plan::{ExecutedPlan, Planner, ResultTable};
 use thalweg_runtime::{Beginning, Report, RunOptions};
 
 use crate::interleaving::input_names;
@@ -42,19 +42,22 @@ impl Session {
         self.live.forget_versions();
         let memory_limit_bytes = self.run_options(&self.planner)?.memory_limit_bytes;
         self.planner.set_memory_limit(memory_limit_bytes);
-        if let Some((inserts, what)) = inserts_of(statement) {
+        if inserts_of(statement).is_some() {
             let planner = self.planner.fork();
-            let is_awaited = planner.settings().awaits_inserts();
-            let runs = self.job_runs(what)?;
-            let mut maker = InsertJob { planner, inserts: inserts.to_vec(), runs };
-            let agreed = self.agree_to_inserts(&mut maker, jobs.next_place(), jobs, observer)?;
-            let place = jobs.add(agreed, statement.span, Some(maker));
-            if is_awaited {
-                self.run_to_end(place, jobs, observer);
-            }
-            return Ok(());
+            return self.run_inserts(planner, statement, (jobs, observer));
+        }
+        let executed = jobs.planning(observer, |_| self.planner.executed_plan(statement))?;
+        if let Some(ExecutedPlan { planner, statement: inner, written }) = executed {
+            written.map_or(Ok(()), |file| file.write())?;
+            let own = Statement { span: statement.span, ..inner };
+            return self.run_inserts(planner, &own, (jobs, observer));
         }
         match &statement.kind {
+            StatementKind::CompilePlan(compile) => {
+                let file = jobs.planning(observer, |_| self.planner.compile_plan(compile))?;
+                file.map_or(Ok(()), |file| file.write())
+            }
+            StatementKind::Jobs(command) => self.job_command(command, jobs, observer),
             StatementKind::Select(query) => {
                 let agreed = self.agree_to_query(query, jobs, observer)?;
                 let place = jobs.add(agreed, statement.span, None);
@@ -73,6 +76,27 @@ impl Session {
                 observer.rows(&table, self.planner.zone(), &batch)
             }
         }
+    }
+
+    /// Lets the job of INSERTs agree to start, and awaits its end if that is wanted.
+    fn run_inserts(
+        &mut self,
+        planner: Planner,
+        statement: &Statement,
+        (jobs, observer): (&mut ScriptJobs, &mut dyn Observer),
+    ) -> Result<()> {
+        let Some((inserts, what)) = inserts_of(statement) else {
+            return Err(Error::internal("a compiled plan holds INSERTs"));
+        };
+        let is_awaited = self.planner.settings().awaits_inserts();
+        let runs = self.job_runs(what)?;
+        let mut maker = InsertJob { planner, inserts: inserts.to_vec(), runs };
+        let agreed = self.agree_to_inserts(&mut maker, jobs.next_place(), jobs, observer)?;
+        let place = jobs.add(agreed, statement.span, Some(maker));
+        if is_awaited {
+            self.run_to_end(place, jobs, observer);
+        }
+        Ok(())
     }
 
     /// How jobs run that are planned by this planner.
@@ -281,9 +305,9 @@ impl Session {
         let (mut jobs, mut names) = (Vec::new(), HashMap::new());
         for statement in &parse_script_with_notes(text)?.statements {
             let planned = match (inserts_of(statement), &statement.kind) {
-                (Some((_, what)), _) => self.planned_job(&planner, statement, what),
+                (Some((_, what)), _) => self.planned_job(&planner, statement, what).map(Some),
                 (None, StatementKind::Select(_) | StatementKind::Explain(_)) => continue,
-                _ => planner.execute_ddl(statement).map(|_| None),
+                _ => self.declared_or_planned(&mut planner, statement),
             };
             let planned = planned.map_err(|error| located(error, statement))?;
             jobs.extend(
@@ -302,21 +326,39 @@ impl Session {
         let mut planner = self.planner.fork();
         let mut files = Vec::new();
         for statement in &parse_script_with_notes(text)?.statements {
-            match (inserts_of(statement), &statement.kind) {
-                (Some(_), _) => {
-                    let tables = planner.rehearse(statement)?.tables.reads;
-                    for request in &tables {
-                        if let Some(path) = request.options.get("dead-letter.path") {
-                            files.push((request.table.clone(), letters_path(request, path)?));
-                        }
-                    }
+            let tables = match (inserts_of(statement), &statement.kind) {
+                (Some(_), _) => planner.rehearse(statement)?.tables.reads,
+                (None, StatementKind::Select(_) | StatementKind::Explain(_)) => continue,
+                _ => {
+                    let executed = planner.executed_plan(statement)?;
+                    planner.execute_ddl(statement)?;
+                    let Some(executed) = executed else { continue };
+                    executed.planner.rehearse(&executed.statement)?.tables.reads
                 }
-                (None, StatementKind::Select(_) | StatementKind::Explain(_)) => {}
-                _ => drop(planner.execute_ddl(statement)?),
+            };
+            for request in &tables {
+                if let Some(path) = request.options.get("dead-letter.path") {
+                    files.push((request.table.clone(), letters_path(request, path)?));
+                }
             }
         }
         files.dedup();
         Ok(files)
+    }
+
+    /// The job of a compiled plan that is executed. Any other statement is a declaration.
+    fn declared_or_planned(
+        &self,
+        planner: &mut Planner,
+        statement: &Statement,
+    ) -> Result<Option<PlannedJob>> {
+        let executed = planner.executed_plan(statement)?;
+        planner.execute_ddl(statement)?;
+        let planned = executed.map(|executed| {
+            let what = inserts_of(&executed.statement).map_or("INSERT", |(_, what)| what);
+            self.planned_job(&executed.planner, &executed.statement, what)
+        });
+        planned.transpose()
     }
 
     fn planned_job(
@@ -324,17 +366,17 @@ impl Session {
         planner: &Planner,
         statement: &Statement,
         what: &str,
-    ) -> Result<Option<PlannedJob>> {
+    ) -> Result<PlannedJob> {
         let settings = planner.settings();
         let snapshots = settings.snapshots();
         let location =
             snapshots.map(|snapshots| self.options.snapshot_location(&snapshots.location));
-        Ok(Some(PlannedJob {
+        Ok(PlannedJob {
             name: name_in(planner, &self.options, what),
             order: settings.order(),
             snapshot_location: location.transpose()?,
             graph: planner.rehearse(statement)?.graph,
-        }))
+        })
     }
 
     /// Says whether a run of a script would start the job of this name, as [`SessionOptions`] say
@@ -348,7 +390,9 @@ impl Session {
     /// [`SessionOptions`]: super::SessionOptions
     pub fn rehearse_start(&mut self, text: &str, job: &str) -> Result<()> {
         for statement in &parse_script_with_notes(text)?.statements {
-            let Some((inserts, what)) = inserts_of(statement) else {
+            let executed = self.planner.executed_plan(statement)?;
+            let inner = executed.as_ref().map_or(statement, |executed| &executed.statement);
+            let Some((inserts, what)) = inserts_of(inner) else {
                 if !matches!(statement.kind, StatementKind::Select(_) | StatementKind::Explain(_)) {
                     self.planner.execute_ddl(statement)?;
                 }
@@ -357,10 +401,13 @@ impl Session {
             let mut runs = self.job_runs(what)?;
             if runs.name == job {
                 runs.recovery.is_rehearsal = true;
-                let memory_limit_bytes = self.run_options(&self.planner)?.memory_limit_bytes;
-                self.planner.set_memory_limit(memory_limit_bytes);
-                let plan = self.planner.plan_insert(inserts)?;
-                return runs.rehearse(plan.graph, self.run_options(&self.planner)?);
+                let mut planner = match &executed {
+                    Some(executed) => executed.planner.fork(),
+                    None => self.planner.fork(),
+                };
+                planner.set_memory_limit(self.run_options(&planner)?.memory_limit_bytes);
+                let plan = planner.plan_insert(inserts)?;
+                return runs.rehearse(plan.graph, self.run_options(&planner)?);
             }
         }
         Err(Error::internal(format!("the script has no job '{job}'")))

@@ -4,7 +4,7 @@
 //! once, and which only changes what later ones mean.
 
 use thalweg_core::{Error, Result};
-use thalweg_plan::ast::{Statement, StatementKind};
+use thalweg_plan::ast::{Name, Statement, StatementKind};
 use thalweg_plan::parser::parse_script_with_notes;
 
 use super::Session;
@@ -17,7 +17,7 @@ pub enum StatementClass {
     Query,
     /// An INSERT, a statement set or CREATE TABLE AS: a job that writes.
     Job {
-        /// The first table that it writes.
+        /// The first table that it writes, or the name of the compiled plan's file.
         table: String,
         /// The job is of CREATE TABLE AS: the table is declared by it.
         is_created: bool,
@@ -33,7 +33,7 @@ pub enum StatementClass {
     Reset(Option<String>),
     /// CREATE, DROP, ALTER, USE and the like.
     Declaration,
-    /// SHOW, DESCRIBE, EXPLAIN: it answers, and changes nothing.
+    /// SHOW, DESCRIBE, EXPLAIN, COMPILE PLAN: it answers, and the session stays as it is.
     Answer,
 }
 
@@ -75,15 +75,26 @@ impl StatementClass {
             StatementKind::Reset(key) => {
                 StatementClass::Reset(key.as_ref().map(|key| key.text.clone()))
             }
-            StatementKind::Show(_) | StatementKind::Describe(_) | StatementKind::Explain(_) => {
-                StatementClass::Answer
-            }
+            StatementKind::ExecutePlan(name) => of_plan(name),
+            StatementKind::CompilePlan(compile) if compile.is_executed => of_plan(&compile.path),
+            StatementKind::Show(_)
+            | StatementKind::Describe(_)
+            | StatementKind::Explain(_)
+            | StatementKind::CompilePlan(_)
+            | StatementKind::Jobs(_) => StatementClass::Answer,
             StatementKind::CreateTable(_)
             | StatementKind::CreateView { .. }
             | StatementKind::Drop { .. }
             | StatementKind::Declare(_) => StatementClass::Declaration,
         }
     }
+}
+
+/// A compiled plan: what it writes stands in its file.
+fn of_plan(path: &Name) -> StatementClass {
+    let file = path.text.rsplit('/').next().unwrap_or_default();
+    let table = file.split_once('.').map_or(file, |(stem, _)| stem).to_owned();
+    StatementClass::Job { table, is_created: false }
 }
 
 impl Session {
@@ -95,7 +106,13 @@ impl Session {
     pub fn declare(&mut self, text: &str) -> Result<()> {
         for statement in &parse_script_with_notes(text)?.statements {
             let runs = inserts_of(statement).is_some()
-                || matches!(statement.kind, StatementKind::Select(_) | StatementKind::Explain(_));
+                || matches!(
+                    statement.kind,
+                    StatementKind::Select(_)
+                        | StatementKind::Explain(_)
+                        | StatementKind::CompilePlan(_)
+                        | StatementKind::ExecutePlan(_)
+                );
             if !runs {
                 let declared = self.planner.execute_ddl(statement);
                 declared.map_err(|error| located(error, statement))?;

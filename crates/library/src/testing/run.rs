@@ -296,6 +296,15 @@ impl<'a> VariantRun<'a> {
     }
 
     fn run_statement(&mut self, session: &mut Session, statement: &Statement) -> Result<(), Stop> {
+        let executed = session.planner.executed_plan(statement)?;
+        if executed.is_some() {
+            // Later statements find the plan, which no test writes.
+            session.planner.execute_ddl(statement)?;
+        }
+        let (mut planner, statement) = match &executed {
+            Some(executed) => (executed.planner.fork(), &executed.statement),
+            None => (session.planner.fork(), statement),
+        };
         let is_job =
             inserts_of(statement).is_some() || matches!(statement.kind, StatementKind::Select(_));
         if !is_job {
@@ -307,12 +316,10 @@ impl<'a> VariantRun<'a> {
         if !self.is_wanted(session, statement)? {
             return Ok(());
         }
-        self.zone = session.planner.zone();
-        let planner = &session.planner;
+        self.zone = planner.zone();
         self.source_of_test(|places| {
-            places.prepare_job(planner.zone(), |table| declared_columns(planner, table))
+            places.prepare_job(planner.zone(), |table| declared_columns(&planner, table))
         })?;
-        let mut planner = session.planner.fork();
         planner.set("pipeline.order", &self.variant.order.to_string())?;
         self.results += usize::from(inserts_of(statement).is_none());
         let plan = self.plan(&planner, statement).map_err(|error| self.refused(error))?;

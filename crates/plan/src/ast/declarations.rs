@@ -70,6 +70,10 @@ pub enum Declaration {
     LoadModule(Name),
     /// `UNLOAD MODULE name`
     UnloadModule(Name),
+    /// `ADD JAR 'file'`
+    AddJar(Name),
+    /// `REMOVE JAR 'file'`
+    RemoveJar(Name),
     /// `CREATE [TEMPORARY [SYSTEM]] FUNCTION`, or ALTER FUNCTION
     CreateFunction(CreateFunction),
     /// `DROP [TEMPORARY [SYSTEM]] FUNCTION [IF EXISTS] name`

@@ -73,6 +73,9 @@ impl Binder<'_> {
         context: &Context<'_>,
     ) -> Result<BoundSource> {
         left.scope.check_names(&right.scope)?;
+        let shared =
+            (*constraint == JoinConstraint::Natural).then(|| shared_columns(&left, &right));
+        let constraint = shared.as_ref().unwrap_or(constraint);
         let scope = joined_scope(&left, &right);
         let condition = self.join_condition(&left, &right, &scope, constraint)?;
         let read_first = self.hinted_side(&left, &right, kind, context)?;
@@ -146,8 +149,7 @@ impl Binder<'_> {
                 };
                 columns.iter().zip(names).map(equal).collect()
             }
-            JoinConstraint::Natural => Err(unsupported::never("NATURAL JOIN")
-                .hint("name the columns: JOIN … USING (…) or ON …")),
+            JoinConstraint::Natural => Err(Error::internal("NATURAL is USING by now")),
         }
     }
 
@@ -251,6 +253,19 @@ impl Binder<'_> {
         let joined = source(join(left.node, right.node, kind, condition), scope);
         self.merge_columns(joined, kind, sides)
     }
+}
+
+/// USING of the columns whose names both sides have; of none, no condition.
+fn shared_columns(left: &BoundSource, right: &BoundSource) -> JoinConstraint {
+    let names = |side: &BoundSource| -> Vec<String> {
+        let columns = side.scope.all_columns().into_iter();
+        columns.map(|column| side.scope.fields[column].name.clone()).collect()
+    };
+    let of_right = names(right);
+    let shared = names(left).into_iter().filter(|name| of_right.contains(name));
+    let shared = shared.map(|name| sql::ObjectName::from(vec![sql::Ident::new(name)]));
+    let shared: Vec<sql::ObjectName> = shared.collect();
+    if shared.is_empty() { JoinConstraint::None } else { JoinConstraint::Using(shared) }
 }
 
 /// The columns of USING: names, and where they stand side by side.

@@ -208,6 +208,16 @@ impl<'a> Binder<'a> {
         self.undecided.borrow().clone()
     }
 
+    /// The keys of the tables that were named in what was bound so far, sorted.
+    pub(crate) fn named_tables(&self) -> Vec<String> {
+        sorted(self.tables.borrow().keys())
+    }
+
+    /// The keys of the views that were named in what was bound so far, sorted.
+    pub(crate) fn named_views(&self) -> Vec<String> {
+        sorted(self.views.borrow().keys())
+    }
+
     /// The scalar function that computes an aggregate from the values of a group, if it is such a
     /// one.
     fn function_over_values(&self, name: &str) -> Option<&str> {
@@ -284,7 +294,8 @@ impl<'a> Binder<'a> {
     pub fn relation(&self, name: &Name) -> Result<Node> {
         let key = self.key(name);
         if let Some(definition) = self.catalog.table(&key) {
-            return Ok(LogicalPlan::read(self.resolve_table(definition)?));
+            let table = self.read_table(definition).map_err(|error| error.at(name.span))?;
+            return Ok(LogicalPlan::read(table));
         }
         if self.catalog.view(&key).is_some() {
             return self.view(name, key);
@@ -338,7 +349,9 @@ impl<'a> Binder<'a> {
 
     /// The table of this name with the options of a hint.
     fn relation_with(&self, name: &Name, options: &OptionList) -> Result<Node> {
-        Ok(LogicalPlan::read(self.table_with(name, options)?))
+        let read = self.table_with(name, options)?;
+        table::check_watermark_source(&read).map_err(|error| error.at(name.span))?;
+        Ok(LogicalPlan::read(read))
     }
 
     /// The same, typed.
@@ -346,6 +359,8 @@ impl<'a> Binder<'a> {
         let key = self.key(name);
         match self.catalog.table(&key) {
             Some(definition) => {
+                // It counts as named.
+                self.resolve_table(definition)?;
                 let definition = with_options(definition, options);
                 self.bind_table(&definition).map(Arc::new).map_err(|error| error.at(name.span))
             }
@@ -394,4 +409,10 @@ impl<'a> Binder<'a> {
         self.views.borrow_mut().insert(key, node.clone());
         Ok(node)
     }
+}
+
+fn sorted<'k>(keys: impl Iterator<Item = &'k String>) -> Vec<String> {
+    let mut keys: Vec<String> = keys.cloned().collect();
+    keys.sort();
+    keys
 }

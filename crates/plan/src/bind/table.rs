@@ -16,7 +16,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use sqlparser::ast::Expr as SqlExpr;
 use thalweg_core::{Column, ColumnType, DataType, Error, Result};
+use thalweg_expr::Expr;
 
 use super::Binder;
 use super::names::PlainNames;
@@ -117,14 +119,46 @@ impl Binder<'_> {
             ))
             .at(spec.column.span));
         }
+        if is_source_watermark(&spec.expression) {
+            let expression = Expr::column(column, rowtime.column_type.clone());
+            return Ok(ResolvedWatermark { column, expression, is_of_source: true });
+        }
         let scope = Scope::of(Some(last_part(&table.name)), table.fields().into());
         let expression = self
             .expression(&spec.expression, &mut PlainNames::of(&scope, "a watermark"))
             .map_err(|e| e.at(spec.column.span))?;
         check_watermark_type(rowtime, &expression.column_type)
             .map_err(|e| e.at(spec.column.span))?;
-        Ok(ResolvedWatermark { column, expression })
+        Ok(ResolvedWatermark { column, expression, is_of_source: false })
     }
+
+    /// The table of a definition, for reading.
+    pub(super) fn read_table(&self, definition: &CreateTable) -> Result<Arc<ResolvedTable>> {
+        let table = self.resolve_table(definition)?;
+        check_watermark_source(&table)?;
+        Ok(table)
+    }
+}
+
+/// True for `SOURCE_WATERMARK()`.
+fn is_source_watermark(expression: &SqlExpr) -> bool {
+    expression.to_string().eq_ignore_ascii_case("SOURCE_WATERMARK()")
+}
+
+/// A table whose watermarks its connector is to supply can be declared and written. No connector
+/// supplies any, so it is not read.
+pub(super) fn check_watermark_source(table: &ResolvedTable) -> Result<()> {
+    let Some(watermark) = table.watermark.as_ref().filter(|watermark| watermark.is_of_source)
+    else {
+        return Ok(());
+    };
+    let rowtime = &table.columns[watermark.column].column.name;
+    let connector = table.options.get("connector").map_or("", String::as_str);
+    Err(Error::plan(format!(
+        "the watermark of table {} is SOURCE_WATERMARK(), and the connector '{connector}' supplies none",
+        table.name
+    ))
+    .hint(format!("declare how late rows may come: WATERMARK FOR {rowtime} AS {rowtime} - INTERVAL '5' SECOND")))
 }
 
 /// True for a type that can carry row time.

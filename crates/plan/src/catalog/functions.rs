@@ -99,6 +99,15 @@ impl DeclaredFunctions {
         }
     }
 
+    /// All of them, by key.
+    pub(super) fn all(&self) -> Vec<(String, DeclaredFunction)> {
+        self.functions.iter().map(|(key, function)| (key.clone(), function.clone())).collect()
+    }
+
+    pub(super) fn restore(&mut self, key: String, function: DeclaredFunction) {
+        self.functions.insert(key, function);
+    }
+
     /// Forgets the functions of a database.
     pub(super) fn remove_all(&mut self, path: &DatabasePath) {
         let of_path = |key: &str, function: &DeclaredFunction| {

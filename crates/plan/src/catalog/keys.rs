@@ -154,6 +154,8 @@ pub const KEYS: &[SettingKey] = &keys! {
     "table.dml-sync": Word(FLAG) = "false", Flink
         => "whether each INSERT after it is awaited before the next statement begins; without it \
             INSERTs run at the same time, and what one writes no later statement reads";
+    "table.plan.force-recompile": Word(FLAG) = "false", Flink
+        => "whether COMPILE PLAN replaces a file that is there";
     "table.exec.state.ttl": Duration = "0 s", Flink
         => "how long state of results that keep changing is kept after its last use; 0 s for ever";
     "table.exec.mini-batch.enabled": Word(FLAG) = "false", Flink

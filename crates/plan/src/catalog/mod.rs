@@ -94,6 +94,8 @@ impl TextRows {
 pub struct Catalog {
     databases: Databases,
     functions: DeclaredFunctions,
+    /// The files that ADD JAR has named, in order.
+    jars: Vec<String>,
     tables: BTreeMap<String, CreateTable>,
     views: BTreeMap<String, View>,
     settings: Settings,
@@ -128,6 +130,28 @@ impl Catalog {
     /// The function that SQL has declared under this name, seen from a database.
     pub(crate) fn function_in(&self, here: &DatabasePath, name: &str) -> Option<&DeclaredFunction> {
         self.functions.get(here, name)
+    }
+    /// The functions that SQL has declared, by key.
+    pub(crate) fn declared_functions(&self) -> Vec<(String, DeclaredFunction)> {
+        self.functions.all()
+    }
+    /// Puts a function in the place of any of the same key.
+    pub(crate) fn restore_function(&mut self, key: String, function: DeclaredFunction) {
+        self.functions.restore(key, function);
+    }
+    /// Puts a table in the place of anything of the same key.
+    pub(crate) fn restore_table(&mut self, table: CreateTable) {
+        self.views.remove(&table.name.text);
+        self.tables.insert(table.name.text.clone(), table);
+    }
+    /// Puts a view in the place of anything of the same key.
+    pub(crate) fn restore_view(&mut self, view: View) {
+        self.tables.remove(&view.name.text);
+        self.views.insert(view.name.text.clone(), view);
+    }
+    /// Makes a database the current one, which need not exist.
+    pub(crate) fn restore_current(&mut self, database: DatabasePath) {
+        self.databases.current = database;
     }
     /// All tables and views, sorted, as they are named in the current database.
     pub fn names(&self) -> Vec<String> {
@@ -268,6 +292,23 @@ impl Catalog {
             Declaration::UseModules(names) => names.iter().try_for_each(check_module),
             Declaration::LoadModule(name) => Err(cannot_load(name)),
             Declaration::UnloadModule(name) => Err(cannot_unload(name)),
+            Declaration::AddJar(file) => {
+                if !self.jars.contains(&file.text) {
+                    self.jars.push(file.text.clone());
+                }
+                Ok(())
+            }
+            Declaration::RemoveJar(file) => {
+                match self.jars.iter().position(|jar| *jar == file.text) {
+                    Some(place) => {
+                        self.jars.remove(place);
+                        Ok(())
+                    }
+                    None => Err(Error::plan(format!("ADD JAR has not named '{}'", file.text))
+                        .hint("SHOW JARS lists the jars")
+                        .at(file.span)),
+                }
+            }
             Declaration::CreateFunction(function) => self.functions.create(&here, function),
             Declaration::DropFunction { name, is_system, if_exists } => {
                 self.functions.remove(&here, (name, *is_system), *if_exists)

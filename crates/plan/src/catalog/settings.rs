@@ -162,6 +162,11 @@ impl Settings {
         self.values.get(name).map_or_else(default, String::as_str)
     }
 
+    /// The value that was set for a key.
+    pub(crate) fn set_value(&self, name: &str) -> Option<&str> {
+        self.values.get(name).map(String::as_str)
+    }
+
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         Some(self.get(name)).filter(|value| !value.is_empty())
     }
@@ -225,6 +230,11 @@ impl Settings {
     /// `table.dml-sync`: true if an INSERT is awaited before the next statement begins.
     pub fn awaits_inserts(&self) -> bool {
         self.get("table.dml-sync").eq_ignore_ascii_case("true")
+    }
+
+    /// `table.plan.force-recompile`: COMPILE PLAN replaces a file.
+    pub fn recompiles_plans(&self) -> bool {
+        self.get("table.plan.force-recompile").eq_ignore_ascii_case("true")
     }
 
     /// `table.exec.mini-batch.enabled`

@@ -40,6 +40,10 @@ impl Catalog {
                 let rows = vec![vec!["core".to_owned(), "TRUE".to_owned()]];
                 TextRows::new(&["module name", "used"], rows)
             }
+            Show::Jars => {
+                let rows = self.jars.iter().map(|jar| vec![jar.clone()]).collect();
+                TextRows::new(&["jars"], rows)
+            }
             Show::Nothing(header) => TextRows::new(&[header], Vec::new()),
             Show::Connectors => connectors::show(connectors),
             Show::Connector(name) => connectors::describe(connectors, name)?,

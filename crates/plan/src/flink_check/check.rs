@@ -6,8 +6,8 @@ use sqlparser::tokenizer::{Token, Tokenizer, Whitespace};
 use thalweg_core::Span;
 
 use crate::ast::{
-    CreateTable, Insert, Name, Query, Show, Statement, StatementKind, TableColumnKind, WindowCall,
-    WindowInput,
+    CreateTable, Declaration, Insert, JobCommand, Name, Query, Show, Statement, StatementKind,
+    TableColumnKind, WindowCall, WindowInput,
 };
 use crate::catalog::RuntimeMode;
 use crate::parser::FlinkDialect;
@@ -32,9 +32,10 @@ pub(super) fn flink_findings(
         findings: Vec::new(),
         lines: text.lines().collect(),
         planner,
-        cluster,
+        cluster: cluster.clone(),
         settings: BTreeMap::new(),
         views_cast: false,
+        compiled: BTreeSet::new(),
     };
     check.tokens(text);
     for statement in statements {
@@ -46,15 +47,18 @@ pub(super) fn flink_findings(
     check.findings
 }
 
-struct Check<'c> {
+struct Check<'t> {
     findings: Vec<Finding>,
-    lines: Vec<&'c str>,
+    lines: Vec<&'t str>,
     planner: Planner,
-    cluster: &'c FlinkCluster,
+    /// With the jars that statements so far have added.
+    cluster: FlinkCluster,
     /// What the statements so far have set.
     settings: BTreeMap<String, String>,
     /// A view so far casts something to a timestamp.
     views_cast: bool,
+    /// The plans that statements so far compile.
+    compiled: BTreeSet<String>,
 }
 
 impl Check<'_> {
@@ -132,6 +136,27 @@ impl Check<'_> {
                 inserts.iter().for_each(|insert| self.insert(insert));
             }
             StatementKind::Explain(inner) => return self.statement(&inner.statement),
+            StatementKind::CompilePlan(compile) => {
+                self.compiled.insert(compile.path.text.clone());
+                self.statement(&compile.statement);
+            }
+            StatementKind::ExecutePlan(path) if !self.compiled.contains(&path.text) => {
+                let text = "Flink executes only plans that it has compiled itself: COMPILE PLAN \
+                            before, in this file, or the INSERTs in the place of this";
+                self.find(path.span, text);
+            }
+            StatementKind::Jobs(JobCommand::Describe(id) | JobCommand::Stop { id, .. })
+                if !is_job_id(&id.text) =>
+            {
+                let text = "Flink's ids of jobs have 32 hexadecimal digits: SHOW JOBS lists them";
+                self.find(id.span, text);
+            }
+            StatementKind::Declare(Declaration::AddJar(file)) => {
+                self.cluster.jars.push(file.text.clone());
+            }
+            StatementKind::Declare(Declaration::RemoveJar(file)) => {
+                self.find(file.span, "Flink's SQL gateway takes no REMOVE JAR");
+            }
             StatementKind::Select(query) => self.query(query),
             StatementKind::Show(Show::Connectors | Show::Connector(_)) => {
                 let text = "Flink has no SHOW CONNECTORS and no DESCRIBE CONNECTOR";
@@ -304,7 +329,11 @@ impl Check<'_> {
         for name in table.primary_key.iter().chain(&table.partitioned_by) {
             self.name(name);
         }
-        let found = tables::findings(table, self.planner.connectors(), self.cluster);
+        let found = tables::findings(table, self.planner.connectors(), &self.cluster);
         self.findings.extend(found);
     }
+}
+
+fn is_job_id(id: &str) -> bool {
+    id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

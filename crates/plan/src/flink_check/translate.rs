@@ -192,6 +192,13 @@ impl Translator<'_> {
             }
             StatementKind::Select(query) if self.queries == Queries::Results => self.query(query),
             StatementKind::Select(query) => self.select(query, &mut output),
+            StatementKind::CompilePlan(compile) => match &compile.statement.kind {
+                StatementKind::Insert(insert) => self.query(&insert.query),
+                StatementKind::StatementSet(inserts) => {
+                    inserts.iter().for_each(|insert| self.query(&insert.query));
+                }
+                _ => {}
+            },
             StatementKind::Explain(inner) => match &inner.statement.kind {
                 StatementKind::Select(query) => self.query(query),
                 StatementKind::Insert(insert) => self.query(&insert.query),
@@ -497,12 +504,15 @@ fn normal(path: &Path) -> String {
 
 fn role_of(kind: &StatementKind) -> Role {
     match kind {
-        StatementKind::Insert(_) | StatementKind::StatementSet(_) | StatementKind::Select(_) => {
-            Role::Job
-        }
-        StatementKind::Show(_) | StatementKind::Describe(_) | StatementKind::Explain(_) => {
-            Role::Show
-        }
+        StatementKind::Insert(_)
+        | StatementKind::StatementSet(_)
+        | StatementKind::Select(_)
+        | StatementKind::ExecutePlan(_) => Role::Job,
+        StatementKind::CompilePlan(compile) if compile.is_executed => Role::Job,
+        StatementKind::Show(_)
+        | StatementKind::Describe(_)
+        | StatementKind::Explain(_)
+        | StatementKind::Jobs(_) => Role::Show,
         _ => Role::Declaration,
     }
 }

@@ -38,6 +38,7 @@ mod like;
 mod materialized;
 mod partitions;
 mod pattern;
+mod plan;
 mod problem;
 mod query;
 mod rewrite;

@@ -1,18 +1,19 @@
 //! `SHOW …` and `DESCRIBE …`.
 //!
-//! What Flink lists and this engine has none of (jars, procedures, models) is an empty list, as it
+//! What Flink lists and this engine has none of (procedures, models) is an empty list, as it
 //! would be in a new session of Flink.
 
 use sqlparser::tokenizer::Token;
 use thalweg_core::{Error, Result};
 
 use super::partitions::partition_values;
+use super::plan::job_id;
 use super::statement::option_name;
 use super::tokens::Cursor;
-use crate::ast::{ListFilter, NamePattern, PartitionValues, Show, StatementKind};
+use crate::ast::{JobCommand, ListFilter, NamePattern, PartitionValues, Show, StatementKind};
 
 /// What SHOW can be followed by, for messages.
-const KNOWN: &str = "SHOW TABLES, VIEWS, COLUMNS, PARTITIONS, FUNCTIONS, DATABASES, CATALOGS, MODULES, CONNECTORS, CURRENT CATALOG, \
+const KNOWN: &str = "SHOW TABLES, VIEWS, COLUMNS, PARTITIONS, FUNCTIONS, DATABASES, CATALOGS, MODULES, JARS, JOBS, CONNECTORS, CURRENT CATALOG, \
      CURRENT DATABASE and CREATE TABLE, VIEW or CATALOG are known";
 
 /// `SHOW …`
@@ -41,6 +42,9 @@ pub(super) fn show(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
     if cursor.take_words(&["MATERIALIZED", "TABLES"]) {
         let filter = filter(cursor)?;
         return Ok(StatementKind::Show(Show::MaterializedTables(filter)));
+    }
+    if cursor.take_words(&["JOBS"]) {
+        return Ok(StatementKind::Jobs(JobCommand::Show));
     }
     listed(cursor).map(StatementKind::Show)
 }
@@ -92,7 +96,7 @@ fn listed(cursor: &mut Cursor<'_>) -> Result<Show> {
             };
             Show::Partitions { name, only }
         }
-        "JARS" => Show::Nothing("jars"),
+        "JARS" => Show::Jars,
         "CONNECTORS" => Show::Connectors,
         other => {
             return Err(Error::unsupported(format!("SHOW {other} is not supported"))
@@ -126,6 +130,9 @@ pub(super) fn describe(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
     // A table may be called so.
     let has_more = cursor.peek_at(1).is_some() && cursor.peek_at(1) != Some(&Token::Period);
     let is_extended = cursor.is_word_at(1, "EXTENDED");
+    if has_more && cursor.take_words(&["JOB"]) {
+        return Ok(StatementKind::Jobs(JobCommand::Describe(job_id(cursor)?)));
+    }
     if has_more && cursor.take_words(&["CONNECTOR"]) {
         let name = option_name(cursor, "a connector's name", Token::SemiColon)?;
         return Ok(StatementKind::Show(Show::Connector(name)));

@@ -15,6 +15,7 @@ use super::create::{create_materialized_table, create_table, create_view};
 use super::declare::{self, FunctionWords};
 use super::insert::{insert, insert_of_table};
 use super::partitions::analyze;
+use super::plan::{compile_plan, execute_plan, jar, stop_job};
 use super::problem::{end_of, start_of};
 use super::query::query;
 use super::show::{describe as describe_statement, show};
@@ -23,15 +24,16 @@ use crate::ast::{ExplainDetails, Explained, Insert, Name, Query, Show, Statement
 use crate::diagnostic::nearest;
 
 /// Words that begin a statement that is understood.
-const KNOWN: [&str; 20] = [
-    "ANALYZE", "CREATE", "REPLACE", "DROP", "ALTER", "USE", "LOAD", "UNLOAD", "SHOW", "DESCRIBE",
-    "DESC", "SET", "RESET", "INSERT", "EXECUTE", "BEGIN", "EXPLAIN", "SELECT", "WITH", "VALUES",
+const KNOWN: [&str; 24] = [
+    "ADD", "ANALYZE", "CREATE", "REPLACE", "DROP", "ALTER", "USE", "LOAD", "UNLOAD", "REMOVE",
+    "SHOW", "DESCRIBE", "DESC", "SET", "RESET", "INSERT", "EXECUTE", "BEGIN", "COMPILE", "STOP",
+    "EXPLAIN", "SELECT", "WITH", "VALUES",
 ];
 
 /// Words that begin a statement of Flink's that is not.
-const UNSUPPORTED: [&str; 15] = [
-    "CALL", "TRUNCATE", "UPDATE", "DELETE", "STOP", "ADD", "REMOVE", "COMPILE", "MERGE", "GRANT",
-    "REVOKE", "QUIT", "EXIT", "HELP", "SOURCE",
+const UNSUPPORTED: [&str; 11] = [
+    "CALL", "TRUNCATE", "UPDATE", "DELETE", "MERGE", "GRANT", "REVOKE", "QUIT", "EXIT", "HELP",
+    "SOURCE",
 ];
 
 /// The statements of a script.
@@ -56,7 +58,7 @@ pub(super) fn statements(cursor: &mut Cursor<'_>) -> Result<Vec<Statement>> {
 
 /// The next statement. The semicolon behind it is left, but for that of a statement set.
 ///
-/// `EXPLAIN` and statement sets come first: they may hold semicolons.
+/// `EXPLAIN`, `COMPILE` and statement sets come first: they may hold semicolons.
 fn statement(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let span = cursor.here();
     if cursor.is_words(&["EXECUTE", "STATEMENT", "SET"])
@@ -73,6 +75,9 @@ fn statement(cursor: &mut Cursor<'_>) -> Result<Statement> {
     }
     if cursor.take_words(&["EXPLAIN"]) {
         return Ok(Statement { kind: StatementKind::Explain(Box::new(explained(cursor)?)), span });
+    }
+    if cursor.is_word("COMPILE") {
+        return Ok(Statement { kind: StatementKind::CompilePlan(compile_plan(cursor)?), span });
     }
     let mut cursor = cursor.statement();
     let kind = kind(&mut cursor).map_err(|e| e.at(span))?;
@@ -97,6 +102,9 @@ fn kind(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
         "DESCRIBE" | "DESC" => describe_statement(cursor),
         "SET" => set(cursor),
         "RESET" => reset(cursor),
+        "EXECUTE" if cursor.is_word_at(1, "PLAN") => execute_plan(cursor),
+        "STOP" => stop_job(cursor),
+        "ADD" | "REMOVE" => jar(cursor),
         _ => Err(unknown(cursor, &word)),
     }
 }
@@ -166,7 +174,7 @@ fn statement_set(cursor: &mut Cursor<'_>) -> Result<Vec<Insert>> {
 }
 
 /// From STATEMENT SET to the end of the set.
-fn inserts_of_set(cursor: &mut Cursor<'_>, begin_first: bool) -> Result<Vec<Insert>> {
+pub(super) fn inserts_of_set(cursor: &mut Cursor<'_>, begin_first: bool) -> Result<Vec<Insert>> {
     cursor.expect_words(&["STATEMENT", "SET"])?;
     if begin_first {
         cursor.expect_token(&Token::SemiColon)?;

@@ -22,22 +22,19 @@ pub enum Command {
     BeginStatementSet,
     /// `END`
     EndStatementSet,
-    /// `SHOW JARS`
-    ShowJars,
 }
 
 impl Command {
     /// The command that a text is; `None`: it is a statement of the engine.
     ///
     /// # Errors
-    /// If the text is nearly one, or asks for jars.
+    /// If the text is nearly one.
     pub fn of(text: &str) -> Outcome<Option<Command>> {
         let words = words(text);
         let upper: Vec<String> = words.iter().map(|word| word.to_uppercase()).collect();
         let upper: Vec<&str> = upper.iter().map(String::as_str).collect();
         Ok(Some(match &upper[..] {
             ["SHOW", "JOBS"] => Command::ShowJobs,
-            ["SHOW", "JARS"] => Command::ShowJars,
             ["BEGIN", "STATEMENT", "SET"] => Command::BeginStatementSet,
             ["END"] => Command::EndStatementSet,
             ["DESCRIBE" | "DESC", "JOB", _] => Command::DescribeJob(quoted(&words[2])?),
@@ -54,13 +51,6 @@ impl Command {
                     }
                 };
                 Command::StopJob { id: quoted(&words[2])?, with_savepoint, with_drain }
-            }
-            ["ADD" | "REMOVE", "JAR", ..] => {
-                return Err(Problem::new(
-                    422,
-                    "not-supported",
-                    "there are no jars here: connectors and formats come with the program",
-                ));
             }
             _ => return Ok(None),
         }))
@@ -136,7 +126,7 @@ mod tests {
         {
             assert_eq!(command(text), None, "{text}");
         }
-        for text in ["STOP JOB ab", "STOP JOB 'ab' WITH", "ADD JAR '/x.jar'"] {
+        for text in ["STOP JOB ab", "STOP JOB 'ab' WITH"] {
             Command::of(text).expect_err(text);
         }
     }

@@ -182,11 +182,6 @@ fn command_of(
             let stopped = jobs::stop(server, (id, *with_savepoint, *with_drain), &session.by)?;
             stopped.map_or_else(ok, Ok)
         }
-        Command::ShowJars => {
-            let schema = TableSchema::new(vec![text_column("jars")]);
-            let batch = texts(&schema, &[])?;
-            Ok(Answer::of(schema, batch))
-        }
         Command::BeginStatementSet => {
             session.engine().statement_set = Some(Vec::new());
             ok()
@@ -312,7 +307,7 @@ fn shown(mut session: Session, text: &str) -> Outcome<Answer> {
     let mut observer = ShownObserver::default();
     let ran = session.run_script(text, &mut observer);
     ran.map_err(|error| Problem::of_error(&error, text))?;
-    observer.answer.ok_or_else(|| Problem::new(500, "internal", "a statement has no answer"))
+    observer.answer.map_or_else(ok, Ok)
 }
 
 #[derive(Default)]
