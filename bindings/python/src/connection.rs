@@ -21,6 +21,7 @@ use thalweg::session::{
 };
 use thalweg::testing::Registered;
 use thalweg::{DataType, Error, Result, RowKind, TableSchema};
+use thalweg_core::quoting::{quoted_name, quoted_text};
 use thalweg_plan::ast::StatementKind;
 use thalweg_plan::parser::parse_script;
 
@@ -33,7 +34,7 @@ use crate::processes::{ProcessRelation, PythonProcess};
 use crate::running::{Message, Rows, RunningScript, run};
 use crate::sinks::PythonSinks;
 use crate::sources::TableRows;
-use crate::types::{declared, quoted};
+use crate::types::declared;
 
 /// A table as the package hands it over: name, rows, row time, delay in ms, whether it ends.
 type GivenTable<'py> = (String, Bound<'py, PyAny>, Option<String>, i64, bool);
@@ -284,7 +285,7 @@ fn declare(
     let statement = declaration(&name, &schema, rowtime.map(|time| (time, delay_ms)));
     session.register_source(&name, move || Ok(data.source(&schema)));
     let wrong = |error: Error| errors::to_python(py, &error, &statement);
-    let drop_first = format!("DROP TEMPORARY TABLE IF EXISTS {}", quoted(&name));
+    let drop_first = format!("DROP TEMPORARY TABLE IF EXISTS {}", quoted_name(&name));
     session.execute(&drop_first).map_err(wrong)?;
     session.execute(&statement).map_err(wrong)?;
     Ok(())
@@ -293,21 +294,25 @@ fn declare(
 fn declaration(name: &str, schema: &TableSchema, time: Option<(String, i64)>) -> String {
     let column = |column: &thalweg::Column| {
         let not_null = if column.column_type.nullable { "" } else { " NOT NULL" };
-        format!("{} {}{not_null}", quoted(&column.name), declared(&column.column_type.data_type))
+        format!(
+            "{} {}{not_null}",
+            quoted_name(&column.name),
+            declared(&column.column_type.data_type)
+        )
     };
     let mut parts: Vec<String> = schema.columns.iter().map(column).collect();
     if let Some((time, delay_ms)) = time {
-        let time = quoted(&time);
+        let time = quoted_name(&time);
         let (seconds, rest) = (delay_ms / 1000, delay_ms % 1000);
         parts.push(format!(
             "WATERMARK FOR {time} AS {time} - INTERVAL '{seconds}.{rest:03}' SECOND"
         ));
     }
-    let source = name.replace('\'', "''");
     format!(
-        "CREATE TEMPORARY TABLE {} (\n  {}\n) WITH ('connector' = 'registered', 'source' = '{source}')",
-        quoted(name),
+        "CREATE TEMPORARY TABLE {} (\n  {}\n) WITH ('connector' = 'registered', 'source' = {})",
+        quoted_name(name),
         parts.join(",\n  "),
+        quoted_text(name),
     )
 }
 

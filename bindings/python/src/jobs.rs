@@ -13,6 +13,7 @@ use thalweg::jobs::{ResumeFrom, SnapshotReference};
 use thalweg::monitoring::{Watch, why};
 use thalweg::session::{JobDescription, Observer, ResultTable, Session, Tz};
 use thalweg::{Error, JobControl, Result, Sink};
+use thalweg_core::quoting::quoted_text;
 
 use crate::connection::filled;
 use crate::errors;
@@ -145,8 +146,7 @@ pub fn start(py: Python<'_>, mut session: Session, start: JobStart) -> PyResult<
     let JobStart { name, sql, settings, resume, number, params, drop_state, overwrite } = start;
     let filled = filled(py, &sql, params.as_ref())?;
     for (key, value) in settings {
-        let statement =
-            format!("SET '{}' = '{}'", key.replace('\'', "''"), value.replace('\'', "''"));
+        let statement = format!("SET {} = {}", quoted_text(&key), quoted_text(&value));
         session.execute(&statement).map_err(|error| errors::to_python(py, &error, &statement))?;
     }
     let from = match (resume, number) {

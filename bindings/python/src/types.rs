@@ -10,6 +10,7 @@ use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_cast::cast;
 use arrow_schema::{ArrowError, DataType as Arrow, Field, IntervalUnit, Schema, TimeUnit};
 use thalweg::{Column, DataType, Error, Result, TableSchema};
+use thalweg_core::quoting::quoted_name;
 
 /// The columns of a table that has this schema. A row time has milliseconds, as SQL wants it.
 pub fn table_schema(schema: &Schema, rowtime: Option<&str>) -> Result<TableSchema> {
@@ -126,15 +127,11 @@ pub fn declared(data_type: &DataType) -> String {
         DataType::Array(item) => format!("ARRAY<{}>", of(item)),
         DataType::Map(key, value) => format!("MAP<{}, {}>", of(key), of(value)),
         DataType::Row(columns) => {
-            let column =
-                |column: &Column| format!("{} {}", quoted(&column.name), of(&column.column_type));
+            let column = |column: &Column| {
+                format!("{} {}", quoted_name(&column.name), of(&column.column_type))
+            };
             format!("ROW<{}>", columns.iter().map(column).collect::<Vec<_>>().join(", "))
         }
         plain => plain.to_string(),
     }
-}
-
-/// A name as it can stand in a statement whatever it is.
-pub fn quoted(name: &str) -> String {
-    format!("`{}`", name.replace('`', "``"))
 }

@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use thalweg_core::DataType;
+use thalweg_core::quoting::quoted_text;
 
 use crate::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Scalar};
 use crate::kernels;
@@ -92,7 +93,7 @@ fn literal(value: &Scalar, data_type: &DataType, f: &mut Formatter<'_>) -> fmt::
             kernels::text::append_decimal(&mut text, *v, *scale);
             f.write_str(&text)
         }
-        (Scalar::String(v), _) => write!(f, "'{}'", v.replace('\'', "''")),
+        (Scalar::String(v), _) => f.write_str(&quoted_text(v)),
         (Scalar::Binary(v), _) => {
             f.write_str("x'")?;
             v.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use thalweg_core::quoting::quoted_text;
 use thalweg_core::{ColumnType, DataType, Error, Result};
 use thalweg_expr::{Expr, Scalar};
 
@@ -31,7 +32,7 @@ impl Aggregate for ListAgg {
         "LISTAGG"
     }
     fn constants(&self) -> Option<String> {
-        Some(format!(", '{}'", self.separator.replace('\'', "''")))
+        Some(format!(", {}", quoted_text(&self.separator)))
     }
     fn result(&self, argument: &DataType) -> Option<ColumnType> {
         argument.is_string().then(|| DataType::STRING.nullable())
