@@ -297,6 +297,81 @@ mod tests {
         }
     }
 
+    /// `a ARRAY<INT>, m MAP<BOOLEAN, INT>, r ROW<x INT NOT NULL, y ARRAY<STRING>>`
+    fn nested(options: &[(&str, &str)]) -> TableRequest {
+        let array = |element: DataType| DataType::Array(Box::new(element.nullable()));
+        let map = DataType::Map(
+            Box::new(DataType::Boolean.not_null()),
+            Box::new(DataType::Int.nullable()),
+        );
+        let row = DataType::Row(vec![
+            Column::new("x", DataType::Int.not_null()),
+            Column::new("y", array(DataType::STRING).nullable()),
+        ]);
+        let types = [("a", array(DataType::Int)), ("m", map), ("r", row)];
+        let columns = types.map(|(name, data_type)| Column::new(name, data_type.nullable()));
+        let base = [("connector", "datagen"), ("seed", "7"), ("number-of-rows", "500")];
+        let options = base.iter().chain(options);
+        TableRequest {
+            table: "g".to_string(),
+            schema: TableSchema::new(columns.to_vec()),
+            options: options.map(|(k, v)| (k.to_string(), v.to_string())).collect(),
+            ..TableRequest::default()
+        }
+    }
+
+    #[test]
+    fn nested_values_are_made_of_parts() {
+        let request = nested(&[
+            ("rows-per-second", "unlimited"),
+            ("fields.a.length", "2"),
+            ("fields.a.null-rate", "0.3"),
+            ("fields.a.element.min", "1"),
+            ("fields.a.element.max", "9"),
+            ("fields.m.length", "4"),
+            ("fields.m.value.null-rate", "0.5"),
+            ("fields.r.x.min", "3"),
+            ("fields.r.x.max", "4"),
+            ("fields.r.y.element.length", "5"),
+        ]);
+        let batch = all(&request, 64);
+        assert_eq!(batch, all(&request, 1_000_000));
+        let arrays = batch.column(0).as_list::<i32>();
+        assert!((100..200).contains(&arrays.null_count()), "{}", arrays.null_count());
+        for array in arrays.iter().flatten() {
+            let values = array.as_primitive::<Int32Type>().values().to_vec();
+            assert!(values.len() == 2 && values.iter().all(|v| (1..=9).contains(v)), "{values:?}");
+        }
+        let maps = batch.column(1).as_map();
+        let sizes: Vec<i32> = (0..500).map(|row| maps.value_length(row)).collect();
+        assert!(sizes.iter().all(|size| (1..=2).contains(size)), "each key is there once");
+        assert!(sizes.contains(&1) && sizes.contains(&2) && maps.values().null_count() > 100);
+        let rows = batch.column(2).as_struct();
+        assert!(
+            rows.column(0).as_primitive::<Int32Type>().values().iter().all(|x| *x == 3 || *x == 4)
+        );
+        let texts = rows.column(1).as_list::<i32>().values().as_string_view();
+        assert_eq!(texts.len(), 1_500);
+        assert!(texts.iter().flatten().all(|text| text.len() == 5));
+    }
+
+    #[test]
+    fn wrong_options_of_parts_are_reported() {
+        let cases = [
+            ("fields.a.items.min", "1", "names no column"),
+            ("fields.a.length", "0", "expected 1 to 10000"),
+            ("fields.a.element.min", "x", "fields.a.element.min"),
+            ("fields.a.element.kind", "sequence", "fields.a.element.start"),
+            ("fields.r.x.null-rate", "0.5", "may be NULL"),
+            ("fields.m.key.null-rate", "0.5", "may be NULL"),
+            ("fields.r.y.length", "10001", "expected 1 to 10000"),
+        ];
+        for (name, value, part) in cases {
+            let error = Datagen.validate(&nested(&[(name, value)]), false).expect_err(name);
+            assert!(error.is_plan_error() && error.message().contains(part), "{name}: {error}");
+        }
+    }
+
     #[test]
     fn another_seed_gives_other_rows() {
         let mut other = request(BASE);

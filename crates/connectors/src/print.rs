@@ -25,6 +25,8 @@ const DESCRIPTION: ConnectorDescription = ConnectorDescription {
             => "a text in front of each row, with `>` behind it";
         "standard-error": Boolean, or("false"), as_in_flink()
             => "rows go to standard error instead of standard output";
+        "sink.parallelism": Number, as_in_flink()
+            => "ignored: each table is written by one thread";
         "format": Words(&["table", "csv", "ndjson"]), or_else("`table` on a terminal, else `csv`"),
             but_flink("Flink prints in one form")
             => "how rows look";

@@ -26,7 +26,7 @@ pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
         ..Capabilities::NONE
     },
     options: OPTIONS,
-    unsupported: &["fields.*.var-len", "scan.parallelism"],
+    unsupported: &["fields.*.var-len"],
     is_in_flink: true,
     ..ConnectorDescription::new("datagen", "rows made from counters or at random")
 };
@@ -41,6 +41,8 @@ const OPTIONS: &[OptionDescription] = &option_table! {
         => "each row is a function of the seed and of its number, and so is each time: row n is n \
             times the distance of two rows after 2026-01-01. Without a seed times are those of the \
             clock";
+    "scan.parallelism": Number, as_in_flink()
+        => "ignored: `pipeline.workers` says how many threads a job has";
     "fields.*.kind": Words(&["random", "sequence"]), or("random"), as_in_flink()
         => "how the values of this column are made";
     "fields.*.start": Number, as_in_flink()

@@ -92,6 +92,8 @@ const OPTIONS: &[OptionDescription] = &option_table! {
         => "with snapshots: a file in a folder that is as old as this is closed. With \
             `at-least-once` a file is visible when it is closed: a longer interval makes fewer \
             files";
+    "sink.parallelism": Number, of_sink(), as_in_flink()
+        => "ignored: each table is written by one thread";
     "sink.partition-commit.policy.kind": Text, of_sink(), as_in_flink()
         => "`success-file`: a partition that is complete gets an empty file that says so. Other \
             kinds are not there. For tables with PARTITIONED BY";

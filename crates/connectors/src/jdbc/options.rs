@@ -66,6 +66,8 @@ pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
         "sink.buffer-flush.interval": Duration, or("1 s"), of_sink(), as_in_flink()
             => "the longest that a row waits for others while more come; it is also written when nothing more comes, \
                 and before a snapshot";
+        "sink.parallelism": Number, of_sink(), as_in_flink()
+            => "ignored: each table is written by one thread";
         "sink.max-retries": Number, or("3"), of_sink(), as_in_flink()
             => "how often rows are written again that the server refused for the moment, after 1 s, 2 s, …";
         "sink.delivery-guarantee": Words(&["at-least-once", "exactly-once"]), or("at-least-once"), of_sink(),
@@ -74,7 +76,6 @@ pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
                 are there once in either case";
     },
     unsupported: &[
-        "sink.parallelism",
         "lookup.cache.max-rows",
         "lookup.cache.ttl",
         "lookup.cache.caching-missing-key",

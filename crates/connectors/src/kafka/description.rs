@@ -29,7 +29,7 @@ pub const KAFKA: ConnectorDescription = ConnectorDescription {
     formats: RECORD_FORMATS,
     metadata: METADATA,
     writable_metadata: WRITABLE,
-    unsupported: &["scan.parallelism", "sink.parallelism", "sink.transaction-naming-strategy"],
+    unsupported: &["sink.transaction-naming-strategy"],
     is_in_flink: true,
     ..ConnectorDescription::new("kafka", "topics of Kafka, each message a row")
 };
@@ -152,6 +152,10 @@ const COMMON: &[OptionDescription] = &option_table! {
     "sink.spool.path": Text, or_else("`.thalweg-spool/PREFIX`"), of_sink(),
         but_flink("Flink leaves prepared transactions open on the servers")
         => "the folder, relative to the SQL file, in which `exactly-once` keeps rows until they are committed";
+    "scan.parallelism": Number, of_source(), as_in_flink()
+        => "ignored: `pipeline.workers` says how many threads a job has";
+    "sink.parallelism": Number, of_sink(), as_in_flink()
+        => "ignored: each table is written by one thread";
 };
 
 const OF_KAFKA: &[OptionDescription] = &option_table! {

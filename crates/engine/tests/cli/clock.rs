@@ -105,11 +105,6 @@ fn what_the_clock_can_not_give_is_refused() {
         "SELECT TUMBLE_PROCTIME(ts, INTERVAL '1' HOUR) FROM numbers GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)",
         "TUMBLE_ROWTIME",
     );
-    refused(
-        "SELECT MAX(n) FROM (SELECT COUNT(*) AS n, window_start, window_end FROM TABLE(TUMBLE(TABLE numbers, \
-         DESCRIPTOR(p), INTERVAL '1' HOUR)) GROUP BY window_start, window_end) GROUP BY window_start, window_end",
-        "aggregated already",
-    );
 }
 
 const LATE: &str = "CREATE TABLE r (ts TIMESTAMP(3), item STRING, WATERMARK FOR ts AS ts) WITH (\

@@ -228,3 +228,21 @@ fn explain_shows_the_details_that_are_named() {
     let table = "EXPLAIN CREATE TABLE o WITH ('connector' = 'blackhole') AS SELECT n FROM t;";
     assert!(run(&format!("{ROWS}{table}"))[0].contains("== Stages =="));
 }
+
+/// The results of a window of processing time are rows of no window: grouped by its columns again
+/// they make results that change.
+#[test]
+fn windows_of_processing_time_are_grouped_again() {
+    let clicks = "CREATE TABLE clicks (n INT, p AS PROCTIME()) WITH ('connector' = 'datagen',
+          'rows-per-second' = 'unlimited', 'fields.n.kind' = 'sequence', 'fields.n.start' = '1',
+          'fields.n.end' = '1000');
+        CREATE VIEW by_digit AS SELECT window_start, window_end, n % 10 AS d, COUNT(*) AS c
+          FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(p), INTERVAL '1' SECOND))
+          GROUP BY window_start, window_end, n % 10;
+        CREATE VIEW by_window AS SELECT window_start, window_end, SUM(c) AS c FROM by_digit
+          WHERE d <> 3 GROUP BY window_start, window_end;";
+    let total = run(&format!("{clicks} SELECT SUM(c) AS c FROM by_window;"));
+    assert!(total.contains(&"900".to_owned()), "{total:?}");
+    let explained = run(&format!("{clicks} EXPLAIN SELECT c FROM by_window;"));
+    assert!(explained[0].contains("\n  #1 Aggregate by [$0, $1]"), "{explained:?}");
+}

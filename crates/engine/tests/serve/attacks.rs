@@ -143,6 +143,16 @@ fn what_is_in_other_folders_is_not_said() {
     let letters = "'connector' = 'filesystem', 'format' = 'csv', 'path' = 'in.csv', 'bad-data' = 'dead-letter', \
          'dead-letter.path' = '/etc/thalweg-letters'";
     refused(&server, letters, "outside");
+    let tables = "CREATE TABLE o (line STRING) WITH ('connector' = 'blackhole');";
+    for statement in [
+        "EXECUTE PLAN '/etc/passwd'",
+        "COMPILE AND EXECUTE PLAN '/etc/p.json' FOR INSERT INTO o VALUES ('a')",
+        "ADD JAR '/root/x.jar'; INSERT INTO o VALUES ('a')",
+    ] {
+        let (status, text) = server.submit("escape", &format!("{tables} {statement}"), &[]);
+        assert!(status == 2 && text.contains("outside the allowed folders"), "{statement}: {text}");
+        assert!(!text.contains("--allow-path"), "{statement}: {text}");
+    }
 }
 
 #[test]

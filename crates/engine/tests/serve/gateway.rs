@@ -470,3 +470,32 @@ fn sessions_that_nobody_uses_are_closed() {
         std::thread::sleep(std::time::Duration::from_secs(6));
     }
 }
+
+#[test]
+fn a_compiled_plan_is_a_job_with_the_name_of_its_file() {
+    let place = Place::new("gateway-plans");
+    let server = place.serve(&OPEN);
+    let client = Client::open(&server, json!({ "table.dml-sync": "true" }));
+    for (name, path) in [("t", "in.csv"), ("o", "out.csv")] {
+        let table = format!(
+            "CREATE TABLE {name} (x BIGINT) WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = '{path}')"
+        );
+        client.run(&table).expect("declared");
+    }
+    client.run("INSERT INTO t VALUES (1), (2)").expect("written");
+    let compile = "COMPILE PLAN 'double.json' FOR INSERT INTO o SELECT x * 2 FROM t";
+    assert_eq!(client.fields(compile), [json!(["OK"])]);
+    let again = client.run(compile).expect_err("the file is there");
+    assert!(again.contains("table.plan.force-recompile"), "{again}");
+    // Of a session that has declared nothing.
+    let other = Client::open(&server, json!({ "table.dml-sync": "true" }));
+    let id = other.fields("EXECUTE PLAN 'double.json'")[0][0].clone();
+    assert_eq!(id.as_str().map(str::len), Some(32));
+    assert_eq!(place.numbers("out.csv"), [2, 4]);
+    assert_eq!(server.job("insert-into-double")["state"], "finished");
+    let missing = other.run("EXECUTE PLAN 'no.json'").expect_err("no such file");
+    assert!(missing.contains("there is no such file"), "{missing}");
+    assert_eq!(other.fields("SHOW JARS"), [] as [Value; 0]);
+    let refused = other.run("ADD JAR '/nowhere/x.jar'").expect_err("outside");
+    assert!(refused.contains("outside the allowed folders"), "{refused}");
+}

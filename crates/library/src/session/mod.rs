@@ -23,6 +23,7 @@
 //! A session does not keep jobs in the background: [`Session::run_script`] and
 //! [`Session::execute`] return when the last job of the text has ended.
 
+mod job_names;
 mod limit;
 mod live_tables;
 mod observer;

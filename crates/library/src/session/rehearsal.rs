@@ -16,7 +16,7 @@ use thalweg_plan::physical::{
 };
 use thalweg_runtime::RunOptions;
 
-use super::script_jobs::check_command;
+use super::job_names::check_command;
 use super::{SessionOptions, settings};
 
 /// What jobs that run at the same time share.

@@ -15,23 +15,24 @@
 //! - The observer is called by the session's thread only.
 //! - When a script returns, none of its jobs runs.
 
-mod commands;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use thalweg_core::{Error, Result, Span};
+use arrow_array::{ArrayRef, RecordBatch, StringViewArray, TimestampMicrosecondArray};
+use thalweg_core::{Column, DataType, Error, Result, Span, TableSchema};
+use thalweg_plan::ResultTable;
+use thalweg_plan::ast::{JobCommand, Name};
 use thalweg_runtime::{AgreedJob, JobControl, MemoryBudget, Pool, Report, RunOptions};
 
-use crate::jobs::{AgreedRun, LookedAfter};
+use crate::jobs::{AgreedRun, LookedAfter, newest_number, open_snapshots};
 
+use super::job_names::{no_job, no_snapshots};
 use super::rehearsal::{Rehearsal, Sharing};
-use super::statement::InsertJob;
+use super::statement::{InsertJob, text_rows};
 use super::{JobDescription, JobReport, Observer, Session, SessionOptions};
-
-pub(super) use commands::check_command;
 
 /// How often it is looked whether the script is to stop, or a job to start again.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -391,6 +392,127 @@ impl Session {
                 }
                 Err(error) => self.job_failed((place, error), jobs, observer),
             }
+        }
+    }
+}
+
+impl Session {
+    /// Carries out a statement about the jobs of the script. Those that have agreed to start begin
+    /// before it, for it is about what runs.
+    ///
+    /// # Errors
+    /// If there is no such job, or it does not stop as it was asked to.
+    pub(super) fn job_command(
+        &mut self,
+        command: &JobCommand,
+        jobs: &mut ScriptJobs,
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
+        self.begin_agreed(jobs, observer);
+        while let Ok(end) = jobs.ends.1.try_recv() {
+            self.job_ended(end, jobs, observer);
+        }
+        match command {
+            JobCommand::Show => self.show_jobs(&jobs.jobs, observer),
+            JobCommand::Describe(id) => {
+                let place = jobs.place_of(id)?;
+                self.show_jobs(&jobs.jobs[place..=place], observer)
+            }
+            JobCommand::Stop { id, with_savepoint, with_drain } => {
+                let place = jobs.place_of(id)?;
+                self.stop_job(place, (*with_savepoint, *with_drain), (jobs, observer))?;
+                match with_savepoint {
+                    true => self.show_savepoint(id, &jobs.jobs[place], observer),
+                    false => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Stops a job, and waits for that.
+    fn stop_job(
+        &mut self,
+        place: usize,
+        (with_savepoint, with_drain): (bool, bool),
+        (jobs, observer): (&mut ScriptJobs, &mut dyn Observer),
+    ) -> Result<()> {
+        let own = &mut jobs.jobs[place];
+        own.is_stopped = true;
+        match &own.state {
+            JobState::Running(control, _) => match (with_savepoint, with_drain) {
+                (_, true) => control.drain(),
+                (true, false) => control.stop(),
+                (false, false) => control.cancel(),
+            },
+            JobState::Pausing { .. } => own.state = JobState::Ended(None),
+            JobState::Agreed(_) | JobState::Ended(_) => {}
+        }
+        self.wait_until(jobs, observer, |jobs| jobs.has_ended(place));
+        Ok(())
+    }
+
+    fn show_savepoint(
+        &self,
+        id: &Name,
+        own: &ScriptJob,
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
+        let runs = own.maker.as_ref().map(|maker| &maker.runs);
+        let Some((name, settings)) =
+            runs.and_then(|runs| Some((&runs.name, runs.snapshots.as_ref()?)))
+        else {
+            return Err(no_snapshots(id));
+        };
+        let store = open_snapshots(&settings.location, name, &settings.access)?;
+        let number = newest_number(&store)?.ok_or_else(|| {
+            Error::user(format!("the job '{name}' has ended without a snapshot")).at(id.span)
+        })?;
+        let place = match store.snapshot_directory(number) {
+            Some(folder) => folder.display().to_string(),
+            None => format!("{}/{name}/{number}", settings.location.trim_end_matches('/')),
+        };
+        let (schema, batch) = text_rows(&["savepoint path".to_owned()], &[vec![place]])?;
+        observer.rows(&ResultTable { schema, has_updates: false }, self.planner.zone(), &batch)
+    }
+
+    fn show_jobs(&self, jobs: &[ScriptJob], observer: &mut dyn Observer) -> Result<()> {
+        let text = |name: &str| Column::new(name, DataType::STRING.not_null());
+        let schema = TableSchema::new(vec![
+            text("job id"),
+            text("job name"),
+            text("status"),
+            Column::new("start time", DataType::TimestampLtz(6).nullable()),
+        ]);
+        let names: ArrayRef =
+            Arc::new(jobs.iter().map(|own| Some(&own.job.name)).collect::<StringViewArray>());
+        let status: ArrayRef =
+            Arc::new(jobs.iter().map(|own| Some(own.status())).collect::<StringViewArray>());
+        let begun = jobs.iter().map(|own| own.begun_ms.map(|ms| ms.saturating_mul(1_000)));
+        let begun = begun.collect::<TimestampMicrosecondArray>().with_timezone("UTC");
+        let arrays = vec![Arc::clone(&names), names, status, Arc::new(begun)];
+        let batch = RecordBatch::try_new(schema.arrow(), arrays)?;
+        observer.rows(&ResultTable { schema, has_updates: false }, self.planner.zone(), &batch)
+    }
+}
+
+impl ScriptJobs {
+    fn place_of(&self, id: &Name) -> Result<usize> {
+        let found = self.jobs.iter().position(|own| own.job.name == id.text);
+        found.ok_or_else(|| no_job(id, self.jobs.iter().map(|own| own.job.name.as_str())))
+    }
+}
+
+impl ScriptJob {
+    /// Flink's word for its state.
+    fn status(&self) -> &'static str {
+        match &self.state {
+            JobState::Agreed(_) => "CREATED",
+            JobState::Running(..) => "RUNNING",
+            JobState::Pausing { .. } => "RESTARTING",
+            JobState::Ended(Some(report)) if report.cancelled => "CANCELED",
+            JobState::Ended(Some(_)) => "FINISHED",
+            JobState::Ended(None) if self.is_stopped => "CANCELED",
+            JobState::Ended(None) => "FAILED",
         }
     }
 }

@@ -79,9 +79,13 @@ impl GroupLayout {
 }
 
 impl<'a> Grouping<'a> {
-    /// Binds GROUP BY.
-    pub(super) fn new(binder: &Binder<'_>, scope: &'a Scope, list: &[SqlExpr]) -> Result<Self> {
-        let mut group = binder.bind_group_by(scope, list)?;
+    /// Binds GROUP BY over the columns of an input.
+    pub(super) fn new(
+        binder: &Binder<'_>,
+        (scope, input): (&'a Scope, &Node),
+        list: &[SqlExpr],
+    ) -> Result<Self> {
+        let mut group = binder.bind_group_by(scope, list, input)?;
         let key_texts = group.keys.iter().map(ToString::to_string).collect();
         if group.sets.is_some() {
             // Behind the input's columns, where no name reaches.

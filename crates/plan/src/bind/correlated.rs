@@ -214,7 +214,7 @@ impl Binder<'_> {
         context: &Context<'_>,
     ) -> Result<Rows> {
         let bound = |select: &sql::Select| {
-            let mut grouping = Grouping::new(self, scope, own_keys(select))?;
+            let mut grouping = Grouping::new(self, (scope, rows), own_keys(select))?;
             let (behind, _clause) =
                 self.values_behind_groups(select, None, &mut grouping, context)?;
             let grouping = (grouping, behind);

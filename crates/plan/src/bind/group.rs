@@ -10,7 +10,8 @@
 //! **Invariants:**
 //! - a query has one window at most: the columns of a second windowing function are keys;
 //! - every grouping set has the window or none has, since rows of a set without it would belong to
-//!   no window;
+//!   no window: if only some name it, its columns are keys, and the aggregate is updated. So are
+//!   those of a window of processing time that is aggregated already, as in Flink;
 //! - a key that is written twice is one key. Over several sets it must be written in one way, since
 //!   sets are compared by position.
 
@@ -25,9 +26,10 @@ use super::names::PlainNames;
 use super::scope::{Scope, name_parts};
 use super::sets::{Sets, grouping_sets};
 use super::spans::span_of;
+use super::strip::is_aggregated_by_clock;
 use super::window::{check_time, window_kind};
 use super::{Binder, unsupported};
-use crate::logical::{TimeAttribute, Window, WindowId, column_of};
+use crate::logical::{Node, TimeAttribute, Window, WindowId, column_of};
 use crate::windows::{WindowForm, WindowFunction};
 
 /// How a query groups.
@@ -86,7 +88,12 @@ struct FoundGroup<'e> {
     again: Option<&'e SqlExpr>,
     seen: SeenWindow,
     legacy: Option<Window>,
+    /// The columns of windows are keys.
+    has_no_window: bool,
 }
+
+/// What was found in all sets, and the keys of each.
+type FoundSets<'e> = (FoundGroup<'e>, Vec<Vec<usize>>);
 
 /// What GROUP BY says of the columns of one window.
 #[derive(Default)]
@@ -101,25 +108,25 @@ struct SeenWindow {
 
 impl Binder<'_> {
     /// Binds the expressions of GROUP BY over the input.
-    pub(super) fn bind_group_by(&self, scope: &Scope, list: &[SqlExpr]) -> Result<GroupBy> {
-        let mut found = FoundGroup::default();
-        let mut sets = Vec::new();
-        let mut windows: Option<BTreeSet<WindowPart>> = None;
-        for set in grouping_sets(list)? {
-            let (mut keys, mut parts) = (Vec::new(), BTreeSet::new());
-            for expr in &set {
-                match self.group_item(scope, expr, &mut found)? {
-                    GroupItem::Key(key) => keys.push(key),
-                    GroupItem::Window(part) => drop(parts.insert(part)),
-                }
-            }
-            if windows.get_or_insert_with(|| parts.clone()) != &parts {
-                let error = unsupported::later("GROUPING SETS of which some lack the window")
-                    .hint("write GROUP BY window_start, window_end, GROUPING SETS (…)");
-                return Err(error.at(list.first().map_or(Span::default(), span_of)));
-            }
-            sets.push(keys);
-        }
+    pub(super) fn bind_group_by(
+        &self,
+        scope: &Scope,
+        list: &[SqlExpr],
+        input: &Node,
+    ) -> Result<GroupBy> {
+        let sets = grouping_sets(list)?;
+        let is_window = |(found, _): &FoundSets<'_>| {
+            !found.seen.id.is_some_and(|id| is_aggregated_by_clock(input, id))
+        };
+        let found = match self.found_sets(scope, &sets, false)?.filter(is_window) {
+            Some(found) => Some(found),
+            None => self.found_sets(scope, &sets, true)?,
+        };
+        let Some((found, mut sets)) = found else {
+            return Err(Error::unsupported("GROUPING SETS of which some lack the window")
+                .hint("group by window_start and window_end of TABLE(TUMBLE(…))")
+                .at(list.first().map_or(Span::default(), span_of)));
+        };
         let span = list.first().map_or(Span::default(), span_of);
         let FoundGroup { mut keys, seen, legacy, again, .. } = found;
         if let Some(again) = again.filter(|_| sets.len() > 1) {
@@ -140,6 +147,32 @@ impl Binder<'_> {
         Ok(GroupBy { keys, window, span, sets })
     }
 
+    /// What the sets hold; `None`: some have a window that others lack.
+    fn found_sets<'e>(
+        &self,
+        scope: &Scope,
+        sets: &[Vec<&'e SqlExpr>],
+        has_no_window: bool,
+    ) -> Result<Option<FoundSets<'e>>> {
+        let mut found = FoundGroup { has_no_window, ..FoundGroup::default() };
+        let mut keys_of_sets = Vec::new();
+        let mut windows: Option<BTreeSet<WindowPart>> = None;
+        for set in sets {
+            let (mut keys, mut parts) = (Vec::new(), BTreeSet::new());
+            for expr in set {
+                match self.group_item(scope, expr, &mut found)? {
+                    GroupItem::Key(key) => keys.push(key),
+                    GroupItem::Window(part) => drop(parts.insert(part)),
+                }
+            }
+            if windows.get_or_insert_with(|| parts.clone()) != &parts {
+                return Ok(None);
+            }
+            keys_of_sets.push(keys);
+        }
+        Ok(Some((found, keys_of_sets)))
+    }
+
     /// What one expression of GROUP BY is. The same one again is the same.
     fn group_item<'e>(
         &self,
@@ -156,7 +189,9 @@ impl Binder<'_> {
         }
         let key = self.group_key(scope, expr)?;
         let time = column_of(&key).map_or(TimeAttribute::None, |i| scope.fields[i].time);
-        if let Some(part) = found.seen.note(time, &key) {
+        if !found.has_no_window
+            && let Some(part) = found.seen.note(time, &key)
+        {
             return Ok(GroupItem::Window(part));
         }
         let text = key.to_string();

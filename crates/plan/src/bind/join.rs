@@ -120,6 +120,8 @@ impl Binder<'_> {
             let sides = if kind.has_right_columns() { *sides } else { [sides[0]; 2] };
             scope.merge(name, column, sides);
         }
+        // The columns of this join come before those of joins on its left.
+        scope.merged.rotate_right(columns.len());
         if expressions.len() > node.fields.len() {
             node = LogicalPlan::project(node, expressions);
         }

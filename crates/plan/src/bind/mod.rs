@@ -350,7 +350,7 @@ impl<'a> Binder<'a> {
     /// The table of this name with the options of a hint.
     fn relation_with(&self, name: &Name, options: &OptionList) -> Result<Node> {
         let read = self.table_with(name, options)?;
-        table::check_watermark_source(&read).map_err(|error| error.at(name.span))?;
+        Self::check_watermark_source(&read).map_err(|error| error.at(name.span))?;
         Ok(LogicalPlan::read(read))
     }
 

@@ -113,11 +113,45 @@ impl<'a> OverCalls<'a> {
     /// Binds a call and returns its provisional column.
     fn over_call(&mut self, binder: &Binder<'_>, call: &sql::Function) -> Result<Expr> {
         let name = function_name(call);
+        if name == "PERCENTILE" && plain_arguments(call)?.len() == 3 {
+            let mut names = PlainNames::of(self.scope, "OVER");
+            let fraction = binder.expression(plain_arguments(call)?[1], &mut names)?;
+            let prepare = |arguments| binder.value_with_frequency(arguments);
+            let values = self.values(binder, call, prepare)?;
+            return binder.percentile_of(values, fraction);
+        }
+        if name == "COLLECT" {
+            let values = self.values(binder, call, Ok)?;
+            return build::call("MULTISET$", vec![values], binder.session);
+        }
+        let function = self.function(binder, call, &name)?;
+        self.placed(binder, call, function)
+    }
+
+    /// The values of the rows that are not NULL, as an array.
+    fn values(
+        &mut self,
+        binder: &Binder<'_>,
+        call: &sql::Function,
+        prepare: impl Fn(Vec<Expr>) -> Result<Vec<Expr>>,
+    ) -> Result<Expr> {
+        let null_treatment = Some(sql::NullTreatment::IgnoreNulls);
+        let call = sql::Function { null_treatment, ..call.clone() };
+        let arguments = prepare(self.arguments(binder, &call)?)?;
+        let function = self.aggregate(binder, &call, "ARRAY_AGG", arguments)?;
+        self.placed(binder, &call, function)
+    }
+
+    /// The provisional column of what a call computes.
+    fn placed(
+        &mut self,
+        binder: &Binder<'_>,
+        call: &sql::Function,
+        (function, column_type): (OverFunction, ColumnType),
+    ) -> Result<Expr> {
         let over = call.over.as_ref().ok_or_else(|| Error::internal("a call without OVER"))?;
         let spec = self.specification(over)?;
-        let function = self.function(binder, call, &name)?;
-        let window = self.window(binder, &spec, &function.0, &name)?;
-        let (function, column_type) = function;
+        let window = self.window(binder, &spec, &function, &function_name(call))?;
         let place = match self.windows.iter().position(|(known, _)| *known == window) {
             Some(place) => place,
             None => {
@@ -288,10 +322,7 @@ impl<'a> OverCalls<'a> {
         if let Some(number) = self.number(binder, call, name)? {
             return Ok(number);
         }
-        let arguments = if is_star_call(call) { Vec::new() } else { plain_arguments(call)? };
-        let mut names = PlainNames::of(self.scope, "OVER");
-        let arguments = arguments.into_iter().map(|arg| binder.expression(arg, &mut names));
-        let arguments = arguments.collect::<Result<Vec<Expr>>>()?;
+        let arguments = self.arguments(binder, call)?;
         match name {
             "LAG" | "LEAD" if treatment(call, name)?.skips_nulls => {
                 Err(unsupported::later(&format!("IGNORE NULLS in {name}")).at(span_of(call)))
@@ -300,6 +331,12 @@ impl<'a> OverCalls<'a> {
             _ if is_aggregate(binder, name) => self.aggregate(binder, call, name, arguments),
             _ => Err(unsupported::never(&format!("{name}(…) OVER"))),
         }
+    }
+
+    fn arguments(&self, binder: &Binder<'_>, call: &sql::Function) -> Result<Vec<Expr>> {
+        let arguments = if is_star_call(call) { Vec::new() } else { plain_arguments(call)? };
+        let mut names = PlainNames::of(self.scope, "OVER");
+        arguments.into_iter().map(|arg| binder.expression(arg, &mut names)).collect()
     }
 
     fn aggregate(

@@ -60,11 +60,11 @@ impl Binder<'_> {
             self.bind_list(select, order, source.node, &source.scope)?
         } else {
             if let Some(condition) = &select.qualify {
-                return Err(unsupported::later("QUALIFY behind GROUP BY")
+                return Err(unsupported::never("QUALIFY behind GROUP BY")
                     .hint("number the groups in a query around: SELECT … FROM (SELECT *, ROW_NUMBER() OVER (…) AS n FROM (…)) WHERE n <= 1")
                     .at(span_of(condition)));
             }
-            let grouping = Grouping::new(self, &source.scope, group_by)?;
+            let grouping = Grouping::new(self, (&source.scope, &node), group_by)?;
             let lifetime = match grouping.is_unwindowed() {
                 true => self.hinted_lifetime(&source.scope, &own),
                 false => None,

@@ -115,8 +115,7 @@ impl Stripped {
 /// the bottom of a chain of projections and filters.
 ///
 /// # Errors
-/// A condition on row and window columns together, and windows over processing time that are
-/// aggregated twice: their second time would be that of the clock again, not that of the window.
+/// A condition on row and window columns together.
 pub fn strip(node: &Node, id: WindowId) -> Result<Option<Stripped>> {
     match &node.kind {
         LogicalKind::WindowRows { input, window } if window.id == id => {
@@ -124,10 +123,6 @@ pub fn strip(node: &Node, id: WindowId) -> Result<Option<Stripped>> {
             stripped.columns.extend([Mapped::Start, Mapped::End, Mapped::Time]);
             Ok(Some(stripped))
         }
-        LogicalKind::WindowAggregate { window, .. } if window.id == id && id.by_clock => Err(
-            unsupported::later("GROUP BY with the columns of a window over the processing time that is aggregated already")
-                .hint("compute everything in one GROUP BY, or group by CAST(window_start AS TIMESTAMP(3)) for results that change"),
-        ),
         LogicalKind::WindowAggregate { window, .. } if window.id == id => {
             Ok(Some(strip_aggregate(node, window)))
         }
@@ -135,7 +130,9 @@ pub fn strip(node: &Node, id: WindowId) -> Result<Option<Stripped>> {
             None => Ok(None),
             Some(stripped) => strip_filter(stripped, predicate).map(Some),
         },
-        LogicalKind::Join { condition, .. } if matches!(condition.bound, JoinBound::Window { .. }) => {
+        LogicalKind::Join { condition, .. }
+            if matches!(condition.bound, JoinBound::Window { .. }) =>
+        {
             Ok(strip_rows_of_windows(node, id))
         }
         LogicalKind::TopN { input, keys, .. } if window_end_key(input, keys).is_some() => {
@@ -145,6 +142,18 @@ pub fn strip(node: &Node, id: WindowId) -> Result<Option<Stripped>> {
             Ok(strip(input, id)?.map(|stripped| strip_project(stripped, &node.fields, expressions)))
         }
         _ => Ok(None),
+    }
+}
+
+/// True for the columns of a window of processing time whose results are rows by now: their time is
+/// that of the clock again, and no longer that of the window.
+pub(super) fn is_aggregated_by_clock(node: &Node, id: WindowId) -> bool {
+    match &node.kind {
+        LogicalKind::WindowAggregate { window, .. } => window.id == id && id.by_clock,
+        LogicalKind::Filter { input, .. } | LogicalKind::Project { input, .. } => {
+            is_aggregated_by_clock(input, id)
+        }
+        _ => false,
     }
 }
 

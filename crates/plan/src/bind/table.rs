@@ -135,30 +135,30 @@ impl Binder<'_> {
     /// The table of a definition, for reading.
     pub(super) fn read_table(&self, definition: &CreateTable) -> Result<Arc<ResolvedTable>> {
         let table = self.resolve_table(definition)?;
-        check_watermark_source(&table)?;
+        Self::check_watermark_source(&table)?;
         Ok(table)
+    }
+
+    /// A table whose watermarks its connector is to supply can be declared and written. No
+    /// connector supplies any, so it is not read.
+    pub(super) fn check_watermark_source(table: &ResolvedTable) -> Result<()> {
+        let Some(watermark) = table.watermark.as_ref().filter(|watermark| watermark.is_of_source)
+        else {
+            return Ok(());
+        };
+        let rowtime = &table.columns[watermark.column].column.name;
+        let connector = table.options.get("connector").map_or("", String::as_str);
+        Err(Error::plan(format!(
+            "the watermark of table {} is SOURCE_WATERMARK(), and the connector '{connector}' supplies none",
+            table.name
+        ))
+        .hint(format!("declare how late rows may come: WATERMARK FOR {rowtime} AS {rowtime} - INTERVAL '5' SECOND")))
     }
 }
 
 /// True for `SOURCE_WATERMARK()`.
 fn is_source_watermark(expression: &SqlExpr) -> bool {
     expression.to_string().eq_ignore_ascii_case("SOURCE_WATERMARK()")
-}
-
-/// A table whose watermarks its connector is to supply can be declared and written. No connector
-/// supplies any, so it is not read.
-pub(super) fn check_watermark_source(table: &ResolvedTable) -> Result<()> {
-    let Some(watermark) = table.watermark.as_ref().filter(|watermark| watermark.is_of_source)
-    else {
-        return Ok(());
-    };
-    let rowtime = &table.columns[watermark.column].column.name;
-    let connector = table.options.get("connector").map_or("", String::as_str);
-    Err(Error::plan(format!(
-        "the watermark of table {} is SOURCE_WATERMARK(), and the connector '{connector}' supplies none",
-        table.name
-    ))
-    .hint(format!("declare how late rows may come: WATERMARK FOR {rowtime} AS {rowtime} - INTERVAL '5' SECOND")))
 }
 
 /// True for a type that can carry row time.

@@ -3,8 +3,7 @@
 use sqlparser::tokenizer::Token;
 use thalweg_core::Result;
 
-use super::query::expression;
-use super::statement::rest_as_query;
+use super::query::{expression, rest_as_query};
 use super::tokens::Cursor;
 use crate::ast::{CreateTable, Insert, Name};
 

@@ -10,13 +10,19 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 use thalweg_core::{Error, Result};
 
 use super::dialect::FlinkDialect;
-use super::tokens::{SourceText, describe, span, tokenize};
+use super::tokens::{Cursor, SourceText, describe, span, tokenize};
 use super::{asof, depth, problem, rewrite, window};
 use crate::ast::Query;
 
 /// How deep `sqlparser` may recurse.
 /// Its frames are large; `depth` bounds what it does without recursion.
 const RECURSION_MAX: usize = 50;
+
+/// The query that the rest of a statement is.
+pub(super) fn rest_as_query(cursor: &mut Cursor<'_>) -> Result<Query> {
+    let end = problem::end_of(cursor.tokens);
+    query(cursor.source, cursor.rest()).map_err(|e| e.at(end))
+}
 
 /// Parses a query that takes up all of `tokens`.
 pub(super) fn query<'a>(source: &'a SourceText<'a>, tokens: &'a [TokenWithSpan]) -> Result<Query> {

@@ -16,11 +16,11 @@ use super::declare::{self, FunctionWords};
 use super::insert::{insert, insert_of_table};
 use super::partitions::analyze;
 use super::plan::{compile_plan, execute_plan, jar, stop_job};
-use super::problem::{end_of, start_of};
-use super::query::query;
+use super::problem::start_of;
+use super::query::rest_as_query;
 use super::show::{describe as describe_statement, show};
 use super::tokens::{Cursor, describe};
-use crate::ast::{ExplainDetails, Explained, Insert, Name, Query, Show, Statement, StatementKind};
+use crate::ast::{ExplainDetails, Explained, Insert, Name, Show, Statement, StatementKind};
 use crate::diagnostic::nearest;
 
 /// Words that begin a statement that is understood.
@@ -132,11 +132,6 @@ fn unknown(cursor: &Cursor<'_>, word: &str) -> Error {
         (Some(near), _) => error.hint(format!("did you mean {near}?")),
         (None, _) => error.hint("is a semicolon in the wrong place?"),
     }
-}
-
-pub(super) fn rest_as_query(cursor: &mut Cursor<'_>) -> Result<Query> {
-    let end = end_of(cursor.tokens);
-    query(cursor.source, cursor.rest()).map_err(|e| e.at(end))
 }
 
 /// Behind EXPLAIN.

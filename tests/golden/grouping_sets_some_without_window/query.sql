@@ -1,0 +1,2 @@
+CREATE TABLE b (k STRING, v INT, f INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'filesystem', 'path' = '@DIR@/in.csv', 'format' = 'csv', 'csv.null-literal' = 'NULL');
+SELECT window_start, window_end, k, SUM(v) AS s, COUNT(*) AS n, GROUPING(window_start) AS g FROM TABLE(TUMBLE(TABLE b, DESCRIPTOR(ts), INTERVAL '10' SECOND)) GROUP BY GROUPING SETS ((window_start, window_end, k), (window_start, window_end), (k), ());

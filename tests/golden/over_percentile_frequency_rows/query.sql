@@ -1,0 +1,2 @@
+CREATE TABLE b (k STRING, v INT, f INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'filesystem', 'path' = '@DIR@/in.csv', 'format' = 'csv', 'csv.null-literal' = 'NULL');
+SELECT k, v, PERCENTILE(v, ARRAY[0.0, 0.5], f) OVER (PARTITION BY k ORDER BY ts ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS p FROM b;

@@ -1,0 +1,4 @@
+CREATE TABLE a (id INT, k STRING, v INT) WITH ('connector' = 'filesystem', 'path' = '@DIR@/in.csv', 'format' = 'csv');
+CREATE TABLE b (w STRING, k STRING, id INT) WITH ('connector' = 'filesystem', 'path' = '@DIR@/in2.csv', 'format' = 'csv');
+CREATE VIEW c AS SELECT id, v + 1 AS x FROM a;
+SELECT * FROM a JOIN b USING (k, id) JOIN c USING (id);
