@@ -255,7 +255,8 @@ fn transactions_get_a_timeout_and_settings_of_this_machine_are_left_out() {
     assert_eq!(translation.statements.len(), 3);
     assert_eq!(translation.left.len(), 1, "{:?}", translation.left);
     let given = FlinkCluster { gets_secrets: true, ..cluster() };
-    let sent = flink_check::translate(text, &planner("/"), &given, Queries::Jobs).expect("it is valid");
+    let sent =
+        flink_check::translate(text, &planner("/"), &given, Queries::Jobs).expect("it is valid");
     assert!(sent.left.is_empty(), "{:?}", sent.left);
     assert!(sent.text.contains("${secret:k}"), "secrets are put in when it is sent");
     let has_one = translation.text;

@@ -306,12 +306,18 @@ fn groups_begin_with_what_was_handed_over() {
 #[test]
 fn groups_whose_keys_may_be_taken_back_are_refused() {
     for (query, reason) in [
-        ("SELECT k, SUM(v) FROM t GROUP BY k HAVING SUM(v) > 2", "no longer meet HAVING SUM(v) > 2"),
+        (
+            "SELECT k, SUM(v) FROM t GROUP BY k HAVING SUM(v) > 2",
+            "no longer meet HAVING SUM(v) > 2",
+        ),
         ("SELECT k, SUM(v) FROM t GROUP BY k HAVING COUNT(*) BETWEEN 2 AND 4", "no longer meet"),
         ("SELECT k, SUM(v) FROM t GROUP BY k HAVING NOT COUNT(*) > 2", "no longer meet"),
         ("SELECT k, SUM(v) FROM t GROUP BY k HAVING COUNT(*) > MIN(v)", "no longer meet"),
         ("SELECT k, COUNT(DISTINCT v) FROM t GROUP BY k HAVING COUNT(*) > 2", "DISTINCT values"),
-        ("SELECT k, n FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) WHERE n < 9", "a view or a sub-query"),
+        (
+            "SELECT k, n FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) WHERE n < 9",
+            "a view or a sub-query",
+        ),
         ("SELECT k, COUNT(*) FROM t GROUP BY ROLLUP (k)", ""),
         ("SELECT DISTINCT k, CAST(v AS BIGINT) FROM t", "are written again"),
         ("SELECT k, COUNT(*) FROM t GROUP BY k UNION ALL SELECT k, COUNT(*) FROM u GROUP BY k", ""),
@@ -359,8 +365,16 @@ fn what_rows_of_any_age_may_change_is_read_and_written_again() {
         (COUNTS, BEST, "whose primary key is that of"),
         (&*ranked, NEWEST, "whose primary key is that of"),
         (&*ranked, &*MOST.replace("PARTITION BY k", "PARTITION BY c"), "by what changes"),
-        (COUNTS, &*NEWEST.replace(" AS r FROM t", " AS r FROM u").replace("v AS", "w AS"), "from an offset on"),
-        (COUNTS, &*format!("SELECT * FROM ({NEWEST}) WHERE k > 'a'"), "whose primary key is that of"),
+        (
+            COUNTS,
+            &*NEWEST.replace(" AS r FROM t", " AS r FROM u").replace("v AS", "w AS"),
+            "from an offset on",
+        ),
+        (
+            COUNTS,
+            &*format!("SELECT * FROM ({NEWEST}) WHERE k > 'a'"),
+            "whose primary key is that of",
+        ),
         (&*ranked, &*BEST.replace("ORDER BY v", "ORDER BY PROCTIME()"), ""),
     ] {
         let error = try_job(&format!("{output}INSERT INTO c {query};")).expect_err(query);

@@ -32,7 +32,12 @@ pub struct FlinkSubmitArguments {
     pub jars: Vec<String>,
     /// A jar in the lib folder of the cluster, by its name: the check counts it, and it is not
     /// added again; repeatable
-    #[arg(long = "lib-jar", value_name = "NAME", requires = "flink", help_heading = "Apache Flink")]
+    #[arg(
+        long = "lib-jar",
+        value_name = "NAME",
+        requires = "flink",
+        help_heading = "Apache Flink"
+    )]
     pub lib_jars: Vec<String>,
     /// Tasks of each operator [default: parallelism.default of the cluster]
     #[arg(long, value_name = "N", requires = "flink", help_heading = "Apache Flink",

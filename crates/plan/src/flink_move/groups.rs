@@ -127,10 +127,14 @@ impl HeldGroups {
                 "write a SELECT for each of them, in files of their own",
             )));
         }
-        if let Some(having) = clauses.having.as_ref().filter(|having| !only_adds(source, clauses.words(having))) {
+        if let Some(having) =
+            clauses.having.as_ref().filter(|having| !only_adds(source, clauses.words(having)))
+        {
             let place = source.text[having.clone()].trim();
             return Err(at(unmovable(
-                &format!("a group may no longer meet HAVING {place}, and Flink deletes only what it has written"),
+                &format!(
+                    "a group may no longer meet HAVING {place}, and Flink deletes only what it has written"
+                ),
                 "compare COUNT or MAX with > or >=, or MIN with < or <=, or filter where the table is read",
             )));
         }
@@ -311,9 +315,8 @@ fn places_of(words: &[Word], wanted: &[Word]) -> Vec<Range<usize>> {
 fn only_adds(source: &ScriptText<'_>, having: &[Word]) -> bool {
     let is_between = |(token, _): &Word| is_keyword(token, "AND") || is_keyword(token, "OR");
     having.split(is_between).all(|condition| {
-        let has_call = |words: &[Word]| {
-            (0..words.len()).any(|at| call_at(source, &words[at..]).is_some())
-        };
+        let has_call =
+            |words: &[Word]| (0..words.len()).any(|at| call_at(source, &words[at..]).is_some());
         let Some((call, length)) = call_at(source, condition) else { return !has_call(condition) };
         let [(comparison, _), rest @ ..] = &condition[length..] else { return false };
         let is_monotonic = match call.function.as_str() {

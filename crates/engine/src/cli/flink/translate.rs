@@ -16,8 +16,7 @@ pub fn translate(arguments: &TranslateArguments) -> u8 {
     with_source(&arguments.script, |source| {
         let text = substituted(source, &arguments.script)?;
         let cluster = FlinkCluster { jars: arguments.jars.clone(), gets_secrets: false };
-        let translation =
-            translation(source, &arguments.script, &text, (&cluster, Queries::Jobs))?;
+        let translation = translation(source, &arguments.script, &text, (&cluster, Queries::Jobs))?;
         match &arguments.output {
             Some(file) => std::fs::write(file, &translation.text)
                 .map_err(|error| Error::io(format!("can't write {}: {error}", file.display())))?,
