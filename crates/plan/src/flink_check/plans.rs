@@ -327,6 +327,18 @@ impl PlanCheck {
         if let (false, Some(found)) = (is_whole, aggregates.iter().find(cannot)) {
             self.find(None, format!("Flink has {} in windows of TUMBLE alone", found.name));
         }
+        // Slices that leave a window are retracted. The old form has none.
+        let is_sliced = matches!(window.kind, WindowKind::Aligned(WindowSpec::Hop { .. }))
+            && self.mode.has_window_tables;
+        let retracts_distinct =
+            |one: &&Aggregate| one.distinct && matches!(one.name.as_str(), "SUM" | "LISTAGG");
+        if let (true, Some(found)) = (is_sliced, aggregates.iter().find(retracts_distinct)) {
+            let name = &found.name;
+            self.find(
+                None,
+                format!("Flink has no {name}(DISTINCT …) in windows of HOP: aggregate the different values of a sub-query"),
+            );
+        }
     }
 
     /// Operators that need a row time that Flink does not have any more.
