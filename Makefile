@@ -271,13 +271,15 @@ $(MDBOOK):
 	CARGO_TARGET_DIR=target/tools/build $(CARGO) install mdbook --version $(MDBOOK_VERSION) --locked \
 		--no-default-features --features search --root target/tools/mdbook-$(MDBOOK_VERSION)
 
-# The program with optimization over all crates, and what is packed around it. `deb` and `rpm` need nFPM, which is a module of Go:
+# The program with optimization over all crates, and what is packed around it: the list of licences looks at all crates, also those
+# that the build does not fetch. `deb` and `rpm` need nFPM, which is a module of Go:
 # go install github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.48.0
 DIST_FEATURES ?=
 DIST_FORMATS ?= archive
 DIST_TARGET ?= $(shell rustc -vV | sed -n 's/^host: //p')
 DIST_PACKAGES := target/packages
 dist:
+	$(CARGO) fetch --locked --target $(DIST_TARGET)
 	$(CARGO) build --locked --profile dist --package thalweg --target $(DIST_TARGET) --features "$(DIST_FEATURES)"
 	$(PYTHON) scripts/packages.py target/$(DIST_TARGET)/dist/thalweg $(DIST_PACKAGES) $(DIST_FORMATS) \
 		--target $(DIST_TARGET) --features "$(DIST_FEATURES)"

@@ -224,17 +224,18 @@ def _widget(live: _Live) -> Any:
     except ImportError:
         return None
 
-    class LiveWidget(anywidget.AnyWidget):
-        _esm = _BUTTON
-        html = traitlets.Unicode().tag(sync=True)
-        is_over = traitlets.Bool(False).tag(sync=True)
+    def show(widget: Any, html: str) -> None:
+        with widget.hold_sync():
+            widget.html = html
+            widget.is_over = live._ended.is_set()
 
-        def show(self, html: str) -> None:
-            with self.hold_sync():
-                self.html = html
-                self.is_over = live._ended.is_set()
-
-    widget = LiveWidget(html=live._repr_html_())
+    members = {
+        "_esm": _BUTTON,
+        "html": traitlets.Unicode().tag(sync=True),
+        "is_over": traitlets.Bool(False).tag(sync=True),
+        "show": show,
+    }
+    widget: Any = type("LiveWidget", (anywidget.AnyWidget,), members)(html=live._repr_html_())
     widget.on_msg(lambda _widget, message, _buffers: live.stop() if message == "stop" else None)
     return widget
 
