@@ -208,15 +208,21 @@ sdist: $(PYTHON_VENV)/ready
 	CARGO_TARGET_DIR=$(abspath target) $(PYTHON_PACKAGE)/tests/wheel $(PYTHON) \
 		"$$(ls -t target/wheels/*.tar.gz | head -1)" target/sdist-test
 
-# Alert rules against series made for them, and what a scrape looks like. PROMTOOL is in Debian's package `prometheus`.
-# A skipped check says so.
+# Alert rules against series made for them, what a scrape looks like, and what a server of Prometheus makes of native
+# histograms. PROMTOOL and PROMETHEUS are in Debian's package `prometheus`. A skipped check says so.
 PROMTOOL ?= promtool
+PROMETHEUS ?= prometheus
 prometheus-test:
 	@if $(PROMTOOL) --version >/dev/null 2>&1; then \
 		cd deploy/prometheus && $(PROMTOOL) check rules rules.yml && $(PROMTOOL) test rules rules_test.yml && \
 		$(PROMTOOL) check metrics <scrape.txt; \
 	else \
 		echo "SKIPPED: promtool is missing (Debian: prometheus)"; \
+	fi
+	@if $(PROMETHEUS) --version >/dev/null 2>&1; then \
+		python3 deploy/prometheus/native_test.py $(PROMETHEUS); \
+	else \
+		echo "SKIPPED: prometheus is missing (Debian: prometheus)"; \
 	fi
 
 # Twenty jobs, a thousand kills: each goes on, and has written each row once in the end.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use thalweg_runtime::metrics::BUCKET_BOUNDS_US;
+use thalweg_runtime::metrics::{BUCKET_BOUNDS_US, FINE_PER_DOUBLING, FINE_ZERO};
 
 use crate::reading::{DistributionReading, JobReading};
 
@@ -44,40 +44,60 @@ impl EarlierLatencies {
 impl DistributionReading {
     /// What was recorded since an earlier moment.
     fn since(&self, earlier: &DistributionReading) -> DistributionReading {
-        let before = |place: usize| earlier.counts.get(place).copied().unwrap_or(0);
-        let counts = self.counts.iter().enumerate();
         DistributionReading {
-            counts: counts.map(|(place, count)| count.saturating_sub(before(place))).collect(),
+            counts: less(&self.counts, &earlier.counts),
+            fine: less(&self.fine, &earlier.fine),
             sum_us: self.sum_us.saturating_sub(earlier.sum_us),
         }
     }
 
     /// Adds what another one has recorded.
     pub fn add(&mut self, other: &DistributionReading) {
-        self.counts.resize(self.counts.len().max(other.counts.len()), 0);
-        self.counts.iter_mut().zip(&other.counts).for_each(|(own, other)| *own += other);
+        add_counts(&mut self.counts, &other.counts);
+        add_counts(&mut self.fine, &other.fine);
         self.sum_us = self.sum_us.saturating_add(other.sum_us);
     }
 
     /// The time below which this share of all times lies, as exact as its bucket; `None` without
     /// any. What is beyond all bounds is as long as the last of them.
     pub fn quantile_us(&self, share: f64) -> Option<f64> {
-        let all: u64 = self.counts.iter().sum();
-        if all == 0 {
-            return None;
+        let bounds_us = BUCKET_BOUNDS_US.iter().map(|&bound_us| bound_us as f64);
+        if self.fine.is_empty() {
+            return quantile_us(&self.counts, bounds_us, share);
         }
-        let wanted = all as f64 * share.clamp(0.0, 1.0);
-        let (mut below, mut floor_us) = (0.0, 0.0);
-        for (count, &bound_us) in self.counts.iter().zip(&BUCKET_BOUNDS_US) {
-            let count = *count as f64;
-            if count > 0.0 && below + count >= wanted {
-                let part = ((wanted - below) / count).clamp(0.0, 1.0);
-                return Some(floor_us + part * (bound_us as f64 - floor_us));
-            }
-            (below, floor_us) = (below + count, bound_us as f64);
-        }
-        Some(floor_us)
+        let ends =
+            |place: usize| f64::from(place as i32 - FINE_ZERO) / f64::from(FINE_PER_DOUBLING);
+        let bounds_us = (0..self.fine.len()).map(|place| ends(place).exp2() * 1e6);
+        quantile_us(&self.fine, bounds_us, share)
     }
+}
+
+/// The time below which this share of all counts lies. The bucket that has it begins where the one
+/// before it ends.
+fn quantile_us(counts: &[u64], bounds_us: impl Iterator<Item = f64>, share: f64) -> Option<f64> {
+    let all: u64 = counts.iter().sum();
+    let wanted = all as f64 * share.clamp(0.0, 1.0);
+    let (mut below, mut floor_us) = (0.0, 0.0);
+    for (count, bound_us) in counts.iter().zip(bounds_us) {
+        let count = *count as f64;
+        if count > 0.0 && below + count >= wanted {
+            let part = ((wanted - below) / count).clamp(0.0, 1.0);
+            return Some(floor_us + part * (bound_us - floor_us));
+        }
+        (below, floor_us) = (below + count, bound_us);
+    }
+    (all > 0).then_some(floor_us)
+}
+
+/// Counts, less those of an earlier moment.
+fn less(now: &[u64], earlier: &[u64]) -> Vec<u64> {
+    let earlier = earlier.iter().copied().chain(std::iter::repeat(0));
+    now.iter().zip(earlier).map(|(now, earlier)| now.saturating_sub(earlier)).collect()
+}
+
+fn add_counts(own: &mut Vec<u64>, other: &[u64]) {
+    own.resize(own.len().max(other.len()), 0);
+    own.iter_mut().zip(other).for_each(|(own, other)| *own += other);
 }
 
 #[cfg(test)]
@@ -88,7 +108,7 @@ mod tests {
     fn counts(in_buckets: &[(usize, u64)]) -> DistributionReading {
         let mut counts = vec![0; BUCKET_BOUNDS_US.len() + 1];
         in_buckets.iter().for_each(|&(bucket, count)| counts[bucket] = count);
-        DistributionReading { counts, sum_us: 0 }
+        DistributionReading { counts, ..DistributionReading::default() }
     }
 
     #[test]

@@ -10,8 +10,9 @@
 //! | [`why`] | which input holds results back, since when, why, and what would happen without it |
 //! | [`conditions`] | what is wrong with a job, with a sentence each |
 //! | [`exposition`] | metrics for Prometheus, from one table that also makes the page of metrics |
-//! | [`history`] | the last 15 minutes, so that each of these can be asked about the past |
+//! | [`history`] | moments that have passed, so that each of these can be asked about them |
 //! | [`watch`] | reading after reading of one job |
+//! | [`protobuf`] | writes messages of Protocol Buffers |
 //! | [`numbers`] | how people read counts and times |
 //!
 //! What it does not do: it starts no thread, opens no socket, and asks a job for nothing but its
@@ -22,6 +23,7 @@ pub mod exposition;
 pub mod history;
 mod latency;
 pub mod numbers;
+pub mod protobuf;
 pub mod reading;
 pub mod watch;
 pub mod why;

@@ -389,14 +389,32 @@ pub struct SinkReading {
 pub struct DistributionReading {
     /// By the bounds of [`thalweg_runtime::metrics::BUCKET_BOUNDS_US`], and beyond.
     pub counts: Vec<u64>,
+    /// By the exponential buckets of [`Distribution::fine`]. No part of the reading as JSON, where
+    /// they would be most of it.
+    #[serde(skip)]
+    pub fine: Vec<u64>,
     /// The sum of all times.
     pub sum_us: u64,
 }
 
 impl From<&Distribution> for DistributionReading {
     fn from(of: &Distribution) -> Self {
-        DistributionReading { counts: of.counts.to_vec(), sum_us: of.sum_us }
+        DistributionReading { counts: of.counts.to_vec(), fine: of.fine.clone(), sum_us: of.sum_us }
     }
+}
+
+/// How long the steps of a snapshot took, in microseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SnapshotStepsReading {
+    /// From its request until all stages were captured.
+    pub cut_us: u64,
+    /// Until what was captured was stored.
+    pub write_us: u64,
+    /// Until sinks had shown what belongs to it.
+    pub commit_us: u64,
+    /// After how long each stage was captured, once a source had placed the cut.
+    pub captured: Vec<(String, u64)>,
 }
 
 /// What became of snapshots.
@@ -417,6 +435,8 @@ pub struct SnapshotReading {
     pub written_bytes: u64,
     /// How often one is to be taken.
     pub interval_ms: Option<i64>,
+    /// How long the steps of the newest took.
+    pub steps: SnapshotStepsReading,
     /// How long they took.
     pub durations: DistributionReading,
     /// How long sources were held.
@@ -469,6 +489,48 @@ impl JobReading {
             }),
             ..JobReading::default()
         }
+    }
+
+    /// Moments of an earlier run where nothing has come since: a watermark that has not moved, a
+    /// split without a row.
+    pub fn stand_since(&mut self, earlier: &JobReading) {
+        for stage in &mut self.stages {
+            let before = earlier.stages.iter().find(|before| before.id == stage.id);
+            let Some(before) = before else { continue };
+            if stage.watermark.is_some() && stage.watermark == before.watermark {
+                stage.watermark_at_ms = before.watermark_at_ms.or(stage.watermark_at_ms);
+            }
+            let (Some(source), Some(before)) = (&mut stage.source, &before.source) else {
+                continue;
+            };
+            for split in source.splits.iter_mut().filter(|split| split.last_row_at_ms.is_none()) {
+                let before = before.splits.iter().find(|before| before.name == split.name);
+                split.last_row_at_ms = before.and_then(|before| before.last_row_at_ms);
+            }
+        }
+    }
+
+    /// Forgets watermarks that are not where they were any more.
+    pub fn forget_moved(&mut self, now: &JobReading) {
+        for stage in &mut self.stages {
+            let now = now.stages.iter().find(|now| now.id == stage.id);
+            let is_moved = |now: i64| stage.watermark != Some(now);
+            if now.and_then(|now| now.watermark).is_some_and(is_moved) {
+                stage.watermark = None;
+            }
+        }
+    }
+
+    /// Without what has been counted: what a reading of another moment is made of.
+    #[must_use]
+    pub fn without_counts(&self) -> JobReading {
+        let mut reading = self.clone();
+        (reading.snapshots, reading.memory) = (None, MemoryReading::default());
+        for stage in &mut reading.stages {
+            stage.counters = StageCounters::default();
+            stage.sink = stage.sink.as_ref().map(|_| SinkReading::default());
+        }
+        reading
     }
 
     /// Works out rates, from an earlier reading of the same run.
@@ -645,6 +707,16 @@ fn snapshot_reading(of: &SnapshotMetrics) -> SnapshotReading {
         bytes: of.bytes,
         written_bytes: of.written_bytes,
         interval_ms: of.interval.map(|interval| interval.as_millis() as i64),
+        steps: SnapshotStepsReading {
+            cut_us: of.steps.cut.as_micros() as u64,
+            write_us: of.steps.write.as_micros() as u64,
+            commit_us: of.steps.commit.as_micros() as u64,
+            captured: of
+                .captured_after
+                .iter()
+                .map(|(stage, after)| (stage.clone(), after.as_micros() as u64))
+                .collect(),
+        },
         durations: (&of.durations).into(),
         holds: (&of.hold_times).into(),
         problem: of.problem.clone(),

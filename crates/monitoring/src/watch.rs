@@ -24,6 +24,8 @@ pub struct Watch {
     latencies: EarlierLatencies,
     conditions: Conditions,
     found: Vec<Condition>,
+    /// The last reading of the run before this one.
+    earlier: Option<JobReading>,
 }
 
 impl Watch {
@@ -43,7 +45,15 @@ impl Watch {
             latencies: EarlierLatencies::default(),
             conditions: Conditions::new(),
             found: Vec::new(),
+            earlier: None,
         }
+    }
+
+    /// With the last reading of the run before: a watermark that stands where it stood then has
+    /// stood still since, whatever has been restarted meanwhile.
+    #[must_use]
+    pub fn with_earlier(self, earlier: Option<JobReading>) -> Watch {
+        Watch { earlier, ..self }
     }
 
     /// Takes a reading of these counters.
@@ -58,6 +68,10 @@ impl Watch {
 
     /// Takes a reading that was made elsewhere, or to which its maker has added something.
     pub fn take(&mut self, mut reading: JobReading) -> &JobReading {
+        if let Some(earlier) = &mut self.earlier {
+            reading.stand_since(earlier);
+            earlier.forget_moved(&reading);
+        }
         if let Some(before) = &self.before {
             reading.compare_with(before);
         }

@@ -17,7 +17,8 @@ mod histogram;
 pub use blocked::{BlockedBy, BlockedTimes};
 pub(crate) use blocked::{BlockedClock, Unanswered};
 pub use histogram::{
-    BUCKET_BOUNDS_US, Distribution, LatencyHistogram, LatencyPercentiles, TimeBuckets,
+    BUCKET_BOUNDS_US, Distribution, FINE_PER_DOUBLING, FINE_ZERO, LatencyHistogram,
+    LatencyPercentiles, TimeBuckets,
 };
 
 /// Counters of one stage. Relaxed throughout: each stands for itself, and the final report is read
@@ -428,6 +429,8 @@ pub struct SnapshotMetrics {
     pub bytes: u64,
     /// From its request until it was kept.
     pub duration: Duration,
+    /// What of that its steps took.
+    pub steps: SnapshotSteps,
     /// The longest that a source was held for it: while it placed the cut.
     pub hold: Duration,
     /// The longest that a source was held for one.
@@ -452,6 +455,17 @@ pub struct SnapshotMetrics {
     pub problem: Option<String>,
     /// They are kept, but not as often as they should be.
     pub is_behind: bool,
+}
+
+/// How long the steps of a snapshot took.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotSteps {
+    /// From its request until all stages were captured.
+    pub cut: Duration,
+    /// Until what was captured was stored.
+    pub write: Duration,
+    /// Until sinks had shown what belongs to it.
+    pub commit: Duration,
 }
 
 impl MetricsSnapshot {

@@ -8,6 +8,7 @@
 //!      jobs/NAME/revisions/0003.json who wrote them, when, and with which parameters
 //!      jobs/NAME/events.ndjson      changes of state, restarts, requests
 //!      jobs/NAME/runs.ndjson        each run: why it began, how it ended
+//!      jobs/NAME/history/           what it was doing in the last 24 hours, see `history`
 //!      jobs/NAME/state/             snapshots, unless the statements name another place
 //!      trash/NAME-TIME/             jobs that were deleted
 //! ```

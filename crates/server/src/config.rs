@@ -11,6 +11,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thalweg_core::{Error, Result};
 
+use crate::journal::LogFormat;
+
 /// What variables of the environment begin with.
 const VARIABLES: &str = "THALWEG_SERVER__";
 
@@ -23,6 +25,7 @@ enum Kind {
     Seconds,
     Size,
     Switch,
+    OneOf(&'static [&'static str]),
 }
 
 /// An option.
@@ -37,7 +40,7 @@ const fn key(name: &'static str, default: &'static str, kind: Kind, about: &'sta
     Key { name, default, kind, about }
 }
 
-const KEYS: [Key; 22] = [
+const KEYS: [Key; 26] = [
     key(
         "listen",
         "127.0.0.1:7373",
@@ -107,6 +110,20 @@ const KEYS: [Key; 22] = [
         Kind::Switch,
         "programs of this machine may read /metrics without a token, where `listen` is an address that only they reach",
     ),
+    key(
+        "log.format",
+        "text",
+        Kind::OneOf(&LogFormat::NAMES),
+        "how lines on standard error are written: text, json, or off",
+    ),
+    key(
+        "otlp.endpoint",
+        "",
+        Kind::Text,
+        "address of a collector of OpenTelemetry that metrics and traces are sent to, such as http://127.0.0.1:4318; empty: none",
+    ),
+    key("otlp.interval", "10", Kind::Seconds, "seconds from one sending of metrics to the next"),
+    key("otlp.service-name", "thalweg", Kind::Text, "what the server is called there"),
     key("workers", "0", Kind::Count(0, 1024), "worker threads; 0: one for each core"),
     key("memory.limit", "70%", Kind::Size, "what all jobs may keep in memory"),
     key(
@@ -188,6 +205,23 @@ pub struct Config {
     /// A folder that the files of the page are read from, instead of those of the program.
     pub page_dir: Option<PathBuf>,
     values: BTreeMap<&'static str, (String, Origin)>,
+    /// Headers of requests to a collector, which may be secrets: no option that is shown.
+    #[cfg(feature = "otlp")]
+    otlp_headers: String,
+}
+
+/// Where metrics and traces are sent.
+#[cfg(feature = "otlp")]
+#[derive(Clone, Debug)]
+pub struct OtlpConfig {
+    /// The address, without the path.
+    pub endpoint: String,
+    /// What requests have besides.
+    pub headers: Vec<(String, String)>,
+    /// From one sending of metrics to the next.
+    pub interval: Duration,
+    /// What the server is called.
+    pub service_name: String,
 }
 
 impl Config {
@@ -208,9 +242,12 @@ impl Config {
             hold: false,
             page_dir: None,
             values: defaults.collect(),
+            #[cfg(feature = "otlp")]
+            otlp_headers: String::new(),
         };
         config.read_file(file)?;
         for (name, value) in variables {
+            config.set_by_opentelemetry(&name, &value)?;
             let Some(key) = name.strip_prefix(VARIABLES) else { continue };
             let key = key.to_lowercase().replace("__", ".").replace('_', "-");
             config.set(&key, &value, Origin::Variable(name))?;
@@ -262,8 +299,38 @@ impl Config {
         Ok(())
     }
 
+    /// Takes a variable that all programs read that send to a collector of OpenTelemetry.
+    #[cfg(feature = "otlp")]
+    fn set_by_opentelemetry(&mut self, name: &str, value: &str) -> Result<()> {
+        let seconds = value.parse().map_or(f64::NAN, |ms: f64| ms / 1_000.0).to_string();
+        let (key, value) = match name {
+            "OTEL_EXPORTER_OTLP_ENDPOINT" => ("otlp.endpoint", value),
+            "OTEL_SERVICE_NAME" => ("otlp.service-name", value),
+            "OTEL_METRIC_EXPORT_INTERVAL" => ("otlp.interval", seconds.as_str()),
+            "OTEL_EXPORTER_OTLP_HEADERS" => {
+                value.clone_into(&mut self.otlp_headers);
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        self.set(key, value, Origin::Variable(name.to_owned()))
+    }
+
+    /// These variables say nothing to a program that sends nothing.
+    #[cfg(not(feature = "otlp"))]
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as with the feature")]
+    fn set_by_opentelemetry(&mut self, _: &str, _: &str) -> Result<()> {
+        Ok(())
+    }
+
     /// Checks what concerns several options.
     fn check(&self) -> Result<()> {
+        if cfg!(not(feature = "otlp")) && !self.text("otlp.endpoint").is_empty() {
+            return Err(Error::plan(
+                "this program was built without OTLP, so 'otlp.endpoint' has no use",
+            )
+            .hint("build it with the feature `otlp`, or let Prometheus read /metrics"));
+        }
         let listens = [self.listen()?, self.gateway_listen()?];
         let mut open = listens.into_iter().flatten().filter(|own| !own.ip().is_loopback());
         match open.next() {
@@ -283,6 +350,26 @@ impl Config {
             ConfigEntry { name, value: value.clone(), origin: origin.clone(), about }
         };
         KEYS.iter().map(entry).collect()
+    }
+
+    /// How lines on standard error are written.
+    pub fn log_format(&self) -> LogFormat {
+        LogFormat::of(self.text("log.format").trim()).unwrap_or(LogFormat::Text)
+    }
+
+    /// Where metrics and traces are sent, if anywhere.
+    #[cfg(feature = "otlp")]
+    pub fn otlp(&self) -> Option<OtlpConfig> {
+        let endpoint = self.text("otlp.endpoint").trim();
+        let headers = self.otlp_headers.split(',').filter_map(|pair| pair.split_once('='));
+        (!endpoint.is_empty()).then(|| OtlpConfig {
+            endpoint: endpoint.to_owned(),
+            headers: headers
+                .map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()))
+                .collect(),
+            interval: self.seconds("otlp.interval").max(Duration::from_millis(100)),
+            service_name: self.text("otlp.service-name").to_owned(),
+        })
     }
 
     fn text(&self, name: &str) -> &str {
@@ -466,11 +553,13 @@ fn check_value(key: &Key, value: &str) -> Result<()> {
         Kind::Seconds => value.parse::<f64>().is_ok_and(|seconds| (0.0..=1e6).contains(&seconds)),
         Kind::Size => size(value, 1).is_some(),
         Kind::Switch => matches!(value, "true" | "false"),
+        Kind::OneOf(names) => names.contains(&value),
     };
     let wanted = match key.kind {
         Kind::Count(least, most) => format!("a number from {least} to {most}"),
         Kind::Seconds => "a number of seconds".to_owned(),
         Kind::Size => "a size such as 512mb or 50%".to_owned(),
+        Kind::OneOf(names) => format!("one of {}", names.join(", ")),
         _ => "true or false".to_owned(),
     };
     match is_right {

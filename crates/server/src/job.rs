@@ -12,6 +12,7 @@ use thalweg_runtime::MetricsSnapshot;
 use thalweg_runtime::metrics::StageRole;
 
 use crate::catalogue::{Catalogue, JobRecord, Limits, OutcomeRecord};
+use crate::history::Recorder;
 use crate::lifecycle::{Desired, EndKind, State};
 use crate::logs::Logs;
 use crate::now::{ConditionView, JobNow, StageNow};
@@ -23,6 +24,8 @@ pub struct Job {
     pub name: String,
     /// What it has said.
     pub logs: Arc<Logs>,
+    /// What workers have spent on runs that are over, of all jobs, in nanoseconds.
+    pub spent_ns: Arc<AtomicU64>,
     /// How many look at its rows.
     pub taps: AtomicUsize,
     /// Rows that were shown to them.
@@ -50,13 +53,16 @@ pub struct JobState {
     pub is_touched: bool,
     /// A person has asked this server for a start: `--hold` is not about it.
     pub is_asked_here: bool,
+    /// Writes down what it is doing.
+    pub history: Recorder,
     /// It was deleted.
     pub is_gone: bool,
 }
 
 impl Job {
     /// A job as it was read.
-    pub fn new(record: JobRecord, logs: Logs, now_ms: i64) -> Job {
+    /// `spent_ns` counts what workers have spent on runs that are over, of all jobs.
+    pub fn new(record: JobRecord, logs: Logs, spent_ns: Arc<AtomicU64>, now_ms: i64) -> Job {
         let shown = match (&record.outcome, record.desired) {
             (Some(outcome), _) => match outcome.end {
                 EndKind::Stopped => State::Stopped,
@@ -79,11 +85,12 @@ impl Job {
             last_metrics: None,
             is_touched: false,
             is_asked_here: false,
+            history: Recorder::default(),
             is_gone: false,
         };
         let (taps, tap_rows) = (AtomicUsize::new(0), AtomicU64::new(0));
         let live = Arc::default();
-        Job { name, logs: Arc::new(logs), taps, tap_rows, live, state: Mutex::new(state) }
+        Job { name, logs: Arc::new(logs), spent_ns, taps, tap_rows, live, state: Mutex::new(state) }
     }
 
     /// Its state. Held for as long as a file is written, and never for longer.

@@ -8,7 +8,10 @@
 //! | `supervisor` | the thread that does it |
 //! | `run` | one run of a job |
 //! | `job`, `now`, `requests`, `operations` | a job, what it is doing, what clients ask of it, what takes time |
+//! | `history` | what a job was doing in the last 24 hours |
+//! | `journal` | lines on standard error |
 //! | `meters` | what the server counts of itself |
+//! | `otlp` | metrics and traces for a collector of OpenTelemetry (a feature) |
 //! | `systemd` | what a service manager is informed of |
 //! | `http` | the REST interface, and what keeps strangers from it |
 //! | `gateway` | the SQL gateway for clients of Apache Flink |
@@ -37,14 +40,18 @@ pub mod client;
 mod config;
 pub mod docs;
 mod gateway;
+mod history;
 mod http;
 mod job;
 mod jobs_dir;
+mod journal;
 mod lifecycle;
 mod logs;
 mod meters;
 mod now;
 mod operations;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod problem;
 mod requests;
 mod run;
@@ -59,6 +66,7 @@ pub use audit::{AuditLine, verify as verify_audit};
 pub use config::{Config, ConfigEntry, Origin};
 pub use http::openapi;
 pub use job::{JobSummary, StageView};
+pub use journal::{Journal, LogFormat};
 pub use lifecycle::State as JobState;
 pub use now::{ConditionView, JobNow, ServerNow, StageNow};
 pub use problem::{Diagnostic, Problem};

@@ -112,6 +112,13 @@ impl State {
         }
     }
 
+    /// True on the way from one lasting state to another.
+    #[cfg(feature = "otlp")]
+    pub fn is_on_the_way(self) -> bool {
+        use State::{Planning, Restarting, Starting, Stopping};
+        matches!(self, Planning | Starting | Stopping | Restarting)
+    }
+
     /// True where nothing happens until a person asks for it.
     pub fn is_at_rest(self) -> bool {
         use State::{Draft, Failed, Finished, Stopped, Undecided};

@@ -6,6 +6,8 @@ use std::sync::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use thalweg_core::shim::{Clock, SystemClock};
 
+use crate::journal::Journal;
+
 /// How many lines are kept.
 const LINES_MAX: usize = 2_000;
 /// How long a line is at most, in characters.
@@ -27,14 +29,16 @@ pub struct LogLine {
 
 /// The last lines of a job.
 pub struct Logs {
+    job: String,
     clock: SystemClock,
+    journal: Journal,
     lines: Mutex<(u64, VecDeque<LogLine>)>,
 }
 
 impl Logs {
-    /// No line yet.
-    pub fn new(clock: SystemClock) -> Logs {
-        Logs { clock, lines: Mutex::default() }
+    /// No line yet. Each goes to the journal as well.
+    pub fn new(job: &str, clock: SystemClock, journal: Journal) -> Logs {
+        Logs { job: job.to_owned(), clock, journal, lines: Mutex::default() }
     }
 
     fn lines(&self) -> MutexGuard<'_, (u64, VecDeque<LogLine>)> {
@@ -44,6 +48,7 @@ impl Logs {
     /// Adds a line.
     pub fn add(&self, level: &str, text: &str) {
         let text: String = text.chars().take(LINE_MAX).collect();
+        self.journal.say(level, Some(&self.job), &text);
         let mut lines = self.lines();
         lines.0 += 1;
         let (number, at_ms) = (lines.0, self.clock.wall_ms());

@@ -162,7 +162,7 @@ mod tests {
         let mut counts = vec![0; 17];
         counts[0] = 10;
         let sink = SinkReading {
-            recent_latency: DistributionReading { counts, sum_us: 0 },
+            recent_latency: DistributionReading { counts, ..DistributionReading::default() },
             ..SinkReading::default()
         };
         let sink = StageReading {

@@ -36,6 +36,28 @@ pub enum OperationKind {
     Snapshot,
 }
 
+impl OperationKind {
+    /// The word for it.
+    #[cfg(feature = "otlp")]
+    pub fn word(self) -> &'static str {
+        match self {
+            OperationKind::Start => "start",
+            OperationKind::Stop => "stop",
+            OperationKind::Pause => "pause",
+            OperationKind::Resume => "resume",
+            OperationKind::Restart => "restart",
+            OperationKind::Upgrade => "upgrade",
+            OperationKind::Snapshot => "snapshot request",
+        }
+    }
+
+    /// True if it is about a new run of a job.
+    #[cfg(feature = "otlp")]
+    pub fn begins_run(self) -> bool {
+        matches!(self, OperationKind::Start | OperationKind::Restart | OperationKind::Upgrade)
+    }
+}
+
 /// How far an operation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
@@ -202,6 +224,18 @@ impl Operations {
             }
         }
         self.changed.notify_all();
+    }
+
+    /// True while a request is under way that is about the run of this generation.
+    #[cfg(feature = "otlp")]
+    pub fn begins(&self, job: &str, generation: u64) -> bool {
+        let is_own = |own: &Operation| {
+            own.job == job
+                && own.generation == generation
+                && own.kind.begins_run()
+                && own.state == OperationState::Running
+        };
+        self.all().iter().any(is_own)
     }
 
     /// The operation of this name.

@@ -6,6 +6,7 @@
 //! sources, how far it is.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -17,7 +18,8 @@ use thalweg_library::jobs::{Interface, ResumeFrom, SnapshotReference};
 use thalweg_library::session::{
     JobDescription, Observer, PlannedJob, ResultTable, Session, SessionOptions, Tz,
 };
-use thalweg_monitoring::Watch;
+use thalweg_monitoring::{JobReading, Watch};
+use thalweg_runtime::metrics::StageRole;
 use thalweg_runtime::{JobControl, MetricsSnapshot, Report};
 use thalweg_state::SnapshotStore;
 
@@ -59,6 +61,8 @@ pub struct Run {
     pub begun_ms: i64,
     bell: Bell,
     logs: Arc<Logs>,
+    /// What workers have spent on runs that are over.
+    spent_ns: Arc<AtomicU64>,
     seen: Mutex<Seen>,
 }
 
@@ -82,6 +86,8 @@ struct Seen {
     /// Readings of the job since it was started last, and when the newest was made.
     watch: Option<Watch>,
     looked_ns: u64,
+    /// The last reading before that.
+    earlier: Option<JobReading>,
 }
 
 /// The wait before another try.
@@ -99,10 +105,17 @@ pub struct Waiting {
 pub type NoteLineage<'a> = dyn Fn(&str) -> Result<()> + 'a;
 
 impl Run {
-    /// A run that begins.
-    pub fn new(job: &Job, generation: u64, begun_ms: i64, bell: Bell) -> Run {
-        let (logs, job) = (Arc::clone(&job.logs), job.name.clone());
-        Run { job, generation, begun_ms, bell, logs, seen: Mutex::default() }
+    /// A run that begins. `earlier` is the last reading of the run before.
+    pub fn new(
+        job: &Job,
+        generation: u64,
+        begun_ms: i64,
+        bell: Bell,
+        earlier: Option<JobReading>,
+    ) -> Run {
+        let (logs, spent_ns) = (Arc::clone(&job.logs), Arc::clone(&job.spent_ns));
+        let (job, seen) = (job.name.clone(), Mutex::new(Seen { earlier, ..Seen::default() }));
+        Run { job, generation, begun_ms, bell, logs, spent_ns, seen }
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -203,6 +216,18 @@ impl Run {
     /// What is made of the readings of the job, once there are any.
     pub fn watched<T>(&self, of: impl FnOnce(&Watch) -> T) -> Option<T> {
         self.seen().watch.as_ref().filter(|watch| watch.newest().is_some()).map(of)
+    }
+
+    /// What workers have spent on it since it was started last, as of the newest reading; what they
+    /// had spent before is counted elsewhere.
+    pub fn busy_ns(&self) -> u64 {
+        let seen = self.seen();
+        let reading = seen.watch.as_ref().and_then(Watch::newest);
+        let reading = reading.filter(|_| seen.control.is_some());
+        let stages = reading.into_iter().flat_map(|reading| &reading.stages);
+        let of_workers =
+            stages.filter(|of| of.kind != thalweg_monitoring::reading::StageKind::Sink);
+        of_workers.map(|stage| stage.counters.busy_ns).sum()
     }
 
     /// Steers it while it runs.
@@ -438,7 +463,9 @@ impl Observer for RunObserver<'_> {
         seen.is_started = true;
         seen.cancellers.clear();
         seen.control = Some(control.clone());
-        seen.watch = Some(Watch::new(&self.run.job, control));
+        let before = seen.watch.take().and_then(|watch| watch.newest().cloned());
+        let earlier = before.or_else(|| seen.earlier.take());
+        seen.watch = Some(Watch::new(&self.run.job, control).with_earlier(earlier));
         seen.last_metrics = None;
         if seen.is_held {
             control.hold();
@@ -459,8 +486,14 @@ impl Observer for RunObserver<'_> {
             Ok(report) => Some(report.metrics.clone()),
             Err(_) => seen.control.as_ref().map(JobControl::metrics),
         };
+        if seen.control.take().is_some() {
+            let spent_ns = counters.as_ref().map_or(0, |metrics| {
+                let of_workers = metrics.stages.iter().filter(|of| of.role != StageRole::Sink);
+                of_workers.map(|stage| stage.busy_ns).sum()
+            });
+            self.run.spent_ns.fetch_add(spent_ns, Ordering::Relaxed);
+        }
         seen.last_metrics = counters;
-        seen.control = None;
     }
 
     fn restarting(&mut self, _: &JobDescription, cause: &Error, wait: Duration, count: u32) {

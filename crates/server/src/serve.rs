@@ -15,6 +15,7 @@ use thalweg_core::{Error, Result};
 
 use crate::config::Config;
 use crate::http::{App, Listeners, accept, router};
+use crate::journal::Journal;
 use crate::server::Server;
 use crate::systemd::Manager;
 
@@ -37,6 +38,8 @@ pub struct Serving {
     pub socket: std::path::PathBuf,
     /// What could not be read of the data directory.
     pub problems: Vec<String>,
+    /// Where it says so.
+    pub journal: Journal,
 }
 
 /// What the process was asked for, as whoever takes its signals counts.
@@ -85,10 +88,13 @@ pub fn serve(config: Config, signals: &Signals, inform: impl Fn(Moment<'_>)) -> 
     let address = listeners.tcp.as_ref().and_then(|tcp| tcp.local_addr().ok());
     let gateway = listeners.gateway.as_ref().and_then(|tcp| tcp.local_addr().ok());
     let gateway_router = crate::gateway::router(Arc::clone(&server), runtime.handle());
-    runtime.spawn(accept(listeners, router(App::new(Arc::clone(&server))), gateway_router));
-    let mut problems = server.problems.clone();
+    let app = App::new(Arc::clone(&server));
+    #[cfg(feature = "otlp")]
+    let exporter = crate::otlp::Exporter::begin(app.clone())?;
+    runtime.spawn(accept(listeners, router(app), gateway_router));
+    let (mut problems, journal) = (server.problems.clone(), server.journal.clone());
     problems.extend(server.read_jobs_dir());
-    inform(Moment::Ready(&Serving { address, gateway, socket: socket.clone(), problems }));
+    inform(Moment::Ready(&Serving { address, gateway, socket: socket.clone(), problems, journal }));
     let mut manager = Manager::of(|name| std::env::var(name).ok());
     manager.ready(&address.map_or_else(String::new, |address| format!("http://{address}")));
     while signals.ends.load(Ordering::SeqCst) == 0 {
@@ -104,6 +110,8 @@ pub fn serve(config: Config, signals: &Signals, inform: impl Fn(Moment<'_>)) -> 
     if !server.all_jobs().iter().any(|job| job.lock().run.is_some()) {
         drop(supervisor.join());
     }
+    #[cfg(feature = "otlp")]
+    exporter.into_iter().for_each(crate::otlp::Exporter::end);
     runtime.shutdown_timeout(Duration::from_secs(1));
     let _ = std::fs::remove_file(socket);
     Ok(())

@@ -17,6 +17,7 @@ use crate::bell::Bell;
 use crate::catalogue::{Catalogue, JobRecord, OWN_FOLDERS, OutcomeRecord, Revision};
 use crate::config::Config;
 use crate::job::{Job, JobSummary};
+use crate::journal::Journal;
 use crate::lifecycle::{Desired, EndKind, StopHow};
 use crate::logs::Logs;
 use crate::now::ServerNow;
@@ -41,6 +42,11 @@ pub struct Server {
     pub tokens: Tokens,
     /// Who has asked for what.
     pub audit: Audit,
+    /// What it says on standard error.
+    pub journal: Journal,
+    /// What took time, for a collector of OpenTelemetry.
+    #[cfg(feature = "otlp")]
+    pub spans: crate::otlp::Spans,
     /// Counts changes of what lists show; whoever shows them waits for the next one.
     pub changed: watch::Sender<u64>,
     /// What could not be read when it began.
@@ -50,6 +56,8 @@ pub struct Server {
     pool: Pool,
     jobs: RwLock<BTreeMap<String, Arc<Job>>>,
     is_closing: AtomicBool,
+    /// What workers have spent on runs that are over, in nanoseconds.
+    spent_ns: Arc<AtomicU64>,
     /// When all jobs were looked at last.
     looked_ns: AtomicU64,
 }
@@ -62,16 +70,18 @@ impl Server {
     pub fn open(config: Config) -> Result<(Arc<Server>, std::thread::JoinHandle<()>)> {
         let catalogue = Catalogue::open(&config.data_dir)?;
         let clock = SystemClock::new();
+        let journal = Journal::new(config.log_format(), clock.clone());
         let mut config = config;
         catalogue.root().clone_into(&mut config.data_dir);
         let (records, wrong) = catalogue.jobs()?;
         let now_ms = clock.wall_ms();
-        let mut jobs = BTreeMap::new();
+        let (mut jobs, spent_ns) = (BTreeMap::new(), Arc::<AtomicU64>::default());
         for mut record in records {
             if notice_death(&mut record, config.deaths_max(), now_ms) {
                 catalogue.save(&record)?;
             }
-            let job = Job::new(record, Logs::new(clock.clone()), now_ms);
+            let logs = Logs::new(&record.name, clock.clone(), journal.clone());
+            let job = Job::new(record, logs, Arc::clone(&spent_ns), now_ms);
             jobs.insert(job.name.clone(), Arc::new(job));
         }
         let server = Arc::new(Server {
@@ -86,6 +96,10 @@ impl Server {
             jobs: RwLock::new(jobs),
             is_closing: AtomicBool::new(false),
             looked_ns: AtomicU64::new(clock.now_ns()),
+            #[cfg(feature = "otlp")]
+            spans: crate::otlp::Spans::new(config.otlp().is_some()),
+            journal,
+            spent_ns,
             config,
             catalogue,
             clock,
@@ -129,7 +143,8 @@ impl Server {
         }
         let now_ms = self.clock.wall_ms();
         let record = JobRecord::new(name, now_ms);
-        let job = Arc::new(Job::new(record, Logs::new(self.clock.clone()), now_ms));
+        let logs = Logs::new(name, self.clock.clone(), self.journal.clone());
+        let job = Arc::new(Job::new(record, logs, Arc::clone(&self.spent_ns), now_ms));
         jobs.insert(name.to_owned(), Arc::clone(&job));
         (job, true)
     }
@@ -149,6 +164,13 @@ impl Server {
             now.memory_bytes += job.memory_bytes;
         }
         now
+    }
+
+    /// What workers have spent on tasks since the server began.
+    pub(crate) fn busy_seconds(&self) -> f64 {
+        let runs = self.all_jobs().into_iter().filter_map(|job| job.lock().run.clone());
+        let running_ns: u64 = runs.map(|run| run.busy_ns()).sum();
+        (self.spent_ns.load(Ordering::Relaxed) + running_ns) as f64 / 1e9
     }
 
     /// Forgets a job.

@@ -20,6 +20,8 @@ use crate::server::Server;
 
 /// How often all jobs are looked at, with no news.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// A reading that is older is none of now.
+const FRESH_MS: i64 = 5_000;
 /// A run that has lasted so long has proved itself.
 const PROVEN_AFTER_MS: i64 = 60_000;
 
@@ -106,10 +108,25 @@ fn look(
     }
     server.look_after_upgrade(job, state)?;
     show(server, job, state, shown);
-    if let Some(run) = &state.run {
+    if let Some(run) = state.run.clone() {
         run.look(now_ns, state.record.revision);
+        keep_history(server, state, &run);
     }
     done
+}
+
+/// Writes down what a job is doing, from time to time.
+fn keep_history(server: &Server, state: &mut JobState, run: &Run) {
+    let now_ms = server.clock.wall_ms();
+    if !state.history.is_due(now_ms) {
+        return;
+    }
+    let folder = server.catalogue.folder(&state.record.name);
+    run.watched(|watch| {
+        // While a job waits for another try its newest reading is an old one.
+        let reading = watch.newest().filter(|reading| now_ms - reading.at_ms <= FRESH_MS);
+        reading.into_iter().for_each(|reading| state.history.keep(&folder, reading));
+    });
 }
 
 fn perform(
@@ -172,7 +189,8 @@ fn begin(server: &Arc<Server>, job: &Arc<Job>, state: &mut JobState) -> Result<(
         revision: server.with_params(revision)?,
     };
     state.change(&server.catalogue, |record| record.unproven_since_ms = Some(now_ms))?;
-    let run = Arc::new(Run::new(job, order.generation, now_ms, server.bell.clone()));
+    let earlier = crate::history::newest(&server.catalogue.folder(&job.name));
+    let run = Arc::new(Run::new(job, order.generation, now_ms, server.bell.clone(), earlier));
     let (own, server, its_job) = (Arc::clone(&run), Arc::clone(server), Arc::clone(job));
     let body = move || {
         let note_lineage = |lineage: &str| {
@@ -262,6 +280,13 @@ fn show(server: &Server, job: &Job, state: &mut JobState, shown: State) {
     let now_ms = server.clock.wall_ms();
     let generation = state.record.generation;
     if state.shown != shown {
+        #[cfg(feature = "otlp")]
+        if state.shown.is_on_the_way() && server.spans.is_on() {
+            let times = (state.since_ms, now_ms);
+            let has_root = server.operations.begins(&job.name, generation);
+            let of = (job.name.as_str(), generation);
+            server.spans.add(crate::otlp::Span::of_state(of, has_root, state.shown.word(), times));
+        }
         state.shown = shown;
         state.since_ms = now_ms;
         let text = problem.as_ref().filter(|_| shown.is_at_rest());

@@ -19,6 +19,7 @@ use super::server_arguments::{
     ApproveArguments, BundleArguments, DeadArguments, DemoArguments, DocsArguments, JobArguments,
     JobsArguments, LateArguments, LogsArguments, QueryArguments, ServeArguments, StartArguments,
     StatusArguments, StopArguments, SubmitArguments, TapArguments, TokenArguments, TopArguments,
+    WhyArguments,
 };
 use super::snapshot::{ListFormat, SnapshotArguments};
 
@@ -270,7 +271,7 @@ Examples:
     Describe(JobArguments),
     /// Say which input holds the results of a job back, since when, and why
     #[cfg(feature = "server")]
-    Why(JobArguments),
+    Why(WhyArguments),
     /// Make a job of a file and start it, or change the statements of a job
     #[cfg(feature = "server")]
     #[command(after_help = "\

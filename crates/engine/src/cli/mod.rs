@@ -20,6 +20,8 @@ mod flink_arguments;
 mod interrupt;
 mod live_view;
 mod manual;
+#[cfg(feature = "server")]
+mod moment;
 mod panic;
 mod progress;
 mod run;

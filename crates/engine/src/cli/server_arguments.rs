@@ -191,6 +191,20 @@ pub struct DocsArguments {
     pub search: Option<String>,
 }
 
+/// `thalweg why`
+#[derive(Args, Debug)]
+pub struct WhyArguments {
+    /// The job
+    pub job: String,
+    /// At a moment of the last 24 hours: a time of UTC, such as 10:03:12 or '2026-01-31
+    /// 10:03:12', or how long ago it is, such as '5 min' [default: now]
+    #[arg(long, value_name = "MOMENT", value_parser = super::moment::parse)]
+    pub at: Option<i64>,
+    /// The server.
+    #[command(flatten)]
+    pub server: ServerArguments,
+}
+
 /// `thalweg late`
 #[derive(Args, Debug)]
 pub struct LateArguments {

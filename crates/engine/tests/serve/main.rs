@@ -10,6 +10,7 @@ mod golden;
 mod jobs;
 mod kills;
 mod live;
+mod otlp;
 mod packages;
 mod support;
 mod upgrades;

@@ -1,6 +1,6 @@
 //! What people and programs see of jobs that run: `top`, the live stream, taps, metrics.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
 use serde_json::Value;
@@ -339,5 +339,67 @@ fn metrics_are_for_programs_of_this_machine_unless_an_option_says_no() {
     assert!(get(&server, "/metrics", "").contains("401 Unauthorized"));
     let token = server.token("prometheus", "read");
     assert_eq!(server.ask("GET", "/metrics", &token, "", "").0, 200);
+    server.terminate();
+}
+
+/// A moment of a run that is over is answered from the files of the job.
+#[test]
+fn a_moment_before_a_restart_can_be_asked_why() {
+    let place = Place::new("past");
+    let server = place.serve(&FAST);
+    server.submit("a", &numbers_job("a.csv", ENDLESS, 500), &[]);
+    await_rates(&server, "a");
+    let token = server.token("reader", "read");
+    let now = server.done(&["why", "a", "--json"]);
+    let now: Value = serde_json::from_str(&now).expect("JSON");
+    let then_ms = now["why"]["at_ms"].as_i64().expect("a moment");
+    server.terminate();
+    let server = place.serve(&["--hold"]);
+    let then = then_ms.to_string();
+    let now = server.command(&["why", "a"]);
+    assert!(now.0 == 3 && now.1.contains("does not run"), "{now:?}");
+    let text = server.done(&["why", "a", "--at", &then]);
+    assert!(text.starts_with("a: output watermark"), "{text}");
+    let why = server.done(&["why", "a", "--at", &then, "--json"]);
+    let why: Value = serde_json::from_str(&why).expect("JSON");
+    assert!(why["why"]["at_ms"].as_i64() <= Some(then_ms), "{why}");
+    let (status, graph) = server.ask("GET", &format!("/v1/jobs/a/graph?at={then}"), &token, "", "");
+    assert!(status == 200 && graph.contains("\"rows_in\""), "{graph}");
+    let before = server.command(&["why", "a", "--at", "25 h"]);
+    assert!(before.0 == 3 && before.1.contains("nothing is known of job a"), "{before:?}");
+    let wrong = server.command(&["why", "a", "--at", "yesterday"]);
+    assert!(wrong.0 == 2 && wrong.1.contains("a time of UTC"), "{wrong:?}");
+    server.terminate();
+}
+
+#[test]
+fn a_scrape_has_native_histograms_for_who_prefers_them() {
+    let place = Place::new("native");
+    let server = place.serve(&FAST);
+    server.submit("a", &numbers_job("a.csv", ENDLESS, 500), &[]);
+    await_rates(&server, "a");
+    let scrape = |accept: &str| {
+        let mut stream = TcpStream::connect(&server.address).expect("connected");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let host = &server.address;
+        let request = format!(
+            "GET /metrics HTTP/1.1\r\nhost: {host}\r\naccept: {accept}\r\nconnection: close\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).expect("sent");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("an answer");
+        let end = answer.windows(4).position(|at| at == b"\r\n\r\n").expect("a head");
+        let body = answer.split_off(end + 4);
+        (String::from_utf8(answer).expect("text").to_lowercase(), body)
+    };
+    let protobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
+    let (head, body) = scrape(&format!("{protobuf},text/plain;q=0.5"));
+    assert!(head.contains("content-type: application/vnd.google.protobuf; proto="), "{head}");
+    // The first metric: its length, the field 1, the length of its name.
+    assert_eq!(&body[1..3], [0x0a, 18]);
+    assert_eq!(&body[3..21], b"thalweg_build_info");
+    let (head, body) = scrape("*/*");
+    assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
+    assert!(body.starts_with(b"# HELP thalweg_build_info"));
     server.terminate();
 }

@@ -25,7 +25,7 @@ use thalweg_core::snapshot::{
 };
 use thalweg_core::{Error, OrderContract, Result};
 use thalweg_plan::catalog::{OnSnapshotFailure, SnapshotSettings};
-use thalweg_runtime::metrics::{LatencyHistogram, TimeBuckets};
+use thalweg_runtime::metrics::{LatencyHistogram, SnapshotSteps, TimeBuckets};
 use thalweg_runtime::{AfterCut, CutTimes, JobControl, SnapshotMetrics, Taken};
 use thalweg_state::decide::{Extents, Next, Schedule, Timing, WriteOutcome};
 use thalweg_state::{JobLock, SnapshotKind, SnapshotStore, WriteRequest, WrittenSnapshot};
@@ -276,6 +276,7 @@ impl Watch<'_> {
         let is_incremental = self.own.settings.incremental && self.base.is_some();
         let extent = if is_incremental { Extent::Incremental } else { Extent::Full };
         let taken = self.take_cut(extent, after)?;
+        let cut_ns = self.own.clock.now_ns();
         self.times.add(&taken.times);
         let (handles, positions) = (handles(&taken.cut), positions(&taken.cut));
         let number = self.own.store.next_number()?;
@@ -287,12 +288,14 @@ impl Watch<'_> {
         request.base = self.base.filter(|_| is_incremental);
         let taken_at_ms = request.taken_at_ms;
         let written = self.write(request)?;
+        let written_ns = self.own.clock.now_ns();
         let mark = OutputMark { lineage: self.own.lineage.clone(), snapshot: number };
         self.control.commit(&handles, &positions, Some(&mark))?;
         self.own.parent = Some(number);
         self.base = Some(number);
         let now_ns = self.own.clock.now_ns();
-        let duration = Duration::from_nanos(now_ns.saturating_sub(begun_ns));
+        let passed = |from_ns, to_ns: u64| Duration::from_nanos(to_ns.saturating_sub(from_ns));
+        let duration = passed(begun_ns, now_ns);
         self.times.whole.record_us(duration.as_micros() as u64);
         self.metrics = SnapshotMetrics {
             taken: self.metrics.taken + 1,
@@ -301,6 +304,11 @@ impl Watch<'_> {
             taken_at_ms: Some(taken_at_ms),
             bytes: written.bytes,
             duration,
+            steps: SnapshotSteps {
+                cut: passed(begun_ns, cut_ns),
+                write: passed(cut_ns, written_ns),
+                commit: passed(written_ns, now_ns),
+            },
             hold: taken.times.hold,
             hold_max: self.metrics.hold_max.max(taken.times.hold),
             holds: self.times.holds.percentiles(),

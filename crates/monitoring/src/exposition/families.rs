@@ -6,15 +6,17 @@ use std::fmt::Write;
 use serde::Serialize;
 use thalweg_runtime::metrics::BUCKET_BOUNDS_US;
 
-use super::table::{METRICS, MetricKind};
+use super::table::{METRICS, Metric, MetricKind};
 use crate::reading::DistributionReading;
 
 /// Samples of all metrics. Whoever answers a scrape makes one, adds what every job and the process
-/// have, and sends [`Families::text`].
+/// have, and sends [`Families::text`] or [`Families::protobuf`].
 #[derive(Clone, Debug, Default)]
 pub struct Families {
     /// By the place of the metric in the table.
     samples: BTreeMap<usize, Vec<Sample>>,
+    /// Since when what is added next has been counted.
+    began_ms: Option<i64>,
 }
 
 /// All samples of a metric, for those who read JSON.
@@ -38,6 +40,9 @@ pub struct Sample {
     /// The value.
     #[serde(flatten)]
     pub value: Value,
+    /// Since when it has been counted, in milliseconds since 1970; `None`: since the process began.
+    #[serde(skip)]
+    pub began_ms: Option<i64>,
 }
 
 /// The value of a sample.
@@ -55,6 +60,12 @@ impl Families {
     /// No samples.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// What is added from now on has been counted since this moment; without one, since the process
+    /// began.
+    pub fn count_since(&mut self, began_ms: Option<i64>) {
+        self.began_ms = began_ms;
     }
 
     /// Adds a number.
@@ -81,7 +92,11 @@ impl Families {
         assert_eq!(metric.kind == MetricKind::Histogram, is_histogram, "the kind of {name}");
         let pairs = metric.labels.iter().zip(labels);
         let labels = pairs.map(|(&label, &value)| (label, value.to_owned())).collect();
-        self.samples.entry(place).or_default().push(Sample { labels, value });
+        self.samples.entry(place).or_default().push(Sample {
+            labels,
+            value,
+            began_ms: self.began_ms,
+        });
     }
 
     /// How many series there are, without the buckets of histograms.
@@ -103,6 +118,11 @@ impl Families {
             Family { name, kind, help, samples: samples.clone() }
         };
         self.samples.iter().map(family).collect()
+    }
+
+    /// The metrics that have samples, in the order of the table.
+    pub fn metrics(&self) -> impl Iterator<Item = (&'static Metric, &[Sample])> {
+        self.samples.iter().map(|(&place, samples)| (&METRICS[place], samples.as_slice()))
     }
 
     /// All samples, in the order of the table.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `table` | every metric once: name, kind, labels, meaning |
 //! | `families` | samples by metric, and the text that Prometheus reads |
+//! | `native` | the form that has native histograms |
 //! | `samples` | the samples of a job's reading, and of the process |
 //! | `page` | the table as a page for people |
 //!
@@ -13,11 +14,13 @@
 //!   (16 and one for each). No label is a worker, a partition, a run or a row.
 
 mod families;
+mod native;
 mod page;
 mod samples;
 mod table;
 
 pub use families::{Families, Family, Sample, Value};
+pub use native::{PROTOBUF_CONTENT_TYPE, prefers_protobuf};
 pub use page::page;
 pub use samples::{ProcessReading, SPLITS_MAX, job_samples, process_samples};
 pub use table::{METRICS, Metric, MetricKind};

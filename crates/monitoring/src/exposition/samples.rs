@@ -50,6 +50,7 @@ pub fn process_samples(families: &mut Families, process: &ProcessReading) {
 /// Adds what is known of a job.
 pub fn job_samples(families: &mut Families, reading: &JobReading, conditions: &[Condition]) {
     let job = reading.job.as_str();
+    families.count_since(Some(reading.started_at_ms).filter(|&began_ms| began_ms > 0));
     of_job(families, reading, conditions);
     of_snapshots(families, reading);
     let labels = StageLabels::of(reading);
@@ -62,6 +63,7 @@ pub fn job_samples(families: &mut Families, reading: &JobReading, conditions: &[
         }
     }
     of_holder(families, reading, &labels);
+    families.count_since(None);
 }
 
 /// The names of stages, each once: of several with one name the later ones have their place behind

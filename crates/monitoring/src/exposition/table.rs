@@ -40,6 +40,19 @@ impl Metric {
     pub fn otlp_name(&self) -> String {
         self.name.trim_end_matches("_total").replace('_', ".")
     }
+
+    /// Its unit for OpenTelemetry.
+    pub fn unit(&self) -> &'static str {
+        let name = self.name.trim_end_matches("_total");
+        let units = [
+            ("_seconds", "s"),
+            ("_bytes", "By"),
+            ("_rows", "{row}"),
+            ("_bundles", "{bundle}"),
+            ("_messages", "{message}"),
+        ];
+        units.iter().find(|(ending, _)| name.ends_with(ending)).map_or("1", |(_, unit)| unit)
+    }
 }
 
 const fn counter(

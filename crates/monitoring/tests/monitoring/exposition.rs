@@ -8,6 +8,7 @@ use thalweg_monitoring::reading::{
     DistributionReading, JobReading, SinkReading, SnapshotReading, SourceReading, SplitReading,
     StageKind, StageReading,
 };
+use thalweg_runtime::metrics::TimeBuckets;
 
 fn stage(name: &str, kind: StageKind, inputs: &[usize]) -> StageReading {
     StageReading {
@@ -33,7 +34,9 @@ fn source(name: &str, splits: usize) -> StageReading {
 }
 
 fn sink(name: &str, inputs: &[usize]) -> StageReading {
-    let times = DistributionReading { counts: vec![2, 0, 1], sum_us: 5_250 };
+    let recorded = TimeBuckets::default();
+    [0, 250, 5_000].into_iter().for_each(|us| recorded.record_us(us));
+    let times = DistributionReading::from(&recorded.distribution());
     let sink = SinkReading { latency: times.clone(), writes: times, ..SinkReading::default() };
     StageReading { sink: Some(sink), ..stage(name, StageKind::Sink, inputs) }
 }
@@ -103,17 +106,19 @@ fn a_scrape_reads_as_prometheus_wants_it() {
 /// `make prometheus-test` has it checked by Prometheus itself.
 #[test]
 fn the_recorded_scrape_is_what_a_scrape_is_now() {
-    let file = "../../deploy/prometheus/scrape.txt";
+    let file = "../../deploy/prometheus/scrape";
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
     let mut families = families(&job(2, 2, 1));
     let process = ProcessReading { version: "0.1.0".into(), workers: 2, ..Default::default() };
     process_samples(&mut families, &process);
-    let text = families.text();
-    if std::env::var_os("THALWEG_WRITE_DOCS").is_some() {
-        std::fs::write(&path, text).expect("writing the scrape");
-    } else {
-        let recorded = std::fs::read_to_string(&path).expect("a recorded scrape");
-        assert!(recorded == text, "{file} differs (THALWEG_WRITE_DOCS=1 writes it)");
+    for (ending, bytes) in [("txt", families.text().into_bytes()), ("pb", families.protobuf())] {
+        let path = path.with_extension(ending);
+        if std::env::var_os("THALWEG_WRITE_DOCS").is_some() {
+            std::fs::write(&path, bytes).expect("writing the scrape");
+        } else {
+            let recorded = std::fs::read(&path).expect("a recorded scrape");
+            assert!(recorded == bytes, "{path:?} differs (THALWEG_WRITE_DOCS=1 writes it)");
+        }
     }
 }
 
@@ -183,7 +188,8 @@ fn names_have_their_units_and_kinds() {
     let names: BTreeSet<&str> = METRICS.iter().map(|metric| metric.name).collect();
     assert_eq!(names.len(), METRICS.len());
     let rows = METRICS.iter().find(|metric| metric.name == "thalweg_stage_input_rows_total");
-    assert_eq!(rows.expect("a metric").otlp_name(), "thalweg.stage.input.rows");
+    let rows = rows.expect("a metric");
+    assert_eq!((rows.otlp_name().as_str(), rows.unit()), ("thalweg.stage.input.rows", "{row}"));
 }
 
 #[test]

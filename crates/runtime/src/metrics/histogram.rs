@@ -10,6 +10,14 @@ pub const BUCKET_BOUNDS_US: [u64; 16] = [
     5_000_000, 10_000_000, 20_000_000, 30_000_000, 60_000_000,
 ];
 
+/// The buckets of [`Distribution::fine`] are this many for each doubling.
+pub const FINE_PER_DOUBLING: i32 = 8;
+/// Bucket `k` of [`Distribution::fine`] is number `k - FINE_ZERO` of the exponential buckets: it
+/// ends at 2^((k - FINE_ZERO) / 8) seconds, that included. Bucket 0 is for less than a microsecond.
+pub const FINE_ZERO: i32 = 160;
+/// How many there are: up to an hour.
+const FINE_BUCKETS: usize = 256;
+
 /// A histogram of latencies; above all that of results: from the moment the row that completes a
 /// result entered the engine until the result is handed to the sink's writer.
 pub struct LatencyHistogram(Mutex<Recorded>);
@@ -89,6 +97,9 @@ pub struct Distribution {
     /// By the bounds of [`BUCKET_BOUNDS_US`], each without those below it; the last one is beyond
     /// all bounds.
     pub counts: [u64; BUCKET_BOUNDS_US.len() + 1],
+    /// The same by exponential buckets, eight for each doubling: those of a native histogram of
+    /// Prometheus with schema 3, and of OpenTelemetry with scale 3. Empty without any.
+    pub fine: Vec<u64>,
     /// The sum of all times, in microseconds.
     pub sum_us: u64,
 }
@@ -97,12 +108,24 @@ impl Distribution {
     fn add(&mut self, time_us: u64) {
         let bucket = BUCKET_BOUNDS_US.partition_point(|&bound_us| bound_us < time_us);
         self.counts[bucket] += 1;
+        self.fine.resize(FINE_BUCKETS, 0);
+        self.fine[fine_bucket(time_us)] += 1;
         self.sum_us = self.sum_us.saturating_add(time_us);
     }
     /// How many times there are.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
+}
+
+/// The bucket of [`Distribution::fine`] that a time falls into.
+fn fine_bucket(time_us: u64) -> usize {
+    if time_us == 0 {
+        return 0;
+    }
+    let exponent = (time_us as f64 / 1e6).log2() * f64::from(FINE_PER_DOUBLING);
+    let bucket = exponent.ceil() as i32 + FINE_ZERO;
+    (bucket.max(1) as usize).min(FINE_BUCKETS - 1)
 }
 
 /// Times of which only buckets are shown.
@@ -151,6 +174,24 @@ mod tests {
         assert_eq!((distribution.count(), distribution.sum_us), (4, 70_002_503));
         assert_eq!(distribution.counts[1], 1, "1.5 ms is below 2 ms");
         assert_eq!(distribution.counts[16], 1, "beyond all bounds");
+    }
+
+    #[test]
+    fn fine_buckets_are_an_eighth_of_a_doubling() {
+        let end_us = |bucket: usize| {
+            let number = f64::from(bucket as i32 - FINE_ZERO);
+            (number / f64::from(FINE_PER_DOUBLING)).exp2() * 1e6
+        };
+        assert_eq!((fine_bucket(0), fine_bucket(1_000_000), fine_bucket(500_000)), (0, 160, 152));
+        assert_eq!((fine_bucket(1), fine_bucket(3_600_000_000)), (1, 255));
+        assert_eq!(fine_bucket(u64::MAX), 255, "beyond all bounds");
+        let mut time_us = 1;
+        while time_us < 3_600_000_000 {
+            let bucket = fine_bucket(time_us);
+            let time = time_us as f64;
+            assert!(end_us(bucket - 1) < time && time <= end_us(bucket), "{time_us} in {bucket}");
+            time_us += 1 + time_us / 37;
+        }
     }
 
     #[test]

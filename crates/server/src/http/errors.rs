@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use crate::problem::{Outcome, Problem};
 
 /// Every code of a problem: what it means, and what can be done.
-const CODES: [(&str, &str); 55] = [
+const CODES: [(&str, &str); 56] = [
     (
         "at-rest",
         "The job is stopped, finished, failed or a draft. Start it first: POST /v1/jobs/JOB/start.",
@@ -68,6 +68,10 @@ const CODES: [(&str, &str); 55] = [
     (
         "name-wrong",
         "Names of jobs have up to 63 lower-case letters, digits and the characters . _ - and begin with a letter or a digit.",
+    ),
+    (
+        "no-history",
+        "Nothing is kept of the job at that moment: it did not run then, or that is more than 24 hours ago.",
     ),
     ("no-randomness", "The system gives no random bytes, and no token is made without them."),
     (

@@ -6,12 +6,14 @@ use axum::extract::{Path, State};
 use axum::http::Uri;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use thalweg_core::shim::Clock;
 use thalweg_monitoring::Watch;
-use thalweg_monitoring::history::{NUMBER_NAMES, NUMBERS};
+use thalweg_monitoring::history::{NUMBER_NAMES, NUMBERS, Point};
 use thalweg_state::{SnapshotDetails, TableSummary};
 
 use super::app::{App, query};
-use super::readings::not_running;
+use super::readings::{not_running, reading_at};
+use crate::history::{self, KEPT_MS};
 use crate::problem::{Outcome, Problem};
 use crate::server::Server;
 
@@ -41,7 +43,7 @@ struct GraphQuery {
     at: Option<i64>,
 }
 
-/// What a job is doing, stage by stage, now or at a moment of the last 15 minutes.
+/// What a job is doing, stage by stage, now or at a moment of the last 24 hours.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/graph", tag = "jobs",
     params(("job" = String, Path), ("at" = Option<i64>, Query, description = "a moment, in milliseconds since 1970")),
     responses((status = 200, body = GraphView), (status = "default", body = Problem, content_type = "application/problem+json"))))]
@@ -51,20 +53,29 @@ pub async fn graph(
     uri: Uri,
 ) -> Outcome<Json<GraphView>> {
     let asked: GraphQuery = query(&uri)?;
-    app.ask(move |server| watched(server, &job, |watch| graph_view(watch, asked.at)).map(Json))
-        .await
+    app.ask(move |server| graph_view(server, &job, asked.at).map(Json)).await
 }
 
-fn graph_view(watch: &Watch, at_ms: Option<i64>) -> Option<GraphView> {
+fn graph_view(server: &Server, name: &str, at_ms: Option<i64>) -> Outcome<GraphView> {
+    let job = server.job(name)?;
+    let run = job.lock().run.clone();
+    let of_run = run.and_then(|run| {
+        run.watched(|watch| {
+            let reading = watch.newest().cloned();
+            (reading, watch.conditions().to_vec(), watch.history().span_ms())
+        })
+    });
+    let (newest, conditions, span) = of_run.unwrap_or_default();
     let reading = match at_ms {
-        Some(at_ms) => watch.history().at(at_ms)?,
-        None => watch.newest()?.clone(),
+        Some(at_ms) => reading_at(server, &job, at_ms)?,
+        None => newest.ok_or_else(|| not_running(&job))?,
     };
-    let span = watch.history().span_ms();
-    Some(GraphView {
+    let kept_ms = history::oldest_ms(&server.catalogue.folder(name));
+    let of_day_ms = kept_ms.map(|kept_ms| kept_ms.max(server.clock.wall_ms() - KEPT_MS));
+    Ok(GraphView {
         reading: serde_json::to_value(reading).unwrap_or_default(),
-        conditions: serde_json::to_value(watch.conditions()).unwrap_or_default(),
-        oldest_ms: span.map(|(oldest, _)| oldest),
+        conditions: serde_json::to_value(conditions).unwrap_or_default(),
+        oldest_ms: of_day_ms.into_iter().chain(span.map(|(oldest_ms, _)| oldest_ms)).min(),
         newest_ms: span.map(|(_, newest)| newest),
     })
 }
@@ -112,19 +123,23 @@ struct HistoryQuery {
     step: Option<u32>,
 }
 
-/// The numbers of a job's stages in the last 15 minutes, all stages in one answer.
+/// The numbers of a job's stages in the last 15 minutes, all stages in one answer; since an earlier
+/// moment of the last 24 hours a point for each half minute before that.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/metrics", tag = "jobs",
     params(("job" = String, Path), ("stages" = Option<String>, Query, description = "identifiers, with commas; default: all"),
         ("since" = Option<i64>, Query, description = "a moment, in milliseconds since 1970"),
         ("step" = Option<u32>, Query, description = "seconds from one point to the next; default 1")),
     responses((status = 200, body = HistoryView), (status = "default", body = Problem, content_type = "application/problem+json"))))]
-pub async fn history(
+pub async fn stage_history(
     State(app): State<App>,
     Path(job): Path<String>,
     uri: Uri,
 ) -> Outcome<Json<HistoryView>> {
     let asked: HistoryQuery = query(&uri)?;
-    let view = app.ask(move |server| watched(server, &job, |watch| history_view(watch, &asked)));
+    let view = app.ask(move |server| {
+        let earlier = earlier(server, &job, &asked)?;
+        watched(server, &job, |watch| history_view(watch, &earlier, &asked))
+    });
     let view = view.await?;
     let points = view.at_ms.len() * view.stages.len() * NUMBERS;
     if points > POINTS_MAX {
@@ -136,34 +151,37 @@ pub async fn history(
     Ok(Json(view))
 }
 
-fn history_view(watch: &Watch, asked: &HistoryQuery) -> Option<HistoryView> {
-    let history = watch.history();
+/// The points of the last 24 hours that are not in memory, where they are asked for.
+fn earlier(server: &Server, name: &str, asked: &HistoryQuery) -> Outcome<Vec<Point>> {
+    if asked.since == 0 {
+        return Ok(Vec::new());
+    }
+    let of_run = |watch: &Watch| Some((watch.newest()?.clone(), watch.history().span_ms()?.0));
+    let (reading, oldest_ms) = watched(server, name, of_run)?;
+    let folder = server.catalogue.folder(name);
+    Ok(history::points_between(&folder, &reading, asked.since, oldest_ms))
+}
+
+fn history_view(watch: &Watch, earlier: &[Point], asked: &HistoryQuery) -> Option<HistoryView> {
     let wanted = |id: &str| asked.stages.is_empty() || asked.stages.split(',').any(|of| of == id);
     let stages = watch.newest()?.stages.iter().enumerate();
     let stages: Vec<_> = stages.filter(|(_, stage)| wanted(&stage.id)).collect();
-    let first = stages.first().map_or(0, |(place, _)| *place);
     let step_ms = i64::from(asked.step.unwrap_or(1).max(1)) * 1_000;
-    let chosen = chosen(history.watermarks(first).map(|(at_ms, _)| at_ms), asked.since, step_ms);
-    let at = |place: &usize| chosen.get(*place).copied().unwrap_or(false);
-    let kept = |place: usize| at(&place);
-    let at_ms = history.watermarks(first).enumerate().filter(|(place, _)| kept(*place));
-    let at_ms = at_ms.map(|(_, (at_ms, _))| at_ms).collect();
+    let points: Vec<&Point> = earlier.iter().chain(watch.history().points()).collect();
+    let chosen = chosen(points.iter().map(|point| point.at_ms()), asked.since, step_ms);
+    let points: Vec<&Point> =
+        points.into_iter().zip(chosen).filter_map(|(point, is)| is.then_some(point)).collect();
     let stages = stages.into_iter().map(|(stage, reading)| {
-        let numbers = (0..NUMBERS).map(|number| {
-            let all = history.numbers(stage, number).enumerate();
-            let all = all.filter(|(place, _)| kept(*place)).map(|(_, (_, number))| number);
-            (NUMBER_NAMES[number], all.collect())
-        });
-        let watermarks = history.watermarks(stage).enumerate();
-        let watermarks = watermarks.filter(|(place, _)| kept(*place));
+        let all = |number| points.iter().filter_map(|point| point.number(stage, number)).collect();
         StageHistory {
             id: reading.id.clone(),
             name: reading.name.clone(),
-            watermark_ms: watermarks.map(|(_, (_, watermark))| watermark).collect(),
-            numbers: numbers.collect(),
+            watermark_ms: points.iter().filter_map(|point| point.watermark(stage)).collect(),
+            numbers: (0..NUMBERS).map(|number| (NUMBER_NAMES[number], all(number))).collect(),
         }
     });
-    Some(HistoryView { at_ms, stages: stages.collect() })
+    let stages = stages.collect();
+    Some(HistoryView { at_ms: points.iter().map(|point| point.at_ms()).collect(), stages })
 }
 
 /// Which moments an answer has: those since a moment, one for each step.

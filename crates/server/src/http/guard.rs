@@ -117,6 +117,13 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
     let time_ns = app.server.clock.now_ns().saturating_sub(begun_ns);
     let route = route.as_deref().unwrap_or("other");
     app.limits.meters.request(route, &line.method, status, time_ns);
+    #[cfg(feature = "otlp")]
+    if app.server.spans.is_on() && route != "/metrics" {
+        let answered = (line.method.as_str(), route, status);
+        app.server
+            .spans
+            .add(crate::otlp::Span::of_request(answered, (app.server.clock.wall_ms(), time_ns)));
+    }
     let mut response = finished(response, &id, app.door);
     if is_kept || status == 401 || status == 403 {
         let line = AuditLine { by, status, ..line };

@@ -35,6 +35,8 @@ pub use app::{App, Door};
 pub use guard::Caller;
 pub(crate) use guard::guard;
 pub use listen::{Listeners, accept};
+#[cfg(feature = "otlp")]
+pub(crate) use readings::families;
 
 /// All addresses.
 pub fn router(app: App) -> Router {
@@ -56,7 +58,7 @@ pub fn router(app: App) -> Router {
         .route("/logs", get(jobs::logs))
         .route("/runs", get(jobs::runs))
         .route("/graph", get(graph::graph))
-        .route("/metrics", get(graph::history))
+        .route("/metrics", get(graph::stage_history))
         .route("/why", get(readings::job_why))
         .route("/tail", get(tail::tail))
         .route("/tables", get(materialized::tables))
@@ -142,7 +144,7 @@ pub fn openapi() -> &'static str {
         jobs::take_snapshot,
         graph::snapshot,
         graph::graph,
-        graph::history,
+        graph::stage_history,
         jobs::events,
         jobs::logs,
         jobs::runs,

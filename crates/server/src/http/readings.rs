@@ -5,18 +5,22 @@ use std::sync::atomic::Ordering;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::{Uri, header};
+use axum::http::{HeaderMap, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use thalweg_monitoring::exposition::{CONTENT_TYPE, Families, job_samples};
-use thalweg_monitoring::why;
+use thalweg_monitoring::exposition::{
+    CONTENT_TYPE, Families, PROTOBUF_CONTENT_TYPE, job_samples, prefers_protobuf,
+};
+use thalweg_monitoring::{JobReading, why};
 
 use super::app::{App, query};
 use super::guard::Caller;
+use crate::history;
 use crate::job::Job;
-use crate::meters::add_process;
+use crate::meters::{Meters, add_process};
 use crate::problem::{Outcome, Problem};
+use crate::server::Server;
 
 /// Which input holds the results of a job back, since when, why, and what would happen without it.
 #[derive(Debug, Serialize)]
@@ -40,7 +44,7 @@ struct WhyQuery {
     at: Option<i64>,
 }
 
-/// Why the results of a job are where they are, now or at a moment of the last 15 minutes.
+/// Why the results of a job are where they are, now or at a moment of the last 24 hours.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/why", tag = "jobs",
     params(("job" = String, Path), ("at" = Option<i64>, Query, description = "a moment, in milliseconds since 1970")),
     responses((status = 200, body = WhyView), (status = "default", body = Problem, content_type = "application/problem+json"))))]
@@ -53,16 +57,14 @@ pub async fn job_why(
     app.ask(move |server| {
         let job = server.job(&job)?;
         let run = job.lock().run.clone();
-        let found = run.and_then(|run| {
-            run.watched(|watch| {
-                let why = match asked.at {
-                    Some(at_ms) => why(&watch.history().at(at_ms)?)?,
-                    None => why(watch.newest()?)?,
-                };
-                Some((why, watch.conditions().to_vec()))
-            })
-        });
-        let (why, conditions) = found.flatten().ok_or_else(|| not_running(&job))?;
+        let conditions =
+            run.as_ref().and_then(|run| run.watched(|watch| watch.conditions().to_vec()));
+        let reading = match asked.at {
+            Some(at_ms) => Some(reading_at(server, &job, at_ms)?),
+            None => run.and_then(|run| run.watched(|watch| watch.newest().cloned())).flatten(),
+        };
+        let why = reading.as_ref().and_then(why).ok_or_else(|| not_running(&job))?;
+        let conditions = conditions.unwrap_or_default();
         let plain = |value: serde_json::Result<Value>| value.unwrap_or_default();
         Ok(Json(WhyView {
             sentence: why.sentence.clone(),
@@ -74,6 +76,21 @@ pub async fn job_why(
     .await
 }
 
+/// A job as it was at a moment: of the last 15 minutes of its run to the second, of the last 24
+/// hours to half a minute.
+pub(super) fn reading_at(server: &Server, job: &Job, at_ms: i64) -> Outcome<JobReading> {
+    let run = job.lock().run.clone();
+    let recent = run.and_then(|run| run.watched(|watch| watch.history().at(at_ms)));
+    let folder = server.catalogue.folder(&job.name);
+    recent.flatten().or_else(|| history::reading_at(&folder, at_ms)).ok_or_else(|| {
+        let detail = format!(
+            "nothing is known of job {} at that moment: it did not run then, or that is more than 24 hours ago",
+            job.name
+        );
+        Problem::new(409, "no-history", detail)
+    })
+}
+
 /// There are no readings of a job.
 pub(super) fn not_running(job: &Job) -> Problem {
     let shown = job.lock().shown.word();
@@ -81,42 +98,53 @@ pub(super) fn not_running(job: &Job) -> Problem {
     Problem::new(409, "not-running", detail)
 }
 
-/// Metrics of all jobs, as Prometheus reads them; docs/metrics.md lists them.
+/// Metrics of all jobs, as Prometheus reads them; docs/metrics.md lists them. Whoever prefers
+/// Protocol Buffers gets native histograms as well.
 #[cfg_attr(test, utoipa::path(get, path = "/metrics", tag = "server",
     responses((status = 200, content_type = "text/plain"), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn metrics(
     State(app): State<App>,
     axum::Extension(caller): axum::Extension<Caller>,
+    headers: HeaderMap,
 ) -> Outcome<Response> {
     let limits = Arc::clone(&app.limits);
-    let text = app
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    let is_protobuf = accept.is_some_and(prefers_protobuf);
+    let body = app
         .ask(move |server| {
-            let mut families = Families::new();
-            families.add("thalweg_build_info", &[env!("CARGO_PKG_VERSION"), "server"], 1.0);
-            families.add("thalweg_workers", &[], server.config.workers() as f64);
-            limits.meters.add_to(&mut families);
-            add_process(&mut families, server.began_ms);
-            for job in server.all_jobs().iter().filter(|job| caller.sees(&job.name)) {
-                let state = job.lock();
-                let run = state.run.clone();
-                let shown = state.shown;
-                drop(state);
-                let tap_rows = job.tap_rows.load(Ordering::Relaxed) as f64;
-                families.add("thalweg_tap_rows_total", &[&job.name], tap_rows);
-                let is_read = run.and_then(|run| {
-                    run.watched(|watch| {
-                        let mut reading = watch.newest()?.clone();
-                        reading.state = shown.word().to_owned();
-                        job_samples(&mut families, &reading, watch.conditions());
-                        Some(())
-                    })
-                });
-                if is_read.flatten().is_none() {
-                    families.add("thalweg_job_state", &[&job.name, shown.word()], 1.0);
-                }
-            }
-            Ok(families.text())
+            let families = families(server, &limits.meters, |job| caller.sees(job));
+            Ok(if is_protobuf { families.protobuf() } else { families.text().into_bytes() })
         })
         .await?;
-    Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response())
+    let kind = if is_protobuf { PROTOBUF_CONTENT_TYPE } else { CONTENT_TYPE };
+    Ok(([(header::CONTENT_TYPE, kind), (header::VARY, "accept")], body).into_response())
+}
+
+/// The metrics of the server, and of those jobs that a caller may see.
+pub(crate) fn families(server: &Server, meters: &Meters, sees: impl Fn(&str) -> bool) -> Families {
+    let mut families = Families::new();
+    families.add("thalweg_build_info", &[env!("CARGO_PKG_VERSION"), "server"], 1.0);
+    families.add("thalweg_workers", &[], server.config.workers() as f64);
+    families.add("thalweg_worker_busy_seconds_total", &[], server.busy_seconds());
+    meters.add_to(&mut families);
+    add_process(&mut families, server.began_ms);
+    for job in server.all_jobs().iter().filter(|job| sees(&job.name)) {
+        let state = job.lock();
+        let (run, shown) = (state.run.clone(), state.shown);
+        drop(state);
+        let tap_rows = job.tap_rows.load(Ordering::Relaxed) as f64;
+        families.add("thalweg_tap_rows_total", &[&job.name], tap_rows);
+        let is_read = run.and_then(|run| {
+            run.watched(|watch| {
+                let mut reading = watch.newest()?.clone();
+                reading.state = shown.word().to_owned();
+                job_samples(&mut families, &reading, watch.conditions());
+                Some(())
+            })
+        });
+        if is_read.flatten().is_none() {
+            families.add("thalweg_job_state", &[&job.name, shown.word()], 1.0);
+        }
+    }
+    families
 }

@@ -52,7 +52,8 @@ fn run(arguments: &DemoArguments) -> Result<()> {
         return Err(Error::plan(format!("{} is there", folder.display()))
             .hint("another demo runs here, or was killed: remove the folder, or name another one with --dir"));
     }
-    let flags = [("listen".to_owned(), arguments.listen.clone())];
+    let flags = [("listen", arguments.listen.as_str()), ("log.format", "off")];
+    let flags = flags.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let config = Config::read(folder, None, std::env::vars(), &flags)?;
     let is_over = Arc::new(AtomicBool::new(false));
     let ports = AIRPORTS.iter().map(|airport| airport_at(airport, folder, &is_over));

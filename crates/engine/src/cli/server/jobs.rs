@@ -8,7 +8,7 @@ use thalweg_core::{Error, Result};
 use super::super::server_arguments::{
     ApproveArguments, DeadArguments, JobArguments, JobsArguments, LateArguments, LogsArguments,
     QueryArguments, ServerArguments, StartArguments, StatusArguments, StopArguments, StopWay,
-    SubmitArguments, TokenArguments, TokenCommand,
+    SubmitArguments, TokenArguments, TokenCommand, WhyArguments,
 };
 use super::super::text_table::aligned;
 use super::super::units;
@@ -84,9 +84,11 @@ pub fn describe(arguments: &JobArguments) -> u8 {
 }
 
 /// `thalweg why`
-pub fn why(arguments: &JobArguments) -> u8 {
+pub fn why(arguments: &WhyArguments) -> u8 {
     with_client(&arguments.server, |client| {
-        let found = client.ask("GET", &path(&arguments.job, "/why"), None, false)?;
+        let moment = arguments.at.map_or_else(String::new, |at_ms| format!("?at={at_ms}"));
+        let why = path(&arguments.job, &format!("/why{moment}"));
+        let found = client.ask("GET", &why, None, false)?;
         answer(&found, arguments.server.json, |body| text(&body["text"]))
     })
 }

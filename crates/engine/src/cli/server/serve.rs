@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals as SignalsOfSystem;
 use thalweg_core::{Error, Result};
-use thalweg_server::{Config, Moment, Origin, Serving, Signals};
+use thalweg_server::{Config, LogFormat, Moment, Origin, Serving, Signals};
 
 use super::super::server_arguments::ServeArguments;
 use super::super::text_table::aligned;
@@ -62,8 +62,13 @@ fn listen_to_signals(signals: &Arc<Signals>) -> Result<()> {
     thread.map(drop).map_err(failed)
 }
 
-/// Says where the server is, and how to reach it.
+/// Says where the server is, and how to reach it: as text, or as lines for programs.
 fn greet(serving: &Serving) {
+    let say = |text: &str| match (serving.journal.format(), text.strip_prefix("warning: ")) {
+        (LogFormat::Json, Some(text)) => serving.journal.say("warning", None, text.trim_end()),
+        (LogFormat::Json, None) => serving.journal.say("info", None, text.trim_end()),
+        (LogFormat::Text | LogFormat::Off, _) => say(text),
+    };
     for problem in &serving.problems {
         say(&format!("warning: {problem}\n"));
     }
