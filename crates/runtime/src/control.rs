@@ -36,6 +36,15 @@ impl JobControl {
     pub fn is_stop_requested(&self) -> bool {
         self.0.lifecycle.is_stop_requested()
     }
+    /// The last snapshot, which the end of the job takes, stays until a user deletes it. To be
+    /// called before [`JobControl::stop`] or [`JobControl::drain`].
+    pub fn keep_last_snapshot(&self) {
+        self.0.lifecycle.keep_last_snapshot();
+    }
+    /// True once [`JobControl::keep_last_snapshot`] was called.
+    pub fn keeps_last_snapshot(&self) -> bool {
+        self.0.lifecycle.keeps_last_snapshot()
+    }
     /// Ends the job with an error.
     pub fn fail(&self, error: Error) {
         self.0.lifecycle.fail(error);

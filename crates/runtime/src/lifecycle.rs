@@ -37,6 +37,8 @@ pub(crate) struct Lifecycle {
     stop_asked_ns: AtomicU64,
     /// A caller has asked for a graceful end.
     stop_requested: AtomicBool,
+    /// The last snapshot stays until a user deletes it.
+    keeps_last_snapshot: AtomicBool,
     /// Sources end as if their inputs had.
     draining: AtomicBool,
     over: AtomicBool,
@@ -59,6 +61,7 @@ impl Lifecycle {
             stopping: AtomicBool::new(false),
             stop_asked_ns: AtomicU64::new(0),
             stop_requested: AtomicBool::new(false),
+            keeps_last_snapshot: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             over: AtomicBool::new(false),
             failure: Mutex::new(None),
@@ -132,6 +135,16 @@ impl Lifecycle {
     pub(crate) fn request_stop(&self) {
         self.note_stop();
         self.stop_requested.store(true, Ordering::SeqCst);
+    }
+
+    /// The last snapshot is one that a user asks for.
+    pub(crate) fn keep_last_snapshot(&self) {
+        self.keeps_last_snapshot.store(true, Ordering::SeqCst);
+    }
+
+    /// True if the last snapshot is one that a user asks for.
+    pub(crate) fn keeps_last_snapshot(&self) -> bool {
+        self.keeps_last_snapshot.load(Ordering::SeqCst)
     }
 
     /// Sources are to end.

@@ -198,7 +198,11 @@ impl JobState {
                     .to_owned(),
             ),
             State::Starting => {
-                Some("restoring its state, and every input to be asked once".to_owned())
+                let trouble = self.run.as_ref().and_then(|run| run.trouble());
+                Some(trouble.map_or_else(
+                    || "restoring its state, and every input to be asked once".to_owned(),
+                    |(output, what)| format!("the output {output}, which tries again: {what}"),
+                ))
             }
             State::Stopping => Some("its last snapshot".to_owned()),
             State::Restarting => self.run.as_ref().and_then(|run| run.waiting()).map(|wait| {

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use thalweg_core::connector::Waker;
+use thalweg_core::connector::{Trouble, Waker};
 use thalweg_core::graph::{Graph, Stage, StageKind};
 use thalweg_core::{Error, Result, Sink};
 use thalweg_library::jobs::compatibility::{Comparison, check_order};
@@ -70,7 +70,10 @@ struct Seen {
     waiting: Option<Waiting>,
     control: Option<JobControl>,
     cancellers: Vec<Waker>,
+    /// What outputs say of servers that they wait for, by the output's name.
+    troubles: Vec<(String, Trouble)>,
     asked: Option<StopHow>,
+    keeps_last_snapshot: bool,
     asked_since_ns: u64,
     is_held: bool,
     outcome: Option<OutcomeRecord>,
@@ -140,6 +143,16 @@ impl Run {
         }
     }
 
+    /// The snapshot that the job ends with stays until a user deletes it. To be called before
+    /// [`Run::stop`].
+    pub fn keep_last_snapshot(&self) {
+        let mut seen = self.seen();
+        seen.keeps_last_snapshot = true;
+        if let Some(control) = &seen.control {
+            control.keep_last_snapshot();
+        }
+    }
+
     /// Whether sources are asked.
     pub fn hold(&self, is_held: bool) {
         let mut seen = self.seen();
@@ -200,6 +213,12 @@ impl Run {
     /// The wait for another try.
     pub fn waiting(&self) -> Option<Waiting> {
         self.seen().waiting.clone()
+    }
+
+    /// An output that tries again, by its name, and why.
+    pub fn trouble(&self) -> Option<(String, String)> {
+        let seen = self.seen();
+        seen.troubles.iter().find_map(|(name, trouble)| Some((name.clone(), trouble.get()?)))
     }
 
     /// How often it was started again.
@@ -406,6 +425,7 @@ impl Observer for RunObserver<'_> {
         seen.is_starting = true;
         (seen.is_started, seen.is_polled, seen.waiting) = (false, false, None);
         seen.cancellers = cancellers(graph);
+        seen.troubles = troubles(graph);
         if seen.asked.is_some() {
             seen.cancellers.iter().for_each(|cancel| cancel());
         }
@@ -422,6 +442,9 @@ impl Observer for RunObserver<'_> {
         seen.last_metrics = None;
         if seen.is_held {
             control.hold();
+        }
+        if seen.keeps_last_snapshot {
+            control.keep_last_snapshot();
         }
         if let Some(how) = seen.asked {
             ask_to_end(control, how);
@@ -453,6 +476,15 @@ impl Observer for RunObserver<'_> {
     fn is_stopped(&self) -> bool {
         self.run.seen().asked.is_some()
     }
+}
+
+/// Where outputs say what goes wrong while they try again.
+fn troubles(graph: &Graph) -> Vec<(String, Trouble)> {
+    let of_stage = |stage: &Stage| match &stage.kind {
+        StageKind::Sink(sink) => Some((stage.name.clone(), sink.trouble()?)),
+        _ => None,
+    };
+    graph.stages.iter().filter_map(of_stage).collect()
 }
 
 /// What ends the waits of a job that starts.

@@ -10,7 +10,7 @@ use rdkafka::ClientConfig;
 use rdkafka::ClientContext;
 use rdkafka::consumer::{BaseConsumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::DeliveryResult;
+use rdkafka::message::{DeliveryResult, Message as _};
 use rdkafka::metadata::{Metadata, MetadataBroker};
 use rdkafka::producer::{ProducerContext, ThreadedProducer};
 use thalweg_core::connector::{
@@ -384,10 +384,10 @@ impl ConsumerContext for Context {}
 impl ProducerContext for Context {
     type DeliveryOpaque = ();
     fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
-        if let Err((error, _)) = result
+        if let Err((error, message)) = result
             && self.undelivered.get().is_none()
         {
-            self.undelivered.set(describe(error));
+            self.undelivered.set(format!("topic '{}': {}", message.topic(), describe(error)));
         }
     }
 }

@@ -135,10 +135,11 @@ impl Transactions {
     ///
     /// # Errors
     /// If the output is not that of the snapshot, or an earlier job still needs it; if the servers
-    /// do not let transactions last as long as the user says.
+    /// do not let transactions last as long as the user says, or a topic is not there.
     pub fn check_start(&mut self, handle: Option<&str>, start: &OutputStart) -> Result<()> {
         self.claim()?;
         self.check_timeout()?;
+        self.check_topics()?;
         self.start = Some((handle.map(str::to_owned), start.clone()));
         self.look()
     }
@@ -223,6 +224,13 @@ impl Transactions {
                 Ok(())
             }
         }
+    }
+
+    /// The marker stands by the name of a topic that is there, so it cannot be made by the
+    /// first message.
+    fn check_topics(&mut self) -> Result<()> {
+        let consumer = self.consumer()?;
+        self.calls(&consumer, START_WAIT).partitions(&self.options.topics).map(drop)
     }
 
     fn group(&self) -> String {

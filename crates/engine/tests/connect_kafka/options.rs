@@ -56,6 +56,26 @@ fn mistakes_are_named_with_what_to_do() {
 }
 
 #[test]
+fn an_output_topic_that_is_not_there_is_named() {
+    let Some(broker) = Broker::shared() else { return };
+    let job = |options: &str| {
+        format!(
+            "SET 'execution.checkpointing.dir' = 'snapshots'; SET 'restart-strategy.type' = 'none'; \
+             CREATE TABLE n (n INT) WITH ('connector' = 'datagen', 'number-of-rows' = '1'); \
+             CREATE TABLE o (n INT) WITH ('connector' = 'kafka', 'topic' = 'not-there', 'format' = 'json', \
+             'properties.bootstrap.servers' = '{}', {options}); INSERT INTO o SELECT n FROM n;",
+            broker.servers
+        )
+    };
+    let exactly =
+        "'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = 'n'";
+    broker.refused("no-output", &job(exactly), &["o: topic 'not-there'", "create the topic"]);
+    // The client waits so long for topics that others may have made a moment ago.
+    let at_least = "'properties.topic.metadata.propagation.max.ms' = '100'";
+    broker.refused("no-output-plain", &job(at_least), &["topic 'not-there'", "can't be written"]);
+}
+
+#[test]
 fn servers_that_others_name_must_be_allowed() {
     let Some(broker) = Broker::shared() else { return };
     broker.topic("allowed", 1, &[]);

@@ -311,7 +311,8 @@ fn an_insert_is_a_job_that_outlives_its_session_and_continues_from_its_savepoint
     let other = Client::open(
         &server,
         json!({ "pipeline.name": "Kept Numbers", "execution.state-recovery.path": path,
-                "table.dml-sync": "true", "execution.checkpointing.interval": "200 ms" }),
+                "table.dml-sync": "true", "execution.checkpointing.interval": "200 ms",
+                "execution.checkpointing.num-retained": "1" }),
     );
     for declaration in [
         "CREATE TABLE n (x BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '400', \
@@ -323,6 +324,15 @@ fn an_insert_is_a_job_that_outlives_its_session_and_continues_from_its_savepoint
     let again = other.fields(statement)[0][0].as_str().expect("an id").to_owned();
     assert_ne!(again, id);
     assert_eq!(place.numbers("kept.csv"), (1..=2000).collect::<Vec<_>>());
+    // The job has ended with another last snapshot, and only the newest of those is kept.
+    let savepoint = path.as_str().and_then(|path| path.rsplit('/').next()?.parse::<u64>().ok());
+    let token = server.token("reads", "read");
+    let (_, listed) = server.ask("GET", "/v1/jobs/kept-numbers/snapshots", &token, "", "");
+    let (_, listed) = listed.split_once("\r\n\r\n").expect("a body");
+    let listed: Value = serde_json::from_str(listed).expect("JSON");
+    let kinds = listed["items"].as_array().expect("a list").iter();
+    let kinds: Vec<_> = kinds.map(|own| (own["number"].as_u64(), own["kind"].as_str())).collect();
+    assert!(kinds.contains(&(savepoint, Some("manual"))), "{savepoint:?}: {kinds:?}");
     // A job that was waited for and failed is an error of its statement.
     let refused =
         other.run("INSERT INTO kept SELECT CAST('x' AS BIGINT) FROM n").expect_err("no number");

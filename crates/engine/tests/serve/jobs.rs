@@ -100,6 +100,29 @@ fn new_statements_take_the_place_of_old_ones_with_their_state() {
     server.terminate();
 }
 
+/// Nothing listens there, so the output tries again for as long as a start may take.
+#[cfg(feature = "kafka")]
+#[test]
+fn a_job_that_starts_says_which_output_waits_for_what() {
+    let place = Place::new("starts");
+    let server = place.serve(&FAST);
+    let sql = "CREATE TABLE n (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '10');
+               CREATE TABLE away (n BIGINT) WITH ('connector' = 'kafka', 'topic' = 't', 'format' = 'json',
+                 'properties.bootstrap.servers' = '127.0.0.1:1', 'sink.delivery-guarantee' = 'exactly-once',
+                 'sink.transactional-id-prefix' = 'away');
+               INSERT INTO away SELECT n FROM n;";
+    let (status, text) = server.submit("a", sql, &[]);
+    assert_eq!(status, 0, "{text}");
+    let job = server.await_job("a", "waiting for its output", |job| {
+        job["waits_for"].as_str().is_some_and(|what| what.contains("the output away"))
+    });
+    assert_eq!(job["state"], "starting");
+    // The client says one thing of each server, and another of all.
+    let waits_for = job["waits_for"].as_str().unwrap_or_default();
+    assert!(["refused", "brokers are down"].iter().any(|why| waits_for.contains(why)), "{job}");
+    assert!(server.done(&["stop", "a"]).contains("stopped"));
+}
+
 /// What a job is doing is there for people and for Prometheus, within seconds of its start.
 #[test]
 fn readings_say_what_a_job_is_doing_and_why() {

@@ -147,7 +147,7 @@ impl Watch<'_> {
                 return Ok(());
             }
             if self.control.has_ended() {
-                let taken = self.take(SnapshotKind::Final, AfterCut::Continue);
+                let taken = self.take(self.last_kind(), AfterCut::Continue);
                 if taken.is_ok() {
                     return self.control.complete();
                 }
@@ -177,9 +177,17 @@ impl Watch<'_> {
             return Ok(false);
         }
         // An error fails the job, which must not end as one that was stopped before it is known.
-        self.take(SnapshotKind::Final, AfterCut::Hold)?;
+        self.take(self.last_kind(), AfterCut::Hold)?;
         self.control.cancel();
         Ok(true)
+    }
+
+    /// Of which kind the last snapshot is: whoever stops the job may ask for one that stays.
+    fn last_kind(&self) -> SnapshotKind {
+        match self.control.keeps_last_snapshot() {
+            true => SnapshotKind::Manual,
+            false => SnapshotKind::Final,
+        }
     }
 
     /// Takes a snapshot if it is due or requested, else waits a little.

@@ -246,6 +246,10 @@ pub fn stop(
         (true, false) => StopHow::Snapshot,
         (false, false) => StopHow::Cancel,
     };
+    if let (true, Some(run)) = (with_savepoint, &job.lock().run) {
+        // Flink's savepoints stay until a user deletes them.
+        run.keep_last_snapshot();
+    }
     let operation = server.stop(&job.name, &StopBody { how }, by)?;
     let patience = server.config.stop_timeout().saturating_mul(2);
     let ended = server.operations.wait(&operation.id, patience).unwrap_or(operation);
