@@ -40,6 +40,7 @@ mod gateway;
 mod http;
 mod job;
 mod jobs_dir;
+mod letters;
 mod lifecycle;
 mod logs;
 mod meters;
@@ -53,6 +54,7 @@ mod server;
 mod supervisor;
 mod systemd;
 mod tokens;
+mod trials;
 mod zip;
 
 pub use audit::{AuditLine, verify as verify_audit};

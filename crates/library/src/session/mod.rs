@@ -35,6 +35,7 @@ mod shown_rows;
 mod state_tables;
 mod statement;
 mod steps;
+mod trial;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -63,6 +64,7 @@ pub use options::SessionOptions;
 pub use shown_rows::{ShownRow, ShownRows};
 pub use statement::PlannedJob;
 pub use steps::StatementClass;
+pub use trial::{Trial, TrialOutput};
 
 use crate::interleaving::{Interleaving, Recording};
 use crate::jobs::{Interface, ResumeFrom};
@@ -137,6 +139,9 @@ impl Session {
             clock: Arc::clone(&clock),
         };
         let mut connectors = settings::builtin_connectors(&options).map(wrap);
+        if let Some(trial) = &options.trial {
+            connectors = connectors.map(|connector| trial.wrap(connector));
+        }
         if let Some(allowed) = &options.allowed_connectors {
             connectors.retain(|name| allowed.iter().any(|allowed| allowed == name));
         }

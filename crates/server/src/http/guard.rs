@@ -326,8 +326,9 @@ fn is_from_here(
 fn shows_rows(path: &str) -> bool {
     let of_job = path.strip_prefix("/v1/jobs/").and_then(|rest| rest.split_once('/'));
     of_job.is_some_and(|(_, what)| {
-        matches!(what, "tail" | "late" | "dead-letters" | "bundle.zip")
+        matches!(what, "tail" | "late" | "dead-letters" | "bundle.zip" | "trials")
             || what.starts_with("tables/")
+            || what.starts_with("trials/")
     })
 }
 
