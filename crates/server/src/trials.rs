@@ -393,7 +393,13 @@ impl Server {
             run.join()
         });
         let ran = ran.unwrap_or_else(|_| Err(Error::internal("the trial's thread panicked")));
-        let is_over = watched.seen().is_over;
+        let (is_over, cause) = {
+            let mut seen = watched.seen();
+            (seen.is_over, seen.cause.take())
+        };
+        if let Some(cause) = cause {
+            return Err(Problem::of_error(&cause, &text));
+        }
         match ran {
             Ok(report) => {
                 let report = report.jobs.into_iter().next().map(|job| job.report);
@@ -440,6 +446,8 @@ struct WatchedRun {
     cancellers: Vec<Waker>,
     metrics: MetricsSnapshot,
     is_over: bool,
+    /// Why the job would be started again: a trial that fails has failed.
+    cause: Option<Error>,
 }
 
 impl Watched {
@@ -477,9 +485,8 @@ impl Observer for TrialObserver<'_> {
     fn explanation(&mut self, _: &str) -> Result<()> {
         Ok(())
     }
-    /// A trial that fails has failed.
-    fn restarting(&mut self, _: &JobDescription, _: &Error, _: Duration, _: u32) {
-        self.0.seen().is_over = false;
+    fn restarting(&mut self, _: &JobDescription, cause: &Error, _: Duration, _: u32) {
+        self.0.seen().cause = Some(cause.clone());
     }
     fn starting(&mut self, _: &JobDescription, graph: &mut Graph) {
         self.0.seen().cancellers = cancellers(graph);
@@ -500,7 +507,8 @@ impl Observer for TrialObserver<'_> {
         seen.control = None;
     }
     fn is_stopped(&self) -> bool {
-        self.0.seen().is_over
+        let seen = self.0.seen();
+        seen.is_over || seen.cause.is_some()
     }
 }
 

@@ -71,7 +71,8 @@ impl Run {
                     }
                     _ => {
                         let texts = of.batch.column(0).as_string_view();
-                        let number = |text: Option<&str>| text?.trim_end_matches(".0").parse().ok();
+                        let number =
+                            |text: Option<&str>| text?.trim_end_matches(".0").parse::<i64>().ok();
                         self.rows.extend(texts.iter().filter_map(number));
                     }
                 },
@@ -192,22 +193,60 @@ fn a_job_that_goes_back_reads_records_from_the_input_and_not_from_the_list() {
     assert_eq!((left.letters.len(), left.last), (0, 20));
 }
 
+/// An input whose position covers as many dead letters as is said, and that gives nothing.
+struct Covering(Arc<std::sync::atomic::AtomicU64>);
+
+impl Source for Covering {
+    fn name(&self) -> String {
+        "numbers".to_owned()
+    }
+    fn start(&mut self, _waker: Waker) -> Result<()> {
+        Ok(())
+    }
+    fn poll(&mut self, _rows_max: usize) -> Result<SourcePoll> {
+        Ok(SourcePoll::Pending)
+    }
+    fn is_bounded(&self) -> bool {
+        false
+    }
+    fn position(&self) -> Option<String> {
+        let bytes = self.0.load(std::sync::atomic::Ordering::Relaxed);
+        Some(json!({ "letters": { "bytes": bytes } }).to_string())
+    }
+}
+
+struct Numbers;
+
+impl LetterReader for Numbers {
+    fn read(&self, letter: &Letter) -> Result<RecordBatch, String> {
+        let numbers = arrow_array::Int64Array::from(vec![letter.line as i64]);
+        RecordBatch::try_from_iter([("n", Arc::new(numbers) as _)]).map_err(|e| e.to_string())
+    }
+}
+
 #[test]
-fn a_letter_waits_until_the_position_lies_behind_its_record() {
+fn a_letter_waits_until_the_position_covers_it() {
     let dir = tempfile::tempdir().expect("a folder");
-    let folder = dir.path().canonicalize().expect("a folder");
-    input(&folder, "a.csv", 0, 50);
-    let mut run = Run::begin(&table(&folder, DataType::BigInt), None);
-    // A block was read, of which rows are left: the position is before it.
-    run.read(1);
-    assert_eq!(covered(&run.position()), 0);
-    let found = letters(&folder);
-    assert_eq!(found.len(), 10, "all of them are in the file");
-    list(&folder, &found[..1]);
-    run.source.poll(1).expect("rows");
-    assert_eq!(LettersTaken::of_position(&run.position()).through, 0);
-    run.read(39);
-    run.looks();
-    assert_eq!(LettersTaken::of_position(&run.position()).through, 1);
-    run.end();
+    let letters = dir.path().join("bad.jsonl");
+    let letter = |end, line| {
+        let (file, reason) = ("in".to_owned(), "no".to_owned());
+        Letter { end, file, line, reason, raw: vec![0xff], message: Value::Null }
+    };
+    let covered = Arc::new(std::sync::atomic::AtomicU64::new(50));
+    let inner = Box::new(Covering(Arc::clone(&covered)));
+    let mut source = ReplayedSource::new(inner, letters.clone(), Box::new(Numbers));
+    Source::start(&mut source, Arc::new(|| {})).expect("started");
+    Source::open(&mut source).expect("opened");
+    assert!(matches!(Source::poll(&mut source, 1), Ok(SourcePoll::Pending)));
+    List::add(&letters, &[letter(50, 1), letter(90, 2)], |_| true).expect("listed");
+    std::thread::sleep(LOOK_EVERY);
+    assert!(matches!(Source::poll(&mut source, 1), Ok(SourcePoll::Batch(_))));
+    assert!(matches!(Source::poll(&mut source, 1), Ok(SourcePoll::Pending)));
+    covered.store(90, std::sync::atomic::Ordering::Relaxed);
+    assert!(matches!(Source::poll(&mut source, 1), Ok(SourcePoll::Batch(_))));
+    let position = Source::position(&source).expect("a position");
+    assert_eq!(LettersTaken::of_position(&position).through, 2);
+    assert_eq!(input_position(&position).expect("one"), "{\"letters\":{\"bytes\":90}}");
+    let around = format!("{{\"rows\":0,\"inner\":{position}}}");
+    assert_eq!(LettersTaken::of_position(&around).through, 2, "also within another layer");
 }

@@ -19,6 +19,7 @@ use thalweg_runtime::JobControl;
 
 use super::command::Command;
 use super::jobs::{self, text_column, texts};
+use super::materialized;
 use super::operation::{Answer, Operation};
 use super::registry::Gateway;
 use super::rows::{WaitingRows, WaitingSink};
@@ -185,6 +186,10 @@ fn command_of(
             let schema = TableSchema::new(vec![text_column("jars")]);
             let batch = texts(&schema, &[])?;
             Ok(Answer::of(schema, batch))
+        }
+        Command::AlterMaterializedTable { name, change } => {
+            materialized::alter(server, name, change, &session.by)?;
+            ok()
         }
         Command::BeginStatementSet => {
             session.engine().statement_set = Some(Vec::new());

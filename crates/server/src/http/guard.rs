@@ -343,7 +343,11 @@ fn needed_role(method: &Method, path: &str) -> Role {
         "/v1/query" => Role::Write,
         _ if shows_rows(path) => Role::Write,
         _ if looks => Role::Read,
-        _ if matches!(last, "start" | "stop" | "pause" | "resume" | "restart" | "snapshots") => {
+        _ if matches!(
+            last,
+            "start" | "stop" | "pause" | "resume" | "restart" | "snapshots" | "verify"
+        ) =>
+        {
             Role::Operate
         }
         _ => Role::Write,

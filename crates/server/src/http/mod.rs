@@ -19,6 +19,7 @@ mod live;
 mod materialized;
 mod page;
 mod readings;
+mod snapshots;
 mod statements;
 mod stream;
 mod tail;
@@ -54,7 +55,8 @@ pub fn router(app: App) -> Router {
         .route("/trials", get(trials::list).post(trials::begin))
         .route("/trials/{trial}", get(trials::get))
         .route("/snapshots", get(jobs::snapshots).post(jobs::take_snapshot))
-        .route("/snapshots/{number}", get(graph::snapshot))
+        .route("/snapshots/{number}", get(graph::snapshot).delete(snapshots::delete))
+        .route("/snapshots/{number}/verify", post(snapshots::verify))
         .route("/events", get(jobs::events))
         .route("/logs", get(jobs::logs))
         .route("/runs", get(jobs::runs))
@@ -148,6 +150,8 @@ pub fn openapi() -> &'static str {
         jobs::snapshots,
         jobs::take_snapshot,
         graph::snapshot,
+        snapshots::delete,
+        snapshots::verify,
         graph::graph,
         graph::history,
         jobs::events,

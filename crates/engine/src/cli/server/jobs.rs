@@ -382,7 +382,7 @@ fn late_rows(body: &Value) -> String {
             seconds("max_ms")
         ));
     }
-    let header = ["stage", "time", "watermark", "late by", "row"];
+    let header = ["stage", "time", "watermark", "late by", "missed", "row"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     for row in items(body) {
         rows.push(vec![
@@ -390,6 +390,7 @@ fn late_rows(body: &Value) -> String {
             time(&row["time_ms"]),
             time(&row["watermark_ms"]),
             format!("{} s", row["late_ms"].as_i64().unwrap_or(0) as f64 / 1000.0),
+            missed(row),
             row["row"].to_string(),
         ]);
     }
@@ -397,6 +398,15 @@ fn late_rows(body: &Value) -> String {
         return format!("{shown}no row was late in this run\n");
     }
     shown + &aligned(&rows, |_| true)
+}
+
+/// The window that a late row was too late for.
+fn missed(row: &Value) -> String {
+    match row["windows_ended"].as_u64() {
+        None => "–".to_owned(),
+        Some(0 | 1) => format!("end {}", time(&row["window_end_ms"])),
+        Some(more) => format!("end {} and {} later", time(&row["window_end_ms"]), more - 1),
+    }
 }
 
 /// `thalweg dead`
