@@ -42,6 +42,7 @@ mod follow;
 mod identity;
 mod input_file;
 mod input_handle;
+mod letters_again;
 mod listing;
 mod marks;
 mod object_listing;
@@ -71,13 +72,14 @@ mod writing;
 pub(crate) use dead_letter::{DeadLetters, FinishedLetters};
 #[cfg(any(feature = "kafka", feature = "messaging"))]
 pub(crate) use excerpt::LetterMark;
-pub(crate) use files::{Files, OutFile, sync_above};
+pub(crate) use files::{Files, OsFiles, OutFile, sync_above};
 pub(crate) use follow::Lister;
 pub(crate) use input_file::InputFile;
 pub(crate) use objects::Objects;
 pub(crate) use paths::folder as folder_of;
 pub(crate) use position::FileMark;
 pub(crate) use source::FileSource;
+pub(crate) use writer::partial;
 
 pub use outputs::{OtherFile, letters_path};
 pub use paths::snapshot_location;
@@ -96,7 +98,6 @@ use thalweg_core::{Error, Result};
 #[cfg(not(any(feature = "kafka", feature = "messaging")))]
 use self::dead_letter::{DeadLetters, FinishedLetters};
 use self::description::DESCRIPTION;
-use self::files::OsFiles;
 use self::folder_sink::{FolderLocation, FolderSink};
 use self::follow::Following;
 use self::objects::{ObjectFiles, is_url, writes};
@@ -198,7 +199,8 @@ impl Connector for Filesystem {
 
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
         let source = open_source_after(request, None, &self.letters)?;
-        Ok(Box::new(source.with_memory_limit(request.memory_limit_bytes)))
+        let source = Box::new(source.with_memory_limit(request.memory_limit_bytes));
+        letters_again::replaying_records(request, source)
     }
 
     fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>> {
@@ -325,32 +327,12 @@ fn open_source_after(
             (BadDataPolicy::Reject, Some(letters))
         }
     };
-    let has_op = options.changelog.is_some_and(Changelog::has_op);
-    let record = Record::of(request, has_op);
-    let wanted = wanted(request, &record, has_op);
-    let checked = options.checked(&record, &wanted);
-    let partition_of = |at: &usize| request.partitioned_by.iter().position(|by| by == at);
-    let delivered = delivered(request).into_iter().enumerate();
-    let from_folder = delivered.filter_map(|(place, at)| Some((place, partition_of(&at)?)));
-    let reads_kinds = request.reads_kinds && has_op;
-    let layout = RecordLayout::new(&request.table, record.schema, wanted, reads_kinds);
-    let layout = match options.format.has_changes() {
-        true => layout.of_changes(options.format_metadata),
-        false => layout,
-    };
-    let layout = layout.with_policy(policy, checked).within(&request.bounds);
-    let reading = Reading {
-        decoder: RecordDecoder::new(options.format, layout),
-        from_folder: from_folder.collect(),
-        metadata: options.metadata,
-        delivered: request.delivered().arrow(),
-        record_bytes_max: blocks::RECORD_BYTES_MAX,
-        batch_bytes_max: usize::MAX,
-        first_block_bytes: block_bytes,
-    };
+    let interval = options.monitor_interval;
+    let reading =
+        Reading { first_block_bytes: block_bytes, ..reading_of(request, options, policy) };
     let source = FileSource::new(reading, files, request.parallelism, dead_letters);
     let source = source.in_store(objects.clone());
-    Ok(match options.monitor_interval {
+    Ok(match interval {
         Some(interval) => {
             let request = request.clone();
             source.following(Following { request, interval, objects, lister: None })
@@ -445,4 +427,31 @@ pub(crate) fn check_place_of(request: &TableRequest, path: &str) -> Result<()> {
 /// The error of a file that cannot be written.
 pub(crate) fn write_failed(path: &Path, error: &std::io::Error) -> Error {
     writer::failed(Some(path), error)
+}
+
+/// What is read of the records of a table.
+fn reading_of(request: &TableRequest, options: FileOptions<'_>, policy: BadDataPolicy) -> Reading {
+    let has_op = options.changelog.is_some_and(Changelog::has_op);
+    let record = Record::of(request, has_op);
+    let wanted = wanted(request, &record, has_op);
+    let checked = options.checked(&record, &wanted);
+    let partition_of = |at: &usize| request.partitioned_by.iter().position(|by| by == at);
+    let delivered = delivered(request).into_iter().enumerate();
+    let from_folder = delivered.filter_map(|(place, at)| Some((place, partition_of(&at)?)));
+    let reads_kinds = request.reads_kinds && has_op;
+    let layout = RecordLayout::new(&request.table, record.schema, wanted, reads_kinds);
+    let layout = match options.format.has_changes() {
+        true => layout.of_changes(options.format_metadata),
+        false => layout,
+    };
+    let layout = layout.with_policy(policy, checked).within(&request.bounds);
+    Reading {
+        decoder: RecordDecoder::new(options.format, layout),
+        from_folder: from_folder.collect(),
+        metadata: options.metadata,
+        delivered: request.delivered().arrow(),
+        record_bytes_max: blocks::RECORD_BYTES_MAX,
+        batch_bytes_max: usize::MAX,
+        first_block_bytes: None,
+    }
 }

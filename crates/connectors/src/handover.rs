@@ -21,6 +21,7 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
+use serde_json::Value;
 use thalweg_core::connector::{SourceBatch, Waker};
 use thalweg_core::{Error, Result};
 
@@ -38,6 +39,8 @@ pub struct BadRow {
     pub reason: String,
     /// The record as it was found.
     pub raw: Vec<u8>,
+    /// What is known of it besides, for whoever reads it again; null where that is nothing.
+    pub message: Value,
 }
 
 /// What a decoder hands over at a time.

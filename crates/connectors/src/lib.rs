@@ -74,6 +74,7 @@ pub mod postgres_cdc;
 pub mod print;
 #[cfg(feature = "redis")]
 pub mod redis;
+pub mod replay;
 #[cfg(feature = "messaging")]
 pub mod socket;
 #[cfg(all(test, feature = "messaging"))]

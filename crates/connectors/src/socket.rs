@@ -13,7 +13,7 @@ use thalweg_core::{Error, Result};
 use crate::filesystem::FinishedLetters;
 use crate::format::options::RECORD_FORMATS;
 use crate::messaging::options::{BAD_DATA, RecordOptions, joined, source_capability};
-use crate::messaging::{Client, Inbox, Message, MessageSource, SourceParts};
+use crate::messaging::{self, Client, Inbox, Message, SourceParts};
 use crate::network::wire::{Address, Wire};
 use crate::network::{Attempt, Cancel, Failure};
 
@@ -102,7 +102,7 @@ impl Connector for Socket {
         };
         let finished = self.finished.clone();
         let parts = SourceParts::at_most_once(peer, records, Box::new(client), finished, cancel);
-        Ok(Box::new(MessageSource::new(request.clone(), parts)?))
+        messaging::open(request, parts)
     }
 }
 

@@ -21,7 +21,7 @@ use tungstenite::{Error as SocketError, Message as Received, WebSocket as Connec
 use crate::filesystem::FinishedLetters;
 use crate::format::options::RECORD_FORMATS;
 use crate::messaging::options::{BAD_DATA, RecordOptions, address, joined, source_capability};
-use crate::messaging::{Client, Inbox, Message, MessageSource, SourceParts};
+use crate::messaging::{self, Client, Inbox, Message, SourceParts};
 use crate::network::tcp::is_tick;
 use crate::network::tls::Stream;
 use crate::network::wire::{Address, CONNECT_WAIT};
@@ -168,7 +168,7 @@ impl Connector for WebSocket {
         };
         let finished = self.finished.clone();
         let parts = SourceParts::at_most_once(peer, records, Box::new(client), finished, cancel);
-        Ok(Box::new(MessageSource::new(request.clone(), parts)?))
+        messaging::open(request, parts)
     }
 }
 

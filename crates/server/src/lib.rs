@@ -45,6 +45,7 @@ mod http;
 mod job;
 mod jobs_dir;
 mod journal;
+mod letters;
 mod lifecycle;
 mod logs;
 mod meters;
@@ -60,6 +61,7 @@ mod server;
 mod supervisor;
 mod systemd;
 mod tokens;
+mod trials;
 mod zip;
 
 pub use audit::{AuditLine, verify as verify_audit};

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thalweg_core::shim::unique_name;
 
+use crate::letters::ReplayedLetters;
 use crate::lifecycle::State;
 use crate::problem::Problem;
 
@@ -34,6 +35,10 @@ pub enum OperationKind {
     Upgrade,
     /// A snapshot is to be taken.
     Snapshot,
+    /// Dead letters are to be read again.
+    Replay,
+    /// New statements are tried.
+    Trial,
 }
 
 impl OperationKind {
@@ -48,6 +53,8 @@ impl OperationKind {
             OperationKind::Restart => "restart",
             OperationKind::Upgrade => "upgrade",
             OperationKind::Snapshot => "snapshot request",
+            OperationKind::Replay => "replay",
+            OperationKind::Trial => "trial",
         }
     }
 
@@ -95,6 +102,9 @@ pub struct Operation {
     /// The number of the snapshot that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<u64>,
+    /// What became of the dead letters that were to be read again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub letters: Option<ReplayedLetters>,
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schema(value_type = Option<Object>))]
@@ -111,10 +121,11 @@ pub struct Operations {
 /// What an operation of this kind comes to when the job is in this state; `None` while it is under
 /// way.
 fn verdict(kind: OperationKind, state: State) -> Option<bool> {
+    use OperationKind::{Replay, Snapshot, Trial, Upgrade};
     use State::{Draft, Failed, Finished, Paused, Running, Stopped, Undecided};
     match (kind, state) {
         // Whoever carries these out says so.
-        (OperationKind::Snapshot | OperationKind::Upgrade, _) => None,
+        (Snapshot | Upgrade | Replay | Trial, _) => None,
         (OperationKind::Stop, Draft | Stopped | Finished) => Some(true),
         (OperationKind::Stop, Failed) => Some(false),
         (OperationKind::Pause, Paused) => Some(true),
@@ -139,18 +150,31 @@ impl Operations {
         (job, generation): (&str, u64),
         (state, now_ms): (State, i64),
     ) -> Operation {
-        let mut all = self.all();
         let is_same = |own: &&Operation| {
             own.job == job
                 && own.kind == kind
                 && own.generation == generation
                 && own.state == OperationState::Running
         };
-        if let Some(same) = all.iter().find(is_same) {
-            return same.clone();
-        }
+        let same = self.all().iter().find(is_same).cloned();
+        same.unwrap_or_else(|| self.add(kind, (job, generation), (state, now_ms)))
+    }
+
+    /// A new operation.
+    pub fn add(&self, kind: OperationKind, about: (&str, u64), at: (State, i64)) -> Operation {
+        self.add_named(unique_name(), kind, about, at)
+    }
+
+    /// A new operation with this name, which no other has.
+    pub fn add_named(
+        &self,
+        id: String,
+        kind: OperationKind,
+        (job, generation): (&str, u64),
+        (state, now_ms): (State, i64),
+    ) -> Operation {
         let operation = Operation {
-            id: unique_name(),
+            id,
             kind,
             job: job.to_owned(),
             generation,
@@ -159,8 +183,10 @@ impl Operations {
             asked_ms: now_ms,
             ended_ms: None,
             snapshot: None,
+            letters: None,
             problem: None,
         };
+        let mut all = self.all();
         all.push_back(operation.clone());
         if all.len() > OPERATIONS_MAX {
             all.pop_front();
@@ -181,7 +207,13 @@ impl Operations {
         for operation in own {
             operation.job_state = state;
             let is_replaced = operation.generation < generation
-                && !matches!(operation.kind, OperationKind::Stop | OperationKind::Snapshot);
+                && !matches!(
+                    operation.kind,
+                    OperationKind::Stop
+                        | OperationKind::Snapshot
+                        | OperationKind::Replay
+                        | OperationKind::Trial
+                );
             let (is_done, problem) = match verdict(operation.kind, state) {
                 _ if is_replaced => {
                     let detail = "a later request for the same job has taken its place";
@@ -236,6 +268,14 @@ impl Operations {
                 && own.state == OperationState::Running
         };
         self.all().iter().any(is_own)
+    }
+
+    /// Dead letters were read again, or will not be.
+    pub fn end_replay(&self, id: &str, ended: Result<ReplayedLetters, Problem>, now_ms: i64) {
+        if let (Ok(letters), Some(own)) = (&ended, self.all().iter_mut().find(|own| own.id == id)) {
+            own.letters = Some(letters.clone());
+        }
+        self.end(id, ended.map(|_| None), now_ms);
     }
 
     /// The operation of this name.

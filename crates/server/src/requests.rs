@@ -7,9 +7,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use thalweg_core::Error;
 use thalweg_core::shim::Clock;
-use thalweg_library::jobs::ResumeFrom;
 use thalweg_library::jobs::compatibility::{Comparison, StageName};
+use thalweg_library::jobs::{ResumeFrom, SnapshotReference};
 use thalweg_library::session::{PlannedJob, Session};
+use thalweg_state::SnapshotStore;
 
 use crate::catalogue::{
     JobRecord, Limits, Revision, StageReference, StartFrom, UpgradeRecord, check_name,
@@ -258,7 +259,7 @@ impl Server {
         Ok(PutAnswer { name, is_new: false, revision: number, diff, operation })
     }
 
-    fn new_revision(&self, body: &JobBody, by: &str) -> Revision {
+    pub(crate) fn new_revision(&self, body: &JobBody, by: &str) -> Revision {
         Revision {
             number: 1,
             at_ms: self.clock.wall_ms(),
@@ -288,8 +289,21 @@ impl Server {
     /// What becomes of the state in the newest snapshot.
     fn diff(&self, plan: &PlannedJob) -> Outcome<StateDiff> {
         let Some(store) = store_of(plan)? else { return Ok(StateDiff::default()) };
-        let snapshot = store.newest_number_of(store.lineage()?.as_ref())?;
-        let compared = compared(&store, &ResumeFrom::Newest, plan)?;
+        match store.newest_number_of(store.lineage()?.as_ref())? {
+            Some(number) => self.diff_with(&store, number, plan),
+            None => Ok(StateDiff::default()),
+        }
+    }
+
+    /// What becomes of the state in a snapshot.
+    pub(crate) fn diff_with(
+        &self,
+        store: &SnapshotStore,
+        number: u64,
+        plan: &PlannedJob,
+    ) -> Outcome<StateDiff> {
+        let resume = ResumeFrom::Snapshot(SnapshotReference::Number(number));
+        let compared = compared(store, &resume, plan)?;
         let Some(Comparison { kept, added, removed, changed_stages, .. }) = compared else {
             return Ok(StateDiff::default());
         };
@@ -298,6 +312,7 @@ impl Server {
         };
         let mut dropped = names(removed);
         dropped.extend(names(changed_stages));
+        let snapshot = Some(number);
         Ok(StateDiff { snapshot, kept: names(kept), empty: names(added), dropped })
     }
 
@@ -575,7 +590,7 @@ impl Server {
     ///
     /// # Errors
     /// If its statements are not there any more.
-    pub fn store(&self, name: &str) -> Outcome<Option<thalweg_state::SnapshotStore>> {
+    pub fn store(&self, name: &str) -> Outcome<Option<SnapshotStore>> {
         let job = self.job(name)?;
         let record = job.lock().record.clone();
         let revision = self.catalogue.revision(name, record.revision)?;
@@ -613,7 +628,7 @@ impl Server {
         Err(Problem::new(409, "no-room", detail))
     }
 
-    fn check_open(&self) -> Outcome<()> {
+    pub(crate) fn check_open(&self) -> Outcome<()> {
         match self.is_closing() {
             true => Err(Problem::new(503, "closing", "the server is about to end")),
             false => Ok(()),

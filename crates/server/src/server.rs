@@ -25,6 +25,7 @@ use crate::operations::Operations;
 use crate::problem::Problem;
 use crate::supervisor::supervise;
 use crate::tokens::Tokens;
+use crate::trials::Trials;
 
 /// A server that has its data directory.
 pub struct Server {
@@ -38,6 +39,8 @@ pub struct Server {
     pub bell: Bell,
     /// Requests that take time.
     pub operations: Operations,
+    /// Statements that are tried.
+    pub(crate) trials: Trials,
     /// Who may ask for what.
     pub tokens: Tokens,
     /// Who has asked for what.
@@ -90,6 +93,7 @@ impl Server {
             audit: Audit::open(catalogue.root(), clock.clone())?,
             pool: Pool::new(config.workers(), true, Duration::ZERO)?,
             operations: Operations::default(),
+            trials: Trials::default(),
             changed: watch::channel(0).0,
             began_ms: now_ms,
             problems: wrong.iter().map(Error::to_string).collect(),

@@ -1,6 +1,6 @@
 /** Addresses of views: `#/jobs/orders/why?at=5`. A pure pair of functions; `place.svelte.ts` follows the browser. */
 
-export const JOB_TABS = ['graph', 'why', 'latency', 'late', 'snapshots', 'events', 'sql'] as const;
+export const JOB_TABS = ['graph', 'why', 'latency', 'late', 'snapshots', 'tables', 'events', 'sql'] as const;
 export type JobTab = (typeof JOB_TABS)[number];
 
 export type Place =

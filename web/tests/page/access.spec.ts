@@ -1,6 +1,6 @@
 import AxeBuilder from '@axe-core/playwright';
 import { expect, open, test } from './opened';
-import { FAILING, FLOWING, HELD } from './jobs_of_tests';
+import { BANK, FAILING, FLOWING, HELD, thermometer } from './jobs_of_tests';
 import { Server } from './server';
 
 let server: Server;
@@ -13,6 +13,9 @@ test.beforeAll(async () => {
   await server.submit('flowing', FLOWING, { tags: ['shop'] });
   await server.submit('held', HELD);
   await server.submit('failing', FAILING);
+  await server.submit('bank', BANK);
+  server.file('readings/first.csv', '20.5\nwarm\n');
+  await server.submit('thermometer', thermometer('DOUBLE', 'celsius'));
   await server.until<{ state: string }>('v1/jobs/failing', (job) => job.state === 'failed');
   await server.until<{ snapshot?: number }>('v1/jobs/flowing', (job) => job.snapshot !== undefined);
 });
@@ -20,7 +23,8 @@ test.afterAll(() => server.end());
 
 const VIEWS = [
   '/jobs', '/jobs/flowing', '/jobs/flowing?as=table', '/jobs/failing', '/jobs/held/why', '/jobs/flowing/latency', '/jobs/flowing/late',
-  '/jobs/flowing/snapshots', '/jobs/failing/events', '/jobs/flowing/sql', '/editor', '/settings', '/nowhere',
+  '/jobs/thermometer/late',
+  '/jobs/flowing/snapshots', '/jobs/bank/tables', '/jobs/failing/events', '/jobs/flowing/sql', '/editor', '/settings', '/nowhere',
 ];
 
 for (const scheme of ['light', 'dark'] as const) {

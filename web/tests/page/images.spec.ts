@@ -1,13 +1,13 @@
 import { mkdirSync } from 'node:fs';
 import { open, test, expect } from './opened';
-import { FAILING, FLOWING, HELD, LATE } from './jobs_of_tests';
+import { BANK, FAILING, FLOWING, HELD, LATE } from './jobs_of_tests';
 import { Server } from './server';
 
 /** The pictures of docs/page.md: `THALWEG_WRITE_DOCS=1 make page-test` takes them again. */
 const FOLDER = process.env.THALWEG_IMAGES ?? '../docs/images/page';
 const VIEWS: [string, string][] = [
   ['jobs', '/jobs'], ['graph', '/jobs/held'], ['panel', '/jobs/late'], ['table', '/jobs/late?as=table'], ['why', '/jobs/held/why'], ['latency', '/jobs/flowing/latency'],
-  ['late', '/jobs/late/late'], ['snapshots', '/jobs/flowing/snapshots'], ['events', '/jobs/failing/events'], ['sql', '/jobs/held/sql'],
+  ['late', '/jobs/late/late'], ['snapshots', '/jobs/flowing/snapshots'], ['tables', '/jobs/bank/tables'], ['events', '/jobs/failing/events'], ['sql', '/jobs/held/sql'],
   ['editor', '/editor/held'], ['settings', '/settings'], ['failed', '/jobs/failing'],
 ];
 /** Those that the page of the documentation shows. All are taken where THALWEG_IMAGES names a folder. */
@@ -27,6 +27,7 @@ test('pictures of the views', async ({ page, faults }) => {
     await server.submit('held', HELD.trimStart(), { tags: ['plant'] });
     await server.submit('late', LATE);
     await server.submit('failing', FAILING);
+    await server.submit('bank', BANK);
     await server.ask('PUT', 'v1/jobs/sketch', { sql: FLOWING });
     await server.until<{ why: { verdict: string } }>('v1/jobs/held/why', (found) => found.why.verdict === 'standing-still', 90);
     await open(page, server);

@@ -43,6 +43,25 @@ CREATE TABLE sums (amount INT) WITH ('connector' = 'blackhole');
 INSERT INTO sums SELECT amount FROM payments WHERE amount > 0;
 `;
 
+/** Keeps a table that can be asked. */
+export const BANK = `
+CREATE TABLE transfers (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '50',
+  'fields.n.kind' = 'sequence', 'fields.n.start' = '0', 'fields.n.end' = '1000000000');
+CREATE MATERIALIZED TABLE balances (PRIMARY KEY (account) NOT ENFORCED) FRESHNESS = INTERVAL '1' SECOND
+AS SELECT MOD(n, 3) AS account, COUNT(*) AS entries FROM transfers GROUP BY MOD(n, 3);
+`;
+
+/** Follows a file with a reading that is no number in statements that take none. */
+export function thermometer(kind: string, value: string): string {
+  return `
+SET 'execution.checkpointing.interval' = '500 ms';
+CREATE TABLE readings (celsius ${kind}) WITH ('connector' = 'filesystem', 'path' = 'readings', 'format' = 'csv',
+  'source.monitor-interval' = '200 ms', 'bad-data' = 'dead-letter', 'dead-letter.path' = 'bad.jsonl');
+CREATE TABLE kept (celsius DOUBLE) WITH ('connector' = 'blackhole');
+INSERT INTO kept SELECT ${value} FROM readings;
+`;
+}
+
 /** About 200 stages: many inputs that are filtered and come together. */
 export function wide(inputs: number): string {
   const tables = Array.from({ length: inputs }, (_, number) => `

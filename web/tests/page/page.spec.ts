@@ -1,6 +1,6 @@
 import { expect, open, test } from './opened';
 import { Server } from './server';
-import { FAILING, FLOWING, HELD, LATE } from './jobs_of_tests';
+import { BANK, FAILING, FLOWING, HELD, LATE, thermometer } from './jobs_of_tests';
 
 interface Job {
   name: string;
@@ -277,4 +277,35 @@ test('settings show options with their origin, make tokens, and have the licence
   await page.goto(`${server.url}/#token=${token}&to=/settings`);
   await page.reload();
   await expect(page.getByText('shown to a token of the role admin')).toBeVisible();
+});
+
+test('a materialized table is shown, and a condition chooses its rows', async ({ page, faults }) => {
+  void faults;
+  await server.submit('bank', BANK);
+  await server.until<{ items: { rows?: number }[] }>('v1/jobs/bank/tables', (found) => found.items[0]?.rows === 3);
+  await open(page, server, '/jobs/bank/tables');
+  await expect(page.getByRole('heading', { name: 'bank.balances' })).toBeVisible();
+  const rows = page.getByRole('region', { name: 'Rows of balances' }).getByRole('row');
+  await expect(rows).toHaveCount(4);
+  await page.getByLabel('WHERE').fill('account = 2');
+  await page.getByRole('button', { name: 'Ask' }).click();
+  await expect(rows).toHaveCount(2);
+  await page.getByLabel('WHERE').fill('nobody = 1');
+  await page.getByRole('button', { name: 'Ask' }).click();
+  await expect(page.getByRole('alert')).toContainText('nobody');
+});
+
+test('dead letters are read again once the statements are mended', async ({ page, faults }) => {
+  void faults;
+  server.file('readings/first.csv', '20.5\nwarm\n19.5 C\n');
+  await server.submit('thermometer', thermometer('DOUBLE', 'celsius'));
+  await server.until<{ items: unknown[] }>('v1/jobs/thermometer/dead-letters', (found) => found.items.length === 2);
+  await server.submit('thermometer', thermometer('STRING', "CAST(REPLACE(celsius, ' C', '') AS DOUBLE)"));
+  await server.until<Job>('v1/jobs/thermometer', (job) => job.revision === 2 && job.state === 'running');
+  await open(page, server, '/jobs/thermometer/late');
+  const letters = page.getByRole('region', { name: 'Records that could not be read' });
+  await expect(letters.getByRole('row')).toHaveCount(3);
+  await letters.getByRole('row', { name: /19\.5 C/ }).getByRole('button').click();
+  await expect(page.getByText('1 rows were read again, 0 could not be read')).toBeVisible();
+  await expect(letters.getByRole('row')).toHaveCount(2);
 });

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::sync::Arc;
 
+use serde_json::{Value, json};
 use thalweg_core::connector::{Origin, SourceBatch};
 use thalweg_core::{Error, Result};
 
@@ -65,6 +66,7 @@ impl Task for BlockTask {
             line: record.number,
             reason: record.reason,
             raw: record.raw,
+            message: Value::Null,
         };
         let bad = decoded.rejected.into_iter().map(bad_row).chain(too_long).collect();
         let batch = self.reading.batch(decoded.batch, &file)?;
@@ -312,9 +314,13 @@ fn pass_over(
         line: open.at.line,
         reason: format!("{}; only its beginning is kept", too_long_reason(record_bytes_max)),
         raw,
+        message: json!({ ONLY_BEGINNING: true }),
     };
     Ok(Some(open.block(Vec::new(), at, Some(bad))))
 }
+
+/// What a dead letter says of which only the beginning is kept.
+pub const ONLY_BEGINNING: &str = "beginning";
 
 fn too_long_reason(bytes_max: usize) -> String {
     let why = if bytes_max < RECORD_BYTES_MAX { ", an eighth of the memory limit" } else { "" };

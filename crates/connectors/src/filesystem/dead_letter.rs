@@ -225,6 +225,9 @@ impl DeadLetters {
             if std::str::from_utf8(&row.raw).is_err() {
                 letter["raw-base64"] = STANDARD.encode(&row.raw).into();
             }
+            if !row.message.is_null() {
+                letter["message"] = row.message.clone();
+            }
             text.push_str(&letter.to_string());
             text.push('\n');
         }

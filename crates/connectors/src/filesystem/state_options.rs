@@ -40,8 +40,10 @@ fn of_source(request: &TableRequest, options: &FileOptions<'_>) -> StateOptions 
         add(&mut found, "bad-data.check", "read");
     }
     // Fields of CSV have no names, and where bad rows are dropped every column decides which rows
-    // there are.
-    if drops_rows || matches!(options.format, Format::Csv(_)) {
+    // there are. With dead letters in a text positions lie between blocks and count no rows: what
+    // becomes a row may be mended.
+    let counts_no_rows = bad_data == "dead-letter" && options.format.is_text();
+    if (drops_rows || matches!(options.format, Format::Csv(_))) && !counts_no_rows {
         add(&mut found, "columns", request.columns_text());
     }
     found

@@ -40,7 +40,7 @@ use self::options::{HTTP, HTTP_SINK, LookupOptions, ScanMode, ScanOptions, SinkO
 use self::place::{PlacedSource, Places};
 use self::poll::Poller;
 use crate::filesystem::FinishedLetters;
-use crate::messaging::{Client, MarkText, MessageSource, SourceParts, Startup, Tracking};
+use crate::messaging::{self, Client, MarkText, SourceParts, Startup, Tracking};
 use crate::network::Cancel;
 
 /// The connectors.
@@ -147,8 +147,7 @@ impl Connector for Http {
             ScanMode::Poll | ScanMode::Events => Tracking::Replay,
         };
         let parts = self.parts(options, client, tracking, cancel);
-        let source = MessageSource::new(request.clone(), parts)?;
-        Ok(match tracking {
+        messaging::open_with(request, parts, |source| match tracking {
             Tracking::Replay => Box::new(PlacedSource { source, places }),
             _ => Box::new(source),
         })

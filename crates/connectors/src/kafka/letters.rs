@@ -9,6 +9,7 @@ use thalweg_core::connector::TableRequest;
 use thalweg_core::{Error, Result};
 
 use super::client::{Context, Producer, Properties, create, explained};
+use super::letters_again::of_message;
 use super::offsets::PartitionName;
 use super::options::{BadData, KafkaOptions};
 use super::rows::BadMessage;
@@ -134,6 +135,7 @@ impl Letters {
                     line: bad.offset as u64,
                     reason: bad.reason.clone(),
                     raw: bad.value.clone().unwrap_or_default(),
+                    message: of_message(bad),
                 };
                 file.write(&bad.iter().map(row).collect::<Vec<_>>())
             }

@@ -16,6 +16,7 @@ mod client;
 mod description;
 mod jaas;
 mod letters;
+mod letters_again;
 mod limits;
 mod messages;
 mod offsets;
@@ -38,10 +39,12 @@ use thalweg_core::connector::{
 use thalweg_core::{Error, Result};
 
 use self::description::{KAFKA, UPSERT_KAFKA};
-use self::options::{Delivery, KafkaOptions};
+use self::options::{BadData, Delivery, KafkaOptions};
+use self::rows::RowReader;
 use self::sink::KafkaSink;
 use self::source::KafkaSource;
-use crate::filesystem::FinishedLetters;
+use crate::filesystem::{FinishedLetters, letters_path};
+use crate::replay::replaying;
 
 /// The connector `kafka`, or `upsert-kafka`.
 pub struct Kafka {
@@ -143,8 +146,13 @@ impl Connector for Kafka {
 
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
         let options = KafkaOptions::read(request, self.is_upsert, false, true)?;
+        let letters = match &options.bad_data {
+            BadData::File(path) => Some(letters_path(request, path)?),
+            _ => None,
+        };
+        let reader = RowReader::new(request, &options);
         let source = KafkaSource::new(request.clone(), options, self.letters.clone())?;
-        Ok(Box::new(source))
+        replaying(Box::new(source), letters.as_deref(), || Ok(Box::new(reader)))
     }
 
     fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>> {

@@ -33,22 +33,22 @@ pub type Header = (String, Option<Vec<u8>>);
 #[derive(Default)]
 pub struct Block {
     wants: Wants,
-    offsets: Vec<i64>,
-    values: BinaryBuilder,
-    keys: BinaryBuilder,
-    timestamps: Vec<Timestamp>,
-    headers: Vec<Vec<Header>>,
-    leader_epochs: Vec<Option<i32>>,
+    pub(super) offsets: Vec<i64>,
+    pub(super) values: BinaryBuilder,
+    pub(super) keys: BinaryBuilder,
+    pub(super) timestamps: Vec<Timestamp>,
+    pub(super) headers: Vec<Vec<Header>>,
+    pub(super) leader_epochs: Vec<Option<i32>>,
     bytes: usize,
 }
 
 /// What of a message is needed besides its value and offset.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wants {
-    keys: bool,
-    timestamps: bool,
-    headers: bool,
-    leader_epochs: bool,
+    pub(super) keys: bool,
+    pub(super) timestamps: bool,
+    pub(super) headers: bool,
+    pub(super) leader_epochs: bool,
 }
 
 impl Block {
@@ -103,6 +103,10 @@ pub struct BadMessage {
     pub key: Option<Vec<u8>>,
     /// Its headers, if they were kept.
     pub headers: Vec<Header>,
+    /// Its time, if that was kept.
+    pub timestamp: Option<Timestamp>,
+    /// What was kept of it.
+    pub kept: Wants,
 }
 
 /// Rows of a partition.
@@ -277,6 +281,8 @@ impl RowReader {
                 value: values.is_valid(at).then(|| values.value(at).to_vec()),
                 key: key.then(|| keys.value(at).to_vec()),
                 headers: block.headers.get_mut(at).map(std::mem::take).unwrap_or_default(),
+                timestamp: block.timestamps.get(at).copied(),
+                kept: self.wants,
             }
         });
         let bad = bad.collect();

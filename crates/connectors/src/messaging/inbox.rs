@@ -122,6 +122,16 @@ pub struct Block {
     bytes: usize,
 }
 
+impl Block {
+    /// A message that is known by nothing but what it says.
+    pub fn of_value(value: &[u8]) -> Block {
+        let mut values = BinaryBuilder::new();
+        values.append_value(value);
+        let (split, marks, metadata) = (SplitId::ONLY, vec![None], Vec::new());
+        Block { split, marks, values, metadata, bytes: value.len() }
+    }
+}
+
 /// Messages that have come and are not decoded yet.
 pub struct Inbox {
     wants: Vec<String>,

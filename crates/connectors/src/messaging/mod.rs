@@ -42,7 +42,7 @@ mod tests;
 pub use self::inbox::{Inbox, Message, Metadata};
 pub use self::progress::{Mark, MarkText, Tracking};
 pub use self::sink::{MessageSink, Outgoing, Publisher};
-pub use self::source::{MessageSource, SourceParts};
+pub use self::source::{MessageSource, SourceParts, open, open_with};
 
 use thalweg_core::Error;
 

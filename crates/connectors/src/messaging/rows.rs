@@ -19,6 +19,7 @@ use crate::format::{
     BadDataPolicy, DecodeError, DecodedRecords, Format, RecordDecoder, RecordLayout, TextBlock,
 };
 use crate::metadata;
+use crate::replay::{Letter, LetterReader};
 
 /// A message that could not be read and was left out.
 #[derive(Clone, Debug)]
@@ -230,4 +231,20 @@ fn text_maps<'a>(
         lengths.push(length);
     }
     metadata::maps(lengths, Arc::new(names.finish()), Arc::new(texts.finish()), data_type)
+}
+
+impl LetterReader for RowReader {
+    fn read(&self, letter: &Letter) -> Result<RecordBatch, String> {
+        if self.slots.iter().any(|slot| matches!(slot, Slot::Message(..))) {
+            return Err("columns of the table tell of the message, and dead letters keep only \
+                        what it says"
+                .to_owned());
+        }
+        let block = Block::of_value(&letter.raw);
+        let rows = self.decode(&letter.file, block).map_err(|error| error.to_string())?;
+        match rows.bad.into_iter().next() {
+            Some(bad) => Err(bad.reason),
+            None => Ok(rows.batch),
+        }
+    }
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crossbeam_channel::{Sender, unbounded};
+use serde_json::Value;
 use thalweg_core::connector::{
     Source, SourceBatch, SourcePoll, SplitEvent, SplitId, SplitStatus, TableRequest, Trouble,
     Waker, unread_rows,
@@ -23,6 +24,7 @@ use crate::filesystem::{DeadLetters, FinishedLetters, LetterMark};
 use crate::handover::BadRow;
 use crate::network::feed::{Fed, Feed};
 use crate::network::{Backoff, Cancel};
+use crate::replay::replaying;
 
 /// Blocks that wait for the job.
 const BLOCKS_AHEAD: usize = 4;
@@ -75,6 +77,29 @@ impl SourceParts {
             cancel,
         }
     }
+}
+
+/// The source of a table of messages, which reads dead letters again where they are kept in a file.
+///
+/// # Errors
+/// As [`MessageSource::new`].
+pub fn open(request: &TableRequest, parts: SourceParts) -> Result<Box<dyn Source>> {
+    open_with(request, parts, |source| Box::new(source))
+}
+
+/// The same, with something around the source of the messages.
+///
+/// # Errors
+/// As [`MessageSource::new`].
+pub fn open_with(
+    request: &TableRequest,
+    parts: SourceParts,
+    wrap: impl FnOnce(MessageSource) -> Box<dyn Source>,
+) -> Result<Box<dyn Source>> {
+    let letters = parts.records.bad_data.letters_path(request)?;
+    let reader = RowReader::new(request, &parts.records, parts.text);
+    let source = wrap(MessageSource::new(request.clone(), parts)?);
+    replaying(source, letters.as_deref(), || Ok(Box::new(reader)))
 }
 
 /// A source of messages.
@@ -255,6 +280,7 @@ impl MessageSource {
             line: 1,
             reason: bad.reason.clone(),
             raw: bad.value.clone(),
+            message: Value::Null,
         };
         letters.write(&bad.iter().map(row).collect::<Vec<_>>())
     }

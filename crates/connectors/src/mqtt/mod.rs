@@ -26,7 +26,7 @@ use self::reading::TopicReader;
 use self::session::Session;
 use self::writing::TopicWriter;
 use crate::filesystem::FinishedLetters;
-use crate::messaging::{MessageSink, MessageSource, SourceParts, Startup, Tracking};
+use crate::messaging::{self, MessageSink, SourceParts, Startup, Tracking};
 use crate::network::Cancel;
 
 /// The connector.
@@ -86,7 +86,7 @@ impl Connector for Mqtt {
             finished: self.finished.clone(),
             cancel,
         };
-        Ok(Box::new(MessageSource::new(request.clone(), parts)?))
+        messaging::open(request, parts)
     }
 
     fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>> {

@@ -25,7 +25,7 @@ use self::reading::SubjectReader;
 use self::session::Session;
 use self::writing::SubjectWriter;
 use crate::filesystem::FinishedLetters;
-use crate::messaging::{MessageSink, MessageSource, SourceParts, Tracking};
+use crate::messaging::{self, MessageSink, SourceParts, Tracking};
 use crate::network::Cancel;
 
 /// The connector.
@@ -92,7 +92,7 @@ impl Connector for Nats {
             finished: self.finished.clone(),
             cancel,
         };
-        Ok(Box::new(MessageSource::new(request.clone(), parts)?))
+        messaging::open(request, parts)
     }
 
     fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>> {

@@ -6,7 +6,7 @@
 //! the last tick, and a thread wakes the job when the next one has come. What a row loses by that
 //! counts as its latency, like any other delay ([`Pacing::overdue_ns`]).
 
-mod timer;
+pub(crate) mod timer;
 
 use thalweg_core::Result;
 use thalweg_core::connector::Waker;

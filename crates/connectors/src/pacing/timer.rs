@@ -20,6 +20,8 @@ use thalweg_core::{Error, Result};
 const TICK_NS: u64 = 250_000;
 /// Up to this number of sources, all tick as often as one would.
 const SOURCES_PER_TICK: u64 = 16;
+/// Sources that are woken no more often than this cost nothing, and do not count.
+const RARE_NS: u64 = 100_000_000;
 
 static TIMER: Timer = Timer {
     state: Mutex::new(State { sources: Vec::new(), next: 0, runs: false }),
@@ -49,7 +51,7 @@ struct Paced {
 }
 
 /// A source that is woken, until this is dropped.
-pub(super) struct Registration(u64);
+pub(crate) struct Registration(u64);
 
 /// How long ago the last tick was.
 pub(super) fn since_tick_ns() -> u64 {
@@ -66,7 +68,7 @@ fn tick_ns() -> u64 {
 ///
 /// # Errors
 /// If there is no thread for it.
-pub(super) fn register(waker: Waker, period_ns: u64) -> Result<Registration> {
+pub(crate) fn register(waker: Waker, period_ns: u64) -> Result<Registration> {
     let mut state = TIMER.lock();
     if !state.runs {
         let thread = thread::Builder::new().name("ticks".to_owned()).spawn(|| TIMER.run());
@@ -76,7 +78,7 @@ pub(super) fn register(waker: Waker, period_ns: u64) -> Result<Registration> {
     let number = state.next;
     state.next += 1;
     state.sources.push(Paced { number, waker, period_ns, due_ns: CLOCK.now_ns() });
-    SOURCES.store(state.sources.len() as u64, Ordering::Relaxed);
+    state.count();
     TIMER.changed.notify_all();
     Ok(Registration(number))
 }
@@ -85,7 +87,7 @@ impl Drop for Registration {
     fn drop(&mut self) {
         let mut state = TIMER.lock();
         state.sources.retain(|source| source.number != self.0);
-        SOURCES.store(state.sources.len() as u64, Ordering::Relaxed);
+        state.count();
         TIMER.changed.notify_all();
     }
 }
@@ -115,6 +117,11 @@ impl Timer {
 }
 
 impl State {
+    fn count(&self) {
+        let often = self.sources.iter().filter(|source| source.period_ns < RARE_NS);
+        SOURCES.store(often.count() as u64, Ordering::Relaxed);
+    }
+
     /// The wakers of sources that are due now, and when the next one is.
     fn take_due(&mut self, now_ns: u64, tick_ns: u64) -> (Vec<Waker>, u64) {
         let mut due = Vec::new();

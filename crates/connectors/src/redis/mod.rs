@@ -29,7 +29,7 @@ use self::reading::StreamReader;
 use self::session::Session;
 use self::writing::StreamWriter;
 use crate::filesystem::FinishedLetters;
-use crate::messaging::{MessageSink, MessageSource, SourceParts, Tracking};
+use crate::messaging::{self, MessageSink, SourceParts, Tracking};
 use crate::network::Cancel;
 
 /// The connector.
@@ -99,7 +99,7 @@ impl Connector for Redis {
             finished: self.finished.clone(),
             cancel,
         };
-        Ok(Box::new(MessageSource::new(request.clone(), parts)?))
+        messaging::open(request, parts)
     }
 
     fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>> {

@@ -19,7 +19,7 @@ use super::server_arguments::{
     ApproveArguments, BundleArguments, DeadArguments, DemoArguments, DocsArguments, JobArguments,
     JobsArguments, LateArguments, LogsArguments, QueryArguments, ServeArguments, StartArguments,
     StatusArguments, StopArguments, SubmitArguments, TapArguments, TokenArguments, TopArguments,
-    WhyArguments,
+    TrialArguments, WhyArguments,
 };
 use super::snapshot::{ListFormat, SnapshotArguments};
 
@@ -260,9 +260,28 @@ Examples:
   thalweg late orders
   thalweg late orders --stage 'window o' --limit 100 --json")]
     Late(LateArguments),
-    /// Show rows of a job of a server that could not be read
+    /// Show rows of a job of a server that could not be read, or read them again
     #[cfg(feature = "server")]
+    #[command(after_help = "\
+Rows are read again with the statements that the job has now: those that can be read become rows of the job, each
+once, and are not shown any more. Event time decides whether they are late by then.
+
+Examples:
+  thalweg dead orders
+  thalweg dead orders --replay                                 all of them
+  thalweg dead orders --replay --where \"reason LIKE '%price%'\"
+  thalweg dead orders --replay orders:1042 orders:2210         these")]
     Dead(DeadArguments),
+    /// Run new statements on a copy of a job's state, beside the job, without writing anything
+    #[cfg(feature = "server")]
+    #[command(after_help = "\
+The statements begin from the job's newest snapshot, read what its inputs have behind that, and write nowhere. What
+came of it is printed: rows, late and bad ones, state, latency, first rows, and where they differ from those of now.
+
+Examples:
+  thalweg trial orders orders.sql --seconds 30
+  thalweg trial orders orders.sql --from 17 --json")]
+    Trial(TrialArguments),
     /// Write what a bug report about a job of a server needs into a ZIP file
     #[cfg(feature = "server")]
     SupportBundle(BundleArguments),

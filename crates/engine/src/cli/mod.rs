@@ -94,6 +94,7 @@ fn served(command: Command) -> u8 {
         Command::Tap(arguments) => server::tap(&arguments),
         Command::Late(arguments) => server::late(&arguments),
         Command::Dead(arguments) => server::dead(&arguments),
+        Command::Trial(arguments) => server::trial(&arguments),
         Command::SupportBundle(arguments) => server::support_bundle(&arguments),
         Command::Describe(arguments) => server::describe(&arguments),
         Command::Why(arguments) => server::why(&arguments),

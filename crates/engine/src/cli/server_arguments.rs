@@ -130,6 +130,30 @@ impl TopSort {
     }
 }
 
+/// `thalweg trial`
+#[derive(Args, Debug)]
+pub struct TrialArguments {
+    /// The job
+    pub job: String,
+    /// The file of statements that are to be tried
+    pub file: PathBuf,
+    /// For so many seconds, at most 600
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub seconds: u64,
+    /// From this snapshot [default: the newest]
+    #[arg(long, value_name = "NUMBER")]
+    pub from: Option<u64>,
+    /// Replaces ${NAME} in the statements
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = super::arguments::key_and_value)]
+    pub params: Vec<(String, String)>,
+    /// Sets an option before the first statement
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = super::arguments::key_and_value)]
+    pub settings: Vec<(String, String)>,
+    /// The server.
+    #[command(flatten)]
+    pub server: ServerArguments,
+}
+
 /// `thalweg dead`
 #[derive(Args, Debug)]
 pub struct DeadArguments {
@@ -141,6 +165,15 @@ pub struct DeadArguments {
     /// Rows at most
     #[arg(long, value_name = "ROWS", default_value_t = 20)]
     pub limit: u64,
+    /// Also rows that were read again
+    #[arg(long)]
+    pub replayed: bool,
+    /// Reads them again with the statements that the job has now: those with these names, or all
+    #[arg(long, value_name = "ID", num_args = 0.., conflicts_with_all = ["limit", "replayed"])]
+    pub replay: Option<Vec<String>>,
+    /// Of those only rows for which a condition in SQL is true, over file, line, reason and raw
+    #[arg(long, value_name = "CONDITION", requires = "replay")]
+    pub r#where: Option<String>,
     /// The server.
     #[command(flatten)]
     pub server: ServerArguments,

@@ -499,3 +499,63 @@ fn a_compiled_plan_is_a_job_with_the_name_of_its_file() {
     let refused = other.run("ADD JAR '/nowhere/x.jar'").expect_err("outside");
     assert!(refused.contains("outside the allowed folders"), "{refused}");
 }
+
+#[test]
+fn a_materialized_table_is_read_suspended_resumed_and_given_another_query() {
+    let place = Place::new("gateway-materialized");
+    let server = place.serve(&[&OPEN[..], &["-o", "snapshots.interval=100 ms"]].concat());
+    let client = Client::open(&server, json!({ "pipeline.name": "bank" }));
+    client.fields(
+        "CREATE TABLE entries (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '1000',
+           'fields.n.kind' = 'sequence', 'fields.n.start' = '0', 'fields.n.end' = '100000000')",
+    );
+    client.fields(
+        "CREATE MATERIALIZED TABLE balances (PRIMARY KEY (account) NOT ENFORCED) AS
+           SELECT MOD(n, 10) AS account, COUNT(*) AS entries FROM entries GROUP BY MOD(n, 10)",
+    );
+    let question = "SELECT SUM(entries) FROM bank.balances WHERE entries > 0";
+    let total = |client: &Client<'_>| -> i64 {
+        let rows = client.run(question).map(|(_, rows)| rows).unwrap_or_default();
+        rows.last().and_then(|row| row["fields"][0].as_i64()).unwrap_or(0)
+    };
+    let await_more = |than: i64| {
+        let begun = Instant::now();
+        // Another session sees it, too.
+        let other = Client::open(&server, json!({ "execution.runtime-mode": "batch" }));
+        loop {
+            let found = total(&other);
+            if found > than {
+                return found;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{found}: {:?}", other.run(question));
+        }
+    };
+    await_more(100);
+    assert_eq!(client.fields("ALTER MATERIALIZED TABLE balances SUSPEND"), [json!(["OK"])]);
+    server.await_state("bank", "stopped");
+    let held = await_more(0);
+    assert_eq!(await_more(held - 1), held, "the last version stays, and nothing is added");
+    client.fields("ALTER MATERIALIZED TABLE bank.balances RESUME;");
+    server.await_state("bank", "running");
+    await_more(held);
+    // The aggregate is another one: its state would be dropped, and nobody has said so.
+    let changed = "ALTER MATERIALIZED TABLE balances AS
+        SELECT MOD(n, 20) AS account, COUNT(*) AS entries FROM entries GROUP BY MOD(n, 20)";
+    let refused = client.run(changed).expect_err("state is at stake");
+    assert!(refused.contains("drop-state"), "{refused}");
+    let narrower = "ALTER MATERIALIZED TABLE balances AS
+        SELECT MOD(n, 10) AS account, COUNT(*) AS entries FROM entries GROUP BY MOD(n, 10) HAVING COUNT(*) > 0";
+    client.fields(narrower);
+    server.await_job("bank", "at revision 2", |job| {
+        job["revision"] == 2 && job["state"] == "running"
+    });
+    for (statement, why) in [
+        ("ALTER MATERIALIZED TABLE balances REFRESH", "nothing to refresh"),
+        ("ALTER MATERIALIZED TABLE nowhere SUSPEND", "no job of this server keeps"),
+        ("ALTER MATERIALIZED TABLE other.balances SUSPEND", "no job of this server keeps"),
+    ] {
+        let refused = client.run(statement).expect_err(statement);
+        assert!(refused.contains(why), "{refused}");
+    }
+    server.terminate();
+}

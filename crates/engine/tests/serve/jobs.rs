@@ -194,3 +194,56 @@ fn a_question_is_answered_and_an_insert_is_none() {
     assert_eq!(status, "ready\n");
     server.terminate();
 }
+
+#[test]
+fn snapshots_are_verified_and_deleted_but_for_the_newest() {
+    let place = Place::new("snapshots");
+    let server = place.serve(&FAST);
+    let (status, text) = server.submit("a", &numbers_job("a.csv", ENDLESS, 500), &[]);
+    assert_eq!(status, 0, "{text}");
+    server.await_snapshot("a");
+    let token = server.token("operator", "operate");
+    let ask = |token: &str, method: &str, path: &str| {
+        server.ask(method, &format!("/v1/jobs/a/snapshots{path}"), token, "prefer: wait=30\r\n", "")
+    };
+    // It is asked for, so it stays while others expire.
+    let (status, taken) = ask(&token, "POST", "");
+    assert_eq!(status, 200, "{taken}");
+    let taken: serde_json::Value = serde_json::from_str(&taken).expect("JSON");
+    let number = taken["snapshot"].as_u64().expect("a number");
+    let newer = server.await_job("a", "further", |job| job["snapshot"].as_u64() > Some(number));
+    let (status, text) = ask(&token, "POST", &format!("/{number}/verify"));
+    assert!(status == 200 && text.contains("\"is_whole\":true"), "{status}: {text}");
+    let (status, _) = ask(&token, "DELETE", &format!("/{number}"));
+    assert_eq!(status, 403, "it takes the role write");
+    let writer = server.token("writer", "write");
+    let (status, text) = ask(&writer, "DELETE", &format!("/{number}"));
+    assert_eq!(status, 204, "{text}");
+    let (status, text) = ask(&writer, "DELETE", &format!("/{number}"));
+    assert!(status == 404 && text.contains("no-such-snapshot"), "{status}: {text}");
+    assert!(newer["state"] == "running");
+    server.done(&["stop", "a"]);
+    let newest = server.job("a")["snapshot"].as_u64().expect("a number");
+    let (status, text) = ask(&writer, "DELETE", &format!("/{newest}"));
+    assert!(status == 409 && text.contains("in-use"), "{status}: {text}");
+    let (folder, own) = (place.folder.join("jobs/a/state"), format!("{newest:010}"));
+    let files = walk(&folder);
+    let largest = files.iter().filter(|path| path.to_string_lossy().contains(&own));
+    let largest = largest.max_by_key(|path| fs::metadata(path).map_or(0, |found| found.len()));
+    fs::write(largest.expect("a file"), "damaged").expect("written");
+    let (status, text) = ask(&token, "POST", &format!("/{newest}/verify"));
+    assert!(status == 200 && text.contains("\"is_whole\":false"), "{status}: {text}");
+    server.terminate();
+}
+
+/// All files below a folder.
+fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder").flatten() {
+        match entry.path() {
+            path if path.is_dir() => found.extend(walk(&path)),
+            path => found.push(path),
+        }
+    }
+    found
+}

@@ -37,6 +37,7 @@ mod shown_rows;
 mod state_tables;
 mod statement;
 mod steps;
+mod trial;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -64,7 +65,8 @@ pub use observer::{JobDescription, Observer};
 pub use options::SessionOptions;
 pub use shown_rows::{ShownRow, ShownRows};
 pub use statement::PlannedJob;
-pub use steps::StatementClass;
+pub use steps::{StatementClass, materialized_table_of};
+pub use trial::{Trial, TrialOutput};
 
 use crate::interleaving::{Interleaving, Recording};
 use crate::jobs::{Interface, ResumeFrom};
@@ -139,6 +141,9 @@ impl Session {
             clock: Arc::clone(&clock),
         };
         let mut connectors = settings::builtin_connectors(&options).map(wrap);
+        if let Some(trial) = &options.trial {
+            connectors = connectors.map(|connector| trial.wrap(connector));
+        }
         if let Some(allowed) = &options.allowed_connectors {
             connectors.retain(|name| allowed.iter().any(|allowed| allowed == name));
         }

@@ -8,6 +8,7 @@ use thalweg_core::Result;
 use thalweg_core::live::LiveTables;
 use thalweg_runtime::Pool;
 
+use super::trial::Trial;
 use crate::jobs::{Interface, ResumeFrom};
 
 /// Options of a [`Session`](super::Session).
@@ -50,6 +51,8 @@ pub struct SessionOptions {
     pub replay: Option<PathBuf>,
     /// Where the materialized tables of its jobs are: whoever holds it as well can read them.
     pub live: Arc<LiveTables>,
+    /// Its jobs are on trial: nothing of them is seen outside. Default: they are not.
+    pub trial: Option<Arc<Trial>>,
     /// What jobs that take snapshots resume from.
     pub resume: ResumeFrom,
     /// State in a snapshot that a changed query has no use for is dropped.
@@ -94,6 +97,7 @@ impl Default for SessionOptions {
             record: None,
             replay: None,
             live: Arc::default(),
+            trial: None,
             resume: ResumeFrom::Nothing,
             drop_state: false,
             overwrite: false,

@@ -277,7 +277,13 @@ impl Session {
             let is_asked = self.options.resume != ResumeFrom::Nothing || self.options.drain;
             return if is_asked { Err(no_place()) } else { Ok(None) };
         };
-        settings.location = self.options.snapshot_location(&settings.location)?;
+        settings.location = match &self.options.trial {
+            None => self.options.snapshot_location(&settings.location)?,
+            Some(trial) => {
+                settings.interval = None;
+                trial.folder.display().to_string()
+            }
+        };
         settings.access = self.planner.access().clone();
         Ok(Some(settings))
     }

@@ -97,6 +97,21 @@ fn of_plan(path: &Name) -> StatementClass {
     StatementClass::Job { table, is_created: false }
 }
 
+/// The first materialized table that a script creates: its name, and the statement as it was
+/// written.
+///
+/// # Errors
+/// If the script cannot be parsed.
+pub fn materialized_table_of(text: &str) -> Result<Option<(String, String)>> {
+    let statements = parse_script_with_notes(text)?.statements;
+    Ok(statements.into_iter().find_map(|statement| match statement.kind {
+        StatementKind::CreateTable(table) if table.materialized.is_some() => {
+            Some((table.name.text.clone(), table.text.clone()))
+        }
+        _ => None,
+    }))
+}
+
 impl Session {
     /// Executes the declarations of a text, and none of its jobs: CREATE TABLE AS declares its
     /// table, and fills it not.

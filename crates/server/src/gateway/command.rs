@@ -1,5 +1,8 @@
 //! The statements about jobs and statement sets that the gateway answers itself.
 
+use std::ops::Range;
+
+use super::materialized::TableChange;
 use crate::problem::{Outcome, Problem};
 
 /// A statement of the gateway.
@@ -22,6 +25,13 @@ pub enum Command {
     BeginStatementSet,
     /// `END`
     EndStatementSet,
+    /// `ALTER MATERIALIZED TABLE name …`
+    AlterMaterializedTable {
+        /// The table, as it was written.
+        name: String,
+        /// What happens to it.
+        change: TableChange,
+    },
 }
 
 impl Command {
@@ -52,8 +62,36 @@ impl Command {
                 };
                 Command::StopJob { id: quoted(&words[2])?, with_savepoint, with_drain }
             }
+            ["ALTER", "MATERIALIZED", "TABLE", _, what @ ..] => {
+                let change = table_change(what, text)?;
+                Command::AlterMaterializedTable { name: words[3].clone(), change }
+            }
             _ => return Ok(None),
         }))
+    }
+}
+
+/// What stands behind `ALTER MATERIALIZED TABLE name`.
+fn table_change(what: &[&str], text: &str) -> Outcome<TableChange> {
+    match what {
+        ["SUSPEND"] => Ok(TableChange::Suspend),
+        ["RESUME"] => Ok(TableChange::Resume),
+        ["RESUME", "WITH", ..] => Err(Problem::new(
+            422,
+            "not-supported",
+            "RESUME takes no options: the engine keeps the rows, and SET options belong to the job's statements",
+        )),
+        ["REFRESH", ..] => Err(Problem::new(
+            422,
+            "not-supported",
+            "REFRESH is not supported: the table is kept current all the time (REFRESH_MODE = CONTINUOUS), so there is \
+             nothing to refresh",
+        )),
+        ["AS", ..] => Ok(TableChange::As(behind_words(text, 5).trim_end_matches(';').to_owned())),
+        _ => Err(wrong(
+            "ALTER MATERIALIZED TABLE name SUSPEND, RESUME or AS query was expected; options, columns and distribution \
+             follow from the query",
+        )),
     }
 }
 
@@ -70,9 +108,25 @@ fn quoted(word: &str) -> Outcome<String> {
 /// commands.
 fn words(text: &str) -> Vec<String> {
     const WORDS_MAX: usize = 8;
-    let mut words = Vec::new();
+    let places = places_of_words(text, WORDS_MAX);
+    let mut words: Vec<String> = places.into_iter().map(|place| text[place].to_owned()).collect();
+    while words.last().is_some_and(|word| word == ";") {
+        words.pop();
+    }
+    words
+}
+
+/// What stands behind the first words of a text.
+fn behind_words(text: &str, count: usize) -> &str {
+    places_of_words(text, count).last().map_or("", |last| text[last.end..].trim())
+}
+
+/// Where the first words of a text stand.
+fn places_of_words(text: &str, words_max: usize) -> Vec<Range<usize>> {
+    let mut places = Vec::new();
     let mut rest = text.trim_start();
-    while !rest.is_empty() && words.len() < WORDS_MAX {
+    while !rest.is_empty() && places.len() < words_max {
+        let at = text.len() - rest.len();
         let end = if rest.starts_with("--") {
             rest.find('\n').unwrap_or(rest.len())
         } else if rest.starts_with("/*") {
@@ -85,15 +139,12 @@ fn words(text: &str) -> Vec<String> {
                     .unwrap_or(rest.len())
                     .max(1),
             };
-            words.push(rest[..length].to_owned());
+            places.push(at..at + length);
             length
         };
         rest = rest[end..].trim_start();
     }
-    while words.last().is_some_and(|word| word == ";") {
-        words.pop();
-    }
-    words
+    places
 }
 
 #[cfg(test)]
@@ -117,6 +168,25 @@ mod tests {
         assert_eq!(command("STOP JOB 'ab'"), stop(false, false));
         assert_eq!(command("BEGIN STATEMENT SET;"), Some(Command::BeginStatementSet));
         assert_eq!(command("END"), Some(Command::EndStatementSet));
+    }
+
+    #[test]
+    fn materialized_tables_are_altered() {
+        let altered = |name: &str, change| {
+            Some(Command::AlterMaterializedTable { name: name.to_owned(), change })
+        };
+        let suspend = command("ALTER MATERIALIZED TABLE bank.balances suspend;");
+        assert_eq!(suspend, altered("bank.balances", TableChange::Suspend));
+        let resume = command("alter materialized table t RESUME");
+        assert_eq!(resume, altered("t", TableChange::Resume));
+        let query = "SELECT k, COUNT(*) AS c FROM t WHERE s = 'a;b' GROUP BY k";
+        let changed = command(&format!("ALTER MATERIALIZED TABLE t /* new */ AS {query};"));
+        assert_eq!(changed, altered("t", TableChange::As(query.to_owned())));
+        for text in
+            ["REFRESH", "REFRESH PARTITION (a = '1')", "RESUME WITH ('a' = 'b')", "", "ADD x INT"]
+        {
+            Command::of(&format!("ALTER MATERIALIZED TABLE t {text}")).expect_err(text);
+        }
     }
 
     #[test]

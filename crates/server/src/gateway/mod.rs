@@ -29,6 +29,7 @@ pub mod error;
 mod http;
 mod jobs;
 mod logical_type;
+mod materialized;
 mod operation;
 mod registry;
 mod rows;

@@ -20,6 +20,7 @@ use thalweg_runtime::JobControl;
 
 use super::command::Command;
 use super::jobs::{self, text_column, texts};
+use super::materialized;
 use super::operation::{Answer, Operation};
 use super::registry::Gateway;
 use super::rows::{WaitingRows, WaitingSink};
@@ -181,6 +182,10 @@ fn command_of(
         Command::StopJob { id, with_savepoint, with_drain } => {
             let stopped = jobs::stop(server, (id, *with_savepoint, *with_drain), &session.by)?;
             stopped.map_or_else(ok, Ok)
+        }
+        Command::AlterMaterializedTable { name, change } => {
+            materialized::alter(server, name, change, &session.by)?;
+            ok()
         }
         Command::BeginStatementSet => {
             session.engine().statement_set = Some(Vec::new());

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use crate::problem::{Outcome, Problem};
 
 /// Every code of a problem: what it means, and what can be done.
-const CODES: [(&str, &str); 56] = [
+const CODES: [(&str, &str); 61] = [
     (
         "at-rest",
         "The job is stopped, finished, failed or a draft. Start it first: POST /v1/jobs/JOB/start.",
@@ -88,6 +88,10 @@ const CODES: [(&str, &str); 56] = [
         "no-such-edge",
         "No rows pass from the one stage to the other. GET /v1/jobs/JOB lists the stages.",
     ),
+    (
+        "no-such-letter",
+        "The job has no dead letter of this name. GET /v1/jobs/JOB/dead-letters lists them.",
+    ),
     ("no-such-job", "There is no job of this name. GET /v1/jobs lists them."),
     (
         "no-such-operation",
@@ -113,6 +117,10 @@ const CODES: [(&str, &str); 56] = [
         "no-such-table",
         "The job has no materialized table of this name, or has not run since the server began. The answer lists those that it has.",
     ),
+    (
+        "no-such-trial",
+        "The job has no such trial. Trials are remembered until the server ends, the last 20 of each job.",
+    ),
     ("no-such-token", "There is no token of this name. GET /v1/tokens lists them."),
     (
         "no-threads",
@@ -125,6 +133,11 @@ const CODES: [(&str, &str); 56] = [
     ("not-running", "The job does not run, so there is nothing to see of it at this moment."),
     ("not-supported", "The statements have something that this program does not do."),
     ("not-undecided", "No state of the job is at stake, so there is nothing to approve."),
+    (
+        "order",
+        "The contract of the job brings rows into a sequence in which this row has no place. Start the job from scratch, or \
+         append the mended records to its input.",
+    ),
     (
         "origin-wrong",
         "The request comes from a web page of another site, and such pages may ask for nothing here.",
@@ -162,6 +175,7 @@ const CODES: [(&str, &str); 56] = [
         "too-large",
         "Statements have at most 1 MiB, and bodies 2 MiB. Rows do not go through this interface: a connector reads them.",
     ),
+    ("too-many", "One request is about more than it may be. Choose fewer."),
     (
         "too-many-points",
         "The numbers of a job's stages over time are too many for one answer. Name stages (?stages=…), or a larger step.",
@@ -173,6 +187,7 @@ const CODES: [(&str, &str); 56] = [
     ),
     ("too-many-taps", "16 people look at the rows of a job at a time."),
     ("too-slow", "A body has to come within 30 s."),
+    ("trial-runs", "A trial of the job is under way. Wait for its end, which its operation shows."),
     (
         "undecided",
         "The statements have no use for state that the job's snapshot holds. Approve that it goes (POST /v1/jobs/JOB/approve with \
@@ -181,7 +196,8 @@ const CODES: [(&str, &str); 56] = [
     (
         "went-back",
         "New statements did not run, or kept no snapshot in time ('upgrade.confirm-within'), so the job continues with the old \
-         ones, from the snapshot that it stopped with.",
+         ones, from the snapshot that it stopped with. Of dead letters that were to be read again: the job went back to a \
+         snapshot before their records, and reads those from its input.",
     ),
 ];
 

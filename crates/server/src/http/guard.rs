@@ -333,8 +333,9 @@ fn is_from_here(
 fn shows_rows(path: &str) -> bool {
     let of_job = path.strip_prefix("/v1/jobs/").and_then(|rest| rest.split_once('/'));
     of_job.is_some_and(|(_, what)| {
-        matches!(what, "tail" | "late" | "dead-letters" | "bundle.zip")
+        matches!(what, "tail" | "late" | "dead-letters" | "bundle.zip" | "trials")
             || what.starts_with("tables/")
+            || what.starts_with("trials/")
     })
 }
 
@@ -349,7 +350,11 @@ fn needed_role(method: &Method, path: &str) -> Role {
         "/v1/query" => Role::Write,
         _ if shows_rows(path) => Role::Write,
         _ if looks => Role::Read,
-        _ if matches!(last, "start" | "stop" | "pause" | "resume" | "restart" | "snapshots") => {
+        _ if matches!(
+            last,
+            "start" | "stop" | "pause" | "resume" | "restart" | "snapshots" | "verify"
+        ) =>
+        {
             Role::Operate
         }
         _ => Role::Write,

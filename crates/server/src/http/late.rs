@@ -6,9 +6,10 @@ use axum::extract::{Path, State};
 use axum::http::Uri;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use thalweg_core::Grid;
 use thalweg_library::session::Session;
 use thalweg_runtime::LateAt;
-use thalweg_runtime::metrics::{JobLayout, MetricsSnapshot};
+use thalweg_runtime::metrics::{JobLayout, MetricsSnapshot, StageLayout};
 
 use super::app::{App, query};
 use crate::problem::{Outcome, Problem};
@@ -38,6 +39,12 @@ pub struct LateRow {
     pub watermark_ms: i64,
     /// How far its time is behind that watermark, in milliseconds.
     pub late_ms: i64,
+    /// Where windows end at fixed times: the end of the first window that had closed without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_end_ms: Option<i64>,
+    /// Where windows end at fixed times: how many ends lie between its time and that watermark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub windows_ended: Option<u64>,
     /// Its columns, as far as the stage reads them.
     pub row: Value,
 }
@@ -197,9 +204,13 @@ fn rows(
         let shown = session.shown_rows(at.late.batch.schema_ref(), None)?;
         let shown = shown.show(&at.late.batch, None, &at.late.watermark_before)?;
         let distances: Vec<i64> = distances(at).collect();
+        let stage = &layout.stages[at.stage];
+        let missed: Vec<_> = (0..rows).map(|row| missed_windows(stage, at, row)).collect();
         let of_batch = shown.iter().enumerate().skip(passed_over).map(|(row, shown)| LateRow {
             number: at.number + row as u64,
-            stage: layout.stages[at.stage].name.clone(),
+            stage: stage.name.clone(),
+            window_end_ms: missed[row].map(|(end_ms, _)| end_ms),
+            windows_ended: missed[row].map(|(_, count)| count),
             at_ms: at.wall_ms,
             time_ms: at.late.times[row],
             watermark_ms: shown.watermark.0,
@@ -213,13 +224,25 @@ fn rows(
     Ok(items)
 }
 
+/// The first end of a window behind the time of a row, and how many ends the watermark had passed.
+fn missed_windows(stage: &StageLayout, at: &LateAt, row: usize) -> Option<(i64, u64)> {
+    let (time, watermark) = (at.late.times[row], at.late.watermark_before.at(row).0);
+    let passed = |grid: &Grid| {
+        let (own, now) = (grid.index(time), grid.index(watermark.saturating_add(1)));
+        // A window that ends at e is closed from e - 1 on.
+        (grid.start(own.saturating_add(1)), u64::try_from(now.saturating_sub(own)).unwrap_or(0))
+    };
+    let all = stage.grids.iter().filter(|grid| grid.period_ms > 0).map(passed);
+    all.filter(|(_, count)| *count > 0).min()
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use arrow_array::{Int64Array, RecordBatch};
     use thalweg_core::WatermarkBefore;
-    use thalweg_runtime::metrics::{PassedWatermarks, StageLayout, StageRole};
+    use thalweg_runtime::metrics::{PassedWatermarks, StageRole};
 
     use super::*;
 
@@ -239,7 +262,7 @@ mod tests {
             inputs: Vec::new(),
             parallelism: 1,
             passes: PassedWatermarks::HeldBackMs(0),
-            grids: Vec::new(),
+            grids: vec![Grid { period_ms: 4, offset_ms: 1 }],
             is_bounded: false,
             has_time: true,
             idle_timeout: None,
@@ -264,6 +287,8 @@ mod tests {
         let found = rows(&kept, (&layout, &session), Some(6), 1).expect("a row");
         assert_eq!((found[0].time_ms, found[0].watermark_ms, found[0].late_ms), (5, 15, 10));
         assert_eq!(found[0].row, serde_json::json!({ "n": 5 }));
+        // Windows end at 1, 5, 9, 13, …: the row of 5 is in that up to 9, and 15 has passed 13 too.
+        assert_eq!((found[0].window_end_ms, found[0].windows_ended), (Some(9), Some(2)));
         assert_eq!(lateness(&kept), Some(Lateness { p50_ms: 10, p90_ms: 10, max_ms: 10 }));
         assert_eq!(lateness(&[]), None);
         assert!(stage_of(&layout, "window").is_err());

@@ -1,18 +1,22 @@
 //! `GET /v1/jobs/JOB/dead-letters`: the rows of a job that could not be read, from the files that
-//! its tables name.
+//! its tables name; and `POST …/dead-letters/replay`, which has them read again.
 
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
-
-use axum::Json;
-use axum::extract::{Path as UrlPath, State};
-use axum::http::Uri;
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, Uri};
+use axum::response::Response;
+use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
-use thalweg_library::session::Session;
+use thalweg_connectors::replay::{Letter, List, letters_of};
 
-use super::app::{App, query};
-use crate::problem::{Outcome, Problem};
+use super::app::{App, parse_or_default, query};
+use super::guard::Caller;
+use crate::letters::{Kept, Replay, ReplayBody, name_of};
+#[cfg(test)]
+use crate::operations::Operation;
+use crate::problem::Outcome;
+#[cfg(test)]
+use crate::problem::Problem;
 use crate::server::Server;
 
 /// What is read of the end of a file.
@@ -23,26 +27,32 @@ const TAIL_BYTES_MAX: u64 = 4 << 20;
 struct LettersQuery {
     table: Option<String>,
     limit: Option<usize>,
+    #[serde(default)]
+    replayed: bool,
 }
 
 /// A row that could not be read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct DeadLetter {
+    /// What it is called: its table, and its place in the file of dead letters.
+    pub id: String,
     /// The table that it is of.
-    #[serde(default)]
     pub table: String,
     /// The file, partition or topic that it was in.
     pub file: String,
     /// Its place there: a line, an offset.
     pub line: u64,
-    /// Why it cannot be read.
+    /// Why it cannot be read; of one that was read again and refused, why not that time.
     pub reason: String,
-    /// Its text. Bytes that are none are shown as escapes.
+    /// Its text. Bytes that are none are shown as `\u{fffd}`.
     pub raw: String,
     /// Its bytes, where they are no text.
     #[serde(default, rename = "raw-base64", skip_serializing_if = "Option::is_none")]
     pub raw_base64: Option<String>,
+    /// What became of it, if it was to be read again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<Replay>,
 }
 
 /// The last rows of a job that could not be read.
@@ -68,18 +78,39 @@ pub struct LetterFile {
 }
 
 /// The last rows that could not be read, of tables with `'bad-data' = 'dead-letter'` and a
-/// `dead-letter.path`.
+/// `dead-letter.path`, newest first. Those that were read again are left out once a snapshot has
+/// their rows.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/dead-letters", tag = "rows",
     params(("job" = String, Path), ("table" = Option<String>, Query),
-        ("limit" = Option<usize>, Query, description = "100 unless it says otherwise, at most 500")),
+        ("limit" = Option<usize>, Query, description = "100 unless it says otherwise, at most 500"),
+        ("replayed" = Option<bool>, Query, description = "also those that were read again")),
     responses((status = 200, body = DeadLetters), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn dead_letters(
     State(app): State<App>,
-    UrlPath(job): UrlPath<String>,
+    Path(job): Path<String>,
     uri: Uri,
 ) -> Outcome<Json<DeadLetters>> {
     let wanted: LettersQuery = query(&uri)?;
     app.ask(move |server| found(server, &job, &wanted).map(Json)).await
+}
+
+/// Dead letters are read again, with the statements that the job has now: those that are rows now
+/// become rows of the job, each once, behind what their inputs have given so far. The operation
+/// ends when a snapshot has them, and says how many could not be read this time either.
+#[cfg_attr(test, utoipa::path(post, path = "/v1/jobs/{job}/dead-letters/replay", tag = "rows", request_body = ReplayBody,
+    params(("job" = String, Path)),
+    responses((status = 200, body = Operation), (status = 202, body = Operation),
+        (status = "default", body = Problem, content_type = "application/problem+json"))))]
+pub async fn replay(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Path(job): Path<String>,
+    headers: HeaderMap,
+    bytes: Bytes,
+) -> Outcome<Response> {
+    let body: ReplayBody = parse_or_default(&bytes)?;
+    let operation = app.ask(move |server| server.replay(&job, &body, &caller.name)).await?;
+    app.under_way(operation, &headers).await
 }
 
 fn found(server: &Server, job: &str, wanted: &LettersQuery) -> Outcome<DeadLetters> {
@@ -91,75 +122,53 @@ fn found(server: &Server, job: &str, wanted: &LettersQuery) -> Outcome<DeadLette
     let Some(revision) = revision else {
         return Ok(DeadLetters { bad_rows, kept: Vec::new(), items: Vec::new() });
     };
-    let options = server.session_options(&record, &revision)?;
-    let revision = server.with_params(revision)?;
-    let of_text = |error| Problem::of_error(&error, &revision.sql);
-    let mut files = Session::new(options)?.dead_letter_files(&revision.sql).map_err(of_text)?;
+    let mut kept = server.dead_letters_kept(&record, revision)?;
     if let Some(table) = &wanted.table {
-        files.retain(|(name, _)| name == table);
+        kept.files.retain(|(name, _)| name == table);
     }
     let limit = wanted.limit.unwrap_or(100).clamp(1, 500);
     let mut items = Vec::new();
-    for (table, path) in &files {
-        let letters = last_letters(path, limit - items.len().min(limit));
-        items.extend(letters.into_iter().map(|own| DeadLetter { table: table.clone(), ..own }));
+    for at in 0..kept.files.len() {
+        let room = limit - items.len().min(limit);
+        items.extend(last_letters(&kept, at, wanted.replayed)?.into_iter().take(room));
     }
-    let kept = files.into_iter().map(|(table, path)| {
+    let files = kept.files.into_iter().map(|(table, path)| {
         let path = path.display().to_string();
         LetterFile { table, path }
     });
-    Ok(DeadLetters { bad_rows, kept: kept.collect(), items })
+    Ok(DeadLetters { bad_rows, kept: files.collect(), items })
 }
 
-/// The last letters of a file, newest first: as it is while the job runs, or when it has ended.
-fn last_letters(path: &Path, letters_max: usize) -> Vec<DeadLetter> {
-    let mut partial = path.as_os_str().to_owned();
-    partial.push(".partial");
-    let text = tail(&PathBuf::from(partial)).or_else(|| tail(path)).unwrap_or_default();
-    let lines = text.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
-    lines.take(letters_max).collect()
+/// The last letters of a file, newest first.
+fn last_letters(kept: &Kept, at: usize, with_replayed: bool) -> Outcome<Vec<DeadLetter>> {
+    let (table, path) = &kept.files[at];
+    let (list, taken) = (List::read(path)?, kept.taken(table));
+    let mut letters = Vec::new();
+    letters_of(path, TAIL_BYTES_MAX, |letter| {
+        let listed = list.letters.iter().rev().find(|own| own.letter.end == letter.end);
+        let replay = listed.map(|own| match taken.reason(own.number) {
+            Some(reason) => (Replay::Refused, Some(reason.to_owned())),
+            None if own.number <= taken.through => (Replay::Done, None),
+            None => (Replay::Listed, None),
+        });
+        if with_replayed || !matches!(replay, Some((Replay::Done, _))) {
+            letters.push(shown(table, letter, replay));
+        }
+    })?;
+    letters.reverse();
+    Ok(letters)
 }
 
-/// The end of a file, from the beginning of a line on.
-fn tail(path: &Path) -> Option<String> {
-    let mut file = File::open(path).ok()?;
-    let length = file.metadata().ok()?.len();
-    let begin = length.saturating_sub(TAIL_BYTES_MAX);
-    file.seek(SeekFrom::Start(begin)).ok()?;
-    let mut bytes = Vec::new();
-    file.take(TAIL_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    match begin {
-        0 => Some(text),
-        // The first line is half of one.
-        _ => Some(text.split_once('\n').map_or_else(String::new, |(_, rest)| rest.to_owned())),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_letters_come_first_and_those_of_a_job_that_runs_count() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("bad.jsonl");
-        assert_eq!(last_letters(&path, 10), []);
-        let line = |n: u64| {
-            format!("{{\"file\":\"in.csv\",\"line\":{n},\"reason\":\"no\",\"raw\":\"x\"}}\n")
-        };
-        let text: String = (1..=3).map(line).collect();
-        std::fs::write(&path, &text).expect("written");
-        let lines = |letters: Vec<DeadLetter>| -> Vec<u64> {
-            letters.into_iter().map(|letter| letter.line).collect()
-        };
-        assert_eq!(lines(last_letters(&path, 2)), [3, 2]);
-        let half = format!("{}{}{{\"file\":\"in", line(4), line(5));
-        std::fs::write(folder.path().join("bad.jsonl.partial"), half).expect("written");
-        assert_eq!(lines(last_letters(&path, 10)), [5, 4], "half a line is none");
-        let long = "y".repeat(TAIL_BYTES_MAX as usize);
-        std::fs::write(&path, format!("{}{long}\n{}", line(1), line(2))).expect("written");
-        std::fs::remove_file(folder.path().join("bad.jsonl.partial")).expect("there");
-        assert_eq!(lines(last_letters(&path, 10)), [2]);
+fn shown(table: &str, letter: Letter, replay: Option<(Replay, Option<String>)>) -> DeadLetter {
+    let (replay, reason) = replay.unzip();
+    DeadLetter {
+        id: name_of(table, &letter),
+        raw_base64: letter.coded(),
+        table: table.to_owned(),
+        file: letter.file,
+        line: letter.line,
+        reason: reason.flatten().unwrap_or(letter.reason),
+        raw: String::from_utf8_lossy(&letter.raw).into_owned(),
+        replay,
     }
 }

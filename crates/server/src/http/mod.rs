@@ -19,9 +19,11 @@ mod live;
 mod materialized;
 mod page;
 mod readings;
+mod snapshots;
 mod statements;
 mod stream;
 mod tail;
+mod trials;
 
 use axum::Router;
 use axum::extract::State;
@@ -52,8 +54,11 @@ pub fn router(app: App) -> Router {
         .route("/revisions/{revision}", get(jobs::revision))
         .route("/revisions/{revision}/diff", get(jobs::revision_diff))
         .route("/revisions/{revision}/activate", post(jobs::activate))
+        .route("/trials", get(trials::list).post(trials::begin))
+        .route("/trials/{trial}", get(trials::get))
         .route("/snapshots", get(jobs::snapshots).post(jobs::take_snapshot))
-        .route("/snapshots/{number}", get(graph::snapshot))
+        .route("/snapshots/{number}", get(graph::snapshot).delete(snapshots::delete))
+        .route("/snapshots/{number}/verify", post(snapshots::verify))
         .route("/events", get(jobs::events))
         .route("/logs", get(jobs::logs))
         .route("/runs", get(jobs::runs))
@@ -65,6 +70,7 @@ pub fn router(app: App) -> Router {
         .route("/tables/{table}/changes", get(materialized::changes))
         .route("/late", get(late::late))
         .route("/dead-letters", get(letters::dead_letters))
+        .route("/dead-letters/replay", post(letters::replay))
         .route("/bundle.zip", get(bundle::bundle));
     let page = page::addresses()
         .fold(Router::new(), |router, address| router.route(&address, get(page::file)));
@@ -140,9 +146,14 @@ pub fn openapi() -> &'static str {
         jobs::revision,
         jobs::revision_diff,
         jobs::activate,
+        trials::list,
+        trials::begin,
+        trials::get,
         jobs::snapshots,
         jobs::take_snapshot,
         graph::snapshot,
+        snapshots::delete,
+        snapshots::verify,
         graph::graph,
         graph::stage_history,
         jobs::events,
@@ -154,6 +165,7 @@ pub fn openapi() -> &'static str {
         materialized::changes,
         late::late,
         letters::dead_letters,
+        letters::replay,
         bundle::bundle,
         readings::metrics,
         statements::validate,

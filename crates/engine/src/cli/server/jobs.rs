@@ -57,10 +57,16 @@ fn says(job: &Value) -> String {
 }
 
 fn items(body: &Value) -> impl Iterator<Item = &Value> {
-    body["items"].as_array().into_iter().flatten()
+    items_of(&body["items"])
 }
 
-fn text(value: &Value) -> String {
+/// The items of a list.
+pub(super) fn items_of(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}
+
+/// A text, or any other value as JSON.
+pub(super) fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
@@ -150,18 +156,25 @@ fn operation(
     body: Option<&Value>,
     is_json: bool,
 ) -> Result<u8> {
-    let found = client.ask("POST", path, body, true)?;
-    let has_failed = found.body["state"] == "failed";
-    let status = answer(&found, is_json && !has_failed, |operation| {
-        let job = text(&operation["job"]);
+    operation_shown(client, (path, body), is_json, |operation| {
+        let (job, state) = (text(&operation["job"]), text(&operation["job_state"]));
         match operation["state"].as_str() {
-            Some("done") => format!("{job}: {}\n", text(&operation["job_state"])),
-            Some("failed") => String::new(),
-            _ => format!("{job}: still {}\n", text(&operation["job_state"])),
+            Some("done") => format!("{job}: {state}\n"),
+            _ => format!("{job}: still {state}\n"),
         }
-    })?;
-    if !has_failed {
-        return Ok(status);
+    })
+}
+
+/// The same, with what is shown of it unless it has failed.
+fn operation_shown(
+    client: &thalweg_server::client::Client,
+    (path, body): (&str, Option<&Value>),
+    is_json: bool,
+    show: impl FnOnce(&Value) -> String,
+) -> Result<u8> {
+    let found = client.ask("POST", path, body, true)?;
+    if found.body["state"] != "failed" {
+        return answer(&found, is_json, show);
     }
     let problem = serde_json::from_value(found.body["problem"].clone());
     let unknown = |_| {
@@ -302,13 +315,17 @@ pub fn submit(arguments: &SubmitArguments) -> u8 {
 fn submitted(put: &Value, arguments: &SubmitArguments) -> String {
     let would = if arguments.dry_run { " would be" } else { "" };
     let mut lines = format!("{}:{would} revision {}\n", text(&put["name"]), put["revision"]);
+    lines.push_str(&state_lines(&put["diff"]));
+    lines
+}
+
+/// What becomes of the state of stages, a line for each.
+pub(super) fn state_lines(diff: &Value) -> String {
+    let mut lines = String::new();
     for (word, stages) in [("kept", "kept"), ("begins empty", "empty"), ("dropped", "dropped")] {
-        for stage in put["diff"][stages].as_array().into_iter().flatten() {
-            lines.push_str(&format!(
-                "  {word}: {} ({})\n",
-                text(&stage["name"]),
-                text(&stage["id"])
-            ));
+        for stage in items_of(&diff[stages]) {
+            let (name, id) = (text(&stage["name"]), text(&stage["id"]));
+            lines.push_str(&format!("  {word}: {name} ({id})\n"));
         }
     }
     lines
@@ -367,7 +384,7 @@ fn late_rows(body: &Value) -> String {
             seconds("max_ms")
         ));
     }
-    let header = ["stage", "time", "watermark", "late by", "row"];
+    let header = ["stage", "time", "watermark", "late by", "missed", "row"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     for row in items(body) {
         rows.push(vec![
@@ -375,6 +392,7 @@ fn late_rows(body: &Value) -> String {
             time(&row["time_ms"]),
             time(&row["watermark_ms"]),
             format!("{} s", row["late_ms"].as_i64().unwrap_or(0) as f64 / 1000.0),
+            missed(row),
             row["row"].to_string(),
         ]);
     }
@@ -384,29 +402,73 @@ fn late_rows(body: &Value) -> String {
     shown + &aligned(&rows, |_| true)
 }
 
+/// The window that a late row was too late for.
+fn missed(row: &Value) -> String {
+    match row["windows_ended"].as_u64() {
+        None => "–".to_owned(),
+        Some(0 | 1) => format!("end {}", time(&row["window_end_ms"])),
+        Some(more) => format!("end {} and {} later", time(&row["window_end_ms"]), more - 1),
+    }
+}
+
 /// `thalweg dead`
 pub fn dead(arguments: &DeadArguments) -> u8 {
     with_client(&arguments.server, |client| {
+        if let Some(ids) = &arguments.replay {
+            return replay(client, arguments, ids);
+        }
         let mut place = path(&arguments.job, &format!("/dead-letters?limit={}", arguments.limit));
         if let Some(table) = &arguments.table {
             place.push_str(&format!("&table={}", encoded(table)));
+        }
+        if arguments.replayed {
+            place.push_str("&replayed=true");
         }
         let found = client.ask("GET", &place, None, false)?;
         answer(&found, arguments.server.json, dead_letters)
     })
 }
 
+fn replay(
+    client: &thalweg_server::client::Client,
+    arguments: &DeadArguments,
+    ids: &[String],
+) -> Result<u8> {
+    let body = json!({ "ids": ids, "table": arguments.table, "where": arguments.r#where });
+    let place = path(&arguments.job, "/dead-letters/replay");
+    operation_shown(client, (&place, Some(&body)), arguments.server.json, replayed)
+}
+
+fn replayed(operation: &Value) -> String {
+    let letters = &operation["letters"];
+    if letters.is_null() {
+        return "listed: the job reads them, and their rows count from its next snapshot on\n"
+            .to_owned();
+    }
+    let mut shown = format!(
+        "{} rows were read again; {} could not be read this time either\n",
+        letters["rows"], letters["refused"]
+    );
+    for reason in letters["reasons"].as_array().into_iter().flatten() {
+        shown.push_str(&format!("{}: {}\n", text(&reason[0]), text(&reason[1])));
+    }
+    shown
+}
+
 fn dead_letters(body: &Value) -> String {
-    let mut rows = vec![["table", "place", "reason", "row"].map(str::to_owned).to_vec()];
+    let mut rows = vec![["id", "place", "reason", "row"].map(str::to_owned).to_vec()];
     for letter in items(body) {
         let place = format!("{}:{}", text(&letter["file"]), letter["line"]);
-        rows.push(vec![
-            text(&letter["table"]),
-            place,
-            text(&letter["reason"]),
-            // A line is a row.
-            text(&letter["raw"]).replace(['\n', '\r', '\t'], " "),
-        ]);
+        let reason = text(&letter["reason"]);
+        let reason = match letter["replay"].as_str() {
+            Some("listed") => format!("to be read again; {reason}"),
+            Some("done") => format!("read again; {reason}"),
+            Some("refused") => format!("read again in vain: {reason}"),
+            _ => reason,
+        };
+        // A line is a row.
+        let raw = text(&letter["raw"]).replace(['\n', '\r', '\t'], " ");
+        rows.push(vec![text(&letter["id"]), place, reason, raw]);
     }
     let bad = body["bad_rows"].as_u64().unwrap_or(0);
     let kept = body["kept"].as_array().map_or(0, Vec::len);

@@ -10,6 +10,7 @@ mod jobs;
 mod serve;
 mod tap;
 mod top;
+mod trial;
 
 use std::path::{Path, PathBuf};
 
@@ -36,6 +37,7 @@ pub use jobs::{statements_of, stop_with_snapshot};
 pub use serve::serve;
 pub use tap::tap;
 pub use top::top;
+pub use trial::trial;
 
 /// The server said no, and why.
 const REFUSED: u8 = 3;
