@@ -77,7 +77,7 @@ const CSV: FormatDescription = FormatDescription {
             => "a DECIMAL is written without trailing zeros, and as `1E+6` where it has zeros in \
                 front of the point; else with all digits of its scale. Flink's default is `true`";
         "csv.array-element-delimiter": Text, or(";"), as_in_flink()
-            => "between the elements of an ARRAY";
+            => "between the elements of an ARRAY and the fields of a ROW";
         "csv.header": Boolean, or("false"), but_flink("Flink neither skips nor writes a header")
             => "the first line names the columns. When it is read, its names must be those of the \
                 table, in their order (in any case, with blanks around them): other names are an \

@@ -11,7 +11,7 @@ use arrow_array::types::{
     ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type,
     Int32Type, Int64Type, Time32MillisecondType,
 };
-use arrow_array::{ArrayRef, ListArray};
+use arrow_array::{ArrayRef, ListArray, StructArray};
 use arrow_buffer::{NullBufferBuilder, OffsetBuffer};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -39,6 +39,7 @@ pub fn can_be_bad(column: &Column, options: &CsvOptions) -> bool {
 pub fn is_supported(data_type: &DataType) -> bool {
     match data_type {
         DataType::Array(element) => is_scalar(&element.data_type),
+        DataType::Row(columns) => columns.iter().all(|c| is_scalar(&c.column_type.data_type)),
         other => is_scalar(other),
     }
 }
@@ -107,6 +108,7 @@ fn typed<'a>(
         DataType::Array(element) => {
             array(&element.data_type, data_type, delimiter, rows, field, bad)
         }
+        DataType::Row(columns) => row_values(columns, data_type, (delimiter, rows), field, bad),
         scalar_type => scalar(scalar_type, rows, field, &mut |row, text| bad.add(row, text)),
     }
 }
@@ -151,6 +153,40 @@ fn array<'a>(
     let offsets = OffsetBuffer::from_lengths(lengths);
     let list = ListArray::try_new(item, offsets, values, nulls.finish());
     Ok(Arc::new(list.map_err(|_| Error::data("an array has an element that is NULL"))?))
+}
+
+/// Reads ROWs: fields between delimiters, by their places. What is left over is dropped, as in
+/// Flink; a ROW with too few fields cannot be read.
+fn row_values<'a>(
+    columns: &[Column],
+    data_type: &DataType,
+    (delimiter, rows): (&str, usize),
+    field: impl Fn(usize) -> Option<Cow<'a, str>>,
+    bad: &mut BadFields,
+) -> Result<ArrayRef> {
+    let mut parts: Vec<Vec<Option<String>>> = vec![Vec::with_capacity(rows); columns.len()];
+    let mut nulls = NullBufferBuilder::new(rows);
+    for row in 0..rows {
+        let value = field(row).filter(|value| !value.is_empty());
+        nulls.append(value.is_some());
+        let mut texts = value.as_deref().map(|value| value.split(delimiter));
+        for part in &mut parts {
+            part.push(texts.as_mut().and_then(Iterator::next).map(str::to_owned));
+        }
+        if let (Some(value), Some(None)) = (&value, parts.last().and_then(|part| part.last())) {
+            bad.add(row, value);
+        }
+    }
+    let values = columns.iter().zip(&parts).map(|(column, part)| {
+        let text = |row: usize| part[row].as_deref().map(Cow::Borrowed);
+        scalar(&column.column_type.data_type, rows, text, &mut |row, text| bad.add(row, text))
+    });
+    let values = values.collect::<Result<Vec<ArrayRef>>>()?;
+    let arrow_schema::DataType::Struct(fields) = data_type.arrow() else {
+        return Err(Error::internal("ROW is not a struct"));
+    };
+    let made = StructArray::try_new(fields, values, nulls.finish());
+    Ok(Arc::new(made.map_err(|_| Error::data("a ROW has a field that is NULL"))?))
 }
 
 /// Called with each value that cannot be read: its row and text.

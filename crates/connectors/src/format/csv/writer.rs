@@ -5,12 +5,12 @@
 //! delimiter. Output for people shows them as the golden cases do.
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, BinaryArray, Decimal128Array, RecordBatch};
+use arrow_array::{Array, ArrayRef, BinaryArray, Decimal128Array, RecordBatch};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use chrono_tz::Tz;
 use thalweg_core::text::TextColumn;
-use thalweg_core::{DataType, Error, Result, RowKind, TableSchema};
+use thalweg_core::{Column, DataType, Error, Result, RowKind, TableSchema};
 
 use crate::format::json::writer::append_stripped;
 
@@ -159,6 +159,8 @@ enum Form<'a> {
     /// A DECIMAL of this scale, without trailing zeros.
     Stripped(&'a Decimal128Array, u8),
     Elements(&'a [i32], Box<CsvColumn<'a>>),
+    /// The fields of a ROW.
+    Fields(Vec<CsvColumn<'a>>),
 }
 
 impl<'a> CsvColumn<'a> {
@@ -173,6 +175,13 @@ impl<'a> CsvColumn<'a> {
                 let list = array.as_list::<i32>();
                 let values = CsvColumn::new(list.values().as_ref(), &element.data_type, style);
                 Form::Elements(list.offsets(), Box::new(values))
+            }
+            DataType::Row(columns) if for_file => {
+                let fields = array.as_struct().columns().iter().zip(columns);
+                let field = |(array, column): (&'a ArrayRef, &Column)| {
+                    CsvColumn::new(array.as_ref(), &column.column_type.data_type, style)
+                };
+                Form::Fields(fields.map(field).collect())
             }
             DataType::Decimal(_, scale) if style.scientific_decimals => {
                 Form::Stripped(array.as_primitive(), *scale)
@@ -208,18 +217,27 @@ impl<'a> CsvColumn<'a> {
             Form::Base64(array) => STANDARD.encode_string(array.value(row), out),
             Form::Stripped(array, scale) => append_stripped(out, array.value(row), *scale),
             Form::Elements(offsets, values) => {
-                let delimiter = style.array_delimiter.as_deref().unwrap_or(";");
-                for (i, at) in (offsets[row] as usize..offsets[row + 1] as usize).enumerate() {
-                    if i > 0 {
-                        out.push_str(delimiter);
-                    }
-                    if values.text.is_null(at) {
-                        out.push_str(&style.null_text);
-                    } else {
-                        values.append_plain(out, at, style);
-                    }
+                for at in offsets[row]..offsets[row + 1] {
+                    values.append_part(out, (at as usize, at > offsets[row]), style);
                 }
             }
+            Form::Fields(fields) => {
+                for (place, field) in fields.iter().enumerate() {
+                    field.append_part(out, (row, place > 0), style);
+                }
+            }
+        }
+    }
+
+    /// Appends an element of an array or a field of a ROW, with the delimiter in front of all but
+    /// the first.
+    fn append_part(&self, out: &mut String, (row, is_later): (usize, bool), style: &CsvStyle) {
+        if is_later {
+            out.push_str(style.array_delimiter.as_deref().unwrap_or(";"));
+        }
+        match self.text.is_null(row) {
+            true => out.push_str(&style.null_text),
+            false => self.append_plain(out, row, style),
         }
     }
 }
