@@ -1,7 +1,7 @@
 //! A server in this process: `thalweg serve` on a thread of its own.
 //!
-//! The package stops it before the interpreter ends, so that its jobs take a last snapshot. Signals are
-//! Python's: nothing listens to them here.
+//! The package stops it before the interpreter ends, so that its jobs take a last snapshot. Signals
+//! are Python's: nothing listens to them here.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;

@@ -1,7 +1,7 @@
 //! Rows of a running job, as they pass.
 //!
-//! The engine offers the heads of bundles and never waits for whoever looks (`thalweg_runtime::Tap`):
-//! this is a look at the rows, and not all of them.
+//! The engine offers the heads of bundles and never waits for whoever looks
+//! (`thalweg_runtime::Tap`): this is a look at the rows, and not all of them.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -23,8 +23,8 @@ pub struct JobTap(Mutex<Looking>);
 struct Looking {
     session: Session,
     condition: Option<String>,
-    /// For each job of the statements: what passes, and how the rows of an edge are shown, once some
-    /// have come.
+    /// For each job of the statements: what passes, and how the rows of an edge are shown, once
+    /// some have come.
     taps: Vec<(JobControl, Tap, HashMap<(usize, usize), ShownRows>)>,
 }
 

@@ -78,6 +78,10 @@ def __getattr__(name: str) -> object:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def load_ipython_extension(ipython: object) -> None:
     """Called by ``%load_ext thalweg``: makes the cell magic ``%%tw`` known."""
     from .notebook import load
