@@ -127,7 +127,8 @@ fn new_failures(report: &JobReport, seen: usize) -> impl Iterator<Item = &Failur
 fn progress(name: &str, report: &JobReport) -> String {
     // What a source writes is what the operators in its chain leave of its rows, for each reader.
     let sources = report.stages.iter().filter(|stage| stage.name.starts_with("Source: "));
-    let rows = |source: &StageReport| if source.rows_in > 0 { source.rows_in } else { source.rows_out };
+    let rows =
+        |source: &StageReport| if source.rows_in > 0 { source.rows_in } else { source.rows_out };
     let read: u64 = sources.map(rows).sum();
     let written = report.stages.last().map_or(0, |stage| stage.rows_in);
     format!(
