@@ -204,8 +204,8 @@ fn a_killed_task_manager_and_job_manager_cost_no_row() {
          SET 'restart-strategy.type' = 'fixed-delay';
          SET 'restart-strategy.fixed-delay.attempts' = '30';
          SET 'restart-strategy.fixed-delay.delay' = '1 s';
-         CREATE TABLE i (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '2000',
-           'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '200000');
+         CREATE TABLE i (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '400',
+           'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '40000');
          CREATE TABLE o (n BIGINT) WITH ('connector' = 'filesystem', 'path' = 'out/', 'format' = 'csv');
          INSERT INTO o SELECT n FROM i;",
     );
@@ -228,7 +228,7 @@ fn a_killed_task_manager_and_job_manager_cost_no_row() {
     let mut numbers: Vec<u64> =
         rows(&out).iter().map(|row| row.parse().expect("a number")).collect();
     numbers.sort_unstable();
-    assert_eq!(numbers, (1..=200_000).collect::<Vec<u64>>(), "{said}");
+    assert_eq!(numbers, (1..=40_000).collect::<Vec<u64>>(), "{said}");
     assert!(said.contains("copy: failed at") && said.contains("asking again"), "{said}");
 }
 
