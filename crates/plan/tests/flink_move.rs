@@ -304,7 +304,7 @@ fn groups_begin_with_what_was_handed_over() {
 }
 
 #[test]
-fn groups_whose_keys_may_be_taken_back_are_refused() {
+fn groups_whose_keys_may_be_retracted_are_refused() {
     for (query, reason) in [
         (
             "SELECT k, SUM(v) FROM t GROUP BY k HAVING SUM(v) > 2",

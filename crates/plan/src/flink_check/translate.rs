@@ -38,7 +38,7 @@ use crate::script_text::{Edit, ScriptText, closing, in_order, quoted_options};
 
 /// Flink's transactions last an hour without it, and brokers refuse those.
 const TRANSACTION_TIMEOUT: &str = "properties.transaction.timeout.ms";
-/// What brokers allow unless they are told otherwise.
+/// What brokers allow unless they are configured otherwise.
 const TRANSACTION_MS: &str = "900000";
 
 /// A script for Flink.

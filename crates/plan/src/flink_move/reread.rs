@@ -3,7 +3,7 @@
 //! table of upserts again.
 //!
 //! Each key of the output goes through its values once more, and ends with that of a job that was
-//! never moved. It does so only if no key is ever taken back: Flink reads partitions in another
+//! never moved. It does so only if no key is ever retracted: Flink reads partitions in another
 //! order, might never write such a key, and so would not delete it. So keys have to be those of an
 //! operator that only adds some ([`upsert_key`], which sees none behind a filter or a join), over
 //! rows that are only inserted, or over groups of such rows.
@@ -18,7 +18,7 @@ use crate::logical::upserts::upsert_key;
 use crate::logical::{Field, LogicalKind, Node};
 use crate::resolved_table::ResolvedTable;
 
-/// Fails if keys of an operator over rows that only come may be taken back, or depend on when rows
+/// Fails if keys of an operator over rows that only come may be retracted, or depend on when rows
 /// are read.
 pub(super) fn check_operator(node: &Node) -> Result<()> {
     let is_of_clock = |field: Option<&Field>| field.is_some_and(|field| field.time.is_proctime());

@@ -9,7 +9,7 @@ use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::text::without_controls;
 use thalweg_core::{Error, Result};
 use thalweg_flink::job_manager::{JobManager, is_final};
-use thalweg_flink::report::{Failure, JobReport};
+use thalweg_flink::report::{Failure, JobReport, StageReport};
 
 use super::super::exit::FAILED;
 use super::super::terminal::say;
@@ -97,7 +97,10 @@ fn say_news(name: &str, report: &JobReport, said: &mut Said, now_ns: u64) {
         said.state.clone_from(&report.state);
         lines.push_str(&format!("{name}: {}\n", report.state));
     }
-    if report.checkpoints.failed > said.failed_checkpoints {
+    let is_due = said.line_at.is_none_or(|at| passed(at, now_ns) >= LINE_EVERY);
+    // A job that restarts fails one after the other.
+    let is_news = is_due || said.failed_checkpoints == 0 || is_final(&report.state);
+    if is_news && report.checkpoints.failed > said.failed_checkpoints {
         said.failed_checkpoints = report.checkpoints.failed;
         lines.push_str(&format!("{name}: {} checkpoints have failed\n", said.failed_checkpoints));
     }
@@ -106,7 +109,6 @@ fn say_news(name: &str, report: &JobReport, said: &mut Said, now_ns: u64) {
         lines.push_str(&format!("{name}: held back by {}\n", bottleneck.as_deref().unwrap_or("")));
     }
     said.bottleneck = bottleneck;
-    let is_due = said.line_at.is_none_or(|at| passed(at, now_ns) >= LINE_EVERY);
     if is_due && report.state == "RUNNING" || is_final(&report.state) {
         said.line_at = Some(now_ns);
         lines.push_str(&progress(name, report));
@@ -123,9 +125,11 @@ fn new_failures(report: &JobReport, seen: usize) -> impl Iterator<Item = &Failur
 }
 
 fn progress(name: &str, report: &JobReport) -> String {
-    // What a source writes is what the operators in its chain leave of its rows.
+    // What a source writes is what the operators in its chain leave of its rows, for each reader.
     let sources = report.stages.iter().filter(|stage| stage.name.starts_with("Source: "));
-    let read: u64 = sources.map(|source| source.rows_in.max(source.rows_out)).sum();
+    let rows =
+        |source: &StageReport| if source.rows_in > 0 { source.rows_in } else { source.rows_out };
+    let read: u64 = sources.map(rows).sum();
     let written = report.stages.last().map_or(0, |stage| stage.rows_in);
     format!(
         "{name}: {} rows read, {} written, watermark {}, {} checkpoints\n",

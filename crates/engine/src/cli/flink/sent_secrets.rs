@@ -29,7 +29,13 @@ impl SentSecrets {
         let Some(secrets) = self.0.as_ref().filter(|_| names_secret(statement)) else {
             return session.execute(statement, rows_max, wait);
         };
-        let resolved = secrets.resolve_in_statement(statement)?;
+        let resolved = secrets.resolve_in_statement(statement).map_err(|error| {
+            match secrets.folder.is_some() {
+                true => error,
+                false => Error::new(error.kind(), error.message())
+                    .hint("--send-secrets takes it from the variable THALWEG_SECRET_NAME"),
+            }
+        })?;
         session.execute(resolved.expose(), rows_max, wait).map_err(|error| {
             let redacted = Error::new(error.kind(), resolved.redact(error.message()));
             match error.help() {
