@@ -318,7 +318,6 @@ impl Config {
 
     /// These variables say nothing to a program that sends nothing.
     #[cfg(not(feature = "otlp"))]
-    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as with the feature")]
     fn set_by_opentelemetry(&mut self, _: &str, _: &str) -> Result<()> {
         Ok(())
     }

@@ -251,7 +251,10 @@ mod tests {
             .iter()
             .map(|(_, path)| fs::metadata(path).expect("a file").len())
             .sum();
-        assert!(bytes < 260_000, "{bytes} bytes for a stage");
+        // What the documentation says: 58 kB for the job and 190 kB for each stage, a day.
+        let a_day = bytes as f64 * DAY_MS as f64 / kept_ms as f64;
+        // Readings at the beginnings of files come to some more.
+        assert!(a_day < 1.05 * (58e3 + 190e3), "{a_day} bytes");
     }
 
     #[test]

@@ -96,7 +96,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Metrics of all jobs, as Prometheus reads them; docs/metrics.md lists them. */
+        /**
+         * Metrics of all jobs, as Prometheus reads them; docs/metrics.md lists them. Whoever prefers
+         *     Protocol Buffers gets native histograms as well.
+         */
         get: operations["metrics"];
         put?: never;
         post?: never;
@@ -349,7 +352,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What a job is doing, stage by stage, now or at a moment of the last 15 minutes. */
+        /** What a job is doing, stage by stage, now or at a moment of the last 24 hours. */
         get: operations["graph"];
         put?: never;
         post?: never;
@@ -407,8 +410,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The numbers of a job's stages in the last 15 minutes, all stages in one answer. */
-        get: operations["history"];
+        /**
+         * The numbers of a job's stages in the last 15 minutes, all stages in one answer; since an earlier
+         *     moment of the last 24 hours a point for each half minute before that.
+         */
+        get: operations["stage_history"];
         put?: never;
         post?: never;
         delete?: never;
@@ -692,7 +698,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Why the results of a job are where they are, now or at a moment of the last 15 minutes. */
+        /** Why the results of a job are where they are, now or at a moment of the last 24 hours. */
         get: operations["job_why"];
         put?: never;
         post?: never;
@@ -2376,7 +2382,10 @@ export interface components {
         };
         /** @description Which input holds the results of a job back, since when, why, and what would happen without it. */
         WhyView: {
-            /** @description What is wrong with the job, each with `kind`, `since_ms` and `text`. */
+            /**
+             * @description What is wrong with the job now, each with `kind`, `since_ms` and `text`; nothing of a moment
+             *     that has passed.
+             */
             conditions: Record<string, never>[];
             /** @description The whole as one sentence. */
             sentence: string;
@@ -3105,7 +3114,7 @@ export interface operations {
             };
         };
     };
-    history: {
+    stage_history: {
         parameters: {
             query?: {
                 /** @description identifiers, with commas; default: all */
@@ -3691,6 +3700,8 @@ export interface operations {
     job_why: {
         parameters: {
             query?: {
+                /** @description the name or identifier of a stage; default: the sink that is furthest behind */
+                stage?: string;
                 /** @description a moment, in milliseconds since 1970 */
                 at?: number;
             };

@@ -229,6 +229,9 @@ pub struct DocsArguments {
 pub struct WhyArguments {
     /// The job
     pub job: String,
+    /// The name or identifier of a stage [default: the output that is furthest behind]
+    #[arg(long, value_name = "STAGE")]
+    pub stage: Option<String>,
     /// At a moment of the last 24 hours: a time of UTC, such as 10:03:12 or '2026-01-31
     /// 10:03:12', or how long ago it is, such as '5 min' [default: now]
     #[arg(long, value_name = "MOMENT", value_parser = super::moment::parse)]

@@ -359,12 +359,17 @@ fn a_moment_before_a_restart_can_be_asked_why() {
     let now = server.command(&["why", "a"]);
     assert!(now.0 == 3 && now.1.contains("does not run"), "{now:?}");
     let text = server.done(&["why", "a", "--at", &then]);
-    assert!(text.starts_with("a: output watermark"), "{text}");
+    assert!(text.starts_with("a: ") && text.contains("path      kept ← numbers"), "{text}");
     let why = server.done(&["why", "a", "--at", &then, "--json"]);
     let why: Value = serde_json::from_str(&why).expect("JSON");
     assert!(why["why"]["at_ms"].as_i64() <= Some(then_ms), "{why}");
     let (status, graph) = server.ask("GET", &format!("/v1/jobs/a/graph?at={then}"), &token, "", "");
     assert!(status == 200 && graph.contains("\"rows_in\""), "{graph}");
+    let of_source = server.done(&["why", "a", "--at", &then, "--stage", "numbers", "--json"]);
+    let of_source: Value = serde_json::from_str(&of_source).expect("JSON");
+    assert_eq!(of_source["why"]["sink"], "numbers");
+    let missing = server.command(&["why", "a", "--at", &then, "--stage", "number"]);
+    assert!(missing.0 == 3 && missing.1.contains("it has 'numbers'"), "{missing:?}");
     let before = server.command(&["why", "a", "--at", "25 h"]);
     assert!(before.0 == 3 && before.1.contains("nothing is known of job a"), "{before:?}");
     let wrong = server.command(&["why", "a", "--at", "yesterday"]);

@@ -12,6 +12,7 @@ use serde_json::Value;
 use thalweg_monitoring::exposition::{
     CONTENT_TYPE, Families, PROTOBUF_CONTENT_TYPE, job_samples, prefers_protobuf,
 };
+use thalweg_monitoring::why::why_sink;
 use thalweg_monitoring::{JobReading, why};
 
 use super::app::{App, query};
@@ -33,7 +34,8 @@ pub struct WhyView {
     /// The same, part by part; docs/why.md says what the parts are.
     #[cfg_attr(test, schema(value_type = Object))]
     pub why: Value,
-    /// What is wrong with the job, each with `kind`, `since_ms` and `text`.
+    /// What is wrong with the job now, each with `kind`, `since_ms` and `text`; nothing of a moment
+    /// that has passed.
     #[cfg_attr(test, schema(value_type = Vec<Object>))]
     pub conditions: Value,
 }
@@ -41,12 +43,15 @@ pub struct WhyView {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WhyQuery {
+    stage: Option<String>,
     at: Option<i64>,
 }
 
 /// Why the results of a job are where they are, now or at a moment of the last 24 hours.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/why", tag = "jobs",
-    params(("job" = String, Path), ("at" = Option<i64>, Query, description = "a moment, in milliseconds since 1970")),
+    params(("job" = String, Path),
+        ("stage" = Option<String>, Query, description = "the name or identifier of a stage; default: the sink that is furthest behind"),
+        ("at" = Option<i64>, Query, description = "a moment, in milliseconds since 1970")),
     responses((status = 200, body = WhyView), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn job_why(
     State(app): State<App>,
@@ -57,14 +62,19 @@ pub async fn job_why(
     app.ask(move |server| {
         let job = server.job(&job)?;
         let run = job.lock().run.clone();
-        let conditions =
-            run.as_ref().and_then(|run| run.watched(|watch| watch.conditions().to_vec()));
-        let reading = match asked.at {
-            Some(at_ms) => Some(reading_at(server, &job, at_ms)?),
-            None => run.and_then(|run| run.watched(|watch| watch.newest().cloned())).flatten(),
+        let now = run.and_then(|run| {
+            run.watched(|watch| (watch.newest().cloned(), watch.conditions().to_vec()))
+        });
+        let (reading, conditions) = match asked.at {
+            Some(at_ms) => (Some(reading_at(server, &job, at_ms)?), Vec::new()),
+            None => now.unwrap_or_default(),
         };
-        let why = reading.as_ref().and_then(why).ok_or_else(|| not_running(&job))?;
-        let conditions = conditions.unwrap_or_default();
+        let reading = reading.ok_or_else(|| not_running(&job))?;
+        let why = match &asked.stage {
+            Some(name) => Some(why_sink(&reading, stage_of(&reading, name)?)),
+            None => why(&reading),
+        };
+        let why = why.ok_or_else(|| not_running(&job))?;
         let plain = |value: serde_json::Result<Value>| value.unwrap_or_default();
         Ok(Json(WhyView {
             sentence: why.sentence.clone(),
@@ -74,6 +84,17 @@ pub async fn job_why(
         }))
     })
     .await
+}
+
+/// The place of the stage of this name or identifier.
+fn stage_of(reading: &JobReading, name: &str) -> Outcome<usize> {
+    let found = reading.stages.iter().position(|stage| stage.name == name || stage.id == name);
+    found.ok_or_else(|| {
+        let names = reading.stages.iter().map(|stage| format!("'{}'", stage.name));
+        let names: Vec<String> = names.collect();
+        let detail = format!("the job has no stage '{name}'; it has {}", names.join(", "));
+        Problem::new(404, "no-such-stage", detail)
+    })
 }
 
 /// A job as it was at a moment: of the last 15 minutes of its run to the second, of the last 24

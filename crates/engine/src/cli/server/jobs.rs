@@ -92,8 +92,10 @@ pub fn describe(arguments: &JobArguments) -> u8 {
 /// `thalweg why`
 pub fn why(arguments: &WhyArguments) -> u8 {
     with_client(&arguments.server, |client| {
-        let moment = arguments.at.map_or_else(String::new, |at_ms| format!("?at={at_ms}"));
-        let why = path(&arguments.job, &format!("/why{moment}"));
+        let moment = arguments.at.map_or_else(String::new, |at_ms| format!("at={at_ms}&"));
+        let stage = arguments.stage.as_deref();
+        let stage = stage.map_or_else(String::new, |stage| format!("stage={}", encoded(stage)));
+        let why = path(&arguments.job, &format!("/why?{moment}{stage}"));
         let found = client.ask("GET", &why, None, false)?;
         answer(&found, arguments.server.json, |body| text(&body["text"]))
     })
