@@ -618,14 +618,15 @@ mod tests {
             assert!(begin(job, job).is_ok());
         }
         assert_eq!(begin("e", "e").map_err(|problem| problem.status), Err(429));
-        for number in 0..=KEPT_MAX {
-            trials.end("a", &Ok(TrialOutcome::default()));
-            trials.end(&number.to_string(), &Ok(TrialOutcome::default()));
-            trials.end("1", &Ok(TrialOutcome::default()));
-            assert!(begin("a", &number.to_string()).is_ok());
+        let mut last = "1".to_owned();
+        for number in 2..=KEPT_MAX + 1 {
+            trials.end(&last, &Ok(TrialOutcome::default()));
+            last = number.to_string();
+            assert!(begin("a", &last).is_ok());
         }
         assert_eq!(trials.list("a").len(), KEPT_MAX);
         assert_eq!(trials.get("a", "1"), None);
-        assert_eq!(trials.get("b", &KEPT_MAX.to_string()), None, "it is of another job");
+        assert!(trials.get("a", &last).is_some());
+        assert_eq!(trials.get("b", &last), None, "it is of another job");
     }
 }

@@ -317,11 +317,33 @@ export interface paths {
         };
         /**
          * The last rows that could not be read, of tables with `'bad-data' = 'dead-letter'` and a
-         *     `dead-letter.path`.
+         *     `dead-letter.path`, newest first. Those that were read again are left out once a snapshot has
+         *     their rows.
          */
         get: operations["dead_letters"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/jobs/{job}/dead-letters/replay": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Dead letters are read again, with the statements that the job has now: those that are rows now
+         *     become rows of the job, each once, behind what their inputs have given so far. The operation
+         *     ends when a snapshot has them, and says how many could not be read this time either.
+         */
+        post: operations["replay"];
         delete?: never;
         options?: never;
         head?: never;
@@ -588,6 +610,24 @@ export interface paths {
         get: operations["snapshot"];
         put?: never;
         post?: never;
+        /** Deletes a snapshot. Files that later ones share stay. */
+        delete: operations["delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/jobs/{job}/snapshots/{number}/verify": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Reads all files of a snapshot, and says whether they are whole. */
+        post: operations["verify"];
         delete?: never;
         options?: never;
         head?: never;
@@ -683,6 +723,44 @@ export interface paths {
          *     the reason.
          */
         get: operations["tail"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/jobs/{job}/trials": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The last trials of a job, newest first. */
+        get: operations["list"];
+        put?: never;
+        /**
+         * New statements run for a while from a copy of a job's state, beside the job. Nothing is written,
+         *     acknowledged or kept. `GET …/trials/ID` with the name of the operation says what came of it.
+         */
+        post: operations["begin"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/jobs/{job}/trials/{trial}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What came of a trial. */
+        get: operations["get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -957,19 +1035,22 @@ export interface components {
         DeadLetter: {
             /** @description The file, partition or topic that it was in. */
             file: string;
+            /** @description What it is called: its table, and its place in the file of dead letters. */
+            id: string;
             /**
              * Format: int64
              * @description Its place there: a line, an offset.
              */
             line: number;
-            /** @description Its text. Bytes that are none are shown as escapes. */
+            /** @description Its text. Bytes that are none are shown as `\u{fffd}`. */
             raw: string;
             /** @description Its bytes, where they are no text. */
             "raw-base64"?: string | null;
-            /** @description Why it cannot be read. */
+            /** @description Why it cannot be read; of one that was read again and refused, why not that time. */
             reason: string;
+            replay?: components["schemas"]["Replay"] | null;
             /** @description The table that it is of. */
-            table?: string;
+            table: string;
         };
         /** @description The last rows of a job that could not be read. */
         DeadLetters: {
@@ -1249,6 +1330,16 @@ export interface components {
              * @description The watermark of its split before it.
              */
             watermark_ms: number;
+            /**
+             * Format: int64
+             * @description Where windows end at fixed times: the end of the first window that had closed without it.
+             */
+            window_end_ms?: number | null;
+            /**
+             * Format: int64
+             * @description Where windows end at fixed times: how many ends lie between its time and that watermark.
+             */
+            windows_ended?: number | null;
         };
         /** @description The last rows of a job that came too late. */
         LateRows: {
@@ -1561,6 +1652,7 @@ export interface components {
                 job_state: components["schemas"]["State"];
                 /** @description What was asked for. */
                 kind: components["schemas"]["OperationKind"];
+                letters?: components["schemas"]["ReplayedLetters"] | null;
                 /** @description Why it failed. */
                 problem?: Record<string, never> | null;
                 /**
@@ -1727,6 +1819,40 @@ export interface components {
             /** @description What `after` is for the next page, if there is one. */
             next?: string | null;
         };
+        /** @description Lists with a next page. */
+        List_TrialView: {
+            /** @description A page of them. */
+            items: {
+                /**
+                 * Format: int64
+                 * @description When it began, in milliseconds since 1970.
+                 */
+                began_ms: number;
+                /** @description What would become of the state of that snapshot. */
+                diff: components["schemas"]["StateDiff"];
+                /** @description What it is called: as the operation that it is. */
+                id: string;
+                /** @description The job. */
+                job: string;
+                outcome?: components["schemas"]["TrialOutcome"] | null;
+                /** @description Why it failed. */
+                problem?: Record<string, never> | null;
+                /**
+                 * Format: int64
+                 * @description For how many seconds it was to run.
+                 */
+                seconds: number;
+                /**
+                 * Format: int64
+                 * @description The snapshot that it began from.
+                 */
+                snapshot: number;
+                /** @description How far it is. */
+                state: components["schemas"]["TrialState"];
+            }[];
+            /** @description What `after` is for the next page, if there is one. */
+            next?: string | null;
+        };
         /** @description A line. */
         LogLine: {
             /**
@@ -1774,6 +1900,7 @@ export interface components {
             job_state: components["schemas"]["State"];
             /** @description What was asked for. */
             kind: components["schemas"]["OperationKind"];
+            letters?: components["schemas"]["ReplayedLetters"] | null;
             /** @description Why it failed. */
             problem?: Record<string, never> | null;
             /**
@@ -1788,7 +1915,7 @@ export interface components {
          * @description What was asked for.
          * @enum {string}
          */
-        OperationKind: "start" | "stop" | "pause" | "resume" | "restart" | "upgrade" | "snapshot";
+        OperationKind: "start" | "stop" | "pause" | "resume" | "restart" | "upgrade" | "snapshot" | "replay" | "trial";
         /**
          * @description How far an operation is.
          * @enum {string}
@@ -1922,6 +2049,41 @@ export interface components {
             kind: string;
             /** @description Its name. */
             name: string;
+        };
+        /**
+         * @description What became of a letter that was to be read again.
+         * @enum {string}
+         */
+        Replay: "listed" | "done" | "refused";
+        /**
+         * @description Which dead letters are to be read again: those with these names, those for which a condition is
+         *     true, or else all that were not read again yet.
+         */
+        ReplayBody: {
+            /** @description Their names, as `GET …/dead-letters` shows them (`id`). */
+            ids?: string[];
+            /** @description Only those of this table. */
+            table?: string | null;
+            /** @description A condition in SQL over `file`, `line`, `reason` and `raw`. */
+            where?: string | null;
+        };
+        /** @description What came of a request to read letters again. */
+        ReplayedLetters: {
+            /** @description Why, of the first of them: its name and the reason. */
+            reasons: [
+                string,
+                string
+            ][];
+            /**
+             * Format: int64
+             * @description Letters that could not be read this time either.
+             */
+            refused: number;
+            /**
+             * Format: int64
+             * @description Rows that are in a snapshot now.
+             */
+            rows: number;
         };
         /** @description Statements and what goes with them. Never changed. */
         Revision: {
@@ -2358,6 +2520,157 @@ export interface components {
             /** @description What it allows. */
             role: components["schemas"]["Role"];
         };
+        /** @description What is to be tried. */
+        TrialBody: {
+            /** @description What `${NAME}` stands for. */
+            params?: {
+                [key: string]: string;
+            };
+            /**
+             * Format: int64
+             * @description For how many seconds, at most 600. Default: 60.
+             */
+            seconds?: number | null;
+            /** @description Options that are set before the first statement. */
+            settings?: {
+                [key: string]: string;
+            };
+            /**
+             * Format: int64
+             * @description The snapshot that it begins from. Default: the newest.
+             */
+            snapshot?: number | null;
+            /** @description The statements. */
+            sql: string;
+        };
+        /** @description Where the rows of an output differ. */
+        TrialDifference: {
+            new?: components["schemas"]["TrialRow"] | null;
+            now?: components["schemas"]["TrialRow"] | null;
+            /**
+             * Format: int64
+             * @description The place of the first row that differs, from 1.
+             */
+            place: number;
+            /** @description The table. */
+            table: string;
+        };
+        /** @description An input of a trial. */
+        TrialInput: {
+            /**
+             * Format: int64
+             * @description Rows that could not be read.
+             */
+            bad: number;
+            /**
+             * Format: int64
+             * @description Rows that were read.
+             */
+            rows: number;
+            /** @description The table. */
+            table: string;
+        };
+        /** @description What came of a trial. */
+        TrialOutcome: {
+            /**
+             * Format: int64
+             * @description Rows that were taken into state.
+             */
+            accepted: number;
+            /**
+             * @description The outputs whose rows are not those that the statements of now write, each with the first
+             *     place where they differ. None where they were not compared.
+             */
+            differences?: components["schemas"]["TrialDifference"][] | null;
+            /** @description All inputs have ended. */
+            has_ended: boolean;
+            /** @description What was read. */
+            inputs: components["schemas"]["TrialInput"][];
+            /**
+             * Format: int64
+             * @description Rows that came too late.
+             */
+            late: number;
+            /**
+             * @description From the row that completes a result to the result, in microseconds: half of them, 99 of
+             *     100, and the longest.
+             */
+            latency_us?: [
+                number,
+                number,
+                number
+            ] | null;
+            /**
+             * Format: int64
+             * @description The most memory that it took, in bytes.
+             */
+            memory_bytes: number;
+            /** @description What was written, to nowhere. */
+            outputs: components["schemas"]["TrialTable"][];
+            /**
+             * Format: int64
+             * @description For how many milliseconds it ran.
+             */
+            ran_ms: number;
+            /**
+             * Format: int64
+             * @description What state takes at the end, in bytes.
+             */
+            state_bytes: number;
+        };
+        /** @description A row of an output. */
+        TrialRow: {
+            /** @description What it does: `+I`, `-U`, `+U`, `-D`. */
+            kind: string;
+            /** @description Its columns. */
+            row: unknown;
+        };
+        /**
+         * @description How far a trial is.
+         * @enum {string}
+         */
+        TrialState: "running" | "done" | "failed";
+        /** @description An output of a trial. */
+        TrialTable: {
+            /** @description The first of them. */
+            first: components["schemas"]["TrialRow"][];
+            /**
+             * Format: int64
+             * @description How many rows it was given.
+             */
+            rows: number;
+            /** @description The table. */
+            table: string;
+        };
+        /** @description A trial of new statements. */
+        TrialView: {
+            /**
+             * Format: int64
+             * @description When it began, in milliseconds since 1970.
+             */
+            began_ms: number;
+            /** @description What would become of the state of that snapshot. */
+            diff: components["schemas"]["StateDiff"];
+            /** @description What it is called: as the operation that it is. */
+            id: string;
+            /** @description The job. */
+            job: string;
+            outcome?: components["schemas"]["TrialOutcome"] | null;
+            /** @description Why it failed. */
+            problem?: Record<string, never> | null;
+            /**
+             * Format: int64
+             * @description For how many seconds it was to run.
+             */
+            seconds: number;
+            /**
+             * Format: int64
+             * @description The snapshot that it began from.
+             */
+            snapshot: number;
+            /** @description How far it is. */
+            state: components["schemas"]["TrialState"];
+        };
         /** @description Whether statements are right. */
         ValidateAnswer: {
             /** @description What is wrong. */
@@ -2370,6 +2683,13 @@ export interface components {
             jobs: string[];
             /** @description How many there are. */
             statements: number;
+        };
+        /** @description Whether a snapshot can be read. */
+        Verified: {
+            /** @description What is wrong. */
+            damage: string[];
+            /** @description All of its files are there and hold what they should. */
+            is_whole: boolean;
         };
         /** @description What runs. */
         Version: {
@@ -2956,6 +3276,8 @@ export interface operations {
                 table?: string;
                 /** @description 100 unless it says otherwise, at most 500 */
                 limit?: number;
+                /** @description also those that were read again */
+                replayed?: boolean;
             };
             header?: never;
             path: {
@@ -2971,6 +3293,47 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["DeadLetters"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    replay: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ReplayBody"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Operation"];
+                };
+            };
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Operation"];
                 };
             };
             default: {
@@ -3517,6 +3880,64 @@ export interface operations {
             };
         };
     };
+    delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job: string;
+                number: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    verify: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job: string;
+                number: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Verified"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     start: {
         parameters: {
             query?: never;
@@ -3685,6 +4106,106 @@ export interface operations {
                 };
                 content: {
                     "text/event-stream": unknown;
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_TrialView"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    begin: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TrialBody"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Operation"];
+                };
+            };
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Operation"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job: string;
+                trial: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrialView"];
                 };
             };
             default: {

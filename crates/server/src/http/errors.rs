@@ -88,11 +88,11 @@ const CODES: [(&str, &str); 61] = [
         "no-such-edge",
         "No rows pass from the one stage to the other. GET /v1/jobs/JOB lists the stages.",
     ),
+    ("no-such-job", "There is no job of this name. GET /v1/jobs lists them."),
     (
         "no-such-letter",
         "The job has no dead letter of this name. GET /v1/jobs/JOB/dead-letters lists them.",
     ),
-    ("no-such-job", "There is no job of this name. GET /v1/jobs lists them."),
     (
         "no-such-operation",
         "The last 1,000 operations since the server began are remembered; this is none of them.",
@@ -117,11 +117,11 @@ const CODES: [(&str, &str); 61] = [
         "no-such-table",
         "The job has no materialized table of this name, or has not run since the server began. The answer lists those that it has.",
     ),
+    ("no-such-token", "There is no token of this name. GET /v1/tokens lists them."),
     (
         "no-such-trial",
         "The job has no such trial. Trials are remembered until the server ends, the last 20 of each job.",
     ),
-    ("no-such-token", "There is no token of this name. GET /v1/tokens lists them."),
     (
         "no-threads",
         "The system gives no thread. The process may be at its limit of threads or of memory.",

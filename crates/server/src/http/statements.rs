@@ -327,9 +327,11 @@ fn read_materialized(server: &Server, session: &mut Session, text: &str) -> Resu
         return Ok(());
     }
     session.set_readable(tables)?;
-    session.explain(text, ExplainFormat::Text)?;
-    if session.names_readable() {
-        session.declare("SET 'execution.runtime-mode' = 'batch'")?;
+    session.declare("SET 'execution.runtime-mode' = 'batch'")?;
+    // What is wrong with it is said when it runs, in the mode in which it does.
+    let _ = session.explain(text, ExplainFormat::Text);
+    if !session.names_readable() {
+        session.declare("RESET 'execution.runtime-mode'")?;
     }
     Ok(())
 }
