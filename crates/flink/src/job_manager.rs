@@ -11,6 +11,9 @@ use crate::causes;
 use crate::gateway::Session;
 use crate::http::{Place, encoded};
 
+/// Why Flink takes no savepoint while tasks start.
+const NOT_READY: &str = "Not all required tasks are currently running";
+
 /// The job manager of a cluster.
 #[derive(Clone, Debug)]
 pub struct JobManager {
@@ -177,10 +180,16 @@ impl JobManager {
     ) -> Result<String> {
         let body = json!({ "targetDirectory": folder, "drain": drain });
         let path = format!("/jobs/{}/stop", encoded(job));
-        let asked = self.place.send(Method::POST, &path, Some(&body)).map_err(|error| {
-            error.hint("--savepoint-dir names a folder, if execution.checkpointing.savepoint-dir is not set")
-        })?;
-        self.savepoint(job, &text(&asked["request-id"]), wait)
+        loop {
+            let asked = self.place.send(Method::POST, &path, Some(&body)).map_err(|error| {
+                error.hint("--savepoint-dir names a folder, if execution.checkpointing.savepoint-dir is not set")
+            })?;
+            match self.savepoint(job, &text(&asked["request-id"]), wait) {
+                // Of a job that has just begun, or recovers. It takes a savepoint soon.
+                Err(error) if error.message().contains(NOT_READY) && wait.pause(1_000) => {}
+                stopped => return stopped,
+            }
+        }
     }
 
     fn savepoint(&self, job: &str, request: &str, wait: &mut dyn Wait) -> Result<String> {
