@@ -1,4 +1,4 @@
-//! The list of dead letters that are to be read again: JSON lines in `NAME.replay`, beside the file
+//! The list of dead letters that are to be read again: JSON lines in `NAME.replay`, next to the file
 //! of dead letters `NAME`.
 //!
 //! A line has a number and a letter with the place in the file of dead letters behind it. Whoever
