@@ -1,5 +1,5 @@
-//! Trials: new statements run for a while from a copy of a job's state, next to the job, and nothing
-//! of that is seen outside ([`thalweg_library::session::Trial`]). So a person knows what a change
+//! Trials: new statements run for a while from a copy of a job's state, next to the job, and
+//! nothing of that is seen outside ([`thalweg_library::session::Trial`]). So a person knows what a change
 //! does before it is made.
 //!
 //! Where the sequence of results is decided by the rows alone, the statements that the job has now
