@@ -1,6 +1,6 @@
 //! Trials: new statements run for a while from a copy of a job's state, next to the job, and
-//! nothing of that is seen outside ([`thalweg_library::session::Trial`]). So a person knows what a change
-//! does before it is made.
+//! nothing of that is seen outside ([`thalweg_library::session::Trial`]). So a person knows what
+//! a change does before it is made.
 //!
 //! Where the sequence of results is decided by the rows alone, the statements that the job has now
 //! run next to the new ones, from the same snapshot, and the first rows that differ are shown.
