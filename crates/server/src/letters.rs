@@ -1,6 +1,6 @@
 //! Dead letters of a job: which there are, which of them are to be read again, and what came of it.
 //!
-//! Whoever wants letters to be read again puts them on a list beside their file
+//! Whoever wants letters to be read again puts them on a list next to their file
 //! ([`thalweg_connectors::replay`]); the job takes them from there, and its snapshots say how far
 //! it has come. Nothing here is remembered: what became of a letter follows from the file, the list
 //! and the newest snapshot.

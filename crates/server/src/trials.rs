@@ -1,9 +1,9 @@
-//! Trials: new statements run for a while from a copy of a job's state, beside the job, and nothing
-//! of that is seen outside ([`thalweg_library::session::Trial`]). So a person knows what a change
-//! does before it is made.
+//! Trials: new statements run for a while from a copy of a job's state, next to the job, and
+//! nothing of that is seen outside ([`thalweg_library::session::Trial`]). So a person knows what
+//! a change does before it is made.
 //!
 //! Where the sequence of results is decided by the rows alone, the statements that the job has now
-//! run beside the new ones, from the same snapshot, and the first rows that differ are shown.
+//! run next to the new ones, from the same snapshot, and the first rows that differ are shown.
 //!
 //! Trials are remembered until the server ends, the last ones of each job.
 
@@ -244,7 +244,7 @@ impl Trials {
 }
 
 impl Server {
-    /// New statements run for a while from a copy of a job's state, beside the job.
+    /// New statements run for a while from a copy of a job's state, next to the job.
     ///
     /// # Errors
     /// If they are wrong; if the job has no such snapshot; if too many trials run.

@@ -742,7 +742,7 @@ export interface paths {
         get: operations["list"];
         put?: never;
         /**
-         * New statements run for a while from a copy of a job's state, beside the job. Nothing is written,
+         * New statements run for a while from a copy of a job's state, next to it. Nothing is written,
          *     acknowledged or kept. `GET …/trials/ID` with the name of the operation says what came of it.
          */
         post: operations["begin"];

@@ -63,7 +63,7 @@ impl RecordReader {
         let found = files.map_err(|error| error.to_string())?.into_iter();
         let mut found = found.filter(|file| *file.label == *label);
         found.next().ok_or_else(|| {
-            "its file is not there any more, and columns of the table tell of the file".to_owned()
+            "its file is not there any more, and columns of the table are about the file".to_owned()
         })
     }
 }

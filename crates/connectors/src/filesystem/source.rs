@@ -172,8 +172,8 @@ impl Source for FileSource {
     fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
         loop {
             if let Some(rest) = self.rest.take() {
-                // Of a block with dead letters all rows are given at once: the position lies between
-                // blocks then, and says nothing of rows, of which mended statements find others.
+                // Of a block with dead letters all rows are given at once: the position lies
+                // between blocks then, and says nothing of rows: mended statements find others.
                 let gives_all = self.dead_letters.is_some() && self.reading.format().is_text();
                 let rows_max = if gives_all { usize::MAX } else { rows_max.max(1) };
                 return Ok(SourcePoll::Batch(self.give(rest, rows_max)));

@@ -236,7 +236,7 @@ fn text_maps<'a>(
 impl LetterReader for RowReader {
     fn read(&self, letter: &Letter) -> Result<RecordBatch, String> {
         if self.slots.iter().any(|slot| matches!(slot, Slot::Message(..))) {
-            return Err("columns of the table tell of the message, and dead letters keep only \
+            return Err("columns of the table are about the message, and dead letters keep only \
                         what it says"
                 .to_owned());
         }

@@ -2,7 +2,7 @@
 //! letters on a list ([`list`]) between those of its input.
 //!
 //! # Where the second position is
-//! Beside that of the input, in the same text: the number of the last letter that was taken, and
+//! Next to that of the input, in the same text: the number of the last letter that was taken, and
 //! those that could not be read this time either. So a snapshot holds both, and a row of a letter
 //! is in the state of a job exactly if its number is in the position of the snapshot. While no
 //! letter was taken the position is that of the input alone.
@@ -129,7 +129,7 @@ fn covered(position: &str) -> u64 {
 /// A source that reads dead letters again.
 pub struct ReplayedSource {
     inner: Box<dyn Source>,
-    /// The file of dead letters, beside which the list is.
+    /// The file of dead letters, next to which the list is.
     letters: PathBuf,
     reader: Box<dyn LetterReader>,
     taken: LettersTaken,

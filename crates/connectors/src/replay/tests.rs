@@ -58,7 +58,7 @@ impl Run {
         Run { source, rows: Vec::new() }
     }
 
-    /// Polls until there are so many rows.
+    /// Polls until there are this many rows.
     fn read(&mut self, rows: usize) {
         let begun = Instant::now();
         while self.rows.len() < rows {

@@ -137,7 +137,7 @@ pub struct TrialArguments {
     pub job: String,
     /// The file of statements that are to be tried
     pub file: PathBuf,
-    /// For so many seconds, at most 600
+    /// For this number of seconds, at most 600
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub seconds: u64,
     /// From this snapshot [default: the newest]

@@ -30,7 +30,7 @@ const ONE_READER: [&str; 5] = ["mqtt", "nats", "http", "socket", "postgres-cdc"]
 pub struct Trial {
     /// A folder that nobody else has.
     pub folder: PathBuf,
-    /// So many rows of each output are kept.
+    /// Up to this number of rows of each output are kept.
     pub rows_max: usize,
     outputs: Mutex<BTreeMap<String, TrialOutput>>,
 }
@@ -45,7 +45,7 @@ pub struct TrialOutput {
 }
 
 impl Trial {
-    /// A trial that may write to this folder, and keeps so many rows of each output.
+    /// A trial that may write to this folder, and keeps up to this number of rows of each output.
     pub fn new(folder: PathBuf, rows_max: usize) -> Trial {
         Trial { folder, rows_max, outputs: Mutex::default() }
     }

@@ -13,7 +13,7 @@ use crate::operations::Operation;
 use crate::problem::{Outcome, Problem};
 use crate::trials::{TrialBody, TrialView};
 
-/// New statements run for a while from a copy of a job's state, beside the job. Nothing is written,
+/// New statements run for a while from a copy of a job's state, next to it. Nothing is written,
 /// acknowledged or kept. `GET …/trials/ID` with the name of the operation says what came of it.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/jobs/{job}/trials", tag = "revisions", request_body = TrialBody,
     params(("job" = String, Path)),
