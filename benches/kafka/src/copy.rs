@@ -4,9 +4,9 @@
 //! With `--backlog ROWS` the messages are there before the job begins: rows per second of processor
 //! time then are those of an engine that is busy.
 //!
-//! Otherwise message n is due at start + n / rate, fixed before the run, and says so; its latency counts from
-//! then to when a reader of committed messages has it, so a delay of the sender or of the job
-//! counts too. Every message is counted, and their numbers are summed up: none is lost, none is
+//! Otherwise message n is due at start + n / rate, fixed before the run, and says so; its latency
+//! counts from then to when a reader of committed messages has it, so a delay of the sender or of
+//! the job counts too. Every message is counted, and their numbers are summed up: none is lost, none is
 //! there twice.
 
 use std::sync::atomic::{AtomicBool, Ordering};

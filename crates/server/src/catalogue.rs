@@ -165,6 +165,21 @@ pub struct StageReference {
     pub name: String,
 }
 
+/// What becomes of the state of a job under other statements.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+pub struct StateDiff {
+    /// The snapshot that was compared with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<u64>,
+    /// Stages that continue with their state.
+    pub kept: Vec<StageReference>,
+    /// Stages that begin empty.
+    pub empty: Vec<StageReference>,
+    /// Stages whose state would be dropped.
+    pub dropped: Vec<StageReference>,
+}
+
 /// Statements and what goes with them. Never changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]

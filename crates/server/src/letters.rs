@@ -20,7 +20,7 @@ use thalweg_state::SnapshotStore;
 
 use crate::catalogue::{JobRecord, Revision};
 use crate::lifecycle::State;
-use crate::operations::{Operation, OperationKind};
+use crate::operations::{Operation, OperationKind, ReplayedLetters};
 use crate::problem::{Outcome, Problem};
 use crate::run::store_of;
 use crate::server::Server;
@@ -60,18 +60,6 @@ pub enum Replay {
     Done,
     /// It could not be read this time either.
     Refused,
-}
-
-/// What came of a request to read letters again.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(utoipa::ToSchema))]
-pub struct ReplayedLetters {
-    /// Rows that are in a snapshot now.
-    pub rows: u64,
-    /// Letters that could not be read this time either.
-    pub refused: u64,
-    /// Why, of the first of them: its name and the reason.
-    pub reasons: Vec<(String, String)>,
 }
 
 /// The tables of a job that keep dead letters in a file, and what its newest snapshot says of them.

@@ -61,6 +61,7 @@ mod server;
 mod supervisor;
 mod systemd;
 mod tokens;
+mod trial_runs;
 mod trials;
 mod zip;
 

@@ -9,7 +9,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thalweg_core::shim::unique_name;
 
-use crate::letters::ReplayedLetters;
 use crate::lifecycle::State;
 use crate::problem::Problem;
 
@@ -63,6 +62,18 @@ impl OperationKind {
     pub fn begins_run(self) -> bool {
         matches!(self, OperationKind::Start | OperationKind::Restart | OperationKind::Upgrade)
     }
+}
+
+/// What came of a request to read letters again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+pub struct ReplayedLetters {
+    /// Rows that are in a snapshot now.
+    pub rows: u64,
+    /// Letters that could not be read this time either.
+    pub refused: u64,
+    /// Why, of the first of them: its name and the reason.
+    pub reasons: Vec<(String, String)>,
 }
 
 /// How far an operation is.

@@ -13,7 +13,7 @@ use thalweg_library::session::{PlannedJob, Session};
 use thalweg_state::SnapshotStore;
 
 use crate::catalogue::{
-    JobRecord, Limits, Revision, StageReference, StartFrom, UpgradeRecord, check_name,
+    JobRecord, Limits, Revision, StageReference, StartFrom, StateDiff, UpgradeRecord, check_name,
 };
 use crate::job::{Event, Job, JobState};
 use crate::jobs_dir;
@@ -81,21 +81,6 @@ pub struct PutAnswer {
     /// The upgrade of a job that runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<Operation>,
-}
-
-/// What becomes of the state of a job under other statements.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(utoipa::ToSchema))]
-pub struct StateDiff {
-    /// The snapshot that was compared with.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub snapshot: Option<u64>,
-    /// Stages that continue with their state.
-    pub kept: Vec<StageReference>,
-    /// Stages that begin empty.
-    pub empty: Vec<StageReference>,
-    /// Stages whose state would be dropped.
-    pub dropped: Vec<StageReference>,
 }
 
 /// How a job is to start.

@@ -47,8 +47,8 @@ impl ClientTopic {
         Ok(ClientTopic(NonNull::new(topic).ok_or_else(no_topic)?))
     }
 
-    /// Sends keys and values of messages, in order, to the partition that is named, or to those that
-    /// the partitioner says. How many were taken: not all if there is no room for more at the
+    /// Sends keys and values of messages, in order, to the partition that is named, or to those
+    /// that the partitioner says. How many were taken: not all if there is no room for more at the
     /// moment.
     ///
     /// # Errors

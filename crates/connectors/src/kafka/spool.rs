@@ -255,8 +255,8 @@ impl<'a> Outgoing<'a> {
         }
     }
 
-    /// The messages of a part of a file, and how many bytes they take: one at the end may be there in
-    /// part. `None` if they are none.
+    /// The messages of a part of a file, and how many bytes they take: one at the end may be there
+    /// in part. `None` if they are none.
     fn read_all(bytes: &'a [u8]) -> Option<(Vec<Outgoing<'a>>, usize)> {
         let (mut messages, mut left) = (Vec::new(), bytes);
         while let Some((length, rest)) = left.split_first_chunk() {
