@@ -216,3 +216,32 @@ impl Trials {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_trial_of_a_job_runs_and_four_of_all() {
+        let trials = Trials::default();
+        let begin = |job: &str, id: &str| {
+            trials.begin(TrialView { id: id.into(), job: job.into(), ..TrialView::default() })
+        };
+        assert!(begin("a", "1").is_ok());
+        assert_eq!(begin("a", "2").map_err(|problem| problem.code), Err("trial-runs".into()));
+        for job in ["b", "c", "d"] {
+            assert!(begin(job, job).is_ok());
+        }
+        assert_eq!(begin("e", "e").map_err(|problem| problem.status), Err(429));
+        let mut last = "1".to_owned();
+        for number in 2..=KEPT_MAX + 1 {
+            trials.end(&last, &Ok(TrialOutcome::default()));
+            last = number.to_string();
+            assert!(begin("a", &last).is_ok());
+        }
+        assert_eq!(trials.list("a").len(), KEPT_MAX);
+        assert_eq!(trials.get("a", "1"), None);
+        assert!(trials.get("a", &last).is_some());
+        assert_eq!(trials.get("b", &last), None, "it is of another job");
+    }
+}
