@@ -57,7 +57,12 @@ impl<'a> Options<'a> {
             };
             return Err(Error::plan(format!("table {table} has no option '{name}'")).hint(help));
         }
-        Ok(Options { request, description })
+        let options = Options { request, description };
+        // No connector does anything with them; a mistake in one is found all the same.
+        for name in ["scan.parallelism", "sink.parallelism"] {
+            options.number::<u32>(name)?;
+        }
+        Ok(options)
     }
 
     /// The text of an option, if it is set.

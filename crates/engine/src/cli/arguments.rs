@@ -272,7 +272,7 @@ Examples:
   thalweg dead orders --replay --where \"reason LIKE '%price%'\"
   thalweg dead orders --replay orders:1042 orders:2210         these")]
     Dead(DeadArguments),
-    /// Run new statements on a copy of a job's state, next to the job, without writing anything
+    /// Run new statements on a copy of a job's state, writing nothing
     #[cfg(feature = "server")]
     #[command(after_help = "\
 The statements begin from the job's newest snapshot, read what its inputs have behind that, and write nowhere. What

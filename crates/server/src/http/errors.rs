@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use crate::problem::{Outcome, Problem};
 
 /// Every code of a problem: what it means, and what can be done.
-const CODES: [(&str, &str); 61] = [
+const CODES: [(&str, &str); 62] = [
     (
         "at-rest",
         "The job is stopped, finished, failed or a draft. Start it first: POST /v1/jobs/JOB/start.",
@@ -72,6 +72,10 @@ const CODES: [(&str, &str); 61] = [
     (
         "no-history",
         "Nothing is kept of the job at that moment: it did not run then, or that is more than 24 hours ago.",
+    ),
+    (
+        "no-letters",
+        "No table of the job keeps dead letters in a file. Set 'bad-data' = 'dead-letter' and 'dead-letter.path'.",
     ),
     ("no-randomness", "The system gives no random bytes, and no token is made without them."),
     (

@@ -229,7 +229,7 @@ fn how_a_parquet_file_may_be_compressed_is_said() {
         fs::write(dir.path().join("in.parquet"), bytes).expect("written");
         let options = [("path", "in.parquet"), ("format", "parquet")];
         let rows = read(&request(dir.path(), columns.clone(), &options));
-        if codec.chars().all(char::is_lowercase) {
+        if !codec.chars().any(char::is_uppercase) {
             assert_eq!(rows.expect(codec), [["1", "a"], ["2", "b"]], "{codec}");
             continue;
         }
