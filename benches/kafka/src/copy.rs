@@ -6,8 +6,8 @@
 //!
 //! Otherwise message n is due at start + n / rate, fixed before the run, and says so; its latency
 //! counts from then to when a reader of committed messages has it, so a delay of the sender or of
-//! the job counts too. Every message is counted, and their numbers are summed up: none is lost, none
-//! is there twice.
+//! the job counts too. Every message is counted, and their numbers are summed up: none is lost,
+//! none is there twice.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{scope, sleep};
