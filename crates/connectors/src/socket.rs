@@ -38,6 +38,7 @@ const DESCRIPTION: ConnectorDescription = ConnectorDescription {
     },
     options: &ALL_OPTIONS,
     formats: RECORD_FORMATS,
+    has_one_reader: true,
     ..ConnectorDescription::new("socket", "records of a TCP connection, at most once")
 };
 

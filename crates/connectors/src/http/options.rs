@@ -43,6 +43,7 @@ pub const HTTP: ConnectorDescription = ConnectorDescription {
         "http.source.lookup.use-raw-authorization-header",
     ],
     is_in_flink: true,
+    has_one_reader: true,
     ..ConnectorDescription::new("http", "rows over HTTP: polled, streamed, taken, looked up, sent")
 };
 

@@ -24,6 +24,7 @@ pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
     formats: RECORD_FORMATS,
     metadata: METADATA,
     writable_metadata: WRITABLE,
+    has_one_reader: true,
     ..ConnectorDescription::new("mqtt", "topics of a broker of MQTT 5, each message a row")
 };
 

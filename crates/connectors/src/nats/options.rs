@@ -26,6 +26,7 @@ pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
     formats: RECORD_FORMATS,
     metadata: METADATA,
     writable_metadata: WRITABLE,
+    has_one_reader: true,
     ..ConnectorDescription::new(
         "nats",
         "subjects of NATS and streams of JetStream, each message a row",

@@ -124,6 +124,7 @@ pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
         "debezium.*",
     ],
     is_in_flink: true,
+    has_one_reader: true,
     ..ConnectorDescription::new("postgres-cdc", "a table of PostgreSQL and its changes")
 };
 

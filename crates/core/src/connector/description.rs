@@ -39,6 +39,9 @@ pub struct ConnectorDescription {
     pub is_in_flink: bool,
     /// True if no user names it: the planner makes its tables.
     pub is_internal: bool,
+    /// True if each row goes to one reader, or a table has one reader at a time: whoever reads it as
+    /// well takes rows from the job.
+    pub has_one_reader: bool,
 }
 
 /// What the tables of a connector can do.
@@ -244,6 +247,7 @@ impl ConnectorDescription {
             unsupported: &[],
             is_in_flink: false,
             is_internal: false,
+            has_one_reader: false,
         }
     }
 
