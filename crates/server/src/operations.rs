@@ -149,26 +149,54 @@ fn verdict(kind: OperationKind, state: State) -> Option<bool> {
     }
 }
 
+impl Operation {
+    fn begun(
+        id: String,
+        kind: OperationKind,
+        (job, generation): (&str, u64),
+        (job_state, asked_ms): (State, i64),
+    ) -> Operation {
+        Operation {
+            id,
+            kind,
+            job: job.to_owned(),
+            generation,
+            state: OperationState::Running,
+            job_state,
+            asked_ms,
+            ended_ms: None,
+            snapshot: None,
+            letters: None,
+            problem: None,
+        }
+    }
+}
+
+fn add_to(all: &mut VecDeque<Operation>, operation: Operation) -> Operation {
+    all.push_back(operation.clone());
+    if all.len() > OPERATIONS_MAX {
+        all.pop_front();
+    }
+    operation
+}
+
 impl Operations {
     fn all(&self) -> MutexGuard<'_, VecDeque<Operation>> {
         self.all.lock().expect("no panic under this lock")
     }
 
     /// The operation of this kind that is under way for a job and its generation, or a new one.
-    pub fn begin(
-        &self,
-        kind: OperationKind,
-        (job, generation): (&str, u64),
-        (state, now_ms): (State, i64),
-    ) -> Operation {
+    pub fn begin(&self, kind: OperationKind, about: (&str, u64), at: (State, i64)) -> Operation {
         let is_same = |own: &&Operation| {
-            own.job == job
+            (own.job.as_str(), own.generation) == about
                 && own.kind == kind
-                && own.generation == generation
                 && own.state == OperationState::Running
         };
-        let same = self.all().iter().find(is_same).cloned();
-        same.unwrap_or_else(|| self.add(kind, (job, generation), (state, now_ms)))
+        let mut all = self.all();
+        if let Some(same) = all.iter().find(is_same) {
+            return same.clone();
+        }
+        add_to(&mut all, Operation::begun(unique_name(), kind, about, at))
     }
 
     /// A new operation.
@@ -181,28 +209,10 @@ impl Operations {
         &self,
         id: String,
         kind: OperationKind,
-        (job, generation): (&str, u64),
-        (state, now_ms): (State, i64),
+        about: (&str, u64),
+        at: (State, i64),
     ) -> Operation {
-        let operation = Operation {
-            id,
-            kind,
-            job: job.to_owned(),
-            generation,
-            state: OperationState::Running,
-            job_state: state,
-            asked_ms: now_ms,
-            ended_ms: None,
-            snapshot: None,
-            letters: None,
-            problem: None,
-        };
-        let mut all = self.all();
-        all.push_back(operation.clone());
-        if all.len() > OPERATIONS_MAX {
-            all.pop_front();
-        }
-        operation
+        add_to(&mut self.all(), Operation::begun(id, kind, about, at))
     }
 
     /// A job is in this state now. Those that a later request has replaced have failed.
