@@ -5,7 +5,7 @@
 //! it has come. Nothing here is remembered: what became of a letter follows from the file, the list
 //! and the newest snapshot.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -273,16 +273,14 @@ fn chosen(kept: &Kept, body: &ReplayBody) -> Outcome<Vec<TableLetters>> {
     let (mut found, mut count, mut missing) = (Vec::new(), 0, body.ids.clone());
     for (table, path) in files {
         let (list, taken) = (List::read(path)?, kept.taken(table));
-        let is_done = |letter: &Letter| {
-            let own = list.letters.iter().filter(|own| own.letter.end == letter.end);
-            own.into_iter().any(|own| taken.has(own.number))
-        };
+        let done = list.letters.iter().filter(|own| taken.has(own.number));
+        let done: BTreeSet<u64> = done.map(|own| own.letter.end).collect();
         let mut letters = Vec::new();
         letters_of(path, u64::MAX, |letter| {
             let name = name_of(table, &letter);
             let is_named = body.ids.is_empty() || body.ids.contains(&name);
             missing.retain(|id| *id != name);
-            if is_named && !is_done(&letter) {
+            if is_named && !done.contains(&letter.end) {
                 letters.push(letter);
             }
         })?;

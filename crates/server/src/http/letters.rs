@@ -1,6 +1,8 @@
 //! `GET /v1/jobs/JOB/dead-letters`: the rows of a job that could not be read, from the files that
 //! its tables name; and `POST …/dead-letters/replay`, which has them read again.
 
+use std::collections::BTreeMap;
+
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Uri};
@@ -143,12 +145,14 @@ fn found(server: &Server, job: &str, wanted: &LettersQuery) -> Outcome<DeadLette
 fn last_letters(kept: &Kept, at: usize, with_replayed: bool) -> Outcome<Vec<DeadLetter>> {
     let (table, path) = &kept.files[at];
     let (list, taken) = (List::read(path)?, kept.taken(table));
+    // Of a letter that is listed more than once the last number counts.
+    let listed: BTreeMap<u64, u64> =
+        list.letters.iter().map(|own| (own.letter.end, own.number)).collect();
     let mut letters = Vec::new();
     letters_of(path, TAIL_BYTES_MAX, |letter| {
-        let listed = list.letters.iter().rev().find(|own| own.letter.end == letter.end);
-        let replay = listed.map(|own| match taken.reason(own.number) {
+        let replay = listed.get(&letter.end).map(|&number| match taken.reason(number) {
             Some(reason) => (Replay::Refused, Some(reason.to_owned())),
-            None if own.number <= taken.through => (Replay::Done, None),
+            None if number <= taken.through => (Replay::Done, None),
             None => (Replay::Listed, None),
         });
         if with_replayed || !matches!(replay, Some((Replay::Done, _))) {
