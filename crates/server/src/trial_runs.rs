@@ -155,14 +155,13 @@ impl Server {
     ) -> Outcome<Ran> {
         std::fs::create_dir_all(folder).map_err(Error::from)?;
         let trial = Arc::new(Trial::new(folder.to_owned(), COMPARED_ROWS));
-        let directory = order.store.directory().ok_or_else(|| {
+        let snapshot = order.store.snapshot_directory(order.snapshot).ok_or_else(|| {
             Problem::new(
                 409,
                 "no-snapshots",
                 "the snapshots of the job are in no folder of this machine",
             )
         })?;
-        let snapshot = directory.join("snapshots").join(format!("{:010}", order.snapshot));
         let options = SessionOptions {
             trial: Some(Arc::clone(&trial)),
             resume: ResumeFrom::Snapshot(SnapshotReference::Folder(snapshot)),

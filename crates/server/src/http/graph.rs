@@ -13,6 +13,7 @@ use thalweg_state::{SnapshotDetails, TableSummary};
 
 use super::app::{App, query};
 use super::readings::{not_running, reading_at};
+use super::snapshots::{number_of, store_with};
 use crate::history::{self, KEPT_MS};
 use crate::problem::{Outcome, Problem};
 use crate::server::Server;
@@ -244,17 +245,9 @@ pub async fn snapshot(
     State(app): State<App>,
     Path((job, number)): Path<(String, String)>,
 ) -> Outcome<Json<SnapshotContents>> {
-    let number: u64 = number
-        .parse()
-        .map_err(|_| Problem::new(400, "parameter-wrong", "snapshots have numbers from 1"))?;
     app.ask(move |server| {
-        let missing =
-            || Problem::new(404, "no-such-snapshot", format!("the job has no snapshot {number}"));
-        let store = server.store(&job)?.ok_or_else(missing)?;
-        if !store.list()?.iter().any(|summary| summary.number() == number) {
-            return Err(missing());
-        }
-        Ok(Json(contents(&store.describe(number)?)))
+        let number = number_of(&number)?;
+        Ok(Json(contents(&store_with(server, &job, number)?.describe(number)?)))
     })
     .await
 }

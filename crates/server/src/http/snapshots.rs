@@ -5,6 +5,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
+use thalweg_state::SnapshotStore;
 
 use super::app::App;
 use crate::problem::{Outcome, Problem};
@@ -70,13 +71,14 @@ pub async fn verify(
     .await
 }
 
-fn number_of(text: &str) -> Outcome<u64> {
+/// The number of a snapshot.
+pub(super) fn number_of(text: &str) -> Outcome<u64> {
     let wrong = |_| Problem::new(400, "parameter-wrong", "snapshots have numbers from 1");
     text.parse().map_err(wrong)
 }
 
 /// The snapshots of a job, of which this is one.
-fn store_with(server: &Server, job: &str, number: u64) -> Outcome<thalweg_state::SnapshotStore> {
+pub(super) fn store_with(server: &Server, job: &str, number: u64) -> Outcome<SnapshotStore> {
     let missing =
         || Problem::new(404, "no-such-snapshot", format!("the job has no snapshot {number}"));
     let store = server.store(job)?.ok_or_else(missing)?;
