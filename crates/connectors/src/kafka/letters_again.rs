@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use thalweg_core::connector::SplitId;
 
 use super::offsets::PartitionName;
-use super::rows::{BadMessage, Block, Header, RowReader, Wants};
+use super::rows::{BadMessage, Block, Header, RowReader, Wants, timestamp_type};
 use crate::replay::{Letter, LetterReader};
 
 /// What a letter keeps of a message besides its value.
@@ -25,12 +25,11 @@ pub fn of_message(bad: &BadMessage) -> Value {
         kept.insert("key-base64".to_owned(), key.into());
     }
     if let Some(timestamp) = bad.timestamp {
-        let (word, at_ms) = match timestamp {
-            Timestamp::CreateTime(at_ms) => ("CreateTime", at_ms),
-            Timestamp::LogAppendTime(at_ms) => ("LogAppendTime", at_ms),
-            Timestamp::NotAvailable => ("NoTimestampType", 0),
+        let at_ms = match timestamp {
+            Timestamp::CreateTime(at_ms) | Timestamp::LogAppendTime(at_ms) => at_ms,
+            Timestamp::NotAvailable => 0,
         };
-        kept.insert("timestamp".to_owned(), json!([word, at_ms]));
+        kept.insert("timestamp".to_owned(), json!([timestamp_type(timestamp), at_ms]));
     }
     if bad.kept.headers {
         let header = |(name, value): &Header| {

@@ -358,16 +358,21 @@ impl RowReader {
                 timestamps(&millis.collect::<Int64Array>(), 3, is_instant)
             }
             "timestamp-type" => {
-                let word = |row: usize| match block.timestamps[row] {
-                    Timestamp::CreateTime(_) => "CreateTime",
-                    Timestamp::LogAppendTime(_) => "LogAppendTime",
-                    Timestamp::NotAvailable => "NoTimestampType",
-                };
+                let word = |row: usize| timestamp_type(block.timestamps[row]);
                 Arc::new(StringViewArray::from_iter_values(rows.map(word)))
             }
             "headers" => header_maps(rows.map(|row| block.headers[row].as_slice()), data_type)?,
             _ => new_null_array(&data_type.arrow(), count),
         })
+    }
+}
+
+/// What the metadata column `timestamp-type` says of a time.
+pub(super) fn timestamp_type(timestamp: Timestamp) -> &'static str {
+    match timestamp {
+        Timestamp::CreateTime(_) => "CreateTime",
+        Timestamp::LogAppendTime(_) => "LogAppendTime",
+        Timestamp::NotAvailable => "NoTimestampType",
     }
 }
 
