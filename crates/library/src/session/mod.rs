@@ -65,7 +65,7 @@ pub use observer::{JobDescription, Observer};
 pub use options::SessionOptions;
 pub use shown_rows::{ShownRow, ShownRows};
 pub use statement::PlannedJob;
-pub use steps::{StatementClass, materialized_table_of};
+pub use steps::{MaterializedTable, StatementClass, materialized_table_of};
 pub use trial::{Trial, TrialOutput};
 
 use crate::interleaving::{Interleaving, Recording};

@@ -97,16 +97,27 @@ fn of_plan(path: &Name) -> StatementClass {
     StatementClass::Job { table, is_created: false }
 }
 
-/// The first materialized table that a script creates: its name, and the statement as it was
-/// written.
+/// The statement of a materialized table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MaterializedTable {
+    /// The table's name.
+    pub name: String,
+    /// The statement as it was written, from the name on. It ends with the query.
+    pub text: String,
+    /// The query as it was written.
+    pub query: String,
+}
+
+/// The first materialized table that a script creates.
 ///
 /// # Errors
 /// If the script cannot be parsed.
-pub fn materialized_table_of(text: &str) -> Result<Option<(String, String)>> {
+pub fn materialized_table_of(text: &str) -> Result<Option<MaterializedTable>> {
     let statements = parse_script_with_notes(text)?.statements;
     Ok(statements.into_iter().find_map(|statement| match statement.kind {
         StatementKind::CreateTable(table) if table.materialized.is_some() => {
-            Some((table.name.text.clone(), table.text.clone()))
+            let query = table.as_query?.query.text;
+            Some(MaterializedTable { name: table.name.text, text: table.text, query })
         }
         _ => None,
     }))
@@ -145,6 +156,17 @@ mod tests {
 
     fn class(text: &str) -> StatementClass {
         StatementClass::of(text).expect(text)
+    }
+
+    #[test]
+    fn the_query_of_a_materialized_table_is_the_end_of_its_statement() {
+        let text = "SET 'a' = 'b'; CREATE MATERIALIZED TABLE `as` (PRIMARY KEY (k) NOT ENFORCED) -- as it is\n\
+                    COMMENT 'as ever' FRESHNESS = INTERVAL '1' SECOND As SELECT k AS x FROM t; SELECT 1";
+        let table = materialized_table_of(text).expect("SQL").expect("there is one");
+        assert_eq!((table.name.as_str(), table.query.as_str()), ("as", "SELECT k AS x FROM t"));
+        let before = table.text.strip_suffix(&table.query).expect("the end");
+        assert!(before.starts_with("`as` (") && before.ends_with("SECOND As "), "{before}");
+        assert_eq!(materialized_table_of("CREATE TABLE t (x INT)"), Ok(None));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use thalweg_library::session::materialized_table_of;
+use thalweg_library::session::{MaterializedTable, materialized_table_of};
 
 use crate::catalogue::Revision;
 use crate::job::Job;
@@ -30,7 +30,7 @@ pub enum TableChange {
 /// # Errors
 /// If no job, or several, keep such a table; if the job does not do as it was asked to.
 pub fn alter(server: &Server, name: &str, change: &TableChange, by: &str) -> Outcome<()> {
-    let Found { job, revision, statement } = find(server, name)?;
+    let Found { job, revision, table } = find(server, name)?;
     match change {
         TableChange::Suspend => {
             let how = StopHow::Snapshot;
@@ -38,17 +38,17 @@ pub fn alter(server: &Server, name: &str, change: &TableChange, by: &str) -> Out
         }
         TableChange::Resume => ended(server, server.start(&job.name, &StartBody::default(), by)?),
         TableChange::As(query) => {
-            let Some(at) = place_of_as(&statement) else {
+            let Some(before) = table.text.strip_suffix(&table.query) else {
                 return Err(Problem::new(500, "internal", "a table without its query"));
             };
-            let new = format!("{} AS {query}", statement[..at].trim_end());
+            let new = format!("{before}{query}");
             let (tags, limits, desired) = {
                 let state = job.lock();
                 let record = &state.record;
                 (record.tags.clone(), record.limits.clone(), record.desired)
             };
             let body = JobBody {
-                sql: revision.sql.replacen(&statement, &new, 1),
+                sql: revision.sql.replacen(&table.text, &new, 1),
                 params: revision.params,
                 settings: revision.settings,
                 limits,
@@ -65,8 +65,7 @@ pub fn alter(server: &Server, name: &str, change: &TableChange, by: &str) -> Out
 struct Found {
     job: Arc<Job>,
     revision: Revision,
-    /// As it was written.
-    statement: String,
+    table: MaterializedTable,
 }
 
 fn find(server: &Server, name: &str) -> Outcome<Found> {
@@ -82,10 +81,10 @@ fn find(server: &Server, name: &str) -> Outcome<Found> {
         }
         let Some(revision) = server.catalogue.revision(&job.name, number)? else { continue };
         // Statements that are wrong keep no table.
-        if let Ok(Some((own, statement))) = materialized_table_of(&revision.sql)
-            && own == table
+        if let Ok(Some(own)) = materialized_table_of(&revision.sql)
+            && own.name == table
         {
-            found.push(Found { job, revision, statement });
+            found.push(Found { job, revision, table: own });
         }
     }
     match (found.len(), found.pop()) {
@@ -120,59 +119,5 @@ fn ended(server: &Server, operation: Operation) -> Outcome<()> {
             let detail = format!("the job is {}", ended.job_state.word());
             Err(Problem::new(409, "job-failed", detail))
         }
-    }
-}
-
-/// Where the `AS` in front of the query stands: the first one outside of brackets, quotes and
-/// comments.
-fn place_of_as(statement: &str) -> Option<usize> {
-    let bytes = statement.as_bytes();
-    let (mut depth, mut at) = (0_usize, 0);
-    while at < bytes.len() {
-        let rest = &statement[at..];
-        let passed = match bytes[at] {
-            quote @ (b'\'' | b'`' | b'"') => {
-                rest[1..].find(char::from(quote)).map_or(rest.len(), |end| end + 2)
-            }
-            b'-' if rest.starts_with("--") => rest.find('\n').unwrap_or(rest.len()),
-            b'/' if rest.starts_with("/*") => rest.find("*/").map_or(rest.len(), |end| end + 2),
-            b'(' => {
-                depth += 1;
-                1
-            }
-            b')' => {
-                depth = depth.saturating_sub(1);
-                1
-            }
-            byte if is_of_word(byte) => {
-                let end = rest.bytes().position(|byte| !is_of_word(byte)).unwrap_or(rest.len());
-                if depth == 0 && rest[..end].eq_ignore_ascii_case("as") {
-                    return Some(at);
-                }
-                end
-            }
-            _ => 1,
-        };
-        at += passed;
-    }
-    None
-}
-
-/// Bytes of characters beyond ASCII are those of words.
-fn is_of_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_query_begins_behind_the_first_as_that_is_no_part_of_something() {
-        let text = "CREATE MATERIALIZED TABLE `as` (PRIMARY KEY (k) NOT ENFORCED) -- as it is\n\
-                    COMMENT 'as ever' FRESHNESS = INTERVAL '1' SECOND As SELECT k AS x FROM t";
-        let at = place_of_as(text).expect("there is one");
-        assert_eq!(&text[at..], "As SELECT k AS x FROM t");
-        assert_eq!(place_of_as("CREATE TABLE basé (x AS y)"), None);
     }
 }
