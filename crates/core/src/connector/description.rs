@@ -39,8 +39,8 @@ pub struct ConnectorDescription {
     pub is_in_flink: bool,
     /// True if no user names it: the planner makes its tables.
     pub is_internal: bool,
-    /// True if each row goes to one reader, or a table has one reader at a time: whoever reads it as
-    /// well takes rows from the job.
+    /// True if each row goes to one reader, or a table has one reader at a time: whoever reads it
+    /// as well takes rows from the job.
     pub has_one_reader: bool,
 }
 

@@ -102,7 +102,7 @@ fn of_plan(path: &Name) -> StatementClass {
 pub struct MaterializedTable {
     /// The table's name.
     pub name: String,
-    /// The statement as it was written, from the name on. It ends with the query.
+    /// The statement as it was written. It ends with the query.
     pub text: String,
     /// The query as it was written.
     pub query: String,
@@ -165,7 +165,11 @@ mod tests {
         let table = materialized_table_of(text).expect("SQL").expect("there is one");
         assert_eq!((table.name.as_str(), table.query.as_str()), ("as", "SELECT k AS x FROM t"));
         let before = table.text.strip_suffix(&table.query).expect("the end");
-        assert!(before.starts_with("`as` (") && before.ends_with("SECOND As "), "{before}");
+        assert!(
+            before.starts_with("CREATE MATERIALIZED TABLE `as` (")
+                && before.ends_with("SECOND As "),
+            "{before}"
+        );
         let none = materialized_table_of("CREATE TABLE t (x INT)").expect("SQL");
         assert_eq!(none, None);
     }
