@@ -130,6 +130,37 @@ class Maker:
             f"SELECT t.k AS {self.alias()} FROM t JOIN g ON t.k = g.id WHERE {self.pick(['k > 1', 't.k != 2', 'g.name IS NOT NULL'])}",
         ])
 
+    def shared_join(self):
+        kind = self.pick(["", "", "LEFT ", "RIGHT ", "FULL "])
+        join = self.pick([f"t {kind}JOIN u USING (k)", f"t {kind}JOIN u USING (k, s)", f"t NATURAL {kind}JOIN u",
+                          f"t NATURAL {kind}JOIN (SELECT k, w FROM u) AS q", "t JOIN u USING (k) JOIN g ON t.k = g.id",
+                          "t JOIN u USING (k) JOIN (SELECT k, w AS w2 FROM u) AS q USING (k)"])
+        return self.pick([
+            f"SELECT {self.pick(['*', 'k', 'k, v', 't.k', 'k AS c', 'k + 1 AS c', 'MAX(k) AS c', 'v'])} FROM {join}",
+            f"SELECT v FROM {join} WHERE {self.pick(['k > 1', 't.k > 1', 'd > 1', 'v > k', 't.v IN (1, 2)'])}",
+            f"SELECT {self.pick(['k, ', '', 't.k, '])}COUNT(*) AS c FROM {join} GROUP BY {self.pick(['k', 'k', 't.k', 'v'])}",
+            f"SELECT {self.pick(['k', 'v', 'v AS k', 'k AS c'])} FROM {join} ORDER BY {self.pick(['k', 'v', 't.k'])} LIMIT 3",
+            f"SELECT v FROM {join} GROUP BY v HAVING {self.pick(['MAX(k)', 'MAX(t.k)', 'COUNT(*)'])} > 1",
+        ])
+
+    def window_join(self):
+        kind, where = self.pick(["JOIN", "LEFT JOIN", "FULL JOIN", "LEFT SEMI JOIN"]), self.pick(["", " AND a.k = b.k"])
+        side = lambda table, time: f"(SELECT * FROM TABLE(TUMBLE(TABLE {table}, DESCRIPTOR({time}), INTERVAL '1' MINUTE)))"
+        return (f"SELECT a.k, a.v FROM {side('t', 'ts')} AS a {kind} {side('u', 'uts')} AS b "
+                f"ON a.window_start = b.window_start AND a.window_end = b.window_end{where}")
+
+    def sub_query(self):
+        return self.pick([
+            f"SELECT k, (SELECT MAX(w) FROM u) AS c FROM t{self.where(0.3)}",
+            "SELECT k, (SELECT MAX(w) FROM u WHERE u.k = t.k) AS c FROM t",
+            f"SELECT k FROM t WHERE v {self.pick(['>', '=', '<='])} (SELECT {self.pick(['MAX', 'MIN', 'AVG'])}(w) FROM u)",
+            f"SELECT k FROM t WHERE {self.pick(['', 'NOT '])}EXISTS (SELECT * FROM u WHERE u.k = t.k AND u.w > {self.pick(['1', 't.v'])})",
+            f"SELECT k FROM t WHERE (k, s) {self.pick(['', 'NOT '])}IN (SELECT k, s FROM u)",
+            f"SELECT k FROM t WHERE v > {self.pick(['ALL', 'ANY', 'SOME'])} (SELECT w FROM u)",
+            "SELECT q.k, n FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) AS q JOIN u ON q.k = u.k",
+            "SELECT t.k, q.w FROM t, LATERAL (SELECT w FROM u WHERE u.k = t.k) AS q",
+        ])
+
     def ranked(self):
         function = self.pick(["ROW_NUMBER", "ROW_NUMBER", "ROW_NUMBER", "RANK", "DENSE_RANK"])
         order = self.pick(["v DESC", "ts", "ts DESC", "pt", "d, v"])
@@ -173,7 +204,8 @@ class Maker:
 
     def statement(self):
         make = self.pick([self.simple, self.simple, self.grouped, self.grouped, self.window, self.window,
-                          self.old_window, self.over, self.over, self.join, self.other_join, self.ranked,
+                          self.old_window, self.over, self.over, self.join, self.other_join, self.shared_join,
+                          self.window_join, self.sub_query, self.ranked,
                           self.set_operation, self.ordered, self.named, self.named, self.written])
         return make()
 

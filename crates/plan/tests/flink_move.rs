@@ -58,6 +58,21 @@ fn grouped(windows: &str) -> String {
 }
 
 #[test]
+fn a_job_of_a_compiled_plan_is_not_moved() {
+    let insert = "INSERT INTO o SELECT k, v FROM t";
+    let plan = "a compiled plan";
+    assert!(refused("EXECUTE PLAN '/tmp/p.json';").contains(plan));
+    assert!(
+        refused(&format!("COMPILE AND EXECUTE PLAN '/tmp/p.json' FOR {insert};")).contains(plan)
+    );
+    // A plan that is only written is no job.
+    assert!(
+        refused("COMPILE PLAN '/tmp/p.json' FOR INSERT INTO o SELECT k, v FROM t;")
+            .contains("no INSERT")
+    );
+}
+
+#[test]
 fn a_window_that_is_open_is_read_again_from_its_start() {
     let from = |windows: &str, watermark_ms: i64| needs(&grouped(windows), watermark_ms);
     let expected = |from_ms: i64| vec![("t".to_owned(), Need::From(from_ms))];

@@ -17,7 +17,7 @@ use super::finding::{Finding, FlinkCluster};
 use super::intervals::long_intervals;
 use super::queries::{QueryCheck, reserved_name};
 use super::reserved::is_reserved;
-use super::{plans, queries, tables};
+use super::{plans, queries, shared_names, tables};
 
 /// Looks for what Flink would refuse or ignore, in the order of the text.
 ///
@@ -261,6 +261,7 @@ impl Check<'_> {
             self.find(span, text);
         }
         self.look_into(|check| check.query(&query.query));
+        self.natural_joins(query);
         for window in &query.windows {
             self.window(window);
             match &window.input {
@@ -269,6 +270,17 @@ impl Check<'_> {
             }
         }
         query.matched.iter().for_each(|(_, inner)| self.query(inner));
+    }
+
+    /// Names that NATURAL JOIN shares are found where the query is bound without it.
+    fn natural_joins(&mut self, query: &Query) {
+        let Some(plain) = shared_names::without_natural(query) else { return };
+        if let Err(error) = self.planner.bound_query(&plain)
+            && error.message().contains("is ambiguous")
+            && let Some(span) = error.span()
+        {
+            self.findings.push(shared_names::ambiguous(span));
+        }
     }
 
     /// Looks at the text of queries or expressions.

@@ -11,6 +11,7 @@
 //! | `!=`, MINUS, unquoted keys of SET | `<>`, EXCEPT, keys in quotes |
 //! | more than two digits in INTERVAL '365' DAY | DAY(3) |
 //! | NULL without a type | CAST(NULL AS …) |
+//! | columns of USING and NATURAL JOIN without a table, in places | see [`shared_names`] |
 //! | REGEXP_LIKE, COUNT_CHAR, APPROX_COUNT_DISTINCT, % of DOUBLE | other functions |
 //! | LEAD, RANK in a Top-N, several OVER windows (streaming) | ROW_NUMBER, sub-queries |
 //! | updates into tables of inserts, row times behind a regular join | see [`plans`] |
@@ -31,6 +32,7 @@ mod intervals;
 mod plans;
 mod queries;
 mod reserved;
+mod shared_names;
 mod syntax;
 mod tables;
 mod translate;

@@ -123,7 +123,8 @@ impl PlanCheck {
         let lost = self.of(written).lost;
         let is_lost = |column: usize| lost.get(column).copied().unwrap_or(false);
         let columns = written.fields.iter().enumerate();
-        columns.filter(|(column, field)| field.time.is_rowtime() && !is_lost(*column)).count()
+        let kept = columns.filter(|(column, field)| field.time.is_rowtime() && !is_lost(*column));
+        kept.count() + times_behind_windows(written)
     }
 
     fn node(&mut self, node: &Node) {
@@ -432,6 +433,16 @@ impl PlanCheck {
             _ => below,
         }
     }
+}
+
+/// How many columns of a query are the row time that its rows had in front of their window: a row
+/// time in Flink, and none here.
+fn times_behind_windows(node: &Node) -> usize {
+    let LogicalKind::Project { input, expressions } = &node.kind else { return 0 };
+    let LogicalKind::WindowRows { window, .. } = &input.kind else { return 0 };
+    let is_time = |expr: &&Expr| matches!(expr.kind, ExprKind::Column(at) if at == window.rowtime);
+    let is_kept = input.fields[window.rowtime].time.is_rowtime();
+    if is_kept { 0 } else { expressions.iter().filter(is_time).count() }
 }
 
 /// The windows of these functions as Flink sees them: ROW_NUMBER counts rows, and the other ranks,

@@ -5,6 +5,7 @@ use thalweg_core::Span;
 
 use super::finding::Finding;
 use super::reserved::is_reserved;
+use super::shared_names;
 use super::syntax::{Syntax, walk_expression, walk_query};
 use crate::bind::children::children;
 use crate::bind::from::sample;
@@ -72,6 +73,8 @@ impl QueryCheck<'_> {
 
     fn part(&mut self, part: Syntax<'_>) {
         match part {
+            Syntax::Query(query) => self.ambiguous(shared_names::of_using_in_order(query)),
+            Syntax::Select(select) => self.ambiguous(shared_names::of_using(select)),
             Syntax::Name(name) => self.name(name),
             Syntax::Item(item) if is_null(item) => self.null(item),
             Syntax::Key(key) if is_null(key) => self.null(key),
@@ -91,6 +94,10 @@ impl QueryCheck<'_> {
             }
             _ => {}
         }
+    }
+
+    fn ambiguous(&mut self, names: Vec<&sql::Ident>) {
+        names.into_iter().for_each(|name| (self.find)(shared_names::ambiguous(ident_span(name))));
     }
 
     fn name(&mut self, name: &sql::Ident) {

@@ -9,6 +9,10 @@ use crate::bind::children::children;
 
 /// A part of a query.
 pub(super) enum Syntax<'a> {
+    /// A query, with its ORDER BY.
+    Query(&'a sql::Query),
+    /// A SELECT.
+    Select(&'a sql::Select),
     /// A name of a column, table, alias or window.
     Name(&'a sql::Ident),
     /// An expression; those inside of it are shown, too.
@@ -27,6 +31,7 @@ type Visit<'v, 'a> = &'v mut dyn FnMut(Syntax<'a>);
 
 /// Shows the parts of a query.
 pub(super) fn walk_query<'a>(query: &'a sql::Query, visit: Visit<'_, 'a>) {
+    visit(Syntax::Query(query));
     for cte in query.with.iter().flat_map(|with| &with.cte_tables) {
         walk_alias(&cte.alias, visit);
         walk_query(&cte.query, visit);
@@ -61,6 +66,7 @@ fn walk_body<'a>(body: &'a SetExpr, visit: Visit<'_, 'a>) {
 }
 
 fn walk_select<'a>(select: &'a sql::Select, visit: Visit<'_, 'a>) {
+    visit(Syntax::Select(select));
     for item in &select.projection {
         match item {
             sql::SelectItem::UnnamedExpr(expr) => {

@@ -149,6 +149,11 @@ impl MovableJob {
                     .at(query.span)
                     .hint("write its result to a table: INSERT INTO …"));
                 }
+                (StatementKind::ExecutePlan(path), _) => return Err(of_a_plan().at(path.span)),
+                (StatementKind::CompilePlan(compile), _) if compile.is_executed => {
+                    return Err(of_a_plan().at(compile.path.span));
+                }
+                (StatementKind::CompilePlan(_), _) => {}
                 (
                     StatementKind::Show(_) | StatementKind::Describe(_) | StatementKind::Explain(_),
                     _,
@@ -368,6 +373,12 @@ fn inserts_of(statement: &Statement) -> Option<&[Insert]> {
         StatementKind::StatementSet(inserts) => Some(inserts),
         _ => None,
     }
+}
+
+/// Flink executes only plans that it has compiled itself.
+fn of_a_plan() -> Error {
+    let hint = "write the INSERT of the plan in its place: its file holds the text";
+    unmovable("what it runs stands in a compiled plan", hint)
 }
 
 /// What is needed of tables, all of them if all is written again.
