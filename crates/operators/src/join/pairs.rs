@@ -12,7 +12,7 @@
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow_buffer::BooleanBuffer;
 use arrow_ord::ord::make_comparator;
-use arrow_schema::{DataType as Arrow, SchemaRef, SortOptions, TimeUnit};
+use arrow_schema::{SchemaRef, SortOptions};
 use thalweg_core::{
     Column, ColumnType, DataType, Error, Result, TableSchema, Watermark, WatermarkBefore,
 };
@@ -21,6 +21,7 @@ use thalweg_expr::Expr;
 use crate::join::JoinKind;
 use crate::join::residual::Residual;
 use crate::join::sides::{Side, Sides};
+use crate::keys::is_proved_by_hash;
 use crate::rows::columns::{batch_of, keys_of};
 
 /// What leaves a join, and what decides over pairs.
@@ -55,7 +56,7 @@ impl Joined {
         }
         let output = output_schema(left, right, kind);
         let is_proved = proves_keys
-            || matches!(types.as_slice(), [] | [_] if types.iter().all(is_proved_by_hash));
+            || matches!(types.as_slice(), [] | [_] if types.iter().all(|key| is_proved_by_hash(&key.arrow())));
         let pairs = keys.0.iter().copied().zip(keys.1.iter().copied());
         let unproved = if is_proved { Vec::new() } else { pairs.collect() };
         let residual = residual.map(|condition| Residual::new(&condition, sides));
@@ -173,25 +174,6 @@ pub(crate) fn output_schema(
     let of_right = right.columns.iter().map(|c| column(c, kind.pads_left_rows()));
     let of_right = of_right.filter(|_| kind.has_right_columns());
     TableSchema::new(of_left.chain(of_right).collect())
-}
-
-/// True for the types whose values have different hashes if they differ: the hash of a single
-/// integer is a mixture that can be undone.
-fn is_proved_by_hash(data_type: &DataType) -> bool {
-    matches!(
-        data_type.arrow(),
-        Arrow::Boolean
-            | Arrow::Int8
-            | Arrow::Int16
-            | Arrow::Int32
-            | Arrow::Int64
-            | Arrow::Date32
-            | Arrow::Time32(TimeUnit::Millisecond)
-            | Arrow::Timestamp(
-                TimeUnit::Millisecond | TimeUnit::Microsecond | TimeUnit::Nanosecond,
-                _
-            )
-    )
 }
 
 /// Where two columns have the same value, as keys are compared. Keys of pairs are never NULL.

@@ -116,6 +116,12 @@ pub(super) fn hash_into(columns: &[ArrayRef], hashes: &mut [u64]) -> Result<()> 
     Ok(())
 }
 
+/// True for the types whose values have different hashes if they differ: the hash of a single
+/// integer is a mixture that can be undone.
+pub(crate) fn is_proved_by_hash(data_type: &Arrow) -> bool {
+    integer::is_integer_like(data_type)
+}
+
 fn hash_column(
     column: &ArrayRef,
     hashes: &mut [u64],

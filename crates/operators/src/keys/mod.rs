@@ -53,6 +53,7 @@ use arrow_schema::DataType as Arrow;
 use thalweg_core::{DataType, Error, Result};
 
 pub use canonical::CanonicalOrder;
+pub(crate) use hash::is_proved_by_hash;
 pub use hash::{hash_bytes, hash_keys};
 pub use ids::{ABSENT, partition_of};
 pub(crate) use scatter::{hash_rows, route_by_keys, scatter};
