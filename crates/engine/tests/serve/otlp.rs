@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Instant;
 
 use serde_json::Value;
 
@@ -43,9 +44,10 @@ impl Collector {
 
     /// Requests up to one of which this is true.
     fn until(&self, what: &str, is_there: impl Fn(&[Value]) -> bool) -> Vec<Value> {
-        let mut requests = Vec::new();
+        let (mut requests, end) = (Vec::new(), Instant::now() + PATIENCE);
         while !is_there(&requests) {
-            let next = self.requests.recv_timeout(PATIENCE);
+            let left = end.saturating_duration_since(Instant::now());
+            let next = self.requests.recv_timeout(left);
             requests.push(next.unwrap_or_else(|_| panic!("no {what} in {requests:?}")));
         }
         requests
@@ -116,7 +118,8 @@ fn a_collector_gets_metrics_and_what_took_time() {
     let options = ["-o", "snapshots.interval=100 ms", "-o", &endpoint, "-o", "otlp.interval=0.5"];
     let headers = [("OTEL_EXPORTER_OTLP_HEADERS", Path::new("x-key=secret, x-team = a"))];
     let server = place.serve_with(&options, &headers);
-    server.submit("a", &numbers_job("a.csv", 1_000_000_000, 500), &[]);
+    server.submit("a", &numbers_job("a.csv", 1_000_000_000, 500), &["--draft"]);
+    server.done(&["start", "a"]);
     server.await_snapshot("a");
     let requests = collector.until("span of a snapshot and times of writes", |requests| {
         let times = named(&all(requests, "metrics"), "thalweg.sink.write.seconds").is_some();
