@@ -31,8 +31,10 @@ class Collector(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["content-length"]))
         message = REQUESTS[self.path]()
         message.ParseFromString(body)
-        # A field that the message does not declare would be lost here and be no error.
-        is_known = len(message.SerializeToString()) == len(body)
+        # Fields that the message does not declare are kept as they came, and are no error.
+        everything = message.SerializeToString(deterministic=True)
+        message.DiscardUnknownFields()
+        is_known = message.SerializeToString(deterministic=True) == everything
         is_refused = Collector.refused > 0
         Collector.refused -= 1
         line = {

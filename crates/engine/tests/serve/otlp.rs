@@ -136,8 +136,9 @@ fn a_collector_gets_metrics_and_what_took_time() {
     check_spans(&all(&requests, "spans"));
     let config = server.done(&["status", "--json"]);
     assert!(!config.contains("secret"), "headers are shown nowhere");
-    server.terminate();
+    server.done(&["stop", "a"]);
     collector.until("stop", |requests| named(&all(requests, "spans"), "stopping").is_some());
+    server.terminate();
 }
 
 fn check_metrics(metrics: &[&Value]) {
