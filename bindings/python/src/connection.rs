@@ -173,7 +173,6 @@ impl Connection {
 
     /// Gives a name to what a process function makes of a relation.
     #[pyo3(signature = (name, input, columns, result, state, make))]
-    #[expect(clippy::too_many_arguments, reason = "from one place in the package")]
     fn register_process(
         &self,
         py: Python<'_>,

@@ -111,7 +111,7 @@ impl PythonFunction {
                 arrays.iter().map(|array| Ok(take(array, called, None)?)).collect::<Result<_>>()?
             }
         };
-        let count = called.as_ref().map_or(rows, |called| arrow_array::Array::len(called));
+        let count = called.as_ref().map_or(rows, arrow_array::Array::len);
         let results = self.call_each(py, &chosen, count)?;
         let array = column_of(&results, &self.result).map_err(|(row, error)| {
             let value = results.get(row).map(|value| format!(" {}", shown(value)));

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `connection` | sessions, queries and their batches |
 //! | `running` | scripts that run on threads of their own; Ctrl-C; the end of the interpreter |
-//! | `sources`, `sinks` | tables of Python objects, to read and to write |
+//! | `sources`, `readings`, `sinks` | tables of Python objects, to read (by threads) and to write |
 //! | `jobs`, `taps` | INSERTs in the background, and rows of them as they pass |
 //! | `serving` | a server in this process |
 //! | `functions`, `lanes` | functions of Python, and the threads on which they run |
@@ -26,6 +26,7 @@ mod functions;
 mod jobs;
 mod lanes;
 mod processes;
+mod readings;
 mod running;
 #[cfg(feature = "command")]
 mod serving;

@@ -294,7 +294,7 @@ fn texts(values: &[Bound<'_, PyAny>]) -> Result<ArrayRef, (usize, PyErr)> {
         false => value
             .extract::<std::borrow::Cow<'_, str>>()
             .map(|text| Some(text.into_owned()))
-            .map_err(|e| (row, PyErr::from(e))),
+            .map_err(|e| (row, e)),
     };
     let texts = values.iter().enumerate().map(one).collect::<Result<Vec<_>, _>>()?;
     Ok(Arc::new(texts.into_iter().collect::<StringViewArray>()))

@@ -17,7 +17,7 @@ from ._thalweg import Array, RecordBatch, __version__
 from ._thalweg import shut_down as _shut_down
 from .aggregates import AggregateFunction, TableFunction, udaf, udtf
 from .connection import Connection, Stream, connect, run, stream
-from .contracts import Sink, Source, TransactionalSink
+from .contracts import Heartbeat, Sink, Source, SplitSource, TransactionalSink
 from .errors import DataError, Error, FunctionError, SqlError, SqlWarning, StateError
 from .functions import Function, udf
 from .jobs import Job, Why
@@ -35,6 +35,7 @@ __all__ = [
     "Error",
     "Function",
     "FunctionError",
+    "Heartbeat",
     "Job",
     "KeyedProcess",
     "RecordBatch",
@@ -43,6 +44,7 @@ __all__ = [
     "Server",
     "Sink",
     "Source",
+    "SplitSource",
     "SqlError",
     "SqlWarning",
     "StateError",

@@ -133,11 +133,9 @@ def stream(
     """A table whose rows have a time, for windows and other operators of event time.
 
     ``data`` is anything with ``__arrow_c_stream__`` or ``__arrow_c_array__``, or a callable that
-    returns such a thing; it is then called for each query and read while the query runs. An object with
-    ``schema`` and ``read(position)``, which yields batches and the position behind each, can be read by
-    jobs with snapshots. Rows may
-    come up to ``delay`` later than newer ones: ``"5 s"``, seconds, or a ``timedelta``. A callable
-    whose stream does not end by itself has ``bounded=False``.
+    returns such a thing; it is then called for each query and read while the query runs. A :class:`Source`
+    or :class:`SplitSource` can be read by jobs with snapshots. Rows may come up to ``delay`` later than
+    newer ones: ``"5 s"``, seconds, or a ``timedelta``. What does not end by itself has ``bounded=False``.
     """
     return Stream(data, rowtime, milliseconds(delay), bounded)
 

@@ -74,3 +74,47 @@ fn rows_are_written_exactly_once() {
         left.flat_map(|folder| std::fs::read_dir(folder.path())).map(Iterator::count).sum();
     assert_eq!(left, 0, "the spool is empty");
 }
+
+/// The recipe "Write to Kafka exactly once", with its statements as the page has them but for the
+/// broker's address and the interval of its snapshots.
+#[test]
+fn the_recipe_writes_each_result_once() {
+    let Some(broker) = Broker::start() else { return };
+    ["orders", "revenue", "bad-orders"].iter().for_each(|topic| broker.topic(topic, 1, &[]));
+    let page = include_str!("../../../../docs/how-to/exactly-once-to-kafka.md");
+    let statements = page.split("```sql\n").nth(1).and_then(|rest| rest.split("```").next());
+    let statements = statements.expect("a block of SQL");
+    for (what, count) in [("localhost:9092", 2), ("'5 s'", 1)] {
+        assert_eq!(statements.matches(what).count(), count, "{what}");
+    }
+    let text = statements.replace("localhost:9092", &broker.servers).replace("'5 s'", "'100 ms'");
+    let file = broker.file("revenue", &text);
+    let order = |time: &str, shop: &str, amount: &str| {
+        format!(
+            r#"{{"id": 1, "shop": "{shop}", "amount": {amount}, "at": "2026-03-01 10:{time}"}}"#
+        )
+    };
+    let send = |values: &[String]| {
+        broker.send("orders", values.iter().map(|value| (0, None, Some(value.as_str()))));
+    };
+    let result = |minute: i32, shop: &str, orders: i32, amount: &str| {
+        format!(
+            r#"{{"minute_start":"2026-03-01 10:{minute:02}:00","shop":"{shop}","orders":{orders},"amount":{amount}}}"#
+        )
+    };
+    send(&[order("00:00", "a", "1.50"), order("00:30", "a", "2.25"), "no order".to_owned()]);
+    send(&[order("00:40", "b", "7.10"), order("01:00", "a", "4.20"), order("02:15", "a", "1.00")]);
+    let job = Job::start(&file, &["--resume"]);
+    let first = [result(0, "a", 2, "3.75"), result(0, "b", 1, "7.1"), result(1, "a", 1, "4.2")];
+    broker.wait_for("revenue", first.len());
+    job.kill();
+    send(&[order("02:20", "a", "1.25"), order("05:00", "b", "1.00")]);
+    let job = Job::start(&file, &["--resume"]);
+    let mut found = broker.wait_for("revenue", first.len() + 1);
+    job.kill();
+    found.sort();
+    let mut expected = first.to_vec();
+    expected.push(result(2, "a", 2, "2.25"));
+    assert_eq!(found, expected);
+    assert_eq!(broker.values("bad-orders"), ["no order"]);
+}
