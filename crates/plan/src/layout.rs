@@ -32,8 +32,8 @@ const INDENT: usize = 2;
 /// A text of statements, laid out.
 ///
 /// ```
-/// let text = thalweg_plan::layout::formatted("select a -- the first\n  ,b from t;select 1")?;
-/// assert_eq!(text, "select\n  a -- the first\n  , b\nfrom t;\nselect 1\n");
+/// let text = thalweg_plan::layout::formatted("select a\n  ,b from t -- all\n;select 1")?;
+/// assert_eq!(text, "select a, b from t -- all\n;\nselect 1\n");
 /// # Ok::<(), thalweg_core::Error>(())
 /// ```
 ///
@@ -77,13 +77,21 @@ fn write_statement(writer: &mut Writer, pieces: &[Piece<'_>], depth: &mut usize)
     };
     let head = (1..statement.len().min(4)).find(|&at| begins_set(at));
     let Some(at) = head else {
-        return write_nodes(writer, &grouped(statement), *depth * INDENT);
+        let (body, end) = statement.split_at(body_length(statement));
+        write_nodes(writer, &grouped(body), *depth * INDENT);
+        return end.iter().for_each(|piece| writer.piece(piece, *depth * INDENT));
     };
     write_nodes(writer, &grouped(&statement[..=at]), *depth * INDENT);
     *depth += 1;
     if at + 1 < statement.len() {
         write_statement(writer, &statement[at + 1..], depth);
     }
+}
+
+/// How many pieces a statement has without the comments at its end and its semicolon.
+fn body_length(statement: &[Piece<'_>]) -> usize {
+    let is_end = |piece: &Piece<'_>| piece.is_comment() || piece.is_semicolon();
+    statement.iter().rposition(|piece| !is_end(piece)).map_or(statement.len(), |last| last + 1)
 }
 
 /// Writes nodes from where the writer is: in the line, if they fit, else broken.

@@ -26,7 +26,7 @@ impl Server {
         }
         match operation.kind {
             OperationKind::Trial => {}
-            OperationKind::Start | OperationKind::Resume => self.cancel_start(operation, by)?,
+            OperationKind::Start => self.cancel_start(operation, by)?,
             OperationKind::Upgrade => self.cancel_upgrade(operation, by)?,
             kind => return Err(Problem::new(409, "takes-its-course", why_not(kind))),
         }
@@ -74,6 +74,7 @@ fn why_not(kind: OperationKind) -> &'static str {
              when it is stopped"
         }
         OperationKind::Pause => "the sources are held already: resume the job",
+        OperationKind::Resume => "the sources are asked again already: pause the job",
         OperationKind::Snapshot => {
             "the snapshot passes through the job with its rows: delete it when it is there"
         }

@@ -68,7 +68,7 @@ fn an_upgrade_goes_back_and_a_snapshot_takes_its_course() {
     // The new statements would have an hour to prove themselves, and their output waits for nobody.
     let options = ["-o", "snapshots.interval=100 ms", "-o", "upgrade.confirm-within=3600"];
     let server = place.serve(&options);
-    let old = numbers_job("a.csv", 3_000, 500);
+    let old = numbers_job("a.csv", 10_000, 500);
     server.submit("a", &old, &[]);
     server.await_snapshot("a");
     let token = server.token("writer", "write");
@@ -98,7 +98,7 @@ fn an_upgrade_goes_back_and_a_snapshot_takes_its_course() {
         assert_eq!(status, 409, "{answer}");
     }
     server.await_state("a", "finished");
-    assert_eq!(place.numbers("a.csv"), (1..=3_000).collect::<Vec<_>>(), "each once");
+    assert_eq!(place.numbers("a.csv"), (1..=10_000).collect::<Vec<_>>(), "each once");
     server.terminate();
 }
 

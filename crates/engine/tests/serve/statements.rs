@@ -30,7 +30,8 @@ fn a_place_has_completions_and_a_text_a_layout() {
     assert!(item["info"].as_str().is_some_and(|info| info.contains("characters")), "{item}");
     let (_, found) =
         posted(&server, "/v1/complete", &token, &json!({ "sql": "SET 'pipeline.o", "offset": 15 }));
-    assert_eq!(found["items"][0]["label"], "pipeline.order", "{found}");
+    let labels = found["items"].as_array().expect("a list").iter().map(|item| &item["label"]);
+    assert!(labels.clone().any(|label| label == "pipeline.order"), "{found}");
     let (_, listed) = server.ask("GET", "/v1/functions", &token, "", "");
     assert!(listed.contains("\"signature\":\"LOG(a), LOG(base, a)\""), "{listed}");
     // A layout keeps comments, and says where a text cannot be cut into tokens.
