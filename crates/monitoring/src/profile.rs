@@ -190,3 +190,33 @@ fn escaped(text: &str) -> String {
 fn seconds(us: u64) -> String {
     format!("{:.3} s", us as f64 / 1e6)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_runtime::metrics::{StageMetrics, StageRole};
+
+    fn counted(now_ns: u64, busy_ns: u64, partitions_ns: &[u64]) -> MetricsSnapshot {
+        let stage = StageMetrics::new().snapshot("w", "window <o>; x", StageRole::Operator, 0);
+        let stage = StageSnapshot { busy_ns, partitions_ns: partitions_ns.to_vec(), ..stage };
+        let mut metrics = MetricsSnapshot { stages: vec![stage], ..MetricsSnapshot::default() };
+        metrics.job.now_ns = now_ns;
+        metrics
+    }
+
+    #[test]
+    fn a_profile_has_what_was_counted_between_two_moments() {
+        let before = counted(1_000_000, 500_000, &[200_000, 100_000]);
+        let after = counted(9_000_000, 3_500_000, &[1_200_000, 600_000]);
+        let profile = Profile::between("a", Some(&before), &after);
+        assert_eq!(profile.elapsed_us, 8_000);
+        let expected = "a;working;window <o>  x;partition 0 1000\na;working;window <o>  x;partition 1 500\n\
+                        a;working;window <o>  x 1500\n";
+        assert_eq!(profile.folded(), expected);
+        let all = Profile::between("a", None, &after).stacks.iter().map(|(_, us)| us).sum::<u64>();
+        assert_eq!(all, 3_500, "since the run began");
+        let svg = profile.svg();
+        assert!(svg.contains("<title>window &lt;o&gt;  x: 0.003 s (100.0 %)</title>"), "{svg}");
+        assert_eq!(svg.matches("<rect").count(), 5, "job, working, the stage and its partitions");
+    }
+}

@@ -112,9 +112,10 @@ impl Planner {
         let before: String = text.chars().take(place).collect();
         let scanned = scan(&before);
         let mut planner = self.fork();
-        for statement in &scanned.statements {
-            planner.try_to_declare(&before[statement.clone()]);
-        }
+        let statements = scanned.statements.iter().map(|range| &before[range.clone()]);
+        statements
+            .filter(|text| !text.trim().is_empty())
+            .for_each(|text| planner.try_to_declare(text));
         let whole = &text[scanned.start..];
         let end = scan(whole).statements.first().map_or(whole.len(), |first| first.end);
         let own = &before[scanned.start..];

@@ -287,11 +287,11 @@ impl Observer for Collector<'_> {
     }
 
     fn explanation(&mut self, text: &str) -> Result<()> {
-        let column = Column::new("plan", DataType::STRING.not_null());
+        let column = Column::new("plan", DataType::STRING.nullable());
         let schema = TableSchema::new(vec![column]);
         let lines: ArrayRef = Arc::new(StringViewArray::from_iter_values(text.lines()));
         let batch = RecordBatch::try_new(schema.arrow(), vec![lines])?;
-        self.result(&ResultTable { schema, has_updates: false }, Tz::UTC)?.write(&batch, None)
+        self.rows(&ResultTable { schema, has_updates: false }, Tz::UTC, &batch)
     }
 
     fn is_stopped(&self) -> bool {
