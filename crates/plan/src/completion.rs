@@ -130,7 +130,10 @@ impl Planner {
             Place::Code => {
                 let typed = typed_word(own);
                 let statement = StatementText::new(&own[..own.len() - typed.len()]);
-                let around = StatementText::around(&whole[..end]);
+                // Without the word, which may open a name that nothing closes.
+                let behind = &whole[own.len().min(end)..end];
+                let around = format!("{} {behind}", &own[..own.len() - typed.len()]);
+                let around = StatementText::around(&around);
                 let items = planner.in_code(&statement, &around);
                 let word = typed.trim_start_matches('`').to_lowercase();
                 let begins = |item: &Completion| item.label.to_lowercase().starts_with(&word);
