@@ -10,7 +10,7 @@ SANITIZE_TARGET := $(abspath target/sanitize)
 SANITIZE_HOST := x86_64-unknown-linux-gnu
 SANITIZE_TEST = CARGO_TARGET_DIR=$(SANITIZE_TARGET) $(CARGO) +nightly test --locked --target $(SANITIZE_HOST)
 
-.PHONY: page page-check page-test crates dist dist-measure install-test lint-deploy python python-test wheel sdist serve-test connect-test connect-kills prometheus-test help check test fmt clippy doc unit depcheck tidy deny venv bench bench-full bench-blocks loom miri sanitize sweep workloads nexmark-check fuzz examples book clean-outputs kills
+.PHONY: page page-check page-test crates dist dist-measure install-test lint-deploy python python-test wheel sdist serve-test connect-test connect-kills prometheus-test rest-test help check test fmt clippy doc unit depcheck tidy deny venv bench bench-full bench-blocks loom miri sanitize sweep workloads nexmark-check fuzz examples book clean-outputs kills
 
 help:
 	@echo "make test      what CI runs: format, lints, tests, doctests, loom, crate table, tidy"
@@ -25,6 +25,7 @@ help:
 	@echo "make sdist     the source distribution of the Python package, and the wheel that pip builds of it, tried"
 	@echo "make prometheus-test  alert rules, their tests and a recorded scrape (needs promtool)"
 	@echo "make serve-test  a server with 20 jobs that is killed a thousand times, and 10,000 restarts of a job"
+	@echo "make rest-test  random requests to a real server, made from its description (fetches schemathesis once)"
 	@echo "make page      builds the web page into crates/server/page, whose files are committed (needs Node)"
 	@echo "make page-check  is that what web/ builds, byte by byte? (needs Node)"
 	@echo "make page-test  the page in a real browser against a real server (needs Node and Chromium)"
@@ -228,6 +229,10 @@ prometheus-test:
 # Twenty jobs, a thousand kills: each goes on, and has written each row once in the end.
 serve-test:
 	$(CARGO) test --release --locked --package thalweg --test serve -- --include-ignored --nocapture
+
+rest-test:
+	if [ -z "$$THALWEG" ]; then $(CARGO) build --locked --package thalweg --bin thalweg; fi
+	scripts/rest_requests "$${THALWEG:-target/debug/thalweg}" $(REST_EXAMPLES)
 
 # The web page. Its files are committed, so that nobody needs Node to build or to install.
 NODE_READY := web/node_modules/.package-lock.json

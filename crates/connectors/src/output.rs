@@ -4,6 +4,7 @@
 //! aligned table. Tables take their widths from the first rows that come together; later values
 //! that are wider push their line out of line, and nothing is ever cut off.
 
+mod arrow_stream;
 mod row_arrays;
 mod table;
 
@@ -17,6 +18,7 @@ use thalweg_core::connector::{Demand, Sink};
 use thalweg_core::text::without_controls;
 use thalweg_core::{Error, ErrorKind, Result, RowKind, TableSchema};
 
+pub use self::arrow_stream::arrow_stream;
 pub use self::row_arrays::{ValueForm, row_arrays};
 use self::table::Table;
 use crate::format::csv::writer::CsvStyle;

@@ -292,6 +292,14 @@ pub trait Sink: Send {
     fn claim(&mut self) -> Result<()> {
         Ok(())
     }
+    /// In place of all calls behind [`Sink::claim`], of an output that is only tried: says whether
+    /// it can be reached, and changes nothing. `abort` follows.
+    ///
+    /// # Errors
+    /// If it cannot be reached, or cannot be written as it is.
+    fn connect(&mut self) -> Result<()> {
+        Ok(())
+    }
     /// Prepares the output.
     fn open(&mut self) -> Result<()> {
         Ok(())

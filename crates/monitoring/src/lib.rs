@@ -11,6 +11,7 @@
 //! | [`conditions`] | what is wrong with a job, with a sentence each |
 //! | [`exposition`] | metrics for Prometheus, from one table that also makes the page of metrics |
 //! | [`history`] | moments that have passed, so that each of these can be asked about them |
+//! | [`profile`] | where the time of a job goes, as a flame graph |
 //! | [`watch`] | reading after reading of one job |
 //! | [`protobuf`] | writes messages of Protocol Buffers |
 //! | [`numbers`] | how people read counts and times |
@@ -23,6 +24,7 @@ pub mod exposition;
 pub mod history;
 mod latency;
 pub mod numbers;
+pub mod profile;
 pub mod protobuf;
 pub mod reading;
 pub mod watch;
@@ -30,6 +32,7 @@ pub mod why;
 
 pub use conditions::{Condition, ConditionKind, Conditions};
 pub use history::History;
+pub use profile::Profile;
 pub use reading::JobReading;
 pub use watch::Watch;
 pub use why::{Why, why};

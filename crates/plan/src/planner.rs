@@ -349,7 +349,8 @@ impl Planner {
         Err(error.at(table.spans.name))
     }
 
-    fn function_names(&self) -> Vec<String> {
+    /// The names of all functions, in order.
+    pub(crate) fn function_names(&self) -> Vec<String> {
         let builtin = build::function_names().into_iter();
         let builtin = builtin
             .chain(aggregate::names())
@@ -361,6 +362,12 @@ impl Planner {
         names.sort();
         names.dedup();
         names
+    }
+
+    /// What DESCRIBE answers.
+    pub(crate) fn columns_of(&self, name: &Name) -> Result<TextRows> {
+        let session = self.session();
+        self.describe(&self.binder(&session), name)
     }
 
     fn describe(&self, binder: &Binder<'_>, name: &Name) -> Result<TextRows> {

@@ -1,6 +1,7 @@
 //! The pages of the documentation, which are part of the program: those of its version, also where
 //! there is no network.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::sync::LazyLock;
 
@@ -12,6 +13,8 @@ static ARCHIVE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/docs.gz"));
 
 static PAGES: LazyLock<Vec<DocsPage>> =
     LazyLock::new(|| unpacked().expect("build.rs has written them"));
+
+static FUNCTIONS: LazyLock<BTreeMap<String, DocumentedFunction>> = LazyLock::new(documented);
 
 /// The page that is shown first.
 pub const FIRST: &str = "README";
@@ -25,6 +28,48 @@ pub struct DocsPage {
     pub title: String,
     /// Its text, in Markdown.
     pub text: String,
+}
+
+/// A function of SQL, as the page about them has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DocumentedFunction {
+    /// How it is called, each form behind the other: `LOG(a), LOG(base, a)`.
+    pub forms: String,
+    /// What it returns.
+    pub about: String,
+    /// A call, and its result.
+    pub example: String,
+}
+
+/// A function by its name.
+pub fn function(name: &str) -> Option<&'static DocumentedFunction> {
+    FUNCTIONS.get(name)
+}
+
+/// The functions of the page about them: rows of tables with forms, meaning, example and result.
+fn documented() -> BTreeMap<String, DocumentedFunction> {
+    let mut found: BTreeMap<String, DocumentedFunction> = BTreeMap::new();
+    let lines = page("functions").map_or("", |page| &page.text).lines();
+    for line in lines.filter(|line| line.starts_with("| `")) {
+        // A bar of a text is written behind a backslash.
+        let hidden = line.replace("\\|", "\u{1}");
+        let cells: Vec<String> =
+            hidden.split('|').map(|cell| cell.trim().replace('\u{1}', "|")).collect();
+        let [_, forms, about, example, result, ..] = &cells[..] else { continue };
+        for form in forms.split('`').skip(1).step_by(2) {
+            let is_of_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+            let end = form.find(|c| !is_of_name(c)).unwrap_or(form.len());
+            if end == 0 || form[end..].starts_with(' ') {
+                continue;
+            }
+            let function = found.entry(form[..end].to_owned()).or_default();
+            let separator = if function.forms.is_empty() { "" } else { ", " };
+            function.forms = format!("{}{separator}{form}", function.forms);
+            function.about = about.replace('`', "");
+            function.example = format!("{example} is {result}").replace('`', "");
+        }
+    }
+    found
 }
 
 /// All pages, by name.
@@ -91,6 +136,15 @@ fn line(rest: &mut &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn functions_have_their_forms_and_what_they_return() {
+        let log = function("LOG").expect("a function");
+        assert_eq!(log.forms, "LOG(a), LOG(base, a)");
+        assert!(log.about.contains("logarithm") && log.example == "LOG(2, 8) is 3.0", "{log:?}");
+        assert_eq!(function("CONCAT").map(|of| of.forms.as_str()), Some("CONCAT(a, b, …)"));
+        assert!(function("COUNT").is_some() && function("NOWHERE").is_none());
+    }
 
     #[test]
     fn pages_are_found_by_their_names() {

@@ -62,6 +62,17 @@ pub enum Replay {
     Refused,
 }
 
+impl Replay {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Replay::Listed => "listed",
+            Replay::Done => "done",
+            Replay::Refused => "refused",
+        }
+    }
+}
+
 /// The tables of a job that keep dead letters in a file, and what its newest snapshot says of them.
 pub struct Kept {
     /// Each table with its file.

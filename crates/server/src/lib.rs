@@ -8,6 +8,7 @@
 //! | `supervisor` | the thread that does it |
 //! | `run` | one run of a job |
 //! | `job`, `now`, `requests`, `operations` | a job, what it is doing, what clients ask of it, what takes time |
+//! | `cancel` | requests that are not wanted any more |
 //! | `history` | what a job was doing in the last 24 hours |
 //! | `journal` | lines on standard error |
 //! | `meters` | what the server counts of itself |
@@ -35,6 +36,7 @@
 
 mod audit;
 mod bell;
+mod cancel;
 mod catalogue;
 pub mod client;
 mod config;

@@ -107,6 +107,9 @@ pub struct Operation {
     pub job_state: State,
     /// When it was asked for, in milliseconds since 1970.
     pub asked_ms: i64,
+    /// A person does not want it any more.
+    #[serde(default)]
+    pub is_cancelled: bool,
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_ms: Option<i64>,
@@ -164,6 +167,7 @@ impl Operation {
             state: OperationState::Running,
             job_state,
             asked_ms,
+            is_cancelled: false,
             ended_ms: None,
             snapshot: None,
             letters: None,
@@ -297,6 +301,18 @@ impl Operations {
             own.letters = Some(letters.clone());
         }
         self.end(id, ended.map(|_| None), now_ms);
+    }
+
+    /// An operation is not wanted any more. Whoever carries it out asks for that.
+    pub fn cancel(&self, id: &str) {
+        if let Some(own) = self.all().iter_mut().find(|own| own.id == id) {
+            own.is_cancelled = true;
+        }
+    }
+
+    /// True if an operation is not wanted any more.
+    pub fn is_cancelled(&self, id: &str) -> bool {
+        self.all().iter().any(|own| own.id == id && own.is_cancelled)
     }
 
     /// The operation of this name.

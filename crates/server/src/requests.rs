@@ -12,6 +12,7 @@ use thalweg_library::jobs::{ResumeFrom, SnapshotReference};
 use thalweg_library::session::{PlannedJob, Session};
 use thalweg_state::SnapshotStore;
 
+use crate::cancel::UPGRADE_CANCELLED_MS;
 use crate::catalogue::{
     JobRecord, Limits, Revision, StageReference, StartFrom, StateDiff, UpgradeRecord, check_name,
 };
@@ -544,6 +545,9 @@ impl Server {
         }
         let why = match state.record.outcome.as_ref().and_then(|outcome| outcome.problem.as_ref()) {
             Some(problem) => problem.detail.clone(),
+            None if upgrade.until_ms == Some(UPGRADE_CANCELLED_MS) => {
+                "a person has cancelled the upgrade".to_owned()
+            }
             None => "the new statements kept no snapshot in time".to_owned(),
         };
         state.change(&self.catalogue, |record| {

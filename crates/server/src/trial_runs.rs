@@ -77,7 +77,8 @@ impl Server {
             self.operations.add_named(id, OperationKind::Trial, about, (state, began_ms));
         self.event(&job, "request", "trial", None, by);
         let compares = is_decided_by_rows(&plan);
-        let order = TrialOrder { record, now, new, compares, store, snapshot, seconds };
+        let id = operation.id.clone();
+        let order = TrialOrder { id, record, now, new, compares, store, snapshot, seconds };
         let (own, id) = (Arc::clone(self), operation.id.clone());
         let run = move || {
             let ended = own.tried(&id, &order);
@@ -181,7 +182,10 @@ impl Server {
             });
             while !run.is_finished() {
                 watched.look();
-                if self.clock.now_ns() >= until_ns || self.is_closing() {
+                let is_over = self.clock.now_ns() >= until_ns
+                    || self.is_closing()
+                    || self.operations.is_cancelled(&order.id);
+                if is_over {
                     watched.end();
                 }
                 std::thread::sleep(LOOK_EVERY);
@@ -210,6 +214,8 @@ impl Server {
 
 /// What a trial needs to know.
 struct TrialOrder {
+    /// The name of the operation.
+    id: String,
     record: JobRecord,
     /// The statements of now.
     now: Revision,

@@ -15,6 +15,9 @@ export type PlannedGraph = Schemas['PlannedGraph'];
 export type QueryAnswer = Schemas['QueryAnswer'];
 export type SnapshotView = Schemas['SnapshotView'];
 export type TableView = Schemas['TableView'];
+export type LateRows = Schemas['LateRows'];
+export type TrialView = Schemas['TrialView'];
+export type Verified = Schemas['Verified'];
 export type DeadLetters = Schemas['DeadLetters'];
 export type SnapshotContents = Schemas['SnapshotContents'];
 export type StageView = Schemas['StageView'];
@@ -25,8 +28,7 @@ export type Revision = Schemas['Revision'];
 export type ConfigEntry = Schemas['ConfigEntry'];
 export type TokenView = Schemas['TokenView'];
 export type Version = Schemas['Version'];
-export type ConnectorView = Schemas['ConnectorView'];
-export type SettingView = Schemas['SettingView'];
+export type CompleteAnswer = Schemas['CompleteAnswer'];
 
 /** What a job is doing at the moment. */
 export interface JobNow {

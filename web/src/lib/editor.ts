@@ -8,11 +8,17 @@ import { lintGutter, lintKeymap, setDiagnostics } from '@codemirror/lint';
 import { EditorState, type Extension, type Text } from '@codemirror/state';
 import { EditorView, drawSelection, highlightActiveLine, keymap, lineNumbers } from '@codemirror/view';
 import { tags } from '@lezer/highlight';
-import type { Diagnostic } from './api';
-import { KEYWORDS, completionsAt, type Vocabulary } from './completions';
+import type { CompleteAnswer, Diagnostic } from './api';
+
+/** Words that are shown as such. */
+const KEYWORDS = `ADD ALL AND AS ASC BEGIN BETWEEN BY CASE CAST CREATE CROSS CUBE DELETE DESC DESCRIPTOR DISTINCT DROP ELSE END ENFORCED
+EXCEPT EXECUTE EXISTS EXPLAIN FALSE FILTER FOR FROM FULL GROUP GROUPING HAVING HOP IF IN INNER INSERT INTERSECT INTERVAL INTO IS JOIN
+KEY LAG LATERAL LEFT LIKE LIMIT MATCH_RECOGNIZE NOT NULL OF ON OR ORDER OUTER OVER PARTITION PRIMARY RECURSIVE RESET RIGHT ROLLUP ROW ROWS
+SELECT SESSION SET SETS SHOW STATEMENT SYSTEM_TIME TABLE TEMPORARY THEN TRUE TUMBLE CUMULATE UNION UNNEST UPDATE USING VALUES VIEW WATERMARK
+WHEN WHERE WINDOW WITH WITHIN`;
 
 const flink = SQLDialect.define({
-  keywords: KEYWORDS.join(' ').toLowerCase(),
+  keywords: KEYWORDS.toLowerCase(),
   types: 'bigint boolean bytes char date decimal double float int integer interval map array row multiset smallint string time timestamp timestamp_ltz tinyint varbinary varchar',
   backslashEscapes: false,
   doubleQuotedStrings: false,
@@ -48,27 +54,30 @@ const look = EditorView.theme({
 export interface Written {
   parent: HTMLElement;
   text: string;
-  vocabulary: () => Vocabulary;
+  /** What can be written at a place, which is counted in characters. */
+  complete: (text: string, offset: number) => Promise<CompleteAnswer>;
   onchange: (text: string) => void;
   onrun: () => void;
+  onformat: () => void;
 }
 
 /** An editor in an element. */
 export class SqlEditor {
   readonly view: EditorView;
 
-  constructor({ parent, text, vocabulary, onchange, onrun }: Written) {
+  constructor({ parent, text, complete, onchange, onrun, onformat }: Written) {
     const nonce = document.querySelector<HTMLElement>('meta[name="nonce"]')?.nonce ?? '';
     const run = { key: 'Mod-Enter', run: () => (onrun(), true) };
+    const layOut = { key: 'Shift-Alt-f', run: () => (onformat(), true) };
     const extensions: Extension = [
       EditorView.cspNonce.of(nonce),
       lineNumbers(), history(), drawSelection(), indentOnInput(), bracketMatching(), closeBrackets(), highlightActiveLine(), EditorView.lineWrapping,
       sql({ dialect: flink, upperCaseKeywords: true }),
-      autocompletion({ override: [(context) => completions(context, vocabulary())] }),
+      autocompletion({ override: [(context) => completions(context, complete)] }),
       syntaxHighlighting(colors), look,
       // A note is underlined; a mistake is marked at the edge as well.
       lintGutter({ markerFilter: (all) => all.filter((one) => one.severity === 'error') }),
-      keymap.of([run, ...closeBracketsKeymap, ...defaultKeymap, ...historyKeymap, ...completionKeymap, ...lintKeymap, indentWithTab]),
+      keymap.of([run, layOut, ...closeBracketsKeymap, ...defaultKeymap, ...historyKeymap, ...completionKeymap, ...lintKeymap, indentWithTab]),
       EditorView.contentAttributes.of({ 'aria-label': 'Statements' }),
       EditorView.updateListener.of((update) => update.docChanged && onchange(update.state.doc.toString())),
     ];
@@ -108,12 +117,21 @@ function offset(doc: Text, place: { line: number; utf16: number } | undefined): 
   return Math.min(line.to, line.from + Math.max(0, place.utf16 - 1));
 }
 
-function completions(context: CompletionContext, vocabulary: Vocabulary) {
-  const word = context.matchBefore(/[\w.'-]*/);
+/** What the server offers at a place; nothing where it does not answer. */
+async function completions(context: CompletionContext, complete: Written['complete']) {
+  const word = context.matchBefore(/[\w.`'-]*/);
   if (!word || (word.from === word.to && !context.explicit)) return null;
   const text = context.state.doc.toString();
-  const found = completionsAt(text, context.pos, vocabulary);
-  const options: Completion[] = found.map((one) => ({ label: one.label, type: one.kind, detail: one.detail, ...(one.info ? { info: one.info } : {}) }));
-  const quote = text.slice(word.from, context.pos).lastIndexOf("'");
-  return { from: word.from + quote + 1, options, validFor: /^[\w.-]*$/ };
+  const before = [...text.slice(0, context.pos)];
+  const found = await complete(text, before.length).catch(() => undefined);
+  if (!found || context.aborted) return null;
+  const options: Completion[] = found.items.map((one) => ({
+    label: one.label, apply: one.insert, type: TYPES[one.kind] ?? 'text', detail: one.detail, ...(one.info ? { info: one.info } : {}),
+  }));
+  return { from: before.slice(0, found.from).join('').length, options, validFor: /^[\w.-]*$/ };
 }
+
+/** The pictures of CodeMirror for what the server names. */
+const TYPES: Record<string, string> = {
+  column: 'property', table: 'class', function: 'function', keyword: 'keyword', type: 'type', setting: 'property', option: 'property', value: 'constant',
+};

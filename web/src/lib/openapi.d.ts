@@ -2714,6 +2714,17 @@ export interface components {
             /** @description The same, part by part; docs/why.md says what the parts are. */
             why: Record<string, never>;
         };
+        CompleteAnswer: {
+            from: number;
+            items: components["schemas"]["Suggestion"][];
+        };
+        Suggestion: {
+            label: string;
+            kind: string;
+            detail: string;
+            info?: string | null;
+            insert: string;
+        };
     };
     responses: never;
     parameters: never;

@@ -200,6 +200,24 @@ test('completion knows tables, options and functions', async ({ page, faults }) 
   await page.keyboard.insertText("SET 'water");
   await page.keyboard.press('Control+Space');
   await expect(page.locator('.cm-tooltip-autocomplete')).toContainText('watermark.idle-timeout');
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('Control+A');
+  await page.keyboard.insertText("CREATE TABLE t (first_name STRING) WITH ('connector' = 'datagen'); SELECT CHAR_LENGTH(t.fi");
+  await page.keyboard.press('Control+Space');
+  await expect(page.locator('.cm-tooltip-autocomplete')).toContainText('STRING of t');
+  await page.keyboard.press('Enter');
+  await expect(text).toContainText('CHAR_LENGTH(t.first_name');
+});
+
+test('a text is laid out, and its comments stay', async ({ page, faults }) => {
+  void faults;
+  await open(page, server, '/editor');
+  const text = page.getByLabel('Statements', { exact: true });
+  await text.click();
+  await page.keyboard.press('Control+A');
+  await page.keyboard.insertText("SELECT 1   AS one -- the first\n  ;");
+  await page.getByRole('button', { name: 'Format' }).click();
+  await expect(text).toContainText('SELECT 1 AS one -- the first');
 });
 
 test('a job is made, stopped, changed and put away by the page', async ({ page, faults }) => {

@@ -331,6 +331,10 @@ impl Sink for IcebergSink {
         if handle.is_some() { self.check_mark(&version, start) } else { Ok(()) }
     }
 
+    fn connect(&mut self) -> Result<()> {
+        self.check_start(None, &OutputStart::default())
+    }
+
     fn open(&mut self) -> Result<()> {
         self.created()
     }

@@ -141,9 +141,14 @@ impl Calls<'_> {
     /// # Errors
     /// If one may not be talked to, or they can't be had.
     pub fn check_servers(&self) -> Result<()> {
-        if !self.properties.limits_servers() {
-            return Ok(());
-        }
+        if self.properties.limits_servers() { self.reach() } else { Ok(()) }
+    }
+
+    /// Asks the servers for their list, each of which has to be allowed.
+    ///
+    /// # Errors
+    /// If one may not be talked to, or they can't be reached.
+    pub fn reach(&self) -> Result<()> {
         let servers = self.call("the list of servers", |consumer| {
             Ok(servers_of(&consumer.fetch_metadata(None, CALL)?))
         })?;

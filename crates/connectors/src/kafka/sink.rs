@@ -99,10 +99,12 @@ impl KafkaSink {
 
     /// Where there is a list of servers that may be talked to: the first ones name the others.
     fn check_servers(&self) -> Result<()> {
+        if self.options.properties.limits_servers() { self.reach() } else { Ok(()) }
+    }
+
+    /// Asks the servers for their list, each of which has to be allowed.
+    fn reach(&self) -> Result<()> {
         let (properties, table) = (&self.options.properties, &self.request.table);
-        if !properties.limits_servers() {
-            return Ok(());
-        }
         let config = properties.consumer(&format!("thalweg-{table}"), 1);
         let consumer: SharedConsumer =
             Arc::new(create(&config, self.context.clone(), properties, table)?);
@@ -115,7 +117,7 @@ impl KafkaSink {
             cancel: &self.cancel,
             is_idle: true,
         };
-        calls.check_servers()
+        calls.reach()
     }
 
     fn write_buffer(&mut self) -> Result<()> {
@@ -159,6 +161,10 @@ fn emit(to: &mut Target, messages: &[Outgoing<'_>]) -> Result<()> {
 impl Sink for KafkaSink {
     fn name(&self) -> String {
         self.request.table.clone()
+    }
+
+    fn connect(&mut self) -> Result<()> {
+        self.reach()
     }
 
     fn open(&mut self) -> Result<()> {

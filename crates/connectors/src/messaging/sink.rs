@@ -196,6 +196,10 @@ impl Sink for MessageSink {
         self.request.table.clone()
     }
 
+    fn connect(&mut self) -> Result<()> {
+        self.open()
+    }
+
     fn open(&mut self) -> Result<()> {
         let (publisher, table) = (&mut self.publisher, &self.request.table);
         insist(table, &self.peer, START_WAIT, &self.cancel, &mut || publisher.connect())?;

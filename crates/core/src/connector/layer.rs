@@ -91,6 +91,7 @@ layer! {
     }
     changing {
         fn claim() -> Result<()>;
+        fn connect() -> Result<()>;
         fn open() -> Result<()>;
         fn write(batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()>;
         fn flush() -> Result<()>;

@@ -5,9 +5,14 @@
 mod broker;
 mod delivery;
 mod kills;
+mod letters;
 mod options;
 mod order;
 mod others;
 mod reading;
 mod secured;
+#[cfg(feature = "server")]
+#[allow(dead_code, reason = "each test program uses some of it")]
+#[path = "../serve/support.rs"]
+mod server;
 mod services;

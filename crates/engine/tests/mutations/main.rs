@@ -13,6 +13,7 @@
 //! ```
 
 mod corpus;
+mod layout;
 mod mutate;
 mod trial;
 

@@ -2,7 +2,9 @@
 
 #![cfg(feature = "server")]
 
+mod answers;
 mod attacks;
+mod cancelled;
 mod cycles;
 mod demo;
 mod gateway;
@@ -13,6 +15,7 @@ mod letters;
 mod live;
 mod otlp;
 mod packages;
+mod statements;
 mod support;
 mod trials;
 mod upgrades;

@@ -117,6 +117,10 @@ impl Collect {
     pub fn changes(&self) -> Vec<Changes> {
         self.changes.lock().expect("no panic while rows are added").clone()
     }
+    /// Forgets all rows.
+    pub fn clear(&self) {
+        self.changes.lock().expect("no panic while rows are added").clear();
+    }
     /// How many rows so far.
     pub fn num_rows(&self) -> usize {
         self.batches().iter().map(RecordBatch::num_rows).sum()

@@ -23,6 +23,7 @@
 //! A session does not keep jobs in the background: [`Session::run_script`] and
 //! [`Session::execute`] return when the last job of the text has ended.
 
+mod connections;
 mod job_names;
 mod limit;
 mod live_tables;
@@ -52,14 +53,17 @@ pub use thalweg_operators::aggregate::{UserAccumulator, UserAggregate};
 pub use thalweg_plan::ResultTable;
 use thalweg_plan::ast::{Query, Statement, StatementKind};
 pub use thalweg_plan::catalog::{KEYS as SETTING_KEYS, SettingKey, substitute};
+pub use thalweg_plan::completion::{Completion, CompletionKind, Completions};
 pub use thalweg_plan::explain::ExplainFormat;
 use thalweg_plan::flink_check::{self, Finding, FlinkCluster, Queries, Severity, Translation};
 use thalweg_plan::flink_move::MovableJob;
+pub use thalweg_plan::layout::formatted;
 use thalweg_plan::parser::parse_script_with_notes;
 pub use thalweg_plan::processes::ProcessTable;
 use thalweg_plan::{Planner, PlannerOptions};
 use thalweg_runtime::Report;
 
+pub use connections::{Connection, connections};
 pub use live_tables::ReadableTable;
 pub use observer::{JobDescription, Observer};
 pub use options::SessionOptions;
@@ -340,6 +344,12 @@ impl Session {
         self.rehearse(&statements, ExplainFormat::Text)?;
         rehearsal::check_tables(&mut self.planner.fork(), &statements)?;
         Ok(statements.len())
+    }
+
+    /// What can be written at a place of a text, which is counted in characters. The text need not
+    /// be right.
+    pub fn complete(&self, text: &str, place: usize) -> Completions {
+        self.planner.complete(text, place)
     }
 
     /// What Apache Flink would refuse or ignore in a script that is valid here, with places.

@@ -113,7 +113,7 @@ impl ShownRows {
     ///
     /// # Errors
     /// If a value has no place in its type.
-    pub(crate) fn shown(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+    pub fn shown(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let columns = self.places.iter().zip(&self.schema.columns);
         let columns: std::result::Result<Vec<_>, _> = columns
             .map(|(&place, column)| {

@@ -15,11 +15,13 @@ mod next;
 mod path;
 mod reason;
 mod text;
+mod watermarks;
 
 pub use answer::Why;
 pub use next::{NextResult, Without};
 pub use path::Holder;
 pub use reason::{Evidence, Reason, STANDS_AFTER_MS, Verdict};
+pub use watermarks::{InputWatermark, SplitWatermark, StageWatermark, Watermarks, watermarks};
 
 use crate::reading::JobReading;
 

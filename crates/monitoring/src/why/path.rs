@@ -23,7 +23,7 @@ const LONG_LOOKUP_MS: i64 = 1_000;
 const LONG_CUT_MS: i64 = 1_000;
 
 /// What holds results back.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Holder {
     /// The place of the stage.
     pub stage: usize,
@@ -107,6 +107,11 @@ impl Levels {
         self.0[stage]
     }
 
+    /// True of what has ended.
+    pub(super) fn has_ended(&self, stage: usize) -> bool {
+        self.0[stage] == ENDED
+    }
+
     /// The same as a time.
     pub(super) fn time(&self, stage: usize) -> Option<i64> {
         Some(self.0[stage]).filter(|&level| level != ENDED && level != UNKNOWN)
@@ -114,7 +119,7 @@ impl Levels {
 }
 
 /// True if nobody waits for a stage: it is fed by idle sources alone.
-fn is_idle(reading: &JobReading, stage: usize) -> bool {
+pub(super) fn is_idle(reading: &JobReading, stage: usize) -> bool {
     let stage = &reading.stages[stage];
     match &stage.source {
         Some(source) => source.is_idle && !source.has_ended,
@@ -142,7 +147,11 @@ fn source_level(stage: &StageReading, source: &SourceReading, left_out: Option<u
 
 /// The input that holds a stage back: one that it says it waits for, else the one with the least
 /// level; of several the first.
-fn holding_input(reading: &JobReading, levels: &Levels, stage: &StageReading) -> Option<usize> {
+pub(super) fn holding_input(
+    reading: &JobReading,
+    levels: &Levels,
+    stage: &StageReading,
+) -> Option<usize> {
     let waits_for = stage.waits_for.filter(|input| stage.inputs.contains(input));
     let waking = stage.inputs.iter().copied().filter(|&input| !is_idle(reading, input));
     let least = waking.min_by_key(|&input| levels.at(input));
@@ -222,7 +231,7 @@ fn split_since(stage: &StageReading, holder: &Holder) -> Option<i64> {
 
 /// The split that a source waits for: of those that count the one with the least watermark; else
 /// the first one.
-fn holding_split(source: &SourceReading) -> Option<(usize, String)> {
+pub(super) fn holding_split(source: &SourceReading) -> Option<(usize, String)> {
     let splits = source.splits.iter().enumerate();
     let counting = splits.filter(|(_, split)| split.counts());
     let least = counting.min_by_key(|(_, split)| split.watermark.unwrap_or(UNKNOWN));

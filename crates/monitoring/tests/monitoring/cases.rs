@@ -4,7 +4,7 @@ use thalweg_monitoring::reading::{
     BlockedShares, CutReading, JobReading, RestartReading, SourceReading, SplitRates, SplitReading,
     StageKind, StageRates, StageReading, WindowGrid,
 };
-use thalweg_monitoring::why::{Reason, Verdict, Why, why};
+use thalweg_monitoring::why::{Reason, Verdict, Why, watermarks, why};
 
 /// 2026-01-01 10:28:21
 const NOW_MS: i64 = 1_767_263_301_000;
@@ -397,4 +397,27 @@ fn a_split_that_is_not_the_only_slow_one_gains_nothing() {
     let without = why.without.as_ref().expect("a split holds");
     assert_eq!((without.gain_ms, without.windows), (Some(0), 0));
     assert!(why.text().contains("nothing would change: another input is as far behind"));
+}
+
+#[test]
+fn watermarks_name_the_split_that_holds_and_how_far_the_others_are_ahead() {
+    let found = watermarks(&job());
+    assert_eq!(found.at_ms, NOW_MS);
+    let splits = &found.stages[METERS].splits;
+    let of = |name: &str| splits.iter().find(|split| split.name == name).expect("a split");
+    assert!(of("meters-7").holds && of("meters-7").lead_ms == Some(0));
+    assert_eq!((of("meters-2").holds, of("meters-2").lead_ms), (false, Some(OTHERS_MS - HELD_MS)));
+    for place in [UNION, WINDOW, SINK] {
+        let stage = &found.stages[place];
+        assert_eq!(stage.held_by.label(), "meters[meters-7]");
+        let input = &stage.inputs[0];
+        assert!(input.holds && input.watermark_ms == Some(HELD_MS) && input.lead_ms == Some(0));
+    }
+    // One that nobody waits for holds nothing.
+    let mut reading = job();
+    silent(&mut reading).is_idle = true;
+    let found = watermarks(&reading);
+    let splits = &found.stages[METERS].splits;
+    assert!(splits[1].is_idle && !splits[1].holds && splits[0].holds);
+    assert_eq!(found.stages[SINK].inputs[0].watermark_ms, Some(OTHERS_MS));
 }

@@ -11,7 +11,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use thalweg_monitoring::reading::{
     JobReading, SourceReading, SplitReading, StageKind, StageReading,
 };
-use thalweg_monitoring::why::why_sink;
+use thalweg_monitoring::why::{watermarks, why_sink};
 
 /// A graph: per source its splits, per stage its inputs and what it holds back.
 #[derive(Clone, Debug)]
@@ -170,6 +170,7 @@ fn check(graphs_max: u32) {
         prop_assert_eq!(why.holder.stage, place);
         prop_assert_eq!(why.holder.split.as_ref().map(|(split, _)| *split), Some(number));
         prop_assert_eq!(why.path.first(), Some(&sink));
+        prop_assert_eq!(&watermarks(&reading).stages[sink].held_by, &why.holder);
         let without = why.without.expect("a split holds");
         let gain_ms = without.gain_ms.unwrap_or(i64::MAX);
         prop_assert!(gain_ms >= graph.slower_by_ms, "without it all of that is gained");

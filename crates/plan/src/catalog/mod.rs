@@ -45,7 +45,7 @@ use crate::diagnostic::nearest;
 use crate::logical::Field;
 
 pub use functions::DeclaredFunction;
-pub use keys::{KEYS, Origin, SettingKey};
+pub use keys::{KEYS, Origin, SettingKey, SettingKind};
 pub use quantity::{parse_duration, parse_size_bytes};
 pub use settings::{LateData, MemoryLimit, RuntimeMode, Scheduler, Settings, UpsertMaterialize};
 pub use snapshots::{OnSnapshotFailure, RestartSettings, SnapshotSettings};

@@ -62,6 +62,7 @@ pub use types::{data_type, parse_type};
 
 pub use asof::ASOF;
 pub(crate) use insert::insert_of_table;
+pub(crate) use tokens::cannot_be_cut;
 
 use crate::ast::Statement;
 

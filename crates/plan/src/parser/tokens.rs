@@ -184,7 +184,7 @@ pub(super) fn tokenize(text: &str) -> Result<Tokens> {
 }
 
 /// A text that can't be cut into words.
-fn cannot_be_cut(error: TokenizerError) -> Error {
+pub(crate) fn cannot_be_cut(error: TokenizerError) -> Error {
     let message = match error.message.as_str() {
         m if m.starts_with("Unterminated string literal") => "this string has no closing quote",
         m if m.starts_with("Unterminated encoded string literal") => {

@@ -2,7 +2,7 @@
 
 use axum::body::Bytes;
 use axum::extract::{Path, State};
-use axum::http::{StatusCode, Uri, header};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
@@ -67,12 +67,33 @@ pub async fn operation(
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
 ) -> Outcome<Json<Operation>> {
-    let found = app.server.operations.get(&id).filter(|operation| caller.sees(&operation.job));
-    found.map(Json).ok_or_else(|| {
+    operation_of(&app, &caller, &id).map(Json)
+}
+
+/// An operation that a caller may see.
+fn operation_of(app: &App, caller: &Caller, id: &str) -> Outcome<Operation> {
+    let found = app.server.operations.get(id).filter(|operation| caller.sees(&operation.job));
+    found.ok_or_else(|| {
         let detail =
             "there is no such operation; the last 1,000 since the server began are remembered";
         Problem::new(404, "no-such-operation", detail)
     })
+}
+
+/// Ends a request that takes time, where that can be: a trial ends early, with what it has found; a
+/// start ends with the job stopped; an upgrade goes back to the statements before. What the answer
+/// shows of the operation is not yet its end.
+#[cfg_attr(test, utoipa::path(delete, path = "/v1/operations/{id}", tag = "operations", params(("id" = String, Path)),
+    responses((status = 200, body = Operation), (status = 202, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+pub async fn cancel_operation(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Outcome<Response> {
+    let found = operation_of(&app, &caller, &id)?;
+    let asked = app.ask(move |server| server.cancel_operation(&found, &caller.name));
+    app.under_way(asked.await?, &headers).await
 }
 
 /// A token that is to be made.

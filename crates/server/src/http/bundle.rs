@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::json;
 use thalweg_library::session::{ExplainFormat, Session};
-use thalweg_monitoring::why;
+use thalweg_monitoring::{Profile, why};
 
 use super::app::App;
 use crate::job::{Event, RunLine};
@@ -22,8 +22,8 @@ const LINES_MAX: usize = 10_000;
 const REVISIONS_MAX: u64 = 5;
 
 /// A ZIP file with the statements of a job, its plan, its counters and readings, why its results
-/// are where they are, its logs, events, runs and snapshots, and the options of the server. No
-/// secrets, and no rows but those that messages quote.
+/// are where they are, a flame graph of its run, its logs, events, runs and snapshots, and the
+/// options of the server. No secrets, and no rows but those that messages quote.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/bundle.zip", tag = "jobs", params(("job" = String, Path)),
     responses((status = 200, content_type = "application/zip"), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn bundle(State(app): State<App>, Path(job): Path<String>) -> Outcome<Response> {
@@ -56,6 +56,11 @@ fn files(server: &Server, name: &str) -> Outcome<Vec<(String, Vec<u8>)>> {
         if number == record.revision {
             files.push(("plan.txt".to_owned(), plan(server, &record, revision).into_bytes()));
         }
+    }
+    if let Some(counted) = run.as_ref().and_then(|run| run.metrics()) {
+        let profile = Profile::between(name, None, &counted);
+        files.push(("profile.folded".to_owned(), profile.folded().into_bytes()));
+        files.push(("profile.svg".to_owned(), profile.svg().into_bytes()));
     }
     let watched = run.and_then(|run| {
         run.watched(|watch| {

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use crate::problem::{Outcome, Problem};
 
 /// Every code of a problem: what it means, and what can be done.
-const CODES: [(&str, &str); 62] = [
+const CODES: [(&str, &str); 65] = [
     (
         "at-rest",
         "The job is stopped, finished, failed or a draft. Start it first: POST /v1/jobs/JOB/start.",
@@ -21,6 +21,7 @@ const CODES: [(&str, &str); 62] = [
         "body-wrong",
         "The body is not what this address takes. GET /openapi.json says what each address takes.",
     ),
+    ("cancelled", "A person has cancelled the request. What it has left is in the message."),
     (
         "changed-meanwhile",
         "If-Match names an older revision than the job has. Read the job again, and decide again.",
@@ -40,6 +41,7 @@ const CODES: [(&str, &str); 62] = [
          'bad-data' of a table says what happens to such rows.",
     ),
     ("does-not-run", "What was asked takes a job that runs. Start it first."),
+    ("has-ended", "The operation has ended already: there is nothing to cancel."),
     (
         "host-wrong",
         "The request is for another host than this server. Browsers send the name by which they called: a name that is not in \
@@ -169,6 +171,10 @@ const CODES: [(&str, &str); 62] = [
     (
         "storage-failed",
         "The disk, or what takes its place, refuses. What was answered before is safe; nothing is half-written.",
+    ),
+    (
+        "takes-its-course",
+        "The operation cannot be cancelled at this moment, or at all: the message says why, and what can be done instead.",
     ),
     (
         "token-wrong",

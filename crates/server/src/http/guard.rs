@@ -346,13 +346,13 @@ fn needed_role(method: &Method, path: &str) -> Role {
     match path {
         "/v1/tokens" | "/v1/audit" | "/v1/config" => Role::Admin,
         _ if path.starts_with("/v1/tokens/") => Role::Admin,
-        "/v1/validate" | "/v1/explain" => Role::Read,
+        "/v1/validate" | "/v1/explain" | "/v1/complete" | "/v1/format" => Role::Read,
         "/v1/query" => Role::Write,
         _ if shows_rows(path) => Role::Write,
         _ if looks => Role::Read,
         _ if matches!(
             last,
-            "start" | "stop" | "pause" | "resume" | "restart" | "snapshots" | "verify"
+            "start" | "stop" | "pause" | "resume" | "restart" | "snapshots" | "verify" | "profile"
         ) =>
         {
             Role::Operate

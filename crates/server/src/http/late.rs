@@ -1,17 +1,22 @@
 //! `GET /v1/jobs/JOB/late`: the last rows of a running job that came too late, also where late rows
 //! are only counted.
 
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::Uri;
+use axum::http::{HeaderMap, Uri};
+use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use thalweg_core::Grid;
+use thalweg_core::{Column, DataType, Error, Grid, TableSchema};
 use thalweg_library::session::Session;
-use thalweg_runtime::LateAt;
 use thalweg_runtime::metrics::{JobLayout, MetricsSnapshot, StageLayout};
+use thalweg_runtime::{JobControl, LateAt};
 
 use super::app::{App, query};
+use super::arrow::{arrow_answer, wants_arrow};
 use crate::problem::{Outcome, Problem};
 use crate::server::Server;
 
@@ -99,22 +104,83 @@ pub struct LateRows {
 
 /// The last rows of a running job that came too late, oldest first, with what the stages that judge
 /// lateness have accepted. They are kept for the life of a run, also where late rows are only
-/// counted (`late.data`). With `after` those behind a number, else the last ones.
+/// counted (`late.data`). With `after` those behind a number, else the last ones. With `Accept:
+/// application/vnd.apache.arrow.stream` the rows of one stage as a stream of Arrow: its columns,
+/// and behind them `$number`, `$at_ms`, `$time_ms`, `$watermark_ms` and `$late_ms`.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/late", tag = "rows",
     params(("job" = String, Path), ("stage" = Option<String>, Query, description = "the name or identifier of a stage"),
         ("limit" = Option<usize>, Query, description = "100 unless it says otherwise, at most 500"),
         ("after" = Option<u64>, Query, description = "only rows with a higher number")),
-    responses((status = 200, body = LateRows), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    responses((status = 200, content((LateRows = "application/json"), (Vec<u8> = "application/vnd.apache.arrow.stream"))),
+        (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn late(
     State(app): State<App>,
     Path(job): Path<String>,
+    headers: HeaderMap,
     uri: Uri,
-) -> Outcome<Json<LateRows>> {
+) -> Outcome<Response> {
     let wanted: LateQuery = query(&uri)?;
-    app.ask(move |server| found(server, &job, &wanted).map(Json)).await
+    if wants_arrow(&headers) {
+        return app.ask(move |server| in_arrow(server, &job, &wanted)).await;
+    }
+    app.ask(move |server| Ok(Json(found(server, &job, &wanted)?).into_response())).await
 }
 
-fn found(server: &Server, job: &str, wanted: &LateQuery) -> Outcome<LateRows> {
+/// The rows of one stage as a stream of Arrow.
+fn in_arrow(server: &Server, job: &str, wanted: &LateQuery) -> Outcome<Response> {
+    let (_, kept) = kept_rows(server, job, wanted)?;
+    let first = kept.first().map(|at| at.stage);
+    if kept.iter().any(|at| Some(at.stage) != first) {
+        let detail =
+            "rows of several stages are kept, each with columns of its own: name a 'stage'";
+        return Err(Problem::new(400, "parameter-wrong", detail));
+    }
+    let session = Session::new(server.open_options(Vec::new()))?;
+    let limit = wanted.limit.unwrap_or(100).clamp(1, 500);
+    let count: usize = kept.iter().map(|at| at.late.batch.num_rows()).sum();
+    let mut passed_over = if wanted.after.is_none() { count.saturating_sub(limit) } else { 0 };
+    let (mut schema, mut batches, mut rows) = (late_columns(&[]), Vec::new(), 0);
+    for at in &kept {
+        let shown = session.shown_rows(at.late.batch.schema_ref(), None)?;
+        schema = late_columns(&shown.columns().columns);
+        let batch = late_batch(&schema, at, &shown.shown(&at.late.batch)?)?;
+        // Numbers go up by one from row to row.
+        let known = wanted.after.map_or(0, |after| (after + 1).saturating_sub(at.number) as usize);
+        let from = known.max(passed_over).min(batch.num_rows());
+        passed_over = passed_over.saturating_sub(batch.num_rows());
+        let taken = (batch.num_rows() - from).min(limit - rows);
+        rows += taken;
+        batches.push(batch.slice(from, taken));
+    }
+    arrow_answer(&schema, &batches)
+}
+
+/// Columns of a stage, and behind them what is known of a late row.
+fn late_columns(own: &[Column]) -> TableSchema {
+    let known = ["$number", "$at_ms", "$time_ms", "$watermark_ms", "$late_ms"];
+    let known = known.map(|name| Column::new(name, DataType::BigInt.not_null()));
+    TableSchema::new(own.iter().cloned().chain(known).collect())
+}
+
+fn late_batch(schema: &TableSchema, at: &LateAt, shown: &RecordBatch) -> Outcome<RecordBatch> {
+    let rows = shown.num_rows();
+    let numbers = |of: &dyn Fn(usize) -> i64| -> ArrayRef {
+        Arc::new(Int64Array::from_iter_values((0..rows).map(of)))
+    };
+    let late: Vec<i64> = distances(at).collect();
+    let known = [
+        numbers(&|row| (at.number + row as u64) as i64),
+        numbers(&|_| at.wall_ms),
+        numbers(&|row| at.late.times[row]),
+        numbers(&|row| at.late.watermark_before.at(row).0),
+        numbers(&|row| late[row]),
+    ];
+    let columns = shown.columns().iter().cloned().chain(known).collect();
+    Ok(RecordBatch::try_new(schema.arrow(), columns).map_err(Error::from)?)
+}
+
+/// A job that runs, and those of its late rows that are meant.
+fn kept_rows(server: &Server, job: &str, wanted: &LateQuery) -> Outcome<(JobControl, Vec<LateAt>)> {
     let job = server.job(job)?;
     let run = job.lock().run.clone();
     let Some(control) = run.as_ref().and_then(|run| run.control()) else {
@@ -129,6 +195,13 @@ fn found(server: &Server, job: &str, wanted: &LateQuery) -> Outcome<LateRows> {
         .into_iter()
         .filter(|at| chosen.is_none_or(|stage| at.stage == stage))
         .collect();
+    Ok((control, kept))
+}
+
+fn found(server: &Server, job: &str, wanted: &LateQuery) -> Outcome<LateRows> {
+    let (control, kept) = kept_rows(server, job, wanted)?;
+    let layout = control.layout();
+    let chosen = wanted.stage.as_ref().map(|name| stage_of(&layout, name)).transpose()?;
     let session = Session::new(server.open_options(Vec::new()))?;
     let limit = wanted.limit.unwrap_or(100).clamp(1, 500);
     let items = rows(&kept, (&layout, &session), wanted.after, limit)?;
@@ -238,9 +311,6 @@ fn missed_windows(stage: &StageLayout, at: &LateAt, row: usize) -> Option<(i64, 
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use arrow_array::{Int64Array, RecordBatch};
     use thalweg_core::WatermarkBefore;
     use thalweg_runtime::metrics::{PassedWatermarks, StageRole};
 

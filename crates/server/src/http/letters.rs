@@ -2,16 +2,20 @@
 //! its tables name; and `POST …/dead-letters/replay`, which has them read again.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use arrow_array::{ArrayRef, BinaryArray, Int64Array, RecordBatch, StringViewArray};
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Uri};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use thalweg_connectors::replay::{Letter, List, letters_of};
+use thalweg_core::{Column, DataType, Error, TableSchema};
 
 use super::app::{App, parse_or_default, query};
+use super::arrow::{arrow_answer, wants_arrow};
 use super::guard::Caller;
 use crate::letters::{Kept, Replay, ReplayBody, name_of};
 #[cfg(test)]
@@ -55,6 +59,10 @@ pub struct DeadLetter {
     /// What became of it, if it was to be read again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<Replay>,
+    /// Its bytes as they are.
+    #[serde(skip)]
+    #[cfg_attr(test, schema(ignore))]
+    pub bytes: Vec<u8>,
 }
 
 /// The last rows of a job that could not be read.
@@ -81,19 +89,47 @@ pub struct LetterFile {
 
 /// The last rows that could not be read, of tables with `'bad-data' = 'dead-letter'` and a
 /// `dead-letter.path`, newest first. Those that were read again are left out once a snapshot has
-/// their rows.
+/// their rows. With `Accept: application/vnd.apache.arrow.stream` as a stream of Arrow, with their
+/// bytes in the column `raw`.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/dead-letters", tag = "rows",
     params(("job" = String, Path), ("table" = Option<String>, Query),
         ("limit" = Option<usize>, Query, description = "100 unless it says otherwise, at most 500"),
         ("replayed" = Option<bool>, Query, description = "also those that were read again")),
-    responses((status = 200, body = DeadLetters), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    responses((status = 200, content((DeadLetters = "application/json"), (Vec<u8> = "application/vnd.apache.arrow.stream"))),
+        (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn dead_letters(
     State(app): State<App>,
     Path(job): Path<String>,
+    headers: HeaderMap,
     uri: Uri,
-) -> Outcome<Json<DeadLetters>> {
+) -> Outcome<Response> {
     let wanted: LettersQuery = query(&uri)?;
-    app.ask(move |server| found(server, &job, &wanted).map(Json)).await
+    let is_arrow = wants_arrow(&headers);
+    let found = app.ask(move |server| found(server, &job, &wanted)).await?;
+    if is_arrow { in_arrow(&found.items) } else { Ok(Json(found).into_response()) }
+}
+
+/// Letters as a stream of Arrow.
+fn in_arrow(letters: &[DeadLetter]) -> Outcome<Response> {
+    let texts = |of: fn(&DeadLetter) -> &str| -> ArrayRef {
+        Arc::new(StringViewArray::from_iter_values(letters.iter().map(of)))
+    };
+    let bytes = letters.iter().map(|letter| letter.bytes.as_slice());
+    let lines = letters.iter().map(|letter| letter.line as i64);
+    let columns: [(&str, DataType, ArrayRef); 7] = [
+        ("id", DataType::STRING, texts(|letter| &letter.id)),
+        ("table", DataType::STRING, texts(|letter| &letter.table)),
+        ("file", DataType::STRING, texts(|letter| &letter.file)),
+        ("line", DataType::BigInt, Arc::new(Int64Array::from_iter_values(lines))),
+        ("reason", DataType::STRING, texts(|letter| &letter.reason)),
+        ("raw", DataType::BYTES, Arc::new(BinaryArray::from_iter_values(bytes))),
+        ("replay", DataType::STRING, texts(|letter| letter.replay.map_or("", Replay::word))),
+    ];
+    let schema = columns.iter().map(|(name, kind, _)| Column::new(*name, kind.clone().not_null()));
+    let schema = TableSchema::new(schema.collect());
+    let arrays = columns.into_iter().map(|(_, _, array)| array).collect();
+    let batch = RecordBatch::try_new(schema.arrow(), arrays).map_err(Error::from)?;
+    arrow_answer(&schema, &[batch])
 }
 
 /// Dead letters are read again, with the statements that the job has now: those that are rows now
@@ -174,5 +210,6 @@ fn shown(table: &str, letter: Letter, replay: Option<(Replay, Option<String>)>) 
         reason: reason.flatten().unwrap_or(letter.reason),
         raw: String::from_utf8_lossy(&letter.raw).into_owned(),
         replay,
+        bytes: letter.raw,
     }
 }

@@ -22,7 +22,7 @@ use thalweg_library::session::{Session, ShownRows};
 
 use super::app::{App, List};
 use super::live::open_stream;
-use super::statements::QueryColumn;
+use super::query::QueryColumn;
 use super::stream::Writer;
 use crate::job::Job;
 use crate::problem::{Outcome, Problem};

@@ -6,6 +6,7 @@
 
 mod admin;
 mod app;
+mod arrow;
 mod bundle;
 mod docs;
 mod errors;
@@ -18,12 +19,15 @@ mod listen;
 mod live;
 mod materialized;
 mod page;
+mod profile;
+mod query;
 mod readings;
 mod snapshots;
 mod statements;
 mod stream;
 mod tail;
 mod trials;
+mod writing;
 
 use axum::Router;
 use axum::extract::State;
@@ -65,6 +69,8 @@ pub fn router(app: App) -> Router {
         .route("/graph", get(graph::graph))
         .route("/metrics", get(graph::stage_history))
         .route("/why", get(readings::job_why))
+        .route("/watermarks", get(readings::job_watermarks))
+        .route("/profile", post(profile::profile))
         .route("/tail", get(tail::tail))
         .route("/tables", get(materialized::tables))
         .route("/tables/{table}/changes", get(materialized::changes))
@@ -89,13 +95,15 @@ pub fn router(app: App) -> Router {
         .nest("/v1/jobs/{job}", job)
         .route("/v1/validate", post(statements::validate))
         .route("/v1/explain", post(statements::explain))
-        .route("/v1/query", post(statements::query_rows))
+        .route("/v1/query", post(query::query_rows))
+        .route("/v1/complete", post(writing::complete))
+        .route("/v1/format", post(writing::format))
         .route("/v1/settings", get(statements::settings))
         .route("/v1/functions", get(statements::functions))
         .route("/v1/connectors", get(statements::connectors))
         .route("/v1/live", get(live::live))
         .route("/v1/operations", get(admin::operations))
-        .route("/v1/operations/{id}", get(admin::operation))
+        .route("/v1/operations/{id}", get(admin::operation).delete(admin::cancel_operation))
         .route("/v1/tokens", get(admin::tokens).post(admin::create_token))
         .route("/v1/tokens/{name}", axum::routing::delete(admin::delete_token))
         .route("/v1/config", get(admin::config))
@@ -160,6 +168,8 @@ pub fn openapi() -> &'static str {
         jobs::logs,
         jobs::runs,
         readings::job_why,
+        readings::job_watermarks,
+        profile::profile,
         tail::tail,
         materialized::tables,
         materialized::changes,
@@ -170,13 +180,16 @@ pub fn openapi() -> &'static str {
         readings::metrics,
         statements::validate,
         statements::explain,
-        statements::query_rows,
+        query::query_rows,
+        writing::complete,
+        writing::format,
         statements::settings,
         statements::functions,
         statements::connectors,
         live::live,
         admin::operations,
         admin::operation,
+        admin::cancel_operation,
         admin::tokens,
         admin::create_token,
         admin::delete_token,

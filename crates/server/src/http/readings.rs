@@ -12,7 +12,7 @@ use serde_json::Value;
 use thalweg_monitoring::exposition::{
     CONTENT_TYPE, Families, PROTOBUF_CONTENT_TYPE, job_samples, prefers_protobuf,
 };
-use thalweg_monitoring::why::why_sink;
+use thalweg_monitoring::why::{watermarks, why_sink};
 use thalweg_monitoring::{JobReading, why};
 
 use super::app::{App, query};
@@ -82,6 +82,50 @@ pub async fn job_why(
             why: plain(serde_json::to_value(&why)),
             conditions: plain(serde_json::to_value(&conditions)),
         }))
+    })
+    .await
+}
+
+/// The watermarks of a job.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+pub struct WatermarksView {
+    /// Of which moment they are, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// Each stage, behind those that it takes from: its watermark, when that moved last, what holds
+    /// it back (`held_by`), its `inputs`, and of a source its `splits`; docs/why.md says more.
+    #[cfg_attr(test, schema(value_type = Vec<Object>))]
+    pub stages: Value,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WatermarksQuery {
+    at: Option<i64>,
+}
+
+/// The watermarks of a job, now or at a moment of the last 24 hours: of each stage, each of its
+/// inputs and each split of its sources, with what holds it back and how far others are ahead.
+#[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/watermarks", tag = "jobs",
+    params(("job" = String, Path), ("at" = Option<i64>, Query, description = "a moment, in milliseconds since 1970")),
+    responses((status = 200, body = WatermarksView), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+pub async fn job_watermarks(
+    State(app): State<App>,
+    Path(job): Path<String>,
+    uri: Uri,
+) -> Outcome<Json<WatermarksView>> {
+    let asked: WatermarksQuery = query(&uri)?;
+    app.ask(move |server| {
+        let job = server.job(&job)?;
+        let run = job.lock().run.clone();
+        let now = run.and_then(|run| run.watched(|watch| watch.newest().cloned()));
+        let reading = match asked.at {
+            Some(at_ms) => reading_at(server, &job, at_ms)?,
+            None => now.flatten().ok_or_else(|| not_running(&job))?,
+        };
+        let found = watermarks(&reading);
+        let stages = serde_json::to_value(&found.stages).unwrap_or_default();
+        Ok(Json(WatermarksView { at_ms: found.at_ms, stages }))
     })
     .await
 }

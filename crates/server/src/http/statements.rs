@@ -1,35 +1,28 @@
-//! Statements without a job: are they right, how would they run, what do they answer; and what can
-//! be written in them.
+//! Statements without a job: are they right, how would they run; and what can be written in them.
 
 use std::collections::BTreeMap;
-use std::io::Write;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
+use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
-use thalweg_connectors::output::{Format, QuerySink, ResultWriter};
 use thalweg_core::connector::ConnectorDescription;
 use thalweg_core::graph::StageKind;
-use thalweg_core::shim::Clock;
-use thalweg_core::{Column, Error, Result, Sink};
+use thalweg_core::{Error, ErrorKind, Result, Watermark, WatermarkBefore};
 use thalweg_library::session::{
-    ExplainFormat, Observer, ResultTable, SETTING_KEYS, Session, SessionOptions, Tz, substitute,
+    Connection, ExplainFormat, SETTING_KEYS, Session, SessionOptions, connections,
 };
 
 use super::app::{App, List, parse};
+use super::guard::Caller;
+use super::query::{QueryBody, answered, options_of, text_of};
 use crate::problem::{Diagnostic, Outcome, Problem};
-use crate::requests::SQL_BYTES_MAX;
 use crate::server::Server;
+use crate::tokens::Role;
 
-/// The longest that a query may take.
-const QUERY_TIMEOUT_MAX: Duration = Duration::from_secs(30);
-/// The largest answer of a query, in bytes.
-const QUERY_BYTES_MAX: usize = 16 << 20;
-/// What a query may keep in memory.
-const QUERY_MEMORY: &str = "256mb";
+/// For how long a table is tried.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Statements, and what goes with them.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -47,6 +40,10 @@ pub struct StatementsBody {
     /// Says what Apache Flink would refuse.
     #[serde(default)]
     pub flink: bool,
+    /// Tries the tables: inputs are opened and asked for a row, outputs are connected to, and
+    /// nothing is written. Needs the role `write`.
+    #[serde(default)]
+    pub connect: bool,
 }
 
 /// Whether statements are right.
@@ -63,6 +60,30 @@ pub struct ValidateAnswer {
     pub jobs: Vec<String>,
     /// What Apache Flink would refuse.
     pub flink_refusals: Vec<Diagnostic>,
+    /// The tables that were tried, with `connect`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub connections: Vec<ConnectionView>,
+}
+
+/// A table that was tried.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+pub struct ConnectionView {
+    /// The table.
+    pub table: String,
+    /// `input` or `output`.
+    pub role: String,
+    /// It can be reached.
+    pub is_reached: bool,
+    /// The first row of an input; none if no row came within 10 s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schema(value_type = Option<Object>))]
+    pub row: Option<serde_json::Value>,
+    /// The input has no row, and will have none.
+    pub is_empty: bool,
+    /// Why it cannot be reached or read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Diagnostic>,
 }
 
 /// A stage of a plan.
@@ -115,75 +136,19 @@ pub struct ExplainAnswer {
     pub graphs: Vec<PlannedGraph>,
 }
 
-/// A question.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[cfg_attr(test, derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
-pub struct QueryBody {
-    /// Declarations and one SELECT.
-    pub sql: String,
-    /// What `${NAME}` stands for.
-    #[serde(default)]
-    pub params: BTreeMap<String, String>,
-    /// Rows at most. Default: 1,000.
-    #[serde(default)]
-    pub limit: Option<u64>,
-    /// Seconds at most; then the answer has the rows so far. Default: 10.
-    #[serde(default)]
-    pub timeout: Option<f64>,
-}
-
-/// An answer.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[cfg_attr(test, derive(utoipa::ToSchema))]
-pub struct QueryAnswer {
-    /// The columns, with their types.
-    pub columns: Vec<QueryColumn>,
-    /// The rows, each an object.
-    #[cfg_attr(test, schema(value_type = Vec<Object>))]
-    pub rows: Vec<serde_json::Value>,
-    /// Not all rows are here: there were too many, or the time was over.
-    pub is_cut: bool,
-    /// When the oldest version of the materialized tables was made that the rows come from, in
-    /// milliseconds since 1970; absent if there is none among what was read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub as_of_ms: Option<i64>,
-}
-
-/// A column of an answer.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(utoipa::ToSchema))]
-pub struct QueryColumn {
-    /// Its name.
-    pub name: String,
-    /// Its type in SQL.
-    pub kind: String,
-}
-
-impl From<&Column> for QueryColumn {
-    fn from(column: &Column) -> Self {
-        QueryColumn { name: column.name.clone(), kind: column.column_type.to_string() }
-    }
-}
-
-fn options_of(server: &Server, settings: &BTreeMap<String, String>) -> SessionOptions {
-    let settings = settings.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
-    server.open_options(settings)
-}
-
-fn text_of(sql: &str, params: &BTreeMap<String, String>) -> Outcome<String> {
-    if sql.len() > SQL_BYTES_MAX {
-        let detail = format!("statements have at most {SQL_BYTES_MAX} bytes");
-        return Err(Problem::new(413, "too-large", detail));
-    }
-    substitute(sql, params).map_err(|error| Problem::of_error(&error, sql))
-}
-
 /// Whether statements are right. Wrong ones are an answer, too.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/validate", tag = "statements", request_body = StatementsBody,
     responses((status = 200, body = ValidateAnswer), (status = "default", body = Problem, content_type = "application/problem+json"))))]
-pub async fn validate(State(app): State<App>, bytes: Bytes) -> Outcome<Json<ValidateAnswer>> {
+pub async fn validate(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    bytes: Bytes,
+) -> Outcome<Json<ValidateAnswer>> {
     let body: StatementsBody = parse(&bytes)?;
+    if body.connect && (caller.role < Role::Write || caller.jobs.is_some()) {
+        let detail = "'connect' reads rows, which needs a token with the role write, for all jobs";
+        return Err(Problem::new(403, "role-wrong", detail));
+    }
     app.ask(move |server| Ok(Json(validated(server, &body)?))).await
 }
 
@@ -194,6 +159,7 @@ fn validated(server: &Server, body: &StatementsBody) -> Outcome<ValidateAnswer> 
         diagnostics: Vec::new(),
         jobs: Vec::new(),
         flink_refusals: Vec::new(),
+        connections: Vec::new(),
     };
     let text = match text_of(&body.sql, &body.params) {
         Ok(text) => text,
@@ -214,10 +180,39 @@ fn validated(server: &Server, body: &StatementsBody) -> Outcome<ValidateAnswer> 
             answer.jobs = jobs.into_iter().map(|job| job.name).collect();
             let shown = |error: &Error| Diagnostic::of(error, "note", &text);
             answer.flink_refusals = refusals.iter().map(shown).collect();
+            if body.connect {
+                connect(server, body, &text, &mut answer);
+            }
         }
         Err(error) => answer.diagnostics = vec![Diagnostic::of(&error, "error", &text)],
     }
     Ok(answer)
+}
+
+/// Tries the tables of statements.
+fn connect(server: &Server, body: &StatementsBody, text: &str, answer: &mut ValidateAnswer) {
+    let session = Session::default();
+    let view = |found: Connection| {
+        let row = found.row.as_ref().and_then(|row| {
+            let shown = session.shown_rows(row.schema_ref(), None).ok()?;
+            let rows = shown.show(row, None, &WatermarkBefore::All(Watermark::MIN)).ok()?;
+            serde_json::from_str(&rows.first()?.json).ok()
+        });
+        // Whoever holds an output has reached it.
+        let is_held = |error: &Error| error.kind() == ErrorKind::Resource;
+        ConnectionView {
+            table: found.table,
+            role: if found.is_output { "output" } else { "input" }.to_owned(),
+            is_reached: found.error.as_ref().is_none_or(is_held),
+            row,
+            is_empty: found.is_empty,
+            problem: found.error.as_ref().map(|error| Diagnostic::of(error, "error", text)),
+        }
+    };
+    match connections(options_of(server, &body.settings), text, CONNECT_PATIENCE) {
+        Ok(found) => answer.connections = found.into_iter().map(view).collect(),
+        Err(error) => answer.diagnostics.push(Diagnostic::of(&error, "note", text)),
+    }
 }
 
 /// How statements would run.
@@ -269,131 +264,6 @@ fn explained(options: SessionOptions, text: &str) -> Result<ExplainAnswer> {
     })
 }
 
-/// What a SELECT answers: all rows, or as many as there is room and time for.
-#[cfg_attr(test, utoipa::path(post, path = "/v1/query", tag = "statements", request_body = QueryBody,
-    responses((status = 200, body = QueryAnswer), (status = "default", body = Problem, content_type = "application/problem+json"))))]
-pub async fn query_rows(State(app): State<App>, bytes: Bytes) -> Outcome<Json<QueryAnswer>> {
-    let body: QueryBody = parse(&bytes)?;
-    app.ask(move |server| Ok(Json(answered(server, &body)?))).await
-}
-
-fn answered(server: &Server, body: &QueryBody) -> Outcome<QueryAnswer> {
-    let text = text_of(&body.sql, &body.params)?;
-    let timeout = Duration::try_from_secs_f64(body.timeout.unwrap_or(10.0)).unwrap_or_default();
-    let limit = body.limit.unwrap_or(1000).clamp(1, 100_000);
-    let options = SessionOptions {
-        // One more than is shown, to know whether there are more.
-        row_limit: Some(limit + 1),
-        memory_limit: Some(QUERY_MEMORY.to_owned()),
-        ..options_of(server, &BTreeMap::new())
-    };
-    let of_text = |error: Error| Problem::of_error(&error, &text);
-    let mut session = Session::new(options).map_err(of_text)?;
-    read_materialized(server, &mut session, &text).map_err(of_text)?;
-    if !session.planned_jobs(&text).map_err(of_text)?.is_empty() {
-        return Err(Problem::new(
-            422,
-            "not-a-query",
-            "a query reads only: write PUT /v1/jobs/NAME for an INSERT",
-        ));
-    }
-    let until_ns =
-        server.clock.now_ns().saturating_add(timeout.min(QUERY_TIMEOUT_MAX).as_nanos() as u64);
-    let mut collector =
-        Collector { server, until_ns, answer: QueryAnswer::default(), text: Arc::default() };
-    let ran = session.run_script(&text, &mut collector);
-    let is_late = collector.is_stopped();
-    if let Err(error) = ran
-        && !is_late
-    {
-        return Err(of_text(error));
-    }
-    let mut answer = collector.answer;
-    answer.as_of_ms = session.read_as_of_ms();
-    let written = collector.text.lock().expect("no panic under this lock");
-    let lines = written.bytes.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
-    answer.rows = lines.map_while(|line| serde_json::from_slice(line).ok()).collect();
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    answer.is_cut = is_late || answer.rows.len() > limit || written.is_full;
-    answer.rows.truncate(limit);
-    Ok(answer)
-}
-
-/// Lets a query read the materialized tables of jobs. One that names such a table runs in batch
-/// mode: whoever asks for rows that are there wants the result, not how it came about.
-fn read_materialized(server: &Server, session: &mut Session, text: &str) -> Result<()> {
-    let tables = server.readable_tables();
-    if tables.is_empty() {
-        return Ok(());
-    }
-    session.set_readable(tables)?;
-    session.declare("SET 'execution.runtime-mode' = 'batch'")?;
-    // What is wrong with it is said when it runs, in the mode in which it does.
-    let _ = session.explain(text, ExplainFormat::Text);
-    if !session.names_readable() {
-        session.declare("RESET 'execution.runtime-mode'")?;
-    }
-    Ok(())
-}
-
-/// Takes the rows of a query.
-struct Collector<'a> {
-    server: &'a Server,
-    until_ns: u64,
-    answer: QueryAnswer,
-    text: Arc<Mutex<Written>>,
-}
-
-#[derive(Default)]
-struct Written {
-    bytes: Vec<u8>,
-    is_full: bool,
-}
-
-struct SharedText(Arc<Mutex<Written>>);
-
-impl Write for SharedText {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let mut own = self.0.lock().expect("no panic under this lock");
-        own.is_full |= own.bytes.len() + bytes.len() > QUERY_BYTES_MAX;
-        if !own.is_full {
-            own.bytes.extend_from_slice(bytes);
-        }
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Observer for Collector<'_> {
-    fn result(&mut self, table: &ResultTable, zone: Tz) -> Result<Box<dyn Sink>> {
-        self.answer.columns = table.schema.columns.iter().map(QueryColumn::from).collect();
-        *self.text.lock().expect("no panic under this lock") = Written::default();
-        let out = Box::new(SharedText(Arc::clone(&self.text)));
-        let writer =
-            ResultWriter::new(Format::Ndjson, table.schema.clone(), String::new(), zone, out)
-                .with_changelog(table.has_updates);
-        Ok(Box::new(QuerySink::new("result", writer)))
-    }
-
-    fn explanation(&mut self, text: &str) -> Result<()> {
-        self.answer.columns =
-            vec![QueryColumn { name: "plan".to_owned(), kind: "STRING".to_owned() }];
-        let mut own = self.text.lock().expect("no panic under this lock");
-        *own = Written::default();
-        for line in text.lines() {
-            let line = serde_json::json!({ "plan": line });
-            own.bytes.extend_from_slice(format!("{line}\n").as_bytes());
-        }
-        Ok(())
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.server.clock.now_ns() >= self.until_ns || self.server.is_closing()
-    }
-}
-
 /// An option of SET.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
@@ -424,6 +294,15 @@ pub async fn settings() -> Json<List<SettingView>> {
 pub struct FunctionView {
     /// Its name.
     pub name: String,
+    /// How it is called, each form behind the other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
+    /// What it returns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<String>,
+    /// A call, and its result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub example: Option<String>,
 }
 
 /// The functions of SQL.
@@ -435,7 +314,13 @@ pub async fn functions(State(app): State<App>) -> Outcome<Json<List<FunctionView
     let answer = app.ask(move |server| answered(server, &asked)).await?;
     let names = answer.rows.into_iter().filter_map(|row| {
         let first = row.as_object()?.values().next()?.as_str()?.to_owned();
-        Some(FunctionView { name: first })
+        let of = crate::docs::function(&first);
+        Some(FunctionView {
+            signature: of.map(|of| of.forms.clone()),
+            about: of.map(|of| of.about.clone()),
+            example: of.map(|of| of.example.clone()),
+            name: first,
+        })
     });
     Ok(Json(List { items: names.collect(), next: None }))
 }
