@@ -170,10 +170,10 @@ impl Frame<'_> {
             }
             false => String::new(),
         };
-        let written = write!(
+        let written = writeln!(
             text,
             "<g><title>{name}: {} ({share:.1} %)</title><rect x=\"{x:.1}\" y=\"{y}\" width=\"{width:.1}\" \
-             height=\"{}\" fill=\"{color}\" rx=\"1\"/><text x=\"{:.1}\" y=\"{}\">{shown}</text></g>\n",
+             height=\"{}\" fill=\"{color}\" rx=\"1\"/><text x=\"{:.1}\" y=\"{}\">{shown}</text></g>",
             seconds(self.us),
             FRAME_HEIGHT - 1,
             x + 3.0,

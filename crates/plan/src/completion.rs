@@ -135,8 +135,15 @@ impl Planner {
                 let around = format!("{} {behind}", &own[..own.len() - typed.len()]);
                 let around = StatementText::around(&around);
                 let items = planner.in_code(&statement, &around);
-                let word = typed.trim_start_matches('`').to_lowercase();
-                let begins = |item: &Completion| item.label.to_lowercase().starts_with(&word);
+                let quoted = typed.strip_prefix('`');
+                let word = quoted.unwrap_or(typed).to_lowercase();
+                let is_name = |item: &Completion| {
+                    matches!(item.kind, CompletionKind::Column | CompletionKind::Table)
+                };
+                let begins = |item: &Completion| {
+                    item.label.to_lowercase().starts_with(&word)
+                        && (quoted.is_none() || is_name(item))
+                };
                 (typed.chars().count(), items.into_iter().filter(begins).collect())
             }
         };

@@ -163,6 +163,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/complete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * What can be written at a place of a text: tables and columns that there are, functions with
+         *     their signatures, settings with their defaults, connectors with their options.
+         */
+        post: operations["complete"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/config": {
         parameters: {
             query?: never;
@@ -208,6 +228,27 @@ export interface paths {
         put?: never;
         /** How statements would run. */
         post: operations["explain"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/format": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * The same statements with line breaks and indents where readers expect them. Only white space
+         *     changes; comments stay. The answer is JSON like the body, or text for a body of
+         *     `application/sql`.
+         */
+        post: operations["format"];
         delete?: never;
         options?: never;
         head?: never;
@@ -296,8 +337,8 @@ export interface paths {
         };
         /**
          * A ZIP file with the statements of a job, its plan, its counters and readings, why its results
-         *     are where they are, its logs, events, runs and snapshots, and the options of the server. No
-         *     secrets, and no rows but those that messages quote.
+         *     are where they are, a flame graph of its run, its logs, events, runs and snapshots, and the
+         *     options of the server. No secrets, and no rows but those that messages quote.
          */
         get: operations["bundle"];
         put?: never;
@@ -318,7 +359,8 @@ export interface paths {
         /**
          * The last rows that could not be read, of tables with `'bad-data' = 'dead-letter'` and a
          *     `dead-letter.path`, newest first. Those that were read again are left out once a snapshot has
-         *     their rows.
+         *     their rows. With `Accept: application/vnd.apache.arrow.stream` as a stream of Arrow, with their
+         *     bytes in the column `raw`.
          */
         get: operations["dead_letters"];
         put?: never;
@@ -394,7 +436,9 @@ export interface paths {
         /**
          * The last rows of a running job that came too late, oldest first, with what the stages that judge
          *     lateness have accepted. They are kept for the life of a run, also where late rows are only
-         *     counted (`late.data`). With `after` those behind a number, else the last ones.
+         *     counted (`late.data`). With `after` those behind a number, else the last ones. With `Accept:
+         *     application/vnd.apache.arrow.stream` the rows of one stage as a stream of Arrow: its columns,
+         *     and behind them `$number`, `$at_ms`, `$time_ms`, `$watermark_ms` and `$late_ms`.
          */
         get: operations["late"];
         put?: never;
@@ -456,6 +500,27 @@ export interface paths {
         put?: never;
         /** The sources of a job are not to be asked. */
         post: operations["pause"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/jobs/{job}/profile": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Where the time of a running job goes in the seconds to come: the work of each stage by
+         *     partition, and why stages waited. From counters, so the job is not slowed. A flame graph with
+         *     `Accept: image/svg+xml`, its folded text with `text/plain`, else JSON.
+         */
+        post: operations["profile"];
         delete?: never;
         options?: never;
         head?: never;
@@ -769,6 +834,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/jobs/{job}/watermarks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The watermarks of a job, now or at a moment of the last 24 hours: of each stage, each of its
+         *     inputs and each split of its sources, with what holds it back and how far others are ahead.
+         */
+        get: operations["job_watermarks"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/jobs/{job}/why": {
         parameters: {
             query?: never;
@@ -836,7 +921,12 @@ export interface paths {
         get: operations["operation"];
         put?: never;
         post?: never;
-        delete?: never;
+        /**
+         * Ends a request that takes time, where that can be: a trial ends early, with what it has found; a
+         *     start ends with the job stopped; an upgrade goes back to the statements before. What the answer
+         *     shows of the operation is not yet its end.
+         */
+        delete: operations["cancel_operation"];
         options?: never;
         head?: never;
         patch?: never;
@@ -851,7 +941,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** What a SELECT answers: all rows, or as many as there is room and time for. */
+        /**
+         * What a SELECT answers: all rows, or as many as there is room and time for. With `Accept:
+         *     application/vnd.apache.arrow.stream` they come as a stream of Arrow: a column `op` in front has
+         *     what each row does, where rows change, and the headers `thalweg-is-cut` and `thalweg-as-of-ms`
+         *     say what `is_cut` and `as_of_ms` do.
+         */
         post: operations["query_rows"];
         delete?: never;
         options?: never;
@@ -979,6 +1074,20 @@ export interface components {
              */
             status: number;
         };
+        /** @description What can be written at a place. */
+        CompleteAnswer: {
+            /** @description Where the word begins whose place one of them takes, in characters. */
+            from: number;
+            /** @description The most likely kinds first. */
+            items: components["schemas"]["Suggestion"][];
+        };
+        /** @description A text that is being written, and a place in it. */
+        CompleteBody: {
+            /** @description The place, in characters from the beginning. */
+            offset: number;
+            /** @description The text, which need not be right. */
+            sql: string;
+        };
         /** @description Something that is wrong with a job, or will be. */
         ConditionView: {
             /**
@@ -1004,6 +1113,20 @@ export interface components {
             origin: components["schemas"]["Origin"];
             /** @description Its value. */
             value: string;
+        };
+        /** @description A table that was tried. */
+        ConnectionView: {
+            /** @description The input has no row, and will have none. */
+            is_empty: boolean;
+            /** @description It can be reached. */
+            is_reached: boolean;
+            problem?: components["schemas"]["Diagnostic"] | null;
+            /** @description `input` or `output`. */
+            role: string;
+            /** @description The first row of an input; none if no row came within 10 s. */
+            row?: Record<string, never> | null;
+            /** @description The table. */
+            table: string;
         };
         /** @description An option of a connector. */
         ConnectorOptionView: {
@@ -1111,10 +1234,21 @@ export interface components {
             /** @description In words, statement by statement. */
             text: string[];
         };
+        /** @description A text of statements. */
+        FormatBody: {
+            /** @description The text. */
+            sql: string;
+        };
         /** @description A function of SQL. */
         FunctionView: {
+            /** @description What it returns. */
+            about?: string | null;
+            /** @description A call, and its result. */
+            example?: string | null;
             /** @description Its name. */
             name: string;
+            /** @description How it is called, each form behind the other. */
+            signature?: string | null;
         };
         /** @description A job as a graph. */
         GraphView: {
@@ -1511,8 +1645,14 @@ export interface components {
         List_FunctionView: {
             /** @description A page of them. */
             items: {
+                /** @description What it returns. */
+                about?: string | null;
+                /** @description A call, and its result. */
+                example?: string | null;
                 /** @description Its name. */
                 name: string;
+                /** @description How it is called, each form behind the other. */
+                signature?: string | null;
             }[];
             /** @description What `after` is for the next page, if there is one. */
             next?: string | null;
@@ -1646,6 +1786,8 @@ export interface components {
                 generation: number;
                 /** @description Its name. */
                 id: string;
+                /** @description A person does not want it any more. */
+                is_cancelled?: boolean;
                 /** @description Of which job. */
                 job: string;
                 /** @description What the job is called at the moment, or was at the end. */
@@ -1894,6 +2036,8 @@ export interface components {
             generation: number;
             /** @description Its name. */
             id: string;
+            /** @description A person does not want it any more. */
+            is_cancelled?: boolean;
             /** @description Of which job. */
             job: string;
             /** @description What the job is called at the moment, or was at the end. */
@@ -1993,6 +2137,26 @@ export interface components {
             title: string;
             /** @description The page of the server that explains it. */
             type: string;
+        };
+        /** @description Frames, and how long the innermost took. */
+        ProfileStack: {
+            /** @description From the job in: `working` or `waiting`, the stage, the partition or the reason. */
+            frames: string[];
+            /**
+             * Format: int64
+             * @description In microseconds.
+             */
+            us: number;
+        };
+        /** @description Where the time of a job went. */
+        ProfileView: {
+            /**
+             * Format: int64
+             * @description How long was looked, in microseconds.
+             */
+            elapsed_us: number;
+            /** @description Each stack with its microseconds. */
+            stacks: components["schemas"]["ProfileStack"][];
         };
         /** @description What came of changing a job. */
         PutAnswer: {
@@ -2423,6 +2587,11 @@ export interface components {
         };
         /** @description Statements, and what goes with them. */
         StatementsBody: {
+            /**
+             * @description Tries the tables: inputs are opened and asked for a row, outputs are connected to, and
+             *     nothing is written. Needs the role `write`.
+             */
+            connect?: boolean;
             /** @description Says what Apache Flink would refuse. */
             flink?: boolean;
             /** @description What `${NAME}` stands for. */
@@ -2446,6 +2615,22 @@ export interface components {
          * @enum {string}
          */
         StopHow: "drain" | "snapshot" | "cancel";
+        /** @description Something that can be written. */
+        Suggestion: {
+            /** @description A column's type, a function's signature, a setting's default, the values of an option. */
+            detail: string;
+            /** @description What it means. */
+            info?: string | null;
+            /** @description What is written. */
+            insert: string;
+            /**
+             * @description What it is: `column`, `table`, `function`, `keyword`, `type`, `setting`, `option` or
+             *     `value`.
+             */
+            kind: string;
+            /** @description What it is called. */
+            label: string;
+        };
         /** @description A materialized table. */
         TableView: {
             /**
@@ -2673,6 +2858,8 @@ export interface components {
         };
         /** @description Whether statements are right. */
         ValidateAnswer: {
+            /** @description The tables that were tried, with `connect`. */
+            connections?: components["schemas"]["ConnectionView"][];
             /** @description What is wrong. */
             diagnostics: components["schemas"]["Diagnostic"][];
             /** @description What Apache Flink would refuse. */
@@ -2700,6 +2887,19 @@ export interface components {
             /** @description The version of the program. */
             version: string;
         };
+        /** @description The watermarks of a job. */
+        WatermarksView: {
+            /**
+             * Format: int64
+             * @description Of which moment they are, in milliseconds since 1970.
+             */
+            at_ms: number;
+            /**
+             * @description Each stage, behind those that it takes from: its watermark, when that moved last, what holds
+             *     it back (`held_by`), its `inputs`, and of a source its `splits`; docs/why.md says more.
+             */
+            stages: Record<string, never>[];
+        };
         /** @description Which input holds the results of a job back, since when, why, and what would happen without it. */
         WhyView: {
             /**
@@ -2713,17 +2913,6 @@ export interface components {
             text: string;
             /** @description The same, part by part; docs/why.md says what the parts are. */
             why: Record<string, never>;
-        };
-        CompleteAnswer: {
-            from: number;
-            items: components["schemas"]["Suggestion"][];
-        };
-        Suggestion: {
-            label: string;
-            kind: string;
-            detail: string;
-            info?: string | null;
-            insert: string;
         };
     };
     responses: never;
@@ -2951,6 +3140,37 @@ export interface operations {
             };
         };
     };
+    complete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CompleteBody"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CompleteAnswer"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     config: {
         parameters: {
             query?: never;
@@ -3024,6 +3244,37 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ExplainAnswer"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    format: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["FormatBody"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FormatBody"];
                 };
             };
             default: {
@@ -3304,6 +3555,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["DeadLetters"];
+                    "application/vnd.apache.arrow.stream": number[];
                 };
             };
             default: {
@@ -3444,6 +3696,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["LateRows"];
+                    "application/vnd.apache.arrow.stream": number[];
                 };
             };
             default: {
@@ -3549,6 +3802,40 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Operation"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    profile: {
+        parameters: {
+            query?: {
+                /** @description for how long, at most 60; default 10 */
+                seconds?: number;
+            };
+            header?: never;
+            path: {
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProfileView"];
+                    "image/svg+xml": string;
+                    "text/plain": string;
                 };
             };
             default: {
@@ -4229,6 +4516,38 @@ export interface operations {
             };
         };
     };
+    job_watermarks: {
+        parameters: {
+            query?: {
+                /** @description a moment, in milliseconds since 1970 */
+                at?: number;
+            };
+            header?: never;
+            path: {
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WatermarksView"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     job_why: {
         parameters: {
             query?: {
@@ -4349,6 +4668,43 @@ export interface operations {
             };
         };
     };
+    cancel_operation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Operation"];
+                };
+            };
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Operation"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     query_rows: {
         parameters: {
             query?: never;
@@ -4368,6 +4724,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["QueryAnswer"];
+                    "application/vnd.apache.arrow.stream": number[];
                 };
             };
             default: {

@@ -123,8 +123,11 @@ impl PlanCheck {
         let lost = self.of(written).lost;
         let is_lost = |column: usize| lost.get(column).copied().unwrap_or(false);
         let columns = written.fields.iter().enumerate();
-        let kept = columns.filter(|(column, field)| field.time.is_rowtime() && !is_lost(*column));
-        kept.count() + times_behind_windows(written)
+        let is_time = |column: usize, field: &crate::logical::Field| match field.time.is_rowtime() {
+            true => !is_lost(column),
+            false => is_time_behind_window(written, column),
+        };
+        columns.filter(|(column, field)| is_time(*column, field)).count()
     }
 
     fn node(&mut self, node: &Node) {
@@ -435,14 +438,21 @@ impl PlanCheck {
     }
 }
 
-/// How many columns of a query are the row time that its rows had in front of their window: a row
-/// time in Flink, and none here.
-fn times_behind_windows(node: &Node) -> usize {
-    let LogicalKind::Project { input, expressions } = &node.kind else { return 0 };
-    let LogicalKind::WindowRows { window, .. } = &input.kind else { return 0 };
-    let is_time = |expr: &&Expr| matches!(expr.kind, ExprKind::Column(at) if at == window.rowtime);
-    let is_kept = input.fields[window.rowtime].time.is_rowtime();
-    if is_kept { 0 } else { expressions.iter().filter(is_time).count() }
+/// True for a column that is the row time that rows had in front of their window: a row time in
+/// Flink, and none here.
+fn is_time_behind_window(node: &Node, column: usize) -> bool {
+    match &node.kind {
+        LogicalKind::WindowRows { window, .. } => {
+            column == window.rowtime && !node.fields[column].time.is_rowtime()
+        }
+        LogicalKind::Project { input, expressions } => match expressions[column].kind {
+            ExprKind::Column(at) => is_time_behind_window(input, at),
+            _ => false,
+        },
+        kind => kind.passed_on().is_some_and(|input| {
+            column < input.fields.len() && is_time_behind_window(input, column)
+        }),
+    }
 }
 
 /// The windows of these functions as Flink sees them: ROW_NUMBER counts rows, and the other ranks,

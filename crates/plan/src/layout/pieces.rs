@@ -130,6 +130,8 @@ fn is_apart(before: &Token, token: &Token, touches: bool) -> bool {
             false
         }
         (Comma | Eq | RArrow, _) | (_, Eq | RArrow) => true,
+        // `_UTF8'ä'` is one literal.
+        (Token::Word(_), Token::SingleQuotedString(_)) => !touches,
         _ => !touches || (is_of_words(before) && is_of_words(token)),
     }
 }
