@@ -129,6 +129,7 @@ impl MovableJob {
         let mut planner = planner.fork();
         let (mut declarations, mut job) = (Vec::new(), None);
         for (position, statement) in statements.iter().enumerate() {
+            refuse_plan(&statement.kind)?;
             let next = statements.get(position + 1).map(|next| next.span);
             let start = source.start(statement.span);
             match (&statement.kind, inserts_of(statement)) {
@@ -149,15 +150,7 @@ impl MovableJob {
                     .at(query.span)
                     .hint("write its result to a table: INSERT INTO …"));
                 }
-                (StatementKind::ExecutePlan(path), _) => return Err(of_a_plan().at(path.span)),
-                (StatementKind::CompilePlan(compile), _) if compile.is_executed => {
-                    return Err(of_a_plan().at(compile.path.span));
-                }
-                (StatementKind::CompilePlan(_), _) => {}
-                (
-                    StatementKind::Show(_) | StatementKind::Describe(_) | StatementKind::Explain(_),
-                    _,
-                ) => {}
+                (kind, _) if is_no_declaration(kind) => {}
                 _ => {
                     planner.execute_ddl(statement)?;
                     declarations.push(Declaration {
@@ -375,10 +368,21 @@ fn inserts_of(statement: &Statement) -> Option<&[Insert]> {
     }
 }
 
+/// Statements that neither run a job nor change what follows.
+fn is_no_declaration(kind: &StatementKind) -> bool {
+    use StatementKind::{CompilePlan, Describe, Explain, Show};
+    matches!(kind, Show(_) | Describe(_) | Explain(_) | CompilePlan(_))
+}
+
 /// Flink executes only plans that it has compiled itself.
-fn of_a_plan() -> Error {
+fn refuse_plan(kind: &StatementKind) -> Result<()> {
+    let path = match kind {
+        StatementKind::ExecutePlan(path) => path,
+        StatementKind::CompilePlan(compile) if compile.is_executed => &compile.path,
+        _ => return Ok(()),
+    };
     let hint = "write the INSERT of the plan in its place: its file holds the text";
-    unmovable("what it runs stands in a compiled plan", hint)
+    Err(unmovable("what it runs stands in a compiled plan", hint).at(path.span))
 }
 
 /// What is needed of tables, all of them if all is written again.
