@@ -24,8 +24,12 @@ impl JobControl {
         self.0.ask_all_sources();
     }
     /// Asks for a graceful end: at once, or where snapshots are taken by whoever takes them, who
-    /// sees [`JobControl::is_stop_requested`], takes a last one and cancels.
+    /// sees [`JobControl::is_stop_requested`], takes a last one and cancels. A job that is being
+    /// cancelled keeps nothing more, so there it changes nothing.
     pub fn stop(&self) {
+        if self.0.lifecycle.is_stopping() {
+            return;
+        }
         self.0.lifecycle.request_stop();
         match self.0.settings.snapshots {
             Some(_) => self.0.lifecycle.signal(),

@@ -9,7 +9,7 @@ use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use thalweg_core::connector::ConnectorDescription;
 use thalweg_core::graph::StageKind;
-use thalweg_core::{Error, ErrorKind, Result, Watermark, WatermarkBefore};
+use thalweg_core::{Error, Result, Watermark, WatermarkBefore};
 use thalweg_library::session::{
     Connection, ExplainFormat, SETTING_KEYS, Session, SessionOptions, connections,
 };
@@ -198,12 +198,10 @@ fn connect(server: &Server, body: &StatementsBody, text: &str, answer: &mut Vali
             let rows = shown.show(row, None, &WatermarkBefore::All(Watermark::MIN)).ok()?;
             serde_json::from_str(&rows.first()?.json).ok()
         });
-        // Whoever holds an output has reached it.
-        let is_held = |error: &Error| error.kind() == ErrorKind::Resource;
         ConnectionView {
             table: found.table,
             role: if found.is_output { "output" } else { "input" }.to_owned(),
-            is_reached: found.error.as_ref().is_none_or(is_held),
+            is_reached: found.error.is_none(),
             row,
             is_empty: found.is_empty,
             problem: found.error.as_ref().map(|error| Diagnostic::of(error, "error", text)),
