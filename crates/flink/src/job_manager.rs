@@ -150,6 +150,18 @@ impl JobManager {
         self.place.get(&format!("/jobs/{}{path}", encoded(job)))
     }
 
+    /// The checkpoints of a job; null for one that has none, as in batch mode.
+    ///
+    /// # Errors
+    /// If there is no such job, or no answer.
+    pub fn checkpoints(&self, job: &str) -> Result<Value> {
+        let answer = self.place.get_answer(&format!("/jobs/{}/checkpoints", encoded(job)))?;
+        match answer.status == 404 && answer.text.contains("Checkpointing has not been enabled") {
+            true => Ok(Value::Null),
+            false => answer.checked(&self.place),
+        }
+    }
+
     /// The state of a job.
     ///
     /// # Errors

@@ -93,7 +93,7 @@ impl JobReport {
             state: text(&about["state"]),
             duration_ms: about["duration"].as_i64().unwrap_or(0),
             stages: list(&about["vertices"]).map(stage).collect(),
-            checkpoints: checkpoints(&manager.about(job, "/checkpoints")?),
+            checkpoints: checkpoints(&manager.checkpoints(job)?),
             failures: failures(&manager.about(job, "/exceptions?maxExceptions=10")?),
         };
         if with_stages {

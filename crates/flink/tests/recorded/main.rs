@@ -132,6 +132,19 @@ fn a_running_job_is_reported_with_watermark_back_pressure_and_checkpoints() {
     assert_eq!((report.bottleneck(), report.failures.len()), (None, 0));
 }
 
+/// As Flink 2.3 answers about a job in batch mode.
+#[test]
+fn a_job_without_checkpoints_is_reported() {
+    let (server, manager) = cluster();
+    let path = format!("GET /jobs/{JOB}/checkpoints");
+    let error = "org.apache.flink.runtime.rest.handler.RestHandlerException: Checkpointing has not been enabled.";
+    server.replace(&path, 404, json!({ "errors": [error] }));
+    let report = JobReport::of(&manager, JOB, false).expect("a report");
+    assert_eq!((report.checkpoints.completed, report.checkpoints.newest), (0, None));
+    server.replace(&path, 404, json!({ "errors": ["Job not found"] }));
+    JobReport::of(&manager, JOB, false).expect_err("another answer of that status is an error");
+}
+
 #[test]
 fn a_job_that_is_unknown_is_refused_with_the_names_there_are() {
     let (_server, manager) = cluster();
