@@ -23,7 +23,8 @@ public class Ask {
             statement.execute("INSERT INTO o SELECT x FROM n");
             try {
                 statement.executeQuery("SELECT nope FROM n");
-            } catch (SQLException refused) {
+            } catch (Exception refused) {
+                // Of this driver's own kind, or one of the client below it if the statement fails a moment later.
                 Throwable cause = refused;
                 while (cause.getCause() != null) cause = cause.getCause();
                 System.out.println("refused: " + cause.getMessage().contains("no column 'nope'"));
