@@ -11,9 +11,6 @@ use crate::problem::{Outcome, Problem};
 use crate::requests::StopBody;
 use crate::server::Server;
 
-/// The time that an upgrade has to prove itself, once a person does not want it any more.
-pub const UPGRADE_CANCELLED_MS: i64 = 0;
-
 impl Server {
     /// An operation is not wanted any more.
     ///
@@ -30,8 +27,7 @@ impl Server {
             OperationKind::Upgrade => self.cancel_upgrade(operation, by)?,
             kind => return Err(Problem::new(409, "takes-its-course", why_not(kind))),
         }
-        self.operations.cancel(&operation.id);
-        self.operations.get(&operation.id).ok_or_else(|| {
+        self.operations.cancel(&operation.id).ok_or_else(|| {
             Problem::new(404, "no-such-operation", "the operation is not remembered any more")
         })
     }
@@ -57,7 +53,7 @@ impl Server {
                 "the statements before are about to end with a snapshot: ask again in a moment";
             return Err(Problem::new(409, "takes-its-course", detail));
         };
-        upgrade.until_ms = Some(UPGRADE_CANCELLED_MS);
+        upgrade.is_cancelled = true;
         state.change(&self.catalogue, |record| record.upgrade = Some(upgrade))?;
         state.is_touched = true;
         self.event(&job, "request", "cancel the upgrade", None, by);

@@ -101,7 +101,7 @@ pub struct JobRecord {
 }
 
 /// An upgrade that has to prove itself.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct UpgradeRecord {
     /// The statements to go back to.
     pub revision: u64,
@@ -109,6 +109,9 @@ pub struct UpgradeRecord {
     pub stopped_with: Option<u64>,
     /// Until when the new statements have to run and to have kept a snapshot.
     pub until_ms: Option<i64>,
+    /// A person does not want it any more.
+    #[serde(default)]
+    pub is_cancelled: bool,
 }
 
 /// What a job begins from.

@@ -304,10 +304,11 @@ impl Operations {
     }
 
     /// An operation is not wanted any more. Whoever carries it out asks for that.
-    pub fn cancel(&self, id: &str) {
-        if let Some(own) = self.all().iter_mut().find(|own| own.id == id) {
-            own.is_cancelled = true;
-        }
+    pub fn cancel(&self, id: &str) -> Option<Operation> {
+        let mut all = self.all();
+        let own = all.iter_mut().find(|own| own.id == id)?;
+        own.is_cancelled = true;
+        Some(own.clone())
     }
 
     /// True if an operation is not wanted any more.

@@ -12,7 +12,6 @@ use thalweg_library::jobs::{ResumeFrom, SnapshotReference};
 use thalweg_library::session::{PlannedJob, Session};
 use thalweg_state::SnapshotStore;
 
-use crate::cancel::UPGRADE_CANCELLED_MS;
 use crate::catalogue::{
     JobRecord, Limits, Revision, StageReference, StartFrom, StateDiff, UpgradeRecord, check_name,
 };
@@ -230,8 +229,7 @@ impl Server {
             (record.tags, record.limits) = (body.tags, body.limits);
             if is_upgrade {
                 record.ask_to_run(StartFrom::Newest, approves, false);
-                record.upgrade =
-                    Some(UpgradeRecord { revision: old, stopped_with: None, until_ms: None });
+                record.upgrade = Some(UpgradeRecord { revision: old, ..UpgradeRecord::default() });
             } else {
                 wish(record, desired, approves);
             }
@@ -538,16 +536,15 @@ impl Server {
                 });
             });
         }
-        let is_late = upgrade.until_ms.is_some_and(|until_ms| now_ms >= until_ms);
+        let is_late =
+            upgrade.is_cancelled || upgrade.until_ms.is_some_and(|until_ms| now_ms >= until_ms);
         let has_failed = matches!(end, Some(EndKind::Failed | EndKind::Undecided));
         if !is_late && !has_failed {
             return Ok(());
         }
         let why = match state.record.outcome.as_ref().and_then(|outcome| outcome.problem.as_ref()) {
             Some(problem) => problem.detail.clone(),
-            None if upgrade.until_ms == Some(UPGRADE_CANCELLED_MS) => {
-                "a person has cancelled the upgrade".to_owned()
-            }
+            None if upgrade.is_cancelled => "a person has cancelled the upgrade".to_owned(),
             None => "the new statements kept no snapshot in time".to_owned(),
         };
         state.change(&self.catalogue, |record| {
@@ -684,11 +681,16 @@ fn undecided(diff: &StateDiff) -> Problem {
     Problem::new(409, "undecided", detail)
 }
 
-fn check_body(body: &JobBody) -> Outcome<()> {
-    if body.sql.len() > SQL_BYTES_MAX {
-        let detail = format!("statements have at most {SQL_BYTES_MAX} bytes");
-        return Err(Problem::new(413, "too-large", detail));
+/// Refuses statements that are too long.
+pub(crate) fn check_sql_length(sql: &str) -> Outcome<()> {
+    if sql.len() <= SQL_BYTES_MAX {
+        return Ok(());
     }
+    Err(Problem::new(413, "too-large", format!("statements have at most {SQL_BYTES_MAX} bytes")))
+}
+
+fn check_body(body: &JobBody) -> Outcome<()> {
+    check_sql_length(&body.sql)?;
     let is_short = |text: &String| text.len() <= 4096;
     let pairs = body.params.iter().chain(&body.settings);
     if !pairs.clone().all(|(key, value)| is_short(key) && is_short(value)) || pairs.count() > 256 {

@@ -79,11 +79,11 @@ impl Server {
         let compares = is_decided_by_rows(&plan);
         let id = operation.id.clone();
         let order = TrialOrder { id, record, now, new, compares, store, snapshot, seconds };
-        let (own, id) = (Arc::clone(self), operation.id.clone());
+        let own = Arc::clone(self);
         let run = move || {
-            let ended = own.tried(&id, &order);
-            own.trials.end(&id, &ended);
-            own.operations.end(&id, ended.map(|_| None), own.clock.wall_ms());
+            let ended = own.tried(&order);
+            own.trials.end(&order.id, &ended);
+            own.operations.end(&order.id, ended.map(|_| None), own.clock.wall_ms());
         };
         let thread = std::thread::Builder::new().name("trial".to_owned()).spawn(run);
         if let Err(error) = thread {
@@ -118,8 +118,8 @@ impl Server {
     }
 
     /// Runs a trial to its end.
-    fn tried(&self, id: &str, order: &TrialOrder) -> Outcome<TrialOutcome> {
-        let folder = self.catalogue.folder(&order.record.name).join("trials").join(id);
+    fn tried(&self, order: &TrialOrder) -> Outcome<TrialOutcome> {
+        let folder = self.catalogue.folder(&order.record.name).join("trials").join(&order.id);
         let ran = self.run_both(&folder, order);
         // Nobody needs it; a folder that stays takes room, and no more.
         let _ = std::fs::remove_dir_all(&folder);

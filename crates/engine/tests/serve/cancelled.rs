@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+#[cfg(feature = "kafka")]
+use super::support::UNREACHABLE_OUTPUT;
 use super::support::{PATIENCE, Place, Running, numbers_job};
 
 const FAST: [&str; 2] = ["-o", "snapshots.interval=100 ms"];
@@ -108,12 +110,7 @@ fn an_upgrade_goes_back_and_a_snapshot_takes_its_course() {
 fn a_start_that_waits_ends_with_the_job_stopped() {
     let place = Place::new("cancel-start");
     let server = place.serve(&FAST);
-    let sql = "CREATE TABLE n (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '10');
-               CREATE TABLE away (n BIGINT) WITH ('connector' = 'kafka', 'topic' = 't', 'format' = 'json',
-                 'properties.bootstrap.servers' = '127.0.0.1:1', 'sink.delivery-guarantee' = 'exactly-once',
-                 'sink.transactional-id-prefix' = 'away');
-               INSERT INTO away SELECT n FROM n;";
-    server.submit("a", sql, &["--draft"]);
+    server.submit("a", UNREACHABLE_OUTPUT, &["--draft"]);
     let token = server.token("writer", "write");
     let (status, operation) = asked(&server, "POST", "/v1/jobs/a/start", &token, None);
     assert_eq!(status, 202, "{operation}");

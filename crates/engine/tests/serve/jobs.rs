@@ -3,6 +3,8 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "kafka")]
+use super::support::UNREACHABLE_OUTPUT;
 use super::support::{PATIENCE, Place, numbers_job};
 
 const FAST: [&str; 2] = ["-o", "snapshots.interval=100 ms"];
@@ -106,12 +108,7 @@ fn new_statements_take_the_place_of_old_ones_with_their_state() {
 fn a_job_that_starts_says_which_output_waits_for_what() {
     let place = Place::new("starts");
     let server = place.serve(&FAST);
-    let sql = "CREATE TABLE n (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '10');
-               CREATE TABLE away (n BIGINT) WITH ('connector' = 'kafka', 'topic' = 't', 'format' = 'json',
-                 'properties.bootstrap.servers' = '127.0.0.1:1', 'sink.delivery-guarantee' = 'exactly-once',
-                 'sink.transactional-id-prefix' = 'away');
-               INSERT INTO away SELECT n FROM n;";
-    let (status, text) = server.submit("a", sql, &[]);
+    let (status, text) = server.submit("a", UNREACHABLE_OUTPUT, &[]);
     assert_eq!(status, 0, "{text}");
     let job = server.await_job("a", "waiting for its output", |job| {
         job["waits_for"].as_str().is_some_and(|what| what.contains("the output away"))

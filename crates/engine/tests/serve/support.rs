@@ -199,6 +199,15 @@ impl Drop for Running {
     }
 }
 
+/// A job whose output nobody takes: it tries again for as long as a start may take.
+#[cfg(feature = "kafka")]
+pub const UNREACHABLE_OUTPUT: &str =
+    "CREATE TABLE n (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '10');
+    CREATE TABLE away (n BIGINT) WITH ('connector' = 'kafka', 'topic' = 't', 'format' = 'json',
+      'properties.bootstrap.servers' = '127.0.0.1:1', 'sink.delivery-guarantee' = 'exactly-once',
+      'sink.transactional-id-prefix' = 'away');
+    INSERT INTO away SELECT n FROM n;";
+
 /// A job that writes the numbers up to `end` to a file, at this pace.
 pub fn numbers_job(output: &str, end: u64, per_second: u64) -> String {
     format!(

@@ -66,16 +66,22 @@ pub(super) fn of_using_in_order(query: &sql::Query) -> Vec<&Ident> {
 /// The query with cross joins for its NATURAL JOINs: there a name alone that both sides have is
 /// ambiguous. None if it has no NATURAL JOIN next to its own SELECT.
 pub(super) fn without_natural(query: &Query) -> Option<Query> {
-    let mut query = query.clone();
-    let mut has_natural = false;
-    let SetExpr::Select(select) = &mut *query.query.body else { return None };
-    for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
-        if matches!(join_kind(&join.join_operator), Some((_, JoinConstraint::Natural))) {
+    let SetExpr::Select(select) = &*query.query.body else { return None };
+    if !select.from.iter().flat_map(|from| &from.joins).any(is_natural) {
+        return None;
+    }
+    let mut plain = query.clone();
+    if let SetExpr::Select(select) = &mut *plain.query.body {
+        let joins = select.from.iter_mut().flat_map(|from| &mut from.joins);
+        for join in joins.filter(|join| is_natural(join)) {
             join.join_operator = sql::JoinOperator::CrossJoin(JoinConstraint::None);
-            has_natural = true;
         }
     }
-    has_natural.then_some(query)
+    Some(plain)
+}
+
+fn is_natural(join: &sql::Join) -> bool {
+    matches!(join_kind(&join.join_operator), Some((_, JoinConstraint::Natural)))
 }
 
 /// What is said of such a name.

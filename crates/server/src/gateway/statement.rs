@@ -26,7 +26,7 @@ use super::registry::Gateway;
 use super::rows::{WaitingRows, WaitingSink};
 use super::session::{Engine, GatewaySession, Turn};
 use crate::problem::{Outcome, Problem};
-use crate::requests::SQL_BYTES_MAX;
+use crate::requests::{SQL_BYTES_MAX, check_sql_length};
 use crate::run::cancellers;
 
 /// A statement as it was sent.
@@ -46,7 +46,7 @@ pub fn begin(
     session: &Arc<GatewaySession>,
     sent: Sent,
 ) -> Outcome<Arc<Operation>> {
-    check_length(&sent.text)?;
+    check_sql_length(&sent.text)?;
     let in_work = gateway.begin_statement()?;
     let operation = session.begin()?;
     let (own, of, op) = (Arc::clone(gateway), Arc::clone(session), Arc::clone(&operation));
@@ -68,19 +68,12 @@ pub fn begin(
     Ok(operation)
 }
 
-fn check_length(text: &str) -> Outcome<()> {
-    if text.len() <= SQL_BYTES_MAX {
-        return Ok(());
-    }
-    Err(Problem::new(413, "too-large", format!("statements have at most {SQL_BYTES_MAX} bytes")))
-}
-
 /// Changes what later statements mean; nothing else is carried out.
 ///
 /// # Errors
 /// If it is another statement, or wrong.
 pub fn configure(session: &GatewaySession, text: &str) -> Outcome<()> {
-    check_length(text)?;
+    check_sql_length(text)?;
     let of_text = |error: Error| Problem::of_error(&error, text);
     let class = StatementClass::of(text).map_err(of_text)?;
     let changes = matches!(
@@ -206,7 +199,7 @@ fn add_to_set(session: &GatewaySession, class: StatementClass, text: &str) -> Ou
     planned.map_err(|error| Problem::of_error(&error, text))?;
     if let Some(set) = &mut engine.statement_set {
         let bytes: usize = set.iter().map(String::len).sum();
-        check_length(text)?;
+        check_sql_length(text)?;
         if bytes + text.len() > SQL_BYTES_MAX {
             return Err(Problem::new(413, "too-large", "the statement set is too long"));
         }

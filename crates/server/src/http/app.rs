@@ -127,6 +127,16 @@ pub(crate) fn parse_or_default<T: DeserializeOwned + Default>(bytes: &Bytes) -> 
     if bytes.is_empty() { Ok(T::default()) } else { parse(bytes) }
 }
 
+/// The statements of a body that is no JSON but `application/sql`.
+pub(crate) fn plain_sql(headers: &HeaderMap, bytes: &Bytes) -> Outcome<Option<String>> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    if !kind.is_some_and(|kind| kind.starts_with("application/sql")) {
+        return Ok(None);
+    }
+    let sql = String::from_utf8(bytes.to_vec());
+    sql.map(Some).map_err(|_| Problem::new(400, "body-wrong", "statements are UTF-8"))
+}
+
 /// The parameters behind the `?`.
 pub(crate) fn query<T: DeserializeOwned>(uri: &Uri) -> Outcome<T> {
     let query = axum::extract::Query::try_from_uri(uri);

@@ -8,7 +8,7 @@ use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use thalweg_state::SnapshotSummary;
 
-use super::app::{App, List, Page, parse, parse_or_default, query};
+use super::app::{App, List, Page, parse, parse_or_default, plain_sql, query};
 use super::guard::Caller;
 use super::live::{last_event_id, open_stream};
 use crate::catalogue::Revision;
@@ -129,14 +129,9 @@ pub async fn put_job(
     let mut wanted: PutQuery = query(&uri)?;
     let if_match = headers.get(header::IF_MATCH).and_then(|value| value.to_str().ok());
     wanted.if_match = if_match.map(str::to_owned);
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    let body = match kind {
-        Some(kind) if kind.starts_with("application/sql") => {
-            let sql = String::from_utf8(bytes.to_vec())
-                .map_err(|_| Problem::new(400, "body-wrong", "statements are UTF-8"))?;
-            JobBody { sql, ..JobBody::default() }
-        }
-        _ => parse(&bytes)?,
+    let body = match plain_sql(&headers, &bytes)? {
+        Some(sql) => JobBody { sql, ..JobBody::default() },
+        None => parse(&bytes)?,
     };
     let asked = app.ask(move |server| server.put_job(&job, body, &wanted, &caller.name));
     Ok(put_answer(asked.await?))

@@ -23,7 +23,7 @@ use thalweg_library::session::{
 use super::app::{App, parse};
 use super::arrow::{arrow_answer, batch_with_kinds, wants_arrow, with_kinds};
 use crate::problem::{Outcome, Problem};
-use crate::requests::SQL_BYTES_MAX;
+use crate::requests::check_sql_length;
 use crate::server::Server;
 
 /// The longest that a query may take.
@@ -95,10 +95,7 @@ pub(super) fn options_of(server: &Server, settings: &BTreeMap<String, String>) -
 /// # Errors
 /// If they are too long, or a name stands for nothing.
 pub(super) fn text_of(sql: &str, params: &BTreeMap<String, String>) -> Outcome<String> {
-    if sql.len() > SQL_BYTES_MAX {
-        let detail = format!("statements have at most {SQL_BYTES_MAX} bytes");
-        return Err(Problem::new(413, "too-large", detail));
-    }
+    check_sql_length(sql)?;
     substitute(sql, params).map_err(|error| Problem::of_error(&error, sql))
 }
 

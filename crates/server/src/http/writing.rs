@@ -10,11 +10,11 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use thalweg_library::session::{Completion, CompletionKind, Session, formatted};
 
-use super::app::{App, parse};
+use super::app::{App, parse, plain_sql};
 use super::query::options_of;
 use crate::docs::function;
 use crate::problem::{Outcome, Problem};
-use crate::requests::SQL_BYTES_MAX;
+use crate::requests::check_sql_length;
 use crate::server::Server;
 
 /// A text that is being written, and a place in it.
@@ -62,7 +62,7 @@ pub struct Suggestion {
     responses((status = 200, body = CompleteAnswer), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn complete(State(app): State<App>, bytes: Bytes) -> Outcome<Json<CompleteAnswer>> {
     let body: CompleteBody = parse(&bytes)?;
-    check_length(&body.sql)?;
+    check_sql_length(&body.sql)?;
     app.ask(move |server| completed(server, &body).map(Json)).await
 }
 
@@ -109,28 +109,17 @@ pub struct FormatBody {
 #[cfg_attr(test, utoipa::path(post, path = "/v1/format", tag = "language", request_body = FormatBody,
     responses((status = 200, body = FormatBody), (status = "default", body = Problem, content_type = "application/problem+json"))))]
 pub async fn format(State(app): State<App>, headers: HeaderMap, bytes: Bytes) -> Outcome<Response> {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    let is_sql = kind.is_some_and(|kind| kind.starts_with("application/sql"));
-    let sql = match is_sql {
-        true => String::from_utf8(bytes.to_vec())
-            .map_err(|_| Problem::new(400, "body-wrong", "statements are UTF-8"))?,
-        false => parse::<FormatBody>(&bytes)?.sql,
+    let plain = plain_sql(&headers, &bytes)?;
+    let is_plain = plain.is_some();
+    let sql = match plain {
+        Some(sql) => sql,
+        None => parse::<FormatBody>(&bytes)?.sql,
     };
-    check_length(&sql)?;
+    check_sql_length(&sql)?;
     let asked = app.ask(move |_| formatted(&sql).map_err(|error| Problem::of_error(&error, &sql)));
     let sql = asked.await?;
-    Ok(match is_sql {
+    Ok(match is_plain {
         true => ([(header::CONTENT_TYPE, "application/sql")], sql).into_response(),
         false => Json(FormatBody { sql }).into_response(),
     })
-}
-
-fn check_length(sql: &str) -> Outcome<()> {
-    match sql.len() <= SQL_BYTES_MAX {
-        true => Ok(()),
-        false => {
-            let detail = format!("statements have at most {SQL_BYTES_MAX} bytes");
-            Err(Problem::new(413, "too-large", detail))
-        }
-    }
 }
