@@ -125,6 +125,11 @@ impl Job {
             && !self.lifecycle.gives_up()
     }
 
+    /// True while there is more to do than what sinks that keep up are at.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.memory.in_flight_bytes() > self.stages.bytes_at_quick_sinks()
+    }
+
     /// What one call of a partition should emit at most.
     pub(crate) fn room_bytes(&self) -> usize {
         SliceRows::room_bytes(self.memory.in_flight_bytes_max())

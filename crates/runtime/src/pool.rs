@@ -208,6 +208,48 @@ impl Shared {
     }
 }
 
+/// When sources want to be asked again that let rows wait for others, as far as one worker has asked
+/// them. Nobody posts it, so this worker does not sleep beyond it.
+#[derive(Default)]
+struct Reminders(Vec<(u64, Arc<Job>)>);
+
+impl Reminders {
+    /// Takes a note of it if this task has left rows that wait.
+    fn note(&mut self, job: &Arc<Job>, stage: usize) {
+        let Some(source) = job.stages[stage].source() else { return };
+        if !source.gathers_while_busy.load(Ordering::SeqCst) {
+            return;
+        }
+        let until_ns = source.gathers_until_ns.load(Ordering::Relaxed);
+        match self.0.iter_mut().find(|(_, other)| Arc::ptr_eq(other, job)) {
+            Some((at_ns, _)) => *at_ns = until_ns.min(*at_ns),
+            None => self.0.push((until_ns, Arc::clone(job))),
+        }
+    }
+
+    /// Forgets jobs that are not among these.
+    fn keep(&mut self, jobs: &[Arc<Job>]) {
+        self.0.retain(|(_, job)| jobs.iter().any(|other| Arc::ptr_eq(other, job)));
+    }
+
+    /// Marks the jobs that are due.
+    fn call(&mut self) {
+        self.0.retain(|(at_ns, job)| {
+            let is_due = job.now_ns() >= *at_ns;
+            if is_due {
+                job.news.mark();
+            }
+            !is_due
+        });
+    }
+
+    /// In how many milliseconds, begun ones included, the first is due.
+    fn due_ms(&self) -> Option<u64> {
+        let due = self.0.iter().map(|(at_ns, job)| at_ns.saturating_sub(job.now_ns()));
+        due.min().map(|wait_ns| wait_ns.div_ceil(1_000_000))
+    }
+}
+
 /// One of the threads.
 struct Worker<'a> {
     pool: &'a Shared,
@@ -223,6 +265,7 @@ struct Worker<'a> {
     looked_around_ns: u64,
     tasks: usize,
     absence: Absence,
+    reminders: Reminders,
 }
 
 impl<'a> Worker<'a> {
@@ -240,6 +283,7 @@ impl<'a> Worker<'a> {
             looked_around_ns: since_ns,
             tasks: 0,
             absence: Absence::default(),
+            reminders: Reminders::default(),
         }
     }
 
@@ -248,6 +292,7 @@ impl<'a> Worker<'a> {
             if self.is_outdated() {
                 self.refresh();
             }
+            self.reminders.call();
             let spins = self.spins();
             let look = |_| {
                 let task = self.next_task();
@@ -278,6 +323,7 @@ impl<'a> Worker<'a> {
     fn refresh(&mut self) {
         self.leave();
         (self.version, self.jobs) = self.pool.jobs();
+        self.reminders.keep(&self.jobs);
         self.turn = 0;
     }
 
@@ -293,7 +339,8 @@ impl<'a> Worker<'a> {
         self.leave();
         let Shared { clock, spin_ns, sleep, .. } = self.pool;
         let begin_ns = clock.now_ns();
-        sleep.park(ticket, || clock.now_ns() - begin_ns < *spin_ns, PARK_MS);
+        let park_ms = self.reminders.due_ms().map_or(PARK_MS, |due_ms| due_ms.min(PARK_MS));
+        sleep.park(ticket, || clock.now_ns() - begin_ns < *spin_ns, park_ms);
         self.look_around();
     }
 
@@ -350,7 +397,9 @@ impl<'a> Worker<'a> {
     fn execute(&mut self, task: Task) {
         let at = self.at.expect("a task is of the job at which it was found");
         let job = &self.jobs[at];
+        let stage = task.stage();
         execute(job, task, self.place, Some(&mut self.absence));
+        self.reminders.note(job, stage);
         if self.jobs.len() > 1 {
             job.news.mark();
         }

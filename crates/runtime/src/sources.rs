@@ -247,6 +247,7 @@ impl<'a> Poll<'a> {
         let rows_max = self.at.job.settings.bundle_rows_max;
         // Cleared first: a wake-up that comes while the source is asked sets it again.
         self.run.ready.store(false, Ordering::SeqCst);
+        self.run.gathers_while_busy.store(false, Ordering::SeqCst);
         let wanted = self.state.bundle_rows.min(rows_max).min(self.rows_soon_done());
         let answer = match (self.state.at_end, self.is_ahead()) {
             (true, _) => SourcePoll::End,
@@ -274,8 +275,7 @@ impl<'a> Poll<'a> {
                     (self.state.bundle_rows / 2).max(BUNDLE_ROWS_MIN.min(rows_max));
                 return Ok(Some(SourcePoll::Pending));
             }
-            SourcePoll::Pending if waits_for_epoch => {}
-            SourcePoll::Pending => self.run.ready.store(true, Ordering::SeqCst),
+            SourcePoll::Pending => {}
             SourcePoll::Heartbeat(..) | SourcePoll::Split(..) => {
                 self.run.ready.store(true, Ordering::SeqCst);
                 if self.state.batcher.is_empty() {
@@ -303,7 +303,10 @@ impl<'a> Poll<'a> {
         match until_ns {
             None => self.gathered().map(Some),
             Some(_) if brought_rows && waits_for_epoch => Ok(None),
-            Some(_) => Ok(Some(SourcePoll::Pending)),
+            Some(_) => {
+                self.run.gathers_while_busy.store(!waits_for_epoch, Ordering::SeqCst);
+                Ok(Some(SourcePoll::Pending))
+            }
         }
     }
 
@@ -365,7 +368,7 @@ impl<'a> Poll<'a> {
 
     fn wait_while_busy(&self) -> Wait {
         Wait::WhileBusy {
-            is_busy: self.at.job.memory.in_flight_bytes() > 0,
+            is_busy: self.at.job.is_busy(),
             linger_ns: self.at.job.settings.bundle_linger.as_nanos() as u64,
         }
     }

@@ -183,6 +183,9 @@ pub struct SourceRun {
     pub idle_timeout: Option<Duration>,
     /// Until when it waits for more rows before it gives on those it has; a hint for the scheduler.
     pub gathers_until_ns: AtomicU64,
+    /// It waits for them only while there is something else to do. Set by the worker that asked it,
+    /// cleared before it is asked again.
+    pub gathers_while_busy: AtomicBool,
     /// True while declared idle.
     pub idle: AtomicBool,
     /// True while a cut is to be placed behind what it has given. Set by whoever begins the cut,

@@ -10,6 +10,9 @@ use thalweg_ordering::sync::Ordering;
 
 use crate::stage::{OperatorRun, SinkRun, SourceRun, StageRun, StageRunKind};
 
+/// A sink with more messages in front of it does not keep up.
+const MESSAGES_AT_QUICK_SINK_MAX: usize = 4;
+
 /// The stages of a job.
 pub(crate) struct Stages {
     list: Vec<StageRun>,
@@ -80,6 +83,15 @@ impl Stages {
         let has_work = |stage: &StageRun| stage.metrics.queued.load(Ordering::SeqCst) > 0;
         let is_idle = |stage: &StageRun| stage.cells().iter().all(|cell| cell.mailbox.is_idle());
         self.list.iter().all(|stage| !has_work(stage) && is_idle(stage))
+    }
+
+    /// Bytes of rows at sinks that keep up: their threads, and no worker, have something to do.
+    pub(crate) fn bytes_at_quick_sinks(&self) -> usize {
+        let is_quick =
+            |sink: &&SinkRun| sink.waiting.load(Ordering::Relaxed) <= MESSAGES_AT_QUICK_SINK_MAX;
+        let quick = self.sinks().map(|(_, sink)| sink).filter(is_quick);
+        let bytes = quick.map(|sink| sink.waiting_bytes.load(Ordering::SeqCst)).sum::<i64>();
+        bytes.max(0) as usize
     }
 
     /// Bytes of rows that wait for the threads of sinks.

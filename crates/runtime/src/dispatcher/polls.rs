@@ -9,6 +9,7 @@ use super::{Dispatcher, Task};
 use crate::memory::Pressure;
 use crate::metrics::BlockedBy;
 use crate::ordered::OrderedFlow;
+use crate::stage::SourceRun;
 
 /// Once in this many times a source is asked because it is its turn.
 const ASKED_BEHIND: usize = 8;
@@ -102,8 +103,18 @@ impl Dispatcher<'_> {
     fn has_rows(&self, stage: usize) -> bool {
         self.job.stages[stage].source().is_some_and(|source| {
             // SeqCst: the waker's store comes before its notify, see the sleep protocol.
-            source.ready.load(Ordering::SeqCst) && !source.is_asked.load(Ordering::SeqCst)
+            let is_ready = source.ready.load(Ordering::SeqCst) || self.has_gathered(source);
+            is_ready && !source.is_asked.load(Ordering::SeqCst)
         })
+    }
+
+    /// True if rows of a source have waited for others while there was something else to do, and
+    /// should wait no longer. Nobody posts that: the worker that did something else looks again
+    /// itself, and the one that asked the source does when the time is over (see `pool`).
+    fn has_gathered(&self, source: &SourceRun) -> bool {
+        source.gathers_while_busy.load(Ordering::SeqCst)
+            && (!self.job.is_busy()
+                || self.job.now_ns() >= source.gathers_until_ns.load(Ordering::Relaxed))
     }
 
     /// A source may have rows and is not asked for this reason.

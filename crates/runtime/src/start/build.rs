@@ -387,6 +387,7 @@ fn source_run(
         was_polled: AtomicBool::new(false),
         idle_timeout: idle_timeout.filter(|t| !t.is_zero() && options.may_use_clock()),
         gathers_until_ns: AtomicU64::new(0),
+        gathers_while_busy: AtomicBool::new(false),
         idle: AtomicBool::new(false),
         wants_cut: AtomicBool::new(false),
     }
