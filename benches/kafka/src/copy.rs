@@ -38,6 +38,8 @@ struct Load {
 /// What a reader has seen.
 struct Seen {
     latencies_us: Histogram<u64>,
+    /// Until the job gave them to its client.
+    given_us: Histogram<u64>,
     count: u64,
     sum: u64,
 }
@@ -137,7 +139,7 @@ fn run(broker: &Broker, load: Load, copy: &Copy<'_>, job: Job) -> Result<()> {
         "part": "kafka-copy", "engine": copy.engine, "guarantee": copy.guarantee, "rate": load.rate, "seconds": load.seconds,
         "rows": rows, "is_right": is_right, "rows_per_s": rows as f64 / wall_s, "cpu_s": cpu_s,
         "rows_per_core_s": rows as f64 / cpu_s, "p50_ms": at(0.5), "p99_ms": at(0.99), "p99_99_ms": at(0.9999),
-        "max_ms": at(1.0),
+        "max_ms": at(1.0), "given_p50_ms": seen.given_us.value_at_quantile(0.5) as f64 / 1_000.0,
     });
     println!("{line}");
     Ok(())
@@ -183,7 +185,7 @@ fn send<T>(
     measured: impl Fn() -> Result<T>,
 ) -> Result<T> {
     let mut before = measured()?;
-    let mut writer = Writer::new(broker, topic, 1)?;
+    let mut writer = Writer::new(broker, topic, 5)?;
     let start_us = now_us();
     for number in 0..count {
         let due_us = start_us + number * 1_000_000 / load.rate;
@@ -218,7 +220,7 @@ fn read(
     list.add_partition_range(topic, 0, PARTITIONS - 1);
     list.set_all_offsets(Offset::Beginning)?;
     consumer.assign(&list)?;
-    let mut seen = Seen { latencies_us: Histogram::new(3)?, count: 0, sum: 0 };
+    let mut seen = Seen { latencies_us: Histogram::new(3)?, given_us: Histogram::new(3)?, count: 0, sum: 0 };
     let mut quiet_since = Instant::now();
     while seen.count < count
         && (!has_sent.load(Ordering::SeqCst) || quiet_since.elapsed() < PATIENCE)
@@ -232,6 +234,8 @@ fn read(
         quiet_since = Instant::now();
         if id >= load.warm_up * load.rate {
             seen.latencies_us.record(now_us().saturating_sub(due_us))?;
+            let given_ms = message.timestamp().to_millis().unwrap_or_default().cast_unsigned();
+            seen.given_us.record((given_ms * 1_000).saturating_sub(due_us))?;
         }
     }
     Ok(seen)

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use rdkafka::message::{Header, OwnedHeaders};
-use rdkafka::producer::{BaseRecord, Producer as _};
+use rdkafka::producer::BaseRecord;
 use serde_json::Value;
 use thalweg_core::connector::TableRequest;
 use thalweg_core::{Error, Result};
 
+use super::batches::flush;
 use super::client::{Context, Producer, Properties, create, explained};
 use super::letters_again::of_message;
 use super::offsets::PartitionName;
@@ -219,7 +220,7 @@ impl LetterTopic {
 
     fn sync(&mut self) -> Result<()> {
         let Some(producer) = &self.producer else { return Ok(()) };
-        let flushed = producer.flush(SYNC_WAIT);
+        let flushed = flush(producer, SYNC_WAIT);
         self.check()?;
         flushed.map_err(|error| explained(&error, &self.properties, &self.table, "dead letters"))
     }

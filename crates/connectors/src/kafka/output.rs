@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Header, OwnedHeaders};
-use rdkafka::producer::{BaseRecord, Producer as _};
+use rdkafka::producer::BaseRecord;
 use thalweg_core::{Error, Result};
 
-use super::batches::{ClientTopic, GIVEN_MAX};
+use super::batches::{ClientTopic, GIVEN_MAX, flush};
 use super::client::{Client, Context, Producer, Properties, create};
 use super::options::KafkaOptions;
 use super::spool::Outgoing;
@@ -146,7 +146,7 @@ impl Output {
     /// If one is not; if the work is not wanted any more.
     pub fn flush(&self) -> Result<()> {
         loop {
-            let flushed = self.producer.flush(TICK);
+            let flushed = flush(&self.producer, TICK);
             self.check()?;
             match flushed {
                 Ok(()) => {

@@ -30,7 +30,7 @@ const ANSWER_WAIT: Duration = Duration::from_secs(60);
 /// Rounds over the partitions begin this far apart while rows come, but not many: each partition's
 /// rows of a round are a bundle with its fixed cost, and servers that answer each fetch at once
 /// would lead to thousands of small ones in a second. After a pause a message is read at once.
-const ROUND: Duration = Duration::from_millis(2);
+const ROUND: Duration = Duration::from_millis(5);
 /// With as many rows the next round begins at once: there may be a backlog.
 const MANY_ROWS: usize = 4_096;
 /// How often the ends of partitions are asked for, to know how far behind the job is.
@@ -295,17 +295,21 @@ impl Reader {
             return Ok(0);
         }
         let mut block = Block::new(self.parts.rows.wants());
-        let mut failure = None;
+        let (mut is_at_end, mut failure) = (false, None);
         while !block.is_full() && !open.part.is_done() {
             match open.queue.next() {
                 None => break,
                 Some(Ok(message)) => {
                     open.part.take(message.get(), &mut block);
+                    is_at_end = false;
+                }
+                // Where messages come one by one, each answer of a server ends with this: what has
+                // come behind it is read in the same round, else rounds would limit the rate.
+                Some(Err(KafkaError::PartitionEOF(_))) => {
+                    open.part.shared.caught_up_at.store(open.part.next, Ordering::Relaxed);
+                    is_at_end = true;
                 }
                 Some(Err(error)) => {
-                    if let KafkaError::PartitionEOF(_) = error {
-                        open.part.shared.caught_up_at.store(open.part.next, Ordering::Relaxed);
-                    }
                     failure = Some(error);
                     break;
                 }
@@ -320,8 +324,8 @@ impl Reader {
             writer.give(Item::Rows(rows))?;
         }
         match failure {
-            Some(KafkaError::PartitionEOF(_)) => self.check_stop(at)?,
             Some(error) => self.check(&error, Some(at))?,
+            None if is_at_end => self.check_stop(at)?,
             None => {}
         }
         Ok(count)
