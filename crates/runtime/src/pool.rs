@@ -208,8 +208,8 @@ impl Shared {
     }
 }
 
-/// When sources want to be asked again that let rows wait for others, as far as one worker has asked
-/// them. Nobody posts it, so this worker does not sleep beyond it.
+/// When sources that let rows wait for others want to be asked again, as far as one worker has
+/// asked them. Nobody posts it, so this worker does not sleep beyond it.
 #[derive(Default)]
 struct Reminders(Vec<(u64, Arc<Job>)>);
 

@@ -5,7 +5,7 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::*;
@@ -189,4 +189,62 @@ fn a_slow_stage_gets_no_large_bundles() {
     // would be six.
     let bundles = report.metrics.stages[1].bundles_in;
     assert!(bundles >= 30, "{bundles} bundles");
+}
+
+/// Keeps the first bundle until all rows have come, for a while at most.
+#[derive(Default)]
+struct HoldsFirst {
+    rows: AtomicUsize,
+    has_begun: AtomicBool,
+    has_waited_in_vain: Arc<AtomicBool>,
+}
+
+impl HoldsFirst {
+    const ROWS: usize = 20;
+}
+
+impl Transform for HoldsFirst {
+    fn name(&self) -> String {
+        "holds first".into()
+    }
+    fn apply(&self, bundle: Bundle) -> Result<Bundle> {
+        self.rows.fetch_add(bundle.num_rows(), Ordering::SeqCst);
+        if !self.has_begun.swap(true, Ordering::SeqCst) {
+            let started = Instant::now();
+            while self.rows.load(Ordering::SeqCst) < Self::ROWS {
+                if started.elapsed() > Duration::from_secs(20) {
+                    self.has_waited_in_vain.store(true, Ordering::SeqCst);
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        Ok(bundle)
+    }
+}
+
+#[test]
+fn rows_that_wait_while_a_worker_is_busy_leave_without_a_call() {
+    let rows: Vec<_> = (0..HoldsFirst::ROWS as i64).map(|n| (n, n)).collect();
+    let collect = Collect::default();
+    let holds = HoldsFirst::default();
+    let has_waited_in_vain = Arc::clone(&holds.has_waited_in_vain);
+    let mut graph = Graph::default();
+    // It is quiet behind its last row, and never ends.
+    let source = Trickle::boxed(rows.clone(), false);
+    let kind = StageKind::Source { source, assigner: None };
+    let source = graph.add("source", "source", kind, vec![]);
+    let kind = StageKind::Transform(Arc::new(holds));
+    let holds = graph.add("holds", "holds", kind, vec![Input { from: source, port: 0 }]);
+    let sink = StageKind::Sink(Box::new(collect.clone()));
+    graph.add("sink", "sink", sink, vec![Input { from: holds, port: 0 }]);
+    let job = start(graph, options(2)).expect("starts");
+    let started = Instant::now();
+    while collect.rows().len() < rows.len() && started.elapsed() < Duration::from_secs(30) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(collect.rows(), rows);
+    assert!(!has_waited_in_vain.load(Ordering::SeqCst), "the first bundle held up the others");
+    job.control().cancel();
+    assert!(job.wait().expect("stopping is no failure").cancelled);
 }
