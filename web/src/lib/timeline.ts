@@ -1,4 +1,5 @@
-import type { EventLine, LogLine, RunLine } from './api';
+import type { EventLine, LogLine, RunLine, SnapshotView } from './api';
+import type { Mark } from '../parts/Chart.svelte';
 
 export type TimelineKind = 'state' | 'request' | 'upgrade' | 'run' | 'log';
 export interface TimelineLine {
@@ -36,4 +37,14 @@ function kindOf(kind: string): TimelineKind {
 function levelOf(event: EventLine): TimelineLine['level'] {
   if (event.text.includes('failed')) return 'error';
   return event.text.includes('restarting') || event.text.includes('undecided') ? 'warning' : 'info';
+}
+
+/** When snapshots were taken, the job began to run and upgrades were made, for a chart. */
+export function marksOf(events: EventLine[], snapshots: SnapshotView[]): Mark[] {
+  const taken = snapshots.flatMap(({ taken_ms }) => (taken_ms == null ? [] : [{ name: 'snapshot', atMs: taken_ms, color: '--line-strong', dash: [2, 3] }]));
+  const happened = events.flatMap((event): Mark[] => {
+    if (event.kind === 'upgrade') return [{ name: 'upgrade', atMs: event.at_ms, color: '--good' }];
+    return event.kind === 'state' && event.text === 'running' ? [{ name: 'start', atMs: event.at_ms, color: '--bad' }] : [];
+  });
+  return [...taken, ...happened];
 }

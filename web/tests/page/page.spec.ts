@@ -137,6 +137,11 @@ test('late rows add up as REST says', async ({ page, faults }) => {
   const job = await server.ask<Job>('GET', 'v1/jobs/late');
   expect(late).toBeGreaterThan(0);
   expect(late).toBeLessThanOrEqual(job.late_rows);
+  // 16 pages, each late as often as the others.
+  const top = page.getByRole('table', { name: /values of page that most/ });
+  await expect(top.getByRole('row')).toHaveCount(11);
+  await page.getByRole('combobox', { name: /late most, by/ }).selectOption('ts');
+  await expect(page.getByRole('table', { name: /values of ts that most/ })).toBeVisible();
 });
 
 test('latency has a strip and percentiles', async ({ page, faults }) => {
@@ -145,6 +150,9 @@ test('latency has a strip and percentiles', async ({ page, faults }) => {
   const sink = page.getByRole('region', { name: 'Latency of totals' });
   await expect(sink.getByText('p99', { exact: true }).first()).toBeVisible();
   await expect(sink.getByRole('img', { name: /over time/ })).toBeVisible();
+  // A snapshot that is taken meanwhile is drawn into it.
+  await server.ask('POST', 'v1/jobs/flowing/snapshots');
+  await expect(sink.getByText(/^snapshot/)).toBeVisible({ timeout: 30_000 });
 });
 
 test('a snapshot is taken, and its contents are shown', async ({ page, faults }) => {
