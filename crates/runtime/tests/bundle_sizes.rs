@@ -244,7 +244,7 @@ fn rows_that_wait_while_a_worker_is_busy_leave_without_a_call() {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(collect.rows(), rows);
-    assert!(!has_waited_in_vain.load(Ordering::SeqCst), "the first bundle held up the others");
+    assert!(!has_waited_in_vain.load(Ordering::SeqCst), "the first bundle blocked the others");
     job.control().cancel();
     assert!(job.wait().expect("stopping is no failure").cancelled);
 }
