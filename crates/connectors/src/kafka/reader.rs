@@ -33,6 +33,8 @@ const ANSWER_WAIT: Duration = Duration::from_secs(60);
 const ROUND: Duration = Duration::from_millis(5);
 /// With as many rows the next round begins at once: there may be a backlog.
 const MANY_ROWS: usize = 4_096;
+/// The rows of as many messages are worked on while those of other partitions are read.
+const FEW_MESSAGES: usize = 1_024;
 /// How often the ends of partitions are asked for, to know how far behind the job is.
 const LAG_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -198,6 +200,9 @@ impl Reader {
             for at in 0..self.open.len() {
                 rows += self.read_partition(at, writer)?;
             }
+            if rows > 0 {
+                writer.wake();
+            }
             self.end_partitions(writer)?;
             let is_over =
                 self.parts.discovery.is_none() && self.open.iter().all(|open| open.has_ended);
@@ -320,8 +325,9 @@ impl Reader {
             let part = &open.part;
             part.shared.trouble.clear();
             self.parts.context.trouble.clear();
-            let rows = self.parts.rows.decode(part.split, &part.name, block)?;
-            writer.give(Item::Rows(rows))?;
+            let rows = Item::Rows(self.parts.rows.decode(part.split, &part.name, block)?);
+            // Whoever takes rows is called once for few rows of many partitions.
+            if count < FEW_MESSAGES { writer.add(rows)? } else { writer.give(rows)? }
         }
         match failure {
             Some(error) => self.check(&error, Some(at))?,

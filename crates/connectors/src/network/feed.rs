@@ -1,6 +1,6 @@
 //! A bounded queue from the thread of a client to the source that is polled.
 
-use crossbeam_channel::{Receiver, SendTimeoutError, Sender, TryRecvError, bounded};
+use crossbeam_channel::{Receiver, SendTimeoutError, Sender, TryRecvError, TrySendError, bounded};
 use thalweg_core::connector::Waker;
 use thalweg_core::{Error, Result};
 
@@ -100,6 +100,27 @@ impl<T> FeedWriter<T> {
     /// If the source has gone.
     pub fn give(&self, item: T) -> std::result::Result<(), Gone> {
         self.put(Ok(item), &mut || Ok(()))
+    }
+
+    /// Hands an item over and does not call the source yet: others follow at once, or
+    /// [`FeedWriter::wake`]. Waits for room, and then the source is called.
+    ///
+    /// # Errors
+    /// If the source has gone.
+    pub fn add(&self, item: T) -> std::result::Result<(), Gone> {
+        match self.queue.try_send(Ok(item)) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Disconnected(_)) => Err(Gone),
+            Err(TrySendError::Full(item)) => {
+                self.wake();
+                self.put(item, &mut || Ok(()))
+            }
+        }
+    }
+
+    /// Calls the source, which may have items.
+    pub fn wake(&self) {
+        (self.waker)();
     }
 
     fn put<E: From<Gone>>(
