@@ -147,9 +147,10 @@ fn a_collector_gets_what_happened_to_jobs() {
     let place = Place::new("otlp-events");
     let endpoint = format!("otlp.endpoint=http://127.0.0.1:{}", collector.port);
     let server = place.serve(&["-o", "snapshots.interval=100 ms", "-o", &endpoint]);
-    server.submit("a", &numbers_job("a.csv", 1_000_000_000, 500), &[]);
+    let old = numbers_job("a.csv", 1_000_000_000, 500);
+    server.submit("a", &old, &[]);
     server.await_snapshot("a");
-    server.submit("a", &numbers_job("a.csv", 2_000_000_000, 500), &[]);
+    server.submit("a", &old.replace("FROM numbers", "FROM numbers WHERE n > 0"), &[]);
     let failing = "CREATE TABLE n (n BIGINT) WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'no.csv');
                    CREATE TABLE o (n BIGINT) WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'o.csv');
                    SET 'restart-strategy.type' = 'none'; INSERT INTO o SELECT n FROM n;";

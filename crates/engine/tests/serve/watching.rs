@@ -368,7 +368,7 @@ fn await_scraped(server: &Running, series: &str, is_there: impl Fn(u64) -> bool)
 fn rows_are_committed_by_snapshots() {
     let place = Place::new("committed");
     let server = place.serve(&["-o", "snapshots.interval=1 h"]);
-    server.submit("a", &numbers_job("a.csv", ENDLESS, 500), &[]);
+    server.submit("a", &numbers_job("out/", ENDLESS, 500), &[]);
     let committed = "thalweg_sink_committed_rows_total{job=\"a\",sink=\"kept\"}";
     let written = "thalweg_stage_output_rows_total{job=\"a\",stage=\"kept\"}";
     await_scraped(&server, written, |rows| rows > 50);
@@ -377,7 +377,11 @@ fn rows_are_committed_by_snapshots() {
     let wait = "prefer: wait=30\r\n";
     assert_eq!(server.ask("POST", "/v1/jobs/a/snapshots", &token, wait, "").0, 200);
     let rows = await_scraped(&server, committed, |rows| rows > 0);
-    assert_eq!(place.numbers("a.csv").len() as u64, rows, "what others can see");
+    let files = std::fs::read_dir(place.folder.join("files/out")).expect("the output");
+    let names = files.map(|file| file.expect("a file").file_name().into_string().expect("a name"));
+    let shown = names.filter(|name| !name.starts_with('.'));
+    let shown: usize = shown.map(|name| place.numbers(&format!("out/{name}")).len()).sum();
+    assert_eq!(shown as u64, rows, "what others can see");
     await_scraped(&server, written, |written| written > rows);
     assert_eq!(scraped(&server, committed), Some(rows), "the rest waits for the next snapshot");
     server.terminate();

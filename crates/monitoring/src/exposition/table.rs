@@ -187,8 +187,8 @@ pub const METRICS: &[Metric] = &[
     counter(
         "thalweg_sink_committed_rows_total",
         SINK,
-        "Rows that a commit has made visible; without transactions, rows written. What is less than \
-         thalweg_stage_output_rows_total waits for the next snapshot",
+        "Rows that a commit has made visible, or durable where a file gets its name at the end; without \
+         transactions, rows written. The rest of thalweg_stage_output_rows_total waits for the next snapshot",
     ),
     counter(
         "thalweg_sink_errors_total",
