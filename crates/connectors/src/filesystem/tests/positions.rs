@@ -230,8 +230,7 @@ fn lag_bytes(started: &mut Started) -> Option<u64> {
     started.source().split_status(SplitId::ONLY).lag_bytes
 }
 
-/// Bytes behind a position, worked out from its text and the lengths of all files of a folder, which
-/// come in the order of their names.
+/// Bytes behind a position, worked out from its text and the lengths of the files of a folder.
 fn bytes_behind(folder: &Path, position: &str) -> u64 {
     let position: Value = serde_json::from_str(position).expect("JSON");
     let files = position["files"].as_array().expect("files");
