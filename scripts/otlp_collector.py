@@ -12,10 +12,12 @@ import json
 import sys
 
 from google.protobuf.json_format import MessageToDict
+from opentelemetry.proto.collector.logs.v1 import logs_service_pb2
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 
 REQUESTS = {
+    "/v1/logs": logs_service_pb2.ExportLogsServiceRequest,
     "/v1/metrics": metrics_service_pb2.ExportMetricsServiceRequest,
     "/v1/traces": trace_service_pb2.ExportTraceServiceRequest,
 }

@@ -200,9 +200,11 @@ mod tests {
         let source = Socket::default().source(&request(server.port, &[])).expect("a source");
         let mut started = Started::new(source, None).expect("started");
         assert_eq!(started.numbers(1), [7]);
+        assert_eq!(started.source().reconnects(), Some(0));
         let port = server.kill();
         let _again = TestServer::start_at(port, serve);
         assert_eq!(started.numbers(1), [7]);
+        assert_eq!(started.source().reconnects(), Some(1));
     }
 
     #[test]

@@ -128,6 +128,11 @@ pub trait Source: Send {
     fn bad_rows(&self) -> u64 {
         0
     }
+    /// How often the connection to its peer was lost and made again in this run; `None` of a source
+    /// that has no connection.
+    fn reconnects(&self) -> Option<u64> {
+        None
+    }
     /// What is known of a split. Asked now and then, for metrics, and before a quiet split is
     /// declared idle.
     fn split_status(&self, split: SplitId) -> SplitStatus {

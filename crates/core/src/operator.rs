@@ -248,6 +248,12 @@ pub trait Partition: Send {
     fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress>;
     /// About how many bytes the state takes.
     fn state_bytes(&self) -> usize;
+    /// How many entries the state has: keys that have something (in each window that is open), or
+    /// rows where rows are kept. Asked as often as [`Partition::state_bytes`], so it must not walk
+    /// over them. `None` where nothing is counted.
+    fn state_keys(&self) -> Option<usize> {
+        None
+    }
     /// The least watermark at which it has something to do; [`Watermark::END`] for none but the
     /// last. Until then watermarks may be kept from it, where its operator takes them in one phase.
     fn wakes_at(&self) -> Watermark {

@@ -135,6 +135,9 @@ pub struct StageReading {
     pub counters: StageCounters,
     /// Bytes of state.
     pub state_bytes: u64,
+    /// Entries of state, where they are counted: keys (in each open window), or rows where rows are
+    /// kept.
+    pub state_keys: Option<u64>,
     /// Bundles that a bundle found before it when it was taken, on average since the last reading.
     pub queued: f64,
     /// Bytes that wait (sinks).
@@ -304,6 +307,8 @@ pub struct SourceReading {
     pub is_idle: bool,
     /// After this silence a split is idle.
     pub idle_timeout_ms: Option<i64>,
+    /// How often its connection was lost and made again, where it has one.
+    pub reconnects: Option<u64>,
     /// Its splits; one without a name where it opens none.
     pub splits: Vec<SplitReading>,
 }
@@ -312,6 +317,11 @@ impl SourceReading {
     /// Rows that are there and were not read yet, as far as that is known.
     pub fn lag_rows(&self) -> Option<u64> {
         let known = self.splits.iter().filter_map(|split| split.lag_rows);
+        known.reduce(|sum, lag| sum.saturating_add(lag))
+    }
+    /// Bytes that are there and were not read yet, as far as that is known.
+    pub fn lag_bytes(&self) -> Option<u64> {
+        let known = self.splits.iter().filter_map(|split| split.lag_bytes);
         known.reduce(|sum, lag| sum.saturating_add(lag))
     }
 }
@@ -342,6 +352,8 @@ pub struct SplitReading {
     pub position: Option<String>,
     /// Rows that are there and were not read yet.
     pub lag_rows: Option<u64>,
+    /// Bytes that are there and were not read yet.
+    pub lag_bytes: Option<u64>,
     /// All that is there is read.
     pub is_caught_up: bool,
     /// Rows that could not be read.
@@ -381,6 +393,10 @@ pub struct SinkReading {
     pub recent_latency: DistributionReading,
     /// How long writes took.
     pub writes: DistributionReading,
+    /// Rows that a commit has made visible; without transactions, rows written.
+    pub committed_rows: u64,
+    /// How often something went wrong outside, of a sink that tries again.
+    pub errors: Option<u64>,
 }
 
 /// Times by bucket.
@@ -610,6 +626,7 @@ fn stage_reading(layout: &StageLayout, stage: &StageSnapshot, clock: WallClock) 
         waits_for: stage.held_by_stage,
         counters: stage_counters(stage),
         state_bytes: stage.state_bytes,
+        state_keys: stage.state_keys,
         queued: stage.queued as f64,
         queued_bytes: stage.queued_bytes,
         watermark: known(stage.watermark),
@@ -626,6 +643,8 @@ fn stage_reading(layout: &StageLayout, stage: &StageSnapshot, clock: WallClock) 
             latency: latency.into(),
             recent_latency: latency.into(),
             writes: writes.into(),
+            committed_rows: stage.committed_rows,
+            errors: stage.errors,
         }),
     }
 }
@@ -673,6 +692,7 @@ fn source_reading(layout: &StageLayout, stage: &StageSnapshot, clock: WallClock)
         is_bounded: layout.is_bounded,
         has_time: layout.has_time,
         is_idle: stage.idle,
+        reconnects: of_all.reconnects,
         idle_timeout_ms: layout.idle_timeout.map(|timeout| timeout.as_millis() as i64),
         splits: shown.iter().map(|split| split_reading(split, &of_all.has_ended, clock)).collect(),
     }
@@ -691,6 +711,7 @@ fn split_reading(split: &SplitSnapshot, source_ended: &bool, clock: WallClock) -
         last_row_at_ms: split.last_row_ns.map(|at_ns| clock.at(at_ns)),
         position: split.status.position.clone(),
         lag_rows: split.status.lag_rows,
+        lag_bytes: split.status.lag_bytes,
         is_caught_up: split.status.is_caught_up,
         bad_rows: split.status.bad_rows,
         last_error: split.status.last_error.clone(),

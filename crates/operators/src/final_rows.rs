@@ -192,6 +192,10 @@ impl Partition for FinalPartition {
         self.rows.bytes() + self.counts.capacity() * 8 + (self.ids.capacity() + leaving) * 4
     }
 
+    fn state_keys(&self) -> Option<usize> {
+        Some(self.rows.len())
+    }
+
     fn wakes_at(&self) -> Watermark {
         Watermark::END
     }

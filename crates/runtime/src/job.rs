@@ -30,7 +30,7 @@ use crate::policies::{SchedulerPolicy, SnapshotMode};
 use crate::queues::WorkQueues;
 use crate::scheduler::meter::Measuring;
 use crate::slices::SliceRows;
-use crate::stage::{CellState, Edge, Item, StageRun};
+use crate::stage::{CellState, Edge, Item, OperatorRun, StageRun};
 use crate::stages::Stages;
 use crate::task_lengths::TaskHistograms;
 
@@ -289,7 +289,24 @@ impl StageAt<'_> {
         let bytes = state.partition.state_bytes();
         let grown = bytes as i64 - state.state_bytes as i64;
         state.state_bytes = bytes;
+        if let Some(keys) = state.partition.state_keys() {
+            let before = std::mem::replace(&mut state.state_keys, keys);
+            let grown = keys as i64 - before as i64;
+            self.run.metrics.state_keys.fetch_add(grown, Ordering::Relaxed);
+        }
         self.grow_state(grown)
+    }
+
+    /// Reports the state of partitions that no worker is at, and that have taken rows since.
+    pub(crate) fn report_at_rest(&self, run: &OperatorRun) {
+        for cell in &run.cells {
+            if let Ok(mut state) = cell.state.try_lock()
+                && state.unreported_rows > 0
+            {
+                // The next rows fail the job if there is no memory left.
+                let _ = self.report_state(&mut state);
+            }
+        }
     }
 
     /// What the stage keeps has grown by this many bytes.

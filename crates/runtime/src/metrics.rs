@@ -37,6 +37,7 @@ pub struct StageMetrics {
     pub(crate) quarantined: AtomicU64,
     pub(crate) bad_rows: AtomicU64,
     pub(crate) state_bytes: AtomicI64,
+    pub(crate) state_keys: AtomicI64,
     /// Bundles waiting at this stage.
     pub(crate) queued: AtomicUsize,
     /// Pieces ever posted to the mailboxes of its partitions; the meter counts those taken.
@@ -147,12 +148,15 @@ impl StageMetrics {
             partitions_ns: Vec::new(),
             latency: None,
             writes: None,
+            committed_rows: 0,
+            errors: None,
             accepted: read(&self.accepted),
             late: read(&self.late),
             partly_late: read(&self.partly_late),
             quarantined: read(&self.quarantined),
             bad_rows: read(&self.bad_rows),
             state_bytes: self.state_bytes.load(Ordering::Relaxed).max(0) as u64,
+            state_keys: None,
             queued: self.queued.load(Ordering::Relaxed),
             watermark: self.watermark(),
             idle: false,
@@ -224,6 +228,10 @@ pub struct StageSnapshot {
     pub latency: Option<Distribution>,
     /// How long the writes of a sink took.
     pub writes: Option<Distribution>,
+    /// Rows of a sink that a commit has made visible; of one without transactions, rows written.
+    pub committed_rows: u64,
+    /// How often something went wrong outside, of a sink that tries again.
+    pub errors: Option<u64>,
     /// Rows taken into state.
     pub accepted: u64,
     /// Rows late for all their windows.
@@ -236,6 +244,8 @@ pub struct StageSnapshot {
     pub bad_rows: u64,
     /// Bytes of state.
     pub state_bytes: u64,
+    /// Entries of state, where its partitions count them.
+    pub state_keys: Option<u64>,
     /// Bundles waiting.
     pub queued: usize,
     /// The watermark reached.
@@ -266,6 +276,8 @@ pub struct SourceSnapshot {
     pub is_held: bool,
     /// All of its rows are read.
     pub has_ended: bool,
+    /// How often its connection was made again, where it has one.
+    pub reconnects: Option<u64>,
     /// The same as of a split, where it opens none: what all of it has given.
     pub whole: Option<SplitSnapshot>,
 }

@@ -4,10 +4,11 @@
 
 use thalweg_core::connector::Trouble;
 use thalweg_core::operator::WatermarkInterest;
+use thalweg_core::snapshot::SinkGuarantee;
 use thalweg_core::{SplitId, Watermark};
-use thalweg_ordering::sync::Ordering;
+use thalweg_ordering::sync::{AtomicI64, Ordering};
 
-use crate::job::Job;
+use crate::job::{Job, StageAt};
 use crate::metrics::{
     CutSnapshot, JobLayout, JobSnapshot, MetricsSnapshot, PassedWatermarks, StageLayout,
     StageSnapshot,
@@ -31,7 +32,7 @@ fn stage_metrics(job: &Job, place: usize, stage: &StageRun, now_ns: u64) -> Stag
     snapshot.held_by = held_by.map(|by| job.stages[by].name.clone());
     match &stage.kind {
         StageRunKind::Source(source) => see_source(&mut snapshot, source, stage, now_ns),
-        StageRunKind::Operator(operator) => see_operator(&mut snapshot, operator),
+        StageRunKind::Operator(operator) => see_operator(&mut snapshot, job.at(place), operator),
         StageRunKind::Sink(sink) => see_sink(&mut snapshot, sink),
         StageRunKind::Transform(_) => {}
     }
@@ -52,7 +53,12 @@ fn see_source(snapshot: &mut StageSnapshot, source: &SourceRun, stage: &StageRun
     snapshot.source = Some(source.shown_whole());
 }
 
-fn see_operator(snapshot: &mut StageSnapshot, run: &OperatorRun) {
+fn see_operator(snapshot: &mut StageSnapshot, at: StageAt<'_>, run: &OperatorRun) {
+    at.report_at_rest(run);
+    let of_state = |counter: &AtomicI64| counter.load(Ordering::Relaxed).max(0) as u64;
+    let metrics = &at.run.metrics;
+    snapshot.state_bytes = of_state(&metrics.state_bytes);
+    snapshot.state_keys = run.counts_keys.then(|| of_state(&metrics.state_keys));
     snapshot.problem = run.operator.problem();
     let busy_ns = run.cells.iter().map(|cell| cell.busy_ns.load(Ordering::Relaxed));
     snapshot.partitions_ns = busy_ns.collect();
@@ -62,6 +68,11 @@ fn see_sink(snapshot: &mut StageSnapshot, sink: &SinkRun) {
     snapshot.queued = sink.waiting.load(Ordering::Relaxed);
     snapshot.queued_bytes = sink.waiting_bytes.load(Ordering::Relaxed).max(0) as u64;
     snapshot.problem = sink.trouble.get().and_then(Trouble::get);
+    snapshot.errors = sink.trouble.get().map(Trouble::errors);
+    snapshot.committed_rows = match sink.guarantee.get() {
+        Some(SinkGuarantee::Transactional) => sink.committed_rows.load(Ordering::Relaxed),
+        _ => snapshot.rows_out,
+    };
     snapshot.latency = Some(sink.times.latency.distribution());
     snapshot.writes = Some(sink.times.writes.distribution());
 }

@@ -226,8 +226,11 @@ impl SinkAt<'_> {
                 // Of a job that has failed rows in front of this message may have been passed over:
                 // a snapshot would count them as written. Whoever asks gets no answer.
                 if !self.has_failed() {
+                    let prepared = sink.prepare()?;
+                    let rows = self.at.run.metrics.rows_out.load(Ordering::Relaxed);
+                    self.run.prepared_rows.store(rows, Ordering::Relaxed);
                     // Whoever asked may have given up; the transaction then ends with the next one.
-                    let _ = reply.send(sink.prepare()?);
+                    let _ = reply.send(prepared);
                 }
                 return Ok(SinkState::Open);
             }
@@ -235,6 +238,8 @@ impl SinkAt<'_> {
                 // First: what is visible is never ahead of the mark.
                 mark.map_or(Ok(()), |mark| sink.mark(&mark))?;
                 sink.commit(&handle)?;
+                let rows = self.run.prepared_rows.load(Ordering::Relaxed);
+                self.run.committed_rows.store(rows, Ordering::Relaxed);
                 let _ = reply.send(());
                 return Ok(SinkState::Open);
             }
@@ -278,6 +283,8 @@ impl SinkAt<'_> {
     /// Makes an output final, unless its reader has gone.
     fn finish(&self, sink: &mut dyn Sink) -> Result<()> {
         sink.finish()?;
+        let rows = self.at.run.metrics.rows_out.load(Ordering::Relaxed);
+        self.run.committed_rows.store(rows, Ordering::Relaxed);
         if sink.demand() == Demand::Gone {
             self.run.gone.store(true, Ordering::SeqCst);
         }

@@ -200,6 +200,8 @@ pub struct ShownSplits {
     pub named: Vec<SplitSnapshot>,
     /// All of them together.
     pub whole: Option<SplitSnapshot>,
+    /// How often the connection of the source was made again.
+    pub reconnects: Option<u64>,
 }
 
 impl SourceRun {
@@ -217,8 +219,12 @@ impl SourceRun {
     /// Looks again at what metrics show of its splits.
     pub(crate) fn show_splits(&self, state: &SourceState, metrics: &StageMetrics, now_ns: u64) {
         let source = state.source.as_ref();
-        let (named, whole) = (state.splits.shown(source), Some(state.splits.whole(source)));
-        *self.shown_splits.lock().expect("no panic under this lock") = ShownSplits { named, whole };
+        let shown = ShownSplits {
+            named: state.splits.shown(source),
+            whole: Some(state.splits.whole(source)),
+            reconnects: source.reconnects(),
+        };
+        *self.shown_splits.lock().expect("no panic under this lock") = shown;
         metrics.bad_rows.store(source.bad_rows(), Ordering::Relaxed);
         self.shown_ns.store(now_ns, Ordering::Relaxed);
     }
@@ -232,6 +238,7 @@ impl SourceRun {
             is_ready: self.ready.load(Ordering::Relaxed),
             is_held: self.is_held.load(Ordering::Relaxed),
             has_ended: self.has_finished(),
+            reconnects: shown.reconnects,
             whole: shown.whole.clone(),
         }
     }
@@ -366,6 +373,8 @@ pub struct OperatorRun {
     pub phases: usize,
     /// True if a piece may come in slices.
     pub takes_slices: bool,
+    /// True if its partitions count the entries of their state.
+    pub counts_keys: bool,
     /// One per partition.
     pub cells: Vec<Cell>,
     /// The joint watermark.
@@ -443,7 +452,8 @@ pub(crate) fn shares(
 pub struct Cell {
     /// Pieces and barriers in the order in which the partition takes them.
     pub mailbox: Mailbox<Item>,
-    /// Touched by the mailbox's owner only, so the lock is never contended.
+    /// Touched by the mailbox's owner, so nobody waits for it; whoever looks at metrics asks a
+    /// partition at rest for the size of its state.
     pub state: Mutex<CellState>,
     /// Barriers among the items: such a cell is urgent.
     pub barriers: AtomicUsize,
@@ -495,6 +505,8 @@ pub struct CellState {
     pub passed: Watermark,
     /// State bytes as last reported.
     pub state_bytes: usize,
+    /// Entries of state as last reported.
+    pub state_keys: usize,
     /// Rows taken since then.
     pub unreported_rows: usize,
 }
@@ -649,6 +661,10 @@ pub struct SinkRun {
     pub is_cancelled: AtomicBool,
     /// What the sink promises, in a job with snapshots.
     pub guarantee: OnceLock<SinkGuarantee>,
+    /// Rows written before the transaction that was prepared last.
+    pub prepared_rows: AtomicU64,
+    /// Rows that commits have made visible.
+    pub committed_rows: AtomicU64,
     /// Messages on the way, for metrics.
     pub waiting: Arc<AtomicUsize>,
     /// How long rows and writes took.

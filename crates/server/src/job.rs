@@ -189,6 +189,7 @@ impl JobState {
             late_rows: stage.late,
             bad_rows: stage.bad_rows,
             state_bytes: stage.state_bytes,
+            state_keys: stage.state_keys,
             queued_bundles: stage.queued as u64,
             is_idle: stage.idle,
             held_by: stage.held_by,
@@ -316,6 +317,10 @@ pub struct StageView {
     pub bad_rows: u64,
     /// Bytes of state.
     pub state_bytes: u64,
+    /// Entries of state, where they are counted: keys, each in each window that is open; rows where
+    /// rows are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_keys: Option<u64>,
     /// Bundles that wait.
     pub queued_bundles: u64,
     /// The watermark, in milliseconds since 1970.
@@ -347,6 +352,9 @@ pub struct Event {
     /// More of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
+    /// A stable word for programs, where something went wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
     /// Who asked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,

@@ -12,7 +12,7 @@
 //! | `history` | what a job was doing in the last 24 hours |
 //! | `journal` | lines on standard error |
 //! | `meters` | what the server counts of itself |
-//! | `otlp` | metrics and traces for a collector of OpenTelemetry (a feature) |
+//! | `otlp` | metrics, traces and events for a collector of OpenTelemetry (a feature) |
 //! | `systemd` | what a service manager is informed of |
 //! | `http` | the REST interface, and what keeps strangers from it |
 //! | `gateway` | the SQL gateway for clients of Apache Flink |

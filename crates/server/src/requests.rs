@@ -555,7 +555,15 @@ impl Server {
         })?;
         state.is_touched = true;
         let text = format!("back to revision {}", upgrade.revision);
-        self.event(job, "upgrade", &text, Some(why.clone()), "server");
+        let event = Event {
+            at_ms: now_ms,
+            kind: "upgrade".to_owned(),
+            text: text.clone(),
+            detail: Some(why.clone()),
+            code: Some("went-back".to_owned()),
+            by: Some("server".to_owned()),
+        };
+        self.note_event(&job.name, None, &event);
         let problem = Problem::new(409, "went-back", format!("{text}: {why}"));
         self.operations.end_upgrade(&job.name, Err(problem), now_ms);
         Ok(())
@@ -653,9 +661,19 @@ impl Server {
             kind: kind.to_owned(),
             text: text.to_owned(),
             detail,
+            code: None,
             by: Some(by.to_owned()),
         };
-        self.catalogue.append(&job.name, "events.ndjson", &event);
+        self.note_event(&job.name, None, &event);
+    }
+
+    /// Something has happened to a job, in the run of this generation if it is about one.
+    pub(crate) fn note_event(&self, job: &str, generation: Option<u64>, event: &Event) {
+        self.catalogue.append(job, "events.ndjson", event);
+        #[cfg(feature = "otlp")]
+        self.events.add(crate::otlp::EventRecord::of(job, generation, event));
+        #[cfg(not(feature = "otlp"))]
+        let _ = generation;
     }
 }
 

@@ -49,7 +49,10 @@ pub struct Server {
     pub journal: Journal,
     /// What took time, for a collector of OpenTelemetry.
     #[cfg(feature = "otlp")]
-    pub spans: crate::otlp::Spans,
+    pub spans: crate::otlp::Outbox<crate::otlp::Span>,
+    /// What happened to jobs, for the same.
+    #[cfg(feature = "otlp")]
+    pub events: crate::otlp::Outbox<crate::otlp::EventRecord>,
     /// Counts changes of what lists show; whoever shows them waits for the next one.
     pub changed: watch::Sender<u64>,
     /// What could not be read when it began.
@@ -101,7 +104,9 @@ impl Server {
             is_closing: AtomicBool::new(false),
             looked_ns: AtomicU64::new(clock.now_ns()),
             #[cfg(feature = "otlp")]
-            spans: crate::otlp::Spans::new(config.otlp().is_some()),
+            spans: crate::otlp::Outbox::new(config.otlp().is_some()),
+            #[cfg(feature = "otlp")]
+            events: crate::otlp::Outbox::new(config.otlp().is_some()),
             journal,
             spent_ns,
             config,

@@ -289,15 +289,18 @@ fn show(server: &Server, job: &Job, state: &mut JobState, shown: State) {
         }
         state.shown = shown;
         state.since_ms = now_ms;
-        let text = problem.as_ref().filter(|_| shown.is_at_rest());
+        let problem = problem.as_ref().filter(|_| shown.is_at_rest());
+        let waiting = state.run.as_ref().and_then(|run| run.waiting());
+        let cause = waiting.filter(|_| shown == State::Restarting).map(|waiting| waiting.cause);
         let event = Event {
             at_ms: now_ms,
             kind: "state".to_owned(),
             text: shown.word().to_owned(),
-            detail: text.map(|problem: &Problem| problem.detail.clone()),
+            detail: problem.map(|problem: &Problem| problem.detail.clone()).or(cause),
+            code: problem.map(|problem| problem.code.clone()),
             by: None,
         };
-        server.catalogue.append(&job.name, "events.ndjson", &event);
+        server.note_event(&job.name, Some(generation), &event);
         server.changed.send_modify(|version| *version += 1);
         state.is_touched = true;
     }

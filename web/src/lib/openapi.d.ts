@@ -1218,6 +1218,8 @@ export interface components {
             at_ms: number;
             /** @description Who asked for it. */
             by?: string | null;
+            /** @description A stable word for programs, where something went wrong. */
+            code?: string | null;
             /** @description More of it. */
             detail?: string | null;
             /** @description `state`, `request` or `upgrade`. */
@@ -1631,6 +1633,8 @@ export interface components {
                 at_ms: number;
                 /** @description Who asked for it. */
                 by?: string | null;
+                /** @description A stable word for programs, where something went wrong. */
+                code?: string | null;
                 /** @description More of it. */
                 detail?: string | null;
                 /** @description `state`, `request` or `upgrade`. */
@@ -2543,6 +2547,12 @@ export interface components {
              * @description Bytes of state.
              */
             state_bytes: number;
+            /**
+             * Format: int64
+             * @description Entries of state, where they are counted: keys, each in each window that is open; rows where
+             *     rows are kept.
+             */
+            state_keys?: number | null;
             /**
              * Format: int64
              * @description The watermark, in milliseconds since 1970.

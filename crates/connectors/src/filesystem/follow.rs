@@ -23,6 +23,7 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use thalweg_core::Result;
@@ -127,6 +128,8 @@ pub struct FollowSplitter {
     /// This look has been made.
     has_looked: bool,
     block_bytes: usize,
+    /// The bytes of all files, as the last look has found them.
+    known_bytes: Arc<AtomicU64>,
 }
 
 /// The file that is being read.
@@ -143,7 +146,12 @@ enum Pieces {
 
 impl FollowSplitter {
     /// Resumes with these files, and reads others as they appear.
-    pub fn new(reading: Arc<Reading>, following: Following, work: Vec<Work>) -> Self {
+    pub fn new(
+        reading: Arc<Reading>,
+        following: Following,
+        work: Vec<Work>,
+        known_bytes: Arc<AtomicU64>,
+    ) -> Self {
         let numbers = work.iter().map(|work| work.number + 1).max().unwrap_or(0);
         let known = |Work { number, file, from, is_done }: Work| {
             let read_at = is_done.then_some((file.size, file.stamp));
@@ -162,6 +170,7 @@ impl FollowSplitter {
             open: None,
             has_looked: false,
             block_bytes,
+            known_bytes,
         }
     }
 
@@ -187,7 +196,18 @@ impl FollowSplitter {
         // What was found first is older, also where it was renamed since.
         let found = self.found.make_contiguous();
         found.sort_by_key(|found| found.number.unwrap_or(usize::MAX));
+        self.count_bytes();
         Ok(())
+    }
+
+    /// Counts the bytes of the files that a look has found, and of those that it has missed.
+    fn count_bytes(&self) {
+        let is_gone = |number: &usize| self.known.get(number).is_some_and(|of| of.looks_gone > 0);
+        let found = self.found.iter().filter(|found| !found.number.as_ref().is_some_and(is_gone));
+        let found: u64 = found.map(|found| found.file.size).sum();
+        let missed = self.known.values().filter(|known| known.looks_gone > 0);
+        let missed: u64 = missed.map(|known| known.file.size).sum();
+        self.known_bytes.store(found + missed, Ordering::Relaxed);
     }
 
     /// Finds a file that is not where it was under its name.

@@ -23,6 +23,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -179,6 +180,16 @@ impl FileProgress {
         FileProgress { file, at: None, given: 0, dropped: 0, seen: None, is_done: false }
     }
 
+    /// Bytes of the file before the place, as far as the place says that: a compressed text and a
+    /// file of rows count when they are read to their end.
+    fn read_bytes(&self) -> u64 {
+        match self.at {
+            _ if self.is_done => self.file.size,
+            Some(FilePlace::Text(at)) if self.file.is_plain() => at.offset,
+            _ => 0,
+        }
+    }
+
     fn to_json(&self) -> Value {
         let mut file = json!({ "path": self.file.label.as_ref(), "size": self.file.size });
         if let Some(stamp) = self.file.stamp {
@@ -217,16 +228,49 @@ pub struct Progress {
     bad_rows: u64,
     /// The dead letters up to there.
     letters: LetterMark,
+    /// The bytes of all files that are known; whoever follows files finds more.
+    known_bytes: Arc<AtomicU64>,
+    /// Bytes of them that lie before the place.
+    read_bytes: u64,
 }
 
 impl Progress {
     /// Nothing of these files was given.
     pub fn new(format: &Format, files: &[Arc<InputFile>]) -> Progress {
-        let entries = files.iter().cloned().map(FileProgress::new).enumerate().collect();
-        let (is_followed, has_ended) = (false, false);
-        let letters = LetterMark::default();
         let (format, is_text) = (format.name(), format.is_text());
-        Progress { format, is_text, entries, is_followed, has_ended, bad_rows: 0, letters }
+        let mut progress = Progress {
+            format,
+            is_text,
+            entries: files.iter().cloned().map(FileProgress::new).enumerate().collect(),
+            is_followed: false,
+            has_ended: false,
+            bad_rows: 0,
+            letters: LetterMark::default(),
+            known_bytes: Arc::default(),
+            read_bytes: 0,
+        };
+        progress.count_bytes();
+        progress
+    }
+
+    /// Counts the bytes of all files.
+    fn count_bytes(&mut self) {
+        let known_bytes = self.entries.values().map(|entry| entry.file.size).sum();
+        self.known_bytes.store(known_bytes, Ordering::Relaxed);
+        self.read_bytes = self.entries.values().map(FileProgress::read_bytes).sum();
+    }
+
+    /// The bytes of all files that are known, for whoever finds more of them.
+    pub fn known_bytes(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.known_bytes)
+    }
+
+    /// Bytes of files behind the place; `None` where that is not known.
+    pub fn lag_bytes(&self) -> Option<u64> {
+        let is_stdin = self.entries.values().next().is_some_and(|entry| entry.file.path.is_none());
+        let known_bytes = self.known_bytes.load(Ordering::Relaxed);
+        let left = if self.has_ended { 0 } else { known_bytes.saturating_sub(self.read_bytes) };
+        (!is_stdin).then_some(left)
     }
 
     /// All files stay in the position, since each may grow.
@@ -254,7 +298,10 @@ impl Progress {
         if !self.is_followed
             && self.entries.first_key_value().is_some_and(|(&at, _)| at < end.number)
         {
-            self.entries = self.entries.split_off(&end.number);
+            let rest = self.entries.split_off(&end.number);
+            let passed = std::mem::replace(&mut self.entries, rest);
+            let left = |entry: &FileProgress| entry.file.size.saturating_sub(entry.read_bytes());
+            self.read_bytes += passed.values().map(left).sum::<u64>();
         }
         let entry =
             self.entries.entry(end.number).or_insert_with(|| FileProgress::new(end.file.clone()));
@@ -288,10 +335,12 @@ impl Progress {
     pub fn complete(&mut self, end: &FileMark, bad_rows: u64, letters: LetterMark) {
         (self.bad_rows, self.letters) = (bad_rows, letters);
         if end.reached == Reached::Gone {
-            self.entries.remove(&end.number);
+            let gone = self.entries.remove(&end.number);
+            self.read_bytes -= gone.map_or(0, |gone| gone.read_bytes());
             return;
         }
         let Some(entry) = self.entries.get_mut(&end.number) else { return };
+        self.read_bytes -= entry.read_bytes();
         entry.file = end.file.clone();
         entry.at = Some(end.place);
         // The run before has given rows of later blocks as well if there are any left to drop.
@@ -299,6 +348,7 @@ impl Progress {
         let is_behind = |seen: &GivenText| entry.given > 0 && !seen.is_before(end.place);
         entry.seen = entry.seen.filter(is_behind);
         entry.is_done = end.reached == Reached::End;
+        self.read_bytes += entry.read_bytes();
     }
 
     /// All rows of all files were given.
@@ -348,6 +398,7 @@ impl Progress {
             None => find_listed(files, listing)?,
         };
         self.entries = found.into_iter().enumerate().collect();
+        self.count_bytes();
         (self.bad_rows, self.letters) = (bad_rows, letters);
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thalweg_core::connector::{Source, SourceBatch, SourcePoll, Waker};
+use thalweg_core::connector::{Source, SourceBatch, SourcePoll, SplitId, SplitStatus, Waker};
 use thalweg_core::{Error, Result};
 
 use super::blocks::{BlockSplitter, RECORD_BYTES_MAX};
@@ -152,7 +152,10 @@ impl Source for FileSource {
     fn start(&mut self, waker: Waker) -> Result<()> {
         let (reading, work) = (self.reading.clone(), self.progress.work());
         let splitter: Box<dyn Splitter> = match &self.following {
-            Some(following) => Box::new(FollowSplitter::new(reading, following.clone(), work)),
+            Some(following) => {
+                let known_bytes = self.progress.known_bytes();
+                Box::new(FollowSplitter::new(reading, following.clone(), work, known_bytes))
+            }
             None if reading.format().is_text() => Box::new(BlockSplitter::new(reading, work)),
             None => rows_of(&reading, work),
         };
@@ -220,6 +223,11 @@ impl Source for FileSource {
 
     fn bad_rows(&self) -> u64 {
         self.bad_rows
+    }
+
+    fn split_status(&self, _split: SplitId) -> SplitStatus {
+        let lag_bytes = self.progress.lag_bytes();
+        SplitStatus { is_caught_up: true, lag_bytes, ..SplitStatus::default() }
     }
 
     fn position(&self) -> Option<String> {

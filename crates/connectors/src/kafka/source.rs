@@ -9,8 +9,8 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use rdkafka::consumer::Consumer as _;
 use serde_json::{Value, json};
 use thalweg_core::connector::{
-    Source, SourceBatch, SourcePoll, SplitEvent, SplitId, SplitStatus, TableRequest, Waker,
-    unread_rows,
+    Source, SourceBatch, SourcePoll, SplitEvent, SplitId, SplitStatus, TableRequest, Trouble,
+    Waker, unread_rows,
 };
 use thalweg_core::{Error, Result};
 
@@ -48,6 +48,8 @@ pub struct KafkaSource {
     bad_rows: u64,
     /// Ends the waits of a start.
     starting: Cancel,
+    /// What goes wrong at the moment.
+    trouble: Trouble,
 }
 
 /// A partition, as far as rows were given.
@@ -81,6 +83,7 @@ impl KafkaSource {
             done: None,
             bad_rows: 0,
             starting: Cancel::default(),
+            trouble: Trouble::default(),
         })
     }
 
@@ -213,7 +216,7 @@ impl Source for KafkaSource {
             let opened = self.open_split(part.clone());
             self.first.push_back(opened);
         }
-        let context = Context::default();
+        let context = Context { trouble: self.trouble.clone(), ..Context::default() };
         let (commits, to_commit) = unbounded();
         let (running, done) = bounded(0);
         let cancel = Cancel::default();
@@ -283,6 +286,10 @@ impl Source for KafkaSource {
         self.bad_rows
     }
 
+    fn reconnects(&self) -> Option<u64> {
+        Some(self.trouble.recoveries())
+    }
+
     fn split_status(&self, split: SplitId) -> SplitStatus {
         let Some(found) = self.splits.get(split.0 as usize) else { return SplitStatus::default() };
         let (next, shared) = (found.part.next, &found.part.shared);
@@ -297,6 +304,7 @@ impl Source for KafkaSource {
             is_caught_up,
             bad_rows: found.bad_rows,
             last_error: shared.trouble.get(),
+            ..SplitStatus::default()
         }
     }
 

@@ -413,6 +413,10 @@ impl Source for MessageSource {
         self.progress.bad_rows
     }
 
+    fn reconnects(&self) -> Option<u64> {
+        Some(self.trouble.recoveries())
+    }
+
     fn split_status(&self, split: SplitId) -> SplitStatus {
         let Some(found) = self.splits.get(split.0 as usize) else { return SplitStatus::default() };
         // Relaxed: the numbers alone are read.
@@ -432,6 +436,7 @@ impl Source for MessageSource {
             is_caught_up,
             bad_rows: found.bad_rows,
             last_error: self.trouble.get(),
+            ..SplitStatus::default()
         }
     }
 

@@ -229,6 +229,10 @@ impl Source for CdcSource {
         Some(Arc::new(move || starting.set()))
     }
 
+    fn reconnects(&self) -> Option<u64> {
+        Some(self.trouble.recoveries())
+    }
+
     fn split_status(&self, _split: SplitId) -> SplitStatus {
         SplitStatus {
             position: self.position.as_ref().map(|position| lsn::text(position.lsn)),

@@ -58,6 +58,7 @@ layer! {
         fn buffered_bytes() -> usize;
         fn overdue_ns() -> u64;
         fn bad_rows() -> u64;
+        fn reconnects() -> Option<u64>;
         fn position() -> Option<String>;
         fn split_status(split: SplitId) -> SplitStatus;
         fn merged_splits() -> Vec<MergedSplit>;

@@ -1,6 +1,6 @@
 //! The parts of a source that have a sequence and a time of their own.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A split of a source: a part with a sequence of its own (a partition of a topic, a shard, a
 /// slot). Each has its own running watermark, by which its rows are judged, and falls idle on its
@@ -54,23 +54,44 @@ pub struct MergedSplit {
     pub has_ended: bool,
 }
 
-/// What goes wrong outside at the moment and is tried again, as metrics show it. Clones are the
-/// same.
+/// What goes wrong outside at the moment and is tried again, as metrics show it, with how often
+/// that was so. Clones are the same.
 #[derive(Clone, Debug, Default)]
-pub struct Trouble(Arc<Mutex<Option<String>>>);
+pub struct Trouble(Arc<Mutex<TroubleState>>);
+
+#[derive(Debug, Default)]
+struct TroubleState {
+    message: Option<String>,
+    errors: u64,
+    recoveries: u64,
+}
 
 impl Trouble {
     /// This goes wrong.
     pub fn set(&self, message: impl Into<String>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(message.into());
+        let mut state = self.state();
+        state.message = Some(message.into());
+        state.errors += 1;
     }
     /// All is well again.
     pub fn clear(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let mut state = self.state();
+        state.recoveries += u64::from(state.message.take().is_some());
     }
     /// What goes wrong, if anything does.
     pub fn get(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.state().message.clone()
+    }
+    /// How often something went wrong: each attempt that failed.
+    pub fn errors(&self) -> u64 {
+        self.state().errors
+    }
+    /// How often all was well again after that.
+    pub fn recoveries(&self) -> u64 {
+        self.state().recoveries
+    }
+    fn state(&self) -> MutexGuard<'_, TroubleState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -81,6 +102,8 @@ pub struct SplitStatus {
     pub position: Option<String>,
     /// Rows that are there and were not given yet, as far as that is known.
     pub lag_rows: Option<u64>,
+    /// Bytes of it that are there and were not given yet, as far as that is known.
+    pub lag_bytes: Option<u64>,
     /// All that is there was given: where nothing comes, there is nothing. A split that lags is
     /// never taken for an idle one.
     pub is_caught_up: bool,
@@ -88,4 +111,22 @@ pub struct SplitStatus {
     pub bad_rows: u64,
     /// What went wrong last, and is tried again.
     pub last_error: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_that_failed_and_recoveries_are_counted() {
+        let trouble = Trouble::default();
+        trouble.clear();
+        assert_eq!((trouble.errors(), trouble.recoveries()), (0, 0));
+        trouble.set("refused");
+        trouble.clone().set("refused again");
+        assert_eq!(trouble.get().as_deref(), Some("refused again"));
+        trouble.clear();
+        trouble.clear();
+        assert_eq!((trouble.errors(), trouble.recoveries(), trouble.get()), (2, 1, None));
+    }
 }

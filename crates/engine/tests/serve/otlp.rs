@@ -141,6 +141,65 @@ fn a_collector_gets_metrics_and_what_took_time() {
     server.terminate();
 }
 
+#[test]
+fn a_collector_gets_what_happened_to_jobs() {
+    let Some(collector) = Collector::start(1) else { return };
+    let place = Place::new("otlp-events");
+    let endpoint = format!("otlp.endpoint=http://127.0.0.1:{}", collector.port);
+    let server = place.serve(&["-o", "snapshots.interval=100 ms", "-o", &endpoint]);
+    let old = numbers_job("a.csv", 1_000_000_000, 500);
+    server.submit("a", &old, &[]);
+    server.await_snapshot("a");
+    server.submit("a", &old.replace("FROM numbers", "FROM numbers WHERE n > 0"), &[]);
+    let failing = "CREATE TABLE n (n BIGINT) WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'no.csv');
+                   CREATE TABLE o (n BIGINT) WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'o.csv');
+                   SET 'restart-strategy.type' = 'none'; INSERT INTO o SELECT n FROM n;";
+    server.submit("bad", failing, &[]);
+    let problem = server.await_state("bad", "failed")["outcome"]["problem"].clone();
+    let has = |records: &[&Value], job: &str, what: &str| {
+        let of_job = records.iter().filter(|record| attribute(record, "thalweg.job") == job);
+        of_job.into_iter().any(|record| text_of(record).starts_with(what))
+    };
+    let requests = collector.until("upgrade and failure", |requests| {
+        let records = all(requests, "logRecords");
+        has(&records, "a", "revision 1 → 2") && has(&records, "bad", "failed")
+    });
+    assert!(requests.iter().all(|request| request["is_known"] == true), "{requests:?}");
+    let records = all(&requests, "logRecords");
+    let record = |job: &str, what: &str| {
+        let is_it = |record: &&&Value| {
+            attribute(record, "thalweg.job") == job && text_of(record).starts_with(what)
+        };
+        records.iter().find(is_it).unwrap_or_else(|| panic!("no {what} of {job}: {records:?}"))
+    };
+    let failed = record("bad", "failed: ");
+    assert_eq!(failed["severityNumber"], "SEVERITY_NUMBER_ERROR");
+    assert_eq!(
+        (&failed["severityText"], &failed["eventName"]),
+        (&"ERROR".into(), &"thalweg.state".into())
+    );
+    assert_eq!(attribute(failed, "thalweg.code"), &problem["code"]);
+    let detail = problem["detail"].as_str().expect("a text");
+    assert_eq!(text_of(failed), format!("failed: {detail}"));
+    assert_eq!(failed["traceId"].as_str().map(str::len), Some(24), "16 bytes in base64");
+    let events: Value =
+        serde_json::from_str(&server.done(&["events", "bad", "--json"])).expect("JSON");
+    let events = events["items"].as_array().expect("events").iter();
+    let at_ms = events.filter(|event| event["text"] == "failed").map(|event| &event["at_ms"]);
+    let at_ms: Vec<u64> = at_ms.map(|at_ms| at_ms.as_u64().expect("a moment")).collect();
+    assert_eq!(at_ms, [number(&failed["timeUnixNano"]) / 1_000_000]);
+    let upgrade = record("a", "revision 1 → 2");
+    assert_eq!(upgrade["severityNumber"], "SEVERITY_NUMBER_INFO");
+    assert_eq!(upgrade["eventName"], "thalweg.upgrade");
+    assert_eq!(record("a", "running")["severityNumber"], "SEVERITY_NUMBER_INFO");
+    server.terminate();
+}
+
+/// What a record of a log says.
+fn text_of(record: &Value) -> &str {
+    record["body"]["stringValue"].as_str().expect("a text")
+}
+
 fn check_metrics(metrics: &[&Value]) {
     let rows = named(metrics, "thalweg.stage.input.rows").expect("a metric");
     assert_eq!(rows["unit"], "{row}");

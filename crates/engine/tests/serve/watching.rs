@@ -342,6 +342,91 @@ fn metrics_are_for_programs_of_this_machine_unless_an_option_says_no() {
     server.terminate();
 }
 
+/// A number of `/metrics`; `None` where there is no such series.
+fn scraped(server: &Running, series: &str) -> Option<u64> {
+    let host = &server.address;
+    let request = format!("GET /metrics HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+    let text = server.raw(&request);
+    let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    value.map(|value| value.parse().expect("a number"))
+}
+
+/// Waits until this is true of a number of `/metrics`.
+fn await_scraped(server: &Running, series: &str, is_there: impl Fn(u64) -> bool) -> u64 {
+    let end = std::time::Instant::now() + PATIENCE;
+    loop {
+        let value = scraped(server, series);
+        if let Some(value) = value.filter(|value| is_there(*value)) {
+            return value;
+        }
+        assert!(std::time::Instant::now() < end, "{series} is {value:?}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn rows_are_committed_by_snapshots() {
+    let place = Place::new("committed");
+    let server = place.serve(&["-o", "snapshots.interval=1 h"]);
+    server.submit("a", &numbers_job("out/", ENDLESS, 500), &[]);
+    let committed = "thalweg_sink_committed_rows_total{job=\"a\",sink=\"kept\"}";
+    let written = "thalweg_stage_output_rows_total{job=\"a\",stage=\"kept\"}";
+    await_scraped(&server, written, |rows| rows > 50);
+    assert_eq!(scraped(&server, committed), Some(0));
+    let token = server.token("operator", "operate");
+    let wait = "prefer: wait=30\r\n";
+    assert_eq!(server.ask("POST", "/v1/jobs/a/snapshots", &token, wait, "").0, 200);
+    let rows = await_scraped(&server, committed, |rows| rows > 0);
+    let files = std::fs::read_dir(place.folder.join("files/out")).expect("the output");
+    let names = files.map(|file| file.expect("a file").file_name().into_string().expect("a name"));
+    let shown = names.filter(|name| !name.starts_with('.'));
+    let shown: usize = shown.map(|name| place.numbers(&format!("out/{name}")).len()).sum();
+    assert_eq!(shown as u64, rows, "what others can see");
+    await_scraped(&server, written, |written| written > rows);
+    assert_eq!(scraped(&server, committed), Some(rows), "the rest waits for the next snapshot");
+    server.terminate();
+}
+
+#[test]
+fn entries_of_state_and_bytes_that_are_left_are_numbers() {
+    let place = Place::new("keys");
+    let server = place.serve(&FAST);
+    let files = place.folder.join("files");
+    std::fs::create_dir_all(files.join("in")).expect("a folder");
+    std::fs::write(files.join("in/a.csv"), "1\n2\n3\n4\n5\n").expect("a file");
+    let sql = "CREATE TABLE n (n BIGINT) WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'in/',
+                 'source.monitor-interval' = '10 ms');
+               CREATE TABLE o (k BIGINT, c BIGINT) WITH ('connector' = 'blackhole');
+               INSERT INTO o SELECT MOD(n, 3), COUNT(*) FROM n GROUP BY MOD(n, 3);";
+    server.submit("k", sql, &[]);
+    let job = server.await_job("k", "with three keys", |job| {
+        let stages = job["stages"].as_array().into_iter().flatten();
+        stages.map(|stage| &stage["state_keys"]).any(|keys| keys.as_u64() == Some(3))
+    });
+    let stages = || job["stages"].as_array().expect("stages").iter();
+    let stage = stages().find(|stage| stage["state_keys"] == 3).expect("the stage");
+    let name = stage["name"].as_str().expect("a name");
+    assert!(stages().all(|stage| stage["role"] == "operator" || stage["state_keys"].is_null()));
+    let keys = format!("thalweg_stage_state_keys{{job=\"k\",stage=\"{name}\"}}");
+    await_scraped(&server, &keys, |keys| keys == 3);
+    // No connection, no reconnects; a record without an end is left.
+    let source = "{job=\"k\",source=\"n\"}";
+    assert_eq!(scraped(&server, &format!("thalweg_source_reconnects_total{source}")), None);
+    await_scraped(&server, &format!("thalweg_source_lag_bytes{source}"), |bytes| bytes == 0);
+    std::fs::write(files.join("in/b.csv"), "12").expect("a file");
+    await_scraped(&server, &format!("thalweg_source_lag_bytes{source}"), |bytes| bytes == 2);
+    // A sink without transactions has committed what it has written.
+    let written =
+        await_scraped(&server, "thalweg_stage_output_rows_total{job=\"k\",stage=\"o\"}", |rows| {
+            rows > 0
+        });
+    let committed = "thalweg_sink_committed_rows_total{job=\"k\",sink=\"o\"}";
+    assert_eq!(scraped(&server, committed), Some(written));
+    let shown = server.done(&["describe", "k"]);
+    assert!(shown.lines().any(|line| line.contains(name) && line.contains(" 3 ")), "{shown}");
+    server.terminate();
+}
+
 /// A moment of a run that is over is answered from the files of the job.
 #[test]
 fn a_moment_before_a_restart_can_be_asked_why() {

@@ -296,4 +296,8 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> Partition for KeyedPartition<T, K,
         let states = self.states.bytes(|state| self.operator.extra_bytes(state));
         states + timers
     }
+
+    fn state_keys(&self) -> Option<usize> {
+        Some(self.states.len())
+    }
 }

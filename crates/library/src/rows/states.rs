@@ -181,6 +181,11 @@ impl<K: RowKey, S: Default> States<K, S> {
         true
     }
 
+    /// How many keys have a state.
+    pub(super) fn len(&self) -> usize {
+        self.kept.len()
+    }
+
     /// About how many bytes the states take, estimated from some of them.
     pub(super) fn bytes(&self, extra_bytes: impl Fn(&S) -> usize) -> usize {
         let of_key = size_of::<K>() + size_of::<StateOfKey<S>>() + 1;

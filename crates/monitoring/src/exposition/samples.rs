@@ -148,7 +148,6 @@ fn of_stage(families: &mut Families, job: &str, label: &str, stage: &StageReadin
     let counts = [
         ("thalweg_stage_input_rows_total", counters.rows_in),
         ("thalweg_stage_output_rows_total", counters.rows_out),
-        ("thalweg_stage_bundles_total", counters.bundles_in),
     ];
     for (name, count) in counts {
         families.add(name, &labels, count as f64);
@@ -162,6 +161,7 @@ fn of_stage(families: &mut Families, job: &str, label: &str, stage: &StageReadin
         }
     }
     if stage.kind != StageKind::Sink {
+        families.add("thalweg_stage_bundles_total", &labels, counters.bundles_in as f64);
         families.add("thalweg_stage_output_bytes_total", &labels, counters.bytes_out as f64);
     }
     if stage.kind != StageKind::Source {
@@ -169,6 +169,9 @@ fn of_stage(families: &mut Families, job: &str, label: &str, stage: &StageReadin
     }
     if matches!(stage.kind, StageKind::Source | StageKind::Operator) {
         families.add("thalweg_stage_state_bytes", &labels, stage.state_bytes as f64);
+    }
+    if let Some(keys) = stage.state_keys {
+        families.add("thalweg_stage_state_keys", &labels, keys as f64);
     }
     if stage.kind == StageKind::Operator {
         let judged = [
@@ -190,6 +193,11 @@ fn of_sink(families: &mut Families, job: &str, label: &str, stage: &StageReading
     if let Some(sink) = &stage.sink {
         families.add_times("thalweg_result_latency_seconds", &labels, &sink.latency);
         families.add_times("thalweg_sink_write_seconds", &labels, &sink.writes);
+        let committed = sink.committed_rows as f64;
+        families.add("thalweg_sink_committed_rows_total", &labels, committed);
+        if let Some(errors) = sink.errors {
+            families.add("thalweg_sink_errors_total", &labels, errors as f64);
+        }
     }
 }
 
@@ -207,6 +215,12 @@ fn of_source(
     families.add("thalweg_source_quarantined_rows_total", &labels, quarantined);
     if let Some(lag_rows) = source.lag_rows() {
         families.add("thalweg_source_lag_rows", &labels, lag_rows as f64);
+    }
+    if let Some(lag_bytes) = source.lag_bytes() {
+        families.add("thalweg_source_lag_bytes", &labels, lag_bytes as f64);
+    }
+    if let Some(reconnects) = source.reconnects {
+        families.add("thalweg_source_reconnects_total", &labels, reconnects as f64);
     }
     for split in shown_splits(source) {
         let labels = [job, label, split.name.as_str()];

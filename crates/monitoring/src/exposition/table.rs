@@ -119,16 +119,31 @@ pub const METRICS: &[Metric] = &[
     gauge("thalweg_source_last_row_timestamp_seconds", SPLIT, "When a split gave rows last"),
     gauge("thalweg_source_idle", SPLIT, "1 while nobody waits for a split"),
     gauge("thalweg_source_lag_rows", SOURCE, "Rows that are there and were not read yet"),
+    gauge(
+        "thalweg_source_lag_bytes",
+        SOURCE,
+        "Bytes of the files that are known which were not read yet; a compressed file and one of row groups counts \
+         until it is read to its end",
+    ),
     counter("thalweg_source_bad_rows_total", SOURCE, "Rows that could not be read"),
     counter(
         "thalweg_source_quarantined_rows_total",
         SOURCE,
         "Rows left out because their time lies too far in the future",
     ),
+    counter(
+        "thalweg_source_reconnects_total",
+        SOURCE,
+        "How often the connection of a source was lost and made again",
+    ),
     counter("thalweg_stage_input_rows_total", STAGE, "Rows taken; of a source, rows read"),
     counter("thalweg_stage_output_rows_total", STAGE, "Rows passed on; of a sink, rows written"),
     counter("thalweg_stage_output_bytes_total", STAGE, "Bytes passed on"),
-    counter("thalweg_stage_bundles_total", STAGE, "Bundles taken"),
+    counter(
+        "thalweg_stage_bundles_total",
+        STAGE,
+        "Bundles taken; those of a sink are the count of thalweg_sink_write_seconds",
+    ),
     counter(
         "thalweg_stage_busy_seconds_total",
         STAGE,
@@ -151,6 +166,11 @@ pub const METRICS: &[Metric] = &[
         STAGE,
         "Bytes of state; of a source, read and not given yet",
     ),
+    gauge(
+        "thalweg_stage_state_keys",
+        STAGE,
+        "Entries of state: keys, each in each window that is open; rows where rows are kept",
+    ),
     counter("thalweg_stage_accepted_rows_total", STAGE, "Rows taken into state"),
     counter("thalweg_stage_late_rows_total", STAGE, "Rows late for all their windows"),
     counter(
@@ -164,6 +184,17 @@ pub const METRICS: &[Metric] = &[
         "From the arrival of the row that completes a result to the write of the result",
     ),
     histogram("thalweg_sink_write_seconds", SINK, "How long writes took"),
+    counter(
+        "thalweg_sink_committed_rows_total",
+        SINK,
+        "Rows that a commit has made visible, or durable where a file gets its name at the end; without \
+         transactions, rows written. The rest of thalweg_stage_output_rows_total waits for the next snapshot",
+    ),
+    counter(
+        "thalweg_sink_errors_total",
+        SINK,
+        "How often something went wrong outside, of sinks that try again",
+    ),
     counter("thalweg_snapshots_total", &["job", "result"], "Snapshots kept and failed"),
     histogram(
         "thalweg_snapshot_duration_seconds",

@@ -26,10 +26,12 @@ fn source(name: &str, splits: usize) -> StageReading {
         watermark: Some(1_000 + place as i64),
         last_row_at_ms: Some(2_000),
         lag_rows: Some(1),
+        lag_bytes: Some(100),
         ..SplitReading::default()
     };
     let splits = (0..splits).map(split).collect();
-    let source = SourceReading { has_time: true, splits, ..SourceReading::default() };
+    let source =
+        SourceReading { has_time: true, reconnects: Some(3), splits, ..SourceReading::default() };
     StageReading { source: Some(source), ..stage(name, StageKind::Source, &[]) }
 }
 
@@ -37,7 +39,13 @@ fn sink(name: &str, inputs: &[usize]) -> StageReading {
     let recorded = TimeBuckets::default();
     [0, 250, 5_000].into_iter().for_each(|us| recorded.record_us(us));
     let times = DistributionReading::from(&recorded.distribution());
-    let sink = SinkReading { latency: times.clone(), writes: times, ..SinkReading::default() };
+    let sink = SinkReading {
+        latency: times.clone(),
+        writes: times,
+        committed_rows: 40,
+        errors: Some(5),
+        ..SinkReading::default()
+    };
     StageReading { sink: Some(sink), ..stage(name, StageKind::Sink, inputs) }
 }
 
@@ -47,7 +55,8 @@ fn job(sources: usize, splits: usize, operators: usize) -> JobReading {
         (0..sources).map(|place| source(&format!("s{place}"), splits)).collect();
     let inputs: Vec<usize> = (0..sources).collect();
     for _ in 0..operators {
-        stages.push(stage("window", StageKind::Operator, &inputs));
+        let window = stage("window", StageKind::Operator, &inputs);
+        stages.push(StageReading { state_keys: Some(7), ..window });
         stages.push(stage("lookup", StageKind::Transform, &inputs));
     }
     stages.push(sink("totals", &[stages.len() - 1]));
@@ -88,6 +97,11 @@ fn a_scrape_reads_as_prometheus_wants_it() {
         "thalweg_job_watermark_timestamp_seconds{job=\"a \\\"job\\\"\",sink=\"totals\"} 1.5",
         "thalweg_source_last_row_timestamp_seconds{job=\"a \\\"job\\\"\",source=\"s0\",split=\"s0-1\"} 2",
         "thalweg_source_lag_rows{job=\"a \\\"job\\\"\",source=\"s0\"} 2",
+        "thalweg_source_lag_bytes{job=\"a \\\"job\\\"\",source=\"s0\"} 200",
+        "thalweg_source_reconnects_total{job=\"a \\\"job\\\"\",source=\"s0\"} 3",
+        "thalweg_stage_state_keys{job=\"a \\\"job\\\"\",stage=\"window\"} 7",
+        "thalweg_sink_committed_rows_total{job=\"a \\\"job\\\"\",sink=\"totals\"} 40",
+        "thalweg_sink_errors_total{job=\"a \\\"job\\\"\",sink=\"totals\"} 5",
         "thalweg_result_latency_seconds_bucket{job=\"a \\\"job\\\"\",sink=\"totals\",le=\"0.001\"} 2",
         "thalweg_result_latency_seconds_bucket{job=\"a \\\"job\\\"\",sink=\"totals\",le=\"0.005\"} 3",
         "thalweg_result_latency_seconds_bucket{job=\"a \\\"job\\\"\",sink=\"totals\",le=\"+Inf\"} 3",

@@ -237,6 +237,10 @@ impl<T: Partition + KeyedState + 'static> Partition for CapturedByKey<T> {
         self.state.lock().state_bytes()
     }
 
+    fn state_keys(&self) -> Option<usize> {
+        self.state.lock().state_keys()
+    }
+
     fn wakes_at(&self) -> Watermark {
         self.state.lock().wakes_at()
     }

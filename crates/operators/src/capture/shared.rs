@@ -97,6 +97,10 @@ impl<T: SharedCapture + 'static> Partition for SharedPartition<T> {
         self.0.lock().state_bytes()
     }
 
+    fn state_keys(&self) -> Option<usize> {
+        self.0.lock().state_keys()
+    }
+
     fn wakes_at(&self) -> Watermark {
         self.0.lock().wakes_at()
     }

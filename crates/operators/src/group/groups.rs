@@ -317,6 +317,11 @@ impl Groups {
         Ok(())
     }
 
+    /// How many groups there are.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
     pub fn state_bytes(&self) -> usize {
         let scratch = self.ids.capacity() + self.ended.capacity() + self.places.capacity();
         let aggregates: usize = self.aggregates.iter().map(|aggregate| aggregate.bytes()).sum();

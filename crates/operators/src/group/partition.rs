@@ -46,6 +46,10 @@ impl Partition for GroupPartition {
         self.groups.lock().state_bytes()
     }
 
+    fn state_keys(&self) -> Option<usize> {
+        Some(self.groups.lock().len())
+    }
+
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
         Ok(Captured { tables: vec![capture(&self.groups, GROUPS, NAME, extent)?] })
     }

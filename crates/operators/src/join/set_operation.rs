@@ -300,6 +300,10 @@ impl Partition for SetPartition {
             + self.emptied.capacity() * size_of::<u32>()
     }
 
+    fn state_keys(&self) -> Option<usize> {
+        Some(self.keys.len())
+    }
+
     /// Between two pieces no key is listed in `emptied`.
     fn capture(&mut self, _: Extent) -> Result<Captured> {
         let stands = |id: &u32| self.counts[*id as usize].sides != [0, 0];

@@ -142,6 +142,10 @@ impl Partition for KeepRowsPartition {
     fn state_bytes(&self) -> usize {
         self.store.bytes() + self.gone.as_ref().map_or(0, |gone| gone.capacity() * size_of::<u64>())
     }
+
+    fn state_keys(&self) -> Option<usize> {
+        Some(self.store.live())
+    }
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
         self.stage();
         let gone = self.gone.replace(Vec::new());

@@ -339,6 +339,10 @@ impl Partition for OverPartition {
             + ready
     }
 
+    fn state_keys(&self) -> Option<usize> {
+        Some(self.keys.table.len())
+    }
+
     fn restore(&mut self, restored: &Restored) -> Result<()> {
         self.restore_state(restored)
     }

@@ -398,6 +398,10 @@ impl Partition for OverValuesPartition {
             + numbers * size_of::<u32>()
     }
 
+    fn state_keys(&self) -> Option<usize> {
+        Some(self.keys.len())
+    }
+
     fn restore(&mut self, restored: &Restored) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         let mut restored_ids = Vec::new();

@@ -318,6 +318,10 @@ impl Partition for MatchPartition {
             + self.tracker.as_ref().map_or(0, KeyTracker::bytes)
     }
 
+    fn state_keys(&self) -> Option<usize> {
+        Some(self.table.len())
+    }
+
     fn restore(&mut self, restored: &Restored) -> Result<()> {
         self.restore_state(restored)
     }

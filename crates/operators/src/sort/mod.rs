@@ -216,6 +216,10 @@ impl Partition for SortPartition {
         let places = self.sorted.as_ref().map_or(0, |(places, _)| places.capacity());
         self.kept.bytes + places * size_of::<(usize, usize)>()
     }
+
+    fn state_keys(&self) -> Option<usize> {
+        Some(self.kept.num_rows)
+    }
     /// The key of the last row that can win follows from the rows.
     fn capture(&mut self, _: Extent) -> Result<Captured> {
         Ok(captured_batches(ROWS, &self.schema, self.kept.batches.clone()))

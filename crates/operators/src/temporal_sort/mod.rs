@@ -252,6 +252,10 @@ impl Partition for TemporalSortPartition {
         let entries = self.waiting.capacity() + self.ready.capacity();
         self.store.bytes() + entries * size_of::<TimedRow>()
     }
+
+    fn state_keys(&self) -> Option<usize> {
+        Some(self.waiting.len() + self.ready.len())
+    }
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
         self.capture_state(extent)
     }

@@ -300,6 +300,10 @@ impl Partition for MaterializePartition {
             + numbers * size_of::<u32>()
     }
 
+    fn state_keys(&self) -> Option<usize> {
+        Some(self.keys.len())
+    }
+
     fn restore(&mut self, restored: &Restored) -> Result<()> {
         let spec = Arc::clone(&self.spec);
         for batch in restored.table(TABLES[ROWS]) {

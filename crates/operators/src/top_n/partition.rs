@@ -674,6 +674,10 @@ impl Partition for TopNPartition {
             + self.gone.capacity() * size_of::<(u32, u64)>()
     }
 
+    fn state_keys(&self) -> Option<usize> {
+        Some(self.keys.len())
+    }
+
     fn restore(&mut self, restored: &Restored) -> Result<()> {
         self.restore_state(restored)
     }

@@ -180,6 +180,10 @@ impl Partition for ClockPartition {
         self.inner.state_bytes()
     }
 
+    fn state_keys(&self) -> Option<usize> {
+        self.inner.state_keys()
+    }
+
     fn wakes_at(&self) -> Watermark {
         Watermark::END
     }

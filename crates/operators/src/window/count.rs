@@ -425,4 +425,8 @@ impl Partition for CountPartition {
         let states: usize = self.accumulators.iter().map(|own| own.bytes()).sum();
         self.keys.bytes() + self.windows.bytes() + self.counts.capacity() * 8 + states
     }
+
+    fn state_keys(&self) -> Option<usize> {
+        Some(self.keys.len())
+    }
 }

@@ -144,6 +144,10 @@ impl Partition for SlicedWindows {
         self.owned.bytes() + foreign + self.assembly.bytes()
     }
 
+    fn state_keys(&self) -> Option<usize> {
+        Some(self.owned.keys() + self.foreign.as_ref().map_or(0, Slices::keys))
+    }
+
     fn restore(&mut self, restored: &Restored) -> Result<()> {
         let (calls, span_ms) = (&self.shared.calls, self.shared.spec.window.span_ms());
         for slice in restored_slices(restored, span_ms)? {

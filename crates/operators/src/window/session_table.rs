@@ -528,6 +528,11 @@ impl Sessions {
         calls.restore_at(rows, &numbers, groups, counts, accumulators)
     }
 
+    /// How many sessions are open.
+    pub fn len(&self) -> usize {
+        self.all.len() - self.free.len()
+    }
+
     pub fn bytes(&self) -> usize {
         let states: usize = self.accumulators.iter().map(|own| own.bytes()).sum();
         let lists = (self.first.capacity() + self.free.capacity()) * 4;

@@ -278,6 +278,10 @@ impl Partition for SessionState {
         self.sessions.bytes() + self.ids.capacity() * 4
     }
 
+    fn state_keys(&self) -> Option<usize> {
+        Some(self.sessions.len())
+    }
+
     fn table_changes(&mut self) -> Vec<TableChanges> {
         self.sessions.changes(SESSIONS).into_iter().collect()
     }

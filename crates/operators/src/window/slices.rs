@@ -478,6 +478,11 @@ impl Slices {
         self.open.first_key_value().map(|(key, _)| key.enter)
     }
 
+    /// How many keys are known, those included that have no slice for the moment.
+    pub fn keys(&self) -> usize {
+        self.keys.len()
+    }
+
     pub fn bytes(&self) -> usize {
         let slices = self.open.values().chain(&self.spare).map(Slice::bytes).sum::<usize>();
         let lists = self.idle.capacity() + self.long_idle.capacity() + self.ids.capacity();

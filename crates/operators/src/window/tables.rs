@@ -456,6 +456,11 @@ impl Tables {
         }
     }
 
+    /// How many keys the open windows have, each in each window.
+    pub fn keys(&self) -> usize {
+        self.open.values().map(WindowTable::len).sum()
+    }
+
     /// The bytes of open windows. What is kept for later ones counts where [`Spare`] belongs to.
     pub fn bytes(&self) -> usize {
         let tables = self.open.values().chain(self.unread.iter().map(|(_, table)| table));

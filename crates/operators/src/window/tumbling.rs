@@ -445,6 +445,12 @@ impl Partition for TumblingWindows {
         tables + sealing + emitting + inbox + spare
     }
 
+    fn state_keys(&self) -> Option<usize> {
+        let sealing = self.sealing.as_ref().map_or(0, |sealing| sealing.table.len());
+        let emitting = self.emitting.as_ref().map_or(0, |emitting| emitting.table.len());
+        Some(self.owned.keys() + self.foreign.as_ref().map_or(0, Tables::keys) + sealing + emitting)
+    }
+
     fn table_changes(&mut self) -> Vec<TableChanges> {
         self.owned.changes(SLICES).into_iter().collect()
     }

@@ -285,6 +285,8 @@ fn stage_kind(
                 trouble: OnceLock::new(),
                 is_cancelled: AtomicBool::new(false),
                 guarantee: OnceLock::new(),
+                prepared_rows: AtomicU64::new(0),
+                committed_rows: AtomicU64::new(0),
             })
         }
     })
@@ -309,11 +311,17 @@ fn operator_run(
     };
     let sequenced = operator.class() == OperatorClass::Sequenced;
     let sequencers = if sequenced { lanes } else { 0 };
+    let cells: Vec<Cell> = (0..cells).map(|cell| open(cell).map(cell_of)).collect::<Result<_>>()?;
+    let counts_keys = |cell: &Cell| {
+        let state = cell.state.lock().expect("nobody else has the job yet");
+        state.partition.state_keys().is_some()
+    };
     Ok(OperatorRun {
+        counts_keys: cells.first().is_some_and(counts_keys),
         class: operator.class(),
         phases: operator.watermark_phases().max(1),
         takes_slices: operator.takes_slices(),
-        cells: (0..cells).map(|cell| open(cell).map(cell_of)).collect::<Result<_>>()?,
+        cells,
         joint: Mutex::new(Joint::new(lanes, Vec::new())),
         completions: Mutex::new(Completions::default()),
         sequencers: (0..sequencers).map(|_| Mutex::new(Sequencer::default())).collect(),
@@ -337,6 +345,7 @@ fn cell_of(partition: Box<dyn Partition>) -> Cell {
             outputs: Vec::new(),
             passed: Watermark::MIN,
             state_bytes: 0,
+            state_keys: 0,
             unreported_rows: 0,
         }),
     }

@@ -1,19 +1,22 @@
-//! Metrics and traces for a collector of OpenTelemetry: OTLP over HTTP, as Protocol Buffers.
+//! Metrics, traces and events for a collector of OpenTelemetry: OTLP over HTTP, as Protocol
+//! Buffers.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `spans` | what took time, until it is sent |
-//! | `requests` | both kinds of requests to a collector |
+//! | `spans` | what took time |
+//! | `events` | what happened to jobs, as records of a log |
+//! | `outbox` | both, until they are sent |
+//! | `requests` | the kinds of requests to a collector |
 //!
 //! A thread of its own looks at all jobs once a second, for snapshots and requests that have
-//! ended, and sends. The metrics are those of `/metrics`; spans are in docs/metrics.md.
+//! ended, and sends. The metrics are those of `/metrics`; spans and events are in docs/metrics.md.
 //!
 //! # Invariants
-//! - A collector that is slow, or not there, costs memory for some thousand spans and slows
-//!   nothing: what it does not take is sent again, and the oldest spans go.
-//! - No span is made for a row or a bundle.
+//! - A collector that is slow, or not there, costs memory for some thousand spans and events and
+//!   slows nothing: what it does not take is sent again, and the oldest go.
+//! - No span and no event is made for a row or a bundle.
 //!
-//! What it does not do: it speaks no gRPC, and sends no logs.
+//! What it does not do: it speaks no gRPC, and does not send the lines of standard error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,12 +31,15 @@ use thalweg_monitoring::protobuf::Message;
 use crate::config::OtlpConfig;
 use crate::http::{App, families};
 use crate::operations::OperationState;
-use crate::server::Server;
 
+mod events;
+mod outbox;
 mod requests;
 mod spans;
 
-pub use spans::{Span, Spans};
+pub use events::EventRecord;
+pub use outbox::Outbox;
+pub use spans::Span;
 
 /// How often jobs are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -41,7 +47,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_FOR_END: Duration = Duration::from_millis(50);
 /// How long a collector may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Spans of a request.
+/// Spans or events of a request.
 const BATCH_MAX: usize = 512;
 
 /// The thread that sends.
@@ -82,8 +88,8 @@ struct Sender {
     seen_operations: BTreeSet<String>,
     /// The newest snapshot of each job that has become a span.
     seen_snapshots: BTreeMap<String, u64>,
-    /// What was wrong when something was sent last, so that it is said once.
-    trouble: Mutex<Option<String>>,
+    /// What was wrong when something was sent last to each address, so that it is said once.
+    trouble: Mutex<BTreeMap<String, String>>,
 }
 
 impl Sender {
@@ -116,7 +122,9 @@ impl Sender {
             if is_last || due(looked_ns, LOOK_EVERY) {
                 looked_ns = clock.now_ns();
                 self.look();
-                self.send_spans();
+                let server = &self.app.server;
+                self.send_waiting("traces", &server.spans, requests::traces);
+                self.send_waiting("logs", &server.events, requests::logs);
             }
             if is_last || due(sent_ns, self.config.interval) {
                 sent_ns = clock.now_ns();
@@ -155,14 +163,18 @@ impl Sender {
         }
     }
 
-    fn send_spans(&self) {
-        let spans = &self.app.server.spans;
+    fn send_waiting<T: Clone>(
+        &self,
+        what: &str,
+        outbox: &Outbox<T>,
+        request: fn(&Message, &[T]) -> Message,
+    ) {
         loop {
-            let batch = spans.oldest(BATCH_MAX);
-            if batch.is_empty() || !self.send("traces", requests::traces(&self.resource, &batch)) {
+            let batch = outbox.oldest(BATCH_MAX);
+            if batch.items.is_empty() || !self.send(what, request(&self.resource, &batch.items)) {
                 return;
             }
-            spans.remove(&batch);
+            outbox.remove(&batch);
         }
     }
 
@@ -182,19 +194,24 @@ impl Sender {
             request = request.header(name, value);
         }
         let sent = request.send(body.into_bytes());
-        self.note(&self.app.server, sent.err().map(|error| format!("{address}: {error}")));
-        self.trouble.lock().expect("no panic under this lock").is_none()
+        let is_taken = sent.is_ok();
+        self.note(address, sent.err().map(|error| error.to_string()));
+        is_taken
     }
 
-    /// Says what is wrong, once for each change.
-    fn note(&self, server: &Server, now: Option<String>) {
-        let mut before = self.trouble.lock().expect("no panic under this lock");
-        if *before != now {
+    /// Says what is wrong at an address, once for each change.
+    fn note(&self, address: String, now: Option<String>) {
+        let mut trouble = self.trouble.lock().expect("no panic under this lock");
+        let journal = &self.app.server.journal;
+        if trouble.get(&address) != now.as_ref() {
             match &now {
-                Some(text) => server.journal.say("warning", None, &format!("OTLP: {text}")),
-                None => server.journal.say("info", None, "OTLP: the collector answers again"),
+                Some(text) => journal.say("warning", None, &format!("OTLP: {address}: {text}")),
+                None => journal.say("info", None, &format!("OTLP: {address} answers again")),
             }
         }
-        *before = now;
+        match now {
+            Some(text) => trouble.insert(address, text),
+            None => trouble.remove(&address),
+        };
     }
 }

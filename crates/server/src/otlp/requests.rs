@@ -1,4 +1,5 @@
-//! Requests to a collector: `ExportMetricsServiceRequest` and `ExportTraceServiceRequest` of OTLP.
+//! Requests to a collector: `ExportMetricsServiceRequest`, `ExportTraceServiceRequest` and
+//! `ExportLogsServiceRequest` of OTLP.
 //!
 //! Numbers of fields are those of opentelemetry-proto; the test of the exporter reads them with the
 //! messages that OpenTelemetry publishes.
@@ -8,7 +9,8 @@ use thalweg_monitoring::protobuf::Message;
 use thalweg_monitoring::reading::DistributionReading;
 use thalweg_runtime::metrics::FINE_ZERO;
 
-use super::spans::Span;
+use super::events::EventRecord;
+use super::spans::{Span, ns};
 
 /// Values count from the beginning.
 const CUMULATIVE: u64 = 2;
@@ -35,10 +37,6 @@ fn attribute(name: &str, text: &str) -> Message {
     value.text(1, text);
     pair.text(1, name).message(2, &value);
     pair
-}
-
-fn ns(ms: i64) -> u64 {
-    u64::try_from(ms).unwrap_or(0).saturating_mul(1_000_000)
 }
 
 /// What is sent by whom: the parts of a request, in the field of the kind of parts.
@@ -138,4 +136,24 @@ fn span(of: &Span) -> Message {
         span.message(15, &status);
     }
     span
+}
+
+/// What happened to jobs.
+pub fn logs(resource: &Message, events: &[EventRecord]) -> Message {
+    request(resource, events.iter().map(event))
+}
+
+fn event(of: &EventRecord) -> Message {
+    let (mut record, mut body) = (Message::new(), Message::new());
+    body.text(1, &of.body);
+    record.fixed64(1, of.at_ns).unsigned(2, of.severity as u64).text(3, of.severity.name());
+    record.message(5, &body);
+    for (name, value) in &of.attributes {
+        record.message(6, &attribute(name, value));
+    }
+    if let Some(trace) = &of.trace {
+        record.bytes(9, trace);
+    }
+    record.fixed64(11, of.at_ns).text(12, &of.name);
+    record
 }

@@ -1,15 +1,9 @@
-//! What took time, until it is sent.
-
-use std::collections::VecDeque;
-use std::sync::Mutex;
+//! What took time.
 
 use sha2::{Digest, Sha256};
 use thalweg_monitoring::reading::SnapshotReading;
 
 use crate::operations::Operation;
-
-/// How many spans wait for a collector, at most; then the oldest go.
-pub const SPANS_MAX: usize = 8_192;
 
 /// What belongs together, and what of it the others belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +48,7 @@ pub struct Span {
 }
 
 /// Nanoseconds since 1970.
-fn ns(ms: i64) -> u64 {
+pub fn ns(ms: i64) -> u64 {
     u64::try_from(ms).unwrap_or(0).saturating_mul(1_000_000)
 }
 
@@ -165,73 +159,9 @@ impl Span {
     }
 }
 
-/// Spans that wait for a collector.
-pub struct Spans {
-    is_on: bool,
-    waiting: Mutex<VecDeque<Span>>,
-}
-
-impl Spans {
-    /// None yet. Where there is no collector none are kept.
-    pub fn new(is_on: bool) -> Spans {
-        Spans { is_on, waiting: Mutex::default() }
-    }
-
-    /// True if there is a collector that wants them.
-    pub fn is_on(&self) -> bool {
-        self.is_on
-    }
-
-    /// Adds one.
-    pub fn add(&self, span: Span) {
-        if !self.is_on {
-            return;
-        }
-        let mut waiting = self.waiting.lock().expect("no panic under this lock");
-        if waiting.len() == SPANS_MAX {
-            waiting.pop_front();
-        }
-        waiting.push_back(span);
-    }
-
-    /// The oldest of them.
-    pub fn oldest(&self, most: usize) -> Vec<Span> {
-        let waiting = self.waiting.lock().expect("no panic under this lock");
-        waiting.iter().take(most).cloned().collect()
-    }
-
-    /// Removes those that were sent.
-    pub fn remove(&self, sent: &[Span]) {
-        let mut waiting = self.waiting.lock().expect("no panic under this lock");
-        // Some may have gone meanwhile, for want of room.
-        let is_sent = |span: &Span| sent.iter().any(|sent| sent.id == span.id);
-        while waiting.front().is_some_and(is_sent) {
-            waiting.pop_front();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn span(number: u64) -> Span {
-        Span::root(Trace::of(&number.to_string()), "a", (number, number))
-    }
-
-    #[test]
-    fn the_oldest_go_when_nobody_takes_them() {
-        let spans = Spans::new(true);
-        (0..SPANS_MAX as u64).for_each(|number| spans.add(span(number)));
-        let batch = spans.oldest(2);
-        assert_eq!((batch[0].begin_ns, batch[1].begin_ns), (0, 1));
-        spans.add(span(SPANS_MAX as u64));
-        spans.remove(&batch);
-        assert_eq!(spans.oldest(1)[0].begin_ns, 2, "one had gone, one was sent");
-        let off = Spans::new(false);
-        off.add(span(1));
-        assert!(off.oldest(1).is_empty());
-    }
 
     #[test]
     fn the_steps_of_a_snapshot_are_parts_of_it() {

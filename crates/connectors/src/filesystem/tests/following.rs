@@ -7,7 +7,7 @@ use std::io::Write;
 use super::*;
 use crate::conformance::Started;
 use crate::filesystem::Filesystem;
-use thalweg_core::connector::Connector;
+use thalweg_core::connector::{Connector, SplitId};
 
 fn two() -> TableSchema {
     schema(&[("s", DataType::STRING), ("n", DataType::BigInt)])
@@ -131,4 +131,52 @@ fn wrong_intervals_are_reported() {
         let error = Filesystem::default().validate(&request(dir.path(), two(), &options), false);
         assert!(error.is_err_and(|error| error.is_plan_error()), "{interval} {path}");
     }
+}
+
+/// Looks for files until this many bytes are known to be left.
+fn await_lag(started: &mut Started, expected: u64) {
+    let lag = |started: &mut Started| started.source().split_status(SplitId::ONLY).lag_bytes;
+    for _ in 0..1_000 {
+        if lag(started) == Some(expected) {
+            return;
+        }
+        let polled = started.source().poll(1).expect("no error");
+        assert!(!matches!(polled, SourcePoll::Batch(_)), "rows that were not expected");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("{:?} bytes are left, not {expected}", lag(started));
+}
+
+#[test]
+fn the_bytes_that_are_left_follow_what_appears_grows_and_goes() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let folder = dir.path().join("in");
+    fs::create_dir(&folder).expect("a folder");
+    append(&folder.join("a.csv"), "a,1\na,2\n");
+    let mut started = start(&following(dir.path(), &[]), None).expect("started");
+    numbers(&mut started, 2).expect("rows");
+    await_lag(&mut started, 0);
+    // A record without an end waits for it.
+    append(&folder.join("a.csv"), "a,");
+    await_lag(&mut started, 2);
+    append(&folder.join("a.csv"), "3\n");
+    assert_eq!(numbers(&mut started, 1).expect("rows"), ["3"]);
+    await_lag(&mut started, 0);
+    let zipped = zstd::encode_all(&b"b,4\n"[..], 1).expect("compressed");
+    fs::write(folder.join(".b"), zipped).expect("written");
+    fs::rename(folder.join(".b"), folder.join("b.csv.zst")).expect("renamed");
+    assert_eq!(numbers(&mut started, 1).expect("rows"), ["4"]);
+    await_lag(&mut started, 0);
+    // What is restarted is new, and what was read of it before counts no more.
+    fs::write(folder.join("a.csv"), "c,5").expect("written");
+    await_lag(&mut started, 3);
+    fs::remove_file(folder.join("b.csv.zst")).expect("removed");
+    append(&folder.join("a.csv"), "6\n");
+    assert_eq!(numbers(&mut started, 1).expect("rows"), ["56"]);
+    await_lag(&mut started, 0);
+    let position = started.source().position();
+    append(&folder.join("a.csv"), "d,7\nd,8\n");
+    let mut resumed = start(&following(dir.path(), &[]), position.as_deref()).expect("started");
+    numbers(&mut resumed, 2).expect("rows");
+    await_lag(&mut resumed, 0);
 }

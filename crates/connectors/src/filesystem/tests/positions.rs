@@ -7,7 +7,8 @@ use std::io::Write;
 use super::*;
 use crate::conformance::{Started, check_replayable};
 use crate::filesystem::Filesystem;
-use thalweg_core::connector::Connector;
+use serde_json::Value;
+use thalweg_core::connector::{Connector, SplitId};
 
 fn two() -> TableSchema {
     schema(&[("s", DataType::STRING), ("n", DataType::BigInt)])
@@ -223,4 +224,67 @@ fn files_that_came_later_are_not_read() {
         batches.push(batch);
     }
     assert_eq!(texts(&batches, &two()), [["b", "2"], ["d", "1"]]);
+}
+
+fn lag_bytes(started: &mut Started) -> Option<u64> {
+    started.source().split_status(SplitId::ONLY).lag_bytes
+}
+
+/// Bytes behind a position, worked out from its text and the lengths of the files of a folder.
+fn bytes_behind(folder: &Path, position: &str) -> u64 {
+    let position: Value = serde_json::from_str(position).expect("JSON");
+    let files = position["files"].as_array().expect("files");
+    let left = |file: &Value| {
+        let name = Path::new(file["path"].as_str().expect("a path")).file_name().expect("a name");
+        let length = fs::metadata(folder.join(name)).expect("a file").len();
+        match file["done"] == true {
+            true => 0,
+            false => length - file["at"]["offset"].as_u64().unwrap_or(0),
+        }
+    };
+    files.iter().map(left).sum()
+}
+
+#[test]
+fn the_bytes_behind_a_position_are_known() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let folder = dir.path().join("in.csv");
+    fs::create_dir(&folder).expect("a folder");
+    fs::write(folder.join("a.csv"), "a,1\na,2\na,3\na,4\n").expect("written");
+    fs::write(folder.join("b.csv"), "\u{feff}b,5\nb,6").expect("written");
+    let request = request(dir.path(), two(), &[]);
+    let start = |position: Option<&str>| {
+        let source = open_source(&request, Some(8)).expect("opened");
+        Started::new(Box::new(source), position).expect("started")
+    };
+    let mut started = start(None);
+    assert_eq!(lag_bytes(&mut started), Some(26));
+    let mut seen = vec![26];
+    while started.next(1).expect("rows").is_some() {
+        let position = started.source().position().expect("a position");
+        let lag = lag_bytes(&mut started);
+        assert_eq!(lag, Some(bytes_behind(&folder, &position)), "{position}");
+        // A run that resumes there has as much before it.
+        assert_eq!(lag_bytes(&mut start(Some(&position))), lag, "{position}");
+        seen.extend(lag);
+    }
+    seen.dedup();
+    assert_eq!((seen[1], lag_bytes(&mut started)), (18, Some(0)), "{seen:?}");
+}
+
+#[test]
+fn a_compressed_file_counts_until_it_is_read() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let zipped = zstd::encode_all(lines(0, 100).as_bytes(), 1).expect("compressed");
+    fs::write(dir.path().join("in.csv.zst"), &zipped).expect("written");
+    let request = request(dir.path(), two(), &[("path", "in.csv.zst")]);
+    let source = open_source(&request, Some(64)).expect("opened");
+    let mut started = Started::new(Box::new(source), None).expect("started");
+    let all = Some(zipped.len() as u64);
+    for _ in 0..50 {
+        started.next(1).expect("rows").expect("no end");
+        assert_eq!(lag_bytes(&mut started), all);
+    }
+    while started.next(10).expect("rows").is_some() {}
+    assert_eq!(lag_bytes(&mut started), Some(0));
 }

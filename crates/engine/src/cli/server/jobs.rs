@@ -126,7 +126,7 @@ fn description(job: &Value) -> String {
         time(&job["snapshot_taken_ms"]),
         time(&job["watermark_ms"])
     ));
-    let head = ["stage", "role", "in", "out", "late", "bad", "queue", "watermark"];
+    let head = ["stage", "role", "in", "out", "late", "bad", "keys", "queue", "watermark"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for stage in job["stages"].as_array().into_iter().flatten() {
         rows.push(vec![
@@ -136,6 +136,7 @@ fn description(job: &Value) -> String {
             stage["rows_out"].to_string(),
             stage["late_rows"].to_string(),
             stage["bad_rows"].to_string(),
+            stage["state_keys"].as_u64().map_or_else(String::new, |keys| keys.to_string()),
             stage["queued_bundles"].to_string(),
             time(&stage["watermark_ms"]),
         ]);

@@ -111,8 +111,10 @@ fn state_goes_with_its_keys() {
     for round in 0..200 {
         let keys: Vec<i64> = (0..100).map(|key| round * 100 + key).collect();
         partition.rows(rows(&keys, &keys), None);
+        assert_eq!(partition.partition.state_keys(), Some(100));
         let gone = partition.lines(rows(&keys, &keys), Some(&[RowKind::Delete; 100]));
         assert_eq!(gone.len(), 100);
+        assert_eq!(partition.partition.state_keys(), Some(0));
         bytes.push(partition.partition.state_bytes());
     }
     assert!(bytes[199] <= 2 * bytes[10], "{} after 10 rounds, {} after 200", bytes[10], bytes[199]);

@@ -175,6 +175,14 @@ impl Partition for BuildPartition {
         size_of::<Self>() + rows
     }
 
+    fn state_keys(&self) -> Option<usize> {
+        match &self.state {
+            State::Collecting(rows) => Some(rows.key_count()),
+            State::Done => self.shared.table().ok().map(|table| table.key_count()),
+            State::Making => None,
+        }
+    }
+
     fn wakes_at(&self) -> Watermark {
         Watermark::END
     }

@@ -160,6 +160,11 @@ impl Collected {
         &self.batches
     }
 
+    /// How many keys they have.
+    pub fn key_count(&self) -> usize {
+        self.keys.len()
+    }
+
     /// How many rows these are.
     pub fn count(&self) -> u64 {
         self.ids.len() as u64

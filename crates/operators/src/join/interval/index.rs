@@ -354,6 +354,11 @@ impl Timeline {
         }
     }
 
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        self.buckets.iter().map(|(_, bucket)| bucket.entries.len()).sum()
+    }
+
     /// Forgets what is only kept for its memory.
     pub fn shrink(&mut self) {
         self.spare = None;

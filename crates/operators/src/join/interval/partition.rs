@@ -582,6 +582,10 @@ impl Partition for IntervalPartition {
             + self.leaving.capacity() * size_of::<Leaving>()
             + self.chains.bytes()
     }
+
+    fn state_keys(&self) -> Option<usize> {
+        Some(self.left.timeline.rows() + self.right.timeline.rows())
+    }
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
         self.capture_state(extent)
     }

@@ -336,6 +336,10 @@ impl Partition for JoinState {
             + work
     }
 
+    fn state_keys(&self) -> Option<usize> {
+        Some(self.keys.len())
+    }
+
     fn watermark(&mut self, _call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
         self.expire(output.wall_ms(), || output.time_is_up())
     }

@@ -327,6 +327,10 @@ impl Partition for TemporalPartition {
             + self.to_prune.capacity() * 4
             + self.tracker.as_ref().map_or(0, KeyTracker::bytes)
     }
+
+    fn state_keys(&self) -> Option<usize> {
+        Some(self.keys.len())
+    }
     /// Without keys, versions at once.
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
         self.capture_state(extent)

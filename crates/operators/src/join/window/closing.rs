@@ -257,6 +257,11 @@ impl ClosingWindow {
         window
     }
 
+    /// How many keys it has.
+    pub fn keys(&self) -> usize {
+        self.window.keys.len()
+    }
+
     pub fn bytes(&self) -> usize {
         let offsets: usize = self.offsets.iter().map(|offsets| offsets.0.capacity()).sum();
         self.window.bytes() + (offsets + self.order.capacity()) * 4 + self.matched.capacity()

@@ -331,6 +331,11 @@ impl Partition for WindowJoinPartition {
         windows + closing + chunks + orders + self.grouping.bytes() + self.spare.bytes()
     }
 
+    fn state_keys(&self) -> Option<usize> {
+        let open: usize = self.windows.values().map(|window| window.keys.len()).sum();
+        Some(open + self.closing.as_ref().map_or(0, ClosingWindow::keys))
+    }
+
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
         self.capture_state(extent)
     }

@@ -271,6 +271,10 @@ impl Partition for EarliestRows {
             + (self.ids.capacity() + self.leaving.0.capacity()) * 4
     }
 
+    fn state_keys(&self) -> Option<usize> {
+        Some(self.keys.len())
+    }
+
     fn wakes_at(&self) -> Watermark {
         if !self.leaving.0.is_empty() {
             return Watermark::MIN;

@@ -139,6 +139,10 @@ impl Partition for FirstArrivals {
         self.keys.bytes() + self.seen.capacity() + expiry + tracker + self.ids.capacity() * 4
     }
 
+    fn state_keys(&self) -> Option<usize> {
+        Some(self.keys.len())
+    }
+
     fn restore(&mut self, restored: &Restored) -> Result<()> {
         for batch in restored.table(TABLES[KEYS]) {
             let state = self.table.read(batch)?;

@@ -217,6 +217,10 @@ impl Partition for LastRows {
             + (self.ids.capacity() + self.emptied.capacity()) * 4
     }
 
+    fn state_keys(&self) -> Option<usize> {
+        Some(self.keys.len())
+    }
+
     /// Row times follow from the rows.
     fn restore(&mut self, restored: &Restored) -> Result<()> {
         let spec = Arc::clone(&self.spec);

@@ -230,6 +230,10 @@ impl<'a> Driver<'a> {
         self.outcome
     }
 
+    pub(super) fn state_keys(&self) -> Option<usize> {
+        self.partitions.iter().map(|partition| partition.state_keys()).sum()
+    }
+
     pub(super) fn state_bytes(&self) -> usize {
         self.partitions.iter().map(|partition| partition.state_bytes()).sum()
     }
