@@ -77,6 +77,7 @@ pub mod redis;
 pub mod replay;
 #[cfg(feature = "messaging")]
 pub mod socket;
+pub mod taken_bodies;
 #[cfg(all(test, feature = "messaging"))]
 mod test_server;
 #[cfg(test)]

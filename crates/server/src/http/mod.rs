@@ -22,6 +22,7 @@ mod page;
 mod profile;
 mod query;
 mod readings;
+mod rows;
 mod snapshots;
 mod statements;
 mod stream;
@@ -74,6 +75,8 @@ pub fn router(app: App) -> Router {
         .route("/tail", get(tail::tail))
         .route("/tables", get(materialized::tables))
         .route("/tables/{table}/changes", get(materialized::changes))
+        .route("/tables/{table}/rows", post(rows::post_rows))
+        .route("/tokens/{token}", get(rows::rows_token))
         .route("/late", get(late::late))
         .route("/dead-letters", get(letters::dead_letters))
         .route("/dead-letters/replay", post(letters::replay))
@@ -173,6 +176,8 @@ pub fn openapi() -> &'static str {
         tail::tail,
         materialized::tables,
         materialized::changes,
+        rows::post_rows,
+        rows::rows_token,
         late::late,
         letters::dead_letters,
         letters::replay,
