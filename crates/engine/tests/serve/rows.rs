@@ -102,7 +102,7 @@ impl Client {
     fn take_snapshot(&self) {
         let headers = "prefer: wait=60\r\ncontent-type: application/json\r\n";
         let Answer { status, body, .. } = self.ask("POST", "/v1/jobs/a/snapshots", headers, b"");
-        assert!(status == 200 && body["state"] == "succeeded", "{status}: {body}");
+        assert!(status == 200 && body["state"] == "done", "{status}: {body}");
     }
 }
 

@@ -10,6 +10,7 @@ use thalweg_core::{Error, Result};
 use crate::format::bad_data::DecodeError;
 use crate::format::columns::FileColumns;
 use crate::format::records::RecordLayout;
+use crate::panics::caught;
 
 /// Rows of a stream at most: columns that are left out could promise any number.
 const ROWS_MAX: usize = 4_000_000;
@@ -22,6 +23,11 @@ const ROWS_MAX: usize = 4_000_000;
 /// its declaration; with the row of the stream, from 0, where it is known.
 pub fn read_stream(bytes: &[u8], layout: &RecordLayout) -> Result<RecordBatch, DecodeError> {
     refuse_compressed(bytes)?;
+    // The library panics over types that it does not know.
+    caught(|| Ok(read(bytes, layout)), cut_off)?
+}
+
+fn read(bytes: &[u8], layout: &RecordLayout) -> Result<RecordBatch, DecodeError> {
     let reader = StreamReader::try_new(bytes, None).map_err(|e| damaged(&e))?;
     let columns = FileColumns::find(layout, reader.schema().fields(), "stream")?;
     let projection = Some(columns.in_file().to_vec());
