@@ -57,10 +57,18 @@ struct Posted {
     _held: Held,
 }
 
+impl Posted {
+    /// A request that has no number yet. The receiver hears when its rows are safe.
+    fn new(mark: Mark, rows: Rows, held: Held) -> (Box<Posted>, Receiver<()>) {
+        let (done, is_done) = bounded(1);
+        (Box::new(Posted { mark, number: 0, rows, done, _held: held }), is_done)
+    }
+}
+
 /// Where requests come in, from whatever side.
 struct Intake {
     reader: BodyReader,
-    posts: Sender<Posted>,
+    posts: Sender<Box<Posted>>,
     bodies: Arc<Bodies>,
     body_bytes_max: usize,
     /// Bytes of bodies that wait and came from the server, and the most of them.
@@ -69,26 +77,13 @@ struct Intake {
 }
 
 impl Intake {
-    /// Puts rows into the queue. The receiver hears when they are safe.
-    fn enqueue(&self, mark: Mark, rows: Rows, held: Held) -> Result<(u64, Receiver<()>), NotNow> {
-        let (done, is_done) = bounded(1);
-        let posted = Posted { mark, number: 0, rows, done, _held: held };
-        let added = self.bodies.add(mark, posted, |number, posted| {
-            let sent = self.posts.try_send(Posted { number, ..posted });
-            sent.map_err(TrySendError::into_inner)
-        });
-        match added {
-            Ok(number) => Ok((number, is_done)),
-            Err((why, Posted { rows, _held: held, .. })) => Err(NotNow { why, rows, held }),
-        }
+    /// Puts a request into the queue, if there is room.
+    fn enqueue(&self, posted: Box<Posted>) -> Result<u64, (NoNumber, Box<Posted>)> {
+        self.bodies.add(posted.mark, posted, |number, mut posted| {
+            posted.number = number;
+            self.posts.try_send(posted).map_err(TrySendError::into_inner)
+        })
     }
-}
-
-/// A body for which there is no room.
-struct NotNow {
-    why: NoNumber,
-    rows: Rows,
-    held: Held,
 }
 
 impl RowInlet for Intake {
@@ -111,14 +106,15 @@ impl RowInlet for Intake {
             }
         })?;
         let (good, bad) = (rows.batch.num_rows() as u64, rows.bad.len() as u64);
-        match self.enqueue(mark, rows, held) {
-            Ok((number, _)) => {
+        let (posted, _) = Posted::new(mark, rows, held);
+        match self.enqueue(posted).map_err(|(why, _)| why) {
+            Ok(number) => {
                 let run = self.bodies.run().to_owned();
                 Ok(RowsReceipt { run, number, rows: good, bad_rows: bad })
             }
-            Err(NotNow { why: NoNumber::Closed, .. }) => Err(RowsRefusal::Closed),
-            Err(NotNow { why: NoNumber::Queue, .. }) => full("too many bodies wait for the job"),
-            Err(NotNow { why: NoNumber::Unsettled, .. }) => {
+            Err(NoNumber::Closed) => Err(RowsRefusal::Closed),
+            Err(NoNumber::Queue) => full("too many bodies wait for the job"),
+            Err(NoNumber::Unsettled) => {
                 full("too many bodies wait for the next snapshot: send more rows in each")
             }
         }
@@ -144,7 +140,7 @@ pub struct Listener {
     limits: Limits,
     intake: Arc<Intake>,
     inlets: Option<RowInlets>,
-    posts: Receiver<Posted>,
+    posts: Receiver<Box<Posted>>,
     cancel: Cancel,
     is_open: bool,
     /// Rows that the job has yet to take.
@@ -289,7 +285,7 @@ impl Client for Listener {
 
     fn receive(&mut self, inbox: &mut Inbox) -> Attempt<()> {
         match self.posts.recv_timeout(TICK) {
-            Ok(posted) => self.take(posted, inbox),
+            Ok(posted) => self.take(*posted, inbox),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                 inbox.caught_up(SplitId::ONLY);
             }
@@ -376,25 +372,26 @@ impl Serve for Service {
                 return Answer { status: 400, body, closes: false };
             }
         };
-        match self.enqueue(mark, rows, held) {
-            Some(is_done) => self.wait(&is_done),
-            None => Answer::new(503, "error", "the job is busy: none of the rows was taken"),
+        let (posted, is_done) = Posted::new(mark, rows, held);
+        match self.enqueue(posted) {
+            true => self.wait(&is_done),
+            false => Answer::new(503, "error", "the job is busy: none of the rows was taken"),
         }
     }
 }
 
 impl Service {
-    /// Puts rows into the queue, or waits for room.
-    fn enqueue(&self, mark: Mark, mut rows: Rows, mut held: Held) -> Option<Receiver<()>> {
+    /// Puts a request into the queue, where there is room in time.
+    fn enqueue(&self, mut posted: Box<Posted>) -> bool {
         let since = Timer::default();
         loop {
-            match self.intake.enqueue(mark, rows, held) {
-                Ok((_, is_done)) => return Some(is_done),
-                Err(again) if again.why != NoNumber::Closed && since.elapsed() < ROOM_WAIT => {
-                    (rows, held) = (again.rows, again.held);
+            match self.intake.enqueue(posted) {
+                Ok(_) => return true,
+                Err((why, again)) if why != NoNumber::Closed && since.elapsed() < ROOM_WAIT => {
+                    posted = again;
                     std::thread::sleep(LOOK_AGAIN);
                 }
-                Err(_) => return None,
+                Err(_) => return false,
             }
         }
     }
