@@ -126,7 +126,7 @@ impl Bodies {
         numbers.advance();
     }
 
-    /// So many bodies are in a snapshot, or will never be looked for in one.
+    /// A number of bodies are in a snapshot, or will never be looked for in one.
     pub fn settle(&self, bodies: usize) {
         let mut numbers = self.numbers();
         numbers.unsettled = numbers.unsettled.saturating_sub(bodies);

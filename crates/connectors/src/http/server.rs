@@ -135,7 +135,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// So many more bytes wait, of at most so many; one body may be longer than that.
+    /// More bytes wait: up to `most` in all, or one body that is longer.
     pub fn take(all: &Arc<AtomicUsize>, bytes: usize, most: usize) -> Option<Held> {
         let before = all.fetch_add(bytes, Ordering::Relaxed);
         let held = Held { all: Arc::clone(all), bytes };

@@ -108,8 +108,8 @@ pub trait Client: Send {
     /// If the connection has broken, or what came makes no sense.
     fn receive(&mut self, inbox: &mut Inbox) -> Attempt<()>;
 
-    /// The next rows of messages that were received and decoded by the client itself, and are not in
-    /// the inbox. They come before what is in there.
+    /// The next rows of messages that were received and decoded by the client itself, and are not
+    /// in the inbox. They come before what is in there.
     fn decoded(&mut self) -> Option<Rows> {
         None
     }

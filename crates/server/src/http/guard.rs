@@ -21,7 +21,7 @@ use thalweg_core::shim::{Clock, unique_name};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::app::{App, Door};
-use super::rows::{body_kind, takes_rows};
+use super::row_bodies::{body_kind, takes_rows};
 use crate::audit::AuditLine;
 use crate::problem::{Outcome, Problem};
 use crate::requests::SQL_BYTES_MAX;

@@ -11,16 +11,16 @@
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use thalweg_connectors::taken_bodies::TakenBodies;
 use thalweg_core::connector::near_miss;
-use thalweg_core::inlets::{BodyKind, PostedRows, RowsReceipt, RowsRefusal};
+use thalweg_core::inlets::{PostedRows, RowsReceipt, RowsRefusal};
 use thalweg_state::SnapshotStore;
 
 use super::app::App;
-use super::arrow::ARROW_STREAM;
+use super::row_bodies::body_kind;
 use crate::job::Job;
 use crate::lifecycle;
 use crate::problem::{Outcome, Problem};
@@ -67,33 +67,6 @@ pub struct RowsToken {
     /// The oldest snapshot that is kept and has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<u64>,
-}
-
-/// True of requests whose bodies are rows.
-pub(super) fn takes_rows(method: &Method, path: &str) -> bool {
-    let of_job = path.strip_prefix("/v1/jobs/").and_then(|rest| rest.split_once('/'));
-    let table = of_job.and_then(|(_, what)| what.strip_prefix("tables/")?.strip_suffix("/rows"));
-    *method == Method::POST && table.is_some_and(|table| !table.contains('/'))
-}
-
-/// What a body of rows is written in.
-pub(super) fn body_kind(headers: &HeaderMap) -> Outcome<BodyKind> {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    let kind = kind.map(|kind| kind.split(';').next().unwrap_or_default().trim());
-    match kind.unwrap_or_default().to_ascii_lowercase().as_str() {
-        "application/json" => Ok(BodyKind::Json),
-        "application/x-ndjson" | "application/jsonl" | "application/x-jsonlines" => {
-            Ok(BodyKind::JsonLines)
-        }
-        "text/csv" => Ok(BodyKind::Csv),
-        ARROW_STREAM => Ok(BodyKind::ArrowStream),
-        _ => {
-            let detail = format!(
-                "rows are application/x-ndjson, application/json, text/csv or {ARROW_STREAM}"
-            );
-            Err(Problem::new(415, "kind-wrong", detail))
-        }
-    }
 }
 
 /// Hands rows to a table of a running job whose connector is `http` with `'scan.mode' = 'server'`
@@ -258,40 +231,4 @@ fn has_body(store: &SnapshotStore, number: u64, run: &str, body: u64) -> bool {
     let mut positions =
         details.stages.iter().filter_map(|stage| stage.source.as_ref()?.position.as_ref());
     positions.any(|position| TakenBodies::of_position(position).through(run) >= body)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_posts_to_tables_have_bodies_of_rows() {
-        assert!(takes_rows(&Method::POST, "/v1/jobs/a/tables/t/rows"));
-        for path in [
-            "/v1/jobs/a/tables/t/changes",
-            "/v1/jobs/a/tables/rows",
-            "/v1/jobs/a/tables/x/y/rows",
-            "/v1/jobs/a/b/tables/t/rows",
-            "/v1/query",
-        ] {
-            assert!(!takes_rows(&Method::POST, path), "{path}");
-        }
-        assert!(!takes_rows(&Method::PUT, "/v1/jobs/a/tables/t/rows"));
-    }
-
-    #[test]
-    fn types_of_bodies_that_a_form_could_send_are_refused() {
-        let kind = |kind: &'static str| {
-            let kind = HeaderValue::from_static(kind);
-            body_kind(&HeaderMap::from_iter([(header::CONTENT_TYPE, kind)])).ok()
-        };
-        assert_eq!(kind("Text/CSV; charset=utf-8"), Some(BodyKind::Csv));
-        assert_eq!(kind("application/x-ndjson"), Some(BodyKind::JsonLines));
-        assert_eq!(kind(ARROW_STREAM), Some(BodyKind::ArrowStream));
-        for other in ["text/plain", "multipart/form-data", "application/x-www-form-urlencoded", ""]
-        {
-            assert_eq!(kind(other), None, "{other}");
-        }
-        assert!(body_kind(&HeaderMap::new()).is_err());
-    }
 }
