@@ -15,6 +15,8 @@ use super::support::{PATIENCE, Place, Running};
 const OFTEN: [&str; 4] = ["-o", "snapshots.interval=50 ms", "-o", "start.deaths-max=0"];
 /// Snapshots are taken when they are asked for.
 const SELDOM: [&str; 4] = ["-o", "snapshots.interval=1 h", "-o", "start.deaths-max=0"];
+/// What a job that is stopped has written: it may continue.
+const OUTPUT: &str = "out.csv.partial";
 const LINES: &str = "application/x-ndjson";
 const ARROW: &str = "application/vnd.apache.arrow.stream";
 
@@ -137,8 +139,8 @@ fn rows_of_each_format_come_once_and_are_committed() {
         let committed = client.await_state(token, "committed");
         assert!(committed["snapshot"].as_u64() >= Some(1), "{committed}");
     }
-    server.done(&["stop", "a", "--how", "drain"]);
-    assert_eq!(place.numbers("out.csv"), (1..=9).collect::<Vec<u64>>());
+    server.done(&["stop", "a"]);
+    assert_eq!(place.numbers(OUTPUT), (1..=9).collect::<Vec<u64>>());
     assert_eq!(client.state(&tokens[0])["state"], "committed");
     let late = client.post(LINES, None, "{\"n\": 1}");
     assert_eq!((late.status, &late.body["code"]), (409, &"does-not-run".into()));
@@ -177,8 +179,8 @@ fn tokens_say_what_a_killed_server_has_kept() {
     client.taken(LINES, Some("two"), "{\"n\": 2}\n{\"n\": 3}");
     client.taken(LINES, None, "{\"n\": 4}");
     client.take_snapshot();
-    server.done(&["stop", "a", "--how", "drain"]);
-    assert_eq!(place.numbers("out.csv"), [1, 2, 3, 4]);
+    server.done(&["stop", "a"]);
+    assert_eq!(place.numbers(OUTPUT), [1, 2, 3, 4]);
     server.terminate();
 }
 
@@ -217,8 +219,8 @@ fn bodies_that_are_sent_until_they_are_kept_count_once_over_kills() {
             }
         }
     }
-    server.done(&["stop", "a", "--how", "drain"]);
-    assert_eq!(place.numbers("out.csv"), (0..100).collect::<Vec<u64>>());
+    server.done(&["stop", "a"]);
+    assert_eq!(place.numbers(OUTPUT), (0..100).collect::<Vec<u64>>());
     server.terminate();
 }
 
@@ -254,8 +256,8 @@ fn what_is_no_body_of_rows_is_refused_whole() {
     refused(&operator.post(LINES, None, "{\"n\": 1}"), 403, "role-wrong", "write");
     let good = client.taken(LINES, None, "{\"n\": 42}");
     client.await_state(&good, "committed");
-    server.done(&["stop", "a", "--how", "drain"]);
-    assert_eq!(place.numbers("out.csv"), [42]);
+    server.done(&["stop", "a"]);
+    assert_eq!(place.numbers(OUTPUT), [42]);
     server.terminate();
 }
 
@@ -274,8 +276,8 @@ fn bad_rows_are_left_out_where_the_table_says_so() {
     client.await_state(token, "committed");
     let bad = server.done(&["dead", "a", "--json"]);
     assert!(bad.contains("\"raw\": \"x\"") || bad.contains("\"raw\":\"x\""), "{bad}");
-    server.done(&["stop", "a", "--how", "drain"]);
-    assert_eq!(place.numbers("out.csv"), [1, 3]);
+    server.done(&["stop", "a"]);
+    assert_eq!(place.numbers(OUTPUT), [1, 3]);
     server.terminate();
 }
 
@@ -300,7 +302,7 @@ fn a_job_that_reads_no_rows_is_not_sent_more_than_it_can_hold() {
     assert_eq!(client.state(tokens.last().expect("some"))["state"], "pending");
     server.done(&["resume", "a"]);
     client.await_state(tokens.last().expect("some"), "committed");
-    server.done(&["stop", "a", "--how", "drain"]);
-    assert_eq!(place.numbers("out.csv"), (0..tokens.len() as u64).collect::<Vec<u64>>());
+    server.done(&["stop", "a"]);
+    assert_eq!(place.numbers(OUTPUT), (0..tokens.len() as u64).collect::<Vec<u64>>());
     server.terminate();
 }
