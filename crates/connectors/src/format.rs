@@ -119,6 +119,11 @@ impl Format {
         )
     }
 
+    /// True if records are JSON.
+    pub fn is_json(&self) -> bool {
+        matches!(self, Format::Json(_) | Format::Changes(ChangeOptions { avro: None, .. }))
+    }
+
     /// True if records say themselves what each row does: [`RecordLayout::of_changes`].
     pub fn has_changes(&self) -> bool {
         matches!(self, Format::Changes(_))

@@ -22,6 +22,7 @@
 //! | `socket` | lines of a TCP connection (with the features of other connectors of messages) |
 //! | `http` | rows over HTTP, in both directions (feature `http`) |
 //! | `websocket` | messages of a WebSocket (feature `websocket`) |
+//! | [`taken_bodies`] | which bodies of rows a snapshot has |
 //! | `messaging` | messages of peers as rows, whatever brings them |
 //! | [`output`] | the writers behind `print` and a bare SELECT |
 //! | `conformance` | checks that every connector must pass (feature `test-support`) |
@@ -77,6 +78,7 @@ pub mod redis;
 pub mod replay;
 #[cfg(feature = "messaging")]
 pub mod socket;
+pub mod taken_bodies;
 #[cfg(all(test, feature = "messaging"))]
 mod test_server;
 #[cfg(test)]

@@ -28,6 +28,7 @@ pub mod connector;
 pub mod counter;
 pub mod error;
 pub mod graph;
+pub mod inlets;
 pub mod live;
 pub mod lock;
 pub mod lookup;

@@ -27,6 +27,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use thalweg_core::connector::{Access, Connector, Connectors, TableRequest};
+use thalweg_core::inlets::RowInlets;
 use thalweg_core::shim::SharedClock;
 use thalweg_core::{Error, Result, Sink, TableSchema};
 use thalweg_expr::{Executor, Expr, FunctionRegistry, ScalarFunction, Session, build};
@@ -78,6 +79,8 @@ pub struct PlannerOptions {
     pub secrets_folder: Option<PathBuf>,
     /// Whoever writes the statements need not be whoever runs the program.
     pub is_remote: bool,
+    /// Where the sources of its jobs take rows from the process itself.
+    pub inlets: Option<RowInlets>,
     /// How many workers run jobs; sources decode on as many threads.
     pub workers: usize,
     /// The clock of jobs.
@@ -103,7 +106,11 @@ pub struct Planner {
 impl Planner {
     /// A planner with an empty catalog and default settings.
     pub fn new(connectors: Connectors, options: PlannerOptions) -> Self {
-        let mut access = Access { is_remote: options.is_remote, ..Access::default() };
+        let mut access = Access {
+            is_remote: options.is_remote,
+            inlets: options.inlets.clone(),
+            ..Access::default()
+        };
         access.secrets.folder.clone_from(&options.secrets_folder);
         Planner {
             connectors: Arc::new(connectors),
@@ -197,6 +204,7 @@ impl Planner {
         self.access = self.catalog.settings().access(base_dir, allowed_roots);
         self.access.secrets.folder.clone_from(&self.options.secrets_folder);
         self.access.is_remote = self.options.is_remote;
+        self.access.inlets.clone_from(&self.options.inlets);
     }
 
     /// What tables, and snapshots, may get at beyond files.

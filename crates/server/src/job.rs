@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 
 use serde::{Deserialize, Serialize};
 use thalweg_core::Result;
+use thalweg_core::inlets::RowInlets;
 use thalweg_core::live::LiveTables;
 use thalweg_monitoring::Watch;
 use thalweg_runtime::MetricsSnapshot;
@@ -32,6 +33,8 @@ pub struct Job {
     pub tap_rows: AtomicU64,
     /// The materialized tables that it keeps current, or has kept while this server runs.
     pub live: Arc<LiveTables>,
+    /// Where its sources take rows that clients post.
+    pub inlets: RowInlets,
     state: Mutex<JobState>,
 }
 
@@ -89,8 +92,9 @@ impl Job {
             is_gone: false,
         };
         let (taps, tap_rows) = (AtomicUsize::new(0), AtomicU64::new(0));
-        let live = Arc::default();
-        Job { name, logs: Arc::new(logs), spent_ns, taps, tap_rows, live, state: Mutex::new(state) }
+        let (logs, state) = (Arc::new(logs), Mutex::new(state));
+        let (live, inlets) = (Arc::default(), RowInlets::default());
+        Job { name, logs, spent_ns, taps, tap_rows, live, inlets, state }
     }
 
     /// Its state. Held for as long as a file is written, and never for longer.

@@ -180,6 +180,7 @@ fn begin(server: &Arc<Server>, job: &Arc<Job>, state: &mut JobState) -> Result<(
         generation: record.generation,
         options: SessionOptions {
             live: Arc::clone(&job.live),
+            inlets: Some(job.inlets.clone()),
             ..server.session_options(record, &revision)?
         },
         from: record.from,

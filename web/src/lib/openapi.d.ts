@@ -772,6 +772,30 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/jobs/{job}/tables/{table}/rows": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Hands rows to a table of a running job whose connector is `http` with `'scan.mode' = 'server'`
+         *     or `'listen'`: a JSON object in each line (`application/x-ndjson`), an object or an array of
+         *     them (`application/json`), lines without a header (`text/csv`), or a stream of Arrow
+         *     (`application/vnd.apache.arrow.stream`). A body is taken whole or not at all. With the same
+         *     `Idempotency-Key` a body that is sent again counts once. The answer comes at once; its token
+         *     says how far the rows are. 429 and 503 have `Retry-After`, and nothing of the body was taken.
+         */
+        post: operations["post_rows"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/jobs/{job}/tail": {
         parameters: {
             query?: never;
@@ -788,6 +812,27 @@ export interface paths {
          *     the reason.
          */
         get: operations["tail"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/jobs/{job}/tokens/{token}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What became of rows: `pending`, `processed` once the job has read them, `committed` once a
+         *     snapshot has them, `lost` if no snapshot has them and their run is over. Also after a restart of
+         *     the server; of the last 256 runs that have taken rows.
+         */
+        get: operations["rows_token"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2293,6 +2338,23 @@ export interface components {
          * @enum {string}
          */
         Role: "read" | "operate" | "write" | "admin";
+        /**
+         * @description How far rows have come.
+         * @enum {string}
+         */
+        RowsState: "pending" | "processed" | "committed" | "lost";
+        /** @description What became of rows. */
+        RowsToken: {
+            /**
+             * Format: int64
+             * @description The oldest snapshot that is kept and has them.
+             */
+            snapshot?: number | null;
+            /** @description How far they have come. */
+            state: components["schemas"]["RowsState"];
+            /** @description The token. */
+            token: string;
+        };
         /** @description A run that is over. */
         RunLine: {
             /**
@@ -2656,6 +2718,21 @@ export interface components {
             primary_key: string[];
             /** @description How many rows its newest version has. */
             rows?: number | null;
+        };
+        /** @description Rows that were taken. */
+        TakenRows: {
+            /**
+             * Format: int64
+             * @description How many of its rows could not be read and are left out, as `bad-data` of the table says.
+             */
+            bad_rows: number;
+            /**
+             * Format: int64
+             * @description How many rows the body has.
+             */
+            rows: number;
+            /** @description What to ask about them by: `GET /v1/jobs/{job}/tokens/{token}`. */
+            token: string;
         };
         /** @description A character of a text. */
         TextPlace: {
@@ -4387,6 +4464,46 @@ export interface operations {
             };
         };
     };
+    post_rows: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description what the request is known by if it comes again; at most 255 bytes */
+                "Idempotency-Key"?: string | null;
+            };
+            path: {
+                job: string;
+                table: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": string;
+                "application/vnd.apache.arrow.stream": number[];
+                "application/x-ndjson": string;
+                "text/csv": string;
+            };
+        };
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TakenRows"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     tail: {
         parameters: {
             query?: {
@@ -4414,6 +4531,36 @@ export interface operations {
                 };
                 content: {
                     "text/event-stream": unknown;
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    rows_token: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job: string;
+                token: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RowsToken"];
                 };
             };
             default: {

@@ -19,11 +19,11 @@ pub struct FileColumns {
 }
 
 impl FileColumns {
-    /// Finds the wanted columns among those of a file.
+    /// Finds the wanted columns among those of an input: a `file`, or what else messages call it.
     ///
     /// # Errors
     /// If one is missing, or is of a type that cannot be read as the declared one.
-    pub fn find(layout: &RecordLayout, fields: &Fields) -> Result<FileColumns> {
+    pub fn find(layout: &RecordLayout, fields: &Fields, input: &str) -> Result<FileColumns> {
         let mut roots = Vec::with_capacity(layout.wanted.len());
         for &position in &layout.wanted {
             let declared = &layout.schema.columns[position];
@@ -33,18 +33,20 @@ impl FileColumns {
                     Some(near) => format!("did you mean '{near}'?"),
                     None => format!("it has {}", names.collect::<Vec<_>>().join(", ")),
                 };
-                let message = format!("the file has no column {}", declared.name);
+                let message = format!("the {input} has no column {}", declared.name);
                 return Err(Error::data(message).hint(help));
             };
             let (in_file, wanted) = (fields[root].data_type(), &declared.column_type.data_type);
             if !is_readable(in_file, wanted) {
                 return Err(Error::data(format!(
-                    "column {} is {} in the file, but table {} declares it as {wanted}",
+                    "column {} is {} in the {input}, but table {} declares it as {wanted}",
                     declared.name,
                     describe(in_file),
                     layout.table
                 ))
-                .hint("declare the column as it is in the file and CAST it in the query"));
+                .hint(format!(
+                    "declare the column as it is in the {input} and CAST it in the query"
+                )));
             }
             roots.push(root);
         }

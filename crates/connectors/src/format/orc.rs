@@ -61,7 +61,7 @@ impl OrcFile {
         guarded(|| {
             let reader = ArrowReaderBuilder::try_new(Input(file)).map_err(|e| damaged(&e))?;
             let reader = reader.with_timestamp_precision(precision);
-            let columns = FileColumns::find(layout, reader.schema().fields())?;
+            let columns = FileColumns::find(layout, reader.schema().fields(), "file")?;
             let stripes = reader.file_metadata().stripe_metadatas().iter();
             let stripes = stripes.map(|stripe| (stripe.offset() as usize, stripe.number_of_rows()));
             Ok(OrcFile { stripes: stripes.collect(), columns, precision })

@@ -113,6 +113,11 @@ impl RecordLayout {
         self.of_rows(columns, rows)
     }
 
+    /// The columns of batches.
+    pub(super) fn delivered(&self) -> SchemaRef {
+        self.delivered.clone()
+    }
+
     /// A batch of all that is delivered.
     pub(super) fn of_rows(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));

@@ -7,11 +7,13 @@
 //! | asking an address again and again | [`poll`] |
 //! | reading a stream of server-sent events | [`events`] |
 //! | where both are, in positions | [`place`] |
-//! | taking rows that are POSTed | [`listener`], over the server of [`server`] |
-//! | where records of a body are | [`body`] |
+//! | taking rows that are POSTed | [`listener`], over the server of [`server`] or that of the job |
+//! | which bodies the job has | [`bodies`] |
+//! | bodies as rows | [`body`] |
 //! | looking up | [`lookup`] |
 //! | sending | [`sink`] |
 
+mod bodies;
 mod body;
 mod codes;
 mod events;
@@ -34,6 +36,7 @@ use thalweg_core::connector::{
 use thalweg_core::lookup::{AsyncLookup, LookupRequest};
 use thalweg_core::{Error, Result};
 
+use self::bodies::CountedSource;
 use self::events::EventReader;
 use self::listener::Listener;
 use self::options::{HTTP, HTTP_SINK, LookupOptions, ScanMode, ScanOptions, SinkOptions};
@@ -119,7 +122,9 @@ impl Connector for Http {
     fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
         let Ok(options) = Options::of(request, self.description) else { return BTreeMap::new() };
         // Where a job listens may change: what was acknowledged has nothing to do with it.
-        let listens = options.text("scan.mode").is_some_and(|it| it.eq_ignore_ascii_case("listen"));
+        let is =
+            |mode: &str| options.text("scan.mode").is_some_and(|it| it.eq_ignore_ascii_case(mode));
+        let listens = is("listen") || is("server");
         options.deciding(|name| match name {
             "url" => !as_sink && !listens,
             "scan.mode" | "scan.records" => !as_sink,
@@ -140,17 +145,18 @@ impl Connector for Http {
             ScanMode::Events => {
                 Box::new(EventReader::new(options.clone(), places.clone(), bytes_max, flag))
             }
-            ScanMode::Listen => Box::new(Listener::new(request, options.clone(), flag)),
+            ScanMode::Listen | ScanMode::Server => {
+                let listener = Listener::new(request, options.clone(), flag);
+                let bodies = listener.bodies();
+                let client = Box::new(listener);
+                let parts = self.parts(options, client, Tracking::Acknowledge, cancel);
+                return messaging::open_with(request, parts, |source| {
+                    Box::new(CountedSource::new(source, bodies))
+                });
+            }
         };
-        let tracking = match options.mode {
-            ScanMode::Listen => Tracking::Acknowledge,
-            ScanMode::Poll | ScanMode::Events => Tracking::Replay,
-        };
-        let parts = self.parts(options, client, tracking, cancel);
-        messaging::open_with(request, parts, |source| match tracking {
-            Tracking::Replay => Box::new(PlacedSource { source, places }),
-            _ => Box::new(source),
-        })
+        let parts = self.parts(options, client, Tracking::Replay, cancel);
+        messaging::open_with(request, parts, |source| Box::new(PlacedSource { source, places }))
     }
 
     fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>> {

@@ -77,14 +77,23 @@ pub const METADATA: &[MetadataDescription] = &[
 ];
 
 const HTTP_OPTIONS: [OptionDescription;
-    COMMON.len() + SCAN.len() + LOOKUP.len() + OF_SINK.len() + BAD_DATA.len()] =
-    joined(&[COMMON, SCAN, LOOKUP, OF_SINK, &BAD_DATA]);
-const SINK_OPTIONS: [OptionDescription; COMMON.len() + OF_SINK.len()] = joined(&[COMMON, OF_SINK]);
+    1 + COMMON.len() + SCAN.len() + LOOKUP.len() + OF_SINK.len() + BAD_DATA.len()] =
+    joined(&[URL, COMMON, SCAN, LOOKUP, OF_SINK, &BAD_DATA]);
+const SINK_OPTIONS: [OptionDescription; 1 + COMMON.len() + OF_SINK.len()] =
+    joined(&[URL_OF_SINK, COMMON, OF_SINK]);
+
+const URL: &[OptionDescription] = &option_table! {
+    "url": Text, as_in_flink()
+        => "`http://` or `https://`, without a password in it; of a listener, where it listens: \
+            `http://127.0.0.1:8080/rows`. Needed, but with `'scan.mode' = 'server'`";
+};
+
+const URL_OF_SINK: &[OptionDescription] = &option_table! {
+    "url": Text, required(), as_in_flink()
+        => "`http://` or `https://`, without a password in it";
+};
 
 const COMMON: &[OptionDescription] = &option_table! {
-    "url": Text, required(), as_in_flink()
-        => "`http://` or `https://`, without a password in it; of a listener, where it listens: \
-            `http://127.0.0.1:8080/rows`";
     "format": Text, required(), as_in_flink()
         => "the format of rows";
     "http.security.cert.server": Text, as_in_flink()
@@ -95,10 +104,10 @@ const COMMON: &[OptionDescription] = &option_table! {
 };
 
 const SCAN: &[OptionDescription] = &option_table! {
-    "scan.mode": Words(&["poll", "events", "listen"]), or("poll"), of_source(),
+    "scan.mode": Words(&["poll", "events", "listen", "server"]), or("poll"), of_source(),
         but_flink("Flink only looks rows up over HTTP")
-        => "how rows come: the URL is asked again and again; it is a stream of server-sent events; or the job listens \
-            there, and takes rows that are POSTed";
+        => "how rows come: the URL is asked again and again; it is a stream of server-sent events; the job listens \
+            there, and takes rows that are POSTed; or they are POSTed to `thalweg serve`, which runs the job";
     "scan.records": Words(&["auto", "whole", "lines"]), or("auto"), of_source(),
         but_flink("Flink only looks rows up over HTTP")
         => "where the records of a body are: all of it is one (an array of JSON objects is a row for each), or each \
@@ -113,7 +122,7 @@ const SCAN: &[OptionDescription] = &option_table! {
         => "what clients of a listener must send (`Authorization: Bearer …`); needed unless it listens at a loopback \
             address";
     "scan.listen.body-max": Size, or("8 mb"), of_source(), but_flink("Flink only looks rows up over HTTP")
-        => "the longest body that a listener takes";
+        => "the longest body that a listener takes; the server takes none over 16 MiB";
     "scan.listen.connections-max": Number, or("64"), of_source(), but_flink("Flink only looks rows up over HTTP")
         => "the most connections that a listener has at a time; more are answered 503";
     "scan.listen.acknowledge-timeout": Duration, or("1 min"), of_source(),
@@ -197,8 +206,10 @@ pub enum ScanMode {
     Poll,
     /// It is a stream of events.
     Events,
-    /// Rows are POSTed.
+    /// Rows are POSTed to an address of the table.
     Listen,
+    /// Rows are POSTed to the server that runs the job.
+    Server,
 }
 
 /// Where the records of a body are.
@@ -230,6 +241,24 @@ pub struct HttpOptions {
 }
 
 impl HttpOptions {
+    /// Those of a table that is read.
+    fn of_scan(options: &Options<'_>, request: &TableRequest) -> Result<HttpOptions> {
+        if scan_mode(options)? != ScanMode::Server {
+            return HttpOptions::read(options, request);
+        }
+        for name in ["url", "scan.token"] {
+            if options.get(name).is_some() {
+                return Err(options
+                    .conflict(&format!("'{name}' has no effect: rows are POSTed to the server"))
+                    .hint("remove it, or set 'scan.mode' = 'listen'"));
+            }
+        }
+        let url = "server".to_owned();
+        let records = RecordOptions::read(options, request, &url)?;
+        let (host, path) = (String::new(), String::new());
+        Ok(HttpOptions { url, host, port: 0, path, records, settings: HttpSettings::default() })
+    }
+
     fn read(options: &Options<'_>, request: &TableRequest) -> Result<HttpOptions> {
         let url = options.required("url")?;
         let parts = parts_of(url).filter(|_| !url.contains('@') && !url.starts_with("ws"));
@@ -298,7 +327,7 @@ impl ScanOptions {
     pub fn read(request: &TableRequest) -> Result<ScanOptions> {
         let options = Options::of(request, &HTTP)?;
         LookupOptions::check(&options)?;
-        let http = HttpOptions::read(&options, request)?;
+        let http = HttpOptions::of_scan(&options, request)?;
         http.records.check_metadata(request, METADATA, None)?;
         SinkOptions::values(&options, http.clone())?;
         let read = ScanOptions::values(&options, http)?;
@@ -307,12 +336,10 @@ impl ScanOptions {
     }
 
     fn values(options: &Options<'_>, http: HttpOptions) -> Result<ScanOptions> {
-        let modes =
-            [("poll", ScanMode::Poll), ("events", ScanMode::Events), ("listen", ScanMode::Listen)];
         let framings =
             [("auto", Framing::Auto), ("whole", Framing::Whole), ("lines", Framing::Lines)];
         let read = ScanOptions {
-            mode: options.choice("scan.mode", &modes)?.unwrap_or(ScanMode::Poll),
+            mode: scan_mode(options)?,
             framing: options.choice("scan.records", &framings)?.unwrap_or(Framing::Auto),
             interval: duration(options, "scan.poll.interval")?,
             timeout: duration(options, "scan.request.timeout")?,
@@ -361,9 +388,25 @@ impl ScanOptions {
         let options = Options::of(request, &HTTP)?;
         read.http.open(&options, request, "scan.header.")?;
         read.token = options.secret("scan.token")?;
+        let access = &request.access;
+        if read.mode == ScanMode::Server && access.inlets.is_none() && !access.is_remote {
+            return Err(options
+                .conflict("its rows are POSTed to the server that runs the job, and there is none")
+                .hint("run the job with `thalweg serve`, or set 'scan.mode' = 'listen'"));
+        }
         read.http.settings.timeout = (read.mode == ScanMode::Poll).then_some(read.timeout);
         Ok(read)
     }
+}
+
+fn scan_mode(options: &Options<'_>) -> Result<ScanMode> {
+    let modes = [
+        ("poll", ScanMode::Poll),
+        ("events", ScanMode::Events),
+        ("listen", ScanMode::Listen),
+        ("server", ScanMode::Server),
+    ];
+    Ok(options.choice("scan.mode", &modes)?.unwrap_or(ScanMode::Poll))
 }
 
 /// True if nobody else can reach a host.

@@ -134,6 +134,15 @@ pub struct Held {
     bytes: usize,
 }
 
+impl Held {
+    /// More bytes wait: up to `most` in all, or one body that is longer.
+    pub fn take(all: &Arc<AtomicUsize>, bytes: usize, most: usize) -> Option<Held> {
+        let before = all.fetch_add(bytes, Ordering::Relaxed);
+        let held = Held { all: Arc::clone(all), bytes };
+        Some(held).filter(|_| before == 0 || before + bytes <= most)
+    }
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
         // Relaxed: the number alone counts.
@@ -314,12 +323,8 @@ impl Connection {
     }
 
     fn hold(&self, bytes: usize) -> Result<Held, NoRequest> {
-        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let held = Held { all: Arc::clone(&self.bytes), bytes };
-        match before > 0 && before + bytes > self.limits.waiting_bytes {
-            true => Err(NoRequest::Refused(Answer::closing(503, "too many rows wait"))),
-            false => Ok(held),
-        }
+        let held = Held::take(&self.bytes, bytes, self.limits.waiting_bytes);
+        held.ok_or_else(|| NoRequest::Refused(Answer::closing(503, "too many rows wait")))
     }
 
     fn check_time(&self, since: &Timer) -> Result<(), NoRequest> {

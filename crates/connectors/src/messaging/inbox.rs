@@ -123,12 +123,13 @@ pub struct Block {
 }
 
 impl Block {
-    /// A message that is known by nothing but what it says.
-    pub fn of_value(value: &[u8]) -> Block {
+    /// Messages that are known by nothing but what they say.
+    pub fn of_values(messages: &[&[u8]]) -> Block {
         let mut values = BinaryBuilder::new();
-        values.append_value(value);
-        let (split, marks, metadata) = (SplitId::ONLY, vec![None], Vec::new());
-        Block { split, marks, values, metadata, bytes: value.len() }
+        messages.iter().for_each(|message| values.append_value(message));
+        let (split, marks, metadata) = (SplitId::ONLY, vec![None; messages.len()], Vec::new());
+        let bytes = messages.iter().map(|message| message.len()).sum();
+        Block { split, marks, values, metadata, bytes }
     }
 }
 
@@ -197,6 +198,13 @@ impl Inbox {
         if !self.wants.is_empty() {
             block.metadata.push(message.metadata);
         }
+    }
+
+    /// A message was received whose rows do not go through the inbox.
+    pub fn note_decoded(&mut self, split: SplitId) {
+        let split = &mut self.splits[split.0 as usize];
+        split.received += 1;
+        split.shared.caught_up_at.store(u64::MAX, Ordering::Relaxed);
     }
 
     /// A split has nothing up to this mark that was not received.

@@ -114,6 +114,10 @@ impl Link {
                 writer.send(Item::Settled(settled), &mut || self.idle())?;
                 continue;
             }
+            if let Some(rows) = self.client.decoded() {
+                writer.send(Item::Rows(rows), &mut || self.idle())?;
+                continue;
+            }
             let Some(block) = self.inbox.take() else { return Ok(()) };
             let name = self.inbox.splits()[block.split.0 as usize].name.clone();
             let rows = self.rows.decode(&name, block)?;

@@ -39,8 +39,9 @@ pub mod source;
 #[cfg(test)]
 mod tests;
 
-pub use self::inbox::{Inbox, Message, Metadata};
+pub use self::inbox::{Block, Inbox, Message, Metadata};
 pub use self::progress::{Mark, MarkText, Tracking};
+pub use self::rows::{RowReader, Rows};
 pub use self::sink::{MessageSink, Outgoing, Publisher};
 pub use self::source::{MessageSource, SourceParts, open, open_with};
 
@@ -106,6 +107,12 @@ pub trait Client: Send {
     /// # Errors
     /// If the connection has broken, or what came makes no sense.
     fn receive(&mut self, inbox: &mut Inbox) -> Attempt<()>;
+
+    /// The next rows of messages that were received and decoded by the client itself, and are not
+    /// in the inbox. They come before what is in there.
+    fn decoded(&mut self) -> Option<Rows> {
+        None
+    }
 
     /// Keeps the connection alive while the job takes no rows. May receive as long as the inbox is
     /// not full.

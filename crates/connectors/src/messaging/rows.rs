@@ -76,6 +76,20 @@ pub fn message_metadata(request: &TableRequest) -> impl Iterator<Item = &(String
 impl RowReader {
     /// A reader of the columns that are delivered.
     pub fn new(request: &TableRequest, options: &RecordOptions, text: MarkText) -> RowReader {
+        RowReader::with(request, options, text, false)
+    }
+
+    /// The same for whoever refuses bad messages himself: they are noted where they fail the job.
+    pub fn noting_bad(request: &TableRequest, options: &RecordOptions, text: MarkText) -> Self {
+        RowReader::with(request, options, text, true)
+    }
+
+    fn with(
+        request: &TableRequest,
+        options: &RecordOptions,
+        text: MarkText,
+        notes_bad: bool,
+    ) -> RowReader {
         let wanted = match &request.projection {
             Some(wanted) => wanted.clone(),
             None => (0..request.schema.len()).collect(),
@@ -97,6 +111,9 @@ impl RowReader {
         let layout = RecordLayout::new(&request.table, request.schema.clone(), wanted, false);
         let is_fatal = options.bad_data.is_fatal();
         let mut layout = options.format.with_bad_data(layout, is_fatal);
+        if notes_bad && layout.policy == BadDataPolicy::Fail {
+            layout = layout.with_policy(BadDataPolicy::Reject, Vec::new());
+        }
         if options.format.has_changes() {
             layout = layout.of_changes(of_format);
         }
@@ -108,6 +125,11 @@ impl RowReader {
             has_kinds: request.reads_kinds,
             text,
         }
+    }
+
+    /// The format.
+    pub fn format(&self) -> &Format {
+        self.decoder.format()
     }
 
     /// Decodes messages of a split, whose name is for errors.
@@ -240,7 +262,7 @@ impl LetterReader for RowReader {
                         what it says"
                 .to_owned());
         }
-        let block = Block::of_value(&letter.raw);
+        let block = Block::of_values(&[&letter.raw]);
         let rows = self.decode(&letter.file, block).map_err(|error| error.to_string())?;
         match rows.bad.into_iter().next() {
             Some(bad) => Err(bad.reason),

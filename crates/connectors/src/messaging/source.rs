@@ -120,8 +120,12 @@ pub struct MessageSource {
     feed: Option<Feed<Item>>,
     current: Option<Taking>,
     acknowledgements: Option<Sender<Vec<Mark>>>,
+    when_read: Option<WhenRead>,
     trouble: Trouble,
 }
+
+/// Is called with the marks of messages whose rows the job has.
+pub type WhenRead = Box<dyn Fn(&[Mark]) + Send>;
 
 /// A split, as far as rows were delivered.
 struct Delivered {
@@ -169,8 +173,14 @@ impl MessageSource {
             feed: None,
             current: None,
             acknowledgements: None,
+            when_read: None,
             trouble: Trouble::default(),
         })
+    }
+
+    /// Who else is to hear of messages that the job has.
+    pub fn when_read(&mut self, call: WhenRead) {
+        self.when_read = Some(call);
     }
 
     /// Connects, and finds where each split is read from and to.
@@ -239,10 +249,13 @@ impl MessageSource {
         split.bad_rows += bad as u64;
         self.progress.messages += messages.len() as u64;
         self.progress.bad_rows += bad as u64;
-        let marks = rows.marks[messages].iter().copied().flatten();
+        let marks: Vec<Mark> = rows.marks[messages].iter().copied().flatten().collect();
+        if let Some(call) = &self.when_read {
+            call(&marks);
+        }
         match self.tracking {
             Tracking::Replay => {
-                if let Some(last) = marks.last()
+                if let Some(&last) = marks.last()
                     && let Some(known) = self.progress.splits.get_mut(&*split.name)
                 {
                     known.last = Some(last);
@@ -251,7 +264,7 @@ impl MessageSource {
             Tracking::Acknowledge if self.waits_for_snapshots => {
                 self.progress.delivered.extend(marks);
             }
-            Tracking::Acknowledge => self.acknowledge(marks.collect()),
+            Tracking::Acknowledge => self.acknowledge(marks),
             Tracking::Nothing => {}
         }
     }

@@ -8,6 +8,7 @@ use chrono_tz::Tz;
 
 use super::{AllowedTargets, Secrets};
 use crate::error::Span;
+use crate::inlets::RowInlets;
 use crate::types::{Column, DataType, TableSchema};
 
 /// The column in which a source says what each row does: [`crate::RowKind::code`], a TINYINT.
@@ -83,6 +84,8 @@ pub struct Access {
     /// places that are not allowed, not even what is there, and hints name no options of a command
     /// line.
     pub is_remote: bool,
+    /// Where sources take rows from the process itself; none where nothing hands them any.
+    pub inlets: Option<RowInlets>,
 }
 
 impl Default for TableRequest {

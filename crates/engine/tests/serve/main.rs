@@ -15,6 +15,7 @@ mod letters;
 mod live;
 mod otlp;
 mod packages;
+mod rows;
 mod statements;
 mod support;
 mod trials;

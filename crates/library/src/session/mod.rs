@@ -141,6 +141,7 @@ impl Session {
             allowed_roots: options.allowed_roots.clone(),
             secrets_folder: options.secrets_folder.clone(),
             is_remote: options.interface == Interface::Server,
+            inlets: options.inlets.clone(),
             workers: options.workers.unwrap_or_else(settings::cores),
             clock: Arc::clone(&clock),
         };

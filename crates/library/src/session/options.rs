@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use thalweg_connectors::filesystem::snapshot_location;
 use thalweg_core::Result;
+use thalweg_core::inlets::RowInlets;
 use thalweg_core::live::LiveTables;
 use thalweg_runtime::Pool;
 
@@ -51,6 +52,9 @@ pub struct SessionOptions {
     pub replay: Option<PathBuf>,
     /// Where the materialized tables of its jobs are: whoever holds it as well can read them.
     pub live: Arc<LiveTables>,
+    /// Where sources of its jobs take rows that the process hands them: whoever holds it as well
+    /// can post some. Default: none, and tables that only take such rows are refused.
+    pub inlets: Option<RowInlets>,
     /// Its jobs are on trial: nothing of them is seen outside. Default: they are not.
     pub trial: Option<Arc<Trial>>,
     /// What jobs that take snapshots resume from.
@@ -97,6 +101,7 @@ impl Default for SessionOptions {
             record: None,
             replay: None,
             live: Arc::default(),
+            inlets: None,
             trial: None,
             resume: ResumeFrom::Nothing,
             drop_state: false,

@@ -186,7 +186,7 @@ impl Settings {
         let secrets = Secrets { folder: None, file, allowed_roots: allowed_roots.to_vec() };
         let stores = self.values.iter().filter(|(name, _)| name.starts_with("s3."));
         let stores = stores.map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-        Access { secrets, targets: targets.unwrap_or_default(), stores, is_remote: false }
+        Access { secrets, targets: targets.unwrap_or_default(), stores, ..Access::default() }
     }
 
     /// `table.local-time-zone`

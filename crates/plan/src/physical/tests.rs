@@ -84,6 +84,7 @@ fn plan(text: &str) -> Result<PhysicalPlan> {
     let options = PlannerOptions {
         secrets_folder: None,
         is_remote: false,
+        inlets: None,
         base_dir: ".".into(),
         allowed_roots: Vec::new(),
         workers: 2,
@@ -305,6 +306,7 @@ fn explained(settings: &str) -> String {
     let options = PlannerOptions {
         secrets_folder: None,
         is_remote: false,
+        inlets: None,
         base_dir: ".".into(),
         allowed_roots: Vec::new(),
         workers: 2,

@@ -15,6 +15,7 @@ pub fn planner(base_dir: &str) -> Planner {
         workers: 1,
         clock: Arc::new(SystemClock::default()),
         is_remote: false,
+        inlets: None,
     };
     Planner::new(thalweg_connectors::builtin(Default::default()), options)
 }

@@ -20,6 +20,8 @@ use crate::server::Server;
 const WAIT_MAX: Duration = Duration::from_secs(600);
 /// Requests in work at a time.
 const REQUESTS_MAX: usize = 32;
+/// Bytes of bodies of rows in work at a time.
+const ROWS_BYTES_IN_WORK: usize = 64 << 20;
 /// Streams that are open at a time.
 const STREAMS_MAX: usize = 64;
 
@@ -46,6 +48,8 @@ pub struct App {
 pub(crate) struct Limits {
     pub requests: Semaphore,
     pub streams: Arc<Semaphore>,
+    /// Bytes that bodies of rows may have.
+    pub rows_bytes: Arc<Semaphore>,
     pub failures: Failures,
     pub meters: Meters,
 }
@@ -61,6 +65,7 @@ impl App {
         let limits = Limits {
             requests: Semaphore::new(REQUESTS_MAX),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            rows_bytes: Arc::new(Semaphore::new(ROWS_BYTES_IN_WORK)),
             failures: Failures::default(),
             meters: Meters::default(),
         };

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use crate::problem::{Outcome, Problem};
 
 /// Every code of a problem: what it means, and what can be done.
-const CODES: [(&str, &str); 65] = [
+const CODES: [(&str, &str); 69] = [
     (
         "at-rest",
         "The job is stopped, finished, failed or a draft. Start it first: POST /v1/jobs/JOB/start.",
@@ -59,7 +59,8 @@ const CODES: [(&str, &str); 65] = [
     ("job-failed", "Something that the job needs has failed: the message says what."),
     (
         "kind-wrong",
-        "Bodies are application/json or application/sql. Forms of web pages can send neither, which is on purpose.",
+        "Bodies are application/json or application/sql; those of rows are NDJSON, JSON, CSV or a stream of Arrow. Forms of web \
+         pages can send none of these, which is on purpose.",
     ),
     ("method-wrong", "This address knows other methods. GET /openapi.json lists them."),
     (
@@ -123,7 +124,10 @@ const CODES: [(&str, &str); 65] = [
         "no-such-table",
         "The job has no materialized table of this name, or has not run since the server began. The answer lists those that it has.",
     ),
-    ("no-such-token", "There is no token of this name. GET /v1/tokens lists them."),
+    (
+        "no-such-token",
+        "There is no token of this name: GET /v1/tokens lists them. Or the job has given no token of rows that looks so.",
+    ),
     (
         "no-such-trial",
         "The job has no such trial. Trials are remembered until the server ends, the last 20 of each job.",
@@ -139,6 +143,7 @@ const CODES: [(&str, &str); 65] = [
     ("not-running", "The job does not run, so there is nothing to see of it at this moment."),
     ("not-supported", "The statements have something that this program does not do."),
     ("not-undecided", "No state of the job is at stake, so there is nothing to approve."),
+    ("not-yet", "The job is about to run. Send the rows again in a moment."),
     (
         "order",
         "The contract of the job brings rows into a sequence in which this row has no place. Start the job from scratch, or \
@@ -163,6 +168,11 @@ const CODES: [(&str, &str); 65] = [
         "The token may not do this. Roles are read, operate, write and admin, each with what those before it may; a token can \
          be for jobs whose names begin with a prefix.",
     ),
+    (
+        "row-wrong",
+        "A row of the body cannot be read, or is not what the table declares: the message has its line or number. None of the \
+         rows was taken. 'bad-data' of the table can say that such rows are left out.",
+    ),
     ("runs", "The job runs. Stop it before it starts elsewhere."),
     (
         "statement-wrong",
@@ -177,13 +187,19 @@ const CODES: [(&str, &str); 65] = [
         "The operation cannot be cancelled at this moment, or at all: the message says why, and what can be done instead.",
     ),
     (
+        "takes-no-rows",
+        "The table is read or written by the job, but takes no rows from clients. Tables with 'connector' = 'http' and \
+         'scan.mode' = 'server' or 'listen' do.",
+    ),
+    (
         "token-wrong",
         "The request shows no token, or one that is unknown or has ended. `thalweg token create NAME` makes one; \
          `Authorization: Bearer …` shows it. After ten wrong ones from an address each costs a second.",
     ),
     (
         "too-large",
-        "Statements have at most 1 MiB, and bodies 2 MiB. Rows do not go through this interface: a connector reads them.",
+        "Statements have at most 1 MiB, and bodies 2 MiB; those of rows 16 MiB, or what 'scan.listen.body-max' of the table says. \
+         Send fewer rows in each.",
     ),
     ("too-many", "One request is about more than it may be. Choose fewer."),
     (
@@ -191,6 +207,11 @@ const CODES: [(&str, &str); 65] = [
         "The numbers of a job's stages over time are too many for one answer. Name stages (?stages=…), or a larger step.",
     ),
     ("too-many-requests", "32 requests are in work at a time. Try again in a moment."),
+    (
+        "too-many-rows",
+        "The job reads more slowly than rows come, or its next snapshot is not there yet. Nothing of the body was taken: send it \
+         again after what Retry-After says.",
+    ),
     (
         "too-many-streams",
         "64 streams are open at a time. Close one; a page needs one for everything.",

@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -18,8 +18,10 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use thalweg_core::shim::{Clock, unique_name};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::app::{App, Door};
+use super::row_bodies::{body_kind, takes_rows};
 use crate::audit::AuditLine;
 use crate::problem::{Outcome, Problem};
 use crate::requests::SQL_BYTES_MAX;
@@ -27,6 +29,8 @@ use crate::tokens::Role;
 
 /// The largest body: statements, as JSON writes them at worst.
 const BODY_BYTES_MAX: usize = 2 * SQL_BYTES_MAX;
+/// The largest body of rows.
+const ROWS_BYTES_MAX: usize = 16 << 20;
 /// How long a client may take to send it.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// After this many wrong tokens from an address each costs a second.
@@ -105,7 +109,7 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
     let mut by = "?".to_owned();
     let response = match admit(&app, request, &mut by).await {
         Err(problem) => problem.into_response(),
-        Ok(request) => match app.limits.requests.try_acquire() {
+        Ok((request, _room)) => match app.limits.requests.try_acquire() {
             Ok(_permit) => next.run(request).await,
             Err(_) => {
                 let detail = "too many requests at a time: try again in a moment";
@@ -176,8 +180,11 @@ fn finished(response: Response, id: &str, door: Door) -> Response {
     response
 }
 
+/// Room for a body of rows, while it is in work.
+type Room = Option<OwnedSemaphorePermit>;
+
 /// The request with its whole body and with who asks, whose name goes to `by` once it is known.
-async fn admit(app: &App, request: Request, by: &mut String) -> Outcome<Request> {
+async fn admit(app: &App, request: Request, by: &mut String) -> Outcome<(Request, Room)> {
     let (mut parts, body) = request.into_parts();
     let peer = parts.extensions.get::<Peer>().copied();
     let peer = peer.ok_or_else(|| Problem::new(500, "internal", "a connection has a peer"))?;
@@ -193,17 +200,37 @@ async fn admit(app: &App, request: Request, by: &mut String) -> Outcome<Request>
         Door::Rest => check_role(&caller, &parts.method, parts.uri.path())?,
         Door::Gateway => check_writer(&caller)?,
     }
-    check_kind(&parts.method, &parts.headers)?;
-    let whole =
-        tokio::time::timeout(BODY_TIMEOUT, axum::body::to_bytes(body, BODY_BYTES_MAX)).await;
+    let has_rows = app.door == Door::Rest && takes_rows(&parts.method, parts.uri.path());
+    let (bytes_max, room) = match has_rows {
+        true => (ROWS_BYTES_MAX, Some(room_for_rows(app, &parts.headers)?)),
+        false => {
+            check_kind(&parts.method, &parts.headers)?;
+            (BODY_BYTES_MAX, None)
+        }
+    };
+    let whole = tokio::time::timeout(BODY_TIMEOUT, axum::body::to_bytes(body, bytes_max)).await;
     let whole = whole.map_err(|_| {
         Problem::new(408, "too-slow", format!("the body did not come within {BODY_TIMEOUT:?}"))
     })?;
     let whole = whole.map_err(|_| {
-        Problem::new(413, "too-large", format!("bodies have at most {BODY_BYTES_MAX} bytes"))
+        Problem::new(413, "too-large", format!("bodies have at most {bytes_max} bytes here"))
     })?;
     parts.extensions.insert(caller);
-    Ok(Request::from_parts(parts, Body::from(whole)))
+    Ok((Request::from_parts(parts, Body::from(whole)), room))
+}
+
+/// Room for a body of rows, whose type has to be one of rows. A body that does not say its length
+/// may have any.
+fn room_for_rows(app: &App, headers: &HeaderMap) -> Outcome<OwnedSemaphorePermit> {
+    body_kind(headers)?;
+    let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+    let length = length.and_then(|length| length.parse().ok()).unwrap_or(ROWS_BYTES_MAX);
+    let bytes = u32::try_from(length.min(ROWS_BYTES_MAX)).unwrap_or(u32::MAX);
+    let room = Arc::clone(&app.limits.rows_bytes).try_acquire_many_owned(bytes);
+    room.map_err(|_| {
+        let detail = "too many bytes of rows come in at a time: try again in a moment";
+        Problem::new(429, "too-many-rows", detail)
+    })
 }
 
 /// The name by which the server was called has to be its own: else a page of others has made its
@@ -503,6 +530,9 @@ mod tests {
         };
         let may = |role, method, path: &str| check_role(&caller(role, None), &method, path).is_ok();
         assert!(may(Role::Read, Method::GET, "/v1/jobs/a"));
+        assert!(may(Role::Read, Method::GET, "/v1/jobs/a/tokens/t"));
+        assert!(!may(Role::Operate, Method::POST, "/v1/jobs/a/tables/t/rows"));
+        assert!(may(Role::Write, Method::POST, "/v1/jobs/a/tables/t/rows"));
         assert!(!may(Role::Read, Method::POST, "/v1/jobs/a/stop"));
         assert!(may(Role::Operate, Method::POST, "/v1/jobs/a/stop"));
         assert!(!may(Role::Operate, Method::PUT, "/v1/jobs/a"));

@@ -22,6 +22,8 @@ mod page;
 mod profile;
 mod query;
 mod readings;
+mod row_bodies;
+mod rows;
 mod snapshots;
 mod statements;
 mod stream;
@@ -71,13 +73,8 @@ pub fn router(app: App) -> Router {
         .route("/why", get(readings::job_why))
         .route("/watermarks", get(readings::job_watermarks))
         .route("/profile", post(profile::profile))
-        .route("/tail", get(tail::tail))
-        .route("/tables", get(materialized::tables))
-        .route("/tables/{table}/changes", get(materialized::changes))
-        .route("/late", get(late::late))
-        .route("/dead-letters", get(letters::dead_letters))
-        .route("/dead-letters/replay", post(letters::replay))
-        .route("/bundle.zip", get(bundle::bundle));
+        .route("/bundle.zip", get(bundle::bundle))
+        .merge(rows_of_a_job());
     let page = page::addresses()
         .fold(Router::new(), |router, address| router.route(&address, get(page::file)));
     Router::new()
@@ -113,6 +110,19 @@ pub fn router(app: App) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .layer(axum::middleware::from_fn_with_state(app.clone(), guard::guard))
         .with_state(app)
+}
+
+/// The addresses of a job where rows come and go.
+fn rows_of_a_job() -> Router<App> {
+    Router::new()
+        .route("/tail", get(tail::tail))
+        .route("/tables", get(materialized::tables))
+        .route("/tables/{table}/changes", get(materialized::changes))
+        .route("/tables/{table}/rows", post(rows::post_rows))
+        .route("/tokens/{token}", get(rows::rows_token))
+        .route("/late", get(late::late))
+        .route("/dead-letters", get(letters::dead_letters))
+        .route("/dead-letters/replay", post(letters::replay))
 }
 
 async fn nothing_here(State(_): State<App>, uri: Uri) -> Problem {
@@ -173,6 +183,8 @@ pub fn openapi() -> &'static str {
         tail::tail,
         materialized::tables,
         materialized::changes,
+        rows::post_rows,
+        rows::rows_token,
         late::late,
         letters::dead_letters,
         letters::replay,

@@ -203,6 +203,14 @@ impl SnapshotStore {
         Some(self.directory()?.join(manifest::folder(number)))
     }
 
+    /// The numbers of all snapshots that are finished, ascending. Their manifests are not read.
+    ///
+    /// # Errors
+    /// Those of the place.
+    pub fn numbers(&self) -> Result<Vec<u64>> {
+        Ok(self.listing()?.finished.into_iter().collect())
+    }
+
     /// Every snapshot that there is anything of, in order of numbers. Reads the manifests.
     ///
     /// # Errors

@@ -32,7 +32,7 @@ impl ArrowFile {
         batch_bytes_max: usize,
     ) -> Result<ArrowFile> {
         let reader = FileReader::try_new(&mut input, None).map_err(|e| damaged(&e))?;
-        let columns = FileColumns::find(layout, reader.schema().fields())?;
+        let columns = FileColumns::find(layout, reader.schema().fields(), "file")?;
         let batches = reader.num_batches();
         check_sizes(&mut input, batch_bytes_max)?;
         Ok(ArrowFile { columns, batches })

@@ -45,7 +45,7 @@ impl ParquetFile {
         let options = options.with_schema(schema);
         let metadata = ArrowReaderMetadata::try_new(metadata.metadata().clone(), options);
         let metadata = metadata.map_err(|e| damaged(&e))?;
-        let columns = FileColumns::find(layout, metadata.schema().fields())?;
+        let columns = FileColumns::find(layout, metadata.schema().fields(), "file")?;
         check_compression(&metadata)?;
         let roots = metadata.metadata().file_metadata().schema_descr();
         let projection = ProjectionMask::roots(roots, columns.in_file().iter().copied());

@@ -169,3 +169,37 @@ fn with_snapshots_an_answer_waits_for_the_one_that_covers_its_rows() {
     // The answer may have been lost on its way.
     assert_eq!(post(&url, "Idempotency-Key: three\r\n", "{\"n\": 3}").0, 200);
 }
+
+#[test]
+fn a_table_of_the_server_has_no_address_and_needs_a_server() {
+    let of_server = |options: &[(&str, &str)]| {
+        let mut request = request("", &[&[("scan.mode", "server")], options].concat());
+        request.options.retain(|name, _| name != "url");
+        request
+    };
+    let why = |request: &TableRequest| Http::rows().source(request).err().expect("refused");
+    assert!(why(&of_server(&[])).help().expect("help").contains("thalweg serve"));
+    let mut request = of_server(&[("scan.token", "x")]);
+    assert!(why(&request).to_string().contains("'scan.token' has no effect"));
+    request.options.insert("url".to_owned(), "http://127.0.0.1:1/rows".to_owned());
+    assert!(why(&request).to_string().contains("'url' has no effect"));
+    let sink = Http::rows().validate(&of_server(&[]), true).expect_err("nothing to write to");
+    assert!(sink.to_string().contains("needs the option 'url'"), "{sink}");
+}
+
+#[test]
+fn a_snapshot_has_all_rows_of_a_request_or_none() {
+    let url = free_url();
+    let mut first = Started::new(source(&url, &[LISTEN]), None).expect("started");
+    let rows: String = (0..20_000).map(|n| format!("{{\"n\": {n}}}\n")).collect();
+    let headers = "Content-Type: application/x-ndjson\r\nIdempotency-Key: all\r\n";
+    let sent = post_later(&url, headers, &rows);
+    // One poll has them all, so no snapshot is between two of them.
+    assert_eq!(first.numbers(20_000).len(), 20_000);
+    let position = first.source().position().expect("a position");
+    first.source().stop();
+    drop(first);
+    assert_eq!(sent.recv_timeout(SOON), Ok(503));
+    let _second = Started::new(source(&url, &[LISTEN]), Some(&position)).expect("started");
+    assert_eq!(post_later(&url, headers, &rows).recv_timeout(SOON), Ok(200));
+}
