@@ -4,9 +4,10 @@
 //! with its fixed cost. Such rows wait for company in two cases:
 //!
 //! - **While there is other work in flight**: until they are as many as were asked for, or the
-//!   first of them has waited for the linger time, or the pipeline has nothing else to do. Nobody
-//!   sleeps for it: the source stays marked as ready, so whoever looks for work asks it again, and
-//!   it is asked only when nothing more urgent is there.
+//!   first of them has waited for the linger time, or the pipeline has nothing else to do. What
+//!   sinks that keep up are at does not count: no worker does it. Nobody asks the source meanwhile
+//!   unless it calls; the worker that did the other work looks again when it is done, and the one
+//!   that asked the source does when the time is over (see `pool`).
 //! - **Until the epoch ends**, where all that comes of a source's rows comes at watermarks
 //!   ([`Wait::ForEpoch`]): rows behind which no epoch ends change nothing that anybody sees. They
 //!   wait until one may end, until they are [`COMPANY_ROWS`], or for [`COMPANY_NS`]. The first

@@ -230,7 +230,7 @@ impl<'a> Poll<'a> {
     }
 
     /// Asks the source for a bundle's worth of rows, and learns from the answer how many to ask
-    /// for. `Pending` also says that rows wait for company; the source stays ready then, or calls.
+    /// for. `Pending` also says that rows wait for company.
     fn read(&mut self) -> Result<SourcePoll> {
         if let Some(first) = self.left_over() {
             return Ok(first);
