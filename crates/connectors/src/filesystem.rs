@@ -280,18 +280,10 @@ fn changes(options: Result<FileOptions<'_>>) -> AcceptedChanges {
     }
 }
 
-/// The declared columns that are asked for.
-fn delivered(request: &TableRequest) -> Vec<usize> {
-    match &request.projection {
-        Some(wanted) => wanted.clone(),
-        None => (0..request.schema.len()).collect(),
-    }
-}
-
 /// Where in a record the columns stand that are asked for. The last of them is `op`, if it is asked
 /// for.
 fn wanted(request: &TableRequest, record: &Record, has_op: bool) -> Vec<usize> {
-    let places = delivered(request).into_iter().filter_map(|at| record.places[at]);
+    let places = request.wanted_columns().into_iter().filter_map(|at| record.places[at]);
     places.chain((request.reads_kinds && has_op).then_some(0)).collect()
 }
 
@@ -436,7 +428,7 @@ fn reading_of(request: &TableRequest, options: FileOptions<'_>, policy: BadDataP
     let wanted = wanted(request, &record, has_op);
     let checked = options.checked(&record, &wanted);
     let partition_of = |at: &usize| request.partitioned_by.iter().position(|by| by == at);
-    let delivered = delivered(request).into_iter().enumerate();
+    let delivered = request.wanted_columns().into_iter().enumerate();
     let from_folder = delivered.filter_map(|(place, at)| Some((place, partition_of(&at)?)));
     let reads_kinds = request.reads_kinds && has_op;
     let layout = RecordLayout::new(&request.table, record.schema, wanted, reads_kinds);

@@ -106,23 +106,19 @@ pub struct Planner {
 impl Planner {
     /// A planner with an empty catalog and default settings.
     pub fn new(connectors: Connectors, options: PlannerOptions) -> Self {
-        let mut access = Access {
-            is_remote: options.is_remote,
-            inlets: options.inlets.clone(),
-            ..Access::default()
-        };
-        access.secrets.folder.clone_from(&options.secrets_folder);
-        Planner {
+        let mut planner = Planner {
             connectors: Arc::new(connectors),
             memory_limit_bytes: usize::MAX,
-            access,
+            access: Access::default(),
             options,
             catalog: Catalog::new(),
             functions: Arc::default(),
             aggregates: UserAggregates::new(),
             processes: ProcessTables::new(),
             noted_plans: BTreeMap::new(),
-        }
+        };
+        planner.find_access();
+        planner
     }
 
     /// A planner with the same declarations; what is declared in one does not show in the other.

@@ -6,12 +6,12 @@ use thalweg_core::connector::Trouble;
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::snapshot::SinkGuarantee;
 use thalweg_core::{SplitId, Watermark};
-use thalweg_ordering::sync::{AtomicI64, Ordering};
+use thalweg_ordering::sync::Ordering;
 
-use crate::job::{Job, StageAt};
+use crate::job::Job;
 use crate::metrics::{
     CutSnapshot, JobLayout, JobSnapshot, MetricsSnapshot, PassedWatermarks, StageLayout,
-    StageSnapshot,
+    StageMetrics, StageSnapshot,
 };
 use crate::stage::{OperatorRun, SinkRun, SourceRun, StageRun, StageRunKind};
 
@@ -26,13 +26,16 @@ pub(crate) fn metrics(job: &Job) -> MetricsSnapshot {
 }
 
 fn stage_metrics(job: &Job, place: usize, stage: &StageRun, now_ns: u64) -> StageSnapshot {
+    if let Some(operator) = stage.operator() {
+        job.at(place).report_at_rest(operator);
+    }
     let mut snapshot = stage.metrics.snapshot(&stage.id, &stage.name, stage.role(), now_ns);
     let held_by = stage.metrics.held_by().or_else(|| job.gates.closed_by(place));
     snapshot.held_by_stage = held_by;
     snapshot.held_by = held_by.map(|by| job.stages[by].name.clone());
     match &stage.kind {
         StageRunKind::Source(source) => see_source(&mut snapshot, source, stage, now_ns),
-        StageRunKind::Operator(operator) => see_operator(&mut snapshot, job.at(place), operator),
+        StageRunKind::Operator(operator) => see_operator(&mut snapshot, operator, &stage.metrics),
         StageRunKind::Sink(sink) => see_sink(&mut snapshot, sink),
         StageRunKind::Transform(_) => {}
     }
@@ -53,12 +56,9 @@ fn see_source(snapshot: &mut StageSnapshot, source: &SourceRun, stage: &StageRun
     snapshot.source = Some(source.shown_whole());
 }
 
-fn see_operator(snapshot: &mut StageSnapshot, at: StageAt<'_>, run: &OperatorRun) {
-    at.report_at_rest(run);
-    let of_state = |counter: &AtomicI64| counter.load(Ordering::Relaxed).max(0) as u64;
-    let metrics = &at.run.metrics;
-    snapshot.state_bytes = of_state(&metrics.state_bytes);
-    snapshot.state_keys = run.counts_keys.then(|| of_state(&metrics.state_keys));
+fn see_operator(snapshot: &mut StageSnapshot, run: &OperatorRun, metrics: &StageMetrics) {
+    let keys = metrics.state_keys.load(Ordering::Relaxed).max(0) as u64;
+    snapshot.state_keys = run.counts_keys.then_some(keys);
     snapshot.problem = run.operator.problem();
     let busy_ns = run.cells.iter().map(|cell| cell.busy_ns.load(Ordering::Relaxed));
     snapshot.partitions_ns = busy_ns.collect();

@@ -87,17 +87,18 @@ impl Stages {
 
     /// Bytes of rows at sinks that keep up: their threads, and no worker, have something to do.
     pub(crate) fn bytes_at_quick_sinks(&self) -> usize {
-        let is_quick =
-            |sink: &&SinkRun| sink.waiting.load(Ordering::Relaxed) <= MESSAGES_AT_QUICK_SINK_MAX;
-        let quick = self.sinks().map(|(_, sink)| sink).filter(is_quick);
-        let bytes = quick.map(|sink| sink.waiting_bytes.load(Ordering::SeqCst)).sum::<i64>();
-        bytes.max(0) as usize
+        self.bytes_at(|sink| sink.waiting.load(Ordering::Relaxed) <= MESSAGES_AT_QUICK_SINK_MAX)
     }
 
     /// Bytes of rows that wait for the threads of sinks.
     pub(crate) fn bytes_at_sinks(&self) -> usize {
-        let bytes = |(_, sink): (usize, &SinkRun)| sink.waiting_bytes.load(Ordering::SeqCst);
-        self.sinks().map(bytes).sum::<i64>().max(0) as usize
+        self.bytes_at(|_| true)
+    }
+
+    fn bytes_at(&self, is_meant: impl Fn(&SinkRun) -> bool) -> usize {
+        let sinks = self.sinks().map(|(_, sink)| sink).filter(|sink| is_meant(sink));
+        let bytes: i64 = sinks.map(|sink| sink.waiting_bytes.load(Ordering::SeqCst)).sum();
+        bytes.max(0) as usize
     }
 
     /// The highest joint watermark of the operators that rows of a source can get to. Others, in

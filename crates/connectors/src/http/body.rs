@@ -89,10 +89,7 @@ impl BodyReader {
             records.format = format;
             Some(reader(&records))
         };
-        let wanted = match &request.projection {
-            Some(wanted) => wanted.clone(),
-            None => (0..request.schema.len()).collect(),
-        };
+        let wanted = request.wanted_columns();
         let layout = RecordLayout::new(&request.table, request.schema.clone(), wanted, false);
         BodyReader {
             table: request.table.clone(),

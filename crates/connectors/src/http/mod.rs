@@ -39,7 +39,9 @@ use thalweg_core::{Error, Result};
 use self::bodies::CountedSource;
 use self::events::EventReader;
 use self::listener::Listener;
-use self::options::{HTTP, HTTP_SINK, LookupOptions, ScanMode, ScanOptions, SinkOptions};
+use self::options::{
+    HTTP, HTTP_SINK, LookupOptions, ScanMode, ScanOptions, SinkOptions, scan_mode,
+};
 use self::place::{PlacedSource, Places};
 use self::poll::Poller;
 use crate::filesystem::FinishedLetters;
@@ -122,9 +124,7 @@ impl Connector for Http {
     fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
         let Ok(options) = Options::of(request, self.description) else { return BTreeMap::new() };
         // Where a job listens may change: what was acknowledged has nothing to do with it.
-        let is =
-            |mode: &str| options.text("scan.mode").is_some_and(|it| it.eq_ignore_ascii_case(mode));
-        let listens = is("listen") || is("server");
+        let listens = matches!(scan_mode(&options), Ok(ScanMode::Listen | ScanMode::Server));
         options.deciding(|name| match name {
             "url" => !as_sink && !listens,
             "scan.mode" | "scan.records" => !as_sink,

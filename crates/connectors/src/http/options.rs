@@ -399,7 +399,8 @@ impl ScanOptions {
     }
 }
 
-fn scan_mode(options: &Options<'_>) -> Result<ScanMode> {
+/// How rows come.
+pub fn scan_mode(options: &Options<'_>) -> Result<ScanMode> {
     let modes = [
         ("poll", ScanMode::Poll),
         ("events", ScanMode::Events),

@@ -143,10 +143,7 @@ struct Columns {
 
 impl Columns {
     fn find(request: &TableRequest, options: &KafkaOptions) -> Columns {
-        let physical: Vec<usize> = match &request.projection {
-            Some(wanted) => wanted.clone(),
-            None => (0..request.schema.len()).collect(),
-        };
+        let physical = request.wanted_columns();
         let (mut of_value, mut of_key, mut slots) = (Vec::new(), Vec::new(), Vec::new());
         for at in physical {
             let in_key = options.key_columns.iter().position(|&column| column == at);

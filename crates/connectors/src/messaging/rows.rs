@@ -90,10 +90,7 @@ impl RowReader {
         text: MarkText,
         notes_bad: bool,
     ) -> RowReader {
-        let wanted = match &request.projection {
-            Some(wanted) => wanted.clone(),
-            None => (0..request.schema.len()).collect(),
-        };
+        let wanted = request.wanted_columns();
         let width = wanted.len();
         let (mut slots, mut of_format, mut of_message) = (Vec::new(), Vec::new(), 0);
         for (key, column) in &request.metadata {

@@ -114,13 +114,17 @@ impl Default for TableRequest {
 }
 
 impl TableRequest {
+    /// The physical columns that are asked for, as positions in `schema`.
+    pub fn wanted_columns(&self) -> Vec<usize> {
+        self.projection.clone().unwrap_or_else(|| (0..self.schema.len()).collect())
+    }
+
     /// The columns that a source delivers: the projected physical ones, then the metadata, then
     /// what each row does, if that is asked for.
     pub fn delivered(&self) -> TableSchema {
-        let mut columns: Vec<Column> = match &self.projection {
-            None => self.schema.columns.clone(),
-            Some(wanted) => wanted.iter().map(|&i| self.schema.columns[i].clone()).collect(),
-        };
+        let wanted = self.wanted_columns();
+        let mut columns: Vec<Column> =
+            wanted.iter().map(|&at| self.schema.columns[at].clone()).collect();
         columns.extend(self.metadata.iter().map(|(_, column)| column.clone()));
         if self.reads_kinds {
             columns.push(Column::new(KIND_COLUMN, DataType::TinyInt.not_null()));
