@@ -170,6 +170,14 @@ class Server:
         fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    def seconds_outside_workers(self):
+        """What threads have used that are not workers: requests, streams, listening."""
+        used_ns = 0
+        for thread in pathlib.Path(f"/proc/{self.process.pid}/task").iterdir():
+            if not (thread / "comm").read_text().startswith("worker-"):
+                used_ns += int((thread / "schedstat").read_text().split()[0])
+        return used_ns / 1e9
+
     def memory_bytes(self):
         """What it has in memory."""
         return int(pathlib.Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -291,12 +299,12 @@ def run(options, observers):
         submit(server, options.jobs, rate, options)
         time.sleep(options.warm_up)
         observed = Observers(server, observers, f"q5-{random.randrange(options.jobs):03}")
-        before = (rows_in(server), server.processor_seconds(), time.monotonic())
+        before = (rows_in(server), server.processor_seconds(), time.monotonic(), server.seconds_outside_workers())
         earlier = latencies(server.scrape())
         time.sleep(options.seconds)
         now = latencies(server.scrape())
-        after = (rows_in(server), server.processor_seconds(), time.monotonic())
-        rows, processor_s, wall_s = (one - other for one, other in zip(after, before))
+        after = (rows_in(server), server.processor_seconds(), time.monotonic(), server.seconds_outside_workers())
+        rows, processor_s, wall_s, outside_s = (one - other for one, other in zip(after, before))
         memory = server.memory_bytes()
         observed.stop()
         counts = {bucket: count - earlier.get(bucket, 0) for bucket, count in now.items()}
@@ -305,6 +313,7 @@ def run(options, observers):
             "rows_per_s": rows / wall_s,
             "rows_per_processor_s": rows / processor_s if processor_s else 0.0,
             "processors": processor_s / wall_s,
+            "outside_workers": outside_s / processor_s if processor_s else 0.0,
             "memory_mib": memory / 2**20,
             "results": sum(counts.values()),
             **{f"p{name}_us": quantile_us(counts, share) for name, share in QUANTILES.items()},
@@ -350,6 +359,8 @@ def main():
         ratios = [seen[name] / alone[name] for alone, seen in pairs if alone[name]]
         shown = " ".join(f"{ratio:.4f}" for ratio in ratios)
         print(f"{name}: looked at / not looked at = {statistics.median(ratios):.4f} (median of {shown})" if ratios else f"{name}: none")
+    shares = [seen["outside_workers"] - alone["outside_workers"] for alone, seen in pairs]
+    print(f"share of the server's processor time that looking takes, outside workers: {statistics.median(shares):.4%}")
 
 
 if __name__ == "__main__":

@@ -436,6 +436,11 @@ impl Catalogue {
         let _ = append_line(&path, &text, LOG_BYTES_MAX);
     }
 
+    /// How long a log of a job is.
+    pub fn bytes(&self, job: &str, log: &str) -> u64 {
+        fs::metadata(self.folder(job).join(log)).map_or(0, |file| file.len())
+    }
+
     /// The last lines of a log of a job, oldest first.
     pub fn tail<T: DeserializeOwned>(&self, job: &str, log: &str, lines_max: usize) -> Vec<T> {
         let text = fs::read_to_string(self.folder(job).join(log)).unwrap_or_default();

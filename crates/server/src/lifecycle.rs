@@ -229,13 +229,14 @@ fn without_run(wish: Wish, around: Around) -> (State, Action) {
         (Some(EndKind::Undecided), Desired::Stopped) => (State::Stopped, Action::Nothing),
         (Some(EndKind::Undecided), _) => (State::Undecided, Action::Nothing),
         (None, Desired::Stopped) if wish.generation == 0 => (State::Draft, Action::Nothing),
-        (None, Desired::Stopped) => (State::Stopped, Action::Nothing),
+        (None, Desired::Stopped) if wish.how != StopHow::Drain => (State::Stopped, Action::Nothing),
         // It begins when a person resumes it.
         (None, Desired::Paused) => (State::Paused, Action::Nothing),
-        (None, Desired::Running) if around.may_begin && !around.is_closing => {
+        // What was to drain when a process died begins once more, to do so.
+        (None, Desired::Running | Desired::Stopped) if around.may_begin && !around.is_closing => {
             (State::Planning, Action::Begin)
         }
-        (None, Desired::Running) => (State::Planning, Action::Nothing),
+        (None, Desired::Running | Desired::Stopped) => (State::Planning, Action::Nothing),
     }
 }
 
@@ -272,7 +273,8 @@ fn with_run(wish: Wish, run: RunView, around: Around) -> (State, Action) {
 
 fn after_end(wish: Wish, run: RunView, end: EndKind, around: Around) -> (State, Action) {
     let is_replaced = run.generation < wish.generation;
-    let is_for_us = around.is_closing && wish.desired != Desired::Stopped;
+    let is_left_undone = wish.desired != Desired::Stopped || wish.how == StopHow::Drain;
+    let is_for_us = around.is_closing && is_left_undone;
     // What ended for a restart, or with the server, is to continue.
     if is_replaced || (is_for_us && end == EndKind::Stopped) {
         return (State::Stopping, Action::Forget);
@@ -325,7 +327,7 @@ mod tests {
         }
 
         fn request(&mut self) {
-            match self.random.below(6) {
+            match self.random.below(7) {
                 0 => self.ask_to_run(false),
                 1 => (self.wish.desired, self.wish.how) = (Desired::Stopped, StopHow::Snapshot),
                 2 => (self.wish.desired, self.wish.how) = (Desired::Stopped, StopHow::Cancel),
@@ -334,6 +336,9 @@ mod tests {
                 }
                 4 if self.wish.desired == Desired::Paused => self.wish.desired = Desired::Running,
                 5 if self.wish.generation > 0 => self.ask_to_run(true),
+                6 if self.wish.desired != Desired::Stopped => {
+                    (self.wish.desired, self.wish.how) = (Desired::Stopped, StopHow::Drain);
+                }
                 _ => {}
             }
         }
@@ -346,7 +351,9 @@ mod tests {
                 Action::Nothing => return false,
                 Action::Begin if disk_works => {
                     assert_eq!(self.alive, 0, "one run at a time");
-                    assert_eq!(self.wish.desired, Desired::Running, "nobody else is begun");
+                    let drains = self.wish.how == StopHow::Drain && self.wish.generation > 0;
+                    let is_wanted = self.wish.desired == Desired::Running || drains;
+                    assert!(is_wanted, "nobody else is begun");
                     assert!(self.wish.outcome.is_none(), "what has ended is not begun again");
                     self.alive = 1;
                     self.run = Some(RunView {
@@ -491,6 +498,27 @@ mod tests {
         assert!(model.run.is_none() && model.wish.outcome.is_none());
         model.die();
         assert_eq!(model.settle(), State::Running);
+    }
+
+    /// A drain that a death cut short is done by the next process; one that has ended is not done
+    /// again.
+    #[test]
+    fn what_was_to_drain_drains() {
+        let mut model = Model::new(1);
+        model.ask_to_run(false);
+        assert_eq!(model.settle(), State::Running);
+        (model.wish.desired, model.wish.how) = (Desired::Stopped, StopHow::Drain);
+        while model.look(true) {}
+        model.die();
+        assert_eq!(model.state(), State::Planning);
+        assert!(model.look(true) && model.run.is_some(), "it begins");
+        assert!(model.look(true) && model.run.is_some_and(|run| run.asked == Asked::Stop));
+        assert!(model.settle().is_at_rest());
+        model.die();
+        assert!(!model.look(true), "nothing is left to do");
+        let draft = Model::new(1);
+        let wish = Wish { how: StopHow::Drain, ..draft.wish };
+        assert_eq!(decide(wish, None, OPEN), (State::Draft, Action::Nothing));
     }
 
     #[test]

@@ -90,6 +90,14 @@ struct Seen {
     earlier: Option<JobReading>,
 }
 
+impl Seen {
+    /// True if the job was asked to end in a way for which it need not begin first: one that drains
+    /// finishes what it has taken.
+    fn need_not_start(&self) -> bool {
+        self.asked.is_some_and(|how| how != StopHow::Drain)
+    }
+}
+
 /// The wait before another try.
 #[derive(Clone, Debug)]
 pub struct Waiting {
@@ -150,7 +158,9 @@ impl Run {
         let mut seen = self.seen();
         seen.asked = Some(how);
         seen.asked_since_ns = now_ns;
-        seen.cancellers.iter().for_each(|cancel| cancel());
+        if seen.need_not_start() {
+            seen.cancellers.iter().for_each(|cancel| cancel());
+        }
         if let Some(control) = &seen.control {
             ask_to_end(control, how);
         }
@@ -313,7 +323,7 @@ impl Run {
         {
             return Ok(undecided(&comparison));
         }
-        if self.seen().asked.is_some() {
+        if self.seen().need_not_start() {
             return Ok(Ended { end: EndKind::Stopped, problem: None, at_stake: Vec::new() });
         }
         let mut session = Session::new(options)?;
@@ -451,7 +461,7 @@ impl Observer for RunObserver<'_> {
         (seen.is_started, seen.is_polled, seen.waiting) = (false, false, None);
         seen.cancellers = cancellers(graph);
         seen.troubles = troubles(graph);
-        if seen.asked.is_some() {
+        if seen.need_not_start() {
             seen.cancellers.iter().for_each(|cancel| cancel());
         }
         drop(seen);
@@ -507,7 +517,7 @@ impl Observer for RunObserver<'_> {
     }
 
     fn is_stopped(&self) -> bool {
-        self.run.seen().asked.is_some()
+        self.run.seen().need_not_start()
     }
 }
 

@@ -150,6 +150,8 @@ test('latency has a strip and percentiles', async ({ page, faults }) => {
   const sink = page.getByRole('region', { name: 'Latency of totals' });
   await expect(sink.getByText('p99', { exact: true }).first()).toBeVisible();
   await expect(sink.getByRole('img', { name: /over time/ })).toBeVisible();
+  const spent = sink.getByRole('table', { name: /Where the mean latency/ });
+  await expect(spent.getByRole('row')).toHaveText([/^computing/, /^in queues/, /^writing/, /^waiting/]);
   // A snapshot that is taken meanwhile is drawn into it.
   await server.ask('POST', 'v1/jobs/flowing/snapshots');
   await expect(sink.getByText(/^snapshot/)).toBeVisible({ timeout: 30_000 });

@@ -16,10 +16,10 @@ use super::flink_arguments::{CompareArguments, MoveArguments, TranslateArguments
 use super::server_arguments::CancelArguments;
 #[cfg(feature = "server")]
 use super::server_arguments::{
-    ApproveArguments, BundleArguments, DeadArguments, DemoArguments, DocsArguments, JobArguments,
-    JobsArguments, LateArguments, LogsArguments, QueryArguments, ServeArguments, StartArguments,
-    StatusArguments, StopArguments, SubmitArguments, TapArguments, TokenArguments, TopArguments,
-    TrialArguments, WhyArguments,
+    ApproveArguments, BundleArguments, DeadArguments, DemoArguments, DocsArguments,
+    EventsArguments, JobArguments, JobsArguments, LateArguments, LogsArguments, QueryArguments,
+    ServeArguments, StartArguments, StatusArguments, StopArguments, SubmitArguments, TapArguments,
+    TokenArguments, TopArguments, TrialArguments, WhyArguments,
 };
 use super::snapshot::{ListFormat, SnapshotArguments};
 
@@ -327,7 +327,7 @@ what would be sent. The job is then followed until it ends: Ctrl-C ends the foll
     Logs(LogsArguments),
     /// Print what happened to a job of a server
     #[cfg(feature = "server")]
-    Events(JobArguments),
+    Events(EventsArguments),
     /// Ask a server a SELECT
     #[cfg(feature = "server")]
     Query(QueryArguments),

@@ -437,6 +437,19 @@ pub struct SubmitArguments {
     pub on_flink: FlinkSubmitArguments,
 }
 
+/// `thalweg events`
+#[derive(Args, Debug)]
+pub struct EventsArguments {
+    /// The job
+    pub job: String,
+    /// Also prints events to come
+    #[arg(long, short = 'f')]
+    pub follow: bool,
+    /// The server.
+    #[command(flatten)]
+    pub server: ServerArguments,
+}
+
 /// `thalweg logs`
 #[derive(Args, Debug)]
 pub struct LogsArguments {

@@ -3,9 +3,11 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 #[cfg(feature = "kafka")]
 use super::support::UNREACHABLE_OUTPUT;
-use super::support::{PATIENCE, Place, numbers_job};
+use super::support::{PATIENCE, Place, numbers_job, raw_at};
 
 const FAST: [&str; 2] = ["-o", "snapshots.interval=100 ms"];
 /// More than a test waits for.
@@ -37,6 +39,89 @@ fn a_job_is_paused_stopped_and_started_again_with_its_state() {
         assert!(events.contains(word), "{word}: {events}");
     }
     server.terminate();
+}
+
+/// Each number once, when a window has closed that only the end of the input closes.
+fn one_window(output: &str) -> String {
+    format!(
+        "CREATE TABLE numbers (n BIGINT, at AS TO_TIMESTAMP_LTZ(0, 3), WATERMARK FOR at AS at)
+           WITH ('connector' = 'datagen', 'rows-per-second' = '300000', 'fields.n.kind' = 'sequence',
+             'fields.n.start' = '1', 'fields.n.end' = '{ENDLESS}');
+         CREATE TABLE counts (n BIGINT)
+           WITH ('connector' = 'filesystem', 'path' = '{output}', 'format' = 'csv');
+         INSERT INTO counts SELECT n
+           FROM TABLE(TUMBLE(TABLE numbers, DESCRIPTOR(at), INTERVAL '1' DAY)) GROUP BY n, window_start, window_end;"
+    )
+}
+
+fn await_rows(server: &super::support::Running, rows: u64) {
+    server.await_job("a", "read", |job| job["rows_in"].as_u64().unwrap_or(0) >= rows);
+}
+
+/// Closing the window takes far longer than anybody looks whether the job is to stop.
+#[test]
+fn a_job_that_drains_closes_its_windows_however_long_that_takes() {
+    let place = Place::new("drains");
+    let server = place.serve(&FAST);
+    assert_eq!(server.submit("a", &one_window("a.csv"), &[]).0, 0);
+    await_rows(&server, 500_000);
+    assert!(server.done(&["stop", "a", "--how", "drain"]).contains("finished"));
+    let job = server.job("a");
+    assert_eq!(job["state"], "finished", "{job}");
+    let rows = job["rows_in"].as_u64().expect("a count");
+    assert!(place.numbers("a.csv").into_iter().eq(1..=rows));
+    server.terminate();
+}
+
+/// The server dies while the job drains: the next one drains it.
+#[test]
+fn a_drain_that_a_death_cuts_short_is_done_by_the_next_server() {
+    let place = Place::new("drains-again");
+    let server = place.serve(&FAST);
+    assert_eq!(server.submit("a", &one_window("a.csv"), &[]).0, 0);
+    await_rows(&server, 300_000);
+    server.await_snapshot("a");
+    let token = server.token("admin", "admin");
+    let body = "{\"how\": \"drain\"}";
+    let (status, text) =
+        server.ask("POST", "/v1/jobs/a/stop", &token, "content-type: application/json\r\n", body);
+    assert_eq!(status, 202, "{text}");
+    server.kill();
+    let server = place.serve(&FAST);
+    let job = server.await_state("a", "finished");
+    let numbers = place.numbers("a.csv");
+    assert!(numbers.iter().copied().eq(1..=numbers.len() as u64) && !numbers.is_empty(), "{job}");
+    server.terminate();
+}
+
+#[test]
+fn who_follows_events_reads_each_once() {
+    let place = Place::new("events");
+    let server = place.serve(&FAST);
+    server.submit("a", &numbers_job("a.csv", ENDLESS, 500), &[]);
+    server.await_state("a", "running");
+    let (address, token) = (server.address.clone(), server.token("reader", "read"));
+    let request = format!(
+        "GET /v1/jobs/a/events?follow=true HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {token}\r\nconnection: close\r\n\r\n"
+    );
+    let reader = std::thread::spawn(move || raw_at(&address, &request));
+    for request in ["pause", "resume", "restart", "stop"] {
+        server.done(&[request, "a"]);
+    }
+    let listed: Value =
+        serde_json::from_str(&server.done(&["events", "a", "--json"])).expect("JSON");
+    // Time for the last of them to come.
+    std::thread::sleep(Duration::from_secs(1));
+    server.terminate();
+    let text = reader.join().expect("no panic");
+    let followed: Vec<Value> = text
+        .lines()
+        .filter(|line| line.starts_with('{'))
+        .map(|line| serde_json::from_str(line).expect(line))
+        .collect();
+    assert_eq!(Some(&followed), listed["items"].as_array(), "{text}");
+    let ever: Vec<&Value> = followed.iter().map(|event| &event["text"]).collect();
+    assert!(ever.contains(&&"paused".into()) && ever.contains(&&"stopped".into()), "{ever:?}");
 }
 
 #[test]

@@ -6,10 +6,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use arrow_array::{BooleanArray, RecordBatch};
+use arrow_array::{RecordBatch, UInt32Array};
 use arrow_cast::cast;
 use arrow_schema::Schema;
-use arrow_select::filter::filter_record_batch;
+use arrow_select::take::take_record_batch;
 use chrono_tz::Tz;
 use thalweg_connectors::output::{Format, rows_as_text};
 use thalweg_core::{Column, Result, RowKind, TableSchema, Watermark, WatermarkBefore};
@@ -92,21 +92,38 @@ impl ShownRows {
         kinds: Option<&[RowKind]>,
         watermark_before: &WatermarkBefore,
     ) -> Result<Vec<ShownRow>> {
+        self.show_first(usize::MAX, batch, kinds, watermark_before)
+    }
+
+    /// The first of those, so many at most.
+    ///
+    /// # Errors
+    /// As [`ShownRows::show`].
+    pub fn show_first(
+        &self,
+        rows_max: usize,
+        batch: &RecordBatch,
+        kinds: Option<&[RowKind]>,
+        watermark_before: &WatermarkBefore,
+    ) -> Result<Vec<ShownRow>> {
         let shown = self.shown(batch)?;
         let wall_ms = self.clock.wall_ms();
-        let context = EvalContext { batch: &shown, watermark_before, wall_ms };
-        let chosen = match &self.condition {
-            Some(condition) => condition.evaluate_mask(&context)?,
-            None => BooleanArray::from(vec![true; shown.num_rows()]),
+        let rows: Vec<u32> = match &self.condition {
+            Some(condition) => {
+                let context = EvalContext { batch: &shown, watermark_before, wall_ms };
+                let mask = condition.evaluate_mask(&context)?;
+                let places = mask.values().set_indices_u32();
+                places.take(rows_max).collect()
+            }
+            None => (0..shown.num_rows().min(rows_max) as u32).collect(),
         };
-        let lines = self.lines(&filter_record_batch(&shown, &chosen)?)?;
-        let rows = (0..shown.num_rows()).filter(|&row| chosen.value(row));
-        let row = |(row, json): (usize, &str)| ShownRow {
-            kind: kinds.map_or(RowKind::Insert, |kinds| kinds[row]),
-            watermark: watermark_before.at(row),
+        let lines = self.lines(&take_record_batch(&shown, &UInt32Array::from(rows.clone()))?)?;
+        let row = |(row, json): (u32, &str)| ShownRow {
+            kind: kinds.map_or(RowKind::Insert, |kinds| kinds[row as usize]),
+            watermark: watermark_before.at(row as usize),
             json: json.to_owned(),
         };
-        Ok(rows.zip(lines.lines()).map(row).collect())
+        Ok(rows.into_iter().zip(lines.lines()).map(row).collect())
     }
 
     /// The columns of a batch that are shown, with the types in which they are.
@@ -157,6 +174,20 @@ mod tests {
         assert_eq!(rows.len(), 3);
         assert_eq!(rows[1].json, r#"{"n":null,"item":"tea","n2":8}"#);
         assert_eq!((rows[1].kind, rows[1].watermark), (RowKind::Delete, Watermark(20)));
+    }
+
+    #[test]
+    fn the_first_rows_are_those_that_the_condition_chooses() {
+        let (session, batch) = (Session::default(), batch());
+        let before = WatermarkBefore::All(Watermark::MIN);
+        for condition in [None, Some("n2 > 7")] {
+            let rows = session.shown_rows(&batch.schema(), condition).expect("a condition");
+            let all = rows.show(&batch, None, &before).expect("rows");
+            for rows_max in 0..4 {
+                let first = rows.show_first(rows_max, &batch, None, &before).expect("rows");
+                assert_eq!(first, all[..rows_max.min(all.len())]);
+            }
+        }
     }
 
     #[test]

@@ -10,11 +10,8 @@ use thalweg_state::SnapshotSummary;
 
 use super::app::{App, List, Page, parse, parse_or_default, plain_sql, query};
 use super::guard::Caller;
-use super::live::{last_event_id, open_stream};
 use crate::catalogue::Revision;
-use crate::job::{Event, JobSummary, RunLine, StageView};
-#[cfg(test)]
-use crate::logs::LogLine;
+use crate::job::{JobSummary, StageView};
 use crate::now::ServerNow;
 #[cfg(test)]
 use crate::operations::Operation;
@@ -449,83 +446,6 @@ pub async fn take_snapshot(
     let operation = app.ask(move |server| server.take_snapshot(&job)).await?;
     debug_assert_eq!(operation.kind, OperationKind::Snapshot);
     app.under_way(operation, &headers).await
-}
-
-/// What happened to a job, oldest first.
-#[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/events", tag = "jobs", params(("job" = String, Path), ("since" = Option<i64>, Query)),
-    responses((status = 200, body = List<Event>), (status = "default", body = Problem, content_type = "application/problem+json"))))]
-pub async fn events(
-    State(app): State<App>,
-    Path(job): Path<String>,
-    uri: Uri,
-) -> Outcome<Json<List<Event>>> {
-    let since = query::<LinesQuery>(&uri)?.since.unwrap_or(0);
-    app.ask(move |server| {
-        server.job(&job)?;
-        let mut items: Vec<Event> = server.catalogue.tail(&job, "events.ndjson", 1000);
-        items.retain(|event| event.at_ms >= since);
-        Ok(Json(List { items, next: None }))
-    })
-    .await
-}
-
-/// The runs of a job, oldest first.
-#[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/runs", tag = "jobs", params(("job" = String, Path)),
-    responses((status = 200, body = List<RunLine>), (status = "default", body = Problem, content_type = "application/problem+json"))))]
-pub async fn runs(State(app): State<App>, Path(job): Path<String>) -> Outcome<Json<List<RunLine>>> {
-    app.ask(move |server| {
-        server.job(&job)?;
-        let items = server.catalogue.tail(&job, "runs.ndjson", 1000);
-        Ok(Json(List { items, next: None }))
-    })
-    .await
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LinesQuery {
-    since: Option<i64>,
-    #[serde(default)]
-    follow: bool,
-}
-
-/// What a job has said: its last lines, or those behind a number; with `follow` also those to come,
-/// a line of JSON each.
-#[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/logs", tag = "jobs",
-    params(("job" = String, Path), ("since" = Option<i64>, Query), ("follow" = Option<bool>, Query)),
-    responses((status = 200, body = List<LogLine>), (status = "default", body = Problem, content_type = "application/problem+json"))))]
-pub async fn logs(
-    State(app): State<App>,
-    Path(job): Path<String>,
-    headers: HeaderMap,
-    uri: Uri,
-) -> Outcome<Response> {
-    let wanted: LinesQuery = query(&uri)?;
-    let since = u64::try_from(wanted.since.unwrap_or(0)).unwrap_or(0);
-    let since = since.max(last_event_id(&headers));
-    let job = app.server.job(&job)?;
-    if !wanted.follow {
-        let items = job.logs.since(since);
-        return Ok(Json(List { items, next: None }).into_response());
-    }
-    let (mut writer, response) = open_stream(&app, &headers)?;
-    let server = std::sync::Arc::clone(&app.server);
-    tokio::spawn(async move {
-        let mut last = since;
-        while !server.is_closing() {
-            for line in job.logs.since(last) {
-                last = line.number;
-                if !writer.send("log", last, &line) {
-                    return;
-                }
-            }
-            tokio::select! {
-                () = tokio::time::sleep(std::time::Duration::from_millis(200)) => {}
-                () = writer.closed() => return,
-            }
-        }
-    });
-    Ok(response)
 }
 
 #[cfg(test)]

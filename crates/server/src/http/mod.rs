@@ -4,6 +4,7 @@
 //! of one of the modules, which asks the server on a thread that may block, and back through the
 //! guard, which writes it down.
 
+mod activity;
 mod admin;
 mod app;
 mod arrow;
@@ -65,9 +66,9 @@ pub fn router(app: App) -> Router {
         .route("/snapshots", get(jobs::snapshots).post(jobs::take_snapshot))
         .route("/snapshots/{number}", get(graph::snapshot).delete(snapshots::delete))
         .route("/snapshots/{number}/verify", post(snapshots::verify))
-        .route("/events", get(jobs::events))
-        .route("/logs", get(jobs::logs))
-        .route("/runs", get(jobs::runs))
+        .route("/events", get(activity::events))
+        .route("/logs", get(activity::logs))
+        .route("/runs", get(activity::runs))
         .route("/graph", get(graph::graph))
         .route("/metrics", get(graph::stage_history))
         .route("/why", get(readings::job_why))
@@ -174,9 +175,9 @@ pub fn openapi() -> &'static str {
         snapshots::verify,
         graph::graph,
         graph::stage_history,
-        jobs::events,
-        jobs::logs,
-        jobs::runs,
+        activity::events,
+        activity::logs,
+        activity::runs,
         readings::job_why,
         readings::job_watermarks,
         profile::profile,

@@ -10,8 +10,10 @@ use axum::body::{Body, Bytes};
 use hyper::body::Frame;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
-/// Messages that wait for a reader.
+/// Pieces that wait for a reader.
 const WAITING_MAX: usize = 64;
+/// Messages are put together until they are so many bytes.
+const PIECE_BYTES: usize = 32 << 10;
 
 /// The end that is written to.
 pub(crate) struct Writer {
@@ -43,35 +45,55 @@ pub(crate) fn stream(
 impl Writer {
     /// Sends a message, or counts it as lost. False if nobody reads any more.
     pub fn send(&mut self, event: &str, id: u64, data: &impl serde::Serialize) -> bool {
+        let mut text = String::new();
+        self.add(&mut text, event, id, data);
+        self.send_text((text, 1), id)
+    }
+
+    /// Sends messages that are there at the same time, numbered from `first` on, in few pieces; or
+    /// counts those of a piece as lost. False if nobody reads any more.
+    pub fn send_all<T: serde::Serialize>(&mut self, first: u64, messages: &[(&str, T)]) -> bool {
+        let (mut text, mut count) = (String::new(), 0);
+        for (id, (event, data)) in (first..).zip(messages) {
+            self.add(&mut text, event, id, data);
+            count += 1;
+            if text.len() >= PIECE_BYTES {
+                let piece = (std::mem::take(&mut text), std::mem::take(&mut count));
+                if !self.send_text(piece, id) {
+                    return false;
+                }
+            }
+        }
+        count == 0 || self.send_text((text, count), first + messages.len() as u64)
+    }
+
+    /// Writes a message behind others.
+    fn add(&self, text: &mut String, event: &str, id: u64, data: &impl serde::Serialize) {
+        let data = serde_json::to_string(data).unwrap_or_default();
+        match self.is_sse {
+            true => text.push_str(&format!("event: {event}\nid: {id}\ndata: {data}\n\n")),
+            false => text.extend([data.as_str(), "\n"]),
+        }
+    }
+
+    /// Sends the text of so many messages.
+    fn send_text(&mut self, (text, count): (String, u64), id: u64) -> bool {
         if self.dropped > 0 {
-            let lost = serde_json::json!({ "dropped": self.dropped });
-            if self.try_send("dropped", id, &lost).is_ok() {
+            let mut lost = String::new();
+            self.add(&mut lost, "dropped", id, &serde_json::json!({ "dropped": self.dropped }));
+            if self.sender.try_send(lost.into()).is_ok() {
                 self.dropped = 0;
             }
         }
-        match self.try_send(event, id, data) {
+        match self.sender.try_send(text.into()) {
             Ok(()) => true,
             Err(mpsc::error::TrySendError::Full(_)) => {
-                self.dropped += 1;
-                self.dropped_of_all.fetch_add(1, Ordering::Relaxed);
+                self.dropped += count;
+                self.dropped_of_all.fetch_add(count, Ordering::Relaxed);
                 true
             }
             Err(mpsc::error::TrySendError::Closed(_)) => false,
         }
-    }
-
-    fn try_send(
-        &self,
-        event: &str,
-        id: u64,
-        data: &impl serde::Serialize,
-    ) -> Result<(), mpsc::error::TrySendError<Bytes>> {
-        let data = serde_json::to_string(data).unwrap_or_default();
-        let text = match self.is_sse {
-            true => format!("event: {event}\nid: {id}\ndata: {data}\n\n"),
-            false => format!("{data}\n"),
-        };
-        self.sender.try_send(text.into())
     }
 
     /// Sends a message that must not be lost, once there is room. False if nobody reads any more.
@@ -141,9 +163,22 @@ mod tests {
         assert!(writer.send("row", 5, &5));
         assert_eq!(next(&mut receiver), "{\"dropped\":3}\n");
         assert_eq!(next(&mut receiver), "5\n");
+        // Messages that are there together are lost together.
+        let all = ["a", "b", "c"].map(|name| ("row", name));
+        for first in [6, 9, 12] {
+            assert!(writer.send_all(first, &all));
+        }
+        assert_eq!(next(&mut receiver), "\"a\"\n\"b\"\n\"c\"\n");
+        assert_eq!(writer.dropped, 3);
+        writer.dropped = 0;
+        let long = "x".repeat(PIECE_BYTES);
+        assert!(writer.send_all(15, &[("row", "d"), ("row", long.as_str()), ("row", "e")]));
+        assert_eq!(writer.dropped, 1, "one piece found room");
+        assert!(writer.send_all::<u8>(18, &[]));
         drop(receiver);
         assert!(!writer.send("row", 6, &6));
-        assert_eq!(dropped_of_all.load(Ordering::Relaxed), 3);
+        assert!(!writer.send_all(6, &all));
+        assert_eq!(dropped_of_all.load(Ordering::Relaxed), 7);
         drop(permit);
     }
 }

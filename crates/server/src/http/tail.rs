@@ -209,6 +209,11 @@ impl Tailing {
 
     fn show(&mut self, rows: &TappedRows, messages: &mut Vec<Message>) -> Outcome<()> {
         let edge = (rows.from, rows.to);
+        let left = self.limit - self.shown_rows.min(self.limit);
+        let rows_max = (self.allowance as usize).min(usize::try_from(left).unwrap_or(usize::MAX));
+        if rows_max == 0 {
+            return Ok(());
+        }
         let place = self.shown.iter().position(|(of, _)| *of == edge);
         let place = match place {
             Some(place) => place,
@@ -220,11 +225,8 @@ impl Tailing {
             }
         };
         let shown = &self.shown[place].1;
-        let found = shown.show(&rows.batch, rows.kinds.as_deref(), &rows.watermark_before)?;
-        for row in found {
-            if self.allowance < 1.0 || self.shown_rows >= self.limit {
-                break;
-            }
+        let (kinds, before) = (rows.kinds.as_deref(), &rows.watermark_before);
+        for row in shown.show_first(rows_max, &rows.batch, kinds, before)? {
             self.allowance -= 1.0;
             self.shown_rows += 1;
             let values: Value = serde_json::from_str(&row.json).unwrap_or_default();
@@ -252,12 +254,10 @@ async fn write(app: App, tailing: Tailing, mut writer: Writer) {
             Ok((tailing, messages, end))
         });
         let Ok((tailing, messages, end)) = asked.await else { return };
-        for (name, message) in &messages {
-            number += 1;
-            if !writer.send(name, number, message) {
-                return;
-            }
+        if !writer.send_all(number + 1, &messages) {
+            return;
         }
+        number += messages.len() as u64;
         if let Some(end) = end {
             // The last word is worth a moment's wait.
             writer.send_last("end", number + 1, &end).await;

@@ -6,9 +6,9 @@ use thalweg_core::text::format_timestamp_millis;
 use thalweg_core::{Error, Result};
 
 use super::super::server_arguments::{
-    ApproveArguments, DeadArguments, JobArguments, JobsArguments, LateArguments, LogsArguments,
-    QueryArguments, ServerArguments, StartArguments, StatusArguments, StopArguments, StopWay,
-    SubmitArguments, TokenArguments, TokenCommand, WhyArguments,
+    ApproveArguments, DeadArguments, EventsArguments, JobArguments, JobsArguments, LateArguments,
+    LogsArguments, QueryArguments, ServerArguments, StartArguments, StatusArguments, StopArguments,
+    StopWay, SubmitArguments, TokenArguments, TokenCommand, WhyArguments,
 };
 use super::super::text_table::aligned;
 use super::super::units;
@@ -483,24 +483,23 @@ fn dead_letters(body: &Value) -> String {
 }
 
 /// `thalweg events`
-pub fn events(arguments: &JobArguments) -> u8 {
+pub fn events(arguments: &EventsArguments) -> u8 {
     with_client(&arguments.server, |client| {
+        let is_json = arguments.server.json;
+        if arguments.follow {
+            let place = path(&arguments.job, "/events?follow=true");
+            return print_lines(client, &place, is_json, event_line);
+        }
         let found = client.ask("GET", &path(&arguments.job, "/events"), None, false)?;
-        answer(&found, arguments.server.json, |body| {
-            let line = |event: &Value| {
-                let by = event["by"].as_str().map(|by| format!(" by {by}")).unwrap_or_default();
-                let detail =
-                    event["detail"].as_str().map(|more| format!(": {more}")).unwrap_or_default();
-                format!(
-                    "{} {} {}{by}{detail}\n",
-                    time(&event["at_ms"]),
-                    text(&event["kind"]),
-                    text(&event["text"])
-                )
-            };
-            items(body).map(line).collect()
-        })
+        answer(&found, is_json, |body| items(body).map(event_line).collect())
     })
+}
+
+fn event_line(event: &Value) -> String {
+    let by = event["by"].as_str().map(|by| format!(" by {by}")).unwrap_or_default();
+    let detail = event["detail"].as_str().map(|more| format!(": {more}")).unwrap_or_default();
+    let (kind, text) = (text(&event["kind"]), text(&event["text"]));
+    format!("{} {kind} {text}{by}{detail}\n", time(&event["at_ms"]))
 }
 
 /// `thalweg status`
