@@ -399,7 +399,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What happened to a job, oldest first. */
+        /**
+         * What happened to a job, oldest first; `since` is a time in milliseconds since 1970. With `follow`
+         *     also what is to come, a line of JSON each. The number of a server-sent event is its time.
+         */
         get: operations["events"];
         put?: never;
         post?: never;
@@ -3700,6 +3703,7 @@ export interface operations {
         parameters: {
             query?: {
                 since?: number;
+                follow?: boolean;
             };
             header?: never;
             path: {
