@@ -85,6 +85,21 @@ impl Message {
         self.bytes(field, &value.0)
     }
 
+    /// A field that is a message, which is written where it will stand.
+    pub fn nested(
+        &mut self,
+        field: u32,
+        write: impl FnOnce(&mut Message) -> &mut Message,
+    ) -> &mut Message {
+        self.key(field, WireType::Bytes);
+        let begin = self.0.len();
+        write(self);
+        let mut length = Vec::with_capacity(5);
+        write_varint(&mut length, (self.0.len() - begin) as u64);
+        self.0.splice(begin..begin, length);
+        self
+    }
+
     /// A repeated field of type `sint64`, packed.
     pub fn packed_signed(&mut self, field: u32, values: impl Iterator<Item = i64>) -> &mut Message {
         self.packed_unsigned(field, values.map(zigzag))
@@ -140,6 +155,18 @@ mod tests {
         assert_eq!(of(|m| m.unsigned(1, 150)), [0x08, 0x96, 0x01]);
         assert_eq!(of(|m| m.text(2, "testing")), b"\x12\x07testing");
         let mut inner = Message::new();
+        inner.unsigned(1, 150);
+        let nested = of(|m| m.nested(3, |inner| inner.unsigned(1, 150)));
+        assert_eq!(nested, Message::new().message(3, &inner).clone().into_bytes());
+        let long = "x".repeat(200);
+        let mut inner = Message::new();
+        inner.text(1, &long);
+        let mut nested = Message::new();
+        nested.unsigned(1, 7).nested(3, |inner| inner.text(1, &long)).unsigned(4, 9);
+        let mut plain = Message::new();
+        plain.unsigned(1, 7).message(3, &inner).unsigned(4, 9);
+        assert_eq!(nested, plain);
+        inner = Message::new();
         inner.unsigned(1, 150);
         assert_eq!(
             Message::new().message(3, &inner).clone().into_bytes(),

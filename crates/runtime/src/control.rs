@@ -76,6 +76,10 @@ impl JobControl {
     pub fn wait(&self, timeout: Duration) {
         self.0.lifecycle.wait(timeout);
     }
+    /// Ends the wait of whoever looks after the job.
+    pub fn wake(&self) {
+        self.0.lifecycle.signal();
+    }
     /// A copy of all counters.
     pub fn metrics(&self) -> MetricsSnapshot {
         observed::metrics(&self.0)

@@ -32,8 +32,9 @@ use thalweg_state::{JobLock, SnapshotKind, SnapshotStore, WriteRequest, WrittenS
 
 use super::requests;
 
-/// How often requests and the end of the job are looked for.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// How often requests of other processes are looked for. What happens in this one wakes whoever
+/// waits.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// How often the write of a snapshot is asked whether it has ended.
 const LOOK_AT_WRITE: Duration = Duration::from_millis(1);
 /// While a job is paused because snapshots fail: how long until the next try.

@@ -248,6 +248,7 @@ impl LookedAfter {
         let (reply, taken) = mpsc::channel();
         let ask = self.ask.as_ref().ok_or_else(over)?;
         ask.send(reply).map_err(|_| over())?;
+        self.control().wake();
         taken.recv().map_err(|_| over())?
     }
 

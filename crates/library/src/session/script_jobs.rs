@@ -35,7 +35,7 @@ use super::statement::{InsertJob, text_rows};
 use super::{JobDescription, JobReport, Observer, Session, SessionOptions};
 
 /// How often it is looked whether the script is to stop, or a job to start again.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A job that has agreed to start.
 pub(super) struct Agreed {

@@ -1,13 +1,19 @@
 //! Samples by metric, and the text that Prometheus reads (text exposition format 0.0.4).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
+use std::sync::LazyLock;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use thalweg_runtime::metrics::BUCKET_BOUNDS_US;
 
 use super::table::{METRICS, Metric, MetricKind};
 use crate::reading::DistributionReading;
+
+/// Where in the table a metric is.
+static PLACES: LazyLock<HashMap<&str, usize>> = LazyLock::new(|| {
+    METRICS.iter().enumerate().map(|(place, metric)| (metric.name, place)).collect()
+});
 
 /// Samples of all metrics. Whoever answers a scrape makes one, adds what every job and the process
 /// have, and sends [`Families::text`] or [`Families::protobuf`].
@@ -35,14 +41,23 @@ pub struct Family {
 /// A sample.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sample {
-    /// Label by label.
-    pub labels: BTreeMap<&'static str, String>,
+    labels: Labels,
     /// The value.
     #[serde(flatten)]
     pub value: Value,
     /// Since when it has been counted, in milliseconds since 1970; `None`: since the process began.
     #[serde(skip)]
     pub began_ms: Option<i64>,
+}
+
+/// The names of the labels of a metric, and a value for each.
+#[derive(Clone, Debug, PartialEq)]
+struct Labels(&'static [&'static str], Vec<String>);
+
+impl Serialize for Labels {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().zip(&self.1))
+    }
 }
 
 /// The value of a sample.
@@ -85,18 +100,14 @@ impl Families {
     }
 
     fn push(&mut self, name: &str, labels: &[&str], value: Value, is_histogram: bool) {
-        let place = METRICS.iter().position(|metric| metric.name == name);
-        let place = place.expect("every metric is in the table");
+        let place = *PLACES.get(name).expect("every metric is in the table");
         let metric = &METRICS[place];
         assert_eq!(metric.labels.len(), labels.len(), "the table says which labels {name} has");
         assert_eq!(metric.kind == MetricKind::Histogram, is_histogram, "the kind of {name}");
-        let pairs = metric.labels.iter().zip(labels);
-        let labels = pairs.map(|(&label, &value)| (label, value.to_owned())).collect();
-        self.samples.entry(place).or_default().push(Sample {
-            labels,
-            value,
-            began_ms: self.began_ms,
-        });
+        let values = labels.iter().map(|&value| value.to_owned()).collect();
+        let labels = Labels(metric.labels, values);
+        let sample = Sample { labels, value, began_ms: self.began_ms };
+        self.samples.entry(place).or_default().push(sample);
     }
 
     /// How many series there are, without the buckets of histograms.
@@ -134,7 +145,7 @@ impl Families {
             let _ = writeln!(text, "# HELP {name} {}", metric.help);
             let _ = writeln!(text, "# TYPE {name} {kind}");
             for sample in samples {
-                sample.write(&mut text, name, metric.labels);
+                sample.write(&mut text, name);
             }
         }
         text
@@ -142,9 +153,14 @@ impl Families {
 }
 
 impl Sample {
-    fn write(&self, text: &mut String, name: &str, order: &[&str]) {
-        let pair = |label: &&str| format!("{label}=\"{}\"", escaped(&self.labels[*label]));
-        let labels = &order.iter().map(pair).collect::<Vec<_>>().join(",");
+    /// Label by label.
+    pub fn labels(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.labels.0.iter().copied().zip(self.labels.1.iter().map(String::as_str))
+    }
+
+    fn write(&self, text: &mut String, name: &str) {
+        let pair = |(label, value): (_, &str)| format!("{label}=\"{}\"", escaped(value));
+        let labels = &self.labels().map(pair).collect::<Vec<_>>().join(",");
         let number = |text: &mut String, name: &str, value: f64| {
             let _ = match labels.is_empty() {
                 true => writeln!(text, "{name} {value}"),

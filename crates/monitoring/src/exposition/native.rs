@@ -69,49 +69,36 @@ fn family(metric: &Metric, samples: &[Sample]) -> Message {
     let mut family = Message::new();
     family.text(1, metric.name).text(2, metric.help).unsigned(3, kind);
     for sample in samples {
-        let mut line = Message::new();
-        for label in metric.labels {
-            let mut pair = Message::new();
-            pair.text(1, label).text(2, &sample.labels[label]);
-            line.message(1, &pair);
-        }
-        let value = match &sample.value {
-            Value::Number(number) => {
-                let mut value = Message::new();
-                value.double(1, *number);
-                value
+        family.nested(4, |line| {
+            for (label, value) in sample.labels() {
+                line.nested(1, |pair| pair.text(1, label).text(2, value));
             }
-            Value::Times(times) => histogram(times),
-        };
-        line.message(field, &value);
-        family.message(4, &line);
+            line.nested(field, |value| match &sample.value {
+                Value::Number(number) => value.double(1, *number),
+                Value::Times(times) => write_histogram(value, times),
+            })
+        });
     }
     family
 }
 
-fn histogram(times: &DistributionReading) -> Message {
-    let mut histogram = Message::new();
+fn write_histogram<'a>(histogram: &'a mut Message, times: &DistributionReading) -> &'a mut Message {
     let count: u64 = times.counts.iter().sum();
     histogram.unsigned(1, count).double(2, times.sum_us as f64 / 1e6);
     let mut below = 0;
     for (bound_us, in_bucket) in BUCKET_BOUNDS_US.iter().zip(&times.counts) {
         below += in_bucket;
-        let mut bucket = Message::new();
-        bucket.unsigned(1, below).double(2, *bound_us as f64 / 1e6);
-        histogram.message(3, &bucket);
+        let bound_s = *bound_us as f64 / 1e6;
+        histogram.nested(3, |bucket| bucket.unsigned(1, below).double(2, bound_s));
     }
     let Some((zeros, buckets)) = times.fine.split_first() else {
         // Nothing has been counted yet; an empty span says that this is a native histogram.
-        let mut span = Message::new();
-        span.signed(1, 0).unsigned(2, 0);
-        histogram.signed(5, SCHEMA).double(6, ZERO_THRESHOLD_S).unsigned(7, 0).message(12, &span);
-        return histogram;
+        histogram.signed(5, SCHEMA).double(6, ZERO_THRESHOLD_S).unsigned(7, 0);
+        return histogram.nested(12, |span| span.signed(1, 0).unsigned(2, 0));
     };
     histogram.signed(5, SCHEMA).double(6, ZERO_THRESHOLD_S).unsigned(7, *zeros);
     for (gap, length) in spans(buckets) {
-        let mut span = Message::new();
-        span.signed(1, gap).unsigned(2, length);
-        histogram.message(12, &span);
+        histogram.nested(12, |span| span.signed(1, gap).unsigned(2, length));
     }
     let mut before = 0;
     let deltas = buckets.iter().filter(|&&count| count > 0).map(|&count| {
@@ -119,8 +106,7 @@ fn histogram(times: &DistributionReading) -> Message {
         before = count as i64;
         delta
     });
-    histogram.packed_signed(13, deltas);
-    histogram
+    histogram.packed_signed(13, deltas)
 }
 
 /// Runs of buckets that are not empty: how far the first bucket is from the end of the run before,

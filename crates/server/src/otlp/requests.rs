@@ -85,8 +85,8 @@ fn point(metric: &Metric, sample: &Sample, (began_ns, at_ns): (u64, u64)) -> Mes
     let mut point = Message::new();
     let began_ns = sample.began_ms.map_or(began_ns, ns);
     let field = if metric.kind == MetricKind::Histogram { 1 } else { 7 };
-    for label in metric.labels {
-        point.message(field, &attribute(label, &sample.labels[label]));
+    for (label, value) in sample.labels() {
+        point.message(field, &attribute(label, value));
     }
     point.fixed64(2, began_ns).fixed64(3, at_ns);
     match &sample.value {
