@@ -161,7 +161,12 @@ impl Run {
         if seen.need_not_start() {
             seen.cancellers.iter().for_each(|cancel| cancel());
         }
+        // Sources that are not asked would never hear that they are to end.
+        let was_held = how == StopHow::Drain && std::mem::take(&mut seen.is_held);
         if let Some(control) = &seen.control {
+            if was_held {
+                control.release();
+            }
             ask_to_end(control, how);
         }
     }

@@ -39,6 +39,7 @@ test('pictures of the views', async ({ page, faults }) => {
         if (!process.env.THALWEG_IMAGES && !SHOWN.includes(file)) continue;
         await page.goto(`${server.url}/#${view}`);
         await page.waitForTimeout(2500);
+        await expect(page.locator('html')).toHaveAttribute('data-theme', theme);
         if (name === 'panel') await page.locator('.node').filter({ hasText: 'window' }).first().click();
         await page.waitForTimeout(name === 'latency' ? 15_000 : 4000);
         await page.screenshot({ path: `${FOLDER}/${file}.png` });

@@ -73,6 +73,19 @@ fn a_job_that_drains_closes_its_windows_however_long_that_takes() {
     server.terminate();
 }
 
+#[test]
+fn a_job_that_is_paused_drains() {
+    let place = Place::new("drains-paused");
+    let server = place.serve(&FAST);
+    assert_eq!(server.submit("a", &one_window("a.csv"), &[]).0, 0);
+    await_rows(&server, 10_000);
+    assert!(server.done(&["pause", "a"]).contains("paused"));
+    assert!(server.done(&["stop", "a", "--how", "drain"]).contains("finished"));
+    let rows = server.job("a")["rows_in"].as_u64().expect("a count");
+    assert!(place.numbers("a.csv").into_iter().eq(1..=rows));
+    server.terminate();
+}
+
 /// The server dies while the job drains: the next one drains it.
 #[test]
 fn a_drain_that_a_death_cuts_short_is_done_by_the_next_server() {
