@@ -4,7 +4,7 @@
 //! snapshot that needs it is kept; what it should hold stands in the snapshot.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -13,8 +13,8 @@ use thalweg_core::{Error, Result};
 use crate::filesystem::files::{OsFiles, sync_above};
 
 const ENDING: &str = ".messages";
-/// Bytes of a file that are read at once.
-const READ_BYTES: u64 = 1 << 20;
+/// Bytes that are written or read at once: few enough to stay in a cache with what they become.
+const BLOCK_BYTES: usize = 64 << 10;
 
 /// A message to be written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,9 +67,11 @@ pub struct Spool {
 
 struct Writing {
     number: u64,
-    file: BufWriter<File>,
+    file: File,
     hasher: crc32fast::Hasher,
+    /// Of what was written to the file.
     bytes: u64,
+    /// What has yet to be written.
     buffer: Vec<u8>,
 }
 
@@ -94,17 +96,20 @@ impl Spool {
             .hint("rows wait there for their snapshot: make room, or name another folder")
     }
 
-    /// Adds a message to the file of this transaction, which is the newest.
+    /// Adds messages to the file of this transaction, which is the newest.
     ///
     /// # Errors
-    /// If it can't be written.
-    pub fn write(&mut self, number: u64, message: &Outgoing<'_>) -> Result<()> {
+    /// If they can't be written.
+    pub fn write(&mut self, number: u64, messages: &[Outgoing<'_>]) -> Result<()> {
+        if messages.is_empty() {
+            return Ok(());
+        }
         if self.open.is_none() {
             let begun = self.begin(number).map_err(|error| self.failed(number, &error))?;
             self.open = Some(begun);
         }
         let Some(open) = &mut self.open else { return Ok(()) };
-        let written = open.write(message);
+        let written = open.write(messages);
         written.map_err(|error| self.failed(number, &error))
     }
 
@@ -112,7 +117,6 @@ impl Spool {
         fs::create_dir_all(&self.folder)?;
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).open(self.path(number))?;
-        let file = BufWriter::with_capacity(1 << 20, file);
         Ok(Writing { number, file, hasher: crc32fast::Hasher::new(), bytes: 0, buffer: Vec::new() })
     }
 
@@ -178,7 +182,8 @@ impl Spool {
         let (mut checksum, mut block) = (crc32fast::Hasher::new(), Vec::new());
         loop {
             let kept = block.len();
-            let read = file.by_ref().take(READ_BYTES).read_to_end(&mut block).map_err(failed)?;
+            let read =
+                file.by_ref().take(BLOCK_BYTES as u64).read_to_end(&mut block).map_err(failed)?;
             checksum.update(&block[kept..]);
             let (messages, used) = Outgoing::read_all(&block).ok_or_else(damaged)?;
             each(&messages)?;
@@ -214,20 +219,31 @@ impl Spool {
 }
 
 impl Writing {
-    fn write(&mut self, message: &Outgoing<'_>) -> io::Result<()> {
-        self.buffer.clear();
-        self.buffer.extend_from_slice(&[0; 4]);
-        message.write(&mut self.buffer);
-        let length = (self.buffer.len() - 4) as u32;
-        self.buffer[..4].copy_from_slice(&length.to_le_bytes());
+    fn write(&mut self, messages: &[Outgoing<'_>]) -> io::Result<()> {
+        for message in messages {
+            let begin = self.buffer.len();
+            self.buffer.extend_from_slice(&[0; 4]);
+            message.write(&mut self.buffer);
+            let length = (self.buffer.len() - begin - 4) as u32;
+            self.buffer[begin..begin + 4].copy_from_slice(&length.to_le_bytes());
+            if self.buffer.len() >= BLOCK_BYTES {
+                self.write_buffer()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_buffer(&mut self) -> io::Result<()> {
         self.hasher.update(&self.buffer);
         self.bytes += self.buffer.len() as u64;
-        self.file.write_all(&self.buffer)
+        self.file.write_all(&self.buffer)?;
+        self.buffer.clear();
+        Ok(())
     }
 
     fn seal(mut self) -> io::Result<Segment> {
-        self.file.flush()?;
-        self.file.get_ref().sync_all()?;
+        self.write_buffer()?;
+        self.file.sync_all()?;
         Ok(Segment { number: self.number, bytes: self.bytes, checksum: self.hasher.finalize() })
     }
 }
@@ -307,8 +323,10 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let mut spool = Spool::new("t", folder.path().join("a/b"));
         assert_eq!(spool.seal().expect("nothing"), None);
+        let long = vec![7; 3 * BLOCK_BYTES];
         let messages = [
             Outgoing { value: Some(b"{}"), ..Outgoing::default() },
+            Outgoing { value: Some(&long), ..Outgoing::default() },
             Outgoing {
                 topic: Some("x"),
                 key: Some(b""),
@@ -317,7 +335,7 @@ mod tests {
                 ..Outgoing::default()
             },
         ];
-        messages.iter().for_each(|message| spool.write(7, message).expect("written"));
+        spool.write(7, &messages).expect("written");
         let segment = spool.seal().expect("durable").expect("a file");
         assert_eq!(Segment::from_json(&segment.to_json()), Some(segment.clone()));
         let mut expected = messages.iter();

@@ -324,7 +324,7 @@ impl Transactions {
     /// # Errors
     /// If they can't be kept.
     pub fn add(&mut self, messages: &[Outgoing<'_>]) -> Result<()> {
-        messages.iter().try_for_each(|message| self.spool.write(self.number, message))
+        self.spool.write(self.number, messages)
     }
 
     /// Makes durable what was added.

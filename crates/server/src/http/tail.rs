@@ -12,7 +12,8 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use thalweg_core::shim::Clock;
 use thalweg_library::session::{Session, ShownRows};
@@ -31,7 +32,7 @@ use crate::server::Server;
 /// How long a tap lasts.
 const LASTS: Duration = Duration::from_secs(600);
 /// How often rows are taken.
-const EVERY: Duration = Duration::from_millis(50);
+const EVERY: Duration = Duration::from_millis(100);
 /// How often a tap says how many rows have passed.
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 /// Rows a second that a tap shows at most.
@@ -79,7 +80,33 @@ pub async fn tail(
 }
 
 /// What is sent, and what it is called.
-type Message = (&'static str, Value);
+type Message = (&'static str, Content);
+
+/// What is sent.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content {
+    Row(ShownOnEdge),
+    Other(Value),
+}
+
+/// A row on its way from a stage to another.
+#[derive(Serialize)]
+struct ShownOnEdge {
+    from: String,
+    to: String,
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    watermark_ms: Option<i64>,
+    row: Box<RawValue>,
+}
+
+/// How rows of an edge are shown.
+struct EdgeView {
+    edge: (usize, usize),
+    names: [String; 2],
+    rows: ShownRows,
+}
 
 /// A tap that a client reads.
 struct Tailing {
@@ -89,8 +116,8 @@ struct Tailing {
     layout: JobLayout,
     session: Session,
     condition: Option<String>,
-    /// How rows of an edge are shown, once some have come.
-    shown: Vec<((usize, usize), ShownRows)>,
+    /// The edges of which rows have come.
+    views: Vec<EdgeView>,
     rate: f64,
     /// Rows that may be shown now.
     allowance: f64,
@@ -135,7 +162,7 @@ impl Tailing {
             layout,
             session,
             condition: wanted.condition,
-            shown: Vec::new(),
+            views: Vec::new(),
             rate: wanted.rate.unwrap_or(RATE_MAX).clamp(0.1, RATE_MAX),
             allowance: 0.0,
             shown_rows: 0,
@@ -187,8 +214,8 @@ impl Tailing {
         if is_due || end.is_some() {
             self.status_ns = now_ns;
             let (seen, shown) = (self.tap.seen_rows(), self.shown_rows);
-            messages
-                .push(("status", json!({ "status": { "seen_rows": seen, "shown_rows": shown } })));
+            let status = json!({ "status": { "seen_rows": seen, "shown_rows": shown } });
+            messages.push(("status", Content::Other(status)));
         }
         (messages, end)
     }
@@ -214,31 +241,35 @@ impl Tailing {
         if rows_max == 0 {
             return Ok(());
         }
-        let place = self.shown.iter().position(|(of, _)| *of == edge);
-        let place = match place {
+        let place = match self.views.iter().position(|view| view.edge == edge) {
             Some(place) => place,
             None => {
-                let columns = rows.batch.schema();
-                let shown = self.session.shown_rows(&columns, self.condition.as_deref())?;
-                self.shown.push((edge, shown));
-                self.shown.len() - 1
+                self.views.push(self.view(edge, rows)?);
+                self.views.len() - 1
             }
         };
-        let shown = &self.shown[place].1;
+        let EdgeView { names: [from, to], rows: view, .. } = &self.views[place];
         let (kinds, before) = (rows.kinds.as_deref(), &rows.watermark_before);
-        for row in shown.show_first(rows_max, &rows.batch, kinds, before)? {
+        for row in view.show_first(rows_max, &rows.batch, kinds, before)? {
             self.allowance -= 1.0;
             self.shown_rows += 1;
-            let values: Value = serde_json::from_str(&row.json).unwrap_or_default();
-            let mut message = self.edge(edge);
-            message["kind"] = row.kind.short().into();
-            if let Some(at_ms) = crate::job::shown_time(row.watermark.0) {
-                message["watermark_ms"] = at_ms.into();
-            }
-            message["row"] = values;
-            messages.push(("row", message));
+            let row = ShownOnEdge {
+                from: from.clone(),
+                to: to.clone(),
+                kind: row.kind.short(),
+                watermark_ms: crate::job::shown_time(row.watermark.0),
+                row: RawValue::from_string(row.json).unwrap_or_default(),
+            };
+            messages.push(("row", Content::Row(row)));
         }
         Ok(())
+    }
+
+    fn view(&self, edge: (usize, usize), rows: &TappedRows) -> Outcome<EdgeView> {
+        let name = |place: usize| self.layout.stages[place].name.clone();
+        let columns = rows.batch.schema();
+        let shown = self.session.shown_rows(&columns, self.condition.as_deref())?;
+        Ok(EdgeView { edge, names: [name(edge.0), name(edge.1)], rows: shown })
     }
 }
 
