@@ -6,7 +6,8 @@
 //!    what is left then stays where it is ([`Lifecycle::gives_up`]), so a job stops soon wherever
 //!    it is; sinks make visible what has come to them and leave their output unfinished
 //!    (`NAME.partial`). No window is closed for it. While a last snapshot is awaited, only rows
-//!    that lead to many results are left unfinished ([`Lifecycle::is_giving_up`]). A job that
+//!    that lead to many results are left unfinished, after some seconds
+//!    ([`Lifecycle::is_giving_up`]). A job that
 //!    *drains* ends its sources as if their inputs had, and finishes everything.
 //! 3. *Failed*: the first error wins; workers drop everything, sinks abort.
 //!
@@ -24,8 +25,11 @@ use thalweg_ordering::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ord
 
 use crate::news::News;
 
-/// A job that is to stop finishes what is inside for so long.
+/// A job that is stopped at once finishes what is inside for so long.
 const GIVE_UP_AFTER_NS: u64 = 100_000_000;
+/// One that waits for a last snapshot finishes rows that are begun for so long: on a busy machine a
+/// worker may be kept from its processor for seconds in the middle of a few of them.
+const FINISH_WITHIN_NS: u64 = 5_000_000_000;
 
 /// Whether and how a job is to end, and who waits for that.
 pub(crate) struct Lifecycle {
@@ -94,22 +98,23 @@ impl Lifecycle {
     /// True once rows that lead to many results are not finished any more: the job is over, or it
     /// is to stop and time enough has passed for what takes no longer than usual.
     pub(crate) fn is_giving_up(&self) -> bool {
-        self.is_over() || self.is_late_to_stop()
+        let patience_ns = if self.is_stopping() { GIVE_UP_AFTER_NS } else { FINISH_WITHIN_NS };
+        self.is_over() || self.is_late_to_stop(patience_ns)
     }
 
     /// True once nothing more of what is inside is done: the job is over, or it is stopping and
     /// time enough has passed. Whoever sees that first ends the job, so that what was left
     /// undone can never look done.
     pub(crate) fn gives_up(&self) -> bool {
-        if !self.is_over() && self.is_stopping() && self.is_late_to_stop() {
+        if !self.is_over() && self.is_stopping() && self.is_late_to_stop(GIVE_UP_AFTER_NS) {
             self.end();
         }
         self.is_over()
     }
 
-    fn is_late_to_stop(&self) -> bool {
+    fn is_late_to_stop(&self, patience_ns: u64) -> bool {
         let asked_ns = self.stop_asked_ns.load(Ordering::SeqCst);
-        asked_ns > 0 && !self.is_draining() && self.clock.now_ns() >= asked_ns + GIVE_UP_AFTER_NS
+        asked_ns > 0 && !self.is_draining() && self.clock.now_ns() >= asked_ns + patience_ns
     }
 
     /// True once an error has ended the job.

@@ -53,23 +53,36 @@ fn ask(server: &Running, token: &str, (method, path): (&str, &str), body: &Value
     assert!((200..300).contains(&status), "{method} {path}: {text}");
 }
 
-fn cycles(test: &str, warm: u64, cycles: u64) -> (Held, Held) {
+/// Changes, stops and starts a job so often.
+fn cycle(server: &Running, token: &str, job: &str, cycles: std::ops::Range<u64>) {
+    let path = |what: &str| format!("/v1/jobs/{job}{what}");
+    for number in cycles {
+        ask(server, token, ("PUT", &path("")), &statements(number));
+        server.await_state(job, "running");
+        ask(server, token, ("POST", &path("/stop")), &json!({}));
+        server.await_state(job, "stopped");
+        ask(server, token, ("POST", &path("/start")), &json!({}));
+        server.await_state(job, "running");
+    }
+}
+
+/// Some cycles of some jobs side by side, each of its own, then more of them. What the server held
+/// in between, and at the end.
+fn cycles(test: &str, jobs: &[&str], (warm, cycles): (u64, u64)) -> (Held, Held) {
     let place = Place::new(test);
     let server = place.serve(&["-o", "snapshots.interval=100 ms"]);
     let token = server.token("cycles", "admin");
-    let mut begun = None;
-    for cycle in 0..warm + cycles {
-        if cycle == warm {
-            begun = Some(Held::of(&server, &place));
-        }
-        ask(&server, &token, ("PUT", "/v1/jobs/a"), &statements(cycle));
-        server.await_state("a", "running");
-        ask(&server, &token, ("POST", "/v1/jobs/a/stop"), &json!({}));
-        server.await_state("a", "stopped");
-        ask(&server, &token, ("POST", "/v1/jobs/a/start"), &json!({}));
-        server.await_state("a", "running");
-    }
-    let held = (begun.expect("it got warm"), Held::of(&server, &place));
+    let all = |cycles: std::ops::Range<u64>| {
+        std::thread::scope(|scope| {
+            for job in jobs {
+                scope.spawn(|| cycle(&server, &token, job, cycles.clone()));
+            }
+        });
+    };
+    all(0..warm);
+    let begun = Held::of(&server, &place);
+    all(warm..warm + cycles);
+    let held = (begun, Held::of(&server, &place));
     server.terminate();
     held
 }
@@ -80,20 +93,23 @@ const SNAPSHOTS_MAX: usize = 9;
 #[test]
 #[cfg_attr(not(target_os = "linux"), ignore = "asks the system as Linux answers")]
 fn a_job_that_is_changed_and_restarted_leaves_nothing_behind() {
-    let (before, after) = cycles("cycles", 5, 10);
+    let (before, after) = cycles("cycles", &["a"], (5, 10));
     assert!(after.threads <= before.threads + 1, "{before:?} {after:?}");
     assert!(after.descriptors <= before.descriptors + 2, "{before:?} {after:?}");
     assert!(after.snapshots <= SNAPSHOTS_MAX, "{after:?}");
 }
 
 #[test]
-#[ignore = "an hour: `make serve-test`"]
+#[ignore = "half an hour: `make serve-test`"]
 fn ten_thousand_cycles_leave_nothing_behind() {
     assert!(Path::new("/proc/self/statm").exists(), "this test needs Linux");
-    let (before, after) = cycles("ten-thousand-cycles", 200, 10_000);
-    assert!(after.threads <= before.threads + 1, "{before:?} {after:?}");
-    assert!(after.descriptors <= before.descriptors + 2, "{before:?} {after:?}");
+    let jobs = ["a", "b", "c", "d"];
+    let (before, after) = cycles("ten-thousand-cycles", &jobs, (50, 2_500));
+    // One more for each job that writes a snapshot at that moment.
+    assert!(after.threads <= before.threads + jobs.len(), "{before:?} {after:?}");
+    assert!(after.descriptors <= before.descriptors + 2 * jobs.len(), "{before:?} {after:?}");
     assert!(after.snapshots <= SNAPSHOTS_MAX, "{after:?}");
+    println!("{before:?} {after:?}");
     // The journal of revisions grows in memory by some hundred bytes each.
     let grown = after.resident_bytes.saturating_sub(before.resident_bytes);
     assert!(grown < 64 << 20, "{before:?} {after:?}");
