@@ -170,6 +170,26 @@ fn files_of_a_table_are_few_however_many_snapshots_there_were() {
     }
 }
 
+/// A job that has nothing to do takes snapshots all the same.
+#[test]
+fn snapshots_in_which_nothing_has_changed_leave_no_folders() {
+    let directory = tempfile::tempdir().expect("a folder");
+    let place = directory.path().display().to_string();
+    let mut store = SnapshotStore::open(&place, "job").expect("a place");
+    let first = whole(vec![rows(&[(key(1), 1)])]);
+    store.write(request(vec![first], 1, None)).expect("written");
+    for number in 2..=20 {
+        let state = vec![changes(vec![], vec![])];
+        store.write(request(state, number, Some(number - 1))).expect("written");
+        store.retain(1).expect("retained");
+    }
+    let folders = std::fs::read_dir(directory.path().join("job/snapshots")).expect("a folder");
+    let mut names: Vec<_> = folders.map(|entry| entry.expect("an entry").file_name()).collect();
+    names.sort();
+    // The newest, and the one with its rows.
+    assert!(names.len() == 2 && names[1] == "0000000020", "{names:?}");
+}
+
 #[test]
 fn changes_of_something_that_is_not_there_are_refused() {
     let mut store = SnapshotStore::open("memory://baseless", "job").expect("a place");
