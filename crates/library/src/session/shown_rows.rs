@@ -95,7 +95,7 @@ impl ShownRows {
         self.show_first(usize::MAX, batch, kinds, watermark_before)
     }
 
-    /// The first of those, so many at most.
+    /// The first of those, up to a number of them.
     ///
     /// # Errors
     /// As [`ShownRows::show`].

@@ -46,8 +46,9 @@ pub async fn runs(State(app): State<App>, Path(job): Path<String>) -> Outcome<Js
     .await
 }
 
-/// What happened to a job, oldest first; `since` is a time in milliseconds since 1970. With `follow`
-/// also what is to come, a line of JSON each. The number of a server-sent event is its time.
+/// What happened to a job, oldest first; `since` is a time in milliseconds since 1970. With
+/// `follow` also what is to come, a line of JSON each. The number of a server-sent event is its
+/// time.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/events", tag = "jobs",
     params(("job" = String, Path), ("since" = Option<i64>, Query), ("follow" = Option<bool>, Query)),
     responses((status = 200, body = List<Event>), (status = "default", body = Problem, content_type = "application/problem+json"))))]

@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 /// Pieces that wait for a reader.
 const WAITING_MAX: usize = 64;
-/// Messages are put together until they are so many bytes.
+/// Messages are put together until they are this many bytes.
 const PIECE_BYTES: usize = 32 << 10;
 
 /// The end that is written to.
@@ -76,7 +76,7 @@ impl Writer {
         }
     }
 
-    /// Sends the text of so many messages.
+    /// Sends the text of this number of messages.
     fn send_text(&mut self, (text, count): (String, u64), id: u64) -> bool {
         if self.dropped > 0 {
             let mut lost = String::new();
