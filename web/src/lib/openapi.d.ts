@@ -400,8 +400,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What happened to a job, oldest first; `since` is a time in milliseconds since 1970. With `follow`
-         *     also what is to come, a line of JSON each. The number of a server-sent event is its time.
+         * What happened to a job, oldest first; `since` is a time in milliseconds since 1970. With
+         *     `follow` also what is to come, a line of JSON each. The number of a server-sent event is its
+         *     time.
          */
         get: operations["events"];
         put?: never;
