@@ -20,8 +20,8 @@ export interface Spent {
 
 /**
  * What the mean latency of a sink consists of, between the first moment and the last: for the bundle that completes a
- * result, how long each stage on its way computes, how long it lies in their queues (what lies there, over what
- * arrives: Little's law), and how long the sink writes. What is left is waiting: for other rows to be read with it, for
+ * result, how long each stage on its way computes, how long it lies in their queues (what lies behind a bundle that is
+ * taken has come while that waited: Little's law), and how long the sink writes. What is left is waiting: for other rows to be read with it, for
  * other inputs and partitions, for a worker. An estimate from counters, since no row is followed on its way. Nothing if
  * no result came between.
  */
@@ -70,7 +70,9 @@ function atStage(moments: Moment[], first: Moment, last: Moment, place: number):
   const from = inputs.length > 0 ? inputs : [place];
   const bundles = from.reduce((sum, input) => sum + grown(input, (stage) => stage.counters.bundles_out), 0);
   if (bundles === 0) return { name, computing: 0, queued: 0 };
-  const queued = moments.reduce((sum, moment) => sum + (moment.stages[place]?.queued ?? 0), 0) / moments.length;
+  // The length of the queue before one is taken, that one counted.
+  const behind = (moment: Moment) => Math.max(0, (moment.stages[place]?.queued ?? 0) - 1);
+  const queued = moments.reduce((sum, moment) => sum + behind(moment), 0) / moments.length;
   const computing = grown(place, (stage) => stage.counters.busy_ns) / 1000 / bundles;
   return { name, computing, queued: (queued * (last.atMs - first.atMs) * 1000) / bundles };
 }
