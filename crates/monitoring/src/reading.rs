@@ -475,6 +475,15 @@ impl WallClock {
 }
 
 impl JobReading {
+    /// Says when the run began as the reading before did: both are worked out from two clocks and
+    /// differ by a millisecond now and then, which would look like another run.
+    pub(crate) fn keep_start_of(&mut self, before: &JobReading) {
+        const SAME_RUN_MS: u64 = 1_000;
+        if self.started_at_ms.abs_diff(before.started_at_ms) < SAME_RUN_MS {
+            self.started_at_ms = before.started_at_ms;
+        }
+    }
+
     /// The reading of a job, with the name by which people know it, from its counters.
     pub fn of(job: &str, layout: &JobLayout, metrics: &MetricsSnapshot) -> JobReading {
         let of_all = &metrics.job;

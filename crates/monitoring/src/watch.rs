@@ -73,6 +73,7 @@ impl Watch {
             earlier.forget_moved(&reading);
         }
         if let Some(before) = &self.before {
+            reading.keep_start_of(before);
             reading.compare_with(before);
         }
         self.latencies.take(&mut reading);

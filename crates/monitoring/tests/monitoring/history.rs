@@ -115,3 +115,20 @@ fn a_watermark_that_stands_still_over_a_restart_has_stood_since_before() {
     let reading = moved.take(restarted(52, 10_000));
     assert_eq!(reading.stages[0].watermark_at_ms, Some(52_000));
 }
+
+#[test]
+fn a_run_has_begun_at_one_moment_however_often_that_is_worked_out() {
+    let layout = JobLayout {
+        workers: 1,
+        order: OrderContract::Epoch,
+        may_use_clock: false,
+        stages: Vec::new(),
+    };
+    let mut watch = Watch::with_layout("a", layout);
+    let mut began_at = |second: i64, started_at_ms: i64| {
+        watch.take(JobReading { started_at_ms, ..at(second) }).started_at_ms
+    };
+    let moments = [(40, 7_000), (50, 7_001), (60, 6_999), (70, 69_000), (80, 69_001)];
+    let began = moments.map(|(second, started_at_ms)| began_at(second, started_at_ms));
+    assert_eq!(began, [7_000, 7_000, 7_000, 69_000, 69_000]);
+}
