@@ -94,9 +94,11 @@ impl Message {
         self.key(field, WireType::Bytes);
         let begin = self.0.len();
         write(self);
-        let mut length = Vec::with_capacity(5);
-        write_varint(&mut length, (self.0.len() - begin) as u64);
-        self.0.splice(begin..begin, length);
+        let end = self.0.len();
+        write_varint(&mut self.0, (end - begin) as u64);
+        // The length stands before what it is the length of.
+        let length_bytes = self.0.len() - end;
+        self.0[begin..].rotate_right(length_bytes);
         self
     }
 
@@ -158,16 +160,6 @@ mod tests {
         inner.unsigned(1, 150);
         let nested = of(|m| m.nested(3, |inner| inner.unsigned(1, 150)));
         assert_eq!(nested, Message::new().message(3, &inner).clone().into_bytes());
-        let long = "x".repeat(200);
-        let mut inner = Message::new();
-        inner.text(1, &long);
-        let mut nested = Message::new();
-        nested.unsigned(1, 7).nested(3, |inner| inner.text(1, &long)).unsigned(4, 9);
-        let mut plain = Message::new();
-        plain.unsigned(1, 7).message(3, &inner).unsigned(4, 9);
-        assert_eq!(nested, plain);
-        inner = Message::new();
-        inner.unsigned(1, 150);
         assert_eq!(
             Message::new().message(3, &inner).clone().into_bytes(),
             [0x1a, 0x03, 0x08, 0x96, 0x01]
@@ -180,5 +172,17 @@ mod tests {
         let zigzags = [0, -1, 1, -2, 0x7fff_ffff, -0x8000_0000].map(zigzag);
         assert_eq!(zigzags, [0, 1, 2, 3, 0xffff_fffe, 0xffff_ffff]);
         assert_eq!(of(|m| m.double(1, 1.0)), [0x09, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f]);
+    }
+
+    #[test]
+    fn a_long_message_is_nested_as_if_it_were_written_apart() {
+        let long = "x".repeat(200);
+        let mut inner = Message::new();
+        inner.text(1, &long);
+        let mut nested = Message::new();
+        nested.unsigned(1, 7).nested(3, |inner| inner.text(1, &long)).unsigned(4, 9);
+        let mut plain = Message::new();
+        plain.unsigned(1, 7).message(3, &inner).unsigned(4, 9);
+        assert_eq!(nested, plain);
     }
 }

@@ -7,8 +7,8 @@
 //!    it is; sinks make visible what has come to them and leave their output unfinished
 //!    (`NAME.partial`). No window is closed for it. While a last snapshot is awaited, only rows
 //!    that lead to many results are left unfinished, after some seconds
-//!    ([`Lifecycle::is_giving_up`]). A job that
-//!    *drains* ends its sources as if their inputs had, and finishes everything.
+//!    ([`Lifecycle::is_giving_up`]). A job that *drains* ends its sources as if their inputs had,
+//!    and finishes everything.
 //! 3. *Failed*: the first error wins; workers drop everything, sinks abort.
 //!
 //! **Invariant:** an error is kept before the job is over, so whoever sees that a job is over knows

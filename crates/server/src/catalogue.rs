@@ -42,6 +42,8 @@ pub const OWN_FOLDERS: [&str; 3] = ["state", "late", "dead"];
 pub const NAME_MAX: usize = 63;
 /// Logs grow to this size; then the older half goes.
 const LOG_BYTES_MAX: u64 = 4 << 20;
+/// The log of what happened to a job.
+pub const EVENTS: &str = "events.ndjson";
 
 /// What is wanted of a job, and what came of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

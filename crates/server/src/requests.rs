@@ -13,7 +13,8 @@ use thalweg_library::session::{PlannedJob, Session};
 use thalweg_state::SnapshotStore;
 
 use crate::catalogue::{
-    JobRecord, Limits, Revision, StageReference, StartFrom, StateDiff, UpgradeRecord, check_name,
+    EVENTS, JobRecord, Limits, Revision, StageReference, StartFrom, StateDiff, UpgradeRecord,
+    check_name,
 };
 use crate::job::{Event, Job, JobState};
 use crate::jobs_dir;
@@ -669,7 +670,7 @@ impl Server {
 
     /// Something has happened to a job, in the run of this generation if it is about one.
     pub(crate) fn note_event(&self, job: &str, generation: Option<u64>, event: &Event) {
-        self.catalogue.append(job, "events.ndjson", event);
+        self.catalogue.append(job, EVENTS, event);
         #[cfg(feature = "otlp")]
         self.events.add(crate::otlp::EventRecord::of(job, generation, event));
         #[cfg(not(feature = "otlp"))]

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 #[cfg(feature = "kafka")]
 use super::support::UNREACHABLE_OUTPUT;
-use super::support::{PATIENCE, Place, numbers_job, raw_at};
+use super::support::{PATIENCE, Place, Running, numbers_job, raw_at};
 
 const FAST: [&str; 2] = ["-o", "snapshots.interval=100 ms"];
 /// More than a test waits for.
@@ -54,8 +54,18 @@ fn one_window(output: &str) -> String {
     )
 }
 
-fn await_rows(server: &super::support::Running, rows: u64) {
+fn await_rows(server: &Running, rows: u64) {
     server.await_job("a", "read", |job| job["rows_in"].as_u64().unwrap_or(0) >= rows);
+}
+
+/// Lets the job drain: it finishes, and its window has each row that it has read.
+fn drain(place: &Place, server: Running) {
+    assert!(server.done(&["stop", "a", "--how", "drain"]).contains("finished"));
+    let job = server.job("a");
+    assert_eq!(job["state"], "finished", "{job}");
+    let rows = job["rows_in"].as_u64().expect("a count");
+    assert!(place.numbers("a.csv").into_iter().eq(1..=rows));
+    server.terminate();
 }
 
 /// Closing the window takes far longer than anybody looks whether the job is to stop.
@@ -65,12 +75,7 @@ fn a_job_that_drains_closes_its_windows_however_long_that_takes() {
     let server = place.serve(&FAST);
     assert_eq!(server.submit("a", &one_window("a.csv"), &[]).0, 0);
     await_rows(&server, 500_000);
-    assert!(server.done(&["stop", "a", "--how", "drain"]).contains("finished"));
-    let job = server.job("a");
-    assert_eq!(job["state"], "finished", "{job}");
-    let rows = job["rows_in"].as_u64().expect("a count");
-    assert!(place.numbers("a.csv").into_iter().eq(1..=rows));
-    server.terminate();
+    drain(&place, server);
 }
 
 #[test]
@@ -80,10 +85,7 @@ fn a_job_that_is_paused_drains() {
     assert_eq!(server.submit("a", &one_window("a.csv"), &[]).0, 0);
     await_rows(&server, 10_000);
     assert!(server.done(&["pause", "a"]).contains("paused"));
-    assert!(server.done(&["stop", "a", "--how", "drain"]).contains("finished"));
-    let rows = server.job("a")["rows_in"].as_u64().expect("a count");
-    assert!(place.numbers("a.csv").into_iter().eq(1..=rows));
-    server.terminate();
+    drain(&place, server);
 }
 
 /// The server dies while the job drains: the next one drains it.

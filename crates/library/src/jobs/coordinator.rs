@@ -32,8 +32,8 @@ use thalweg_state::{JobLock, SnapshotKind, SnapshotStore, WriteRequest, WrittenS
 
 use super::requests;
 
-/// How often requests of other processes are looked for. What happens in this one wakes whoever
-/// waits.
+/// How often requests of other processes are looked for. What happens in this one ends the wait; if
+/// it happens just before the wait, it is found behind it.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// How often the write of a snapshot is asked whether it has ended.
 const LOOK_AT_WRITE: Duration = Duration::from_millis(1);

@@ -108,22 +108,22 @@ impl ShownRows {
     ) -> Result<Vec<ShownRow>> {
         let shown = self.shown(batch)?;
         let wall_ms = self.clock.wall_ms();
-        let rows: Vec<u32> = match &self.condition {
+        let rows: UInt32Array = match &self.condition {
             Some(condition) => {
                 let context = EvalContext { batch: &shown, watermark_before, wall_ms };
                 let mask = condition.evaluate_mask(&context)?;
-                let places = mask.values().set_indices_u32();
-                places.take(rows_max).collect()
+                mask.values().set_indices_u32().take(rows_max).collect::<Vec<_>>()
             }
             None => (0..shown.num_rows().min(rows_max) as u32).collect(),
-        };
-        let lines = self.lines(&take_record_batch(&shown, &UInt32Array::from(rows.clone()))?)?;
-        let row = |(row, json): (u32, &str)| ShownRow {
+        }
+        .into();
+        let lines = self.lines(&take_record_batch(&shown, &rows)?)?;
+        let row = |(&row, json): (&u32, &str)| ShownRow {
             kind: kinds.map_or(RowKind::Insert, |kinds| kinds[row as usize]),
             watermark: watermark_before.at(row as usize),
             json: json.to_owned(),
         };
-        Ok(rows.into_iter().zip(lines.lines()).map(row).collect())
+        Ok(rows.values().iter().zip(lines.lines()).map(row).collect())
     }
 
     /// The columns of a batch that are shown, with the types in which they are.

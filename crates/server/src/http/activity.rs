@@ -13,6 +13,7 @@ use serde::Deserialize;
 use super::app::{App, List, query};
 use super::live::{last_event_id, open_stream};
 use super::stream::Writer;
+use crate::catalogue::EVENTS;
 use crate::job::{Event, RunLine};
 #[cfg(test)]
 use crate::logs::LogLine;
@@ -23,7 +24,6 @@ use crate::server::Server;
 
 /// New lines are looked for this often.
 const EVERY: Duration = Duration::from_millis(200);
-const EVENTS: &str = "events.ndjson";
 const LINES_MAX: usize = 1_000;
 
 #[derive(Debug, Default, Deserialize)]
@@ -40,7 +40,7 @@ struct LinesQuery {
 pub async fn runs(State(app): State<App>, Path(job): Path<String>) -> Outcome<Json<List<RunLine>>> {
     app.ask(move |server| {
         server.job(&job)?;
-        let items = server.catalogue.tail(&job, "runs.ndjson", 1000);
+        let items = server.catalogue.tail(&job, "runs.ndjson", LINES_MAX);
         Ok(Json(List { items, next: None }))
     })
     .await

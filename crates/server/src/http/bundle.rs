@@ -9,6 +9,7 @@ use thalweg_library::session::{ExplainFormat, Session};
 use thalweg_monitoring::{Profile, why};
 
 use super::app::App;
+use crate::catalogue::EVENTS;
 use crate::job::{Event, RunLine};
 use crate::problem::Outcome;
 #[cfg(test)]
@@ -45,7 +46,7 @@ fn files(server: &Server, name: &str) -> Outcome<Vec<(String, Vec<u8>)>> {
             &json!({ "version": env!("CARGO_PKG_VERSION"), "began_ms": server.began_ms }),
         ),
         file("logs.json", &job.logs.since(0)),
-        file("events.json", &server.catalogue.tail::<Event>(name, "events.ndjson", LINES_MAX)),
+        file("events.json", &server.catalogue.tail::<Event>(name, EVENTS, LINES_MAX)),
         file("runs.json", &server.catalogue.tail::<RunLine>(name, "runs.ndjson", LINES_MAX)),
     ];
     let oldest = record.revision.saturating_sub(REVISIONS_MAX - 1).max(1);

@@ -177,9 +177,13 @@ impl Tailing {
         Ok(tailing)
     }
 
+    /// What the stages of an edge are called.
+    fn names(&self, (from, to): (usize, usize)) -> [&str; 2] {
+        [from, to].map(|place| self.layout.stages[place].name.as_str())
+    }
+
     fn named_edges(&self, edges: &[(usize, usize)]) -> Vec<String> {
-        let name = |place: usize| self.layout.stages[place].name.as_str();
-        edges.iter().map(|&(from, to)| format!("{} → {}", name(from), name(to))).collect()
+        edges.iter().map(|&edge| self.names(edge).join(" → ")).collect()
     }
 
     /// What is said first.
@@ -189,9 +193,9 @@ impl Tailing {
                          "lasts_s": LASTS.as_secs() } })
     }
 
-    fn edge(&self, (from, to): (usize, usize)) -> Value {
-        let name = |place: usize| self.layout.stages[place].name.as_str();
-        json!({ "from": name(from), "to": name(to) })
+    fn edge(&self, edge: (usize, usize)) -> Value {
+        let [from, to] = self.names(edge);
+        json!({ "from": from, "to": to })
     }
 
     /// The messages since the last time, with their names; and why it has ended, if it has.
@@ -236,8 +240,8 @@ impl Tailing {
 
     fn show(&mut self, rows: &TappedRows, messages: &mut Vec<Message>) -> Outcome<()> {
         let edge = (rows.from, rows.to);
-        let left = self.limit - self.shown_rows.min(self.limit);
-        let rows_max = (self.allowance as usize).min(usize::try_from(left).unwrap_or(usize::MAX));
+        let left = self.limit.saturating_sub(self.shown_rows);
+        let rows_max = left.min(self.allowance as u64) as usize;
         if rows_max == 0 {
             return Ok(());
         }
@@ -266,10 +270,9 @@ impl Tailing {
     }
 
     fn view(&self, edge: (usize, usize), rows: &TappedRows) -> Outcome<EdgeView> {
-        let name = |place: usize| self.layout.stages[place].name.clone();
         let columns = rows.batch.schema();
-        let shown = self.session.shown_rows(&columns, self.condition.as_deref())?;
-        Ok(EdgeView { edge, names: [name(edge.0), name(edge.1)], rows: shown })
+        let rows = self.session.shown_rows(&columns, self.condition.as_deref())?;
+        Ok(EdgeView { edge, names: self.names(edge).map(str::to_owned), rows })
     }
 }
 

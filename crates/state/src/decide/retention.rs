@@ -53,13 +53,13 @@ pub struct Files {
     pub unreadable: Vec<u64>,
 }
 
-/// The names of the files that nothing needs. `deleted` is a snapshot that a user has just
-/// deleted: what lies in its folder is known to be of no use.
-pub fn deletable(files: &Files, deleted: Option<u64>) -> Vec<String> {
+/// The names of the files that nothing needs. `deleted` are snapshots that have just been deleted:
+/// what lies in their folders is known to be of no use.
+pub fn deletable(files: &Files, deleted: &[u64]) -> Vec<String> {
     let goes = |name: &&String| {
         let Some(number) = folder_number(name) else { return false };
         let is_known =
-            files.newest.is_some_and(|newest| number <= newest) || deleted == Some(number);
+            files.newest.is_some_and(|newest| number <= newest) || deleted.contains(&number);
         let may_be_needed = files.unreadable.iter().any(|unreadable| *unreadable >= number);
         is_known && !may_be_needed && !files.needed.contains(*name)
     };
@@ -113,11 +113,11 @@ mod tests {
         let needed = [name(1, "base.arrow"), name(3, "manifest.json"), name(3, "changes.arrow")];
         let files = Files { names, needed: needed.into(), newest: Some(3), unreadable: vec![] };
         let gone = [name(1, "old.arrow"), name(2, "half.arrow"), name(3, "left-over.arrow")];
-        assert_eq!(deletable(&files, None), gone);
-        assert_eq!(deletable(&files, Some(4)).last(), Some(&name(4, "being-written.arrow")));
+        assert_eq!(deletable(&files, &[]), gone);
+        assert_eq!(deletable(&files, &[4]).last(), Some(&name(4, "being-written.arrow")));
         let with_unreadable = Files { unreadable: vec![2], ..files.clone() };
-        assert_eq!(deletable(&with_unreadable, None), [name(3, "left-over.arrow")]);
+        assert_eq!(deletable(&with_unreadable, &[]), [name(3, "left-over.arrow")]);
         let without_any = Files { newest: None, ..files };
-        assert!(deletable(&without_any, None).is_empty());
+        assert!(deletable(&without_any, &[]).is_empty());
     }
 }

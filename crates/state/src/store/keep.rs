@@ -24,7 +24,7 @@ impl SnapshotStore {
             return Err(Error::data(message));
         }
         self.retract(number)?;
-        self.remove_unneeded(Some(number), &[number]).map(|_| ())
+        self.remove_unneeded(&[number]).map(|_| ())
     }
 
     /// Deletes snapshots that the engine took by itself, but for this many of the newest of each
@@ -43,7 +43,7 @@ impl SnapshotStore {
         for &number in &expired {
             self.retract(number)?;
         }
-        self.remove_unneeded(None, &expired)?;
+        self.remove_unneeded(&expired)?;
         Ok(expired)
     }
 
@@ -53,7 +53,7 @@ impl SnapshotStore {
     /// # Errors
     /// Those of the place.
     pub fn clean(&mut self) -> Result<Vec<String>> {
-        let names = self.remove_unneeded(None, &[])?;
+        let names = self.remove_unneeded(&[])?;
         Ok(names.iter().map(|name| self.storage.place_of(name)).collect())
     }
 
@@ -63,10 +63,10 @@ impl SnapshotStore {
         self.storage.retract(&manifest::manifest_name(number))
     }
 
-    /// The folders of what was retracted go as well: a snapshot in which nothing has changed has no
-    /// file there but its manifest.
-    fn remove_unneeded(&self, deleted: Option<u64>, retracted: &[u64]) -> Result<Vec<String>> {
-        let names = decide::deletable(&self.files()?, deleted);
+    /// Removes what nothing needs, these snapshots having been retracted. Their folders go in any
+    /// case: one in which nothing had changed has no file there but its manifest.
+    fn remove_unneeded(&self, retracted: &[u64]) -> Result<Vec<String>> {
+        let names = decide::deletable(&self.files()?, retracted);
         let of_files = names.iter().filter_map(|name| manifest::folder_number(name));
         let folders: BTreeSet<u64> = of_files.chain(retracted.iter().copied()).collect();
         for name in &names {

@@ -336,14 +336,23 @@ pub(super) fn state_lines(diff: &Value) -> String {
 
 /// `thalweg logs`
 pub fn logs(arguments: &LogsArguments) -> u8 {
-    with_client(&arguments.server, |client| {
-        let is_json = arguments.server.json;
-        if arguments.follow {
-            let place = path(&arguments.job, "/logs?follow=true");
-            return print_lines(client, &place, is_json, log_line);
+    print_log(&arguments.server, (&arguments.job, "/logs"), arguments.follow, log_line)
+}
+
+/// Prints what is written down about a job, and with `follows` what is to come.
+fn print_log(
+    server: &ServerArguments,
+    (job, log): (&str, &str),
+    follows: bool,
+    line: fn(&Value) -> String,
+) -> u8 {
+    with_client(server, |client| {
+        let place = path(job, log);
+        if follows {
+            return print_lines(client, &format!("{place}?follow=true"), server.json, line);
         }
-        let found = client.ask("GET", &path(&arguments.job, "/logs"), None, false)?;
-        answer(&found, is_json, |body| items(body).map(log_line).collect())
+        let found = client.ask("GET", &place, None, false)?;
+        answer(&found, server.json, |body| items(body).map(line).collect())
     })
 }
 
@@ -484,15 +493,7 @@ fn dead_letters(body: &Value) -> String {
 
 /// `thalweg events`
 pub fn events(arguments: &EventsArguments) -> u8 {
-    with_client(&arguments.server, |client| {
-        let is_json = arguments.server.json;
-        if arguments.follow {
-            let place = path(&arguments.job, "/events?follow=true");
-            return print_lines(client, &place, is_json, event_line);
-        }
-        let found = client.ask("GET", &path(&arguments.job, "/events"), None, false)?;
-        answer(&found, is_json, |body| items(body).map(event_line).collect())
-    })
+    print_log(&arguments.server, (&arguments.job, "/events"), arguments.follow, event_line)
 }
 
 fn event_line(event: &Value) -> String {
