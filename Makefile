@@ -297,8 +297,8 @@ dist:
 
 # What the profile `dist` gains over `release`, on a machine that does nothing else.
 dist-measure:
-	$(CARGO) build --locked --release --package thalweg
-	$(CARGO) build --locked --profile dist --package thalweg --target $(DIST_TARGET)
+	$(CARGO) build --locked --release --package thalweg --features "$(DIST_FEATURES)"
+	$(CARGO) build --locked --profile dist --package thalweg --target $(DIST_TARGET) --features "$(DIST_FEATURES)"
 	strip -o target/release/thalweg-stripped target/release/thalweg
 	$(PYTHON) scripts/compare_programs.py release=target/release/thalweg-stripped dist=target/$(DIST_TARGET)/dist/thalweg
 

@@ -98,11 +98,12 @@ impl Gather {
             }
         }
         for (port, emitted) in by_port(emitted.of_watermark, ports) {
-            let Some(ordered) = rows::by_window_end(emitted)? else { continue };
-            let rows = ordered.batch.num_rows();
-            let places = keeps_places.then(|| vec![self.closing_place; rows]);
-            let before = WatermarkBefore::All(self.passed_before);
-            out[port].bundles.extend(in_bundles(self.bundle(ordered, places, before)));
+            for ordered in rows::by_window_end(emitted)? {
+                let rows = ordered.places.len();
+                let places = keeps_places.then(|| vec![self.closing_place; rows]);
+                let before = WatermarkBefore::All(self.passed_before);
+                out[port].bundles.extend(in_bundles(self.bundle(ordered, places, before)));
+            }
         }
         Ok(Outcome { passage: self.passage, ports: out })
     }

@@ -16,18 +16,15 @@ use thalweg_ordering::sync::Arc;
 /// The ordinal of rows that were made at the watermark behind a bundle: after all of its rows.
 pub const AT_WATERMARK: i64 = i64::MAX;
 
-/// Rows to be put in order with their places, ascending within one part.
-pub(crate) struct Part {
-    pub batch: RecordBatch,
-    pub kinds: Option<Arc<[RowKind]>>,
-    /// One per row, ascending.
-    pub places: Vec<i64>,
-}
+/// Parts of one window each leave as they are if they have at least this many rows on average: one
+/// batch would be a copy of every row.
+const PART_ROWS: usize = 1024;
 
 /// Rows in order: a batch, kinds where there are any, and each row's place.
 pub(crate) struct Ordered {
     pub batch: RecordBatch,
     pub kinds: Option<Arc<[RowKind]>>,
+    /// One per row, ascending.
     pub places: Vec<i64>,
 }
 
@@ -41,13 +38,14 @@ pub(crate) fn by_cause(emitted: Vec<Emitted>) -> Result<Option<Ordered>> {
             // Without causes rows stand behind those that have them.
             _ => vec![AT_WATERMARK; rows],
         };
-        Part { batch: emitted.batch, kinds: emitted.kinds, places }
+        Ordered { batch: emitted.batch, kinds: emitted.kinds, places }
     });
     merge(parts.collect())
 }
 
-/// What the partitions made at one watermark: by window end, then partition, then as emitted.
-pub(crate) fn by_window_end(emitted: Vec<Emitted>) -> Result<Option<Ordered>> {
+/// What the partitions made at one watermark: by window end, then partition, then as emitted. In
+/// several batches where each part is of one window and they are large.
+pub(crate) fn by_window_end(emitted: Vec<Emitted>) -> Result<Vec<Ordered>> {
     let parts = emitted.into_iter().map(|emitted| {
         let rows = emitted.batch.num_rows();
         let places = match emitted.place {
@@ -55,17 +53,24 @@ pub(crate) fn by_window_end(emitted: Vec<Emitted>) -> Result<Option<Ordered>> {
             Place::WindowEnds(ends) => ends,
             Place::Caused(_) | Place::AsEmitted => vec![i64::MAX; rows],
         };
-        Part { batch: emitted.batch, kinds: emitted.kinds, places }
+        Ordered { batch: emitted.batch, kinds: emitted.kinds, places }
     });
-    merge(parts.collect())
+    let mut parts: Vec<Ordered> = parts.filter(|part| !part.places.is_empty()).collect();
+    let rows: usize = parts.iter().map(|part| part.places.len()).sum();
+    let are_of_one_end = parts.iter().all(|part| part.places.first() == part.places.last());
+    if are_of_one_end && rows >= PART_ROWS * parts.len() {
+        // Stable: parts of one end stay as they stand.
+        parts.sort_by_key(|part| part.places[0]);
+        return Ok(parts);
+    }
+    Ok(merge(parts)?.into_iter().collect())
 }
 
 /// A stable merge of parts by place; ties go to the part that stands first.
-pub(crate) fn merge(parts: Vec<Part>) -> Result<Option<Ordered>> {
-    let mut parts: Vec<Part> = parts.into_iter().filter(|p| p.batch.num_rows() > 0).collect();
+pub(crate) fn merge(parts: Vec<Ordered>) -> Result<Option<Ordered>> {
+    let mut parts: Vec<Ordered> = parts.into_iter().filter(|p| !p.places.is_empty()).collect();
     if parts.len() <= 1 {
-        let only = parts.pop();
-        return Ok(only.map(|p| Ordered { batch: p.batch, kinds: p.kinds, places: p.places }));
+        return Ok(parts.pop());
     }
     let indices = merged_indices(&parts);
     let places = indices.iter().map(|&(part, row)| parts[part].places[row]).collect();
@@ -77,7 +82,7 @@ pub(crate) fn merge(parts: Vec<Part>) -> Result<Option<Ordered>> {
 
 /// Where each row of the merged sequence comes from: a stable sort by place of the parts one
 /// behind the other.
-fn merged_indices(parts: &[Part]) -> Vec<(usize, usize)> {
+fn merged_indices(parts: &[Ordered]) -> Vec<(usize, usize)> {
     let total = parts.iter().map(|part| part.places.len()).sum();
     let first = parts.iter().filter_map(|part| part.places.first()).min().copied();
     let last = parts.iter().filter_map(|part| part.places.last()).max().copied();
@@ -96,7 +101,12 @@ fn merged_indices(parts: &[Part]) -> Vec<(usize, usize)> {
 
 /// The same where places lie close together, as rows of one bundle do: each place gets its range of
 /// the sequence, whatever the number of parts.
-fn counted_indices(parts: &[Part], first: i64, places: usize, total: usize) -> Vec<(usize, usize)> {
+fn counted_indices(
+    parts: &[Ordered],
+    first: i64,
+    places: usize,
+    total: usize,
+) -> Vec<(usize, usize)> {
     let mut next = vec![0u32; places + 1];
     let slot = |place: i64| (place - first) as usize;
     for part in parts {
@@ -116,7 +126,7 @@ fn counted_indices(parts: &[Part], first: i64, places: usize, total: usize) -> V
     indices
 }
 
-fn merged_kinds(parts: &[Part], indices: &[(usize, usize)]) -> Option<Arc<[RowKind]>> {
+fn merged_kinds(parts: &[Ordered], indices: &[(usize, usize)]) -> Option<Arc<[RowKind]>> {
     if parts.iter().all(|part| part.kinds.is_none()) {
         return None;
     }
@@ -133,12 +143,12 @@ pub(crate) fn by_ordinal(bundles: Vec<Bundle>) -> Result<Option<Bundle>> {
     if bundles.len() <= 1 {
         return Ok(bundles.pop());
     }
-    let part = |bundle: &Bundle| Part {
+    let part = |bundle: &Bundle| Ordered {
         batch: bundle.batch.clone(),
         kinds: bundle.kinds.clone(),
         places: ordinals_of(bundle),
     };
-    let parts: Vec<Part> = bundles.iter().map(part).collect();
+    let parts: Vec<Ordered> = bundles.iter().map(part).collect();
     let indices = merged_indices(&parts);
     let kinds = merged_kinds(&parts, &indices);
     let batches: Vec<&RecordBatch> = parts.iter().map(|part| &part.batch).collect();
@@ -212,7 +222,7 @@ mod tests {
                 places.iter_mut().for_each(|place| *place = *place * stretch - 7);
                 let names: Vec<i64> = places.iter().map(|_| { number += 1; number }).collect();
                 expected.extend(places.iter().copied().zip(names.iter().copied()));
-                given.push(Part { batch: batch(&names), kinds: None, places: places.clone() });
+                given.push(Ordered { batch: batch(&names), kinds: None, places: places.clone() });
             }
             expected.sort_by_key(|&(place, _)| place);
             let merged = merge(given).expect("same columns");
@@ -224,6 +234,36 @@ mod tests {
                     prop_assert_eq!(merged.places, places);
                 }
             }
+        }
+    }
+
+    proptest! {
+        /// Whether parts leave as they are or are put together, the rows and their order are those
+        /// of the merge.
+        #[test]
+        fn large_parts_of_one_window_leave_as_they_are(
+            ends in prop::collection::vec(0i64..3, 1..6),
+            rows in prop::sample::select(vec![3, PART_ROWS]),
+        ) {
+            let names = |part: usize| (0..rows).map(|row| (part * rows + row) as i64).collect::<Vec<_>>();
+            let emitted = |(part, &end): (usize, &i64)| Emitted {
+                batch: batch(&names(part)),
+                kinds: None,
+                place: Place::WindowEnd(end),
+                port: 0,
+            };
+            let given = |(part, &end): (usize, &i64)| Ordered {
+                batch: batch(&names(part)),
+                kinds: None,
+                places: vec![end; rows],
+            };
+            let left = by_window_end(ends.iter().enumerate().map(emitted).collect()).expect("fine");
+            let merged = merge(ends.iter().enumerate().map(given).collect()).expect("fine").expect("rows");
+            prop_assert_eq!(left.len(), if rows < PART_ROWS { 1 } else { ends.len() });
+            let rows: Vec<i64> = left.iter().flat_map(|part| values(&part.batch)).collect();
+            prop_assert_eq!(rows, values(&merged.batch));
+            let places: Vec<i64> = left.into_iter().flat_map(|part| part.places).collect();
+            prop_assert_eq!(places, merged.places);
         }
     }
 
