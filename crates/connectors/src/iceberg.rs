@@ -63,11 +63,8 @@ impl Connector for Iceberg {
         }
     }
 
-    fn accepted_changes(&self, request: &TableRequest) -> AcceptedChanges {
-        match request.primary_key.is_empty() {
-            true => AcceptedChanges::Inserts,
-            false => AcceptedChanges::Upserts,
-        }
+    fn accepted_changes(&self, _: &TableRequest) -> AcceptedChanges {
+        AcceptedChanges::Upserts
     }
 
     fn is_bounded(&self, request: &TableRequest) -> bool {

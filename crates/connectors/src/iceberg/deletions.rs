@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchReader};
 use arrow_row::{RowConverter, Rows, SortField};
-use arrow_schema::DataType as Arrow;
+use arrow_schema::{DataType as Arrow, Field, Schema};
 use arrow_select::filter::filter_record_batch;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::arrow::{PARQUET_FIELD_ID_META_KEY, ProjectionMask};
@@ -23,6 +23,7 @@ use thalweg_core::connector::TableRequest;
 use thalweg_core::{Error, Result};
 
 use super::manifest::{Content, ListedFile};
+use super::place::in_table;
 use super::schema::{TableField, position_fields};
 use crate::filesystem::{InputFile, RowFilter};
 
@@ -118,10 +119,7 @@ impl Deletions {
                 Content::PositionDeletes => found.read_places(listed, file, &numbers),
                 _ => found.read_keys(listed, file, unpartitioned),
             };
-            read.map_err(|error| match error.help() {
-                None => error.in_file(file.label.as_ref()),
-                Some(_) => error,
-            })?;
+            read.map_err(|error| in_table(request, &error).in_file(file.label.as_ref()))?;
         }
         for rows in found.places.values_mut() {
             rows.sort_unstable();
@@ -190,7 +188,7 @@ impl Deletions {
         }
         let mib = self.bytes_max >> 20;
         Err(Error::resource(format!(
-            "the deletions of the table take more than {mib} MiB, a quarter of the memory limit"
+            "its deletions take more than {mib} MiB, a quarter of the memory limit"
         ))
         .hint("compact the table (rewrite_data_files), or raise the job's memory limit"))
     }
@@ -256,9 +254,7 @@ fn for_each_batch(
     wanted: &[&TableField],
     mut each: impl FnMut(&[ArrayRef]) -> Result<()>,
 ) -> Result<()> {
-    let failed = |e: &dyn std::fmt::Display| {
-        Error::io(format!("cannot read deletions: {e}")).in_file(file.label.as_ref())
-    };
+    let failed = |e: &dyn std::fmt::Display| Error::io(format!("cannot read deletions: {e}"));
     let input = file.open().map_err(|e| failed(&e))?;
     let all = 0..file.size;
     input.expect(std::slice::from_ref(&all), FETCHED_BYTES_MAX).map_err(|e| failed(&e))?;
@@ -266,30 +262,26 @@ fn for_each_batch(
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(input, options);
     let builder = builder.map_err(|e| failed(&e))?;
-    let fields = builder.schema().fields();
-    let find = |field: &&TableField| {
-        let id = field.id.to_string();
-        let has_id = |own: &&Arc<arrow_schema::Field>| {
-            own.metadata().get(PARQUET_FIELD_ID_META_KEY) == Some(&id)
-        };
-        let found = fields.iter().position(|own| has_id(&own));
-        found
-            .or_else(|| fields.iter().position(|own| *own.name() == field.name))
-            .ok_or_else(|| Error::data(format!("a file of deletions has no column {}", field.name)))
+    let find = |schema: &Schema| -> Result<Vec<usize>> {
+        wanted.iter().map(|field| place_of(schema, field)).collect()
     };
-    let places: Vec<usize> = wanted.iter().map(find).collect::<Result<_>>()?;
-    let roots = ProjectionMask::roots(builder.parquet_schema(), places.iter().copied());
-    let read: Vec<usize> = {
-        let mut sorted = places.clone();
-        sorted.sort_unstable();
-        sorted.dedup();
-        let of = |place: &usize| sorted.iter().position(|own| own == place);
-        places.iter().map(|place| of(place).expect("it is one of them")).collect()
-    };
-    for batch in builder.with_projection(roots).build().map_err(|e| failed(&e))? {
+    let roots = ProjectionMask::roots(builder.parquet_schema(), find(builder.schema())?);
+    let batches = builder.with_projection(roots).build().map_err(|e| failed(&e))?;
+    let places = find(&batches.schema())?;
+    for batch in batches {
         let batch = batch.map_err(|e| failed(&e))?;
-        let columns: Vec<ArrayRef> = read.iter().map(|&at| batch.column(at).clone()).collect();
+        let columns: Vec<ArrayRef> = places.iter().map(|&at| batch.column(at).clone()).collect();
         each(&columns)?;
     }
     Ok(())
+}
+
+/// Where a column is among those of a file.
+fn place_of(schema: &Schema, field: &TableField) -> Result<usize> {
+    let id = field.id.to_string();
+    let has_id = |own: &Arc<Field>| own.metadata().get(PARQUET_FIELD_ID_META_KEY) == Some(&id);
+    let found = schema.fields().iter().position(has_id);
+    found
+        .or_else(|| schema.index_of(&field.name).ok())
+        .ok_or_else(|| Error::data(format!("a file of deletions has no column {}", field.name)))
 }

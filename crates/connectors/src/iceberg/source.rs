@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 use thalweg_core::connector::{Source, SourcePoll, TableRequest, Waker};
-use thalweg_core::{Error, Result};
+use thalweg_core::{Error, Result, TableSchema};
 
 use super::deletions::{DeletionColumn, Deletions};
 use super::manifest::{ListedFile, manifests};
@@ -82,7 +82,7 @@ impl TableReader {
         if deletions.is_empty() {
             return Ok(scan);
         }
-        self.without_deleted(version, scan, (&rows, deletions)).map_err(|e| self.located(&e))
+        self.without_deleted(version, scan, (&rows, deletions))
     }
 
     /// Leaves deleted rows out.
@@ -93,22 +93,9 @@ impl TableReader {
         (rows, deletions): (&[ListedFile], Vec<ListedFile>),
     ) -> Result<TableScan> {
         let ids = deletions.iter().flat_map(|file| &file.equality_ids).copied().collect();
-        let (fields, schema) = deletion_columns(&self.request, version.schema()?, &ids)?;
-        let wanted = self.request.wanted_columns();
-        let place_of = |field: &TableField| {
-            let place = schema.columns.iter().position(|column| column.name == field.name);
-            place.expect("it is declared or was added")
-        };
-        let read: BTreeSet<usize> =
-            wanted.iter().copied().chain(fields.iter().map(place_of)).collect();
-        let read: Vec<usize> = read.into_iter().collect();
-        let delivered = |at: usize| read.iter().position(|own| *own == at).expect("it is read");
-        let columns = fields.iter().map(|field| {
-            let place = delivered(place_of(field));
-            DeletionColumn { field: field.clone(), place }
-        });
-        let columns = columns.collect();
-        scan.shown = Some(wanted.iter().map(|&at| delivered(at)).collect());
+        let columns = deletion_columns(&self.request, version.schema()?, &ids);
+        let (fields, schema) = columns.map_err(|error| self.located(&error))?;
+        let columns = scan.read_also(&fields, schema);
         let input = |file: ListedFile| {
             let input = self.input(version, &file)?;
             Ok((file, input))
@@ -120,7 +107,6 @@ impl TableReader {
         for (file, filter) in scan.files.iter_mut().zip(deletions.filters(rows)) {
             file.filter = filter;
         }
-        scan.request = TableRequest { schema, projection: Some(read), ..scan.request };
         Ok(scan)
     }
 
@@ -192,6 +178,28 @@ struct TableScan {
     /// The places of the wanted ones; `None`: all are.
     shown: Option<Vec<usize>>,
     files: Vec<InputFile>,
+}
+
+impl TableScan {
+    /// Reads these columns as well, of a schema that begins with the declared ones.
+    fn read_also(&mut self, fields: &[TableField], schema: TableSchema) -> Vec<DeletionColumn> {
+        let declared = |field: &TableField| {
+            let place = schema.columns.iter().position(|column| column.name == field.name);
+            place.expect("it is declared or was added")
+        };
+        let wanted = self.request.wanted_columns();
+        let all = wanted.iter().copied().chain(fields.iter().map(declared));
+        let read: Vec<usize> = all.collect::<BTreeSet<_>>().into_iter().collect();
+        let delivered = |at: usize| read.iter().position(|own| *own == at).expect("it is read");
+        let column = |field: &TableField| DeletionColumn {
+            field: field.clone(),
+            place: delivered(declared(field)),
+        };
+        let columns = fields.iter().map(column).collect();
+        self.shown = Some(wanted.iter().map(|&at| delivered(at)).collect());
+        (self.request.schema, self.request.projection) = (schema, Some(read));
+        columns
+    }
 }
 
 /// Where reading began.
