@@ -33,8 +33,8 @@ import org.apache.iceberg.types.Types;
  * </pre>
  *
  * <p>A commit is one word of changes with commas between them: {@code +shop:n:v} adds a row, {@code -shop:n} deletes by the
- * key, {@code ~shop:n} deletes by the number alone (in the partition of the shop, if there are any), {@code @shop:n} deletes
- * the place where the key's row was written last.
+ * key, {@code ~shop:n} by the number alone and {@code %shop:n:v} by the value (in the partition of the shop, if there are any),
+ * {@code @shop:n} deletes the place where the key's row was written last. No value is NULL.
  */
 public class IcebergTable {
   static final Schema SCHEMA = new Schema(
@@ -123,6 +123,7 @@ public class IcebergTable {
     var deleted = new ArrayList<Place>();
     var byKey = new ArrayList<Record>();
     var byNumber = new ArrayList<Record>();
+    var byValue = new ArrayList<Record>();
     var added = new ArrayList<Record>();
     for (String change : changes) {
       Record row = row(change.substring(1));
@@ -130,6 +131,7 @@ public class IcebergTable {
         case '+' -> added.add(row);
         case '-' -> byKey.add(row);
         case '~' -> byNumber.add(row);
+        case '%' -> byValue.add(row);
         case '@' -> deleted.add(places.get(change.substring(1)));
         default -> throw new IllegalArgumentException(change);
       }
@@ -149,6 +151,7 @@ public class IcebergTable {
     }
     deleteEqual(table, delta, file(files, partition), partition, new int[] {1, 2}, byKey);
     deleteEqual(table, delta, file(files, partition), partition, new int[] {2}, byNumber);
+    deleteEqual(table, delta, file(files, partition), partition, new int[] {3}, byValue);
     if (!deleted.isEmpty()) {
       var writer = new GenericAppenderFactory(SCHEMA, table.spec(), null, null, null)
           .newPosDeleteWriter(file(files, partition), FileFormat.PARQUET, partition);

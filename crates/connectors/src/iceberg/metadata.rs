@@ -127,7 +127,9 @@ impl Version {
                 "a table of Iceberg with format version {}",
                 other.map_or("unknown".to_owned(), |version| version.to_string())
             ))
-            .hint("tables of version 2 can be read and written; others can be upgraded to it")),
+            .hint(
+                "only version 2 is read and written; a table of version 1 can be upgraded to it",
+            )),
         }
     }
 
@@ -153,6 +155,23 @@ impl Version {
     /// If it does not say.
     pub fn spec(&self) -> Result<&Value> {
         self.by_id("partition-specs", "spec-id", "default-spec-id")
+    }
+
+    /// Checks that deletions by a key concern all rows: those of one partition concern files of the
+    /// same specification alone.
+    ///
+    /// # Errors
+    /// If there are files of several, and the one in force has partitions.
+    pub fn check_one_partitioning(&self) -> Result<()> {
+        let others = self.metadata["partition-specs"].as_array().map_or(0, Vec::len) > 1;
+        let is_whole = |id: i64| self.unpartitioned_specs().contains(&id);
+        match others && !self.metadata["default-spec-id"].as_i64().is_some_and(is_whole) {
+            false => Ok(()),
+            true => Err(Error::unsupported(
+                "the table was partitioned in another way before, and older rows of a key would stay",
+            )
+            .hint("write to a new table, or to one without partitions")),
+        }
     }
 
     /// The numbers of the specifications without partitions.

@@ -124,7 +124,8 @@ impl IcebergSink {
         self.is_upsert = self.wanted_upsert.unwrap_or(version.is_upsert());
         self.delta = None;
         if self.is_upsert || self.request.has_updates {
-            self.layout.check_key().map_err(|error| self.located(&error))?;
+            let checked = self.layout.check_key().and_then(|()| version.check_one_partitioning());
+            checked.map_err(|error| self.located(&error))?;
             self.delta = Some(RowDelta::new(&self.layout)?);
         }
         let is_set = self.request.options.contains_key("target-file-size-bytes");

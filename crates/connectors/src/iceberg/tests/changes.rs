@@ -2,13 +2,14 @@
 //! it is cut into transactions and row deltas.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
+use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use thalweg_core::connector::{AcceptedChanges, Connector, Sink, TableRequest};
 use thalweg_core::shim::SplitMix64;
 use thalweg_core::snapshot::{OutputStart, SinkGuarantee};
@@ -73,9 +74,12 @@ fn texts(batches: &[RecordBatch]) -> Vec<String> {
         let (shops, numbers) = (batch.column(0).as_string_view(), batch.column(1));
         let numbers = numbers.as_primitive::<Int64Type>();
         let values = batch.column(2).as_primitive::<Int64Type>();
-        let rows = (0..batch.num_rows()).map(|row| {
-            format!("{} {} {}", shops.value(row), numbers.value(row), values.value(row))
-        });
+        let value = |row| match values.is_null(row) {
+            true => "null".to_owned(),
+            false => values.value(row).to_string(),
+        };
+        let rows = (0..batch.num_rows())
+            .map(|row| format!("{} {} {}", shops.value(row), numbers.value(row), value(row)));
         found.extend(rows);
     }
     found.sort_unstable();
@@ -223,6 +227,42 @@ fn what_has_no_key_that_fits_is_refused_with_what_to_do() {
     ] {
         assert!(error.to_string().contains(says) && error.help().is_some(), "{error}");
     }
+}
+
+#[test]
+fn tables_of_other_format_versions_are_refused() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let table = table(dir.path().to_str().expect("UTF-8"), &[], &UPSERT);
+    commit(&table, &[(Insert, ("a", 1, 1))]);
+    let metadata = dir.path().join("db/t/metadata/v2.metadata.json");
+    let text = fs::read_to_string(&metadata).expect("metadata");
+    for version in [1, 3] {
+        let number = format!("\"format-version\":{version}");
+        fs::write(&metadata, text.replace("\"format-version\":2", &number)).expect("written");
+        let mut sink = Iceberg.sink(&table).expect("a sink");
+        let written = sink.check_start(None, &OutputStart::default()).expect_err("it is refused");
+        for error in [read(&table).expect_err("it is refused"), written] {
+            assert!(error.message().contains(&format!("version {version}")), "{error}");
+            assert!(error.help().is_some(), "{error}");
+        }
+    }
+}
+
+#[test]
+fn keys_whose_older_rows_deletions_would_miss_are_refused() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let table = table(dir.path().to_str().expect("UTF-8"), &[0], &UPSERT);
+    commit(&table, &[(Insert, ("a", 1, 1))]);
+    let metadata = dir.path().join("db/t/metadata/v2.metadata.json");
+    let text = fs::read_to_string(&metadata).expect("metadata");
+    let before = "\"partition-specs\":[";
+    let other = format!("{before}{{\"spec-id\":7,\"fields\":[]}},");
+    fs::write(&metadata, text.replace(before, &other)).expect("written");
+    assert_eq!(rows(&table), ["a 1 1"]);
+    let mut sink = Iceberg.sink(&table).expect("a sink");
+    let error = sink.check_start(None, &OutputStart::default()).expect_err("it is refused");
+    assert!(error.message().contains("partitioned in another way"), "{error}");
+    assert!(error.help().is_some(), "{error}");
 }
 
 #[test]
@@ -401,14 +441,17 @@ fn what_iceberg_java_deletes_is_left_out() {
             // By another column: in this partition, or in all.
             "~a:2",
             "@d:1,+d:1:2",
+            // NULL is equal to NULL.
+            "+a:8,+b:8,+c:9",
+            "%b:0",
         ];
         let place = folder.to_str().expect("UTF-8");
         run_java(&class_path, &[&["write", place, spec][..], &commits].concat());
         let table = table(warehouse, by, &[("catalog-table", spec), ("upsert-enabled", "true")]);
-        let mut expected = vec!["a 1 3", "a 3 1", "b 2 1", "c 1 1", "d 1 2"];
-        if spec == "flat" {
-            expected.retain(|row| *row != "b 2 1");
-        }
+        let mut expected = match spec {
+            "flat" => vec!["a 1 3", "a 3 1", "c 1 1", "d 1 2"],
+            _ => vec!["a 1 3", "a 3 1", "a 8 null", "b 2 1", "c 1 1", "c 9 null", "d 1 2"],
+        };
         assert_eq!(rows(&table), expected, "{spec}");
         assert_eq!(java_rows(&class_path, &folder).2, expected, "{spec}");
         // Our own changes behind those.
