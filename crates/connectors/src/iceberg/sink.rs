@@ -433,8 +433,8 @@ impl IcebergSink {
 /// The layout of a table that is created, and written as this request says.
 ///
 /// # Errors
-/// If its columns cannot be those of a table of Iceberg, or rows are changed by a key that cannot be
-/// one there.
+/// If its columns cannot be those of a table of Iceberg, or rows are changed by a key that is none
+/// there.
 pub fn new_layout(request: &TableRequest, options: &IcebergOptions<'_>) -> Result<TableLayout> {
     let layout = TableLayout::of_new(request)?;
     if options.is_upsert == Some(true) || request.has_updates {

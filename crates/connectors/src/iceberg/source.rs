@@ -147,8 +147,8 @@ impl TableReader {
         Ok(found)
     }
 
-    /// What a followed table has now, from where reading began. `whole`: all files of that snapshot,
-    /// where it is read as a whole.
+    /// What a followed table has now, from where reading began. `whole`: all files of that
+    /// snapshot, where it is read as a whole.
     fn followed(&self, begin: &Begin, whole: &[InputFile]) -> Result<Vec<InputFile>> {
         let version = self.newest()?;
         let mut newer = version.ancestors();
