@@ -77,7 +77,7 @@ pub fn new_properties(is_upsert: bool) -> Value {
 }
 
 /// A table that is created.
-pub fn new_table(layout: &TableLayout, is_upsert: bool, location: &str, now_ms: i64) -> Version {
+pub fn new_table(layout: &TableLayout, properties: &Value, location: &str, now_ms: i64) -> Version {
     let partition_ids = layout.partition_ids.iter().copied();
     let metadata = json!({
         "format-version": 2,
@@ -93,7 +93,7 @@ pub fn new_table(layout: &TableLayout, is_upsert: bool, location: &str, now_ms: 
         "last-partition-id": partition_ids.max().unwrap_or(999),
         "default-sort-order-id": 0,
         "sort-orders": [{"order-id": 0, "fields": []}],
-        "properties": new_properties(is_upsert),
+        "properties": properties,
         "current-snapshot-id": -1,
         "refs": {},
         "snapshots": [],

@@ -35,11 +35,11 @@ pub trait Catalog: Send + Sync {
     /// If the server cannot be asked, or refuses to say.
     fn newest(&self) -> Result<Option<Version>>;
 
-    /// Creates the table, unless it is there. `is_upsert`: rows replace those of their key.
+    /// Creates the table with these properties, unless it is there.
     ///
     /// # Errors
     /// If the server refuses.
-    fn create(&self, layout: &TableLayout, is_upsert: bool) -> Result<()>;
+    fn create(&self, layout: &TableLayout, properties: Value) -> Result<()>;
 
     /// Makes a version the newest one; false if another writer was faster.
     ///
@@ -114,9 +114,9 @@ impl TablePlace {
     ///
     /// # Errors
     /// If the server refuses.
-    pub fn create_at_server(&self, layout: &TableLayout, is_upsert: bool) -> Result<bool> {
+    pub fn create_at_server(&self, layout: &TableLayout, properties: Value) -> Result<bool> {
         let Some(catalog) = &self.catalog else { return Ok(false) };
-        catalog.create(layout, is_upsert).map(|()| true)
+        catalog.create(layout, properties).map(|()| true)
     }
 
     /// What ends all calls that may wait.

@@ -24,7 +24,6 @@ use thalweg_core::connector::Waker;
 use thalweg_core::{Error, Result};
 use ureq::http::Method;
 
-use super::metadata::new_properties;
 use super::place::{Catalog, Version};
 use super::schema::TableLayout;
 use crate::network::http::{HttpClient, HttpSettings, Reply};
@@ -171,9 +170,8 @@ impl Catalog for RestCatalog {
         Ok(Some(Version { number: 0, metadata, new_snapshots: 0 }))
     }
 
-    fn create(&self, layout: &TableLayout, is_upsert: bool) -> Result<()> {
+    fn create(&self, layout: &TableLayout, mut properties: Value) -> Result<()> {
         self.create_database()?;
-        let mut properties = new_properties(is_upsert);
         properties["format-version"] = json!("2");
         let body = json!({
             "name": self.name.table,

@@ -34,7 +34,7 @@ use thalweg_core::{Error, Result, RowKind};
 use super::data_file::{DataFileWriter, FileKind, RowPlace, converted, partition_folder};
 use super::literal::Literal;
 use super::manifest::{Content, DataFile, ManifestEntry, manifest, manifest_list, manifests};
-use super::metadata::{Added, new_snapshot_id, new_table};
+use super::metadata::{Added, new_properties, new_snapshot_id, new_table};
 use super::options::IcebergOptions;
 use super::place::{TablePlace, Version, failed, in_table};
 use super::row_delta::RowDelta;
@@ -144,7 +144,8 @@ impl IcebergSink {
             if let Some(version) = self.place.newest()? {
                 return self.fit(&version);
             }
-            let created = self.place.create_at_server(&self.layout, self.is_upsert);
+            let properties = new_properties(self.is_upsert);
+            let created = self.place.create_at_server(&self.layout, properties.clone());
             if created.map_err(|error| self.located(&error))? {
                 if !std::mem::replace(&mut is_asked, true) {
                     continue;
@@ -159,8 +160,8 @@ impl IcebergSink {
             self.make_durable(folder)?;
             let now_ms = self.clock.wall_ms();
             // Where another writer was faster it is that one's table.
-            let (location, is_upsert) = (self.place.location(), self.is_upsert);
-            self.place.commit(&new_table(&self.layout, is_upsert, &location, now_ms))?;
+            let location = self.place.location();
+            self.place.commit(&new_table(&self.layout, &properties, &location, now_ms))?;
         }
     }
 
