@@ -170,7 +170,7 @@ connect-test:
 	for service in redis mosquitto nats s3 flink flink-clients iceberg-rest; do tests/services/$$service install || exit; done
 	THALWEG_SKIPS=refuse $(CARGO) test --locked --package thalweg --features all --test 'connect_*' -- --include-ignored
 	python=$$(tests/services/pyiceberg) && THALWEG_PYTHON=$$python THALWEG_SKIPS=refuse \
-	  $(CARGO) test --locked --package thalweg-connectors --lib -- --ignored pyiceberg
+	  $(CARGO) test --locked --package thalweg-connectors --lib -- --ignored pyiceberg iceberg_java
 
 # Jobs over real servers are killed THALWEG_KILLS times (300) in each test, brokers with them each fifth time, and readers look after
 # every kill: of committed messages in Kafka, of tables in PostgreSQL, of objects in a store.

@@ -1,5 +1,6 @@
--- Orders go from Kafka into a lake: each of them into a table of Iceberg, and what each shop has sold in an hour into files of
--- Parquet, a folder for each day. Snapshots are in the lake as well, so that the job can resume on another machine.
+-- Orders go from Kafka into a lake: each of them into a table of Iceberg, what each shop has sold so far into another one, a row for
+-- each shop, and what it has sold in an hour into files of Parquet, a folder for each day. Snapshots are in the lake as well, so that the
+-- job can resume on another machine.
 SET 's3.endpoint' = '${s3}';
 SET 's3.region' = 'us-east-1';
 SET 's3.access-key' = 'reader';
@@ -21,6 +22,12 @@ CREATE TABLE all_orders (id BIGINT NOT NULL, shop STRING, amount DECIMAL(10, 2),
   'catalog-database' = 'sales', 'catalog-table' = 'orders'
 );
 
+-- Each commit replaces the rows of the shops that have sold something.
+CREATE TABLE shops (shop STRING, orders BIGINT, amount DECIMAL(38, 2), PRIMARY KEY (shop) NOT ENFORCED) WITH (
+  'connector' = 'iceberg', 'catalog-name' = 'lake', 'catalog-type' = 'hadoop', 'warehouse' = '${lake}/warehouse',
+  'catalog-database' = 'sales', 'format-version' = '2', 'write.upsert.enabled' = 'true'
+);
+
 -- A folder that is complete gets the file _SUCCESS, for programs that wait for it.
 CREATE TABLE hours (shop STRING, hour_start TIMESTAMP(3), orders BIGINT, amount DECIMAL(38, 2), `day` STRING)
 PARTITIONED BY (`day`) WITH (
@@ -30,6 +37,7 @@ PARTITIONED BY (`day`) WITH (
 
 EXECUTE STATEMENT SET BEGIN
   INSERT INTO all_orders SELECT id, shop, amount, ts FROM orders;
+  INSERT INTO shops SELECT shop, COUNT(*), SUM(amount) FROM orders GROUP BY shop;
   INSERT INTO hours
   SELECT shop, window_start, COUNT(*), SUM(amount), DATE_FORMAT(window_start, 'yyyy-MM-dd')
   FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '1' HOUR))

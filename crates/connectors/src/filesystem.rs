@@ -74,7 +74,7 @@ pub(crate) use dead_letter::{DeadLetters, FinishedLetters};
 pub(crate) use excerpt::LetterMark;
 pub(crate) use files::{Files, OsFiles, OutFile, sync_above};
 pub(crate) use follow::Lister;
-pub(crate) use input_file::InputFile;
+pub(crate) use input_file::{InputFile, RowFilter};
 pub(crate) use objects::Objects;
 pub(crate) use paths::folder as folder_of;
 pub(crate) use position::FileMark;

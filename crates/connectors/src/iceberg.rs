@@ -7,13 +7,14 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | rows are added, each once | `sink.rs`, `data_file.rs` |
-//! | rows are read | `source.rs` |
+//! | rows are added, replaced and deleted, each once | `sink.rs`, `row_delta.rs`, `data_file.rs` |
+//! | rows are read, without those that were deleted | `source.rs`, `deletions.rs` |
 //! | columns and their numbers | `schema.rs`, `literal.rs` |
 //! | lists are files of Avro | `avro.rs` |
 
 mod avro;
 mod data_file;
+mod deletions;
 mod literal;
 mod manifest;
 mod metadata;
@@ -21,6 +22,7 @@ mod options;
 mod place;
 #[cfg(feature = "http")]
 mod rest;
+mod row_delta;
 mod schema;
 mod sink;
 mod source;
@@ -30,9 +32,12 @@ mod tests;
 use std::collections::BTreeMap;
 
 use thalweg_core::Result;
-use thalweg_core::connector::{Connector, ConnectorDescription, Sink, Source, TableRequest};
+use thalweg_core::connector::{
+    AcceptedChanges, Connector, ConnectorDescription, Sink, Source, TableRequest,
+};
 
 use self::options::{CatalogPlace, DESCRIPTION, IcebergOptions};
+use self::schema::TableLayout;
 use self::sink::IcebergSink;
 use self::source::IcebergSource;
 use crate::filesystem::check_place_of;
@@ -46,13 +51,20 @@ impl Connector for Iceberg {
         &DESCRIPTION
     }
 
-    fn validate(&self, request: &TableRequest, _as_sink: bool) -> Result<()> {
+    fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
         let options = IcebergOptions::read(request)?;
-        schema::check_columns(request)?;
+        match as_sink {
+            true => sink::new_layout(request, &options).map(drop)?,
+            false => TableLayout::of_new(request).map(drop)?,
+        }
         match options.catalog {
             CatalogPlace::Folder { warehouse } => check_place_of(request, warehouse),
             CatalogPlace::Server { .. } => Ok(()),
         }
+    }
+
+    fn accepted_changes(&self, _: &TableRequest) -> AcceptedChanges {
+        AcceptedChanges::Upserts
     }
 
     fn is_bounded(&self, request: &TableRequest) -> bool {

@@ -43,11 +43,12 @@ pub struct SinkCase<'a, Outside> {
 }
 
 impl<Outside> SinkCase<'_, Outside> {
-    /// What a reader sees in the end, as texts: of changes the last one of each key.
-    fn result(&self) -> Vec<String> {
-        let all = texts(self.rows);
+    /// What a reader sees of the first rows, as texts: of changes the last one of each key.
+    fn result(&self, rows: usize) -> Vec<String> {
+        let rows = self.rows.slice(0, rows);
+        let all = texts(&rows);
         let Some(kinds) = self.kinds else { return all };
-        let keys = self.rows.project(self.key).expect("the columns of the key are there");
+        let keys = rows.project(self.key).expect("the columns of the key are there");
         let mut last = BTreeMap::new();
         for ((key, row), kind) in texts(&keys).into_iter().zip(all).zip(kinds) {
             match kind {
@@ -94,7 +95,7 @@ fn check_run<Outside>(case: &SinkCase<'_, Outside>, failures: Failures) -> Resul
         has_failed = true;
         run.check(case.seen(&outside)?, &how);
     }
-    let (mut seen, mut expected) = (case.seen(&outside)?, case.result());
+    let (mut seen, mut expected) = (case.seen(&outside)?, case.result(case.rows.num_rows()));
     match case.guarantee {
         SinkGuarantee::AtLeastOnce => check_complete(&seen, &expected, &how),
         guarantee => {
@@ -246,16 +247,16 @@ impl<Outside> Run<'_, Outside> {
 
     /// What a reader sees after a failure.
     fn check(&self, mut seen: Vec<String>, how: &str) {
-        let all = texts(self.case.rows);
         match self.case.guarantee {
             SinkGuarantee::Idempotent => {}
             SinkGuarantee::AtLeastOnce => {
                 let seen: BTreeSet<&String> = seen.iter().collect();
-                assert!(all[..self.visible].iter().all(|row| seen.contains(row)), "lost, {how}");
+                let visible = texts(&self.case.rows.slice(0, self.visible));
+                assert!(visible.iter().all(|row| seen.contains(row)), "lost, {how}");
             }
             SinkGuarantee::Transactional => {
                 let is_shown = self.case.visibility == Visibility::AtCommit;
-                let mut expected = all[..if is_shown { self.visible } else { 0 }].to_vec();
+                let mut expected = self.case.result(if is_shown { self.visible } else { 0 });
                 if !self.case.in_order {
                     seen.sort_unstable();
                     expected.sort_unstable();

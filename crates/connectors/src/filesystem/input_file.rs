@@ -5,8 +5,8 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::ArrayRef;
-use thalweg_core::Error;
+use arrow_array::{ArrayRef, RecordBatch};
+use thalweg_core::{Error, Result};
 
 use super::compression::Compression;
 use super::input_handle::InputHandle;
@@ -34,6 +34,17 @@ pub struct InputFile {
     pub object: Option<Object>,
     /// What its folders say: one value for each column of `PARTITIONED BY`.
     pub partition: Vec<ArrayRef>,
+    /// What leaves rows of it out; where its rows lie in groups.
+    pub filter: Option<Arc<dyn RowFilter>>,
+}
+
+/// Leaves rows of a file out.
+pub trait RowFilter: std::fmt::Debug + Send + Sync {
+    /// The rows of a batch that stay. `first_row`: the number in the file of its first one, from 0.
+    ///
+    /// # Errors
+    /// If its columns are others than expected.
+    fn filtered(&self, first_row: u64, batch: RecordBatch) -> Result<RecordBatch>;
 }
 
 impl InputFile {
@@ -49,6 +60,7 @@ impl InputFile {
             head: Vec::new(),
             object: None,
             partition: Vec::new(),
+            filter: None,
         }
     }
 

@@ -108,6 +108,7 @@ impl Objects {
             }),
             path: Some(path),
             partition: Vec::new(),
+            filter: None,
         }
     }
 }

@@ -270,6 +270,7 @@ fn collect(
         object: None,
         path: Some(canonical),
         partition: Vec::new(),
+        filter: None,
     });
     Ok(())
 }

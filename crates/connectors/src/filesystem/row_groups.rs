@@ -214,9 +214,16 @@ impl Task for RowGroup {
                 DecodeError { number, ..error }.in_input(label)
             })?;
             let batch = self.reading.batch(batch, file)?;
-            let origin = Origin { file: file.label.clone(), first_row: self.first_row + row };
-            row += batch.num_rows() as u64;
-            let batch = SourceBatch { origin: Some(origin), ..SourceBatch::new(batch) };
+            let (first_row, rows) = (self.first_row + row, batch.num_rows());
+            row += rows as u64;
+            let batch = match &file.filter {
+                None => batch,
+                Some(filter) => filter.filtered(first_row - 1, batch)?,
+            };
+            // What is left of them lies in no one place.
+            let is_whole = batch.num_rows() == rows;
+            let origin = is_whole.then(|| Origin { file: file.label.clone(), first_row });
+            let batch = SourceBatch { origin, ..SourceBatch::new(batch) };
             if emit.emit(Decoded { batch, bad: Vec::new(), end: Some(self.mark(row)) }).is_err() {
                 return Ok(());
             }

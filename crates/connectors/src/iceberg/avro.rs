@@ -37,6 +37,14 @@ impl Datum {
         }
     }
 
+    /// The values of a record, without their names.
+    pub fn values(&self) -> Vec<&Datum> {
+        match self {
+            Datum::Record(fields) => fields.iter().map(|(_, value)| value).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// A whole number.
     pub fn long(&self) -> Option<i64> {
         match self {

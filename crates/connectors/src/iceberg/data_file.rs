@@ -1,6 +1,6 @@
-//! Writing a file of rows: Parquet with the numbers of its columns, and what is known of each.
+//! Writing a file of rows, or of what is deleted: Parquet with the numbers of its columns, and what
+//! is known of each.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,20 +15,30 @@ use parquet::file::statistics::Statistics;
 use thalweg_core::{Error, Result};
 
 use super::literal::Literal;
-use super::manifest::DataFile;
+use super::manifest::{Content, DataFile};
 use super::place::{TablePlace, failed};
-use super::schema::{TableField, TableLayout};
+use super::schema::{TableField, TableLayout, arrow_of};
 use crate::filesystem::OutFile;
 
 const ROW_GROUP_ROWS: usize = 256 << 10;
 const ROW_GROUP_BYTES: usize = 128 << 20;
+
+/// Which files' rows lie together.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileKind {
+    pub content: Content,
+    pub partition: Vec<Literal>,
+}
 
 /// A file that is being written. It is hidden until it is closed, and no reader knows of it before
 /// a snapshot lists it.
 pub struct DataFileWriter {
     hidden: PathBuf,
     path: PathBuf,
-    partition: Vec<Literal>,
+    /// As metadata name it.
+    location: Arc<str>,
+    kind: FileKind,
+    fields: Vec<TableField>,
     writer: ArrowWriter<Box<dyn OutFile>>,
     rows: i64,
     pub last_used: u64,
@@ -42,8 +52,8 @@ impl DataFileWriter {
     pub fn create(
         place: &TablePlace,
         path: PathBuf,
-        schema: SchemaRef,
-        partition: Vec<Literal>,
+        fields: Vec<TableField>,
+        kind: FileKind,
     ) -> Result<Self> {
         let folder = path.parent().unwrap_or(Path::new("/"));
         place.files.create_folder(folder).map_err(|e| failed(folder, &e))?;
@@ -57,9 +67,10 @@ impl DataFileWriter {
             .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
             .set_created_by("thalweg".to_string())
             .build();
-        let writer = ArrowWriter::try_new(file, schema, Some(properties));
+        let writer = ArrowWriter::try_new(file, arrow_of(&fields), Some(properties));
         let writer = writer.map_err(|e| unwritten(&path, &e))?;
-        Ok(DataFileWriter { hidden, path, partition, writer, rows: 0, last_used: 0 })
+        let location = place.location_of(&path).into();
+        Ok(DataFileWriter { hidden, path, location, kind, fields, writer, rows: 0, last_used: 0 })
     }
 
     /// Adds rows.
@@ -76,6 +87,11 @@ impl DataFileWriter {
         (self.writer.bytes_written() + self.writer.in_progress_size()) as u64
     }
 
+    /// Where its next row will lie.
+    pub fn next_place(&self) -> RowPlace {
+        RowPlace { file: self.location.clone(), row: self.rows }
+    }
+
     /// The folder that it lies in.
     pub fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("/"))
@@ -85,7 +101,7 @@ impl DataFileWriter {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn close(mut self, place: &TablePlace, layout: &TableLayout) -> Result<DataFile> {
+    pub fn close(mut self, place: &TablePlace) -> Result<DataFile> {
         let metadata = self.writer.finish().map_err(|e| unwritten(&self.path, &e))?;
         let bytes = self.writer.bytes_written() as i64;
         let file = self.writer.inner_mut();
@@ -93,13 +109,17 @@ impl DataFileWriter {
         drop(self.writer);
         place.files.rename(&self.hidden, &self.path).map_err(|e| failed(&self.path, &e))?;
         let mut found = DataFile {
-            location: place.location_of(&self.path),
-            partition: self.partition,
+            content: self.kind.content,
+            location: self.location.to_string(),
+            partition: self.kind.partition,
             rows: self.rows,
             bytes,
             ..DataFile::default()
         };
-        layout.fields.iter().enumerate().for_each(|(at, field)| {
+        if found.content == Content::EqualityDeletes {
+            found.equality_ids = self.fields.iter().map(|field| field.id).collect();
+        }
+        self.fields.iter().enumerate().for_each(|(at, field)| {
             add_column(&mut found, field, at, &metadata);
         });
         Ok(found)
@@ -110,6 +130,14 @@ impl DataFileWriter {
         drop(self.writer);
         let _ = place.files.remove(&self.hidden);
     }
+}
+
+/// Where a row lies.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RowPlace {
+    /// The file as metadata name it.
+    pub file: Arc<str>,
+    pub row: i64,
 }
 
 fn unwritten(path: &Path, error: &ParquetError) -> Error {
@@ -245,11 +273,6 @@ pub fn partition_folder(layout: &TableLayout, partition: &[Literal]) -> String {
         format!("{name}={}", value.folder())
     });
     names.collect::<Vec<_>>().join("/")
-}
-
-/// Counts partitions.
-pub fn partitions_of(files: &[DataFile]) -> usize {
-    files.iter().map(|file| &file.partition).collect::<BTreeSet<_>>().len()
 }
 
 /// The columns of rows as they are written.

@@ -1,4 +1,4 @@
-//! Lists of data files (manifests), and the list of those that a snapshot has.
+//! Lists of files of rows and of deletions (manifests), and the list of those that a snapshot has.
 //!
 //! Source: the Iceberg table specification, version 2.
 
@@ -14,9 +14,39 @@ use super::literal::Literal;
 use super::place::TablePlace;
 use super::schema::TableLayout;
 
-/// A file of rows.
+/// What a file holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Content {
+    /// Rows.
+    #[default]
+    Rows,
+    /// Places of deleted rows: a file, and the number of a row in it.
+    PositionDeletes,
+    /// Keys of deleted rows, which lie in files with smaller sequence numbers.
+    EqualityDeletes,
+}
+
+impl Content {
+    const ALL: [Content; 3] = [Content::Rows, Content::PositionDeletes, Content::EqualityDeletes];
+
+    fn code(self) -> i64 {
+        self as i64
+    }
+
+    fn of_code(code: i64) -> Option<Content> {
+        Content::ALL.into_iter().find(|content| content.code() == code)
+    }
+}
+
+/// A file that is added to a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DataFile {
+    pub content: Content,
+    /// Of deletions by key: the numbers of its columns.
+    pub equality_ids: Vec<i32>,
+    /// Which row delta of its commit it belongs to. Each becomes a snapshot of the table, so that
+    /// the keys of a later one delete rows of those before.
+    pub delta: u64,
     /// As metadata name it.
     pub location: String,
     /// The values by which it is partitioned.
@@ -38,6 +68,9 @@ impl DataFile {
             bounds.iter().map(|(id, bytes)| (*id, BASE64_STANDARD.encode(bytes))).collect()
         };
         json!({
+            "content": self.content.code(),
+            "equalityIds": self.equality_ids,
+            "delta": self.delta,
             "location": self.location,
             "partition": self.partition.iter().map(Literal::to_json).collect::<Vec<_>>(),
             "rows": self.rows,
@@ -64,7 +97,15 @@ impl DataFile {
             };
             entries(name)?.iter().map(bound).collect()
         };
+        // Handles of versions that only added rows do not say what a file holds.
+        let content = value.get("content").map_or(Some(0), Value::as_i64);
+        let equality_ids = value.get("equalityIds").and_then(Value::as_array);
+        let equality_ids = equality_ids.into_iter().flatten();
+        let id = |id: &Value| id.as_i64().and_then(|id| i32::try_from(id).ok());
         Some(DataFile {
+            content: content.and_then(Content::of_code)?,
+            equality_ids: equality_ids.map(id).collect::<Option<_>>()?,
+            delta: value.get("delta").map_or(Some(0), Value::as_u64)?,
             location: value.get("location")?.as_str()?.to_owned(),
             partition: partition.collect::<Option<_>>()?,
             rows: value.get("rows")?.as_i64()?,
@@ -78,8 +119,7 @@ impl DataFile {
     }
 
     fn write(&self, out: &mut Records) {
-        // Rows, not deletions.
-        out.long(0);
+        out.long(self.content.code());
         out.bytes(self.location.as_bytes());
         out.bytes(b"PARQUET");
         self.partition.iter().for_each(|value| value.write(out));
@@ -101,6 +141,8 @@ impl DataFile {
                 });
             });
         }
+        let ids = (!self.equality_ids.is_empty()).then_some(&self.equality_ids);
+        out.optional(ids, |out, ids| out.list(ids.iter(), |out, id| out.long((*id).into())));
     }
 }
 
@@ -165,6 +207,7 @@ fn entry_schema(layout: &TableLayout) -> Value {
         optional(110, "null_value_counts", map(121, 122, "long")),
         optional(125, "lower_bounds", map(126, 127, "bytes")),
         optional(128, "upper_bounds", map(129, 130, "bytes")),
+        optional(135, "equality_ids", json!({"type": "array", "items": "int", "element-id": 136})),
     ]});
     json!({"type": "record", "name": "manifest_entry", "fields": [
         field(0, "status", json!("int")),
@@ -175,7 +218,7 @@ fn entry_schema(layout: &TableLayout) -> Value {
     ]})
 }
 
-/// A manifest with files that a snapshot adds.
+/// A manifest with files that a snapshot adds: all of rows, or all of deletions.
 ///
 /// # Errors
 /// If it cannot be compressed.
@@ -202,8 +245,12 @@ pub fn manifest(
         ("partition-spec", &json!(layout.spec_fields()).to_string()),
         ("partition-spec-id", &layout.spec_id.to_string()),
         ("format-version", "2"),
-        ("content", "data"),
+        ("content", if has_deletions(files) { "deletes" } else { "data" }),
     ])
+}
+
+fn has_deletions(files: &[DataFile]) -> bool {
+    files.iter().any(|file| file.content != Content::Rows)
 }
 
 /// A manifest as the list of a snapshot has it.
@@ -213,7 +260,7 @@ pub struct ManifestEntry {
     bytes: i64,
     spec_id: i64,
     /// It has deletions, not rows.
-    has_deletions: bool,
+    pub has_deletions: bool,
     sequence_number: i64,
     min_sequence_number: i64,
     pub snapshot_id: i64,
@@ -264,7 +311,7 @@ impl ManifestEntry {
             location,
             bytes: bytes as i64,
             spec_id: layout.spec_id,
-            has_deletions: false,
+            has_deletions: has_deletions(files),
             sequence_number,
             min_sequence_number: sequence_number,
             snapshot_id,
@@ -388,20 +435,44 @@ pub fn manifests(
     read.ok_or_else(|| damaged(location))
 }
 
-/// A file of rows that a manifest lists.
+/// A file that a manifest lists.
+#[derive(Debug)]
 pub struct ListedFile {
+    pub content: Content,
     pub location: String,
     /// The snapshot that has added it.
     pub snapshot_id: i64,
+    /// The number of that snapshot's changes.
+    pub sequence_number: i64,
+    /// The partition, by the number of its specification and its values as text, which are only
+    /// compared.
+    pub partition: (i64, String),
+    /// Of deletions by key: the numbers of its columns.
+    pub equality_ids: Vec<i32>,
+}
+
+impl ListedFile {
+    fn read(record: &Datum, manifest: &ManifestEntry) -> Option<ListedFile> {
+        let file = record.field("data_file");
+        let equality_ids = match file.field("equality_ids") {
+            Datum::List(ids) => ids.as_slice(),
+            _ => &[],
+        };
+        let id = |id: &Datum| id.long().and_then(|id| i32::try_from(id).ok());
+        Some(ListedFile {
+            content: Content::of_code(file.field("content").long().unwrap_or_default())?,
+            location: file.field("file_path").text()?.to_owned(),
+            snapshot_id: record.field("snapshot_id").long().unwrap_or(manifest.snapshot_id),
+            sequence_number: (record.field("sequence_number").long())
+                .unwrap_or(manifest.sequence_number),
+            partition: (manifest.spec_id, format!("{:?}", file.field("partition").values())),
+            equality_ids: equality_ids.iter().map(id).collect::<Option<_>>()?,
+        })
+    }
 }
 
 impl ManifestEntry {
-    /// True if rows were removed by lists of what is deleted.
-    pub fn has_deletions(&self) -> bool {
-        self.has_deletions && self.files[0] + self.files[1] > 0
-    }
-
-    /// The files of rows that are live.
+    /// The files that are live.
     ///
     /// # Errors
     /// If the manifest cannot be read, or has files that are not of Parquet.
@@ -411,19 +482,18 @@ impl ManifestEntry {
         let mut found = Vec::new();
         for record in &records {
             let file = record.field("data_file");
-            let location = file.field("file_path").text().ok_or_else(|| damaged(&self.location))?;
             // 2: it was removed.
             if record.field("status").long() == Some(2) {
                 continue;
             }
+            let listed = ListedFile::read(record, self).ok_or_else(|| damaged(&self.location))?;
             let format = file.field("file_format").text().unwrap_or_default();
             if !format.eq_ignore_ascii_case("parquet") {
                 return Err(Error::unsupported(format!("files of {format} in a table of Iceberg"))
-                    .in_file(location)
+                    .in_file(listed.location)
                     .hint("files of Parquet can be read"));
             }
-            let snapshot_id = record.field("snapshot_id").long().unwrap_or(self.snapshot_id);
-            found.push(ListedFile { location: location.to_owned(), snapshot_id });
+            found.push(listed);
         }
         Ok(found)
     }

@@ -1,16 +1,21 @@
 //! What a table is: JSON of Iceberg's format version 2. What is not known of it stays as it is.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use thalweg_core::connector::TableRequest;
 use thalweg_core::shim::unique_name;
 use thalweg_core::snapshot::OutputMark;
 use thalweg_core::{Error, Result};
 
+use super::manifest::{Content, DataFile};
 use super::place::Version;
 use super::schema::TableLayout;
 
 /// The property of a table that names the commits of this engine that came last.
 const COMMITS: &str = "thalweg.commits";
+/// The property of a table that says that rows replace those of their key.
+const UPSERT: &str = "write.upsert.enabled";
 /// How many it names. A job that resumes asks for one that it made just before it died.
 const COMMITS_MAX: usize = 100;
 /// What a snapshot's summary says of the job that has made it.
@@ -59,14 +64,20 @@ pub struct Added<'a> {
     /// The job that commits, and which of its snapshots.
     pub mark: Option<&'a OutputMark>,
     pub manifest_list: String,
-    pub files: i64,
-    pub rows: i64,
-    pub bytes: i64,
-    pub partitions: i64,
+    pub files: &'a [DataFile],
+}
+
+/// The properties of a table that is created; rows replace those of their key if `is_upsert`.
+pub fn new_properties(is_upsert: bool) -> Value {
+    let mut properties = json!({"write.format.default": "parquet"});
+    if is_upsert {
+        properties[UPSERT] = json!("true");
+    }
+    properties
 }
 
 /// A table that is created.
-pub fn new_table(layout: &TableLayout, location: &str, now_ms: i64) -> Version {
+pub fn new_table(layout: &TableLayout, properties: &Value, location: &str, now_ms: i64) -> Version {
     let partition_ids = layout.partition_ids.iter().copied();
     let metadata = json!({
         "format-version": 2,
@@ -82,14 +93,14 @@ pub fn new_table(layout: &TableLayout, location: &str, now_ms: i64) -> Version {
         "last-partition-id": partition_ids.max().unwrap_or(999),
         "default-sort-order-id": 0,
         "sort-orders": [{"order-id": 0, "fields": []}],
-        "properties": {"write.format.default": "parquet"},
+        "properties": properties,
         "current-snapshot-id": -1,
         "refs": {},
         "snapshots": [],
         "snapshot-log": [],
         "metadata-log": [],
     });
-    Version { number: 1, metadata }
+    Version { number: 1, metadata, new_snapshots: 0 }
 }
 
 fn uuid() -> String {
@@ -116,7 +127,9 @@ impl Version {
                 "a table of Iceberg with format version {}",
                 other.map_or("unknown".to_owned(), |version| version.to_string())
             ))
-            .hint("tables of version 2 can be read and written")),
+            .hint(
+                "only version 2 is read and written; a table of version 1 can be upgraded to it",
+            )),
         }
     }
 
@@ -144,6 +157,33 @@ impl Version {
         self.by_id("partition-specs", "spec-id", "default-spec-id")
     }
 
+    /// Checks that deletions by a key concern all rows: those of one partition concern files of the
+    /// same specification alone.
+    ///
+    /// # Errors
+    /// If there are files of several, and the one in force has partitions.
+    pub fn check_one_partitioning(&self) -> Result<()> {
+        let others = self.metadata["partition-specs"].as_array().map_or(0, Vec::len) > 1;
+        let is_whole = |id: i64| self.unpartitioned_specs().contains(&id);
+        match others && !self.metadata["default-spec-id"].as_i64().is_some_and(is_whole) {
+            false => Ok(()),
+            true => Err(Error::unsupported(
+                "the table was partitioned in another way before, and older rows of a key would stay",
+            )
+            .hint("write to a new table, or to one without partitions")),
+        }
+    }
+
+    /// The numbers of the specifications without partitions.
+    pub fn unpartitioned_specs(&self) -> BTreeSet<i64> {
+        let specs = self.metadata["partition-specs"].as_array().into_iter().flatten();
+        let is_whole = |spec: &&Value| {
+            let fields = spec["fields"].as_array().map_or(&[][..], Vec::as_slice);
+            fields.iter().all(|field| field["transform"] == json!("void"))
+        };
+        specs.filter(is_whole).filter_map(|spec| spec["spec-id"].as_i64()).collect()
+    }
+
     /// The declared columns in this table.
     ///
     /// # Errors
@@ -156,6 +196,11 @@ impl Version {
     /// A property of the table.
     pub fn property(&self, name: &str) -> Option<&str> {
         self.metadata["properties"][name].as_str()
+    }
+
+    /// True if rows that are written replace those of their key.
+    pub fn is_upsert(&self) -> bool {
+        self.property(UPSERT).is_some_and(|value| value.eq_ignore_ascii_case("true"))
     }
 
     /// The properties of the table that a commit of this engine sets.
@@ -188,19 +233,26 @@ impl Version {
             || self.ancestors().iter().any(|own| own.summary[COMMIT].as_str() == Some(commit))
     }
 
-    /// The version behind this one, with a snapshot that adds to the current one. `location`: of
-    /// this version's own file.
-    pub fn with_snapshot(
-        &self,
-        id: i64,
-        added: &Added<'_>,
-        location: &str,
-        now_ms: i64,
-    ) -> Version {
+    /// The version behind this one, of a commit of this name; it has yet to get its snapshots.
+    /// `location`: of this version's own file.
+    pub fn successor(&self, commit: &str, location: &str, now_ms: i64) -> Version {
         let mut metadata = self.metadata.clone();
-        let current = self.current();
         let updated_ms = self.metadata["last-updated-ms"].as_i64().unwrap_or_default();
-        let now_ms = now_ms.max(updated_ms);
+        metadata["last-updated-ms"] = json!(now_ms.max(updated_ms));
+        let mut commits: Vec<&str> =
+            self.property(COMMITS).unwrap_or_default().split(' ').collect();
+        commits.push(commit);
+        let first = commits.len().saturating_sub(COMMITS_MAX);
+        metadata["properties"][COMMITS] = json!(commits[first..].join(" ").trim());
+        let log = json!({"metadata-file": location, "timestamp-ms": updated_ms});
+        push(&mut metadata["metadata-log"], log);
+        Version { number: self.number + 1, metadata, new_snapshots: 0 }
+    }
+
+    /// Adds a snapshot, which becomes the current one.
+    pub fn add_snapshot(&mut self, id: i64, added: &Added<'_>) {
+        let current = self.current();
+        let now_ms = self.metadata["last-updated-ms"].clone();
         let sequence_number = self.next_sequence_number();
         let mut snapshot = json!({
             "snapshot-id": id,
@@ -213,20 +265,13 @@ impl Version {
         if let Some(current) = &current {
             snapshot["parent-snapshot-id"] = json!(current.id);
         }
+        let metadata = &mut self.metadata;
         metadata["last-sequence-number"] = json!(sequence_number);
-        metadata["last-updated-ms"] = json!(now_ms);
         metadata["current-snapshot-id"] = json!(id);
         metadata["refs"]["main"] = json!({"snapshot-id": id, "type": "branch"});
-        let mut commits: Vec<&str> =
-            self.property(COMMITS).unwrap_or_default().split(' ').collect();
-        commits.push(added.commit);
-        let first = commits.len().saturating_sub(COMMITS_MAX);
-        metadata["properties"][COMMITS] = json!(commits[first..].join(" ").trim());
         push(&mut metadata["snapshots"], snapshot);
         push(&mut metadata["snapshot-log"], json!({"snapshot-id": id, "timestamp-ms": now_ms}));
-        let log = json!({"metadata-file": location, "timestamp-ms": updated_ms});
-        push(&mut metadata["metadata-log"], log);
-        Version { number: self.number + 1, metadata }
+        self.new_snapshots += 1;
     }
 
     /// The number of the next snapshot's changes.
@@ -244,28 +289,57 @@ fn push(list: &mut Value, value: Value) {
 }
 
 impl Added<'_> {
+    fn files(&self, content: Content) -> impl Iterator<Item = &DataFile> {
+        self.files.iter().filter(move |file| file.content == content)
+    }
+
+    /// How many files of a kind there are, and rows in them.
+    fn count(&self, content: Content) -> (i64, i64) {
+        (self.files(content).count() as i64, self.files(content).map(|file| file.rows).sum())
+    }
+
     fn summary(&self, before: Option<&TableSnapshot>) -> Value {
-        let total = |name: &str, added: i64| {
-            (before.map_or(0, |before| before.total(name)) + added).to_string()
-        };
+        let (files, rows) = self.count(Content::Rows);
+        let (position_files, positions) = self.count(Content::PositionDeletes);
+        let (equality_files, keys) = self.count(Content::EqualityDeletes);
+        let delete_files = position_files + equality_files;
+        let bytes = self.files.iter().map(|file| file.bytes).sum();
         let mut summary = json!({
-            "operation": "append",
-            "added-data-files": self.files.to_string(),
-            "added-records": self.rows.to_string(),
-            "added-files-size": self.bytes.to_string(),
-            "changed-partition-count": self.partitions.to_string(),
-            "total-data-files": total("total-data-files", self.files),
-            "total-records": total("total-records", self.rows),
-            "total-files-size": total("total-files-size", self.bytes),
-            "total-delete-files": total("total-delete-files", 0),
-            "total-position-deletes": total("total-position-deletes", 0),
-            "total-equality-deletes": total("total-equality-deletes", 0),
+            "operation": match (files, delete_files) {
+                (_, 0) => "append",
+                (0, _) => "delete",
+                _ => "overwrite",
+            },
+            "changed-partition-count": partitions_of(self.files).to_string(),
             COMMIT: self.commit,
         });
+        let counts = [
+            ("data-files", files),
+            ("records", rows),
+            ("files-size", bytes),
+            ("delete-files", delete_files),
+            ("position-deletes", positions),
+            ("equality-deletes", keys),
+        ];
+        let kinds =
+            [("position-delete-files", position_files), ("equality-delete-files", equality_files)];
+        for (name, added) in counts.into_iter().chain(kinds).filter(|(_, added)| *added > 0) {
+            summary[format!("added-{name}")] = json!(added.to_string());
+        }
+        for (name, added) in counts {
+            let name = format!("total-{name}");
+            let total = before.map_or(0, |before| before.total(&name)) + added;
+            summary[name] = json!(total.to_string());
+        }
         if let Some(mark) = self.mark {
             summary[LINEAGE] = json!(mark.lineage);
             summary[SNAPSHOT] = json!(mark.snapshot.to_string());
         }
         summary
     }
+}
+
+/// Counts partitions.
+fn partitions_of(files: &[DataFile]) -> usize {
+    files.iter().map(|file| &file.partition).collect::<BTreeSet<_>>().len()
 }

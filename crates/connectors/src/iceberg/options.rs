@@ -28,14 +28,14 @@ pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
             prunes_columns: true,
         }),
         sink: Some(SinkCapability {
-            changes: &[AcceptedChanges::Inserts],
+            changes: &[AcceptedChanges::Inserts, AcceptedChanges::Upserts],
             guarantee: SinkGuarantee::Transactional,
         }),
         is_partitioned: true,
         ..Capabilities::NONE
     },
     options: OPTIONS,
-    unsupported: &["credential", "header.*", "upsert-enabled", "overwrite-enabled", "write-*"],
+    unsupported: &["credential", "header.*", "overwrite-enabled", "write-*", "write.*"],
     is_in_flink: true,
     ..ConnectorDescription::new("iceberg", "tables of Apache Iceberg, in folders and object stores")
 };
@@ -75,7 +75,18 @@ const OPTIONS: &[OptionDescription] = &option_table! {
             after the other";
     "target-file-size-bytes": Number, or_else("the table's, or 512 MiB"), of_sink(), as_in_flink()
         => "a file that is as large as this is closed, and the next one begun";
+    "write.upsert.enabled": Boolean, or_else("the table's, or `false`"), of_sink(), as_in_flink()
+        => "a row replaces the one of its `PRIMARY KEY`, also of earlier jobs; a table that is \
+            created keeps this as its property";
+    "upsert-enabled": Boolean, or_else("`write.upsert.enabled`"), of_sink(), as_in_flink()
+        => "the same for this job alone";
+    "format-version": Words(&["2"]), or("2"), of_sink(), as_in_flink()
+        => "the version of Iceberg's format in which a table is created";
+    "write.format.default": Words(&["parquet"]), or("parquet"), of_sink(), as_in_flink()
+        => "the format of its files";
 };
+
+const BOOLEANS: &[(&str, bool)] = &[("true", true), ("false", false)];
 
 /// What is read first of a table that is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +128,8 @@ pub struct IcebergOptions<'a> {
     pub monitor_interval: Option<Duration>,
     pub strategy: Strategy,
     pub file_bytes_max: Option<u64>,
+    /// Whether rows replace those of their key, where the table is not to decide it.
+    pub is_upsert: Option<bool>,
 }
 
 impl<'a> IcebergOptions<'a> {
@@ -147,7 +160,15 @@ impl<'a> IcebergOptions<'a> {
             monitor_interval: options.boolean("streaming")?.then_some(interval),
             strategy: options.choice("starting-strategy", &words)?.unwrap_or(Strategy::Latest),
             file_bytes_max: options.number("target-file-size-bytes")?,
+            is_upsert: match options.choice("upsert-enabled", BOOLEANS)? {
+                None => options.choice("write.upsert.enabled", BOOLEANS)?,
+                is_upsert => is_upsert,
+            },
         };
+        for (name, only) in [("format-version", "2"), ("write.format.default", "parquet")] {
+            let checked = options.choice(name, &[(only, ())]);
+            checked.map_err(|error| error.hint("leave the option out: there is no other"))?;
+        }
         for (name, text) in [("catalog-database", table.database), ("catalog-table", table.table)] {
             let is_name = !text.is_empty() && !text.starts_with('.') && !text.contains(['/', '\\']);
             if !is_name {

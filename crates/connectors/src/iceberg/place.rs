@@ -35,11 +35,11 @@ pub trait Catalog: Send + Sync {
     /// If the server cannot be asked, or refuses to say.
     fn newest(&self) -> Result<Option<Version>>;
 
-    /// Creates the table, unless it is there.
+    /// Creates the table with these properties, unless it is there.
     ///
     /// # Errors
     /// If the server refuses.
-    fn create(&self, layout: &TableLayout) -> Result<()>;
+    fn create(&self, layout: &TableLayout, properties: Value) -> Result<()>;
 
     /// Makes a version the newest one; false if another writer was faster.
     ///
@@ -71,6 +71,8 @@ pub struct TablePlace {
 pub struct Version {
     pub number: u64,
     pub metadata: Value,
+    /// How many of its snapshots, the last ones, the version before has not.
+    pub new_snapshots: usize,
 }
 
 impl TablePlace {
@@ -112,9 +114,9 @@ impl TablePlace {
     ///
     /// # Errors
     /// If the server refuses.
-    pub fn create_at_server(&self, layout: &TableLayout) -> Result<bool> {
+    pub fn create_at_server(&self, layout: &TableLayout, properties: Value) -> Result<bool> {
         let Some(catalog) = &self.catalog else { return Ok(false) };
-        catalog.create(layout).map(|()| true)
+        catalog.create(layout, properties).map(|()| true)
     }
 
     /// What ends all calls that may wait.
@@ -208,7 +210,7 @@ impl TablePlace {
             Error::data(format!("this is no metadata of a table: {error}"))
                 .in_file(path.display().to_string())
         })?;
-        Ok(Some(Version { number, metadata }))
+        Ok(Some(Version { number, metadata, new_snapshots: 0 }))
     }
 
     /// The highest version that is listed.
@@ -276,4 +278,14 @@ fn plain(location: &str) -> String {
 /// The error of a file of a table.
 pub fn failed(path: &Path, error: &io::Error) -> Error {
     crate::filesystem::write_failed(path, error)
+}
+
+/// An error of a table, with its name.
+pub fn in_table(request: &TableRequest, error: &Error) -> Error {
+    let message = format!("table {}: {}", request.table, error.message());
+    let named = Error::new(error.kind(), message);
+    match error.help() {
+        Some(help) => named.hint(help.to_owned()),
+        None => named,
+    }
 }

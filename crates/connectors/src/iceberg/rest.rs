@@ -166,16 +166,18 @@ impl Catalog for RestCatalog {
         }
         let mut answer = self.json(&reply)?;
         // The server numbers its versions itself.
-        Ok(Some(Version { number: 0, metadata: answer["metadata"].take() }))
+        let metadata = answer["metadata"].take();
+        Ok(Some(Version { number: 0, metadata, new_snapshots: 0 }))
     }
 
-    fn create(&self, layout: &TableLayout) -> Result<()> {
+    fn create(&self, layout: &TableLayout, mut properties: Value) -> Result<()> {
         self.create_database()?;
+        properties["format-version"] = json!("2");
         let body = json!({
             "name": self.name.table,
             "schema": layout.schema_json(),
             "partition-spec": {"spec-id": layout.spec_id, "fields": layout.spec_fields()},
-            "properties": {"format-version": "2", "write.format.default": "parquet"},
+            "properties": properties,
         });
         let reply = self.ask(&Method::POST, &self.tables()?, Some(&body))?;
         // 409: another writer was faster, and it is that one's table.
@@ -184,19 +186,21 @@ impl Catalog for RestCatalog {
 
     fn commit(&self, version: &Version) -> Result<bool> {
         let metadata = &version.metadata;
-        let snapshots = metadata["snapshots"].as_array();
-        let Some(snapshot) = snapshots.and_then(|snapshots| snapshots.last()) else {
+        let snapshots = metadata["snapshots"].as_array().map_or(&[][..], Vec::as_slice);
+        let new = &snapshots[snapshots.len().saturating_sub(version.new_snapshots)..];
+        let (Some(first), Some(last)) = (new.first(), new.last()) else {
             return Err(Error::internal("a commit without a snapshot"));
         };
-        let (id, parent) = (&snapshot["snapshot-id"], &snapshot["parent-snapshot-id"]);
+        let (id, parent) = (&last["snapshot-id"], &first["parent-snapshot-id"]);
         let requirements = json!([
             {"type": "assert-table-uuid", "uuid": metadata["table-uuid"]},
             {"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": parent},
         ]);
-        let updates = json!([
-            {"action": "add-snapshot", "snapshot": snapshot},
-            {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": id},
-            {"action": "set-properties", "updates": version.own_properties()},
+        let add = |snapshot| json!({"action": "add-snapshot", "snapshot": snapshot});
+        let mut updates: Vec<Value> = new.iter().map(add).collect();
+        updates.extend([
+            json!({"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": id}),
+            json!({"action": "set-properties", "updates": version.own_properties()}),
         ]);
         let body = json!({ "requirements": requirements, "updates": updates });
         let reply = self.ask(&Method::POST, &self.table()?, Some(&body))?;

@@ -1,11 +1,13 @@
-//! Adding rows to a table, each once.
+//! Adding rows to a table, and replacing and deleting those of a key, each once.
 //!
 //! # Protocol
-//! 1. Rows go to data files, which nobody reads before a snapshot of the table lists them.
+//! 1. Rows go to data files, which nobody reads before a snapshot of the table lists them. What is
+//!    deleted goes to files of its own (`row_delta.rs`).
 //! 2. When the job takes a snapshot all files are closed and durable under their names. The handle
 //!    names them, and the commit that is to add them.
-//! 3. To commit is to make the table's next version, which has a snapshot with the files, and names
-//!    the commit. Where another writer has made that version it is tried behind it.
+//! 3. To commit is to make the table's next version, which has a snapshot with the files (one for
+//!    each row delta), and names the commit. Where another writer has made that version it is tried
+//!    behind it.
 //! 4. A resume commits what the handle holds, unless the table names that commit already: in its
 //!    properties, which no expiry of snapshots removes, or in a snapshot.
 //!
@@ -17,8 +19,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, UInt32Array};
+use arrow_row::Rows;
 use arrow_schema::SchemaRef;
 use arrow_select::take::take_record_batch;
 use serde_json::{Value, json};
@@ -27,13 +31,14 @@ use thalweg_core::shim::{Clock, SystemClock, unique_name};
 use thalweg_core::snapshot::{MarkFit, OutputMark, OutputStart, SinkGuarantee};
 use thalweg_core::{Error, Result, RowKind};
 
-use super::data_file::{DataFileWriter, converted, partition_folder, partitions_of};
+use super::data_file::{DataFileWriter, FileKind, RowPlace, converted, partition_folder};
 use super::literal::Literal;
-use super::manifest::{DataFile, ManifestEntry, manifest, manifest_list, manifests};
-use super::metadata::{Added, new_snapshot_id, new_table};
+use super::manifest::{Content, DataFile, ManifestEntry, manifest, manifest_list, manifests};
+use super::metadata::{Added, new_properties, new_snapshot_id, new_table};
 use super::options::IcebergOptions;
-use super::place::{TablePlace, Version, failed};
-use super::schema::TableLayout;
+use super::place::{TablePlace, Version, failed, in_table};
+use super::row_delta::RowDelta;
+use super::schema::{TableLayout, arrow_of, position_fields};
 use crate::filesystem::sync_above;
 
 /// How many files are open at a time.
@@ -41,8 +46,12 @@ const OPEN_FILES_MAX: usize = 32;
 const FILE_BYTES_MAX: u64 = 512 << 20;
 /// How often a commit is tried against other writers.
 const ATTEMPTS_MAX: usize = 100;
+/// The most memory for the keys of a row delta.
+const DELTA_BYTES_MAX: usize = 64 << 20;
+/// How many deleted places are written at once.
+const PLACES_MAX: usize = 8 << 10;
 
-/// Adds rows to a table.
+/// Writes a table.
 pub struct IcebergSink {
     request: TableRequest,
     place: TablePlace,
@@ -52,7 +61,13 @@ pub struct IcebergSink {
     /// What names of this run's files begin with.
     run: String,
     next_file: u64,
-    open: HashMap<Vec<Literal>, DataFileWriter>,
+    /// Whether rows replace those of their key, where the table is not to decide it.
+    wanted_upsert: Option<bool>,
+    is_upsert: bool,
+    /// The keys that were written, where rows are replaced or deleted.
+    delta: Option<RowDelta>,
+    delta_number: u64,
+    open: HashMap<FileKind, DataFileWriter>,
     uses: u64,
     closed: Vec<DataFile>,
     /// Files of transactions that are not committed. Where the snapshot of one could not be kept,
@@ -71,7 +86,7 @@ impl IcebergSink {
     /// If its options are wrong, or its columns cannot be those of a table of Iceberg.
     pub fn new(request: &TableRequest) -> Result<Self> {
         let options = IcebergOptions::read(request)?;
-        let layout = TableLayout::of_new(request)?;
+        let layout = new_layout(request, &options)?;
         Ok(IcebergSink {
             place: TablePlace::of(request, &options)?,
             schema: layout.arrow(),
@@ -80,6 +95,10 @@ impl IcebergSink {
             request: request.clone(),
             run: unique_name(),
             next_file: 0,
+            wanted_upsert: options.is_upsert,
+            is_upsert: options.is_upsert.unwrap_or_default(),
+            delta: None,
+            delta_number: 0,
             open: HashMap::new(),
             uses: 0,
             closed: Vec::new(),
@@ -91,12 +110,7 @@ impl IcebergSink {
     }
 
     fn located(&self, error: &Error) -> Error {
-        let message = format!("table {}: {}", self.request.table, error.message());
-        let located = Error::new(error.kind(), message).in_file(self.place.shown());
-        match error.help() {
-            Some(help) => located.hint(help.to_owned()),
-            None => located,
-        }
+        in_table(&self.request, error).in_file(self.place.shown())
     }
 
     fn locate(&mut self) -> Result<()> {
@@ -107,6 +121,13 @@ impl IcebergSink {
     fn fit(&mut self, version: &Version) -> Result<()> {
         let layout = version.layout(&self.request, true).map_err(|error| self.located(&error))?;
         (self.schema, self.layout) = (layout.arrow(), layout);
+        self.is_upsert = self.wanted_upsert.unwrap_or(version.is_upsert());
+        self.delta = None;
+        if self.is_upsert || self.request.has_updates {
+            let checked = self.layout.check_key().and_then(|()| version.check_one_partitioning());
+            checked.map_err(|error| self.located(&error))?;
+            self.delta = Some(RowDelta::new(&self.layout)?);
+        }
         let is_set = self.request.options.contains_key("target-file-size-bytes");
         let size = version.property("write.target-file-size-bytes");
         if let Some(size) = size.and_then(|size| size.parse().ok()).filter(|_| !is_set) {
@@ -123,7 +144,9 @@ impl IcebergSink {
             if let Some(version) = self.place.newest()? {
                 return self.fit(&version);
             }
-            if self.place.create_at_server(&self.layout).map_err(|error| self.located(&error))? {
+            let properties = new_properties(self.is_upsert);
+            let created = self.place.create_at_server(&self.layout, properties.clone());
+            if created.map_err(|error| self.located(&error))? {
                 if !std::mem::replace(&mut is_asked, true) {
                     continue;
                 }
@@ -137,27 +160,52 @@ impl IcebergSink {
             self.make_durable(folder)?;
             let now_ms = self.clock.wall_ms();
             // Where another writer was faster it is that one's table.
-            self.place.commit(&new_table(&self.layout, &self.place.location(), now_ms))?;
+            let location = self.place.location();
+            self.place.commit(&new_table(&self.layout, &properties, &location, now_ms))?;
         }
     }
 
-    fn begin(&mut self, partition: &[Literal]) -> Result<DataFileWriter> {
+    fn begin(&mut self, kind: &FileKind) -> Result<DataFileWriter> {
         while self.open.len() >= OPEN_FILES_MAX {
             let oldest = self.open.iter().min_by_key(|(_, file)| file.last_used);
-            let oldest = oldest.map(|(partition, _)| partition.clone()).unwrap_or_default();
+            let oldest = oldest.map(|(kind, _)| kind.clone()).expect("some are open");
             self.close(&oldest)?;
         }
-        let folder = partition_folder(&self.layout, partition);
-        let name = format!("{}-{:06}.parquet", self.run, self.next_file);
+        let folder = partition_folder(&self.layout, &kind.partition);
+        let (what, fields) = match kind.content {
+            Content::Rows => ("", self.layout.fields.clone()),
+            Content::PositionDeletes => ("-position-deletes", position_fields()),
+            Content::EqualityDeletes => ("-equality-deletes", self.layout.key_fields()),
+        };
+        let name = format!("{}-{:06}{what}.parquet", self.run, self.next_file);
         self.next_file += 1;
         let path = self.place.root.join("data").join(folder).join(name);
-        DataFileWriter::create(&self.place, path, self.schema.clone(), partition.to_vec())
+        DataFileWriter::create(&self.place, path, fields, kind.clone())
     }
 
-    fn close(&mut self, partition: &[Literal]) -> Result<()> {
-        let Some(file) = self.open.remove(partition) else { return Ok(()) };
+    /// The file for rows of a kind, which is begun where there is none.
+    fn file(&mut self, kind: &FileKind) -> Result<&mut DataFileWriter> {
+        if !self.open.contains_key(kind) {
+            let file = self.begin(kind)?;
+            self.open.insert(kind.clone(), file);
+        }
+        let file = self.open.get_mut(kind).expect("it was begun");
+        self.uses += 1;
+        file.last_used = self.uses;
+        Ok(file)
+    }
+
+    fn append(&mut self, kind: &FileKind, rows: &RecordBatch) -> Result<()> {
+        let file = self.file(kind)?;
+        file.write(rows)?;
+        if file.bytes() >= self.file_bytes_max { self.close(kind) } else { Ok(()) }
+    }
+
+    fn close(&mut self, kind: &FileKind) -> Result<()> {
+        let Some(file) = self.open.remove(kind) else { return Ok(()) };
         let folder = file.folder().to_owned();
-        self.closed.push(file.close(&self.place, &self.layout)?);
+        let delta = self.delta_number;
+        self.closed.push(DataFile { delta, ..file.close(&self.place)? });
         self.make_durable(folder)
     }
 
@@ -174,10 +222,81 @@ impl IcebergSink {
     }
 
     fn close_all(&mut self) -> Result<()> {
-        let mut partitions: Vec<Vec<Literal>> = self.open.keys().cloned().collect();
+        let deleted = self.delta.as_mut().map(RowDelta::end).unwrap_or_default();
+        for (partition, places) in deleted {
+            let kind = FileKind { content: Content::PositionDeletes, partition };
+            for places in places.chunks(PLACES_MAX) {
+                self.append(&kind, &rows_of_places(places)?)?;
+            }
+        }
+        let mut kinds: Vec<FileKind> = self.open.keys().cloned().collect();
         // So that each run does the same.
-        partitions.sort();
-        partitions.iter().try_for_each(|partition| self.close(partition))
+        kinds.sort();
+        kinds.iter().try_for_each(|kind| self.close(kind))?;
+        self.delta_number += u64::from(self.delta.is_some());
+        Ok(())
+    }
+
+    /// Writes rows of a table that takes no deletions.
+    fn add_rows(&mut self, batch: &RecordBatch) -> Result<()> {
+        for (partition, rows) in self.split(batch) {
+            let kind = FileKind { content: Content::Rows, partition };
+            self.append(&kind, &taken(batch, rows)?)?;
+        }
+        Ok(())
+    }
+
+    /// Writes rows and deletions by their key.
+    fn change_rows(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()> {
+        let delta = self.delta.as_ref().expect("rows are changed where there are keys");
+        let keys = delta.keys_of(batch)?;
+        for (partition, rows) in self.split(batch) {
+            self.change_partition(partition, (batch, rows, &keys), kinds)?;
+        }
+        let bytes_max = DELTA_BYTES_MAX.min(self.request.memory_limit_bytes / 8);
+        let bytes = self.delta.as_ref().map_or(0, RowDelta::bytes);
+        if bytes > bytes_max { self.close_all() } else { Ok(()) }
+    }
+
+    /// The same of rows of one partition.
+    fn change_partition(
+        &mut self,
+        partition: Vec<Literal>,
+        (batch, rows, keys): (&RecordBatch, Vec<u32>, &Rows),
+        kinds: Option<&[RowKind]>,
+    ) -> Result<()> {
+        let kind_of = |row: u32| kinds.map_or(RowKind::Insert, |kinds| kinds[row as usize]);
+        let stays = |row: &u32| matches!(kind_of(*row), RowKind::Insert | RowKind::UpdateAfter);
+        let written: Vec<u32> = rows.iter().copied().filter(stays).collect();
+        let file = FileKind { content: Content::Rows, partition };
+        // A file that takes these rows stays open until they are written.
+        let mut place = match written.is_empty() {
+            true => None,
+            false => Some(self.file(&file)?.next_place()),
+        };
+        let FileKind { partition, .. } = &file;
+        let delta = self.delta.as_mut().expect("rows are changed where there are keys");
+        let mut deleted = Vec::new();
+        for row in rows {
+            let key = keys.row(row as usize);
+            let replaces = self.is_upsert || kind_of(row) != RowKind::Insert;
+            if replaces && delta.delete(key.as_ref(), partition) {
+                deleted.push(row);
+            }
+            if let (true, Some(place)) = (stays(&row), &mut place) {
+                delta.insert(key.as_ref(), place.clone(), partition);
+                place.row += 1;
+            }
+        }
+        if !written.is_empty() {
+            self.append(&file, &taken(batch, written)?)?;
+        }
+        if !deleted.is_empty() {
+            let kind = FileKind { content: Content::EqualityDeletes, ..file };
+            let keys = batch.project(&self.layout.key)?;
+            self.append(&kind, &taken(&keys, deleted)?)?;
+        }
+        Ok(())
     }
 
     /// The rows of each partition, in the order of their first rows.
@@ -240,41 +359,57 @@ impl IcebergSink {
     /// Adds files behind a version; false if another writer has.
     fn try_add(&self, version: &Version, commit: &str, files: &[DataFile]) -> Result<bool> {
         let layout = version.layout(&self.request, true).map_err(|error| self.located(&error))?;
-        let id = new_snapshot_id();
-        let sequence_number = version.next_sequence_number();
-        let current = version.current();
-        let bytes = manifest(&layout, version.schema()?, id, files)?;
-        let manifest_path = self.place.new_metadata_path("");
-        self.place.put(&manifest_path, &bytes)?;
-        let location = self.place.location_of(&manifest_path);
-        let added =
-            ManifestEntry::of_added((location, bytes.len()), &layout, (id, sequence_number), files);
-        let mut listed = vec![added];
-        if let Some(current) = &current {
-            listed.extend(manifests(&self.place, &version.metadata, &current.manifest_list)?);
-        }
-        let parent = current.map(|current| current.id);
-        let list_path = self.place.new_metadata_path("snap-");
-        self.place.put(&list_path, &manifest_list((id, parent), sequence_number, &listed)?)?;
-        let added = Added {
-            commit,
-            mark: self.mark.as_ref(),
-            manifest_list: self.place.location_of(&list_path),
-            files: files.len() as i64,
-            rows: files.iter().map(|file| file.rows).sum(),
-            bytes: files.iter().map(|file| file.bytes).sum(),
-            partitions: partitions_of(files) as i64,
-        };
         let own = format!("{}/metadata/v{}.metadata.json", self.place.location(), version.number);
-        let next = version.with_snapshot(id, &added, &own, self.clock.wall_ms());
+        let mut next = version.successor(commit, &own, self.clock.wall_ms());
+        let mut written = Vec::new();
+        for files in files.chunk_by(|one, other| one.delta == other.delta) {
+            let id = new_snapshot_id();
+            let list = self.write_lists(&next, &layout, (id, files), &mut written)?;
+            let mark = self.mark.as_ref();
+            next.add_snapshot(id, &Added { commit, mark, manifest_list: list, files });
+        }
         let is_made = self.place.commit(&next)?;
         if !is_made {
             // Lists that no snapshot has.
-            for path in [&manifest_path, &list_path] {
+            for path in &written {
                 let _ = self.place.files.remove(path);
             }
         }
         Ok(is_made)
+    }
+
+    /// Writes the lists of a snapshot that adds files to a version. What metadata call the list of
+    /// its lists.
+    fn write_lists(
+        &self,
+        version: &Version,
+        layout: &TableLayout,
+        (id, files): (i64, &[DataFile]),
+        written: &mut Vec<PathBuf>,
+    ) -> Result<String> {
+        let sequence_number = version.next_sequence_number();
+        let current = version.current();
+        let (rows, deletions): (Vec<DataFile>, Vec<DataFile>) =
+            files.iter().cloned().partition(|file| file.content == Content::Rows);
+        let mut listed = Vec::new();
+        for files in [rows, deletions].iter().filter(|files| !files.is_empty()) {
+            let bytes = manifest(layout, version.schema()?, id, files)?;
+            let path = self.place.new_metadata_path("");
+            self.place.put(&path, &bytes)?;
+            let location = (self.place.location_of(&path), bytes.len());
+            let numbers = (id, sequence_number);
+            listed.push(ManifestEntry::of_added(location, layout, numbers, files));
+            written.push(path);
+        }
+        if let Some(current) = &current {
+            listed.extend(manifests(&self.place, &version.metadata, &current.manifest_list)?);
+        }
+        let parent = current.map(|current| current.id);
+        let path = self.place.new_metadata_path("snap-");
+        self.place.put(&path, &manifest_list((id, parent), sequence_number, &listed)?)?;
+        let location = self.place.location_of(&path);
+        written.push(path);
+        Ok(location)
     }
 
     /// Refuses a snapshot behind which the job has committed more.
@@ -296,6 +431,19 @@ impl IcebergSink {
     }
 }
 
+/// The layout of a table that is created, and written as this request says.
+///
+/// # Errors
+/// If its columns cannot be those of a table of Iceberg, or rows are changed by a key that is none
+/// there.
+pub fn new_layout(request: &TableRequest, options: &IcebergOptions<'_>) -> Result<TableLayout> {
+    let layout = TableLayout::of_new(request)?;
+    if options.is_upsert == Some(true) || request.has_updates {
+        layout.check_key().map_err(|error| in_table(request, &error))?;
+    }
+    Ok(layout)
+}
+
 /// The commit of a handle, and its files.
 fn read_handle(handle: &str) -> Result<(String, Vec<DataFile>)> {
     let parse = || -> Option<(String, Vec<DataFile>)> {
@@ -307,6 +455,21 @@ fn read_handle(handle: &str) -> Result<(String, Vec<DataFile>)> {
         Error::user("this is no transaction of a table of Iceberg")
             .hint("the snapshot is of another table, of another version, or damaged")
     })
+}
+
+/// Some rows of a batch.
+fn taken(batch: &RecordBatch, rows: Vec<u32>) -> Result<RecordBatch> {
+    match rows.len() == batch.num_rows() {
+        true => Ok(batch.clone()),
+        false => Ok(take_record_batch(batch, &UInt32Array::from(rows))?),
+    }
+}
+
+/// Places of deleted rows as Iceberg has them.
+fn rows_of_places(places: &[RowPlace]) -> Result<RecordBatch> {
+    let files = StringArray::from_iter_values(places.iter().map(|place| place.file.as_ref()));
+    let rows = Int64Array::from_iter_values(places.iter().map(|place| place.row));
+    Ok(RecordBatch::try_new(arrow_of(&position_fields()), vec![Arc::new(files), Arc::new(rows)])?)
 }
 
 impl Sink for IcebergSink {
@@ -340,31 +503,19 @@ impl Sink for IcebergSink {
     }
 
     fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()> {
-        if kinds.is_some_and(|kinds| kinds.iter().any(|kind| *kind != RowKind::Insert)) {
+        let has_changes =
+            kinds.is_some_and(|kinds| kinds.iter().any(|kind| *kind != RowKind::Insert));
+        if has_changes && self.delta.is_none() {
             return Err(self.located(
-                &Error::unsupported("a table of Iceberg takes no updates or deletions here")
-                    .hint("window the aggregation, so that each result is final"),
+                &Error::unsupported("a table of Iceberg takes updates and deletions by its key, and declares none")
+                    .hint("declare PRIMARY KEY (…) NOT ENFORCED, or window the aggregation, so that each result is final"),
             ));
         }
         let batch = converted(&self.schema, batch).map_err(|error| self.located(&error))?;
-        for (partition, rows) in self.split(&batch) {
-            let rows = match rows.len() == batch.num_rows() {
-                true => batch.clone(),
-                false => take_record_batch(&batch, &UInt32Array::from(rows))?,
-            };
-            if !self.open.contains_key(&partition) {
-                let file = self.begin(&partition)?;
-                self.open.insert(partition.clone(), file);
-            }
-            let file = self.open.get_mut(&partition).expect("it was begun");
-            self.uses += 1;
-            file.last_used = self.uses;
-            file.write(&rows)?;
-            if file.bytes() >= self.file_bytes_max {
-                self.close(&partition)?;
-            }
+        match self.delta {
+            None => self.add_rows(&batch),
+            Some(_) => self.change_rows(&batch, kinds),
         }
-        Ok(())
     }
 
     fn canceller(&self) -> Option<Waker> {

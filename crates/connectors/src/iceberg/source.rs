@@ -10,17 +10,19 @@
 //! Of a table that is followed, only snapshots that append can be read: others take rows back. A
 //! snapshot that compacts files (`replace`) adds no row, and is passed over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 use thalweg_core::connector::{Source, SourcePoll, TableRequest, Waker};
-use thalweg_core::{Error, Result};
+use thalweg_core::{Error, Result, TableSchema};
 
+use super::deletions::{DeletionColumn, Deletions};
 use super::manifest::{ListedFile, manifests};
 use super::metadata::TableSnapshot;
 use super::options::{IcebergOptions, Strategy};
-use super::place::{TablePlace, Version};
+use super::place::{TablePlace, Version, in_table};
+use super::schema::{TableField, deletion_columns};
 use crate::filesystem::{FileSource, InputFile, Lister, parquet_source, table_file};
 
 /// A table, for reading.
@@ -34,12 +36,7 @@ struct TableReader {
 
 impl TableReader {
     fn located(&self, error: &Error) -> Error {
-        let message = format!("table {}: {}", self.request.table, error.message());
-        let located = Error::new(error.kind(), message).in_file(self.place.shown());
-        match error.help() {
-            Some(help) => located.hint(help.to_owned()),
-            None => located,
-        }
+        in_table(&self.request, error).in_file(self.place.shown())
     }
 
     fn locate(&mut self) -> Result<()> {
@@ -57,29 +54,60 @@ impl TableReader {
         Ok(version)
     }
 
+    fn expired(&self, id: i64) -> Error {
+        self.located(
+            &Error::data(format!("the table has snapshot {id} no more, where reading began"))
+                .hint("keep snapshots for longer than a job may stand, or start from scratch"),
+        )
+    }
+
     fn input(&self, version: &Version, listed: &ListedFile) -> Result<InputFile> {
         let path = self.place.path_of(&version.metadata, &listed.location)?;
         table_file(&self.request, self.place.objects.as_ref(), &path)
     }
 
-    /// All files of a snapshot.
-    fn files_of(&self, version: &Version, snapshot: &TableSnapshot) -> Result<Vec<InputFile>> {
+    /// All rows of a snapshot.
+    fn scan(&self, version: &Version, snapshot: &TableSnapshot) -> Result<TableScan> {
         let mut listed = manifests(&self.place, &version.metadata, &snapshot.manifest_list)?;
-        if listed.iter().any(|manifest| manifest.has_deletions()) {
-            return Err(self
-                .located(&Error::unsupported("the table has deletions of single rows").hint(
-                    "compact it (rewrite_data_files), so that its files hold what is left",
-                )));
-        }
         // Older files first.
         listed.reverse();
-        let mut found = Vec::new();
+        let (mut rows, mut deletions) = (Vec::new(), Vec::new());
         for manifest in &listed {
-            for file in manifest.files(&self.place, &version.metadata)? {
-                found.push(self.input(version, &file)?);
-            }
+            let files = manifest.files(&self.place, &version.metadata)?;
+            if manifest.has_deletions { deletions.extend(files) } else { rows.extend(files) }
         }
-        Ok(found)
+        let inputs = rows.iter().map(|file| self.input(version, file));
+        let files = inputs.collect::<Result<_>>()?;
+        let scan = TableScan { request: self.request.clone(), shown: None, files };
+        if deletions.is_empty() {
+            return Ok(scan);
+        }
+        self.without_deleted(version, scan, (&rows, deletions))
+    }
+
+    /// Leaves deleted rows out.
+    fn without_deleted(
+        &self,
+        version: &Version,
+        mut scan: TableScan,
+        (rows, deletions): (&[ListedFile], Vec<ListedFile>),
+    ) -> Result<TableScan> {
+        let ids = deletions.iter().flat_map(|file| &file.equality_ids).copied().collect();
+        let columns = deletion_columns(&self.request, version.schema()?, &ids);
+        let (fields, schema) = columns.map_err(|error| self.located(&error))?;
+        let columns = scan.read_also(&fields, schema);
+        let input = |file: ListedFile| {
+            let input = self.input(version, &file)?;
+            Ok((file, input))
+        };
+        let deletions: Vec<_> = deletions.into_iter().map(input).collect::<Result<_>>()?;
+        let unpartitioned = version.unpartitioned_specs();
+        let deletions =
+            Deletions::read(&self.request, (rows, &deletions), columns, &unpartitioned)?;
+        for (file, filter) in scan.files.iter_mut().zip(deletions.filters(rows)) {
+            file.filter = filter;
+        }
+        Ok(scan)
     }
 
     /// The files that a snapshot has added.
@@ -93,7 +121,10 @@ impl TableReader {
                         "snapshot {} is no append ({other}): it takes rows back that were read",
                         snapshot.id
                     ))
-                    .hint("start from scratch behind it, or read the table without 'streaming'"),
+                    .hint(
+                        "start from scratch behind it ('starting-strategy' = 'TABLE_SCAN_THEN_INCREMENTAL'), or \
+                         read the table without 'streaming'",
+                    ),
                 ));
             }
         }
@@ -103,7 +134,7 @@ impl TableReader {
         }
         let mut found = Vec::new();
         for manifest in manifests(&self.place, &version.metadata, &snapshot.manifest_list)? {
-            if manifest.snapshot_id != snapshot.id {
+            if manifest.snapshot_id != snapshot.id || manifest.has_deletions {
                 continue;
             }
             for file in manifest.files(&self.place, &version.metadata)? {
@@ -116,23 +147,18 @@ impl TableReader {
         Ok(found)
     }
 
-    /// What a followed table has now, from where reading began.
-    fn followed(&self, begin: &Begin) -> Result<Vec<InputFile>> {
+    /// What a followed table has now, from where reading began. `whole`: all files of that
+    /// snapshot, where it is read as a whole.
+    fn followed(&self, begin: &Begin, whole: &[InputFile]) -> Result<Vec<InputFile>> {
         let version = self.newest()?;
         let mut newer = version.ancestors();
         let mut found = Vec::new();
         if let Some(id) = begin.snapshot {
-            let at = newer.iter().position(|snapshot| snapshot.id == id).ok_or_else(|| {
-                self.located(
-                    &Error::data(format!(
-                        "the table has snapshot {id} no more, behind which to read on"
-                    ))
-                    .hint("keep snapshots for longer than a job may stand, or start from scratch"),
-                )
-            })?;
+            let at = newer.iter().position(|snapshot| snapshot.id == id);
+            let at = at.ok_or_else(|| self.expired(id))?;
             let first = &newer[at];
             match begin.strategy {
-                Strategy::Table => found = self.files_of(&version, first)?,
+                Strategy::Table => found.extend_from_slice(whole),
                 Strategy::Latest | Strategy::Earliest => found = self.added_by(&version, first)?,
                 Strategy::LatestExclusive => {}
             }
@@ -142,6 +168,37 @@ impl TableReader {
             found.extend(self.added_by(&version, snapshot)?);
         }
         Ok(found)
+    }
+}
+
+/// What is read of a table.
+struct TableScan {
+    /// Its columns: those that are wanted, and those by which rows are deleted.
+    request: TableRequest,
+    /// The places of the wanted ones; `None`: all are.
+    shown: Option<Vec<usize>>,
+    files: Vec<InputFile>,
+}
+
+impl TableScan {
+    /// Reads these columns as well, of a schema that begins with the declared ones.
+    fn read_also(&mut self, fields: &[TableField], schema: TableSchema) -> Vec<DeletionColumn> {
+        let declared = |field: &TableField| {
+            let place = schema.columns.iter().position(|column| column.name == field.name);
+            place.expect("it is declared or was added")
+        };
+        let wanted = self.request.wanted_columns();
+        let all = wanted.iter().copied().chain(fields.iter().map(declared));
+        let read: Vec<usize> = all.collect::<BTreeSet<_>>().into_iter().collect();
+        let delivered = |at: usize| read.iter().position(|own| *own == at).expect("it is read");
+        let column = |field: &TableField| DeletionColumn {
+            field: field.clone(),
+            place: delivered(declared(field)),
+        };
+        let columns = fields.iter().map(column).collect();
+        self.shown = Some(wanted.iter().map(|&at| delivered(at)).collect());
+        (self.request.schema, self.request.projection) = (schema, Some(read));
+        columns
     }
 }
 
@@ -158,6 +215,8 @@ pub struct IcebergSource {
     reader: TableReader,
     follows: Option<std::time::Duration>,
     strategy: Strategy,
+    /// Which of the columns that are read are wanted; `None`: all.
+    shown: Option<Vec<usize>>,
     opened: Option<(Begin, FileSource)>,
 }
 
@@ -173,7 +232,7 @@ impl IcebergSource {
         let request = TableRequest { partitioned_by: Vec::new(), ..request.clone() };
         let reader = TableReader { place, request: request.clone(), added: Arc::default() };
         let follows = options.monitor_interval;
-        Ok(IcebergSource { reader, follows, strategy: options.strategy, opened: None })
+        Ok(IcebergSource { reader, follows, strategy: options.strategy, shown: None, opened: None })
     }
 
     /// Where a run that starts from scratch begins.
@@ -188,29 +247,25 @@ impl IcebergSource {
         Ok(Begin { strategy: self.strategy, snapshot })
     }
 
-    fn source(&self, begin: Begin) -> Result<FileSource> {
+    fn source(&mut self, begin: Begin) -> Result<FileSource> {
         let reader = self.reader.clone();
-        let request = &self.reader.request;
-        let objects = self.reader.place.objects.clone();
-        if let Some(interval) = self.follows {
-            let list: Lister = Arc::new(move || reader.followed(&begin));
-            let files = list()?;
-            return Ok(parquet_source(request, files, objects, Some((interval, list))));
-        }
+        let objects = reader.place.objects.clone();
         let version = reader.newest()?;
-        let files = match begin.snapshot {
-            None => Vec::new(),
+        let is_whole = self.follows.is_none() || begin.strategy == Strategy::Table;
+        let scan = match begin.snapshot.filter(|_| is_whole) {
+            None => TableScan { request: reader.request.clone(), shown: None, files: Vec::new() },
             Some(id) => {
-                let snapshot = version.snapshot(id).ok_or_else(|| {
-                    reader.located(
-                        &Error::data(format!("the table has snapshot {id} no more"))
-                            .hint("start from scratch"),
-                    )
-                })?;
-                reader.files_of(&version, &snapshot)?
+                let snapshot = version.snapshot(id).ok_or_else(|| reader.expired(id))?;
+                reader.scan(&version, &snapshot)?
             }
         };
-        Ok(parquet_source(request, files, objects, None))
+        self.shown = scan.shown;
+        let Some(interval) = self.follows else {
+            return Ok(parquet_source(&scan.request, scan.files, objects, None));
+        };
+        let list: Lister = Arc::new(move || reader.followed(&begin, &scan.files));
+        let files = list()?;
+        Ok(parquet_source(&scan.request, files, objects, Some((interval, list))))
     }
 
     fn opened(&mut self) -> Result<&mut FileSource> {
@@ -252,7 +307,11 @@ impl Source for IcebergSource {
     }
 
     fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
-        self.opened()?.poll(rows_max)
+        let mut polled = self.opened()?.poll(rows_max)?;
+        if let (SourcePoll::Batch(batch), Some(shown)) = (&mut polled, &self.shown) {
+            batch.batch = batch.batch.project(shown)?;
+        }
+        Ok(polled)
     }
 
     fn is_bounded(&self) -> bool {

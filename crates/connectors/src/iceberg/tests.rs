@@ -1,6 +1,8 @@
 //! Tables that are written and read, whatever fails; and that Iceberg's library for Python reads
 //! what is written here, and writes what is read here.
 
+mod changes;
+
 use std::fs;
 use std::path::Path;
 use std::process::Command;

@@ -644,7 +644,7 @@ impl<'a> Lowering<'a> {
     fn must_materialize(&self, written: &WrittenTable, request: &TableRequest) -> bool {
         let connector = self.environment.places.connectors.find(request);
         let accepted = connector.map(|connector| connector.accepted_changes(request));
-        if !matches!(accepted, Ok(AcceptedChanges::Upserts)) {
+        if !matches!(accepted, Ok(AcceptedChanges::Upserts)) || request.primary_key.is_empty() {
             return false;
         }
         match self.environment.upsert_materialize {
