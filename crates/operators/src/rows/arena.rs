@@ -97,7 +97,7 @@ const FAN: usize = 8;
 /// The class from which on segments are not merged: 4096 rows.
 const LARGEST: usize = 4;
 
-/// A piece of so many rows is a segment at once.
+/// A piece of at least this many rows is a segment at once.
 const SEGMENT_ROWS_MIN: usize = 1024;
 /// The open chunk becomes a segment when it has this many rows.
 const OPEN_ROWS_MAX: usize = 4096;
