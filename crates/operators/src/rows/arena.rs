@@ -1,15 +1,24 @@
-//! The rows of one side, as Arrow batches: each piece of input appends one *segment*.
+//! The rows of one side, as Arrow batches. What a small piece of input appends is a *part* of the
+//! open chunk, and the parts of many pieces become one *segment*; a large piece is one at once.
 //!
 //! **Invariants:**
 //! - a live row knows its [`ArenaPlace`], and the segment knows its owner, so that rows may move;
 //! - at least half of the rows of every segment are live, but for those that died in the piece in
-//!   hand;
+//!   hand. Parts of the open chunk are not held to this. They have about [`OPEN_ROWS_MAX`] rows
+//!   together, in columns of about [`OPEN_SOURCE_BYTES_MAX`] and those of the last bundle;
 //! - fewer than eight segments are of one class of size below the largest, so that bundles of one
 //!   row do not become segments of one row.
 //!
-//! Rows move in [`Arena::tidy`] only, between two pieces. A row is copied about once for each class
-//! that it grows through, at most four times, and then again only when half of its neighbours are
-//! gone.
+//! Rows move in [`Arena::tidy`] only, between two pieces.
+//!
+//! # The open chunk
+//!
+//! A part shares the columns of its bundle, and its rows keep the numbers that they have there:
+//! nothing is copied, however few rows a piece has. Slices of one bundle are one part. When the
+//! chunk has [`OPEN_ROWS_MAX`] rows, or its parts keep too much else in memory, its live rows are
+//! copied into a segment, once. A row that goes again soon is never copied.
+//!
+//! # Segments
 //!
 //! ```text
 //! class    0        1         2          3           4 (largest)
@@ -17,18 +26,23 @@
 //!          at most 7 segments each, then 8 of them are merged      never merged, only thinned
 //! ```
 //!
+//! A row of a large piece is copied at most twice, and then again only when half of its neighbours
+//! are gone. A chunk becomes a small segment where few rows of each bundle stay, or where bundles
+//! have few rows: then a row is copied about once for each class that it grows through.
+//!
 //! **Protocol of a piece**
-//! 1. Rows of the bundle in hand are named by `ArenaPlace::of_piece`; nothing is copied yet. A row
+//! 1. Rows of the bundle in hand are named by `ArenaPlace::of_piece`; nothing is kept yet. A row
 //!    that comes and goes within one piece never enters the arena.
 //! 2. `remove` marks rows. Their values can be read until step 4, since a changelog emits what it
 //!    removes.
 //! 3. `append` adds what stays.
 //! 4. `tidy` moves rows and reports each new place to its owner.
 //!
-//! A `RecordBatch` of a large bundle is shared, not copied. A small part of one is copied, as it
-//! would keep the whole bundle in memory.
+//! A large piece is a segment at once: shared with its bundle if it is all of it, copied otherwise,
+//! as it would keep the whole bundle in memory.
 
-use crate::rows::columns::batch_of;
+use std::sync::Arc;
+
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array, new_null_array};
 use arrow_schema::{DataType, SchemaRef};
@@ -36,6 +50,8 @@ use arrow_select::interleave::interleave;
 use arrow_select::take::take;
 use thalweg_core::Result;
 use thalweg_core::bundle::batch_bytes;
+
+use crate::rows::columns::batch_of;
 
 /// No row, and no key.
 pub(crate) const NIL: u32 = u32::MAX;
@@ -80,9 +96,16 @@ impl ArenaPlace {
 const FAN: usize = 8;
 /// The class from which on segments are not merged: 4096 rows.
 const LARGEST: usize = 4;
-/// Segments with fewer rows are copied rather than shared with the bundle that they come from, of
-/// which they may be a small part.
-const SHARED_ROWS_MIN: usize = 1024;
+
+/// A piece of at least this many rows is a segment at once.
+const SEGMENT_ROWS_MIN: usize = 1024;
+/// The open chunk becomes a segment when it has this many rows.
+const OPEN_ROWS_MAX: usize = 4096;
+/// The same when the columns that its parts share take this much. They are memory that others would
+/// use again while it is in the cache, and few of their rows may be kept here.
+const OPEN_SOURCE_BYTES_MAX: usize = 2 << 20;
+/// The same when it has this many parts: each is one more source to gather from.
+const OPEN_PARTS_MAX: usize = 64;
 
 /// For so few places the segments are listed without a table of all segments.
 const FEW_PLACES: usize = 16;
@@ -93,11 +116,34 @@ fn class_of(rows: usize) -> usize {
 
 struct ArenaSegment {
     batch: RecordBatch,
-    /// The row number of each row; [`NIL`] where it is gone.
+    /// The row number of each row; [`NIL`] where it is gone, or stays elsewhere.
     owners: Vec<u32>,
     live: usize,
     bytes: usize,
+    /// True for a part of the open chunk.
+    is_open: bool,
     is_thinned: bool,
+}
+
+/// What becomes a segment next.
+#[derive(Default)]
+struct OpenChunk {
+    /// Its parts, by number. The last one may still take rows of its bundle.
+    parts: Vec<u32>,
+    /// Rows that came.
+    rows: usize,
+    /// What the columns of the last part take.
+    last_bytes: usize,
+    /// What those of the others take: the bundle of the last part may be in hand.
+    source_bytes: usize,
+}
+
+impl OpenChunk {
+    fn is_full(&self) -> bool {
+        self.rows >= OPEN_ROWS_MAX
+            || self.source_bytes >= OPEN_SOURCE_BYTES_MAX
+            || self.parts.len() >= OPEN_PARTS_MAX
+    }
 }
 
 /// All rows of one side.
@@ -105,6 +151,7 @@ pub(crate) struct Arena {
     schema: SchemaRef,
     segments: Vec<Option<ArenaSegment>>,
     free: Vec<u32>,
+    open: OpenChunk,
     /// Segments that may still be merged, by class.
     classes: [Vec<u32>; LARGEST],
     /// Segments that have lost more than half of their rows.
@@ -118,6 +165,7 @@ impl Arena {
             schema,
             segments: Vec::new(),
             free: Vec::new(),
+            open: OpenChunk::default(),
             classes: Default::default(),
             thinned: Vec::new(),
             bytes: 0,
@@ -131,13 +179,70 @@ impl Arena {
         rows: &[u32],
         owners: Vec<u32>,
         bundle_rows: usize,
-        moved: impl FnMut(u32, ArenaPlace),
+        mut moved: impl FnMut(u32, ArenaPlace),
     ) -> Result<()> {
-        let is_whole = rows.len() == bundle_rows && bundle_rows >= SHARED_ROWS_MIN;
-        let columns = if is_whole { columns.to_vec() } else { take_all(columns, rows)? };
-        self.add(columns, owners, moved)
+        if rows.len() >= SEGMENT_ROWS_MIN {
+            let is_whole = rows.len() == bundle_rows;
+            let columns = if is_whole { columns.to_vec() } else { take_all(columns, rows)? };
+            return self.add(columns, owners, moved);
+        }
+        let number = match self.part_of(columns, rows) {
+            Some(number) => number,
+            None => self.begin_part(columns, rows, bundle_rows)?,
+        };
+        let part = self.segments[number as usize].as_mut().expect("a part is kept");
+        for (&row, owner) in rows.iter().zip(owners) {
+            part.owners[row as usize] = owner;
+            moved(owner, ArenaPlace { segment: number, row });
+        }
+        part.live += rows.len();
+        // Its rows count here, and the others of the bundle where they are kept.
+        let bytes = self.open.last_bytes * rows.len() / bundle_rows.max(1);
+        part.bytes += bytes;
+        self.bytes += bytes;
+        self.open.rows += rows.len();
+        Ok(())
     }
 
+    /// The last part, if it shares these columns and has room for these rows: a bundle that comes
+    /// by two ways comes twice.
+    fn part_of(&self, columns: &[ArrayRef], rows: &[u32]) -> Option<u32> {
+        let &number = self.open.parts.last()?;
+        let part = self.segment(number);
+        let mut pairs = columns.iter().zip(part.batch.columns());
+        let is_shared = !columns.is_empty() && pairs.all(|(a, b)| Arc::ptr_eq(a, b));
+        let is_free = |&row: &u32| part.owners[row as usize] == NIL;
+        (is_shared && rows.iter().all(is_free)).then_some(number)
+    }
+
+    /// How many rows of the open chunk are live.
+    fn open_rows(&self) -> usize {
+        self.open.parts.iter().map(|&part| self.segment(part).live).sum()
+    }
+
+    /// A part without rows, which shares these columns. Without columns the bundle has as many rows
+    /// as are named.
+    fn begin_part(
+        &mut self,
+        columns: &[ArrayRef],
+        rows: &[u32],
+        bundle_rows: usize,
+    ) -> Result<u32> {
+        let named = rows.iter().map(|&row| row as usize + 1).max();
+        let bundle_rows = bundle_rows.max(named.unwrap_or(0));
+        let batch = batch_of(&self.schema, columns.to_vec(), bundle_rows)?;
+        let bytes = bundle_rows * size_of::<u32>();
+        self.bytes += bytes;
+        self.open.source_bytes += self.open.last_bytes;
+        self.open.last_bytes = batch_bytes(&batch);
+        let owners = vec![NIL; bundle_rows];
+        let part = ArenaSegment { batch, owners, live: 0, bytes, is_open: true, is_thinned: false };
+        let number = self.put(part);
+        self.open.parts.push(number);
+        Ok(number)
+    }
+
+    /// Adds a segment of rows that all are live.
     fn add(
         &mut self,
         mut columns: Vec<ArrayRef>,
@@ -148,20 +253,26 @@ impl Arena {
         let rows = owners.len();
         let batch = batch_of(&self.schema, columns, rows)?;
         let bytes = batch_bytes(&batch) + rows * size_of::<u32>();
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.segments.push(None);
-            self.segments.len() as u32 - 1
-        });
-        for (row, &owner) in owners.iter().enumerate() {
+        let (is_open, is_thinned) = (false, false);
+        let number =
+            self.put(ArenaSegment { batch, owners, live: rows, bytes, is_open, is_thinned });
+        for (row, &owner) in self.segment(number).owners.iter().enumerate() {
             moved(owner, ArenaPlace { segment: number, row: row as u32 });
         }
         if class_of(rows) < LARGEST {
             self.classes[class_of(rows)].push(number);
         }
         self.bytes += bytes;
-        let segment = ArenaSegment { batch, owners, live: rows, bytes, is_thinned: false };
-        self.segments[number as usize] = Some(segment);
         Ok(())
+    }
+
+    fn put(&mut self, segment: ArenaSegment) -> u32 {
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.segments.push(None);
+            self.segments.len() as u32 - 1
+        });
+        self.segments[number as usize] = Some(segment);
+        number
     }
 
     /// Forgets a row that a segment holds.
@@ -171,7 +282,8 @@ impl Arena {
         let segment = self.segments[place.segment as usize].as_mut().expect("a place is kept");
         segment.owners[place.row as usize] = NIL;
         segment.live -= 1;
-        if segment.live * 2 < segment.owners.len() && !segment.is_thinned {
+        let is_settled = !segment.is_open && !segment.is_thinned;
+        if is_settled && segment.live * 2 < segment.owners.len() {
             segment.is_thinned = true;
             self.thinned.push(place.segment);
         }
@@ -185,7 +297,11 @@ impl Arena {
     }
 
     fn columns(&self, segment: u32) -> &[ArrayRef] {
-        self.segments[segment as usize].as_ref().expect("a place is kept").batch.columns()
+        self.segment(segment).batch.columns()
+    }
+
+    fn segment(&self, number: u32) -> &ArenaSegment {
+        self.segments[number as usize].as_ref().expect("a place is kept")
     }
 
     /// Restores the invariants after removals and additions; says of each row that moves where it
@@ -196,6 +312,10 @@ impl Arena {
     pub fn tidy(&mut self, mut moved: impl FnMut(u32, ArenaPlace)) -> Result<()> {
         while let Some(number) = self.thinned.pop() {
             self.rewrite(&[number], &mut moved)?;
+        }
+        if self.open.is_full() || self.open_rows() == 0 {
+            let OpenChunk { parts, .. } = std::mem::take(&mut self.open);
+            self.rewrite(&parts, &mut moved)?;
         }
         // A merger adds to the next class, which comes next.
         for class in 0..LARGEST {
@@ -228,6 +348,11 @@ impl Arena {
             return Ok(());
         }
         let column = |n: usize| -> Result<ArrayRef> {
+            if let [whole] = &segments[..]
+                && whole.live == whole.owners.len()
+            {
+                return Ok(ArrayRef::clone(whole.batch.column(n)));
+            }
             let sources: Vec<&dyn Array> =
                 segments.iter().map(|segment| segment.batch.column(n).as_ref()).collect();
             Ok(interleave(&sources, &picks)?)
@@ -241,7 +366,7 @@ impl Arena {
         self.bytes -= segment.bytes;
         self.free.push(number);
         let class = class_of(segment.owners.len());
-        if class < LARGEST {
+        if class < LARGEST && !segment.is_open {
             self.classes[class].retain(|&other| other != number);
         }
         Some(segment)
@@ -267,12 +392,13 @@ impl Arena {
             return columns.iter().map(|&n| take_rows(&piece[n], &rows)).collect();
         }
         let (sources, picks) = self.picks(places);
+        let nothing = sources.contains(&NOTHING);
         let column = |&n: &usize| -> Result<ArrayRef> {
-            let nothing = new_null_array(type_of(n), 1);
-            let source = |&segment: &u32| match segment {
-                NOTHING => nothing.as_ref(),
-                PIECE => piece[n].as_ref(),
-                segment => self.columns(segment)[n].as_ref(),
+            let nothing = nothing.then(|| new_null_array(type_of(n), 1));
+            let source = |&segment: &u32| match (segment, &nothing) {
+                (NOTHING, Some(nothing)) => nothing.as_ref(),
+                (PIECE, _) => piece[n].as_ref(),
+                (segment, _) => self.columns(segment)[n].as_ref(),
             };
             let sources: Vec<&dyn Array> = sources.iter().map(source).collect();
             Ok(interleave(&sources, &picks)?)
@@ -335,7 +461,7 @@ fn release_text(column: &mut ArrayRef) {
     let held: usize = texts.data_buffers().iter().map(|buffer| buffer.capacity()).sum();
     let used = texts.total_buffer_bytes_used();
     if held > used + used / 3 {
-        *column = std::sync::Arc::new(texts.gc());
+        *column = Arc::new(texts.gc());
     }
 }
 
@@ -405,31 +531,135 @@ mod tests {
                 assert_eq!(gathered[1].as_string_view().value(row), text(number), "seed {seed}");
             }
             let row_bytes = 8 + 16 + text(100_000).len() + 4;
-            let most = 2 * live.len() * row_bytes + 64 * arena.segments.len() * 8;
+            let most = 2 * live.len() * row_bytes
+                + OPEN_ROWS_MAX * row_bytes
+                + 64 * arena.segments.len() * 8;
             assert!(arena.bytes() < most, "seed {seed}: {} of {most}", arena.bytes());
             assert!(arena.classes.iter().all(|class| class.len() < FAN), "seed {seed}");
         }
     }
 
-    /// Half of the rows of each bundle come to this arena, as with two partitions.
+    /// A quarter of the rows of each bundle come to this arena, as with four partitions.
     #[test]
-    fn texts_that_are_counted_are_all_that_is_held() {
-        let (mut arena, mut places) = (arena(), vec![ArenaPlace::NONE; 4000]);
-        for start in (0..4000).step_by(100) {
-            let numbers: Vec<i64> = (start..start + 200).collect();
-            let rows: Vec<u32> = (0..200).step_by(2).collect();
-            let owners: Vec<u32> = (0..100).map(|n| (start + n) as u32).collect();
+    fn texts_that_are_counted_are_all_that_is_held_but_for_about_one_large_bundle() {
+        for bundle in [200_u32, 3000, 20_000] {
+            let (mut arena, mut places) = (arena(), vec![ArenaPlace::NONE; 100_000]);
+            let mut owner = 0..100_000;
+            while !owner.is_empty() {
+                let owners: Vec<u32> = owner.by_ref().take(bundle as usize / 4).collect();
+                let numbers: Vec<i64> = (0..i64::from(bundle)).collect();
+                let rows: Vec<u32> = (0..bundle).step_by(4).collect();
+                let set = |owner: u32, place| places[owner as usize] = place;
+                let columns = columns(&numbers);
+                arena.append(&columns, &rows, owners, bundle as usize, set).unwrap();
+                arena.tidy(|owner, place| places[owner as usize] = place).unwrap();
+            }
+            let texts = |segment: &ArenaSegment| -> usize {
+                let texts = segment.batch.column(1).as_string_view();
+                texts.data_buffers().iter().map(|buffer| buffer.capacity()).sum()
+            };
+            let held: usize = arena.segments.iter().flatten().map(texts).sum();
+            let of_rows = |rows: usize| rows * text(1000).len() * 3 / 2;
+            let most = of_rows(100_000 + bundle as usize) + 2 * OPEN_SOURCE_BYTES_MAX;
+            assert!(held <= most, "{held} bytes of {most}, bundles of {bundle}");
+        }
+    }
+
+    /// What is found of rows that come and go does not depend on how many come together, nor on
+    /// whether they are slices of one bundle or bundles of their own.
+    #[test]
+    fn rows_are_the_same_in_pieces_of_any_size() {
+        const ROWS: usize = 40_000;
+        let mut random = SplitMix64::new(5);
+        // The row that goes when a row comes, if any.
+        let leaving: Vec<Option<usize>> = (0..ROWS)
+            .map(|row| {
+                (random.below(3) > 0).then(|| row - random.below(row.min(9000) as u64 + 1) as usize)
+            })
+            .collect();
+        let numbers: Vec<i64> = (0..ROWS as i64).collect();
+        let all = columns(&numbers);
+        let mut expected = None;
+        for (piece_rows, is_slice) in [
+            (1, true),
+            (1, false),
+            (7, true),
+            (7, false),
+            (1000, true),
+            (1000, false),
+            (ROWS, true),
+        ] {
+            let (mut arena, mut places) = (arena(), vec![ArenaPlace::NONE; ROWS]);
+            for from in (0..ROWS).step_by(piece_rows) {
+                let to = ROWS.min(from + piece_rows);
+                for row in from..to {
+                    places[row] = ArenaPlace::of_piece((row - from) as u32);
+                    if let Some(gone) = leaving[row] {
+                        let place = std::mem::replace(&mut places[gone], ArenaPlace::NONE);
+                        if place.is_kept() {
+                            arena.remove(place);
+                        }
+                    }
+                }
+                let left = (from..to).filter(|&row| places[row].piece_row().is_some());
+                let owners: Vec<u32> = left.map(|row| row as u32).collect();
+                let set = |owner: u32, place| places[owner as usize] = place;
+                if is_slice {
+                    arena.append(&all, &owners, owners.clone(), ROWS, set).unwrap();
+                } else {
+                    let own: Vec<ArrayRef> =
+                        all.iter().map(|column| column.slice(from, to - from)).collect();
+                    let rows: Vec<u32> = owners.iter().map(|row| row - from as u32).collect();
+                    arena.append(&own, &rows, owners, to - from, set).unwrap();
+                }
+                arena.tidy(|owner, place| places[owner as usize] = place).unwrap();
+            }
+            let live = (0..ROWS).filter(|&row| places[row].is_kept());
+            let live: Vec<ArenaPlace> = live.map(|row| places[row]).collect();
+            let found = arena.gather(&live, &[], &[0, 1]).unwrap();
+            let texts = found[1].as_string_view();
+            for (number, shown) in found[0].as_primitive::<Int64Type>().values().iter().zip(texts) {
+                assert_eq!(shown, Some(&text(*number)[..]));
+            }
+            let numbers = found[0].as_primitive::<Int64Type>().values().to_vec();
+            assert_eq!(expected.get_or_insert_with(|| numbers.clone()), &numbers);
+        }
+        assert!(expected.is_some_and(|rows| rows.len() > ROWS / 3));
+    }
+
+    /// `SELECT COUNT(*)` over rows of which no column is read.
+    #[test]
+    fn rows_without_columns_come_and_go() {
+        let mut arena = Arena::new(Arc::new(Schema::empty()));
+        let mut places = vec![ArenaPlace::NONE; 3000];
+        for row in 0..3000 {
             let set = |owner: u32, place| places[owner as usize] = place;
-            arena.append(&columns(&numbers), &rows, owners, 200, set).unwrap();
+            arena.append(&[], &[row % 2], vec![row], 0, set).unwrap();
             arena.tidy(|owner, place| places[owner as usize] = place).unwrap();
         }
-        let texts = |segment: &ArenaSegment| -> usize {
-            let texts = segment.batch.column(1).as_string_view();
-            texts.data_buffers().iter().map(|buffer| buffer.capacity()).sum()
-        };
-        let held: usize = arena.segments.iter().flatten().map(texts).sum();
-        let shown = 4000 * text(1000).len();
-        assert!(held <= shown + shown / 2, "{held} bytes for {shown}");
+        assert!(places.iter().all(|place| place.is_kept()));
+        places.iter().for_each(|&place| arena.remove(place));
+        arena.tidy(|_, _| panic!("no row is left")).unwrap();
+        assert_eq!(arena.bytes, 0);
+    }
+
+    /// A bundle that comes by two ways (the union of a table with itself) is not one part.
+    #[test]
+    fn rows_of_a_bundle_may_come_twice() {
+        let (mut arena, mut places) = (arena(), vec![ArenaPlace::NONE; 20]);
+        let columns = columns(&(0..10).collect::<Vec<i64>>());
+        let rows: Vec<u32> = (0..10).collect();
+        for first in [0, 10] {
+            let owners = rows.iter().map(|row| first + row).collect();
+            let set = |owner: u32, place| places[owner as usize] = place;
+            arena.append(&columns, &rows, owners, 10, set).unwrap();
+        }
+        arena.remove(std::mem::replace(&mut places[3], ArenaPlace::NONE));
+        arena.tidy(|owner, place| places[owner as usize] = place).unwrap();
+        let kept: Vec<ArenaPlace> = places.into_iter().filter(|place| place.is_kept()).collect();
+        let found = arena.gather(&kept, &[], &[0]).unwrap().swap_remove(0);
+        let expected: Vec<i64> = (0..10).filter(|&n| n != 3).chain(0..10).collect();
+        assert_eq!(found.as_primitive::<Int64Type>().values()[..], expected[..]);
     }
 
     #[test]
