@@ -1,5 +1,6 @@
-//! The rows of one side, as Arrow batches. What a small piece of input appends is a *part* of the
-//! open chunk, and the parts of many pieces become one *segment*; a large piece is one at once.
+//! The rows of one side, as Arrow batches. What a piece of a small bundle appends is a *part* of
+//! the open chunk, and the parts of many pieces become one *segment*; that of a large bundle is one
+//! at once.
 //!
 //! **Invariants:**
 //! - a live row knows its [`ArenaPlace`], and the segment knows its owner, so that rows may move;
@@ -26,9 +27,8 @@
 //!          at most 7 segments each, then 8 of them are merged      never merged, only thinned
 //! ```
 //!
-//! A row of a large piece is copied at most twice, and then again only when half of its neighbours
-//! are gone. A chunk becomes a small segment where few rows of each bundle stay, or where bundles
-//! have few rows: then a row is copied about once for each class that it grows through.
+//! A row is copied about once for each class that it grows through, at most four times, and then
+//! again only when half of its neighbours are gone.
 //!
 //! **Protocol of a piece**
 //! 1. Rows of the bundle in hand are named by `ArenaPlace::of_piece`; nothing is kept yet. A row
@@ -38,8 +38,9 @@
 //! 3. `append` adds what stays.
 //! 4. `tidy` moves rows and reports each new place to its owner.
 //!
-//! A large piece is a segment at once: shared with its bundle if it is all of it, copied otherwise,
-//! as it would keep the whole bundle in memory.
+//! A piece of a large bundle is a segment at once: shared with its bundle if it is all of it,
+//! copied otherwise, as it would keep the whole bundle in memory, which others use again while it
+//! is in the cache.
 
 use std::sync::Arc;
 
@@ -97,8 +98,8 @@ const FAN: usize = 8;
 /// The class from which on segments are not merged: 4096 rows.
 const LARGEST: usize = 4;
 
-/// A piece of at least this many rows is a segment at once.
-const SEGMENT_ROWS_MIN: usize = 1024;
+/// Pieces of larger bundles are segments at once.
+const SMALL_BUNDLE_ROWS_MAX: usize = 1024;
 /// The open chunk becomes a segment when it has this many rows.
 const OPEN_ROWS_MAX: usize = 4096;
 /// The same when the columns that its parts share take this much. They are memory that others would
@@ -181,7 +182,7 @@ impl Arena {
         bundle_rows: usize,
         mut moved: impl FnMut(u32, ArenaPlace),
     ) -> Result<()> {
-        if rows.len() >= SEGMENT_ROWS_MIN {
+        if bundle_rows > SMALL_BUNDLE_ROWS_MAX {
             let is_whole = rows.len() == bundle_rows;
             let columns = if is_whole { columns.to_vec() } else { take_all(columns, rows)? };
             return self.add(columns, owners, moved);
