@@ -549,7 +549,7 @@ mod tests {
             while !owner.is_empty() {
                 let owners: Vec<u32> = owner.by_ref().take(bundle as usize / 4).collect();
                 let numbers: Vec<i64> = (0..i64::from(bundle)).collect();
-                let rows: Vec<u32> = (0..bundle).step_by(4).collect();
+                let rows: Vec<u32> = (0..bundle).step_by(4).take(owners.len()).collect();
                 let set = |owner: u32, place| places[owner as usize] = place;
                 let columns = columns(&numbers);
                 arena.append(&columns, &rows, owners, bundle as usize, set).unwrap();
