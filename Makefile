@@ -282,7 +282,7 @@ $(MDBOOK):
 	CARGO_TARGET_DIR=target/tools/build $(CARGO) install mdbook --version $(MDBOOK_VERSION) --locked \
 		--no-default-features --features search --root target/tools/mdbook-$(MDBOOK_VERSION)
 
-# The program with optimization over all crates, and what is packed around it: the list of licences looks at all crates, also those
+# The program without symbols, and what is packed around it: the list of licences looks at all crates, also those
 # that the build does not fetch. `deb` and `rpm` need nFPM, which is a module of Go:
 # go install github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.48.0
 DIST_FEATURES ?=
