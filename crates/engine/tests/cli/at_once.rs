@@ -132,7 +132,7 @@ fn a_job_that_fails_stops_the_others_with_a_last_snapshot() {
         &workspace,
         "SET 'execution.checkpointing.dir' = 'state'; SET 'execution.checkpointing.interval' = '0 s';\n\
          INSERT INTO kept SELECT n FROM e;\nRESET 'execution.checkpointing.dir';\nINSERT INTO b SELECT n FROM bad;\n\
-         SET 'pipeline.name' = 'last';\nINSERT INTO a SELECT n FROM slow;\n",
+         SET 'pipeline.name' = 'last';\nINSERT INTO a SELECT n FROM e;\n",
     );
     let run = end(&mut start(&workspace, &sql, &[]));
     let text = run.message(1);

@@ -4,10 +4,12 @@
 //! run.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use super::jobs::{Running, Workspace, files, folders, until};
+use super::jobs::{PATIENCE, Running, Workspace, files, folders, until};
 
 /// How many numbers there are.
 const NUMBERS: i64 = 3_000;
@@ -287,8 +289,20 @@ impl SmallDisk {
     }
 
     fn fill(&self) {
+        let mut ballast = fs::OpenOptions::new();
+        let ballast = ballast.create(true).append(true).open(self.0.join("ballast"));
         // It ends with an error when nothing more fits.
-        let _ = fs::write(self.0.join("ballast"), vec![0_u8; 2 << 20]);
+        let _ = ballast.and_then(|mut ballast| ballast.write_all(&vec![0_u8; 2 << 20]));
+    }
+
+    /// Fills it again and again, for a while or until the job ends: a snapshot that was being
+    /// taken may have removed an older one since, whose room the next one would find.
+    fn stay_full(&self, running: &mut Running, duration: Duration) {
+        let begun = Instant::now();
+        while begun.elapsed() < duration && running.ended().is_none() {
+            self.fill();
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     fn free(&self) {
@@ -313,15 +327,15 @@ fn a_full_disk_pauses_a_job_until_there_is_room_or_fails_it() {
         let on = format!("execution.checkpointing.on-failure={on_failure}");
         let tolerated = "execution.checkpointing.tolerable-failed-checkpoints=0";
         let more = ["--set", &on, "--set", tolerated, "--set", "restart-strategy.type=none"];
-        let mut running = begun(&workspace, USUAL, &more);
-        disk.fill();
+        let mut running = begun(&workspace, SLOW, &more);
         if on_failure == "fail" {
+            disk.stay_full(&mut running, PATIENCE);
             let (status, messages) = running.end();
             assert_eq!(status.code(), Some(1), "{messages}");
             disk.free();
             workspace.succeed(&words(&["--resume"]));
         } else {
-            std::thread::sleep(std::time::Duration::from_millis(2_500));
+            disk.stay_full(&mut running, Duration::from_millis(2_500));
             assert!(running.ended().is_none(), "{on_failure}: {}", running.messages());
             assert!(visible(&workspace).len() < expected().len(), "nothing is committed meanwhile");
             disk.free();
