@@ -6,7 +6,7 @@
 //! - a live row knows its [`ArenaPlace`], and the segment knows its owner, so that rows may move;
 //! - at least half of the rows of every segment are live, but for those that died in the piece in
 //!   hand. Parts of the open chunk are not held to this. They have about [`OPEN_ROWS_MAX`] rows
-//!   together, in columns of about [`OPEN_SOURCE_BYTES_MAX`] and those of the last bundle;
+//!   together, in columns of about [`OPEN_SOURCE_BYTES_MAX`];
 //! - fewer than eight segments are of one class of size below the largest, so that bundles of one
 //!   row do not become segments of one row.
 //!
@@ -15,9 +15,9 @@
 //! # The open chunk
 //!
 //! A part shares the columns of its bundle, and its rows keep the numbers that they have there:
-//! nothing is copied, however few rows a piece has. Slices of one bundle are one part. When the
-//! chunk has [`OPEN_ROWS_MAX`] rows, or its parts keep too much else in memory, its live rows are
-//! copied into a segment, once. A row that goes again soon is never copied.
+//! nothing is copied, however few rows a piece has. When the chunk has [`OPEN_ROWS_MAX`] rows, or
+//! its parts keep too much else in memory, its live rows are copied into a segment, once. A row
+//! that goes again soon is never copied.
 //!
 //! # Segments
 //!
@@ -129,13 +129,11 @@ struct ArenaSegment {
 /// What becomes a segment next.
 #[derive(Default)]
 struct OpenChunk {
-    /// Its parts, by number. The last one may still take rows of its bundle.
+    /// Its parts, by number.
     parts: Vec<u32>,
     /// Rows that came.
     rows: usize,
-    /// What the columns of the last part take.
-    last_bytes: usize,
-    /// What those of the others take: the bundle of the last part may be in hand.
+    /// What the columns take that its parts share.
     source_bytes: usize,
 }
 
@@ -187,33 +185,15 @@ impl Arena {
             let columns = if is_whole { columns.to_vec() } else { take_all(columns, rows)? };
             return self.add(columns, owners, moved);
         }
-        let number = match self.part_of(columns, rows) {
-            Some(number) => number,
-            None => self.begin_part(columns, rows, bundle_rows)?,
-        };
-        let part = self.segments[number as usize].as_mut().expect("a part is kept");
-        for (&row, owner) in rows.iter().zip(owners) {
-            part.owners[row as usize] = owner;
-            moved(owner, ArenaPlace { segment: number, row });
-        }
-        part.live += rows.len();
-        // Its rows count here, and the others of the bundle where they are kept.
-        let bytes = self.open.last_bytes * rows.len() / bundle_rows.max(1);
-        part.bytes += bytes;
-        self.bytes += bytes;
+        let mut part = self.part(columns, rows, bundle_rows)?;
+        let owned = || rows.iter().copied().zip(owners.iter().copied());
+        owned().for_each(|(row, owner)| part.owners[row as usize] = owner);
+        self.bytes += part.bytes;
+        let segment = self.put(part);
+        owned().for_each(|(row, owner)| moved(owner, ArenaPlace { segment, row }));
+        self.open.parts.push(segment);
         self.open.rows += rows.len();
         Ok(())
-    }
-
-    /// The last part, if it shares these columns and has room for these rows: a bundle that comes
-    /// by two ways comes twice.
-    fn part_of(&self, columns: &[ArrayRef], rows: &[u32]) -> Option<u32> {
-        let &number = self.open.parts.last()?;
-        let part = self.segment(number);
-        let mut pairs = columns.iter().zip(part.batch.columns());
-        let is_shared = !columns.is_empty() && pairs.all(|(a, b)| Arc::ptr_eq(a, b));
-        let is_free = |&row: &u32| part.owners[row as usize] == NIL;
-        (is_shared && rows.iter().all(is_free)).then_some(number)
     }
 
     /// How many rows of the open chunk are live.
@@ -221,26 +201,23 @@ impl Arena {
         self.open.parts.iter().map(|&part| self.segment(part).live).sum()
     }
 
-    /// A part without rows, which shares these columns. Without columns the bundle has as many rows
+    /// A part of these rows, which have no owners yet. Without columns the bundle has as many rows
     /// as are named.
-    fn begin_part(
+    fn part(
         &mut self,
         columns: &[ArrayRef],
         rows: &[u32],
         bundle_rows: usize,
-    ) -> Result<u32> {
+    ) -> Result<ArenaSegment> {
         let named = rows.iter().map(|&row| row as usize + 1).max();
         let bundle_rows = bundle_rows.max(named.unwrap_or(0));
         let batch = batch_of(&self.schema, columns.to_vec(), bundle_rows)?;
-        let bytes = bundle_rows * size_of::<u32>();
-        self.bytes += bytes;
-        self.open.source_bytes += self.open.last_bytes;
-        self.open.last_bytes = batch_bytes(&batch);
-        let owners = vec![NIL; bundle_rows];
-        let part = ArenaSegment { batch, owners, live: 0, bytes, is_open: true, is_thinned: false };
-        let number = self.put(part);
-        self.open.parts.push(number);
-        Ok(number)
+        let source_bytes = batch_bytes(&batch);
+        self.open.source_bytes += source_bytes;
+        // Its rows count here, and the others of the bundle where they are kept.
+        let bytes = bundle_rows * size_of::<u32>() + source_bytes * rows.len() / bundle_rows.max(1);
+        let (owners, live) = (vec![NIL; bundle_rows], rows.len());
+        Ok(ArenaSegment { batch, owners, live, bytes, is_open: true, is_thinned: false })
     }
 
     /// Adds a segment of rows that all are live.
