@@ -152,6 +152,14 @@ impl Error {
         self.0.job.get_or_insert(job.into());
         self
     }
+    /// The same about a table, with its name in front. The hint stays; the place is for the caller
+    /// to say.
+    #[must_use]
+    pub fn about_table(&self, table: &str) -> Self {
+        let mut named = Error::new(self.kind(), format!("table {table}: {}", self.message()));
+        named.0.hint.clone_from(&self.0.hint);
+        named
+    }
 
     /// Whose fault.
     pub fn kind(&self) -> ErrorKind {

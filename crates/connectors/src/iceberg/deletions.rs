@@ -23,7 +23,6 @@ use thalweg_core::connector::TableRequest;
 use thalweg_core::{Error, Result};
 
 use super::manifest::{Content, ListedFile};
-use super::place::in_table;
 use super::schema::{TableField, position_fields};
 use crate::filesystem::{InputFile, RowFilter};
 
@@ -119,7 +118,7 @@ impl Deletions {
                 Content::PositionDeletes => found.read_places(listed, file, &numbers),
                 _ => found.read_keys(listed, file, unpartitioned),
             };
-            read.map_err(|error| in_table(request, &error).in_file(file.label.as_ref()))?;
+            read.map_err(|error| error.about_table(&request.table).in_file(file.label.as_ref()))?;
         }
         for rows in found.places.values_mut() {
             rows.sort_unstable();

@@ -279,13 +279,3 @@ fn plain(location: &str) -> String {
 pub fn failed(path: &Path, error: &io::Error) -> Error {
     crate::filesystem::write_failed(path, error)
 }
-
-/// An error of a table, with its name.
-pub fn in_table(request: &TableRequest, error: &Error) -> Error {
-    let message = format!("table {}: {}", request.table, error.message());
-    let named = Error::new(error.kind(), message);
-    match error.help() {
-        Some(help) => named.hint(help.to_owned()),
-        None => named,
-    }
-}

@@ -36,7 +36,7 @@ use super::literal::Literal;
 use super::manifest::{Content, DataFile, ManifestEntry, manifest, manifest_list, manifests};
 use super::metadata::{Added, new_properties, new_snapshot_id, new_table};
 use super::options::IcebergOptions;
-use super::place::{TablePlace, Version, failed, in_table};
+use super::place::{TablePlace, Version, failed};
 use super::row_delta::RowDelta;
 use super::schema::{TableLayout, arrow_of, position_fields};
 use crate::filesystem::sync_above;
@@ -110,7 +110,7 @@ impl IcebergSink {
     }
 
     fn located(&self, error: &Error) -> Error {
-        in_table(&self.request, error).in_file(self.place.shown())
+        error.about_table(&self.request.table).in_file(self.place.shown())
     }
 
     fn locate(&mut self) -> Result<()> {
@@ -439,7 +439,7 @@ impl IcebergSink {
 pub fn new_layout(request: &TableRequest, options: &IcebergOptions<'_>) -> Result<TableLayout> {
     let layout = TableLayout::of_new(request)?;
     if options.is_upsert == Some(true) || request.has_updates {
-        layout.check_key().map_err(|error| in_table(request, &error))?;
+        layout.check_key().map_err(|error| error.about_table(&request.table))?;
     }
     Ok(layout)
 }

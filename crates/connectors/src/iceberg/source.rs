@@ -21,7 +21,7 @@ use super::deletions::{DeletionColumn, Deletions};
 use super::manifest::{ListedFile, manifests};
 use super::metadata::TableSnapshot;
 use super::options::{IcebergOptions, Strategy};
-use super::place::{TablePlace, Version, in_table};
+use super::place::{TablePlace, Version};
 use super::schema::{TableField, deletion_columns};
 use crate::filesystem::{FileSource, InputFile, Lister, parquet_source, table_file};
 
@@ -36,7 +36,7 @@ struct TableReader {
 
 impl TableReader {
     fn located(&self, error: &Error) -> Error {
-        in_table(&self.request, error).in_file(self.place.shown())
+        error.about_table(&self.request.table).in_file(self.place.shown())
     }
 
     fn locate(&mut self) -> Result<()> {

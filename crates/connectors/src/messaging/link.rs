@@ -187,9 +187,5 @@ pub fn about(table: &str, error: Error) -> Error {
     if error.message().starts_with("table ") {
         return error;
     }
-    let named = Error::new(error.kind(), format!("table {table}: {}", error.message()));
-    match error.help() {
-        Some(help) => named.hint(help),
-        None => named,
-    }
+    error.about_table(table)
 }

@@ -255,12 +255,7 @@ impl<'a> Options<'a> {
 
     /// An error about the table, with its name in front.
     pub fn about(&self, error: &Error) -> Error {
-        let named =
-            Error::new(error.kind(), format!("table {}: {}", self.request.table, error.message()));
-        match error.help() {
-            Some(help) => named.hint(help),
-            None => named,
-        }
+        error.about_table(&self.request.table)
     }
 
     /// Checks that the table may talk to a host.

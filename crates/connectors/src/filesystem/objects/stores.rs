@@ -65,20 +65,11 @@ pub fn writes(path: &str) -> bool {
 /// # Errors
 /// If it does not.
 pub fn check(request: &TableRequest, path: &str) -> Result<()> {
-    check_url(&request.access, path).map_err(|error| of_table(request, error))
+    check_url(&request.access, path).map_err(|error| error.about_table(&request.table))
 }
 
 fn check_url(access: &Access, path: &str) -> Result<()> {
     remote::check(access, &parse(path)?)
-}
-
-fn of_table(request: &TableRequest, error: Error) -> Error {
-    let message = format!("table {}: {}", request.table, error.message());
-    let located = Error::new(error.kind(), message);
-    match error.help() {
-        Some(help) => located.hint(help.to_owned()),
-        None => located,
-    }
 }
 
 fn parse(path: &str) -> Result<Url<'_>> {
@@ -114,7 +105,7 @@ impl Objects {
         if !is_url(path) {
             return Ok(None);
         }
-        let opened = open(&request.access, path).map_err(|error| of_table(request, error));
+        let opened = open(&request.access, path).map_err(|error| error.about_table(&request.table));
         opened.map(Arc::new).map(Some)
     }
 }
