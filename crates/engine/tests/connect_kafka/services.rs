@@ -2,11 +2,14 @@
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 use std::io::Read;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
+
+use thalweg_core::shim::SplitMix64;
 
 /// The text of bytes that a program has written.
 pub fn text(bytes: &[u8]) -> String {
@@ -209,6 +212,31 @@ impl Job {
         let said = shown.join().expect("read") + &errors.join().expect("read");
         (self.0.wait().expect("it has ended").success(), said)
     }
+}
+
+/// Kills a job again and again, each third time its server as well, and lets it end in the end.
+/// `alive_ms`: for how long it runs each time.
+pub fn end_after_kills(
+    server: &Service,
+    (file, arguments): (&Path, &[&str]),
+    (kills, alive_ms): (usize, Range<u64>),
+    seed: u64,
+) {
+    let mut random = SplitMix64::new(seed);
+    for kill in 0..kills {
+        let job = Job::start(file, arguments);
+        let spread_ms = alive_ms.end - alive_ms.start;
+        sleep(Duration::from_millis(alive_ms.start + random.below(spread_ms)));
+        if kill % 3 == 2 {
+            server.crash();
+            sleep(Duration::from_millis(random.below(300)));
+            server.start_again();
+            sleep(Duration::from_millis(random.below(600)));
+        }
+        job.kill();
+    }
+    let (is_right, said) = Job::start(file, arguments).wait();
+    assert!(is_right, "{said}");
 }
 
 fn read(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<String> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use thalweg_core::shim::SplitMix64;
 
 use super::server::Server;
-use super::services::Job;
+use super::services::{Job, end_after_kills};
 
 fn kills(default: usize) -> usize {
     std::env::var("THALWEG_KILLS").map_or(default, |text| text.parse().expect("a number"))
@@ -20,20 +20,7 @@ fn run_with_kills(server: &Server, text: &str, kills: usize, seed: u64) {
         dir.display()
     );
     let file = server.file("killed", &text);
-    let mut random = SplitMix64::new(seed);
-    for kill in 0..kills {
-        let job = Job::start(&file, &["--resume"]);
-        sleep(Duration::from_millis(100 + random.below(900)));
-        if kill % 3 == 2 {
-            server.crash();
-            sleep(Duration::from_millis(random.below(300)));
-            server.start_again();
-            sleep(Duration::from_millis(random.below(600)));
-        }
-        job.kill();
-    }
-    let (is_right, said) = Job::start(&file, &["--resume"]).wait();
-    assert!(is_right, "{said}");
+    end_after_kills(server, (&file, &["--resume"]), (kills, 100..1_000), seed);
 }
 
 #[test]

@@ -2,12 +2,8 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::thread::sleep;
-use std::time::Duration;
 
-use thalweg_core::shim::SplitMix64;
-
-use super::services::{Job, Service, text};
+use super::services::{Job, Service, end_after_kills, text};
 
 /// Runs statements of Python, which have Iceberg's library. What they print; `None` on a machine
 /// that cannot have it.
@@ -24,24 +20,6 @@ fn python(statements: &str) -> Option<String> {
     let output = output.expect("Python runs");
     assert!(output.status.success(), "{statements}: {}", text(&output.stderr));
     Some(text(&output.stdout))
-}
-
-/// Kills a job some times, and the server with it, and lets it end.
-fn end_after_kills(server: &Service, file: &Path, arguments: &[&str], seed: u64) {
-    let mut random = SplitMix64::new(seed);
-    for kill in 0..6 {
-        let job = Job::start(file, arguments);
-        sleep(Duration::from_millis(300 + random.below(1_500)));
-        if kill % 3 == 2 {
-            server.crash();
-            sleep(Duration::from_millis(random.below(300)));
-            server.start_again();
-            sleep(Duration::from_millis(random.below(600)));
-        }
-        job.kill();
-    }
-    let (is_right, said) = Job::start(file, arguments).wait();
-    assert!(is_right, "{said}");
 }
 
 /// The rows of a table of a server as Iceberg's library for Java reads them.
@@ -78,7 +56,7 @@ fn a_table_of_a_server_holds_the_newest_row_of_each_key() {
          'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '12000');\n\
          {table}INSERT INTO totals SELECT n % 40, COUNT(*), SUM(n) FROM numbers GROUP BY n % 40;"
     );
-    end_after_kills(&server, &server.file("totals", &job), &arguments, 6);
+    end_after_kills(&server, (&server.file("totals", &job), &arguments), (6, 300..1_800), 6);
     let select = "SELECT COUNT(*), SUM(numbers), SUM(total), COUNT(DISTINCT k) FROM totals;";
     let read = format!("SET 'execution.runtime-mode' = 'batch'; {table}{select}");
     let (is_right, said) = Job::start(&server.file("read", &read), &arguments[1..]).wait();
@@ -123,7 +101,7 @@ fn a_table_of_a_server_holds_each_row_once_and_others_read_it() {
          {numbers}{}INSERT INTO lake SELECT n, n % 3 FROM numbers;",
         table("")
     );
-    end_after_kills(&server, &server.file("lake", &text), &arguments, 5);
+    end_after_kills(&server, (&server.file("lake", &text), &arguments), (6, 300..1_800), 5);
     let is_whole = |said: &str| said.matches("12000").count() == 2 && said.contains("72006000");
     let (is_right, said) = read("");
     assert!(is_right && is_whole(&said), "{said}");
