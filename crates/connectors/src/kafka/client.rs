@@ -262,6 +262,13 @@ impl Properties {
         config
     }
 
+    /// True if the user says how the client chooses the partition of a message without a key.
+    pub fn choose_partitions(&self) -> bool {
+        ["partitioner", "sticky.partitioning.linger.ms"]
+            .iter()
+            .any(|name| self.settings.contains_key(*name))
+    }
+
     /// True if servers that others name have to be checked.
     pub fn limits_servers(&self) -> bool {
         self.targets.is_limited()

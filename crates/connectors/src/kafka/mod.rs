@@ -22,6 +22,7 @@ mod messages;
 mod offsets;
 mod options;
 mod output;
+mod partitions;
 mod queue;
 mod reader;
 mod rows;

@@ -1,6 +1,6 @@
 //! Messages to the servers.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::time::Duration;
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -11,6 +11,7 @@ use thalweg_core::{Error, Result};
 use super::batches::{ClientTopic, GIVEN_MAX, flush};
 use super::client::{Client, Context, Producer, Properties, create};
 use super::options::KafkaOptions;
+use super::partitions::BatchPartitions;
 use super::spool::Outgoing;
 use crate::network::{Cancel, TICK};
 
@@ -19,7 +20,10 @@ pub struct Output {
     table: String,
     /// Where messages go that name no topic.
     topic: Option<String>,
+    /// Where all of them go.
     partition: Option<i32>,
+    /// Where those without a key go, batch by batch, unless the user leaves it to the client.
+    partitions: Option<RefCell<BatchPartitions>>,
     properties: Properties,
     context: Context,
     cancel: Cancel,
@@ -69,6 +73,7 @@ impl Output {
             table: table.to_owned(),
             topic: options.topics.only().map(str::to_owned),
             partition: options.is_fixed_partition.then_some(0),
+            partitions: (!options.properties.choose_partitions()).then(RefCell::default),
             properties: options.properties.clone(),
             context,
             cancel,
@@ -89,11 +94,12 @@ impl Output {
         let mut left = messages;
         while let Some(first) = left.first() {
             let head = &left[..left.len().min(GIVEN_MAX)];
-            let plain = head.iter().take_while(|message| message.is_plain()).count();
+            let is_alike = |message: &&Outgoing<'_>| {
+                message.is_plain() && message.key.is_some() == first.key.is_some()
+            };
+            let plain = head.iter().take_while(is_alike).count();
             let taken = match &self.topic {
-                Some(topic) if plain > 0 => {
-                    self.topic(topic)?.send(&head[..plain], self.partition)?
-                }
+                Some(topic) if plain > 0 => self.send_batch(topic, &head[..plain])?,
                 _ => usize::from(self.send_one(first)?),
             };
             left = &left[taken..];
@@ -105,6 +111,27 @@ impl Output {
             }
         }
         Ok(())
+    }
+
+    /// Sends messages that all have keys, or all have none. How many were taken.
+    fn send_batch(&self, name: &str, messages: &[Outgoing<'_>]) -> Result<usize, Failure> {
+        let topic = self.topic(name)?;
+        let has_keys = messages.first().is_some_and(|message| message.key.is_some());
+        let partitions = self.partitions.as_ref();
+        let is_ours = self.partition.is_none() && !has_keys && self.context.trouble.get().is_none();
+        let Some(partitions) = partitions.filter(|_| is_ours) else {
+            return Ok(topic.send(messages, self.partition)?);
+        };
+        let chosen = partitions.borrow_mut().choose(&self.producer, name);
+        match topic.send(messages, chosen) {
+            Err(KafkaError::MessageProduction(RDKafkaErrorCode::UnknownPartition))
+                if chosen.is_some() =>
+            {
+                partitions.borrow_mut().forget();
+                Ok(topic.send(messages, None)?)
+            }
+            sent => Ok(sent?),
+        }
     }
 
     fn topic(&self, name: &str) -> Result<&ClientTopic> {
@@ -186,5 +213,75 @@ impl Output {
             Failure::Error(error) => error,
             Failure::Client(error) => self.explained(&error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rdkafka::mocking::MockCluster;
+    use rdkafka::producer::Producer as _;
+    use thalweg_core::connector::TableRequest;
+    use thalweg_core::{Column, DataType, TableSchema};
+
+    use super::*;
+
+    const BATCHES: usize = 40;
+
+    fn output(servers: &str) -> Output {
+        let options = [
+            ("connector", "kafka"),
+            ("topic", "t"),
+            ("format", "raw"),
+            ("properties.bootstrap.servers", servers),
+        ];
+        let request = TableRequest {
+            table: "t".to_owned(),
+            schema: TableSchema::new(vec![Column::new("value", DataType::STRING.nullable())]),
+            options: options.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            ..TableRequest::default()
+        };
+        let options = KafkaOptions::read(&request, false, true, true).expect("options");
+        Output::new("t", &options, &[], Context::default(), Cancel::default()).expect("an output")
+    }
+
+    fn send_batches(output: &Output) {
+        let message = Outgoing { value: Some(b"x"), ..Outgoing::default() };
+        let messages = vec![message; BATCHES * GIVEN_MAX];
+        assert!(output.send(&messages).is_ok());
+        output.flush().expect("all are acknowledged");
+    }
+
+    fn count(output: &Output, partition: i32) -> usize {
+        let client = output.producer.client();
+        let (first, end) =
+            client.fetch_watermarks("t", partition, Duration::from_secs(5)).expect("offsets");
+        usize::try_from(end - first).expect("a count")
+    }
+
+    #[test]
+    fn messages_without_a_key_go_to_all_partitions() {
+        let cluster = MockCluster::new(1).expect("a cluster");
+        cluster.create_topic("t", 3, 1).expect("a topic");
+        let output = output(&cluster.bootstrap_servers());
+        send_batches(&output);
+        let counts: Vec<usize> = (0..3).map(|partition| count(&output, partition)).collect();
+        assert_eq!(counts.iter().sum::<usize>(), BATCHES * GIVEN_MAX, "{counts:?}");
+        assert!(counts.iter().all(|count| count % GIVEN_MAX == 0 && *count > 0), "{counts:?}");
+    }
+
+    /// Such as where the topic was deleted and made again.
+    #[test]
+    fn partitions_that_are_gone_are_forgotten() {
+        let cluster = MockCluster::new(1).expect("a cluster");
+        cluster.create_topic("t", 1, 1).expect("a topic");
+        cluster.create_topic("wide", 9, 1).expect("a topic");
+        let output = output(&cluster.bootstrap_servers());
+        assert!(output.topic("t").is_ok());
+        let known = output.producer.client().fetch_metadata(Some("t"), Duration::from_secs(5));
+        assert_eq!(known.expect("metadata").topics()[0].partitions().len(), 1);
+        let partitions = output.partitions.as_ref().expect("the choice is ours");
+        assert!(partitions.borrow_mut().choose(&output.producer, "wide").is_some());
+        send_batches(&output);
+        assert_eq!(count(&output, 0), BATCHES * GIVEN_MAX);
     }
 }

@@ -367,6 +367,7 @@ impl Transactions {
     /// If it can't be noted.
     pub fn finish(&mut self) -> Result<()> {
         self.transact(&[], self.committed, true, None)?;
+        self.spool.clear();
         self.output = None;
         self.claim = None;
         Ok(())
