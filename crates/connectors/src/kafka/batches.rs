@@ -26,6 +26,8 @@ use super::spool::Outgoing;
 
 /// Messages that are given at once, at most.
 pub const GIVEN_MAX: usize = 512;
+/// Reports that are read at once, at most. Those of messages come only where one is refused.
+const REPORTS_MAX: usize = 8;
 /// The partition that the partitioner says (`RD_KAFKA_PARTITION_UA`, a macro of C).
 const ANY_PARTITION: i32 = -1;
 
@@ -92,7 +94,7 @@ impl Drop for ClientTopic {
     }
 }
 
-/// Waits until every message is acknowledged or refused, and refusals are reported.
+/// Waits until every message is acknowledged, or refused and reported by [`serve`].
 ///
 /// # Errors
 /// If that takes longer than the timeout: one to try again.
@@ -104,6 +106,12 @@ pub fn flush(producer: &Producer, timeout: Duration) -> std::result::Result<(), 
         client::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR => Ok(()),
         code => Err(KafkaError::Flush(code.into())),
     }
+}
+
+/// Reads what the client reports: refused messages, servers in trouble.
+pub fn serve(producer: &Producer) {
+    // One call reads one report.
+    (0..REPORTS_MAX).for_each(|_| producer.poll(Duration::ZERO));
 }
 
 fn given(message: &Outgoing<'_>) -> client::rd_kafka_message_t {

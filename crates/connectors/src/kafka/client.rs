@@ -12,7 +12,7 @@ use rdkafka::consumer::{BaseConsumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Message as _};
 use rdkafka::metadata::{Metadata, MetadataBroker};
-use rdkafka::producer::{ProducerContext, ThreadedProducer};
+use rdkafka::producer::{BaseProducer, ProducerContext};
 use thalweg_core::connector::{
     AllowedTargets, Options, Secret, TableRequest, Trouble, names_secret,
 };
@@ -412,8 +412,9 @@ pub fn servers_of(metadata: &Metadata) -> Vec<Server> {
 
 /// A consumer.
 pub type Consumer = BaseConsumer<Context>;
-/// A producer, which a thread of its own serves.
-pub type Producer = ThreadedProducer<Context>;
+/// A producer, whose reports are read where it is used: the crate's thread that reads them spins for
+/// the last millisecond of each 100, also of a table into which nothing is written.
+pub type Producer = BaseProducer<Context>;
 
 /// Makes a consumer or producer.
 ///

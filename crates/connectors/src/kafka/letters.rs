@@ -8,7 +8,7 @@ use serde_json::Value;
 use thalweg_core::connector::TableRequest;
 use thalweg_core::{Error, Result};
 
-use super::batches::flush;
+use super::batches::{flush, serve};
 use super::client::{Context, Producer, Properties, create, explained};
 use super::letters_again::of_message;
 use super::offsets::PartitionName;
@@ -16,7 +16,7 @@ use super::options::{BadData, KafkaOptions};
 use super::rows::BadMessage;
 use crate::filesystem::{DeadLetters, FinishedLetters, LetterMark, letters_path};
 use crate::handover::BadRow;
-use crate::network::Deadline;
+use crate::network::{Deadline, TICK};
 
 /// How long a snapshot waits for dead letters to be acknowledged.
 const SYNC_WAIT: Duration = Duration::from_secs(60);
@@ -197,6 +197,7 @@ impl LetterTopic {
                 Ok(()) => return Ok(()),
                 Err((error, back)) if super::client::is_passing(&error) && !deadline.is_over() => {
                     record = back;
+                    self.check()?;
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 Err((error, _)) => {
@@ -208,6 +209,7 @@ impl LetterTopic {
     }
 
     fn check(&self) -> Result<()> {
+        self.producer.iter().for_each(serve);
         match self.context.undelivered.get() {
             None => Ok(()),
             Some(reason) => Err(Error::io(format!(
@@ -220,7 +222,12 @@ impl LetterTopic {
 
     fn sync(&mut self) -> Result<()> {
         let Some(producer) = &self.producer else { return Ok(()) };
-        let flushed = flush(producer, SYNC_WAIT);
+        let deadline = Deadline::after(SYNC_WAIT);
+        let mut flushed = flush(producer, TICK);
+        while flushed.is_err() && !deadline.is_over() {
+            self.check()?;
+            flushed = flush(producer, TICK);
+        }
         self.check()?;
         flushed.map_err(|error| explained(&error, &self.properties, &self.table, "dead letters"))
     }

@@ -1,6 +1,7 @@
 //! Messages to the servers.
 
 use std::cell::{OnceCell, RefCell};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -8,7 +9,7 @@ use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::BaseRecord;
 use thalweg_core::{Error, Result};
 
-use super::batches::{ClientTopic, GIVEN_MAX, flush};
+use super::batches::{ClientTopic, GIVEN_MAX, flush, serve};
 use super::client::{Client, Context, Producer, Properties, create};
 use super::options::KafkaOptions;
 use super::partitions::BatchPartitions;
@@ -29,7 +30,7 @@ pub struct Output {
     cancel: Cancel,
     /// The topic of messages that name none, once there was one. Dropped before its client.
     own_topic: OnceCell<ClientTopic>,
-    producer: Client<Producer>,
+    producer: Client<Arc<Producer>>,
 }
 
 /// Why a message can't be sent, or a transaction not be made.
@@ -68,8 +69,9 @@ impl Output {
         for (name, value) in settings {
             config.set(*name, *value);
         }
+        let producer: Producer = create(&config, context.clone(), &options.properties, table)?;
         Ok(Output {
-            producer: Client::new(create(&config, context.clone(), &options.properties, table)?),
+            producer: Client::new(Arc::new(producer)),
             table: table.to_owned(),
             topic: options.topics.only().map(str::to_owned),
             partition: options.is_fixed_partition.then_some(0),
@@ -82,7 +84,7 @@ impl Output {
     }
 
     /// The producer.
-    pub fn producer(&self) -> &Producer {
+    pub fn producer(&self) -> &Arc<Producer> {
         &self.producer
     }
 
@@ -91,6 +93,7 @@ impl Output {
     /// # Errors
     /// If one of them, or one before them, can't be sent; if the work is not wanted any more.
     pub fn send(&self, messages: &[Outgoing<'_>]) -> Result<(), Failure> {
+        serve(&self.producer);
         let mut left = messages;
         while let Some(first) = left.first() {
             let head = &left[..left.len().min(GIVEN_MAX)];
@@ -193,6 +196,7 @@ impl Output {
     /// # Errors
     /// If one was.
     pub fn check(&self) -> Result<()> {
+        serve(&self.producer);
         match self.context.undelivered.get() {
             None => Ok(()),
             Some(reason) => Err(Error::io(format!("table {}: a message can't be written: {reason}", self.table)).hint(

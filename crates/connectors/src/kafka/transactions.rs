@@ -36,6 +36,7 @@ use serde_json::{Value, json};
 use thalweg_core::snapshot::{MarkFit, OutputMark, OutputStart};
 use thalweg_core::{Error, Result};
 
+use super::batches::serve;
 use super::client::{
     CALL, Consumer, Context, SLICE, SharedConsumer, code_of, create, describe, is_passing,
 };
@@ -515,7 +516,11 @@ impl Transactions {
                 producer.send_offsets_to_transaction(&offsets, &group, CALL * 5)
             })
         })?;
-        self.until_done(deadline, || Ok(producer.commit_transaction(SLICE)))
+        self.until_done(deadline, || {
+            // It waits until refusals are read.
+            serve(producer);
+            Ok(producer.commit_transaction(SLICE))
+        })
     }
 
     /// Repeats a call of a transaction that may be repeated.

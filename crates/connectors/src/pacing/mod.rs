@@ -16,6 +16,10 @@ use self::timer::Registration;
 
 /// A source is woken at least this often, however slow the rate is.
 const PAUSE_MAX_NS: u64 = 100_000_000;
+/// Rows that are worth a tick, unless the first of them would wait for longer than this: a bundle of
+/// a row or two costs as much as one of many.
+const ROWS_PER_TICK: u64 = 16;
+const TICK_MAX_NS: u64 = 1_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// The clock of a source with a rate, or of one without: then all rows are due at once.
@@ -44,8 +48,7 @@ impl Pacing {
     pub(crate) fn start(&mut self, waker: Waker) -> Result<()> {
         self.clock = SystemClock::new();
         if let Some(rate) = self.rate_per_second {
-            let period_ns = (SECOND_NS / rate.max(1)).min(PAUSE_MAX_NS);
-            self.ticks = Some(timer::register(waker, period_ns)?);
+            self.ticks = Some(timer::register(waker, period_ns(rate))?);
         }
         Ok(())
     }
@@ -73,6 +76,12 @@ impl Pacing {
     }
 }
 
+/// How far ticks with new rows are apart, at least.
+fn period_ns(rate_per_second: u64) -> u64 {
+    let row_ns = SECOND_NS / rate_per_second.max(1);
+    row_ns.max((row_ns * ROWS_PER_TICK).min(TICK_MAX_NS)).min(PAUSE_MAX_NS)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,6 +103,14 @@ mod tests {
         let overdue_ns = pacing.overdue_ns(500 + 1000);
         assert!(overdue_ns >= 2_000_000 && overdue_ns <= pacing.clock.now_ns(), "{overdue_ns}");
         assert_eq!(pacing.overdue_ns(u64::MAX), 0, "what is not due yet has no delay");
+    }
+
+    #[test]
+    fn a_tick_has_several_rows_unless_they_would_wait_for_long() {
+        let periods = [0, 1, 100, 1_000, 10_000, 40_000, 1_000_000, u64::MAX].map(period_ns);
+        let expected =
+            [100_000_000, 100_000_000, 10_000_000, 1_000_000, 1_000_000, 400_000, 16_000, 0];
+        assert_eq!(periods, expected);
     }
 
     #[test]
