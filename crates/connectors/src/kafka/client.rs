@@ -412,8 +412,8 @@ pub fn servers_of(metadata: &Metadata) -> Vec<Server> {
 
 /// A consumer.
 pub type Consumer = BaseConsumer<Context>;
-/// A producer, whose reports are read where it is used: the crate's thread that reads them spins for
-/// the last millisecond of each 100, also of a table into which nothing is written.
+/// A producer, whose reports are read where it is used: the crate's thread that reads them spins
+/// for the last millisecond of each 100, also of a table into which nothing is written.
 pub type Producer = BaseProducer<Context>;
 
 /// Makes a consumer or producer.

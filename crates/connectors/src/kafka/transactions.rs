@@ -516,11 +516,7 @@ impl Transactions {
                 producer.send_offsets_to_transaction(&offsets, &group, CALL * 5)
             })
         })?;
-        self.until_done(deadline, || {
-            // It waits until refusals are read.
-            serve(producer);
-            Ok(producer.commit_transaction(SLICE))
-        })
+        self.until_done(deadline, || Ok(producer.commit_transaction(SLICE)))
     }
 
     /// Repeats a call of a transaction that may be repeated.
@@ -530,6 +526,8 @@ impl Transactions {
         mut call: impl FnMut() -> Result<Outcome<()>>,
     ) -> Result<(), Failure> {
         loop {
+            // A commit waits until refusals are read.
+            self.output.iter().for_each(|output| serve(output.producer()));
             let error = match call()? {
                 Ok(()) => return Ok(()),
                 Err(error) => error,

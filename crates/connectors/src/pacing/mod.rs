@@ -16,8 +16,8 @@ use self::timer::Registration;
 
 /// A source is woken at least this often, however slow the rate is.
 const PAUSE_MAX_NS: u64 = 100_000_000;
-/// Rows that are worth a tick, unless the first of them would wait for longer than this: a bundle of
-/// a row or two costs as much as one of many.
+/// Rows that are worth a tick, unless the first of them would wait for longer than this: a bundle
+/// of a row or two costs as much as one of many.
 const ROWS_PER_TICK: u64 = 16;
 const TICK_MAX_NS: u64 = 1_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
