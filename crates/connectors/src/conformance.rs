@@ -7,6 +7,7 @@
 //! | [`check_replayable`] | sources with positions | the same rows of each split however they are asked for, and from every position on those behind it |
 //! | [`check_acknowledging`] | sources that keep records until they are acknowledged | each record counts once, whenever the job fails |
 //! | [`check_source_cancel`] | sources whose peer may be stuck | no call blocks, and it ends within two seconds |
+//! | [`check_start_cancel`] | sources whose start waits for a peer | it ends within two seconds once it is cancelled |
 //! | [`check_sink`] | every sink | what its guarantee says, whenever the job fails: at every call, and at random |
 //! | [`check_sink_cancel`] | sinks whose peer may be stuck | a call that blocks ends within two seconds |
 //!
@@ -31,7 +32,7 @@ use thalweg_core::connector::{Source, SourcePoll, SplitEvent, SplitId};
 use thalweg_core::shim::SplitMix64;
 use thalweg_core::{Error, Result};
 
-pub use self::cancel::{check_sink_cancel, check_source_cancel};
+pub use self::cancel::{check_sink_cancel, check_source_cancel, check_start_cancel};
 pub use self::description::check_description;
 pub use self::queue::{MemoryQueue, QueueSource, check_acknowledging};
 pub use self::sinks::{SinkCase, Visibility, check_sink};

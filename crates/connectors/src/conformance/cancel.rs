@@ -63,6 +63,23 @@ pub fn check_source_cancel(mut source: Box<dyn Source>) -> Result<()> {
     Ok(())
 }
 
+/// Checks a source whose start waits for a peer which says nothing: it ends within two seconds once
+/// it is cancelled.
+///
+/// # Panics
+/// If it has no canceller, does not wait, or takes too long to end.
+pub fn check_start_cancel(mut source: Box<dyn Source>) {
+    let cancel = source.canceller().expect("a source that waits for others can be cancelled");
+    let thread = thread::spawn(move || source.start(Arc::new(|| {})).is_ok());
+    thread::sleep(BLOCKED);
+    assert!(!thread.is_finished(), "its start does not wait");
+    let watch = Watch::new();
+    cancel();
+    assert!(!thread.join().expect("no panic"), "it has started");
+    let took = watch.at();
+    assert!(took < END_TIME, "it ended after {took:?}");
+}
+
 /// Checks a sink over a peer that takes no more rows at some time: rows are written until it
 /// blocks; then it is cancelled.
 ///

@@ -169,16 +169,17 @@ pub fn insist<T>(
         let why = match call() {
             Ok(value) => return Ok(value),
             Err(Failure::Final(error)) => return Err(about(table, error)),
-            Err(Failure::Cancelled) => return Err(Error::io(format!("table {table}: cancelled"))),
+            Err(Failure::Cancelled) => return Err(Error::cancelled()),
             Err(Failure::Passing(why)) => why,
         };
         match backoff.pause(wait) {
-            Some(pause) => cancel.sleep(pause),
+            Some(pause) if cancel.sleep(pause) => {}
+            Some(_) => return Err(Error::cancelled()),
             None => {
                 return Err(Error::io(format!("table {table}: {peer} can't be reached: {why}"))
                     .hint("check the address and that the server runs"));
             }
-        };
+        }
     }
 }
 

@@ -418,6 +418,11 @@ impl Source for MessageSource {
         self.feed = None;
     }
 
+    fn canceller(&self) -> Option<Waker> {
+        let cancel = self.cancel.clone();
+        Some(Arc::new(move || cancel.set()))
+    }
+
     fn buffered_bytes(&self) -> usize {
         self.current.as_ref().map_or(0, |taking| taking.rows.batch.get_array_memory_size())
     }

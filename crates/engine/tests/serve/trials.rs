@@ -105,7 +105,7 @@ fn a_trial_says_why_it_is_not_to_be() {
     let one_reader = counting("", "").replace(
         "'connector' = 'datagen', 'rows-per-second' = '500',
            'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '1000000000'",
-        "'connector' = 'mqtt', 'url' = 'mqtt://127.0.0.1:1', 'topic' = 'a', 'format' = 'json'",
+        "'connector' = 'mqtt', 'url' = 'mqtt://127.0.0.1:1', 'topic' = 'a', 'format' = 'json', 'qos' = '0'",
     );
     let (status, text) = refused(&one_reader, &[]);
     let is_there = !text.contains("built without it");
