@@ -212,6 +212,12 @@ impl Source for FileSource {
         }
     }
 
+    /// A resumed job looks for the files that it knows before it starts.
+    fn canceller(&self) -> Option<Waker> {
+        let objects = self.objects.clone()?;
+        Some(Arc::new(move || objects.cancel()))
+    }
+
     fn prepare(&mut self) -> Result<()> {
         self.dead_letters.as_mut().map_or(Ok(()), DeadLetters::sync)
     }
