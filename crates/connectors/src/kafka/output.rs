@@ -69,13 +69,14 @@ impl Output {
         for (name, value) in settings {
             config.set(*name, *value);
         }
+        let is_free = !options.is_fixed_partition && !options.properties.choose_partitions();
         let producer: Producer = create(&config, context.clone(), &options.properties, table)?;
         Ok(Output {
             producer: Client::new(Arc::new(producer)),
             table: table.to_owned(),
             topic: options.topics.only().map(str::to_owned),
             partition: options.is_fixed_partition.then_some(0),
-            partitions: (!options.properties.choose_partitions()).then(RefCell::default),
+            partitions: is_free.then(RefCell::default),
             properties: options.properties.clone(),
             context,
             cancel,
@@ -121,7 +122,7 @@ impl Output {
         let topic = self.topic(name)?;
         let has_keys = messages.first().is_some_and(|message| message.key.is_some());
         let partitions = self.partitions.as_ref();
-        let is_ours = self.partition.is_none() && !has_keys && self.context.trouble.get().is_none();
+        let is_ours = !has_keys && self.context.trouble.get().is_none();
         let Some(partitions) = partitions.filter(|_| is_ours) else {
             return Ok(topic.send(messages, self.partition)?);
         };

@@ -4,8 +4,8 @@
 //! snapshot that needs it is kept; what it should hold stands in the snapshot.
 //!
 //! A file that is wanted no more becomes `spare.messages`, which the next transaction writes over:
-//! that costs a third of what new blocks on the disk cost. What it held before is never read, since
-//! a file is cut to its length before it is durable.
+//! its blocks on the disk need not be allocated again. What it held before is never read, since a
+//! file is cut to its length before it is durable.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
