@@ -214,8 +214,7 @@ impl Source for FileSource {
 
     /// A resumed job looks for the files that it knows before it starts.
     fn canceller(&self) -> Option<Waker> {
-        let objects = self.objects.clone()?;
-        Some(Arc::new(move || objects.cancel()))
+        self.objects.as_deref().map(Objects::canceller)
     }
 
     fn prepare(&mut self) -> Result<()> {

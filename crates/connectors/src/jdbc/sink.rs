@@ -7,7 +7,6 @@
 //! | exactly once | [`Staging`] |
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
@@ -226,8 +225,7 @@ impl Sink for JdbcSink {
     }
 
     fn canceller(&self) -> Option<Waker> {
-        let cancel = self.session.cancel().clone();
-        Some(Arc::new(move || cancel.set()))
+        Some(self.session.cancel().waker())
     }
 
     fn trouble(&self) -> Option<Trouble> {

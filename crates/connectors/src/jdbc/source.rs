@@ -198,8 +198,7 @@ impl Source for JdbcSource {
     }
 
     fn canceller(&self) -> Option<Waker> {
-        let starting = self.starting.clone();
-        Some(Arc::new(move || starting.set()))
+        Some(self.starting.waker())
     }
 
     fn position(&self) -> Option<String> {

@@ -196,8 +196,7 @@ impl Sink for KafkaSink {
     }
 
     fn canceller(&self) -> Option<Waker> {
-        let cancel = self.cancel.clone();
-        Some(Arc::new(move || cancel.set()))
+        Some(self.cancel.waker())
     }
 
     fn trouble(&self) -> Option<Trouble> {

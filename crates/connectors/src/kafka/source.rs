@@ -274,8 +274,7 @@ impl Source for KafkaSource {
     }
 
     fn canceller(&self) -> Option<Waker> {
-        let starting = self.starting.clone();
-        Some(Arc::new(move || starting.set()))
+        Some(self.starting.waker())
     }
 
     fn buffered_bytes(&self) -> usize {

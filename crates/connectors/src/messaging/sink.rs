@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
-use std::sync::Arc;
 use std::time::Duration;
 use thalweg_core::connector::{Sink, TableRequest, Trouble, Waker};
 use thalweg_core::{Error, Result, RowKind};
@@ -227,8 +226,7 @@ impl Sink for MessageSink {
     }
 
     fn canceller(&self) -> Option<Waker> {
-        let cancel = self.cancel.clone();
-        Some(Arc::new(move || cancel.set()))
+        Some(self.cancel.waker())
     }
 
     fn trouble(&self) -> Option<Trouble> {

@@ -419,8 +419,7 @@ impl Source for MessageSource {
     }
 
     fn canceller(&self) -> Option<Waker> {
-        let cancel = self.cancel.clone();
-        Some(Arc::new(move || cancel.set()))
+        Some(self.cancel.waker())
     }
 
     fn buffered_bytes(&self) -> usize {

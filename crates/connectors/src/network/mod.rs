@@ -31,6 +31,7 @@ use std::time::Duration;
 #[cfg(feature = "kafka")]
 use crossbeam_channel::RecvTimeoutError;
 use thalweg_core::Error;
+use thalweg_core::connector::Waker;
 use thalweg_core::shim::{Clock, SplitMix64, SystemClock};
 
 use self::feed::Gone;
@@ -47,6 +48,12 @@ impl Cancel {
     pub fn set(&self) {
         // Relaxed: nothing is published through the flag.
         self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends the work when it is called.
+    pub fn waker(&self) -> Waker {
+        let cancel = self.clone();
+        Arc::new(move || cancel.set())
     }
 
     /// True if the work is not wanted any more.

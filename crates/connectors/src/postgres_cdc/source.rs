@@ -225,8 +225,7 @@ impl Source for CdcSource {
     }
 
     fn canceller(&self) -> Option<Waker> {
-        let starting = self.starting.clone();
-        Some(Arc::new(move || starting.set()))
+        Some(self.starting.waker())
     }
 
     fn reconnects(&self) -> Option<u64> {

@@ -11,6 +11,7 @@ use crossbeam_channel::{RecvTimeoutError, bounded};
 use object_store::multipart::MultipartStore;
 use object_store::path::Path as Key;
 use object_store::{Error as StoreError, ObjectStore, ObjectStoreExt};
+use thalweg_core::connector::Waker;
 use tokio::runtime::{Builder, Handle};
 
 use crate::network::{Cancel, TICK};
@@ -70,6 +71,11 @@ impl Objects {
     /// Lets all calls end.
     pub fn cancel(&self) {
         self.cancel.set();
+    }
+
+    /// What lets all calls end.
+    pub fn canceller(&self) -> Waker {
+        self.cancel.waker()
     }
 
     /// What an object of this URL is called in the store.

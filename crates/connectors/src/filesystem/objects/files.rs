@@ -100,7 +100,6 @@ impl Files for ObjectFiles {
     }
 
     fn canceller(&self) -> Option<Waker> {
-        let cancel = self.0.cancel.clone();
-        Some(Arc::new(move || cancel.set()))
+        Some(self.0.canceller())
     }
 }
