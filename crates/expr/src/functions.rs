@@ -30,10 +30,12 @@ pub(crate) mod printf;
 pub(crate) mod regexps;
 pub(crate) mod rounding;
 pub(crate) mod sets;
+mod simple_date;
 pub(crate) mod strings;
 pub(crate) mod time;
 pub(crate) mod time_text;
 pub(crate) mod type_names;
+mod urls;
 mod variants;
 mod weighted_percentile;
 mod zones;
@@ -48,7 +50,7 @@ use crate::function::{Function, Registered, user_kernel};
 
 use self::definition::{Build, Call, Definition};
 
-const TABLES: [&[Definition]; 20] = [
+const TABLES: [&[Definition]; 21] = [
     array_elements::DEFINITIONS,
     array_sets::DEFINITIONS,
     arrays::DEFINITIONS,
@@ -67,6 +69,7 @@ const TABLES: [&[Definition]; 20] = [
     time::DEFINITIONS,
     time_text::DEFINITIONS,
     type_names::DEFINITIONS,
+    urls::DEFINITIONS,
     variants::DEFINITIONS,
     weighted_percentile::DEFINITIONS,
 ];

@@ -87,8 +87,13 @@ fn numbers(op: ArithmeticOp, left: Expr, right: Expr) -> Expr {
     };
     if matches!(common.data_type, DataType::Decimal(..)) {
         let data_type = decimal_result(op, &left, &right);
+        let divisor = data_type_of(&right);
+        // The remainder of whole numbers has the type of the divisor.
+        let of_whole = op == ArithmeticOp::Modulo && is_whole(&divisor);
+        let of_whole = of_whole && is_whole(&left.column_type.data_type);
         let (left, right) = (to_decimal(left), to_decimal(right));
-        return node(op, left, right, ColumnType { data_type, nullable });
+        let result = node(op, left, right, ColumnType { data_type, nullable });
+        return if of_whole { implicit_cast(result, &divisor) } else { result };
     }
     let result = match op {
         // The remainder has the type of the divisor.
@@ -100,6 +105,10 @@ fn numbers(op: ArithmeticOp, left: Expr, right: Expr) -> Expr {
     let left = implicit_cast(left, &common.data_type);
     let right = implicit_cast(right, &common.data_type);
     implicit_cast(node(op, left, right, common), &result)
+}
+
+fn is_whole(data_type: &DataType) -> bool {
+    data_type.is_integer() || matches!(data_type, DataType::Decimal(_, 0))
 }
 
 /// An exact number as DECIMAL of as many digits as its type has.

@@ -282,11 +282,16 @@ fn slice(a: &Arguments<'_>) -> Result<ArrayRef> {
 /// Where a slice of an array begins and ends, counted from 0, the end excluded.
 fn slice_of(length: i64, from: i64, to: i64) -> (usize, usize) {
     let place = |place: i64| if place < 0 { length + place + 1 } else { place };
-    let (from, to) = (place(from), place(to));
-    if length == 0 || from > to || from > length || to <= 0 {
+    let from = place(from).max(1);
+    // An end at place 0 is at the first one, as in Flink.
+    let to = match place(to) {
+        0 => 1,
+        to => to.min(length),
+    };
+    if length == 0 || from > to {
         return (0, 0);
     }
-    ((from.max(1) - 1) as usize, to.min(length) as usize)
+    ((from - 1) as usize, to as usize)
 }
 
 /// `ARRAY_SORT(array [, ascending [, nulls first]])`: NULLs are first if ascending, unless said.
@@ -403,6 +408,8 @@ mod tests {
             ((4, -10, 2), (0, 2)),
             ((4, -10, -10), (0, 0)),
             ((4, 10, -1), (0, 0)),
+            ((4, 1, 0), (0, 1)),
+            ((1, -100, -2), (0, 1)),
             ((0, 1, 1), (0, 0)),
             ((4, i64::from(i32::MIN), i64::from(i32::MAX)), (0, 4)),
         ];

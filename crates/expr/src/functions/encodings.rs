@@ -87,20 +87,21 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
     Some(all)
 }
 
-/// Whether a text is of this kind: never NULL. Numbers are digits and decimals, no letters.
+/// Whether a text is of this kind: never NULL. Of a number its type decides, as in Flink: integers
+/// are digits, and integers and floats are decimals.
 fn consists_of(call: Call<'_>, test: fn(&str) -> bool) -> Result<Expr> {
     let data_type = call.arg_type(0).clone();
-    let of_number = data_type.is_numeric() && call.name != "IS_ALPHA";
+    let of_number = match call.name {
+        "IS_DIGIT" => data_type.is_integer(),
+        "IS_DECIMAL" => data_type.is_integer() || data_type.is_float(),
+        _ => false,
+    };
     Ok(call.with_kernel(DataType::Boolean.not_null(), move |a| {
         if data_type.is_string() {
             let s = a.texts(0);
             return a.boolean_result(|row| Some(s.get(row).is_some_and(test)));
         }
-        let value = a.value(0);
-        a.boolean_result(|row| {
-            let row = if value.is_constant() { 0 } else { row };
-            Some(of_number && value.array().is_valid(row))
-        })
+        a.boolean_result(|_| Some(of_number))
     }))
 }
 

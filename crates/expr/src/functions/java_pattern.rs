@@ -96,7 +96,15 @@ impl JavaPattern {
     ) -> Result<()> {
         match self {
             JavaPattern::Linear(regex) => {
-                let _ = regex.find_iter(text).try_for_each(|found| visit(found.range()));
+                let mut from = 0;
+                while let Some(found) =
+                    (from <= text.len()).then(|| regex.find_at(text, from)).flatten()
+                {
+                    if visit(found.range()).is_break() {
+                        break;
+                    }
+                    from = after(text, found.range());
+                }
             }
             JavaPattern::Backtracking(regex) => {
                 for found in regex.find_iter(text) {
@@ -141,8 +149,13 @@ impl JavaPattern {
     ) -> Result<()> {
         match self {
             JavaPattern::Linear(regex) => {
-                let found = regex.captures_iter(text);
-                found.for_each(|found| visit(found.get(group).map(|part| part.as_str())));
+                let mut from = 0;
+                while let Some(found) =
+                    (from <= text.len()).then(|| regex.captures_at(text, from)).flatten()
+                {
+                    visit(found.get(group).map(|part| part.as_str()));
+                    from = found.get(0).map_or(text.len() + 1, |all| after(text, all.range()));
+                }
             }
             JavaPattern::Backtracking(regex) => {
                 for found in regex.captures_iter(text) {
@@ -152,6 +165,14 @@ impl JavaPattern {
             }
         }
         Ok(())
+    }
+}
+
+/// Where Java searches for the next match: behind the last one, where an empty match may follow it.
+fn after(text: &str, found: Range<usize>) -> usize {
+    match found.is_empty() {
+        true => found.end + text[found.end..].chars().next().map_or(1, char::len_utf8),
+        false => found.end,
     }
 }
 

@@ -11,7 +11,8 @@
 use std::fmt::Write;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef};
+use arrow_array::types::Float32Type;
+use arrow_array::{Array, ArrayRef, Float64Array};
 use base64::engine::Engine;
 use base64::engine::general_purpose::STANDARD;
 use chrono_tz::Tz;
@@ -264,6 +265,12 @@ fn to_json(array: &dyn Array, row: usize, data_type: &DataType, zone: Tz) -> Jso
             // An instant is written in UTC, whatever the session's zone.
             append_value(&mut text, array, row, data_type, Tz::UTC);
             return Json::String(iso_time(&text, matches!(data_type, DataType::TimestampLtz(_))));
+        }
+        // Flink makes a DOUBLE of it.
+        DataType::Float => {
+            let number =
+                Float64Array::from_value(array.as_primitive::<Float32Type>().value(row).into(), 1);
+            append_value(&mut text, &number, 0, &DataType::Double, zone);
         }
         data_type => append_value(&mut text, array, row, data_type, zone),
     }

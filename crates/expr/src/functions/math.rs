@@ -20,7 +20,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     plain("EXP", "double", Returns::Double, |a| map(a, f64::exp)),
     plain("LN", "double", Returns::Double, |a| map(a, f64::ln)),
     plain("LOG10", "double", Returns::Double, |a| map(a, f64::log10)),
-    plain("LOG2", "double", Returns::Double, |a| map(a, f64::log2)),
+    plain("LOG2", "double", Returns::Double, |a| map(a, |x| x.ln() / consts::LN_2)),
     plain("LOG", "double double?", Returns::Double, |a| match a.len() {
         1 => map(a, f64::ln),
         _ => map_two(a, |base, x| x.ln() / base.ln()),
@@ -38,7 +38,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     plain("TANH", "double", Returns::Double, |a| map(a, f64::tanh)),
     plain("DEGREES", "double", Returns::Double, |a| map(a, f64::to_degrees)),
     plain("RADIANS", "double", Returns::Double, |a| map(a, f64::to_radians)),
-    plain("POWER", "double double", Returns::Double, |a| map_two(a, f64::powf)),
+    plain("POWER", "double double", Returns::Double, |a| map_two(a, power)),
     plain("PI", "", Returns::Double, |a| constant(a, consts::PI)),
     plain("E", "", Returns::Double, |a| constant(a, consts::E)),
     custom("MOD", "number number", |call| {
@@ -64,6 +64,14 @@ fn map(a: &Arguments<'_>, function: impl Fn(f64) -> f64) -> Result<ArrayRef> {
 fn map_two(a: &Arguments<'_>, function: impl Fn(f64, f64) -> f64) -> Result<ArrayRef> {
     let (x, y) = (a.doubles(0), a.doubles(1));
     a.number_result::<Float64Type>(|row| Some(function(x.get(row)?, y.get(row)?)))
+}
+
+/// Java's Math.pow: unlike C's, 1 to the power of NaN and ±1 to that of an infinity are NaN.
+fn power(base: f64, exponent: f64) -> f64 {
+    if exponent.is_nan() || (base.abs() == 1.0 && exponent.is_infinite()) {
+        return f64::NAN;
+    }
+    base.powf(exponent)
 }
 
 fn constant(a: &Arguments<'_>, value: f64) -> Result<ArrayRef> {

@@ -10,7 +10,7 @@ use thalweg_core::{Error, Result};
 
 use crate::kernels::datetime::{self, DAY_MS, TimeField, days_from_civil, days_in_month, extract};
 
-const MONTHS: [&str; 12] = [
+pub(super) const MONTHS: [&str; 12] = [
     "January",
     "February",
     "March",
@@ -24,12 +24,12 @@ const MONTHS: [&str; 12] = [
     "November",
     "December",
 ];
-const DAYS: [&str; 7] =
+pub(super) const DAYS: [&str; 7] =
     ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
 /// A part of a pattern.
 #[derive(Clone, Debug, PartialEq)]
-enum PatternPart {
+pub(super) enum PatternPart {
     Text(String),
     /// A letter and how often it stands there.
     Field(char, usize),
@@ -117,6 +117,10 @@ impl Pattern {
             _ => DAY_MS,
         };
         self.parts.iter().map(of).min().unwrap_or(DAY_MS)
+    }
+
+    pub(super) fn parts(&self) -> &[PatternPart] {
+        &self.parts
     }
 
     /// Reads a whole text; `None` if it does not fit.
@@ -366,6 +370,8 @@ fn read_field<'t>(
     };
     let widest = match letter {
         _ if adjacent || count == 2 || letter == 'S' => count,
+        // A year of more digits than its pattern has needs a sign.
+        'y' | 'u' if count >= 4 => count,
         'y' | 'u' | 'n' => 10,
         _ => count.max(2),
     };
@@ -404,7 +410,7 @@ fn read_name<'t>(names: &[&str], count: usize, text: &'t str) -> Option<(usize, 
     })
 }
 
-fn read_offset(text: &str) -> Option<(i64, &str)> {
+pub(super) fn read_offset(text: &str) -> Option<(i64, &str)> {
     if let Some(rest) = text.strip_prefix('Z') {
         return Some((0, rest));
     }
@@ -500,6 +506,7 @@ mod tests {
         assert_eq!(optional.read("1970-01-02 00"), None);
         let beyond = [
             ("yyyy-MM-dd", "9999999999-01-01"),
+            ("yyyy-MM-dd", "10000-01-01"),
             ("yyyyyyyyyyyyyyyyyyyMM", "999999999999999999912"),
         ];
         for (pattern, text) in beyond.into_iter().chain([("yyyy D", "1970 9999999999999")]) {

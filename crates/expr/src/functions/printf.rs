@@ -196,11 +196,16 @@ impl Directive {
             ('b', Formatted::Null) => precise("false"),
             ('b', Formatted::Text(text)) if text == "false" => precise(text),
             ('b', _) => precise("true"),
-            ('s' | 'd' | 'x' | 'o' | 'f' | 'e', Formatted::Null) => precise("null"),
+            ('s' | 'd' | 'x' | 'o' | 'f' | 'e' | 'c' | 'h' | 'g' | 'a', Formatted::Null) => {
+                precise("null")
+            }
             ('s', Formatted::Integer(number, _)) => precise(&number.to_string()),
             ('s', Formatted::Double(_, text) | Formatted::Text(text)) => precise(text),
             ('d', Formatted::Integer(number, _)) if self.precision.is_none() => {
                 self.signed(*number < 0, &self.grouped(&number.unsigned_abs().to_string()))
+            }
+            ('c', Formatted::Integer(number, 1..=32)) if self.precision.is_none() => {
+                char::from_u32(u32::try_from(*number).ok()?)?.to_string()
             }
             ('x' | 'o', Formatted::Integer(number, bits)) if self.precision.is_none() => {
                 let unsigned = (*number as u64) & (u64::MAX >> (64 - bits));
@@ -327,6 +332,8 @@ mod tests {
             ("%(d", Formatted::Integer(-7, 32), Some("(7)")),
             ("%x", Formatted::Integer(-1, 8), Some("ff")),
             ("%X", Formatted::Integer(255, 64), Some("FF")),
+            ("%c", Formatted::Integer(65, 32), Some("A")),
+            ("%c", Formatted::Null, Some("null")),
             ("%d", double(1.0), None),
             ("%f", double(1.5), Some("1.500000")),
             ("%.2f", double(0.125), Some("0.13")),

@@ -117,8 +117,9 @@ pub(super) fn java_split<'t>(
         }
         ControlFlow::Continue(())
     })?;
+    let is_divided = !parts.is_empty();
     parts.push(&text[begin..]);
-    while !is_limited && parts.len() > 1 && parts.last() == Some(&"") {
+    while is_divided && !is_limited && parts.last() == Some(&"") {
         parts.pop();
     }
     Ok(parts)
@@ -315,6 +316,13 @@ fn similar_regex(pattern: &str, escape: Option<char>) -> Result<String> {
                     Error::plan(format!("bad escape at the end of the pattern '{pattern}'"))
                 })?;
                 regex.push_str(&regex::escape(next.encode_utf8(&mut [0; 4])));
+            }
+            '[' if in_set && rest.as_str().starts_with(':') => {
+                let (class, behind) = rest.as_str().split_once(":]").unwrap_or((":", ""));
+                let class = class.to_ascii_lowercase();
+                let class = if class == ":whitespace" { ":space" } else { &class };
+                regex.extend(["[", class, ":]"]);
+                rest = behind.chars();
             }
             '[' => {
                 in_set = true;

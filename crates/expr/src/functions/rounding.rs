@@ -120,7 +120,7 @@ fn rounded_type(precision: u8, scale: u8, places: i64) -> DataType {
     if places >= scale {
         DataType::Decimal(precision as u8, scale as u8)
     } else if places < 0 {
-        DataType::Decimal((precision + 1).min(38) as u8, 0)
+        DataType::Decimal((1 + precision - scale).min(38) as u8, 0)
     } else {
         DataType::Decimal((1 + precision - scale + places) as u8, places as u8)
     }

@@ -50,7 +50,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     custom("TRIM", "string string? string?", trim),
     plain("LTRIM", "string string?", Returns::FirstVarchar, |a| trim_set(a, true, false)),
     plain("RTRIM", "string string?", Returns::FirstVarchar, |a| trim_set(a, false, true)),
-    plain("BTRIM", "string string?", Returns::FirstVarchar, |a| trim_set(a, true, true)),
+    plain("BTRIM", "string string?", Returns::Text, |a| trim_set(a, true, true)),
     fallible("REPLACE", "string string string", Returns::Text, |a| {
         let (s, from, to) = (a.texts(0), a.texts(1), a.texts(2));
         a.grown_text_result("REPLACE", |row, out| {
@@ -99,9 +99,8 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     }),
     custom("ENCODE", "string string", encode),
     custom("DECODE", "binary string", decode),
-    plain("TRANSLATE", "string string string", Returns::Text, translate_all),
-    plain("TRANSLATE3", "string string string", Returns::Text, translate_all),
-    plain("PARSE_URL", "string string string?", Returns::TextOrNull, parse_url),
+    custom("TRANSLATE", "string string string", translate_all),
+    custom("TRANSLATE3", "string string string", translate_all),
 ];
 
 fn push_all(out: &mut String, characters: impl Iterator<Item = char>) -> Option<()> {
@@ -265,6 +264,9 @@ fn instr(a: &Arguments<'_>) -> Result<ArrayRef> {
         let (from, nth) = (from.get(row)?, nth.get(row)?);
         let (text, part) = (text.get(row)?, part.get(row)?);
         Some(match from {
+            // An empty part is found at the end from which the search starts.
+            _ if part.is_empty() && nth > 0 && from > 0 => 1,
+            _ if part.is_empty() && nth > 0 && from < 0 => text.chars().count() as i32 + 1,
             ..0 => position_backwards(text, part, from.unsigned_abs(), nth),
             _ => position(text, part, from, nth),
         })
@@ -318,12 +320,12 @@ fn pad(a: &Arguments<'_>, leading: bool) -> Result<ArrayRef> {
     a.grown_text_result(if leading { "LPAD" } else { "RPAD" }, |row, out| {
         let (text, fill) = (s.get(row)?, fill.get(row)?);
         let length = usize::try_from(length.get(row)?).ok()?;
+        if fill.is_empty() {
+            return None;
+        }
         let have = text.chars().count();
         if have >= length {
             return out.push(characters(text, 0, length), text.len());
-        }
-        if fill.is_empty() {
-            return None;
         }
         if !leading {
             out.push(text, text.len())?;
@@ -379,9 +381,15 @@ fn overlay_kernel(a: &Arguments<'_>) -> Result<ArrayRef> {
     })
 }
 
-fn translate_all(a: &Arguments<'_>) -> Result<ArrayRef> {
-    let (s, from, to) = (a.texts(0), a.texts(1), a.texts(2));
-    a.text_result(|row, out| translate(out, s.get(row)?, from.get(row)?, to.get(row)?))
+/// `from` and `to` that are NULL are empty.
+fn translate_all(call: Call<'_>) -> Result<Expr> {
+    let nullable = call.args[0].column_type.nullable;
+    Ok(call.with_kernel(DataType::STRING.nullable().with_nullable(nullable), |a| {
+        let (s, from, to) = (a.texts(0), a.texts(1), a.texts(2));
+        a.text_result(|row, out| {
+            translate(out, s.get(row)?, from.get(row).unwrap_or(""), to.get(row).unwrap_or(""))
+        })
+    }))
 }
 
 /// `CHR(code)`
@@ -424,13 +432,23 @@ fn split_index(call: Call<'_>) -> Result<Expr> {
     }))
 }
 
-/// Part `n` of a text, counted from 0.
+/// Part `n` of a text, counted from 0. Without a separator, each white space separates.
 fn nth_part<'t>(text: &'t str, separator: &str, n: i32) -> Option<&'t str> {
     let n = usize::try_from(n).ok()?;
-    if separator.is_empty() || text.is_empty() {
+    if text.is_empty() {
         return None;
     }
-    text.split(separator).nth(n)
+    match separator {
+        "" => text.split(is_java_whitespace).nth(n),
+        separator => text.split(separator).nth(n),
+    }
+}
+
+/// White space as Java has it: no blanks that do not break a line.
+fn is_java_whitespace(c: char) -> bool {
+    let is_separator =
+        c.is_whitespace() && !matches!(c, '\u{a0}' | '\u{2007}' | '\u{202f}' | '\u{85}');
+    is_separator || matches!(c, '\u{1c}'..='\u{1f}')
 }
 
 fn translate(out: &mut String, text: &str, from: &str, to: &str) -> Option<()> {
@@ -480,7 +498,7 @@ impl CharacterSet {
             CharacterSet::Latin1 => narrow(256),
             CharacterSet::Utf8 => text.as_bytes().to_vec(),
             CharacterSet::Utf16 { big_endian, mark } => {
-                let start = mark.then_some(0xfeff);
+                let start = (mark && !text.is_empty()).then_some(0xfeff);
                 let units = start.into_iter().chain(text.encode_utf16());
                 let bytes = |u: u16| if big_endian { u.to_be_bytes() } else { u.to_le_bytes() };
                 units.flat_map(bytes).collect()
@@ -536,58 +554,4 @@ fn decode(call: Call<'_>) -> Result<Expr> {
             Some(())
         })
     }))
-}
-
-/// The parts of `scheme://user@host:port/path?query#ref`.
-fn parse_url(a: &Arguments<'_>) -> Result<ArrayRef> {
-    let (url, part) = (a.texts(0), a.texts(1));
-    let key = (a.len() > 2).then(|| a.texts(2));
-    a.slice_result(|row| {
-        let (url, part) = (url.get(row)?, part.get(row)?);
-        let found = url_part(url, part)?;
-        match &key {
-            None => Some(found),
-            Some(key) if part == "QUERY" => {
-                let key = key.get(row)?;
-                found.split('&').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='))
-            }
-            Some(_) => None,
-        }
-    })
-}
-
-fn url_part<'u>(url: &'u str, part: &str) -> Option<&'u str> {
-    let (protocol, rest) = url.split_once(':')?;
-    let (rest, reference) = match rest.split_once('#') {
-        Some((rest, reference)) => (rest, Some(reference)),
-        None => (rest, None),
-    };
-    let (before, query) = match rest.split_once('?') {
-        Some((before, query)) => (before, Some(query)),
-        None => (rest, None),
-    };
-    let (authority, path) = match before.strip_prefix("//") {
-        Some(tail) => tail.split_at(tail.find('/').unwrap_or(tail.len())),
-        None => ("", before),
-    };
-    let (user, host) = match authority.rsplit_once('@') {
-        Some((user, host)) => (Some(user), host),
-        None => (None, authority),
-    };
-    match part {
-        "PROTOCOL" => Some(protocol),
-        "HOST" => Some(host.split(':').next().unwrap_or(host)),
-        "PATH" => Some(path),
-        "QUERY" => query,
-        "REF" => reference,
-        "AUTHORITY" => Some(authority),
-        "USERINFO" => user,
-        "FILE" => {
-            let start = url.len() - url.split_once(':')?.1.len();
-            let skip = if before.starts_with("//") { 2 + authority.len() } else { 0 };
-            let end = reference.map_or(url.len(), |reference| url.len() - reference.len() - 1);
-            url.get(start + skip..end)
-        }
-        _ => None,
-    }
 }

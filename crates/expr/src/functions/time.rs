@@ -131,6 +131,16 @@ pub(super) fn local_ms(array: &dyn Array, zone: Tz) -> ScalarBuffer<i64> {
     }
 }
 
+/// The nanoseconds below the millisecond of each row.
+pub(super) fn nanos_below_ms(array: &dyn Array) -> impl Fn(usize) -> u32 + use<> {
+    let per_ms = per_ms(array);
+    let values = (per_ms > 1).then(|| ticks(array));
+    move |row| {
+        let below = values.as_ref().map_or(0, |values| values[row].rem_euclid(per_ms));
+        (below * (1_000_000 / per_ms)) as u32
+    }
+}
+
 fn ticks_per_ms(unit: &TimeUnit) -> i64 {
     match unit {
         TimeUnit::Microsecond => 1_000,
@@ -158,7 +168,15 @@ fn field_of(call: Call<'_>, index: usize, field: TimeField) -> Result<Expr> {
             let per_ms = per_ms(array.as_ref());
             ticks(array.as_ref()).iter().map(|t| t.div_euclid(per_ms * 1_000)).collect()
         } else {
-            local.iter().map(|ms| datetime::extract(field, *ms)).collect()
+            let below_ms = match field {
+                TimeField::Microsecond => 1_000,
+                TimeField::Nanosecond => 1,
+                _ => 0,
+            };
+            let below = (below_ms > 0).then(|| nanos_below_ms(array.as_ref()));
+            let fine = |row: usize| below.as_ref().map_or(0, |b| i64::from(b(row)) / below_ms);
+            let rows = local.iter().enumerate();
+            rows.map(|(row, ms)| datetime::extract(field, *ms) + fine(row)).collect()
         };
         Ok(Arc::new(PrimitiveArray::<Int64Type>::new(values, array.nulls().cloned())))
     };
@@ -260,17 +278,9 @@ pub(crate) fn add_interval(
     session: &Session,
 ) -> Result<Expr> {
     let months = interval.column_type.data_type == DataType::IntervalYearMonth;
-    let has_time_of_day = match interval.as_literal() {
-        Some(Scalar::Integer(ms)) => !months && ms % DAY_MS != 0,
-        _ => false,
-    };
-    let time = match time.column_type.data_type {
-        DataType::Date if has_time_of_day => implicit_cast(time, &DataType::Timestamp(0)),
-        DataType::Time(_) if months => {
-            return Err(Error::plan("a TIME has no months: add an interval of HOUR to SECOND"));
-        }
-        _ => time,
-    };
+    if matches!(time.column_type.data_type, DataType::Time(_)) && months {
+        return Err(Error::plan("a TIME has no months: add an interval of HOUR to SECOND"));
+    }
     let nullable = time.column_type.nullable || interval.column_type.nullable;
     let column_type = time.column_type.clone().with_nullable(nullable);
     let kernel = move |a: &Arguments<'_>| {
@@ -313,6 +323,8 @@ fn add_ticks(a: &Arguments<'_>, spans: Vec<i64>, months: bool) -> Result<ArrayRe
         match months {
             true => datetime::add_months(tick, span, DAY_MS * per_ms),
             false if goes_round => Some(tick + span % DAY_MS),
+            // A DATE moves by whole days.
+            false if *a.result == DataType::Date => tick.checked_add(span - span % DAY_MS),
             false => tick.checked_add(span.checked_mul(per_ms)?),
         }
     };
@@ -386,6 +398,12 @@ fn timestamp_add(call: Call<'_>) -> Result<Expr> {
     let time = match time.column_type.data_type {
         DataType::Date if length % DAY_MS != 0 && data_type == DataType::IntervalDayTime => {
             implicit_cast(time, &DataType::Timestamp(6))
+        }
+        DataType::Timestamp(0..=2) if field == TimeField::Millisecond => {
+            implicit_cast(time, &DataType::Timestamp(3))
+        }
+        DataType::TimestampLtz(0..=2) if field == TimeField::Millisecond => {
+            implicit_cast(time, &DataType::TimestampLtz(3))
         }
         _ => time,
     };

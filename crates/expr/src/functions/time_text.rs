@@ -10,9 +10,10 @@ use thalweg_core::{DataType, Result};
 
 use super::definition::{Call, Definition, custom};
 use super::pattern::{Pattern, Reading};
-use super::time::local_ms;
+use super::simple_date::{self, read_sql};
+use super::time::{local_ms, nanos_below_ms};
 use super::zones::Zone;
-use crate::build::{cast, implicit_cast};
+use crate::build::implicit_cast;
 use crate::expr::{Expr, ExprKind, Scalar};
 use crate::function::{Arguments, KernelCode};
 use crate::kernels::datetime::{DAY_MS, to_later_instant, to_local};
@@ -47,7 +48,7 @@ impl Reader {
     fn read(&self, text: &str) -> Option<Reading> {
         match self {
             Reader::Default => parse::timestamp(text, 1_000).map(Reading::of_ms),
-            Reader::Pattern(pattern) => pattern.read(text),
+            Reader::Pattern(pattern) => pattern.read(text).or_else(|| read_sql(text)),
         }
     }
 }
@@ -59,12 +60,22 @@ fn literal_pattern(call: &Call<'_>, index: usize) -> Result<Pattern> {
 
 fn date_format(call: Call<'_>) -> Result<Expr> {
     let pattern = literal_pattern(&call, 1)?;
+    if call.arg_type(0).is_string() {
+        let kernel = move |a: &Arguments<'_>| {
+            let s = a.texts(0);
+            a.text_result(|row, out| {
+                let reading = Reading::of_ms(parse::simple_timestamp(s.get(row)?)?);
+                pattern.print(out, reading, a.zone);
+                Some(())
+            })
+        };
+        return Ok(with_pattern_in_name(call, DataType::STRING, kernel));
+    }
     let Call { name, mut args, session } = call;
     let time = args.remove(0);
     let time = match &time.column_type.data_type {
         data_type if data_type.is_timestamp() => time,
         DataType::Date | DataType::Null => implicit_cast(time, &DataType::Timestamp(3)),
-        data_type if data_type.is_string() => cast(time, DataType::Timestamp(3), true, session)?,
         other => {
             let error = thalweg_core::Error::plan(format!("DATE_FORMAT does not take {other}"));
             return Err(error.hint("supported: DATE_FORMAT(timestamp or string, pattern)"));
@@ -74,16 +85,19 @@ fn date_format(call: Call<'_>) -> Result<Expr> {
     let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
         let array = a.value(0).array();
         let local = local_ms(array.as_ref(), a.zone);
+        let below = (span_ms == 1).then(|| nanos_below_ms(array.as_ref()));
         // Rows that follow each other are mostly of one day or minute: their text is printed once.
         let (mut span, mut text) = (None, String::new());
         a.text_result(|row, out| {
             if array.is_null(row) {
                 return None;
             }
-            let own = local[row].div_euclid(span_ms);
+            let nanos_below_ms = below.as_ref().map_or(0, |below| below(row));
+            let own = (local[row].div_euclid(span_ms), nanos_below_ms);
             if span.replace(own) != Some(own) {
                 text.clear();
-                pattern.print(&mut text, Reading::of_ms(local[row]), a.zone);
+                let reading = Reading { nanos_below_ms, ..Reading::of_ms(local[row]) };
+                pattern.print(&mut text, reading, a.zone);
             }
             out.push_str(&text);
             Some(())
@@ -111,12 +125,19 @@ fn to_timestamp(call: Call<'_>) -> Result<Expr> {
     let reader = Reader::of(&call, 1)?;
     let kernel = move |a: &Arguments<'_>| {
         let s = a.texts(0);
-        Ok(milliseconds(a, |row| reader.read(s.get(row)?).map(|reading| reading.ms)))
+        Ok(times(a, |row| reader.read(s.get(row)?).map(|reading| reading.ms)))
     };
     Ok(with_pattern_in_name(call, DataType::Timestamp(3), kernel))
 }
 
-fn milliseconds(a: &Arguments<'_>, value: impl Fn(usize) -> Option<i64>) -> ArrayRef {
+/// The longest run of `S` in a pattern, from 3 to 9.
+fn fraction_digits(pattern: &str) -> u8 {
+    let runs = pattern.split(|c| c != 'S').map(str::len);
+    runs.max().unwrap_or(0).clamp(3, 9) as u8
+}
+
+/// A column of times from their ticks.
+fn times(a: &Arguments<'_>, value: impl Fn(usize) -> Option<i64>) -> ArrayRef {
     let values: Vec<Option<i64>> = (0..a.rows).map(value).collect();
     let nulls = NullBuffer::from_iter(values.iter().map(Option::is_some));
     let ticks = values.into_iter().map(Option::unwrap_or_default).collect();
@@ -158,7 +179,7 @@ fn to_timestamp_ltz(call: Call<'_>) -> Result<Expr> {
             numbers.iter().map(|n| n.saturating_mul(per_unit)).collect()
         } else {
             let numbers = array.as_primitive::<Float64Type>().values();
-            numbers.iter().map(|n| (n * per_unit as f64) as i64).collect()
+            numbers.iter().map(|n| (n * per_unit as f64).floor() as i64).collect()
         };
         let per_ms = ticks_per_second(a.result) / 1_000;
         let nulls = without_strange_years(&ticks, per_ms, array.nulls());
@@ -177,16 +198,21 @@ fn instant_of_text(call: Call<'_>) -> Result<Expr> {
     let zone = zone.ok_or_else(|| call.error("the zone must be a literal"))?;
     let kernel = move |a: &Arguments<'_>| {
         let s = a.texts(0);
-        Ok(milliseconds(a, |row| {
+        let per_ms = ticks_per_second(a.result) / 1_000;
+        Ok(times(a, |row| {
             let reading = reader.read(s.get(row)?)?;
-            match reading.offset_seconds {
-                Some(_) => instant_ms(reading, Tz::UTC),
-                None => Some(zone.later_instant_ms(reading.ms)),
-            }
+            let ms = match reading.offset_seconds {
+                Some(_) => instant_ms(reading, Tz::UTC)?,
+                None => zone.later_instant_ms(reading.ms),
+            };
+            let below_ms = i64::from(reading.nanos_below_ms) * per_ms / 1_000_000;
+            ms.checked_mul(per_ms)?.checked_add(below_ms)
         }))
     };
+    // A pattern with more than three digits of a second gives as many.
+    let digits = call.text(1).filter(|_| call.args.len() > 1).map_or(3, fraction_digits);
     let zone = call.text(2).map(|zone| format!(", {zone}")).unwrap_or_default();
-    let mut expr = with_pattern_in_name(call, DataType::TimestampLtz(3), kernel);
+    let mut expr = with_pattern_in_name(call, DataType::TimestampLtz(digits), kernel);
     if let ExprKind::Call { function, .. } = &mut expr.kind
         && let Some(function) = Arc::get_mut(function)
     {
@@ -225,7 +251,7 @@ fn to_date(call: Call<'_>) -> Result<Expr> {
         a.number_result::<Date32Type>(|row| match &reader {
             Reader::Default => parse::date(s.get(row)?),
             Reader::Pattern(pattern) => {
-                let days = pattern.read(s.get(row)?)?.ms.div_euclid(DAY_MS);
+                let days = simple_date::read(pattern, s.get(row)?)?.ms.div_euclid(DAY_MS);
                 i32::try_from(days).ok()
             }
         })
@@ -270,7 +296,9 @@ fn unix_timestamp(call: Call<'_>) -> Result<Expr> {
         a.number_result::<Int64Type>(|row| {
             let text = s.get(row)?;
             let ms = match &pattern {
-                Some(pattern) => pattern.read(text).and_then(|read| instant_ms(read, a.zone)),
+                Some(pattern) => {
+                    simple_date::read(pattern, text).and_then(|read| instant_ms(read, a.zone))
+                }
                 None => parse::simple_timestamp(text).map(|ms| to_later_instant(ms, a.zone)),
             };
             // Flink's answer to a text that is no time.

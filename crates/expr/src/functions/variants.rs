@@ -65,11 +65,15 @@ fn parse(call: Call<'_>, is_safe: bool) -> Result<Expr> {
     Ok(call.unfolded(column_type, kernel, |function| function.can_fail = !is_safe))
 }
 
-/// The text of the value at the beginning of a text: what follows it is not read, as in Flink. An
-/// error says what is wrong.
+/// The text of the value at the beginning of a text: what follows it is not read, as in Flink, but
+/// for what follows a number without a blank. An error says what is wrong.
 fn canonical(text: &str, takes_twice: bool) -> std::result::Result<String, String> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<Json>();
     let json = values.next().ok_or("it is empty")?.map_err(|error| error.to_string())?;
+    let behind = &text[values.byte_offset()..];
+    if json.is_number() && !behind.is_empty() && !behind.starts_with([' ', '\t', '\n', '\r']) {
+        return Err("a number is followed by other text".to_owned());
+    }
     if !takes_twice && members_written(&text[..values.byte_offset()]) > members_kept(&json) {
         return Err("an object has a key twice".to_owned());
     }

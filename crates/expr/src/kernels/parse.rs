@@ -127,12 +127,17 @@ fn date_prefix(text: &str) -> Option<(i64, &str)> {
     valid.then(|| (days_from_civil(year, month, day), rest))
 }
 
-/// Days since 1970 of a date; a time of day behind it is ignored.
+/// Days from 1970 to the year 10000.
+const YEAR_10000: i64 = 2_932_897;
+
+/// Days since 1970 of a date up to the year 9999; a time of day behind it is ignored.
 pub(crate) fn date(text: &str) -> Option<i32> {
-    let text = text.trim();
-    let text = text.split(' ').next()?;
+    // As in Flink, a blank at the start is no end of the date.
+    let end = text.find(' ').filter(|&at| at > 0).unwrap_or(text.len());
+    let text = text[..end].trim();
     let (days, rest) = date_prefix(text)?;
-    if rest.is_empty() || rest.starts_with('T') { i32::try_from(days).ok() } else { None }
+    let is_in_range = !text.starts_with('-') && days < YEAR_10000;
+    if rest.is_empty() && is_in_range { i32::try_from(days).ok() } else { None }
 }
 
 /// Nanoseconds since midnight of `HH[:mm[:ss[.f…]]]`, and what follows.

@@ -221,7 +221,13 @@ impl Arithmetic for IntegerMoments {
     }
     fn value(&self, group: &Powers) -> Option<i64> {
         let distance = squared_distance(group.count, group.sum, group.squares)?;
-        Some(self.kind.finish(distance, group.count)?.trunc() as i64)
+        let moment = self.kind.finish(distance, group.count)?.trunc() as i64;
+        // A moment beyond the type is its greatest value, as where Java casts a DOUBLE.
+        let greatest = match self.result {
+            DataType::TinyInt | DataType::SmallInt | DataType::Int => i32::MAX.into(),
+            _ => i64::MAX,
+        };
+        Some(moment.min(greatest))
     }
 }
 
