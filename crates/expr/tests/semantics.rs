@@ -244,7 +244,7 @@ fn functions_of_time() {
                 date("2026-01-01"),
                 build::interval("36", "HOUR", None).expect("h"),
             ),
-            "2026-01-02 12:00:00",
+            "2026-01-02",
         ),
     ];
     for (expr, expected) in cases {
