@@ -2,7 +2,6 @@
 
 use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_buffer::NullBuffer;
-use arrow_ord::cmp;
 use arrow_select::nullif::nullif;
 use arrow_select::zip::zip;
 use thalweg_core::{ColumnType, Result};
@@ -61,19 +60,6 @@ fn choose(call: Call<'_>) -> Result<Expr> {
     case(vec![(condition, yes)], otherwise)
 }
 
-/// Whether a value is greater, or less. As in Java's `compareTo`, NaN is greater than any number.
-fn better(op: CompareOp, value: &Value, best: &Value) -> Result<Value> {
-    if !value.array().data_type().is_floating() {
-        return kernels::compare::compare(op, value, best);
-    }
-    let truths = match op {
-        CompareOp::Less => cmp::lt(value, best),
-        _ => cmp::gt(value, best),
-    }?;
-    let is_constant = value.is_constant() && best.is_constant();
-    Ok(if is_constant { Value::Constant } else { Value::Rows }(std::sync::Arc::new(truths)))
-}
-
 /// GREATEST and LEAST: NULL if any argument is.
 fn extreme(call: Call<'_>, op: CompareOp) -> Result<Expr> {
     let (args, column_type) = unify(&call)?;
@@ -85,7 +71,7 @@ fn extreme(call: Call<'_>, op: CompareOp) -> Result<Expr> {
         for value in a.values {
             let rows = value.clone().into_rows(a.rows)?;
             missing = NullBuffer::union(missing.as_ref(), rows.logical_nulls().as_ref());
-            let better = better(op, value, &best)?.into_rows(a.rows)?;
+            let better = kernels::compare::compare_totally(op, value, &best)?.into_rows(a.rows)?;
             let mask = BooleanArray::new(true_mask(&better)?, None);
             best = Value::Rows(zip(&mask, value, &best)?);
         }

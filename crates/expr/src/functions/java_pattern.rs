@@ -6,7 +6,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use regex::{Regex, RegexBuilder};
+use regex::{Captures, Match, Regex, RegexBuilder};
 use thalweg_core::{Error, Result};
 
 use super::java_regex::translated;
@@ -96,15 +96,8 @@ impl JavaPattern {
     ) -> Result<()> {
         match self {
             JavaPattern::Linear(regex) => {
-                let mut from = 0;
-                while let Some(found) =
-                    (from <= text.len()).then(|| regex.find_at(text, from)).flatten()
-                {
-                    if visit(found.range()).is_break() {
-                        break;
-                    }
-                    from = after(text, found.range());
-                }
+                let mut found = java_matches(text, |from| regex.find_at(text, from), Match::range);
+                let _ = found.try_for_each(|found| visit(found.range()));
             }
             JavaPattern::Backtracking(regex) => {
                 for found in regex.find_iter(text) {
@@ -149,13 +142,11 @@ impl JavaPattern {
     ) -> Result<()> {
         match self {
             JavaPattern::Linear(regex) => {
-                let mut from = 0;
-                while let Some(found) =
-                    (from <= text.len()).then(|| regex.captures_at(text, from)).flatten()
-                {
-                    visit(found.get(group).map(|part| part.as_str()));
-                    from = found.get(0).map_or(text.len() + 1, |all| after(text, all.range()));
-                }
+                let range = |found: &Captures<'_>| {
+                    found.get(0).expect("group 0 is the whole match").range()
+                };
+                let found = java_matches(text, |from| regex.captures_at(text, from), range);
+                found.for_each(|found| visit(found.get(group).map(|part| part.as_str())));
             }
             JavaPattern::Backtracking(regex) => {
                 for found in regex.captures_iter(text) {
@@ -168,12 +159,20 @@ impl JavaPattern {
     }
 }
 
-/// Where Java searches for the next match: behind the last one, where an empty match may follow it.
-fn after(text: &str, found: Range<usize>) -> usize {
-    match found.is_empty() {
-        true => found.end + text[found.end..].chars().next().map_or(1, char::len_utf8),
-        false => found.end,
-    }
+/// Matches one behind the other as Java finds them: an empty one may follow another match.
+fn java_matches<M>(
+    text: &str,
+    find_at: impl Fn(usize) -> Option<M>,
+    range: impl Fn(&M) -> Range<usize>,
+) -> impl Iterator<Item = M> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let found = (from <= text.len()).then(|| find_at(from)).flatten()?;
+        let Range { start, end } = range(&found);
+        let passed = text[end..].chars().next().filter(|_| start == end);
+        from = end + passed.map_or(usize::from(start == end), char::len_utf8);
+        Some(found)
+    })
 }
 
 fn too_long(error: &fancy_regex::Error) -> Error {

@@ -342,13 +342,9 @@ fn read_field<'t>(
 ) -> Option<&'t str> {
     match letter {
         'a' => {
-            let half = text.get(..2)?.to_ascii_uppercase();
-            fields.afternoon = Some(match half.as_str() {
-                "AM" => false,
-                "PM" => true,
-                _ => return None,
-            });
-            return text.get(2..);
+            let (is_afternoon, rest) = read_half_day(text)?;
+            fields.afternoon = Some(is_afternoon);
+            return Some(rest);
         }
         'M' | 'L' if count > 2 => {
             let (index, rest) = read_name(&MONTHS, count, text)?;
@@ -408,6 +404,13 @@ fn read_name<'t>(names: &[&str], count: usize, text: &'t str) -> Option<(usize, 
         let head = text.get(..name.len())?;
         head.eq_ignore_ascii_case(name).then(|| (index, &text[name.len()..]))
     })
+}
+
+/// Whether a text begins with PM, or AM, and what follows.
+pub(super) fn read_half_day(text: &str) -> Option<(bool, &str)> {
+    let half = text.get(..2)?;
+    let is_afternoon = half.eq_ignore_ascii_case("PM");
+    (is_afternoon || half.eq_ignore_ascii_case("AM")).then(|| (is_afternoon, &text[2..]))
 }
 
 pub(super) fn read_offset(text: &str) -> Option<(i64, &str)> {

@@ -2,7 +2,7 @@
 //! numbers have any number of digits, fields beyond their ends move the next one, and what follows
 //! is not read. And texts as `java.sql.Timestamp` and `java.sql.Date` read them.
 
-use super::pattern::{DAYS, MONTHS, Pattern, PatternPart, Reading, read_offset};
+use super::pattern::{DAYS, MONTHS, Pattern, PatternPart, Reading, read_half_day, read_offset};
 use crate::kernels::datetime::{DAY_MS, days_from_civil};
 
 #[derive(Default)]
@@ -50,9 +50,9 @@ impl Fields {
         let text = text.trim_start_matches([' ', '\t']);
         match letter {
             'a' => {
-                let half = text.get(..2)?.to_ascii_uppercase();
-                self.is_afternoon = half == "PM";
-                return (self.is_afternoon || half == "AM").then(|| &text[2..]);
+                let (is_afternoon, rest) = read_half_day(text)?;
+                self.is_afternoon = is_afternoon;
+                return Some(rest);
             }
             'M' | 'L' if count > 2 => {
                 let (index, rest) = name(&MONTHS, text)?;

@@ -35,7 +35,7 @@ fn parse_url(a: &Arguments<'_>) -> Result<ArrayRef> {
 
 /// `protocol://user@host:port/path?query#reference`
 struct Url<'u> {
-    protocol: String,
+    protocol: &'static str,
     authority: Option<&'u str>,
     user: Option<&'u str>,
     host: &'u str,
@@ -50,10 +50,7 @@ impl<'u> Url<'u> {
         let is_prefixed = text.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("url:"));
         let text = if is_prefixed { &text[4..] } else { text };
         let (protocol, rest) = text.split_once(':')?;
-        let protocol = protocol.to_ascii_lowercase();
-        if !PROTOCOLS.contains(&protocol.as_str()) {
-            return None;
-        }
+        let protocol = PROTOCOLS.iter().find(|known| known.eq_ignore_ascii_case(protocol))?;
         let (rest, reference) = split(rest, '#');
         let (before, query) = split(rest, '?');
         let (authority, path) = match before.strip_prefix("//") {
@@ -70,7 +67,7 @@ impl<'u> Url<'u> {
 
     fn append_part(&self, out: &mut String, part: &str) -> Option<()> {
         out.push_str(match part {
-            "PROTOCOL" => &self.protocol,
+            "PROTOCOL" => self.protocol,
             "HOST" => self.host,
             "PATH" | "FILE" => self.path,
             "QUERY" => self.query?,

@@ -26,23 +26,40 @@ pub(crate) fn compare(op: CompareOp, left: &Value, right: &Value) -> Result<Valu
             decimals(op, left, right)
         }
         nested if nested.is_nested() => nested_values(op, left, right)?,
-        _ => match op {
-            CompareOp::Equal => cmp::eq(left, right),
-            CompareOp::NotEqual => cmp::neq(left, right),
-            CompareOp::Less => cmp::lt(left, right),
-            CompareOp::LessOrEqual => cmp::lt_eq(left, right),
-            CompareOp::Greater => cmp::gt(left, right),
-            CompareOp::GreaterOrEqual => cmp::gt_eq(left, right),
-            CompareOp::Distinct => cmp::distinct(left, right),
-            CompareOp::NotDistinct => cmp::not_distinct(left, right),
-        }?,
+        _ => plain(op, left, right)?,
     };
+    Ok(truths(result, left, right))
+}
+
+/// The same in a total order: as in Java's `compareTo`, NaN is greater than any number.
+pub(crate) fn compare_totally(op: CompareOp, left: &Value, right: &Value) -> Result<Value> {
+    if !left.array().data_type().is_floating() {
+        return compare(op, left, right);
+    }
+    Ok(truths(plain(op, left, right)?, left, right))
+}
+
+/// By Arrow's kernels, in whose order NaN is greater than any number.
+fn plain(op: CompareOp, left: &Value, right: &Value) -> Result<BooleanArray> {
+    Ok(match op {
+        CompareOp::Equal => cmp::eq(left, right),
+        CompareOp::NotEqual => cmp::neq(left, right),
+        CompareOp::Less => cmp::lt(left, right),
+        CompareOp::LessOrEqual => cmp::lt_eq(left, right),
+        CompareOp::Greater => cmp::gt(left, right),
+        CompareOp::GreaterOrEqual => cmp::gt_eq(left, right),
+        CompareOp::Distinct => cmp::distinct(left, right),
+        CompareOp::NotDistinct => cmp::not_distinct(left, right),
+    }?)
+}
+
+fn truths(result: BooleanArray, left: &Value, right: &Value) -> Value {
     let result: ArrayRef = Arc::new(result);
-    Ok(if left.is_constant() && right.is_constant() {
+    if left.is_constant() && right.is_constant() {
         Value::Constant(result)
     } else {
         Value::Rows(result)
-    })
+    }
 }
 
 /// Whether the values at two places are equal, NULL being equal to NULL.
