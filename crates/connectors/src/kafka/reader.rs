@@ -30,7 +30,7 @@ const ANSWER_WAIT: Duration = Duration::from_secs(60);
 /// Rounds over the partitions begin this far apart while rows come, but not many: each partition's
 /// rows of a round are a bundle with its fixed cost, and servers that answer each fetch at once
 /// would lead to thousands of small ones in a second. After a pause a message is read at once.
-const ROUND: Duration = Duration::from_millis(5);
+const ROUND: Duration = Duration::from_millis(10);
 /// With as many rows the next round begins at once: there may be a backlog.
 const MANY_ROWS: usize = 4_096;
 /// The rows of as many messages are worked on while those of other partitions are read.
