@@ -20,7 +20,17 @@ fn lanes() -> &'static Sender<Task> {
         let (sender, tasks) = unbounded::<Task>();
         for number in 0..lane_count() {
             let tasks = tasks.clone();
-            let body = move || tasks.iter().for_each(|task| task());
+            let work = move || tasks.iter().for_each(|task| task());
+            // A lane keeps its thread state, without the lock, for as long as the process lives:
+            // functions attach to it. Else each call would make one and drop it again, with the
+            // memory of its frames. The queue never ends, so nothing takes the lock again when
+            // the interpreter ends; an interpreter that has begun to end gives no state, and the
+            // tasks find out for themselves.
+            let body = move || {
+                if Python::try_attach(|py| py.detach(&work)).is_none() {
+                    work();
+                }
+            };
             let thread = std::thread::Builder::new().name(format!("python-lane-{number}"));
             // Without a thread the queue is closed, and tasks are done where they are given.
             drop(thread.spawn(body));

@@ -165,7 +165,7 @@ cases! { changelog, CHANGELOG, super::check_changelog, crate::compare_changelog:
     group_agg_changelog, group_agg_same_value_no_update, having_changelog, null_keys_values,
     sum_int_overflow, dedup_last_proctime, rank_not_row_number, topn_changelog,
     topn_no_rownum_output,
-    gagg_group_id, gagg_json_arrayagg,
+    fne_map_values, gagg_group_id, gagg_json_arrayagg,
     changelog_window_rows, over_values, over_values_peers, over_values_rows, over_values_changelog,
     over_values_rows_changelog, over_values_row_number, over_values_texts, over_values_of_group,
     over_values_expression,

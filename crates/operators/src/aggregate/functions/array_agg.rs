@@ -22,7 +22,7 @@ impl Aggregate for ArrayAgg {
         self.skips_nulls.then(|| " IGNORE NULLS".to_string())
     }
     fn result(&self, argument: &DataType) -> Option<ColumnType> {
-        let has_one = !matches!(argument, DataType::Map(..) | DataType::Null);
+        let has_one = *argument != DataType::Null;
         has_one.then(|| DataType::Array(Box::new(argument.clone().nullable())).nullable())
     }
     fn bind(&self, arguments: &[Expr], skips_nulls: bool) -> Result<Option<AggregateFunction>> {

@@ -24,8 +24,7 @@ impl Aggregate for FirstLast {
         if self.is_last { "LAST_VALUE" } else { "FIRST_VALUE" }
     }
     fn result(&self, argument: &DataType) -> Option<ColumnType> {
-        let has_none = matches!(argument, DataType::Map(..) | DataType::Null);
-        (!has_none).then(|| argument.clone().nullable())
+        (*argument != DataType::Null).then(|| argument.clone().nullable())
     }
     fn exactness(&self, _: &DataType) -> Exactness {
         Exactness::Exact
