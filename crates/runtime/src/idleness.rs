@@ -36,6 +36,7 @@ pub(crate) fn look_around(job: &Job) -> Result<()> {
 }
 
 /// When [`look_around`] will have something to do next, as far as that is known.
+#[cfg(any(test, feature = "simulator"))]
 pub(crate) fn due_ns(job: &Job) -> Option<u64> {
     let now_ns = job.now_ns();
     let sources = job.stages.sources().filter(|(_, source)| !source.has_finished());
