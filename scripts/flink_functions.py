@@ -22,10 +22,9 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import flink_gateway
-from flink_gateway import Gateway, Refused
+from flink_gateway import PROPERTIES, Gateway, Refused
 
 BATCH, ROWS = 24, 42
-PROPERTIES = {"parallelism.default": "1", "table.local-time-zone": "UTC"}
 DATA = pathlib.Path(__file__).with_suffix(".txt")
 
 

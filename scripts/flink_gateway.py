@@ -12,6 +12,9 @@ import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
+# Of sessions whose answers are compared: one order of rows, one zone.
+PROPERTIES = {"parallelism.default": "1", "table.local-time-zone": "UTC"}
+
 
 class Refused(Exception):
     """Flink refused or failed a statement: the message of the root cause."""

@@ -20,10 +20,8 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-import flink_gateway
-from flink_gateway import Gateway, Refused
+from flink_gateway import PROPERTIES, Gateway, Refused
 
-PROPERTIES = {"parallelism.default": "1", "table.local-time-zone": "UTC"}
 START_MS = 1_717_200_000_000
 
 
@@ -44,7 +42,11 @@ class Relation:
     depth: int = 0
 
     def source(self):
-        return self.sql if re.fullmatch(r"\w+", self.sql) else f"({self.sql})"
+        return self.sql if self.sql.isidentifier() else f"({self.sql})"
+
+    def argument(self):
+        """As a window function takes it."""
+        return ("TABLE " if self.sql.isidentifier() else "") + self.source()
 
     def of(self, *kinds):
         return [name for name, kind in self.columns if kind in kinds]
@@ -171,8 +173,6 @@ class Maker:
             calls.append((f"MAX({relation.time})", "TIMESTAMP(3)"))
         if relation.ordered and relation.appends and not self.is_batch and not in_window:
             calls += [(f"FIRST_VALUE({number})", None), (f"LAST_VALUE({number})", None), (f"LISTAGG({self.text(relation)})", "STRING")]
-        if not relation.appends and self.maybe(0.5):
-            calls = [call for call in calls if not call[0].startswith("LISTAGG")]
         call, kind = self.drawn.choice(calls)
         if self.maybe(0.2):
             call += f" FILTER (WHERE {self.condition(relation)})"
@@ -237,36 +237,32 @@ class Maker:
         kinds = ["TUMBLE", "HOP", "CUMULATE"] + ([] if self.is_batch else ["SESSION"])
         kind = self.drawn.choice(kinds)
         size = self.drawn.choice([30, 60, 120, 300])
-        table = f"TABLE {of.sql}" if re.fullmatch(r"\w+", of.sql) else of.source()
         descriptor = f"DESCRIPTOR({of.time})"
         def seconds(number):
             return f"INTERVAL '{number}' SECOND(3)"
         if kind == "SESSION":
-            keys = [key for key in self.keys(of, 1)]
+            keys = self.keys(of, 1)
             by = f" PARTITION BY ({keys[0]})" if keys else ""
-            return f"SESSION({table}{by}, {descriptor}, {seconds(self.drawn.choice([5, 20, 45]))})", keys
+            return f"SESSION({of.argument()}{by}, {descriptor}, {seconds(self.drawn.choice([5, 20, 45]))})", keys
         steps = "" if kind == "TUMBLE" else f"{seconds(size // self.drawn.choice([1, 2, 3, 5]))}, "
         offset = f", {seconds(self.drawn.choice([-7, 10, 20]))}" if self.maybe(0.2) else ""
-        return f"{kind}({table}, {descriptor}, {steps}{seconds(size)}{offset})", None
+        return f"{kind}({of.argument()}, {descriptor}, {steps}{seconds(size)}{offset})", None
 
     def window_group(self, depth):
         of = self.source(depth, need_time=True)
         call, session_keys = self.window(of)
         keys = session_keys if session_keys is not None else self.keys(of)
         made = self.aggregates(of, of.depth * 10, not call.startswith(("TUMBLE", "SESSION")))
-        by = ["window_start", "window_end"]
         with_time = self.maybe(0.5)
-        grouped = ", ".join(by + (["window_time"] if with_time else []) + keys)
+        bounds = [("window_start", f"s{of.depth}"), ("window_end", f"w{of.depth}")] + ([("window_time", f"m{of.depth}")] if with_time else [])
+        grouped = ", ".join([name for name, _ in bounds] + keys)
         if session_keys is None and len(keys) == 2 and not with_time and self.maybe(0.3):
-            grouped = ", ".join(by) + f", GROUPING SETS (({keys[0]}), ({keys[1]}))"
+            grouped = f"window_start, window_end, GROUPING SETS (({keys[0]}), ({keys[1]}))"
         having = f" HAVING COUNT(*) > {self.drawn.randrange(1, 4)}" if self.maybe(0.2) else ""
         kinds = dict(of.columns)
-        selected = by + (["window_time"] if with_time else []) + keys + [call for call, _ in made]
-        columns = [(name, "TIMESTAMP(3)") for name in by + (["window_time"] if with_time else [])]
+        selected = [f"{name} AS {shown}" for name, shown in bounds] + keys + [call for call, _ in made]
+        columns = [(shown, "TIMESTAMP(3)") for _, shown in bounds]
         columns += [(key, kinds[key]) for key in keys] + [column for _, column in made]
-        renamed = [f"window_start AS s{of.depth}", f"window_end AS w{of.depth}"] + ([f"window_time AS m{of.depth}"] if with_time else [])
-        selected[: len(renamed)] = renamed
-        columns[: len(renamed)] = [(one.split(" AS ")[1], "TIMESTAMP(3)") for one in renamed]
         sql = f"SELECT {', '.join(selected)} FROM TABLE({call}) GROUP BY {grouped}{having}"
         return Relation(sql, distinct(columns), f"m{of.depth}" if with_time else None, None, True, False, of.depth)
 
@@ -280,7 +276,7 @@ class Maker:
         a, b = self.drawn.choice(shared)
         return left, right, f"l.{a} = r.{b}"
 
-    def joined(self, left, right, depth, **more):
+    def joined(self, left, right, depth):
         """The SELECT list of a join and the columns."""
         listed = [(f"l.{name} AS l{depth}{name}", (f"l{depth}{name}", kind)) for name, kind in left.columns]
         listed += [(f"r.{name} AS r{depth}{name}", (f"r{depth}{name}", kind)) for name, kind in right.columns]
@@ -327,8 +323,7 @@ class Maker:
         kind = self.drawn.choice(["TUMBLE", "HOP", "CUMULATE"])
         step = "" if kind == "TUMBLE" else f"INTERVAL '{size // self.drawn.choice([2, 3])}' SECOND(3), "
         def side(of):
-            table = f"TABLE {of.sql}" if re.fullmatch(r"\w+", of.sql) else of.source()
-            return f"(SELECT * FROM TABLE({kind}({table}, DESCRIPTOR({of.time}), {step}INTERVAL '{size}' SECOND(3))))"
+            return f"(SELECT * FROM TABLE({kind}({of.argument()}, DESCRIPTOR({of.time}), {step}INTERVAL '{size}' SECOND(3))))"
         both = f"{on} AND l.window_start = r.window_start AND l.window_end = r.window_end"
         if self.maybe(0.3):
             names = self.drawn.choice(["EXISTS", "NOT EXISTS"])
@@ -391,7 +386,7 @@ class Maker:
         names = [name for name, kind in of.columns if kind in (*NUMBERS, "STRING", "TIMESTAMP(3)") and name != of.unique]
         order = [f"{name} {self.drawn.choice(['ASC', 'DESC'])}{self.drawn.choice(['', '', ' NULLS FIRST', ' NULLS LAST'])}"
                  for name in self.drawn.sample(names, min(len(names), 2))]
-        order.append(f"{of.unique}" if of.unique else ", ".join(name for name, kind in of.columns if kind != "?"))
+        order.append(of.unique or ", ".join(name for name, kind in of.columns if kind != "?"))
         # Flink never retracts a first row alone (FLINK-40368).
         first = self.drawn.choice([1, 2, 3] if self.is_batch else [2, 3])
         kept = ", ".join(name for name, _ in of.columns) + (f", n{n}" if self.maybe(0.5) else "")
@@ -470,11 +465,11 @@ class Maker:
 
     def unnested(self, depth):
         of = self.source(depth)
-        n, numbers = of.depth, self.drawn.sample(of.of("INT", "BIGINT") or ["1", "2"], 2) if len(of.of("INT", "BIGINT")) > 1 else ["1", "2"]
+        n, numbers = of.depth, of.of("INT", "BIGINT")
+        values = [f"l.{name}" for name in self.drawn.sample(numbers, 2)] if len(numbers) > 1 else ["1", "2"]
         names = [name for name, kind in of.columns if self.maybe(0.7)] or [of.columns[0][0]]
         columns = tuple(column for column in of.columns if column[0] in names or column[0] == of.time)
         listed = ", ".join("l." + name for name, _ in columns)
-        values = [numbers[0] if number == "1" else f"l.{number}" if number.isidentifier() else number for number in numbers]
         join = self.drawn.choice(["CROSS JOIN", "CROSS JOIN", "LEFT JOIN"])
         sql = f"SELECT {listed}, y.y{n} FROM {of.source()} l {join} UNNEST(ARRAY[{', '.join(values)}]) AS y (y{n})"
         sql += " ON TRUE" if join == "LEFT JOIN" else ""
@@ -557,13 +552,13 @@ class Side:
             columns, rows = session.run(query)
         except Refused as refused:
             return "refused", str(refused).strip()[:400], None
-        left, wrong = collections.Counter(), 0
+        left, is_wrong = collections.Counter(), False
         for kind, fields in rows:
             row = json.dumps(fields)
             left[row] += 1 if kind in ("INSERT", "UPDATE_AFTER") else -1
-            wrong += left[row] < 0
+            is_wrong |= left[row] < 0
         kinds = [re.sub(r'"nullable": \w+', "", json.dumps(column["logicalType"], sort_keys=True)) for column in columns]
-        return kinds, +left, wrong or any(count < 0 for count in left.values())
+        return kinds, +left, is_wrong
 
 
 def difference(ours, flink):
