@@ -1,6 +1,6 @@
 """Compares random queries with a running Apache Flink: windows, joins, changelogs and all that nests.
 
-    scripts/flink_queries.py FLINK OURS FOLDER [--number N] [--seed N] [--form NAME]
+    scripts/flink_queries.py FLINK OURS FOLDER [--number N] [--seed N] [--form NAME] [--zone ZONE --start TIME]
 
 FLINK is the gateway of a cluster (`tests/services/flink start DIR`), OURS that of a server of Thalweg
 (docs/gateway.md) whose option allowed-roots names FOLDER, where the tables are written: two streams with
@@ -8,10 +8,14 @@ row times, and a changelog. Each query is put together at random from FORMS, one
 as a stream or as a batch job. Compared are the rows that are left when all changes are applied, and the
 types. A row that is retracted must be there. Printed is what differs, and how often each form was taken by
 both. No row is late, and no result depends on which of two inputs is read first.
+
+With --zone the row times are instants (TIMESTAMP_LTZ) and the sessions have that time zone. Rows lie within the
+half hour from --start on, in UTC: `--zone America/New_York --start 2024-11-03T05:45` has clocks go back within.
 """
 
 import argparse
 import collections
+import datetime
 import json
 import pathlib
 import random
@@ -22,7 +26,7 @@ from dataclasses import dataclass, replace
 
 from flink_gateway import PROPERTIES, Gateway, Refused
 
-START_MS = 1_717_200_000_000
+TIMES = ("TIMESTAMP(3)", "TIMESTAMP_LTZ(3)")
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,8 @@ class Relation:
 
 NUMBERS = ("INT", "BIGINT", "DOUBLE", "DECIMAL(10, 2)")
 T = (("id", "INT"), ("k", "INT"), ("v", "BIGINT"), ("d", "DOUBLE"), ("x", "DECIMAL(10, 2)"), ("s", "STRING"),
-     ("b", "BOOLEAN"), ("ts", "TIMESTAMP(3)"))
-U = (("id", "INT"), ("k", "INT"), ("w", "BIGINT"), ("s", "STRING"), ("ts", "TIMESTAMP(3)"))
+     ("b", "BOOLEAN"), ("ts", TIMES[0]))
+U = (("id", "INT"), ("k", "INT"), ("w", "BIGINT"), ("s", "STRING"), ("ts", TIMES[0]))
 C = (("id", "INT"), ("k", "INT"), ("v", "BIGINT"), ("s", "STRING"))
 SOURCES = [
     Relation("t", T, "ts", "id"),
@@ -64,12 +68,14 @@ SOURCES = [
 ]
 
 
-def text_of(time_ms):
-    seconds, milliseconds = divmod(time_ms - START_MS, 1000)
-    return f"2024-06-01 {seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{milliseconds:03}"
+def instants():
+    """Makes the row times of the sources instants."""
+    for place, source in enumerate(SOURCES):
+        columns = tuple((name, TIMES[1] if kind == TIMES[0] else kind) for name, kind in source.columns)
+        SOURCES[place] = replace(source, columns=columns)
 
 
-def tables(folder, drawn):
+def tables(folder, drawn, start):
     """Writes the files; the declarations."""
     def lines(name, rows):
         (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -77,11 +83,15 @@ def tables(folder, drawn):
     def maybe(value):
         return None if drawn.random() < 0.1 else value
 
+    t, u, c = (source.columns for source in SOURCES)
+    end = "Z" if dict(t)["ts"] == TIMES[1] else ""
+
     def stream(rows, gap_ms, disorder_ms):
-        at = START_MS
+        at_ms = 0
         for place in range(rows):
-            at += drawn.choice([0, 1, 500, 1000, drawn.randrange(gap_ms), gap_ms])
-            yield place, text_of(at + 4000 - drawn.randrange(disorder_ms + 1))
+            at_ms += drawn.choice([0, 1, 500, 1000, drawn.randrange(gap_ms), gap_ms])
+            at = start + datetime.timedelta(milliseconds=at_ms + 4000 - drawn.randrange(disorder_ms + 1))
+            yield place, at.isoformat(" ", "milliseconds") + end
 
     words = ["a", "b", "ab", "Ba", "c c", ""]
     lines("t.json", [
@@ -112,9 +122,9 @@ def tables(folder, drawn):
                 f"'format' = '{form}')")
 
     return [
-        declared("t", T, ", WATERMARK FOR ts AS ts - INTERVAL '5' SECOND", "json"),
-        declared("u", U, ", WATERMARK FOR ts AS ts - INTERVAL '1' SECOND", "json"),
-        declared("c", C, "", "debezium-json"),
+        declared("t", t, ", WATERMARK FOR ts AS ts - INTERVAL '5' SECOND", "json"),
+        declared("u", u, ", WATERMARK FOR ts AS ts - INTERVAL '1' SECOND", "json"),
+        declared("c", c, "", "debezium-json"),
     ]
 
 
@@ -170,7 +180,7 @@ class Maker:
         for name in relation.of("INT", "BIGINT"):
             calls += [(f"SUM({name})", dict(relation.columns)[name]), (f"MAX({name})", dict(relation.columns)[name])]
         if relation.time:
-            calls.append((f"MAX({relation.time})", "TIMESTAMP(3)"))
+            calls.append((f"MAX({relation.time})", dict(relation.columns)[relation.time]))
         if relation.ordered and relation.appends and not self.is_batch and not in_window:
             calls += [(f"FIRST_VALUE({number})", None), (f"LAST_VALUE({number})", None), (f"LISTAGG({self.text(relation)})", "STRING")]
         call, kind = self.drawn.choice(calls)
@@ -261,7 +271,7 @@ class Maker:
         having = f" HAVING COUNT(*) > {self.drawn.randrange(1, 4)}" if self.maybe(0.2) else ""
         kinds = dict(of.columns)
         selected = [f"{name} AS {shown}" for name, shown in bounds] + keys + [call for call, _ in made]
-        columns = [(shown, "TIMESTAMP(3)") for _, shown in bounds]
+        columns = [(shown, kinds[of.time] if name == "window_time" else TIMES[0]) for name, shown in bounds]
         columns += [(key, kinds[key]) for key in keys] + [column for _, column in made]
         sql = f"SELECT {', '.join(selected)} FROM TABLE({call}) GROUP BY {grouped}{having}"
         return Relation(sql, distinct(columns), f"m{of.depth}" if with_time else None, None, True, False, of.depth)
@@ -335,7 +345,7 @@ class Maker:
         more = f" AND {self.condition(right, 'r.')}" if self.maybe(0.2) else ""
         start = self.drawn.choice(["l.window_start", "r.window_start", "COALESCE(l.window_start, r.window_start)"])
         sql = f"SELECT {names}, {start} AS g{n} FROM {side(left)} l {join} {side(right)} r ON {both}{more}"
-        return Relation(sql, columns + ((f"g{n}", "TIMESTAMP(3)"),), None, None, True, False, n)
+        return Relation(sql, columns + ((f"g{n}", TIMES[0]),), None, None, True, False, n)
 
     def temporal_join(self, depth):
         if self.is_batch:
@@ -383,7 +393,7 @@ class Maker:
         of = self.source(depth)
         keys, n = self.keys(of, 1), of.depth
         by = f"PARTITION BY {keys[0]} " if keys else ""
-        names = [name for name, kind in of.columns if kind in (*NUMBERS, "STRING", "TIMESTAMP(3)") and name != of.unique]
+        names = [name for name, kind in of.columns if kind in (*NUMBERS, "STRING", *TIMES) and name != of.unique]
         order = [f"{name} {self.drawn.choice(['ASC', 'DESC'])}{self.drawn.choice(['', '', ' NULLS FIRST', ' NULLS LAST'])}"
                  for name in self.drawn.sample(names, min(len(names), 2))]
         order.append(of.unique or ", ".join(name for name, kind in of.columns if kind != "?"))
@@ -421,7 +431,7 @@ class Maker:
         kept = ", ".join([name for name, _ in of.columns] + [f"window_end AS h{n}"])
         sql = (f"SELECT {kept} FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY {by} ORDER BY {self.drawn.choice(names)} "
                f"{self.drawn.choice(['ASC', 'DESC'])}, {of.unique}) AS n{n} FROM TABLE({call})) WHERE n{n} <= {first}")
-        return Relation(sql, of.columns + ((f"h{n}", "TIMESTAMP(3)"),), None, None, True, False, n)
+        return Relation(sql, of.columns + ((f"h{n}", TIMES[0]),), None, None, True, False, n)
 
     def over(self, depth):
         of = self.source(depth, need_time=True, need_append=True)
@@ -484,7 +494,7 @@ class Maker:
 
     def limited(self, depth):
         of = self.source(depth)
-        names = [name for name, kind in of.columns if kind in (*NUMBERS, "STRING", "TIMESTAMP(3)")]
+        names = [name for name, kind in of.columns if kind in (*NUMBERS, "STRING", *TIMES)]
         if not of.unique or not names:
             return self.distinct(depth)
         order = f"{self.drawn.choice(names)} {self.drawn.choice(['ASC', 'DESC'])}, {of.unique}"
@@ -533,14 +543,15 @@ def distinct(columns):
 class Side:
     """One of the two systems: a session for each mode and thread."""
 
-    def __init__(self, url, declarations):
+    def __init__(self, url, declarations, zone):
         self.url, self.declarations, self.sessions = url, declarations, {}
+        self.properties = {**PROPERTIES, "table.local-time-zone": zone}
 
     def answer(self, place, is_batch, views, query):
         key = (place, is_batch)
         if key not in self.sessions:
             mode = "batch" if is_batch else "streaming"
-            self.sessions[key] = Gateway(self.url, {**PROPERTIES, "execution.runtime-mode": mode})
+            self.sessions[key] = Gateway(self.url, {**self.properties, "execution.runtime-mode": mode})
             for declaration in self.declarations:
                 if not (is_batch and "debezium" in declaration):
                     self.sessions[key].run(declaration)
@@ -582,11 +593,14 @@ def main():
     parser.add_argument("flink"), parser.add_argument("ours"), parser.add_argument("folder")
     parser.add_argument("--number", type=int, default=200), parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--form", choices=sorted(set(FORMS))), parser.add_argument("--depth", type=int, default=2)
+    parser.add_argument("--zone"), parser.add_argument("--start", type=datetime.datetime.fromisoformat, default="2024-06-01")
     parser.add_argument("--show", action="store_true", help="only print the queries")
     options = parser.parse_args()
     folder = pathlib.Path(options.folder).resolve()
-    declarations = tables(folder, random.Random(options.seed))
-    ours, flink = Side(options.ours, declarations), Side(options.flink, declarations)
+    if options.zone:
+        instants()
+    declarations = tables(folder, random.Random(options.seed), options.start)
+    ours, flink = (Side(url, declarations, options.zone or "UTC") for url in (options.ours, options.flink))
     taken, kinds = collections.Counter(), collections.Counter()
 
     def one(number):

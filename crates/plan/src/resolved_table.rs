@@ -18,7 +18,7 @@
 use std::collections::BTreeMap;
 
 use thalweg_core::connector::AcceptedChanges;
-use thalweg_core::{Column, Error, Span, TableSchema};
+use thalweg_core::{Column, ColumnType, Error, Span, TableSchema};
 use thalweg_expr::Expr;
 
 use crate::ast::{CreateTable, Name, TableColumn};
@@ -157,6 +157,10 @@ pub enum ColumnOrigin {
 pub struct ResolvedWatermark {
     /// The position of the row time among the declared columns.
     pub column: usize,
+    /// The type of the row time behind its watermark.
+    /// In a stream, TIMESTAMP or TIMESTAMP_LTZ of three digits, as in Flink, however few are
+    /// declared; in a batch the declared type.
+    pub row_time_type: ColumnType,
     /// The watermark, over the declared columns.
     pub expression: Expr,
     /// `SOURCE_WATERMARK()`: the connector is to supply it, and no expression.
@@ -164,7 +168,7 @@ pub struct ResolvedWatermark {
 }
 
 impl ResolvedTable {
-    /// The declared columns with what they mean for time.
+    /// The columns that are read, with what they mean for time.
     pub fn fields(&self) -> Vec<Field> {
         let rowtime = self.watermark.as_ref().map(|w| w.column);
         let time = |index: usize, column: &ResolvedColumn| match &column.origin {
@@ -174,10 +178,19 @@ impl ResolvedTable {
         };
         let field = |(i, c): (usize, &ResolvedColumn)| Field {
             name: c.column.name.clone(),
-            column_type: c.column.column_type.clone(),
+            column_type: self.read_type(i).clone(),
             time: time(i, c),
         };
         self.columns.iter().enumerate().map(field).collect()
+    }
+
+    /// The type of a declared column where it is read.
+    /// Times of up to three digits are stored alike, so values stay as they are.
+    pub fn read_type(&self, column: usize) -> &ColumnType {
+        match &self.watermark {
+            Some(watermark) if watermark.column == column => &watermark.row_time_type,
+            _ => &self.columns[column].column.column_type,
+        }
     }
 
     /// The metadata columns: the connector's key and the column.

@@ -278,13 +278,18 @@ fn using_columns(
 ) -> Result<Vec<(String, [usize; 2])>> {
     let JoinConstraint::Using(names) = constraint else { return Ok(Vec::new()) };
     let width = left.node.fields.len();
-    let column = |name: &sql::ObjectName| {
+    let mut columns: Vec<(String, [usize; 2])> = Vec::with_capacity(names.len());
+    for name in names {
         let name = super::from::simple_name(name)?;
         let ident = [sql::Ident::new(name.text.clone())];
         let in_side = |side: &BoundSource| side.scope.resolve(&ident).map_err(|e| e.at(name.span));
-        Ok((name.text.clone(), [in_side(left)?, in_side(right)? + width]))
-    };
-    names.iter().map(column).collect()
+        let column = (name.text.clone(), [in_side(left)?, in_side(right)? + width]);
+        // As in Flink, a column that is named twice is the one column.
+        if !columns.contains(&column) {
+            columns.push(column);
+        }
+    }
+    Ok(columns)
 }
 
 pub(super) fn source(node: Node, scope: Scope) -> BoundSource {

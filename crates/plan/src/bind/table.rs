@@ -8,8 +8,8 @@
 //!   [`ResolvedTable`], the row time), among the *physical* ones (primary key, partitions, what a
 //!   connector knows), and among the *base* columns that computed columns are bound over (only
 //!   inside of this module);
-//! - the row time is TIMESTAMP or TIMESTAMP_LTZ of at most three digits, the unit of watermarks;
-//!   its watermark has the same kind of type;
+//! - the row time is declared as TIMESTAMP or TIMESTAMP_LTZ of at most three digits, the unit of
+//!   watermarks, and read with three; its watermark has the same kind of type;
 //! - a table's options are not checked here: CREATE TABLE accepts what its connector refuses when
 //!   the table is used. Only how it reads is asked, for the rules about bounded inputs.
 
@@ -25,6 +25,7 @@ use super::names::PlainNames;
 use super::near::did_you_mean;
 use super::scope::Scope;
 use crate::ast::{CreateTable, Name, TableColumn, TableColumnKind, WatermarkSpec};
+use crate::catalog::RuntimeMode;
 use crate::catalog::path::last_part;
 use crate::logical::Field;
 use crate::resolved_table::{
@@ -119,9 +120,10 @@ impl Binder<'_> {
             ))
             .at(spec.column.span));
         }
+        let row_time_type = self.row_time_type(&rowtime.column_type);
         if is_source_watermark(&spec.expression) {
             let expression = Expr::column(column, rowtime.column_type.clone());
-            return Ok(ResolvedWatermark { column, expression, is_of_source: true });
+            return Ok(ResolvedWatermark { column, row_time_type, expression, is_of_source: true });
         }
         let scope = Scope::of(Some(last_part(&table.name)), table.fields().into());
         let expression = self
@@ -129,7 +131,18 @@ impl Binder<'_> {
             .map_err(|e| e.at(spec.column.span))?;
         check_watermark_type(rowtime, &expression.column_type)
             .map_err(|e| e.at(spec.column.span))?;
-        Ok(ResolvedWatermark { column, expression, is_of_source: false })
+        Ok(ResolvedWatermark { column, row_time_type, expression, is_of_source: false })
+    }
+
+    /// The type of a row time of this declared type: see [`ResolvedWatermark`].
+    fn row_time_type(&self, declared: &ColumnType) -> ColumnType {
+        let data_type = match &declared.data_type {
+            _ if self.mode() == RuntimeMode::Batch => declared.data_type.clone(),
+            DataType::Timestamp(_) => DataType::Timestamp(3),
+            DataType::TimestampLtz(_) => DataType::TimestampLtz(3),
+            other => other.clone(),
+        };
+        ColumnType { data_type, nullable: declared.nullable }
     }
 
     /// The table of a definition, for reading.

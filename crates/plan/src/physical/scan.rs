@@ -191,7 +191,8 @@ impl ScanLayout {
             + usize::from(self.reads_kinds)
             + if table.watermark.is_some() { self.assigned.len() } else { 0 };
         let project = |&i: &usize| {
-            let column = table.columns[i].column.clone();
+            let name = table.columns[i].column.name.clone();
+            let column = Column::new(name, table.read_type(i).clone());
             let expr = match (self.position(i), &table.columns[i].origin) {
                 (Some(position), _) => Expr::column(position, column.column_type.clone()),
                 (None, ColumnOrigin::Computed(expr)) => self.place(expr),

@@ -74,8 +74,8 @@ impl DeduplicateSpec {
         let DeduplicateBy::EventTime(column) = self.by else { return Ok(()) };
         check_columns(&self.input, std::iter::once(column))?;
         match self.input.columns[column].column_type.data_type {
-            DataType::Timestamp(3) | DataType::TimestampLtz(3) => Ok(()),
-            _ => Err(Error::internal("a row time that is not in milliseconds")),
+            DataType::Timestamp(0..=3) | DataType::TimestampLtz(0..=3) => Ok(()),
+            _ => Err(Error::internal("a row time finer than milliseconds")),
         }
     }
 }
