@@ -15,7 +15,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 /// The folders whose pages are for users.
-const FOLDERS: [&str; 2] = ["", "how-to"];
+const FOLDERS: [&str; 3] = ["", "connectors", "how-to"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");

@@ -56,7 +56,7 @@ end() {
 port() {
   local file="$dir/$1.port"
   if [ "${2:-0}" != 0 ]; then echo "$2" >"$file"; fi
-  [ -s "$file" ] || python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])' >"$file"
+  [ -s "$file" ] || "$(dirname "$0")/free-port" >"$file"
   cat "$file"
 }
 

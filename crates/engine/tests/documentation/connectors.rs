@@ -29,10 +29,17 @@ fn the_option_tables_are_those_of_the_descriptions() {
     let descriptions: Vec<&ConnectorDescription> = session.connectors().descriptions().collect();
     let with_options = descriptions.iter().filter(|found| !found.options.is_empty());
     let mut missing: Vec<&str> = with_options.map(|found| found.name).collect();
-    for page in ["connectors.md", "formats.md", "joins.md"] {
+    let pages = super::markdown_files(&docs());
+    let is_of_tables = |page: &&String| {
+        page.starts_with("connectors") || ["formats.md", "joins.md"].contains(&page.as_str())
+    };
+    for page in pages.iter().filter(is_of_tables) {
         let path = docs().join(page);
         let written = read(&path);
-        let generated = generate(&written, &descriptions, &mut missing);
+        let mut generated = generate(&written, &descriptions, &mut missing);
+        if page.starts_with("connectors/") {
+            generated = relinked(&generated, page);
+        }
         if std::env::var_os("THALWEG_WRITE_DOCS").is_some() {
             fs::write(&path, generated).expect("writing the page");
         } else {
@@ -43,7 +50,49 @@ fn the_option_tables_are_those_of_the_descriptions() {
             );
         }
     }
-    assert!(missing.is_empty(), "docs/connectors.md has no options of {missing:?}");
+    assert!(missing.is_empty(), "docs/connectors has no options of {missing:?}");
+}
+
+/// Links of descriptions lead from `docs`, or to a heading of a page in `docs/connectors`. On such
+/// a page they lead one folder up, or to the page that has the heading.
+fn relinked(text: &str, page: &str) -> String {
+    let mut relinked = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("](") {
+        let (link, after) = after.split_once(')').expect("a link ends");
+        let is_of_docs = !link.contains("://") && !link.contains('/') && link.contains(".md");
+        let link = match link.strip_prefix('#') {
+            Some(heading) if !has_heading(text, heading) => {
+                format!("{}#{heading}", home(heading, page))
+            }
+            _ if is_of_docs && docs().join(file(link)).exists() => format!("../{link}"),
+            _ => link.to_owned(),
+        };
+        relinked.push_str(&format!("{before}]({link})"));
+        rest = after;
+    }
+    relinked + rest
+}
+
+fn file(link: &str) -> &str {
+    link.split_once('#').map_or(link, |(file, _)| file)
+}
+
+/// The other page of a connector with this heading.
+fn home(heading: &str, page: &str) -> String {
+    let pages = super::markdown_files(&docs());
+    let mut others = pages.iter().filter_map(|other| other.strip_prefix("connectors/"));
+    let found =
+        others.find(|other| has_heading(&read(&docs().join("connectors").join(other)), heading));
+    found
+        .unwrap_or_else(|| panic!("docs/{page} has a link to '{heading}', which no page has"))
+        .to_owned()
+}
+
+fn has_heading(text: &str, heading: &str) -> bool {
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    let anchor = |line: &str| line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+    headings.map(anchor).any(|found| found.replace(['`', ',', '\''], "") == heading)
 }
 
 /// A page with its tables as the descriptions say. Connectors that it has are no longer missing.
@@ -108,7 +157,12 @@ fn overview_row(description: &ConnectorDescription) -> String {
     });
     let ConnectorDescription { name, summary, is_in_flink, .. } = description;
     let in_flink = if *is_in_flink { "yes" } else { "no" };
-    format!("| `{name}` | {summary} | {read} | {written} | {in_flink} |\n")
+    let page = match *name {
+        "blackhole" => "print",
+        "http-async-sink" => "http",
+        name => name,
+    };
+    format!("| [`{name}`](connectors/{page}.md) | {summary} | {read} | {written} | {in_flink} |\n")
 }
 
 fn change(changes: &AcceptedChanges) -> &'static str {

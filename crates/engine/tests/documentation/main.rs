@@ -1,6 +1,6 @@
 //! The SQL in the documentation is true: every block is validated, and run where a result follows.
 //!
-//! In a Markdown file of `docs` or `docs/how-to`, a fenced block opened by
+//! In a Markdown file of `docs`, `docs/connectors` or `docs/how-to`, a fenced block opened by
 //! - `sql` stands for itself;
 //! - `sql s3` is the same where the build has the feature `s3`, and is not tested elsewhere;
 //! - `sql orders` continues `docs/examples/orders.sql`;
@@ -162,10 +162,10 @@ fn blocks(page: &str, text: &str) -> Vec<Block> {
     blocks
 }
 
-/// The pages of `docs` and of `docs/how-to`.
+/// The pages of `docs` and of its folders.
 fn markdown_files(docs: &Path) -> Vec<String> {
     let mut pages = Vec::new();
-    for folder in ["", "how-to/"] {
+    for folder in ["", "connectors/", "how-to/"] {
         let entries = fs::read_dir(docs.join(folder)).expect("a folder of pages").flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
         let of_folder = names.filter(|name| name.ends_with(".md"));

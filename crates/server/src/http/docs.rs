@@ -141,7 +141,7 @@ mod tests {
                 let (file, heading) = link.0.split_once('#').unwrap_or((link.0, ""));
                 let Some(file) = file.strip_suffix(".md") else { continue };
                 let name = match (file.strip_prefix("../"), folder) {
-                    (Some(rest), "how-to") => rest.to_owned(),
+                    (Some(rest), "connectors" | "how-to") => rest.to_owned(),
                     (Some(_), _) => continue,
                     (None, "") => file.to_owned(),
                     (None, folder) => format!("{folder}/{file}"),
