@@ -210,7 +210,7 @@ fn metadata(metadata: &[MetadataDescription]) -> String {
         return String::new();
     }
     let row = |key: &MetadataDescription| {
-        format!("| `{}` | {} | {} |\n", key.key, key.data_type, key.help)
+        format!("| `{}` | `{}` | {} |\n", key.key, key.data_type, key.help)
     };
     let rows: String = metadata.iter().map(row).collect();
     format!("\n| metadata | type | what |\n|---|---|---|\n{rows}")
