@@ -1,5 +1,5 @@
 # What scripts of servers share; sourced by them. A script defines `install_server`, and `start_server PORT`, which calls
-# `launch`, `wait_for` and `say`; `run "$@"` does what was asked for.
+# `launch`, `wait_for` and `say`; `run "$@"` does what was asked for. Some take only single functions, or have their own instead.
 set -euo pipefail
 name=$(basename "$0")
 cache=${THALWEG_SERVICES:-$HOME/.cache/thalweg-services}
