@@ -73,7 +73,7 @@ const OPTIONS: &[OptionDescription] = &option_table! {
             ([below](#dead-letters))";
     "changelog": Words(&["op", "upsert"]), but_flink("Flink's filesystem table takes inserts alone")
         => "a first column (key) `op` says what each row does, so that results that change can be \
-            [written and read](changelogs.md#changelogs-in-files): `op` for every change, `upsert` \
+            [written and read](../changelogs.md#changelogs-in-files): `op` for every change, `upsert` \
             for rows by the `PRIMARY KEY`";
     "source.monitor-interval": Duration, of_source(), as_in_flink()
         => "how often to look for new files, and for growth, which Flink does not follow; the \

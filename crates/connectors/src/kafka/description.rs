@@ -79,7 +79,7 @@ const COMMON: &[OptionDescription] = &option_table! {
         => "the consumer group whose offsets are read (`group-offsets`) and, with each snapshot that is kept, \
             committed, for tools that show how far a job is";
     "properties.*": Secret, as_in_flink()
-        => "[settings of the client](#settings-of-the-client), by the names of the Java client or of librdkafka";
+        => "[settings of the client](kafka.md#settings-of-the-client), by the names of the Java client or of librdkafka";
     "value.format": Text, as_in_flink()
         => "the format of values, whose options begin with its name or with `value.` and its name";
     "key.format": Text, as_in_flink()
@@ -135,7 +135,7 @@ const COMMON: &[OptionDescription] = &option_table! {
     "bad-data": Words(&["fail", "skip", "drop", "dead-letter"]), or("fail"), of_source(),
         but_flink("Flink has 'json.ignore-parse-errors' and the like")
         => "what happens to a message that cannot be read: the job fails, the message is left out (and counted), or \
-            it goes [to a file or a topic](#dead-letters-of-topics). `drop` means `skip`";
+            it goes [to a file or a topic](kafka.md#dead-letters-of-topics). `drop` means `skip`";
     "dead-letter.path": Text, of_source(), but_flink("Flink keeps no bad messages")
         => "the file for dead letters, as JSON lines";
     "dead-letter.topic": Text, of_source(), but_flink("Flink keeps no bad messages")
@@ -145,7 +145,7 @@ const COMMON: &[OptionDescription] = &option_table! {
         as_in_flink()
         => "what a job with snapshots promises. With `exactly-once` rows become visible, to readers with \
             `isolation.level=read_committed`, when their snapshot is kept \
-            ([how](#exactly-once-into-kafka)); with `none` snapshots do not wait for the servers";
+            ([how](kafka.md#exactly-once-into-kafka)); with `none` snapshots do not wait for the servers";
     "sink.transactional-id-prefix": Text, of_sink(), as_in_flink()
         => "the name of the output's transactions, needed for `exactly-once`: of no other job on the same servers, \
             and the same after a restart";

@@ -1,5 +1,5 @@
 //! The tables of the pages that say which connectors and options there are: they are made from the
-//! descriptions of the connectors.
+//! descriptions of the connectors. Links of connectors lead from `docs/connectors`.
 //!
 //! Each stands between `<!-- generated: WHAT -->` and `<!-- end -->`. With `THALWEG_WRITE_DOCS=1`
 //! the test writes the pages instead of comparing them.
@@ -36,10 +36,7 @@ fn the_option_tables_are_those_of_the_descriptions() {
     for page in pages.iter().filter(is_of_tables) {
         let path = docs().join(page);
         let written = read(&path);
-        let mut generated = generate(&written, &descriptions, &mut missing);
-        if page.starts_with("connectors/") {
-            generated = relinked(&generated, page);
-        }
+        let generated = generate(&written, &descriptions, &mut missing);
         if std::env::var_os("THALWEG_WRITE_DOCS").is_some() {
             fs::write(&path, generated).expect("writing the page");
         } else {
@@ -51,48 +48,6 @@ fn the_option_tables_are_those_of_the_descriptions() {
         }
     }
     assert!(missing.is_empty(), "docs/connectors has no options of {missing:?}");
-}
-
-/// Links of descriptions lead from `docs`, or to a heading of a page in `docs/connectors`. On such
-/// a page they lead one folder up, or to the page that has the heading.
-fn relinked(text: &str, page: &str) -> String {
-    let mut relinked = String::new();
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once("](") {
-        let (link, after) = after.split_once(')').expect("a link ends");
-        let is_of_docs = !link.contains("://") && !link.contains('/') && link.contains(".md");
-        let link = match link.strip_prefix('#') {
-            Some(heading) if !has_heading(text, heading) => {
-                format!("{}#{heading}", home(heading, page))
-            }
-            _ if is_of_docs && docs().join(file(link)).exists() => format!("../{link}"),
-            _ => link.to_owned(),
-        };
-        relinked.push_str(&format!("{before}]({link})"));
-        rest = after;
-    }
-    relinked + rest
-}
-
-fn file(link: &str) -> &str {
-    link.split_once('#').map_or(link, |(file, _)| file)
-}
-
-/// The other page of a connector with this heading.
-fn home(heading: &str, page: &str) -> String {
-    let pages = super::markdown_files(&docs());
-    let mut others = pages.iter().filter_map(|other| other.strip_prefix("connectors/"));
-    let found =
-        others.find(|other| has_heading(&read(&docs().join("connectors").join(other)), heading));
-    found
-        .unwrap_or_else(|| panic!("docs/{page} has a link to '{heading}', which no page has"))
-        .to_owned()
-}
-
-fn has_heading(text: &str, heading: &str) -> bool {
-    let headings = text.lines().filter(|line| line.starts_with('#'));
-    let anchor = |line: &str| line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
-    headings.map(anchor).any(|found| found.replace(['`', ',', '\''], "") == heading)
 }
 
 /// A page with its tables as the descriptions say. Connectors that it has are no longer missing.
@@ -186,7 +141,7 @@ fn of_connector(description: Option<&&ConnectorDescription>) -> String {
     let description = description.expect("a table of a connector names one");
     let mut text = options(description.options);
     if !description.formats.is_empty() {
-        let link = |format: &&FormatDescription| format!("[`{0}`](formats.md#{0})", format.name);
+        let link = |format: &&FormatDescription| format!("[`{0}`](../formats.md#{0})", format.name);
         let links: Vec<String> = description.formats.iter().map(link).collect();
         text.push_str(&format!("\nFormats, with options of their own: {}.\n", links.join(", ")));
     }
