@@ -10,7 +10,7 @@
 //! of the flow.
 
 use thalweg_core::operator::{Emitted, WatermarkCall};
-use thalweg_core::{Output, Piece, Progress, Result};
+use thalweg_core::{Exchange, Output, Piece, Progress, Result, Watermark};
 use thalweg_ordering::sync::{Arc, Ordering};
 
 use crate::barrier::{Barrier, Countdown};
@@ -20,6 +20,9 @@ use crate::pace::{Pace, SLICE_NS};
 use crate::stage::{Cell, CellState, Item, OperatorRun, RowsItem};
 use crate::task_lengths::TaskKind;
 use crate::topology::WorkerPlace;
+
+/// A mark counts as so many rows where the size of state is concerned.
+const MARK_ROWS: usize = 64;
 
 /// A worker at a stage with cells.
 pub(crate) struct CellWorker<'a> {
@@ -161,17 +164,48 @@ impl<'a> CellWorker<'a> {
     /// Gives a partition the rows of an item, slice by slice, until it is to stop.
     fn take_rows(&self, cell: usize, state: &mut CellState, mut item: RowsItem) -> Result<Taken> {
         let rows = item.num_rows();
-        while item.taken < rows && !self.at.run.is_ended() {
-            let rows_max = self.operator.slice_rows(state);
-            let (made, taken) = self.give_rows(state, item.slice(rows_max))?;
-            item.taken += taken;
-            self.flow.emit_of_rows((cell, state), &item, made, self.worker)?;
-            if item.taken < rows && self.flow.stops_taking() {
-                state.resume = Some(Item::Rows(item));
-                return Ok(Taken::Unfinished);
+        while !self.at.run.is_ended() {
+            let until = item.rows_in_front_of_mark();
+            if item.taken < until {
+                let rows_max = self.operator.slice_rows(state).min(until - item.taken);
+                let (made, taken) = self.give_rows(state, item.slice(rows_max))?;
+                item.taken += taken;
+                self.flow.emit_of_rows((cell, state), &item, made, self.worker)?;
+                if item.taken < rows && self.flow.stops_taking() {
+                    state.resume = Some(Item::Rows(item));
+                    return Ok(Taken::Unfinished);
+                }
+            } else if let Some(watermark) = item.next_mark() {
+                if self.take_mark((cell, state), &item, watermark)? == Progress::More {
+                    state.resume = Some(Item::Rows(item));
+                    return Ok(Taken::Unfinished);
+                }
+                item.pass_mark();
+            } else {
+                break;
             }
         }
         Ok(Taken::Rows(item))
+    }
+
+    /// Gives a partition the watermark between rows, if it has something to do there.
+    fn take_mark(
+        &self,
+        (cell, state): (usize, &mut CellState),
+        item: &RowsItem,
+        watermark: Watermark,
+    ) -> Result<Progress> {
+        if state.partition.wakes_at() > watermark {
+            return Ok(Progress::Done);
+        }
+        let mut output = self.output(self.pace.deadline_ns);
+        let call = WatermarkCall { watermark, phase: 0, exchange: &Exchange::new(0) };
+        let progress = state.partition.watermark(&call, &mut output)?;
+        self.count(&output);
+        let bytes = output.bytes();
+        self.flow.emit_at_mark(cell, item, (output.emitted, bytes))?;
+        self.at.report_rows(state, MARK_ROWS)?;
+        Ok(progress)
     }
 
     /// Gives a partition some rows. What leaves and about how many bytes it takes, and how many of

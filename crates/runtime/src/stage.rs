@@ -11,6 +11,7 @@
 //! under a short lock.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::{OnceLock, mpsc};
 use std::time::Duration;
 
@@ -373,6 +374,8 @@ pub struct OperatorRun {
     pub phases: usize,
     /// True if a piece may come in slices.
     pub takes_slices: bool,
+    /// True if no watermark but the last one matters to it.
+    pub heeds_only_end: bool,
     /// True if its partitions count the entries of their state.
     pub counts_keys: bool,
     /// One per partition.
@@ -563,6 +566,9 @@ pub enum RowsOrigin {
         gather: Arc<Gather>,
         /// The bundle's number.
         bundle: usize,
+        /// The marks that the partition takes between the rows and behind them, as far as it has
+        /// not taken them yet.
+        marks: Range<u32>,
     },
 }
 
@@ -577,6 +583,36 @@ impl RowsItem {
         self.rows.as_ref().map_or_else(|| self.of.bundle().num_rows(), Vec::len)
     }
 
+    /// How many of the rows are taken when the next mark is, or all.
+    pub(crate) fn rows_in_front_of_mark(&self) -> usize {
+        match &self.of {
+            RowsOrigin::Element { gather, bundle, marks } if !marks.is_empty() => {
+                gather.rows_in_front_of(marks.start, *bundle, self.rows.as_deref(), self.taken)
+            }
+            _ => self.num_rows(),
+        }
+    }
+
+    /// The last of the rows in front of the next mark, or of all. Only for an item with rows.
+    pub(crate) fn row_in_front_of_mark(&self) -> u32 {
+        let last = self.rows_in_front_of_mark().saturating_sub(1);
+        self.rows.as_ref().map_or(last as u32, |rows| rows[last])
+    }
+
+    /// The watermark of the next mark.
+    pub(crate) fn next_mark(&self) -> Option<Watermark> {
+        let RowsOrigin::Element { gather, marks, .. } = &self.of else { return None };
+        let next = marks.clone().next()?;
+        Some(gather.marks[next as usize].mark.watermark)
+    }
+
+    /// The next mark is taken.
+    pub(crate) fn pass_mark(&mut self) {
+        if let RowsOrigin::Element { marks, .. } = &mut self.of {
+            marks.start += 1;
+        }
+    }
+
     /// The next rows, at most `rows_max`.
     pub(crate) fn slice(&mut self, rows_max: usize) -> Piece<'_> {
         next_slice(self.of.bundle(), &mut self.rows, self.taken, rows_max, self.lanes)
@@ -588,7 +624,7 @@ impl RowsOrigin {
     pub(crate) fn bundle(&self) -> &Bundle {
         match self {
             RowsOrigin::Container { bundle, .. } => bundle,
-            RowsOrigin::Element { gather, bundle } => &gather.bundles[*bundle],
+            RowsOrigin::Element { gather, bundle, .. } => &gather.bundles[*bundle],
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Elements of the ordered flow: rows and perhaps a watermark under one serial.
+//! Elements of the ordered flow: rows and perhaps watermarks under one serial.
 //!
 //! **Invariant:** an element without rows and watermark still holds its place in the sequence, so
 //! nothing that may become empty on the way is ever dropped.
@@ -7,6 +7,8 @@ use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 
 use thalweg_core::{Bundle, Route, Watermark, WatermarkBefore};
+
+use super::marks::Marks;
 
 /// What an element counts in the memory account on top of its rows.
 const ELEMENT_BYTES: usize = 64;
@@ -39,13 +41,15 @@ impl Passage {
     }
 }
 
-/// Rows and perhaps a watermark behind them, under one serial.
+/// Rows, perhaps with watermarks between them and one behind them, under one serial.
 #[derive(Clone)]
 pub struct Element {
     /// Its serial and what else stays with it.
     pub(crate) passage: Passage,
     /// The rows, in order.
     pub(crate) bundles: Vec<Bundle>,
+    /// The watermarks between them.
+    pub(crate) marks: Marks,
     /// The watermark behind them.
     pub(crate) watermark: Option<Watermark>,
     /// What it counts in the memory account.
@@ -55,12 +59,18 @@ pub struct Element {
 impl Element {
     /// A cut.
     pub(crate) fn cut(passage: Passage) -> Self {
-        Element { passage, bundles: Vec::new(), watermark: None, bytes: element_bytes(&[]) }
+        let (bundles, bytes) = (Vec::new(), element_bytes(&[]));
+        Element { passage, bundles, marks: None, watermark: None, bytes }
     }
 
     /// True if it has neither rows nor a watermark and only holds its place in the sequence.
     pub(crate) fn is_blank(&self) -> bool {
-        self.bundles.is_empty() && self.watermark.is_none() && !self.passage.is_cut
+        self.bundles.is_empty() && self.last_watermark().is_none() && !self.passage.is_cut
+    }
+
+    /// The newest watermark that it brings.
+    pub(crate) fn last_watermark(&self) -> Option<Watermark> {
+        last_watermark(&self.marks, self.watermark)
     }
 
     pub(crate) fn num_rows(&self) -> usize {
@@ -78,6 +88,7 @@ pub(crate) struct Routed {
 pub(crate) struct OpenElement {
     pub(crate) place: u64,
     pub(crate) passage: Passage,
+    pub(crate) marks: Marks,
     pub(crate) watermark: Option<Watermark>,
     pub(crate) bytes: usize,
     /// Not begun.
@@ -95,6 +106,7 @@ pub(crate) struct Outcome {
 #[derive(Default)]
 pub(crate) struct Port {
     pub(crate) bundles: Vec<Bundle>,
+    pub(crate) marks: Marks,
     pub(crate) watermark: Option<Watermark>,
 }
 
@@ -135,13 +147,19 @@ impl Ports {
         pass: Option<Watermark>,
         watermark: Option<Watermark>,
     ) -> Self {
-        let first = Port { bundles: Vec::new(), watermark: pass };
+        let first = Port { watermark: pass, ..Port::default() };
         if ports == 1 {
             return Ports::One(first);
         }
-        let others = (1..ports).map(|_| Port { bundles: Vec::new(), watermark });
+        let others = (1..ports).map(|_| Port { watermark, ..Port::default() });
         Ports::Several(std::iter::once(first).chain(others).collect())
     }
+}
+
+/// The newest of the watermarks between and behind the rows of an element.
+pub(super) fn last_watermark(marks: &Marks, behind: Option<Watermark>) -> Option<Watermark> {
+    let between = || marks.as_ref()?.last().map(|mark| mark.watermark);
+    behind.or_else(between)
 }
 
 /// What an element of these bundles counts in the memory account.

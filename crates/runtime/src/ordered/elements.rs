@@ -6,7 +6,9 @@ use thalweg_core::operator::Part;
 use thalweg_core::{Bundle, Error, Result, Transform, Watermark};
 use thalweg_ordering::sync::Ordering;
 
-use super::element::{Element, OpenElement, Outcome, Passage, Port, Ports, Routed, element_bytes};
+use super::element::{
+    Element, OpenElement, Outcome, Passage, Port, Ports, Routed, element_bytes, last_watermark,
+};
 use super::exit::Room;
 use super::merge::Arrival;
 use super::{OrderedFlow, OrderedStage};
@@ -62,12 +64,12 @@ impl<'a> ElementStage<'a> {
         for (place, (edge, &lane)) in edges.iter().zip(&self.own.lanes).enumerate() {
             let is_last = edges[place + 1..].iter().all(|later| later.port != edge.port);
             let port = &mut ports[edge.port];
-            let watermark = port.watermark;
+            let (marks, watermark) = (port.marks.clone(), port.watermark);
             let bundles =
                 if is_last { std::mem::take(&mut port.bundles) } else { port.bundles.clone() };
             let bytes = element_bytes(&bundles);
             self.count_out(edge, &bundles, bytes);
-            let element = Element { passage, bundles, watermark, bytes };
+            let element = Element { passage, bundles, marks, watermark, bytes };
             Self::of(self.job, edge.to.0).arrive(lane, element)?;
         }
         Ok(())
@@ -146,7 +148,7 @@ impl<'a> ElementStage<'a> {
             self.job.measured.passage.record_us(passed_ns / 1000);
         }
         let to = sinks::at(self.job, self.place);
-        let mut bytes_left = element.bytes;
+        let (mut bytes_left, last_watermark) = (element.bytes, element.last_watermark());
         for bundle in element.bundles.into_iter().filter(|bundle| bundle.num_rows() > 0) {
             self.count_in(bundle.num_rows());
             let bytes = bundle.memory_bytes().min(bytes_left);
@@ -155,7 +157,7 @@ impl<'a> ElementStage<'a> {
             to.send(SinkMessage::Rows(SinkBatch { bytes, ingest_ns, batch, kinds }))?;
         }
         self.job.memory.add_in_flight(-(bytes_left as i64));
-        if let Some(watermark) = element.watermark {
+        if let Some(watermark) = last_watermark {
             self.run.metrics.set_watermark(watermark, || self.job.now_ns());
             if watermark == Watermark::END {
                 sink.open_lanes.store(0, Ordering::SeqCst);
@@ -216,10 +218,10 @@ impl<'a> ElementStage<'a> {
         if transform.multiplies() && !ended {
             return self.multiply(transform, place, element, worker);
         }
-        let Element { passage, bundles, watermark, bytes } = element;
+        let Element { passage, bundles, marks, watermark, bytes } = element;
         if transform.is_asynchronous() && !ended && !bundles.is_empty() {
             let (rest, done) = (bundles.into(), Vec::new());
-            let open = OpenElement { place, passage, watermark, bytes, rest, done };
+            let open = OpenElement { place, passage, marks, watermark, bytes, rest, done };
             return self.resume(Box::new(open));
         }
         let apply = |bundle: Bundle| {
@@ -236,7 +238,7 @@ impl<'a> ElementStage<'a> {
         let results = bundles.into_iter().filter_map(|bundle| apply(bundle).transpose());
         let done = results.collect::<Result<Vec<Bundle>>>()?;
         let rest = Default::default();
-        self.send(OpenElement { place, passage, watermark, bytes, rest, done })
+        self.send(OpenElement { place, passage, marks, watermark, bytes, rest, done })
     }
 
     /// Applies the bundles of an element in parts, which leave together. If the job is to stop
@@ -268,9 +270,9 @@ impl<'a> ElementStage<'a> {
                 next = rest.map(|rest| transform.next_part(rest, room_bytes)).transpose()?;
             }
         }
-        let Element { passage, watermark, bytes, .. } = element;
+        let Element { passage, marks, watermark, bytes, .. } = element;
         let rest = Default::default();
-        self.send(OpenElement { place, passage, watermark, bytes, rest, done })
+        self.send(OpenElement { place, passage, marks, watermark, bytes, rest, done })
     }
 
     /// What comes of an element is kept until all of it is made. Fails if that is too much.
@@ -313,11 +315,11 @@ impl<'a> ElementStage<'a> {
 
     /// Sends an element on whose bundles are done.
     fn send(&self, element: OpenElement) -> Result<()> {
-        let OpenElement { place, passage, watermark, bytes, done: bundles, .. } = element;
-        if let Some(watermark) = watermark {
-            self.run.metrics.set_watermark(watermark, || self.job.now_ns());
+        let OpenElement { place, passage, marks, watermark, bytes, done: bundles, .. } = element;
+        if let Some(newest) = last_watermark(&marks, watermark) {
+            self.run.metrics.set_watermark(newest, || self.job.now_ns());
         }
-        let ports = Ports::One(Port { bundles, watermark });
+        let ports = Ports::One(Port { bundles, marks, watermark });
         self.send_outcome(place, Outcome { passage, ports }, bytes)
     }
 

@@ -8,8 +8,13 @@ use thalweg_core::operator::Emitted;
 use thalweg_core::{Bundle, Operator, Result, Stamps, Watermark, WatermarkBefore};
 use thalweg_ordering::sync::{AtomicUsize, Mutex, MutexGuard, Ordering};
 
-use super::element::{Outcome, Passage, Ports};
+use super::element::{Outcome, Passage, Port, Ports, slice};
+use super::marks::TakenMark;
 use super::rows::{self, Ordered};
+
+mod marked;
+
+pub(crate) use marked::caused_by;
 
 /// The largest bundle that leaves at a watermark.
 const CLOSING_ROWS_MAX: usize = 64 * 1024;
@@ -24,6 +29,9 @@ pub struct Gather {
     pub(crate) closing_place: i64,
     pub(crate) bytes: usize,
     pub(crate) bundles: Vec<Bundle>,
+    /// The watermarks that its partitions take between rows, and then also the one behind them.
+    pub(crate) marks: Vec<TakenMark>,
+    /// The watermark behind the rows, if there are no marks.
     pub(crate) watermark: Option<Watermark>,
     pub(crate) pass: Option<Watermark>,
     /// The watermark that was passed on last before this element.
@@ -40,6 +48,8 @@ pub(super) struct GatheredRows {
     of_rows: Vec<Vec<(usize, Emitted)>>,
     /// At the watermark.
     of_watermark: Vec<(usize, Emitted)>,
+    /// At a mark, by its number.
+    of_marks: Vec<(u32, usize, Emitted)>,
     /// About how many bytes all of them take.
     bytes: usize,
 }
@@ -60,6 +70,11 @@ impl Gather {
     pub(crate) fn finish_one(&self) -> bool {
         // AcqRel: the last one sees what all others have left here.
         self.remaining.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// The newest watermark that it brings.
+    pub(super) fn last_watermark(&self) -> Option<Watermark> {
+        self.watermark.or_else(|| self.marks.last().map(|taken| taken.mark.watermark))
     }
 
     /// Keeps what a partition emitted for rows of a bundle, or at the watermark. Returns the bytes
@@ -88,6 +103,9 @@ impl Gather {
     pub(crate) fn outcome(&self, operator: &dyn Operator, keeps_places: bool) -> Result<Outcome> {
         let emitted = std::mem::take(&mut *self.lock_emitted());
         let ports = operator.ports();
+        if !self.marks.is_empty() {
+            return self.marked_outcome(ports, emitted);
+        }
         let mut out = Ports::without_rows(ports, self.pass, self.watermark);
         for (number, of_bundle) in emitted.of_rows.into_iter().enumerate() {
             for (port, emitted) in by_port(of_bundle, ports) {
@@ -184,10 +202,9 @@ fn in_bundles(bundle: Bundle) -> Vec<Bundle> {
     }
     let piece = |from: usize| {
         let count = CLOSING_ROWS_MAX.min(rows - from);
-        let mut stamps = bundle.stamps.clone();
-        stamps.row_places = stamps.row_places.map(|places| places.slice(from, count));
-        let kinds = bundle.kinds.as_ref().map(|kinds| kinds[from..from + count].into());
-        Bundle { batch: bundle.batch.slice(from, count), kinds, stamps }
+        let mut part = slice(&bundle, from, count);
+        part.stamps.row_places = part.stamps.row_places.map(|places| places.slice(from, count));
+        part
     };
     (0..rows).step_by(CLOSING_ROWS_MAX).map(piece).collect()
 }

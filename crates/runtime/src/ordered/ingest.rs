@@ -9,14 +9,15 @@ use thalweg_ordering::sync::Ordering;
 use super::OrderedFlow;
 use super::element::{Element, Outcome, Passage, Port, Ports, element_bytes, slice};
 use super::elements::ElementStage;
+use super::marks::{Marks, row_groups};
 use super::merge::{Arrival, EVERY_SOURCE};
 use crate::interleaving::Step;
 use crate::job::Job;
 use crate::stage::SourceState;
 
 impl ElementStage<'_> {
-    /// A source's bundle becomes elements. Where the place of a watermark matters, an element ends
-    /// with each row at which it crosses a time that matters.
+    /// A source's bundle becomes elements. Where the place of a watermark matters, it stands behind
+    /// the row at which it crosses a time that matters: as a mark, or as the end of the element.
     pub(crate) fn ingest_bundle(
         &self,
         state: &mut SourceState,
@@ -26,7 +27,10 @@ impl ElementStage<'_> {
         if !self.flow.places_watermarks {
             let watermark = state.take_watermark();
             let passage = Passage::new(state.ingest_ns, i64::MIN);
-            return self.ingest_element(vec![bundle], watermark, passage);
+            return self.ingest_element((vec![bundle], None), watermark, passage);
+        }
+        if self.flow.groups_watermarks {
+            return self.ingest_grouped(state, &bundle, split);
         }
         let times = match (&state.assigner, self.flow.order) {
             (Some(assigner), OrderContract::EventTime) => assigner.row_times(&bundle.batch)?,
@@ -43,13 +47,31 @@ impl ElementStage<'_> {
             }
             let part = self.flow.slice(&bundle, times.as_ref(), from, rows - from);
             let passage = Passage::new(state.ingest_ns, frontier(state, &part));
-            self.ingest_element(vec![part], Some(watermark), passage)?;
+            self.ingest_element((vec![part], None), Some(watermark), passage)?;
             from = rows;
         }
         if from < bundle.num_rows() || from == 0 {
             let part = self.flow.slice(&bundle, times.as_ref(), from, bundle.num_rows() - from);
             let passage = Passage::new(state.ingest_ns, frontier(state, &part));
-            self.ingest_element(vec![part], None, passage)?;
+            self.ingest_element((vec![part], None), None, passage)?;
+        }
+        Ok(())
+    }
+
+    /// A bundle becomes elements with the watermarks at which it crosses a time that matters.
+    fn ingest_grouped(
+        &self,
+        state: &mut SourceState,
+        bundle: &Bundle,
+        split: SplitId,
+    ) -> Result<()> {
+        for group in row_groups(cuts(state, bundle, split), bundle.num_rows()) {
+            if self.job.lifecycle.gives_up() {
+                return Ok(());
+            }
+            let (part, marks) = group.of(bundle);
+            let passage = Passage::new(state.ingest_ns, state.frontier_ms);
+            self.ingest_element((vec![part], marks), group.watermark, passage)?;
         }
         Ok(())
     }
@@ -57,19 +79,19 @@ impl ElementStage<'_> {
     /// A source has ended.
     pub(crate) fn ingest_end(&self, ingest_ns: u64) -> Result<()> {
         let passage = Passage::new(ingest_ns, i64::MAX);
-        self.ingest_element(Vec::new(), Some(Watermark::END), passage)
+        self.ingest_element((Vec::new(), None), Some(Watermark::END), passage)
     }
 
     /// A source is idle from here on, or no longer.
     pub(crate) fn ingest_idleness(&self, idle: bool) -> Result<()> {
         let now_ns = self.job.now_ns();
         let passage = Passage { idle: Some(idle), ..Passage::new(now_ns, i64::MIN) };
-        self.ingest_element(Vec::new(), None, passage)
+        self.ingest_element((Vec::new(), None), None, passage)
     }
 
     /// A source places a cut.
     pub(crate) fn ingest_cut(&self) -> Result<()> {
-        self.ingest_element(Vec::new(), None, Passage::cut(0, self.job.now_ns()))
+        self.ingest_element((Vec::new(), None), None, Passage::cut(0, self.job.now_ns()))
     }
 
     /// The watermark of a source may have moved, and none of its rows to come is older than this.
@@ -77,17 +99,17 @@ impl ElementStage<'_> {
         state.frontier_ms = state.frontier_ms.max(time_ms);
         let watermark = state.take_watermark();
         let passage = Passage::new(state.ingest_ns, state.frontier_ms);
-        self.ingest_element(Vec::new(), watermark, passage)
+        self.ingest_element((Vec::new(), None), watermark, passage)
     }
 
     fn ingest_element(
         &self,
-        bundles: Vec<Bundle>,
+        (bundles, marks): (Vec<Bundle>, Marks),
         watermark: Option<Watermark>,
         passage: Passage,
     ) -> Result<()> {
         let bytes = element_bytes(&bundles);
-        let element = Element { passage, bundles, watermark, bytes };
+        let element = Element { passage, bundles, marks, watermark, bytes };
         self.flow.ingest.put((self.place, element), |(source, element)| {
             if element.passage.is_cut {
                 return Self::of(self.job, source).reach_cut(element.passage);
@@ -155,11 +177,11 @@ impl ElementStage<'_> {
             bundle.stamps.serial = element.passage.serial;
         }
         self.expect_at_merges(element.passage.serial, self.place)?;
-        if let Some(watermark) = element.watermark {
+        if let Some(watermark) = element.last_watermark() {
             self.run.metrics.set_watermark(watermark, || self.job.now_ns());
         }
-        let Element { passage, bundles, watermark, .. } = element;
-        let ports = Ports::One(Port { bundles, watermark });
+        let Element { passage, bundles, marks, watermark, .. } = element;
+        let ports = Ports::One(Port { bundles, marks, watermark });
         self.pass_on(Outcome { passage, ports })
     }
 

@@ -134,7 +134,7 @@ fn combine(
     let passage = Passage { ingest_ns, idle, ..of_source };
     let bundles: Vec<Bundle> = parts.into_iter().flat_map(|part| part.bundles).collect();
     let bundles = by_ordinal(bundles)?.into_iter().collect();
-    Ok(Element { passage, bundles, watermark, bytes })
+    Ok(Element { passage, bundles, marks: None, watermark, bytes })
 }
 
 impl MergeKind {

@@ -2,7 +2,8 @@
 //! that of one thread which takes one row at a time.
 //!
 //! # Elements and serials
-//! What moves is an [`Element`]: bundles, then perhaps a watermark, under one serial. Each source
+//! What moves is an [`Element`]: bundles, then perhaps a watermark, under one serial (and perhaps
+//! watermarks between its rows, see [`marks`]). Each source
 //! numbers its elements (job-wide, in the order of ingestion). **Every stage turns one element into
 //! one element per edge**, if only into an empty one, so every serial reaches every stage
 //! downstream of its source exactly once and in order. That is the invariant everything here rests
@@ -70,6 +71,7 @@ mod exit;
 pub(crate) mod gather;
 mod ingest;
 mod lanes;
+pub(crate) mod marks;
 mod merge;
 mod partitions;
 mod replay;
@@ -95,9 +97,11 @@ pub(crate) struct OrderedFlow {
     cutting: Mutex<Cutting>,
     /// True if edges meet somewhere: rows then carry the row of the source bundle they come from.
     pub(crate) has_merges: bool,
-    /// True if elements end at each row at which the watermark crosses a time that matters: where
-    /// edges meet, and where what rows do depends on the watermarks before them.
+    /// True if a watermark stands right behind the row at which it crosses a time that matters:
+    /// where edges meet, and where what rows do depends on the watermarks before them.
     pub(crate) places_watermarks: bool,
+    /// True if an element then takes several of them along (see [`marks`]), else each ends one.
+    groups_watermarks: bool,
     pub(crate) order: OrderContract,
     reorder: ReorderScheme,
     /// For each stage, which sources feed it.
@@ -189,6 +193,11 @@ impl OrderedFlow {
         let has_merges = graph.stages.iter().any(|stage| stage.inputs.len() > 1);
         let depends = |kind: &StageKind| matches!(kind, StageKind::Operator(operator) if operator.rows_depend_on_watermarks());
         let rows_depend = graph.stages.iter().any(|stage| depends(&stage.kind));
+        let takes_one_phase = |kind: &StageKind| match kind {
+            StageKind::Operator(operator) => operator.watermark_phases() <= 1,
+            _ => true,
+        };
+        let has_one_phase = graph.stages.iter().all(|stage| takes_one_phase(&stage.kind));
         OrderedFlow {
             stages,
             ingest: InTurn::new(),
@@ -200,6 +209,7 @@ impl OrderedFlow {
             fed_by,
             has_merges,
             places_watermarks: has_merges || rows_depend,
+            groups_watermarks: rows_depend && !has_merges && has_one_phase,
         }
     }
 }

@@ -61,12 +61,14 @@ impl ElementStage<'_> {
         self.send_outcome(place, outcome, element.bytes)
     }
 
-    /// Posts the shares of an element and its watermark; one hold on the gather stays with the
+    /// Posts the shares of an element and its watermarks; one hold on the gather stays with the
     /// caller.
     fn post_element(&self, dispatch: &mut Dispatch, routed: Routed) -> Arc<Gather> {
         let Routed { element, routes } = routed;
         let operator = self.operator();
         dispatch.posted.resize(operator.cells.len(), 0);
+        let passed_before = dispatch.passed;
+        let marks = self.take_marks(dispatch, &element);
         let advanced = element.watermark.filter(|&watermark| watermark > dispatch.watermark);
         let pass = advanced.and_then(|watermark| operator.passes(watermark));
         let gather = Arc::new(Gather {
@@ -78,16 +80,21 @@ impl ElementStage<'_> {
             },
             bytes: element.bytes,
             bundles: in_sequence(element.bundles, dispatch.next),
+            marks,
             watermark: advanced,
             pass,
-            passed_before: dispatch.passed,
+            passed_before,
             remaining: AtomicUsize::new(1),
             emitted: Mutex::default(),
         });
         dispatch.next += 1;
-        let mut routes = routes.map(Vec::into_iter);
+        let mut routes = routes.into_iter().flatten();
+        if !gather.marks.is_empty() {
+            self.post_marked(&mut dispatch.posted, &gather, routes);
+            return gather;
+        }
         for bundle in 0..gather.bundles.len() {
-            let route = routes.as_mut().and_then(Iterator::next).unwrap_or(Route::Any);
+            let route = routes.next().unwrap_or(Route::Any);
             self.post_bundle(&mut dispatch.posted, &gather, bundle, route);
         }
         if let Some(watermark) = advanced {
@@ -150,7 +157,7 @@ impl ElementStage<'_> {
         gather.expect(num_shares(&route));
         for (cell, rows) in shares(route, local) {
             posted[cell] += 1;
-            let of = RowsOrigin::Element { gather: Arc::clone(gather), bundle };
+            let of = RowsOrigin::Element { gather: Arc::clone(gather), bundle, marks: 0..0 };
             self.post(cell, Item::Rows(RowsItem::new(of, rows, self.own.sources)));
         }
     }
@@ -181,7 +188,7 @@ impl ElementStage<'_> {
         if !gather.finish_one() {
             return Ok(());
         }
-        if let Some(watermark) = gather.watermark {
+        if let Some(watermark) = gather.last_watermark() {
             self.note_watermark(watermark);
         }
         let operator = self.operator().operator.as_ref();

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use thalweg_core::{Error, Result, Watermark};
 
 use super::element::{Element, slice};
+use super::marks::split_at;
 use crate::interleaving::{Replay, Step};
 
 /// Elements on their way into the recorded sequence.
@@ -126,16 +127,22 @@ fn cut(element: &mut Element, rows: usize) -> Element {
     let [bundle] = &mut element.bundles[..] else {
         unreachable!("an element that comes in with rows has one bundle")
     };
-    // Where edges meet, rows carry their place in the element; else none.
-    let has_places = bundle.stamps.row_places.is_some();
+    let of_bundle = bundle.stamps.row_places.clone();
     let part = |from: usize, rows: usize| {
         let mut part = slice(bundle, from, rows);
-        part.stamps.row_places = has_places.then(|| (0..rows as i64).collect());
+        part.stamps.row_places = of_bundle.as_ref().map(|places| match element.marks {
+            Some(_) => places.slice(from, rows),
+            // Where edges meet, rows carry their place in the element.
+            None => (0..rows as i64).collect(),
+        });
         part
     };
     let (first, rest) = (part(0, rows), part(rows, bundle.num_rows() - rows));
     *bundle = rest;
-    Element { bundles: vec![first], watermark: None, ..element.clone() }
+    let place = of_bundle.map_or(0, |places| places[rows]);
+    let (marks, behind) = split_at(&element.marks, place);
+    element.marks = behind;
+    Element { bundles: vec![first], marks, watermark: None, ..element.clone() }
 }
 
 fn other_data(what: String) -> Error {
@@ -157,7 +164,7 @@ mod tests {
         let column: ArrayRef = Arc::new(Int64Array::from_iter_values(numbers));
         let batch = RecordBatch::try_from_iter([("n", column)]).expect("one column");
         let bundles = vec![Bundle::new(batch, Stamps::first())];
-        Element { passage: Passage::new(0, 0), bundles, watermark, bytes: 0 }
+        Element { passage: Passage::new(0, 0), bundles, marks: None, watermark, bytes: 0 }
     }
 
     fn end() -> Element {

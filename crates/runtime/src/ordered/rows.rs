@@ -28,34 +28,47 @@ pub(crate) struct Ordered {
     pub places: Vec<i64>,
 }
 
+impl Ordered {
+    /// Rows that were made of rows, with the row that caused each.
+    pub(super) fn by_cause(emitted: Vec<Emitted>) -> Vec<Ordered> {
+        let part = |emitted: Emitted| {
+            let rows = emitted.batch.num_rows();
+            let places = match emitted.place {
+                Place::Caused(causes) => causes.into_iter().map(i64::from).collect(),
+                // Without causes rows stand behind those that have them.
+                _ => vec![AT_WATERMARK; rows],
+            };
+            Ordered { batch: emitted.batch, kinds: emitted.kinds, places }
+        };
+        emitted.into_iter().map(part).collect()
+    }
+
+    /// Rows that were made at a watermark, with their window ends.
+    pub(super) fn by_window_end(emitted: Vec<Emitted>) -> Vec<Ordered> {
+        let part = |emitted: Emitted| {
+            let rows = emitted.batch.num_rows();
+            let places = match emitted.place {
+                Place::WindowEnd(end) => vec![end; rows],
+                Place::WindowEnds(ends) => ends,
+                Place::Caused(_) | Place::AsEmitted => vec![i64::MAX; rows],
+            };
+            Ordered { batch: emitted.batch, kinds: emitted.kinds, places }
+        };
+        emitted.into_iter().map(part).collect()
+    }
+}
+
 /// What the partitions made of one bundle, in the order of the rows that caused it. Partitions come
 /// in ascending order in `emitted`; rows of one cause come from one partition.
 pub(crate) fn by_cause(emitted: Vec<Emitted>) -> Result<Option<Ordered>> {
-    let parts = emitted.into_iter().map(|emitted| {
-        let rows = emitted.batch.num_rows();
-        let places = match emitted.place {
-            Place::Caused(causes) => causes.into_iter().map(i64::from).collect(),
-            // Without causes rows stand behind those that have them.
-            _ => vec![AT_WATERMARK; rows],
-        };
-        Ordered { batch: emitted.batch, kinds: emitted.kinds, places }
-    });
-    merge(parts.collect())
+    merge(Ordered::by_cause(emitted))
 }
 
 /// What the partitions made at one watermark: by window end, then partition, then as emitted. In
 /// several batches where each part is of one window and they are large.
 pub(crate) fn by_window_end(emitted: Vec<Emitted>) -> Result<Vec<Ordered>> {
-    let parts = emitted.into_iter().map(|emitted| {
-        let rows = emitted.batch.num_rows();
-        let places = match emitted.place {
-            Place::WindowEnd(end) => vec![end; rows],
-            Place::WindowEnds(ends) => ends,
-            Place::Caused(_) | Place::AsEmitted => vec![i64::MAX; rows],
-        };
-        Ordered { batch: emitted.batch, kinds: emitted.kinds, places }
-    });
-    let mut parts: Vec<Ordered> = parts.filter(|part| !part.places.is_empty()).collect();
+    let mut parts = Ordered::by_window_end(emitted);
+    parts.retain(|part| !part.places.is_empty());
     let rows: usize = parts.iter().map(|part| part.places.len()).sum();
     let are_of_one_end = parts.iter().all(|part| part.places.first() == part.places.last());
     if are_of_one_end && rows >= PART_ROWS * parts.len() {
@@ -82,7 +95,7 @@ pub(crate) fn merge(parts: Vec<Ordered>) -> Result<Option<Ordered>> {
 
 /// Where each row of the merged sequence comes from: a stable sort by place of the parts one
 /// behind the other.
-fn merged_indices(parts: &[Ordered]) -> Vec<(usize, usize)> {
+pub(super) fn merged_indices(parts: &[Ordered]) -> Vec<(usize, usize)> {
     let total = parts.iter().map(|part| part.places.len()).sum();
     let first = parts.iter().filter_map(|part| part.places.first()).min().copied();
     let last = parts.iter().filter_map(|part| part.places.last()).max().copied();
@@ -126,7 +139,10 @@ fn counted_indices(
     indices
 }
 
-fn merged_kinds(parts: &[Ordered], indices: &[(usize, usize)]) -> Option<Arc<[RowKind]>> {
+pub(super) fn merged_kinds(
+    parts: &[Ordered],
+    indices: &[(usize, usize)],
+) -> Option<Arc<[RowKind]>> {
     if parts.iter().all(|part| part.kinds.is_none()) {
         return None;
     }

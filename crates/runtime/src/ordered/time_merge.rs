@@ -95,7 +95,7 @@ impl TimeMerge {
             self.bytes += element.bytes;
             return Ok(());
         }
-        let Element { passage, bundles, watermark, bytes } = element;
+        let Element { passage, bundles, watermark, bytes, .. } = element;
         let Passage { ingest_ns, frontier_ms, idle, .. } = passage;
         self.bytes += bytes;
         self.has_heartbeat |= bundles.is_empty() && watermark.is_none() && idle.is_none();
@@ -161,7 +161,7 @@ impl TimeMerge {
             return Ok(self.pop_cut());
         }
         let passage = Passage { idle, ..Passage::new(ingest_ns, self.frontier_ms) };
-        let element = Element { passage, bundles, watermark: advanced, bytes: 0 };
+        let element = Element { passage, bundles, marks: None, watermark: advanced, bytes: 0 };
         Ok(Some(self.numbered(element)))
     }
 

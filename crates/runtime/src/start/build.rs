@@ -5,6 +5,7 @@ use std::sync::{OnceLock, mpsc};
 
 use thalweg_core::connector::Assign;
 use thalweg_core::graph::{Graph, SplitTiming, Stage, StageId, StageKind};
+use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::snapshot::RestoredCut;
 use thalweg_core::{
     Error, Operator, OperatorClass, OrderContract, Partition, PartitionContext, Result, Source,
@@ -321,6 +322,7 @@ fn operator_run(
         class: operator.class(),
         phases: operator.watermark_phases().max(1),
         takes_slices: operator.takes_slices(),
+        heeds_only_end: operator.watermark_interest() == WatermarkInterest::EndOnly,
         cells,
         joint: Mutex::new(Joint::new(lanes, Vec::new())),
         completions: Mutex::new(Completions::default()),

@@ -1,0 +1,279 @@
+//! Watermarks between the rows of an element.
+//!
+//! Where what rows do depends on the watermarks before them (timers), every watermark that crosses
+//! a time that matters stands behind the row that caused it. If each of them ended an element,
+//! timers that look at the time each minute would make elements of a few rows, and each partition
+//! would get a piece and a barrier for each of these. So an element takes several watermarks along,
+//! as [`Mark`]s between its rows, and a partition gets its rows and the marks in one item.
+//!
+//! # Invariants
+//! - Rows of an element with marks carry places (`Stamps::row_places`), ascending over all of its
+//!   bundles. A mark stands behind the rows at its place and in front of the ones at later places.
+//!   Places and watermarks of marks ascend strictly.
+//! - Stateless stages keep the place of each row, so marks pass them unseen. What an operator makes
+//!   of a row has the place of that row, and what it makes at a mark the place of the mark: behind
+//!   the rows there.
+//! - A partition takes its rows and the marks in the sequence in which it would take them as
+//!   elements of their own. So the sequence that leaves does not depend on which marks share an
+//!   element.
+//!
+//! # Where there are none
+//! Where edges meet, places say which rows are combined, and where an operator takes a watermark in
+//! several phases, all partitions have to be at the same one. In such a job each watermark ends its
+//! element ([`OrderedFlow::groups_watermarks`](super::OrderedFlow)).
+
+use std::ops::Range;
+
+use thalweg_core::{Bundle, Route, Watermark};
+use thalweg_ordering::sync::Arc;
+
+use super::Dispatch;
+use super::element::{Element, slice};
+use super::elements::ElementStage;
+use super::gather::Gather;
+use crate::stage::{Item, OperatorRun, RowsItem, RowsOrigin, shares};
+
+/// An element ends with the first watermark behind this many rows: what is made of an element is
+/// kept until all of it is made.
+const ELEMENT_ROWS: usize = 4096;
+
+/// The place of the watermark behind all rows of an element.
+const BEHIND_ALL: i64 = i64::MAX;
+
+/// A watermark between the rows of an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Rows at this place and before it stand in front of the mark.
+    pub(crate) place: i64,
+    /// The watermark.
+    pub(crate) watermark: Watermark,
+}
+
+/// The watermarks between the rows of an element; never an empty list.
+pub(crate) type Marks = Option<Arc<[Mark]>>;
+
+/// A watermark that an operator takes between rows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TakenMark {
+    pub(crate) mark: Mark,
+    /// What the operator passes on of it.
+    pub(crate) pass: Option<Watermark>,
+}
+
+impl TakenMark {
+    /// True if it stands behind all rows.
+    pub(super) fn is_behind_all(&self) -> bool {
+        self.mark.place == BEHIND_ALL
+    }
+}
+
+/// Some rows of a bundle that become one element, with the watermarks between and behind them.
+pub(super) struct RowGroup {
+    rows: Range<usize>,
+    /// Behind which row of the bundle, counted from 1.
+    between: Vec<(usize, Watermark)>,
+    pub(super) watermark: Option<Watermark>,
+}
+
+/// The elements of a bundle with so many rows, where watermarks stand behind these rows.
+pub(super) fn row_groups(cuts: Vec<(usize, Watermark)>, rows: usize) -> Vec<RowGroup> {
+    let (mut groups, mut between, mut from) = (Vec::new(), Vec::new(), 0);
+    for (to, watermark) in cuts {
+        if to - from < ELEMENT_ROWS && to < rows {
+            between.push((to, watermark));
+            continue;
+        }
+        let between = std::mem::take(&mut between);
+        groups.push(RowGroup { rows: from..to, between, watermark: Some(watermark) });
+        from = to;
+    }
+    if from < rows || from == 0 {
+        groups.push(RowGroup { rows: from..rows, between, watermark: None });
+    }
+    groups
+}
+
+impl RowGroup {
+    /// Its rows of the bundle, and its marks. Rows between two marks have one place.
+    pub(super) fn of(&self, bundle: &Bundle) -> (Bundle, Marks) {
+        let Range { start, end } = self.rows;
+        let mut part = slice(bundle, start, end - start);
+        if self.between.is_empty() {
+            return (part, None);
+        }
+        let (mut places, mut marks) = (Vec::with_capacity(end - start), Vec::new());
+        for (place, &(to, watermark)) in (0..).zip(&self.between) {
+            places.resize(to - start, place);
+            marks.push(Mark { place, watermark });
+        }
+        places.resize(end - start, marks.len() as i64);
+        part.stamps.row_places = Some(places.into());
+        (part, Some(marks.into()))
+    }
+}
+
+/// The marks in front of the rows at a place, and those behind them.
+pub(super) fn split_at(marks: &Marks, place: i64) -> (Marks, Marks) {
+    let Some(marks) = marks else { return (None, None) };
+    let (before, behind) = marks.split_at(marks.partition_point(|mark| mark.place < place));
+    let some = |marks: &[Mark]| (!marks.is_empty()).then(|| marks.into());
+    (some(before), some(behind))
+}
+
+impl ElementStage<'_> {
+    /// The watermarks of an element with marks that advance the stage, in order.
+    pub(super) fn take_marks(&self, dispatch: &mut Dispatch, element: &Element) -> Vec<TakenMark> {
+        let Some(between) = &element.marks else { return Vec::new() };
+        let operator = self.operator();
+        let behind = element.watermark.map(|watermark| Mark { place: BEHIND_ALL, watermark });
+        let mut taken = Vec::with_capacity(between.len() + 1);
+        for mark in between.iter().copied().chain(behind) {
+            if mark.watermark > dispatch.watermark {
+                let pass = operator.passes(mark.watermark);
+                dispatch.watermark = mark.watermark;
+                dispatch.passed = pass.unwrap_or(dispatch.passed);
+                taken.push(TakenMark { mark, pass });
+            }
+        }
+        taken
+    }
+
+    /// Posts the rows and marks of an element to the partitions: one item for each that has rows of
+    /// a bundle, or something to do at a mark behind them.
+    pub(super) fn post_marked(
+        &self,
+        posted: &mut [u64],
+        gather: &Arc<Gather>,
+        mut routes: impl Iterator<Item = Route>,
+    ) {
+        let operator = self.operator();
+        let mut from = 0;
+        for bundle in 0..gather.bundles.len().max(1) {
+            let to = match operator.takes_marks() {
+                true => gather.marks_in_front_of(bundle + 1),
+                false => 0,
+            };
+            let rows = gather.bundles.get(bundle).map_or(0, Bundle::num_rows);
+            self.count_in(rows);
+            let route = routes.next().unwrap_or(Route::Any);
+            // An operator of one phase whose rows any partition may take has only one.
+            let mut shares = (rows > 0).then(|| shares(route, 0)).into_iter().flatten().peekable();
+            for (cell, posted) in posted.iter_mut().enumerate() {
+                let of_cell = shares.next_if(|&(of, _)| of == cell).map(|(_, rows)| rows);
+                let last = gather.marks[from..to].last();
+                let sleeps = last.is_none_or(|last| {
+                    operator.cells[cell].sleeps_through(*posted, last.mark.watermark)
+                });
+                if of_cell.is_none() && sleeps {
+                    continue;
+                }
+                let (gather, marks) = (Arc::clone(gather), from as u32..to as u32);
+                gather.expect(1);
+                *posted += 1;
+                let of = RowsOrigin::Element { gather, bundle, marks };
+                let rows = of_cell.unwrap_or(Some(Vec::new()));
+                self.post(cell, Item::Rows(RowsItem::new(of, rows, self.own.sources)));
+            }
+            from = to;
+        }
+    }
+}
+
+impl OperatorRun {
+    /// False if its partitions have nothing to do at any watermark but the last one, which is no
+    /// mark. They get rows without marks then; the rows they make have the places of their causes,
+    /// which several partitions must say.
+    fn takes_marks(&self) -> bool {
+        self.cells.len() == 1 || !self.heeds_only_end
+    }
+}
+
+impl Gather {
+    /// How many marks stand in front of the first row of a bundle, or of the end.
+    fn marks_in_front_of(&self, bundle: usize) -> usize {
+        let mut behind = self.bundles.iter().skip(bundle);
+        let first = behind.find_map(|bundle| bundle.stamps.row_places.as_ref()?.first());
+        let Some(&first) = first else { return self.marks.len() };
+        self.marks.partition_point(|taken| taken.mark.place < first)
+    }
+
+    /// How many rows of an item over a bundle, of which the first `taken` are done, stand in front
+    /// of a mark. `rows` are those meant; `None` means all.
+    pub(crate) fn rows_in_front_of(
+        &self,
+        mark: u32,
+        bundle: usize,
+        rows: Option<&[u32]>,
+        taken: usize,
+    ) -> usize {
+        let Some(bundle) = self.bundles.get(bundle) else { return 0 };
+        let place = self.marks[mark as usize].mark.place;
+        let places = bundle.stamps.row_places.as_ref();
+        let places = places.expect("rows of an element with marks have places");
+        taken
+            + match rows {
+                Some(rows) => rows[taken..].partition_point(|&row| places[row as usize] <= place),
+                None => places[taken..].partition_point(|&of_row| of_row <= place),
+            }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+    use thalweg_core::Stamps;
+
+    fn bundle(rows: usize) -> Bundle {
+        let column: ArrayRef = std::sync::Arc::new(Int64Array::from_iter_values(0..rows as i64));
+        let batch = RecordBatch::try_from_iter([("n", column)]).expect("one column");
+        Bundle::new(batch, Stamps::first())
+    }
+
+    fn groups(cuts: &[usize], rows: usize) -> Vec<(usize, Vec<i64>, Vec<Mark>, bool)> {
+        let cuts = cuts.iter().map(|&row| (row, Watermark(row as i64))).collect();
+        let of = |group: &RowGroup| {
+            let (part, marks) = group.of(&bundle(rows));
+            let places = part.stamps.row_places.as_ref().map_or(Vec::new(), |of| of.to_vec());
+            let marks = marks.map_or(Vec::new(), |marks| marks.to_vec());
+            (part.num_rows(), places, marks, group.watermark.is_some())
+        };
+        row_groups(cuts, rows).iter().map(of).collect()
+    }
+
+    fn mark(place: i64, watermark: i64) -> Mark {
+        Mark { place, watermark: Watermark(watermark) }
+    }
+
+    #[test]
+    fn watermarks_share_an_element_until_it_has_enough_rows() {
+        assert_eq!(groups(&[], 3), [(3, vec![], vec![], false)]);
+        assert_eq!(groups(&[], 0), [(0, vec![], vec![], false)]);
+        // The one behind the last row is the watermark of the element.
+        assert_eq!(groups(&[3], 3), [(3, vec![], vec![], true)]);
+        let expected = [(4, vec![0, 1, 1, 2], vec![mark(0, 1), mark(1, 3)], true)];
+        assert_eq!(groups(&[1, 3, 4], 4), expected);
+        let expected = [(4, vec![0, 1, 1, 1], vec![mark(0, 1)], false)];
+        assert_eq!(groups(&[1], 4), expected);
+        let long = groups(&[10, ELEMENT_ROWS + 5, ELEMENT_ROWS + 6], ELEMENT_ROWS + 7);
+        let shape = |(rows, _, marks, ends): &(usize, Vec<i64>, Vec<Mark>, bool)| {
+            (*rows, marks.len(), *ends)
+        };
+        let shapes: Vec<_> = long.iter().map(shape).collect();
+        assert_eq!(shapes, [(ELEMENT_ROWS + 5, 1, true), (2, 1, false)]);
+    }
+
+    #[test]
+    fn marks_are_split_in_front_of_a_row() {
+        let marks: Marks = Some([mark(0, 1), mark(1, 3), mark(4, 9)].into());
+        let split = |place| {
+            let (before, behind) = split_at(&marks, place);
+            (before.map_or(0, |marks| marks.len()), behind.map_or(0, |marks| marks.len()))
+        };
+        assert_eq!(split(0), (0, 3));
+        assert_eq!(split(1), (1, 2));
+        assert_eq!(split(2), (2, 1));
+        assert_eq!(split(5), (3, 0));
+        assert_eq!(split_at(&None, 0), (None, None));
+    }
+}
