@@ -95,9 +95,11 @@ pub struct Stamps {
     pub origin: Option<Origin>,
     /// The extremes of the row times, if the assigner has found them.
     pub time_extremes: Option<TimeExtremes>,
-    /// For each row its place among rows that it may meet, ascending. Kept only where edges meet in
-    /// an ordered contract. In `arrival` it is the row of the source's bundle that the row comes
-    /// from, and rows of one serial are combined by it; in `event_time` it is the row time.
+    /// For each row its place among rows that it may meet, ascending. Kept in ordered contracts
+    /// only, where edges meet: in `arrival` it is the row of the source's bundle that the row comes
+    /// from, and rows of one serial are combined by it; in `event_time` it is the row time. And
+    /// where watermarks stand between the rows of a serial: then rows between two of them have one
+    /// place.
     pub row_places: Option<ScalarBuffer<i64>>,
 }
 

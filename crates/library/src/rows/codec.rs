@@ -9,7 +9,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BinaryArray, RecordBatch, UInt32Array};
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_schema::SchemaRef;
-use arrow_select::take::take_record_batch;
+use arrow_select::take::{take, take_record_batch};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thalweg_core::{Column, DataType, Error, ErrorKind, Result, TableSchema};
@@ -81,6 +81,15 @@ impl Codec {
 pub(super) fn packed(batch: &RecordBatch) -> Result<&BinaryArray> {
     let column = batch.columns().last().and_then(|column| column.as_binary_opt::<i32>());
     column.ok_or_else(|| Error::internal("a stream of rows has no column of packed rows"))
+}
+
+/// The packed rows at these places, ascending.
+pub(super) fn packed_at(batch: &RecordBatch, places: &[u32]) -> Result<ArrayRef> {
+    let rows = packed(batch)?;
+    match places.len() == rows.len() {
+        true => Ok(Arc::new(rows.clone())),
+        false => Ok(take(rows, &UInt32Array::from(places.to_vec()), None)?),
+    }
 }
 
 pub(super) fn unpack<T: DeserializeOwned>(rows: &BinaryArray, place: u32) -> Result<T> {

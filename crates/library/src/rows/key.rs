@@ -19,7 +19,7 @@ impl<K> RowKey for K where
 }
 
 /// A hash that is the same in every run.
-struct StableHasher(u64);
+pub(super) struct StableHasher(u64);
 
 impl Hasher for StableHasher {
     fn finish(&self) -> u64 {
@@ -60,20 +60,39 @@ pub fn virtual_partition<K: Hash>(key: &K) -> u8 {
 
 /// What the tables of one partition are probed with: its keys agree in the top bits of their hash,
 /// which is where the table takes its tags from, so lower bits are folded in.
-#[derive(Default)]
-pub(super) struct ProbeHasher(u64);
+pub(super) fn probe(hash: u64) -> u64 {
+    hash ^ (hash << 32)
+}
+
+/// Probes the sets of one partition.
+pub(super) struct ProbeHasher(StableHasher);
+
+impl Default for ProbeHasher {
+    fn default() -> Self {
+        ProbeHasher(StableHasher(0))
+    }
+}
 
 impl Hasher for ProbeHasher {
     fn finish(&self) -> u64 {
-        self.0 ^ (self.0 << 32)
+        probe(self.0.finish())
     }
     fn write(&mut self, bytes: &[u8]) {
-        self.write_u64(hash_bytes(bytes));
+        self.0.write(bytes);
     }
     fn write_u64(&mut self, value: u64) {
-        self.0 = mix64(self.0.rotate_left(5).wrapping_add(value));
+        self.0.write_u64(value);
+    }
+    fn write_u8(&mut self, value: u8) {
+        self.0.write_u8(value);
+    }
+    fn write_u16(&mut self, value: u16) {
+        self.0.write_u16(value);
     }
     fn write_u32(&mut self, value: u32) {
-        self.write_u64(u64::from(value));
+        self.0.write_u32(value);
+    }
+    fn write_usize(&mut self, value: usize) {
+        self.0.write_usize(value);
     }
 }

@@ -22,6 +22,7 @@ use thalweg_operators::keys::partition_of;
 
 use super::Row;
 use super::codec::{Codec, packed_schema};
+use super::hashed::hashes_of;
 use super::key::{RowKey, hash_key};
 use super::operator::{KeyContext, RowOperator, TimerKind};
 use super::snapshot::{KeptParts, KeyedLayout, STATES};
@@ -76,6 +77,12 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> Operator for KeyedOperator<T, K, O
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         let mut scattered = vec![Vec::new(); partitions];
+        if let Some(hashes) = hashes_of(&bundle.batch) {
+            for (place, &hash) in (0..).zip(hashes) {
+                scattered[partition_of(hash as u64, partitions)].push(place);
+            }
+            return Ok(Route::Scatter(scattered));
+        }
         self.codec.read::<T>(&bundle.batch, None, |place, row| {
             let hash = hash_key(&(self.key)(&row));
             scattered[partition_of(hash, partitions)].push(place);
@@ -129,11 +136,11 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> KeyedPartition<T, K, O> {
     /// Calls the operator with the state of a key, then does what it asked for.
     fn call(
         &mut self,
-        key: &K,
+        (key, hash): (&K, u64),
         function: impl FnOnce(&O, &mut O::State, &mut KeyContext<O::Out>),
     ) -> Result<()> {
         let (operator, context) = (&self.operator, &mut self.context);
-        self.states.with(key, self.now_ms, |state| function(operator, state, context));
+        self.states.with((key, hash), self.now_ms, |state| function(operator, state, context));
         for change in self.context.timers.drain(..) {
             let timers = match change.kind {
                 TimerKind::EventTime => &mut self.timers,
@@ -175,7 +182,7 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> KeyedPartition<T, K, O> {
                 self.context.emit.place = time_ms;
             }
             self.context.watermark_ms = time_ms.saturating_sub(1);
-            self.call(&key, |operator, state, context| {
+            self.call((&key, hash_key(&key)), |operator, state, context| {
                 operator.timer(&key, state, time_ms, context);
             })?;
         }
@@ -190,7 +197,7 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> KeyedPartition<T, K, O> {
             let now = Watermark(self.now_ms.saturating_sub(1));
             let Some((time_ms, key)) = self.clock_timers.pop(now) else { return Ok(true) };
             fired += 1;
-            self.call(&key, |operator, state, context| {
+            self.call((&key, hash_key(&key)), |operator, state, context| {
                 operator.processing_timer(&key, state, time_ms, context);
             })?;
         }
@@ -220,15 +227,19 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> Partition for KeyedPartition<T, K,
         }
         let codec = self.codec;
         let before = &piece.bundle.stamps.watermark_before;
+        let hashes = hashes_of(&piece.bundle.batch);
         codec.read(&piece.bundle.batch, piece.rows, |place, row| {
             let key = (self.key)(&row);
+            let hash = hashes.map_or_else(|| hash_key(&key), |of| of[place as usize] as u64);
             self.context.emit.place = i64::from(place);
             let before = before.at(place as usize);
             if !self.is_ordered && piece.lanes == 1 && self.timers.first() <= before {
                 self.fire_until(before, || false)?;
             }
             self.context.watermark_ms = before.0;
-            self.call(&key, |operator, state, context| operator.row(&key, state, row, context))
+            self.call((&key, hash), |operator, state, context| {
+                operator.row(&key, state, row, context);
+            })
         })?;
         let causes = |places: Vec<i64>| places.into_iter().map(|place| place as u32).collect();
         self.send(output, |places| Place::Caused(causes(places)))

@@ -61,6 +61,7 @@
 mod codec;
 mod endpoints;
 mod groups;
+mod hashed;
 mod join;
 mod key;
 mod keyed;

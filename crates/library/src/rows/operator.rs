@@ -2,16 +2,21 @@
 
 use std::marker::PhantomData;
 
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 use thalweg_core::{Error, ErrorKind};
 
 use super::codec::RowWriter;
+use super::hashed::{HashOf, hash_column};
 use super::key::RowKey;
 use super::{Row, RowState};
 
 /// Where an operator puts the rows that it makes.
 pub struct Emit<U> {
     pub(super) writer: RowWriter,
-    rows: PhantomData<fn(U)>,
+    /// How to hash the keys of rows, and their hashes.
+    hash: Option<HashOf<U>>,
+    hashes: Vec<i64>,
     /// For each row where it belongs: the row that caused it, or the time of its timer.
     pub(super) places: Vec<i64>,
     pub(super) place: i64,
@@ -20,9 +25,15 @@ pub struct Emit<U> {
 
 impl<U: Row> Emit<U> {
     pub(super) fn new() -> Self {
+        Self::hashing(None)
+    }
+
+    /// The same for rows whose keys are hashed.
+    pub(super) fn hashing(hash: Option<HashOf<U>>) -> Self {
         Emit {
             writer: RowWriter::new(),
-            rows: PhantomData,
+            hash,
+            hashes: Vec::new(),
             places: Vec::new(),
             place: 0,
             failure: None,
@@ -32,7 +43,10 @@ impl<U: Row> Emit<U> {
     /// Sends a row on.
     pub fn emit(&mut self, row: U) {
         match self.writer.push(&row) {
-            Ok(()) => self.places.push(self.place),
+            Ok(()) => {
+                self.places.push(self.place);
+                self.hashes.extend(self.hash.as_ref().map(|hash| hash(&row) as i64));
+            }
             Err(error) => self.fail(error),
         }
     }
@@ -40,6 +54,13 @@ impl<U: Row> Emit<U> {
     /// Stops the job with an error; the first one counts.
     pub fn fail(&mut self, error: Error) {
         self.failure.get_or_insert(error);
+    }
+
+    /// The rows as a batch with this schema, behind their hashes if they have any.
+    pub(super) fn finish(&mut self, schema: &SchemaRef) -> Result<RecordBatch, Error> {
+        let hashes = std::mem::take(&mut self.hashes);
+        let before = self.hash.as_ref().map(|_| hash_column(hashes));
+        self.writer.finish(schema, before.into_iter().collect())
     }
 
     /// The error, if there is one.

@@ -13,11 +13,11 @@
 use std::collections::VecDeque;
 use std::hash::BuildHasherDefault;
 
-use hashbrown::hash_map::Entry;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::hash_table::Entry;
+use hashbrown::{HashSet, HashTable};
 use thalweg_core::{Extent, TableChanges};
 
-use super::key::{ProbeHasher, RowKey};
+use super::key::{ProbeHasher, RowKey, hash_key, probe};
 
 /// States that are measured to estimate how large all of them are.
 const MEASURED_STATES: usize = 32;
@@ -27,7 +27,8 @@ const UNCHECKED_KEYS: usize = 64;
 pub(super) const GONE_MIN: usize = 64 * 1024;
 
 /// A state and when it was used last.
-struct StateOfKey<S> {
+struct StateOfKey<K, S> {
+    key: K,
     state: S,
     used_ms: i64,
     /// The time of its entry in the line; others of its key are of states that were forgotten.
@@ -52,7 +53,7 @@ type Keys<K> = HashSet<K, BuildHasherDefault<ProbeHasher>>;
 
 /// The states of the keys.
 pub(super) struct States<K, S> {
-    kept: HashMap<K, StateOfKey<S>, BuildHasherDefault<ProbeHasher>>,
+    kept: HashTable<StateOfKey<K, S>>,
     ttl_ms: Option<i64>,
     /// Keys, and when each is to be looked at, in the order in which they are.
     line: VecDeque<(i64, K)>,
@@ -67,22 +68,28 @@ pub(super) struct States<K, S> {
 impl<K: RowKey, S: Default> States<K, S> {
     /// No states. They live for `ttl_ms` behind their last use, or for ever.
     pub(super) fn new(ttl_ms: Option<i64>) -> Self {
-        let (kept, line) = (HashMap::default(), VecDeque::new());
+        let (kept, line) = (HashTable::new(), VecDeque::new());
         States { kept, ttl_ms, line, gone: None, used: 0, written: 0 }
     }
 
-    /// Uses the state of a key; a new one if there is none or if it is too old.
-    pub(super) fn with(&mut self, key: &K, now_ms: i64, function: impl FnOnce(&mut S)) {
-        let kept = match self.kept.get_mut(key) {
-            Some(kept) => kept,
-            None => {
+    /// Uses the state of a key with this [hash](hash_key); a new one if there is none or if it is
+    /// too old.
+    pub(super) fn with(
+        &mut self,
+        (key, hash): (&K, u64),
+        now_ms: i64,
+        function: impl FnOnce(&mut S),
+    ) {
+        let kept = match self.kept.entry(probe(hash), |kept| kept.key == *key, probe_of) {
+            Entry::Occupied(kept) => kept.into_mut(),
+            Entry::Vacant(free) => {
                 let look_ms = self.ttl_ms.map_or(i64::MAX, |ttl_ms| now_ms.saturating_add(ttl_ms));
                 if self.ttl_ms.is_some() {
                     self.line.push_back((look_ms, key.clone()));
                 }
-                let kept =
-                    StateOfKey { state: S::default(), used_ms: now_ms, look_ms, is_used: false };
-                self.kept.entry(key.clone()).or_insert(kept)
+                let (key, state) = (key.clone(), S::default());
+                let new = StateOfKey { key, state, used_ms: now_ms, look_ms, is_used: false };
+                free.insert(new).into_mut()
             }
         };
         if is_over(self.ttl_ms, kept.used_ms, now_ms) {
@@ -94,7 +101,8 @@ impl<K: RowKey, S: Default> States<K, S> {
     }
 
     pub(super) fn remove(&mut self, key: &K) {
-        if let Some(kept) = self.kept.remove(key) {
+        if let Entry::Occupied(kept) = entry(&mut self.kept, key) {
+            let (kept, _) = kept.remove();
             self.used -= usize::from(kept.is_used);
             note_gone(&mut self.gone, self.kept.len(), key);
         }
@@ -113,9 +121,9 @@ impl<K: RowKey, S: Default> States<K, S> {
         };
         self.used = 0;
         let mut kept = Vec::new();
-        for (key, state) in &mut self.kept {
-            if std::mem::take(&mut state.is_used) || extent == Extent::Full {
-                kept.push((key, &state.state, state.used_ms));
+        for of_key in &mut self.kept {
+            if std::mem::take(&mut of_key.is_used) || extent == Extent::Full {
+                kept.push((&of_key.key, &of_key.state, of_key.used_ms));
             }
         }
         Meant { extent, kept, gone: gone.into_iter().collect() }
@@ -142,7 +150,9 @@ impl<K: RowKey, S: Default> States<K, S> {
         if self.ttl_ms.is_some() {
             self.line.push_back((look_ms, key.clone()));
         }
-        self.kept.insert(key, StateOfKey { state, used_ms, look_ms, is_used: false });
+        let hash = probe(hash_key(&key));
+        let kept = StateOfKey { key, state, used_ms, look_ms, is_used: false };
+        self.kept.insert_unique(hash, kept, probe_of);
     }
 
     /// All states have been restored: keys are looked at in the order of their times.
@@ -164,18 +174,18 @@ impl<K: RowKey, S: Default> States<K, S> {
             }
             looked += 1;
             let Some((look_ms, key)) = self.line.pop_front() else { break };
-            let Entry::Occupied(mut entry) = self.kept.entry(key) else { continue };
+            let Entry::Occupied(mut entry) = entry(&mut self.kept, &key) else { continue };
             let used_ms = entry.get().used_ms;
             if entry.get().look_ms != look_ms {
                 continue;
             }
             if is_over(self.ttl_ms, used_ms, now_ms) {
-                let (key, kept) = entry.remove_entry();
+                let (kept, _) = entry.remove();
                 self.used -= usize::from(kept.is_used);
                 note_gone(&mut self.gone, self.kept.len(), &key);
             } else if let Some(ttl_ms) = self.ttl_ms {
                 entry.get_mut().look_ms = used_ms.saturating_add(ttl_ms);
-                self.line.push_back((entry.get().look_ms, entry.key().clone()));
+                self.line.push_back((entry.get().look_ms, key));
             }
         }
         true
@@ -188,14 +198,27 @@ impl<K: RowKey, S: Default> States<K, S> {
 
     /// About how many bytes the states take, estimated from some of them.
     pub(super) fn bytes(&self, extra_bytes: impl Fn(&S) -> usize) -> usize {
-        let of_key = size_of::<K>() + size_of::<StateOfKey<S>>() + 1;
-        let measured = self.kept.values().take(MEASURED_STATES);
+        let of_key = size_of::<StateOfKey<K, S>>() + 1;
+        let measured = self.kept.iter().take(MEASURED_STATES);
         let (count, extra) =
             measured.fold((0, 0), |(count, sum), kept| (count + 1, sum + extra_bytes(&kept.state)));
         let extra = (extra * self.kept.len()).checked_div(count).unwrap_or(0);
         let gone = self.gone.as_ref().map_or(0, |gone| gone.capacity() * (size_of::<K>() + 1));
         gone + self.kept.capacity() * of_key + self.line.capacity() * size_of::<(i64, K)>() + extra
     }
+}
+
+/// What the table of states is probed with for a key that it holds.
+fn probe_of<K: RowKey, S>(kept: &StateOfKey<K, S>) -> u64 {
+    probe(hash_key(&kept.key))
+}
+
+/// The place of a key in the table of states.
+fn entry<'a, K: RowKey, S>(
+    kept: &'a mut HashTable<StateOfKey<K, S>>,
+    key: &K,
+) -> Entry<'a, StateOfKey<K, S>> {
+    kept.entry(probe(hash_key(key)), |kept| kept.key == *key, probe_of)
 }
 
 /// Notes that a key has gone, of this many that are there.
@@ -219,7 +242,7 @@ mod tests {
 
     fn add(states: &mut States<u64, Vec<i64>>, key: u64, now_ms: i64) -> usize {
         let mut rows = 0;
-        states.with(&key, now_ms, |state| {
+        states.with((&key, hash_key(&key)), now_ms, |state| {
             state.push(now_ms);
             rows = state.len();
         });

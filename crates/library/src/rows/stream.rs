@@ -3,13 +3,15 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use thalweg_core::{Error, Result, TableSchema};
 
-use super::codec::{Codec, TIME_COLUMN, into_columns, packed_schema};
+use super::codec::{Codec, TIME_COLUMN, into_columns, packed_at, packed_schema};
 use super::endpoints::{
     CollectedRows, EachRow, Iterated, PackedRows, Packing, RowSink, RowSource, TimeOf,
 };
+use super::hashed::{HashOf, LastStep, hash_column, hashed_schema};
 use super::key::RowKey;
 use super::keyed::{KeyOf, KeyedOperator};
 use super::operator::{Emit, RowOperator, StatefulClosure};
@@ -21,12 +23,15 @@ use crate::pipeline::{MemorySource, Pipeline, Stream};
 pub struct Rows<T> {
     pub(super) stream: Stream,
     pub(super) codec: Codec,
+    /// The step that made the rows, which can also hash the key that is named next.
+    last: Option<LastStep<T>>,
     rows: PhantomData<fn() -> T>,
 }
 
 impl<T> Clone for Rows<T> {
     fn clone(&self) -> Self {
-        Rows { stream: self.stream.clone(), codec: self.codec, rows: PhantomData }
+        let (stream, last) = (self.stream.clone(), self.last.clone());
+        Rows { stream, codec: self.codec, last, rows: PhantomData }
     }
 }
 
@@ -113,7 +118,12 @@ impl Stream {
 
 impl<T: Row> Rows<T> {
     pub(super) fn new(stream: Stream, codec: Codec) -> Self {
-        Rows { stream, codec, rows: PhantomData }
+        Rows { stream, codec, last: None, rows: PhantomData }
+    }
+
+    /// Packed rows that a stateless step makes.
+    fn made_by(last: LastStep<T>) -> Self {
+        Rows { stream: last.added(), codec: Codec::Packed, last: Some(last), rows: PhantomData }
     }
 
     /// The pipeline that the rows travel through.
@@ -128,19 +138,21 @@ impl<T: Row> Rows<T> {
         name: &str,
         function: impl Fn(T, &mut Emit<U>) + Send + Sync + 'static,
     ) -> Rows<U> {
-        let (codec, schema) = (self.codec, packed_schema(false));
-        let arrow: SchemaRef = schema.arrow();
-        let stream = self.stream.flat_map(name, schema, move |batch| {
-            let mut emit = Emit::new();
-            codec.read(batch, None, |place, row| {
-                emit.place = i64::from(place);
-                function(row, &mut emit);
-                emit.check()
-            })?;
-            let origins = emit.places.iter().map(|&place| place as u32).collect();
-            Ok((emit.writer.finish(&arrow, Vec::new())?, origins))
-        });
-        Rows::new(stream, Codec::Packed)
+        let (codec, name, function) = (self.codec, name.to_owned(), Arc::new(function));
+        Rows::made_by(LastStep::new(self.stream, move |stream, hash: Option<HashOf<U>>| {
+            let schema = hashed_schema(hash.is_some());
+            let (arrow, function): (SchemaRef, _) = (schema.arrow(), Arc::clone(&function));
+            stream.flat_map(&name, schema, move |batch| {
+                let mut emit = Emit::hashing(hash.clone());
+                codec.read(batch, None, |place, row| {
+                    emit.place = i64::from(place);
+                    function(row, &mut emit);
+                    emit.check()
+                })?;
+                let origins = emit.places.iter().map(|&place| place as u32).collect();
+                Ok((emit.finish(&arrow)?, origins))
+            })
+        }))
     }
 
     /// One row for each row.
@@ -156,16 +168,18 @@ impl<T: Row> Rows<T> {
     /// Keeps the rows for which the closure is true.
     #[must_use]
     pub fn filter(self, name: &str, keep: impl Fn(&T) -> bool + Send + Sync + 'static) -> Rows<T> {
-        let codec = self.codec;
-        let stream = self.stream.filter(name, move |batch| {
-            let mut kept = Vec::with_capacity(batch.num_rows());
-            codec.read(batch, None, |_, row| {
-                kept.push(keep(&row));
-                Ok(())
-            })?;
-            Ok(kept.into())
+        let (codec, name, keep) = (self.codec, name.to_owned(), Arc::new(keep));
+        let last = LastStep::new(self.stream, move |stream, hash| {
+            let keep = Arc::clone(&keep);
+            match hash {
+                None => keep_rows(stream, &name, codec, move |row| keep(row)),
+                Some(hash) => keep_hashed(stream, &name, move |row| keep(row), hash),
+            }
         });
-        Rows::new(stream, codec)
+        match codec {
+            Codec::Packed => Rows::made_by(last),
+            Codec::Columns => Rows::new(last.added(), codec),
+        }
     }
 
     /// Names the key of each row and the number of partitions that the keys are spread over, from 1
@@ -229,6 +243,14 @@ impl<T: Row> Rows<T> {
     #[must_use]
     pub fn shared(self) -> Rows<T> {
         Rows::new(self.stream.shared(), self.codec)
+    }
+
+    /// The rows with the hashes of their keys, where the step that makes them can tell.
+    fn hashed<K: RowKey>(self, key: &KeyOf<T, K>) -> Rows<T> {
+        match &self.last {
+            Some(last) => Rows::new(last.hashed(key), Codec::Packed),
+            None => self,
+        }
     }
 
     /// The rows as packed rows and nothing else.
@@ -297,6 +319,47 @@ impl<T: Row, K: RowKey> KeyedRows<T, K> {
     /// An operator with a state for each key and timers.
     #[must_use]
     pub fn process<O: RowOperator<K, T>>(self, name: &str, operator: O) -> Rows<O::Out> {
-        self.rows.keyed(name, Some(self.partitions.clamp(1, 256)), self.key, operator)
+        let partitions = Some(self.partitions.clamp(1, 256));
+        self.rows.hashed(&self.key).keyed(name, partitions, self.key, operator)
     }
+}
+
+/// Keeps the rows for which the closure is true.
+fn keep_rows<T: Row>(
+    stream: Stream,
+    name: &str,
+    codec: Codec,
+    keep: impl Fn(&T) -> bool + Send + Sync + 'static,
+) -> Stream {
+    stream.filter(name, move |batch| {
+        let mut kept = Vec::with_capacity(batch.num_rows());
+        codec.read(batch, None, |_, row| {
+            kept.push(keep(&row));
+            Ok(())
+        })?;
+        Ok(kept.into())
+    })
+}
+
+/// The same for packed rows, with the hashes of their keys.
+fn keep_hashed<T: Row>(
+    stream: Stream,
+    name: &str,
+    keep: impl Fn(&T) -> bool + Send + Sync + 'static,
+    hash: HashOf<T>,
+) -> Stream {
+    let schema = hashed_schema(true);
+    let arrow: SchemaRef = schema.arrow();
+    stream.flat_map(name, schema, move |batch| {
+        let (mut hashes, mut origins) = (Vec::new(), Vec::new());
+        Codec::Packed.read(batch, None, |place, row| {
+            if keep(&row) {
+                hashes.push(hash(&row) as i64);
+                origins.push(place);
+            }
+            Ok(())
+        })?;
+        let columns = vec![hash_column(hashes), packed_at(batch, &origins)?];
+        Ok((RecordBatch::try_new(Arc::clone(&arrow), columns)?, origins))
+    })
 }
