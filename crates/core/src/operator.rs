@@ -246,6 +246,14 @@ pub trait Partition: Send {
     fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()>;
     /// Takes a watermark. On [`Progress::More`] it is called again with the same arguments.
     fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress>;
+    /// Emits what it has held of earlier calls ([`Output::held_call`]).
+    ///
+    /// # Errors
+    /// If what was held is no batch.
+    fn flush(&mut self, output: &mut Output) -> Result<()> {
+        let _ = output;
+        Ok(())
+    }
     /// About how many bytes the state takes.
     fn state_bytes(&self) -> usize;
     /// How many entries the state has: keys that have something (in each window that is open), or
@@ -354,6 +362,17 @@ pub enum Place {
     WindowEnd(i64),
     /// The same with a window end for each row, ascending (sessions).
     WindowEnds(Vec<i64>),
+    /// Made in several calls ([`Output::held_call`]).
+    OfCalls(CallPlaces),
+}
+
+/// The places of rows that were made in several calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallPlaces {
+    /// The number of a call ([`Output::held_call`]), and the end of its rows in the batch.
+    pub ends: Vec<(u32, usize)>,
+    /// For each row what [`Place::Caused`] or [`Place::WindowEnds`] would say of it.
+    pub places: Vec<i64>,
 }
 
 /// Rows of one bundle that were late, as they came: for people who look at them.
@@ -394,6 +413,7 @@ pub struct Output {
     room_bytes: usize,
     bytes: usize,
     stopped_at: Option<usize>,
+    held_call: Option<u32>,
 }
 
 impl Output {
@@ -411,7 +431,19 @@ impl Output {
             room_bytes: usize::MAX,
             bytes: 0,
             stopped_at: None,
+            held_call: None,
         }
+    }
+    /// The same for a call with this number, whose results may be held.
+    #[must_use]
+    pub fn of_call(self, number: u32) -> Self {
+        Output { held_call: Some(number), ..self }
+    }
+    /// Where rows and watermarks come in turn, a few rows at a time, a partition may hold what it
+    /// makes until [`Partition::flush`], which then comes before any other item: this is the number
+    /// of the call, which [`Place::OfCalls`] names. `None` where nothing may be held.
+    pub fn held_call(&self) -> Option<u32> {
+        self.held_call
     }
     /// The same with room for `room_bytes`: the call that makes it full is the last.
     #[must_use]
@@ -492,6 +524,7 @@ impl Output {
         match &place {
             Place::Caused(causes) => assert_eq!(causes.len(), batch.num_rows(), "one per row"),
             Place::WindowEnds(ends) => assert_eq!(ends.len(), batch.num_rows(), "one per row"),
+            Place::OfCalls(of) => assert_eq!(of.places.len(), batch.num_rows(), "one per row"),
             Place::AsEmitted | Place::WindowEnd(_) => {}
         }
         if batch.num_rows() > 0 {

@@ -16,6 +16,7 @@ use thalweg_ordering::sync::{Arc, Ordering};
 use crate::barrier::{Barrier, Countdown};
 use crate::flow::Flow;
 use crate::job::{Job, StageAt};
+use crate::ordered::marks::{ROWS_CALL, mark_call};
 use crate::pace::{Pace, SLICE_NS};
 use crate::stage::{Cell, CellState, Item, OperatorRun, RowsItem};
 use crate::task_lengths::TaskKind;
@@ -168,15 +169,16 @@ impl<'a> CellWorker<'a> {
             let until = item.rows_in_front_of_mark();
             if item.taken < until {
                 let rows_max = self.operator.slice_rows(state).min(until - item.taken);
-                let (made, taken) = self.give_rows(state, item.slice(rows_max))?;
+                let holds = item.is_marked().then_some(ROWS_CALL);
+                let (made, taken) = self.give_rows(state, item.slice(rows_max), holds)?;
                 item.taken += taken;
                 self.flow.emit_of_rows((cell, state), &item, made, self.worker)?;
                 if item.taken < rows && self.flow.stops_taking() {
                     state.resume = Some(Item::Rows(item));
                     return Ok(Taken::Unfinished);
                 }
-            } else if let Some(watermark) = item.next_mark() {
-                if self.take_mark((cell, state), &item, watermark)? == Progress::More {
+            } else if let Some(mark) = item.next_mark() {
+                if self.take_mark((cell, state), &item, mark)? == Progress::More {
                     state.resume = Some(Item::Rows(item));
                     return Ok(Taken::Unfinished);
                 }
@@ -184,6 +186,13 @@ impl<'a> CellWorker<'a> {
             } else {
                 break;
             }
+        }
+        if item.is_marked() {
+            let mut output = self.output(self.pace.deadline_ns);
+            state.partition.flush(&mut output)?;
+            let bytes = output.bytes();
+            let made = (output.emitted, bytes);
+            self.flow.emit_of_rows((cell, state), &item, made, self.worker)?;
         }
         Ok(Taken::Rows(item))
     }
@@ -193,17 +202,17 @@ impl<'a> CellWorker<'a> {
         &self,
         (cell, state): (usize, &mut CellState),
         item: &RowsItem,
-        watermark: Watermark,
+        (mark, watermark): (u32, Watermark),
     ) -> Result<Progress> {
         if state.partition.wakes_at() > watermark {
             return Ok(Progress::Done);
         }
-        let mut output = self.output(self.pace.deadline_ns);
+        let mut output = self.output(self.pace.deadline_ns).of_call(mark_call(mark));
         let call = WatermarkCall { watermark, phase: 0, exchange: &Exchange::new(0) };
         let progress = state.partition.watermark(&call, &mut output)?;
         self.count(&output);
         let bytes = output.bytes();
-        self.flow.emit_at_mark(cell, item, (output.emitted, bytes))?;
+        self.flow.emit_at_mark(cell, item, mark, (output.emitted, bytes))?;
         self.at.report_rows(state, MARK_ROWS)?;
         Ok(progress)
     }
@@ -214,10 +223,14 @@ impl<'a> CellWorker<'a> {
         &self,
         state: &mut CellState,
         piece: Piece<'_>,
+        holds: Option<u32>,
     ) -> Result<((Vec<Emitted>, usize), usize)> {
         let (job, room_bytes) = (self.at.job, self.at.job.room_bytes());
         let begun_ns = job.now_ns();
         let mut output = self.output(begun_ns + SLICE_NS);
+        if let Some(call) = holds {
+            output = output.of_call(call);
+        }
         let rows = piece.num_rows();
         state.partition.rows(piece, &mut output)?;
         let (taken, bytes) = (output.taken_of(rows), output.bytes());

@@ -24,6 +24,7 @@ use crate::epoch::{self, EpochStage};
 use crate::job::Job;
 use crate::ordered::elements::ElementStage;
 use crate::ordered::gather::caused_by;
+use crate::ordered::marks::{ROWS_CALL, mark_call};
 use crate::returned::Home;
 use crate::stage::{CellState, RowsItem, RowsOrigin, SourceState};
 use crate::topology::WorkerPlace;
@@ -154,29 +155,31 @@ impl<'a> Flow<'a> {
                 stage.emit_of_cell(emitted, state, Some((*lane, container)), cause, worker)
             }
             (Flow::Elements(stage), RowsOrigin::Element { gather, bundle, .. }) => {
-                let emitted = match gather.marks.is_empty() {
-                    true => emitted,
-                    false => caused_by(emitted, || item.row_in_front_of_mark()),
-                };
-                stage.check_kept(gather.keep(Some(*bundle), cell, emitted, bytes))
+                if gather.marks.is_empty() {
+                    return stage.check_kept(gather.keep(Some(*bundle), cell, emitted, bytes));
+                }
+                let emitted = caused_by(emitted, || item.row_in_front_of_mark());
+                stage.check_kept(gather.keep_of_call((*bundle, ROWS_CALL), cell, emitted, bytes))
             }
             _ => unreachable!("{OTHER_FLOW}"),
         }
     }
 
-    /// A partition has made this at the next mark of an item.
+    /// A partition has made this at a mark of an item.
     pub(crate) fn emit_at_mark(
         &self,
         cell: usize,
         item: &RowsItem,
+        mark: u32,
         (emitted, bytes): (Vec<Emitted>, usize),
     ) -> Result<()> {
         if emitted.is_empty() {
             return Ok(());
         }
         match (self, &item.of) {
-            (Flow::Elements(stage), RowsOrigin::Element { gather, marks, .. }) => {
-                stage.check_kept(gather.keep_at_mark(marks.start, cell, emitted, bytes))
+            (Flow::Elements(stage), RowsOrigin::Element { gather, bundle, .. }) => {
+                let of = (*bundle, mark_call(mark));
+                stage.check_kept(gather.keep_of_call(of, cell, emitted, bytes))
             }
             _ => unreachable!("{OTHER_FLOW}"),
         }

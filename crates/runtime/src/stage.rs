@@ -599,11 +599,16 @@ impl RowsItem {
         self.rows.as_ref().map_or(last as u32, |rows| rows[last])
     }
 
-    /// The watermark of the next mark.
-    pub(crate) fn next_mark(&self) -> Option<Watermark> {
+    /// The number and the watermark of the next mark.
+    pub(crate) fn next_mark(&self) -> Option<(u32, Watermark)> {
         let RowsOrigin::Element { gather, marks, .. } = &self.of else { return None };
         let next = marks.clone().next()?;
-        Some(gather.marks[next as usize].mark.watermark)
+        Some((next, gather.marks[next as usize].mark.watermark))
+    }
+
+    /// True if its rows are of an element with marks.
+    pub(crate) fn is_marked(&self) -> bool {
+        matches!(&self.of, RowsOrigin::Element { gather, .. } if !gather.marks.is_empty())
     }
 
     /// The next mark is taken.

@@ -12,7 +12,7 @@
 use std::sync::{Arc, OnceLock};
 
 use arrow_schema::SchemaRef;
-use thalweg_core::operator::{Partition, WatermarkCall, WatermarkInterest};
+use thalweg_core::operator::{CallPlaces, Partition, WatermarkCall, WatermarkInterest};
 use thalweg_core::time::Grid;
 use thalweg_core::{
     Bundle, Captured, Extent, Operator, OperatorClass, Output, PartitionContext, Piece, Place,
@@ -31,6 +31,9 @@ use super::timers::Timers;
 
 /// Timers that fire between two looks at the clock.
 const TIMERS_UNCHECKED: usize = 64;
+
+/// Rows that are held take about this many bytes at most.
+const HELD_BYTES: usize = 64 * 1024;
 
 /// The key selector of an operator.
 pub(super) type KeyOf<T, K> = Arc<dyn Fn(&T) -> K + Send + Sync>;
@@ -105,6 +108,7 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> Operator for KeyedOperator<T, K, O
             is_ordered: opening.order.is_ordered(),
             has_ended: false,
             is_at_watermark: false,
+            held: Vec::new(),
             layout: Arc::clone(&self.layout),
         }))
     }
@@ -129,6 +133,8 @@ struct KeyedPartition<T: Row, K: RowKey, O: RowOperator<K, T>> {
     is_ordered: bool,
     has_ended: bool,
     is_at_watermark: bool,
+    /// The calls whose rows are held, and where these end.
+    held: Vec<(u32, usize)>,
     layout: SharedLayout<K, O::State>,
 }
 
@@ -204,14 +210,32 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> KeyedPartition<T, K, O> {
         Ok(false)
     }
 
-    /// Sends out what was emitted, at places of this kind.
+    /// Sends out what was emitted, at places of this kind, or holds it if it may: timers make a row
+    /// now and then, and a batch of each would cost more than the rows.
     fn send(&mut self, output: &mut Output, place: impl FnOnce(Vec<i64>) -> Place) -> Result<()> {
+        if let Some(call) = output.held_call() {
+            return self.hold(call, output);
+        }
         let emit = &mut self.context.emit;
         if emit.writer.len() > 0 {
             let places = std::mem::take(&mut emit.places);
             output.emit_at(emit.writer.finish(&self.schema, Vec::new())?, place(places));
         }
         Ok(())
+    }
+}
+
+impl<T: Row, K: RowKey, O: RowOperator<K, T>> KeyedPartition<T, K, O> {
+    fn hold(&mut self, call: u32, output: &mut Output) -> Result<()> {
+        let rows = self.context.emit.writer.len();
+        let (last, held) = self.held.last().copied().unzip();
+        if rows > held.unwrap_or(0) {
+            if last == Some(call) {
+                self.held.pop();
+            }
+            self.held.push((call, rows));
+        }
+        if self.context.emit.writer.bytes() < HELD_BYTES { Ok(()) } else { self.flush(output) }
     }
 }
 
@@ -258,6 +282,17 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> Partition for KeyedPartition<T, K,
         }
         self.send(output, Place::WindowEnds)?;
         Ok(if done { Progress::Done } else { Progress::More })
+    }
+
+    fn flush(&mut self, output: &mut Output) -> Result<()> {
+        let ends = std::mem::take(&mut self.held);
+        let emit = &mut self.context.emit;
+        if emit.writer.len() > 0 {
+            let places = std::mem::take(&mut emit.places);
+            let place = Place::OfCalls(CallPlaces { ends, places });
+            output.emit_at(emit.writer.finish(&self.schema, Vec::new())?, place);
+        }
+        Ok(())
     }
 
     fn wakes_at(&self) -> Watermark {

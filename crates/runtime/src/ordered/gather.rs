@@ -48,8 +48,8 @@ pub(super) struct GatheredRows {
     of_rows: Vec<Vec<(usize, Emitted)>>,
     /// At the watermark.
     of_watermark: Vec<(usize, Emitted)>,
-    /// At a mark, by its number.
-    of_marks: Vec<(u32, usize, Emitted)>,
+    /// Of an element with marks: the bundle and the call, the partition.
+    of_calls: Vec<((usize, u32), usize, Emitted)>,
     /// About how many bytes all of them take.
     bytes: usize,
 }
@@ -104,7 +104,7 @@ impl Gather {
         let emitted = std::mem::take(&mut *self.lock_emitted());
         let ports = operator.ports();
         if !self.marks.is_empty() {
-            return self.marked_outcome(ports, emitted);
+            return self.marked_outcome(ports, emitted.of_calls);
         }
         let mut out = Ports::without_rows(ports, self.pass, self.watermark);
         for (number, of_bundle) in emitted.of_rows.into_iter().enumerate() {

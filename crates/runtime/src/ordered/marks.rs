@@ -40,6 +40,14 @@ const ELEMENT_ROWS: usize = 4096;
 /// The place of the watermark behind all rows of an element.
 const BEHIND_ALL: i64 = i64::MAX;
 
+/// The number of a call in which a partition takes rows between marks.
+pub(crate) const ROWS_CALL: u32 = 0;
+
+/// The number of the call in which a partition takes a mark.
+pub(crate) fn mark_call(mark: u32) -> u32 {
+    mark + 1
+}
+
 /// A watermark between the rows of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {

@@ -28,47 +28,34 @@ pub(crate) struct Ordered {
     pub places: Vec<i64>,
 }
 
-impl Ordered {
-    /// Rows that were made of rows, with the row that caused each.
-    pub(super) fn by_cause(emitted: Vec<Emitted>) -> Vec<Ordered> {
-        let part = |emitted: Emitted| {
-            let rows = emitted.batch.num_rows();
-            let places = match emitted.place {
-                Place::Caused(causes) => causes.into_iter().map(i64::from).collect(),
-                // Without causes rows stand behind those that have them.
-                _ => vec![AT_WATERMARK; rows],
-            };
-            Ordered { batch: emitted.batch, kinds: emitted.kinds, places }
-        };
-        emitted.into_iter().map(part).collect()
-    }
-
-    /// Rows that were made at a watermark, with their window ends.
-    pub(super) fn by_window_end(emitted: Vec<Emitted>) -> Vec<Ordered> {
-        let part = |emitted: Emitted| {
-            let rows = emitted.batch.num_rows();
-            let places = match emitted.place {
-                Place::WindowEnd(end) => vec![end; rows],
-                Place::WindowEnds(ends) => ends,
-                Place::Caused(_) | Place::AsEmitted => vec![i64::MAX; rows],
-            };
-            Ordered { batch: emitted.batch, kinds: emitted.kinds, places }
-        };
-        emitted.into_iter().map(part).collect()
-    }
-}
-
 /// What the partitions made of one bundle, in the order of the rows that caused it. Partitions come
 /// in ascending order in `emitted`; rows of one cause come from one partition.
 pub(crate) fn by_cause(emitted: Vec<Emitted>) -> Result<Option<Ordered>> {
-    merge(Ordered::by_cause(emitted))
+    let parts = emitted.into_iter().map(|emitted| {
+        let rows = emitted.batch.num_rows();
+        let places = match emitted.place {
+            Place::Caused(causes) => causes.into_iter().map(i64::from).collect(),
+            // Without causes rows stand behind those that have them.
+            _ => vec![AT_WATERMARK; rows],
+        };
+        Ordered { batch: emitted.batch, kinds: emitted.kinds, places }
+    });
+    merge(parts.collect())
 }
 
 /// What the partitions made at one watermark: by window end, then partition, then as emitted. In
 /// several batches where each part is of one window and they are large.
 pub(crate) fn by_window_end(emitted: Vec<Emitted>) -> Result<Vec<Ordered>> {
-    let mut parts = Ordered::by_window_end(emitted);
-    parts.retain(|part| !part.places.is_empty());
+    let parts = emitted.into_iter().map(|emitted| {
+        let rows = emitted.batch.num_rows();
+        let places = match emitted.place {
+            Place::WindowEnd(end) => vec![end; rows],
+            Place::WindowEnds(ends) => ends,
+            _ => vec![i64::MAX; rows],
+        };
+        Ordered { batch: emitted.batch, kinds: emitted.kinds, places }
+    });
+    let mut parts: Vec<Ordered> = parts.filter(|part| !part.places.is_empty()).collect();
     let rows: usize = parts.iter().map(|part| part.places.len()).sum();
     let are_of_one_end = parts.iter().all(|part| part.places.first() == part.places.last());
     if are_of_one_end && rows >= PART_ROWS * parts.len() {
@@ -95,10 +82,16 @@ pub(crate) fn merge(parts: Vec<Ordered>) -> Result<Option<Ordered>> {
 
 /// Where each row of the merged sequence comes from: a stable sort by place of the parts one
 /// behind the other.
-pub(super) fn merged_indices(parts: &[Ordered]) -> Vec<(usize, usize)> {
-    let total = parts.iter().map(|part| part.places.len()).sum();
-    let first = parts.iter().filter_map(|part| part.places.first()).min().copied();
-    let last = parts.iter().filter_map(|part| part.places.last()).max().copied();
+fn merged_indices(parts: &[Ordered]) -> Vec<(usize, usize)> {
+    let places: Vec<&[i64]> = parts.iter().map(|part| &part.places[..]).collect();
+    merged_places(&places)
+}
+
+/// The same for the ascending places of each part.
+pub(super) fn merged_places(parts: &[&[i64]]) -> Vec<(usize, usize)> {
+    let total = parts.iter().map(|places| places.len()).sum();
+    let first = parts.iter().filter_map(|places| places.first()).min().copied();
+    let last = parts.iter().filter_map(|places| places.last()).max().copied();
     let (first, last) = (first.unwrap_or(0), last.unwrap_or(0));
     let span = last.abs_diff(first);
     if span < 4 * total as u64 + 64 {
@@ -106,16 +99,16 @@ pub(super) fn merged_indices(parts: &[Ordered]) -> Vec<(usize, usize)> {
     }
     let rows = parts.iter().enumerate();
     let mut indices: Vec<(usize, usize)> = Vec::with_capacity(total);
-    rows.for_each(|(part, of)| indices.extend((0..of.places.len()).map(|row| (part, row))));
+    rows.for_each(|(part, of)| indices.extend((0..of.len()).map(|row| (part, row))));
     // Each part is a run, which a stable sort finds and merges.
-    indices.sort_by_key(|&(part, row)| parts[part].places[row]);
+    indices.sort_by_key(|&(part, row)| parts[part][row]);
     indices
 }
 
 /// The same where places lie close together, as rows of one bundle do: each place gets its range of
 /// the sequence, whatever the number of parts.
 fn counted_indices(
-    parts: &[Ordered],
+    parts: &[&[i64]],
     first: i64,
     places: usize,
     total: usize,
@@ -123,14 +116,14 @@ fn counted_indices(
     let mut next = vec![0u32; places + 1];
     let slot = |place: i64| (place - first) as usize;
     for part in parts {
-        part.places.iter().for_each(|&place| next[slot(place) + 1] += 1);
+        part.iter().for_each(|&place| next[slot(place) + 1] += 1);
     }
     for place in 1..places {
         next[place] += next[place - 1];
     }
     let mut indices = vec![(0, 0); total];
     for (number, part) in parts.iter().enumerate() {
-        for (row, &place) in part.places.iter().enumerate() {
+        for (row, &place) in part.iter().enumerate() {
             let at = &mut next[slot(place)];
             indices[*at as usize] = (number, row);
             *at += 1;

@@ -4,17 +4,15 @@
 //! were made at marks, by mark, window end and partition. They meet by place, and at one place the
 //! caused rows come first: a mark stands behind the rows at its place. Each row is moved once.
 
-use std::cmp::Ordering;
-
 use arrow_array::RecordBatch;
 use arrow_select::interleave::interleave_record_batch;
-use thalweg_core::operator::Emitted;
+use thalweg_core::operator::{CallPlaces, Emitted};
 use thalweg_core::{Bundle, Place, Result, RowKind, Watermark, WatermarkBefore};
 use thalweg_ordering::sync::Arc;
 
-use super::{Gather, GatheredRows, Outcome, Port, Ports, by_port, in_bundles};
-use crate::ordered::marks::{Mark, Marks};
-use crate::ordered::rows::{Ordered, merged_indices, merged_kinds};
+use super::{Gather, Outcome, Port, Ports, TakenMark, in_bundles};
+use crate::ordered::marks::{Mark, Marks, ROWS_CALL, mark_call};
+use crate::ordered::rows::{Ordered, merged_kinds, merged_places};
 
 /// A row on its way into the outcome.
 #[derive(Clone, Copy)]
@@ -26,44 +24,50 @@ struct PlacedRow {
     before_cause: Watermark,
 }
 
+/// Rows of one batch that were made in one call, with the cause or the window end of each.
+struct CallRows {
+    part: usize,
+    first_row: usize,
+    places: Vec<i64>,
+}
+
 /// What leaves by one port.
 #[derive(Default)]
 struct PortRows {
+    /// Batches; where their rows stand is said by what follows.
     parts: Vec<Ordered>,
-    caused: Vec<PlacedRow>,
-    at_marks: Vec<PlacedRow>,
+    /// By bundle and partition.
+    caused: Vec<((usize, usize), CallRows)>,
+    /// By mark and partition.
+    at_marks: Vec<((usize, usize), CallRows)>,
 }
 
 impl Gather {
-    /// Keeps what a partition emitted at a mark. Returns the bytes kept in all.
-    pub(crate) fn keep_at_mark(
+    /// Keeps what a partition emitted in a call for an item over a bundle. Returns the bytes kept
+    /// in all.
+    pub(crate) fn keep_of_call(
         &self,
-        mark: u32,
+        of: (usize, u32),
         cell: usize,
         emitted: Vec<Emitted>,
         bytes: usize,
     ) -> usize {
         let mut kept = self.lock_emitted();
         kept.bytes += bytes;
-        kept.of_marks.extend(emitted.into_iter().map(|emitted| (mark, cell, emitted)));
+        kept.of_calls.extend(emitted.into_iter().map(|emitted| (of, cell, emitted)));
         kept.bytes
     }
 
     /// Puts everything together, in order.
-    pub(super) fn marked_outcome(&self, ports: usize, emitted: GatheredRows) -> Result<Outcome> {
+    pub(super) fn marked_outcome(
+        &self,
+        ports: usize,
+        emitted: Vec<((usize, u32), usize, Emitted)>,
+    ) -> Result<Outcome> {
         let mut of_ports: Vec<PortRows> = (0..ports).map(|_| PortRows::default()).collect();
-        for (number, of_bundle) in emitted.of_rows.into_iter().enumerate() {
-            for (port, emitted) in by_port(of_bundle, ports) {
-                of_ports[port].add_caused(&self.bundles[number], emitted);
-            }
-        }
-        let mut of_marks = emitted.of_marks;
-        of_marks.sort_by_key(|&(mark, ..)| mark);
-        while let Some(&(mark, ..)) = of_marks.last() {
-            let first = of_marks.partition_point(|&(of, ..)| of < mark);
-            let at_mark = of_marks.drain(first..).map(|(_, cell, emitted)| (cell, emitted));
-            for (port, emitted) in by_port(at_mark.collect(), ports) {
-                of_ports[port].add_at_mark(self.marks[mark as usize].mark.place, emitted);
+        for (of, cell, emitted) in emitted {
+            if let Some(rows) = of_ports.get_mut(emitted.port) {
+                rows.add(of, cell, emitted);
             }
         }
         let mut out = Ports::without_rows(ports, None, None);
@@ -75,8 +79,7 @@ impl Gather {
 
     fn marked_port(&self, port: usize, rows: PortRows) -> Result<Port> {
         // What the operator passes on goes by its first port, and watermarks by the others.
-        let passed =
-            |of: &super::TakenMark| if port == 0 { of.pass } else { Some(of.mark.watermark) };
+        let passed = |of: &TakenMark| if port == 0 { of.pass } else { Some(of.mark.watermark) };
         let between = self.marks.iter().filter(|taken| !taken.is_behind_all());
         let between = between
             .filter_map(|taken| Some(Mark { place: taken.mark.place, watermark: passed(taken)? }));
@@ -88,7 +91,7 @@ impl Gather {
     }
 
     fn placed_bundle(&self, rows: PortRows) -> Result<Option<Bundle>> {
-        let (parts, sequence) = rows.in_sequence();
+        let (parts, sequence) = rows.in_sequence(&self.bundles, &self.marks);
         if sequence.is_empty() {
             return Ok(None);
         }
@@ -117,57 +120,102 @@ impl Gather {
 }
 
 impl PortRows {
-    /// Rows that were caused by rows of a bundle, by partition.
-    fn add_caused(&mut self, bundle: &Bundle, emitted: Vec<Emitted>) {
-        let places = bundle.stamps.row_places.as_ref();
-        let places = places.expect("rows of an element with marks have places");
-        let (first, parts) = (self.parts.len(), Ordered::by_cause(emitted));
-        self.caused.extend(merged_indices(&parts).into_iter().map(|(part, row)| {
-            let cause = parts[part].places[row] as usize;
-            let before_cause = match &parts[part].kinds {
-                Some(_) => bundle.stamps.watermark_before.at(cause),
-                None => Watermark::MIN,
-            };
-            PlacedRow { from: (first + part, row), place: places[cause], before_cause }
-        }));
-        self.parts.extend(parts);
+    /// What a partition emitted in a call, or has held of several.
+    fn add(&mut self, (bundle, call): (usize, u32), cell: usize, emitted: Emitted) {
+        let (part, rows) = (self.parts.len(), emitted.batch.num_rows());
+        let one_call = |places| CallPlaces { ends: vec![(call, rows)], places };
+        let of_calls = match emitted.place {
+            Place::OfCalls(of_calls) => of_calls,
+            Place::Caused(causes) if call == ROWS_CALL => {
+                one_call(causes.into_iter().map(i64::from).collect())
+            }
+            Place::WindowEnds(ends) => one_call(ends),
+            Place::WindowEnd(end) => one_call(vec![end; rows]),
+            Place::Caused(_) | Place::AsEmitted => one_call(vec![i64::MAX; rows]),
+        };
+        let mut first_row = 0;
+        for (call, end) in of_calls.ends {
+            let rows =
+                CallRows { part, first_row, places: of_calls.places[first_row..end].to_vec() };
+            match call.checked_sub(mark_call(0)) {
+                None => self.caused.push(((bundle, cell), rows)),
+                Some(mark) => self.at_marks.push(((mark as usize, cell), rows)),
+            }
+            first_row = end;
+        }
+        let Emitted { batch, kinds, .. } = emitted;
+        self.parts.push(Ordered { batch, kinds, places: Vec::new() });
     }
 
-    /// Rows that were made at one mark, by partition.
-    fn add_at_mark(&mut self, place: i64, emitted: Vec<Emitted>) {
-        let (first, parts) = (self.parts.len(), Ordered::by_window_end(emitted));
-        self.at_marks.extend(merged_indices(&parts).into_iter().map(|(part, row)| PlacedRow {
-            from: (first + part, row),
-            place,
-            before_cause: Watermark::MIN,
-        }));
-        self.parts.extend(parts);
+    /// The rows that were caused by rows, in the order of their causes.
+    fn placed_caused(&mut self, bundles: &[Bundle]) -> Vec<PlacedRow> {
+        let mut placed = Vec::new();
+        in_order(&mut self.caused, |bundle, rows, row| {
+            let stamps = &bundles[bundle].stamps;
+            let places = stamps.row_places.as_ref();
+            let places = places.expect("rows of an element with marks have places");
+            let cause = rows.places[row] as usize;
+            let before_cause = match &self.parts[rows.part].kinds {
+                Some(_) => stamps.watermark_before.at(cause),
+                None => Watermark::MIN,
+            };
+            let from = (rows.part, rows.first_row + row);
+            placed.push(PlacedRow { from, place: places[cause], before_cause });
+        });
+        placed
+    }
+
+    /// The rows that were made at marks, in order.
+    fn placed_at_marks(&mut self, marks: &[TakenMark]) -> Vec<PlacedRow> {
+        let mut placed = Vec::new();
+        in_order(&mut self.at_marks, |mark, rows, row| {
+            let from = (rows.part, rows.first_row + row);
+            let place = marks[mark].mark.place;
+            placed.push(PlacedRow { from, place, before_cause: Watermark::MIN });
+        });
+        placed
     }
 
     /// All rows in the order of their places.
-    fn in_sequence(mut self) -> (Vec<Ordered>, Vec<PlacedRow>) {
-        // Marks come from the last to the first.
-        self.at_marks.sort_by_key(|row| row.place);
-        let PortRows { parts, caused, at_marks } = self;
-        if at_marks.is_empty() {
-            return (parts, caused);
+    fn in_sequence(
+        mut self,
+        bundles: &[Bundle],
+        marks: &[TakenMark],
+    ) -> (Vec<Ordered>, Vec<PlacedRow>) {
+        let (caused, at_marks) = (self.placed_caused(bundles), self.placed_at_marks(marks));
+        if at_marks.is_empty() || caused.is_empty() {
+            return (self.parts, if caused.is_empty() { at_marks } else { caused });
         }
         let mut sequence = Vec::with_capacity(caused.len() + at_marks.len());
-        let (mut caused, mut at_marks) =
-            (caused.into_iter().peekable(), at_marks.into_iter().peekable());
-        loop {
-            let next = match (caused.peek(), at_marks.peek()) {
-                (Some(caused_row), Some(at_mark)) => match caused_row.place.cmp(&at_mark.place) {
-                    Ordering::Less | Ordering::Equal => caused.next(),
-                    Ordering::Greater => at_marks.next(),
-                },
-                (Some(_), None) => caused.next(),
-                (None, _) => at_marks.next(),
-            };
-            match next {
-                Some(row) => sequence.push(row),
-                None => return (parts, sequence),
+        let mut at_marks = at_marks.into_iter().peekable();
+        for row in caused {
+            while let Some(at_mark) = at_marks.next_if(|at_mark| at_mark.place < row.place) {
+                sequence.push(at_mark);
             }
+            sequence.push(row);
+        }
+        sequence.extend(at_marks);
+        (self.parts, sequence)
+    }
+}
+
+/// Calls `each` for every row, in the order of bundles or marks, and for each of them in the order
+/// of places; rows at one place by partition.
+fn in_order(
+    of_calls: &mut [((usize, usize), CallRows)],
+    mut each: impl FnMut(usize, &CallRows, usize),
+) {
+    // Stable: what one partition made stays in the order in which it did.
+    of_calls.sort_by_key(|&(of, _)| of);
+    for group in of_calls.chunk_by(|((one, _), _), ((other, _), _)| one == other) {
+        let ((of, _), first) = &group[0];
+        if group.len() == 1 {
+            (0..first.places.len()).for_each(|row| each(*of, first, row));
+            continue;
+        }
+        let places: Vec<&[i64]> = group.iter().map(|(_, rows)| &rows.places[..]).collect();
+        for (number, row) in merged_places(&places) {
+            each(*of, &group[number].1, row);
         }
     }
 }
@@ -175,7 +223,7 @@ impl PortRows {
 /// Rows without a cause that were made of some rows stand behind the last of these.
 pub(crate) fn caused_by(emitted: Vec<Emitted>, last_row: impl Fn() -> u32) -> Vec<Emitted> {
     let caused = |emitted: Emitted| match emitted.place {
-        Place::Caused(_) => emitted,
+        Place::Caused(_) | Place::OfCalls(_) => emitted,
         _ => {
             let causes = vec![last_row(); emitted.batch.num_rows()];
             Emitted { place: Place::Caused(causes), ..emitted }
