@@ -226,7 +226,9 @@ impl<'a> CellWorker<'a> {
         holds: Option<u32>,
     ) -> Result<((Vec<Emitted>, usize), usize)> {
         let (job, room_bytes) = (self.at.job, self.at.job.room_bytes());
-        let begun_ns = job.now_ns();
+        // Rows between marks are few: the clock is not read for each of them.
+        let now_ns = || if holds.is_none() { job.now_ns() } else { self.pace.deadline_ns };
+        let begun_ns = now_ns();
         let mut output = self.output(begun_ns + SLICE_NS);
         if let Some(call) = holds {
             output = output.of_call(call);
@@ -234,7 +236,7 @@ impl<'a> CellWorker<'a> {
         let rows = piece.num_rows();
         state.partition.rows(piece, &mut output)?;
         let (taken, bytes) = (output.taken_of(rows), output.bytes());
-        state.slice.learn(taken, bytes, room_bytes, job.now_ns().saturating_sub(begun_ns));
+        state.slice.learn(taken, bytes, room_bytes, now_ns().saturating_sub(begun_ns));
         self.count(&output);
         match bytes > room_bytes {
             // What leads to much may also keep much.

@@ -270,6 +270,9 @@ impl<'a> ElementStage<'a> {
                 next = rest.map(|rest| transform.next_part(rest, room_bytes)).transpose()?;
             }
         }
+        if element.marks.is_some() {
+            self.flow.element_rows.learn(bytes);
+        }
         let Element { passage, marks, watermark, bytes, .. } = element;
         let rest = Default::default();
         self.send(OpenElement { place, passage, marks, watermark, bytes, rest, done })

@@ -99,6 +99,11 @@ impl Gather {
         kept.bytes
     }
 
+    /// About how many bytes all that is kept takes.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.lock_emitted().bytes
+    }
+
     /// Puts everything together, in order.
     pub(crate) fn outcome(&self, operator: &dyn Operator, keeps_places: bool) -> Result<Outcome> {
         let emitted = std::mem::take(&mut *self.lock_emitted());

@@ -65,7 +65,8 @@ impl ElementStage<'_> {
         bundle: &Bundle,
         split: SplitId,
     ) -> Result<()> {
-        for group in row_groups(cuts(state, bundle, split), bundle.num_rows()) {
+        let cuts = cuts(state, bundle, split);
+        for group in row_groups(cuts, bundle.num_rows(), self.flow.element_rows.get()) {
             if self.job.lifecycle.gives_up() {
                 return Ok(());
             }

@@ -13,6 +13,8 @@
 //! - Stateless stages keep the place of each row, so marks pass them unseen. What an operator makes
 //!   of a row has the place of that row, and what it makes at a mark the place of the mark: behind
 //!   the rows there.
+//! - What leaves of an element leaves when all of it is made. So an element has fewer marks where
+//!   much is made at each ([`ElementRows`]).
 //! - A partition takes its rows and the marks in the sequence in which it would take them as
 //!   elements of their own. So the sequence that leaves does not depend on which marks share an
 //!   element.
@@ -25,7 +27,7 @@
 use std::ops::Range;
 
 use thalweg_core::{Bundle, Route, Watermark};
-use thalweg_ordering::sync::Arc;
+use thalweg_ordering::sync::{Arc, AtomicUsize, Ordering};
 
 use super::Dispatch;
 use super::element::{Element, slice};
@@ -33,9 +35,14 @@ use super::elements::ElementStage;
 use super::gather::Gather;
 use crate::stage::{Item, OperatorRun, RowsItem, RowsOrigin, shares};
 
-/// An element ends with the first watermark behind this many rows: what is made of an element is
-/// kept until all of it is made.
-const ELEMENT_ROWS: usize = 4096;
+/// An element ends with the first watermark behind this many rows at most.
+const ELEMENT_ROWS_MAX: usize = 4096;
+
+/// The same as long as nothing is known of what becomes of elements.
+const ELEMENT_ROWS_FIRST: usize = 256;
+
+/// What an element with marks should lead to at most: all of it is kept until the last is made.
+const OUTCOME_BYTES_MAX: usize = 1 << 20;
 
 /// The place of the watermark behind all rows of an element.
 const BEHIND_ALL: i64 = i64::MAX;
@@ -75,6 +82,31 @@ impl TakenMark {
     }
 }
 
+/// Behind how many rows elements end: fewer where much is made at each watermark. Where they end
+/// does not show in the results, so workers may change it at any time.
+pub(super) struct ElementRows(AtomicUsize);
+
+impl ElementRows {
+    pub(super) fn new() -> Self {
+        ElementRows(AtomicUsize::new(ELEMENT_ROWS_FIRST))
+    }
+
+    pub(super) fn get(&self) -> usize {
+        // Relaxed: a guess, which orders nothing.
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// An element with marks has led to so much.
+    pub(super) fn learn(&self, bytes: usize) {
+        let rows = self.get();
+        if bytes > OUTCOME_BYTES_MAX {
+            self.0.store((rows / 2).max(1), Ordering::Relaxed);
+        } else if bytes < OUTCOME_BYTES_MAX / 4 && rows < ELEMENT_ROWS_MAX {
+            self.0.store(rows * 2, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Some rows of a bundle that become one element, with the watermarks between and behind them.
 pub(super) struct RowGroup {
     rows: Range<usize>,
@@ -83,11 +115,16 @@ pub(super) struct RowGroup {
     pub(super) watermark: Option<Watermark>,
 }
 
-/// The elements of a bundle with so many rows, where watermarks stand behind these rows.
-pub(super) fn row_groups(cuts: Vec<(usize, Watermark)>, rows: usize) -> Vec<RowGroup> {
+/// The elements of a bundle with so many rows, where watermarks stand behind these rows. One with
+/// more than one watermark has `element_rows` or few more.
+pub(super) fn row_groups(
+    cuts: Vec<(usize, Watermark)>,
+    rows: usize,
+    element_rows: usize,
+) -> Vec<RowGroup> {
     let (mut groups, mut between, mut from) = (Vec::new(), Vec::new(), 0);
     for (to, watermark) in cuts {
-        if to - from < ELEMENT_ROWS && to < rows {
+        if to - from < element_rows && to < rows {
             between.push((to, watermark));
             continue;
         }
@@ -246,7 +283,7 @@ mod tests {
             let marks = marks.map_or(Vec::new(), |marks| marks.to_vec());
             (part.num_rows(), places, marks, group.watermark.is_some())
         };
-        row_groups(cuts, rows).iter().map(of).collect()
+        row_groups(cuts, rows, ELEMENT_ROWS_MAX).iter().map(of).collect()
     }
 
     fn mark(place: i64, watermark: i64) -> Mark {
@@ -263,12 +300,26 @@ mod tests {
         assert_eq!(groups(&[1, 3, 4], 4), expected);
         let expected = [(4, vec![0, 1, 1, 1], vec![mark(0, 1)], false)];
         assert_eq!(groups(&[1], 4), expected);
-        let long = groups(&[10, ELEMENT_ROWS + 5, ELEMENT_ROWS + 6], ELEMENT_ROWS + 7);
+        let (end, rows) = (ELEMENT_ROWS_MAX + 5, ELEMENT_ROWS_MAX + 7);
+        let long = groups(&[10, end, end + 1], rows);
         let shape = |(rows, _, marks, ends): &(usize, Vec<i64>, Vec<Mark>, bool)| {
             (*rows, marks.len(), *ends)
         };
         let shapes: Vec<_> = long.iter().map(shape).collect();
-        assert_eq!(shapes, [(ELEMENT_ROWS + 5, 1, true), (2, 1, false)]);
+        assert_eq!(shapes, [(end, 1, true), (2, 1, false)]);
+    }
+
+    #[test]
+    fn elements_are_shorter_where_much_is_made_of_them() {
+        let rows = ElementRows::new();
+        rows.learn(2 * OUTCOME_BYTES_MAX);
+        assert_eq!(rows.get(), ELEMENT_ROWS_FIRST / 2);
+        rows.learn(OUTCOME_BYTES_MAX / 2);
+        assert_eq!(rows.get(), ELEMENT_ROWS_FIRST / 2);
+        (0..20).for_each(|_| rows.learn(2 * OUTCOME_BYTES_MAX));
+        assert_eq!(rows.get(), 1, "then each watermark ends an element");
+        (0..20).for_each(|_| rows.learn(0));
+        assert_eq!(rows.get(), ELEMENT_ROWS_MAX);
     }
 
     #[test]

@@ -59,6 +59,7 @@ use crate::interleaving::Replay;
 use crate::policies::ReorderScheme;
 use element::{Element, Outcome, Routed};
 use exit::Exit;
+use marks::ElementRows;
 use merge::{Arrival, Merge, MergeKind};
 use replay::Replaying;
 use time_merge::TimeMerge;
@@ -102,6 +103,7 @@ pub(crate) struct OrderedFlow {
     pub(crate) places_watermarks: bool,
     /// True if an element then takes several of them along (see [`marks`]), else each ends one.
     groups_watermarks: bool,
+    element_rows: ElementRows,
     pub(crate) order: OrderContract,
     reorder: ReorderScheme,
     /// For each stage, which sources feed it.
@@ -210,6 +212,7 @@ impl OrderedFlow {
             has_merges,
             places_watermarks: has_merges || rows_depend,
             groups_watermarks: rows_depend && !has_merges && has_one_phase,
+            element_rows: ElementRows::new(),
         }
     }
 }

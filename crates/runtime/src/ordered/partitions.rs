@@ -191,6 +191,9 @@ impl ElementStage<'_> {
         if let Some(watermark) = gather.last_watermark() {
             self.note_watermark(watermark);
         }
+        if !gather.marks.is_empty() {
+            self.flow.element_rows.learn(gather.kept_bytes());
+        }
         let operator = self.operator().operator.as_ref();
         let outcome = gather.outcome(operator, self.flow.has_merges)?;
         self.send_outcome(gather.place, outcome, gather.bytes)

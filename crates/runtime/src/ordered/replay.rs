@@ -154,6 +154,7 @@ fn other_data(what: String) -> Error {
 mod tests {
     use super::*;
     use crate::ordered::element::Passage;
+    use crate::ordered::marks::Mark;
     use arrow_array::cast::AsArray;
     use arrow_array::types::Int64Type;
     use arrow_array::{ArrayRef, Int64Array, RecordBatch};
@@ -206,6 +207,32 @@ mod tests {
         let expected = [(3, vec![4], false), (3, vec![], true), (5, vec![], true)];
         assert_eq!(passed(&mut replaying), expected);
         assert_eq!(replaying.source_in_turn(), None);
+    }
+
+    #[test]
+    fn marks_stay_behind_their_rows_where_an_element_is_cut() {
+        let mark = |place, watermark| Mark { place, watermark: Watermark(watermark) };
+        let cut_at = |rows| {
+            let mut whole = element(0..5, Some(Watermark(9)));
+            whole.bundles[0].stamps.row_places = Some(vec![0, 0, 1, 2, 2].into());
+            whole.marks = Some([mark(0, 3), mark(1, 5)].into());
+            let first = super::cut(&mut whole, rows);
+            let of = |element: &Element| {
+                let places = element.bundles[0].stamps.row_places.as_ref().expect("kept").to_vec();
+                let marks = element.marks.as_ref().map_or(Vec::new(), |marks| marks.to_vec());
+                (places, marks, element.watermark.is_some())
+            };
+            (of(&first), of(&whole))
+        };
+        let (first, rest) = cut_at(1);
+        assert_eq!(first, (vec![0], vec![], false));
+        assert_eq!(rest, (vec![0, 1, 2, 2], vec![mark(0, 3), mark(1, 5)], true));
+        let (first, rest) = cut_at(2);
+        assert_eq!(first, (vec![0, 0], vec![mark(0, 3)], false), "behind the last of its rows");
+        assert_eq!(rest, (vec![1, 2, 2], vec![mark(1, 5)], true));
+        let (first, rest) = cut_at(4);
+        assert_eq!(first, (vec![0, 0, 1, 2], vec![mark(0, 3), mark(1, 5)], false));
+        assert_eq!(rest, (vec![2], vec![], true));
     }
 
     #[test]

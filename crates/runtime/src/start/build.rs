@@ -298,12 +298,14 @@ fn operator_run(
     lanes: usize,
     options: &RunOptions,
 ) -> Result<OperatorRun> {
+    // Each watermark that matters costs each partition something, besides the rows.
+    let is_costly = options.order.is_ordered() && operator.rows_depend_on_watermarks();
     let cells = match operator.partitions() {
         _ if operator.is_singleton() => 1,
         // More than the workers need would only make pieces smaller; results are the same.
         Some(wanted) => {
-            let most = options.partitions_max.unwrap_or(options.partitions());
-            wanted.clamp(1, most.clamp(1, 256))
+            let needed = if is_costly { options.partitions() / 2 } else { options.partitions() };
+            wanted.clamp(1, options.partitions_max.unwrap_or(needed).clamp(1, 256))
         }
         None => options.partitions(),
     };
