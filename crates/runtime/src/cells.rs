@@ -22,7 +22,7 @@ use crate::stage::{Cell, CellState, Item, OperatorRun, RowsItem};
 use crate::task_lengths::TaskKind;
 use crate::topology::WorkerPlace;
 
-/// A mark counts as so many rows where the size of state is concerned.
+/// A mark counts as this number of rows where the size of state is concerned.
 const MARK_ROWS: usize = 64;
 
 /// A worker at a stage with cells.

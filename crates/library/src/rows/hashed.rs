@@ -1,6 +1,6 @@
 //! Hashes of keys that come with the rows.
 //!
-//! Before a partition sees a row, somebody has to know which one it is. Reading the row for the
+//! The partition of a row has to be known before the partition sees it. Reading the row for the
 //! hash of its key costs about as much as working with it, so the stateless step in front of
 //! [`key_by`](super::Rows::key_by), which has the row in hand, writes the hash into a column.
 //!
@@ -27,7 +27,7 @@ const HASH_COLUMN: &str = "key_hash";
 /// The hash of a row's key.
 pub(super) type HashOf<T> = Arc<dyn Fn(&T) -> u64 + Send + Sync>;
 
-/// Adds a step to a stream, with hashes if it is told how.
+/// Adds a step to a stream, with hashes if it gets a function for them.
 type AddStep<T> = Rc<dyn Fn(Stream, Option<HashOf<T>>) -> Stream>;
 
 /// A stateless step and the stream in front of it.

@@ -245,7 +245,7 @@ impl<T: Row> Rows<T> {
         Rows::new(self.stream.shared(), self.codec)
     }
 
-    /// The rows with the hashes of their keys, where the step that makes them can tell.
+    /// The rows with the hashes of their keys, where the step that makes them can hash.
     fn hashed<K: RowKey>(self, key: &KeyOf<T, K>) -> Rows<T> {
         match &self.last {
             Some(last) => Rows::new(last.hashed(key), Codec::Packed),

@@ -265,6 +265,7 @@ fn place_of(place: &Place, row: usize) -> i64 {
         Place::Caused(causes) => causes[row].into(),
         Place::WindowEnd(end) => *end,
         Place::WindowEnds(ends) => ends[row],
+        Place::OfCalls(of) => of.places[row],
     }
 }
 

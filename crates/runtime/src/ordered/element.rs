@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 
-use thalweg_core::{Bundle, Route, Watermark, WatermarkBefore};
+use thalweg_core::{Bundle, Route, Watermark};
 
 use super::marks::Marks;
 
@@ -165,21 +165,4 @@ pub(super) fn last_watermark(marks: &Marks, behind: Option<Watermark>) -> Option
 /// What an element of these bundles counts in the memory account.
 pub(crate) fn element_bytes(bundles: &[Bundle]) -> usize {
     ELEMENT_BYTES + bundles.iter().map(Bundle::memory_bytes).sum::<usize>()
-}
-
-/// Some rows of a bundle.
-pub(crate) fn slice(bundle: &Bundle, from: usize, rows: usize) -> Bundle {
-    if (from, rows) == (0, bundle.num_rows()) {
-        return bundle.clone();
-    }
-    let mut stamps = bundle.stamps.clone();
-    stamps.watermark_before = match stamps.watermark_before {
-        WatermarkBefore::Rows(before) => WatermarkBefore::Rows(before.slice(from, rows)),
-        all => all,
-    };
-    if let Some(origin) = &mut stamps.origin {
-        origin.first_row += from as u64;
-    }
-    let kinds = bundle.kinds.as_ref().map(|kinds| kinds[from..from + rows].into());
-    Bundle { batch: bundle.batch.slice(from, rows), kinds, stamps }
 }

@@ -8,9 +8,9 @@ use thalweg_core::operator::Emitted;
 use thalweg_core::{Bundle, Operator, Result, Stamps, Watermark, WatermarkBefore};
 use thalweg_ordering::sync::{AtomicUsize, Mutex, MutexGuard, Ordering};
 
-use super::element::{Outcome, Passage, Port, Ports, slice};
+use super::element::{Outcome, Passage, Port, Ports};
 use super::marks::TakenMark;
-use super::rows::{self, Ordered};
+use super::rows::{self, Ordered, slice};
 
 mod marked;
 

@@ -7,10 +7,11 @@ use thalweg_core::{Bundle, OrderContract, Result, SplitId, Watermark, WatermarkB
 use thalweg_ordering::sync::Ordering;
 
 use super::OrderedFlow;
-use super::element::{Element, Outcome, Passage, Port, Ports, element_bytes, slice};
+use super::element::{Element, Outcome, Passage, Port, Ports, element_bytes};
 use super::elements::ElementStage;
 use super::marks::{Marks, row_groups};
 use super::merge::{Arrival, EVERY_SOURCE};
+use super::rows::slice;
 use crate::interleaving::Step;
 use crate::job::Job;
 use crate::stage::SourceState;

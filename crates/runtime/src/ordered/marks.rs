@@ -26,14 +26,10 @@
 
 use std::ops::Range;
 
-use thalweg_core::{Bundle, Route, Watermark};
+use thalweg_core::{Bundle, Watermark};
 use thalweg_ordering::sync::{Arc, AtomicUsize, Ordering};
 
-use super::Dispatch;
-use super::element::{Element, slice};
-use super::elements::ElementStage;
-use super::gather::Gather;
-use crate::stage::{Item, OperatorRun, RowsItem, RowsOrigin, shares};
+use super::rows::slice;
 
 /// An element ends with the first watermark behind this many rows at most.
 const ELEMENT_ROWS_MAX: usize = 4096;
@@ -45,7 +41,7 @@ const ELEMENT_ROWS_FIRST: usize = 256;
 const OUTCOME_BYTES_MAX: usize = 1 << 20;
 
 /// The place of the watermark behind all rows of an element.
-const BEHIND_ALL: i64 = i64::MAX;
+pub(super) const BEHIND_ALL: i64 = i64::MAX;
 
 /// The number of a call in which a partition takes rows between marks.
 pub(crate) const ROWS_CALL: u32 = 0;
@@ -115,8 +111,8 @@ pub(super) struct RowGroup {
     pub(super) watermark: Option<Watermark>,
 }
 
-/// The elements of a bundle with so many rows, where watermarks stand behind these rows. One with
-/// more than one watermark has `element_rows` or few more.
+/// The elements of a bundle of `rows` rows, where watermarks stand behind these ones. An element
+/// with several watermarks has `element_rows` or few more.
 pub(super) fn row_groups(
     cuts: Vec<(usize, Watermark)>,
     rows: usize,
@@ -163,104 +159,6 @@ pub(super) fn split_at(marks: &Marks, place: i64) -> (Marks, Marks) {
     let (before, behind) = marks.split_at(marks.partition_point(|mark| mark.place < place));
     let some = |marks: &[Mark]| (!marks.is_empty()).then(|| marks.into());
     (some(before), some(behind))
-}
-
-impl ElementStage<'_> {
-    /// The watermarks of an element with marks that advance the stage, in order.
-    pub(super) fn take_marks(&self, dispatch: &mut Dispatch, element: &Element) -> Vec<TakenMark> {
-        let Some(between) = &element.marks else { return Vec::new() };
-        let operator = self.operator();
-        let behind = element.watermark.map(|watermark| Mark { place: BEHIND_ALL, watermark });
-        let mut taken = Vec::with_capacity(between.len() + 1);
-        for mark in between.iter().copied().chain(behind) {
-            if mark.watermark > dispatch.watermark {
-                let pass = operator.passes(mark.watermark);
-                dispatch.watermark = mark.watermark;
-                dispatch.passed = pass.unwrap_or(dispatch.passed);
-                taken.push(TakenMark { mark, pass });
-            }
-        }
-        taken
-    }
-
-    /// Posts the rows and marks of an element to the partitions: one item for each that has rows of
-    /// a bundle, or something to do at a mark behind them.
-    pub(super) fn post_marked(
-        &self,
-        posted: &mut [u64],
-        gather: &Arc<Gather>,
-        mut routes: impl Iterator<Item = Route>,
-    ) {
-        let operator = self.operator();
-        let mut from = 0;
-        for bundle in 0..gather.bundles.len().max(1) {
-            let to = match operator.takes_marks() {
-                true => gather.marks_in_front_of(bundle + 1),
-                false => 0,
-            };
-            let rows = gather.bundles.get(bundle).map_or(0, Bundle::num_rows);
-            self.count_in(rows);
-            let route = routes.next().unwrap_or(Route::Any);
-            // An operator of one phase whose rows any partition may take has only one.
-            let mut shares = (rows > 0).then(|| shares(route, 0)).into_iter().flatten().peekable();
-            for (cell, posted) in posted.iter_mut().enumerate() {
-                let of_cell = shares.next_if(|&(of, _)| of == cell).map(|(_, rows)| rows);
-                let last = gather.marks[from..to].last();
-                let sleeps = last.is_none_or(|last| {
-                    operator.cells[cell].sleeps_through(*posted, last.mark.watermark)
-                });
-                if of_cell.is_none() && sleeps {
-                    continue;
-                }
-                let (gather, marks) = (Arc::clone(gather), from as u32..to as u32);
-                gather.expect(1);
-                *posted += 1;
-                let of = RowsOrigin::Element { gather, bundle, marks };
-                let rows = of_cell.unwrap_or(Some(Vec::new()));
-                self.post(cell, Item::Rows(RowsItem::new(of, rows, self.own.sources)));
-            }
-            from = to;
-        }
-    }
-}
-
-impl OperatorRun {
-    /// False if its partitions have nothing to do at any watermark but the last one, which is no
-    /// mark. They get rows without marks then; the rows they make have the places of their causes,
-    /// which several partitions must say.
-    fn takes_marks(&self) -> bool {
-        self.cells.len() == 1 || !self.heeds_only_end
-    }
-}
-
-impl Gather {
-    /// How many marks stand in front of the first row of a bundle, or of the end.
-    fn marks_in_front_of(&self, bundle: usize) -> usize {
-        let mut behind = self.bundles.iter().skip(bundle);
-        let first = behind.find_map(|bundle| bundle.stamps.row_places.as_ref()?.first());
-        let Some(&first) = first else { return self.marks.len() };
-        self.marks.partition_point(|taken| taken.mark.place < first)
-    }
-
-    /// How many rows of an item over a bundle, of which the first `taken` are done, stand in front
-    /// of a mark. `rows` are those meant; `None` means all.
-    pub(crate) fn rows_in_front_of(
-        &self,
-        mark: u32,
-        bundle: usize,
-        rows: Option<&[u32]>,
-        taken: usize,
-    ) -> usize {
-        let Some(bundle) = self.bundles.get(bundle) else { return 0 };
-        let place = self.marks[mark as usize].mark.place;
-        let places = bundle.stamps.row_places.as_ref();
-        let places = places.expect("rows of an element with marks have places");
-        taken
-            + match rows {
-                Some(rows) => rows[taken..].partition_point(|&row| places[row as usize] <= place),
-                None => places[taken..].partition_point(|&of_row| of_row <= place),
-            }
-    }
 }
 
 #[cfg(test)]

@@ -72,6 +72,7 @@ mod exit;
 pub(crate) mod gather;
 mod ingest;
 mod lanes;
+mod marked_items;
 pub(crate) mod marks;
 mod merge;
 mod partitions;

@@ -10,8 +10,9 @@ use std::collections::VecDeque;
 
 use thalweg_core::{Error, Result, Watermark};
 
-use super::element::{Element, slice};
+use super::element::Element;
 use super::marks::split_at;
+use super::rows::slice;
 use crate::interleaving::{Replay, Step};
 
 /// Elements on their way into the recorded sequence.

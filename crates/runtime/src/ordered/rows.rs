@@ -197,6 +197,23 @@ pub(crate) fn merged_watermarks(bundles: &[Bundle], indices: &[(usize, usize)]) 
     WatermarkBefore::Rows(indices.iter().map(before).collect::<ScalarBuffer<i64>>())
 }
 
+/// Some rows of a bundle.
+pub(crate) fn slice(bundle: &Bundle, from: usize, rows: usize) -> Bundle {
+    if (from, rows) == (0, bundle.num_rows()) {
+        return bundle.clone();
+    }
+    let mut stamps = bundle.stamps.clone();
+    stamps.watermark_before = match stamps.watermark_before {
+        WatermarkBefore::Rows(before) => WatermarkBefore::Rows(before.slice(from, rows)),
+        all => all,
+    };
+    if let Some(origin) = &mut stamps.origin {
+        origin.first_row += from as u64;
+    }
+    let kinds = bundle.kinds.as_ref().map(|kinds| kinds[from..from + rows].into());
+    Bundle { batch: bundle.batch.slice(from, rows), kinds, stamps }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

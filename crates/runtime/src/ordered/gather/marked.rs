@@ -220,6 +220,36 @@ fn in_order(
     }
 }
 
+impl Gather {
+    /// How many marks stand in front of the first row of a bundle, or of the end.
+    pub(crate) fn marks_in_front_of(&self, bundle: usize) -> usize {
+        let mut behind = self.bundles.iter().skip(bundle);
+        let first = behind.find_map(|bundle| bundle.stamps.row_places.as_ref()?.first());
+        let Some(&first) = first else { return self.marks.len() };
+        self.marks.partition_point(|taken| taken.mark.place < first)
+    }
+
+    /// How many rows of an item over a bundle, of which the first `taken` are done, stand in front
+    /// of a mark. `rows` are those meant; `None` means all.
+    pub(crate) fn rows_in_front_of(
+        &self,
+        mark: u32,
+        bundle: usize,
+        rows: Option<&[u32]>,
+        taken: usize,
+    ) -> usize {
+        let Some(bundle) = self.bundles.get(bundle) else { return 0 };
+        let place = self.marks[mark as usize].mark.place;
+        let places = bundle.stamps.row_places.as_ref();
+        let places = places.expect("rows of an element with marks have places");
+        taken
+            + match rows {
+                Some(rows) => rows[taken..].partition_point(|&row| places[row as usize] <= place),
+                None => places[taken..].partition_point(|&of_row| of_row <= place),
+            }
+    }
+}
+
 /// Rows without a cause that were made of some rows stand behind the last of these.
 pub(crate) fn caused_by(emitted: Vec<Emitted>, last_row: impl Fn() -> u32) -> Vec<Emitted> {
     let caused = |emitted: Emitted| match emitted.place {
