@@ -95,7 +95,7 @@ impl JobControl {
         Tap::begin(&self.0, edges)
     }
     /// The last rows that came late, oldest first. As many are kept as
-    /// [`LATE_ROWS_MAX`](crate::late::LATE_ROWS_MAX) says, also where late rows are only counted.
+    /// `LATE_ROWS_MAX` of `late.rs` says, also where late rows are only counted.
     pub fn late_rows(&self) -> Vec<LateAt> {
         self.0.measured.late.kept()
     }
