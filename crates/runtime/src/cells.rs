@@ -169,7 +169,7 @@ impl<'a> CellWorker<'a> {
             let until = item.rows_in_front_of_mark();
             if item.taken < until {
                 let rows_max = self.operator.slice_rows(state).min(until - item.taken);
-                let holds = item.is_marked().then_some(ROWS_CALL);
+                let holds = item.is_marked();
                 let (made, taken) = self.give_rows(state, item.slice(rows_max), holds)?;
                 item.taken += taken;
                 self.flow.emit_of_rows((cell, state), &item, made, self.worker)?;
@@ -218,20 +218,20 @@ impl<'a> CellWorker<'a> {
     }
 
     /// Gives a partition some rows. What leaves and about how many bytes it takes, and how many of
-    /// the rows are taken.
+    /// the rows are taken. It may hold what it makes if more calls follow for the item.
     fn give_rows(
         &self,
         state: &mut CellState,
         piece: Piece<'_>,
-        holds: Option<u32>,
+        holds: bool,
     ) -> Result<((Vec<Emitted>, usize), usize)> {
         let (job, room_bytes) = (self.at.job, self.at.job.room_bytes());
         // Rows between marks are few: the clock is not read for each of them.
-        let now_ns = || if holds.is_none() { job.now_ns() } else { self.pace.deadline_ns };
+        let now_ns = || if holds { self.pace.deadline_ns } else { job.now_ns() };
         let begun_ns = now_ns();
         let mut output = self.output(begun_ns + SLICE_NS);
-        if let Some(call) = holds {
-            output = output.of_call(call);
+        if holds {
+            output = output.of_call(ROWS_CALL);
         }
         let rows = piece.num_rows();
         state.partition.rows(piece, &mut output)?;

@@ -58,7 +58,7 @@ pub struct RunOptions {
     /// no effect there.
     pub allow_nondeterministic_order: bool,
     /// Run-time partitions per keyed operator; default about two per worker, four where an order is
-    /// promised.
+    /// promised. There, one with timers that names a number of partitions has at most half of them.
     pub partitions: Option<usize>,
     /// Contract `arrival`: where to take down in which sequence inputs came in.
     pub record: Option<StepRecorder>,

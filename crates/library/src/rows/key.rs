@@ -19,7 +19,8 @@ impl<K> RowKey for K where
 }
 
 /// A hash that is the same in every run.
-pub(super) struct StableHasher(u64);
+#[derive(Default)]
+struct StableHasher(u64);
 
 impl Hasher for StableHasher {
     fn finish(&self) -> u64 {
@@ -47,7 +48,7 @@ impl Hasher for StableHasher {
 
 /// The hash of a key, the same in every run.
 pub(super) fn hash_key<K: Hash>(key: &K) -> u64 {
-    let mut hasher = StableHasher(0);
+    let mut hasher = StableHasher::default();
     key.hash(&mut hasher);
     hasher.finish()
 }
@@ -65,13 +66,8 @@ pub(super) fn probe(hash: u64) -> u64 {
 }
 
 /// Probes the sets of one partition.
+#[derive(Default)]
 pub(super) struct ProbeHasher(StableHasher);
-
-impl Default for ProbeHasher {
-    fn default() -> Self {
-        ProbeHasher(StableHasher(0))
-    }
-}
 
 impl Hasher for ProbeHasher {
     fn finish(&self) -> u64 {

@@ -80,17 +80,16 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> Operator for KeyedOperator<T, K, O
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         let mut scattered = vec![Vec::new(); partitions];
-        if let Some(hashes) = hashes_of(&bundle.batch) {
-            for (place, &hash) in (0..).zip(hashes) {
-                scattered[partition_of(hash as u64, partitions)].push(place);
+        let mut scatter = |place, hash| scattered[partition_of(hash, partitions)].push(place);
+        match hashes_of(&bundle.batch) {
+            Some(hashes) => {
+                (0..).zip(hashes).for_each(|(place, &hash)| scatter(place, hash as u64));
             }
-            return Ok(Route::Scatter(scattered));
+            None => self.codec.read::<T>(&bundle.batch, None, |place, row| {
+                scatter(place, hash_key(&(self.key)(&row)));
+                Ok(())
+            })?,
         }
-        self.codec.read::<T>(&bundle.batch, None, |place, row| {
-            let hash = hash_key(&(self.key)(&row));
-            scattered[partition_of(hash, partitions)].push(place);
-            Ok(())
-        })?;
         Ok(Route::Scatter(scattered))
     }
     fn open(&self, opening: PartitionContext) -> Result<Box<dyn Partition>> {

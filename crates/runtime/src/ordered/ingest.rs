@@ -30,9 +30,6 @@ impl ElementStage<'_> {
             let passage = Passage::new(state.ingest_ns, i64::MIN);
             return self.ingest_element((vec![bundle], None), watermark, passage);
         }
-        if self.flow.groups_watermarks {
-            return self.ingest_grouped(state, &bundle, split);
-        }
         let times = match (&state.assigner, self.flow.order) {
             (Some(assigner), OrderContract::EventTime) => assigner.row_times(&bundle.batch)?,
             // Constants have no time: they come before everything that has one.
@@ -40,39 +37,14 @@ impl ElementStage<'_> {
             _ => None,
         };
         let cuts = cuts(state, &bundle, split);
-        let mut from = 0;
-        for (rows, watermark) in cuts {
+        for group in row_groups(cuts, bundle.num_rows(), self.flow.element_rows()) {
             // Each row may end an element.
             if self.job.lifecycle.gives_up() {
                 return Ok(());
             }
-            let part = self.flow.slice(&bundle, times.as_ref(), from, rows - from);
+            let mut part = self.flow.slice(&bundle, times.as_ref(), &group.rows);
             let passage = Passage::new(state.ingest_ns, frontier(state, &part));
-            self.ingest_element((vec![part], None), Some(watermark), passage)?;
-            from = rows;
-        }
-        if from < bundle.num_rows() || from == 0 {
-            let part = self.flow.slice(&bundle, times.as_ref(), from, bundle.num_rows() - from);
-            let passage = Passage::new(state.ingest_ns, frontier(state, &part));
-            self.ingest_element((vec![part], None), None, passage)?;
-        }
-        Ok(())
-    }
-
-    /// A bundle becomes elements with the watermarks at which it crosses a time that matters.
-    fn ingest_grouped(
-        &self,
-        state: &mut SourceState,
-        bundle: &Bundle,
-        split: SplitId,
-    ) -> Result<()> {
-        let cuts = cuts(state, bundle, split);
-        for group in row_groups(cuts, bundle.num_rows(), self.flow.element_rows.get()) {
-            if self.job.lifecycle.gives_up() {
-                return Ok(());
-            }
-            let (part, marks) = group.of(bundle);
-            let passage = Passage::new(state.ingest_ns, state.frontier_ms);
+            let marks = group.mark(&mut part);
             self.ingest_element((vec![part], marks), group.watermark, passage)?;
         }
         Ok(())
@@ -276,18 +248,22 @@ impl OrderedFlow {
         held_by.any(|stage| self.fed_by[stage][source])
     }
 
+    /// Behind how many rows the next watermark ends an element.
+    fn element_rows(&self) -> usize {
+        if self.groups_watermarks { self.element_rows.get() } else { 0 }
+    }
+
     /// Some rows of a bundle; where edges meet, with their places.
     fn slice(
         &self,
         bundle: &Bundle,
         times: Option<&ScalarBuffer<i64>>,
-        from: usize,
-        rows: usize,
+        rows: &Range<usize>,
     ) -> Bundle {
-        let mut part = slice(bundle, from, rows);
+        let mut part = slice(bundle, rows.start, rows.len());
         part.stamps.row_places = self.has_merges.then(|| match times {
-            Some(times) => times.slice(from, rows),
-            None => (0..rows as i64).collect(),
+            Some(times) => times.slice(rows.start, rows.len()),
+            None => (0..rows.len() as i64).collect(),
         });
         part
     }

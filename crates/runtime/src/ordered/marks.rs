@@ -29,8 +29,6 @@ use std::ops::Range;
 use thalweg_core::{Bundle, Watermark};
 use thalweg_ordering::sync::{Arc, AtomicUsize, Ordering};
 
-use super::rows::slice;
-
 /// An element ends with the first watermark behind this many rows at most.
 const ELEMENT_ROWS_MAX: usize = 4096;
 
@@ -105,14 +103,14 @@ impl ElementRows {
 
 /// Some rows of a bundle that become one element, with the watermarks between and behind them.
 pub(super) struct RowGroup {
-    rows: Range<usize>,
+    pub(super) rows: Range<usize>,
     /// Behind which row of the bundle, counted from 1.
     between: Vec<(usize, Watermark)>,
     pub(super) watermark: Option<Watermark>,
 }
 
 /// The elements of a bundle of `rows` rows, where watermarks stand behind these ones. An element
-/// with several watermarks has `element_rows` or few more.
+/// with several watermarks has `element_rows` or few more; with 0 each watermark ends one.
 pub(super) fn row_groups(
     cuts: Vec<(usize, Watermark)>,
     rows: usize,
@@ -135,13 +133,13 @@ pub(super) fn row_groups(
 }
 
 impl RowGroup {
-    /// Its rows of the bundle, and its marks. Rows between two marks have one place.
-    pub(super) fn of(&self, bundle: &Bundle) -> (Bundle, Marks) {
-        let Range { start, end } = self.rows;
-        let mut part = slice(bundle, start, end - start);
+    /// Its marks, for its rows, which get places if there are any. Rows between two marks have one
+    /// place.
+    pub(super) fn mark(&self, part: &mut Bundle) -> Marks {
         if self.between.is_empty() {
-            return (part, None);
+            return None;
         }
+        let Range { start, end } = self.rows;
         let (mut places, mut marks) = (Vec::with_capacity(end - start), Vec::new());
         for (place, &(to, watermark)) in (0..).zip(&self.between) {
             places.resize(to - start, place);
@@ -149,7 +147,7 @@ impl RowGroup {
         }
         places.resize(end - start, marks.len() as i64);
         part.stamps.row_places = Some(places.into());
-        (part, Some(marks.into()))
+        Some(marks.into())
     }
 }
 
@@ -164,6 +162,7 @@ pub(super) fn split_at(marks: &Marks, place: i64) -> (Marks, Marks) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ordered::rows::slice;
     use arrow_array::{ArrayRef, Int64Array, RecordBatch};
     use thalweg_core::Stamps;
 
@@ -176,7 +175,8 @@ mod tests {
     fn groups(cuts: &[usize], rows: usize) -> Vec<(usize, Vec<i64>, Vec<Mark>, bool)> {
         let cuts = cuts.iter().map(|&row| (row, Watermark(row as i64))).collect();
         let of = |group: &RowGroup| {
-            let (part, marks) = group.of(&bundle(rows));
+            let mut part = slice(&bundle(rows), group.rows.start, group.rows.len());
+            let marks = group.mark(&mut part);
             let places = part.stamps.row_places.as_ref().map_or(Vec::new(), |of| of.to_vec());
             let marks = marks.map_or(Vec::new(), |marks| marks.to_vec());
             (part.num_rows(), places, marks, group.watermark.is_some())

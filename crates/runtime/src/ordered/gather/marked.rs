@@ -4,6 +4,8 @@
 //! were made at marks, by mark, window end and partition. They meet by place, and at one place the
 //! caused rows come first: a mark stands behind the rows at its place. Each row is moved once.
 
+use std::ops::Range;
+
 use arrow_array::RecordBatch;
 use arrow_select::interleave::interleave_record_batch;
 use thalweg_core::operator::{CallPlaces, Emitted};
@@ -24,17 +26,16 @@ struct PlacedRow {
     before_cause: Watermark,
 }
 
-/// Rows of one batch that were made in one call, with the cause or the window end of each.
+/// Rows of one batch that were made in one call.
 struct CallRows {
     part: usize,
-    first_row: usize,
-    places: Vec<i64>,
+    rows: Range<usize>,
 }
 
 /// What leaves by one port.
 #[derive(Default)]
 struct PortRows {
-    /// Batches; where their rows stand is said by what follows.
+    /// Batches, with the cause or the window end of each row.
     parts: Vec<Ordered>,
     /// By bundle and partition.
     caused: Vec<((usize, usize), CallRows)>,
@@ -133,34 +134,33 @@ impl PortRows {
             Place::WindowEnd(end) => one_call(vec![end; rows]),
             Place::Caused(_) | Place::AsEmitted => one_call(vec![i64::MAX; rows]),
         };
-        let mut first_row = 0;
-        for (call, end) in of_calls.ends {
-            let rows =
-                CallRows { part, first_row, places: of_calls.places[first_row..end].to_vec() };
+        let CallPlaces { ends, places } = of_calls;
+        let mut first = 0;
+        for (call, end) in ends {
+            let rows = CallRows { part, rows: first..end };
             match call.checked_sub(mark_call(0)) {
                 None => self.caused.push(((bundle, cell), rows)),
                 Some(mark) => self.at_marks.push(((mark as usize, cell), rows)),
             }
-            first_row = end;
+            first = end;
         }
         let Emitted { batch, kinds, .. } = emitted;
-        self.parts.push(Ordered { batch, kinds, places: Vec::new() });
+        self.parts.push(Ordered { batch, kinds, places });
     }
 
     /// The rows that were caused by rows, in the order of their causes.
     fn placed_caused(&mut self, bundles: &[Bundle]) -> Vec<PlacedRow> {
         let mut placed = Vec::new();
-        in_order(&mut self.caused, |bundle, rows, row| {
+        in_order(&self.parts, &mut self.caused, |bundle, (part, row)| {
             let stamps = &bundles[bundle].stamps;
             let places = stamps.row_places.as_ref();
             let places = places.expect("rows of an element with marks have places");
-            let cause = rows.places[row] as usize;
-            let before_cause = match &self.parts[rows.part].kinds {
+            let cause = self.parts[part].places[row] as usize;
+            let before_cause = match &self.parts[part].kinds {
                 Some(_) => stamps.watermark_before.at(cause),
                 None => Watermark::MIN,
             };
-            let from = (rows.part, rows.first_row + row);
-            placed.push(PlacedRow { from, place: places[cause], before_cause });
+            placed.push(PlacedRow { from: (part, row), place: places[cause], before_cause });
         });
         placed
     }
@@ -168,8 +168,7 @@ impl PortRows {
     /// The rows that were made at marks, in order.
     fn placed_at_marks(&mut self, marks: &[TakenMark]) -> Vec<PlacedRow> {
         let mut placed = Vec::new();
-        in_order(&mut self.at_marks, |mark, rows, row| {
-            let from = (rows.part, rows.first_row + row);
+        in_order(&self.parts, &mut self.at_marks, |mark, from| {
             let place = marks[mark].mark.place;
             placed.push(PlacedRow { from, place, before_cause: Watermark::MIN });
         });
@@ -199,23 +198,26 @@ impl PortRows {
     }
 }
 
-/// Calls `each` for every row, in the order of bundles or marks, and for each of them in the order
-/// of places; rows at one place by partition.
+/// Calls `each` for every row with its part, in the order of bundles or marks, and for each of them
+/// in the order of places; rows at one place by partition.
 fn in_order(
+    parts: &[Ordered],
     of_calls: &mut [((usize, usize), CallRows)],
-    mut each: impl FnMut(usize, &CallRows, usize),
+    mut each: impl FnMut(usize, (usize, usize)),
 ) {
     // Stable: what one partition made stays in the order in which it did.
     of_calls.sort_by_key(|&(of, _)| of);
     for group in of_calls.chunk_by(|((one, _), _), ((other, _), _)| one == other) {
         let ((of, _), first) = &group[0];
         if group.len() == 1 {
-            (0..first.places.len()).for_each(|row| each(*of, first, row));
+            first.rows.clone().for_each(|row| each(*of, (first.part, row)));
             continue;
         }
-        let places: Vec<&[i64]> = group.iter().map(|(_, rows)| &rows.places[..]).collect();
+        let places = |(_, rows): &(_, CallRows)| &parts[rows.part].places[rows.rows.clone()];
+        let places: Vec<&[i64]> = group.iter().map(places).collect();
         for (number, row) in merged_places(&places) {
-            each(*of, &group[number].1, row);
+            let (_, of_call) = &group[number];
+            each(*of, (of_call.part, of_call.rows.start + row));
         }
     }
 }
