@@ -25,17 +25,9 @@
 //! A cut goes through the cells as a watermark does, and its containers are closed with the cut
 //! behind them. It comes when every lane has reached it and nothing comes behind it before it is
 //! complete, so no watermark is under way at the same time.
-//!
-//! # Few results
-//! What each cell makes of a watermark may be a handful of rows. As bundles of their own they would
-//! be scattered by the next operator once more, into as many pieces as the product of both numbers
-//! of cells. So a cell whose last call gives few leaves them with the barrier
-//! (`Barrier::gather_few`), and whoever completes it sends them on. The watermark behind them
-//! leaves at that moment as well.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use thalweg_core::operator::Emitted;
 use thalweg_core::{Exchange, Watermark};
 use thalweg_ordering::sync::{Arc, AtomicUsize, Mutex, Ordering};
 
@@ -50,7 +42,6 @@ pub struct Barrier {
     pub call: BarrierCall,
     phase: AtomicUsize,
     remaining: AtomicUsize,
-    few: Mutex<Few>,
 }
 
 /// What a barrier brings to the partitions, and where their results go.
@@ -108,19 +99,6 @@ pub struct BarrierContainers {
     pub next_outputs: Vec<Arc<Container>>,
 }
 
-/// Results of cells that had few.
-#[derive(Default)]
-struct Few {
-    rows: usize,
-    emitted: Vec<Emitted>,
-}
-
-/// Batches of this many rows are not few: they are bundles as they are.
-pub(crate) const FEW_ROWS_MAX: usize = 1024;
-
-/// Results of several cells wait for no more rows than this.
-const GATHERED_ROWS_MAX: usize = 16 * 1024;
-
 /// What the last cell of a phase has to do.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +115,7 @@ impl Barrier {
     /// A barrier for this many cells.
     pub fn new(call: BarrierCall, cells: usize) -> Self {
         let remaining = AtomicUsize::new(cells);
-        Barrier { call, phase: AtomicUsize::new(0), remaining, few: Mutex::default() }
+        Barrier { call, phase: AtomicUsize::new(0), remaining }
     }
 
     /// The containers that it has to do with, in the flow of `epoch`.
@@ -152,29 +130,6 @@ impl Barrier {
     pub fn phase(&self) -> usize {
         // Acquire: pairs with the Release in `count_down`; parcels of the phase before are visible.
         self.phase.load(Ordering::Acquire)
-    }
-
-    /// Keeps what a cell has made if it is little, for [`Barrier::take_few`]. Gives back what is to
-    /// be sent on now.
-    pub(crate) fn gather_few(&self, emitted: Vec<Emitted>) -> Vec<Emitted> {
-        let rows = emitted.iter().map(|of_port| of_port.batch.num_rows()).sum::<usize>();
-        // The changes of a key have an order, and late rows belong to another container.
-        let may_wait = |of_port: &Emitted| of_port.port == 0 && of_port.kinds.is_none();
-        if rows >= FEW_ROWS_MAX || !emitted.iter().all(may_wait) {
-            return emitted;
-        }
-        let mut few = self.few.lock().expect("no panic under this lock");
-        few.rows += rows;
-        few.emitted.extend(emitted);
-        match few.rows < GATHERED_ROWS_MAX {
-            true => Vec::new(),
-            false => std::mem::take(&mut *few).emitted,
-        }
-    }
-
-    /// What was kept.
-    pub(crate) fn take_few(&self) -> Vec<Emitted> {
-        std::mem::take(&mut *self.few.lock().expect("no panic under this lock")).emitted
     }
 
     /// One cell has finished the current phase.
@@ -337,9 +292,6 @@ pub type SharedCompletions = Mutex<Completions>;
 mod tests {
     use super::*;
     use crate::container::{ContainerState, End};
-    use arrow_array::{ArrayRef, Int64Array, RecordBatch};
-    use thalweg_core::RowKind;
-    use thalweg_core::operator::Place;
 
     #[test]
     fn completions_come_in_sequence() {
@@ -363,32 +315,6 @@ mod tests {
         assert_eq!(barrier.phase(), 1);
         assert_eq!(barrier.count_down(2, 2), Countdown::Others);
         assert_eq!(barrier.count_down(2, 2), Countdown::Complete);
-    }
-
-    fn results(rows: usize) -> Emitted {
-        let column = Arc::new(Int64Array::from_iter_values(0..rows as i64)) as ArrayRef;
-        let batch = RecordBatch::try_from_iter([("n", column)]).expect("one column");
-        Emitted { port: 0, batch, kinds: None, place: Place::AsEmitted }
-    }
-
-    #[test]
-    fn few_results_wait_for_those_of_other_cells() {
-        let mut joint = Joint::new(1, Vec::new());
-        let barrier = joint.barrier(Vec::new(), 0, Moves::Watermark(None), 40, |_| Vec::new());
-        let rows_of = |emitted: Vec<Emitted>| -> usize {
-            emitted.iter().map(|of_port| of_port.batch.num_rows()).sum()
-        };
-        let offer = |emitted: Vec<Emitted>| rows_of(barrier.gather_few(emitted));
-        assert_eq!(offer(vec![results(10), results(20)]), 0);
-        assert_eq!(offer(vec![results(1000), results(24)]), 1024, "a bundle of its own");
-        assert_eq!(offer(vec![Emitted { port: 1, ..results(3) }]), 3, "rows that were late");
-        let kinds = Some(vec![RowKind::Insert; 3].into());
-        assert_eq!(offer(vec![Emitted { kinds, ..results(3) }]), 3, "changes have an order");
-        assert_eq!(rows_of(barrier.take_few()), 30);
-        assert_eq!(rows_of(barrier.take_few()), 0, "taken once");
-        let sent: Vec<usize> = (0..40).map(|_| offer(vec![results(1000)])).collect();
-        assert_eq!(sent.iter().filter(|&&rows| rows > 0).collect::<Vec<_>>(), [&17_000, &17_000]);
-        assert_eq!(rows_of(barrier.take_few()), 6_000);
     }
 
     /// What an output that had put the epochs of both sides in one order beforehand would know:

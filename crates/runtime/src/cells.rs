@@ -149,7 +149,7 @@ impl<'a> CellWorker<'a> {
                 self.at.post_barrier(&barrier);
                 Ok(())
             }
-            Countdown::Complete => self.flow.complete(barrier, self.worker),
+            Countdown::Complete => self.flow.complete(barrier),
         }
     }
 

@@ -6,7 +6,7 @@
 //! | promise | which results there are | and in which sequence |
 //! | what moves | bundles in containers, by epoch and lane | elements under serials |
 //! | a watermark is | the end of a container | a part of an element |
-//! | results leave | at once | when the element's last piece is done |
+//! | results leave | at once, small ones when the bundle is done | when the element's last piece is done |
 //! | idleness | marks on lanes | an element, in its turn |
 //!
 //! **Invariant:** a job has one flow from start to end, and every item in a mailbox is of that
@@ -152,7 +152,8 @@ impl<'a> Flow<'a> {
         match (self, &item.of) {
             (Flow::Epochs(stage), RowsOrigin::Container { bundle, lane, container, .. }) => {
                 let cause = Some(&bundle.stamps);
-                stage.emit_of_cell(emitted, state, Some((*lane, container)), cause, worker)
+                let from = Some((*lane, container));
+                stage.emit_of_cell((emitted, bytes), state, from, cause, worker)
             }
             (Flow::Elements(stage), RowsOrigin::Element { gather, bundle, .. }) => {
                 if gather.marks.is_empty() {
@@ -193,7 +194,7 @@ impl<'a> Flow<'a> {
         worker: WorkerPlace,
     ) -> Result<()> {
         match self {
-            Flow::Epochs(stage) => stage.emit_of_cell(emitted, state, None, None, worker),
+            Flow::Epochs(stage) => stage.emit_of_cell((emitted, 0), state, None, None, worker),
             Flow::Elements(_) => unreachable!("the clock causes nothing where order is promised"),
         }
     }
@@ -210,8 +211,7 @@ impl<'a> Flow<'a> {
     ) -> Result<()> {
         match (self, &barrier.call.results) {
             (Flow::Epochs(stage), BarrierResults::Containers(_)) => {
-                let emitted = if may_wait { barrier.gather_few(emitted) } else { emitted };
-                stage.emit_of_watermark(emitted, barrier, worker)
+                stage.emit_of_watermark((emitted, bytes), barrier, may_wait, worker)
             }
             (Flow::Elements(stage), BarrierResults::Element(gather)) => {
                 stage.check_kept(gather.keep(None, cell, emitted, bytes))
@@ -223,8 +223,8 @@ impl<'a> Flow<'a> {
     /// A partition has taken all rows of an item, and what it made of them is on its way.
     pub(crate) fn finish_rows(&self, item: RowsItem) -> Result<()> {
         match (self, item.of) {
-            (Flow::Epochs(stage), RowsOrigin::Container { lane, container, bytes, .. }) => {
-                stage.consume(lane, &container, bytes)
+            (Flow::Epochs(stage), RowsOrigin::Container { bundle, lane, container, bytes }) => {
+                stage.finish_share(bundle, (lane, &container, bytes))
             }
             (Flow::Elements(stage), RowsOrigin::Element { gather, .. }) => {
                 stage.finish_piece(&gather)
@@ -234,11 +234,11 @@ impl<'a> Flow<'a> {
     }
 
     /// All partitions have taken a watermark.
-    pub(crate) fn complete(&self, barrier: Arc<Barrier>, worker: WorkerPlace) -> Result<()> {
+    pub(crate) fn complete(&self, barrier: Arc<Barrier>) -> Result<()> {
         match (self, &barrier.call.results) {
-            (Flow::Epochs(stage), BarrierResults::Containers(_)) => {
+            (Flow::Epochs(stage), BarrierResults::Containers(of)) => {
                 // Before its containers downstream are closed.
-                stage.emit_of_watermark(barrier.take_few(), &barrier, worker)?;
+                stage.send_waiting(Some(&of.outputs))?;
                 stage.complete(barrier)
             }
             (Flow::Elements(stage), BarrierResults::Element(gather)) => {

@@ -28,6 +28,7 @@ use thalweg_ordering::sync::{Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize,
 
 use crate::barrier::{Barrier, BarrierResults, Joint, SharedCompletions};
 use crate::container::Container;
+use crate::epoch::WaitingResults;
 use crate::lane::Lane;
 use crate::metrics::{
     LatencyHistogram, SourceSnapshot, SplitSnapshot, StageMetrics, StageRole, TimeBuckets,
@@ -384,6 +385,8 @@ pub struct OperatorRun {
     pub joint: Mutex<Joint>,
     /// Finished barriers.
     pub completions: SharedCompletions,
+    /// Results that have yet to leave (`epoch`).
+    pub waiting: WaitingResults,
     /// One per lane, for `sequenced` operators.
     pub sequencers: Vec<Mutex<Sequencer<Routed>>>,
 }

@@ -11,7 +11,7 @@
 //! | this one | deposit, consume, close; stateless stages; the order in which a sink gets its rows |
 //! | `parts` | stateless stages that make many rows of one |
 //! | `operators` | bundles and watermarks on their way through partitions, and their results |
-//! | `coalesce` | small results become one bundle |
+//! | `small_results` | small results of partitions become one bundle |
 //! | `cuts` | the cut of a snapshot at an operator or a sink |
 //! | `idleness` | lanes that are not waited for |
 
@@ -30,13 +30,14 @@ use crate::stage::{Edge, OperatorRun, SinkBatch, SinkMessage, SinkRun, SourceSta
 use crate::topology::WorkerPlace;
 use crate::transforms::{apply_transform, without_rows};
 
-mod coalesce;
 mod cuts;
 mod idleness;
 mod operators;
 mod parts;
+mod small_results;
 
 pub(crate) use idleness::spread_idleness;
+pub use small_results::WaitingResults;
 
 /// A stage in this flow.
 #[derive(Clone, Copy)]

@@ -19,7 +19,7 @@ use thalweg_core::{Bundle, OperatorClass, Place, Result, Stamps, Watermark, Wate
 use thalweg_ordering::sync::Arc;
 
 use super::EpochStage;
-use super::coalesce::coalesce;
+use super::small_results::{MadeOf, WaitingResult};
 use crate::barrier::{Barrier, BarrierContainers, Joint, Moves};
 use crate::container::{Container, ContainerState, End};
 use crate::stage::{CellState, Edge, Item, Routed, RowsItem, RowsOrigin, num_shares, shares};
@@ -227,10 +227,10 @@ impl EpochStage<'_> {
     // --- results ---
 
     /// Results of the rows of a bundle, or of the clock: they belong to the epoch that the cell is
-    /// in.
+    /// in. Those of rows wait for those of other cells.
     pub(crate) fn emit_of_cell(
         &self,
-        emitted: Vec<Emitted>,
+        made: (Vec<Emitted>, usize),
         state: &CellState,
         from: Option<(usize, &Arc<Container>)>,
         cause: Option<&Stamps>,
@@ -241,55 +241,96 @@ impl EpochStage<'_> {
             None => (self.job.now_ns(), 0),
         };
         let stamps = derived_stamps(ingest_ns, serial, state.passed, worker);
-        self.emit(emitted, &state.outputs, from, (&stamps, cause), state.passed)
+        let waits = cause.is_some() && self.operator().cells.len() > 1;
+        self.emit(made, &state.outputs, from, (&stamps, cause), (MadeOf::Rows, waits))
     }
 
-    /// Results of a watermark.
+    /// Results of a watermark. They wait for those of other cells if they may.
     pub(crate) fn emit_of_watermark(
         &self,
-        emitted: Vec<Emitted>,
+        made: (Vec<Emitted>, usize),
         barrier: &Barrier,
+        may_wait: bool,
         worker: WorkerPlace,
+    ) -> Result<()> {
+        let (call, of) = (&barrier.call, barrier.containers());
+        let stamps = derived_stamps(call.ingest_ns, call.sequence, call.passed_before, worker);
+        let from = of.consumed.first().map(|(lane, container)| (*lane, container));
+        self.emit(made, &of.outputs, from, (&stamps, None), (MadeOf::Watermark, may_wait))
+    }
+
+    /// Hands on what a partition emitted. Port 0 goes to `outputs` (one container per main edge),
+    /// port 1 to the container that hangs on `from`. Changes come behind the watermarks of the rows
+    /// that cause them.
+    fn emit(
+        &self,
+        (emitted, bytes): (Vec<Emitted>, usize),
+        outputs: &[Arc<Container>],
+        from: Option<(usize, &Arc<Container>)>,
+        (stamps, cause): (&Stamps, Option<&Stamps>),
+        (made_of, may_wait): (MadeOf, bool),
     ) -> Result<()> {
         if emitted.is_empty() {
             return Ok(());
         }
-        let (call, of) = (&barrier.call, barrier.containers());
-        let stamps = derived_stamps(call.ingest_ns, call.sequence, call.passed_before, worker);
-        let from = of.consumed.first().map(|(lane, container)| (*lane, container));
-        self.emit(emitted, &of.outputs, from, (&stamps, None), call.passed_before)
-    }
-
-    /// Puts what a partition emitted into the containers downstream. Port 0 goes to `outputs`
-    /// (one container per main edge), port 1 to the container that hangs on `from`. Changes come
-    /// behind the watermarks of the rows that cause them.
-    fn emit(
-        &self,
-        emitted: Vec<Emitted>,
-        outputs: &[Arc<Container>],
-        from: Option<(usize, &Arc<Container>)>,
-        (stamps, cause): (&Stamps, Option<&Stamps>),
-        passed: Watermark,
-    ) -> Result<()> {
-        for Emitted { port, batch, kinds, place } in coalesce(emitted)? {
+        let WatermarkBefore::All(passed) = stamps.watermark_before else {
+            unreachable!("derived rows have one watermark")
+        };
+        let mut results = Vec::with_capacity(emitted.len());
+        for Emitted { port, batch, kinds, place } in emitted {
             let mut stamps = stamps.clone();
             if let (Some(_), Place::Caused(rows), Some(cause)) = (&kinds, &place, cause) {
                 stamps.watermark_before = cause.watermark_before.take(rows).raised_to(passed);
             }
             let bundle = Bundle { batch, kinds, stamps };
             if port == 0 {
-                for ((_, edge), output) in self.run.edges_of(0).zip(outputs) {
-                    self.deposit(edge, edge.lane_base, output, bundle.clone(), false)?;
-                }
-                continue;
-            }
-            let Some((lane, container)) = from else { continue };
-            for (place, edge) in self.run.edges_of(port) {
-                let linked = self.linked(lane, container, place);
-                self.deposit(edge, edge.lane_base + lane, &linked, bundle.clone(), false)?;
+                results.push(WaitingResult { made_of, outputs: outputs.to_vec(), bundle });
+            } else if let Some((lane, container)) = from {
+                self.deposit_beside(port, lane, container, &bundle)?;
             }
         }
+        let is_due = self.operator().waiting.add(results, bytes);
+        if is_due || !may_wait { self.send_waiting(None) } else { Ok(()) }
+    }
+
+    /// Puts rows that leave by another port than the main one into the containers that hang on the
+    /// one that they came from.
+    fn deposit_beside(
+        &self,
+        port: usize,
+        lane: usize,
+        container: &Arc<Container>,
+        bundle: &Bundle,
+    ) -> Result<()> {
+        for (place, edge) in self.run.edges_of(port) {
+            let linked = self.linked(lane, container, place);
+            self.deposit(edge, edge.lane_base + lane, &linked, bundle.clone(), false)?;
+        }
         Ok(())
+    }
+
+    /// Puts the results that wait for these containers into them, or all.
+    pub(crate) fn send_waiting(&self, outputs: Option<&[Arc<Container>]>) -> Result<()> {
+        self.operator().waiting.send(outputs, |WaitingResult { outputs, bundle, .. }| {
+            for ((_, edge), output) in self.run.edges_of(0).zip(&outputs) {
+                self.deposit(edge, edge.lane_base, output, bundle.clone(), false)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// A cell has taken its share of a bundle, and what it made is on its way or waits.
+    pub(crate) fn finish_share(
+        &self,
+        bundle: Arc<Bundle>,
+        (lane, container, bytes): (usize, &Container, usize),
+    ) -> Result<()> {
+        // Of all cells that have a share one finds that it is the last.
+        let is_last = Arc::into_inner(bundle).is_some();
+        if is_last && self.operator().cells.len() > 1 && self.operator().waiting.has_of_rows() {
+            self.send_waiting(None)?;
+        }
+        self.consume(lane, container, bytes)
     }
 }
 

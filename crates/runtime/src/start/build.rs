@@ -18,7 +18,7 @@ use thalweg_ordering::{Mailbox, Sleep};
 use crate::ablation::Ablated;
 use crate::barrier::{Completions, Joint};
 use crate::cut::Cuts;
-use crate::epoch::EpochStage;
+use crate::epoch::{EpochStage, WaitingResults};
 use crate::gates::Gates;
 use crate::job::{Job, Measured, Settings};
 use crate::lane::Lane;
@@ -328,6 +328,7 @@ fn operator_run(
         cells,
         joint: Mutex::new(Joint::new(lanes, Vec::new())),
         completions: Mutex::new(Completions::default()),
+        waiting: WaitingResults::default(),
         sequencers: (0..sequencers).map(|_| Mutex::new(Sequencer::default())).collect(),
         operator: Arc::clone(&operator),
     })
