@@ -7,8 +7,12 @@ use std::sync::Arc;
 
 use common::*;
 use thalweg_core::graph::{Graph, Input, StageKind};
+use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::shim::ManualClock;
-use thalweg_core::{OperatorClass, OrderContract};
+use thalweg_core::{
+    Bundle, Operator, OperatorClass, OrderContract, Partition, PartitionContext, Result, Route,
+    Watermark,
+};
 use thalweg_runtime::simulate::simulate;
 use thalweg_runtime::{PartitionScheme, RunOptions, SchedulerPolicy, start};
 
@@ -142,6 +146,87 @@ fn branches_that_meet_again_keep_the_order_of_rows() {
             let options = simulated(1 + seed as usize % 4, 1 + (seed as usize % 60), seed);
             simulate(graph, options, 1, seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
             assert_eq!(sink.rows(), expected, "seed {seed}, {class:?}");
+        }
+    }
+}
+
+/// Counts, and says that what rows do depends on the watermarks before them: then several of these
+/// share an element.
+struct Heeding(Count);
+
+impl Operator for Heeding {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+    fn class(&self) -> OperatorClass {
+        self.0.class()
+    }
+    fn rows_depend_on_watermarks(&self) -> bool {
+        true
+    }
+    fn watermark_interest(&self) -> WatermarkInterest {
+        self.0.watermark_interest()
+    }
+    fn ports(&self) -> usize {
+        self.0.ports()
+    }
+    fn judges_lateness(&self) -> bool {
+        true
+    }
+    fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
+        self.0.route(bundle, partitions)
+    }
+    fn open(&self, opening: PartitionContext) -> Result<Box<dyn Partition>> {
+        self.0.open(opening)
+    }
+    fn output_watermark(&self, input: Watermark) -> Option<Watermark> {
+        self.0.output_watermark(input)
+    }
+}
+
+/// The rows of an input and counts of them meet, and are counted once more. What met, the same with
+/// these counts among it, and what was late for them.
+fn meeting_twice(rows: &[(i64, i64)], cancel_between: bool) -> (Graph, [Collect; 3]) {
+    let sinks: [Collect; 3] = Default::default();
+    let mut graph = Graph::default();
+    let input = |from| Input { from, port: 0 };
+    let count = |size| {
+        let class = OperatorClass::Sequenced;
+        StageKind::Operator(Arc::new(Heeding(Count { size, class, cancel_between })))
+    };
+    let (source, assigner) = (Rows::boxed(rows.to_vec()), Delay::boxed(DELAY, SIZE));
+    let source = graph.add("s", "source", StageKind::Source { source, assigner }, vec![]);
+    let counted = graph.add("c", "count", count(SIZE), vec![input(source)]);
+    let meet = || StageKind::Transform(Arc::new(Keep));
+    let met = graph.add("m", "meet", meet(), vec![input(counted), input(source)]);
+    let again = graph.add("a", "count again", count(2 * SIZE), vec![input(met)]);
+    let met_again = graph.add("n", "meet again", meet(), vec![input(again), input(met)]);
+    let outputs = [input(met), input(met_again), Input { from: again, port: 1 }];
+    for (number, (sink, from)) in sinks.iter().zip(outputs).enumerate() {
+        let kind = StageKind::Sink(Box::new(sink.clone()));
+        graph.add(format!("o{number}"), "sink", kind, vec![from]);
+    }
+    (graph, sinks)
+}
+
+/// Whether watermarks share an element or each ends one (bundles of one row), what leaves is the
+/// same.
+#[test]
+fn watermarks_between_rows_meet_where_edges_do() {
+    for seed in 0..60u64 {
+        let rows = disorder(300, seed);
+        let run = |workers, bundle_rows| {
+            let (graph, sinks) = meeting_twice(&rows, seed.is_multiple_of(2));
+            simulate(graph, simulated(workers, bundle_rows, seed), 1, seed)
+                .unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+            sinks.map(|sink| sink.rows())
+        };
+        let expected = run(1, 1);
+        let [met, met_again, late] = &expected;
+        assert!(met_again.len() > met.len() + 10 && !late.is_empty(), "seed {seed}");
+        for (workers, bundle_rows) in [(1, 300), (3, 300), (2, 37)] {
+            let what = format!("seed {seed}, {workers} workers, bundles of {bundle_rows}");
+            assert!(run(workers, bundle_rows) == expected, "{what}");
         }
     }
 }

@@ -275,10 +275,13 @@ mod tests {
     fn those_for_other_containers_may_stay() {
         let (results, [first, second]) = (WaitingResults::default(), containers());
         results.add(vec![result(&second, 0..2), result(&first, 2..3)], 0);
-        let rows = RefCell::new(0);
-        let count = |result: WaitingResult| Ok(*rows.borrow_mut() += result.bundle.num_rows());
-        results.send(Some(&[first]), count).expect("batches of one schema");
-        assert_eq!(rows.into_inner(), 1);
+        let mut rows = Vec::new();
+        let note = |result: WaitingResult| {
+            rows.push(result.bundle.num_rows());
+            Ok(())
+        };
+        results.send(Some(&[first]), note).expect("batches of one schema");
+        assert_eq!(rows, [1]);
         assert_eq!(sent(&results), [(1, vec![0, 1])]);
     }
 
@@ -303,7 +306,10 @@ mod tests {
         results.add(vec![first, second, third], 0);
         let mut bundles = Vec::new();
         results
-            .send(None, |result| Ok(bundles.push(result.bundle)))
+            .send(None, |result| {
+                bundles.push(result.bundle);
+                Ok(())
+            })
             .expect("batches of one schema");
         let [changes, rows] = &bundles[..] else { panic!("rows without kinds stand alone") };
         let kinds = [RowKind::Delete, RowKind::Insert, RowKind::Insert];

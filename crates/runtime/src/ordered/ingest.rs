@@ -44,7 +44,7 @@ impl ElementStage<'_> {
             }
             let mut part = self.flow.slice(&bundle, times.as_ref(), &group.rows);
             let passage = Passage::new(state.ingest_ns, frontier(state, &part));
-            let marks = group.mark(&mut part);
+            let marks = group.mark(&mut part, self.flow.has_merges);
             self.ingest_element((vec![part], marks), group.watermark, passage)?;
         }
         Ok(())

@@ -19,10 +19,15 @@
 //!   elements of their own. So the sequence that leaves does not depend on which marks share an
 //!   element.
 //!
+//! # Where edges meet
+//! Rows that come by several edges are combined by the row of the source's bundle that they come
+//! from. Each has a place of its own there, and between each and the next is one for a mark. At
+//! each mark the joint watermark of the edges is worked out again.
+//!
 //! # Where there are none
-//! Where edges meet, places say which rows are combined, and where an operator takes a watermark in
-//! several phases, all partitions have to be at the same one. In such a job each watermark ends its
-//! element ([`OrderedFlow::groups_watermarks`](super::OrderedFlow)).
+//! Where edges meet by time, and where an operator takes a watermark in several phases: then all
+//! partitions have to be at the same one. In such a job each watermark ends its element
+//! ([`OrderedFlow::groups_watermarks`](super::OrderedFlow)).
 
 use std::ops::Range;
 
@@ -134,15 +139,23 @@ pub(super) fn row_groups(
 
 impl RowGroup {
     /// Its marks, for its rows, which get places if there are any. Rows between two marks have one
-    /// place.
-    pub(super) fn mark(&self, part: &mut Bundle) -> Marks {
+    /// place, unless they are `apart`: then each has one of its own.
+    pub(super) fn mark(&self, part: &mut Bundle, apart: bool) -> Marks {
         if self.between.is_empty() {
             return None;
         }
         let Range { start, end } = self.rows;
+        let rows = (end - start) as i64;
+        let behind = |&(to, watermark): &(usize, Watermark)| ((to - start) as i64, watermark);
+        if apart {
+            // Behind row n is place 2n + 1, which is 2 * (n + 1) - 1.
+            let mark = |(rows, watermark)| Mark { place: 2 * rows - 1, watermark };
+            part.stamps.row_places = Some((0..rows).map(|row| 2 * row).collect());
+            return Some(self.between.iter().map(behind).map(mark).collect());
+        }
         let (mut places, mut marks) = (Vec::with_capacity(end - start), Vec::new());
-        for (place, &(to, watermark)) in (0..).zip(&self.between) {
-            places.resize(to - start, place);
+        for (place, (rows, watermark)) in (0..).zip(self.between.iter().map(behind)) {
+            places.resize(rows as usize, place);
             marks.push(Mark { place, watermark });
         }
         places.resize(end - start, marks.len() as i64);
@@ -176,7 +189,7 @@ mod tests {
         let cuts = cuts.iter().map(|&row| (row, Watermark(row as i64))).collect();
         let of = |group: &RowGroup| {
             let mut part = slice(&bundle(rows), group.rows.start, group.rows.len());
-            let marks = group.mark(&mut part);
+            let marks = group.mark(&mut part, false);
             let places = part.stamps.row_places.as_ref().map_or(Vec::new(), |of| of.to_vec());
             let marks = marks.map_or(Vec::new(), |marks| marks.to_vec());
             (part.num_rows(), places, marks, group.watermark.is_some())
@@ -205,6 +218,17 @@ mod tests {
         };
         let shapes: Vec<_> = long.iter().map(shape).collect();
         assert_eq!(shapes, [(end, 1, true), (2, 1, false)]);
+    }
+
+    #[test]
+    fn where_edges_meet_rows_and_marks_have_places_of_their_own() {
+        let cuts = vec![(1, Watermark(10)), (3, Watermark(30))];
+        let group = row_groups(cuts, 4, ELEMENT_ROWS_MAX).swap_remove(0);
+        let mut part = bundle(4);
+        let marks = group.mark(&mut part, true).expect("there are some");
+        assert_eq!(marks[..], [mark(1, 10), mark(5, 30)]);
+        let places = part.stamps.row_places.expect("rows have places");
+        assert_eq!(places.to_vec(), [0, 2, 4, 6]);
     }
 
     #[test]

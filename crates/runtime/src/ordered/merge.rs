@@ -109,32 +109,31 @@ impl Merge {
             if !lane.is_fed_by(source) {
                 continue;
             }
-            let mut element = lane.elements.pop_front().expect("checked above");
+            let element = lane.elements.pop_front().expect("checked above");
             let of_element = element.passage.serial;
             assert_eq!(of_element, serial, "every serial reaches every lane in order");
-            let stamps = element.bundles.iter_mut().map(|bundle| &mut bundle.stamps);
-            stamps.for_each(|stamps| self.joint.stamp(number, &mut stamps.watermark_before));
-            self.joint.take(number, element.passage.idle, element.watermark);
-            parts.push(element);
+            parts.push((number, element));
+        }
+        let marks = self.joint.take_marks(&mut parts);
+        for (lane, element) in &parts {
+            self.joint.take(*lane, element.passage.idle, element.watermark);
         }
         let (watermark, idle) = (self.joint.advance(), self.joint.idle_change());
-        combine(parts, watermark, idle).map(Some)
+        let parts = parts.into_iter().map(|(_, element)| element).collect();
+        let element = combine(parts, idle)?;
+        Ok(Some(Element { marks, watermark, ..element }))
     }
 }
 
 /// One element of the parts that came by several edges: rows by source row, then edge.
-fn combine(
-    parts: Vec<Element>,
-    watermark: Option<Watermark>,
-    idle: Option<bool>,
-) -> Result<Element> {
+fn combine(parts: Vec<Element>, idle: Option<bool>) -> Result<Element> {
     let of_source = parts[0].passage;
     let ingest_ns = parts.iter().map(|part| part.passage.ingest_ns).max().unwrap_or(0);
     let bytes = parts.iter().map(|part| part.bytes).sum();
     let passage = Passage { ingest_ns, idle, ..of_source };
     let bundles: Vec<Bundle> = parts.into_iter().flat_map(|part| part.bundles).collect();
     let bundles = by_ordinal(bundles)?.into_iter().collect();
-    Ok(Element { passage, bundles, marks: None, watermark, bytes })
+    Ok(Element { passage, bundles, marks: None, watermark: None, bytes })
 }
 
 impl MergeKind {

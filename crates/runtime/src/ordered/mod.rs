@@ -212,7 +212,10 @@ impl OrderedFlow {
             fed_by,
             has_merges,
             places_watermarks: has_merges || rows_depend,
-            groups_watermarks: rows_depend && !has_merges && has_one_phase,
+            // Where edges meet by time, places are times, and a watermark may stand among rows of one.
+            groups_watermarks: rows_depend
+                && has_one_phase
+                && (!has_merges || order == OrderContract::Arrival),
             element_rows: ElementRows::new(),
         }
     }
