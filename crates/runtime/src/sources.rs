@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 
-use thalweg_core::connector::SplitEvent;
+use thalweg_core::connector::{Assign, SplitEvent};
 use thalweg_core::{
     Bundle, Result, SourceBatch, SourcePoll, SplitId, Stamps, TimeExtremes, Watermark,
     WatermarkBefore,
@@ -43,6 +43,10 @@ const SHOW_SPLITS_NS: u64 = 200_000_000;
 /// take no part of it.
 const BUNDLE_NS: u64 = 2_000_000;
 
+/// Where there are other sources, a bundle spans about this many windows at most: what is ahead of
+/// another input waits for it in windows that are all open, and their tables leave the cache.
+const BUNDLE_WINDOWS: i64 = 4;
+
 /// Asks a source for a bundle, and as long as bundles are small for the next ones, and lets others
 /// ask it. Says how many came.
 pub(crate) fn poll(job: &Job, stage: usize, worker: WorkerPlace, pace: Pace) -> Result<u64> {
@@ -62,6 +66,17 @@ pub(crate) fn poll(job: &Job, stage: usize, worker: WorkerPlace, pace: Pace) -> 
         job.news.notify();
     }
     done
+}
+
+/// True if there is an end of a window in each part of the time between two watermarks. Where every
+/// watermark matters, windows have no ends of their own.
+fn spans_windows(assigner: &dyn Assign, from: Watermark, to: Watermark) -> bool {
+    let crosses = |from, to| assigner.crosses(Watermark(from), Watermark(to));
+    let (Watermark(from), Some(span)) = (from, to.0.checked_sub(from.0)) else { return false };
+    let step = span / BUNDLE_WINDOWS;
+    let matters_always = || crosses(from, from + 1) && crosses(from + 1, from + 2);
+    let mut starts = (0..BUNDLE_WINDOWS).map(|part| from + part * step);
+    step > 1 && starts.all(|start| crosses(start, start + step)) && !matters_always()
 }
 
 /// A worker at a source.
@@ -393,6 +408,11 @@ impl<'a> Poll<'a> {
             Some(assigner) => {
                 let before = self.state.splits.running(split);
                 let assigned = assigner.assign(batch, before, self.wall_ms)?;
+                let has_others = self.at.job.stages.source_places().len() > 1;
+                let after = assigned.watermark_after;
+                if has_others && spans_windows(assigner.as_ref(), before, after) {
+                    self.state.bundle_rows = (rows / 2).max(BUNDLE_ROWS_MIN);
+                }
                 self.state.splits.raise(split, assigned.watermark_after);
                 StageMetrics::add(&metrics.quarantined, assigned.quarantined);
                 origin = origin.filter(|_| assigned.quarantined == 0);

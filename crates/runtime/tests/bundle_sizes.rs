@@ -248,3 +248,22 @@ fn rows_that_wait_while_a_worker_is_busy_leave_without_a_call() {
     job.control().cancel();
     assert!(job.wait().expect("stopping is no failure").cancelled);
 }
+
+/// Where inputs meet, a bundle of one that has much spans few windows, or what is ahead of the
+/// other would wait in many. Alone it spans any number.
+#[test]
+fn bundles_span_few_windows_where_there_are_other_inputs() {
+    // A window of 20 each 400 rows; bundles grow from 1,024 rows on.
+    let rows: Vec<_> = (0..60_000).map(|n| (n / 20, n % 5)).collect();
+    let bundles = |inputs: usize| {
+        let input = || -> StampedSource { (Rows::boxed(rows.clone()), Delay::boxed(0, 20)) };
+        let inputs = (0..inputs).map(|_| input()).collect();
+        let (graph, results, _) = counting(inputs, count(OperatorClass::Commuting));
+        let clock = Arc::new(ManualClock::default());
+        let report = simulate(graph, RunOptions { clock, ..options(2) }, 1, 3);
+        assert!(!results.sorted().is_empty());
+        report.expect("the simulation runs").metrics.stages[0].bundles_in
+    };
+    assert!(bundles(1) <= 8, "1,024, 2,048, 4,096 rows, and so on: {}", bundles(1));
+    assert!((25..=60).contains(&bundles(2)), "of 1,024 and 2,048 rows: {}", bundles(2));
+}
