@@ -14,6 +14,7 @@ use super::Dispatch;
 use super::element::{Element, Outcome, Ports, Routed};
 use super::elements::ElementStage;
 use super::gather::{Gather, in_sequence};
+use super::leaving::Leaving;
 use super::rows::AT_WATERMARK;
 use crate::barrier::{Barrier, BarrierCall, BarrierResults};
 use crate::cut::CutUnderWay;
@@ -85,6 +86,10 @@ impl ElementStage<'_> {
             pass,
             passed_before,
             remaining: AtomicUsize::new(1),
+            leaving: advanced.filter(|_| !self.flow.has_merges).and_then(|watermark| {
+                let (of, cells) = (operator.operator.as_ref(), operator.cells.len());
+                Leaving::wanted(of, cells, (dispatch.watermark, watermark))
+            }),
             emitted: Mutex::default(),
         });
         dispatch.next += 1;
