@@ -28,7 +28,7 @@ use thalweg_ordering::sync::{Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize,
 
 use crate::barrier::{Barrier, BarrierResults, Joint, SharedCompletions};
 use crate::container::Container;
-use crate::epoch::WaitingResults;
+use crate::epoch::small_results::WaitingResults;
 use crate::lane::Lane;
 use crate::metrics::{
     LatencyHistogram, SourceSnapshot, SplitSnapshot, StageMetrics, StageRole, TimeBuckets,

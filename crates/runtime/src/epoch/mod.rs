@@ -34,10 +34,9 @@ mod cuts;
 mod idleness;
 mod operators;
 mod parts;
-mod small_results;
+pub(crate) mod small_results;
 
 pub(crate) use idleness::spread_idleness;
-pub use small_results::WaitingResults;
 
 /// A stage in this flow.
 #[derive(Clone, Copy)]

@@ -286,7 +286,7 @@ impl EpochStage<'_> {
             if port == 0 {
                 results.push(WaitingResult { made_of, outputs: outputs.to_vec(), bundle });
             } else if let Some((lane, container)) = from {
-                self.deposit_beside(port, lane, container, &bundle)?;
+                self.deposit_by_port(port, lane, container, &bundle)?;
             }
         }
         let is_due = self.operator().waiting.add(results, bytes);
@@ -295,7 +295,7 @@ impl EpochStage<'_> {
 
     /// Puts rows that leave by another port than the main one into the containers that hang on the
     /// one that they came from.
-    fn deposit_beside(
+    fn deposit_by_port(
         &self,
         port: usize,
         lane: usize,

@@ -78,7 +78,8 @@ impl WaitingResults {
         self.waiting.lock().expect("no panic under this lock")
     }
 
-    /// Adds what a partition has made, of about so many bytes. True if all is to be sent now.
+    /// Adds what a partition has made, which takes about this many bytes. True if all is to be sent
+    /// now.
     pub(super) fn add(&self, results: Vec<WaitingResult>, bytes: usize) -> bool {
         let mut waiting = self.lock();
         waiting.bytes += bytes;

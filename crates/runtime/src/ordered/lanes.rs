@@ -70,8 +70,9 @@ impl JointOfLanes {
         self.joint.advance(|lane| idle[lane]).then(|| self.joint.watermark())
     }
 
-    /// Goes through the marks of elements that came by these lanes: stamps the rows between them, and
-    /// says where the joint watermark moves. Their watermarks behind all rows have yet to be taken.
+    /// Goes through the marks of elements that came by these lanes: stamps the rows between them,
+    /// and says where the joint watermark moves. Their watermarks behind all rows have yet to be
+    /// taken.
     pub(super) fn take_marks(&mut self, parts: &mut [(usize, Element)]) -> Marks {
         let marks = parts.iter().filter_map(|(_, element)| element.marks.as_deref()).flatten();
         let places: BTreeSet<i64> = marks.map(|mark| mark.place).collect();

@@ -3,11 +3,13 @@
 //! Fifty thousand groups of a window are sorted and written partition by partition; whoever waits
 //! for the first of them should not wait for the last. Results of one window are in the order of
 //! partitions (each has a range of virtual ones). So what the first partition that is not done has
-//! made may leave at once, and with its last results what others behind it have that are done.
+//! made may leave at once, and with its last results what others behind it have that are done. A
+//! partition makes much in several calls.
 //!
 //! # Protocol
-//! A partition keeps what it has made in the gather, then comes here. Whoever has the lock takes
-//! what may leave, and sends it on before it lets the lock go. What is left is part of the outcome.
+//! A partition keeps what it has made in the gather, then comes here (`leave_early` in
+//! [`partitions`](super::partitions)). Whoever has the lock takes what may leave, and sends it on
+//! before it lets the lock go. What is left is part of the outcome.
 //!
 //! **Invariants:**
 //! - Parts leave in the order of partitions and in front of the outcome: a partition comes here
@@ -18,17 +20,14 @@
 //! # Where nothing leaves early
 //! - Where edges meet: each serial comes once by each edge.
 //! - Where the watermark may close several windows: a later partition may have the first one.
-//! - In an operator of one phase: others may still be at rows in front of the watermark.
+//! - In an operator of one phase with several partitions: others may still be at rows in front of
+//!   the watermark.
 //!
 //! [`Exit::is_turn`]: super::exit::Exit::is_turn
 
 use thalweg_core::operator::WatermarkInterest;
-use thalweg_core::{Operator, Result, Watermark};
+use thalweg_core::{Operator, Watermark};
 use thalweg_ordering::sync::Mutex;
-
-use super::element::{Outcome, Passage, Ports};
-use super::elements::ElementStage;
-use super::gather::Gather;
 
 /// How far the results of a watermark may have left.
 pub(crate) struct Leaving {
@@ -45,7 +44,7 @@ impl Leaving {
         partitions: usize,
         (before, watermark): (Watermark, Watermark),
     ) -> Option<Mutex<Leaving>> {
-        if operator.watermark_phases() < 2 || partitions < 2 {
+        if operator.watermark_phases() < 2 && partitions > 1 {
             return None;
         }
         let WatermarkInterest::Grids(grids) = operator.watermark_interest() else { return None };
@@ -58,31 +57,11 @@ impl Leaving {
 
     /// A partition has made results, perhaps its last. The partition up to which results may leave,
     /// if that concerns this one.
-    fn note(&mut self, partition: usize, is_done: bool) -> Option<usize> {
+    pub(super) fn note(&mut self, partition: usize, is_done: bool) -> Option<usize> {
         self.done[partition] |= is_done;
         let concerns = partition == self.first;
         self.first += self.done[self.first..].iter().take_while(|&&is_done| is_done).count();
         concerns.then_some(self.first)
-    }
-}
-
-impl ElementStage<'_> {
-    /// A partition keeps results of the watermark, perhaps its last. Sends on what may leave.
-    pub(crate) fn leave_early(&self, gather: &Gather, cell: usize, is_done: bool) -> Result<()> {
-        let Some(leaving) = &gather.leaving else { return Ok(()) };
-        let mut leaving = leaving.lock().expect("a failed job sends no more");
-        let Some(last) = leaving.note(cell, is_done) else { return Ok(()) };
-        if !self.own.exit.is_turn(gather.place) {
-            return Ok(());
-        }
-        let bundles = gather.take_early(last)?;
-        if bundles.is_empty() {
-            return Ok(());
-        }
-        let passage = Passage { idle: None, ..gather.passage };
-        let mut ports = Ports::without_rows(self.operator().operator.ports(), None, None);
-        ports[0].bundles = bundles;
-        self.pass_on(Outcome { passage, ports })
     }
 }
 

@@ -219,7 +219,8 @@ impl OrderedFlow {
             fed_by,
             has_merges,
             places_watermarks: has_merges || rows_depend,
-            // Where edges meet by time, places are times, and a watermark may stand among rows of one.
+            // Where edges meet by time, places are times, and a watermark may stand among rows of
+            // one.
             groups_watermarks: rows_depend
                 && has_one_phase
                 && (!has_merges || order == OrderContract::Arrival),
