@@ -82,7 +82,7 @@ impl JointOfLanes {
             for (lane, element) in &*parts {
                 let Some(marks) = &element.marks else { continue };
                 if let Ok(mark) = marks.binary_search_by_key(&place, |mark| mark.place) {
-                    self.joint.raise(*lane, marks[mark].watermark);
+                    self.raise(*lane, marks[mark].watermark);
                 }
             }
             joint.extend(self.advance().map(|watermark| Mark { place, watermark }));
@@ -102,15 +102,8 @@ impl JointOfLanes {
 
     /// Rows of a lane that the others advanced without are behind what those have reached.
     pub(super) fn stamp(&self, lane: usize, stamps: &mut WatermarkBefore) {
-        if !self.joint.is_behind(lane) {
-            return;
-        }
-        let reached = self.joint.watermark();
-        match stamps {
-            WatermarkBefore::All(before) => *before = reached.max(*before),
-            WatermarkBefore::Rows(before) => {
-                *before = before.iter().map(|&before| before.max(reached.0)).collect();
-            }
+        if self.joint.is_behind(lane) {
+            *stamps = stamps.raised_to(self.joint.watermark());
         }
     }
 }
