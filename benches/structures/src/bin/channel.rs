@@ -14,6 +14,10 @@
 //! Rows are a time and a value, which is also the key that says whose instance the row is. Sources
 //! and readers are shared out over the workers, who do a step of each in turn. Variants alternate
 //! in one process. Every reader checks that its rows come by (time, source), and the sum of all.
+//!
+//! With one worker the steps of each role are timed, which says what 16 cores can reach at best: a
+//! role is done by one core at a time, and so is the merge of `runs`. What cores cost each other in
+//! memory is not in it, which favours `lists`, whose sources and readers share theirs.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
@@ -36,13 +40,35 @@ const BOUND: usize = 8 * STEP;
 /// One of the roles that workers share: a step, and whether anything is left to do.
 type Role<'a> = Box<dyn FnMut() -> bool + Send + 'a>;
 
+/// Cores that are reckoned with where one worker was measured.
+const VIRTUAL_CORES: u64 = 16;
+
+/// What a variant came to.
+struct Outcome {
+    /// Of the values that were read.
+    sum: i64,
+    /// Time in steps of all roles, and in what only one core at a time can do.
+    total_ns: u64,
+    serial_ns: u64,
+}
+
+impl Outcome {
+    /// Million rows per second that [`VIRTUAL_CORES`] reach at best.
+    fn bound(&self, rows: usize) -> f64 {
+        rows as f64 * 1e3 / self.serial_ns.max(self.total_ns / VIRTUAL_CORES) as f64
+    }
+}
+
 fn main() {
     let number = |name: &str, default: usize| {
         let value = std::env::args().skip_while(|a| a != name).nth(1);
         value.and_then(|n| n.parse().ok()).unwrap_or(default)
     };
     let (repeat, rows) = (number("--repeat", 3), number("--rows", 1_000_000));
-    println!("workers | sources x instances | runs of | skip list | lists | runs | runs by lists");
+    println!(
+        "workers | sources x instances | runs of | skip list | lists | runs | runs by lists \
+         | at best on {VIRTUAL_CORES} cores: lists | runs"
+    );
     for workers in [1, 2] {
         for (sources, instances) in [(2, 1), (2, 4), (4, 2), (8, 1), (8, 8)] {
             for run in [1, 8, 100] {
@@ -66,23 +92,22 @@ struct Shape {
 fn measure(shape: &Shape, repeat: usize) {
     let inputs: Vec<Vec<i64>> = (0..shape.sources).map(|source| shape.times(source)).collect();
     let expected: i64 = inputs.iter().flatten().map(|&time| value(time)).sum();
-    let variants: [fn(&Shape, &[Vec<i64>]) -> i64; 3] = [skip_list, lists, runs];
-    let mut rates = [Vec::new(), Vec::new(), Vec::new()];
+    let variants: [fn(&Shape, &[Vec<i64>]) -> Outcome; 3] = [skip_list, lists, runs];
+    let (mut rates, mut bounds) = ([const { Vec::new() }; 3], [const { Vec::new() }; 3]);
     for repetition in 0..=repeat {
-        for (variant, rates) in variants.iter().zip(&mut rates) {
+        for (place, variant) in variants.iter().enumerate() {
             let started = Instant::now();
-            assert_eq!(variant(shape, &inputs), expected, "every row has come once");
-            let rate = shape.rows as f64 / 1e6 / started.elapsed().as_secs_f64();
+            let outcome = variant(shape, &inputs);
+            assert_eq!(outcome.sum, expected, "every row has come once");
             if repetition > 0 {
-                rates.push(rate);
+                rates[place].push(shape.rows as f64 / 1e6 / started.elapsed().as_secs_f64());
+                bounds[place].push(outcome.bound(shape.rows));
             }
         }
     }
-    let [skip_list, lists, runs] = rates.map(|mut rates| {
-        rates.sort_by(f64::total_cmp);
-        rates[rates.len() / 2]
-    });
-    println!(
+    let [skip_list, lists, runs] = rates.map(median);
+    let [_, lists_bound, runs_bound] = bounds.map(median);
+    print!(
         "{} | {} x {} | {:3} | {skip_list:6.2} | {lists:6.2} | {runs:6.2} | {:.1}",
         shape.workers,
         shape.sources,
@@ -90,6 +115,15 @@ fn measure(shape: &Shape, repeat: usize) {
         shape.run,
         runs / lists
     );
+    match shape.workers {
+        1 => println!(" | {lists_bound:.0} | {runs_bound:.0}"),
+        _ => println!(" |  | "),
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }
 
 impl Shape {
@@ -105,21 +139,45 @@ impl Shape {
         value as usize % self.instances
     }
 
-    /// Workers do a step of each of their roles in turn until all are done.
-    fn work(&self, roles: Vec<Role<'_>>) {
-        let mut shares: Vec<Vec<Role<'_>>> = (0..self.workers).map(|_| Vec::new()).collect();
+    /// The sum and the number of an instance's rows in a merged batch.
+    fn read(&self, instance: usize, batch: &RecordBatch, last: &mut i64) -> (i64, usize) {
+        let (mut sum, mut rows) = (0, 0);
+        let columns = [0, 1].map(|n| batch.column(n).as_primitive::<Int64Type>().values());
+        for (&time, &value) in columns[0].iter().zip(columns[1]) {
+            if self.instance_of(value) == instance {
+                assert!(time > *last, "in order");
+                (*last, sum, rows) = (time, sum + value, rows + 1);
+            }
+        }
+        (sum, rows)
+    }
+
+    /// Workers do a step of each of their roles in turn until all are done. How long each role took,
+    /// by role.
+    fn work(&self, roles: Vec<Role<'_>>) -> Vec<u64> {
+        let spent_ns: Vec<AtomicU64> = roles.iter().map(|_| AtomicU64::new(0)).collect();
+        let mut shares: Vec<Vec<(usize, Role<'_>)>> =
+            (0..self.workers).map(|_| Vec::new()).collect();
         for (place, role) in roles.into_iter().enumerate() {
-            shares[place % self.workers].push(role);
+            shares[place % self.workers].push((place, role));
         }
         thread::scope(|scope| {
             for mut share in shares {
+                let spent_ns = &spent_ns;
                 scope.spawn(move || {
                     while !share.is_empty() {
-                        share.retain_mut(|role| role());
+                        share.retain_mut(|(place, role)| {
+                            let started = Instant::now();
+                            let is_left = role();
+                            let step_ns = started.elapsed().as_nanos() as u64;
+                            spent_ns[*place].fetch_add(step_ns, Ordering::Relaxed);
+                            is_left
+                        });
                     }
                 });
             }
         });
+        spent_ns.into_iter().map(AtomicU64::into_inner).collect()
     }
 }
 
@@ -157,16 +215,16 @@ trait Channel: Send {
     fn get_ready(reader: &mut Self::Reader) -> Option<(i64, i64)>;
 }
 
-fn skip_list(shape: &Shape, inputs: &[Vec<i64>]) -> i64 {
+fn skip_list(shape: &Shape, inputs: &[Vec<i64>]) -> Outcome {
     by_row::<SkipListGate>(shape, inputs)
 }
 
-fn lists(shape: &Shape, inputs: &[Vec<i64>]) -> i64 {
+fn lists(shape: &Shape, inputs: &[Vec<i64>]) -> Outcome {
     by_row::<ListGate>(shape, inputs)
 }
 
 /// Row by row, over a channel for each instance.
-fn by_row<C: Channel>(shape: &Shape, inputs: &[Vec<i64>]) -> i64 {
+fn by_row<C: Channel>(shape: &Shape, inputs: &[Vec<i64>]) -> Outcome {
     let mut sources: Vec<Vec<C::Source>> = inputs.iter().map(|_| Vec::new()).collect();
     let mut readers = Vec::new();
     for _ in 0..shape.instances {
@@ -216,8 +274,12 @@ fn by_row<C: Channel>(shape: &Shape, inputs: &[Vec<i64>]) -> i64 {
             !seen.has_all(shape)
         }));
     }
-    shape.work(roles);
-    seen.sum.into_inner()
+    let spent_ns = shape.work(roles);
+    Outcome {
+        sum: seen.sum.into_inner(),
+        total_ns: spent_ns.iter().sum(),
+        serial_ns: spent_ns.into_iter().max().unwrap_or(0),
+    }
 }
 
 /// `ordering`'s gate with one reader.
@@ -330,17 +392,18 @@ impl Channel for SkipListGate {
 }
 
 /// Whole batches, merged by one worker at a time.
-fn runs(shape: &Shape, inputs: &[Vec<i64>]) -> i64 {
+fn runs(shape: &Shape, inputs: &[Vec<i64>]) -> Outcome {
     let merge = Mutex::new(SortedMerge::new(inputs.len(), 0));
     let queues: Vec<Mutex<VecDeque<RecordBatch>>> =
         (0..shape.instances).map(|_| Mutex::default()).collect();
     // Rows that were merged, and those that the first instance has seen.
     let (merged_rows, passed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let pushed: Vec<AtomicUsize> = inputs.iter().map(|_| AtomicUsize::new(0)).collect();
+    let merging_ns = AtomicU64::new(0);
     let seen = Seen::default();
     let mut roles: Vec<Role<'_>> = Vec::new();
     for (source, times) in inputs.iter().enumerate() {
-        let (merge, queues, pushed) = (&merge, &queues, &pushed);
+        let (merge, queues, pushed, merging_ns) = (&merge, &queues, &pushed, &merging_ns);
         let (merged_rows, passed, mut next) = (&merged_rows, &passed, 0);
         roles.push(Box::new(move || {
             let passed = passed.load(Ordering::Relaxed);
@@ -353,6 +416,7 @@ fn runs(shape: &Shape, inputs: &[Vec<i64>]) -> i64 {
             let to = times.len().min(next + STEP);
             let batch = batch(&times[next..to]);
             let mut merge = merge.lock().expect("no panic");
+            let started = Instant::now();
             merge.push(source, batch, None).expect("sorted");
             if to == times.len() {
                 merge.finish(source);
@@ -363,6 +427,7 @@ fn runs(shape: &Shape, inputs: &[Vec<i64>]) -> i64 {
                     queue.lock().expect("no panic").push_back(merged.batch.clone());
                 }
             }
+            merging_ns.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
             pushed[source].store(to, Ordering::Relaxed);
             next = to;
             next < times.len()
@@ -375,14 +440,7 @@ fn runs(shape: &Shape, inputs: &[Vec<i64>]) -> i64 {
                 std::hint::spin_loop();
                 return !seen.has_all(shape);
             };
-            let (mut sum, mut rows) = (0, 0);
-            let columns = [0, 1].map(|n| batch.column(n).as_primitive::<Int64Type>().values());
-            for (&time, &value) in columns[0].iter().zip(columns[1]) {
-                if shape.instance_of(value) == instance {
-                    assert!(time > last, "in order");
-                    (last, sum, rows) = (time, sum + value, rows + 1);
-                }
-            }
+            let (sum, rows) = shape.read(instance, &batch, &mut last);
             if instance == 0 {
                 passed.fetch_add(batch.num_rows(), Ordering::Relaxed);
             }
@@ -390,8 +448,13 @@ fn runs(shape: &Shape, inputs: &[Vec<i64>]) -> i64 {
             !seen.has_all(shape)
         }));
     }
-    shape.work(roles);
-    seen.sum.into_inner()
+    let spent_ns = shape.work(roles);
+    let readers_ns = spent_ns[inputs.len()..].iter().copied();
+    Outcome {
+        sum: seen.sum.into_inner(),
+        total_ns: spent_ns.iter().sum(),
+        serial_ns: readers_ns.chain([merging_ns.into_inner()]).max().unwrap_or(0),
+    }
 }
 
 fn batch(times: &[i64]) -> RecordBatch {
