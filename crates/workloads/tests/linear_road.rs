@@ -4,12 +4,14 @@
 mod common;
 
 use common::{Combination, combinations, scale};
-use thalweg::OrderContract::{Arrival, EventTime};
+use thalweg::OrderContract::{Arrival, Epoch, EventTime};
 use thalweg::pipeline::Pipeline;
 use thalweg::rows::PackedRows;
+use thalweg_workloads::linear_road::viper_pipeline::Query::{NewSegments, PositionReports};
+use thalweg_workloads::linear_road::viper_pipeline::{self, Merge, virtual_partition};
 use thalweg_workloads::linear_road::{
     Answer, Record, Traffic, TrafficSettings, new_segments, pipeline, position_reports,
-    validate_serially, viper_pipeline,
+    validate_serially,
 };
 
 fn packed(records: &[Record]) -> PackedRows<Record> {
@@ -76,16 +78,30 @@ fn injectors_and_instances_do_not_show() {
         merged.sort_by_key(|&(time_s, number, _)| (time_s, number));
         let reports = position_reports(merged.into_iter().map(|(.., record)| record));
         let expected = new_segments(reports.iter().copied());
-        for combination in combinations().take(4) {
-            let job = Pipeline::new();
-            let sources = inputs.iter().map(|rows| packed(rows)).collect();
-            let rows = viper_pipeline::injected(&job, sources).expect("one type");
-            let rows = viper_pipeline::position_reports(rows).shared();
-            let forwarded = rows.clone().collect("pos_rep");
-            let entered = viper_pipeline::new_segments(rows, instances).collect("new_seg");
-            job.run(combination.options(EventTime)).expect("the job runs");
-            assert!(forwarded.rows() == reports, "{injectors} injectors, {combination:?}");
-            assert!(entered.rows() == expected, "{injectors} x {instances}, {combination:?}");
+        for (query, expected) in [(PositionReports, &reports), (NewSegments, &expected)] {
+            for combination in combinations().take(4) {
+                let run = |merge, order| {
+                    let job = Pipeline::new();
+                    let sources = inputs
+                        .iter()
+                        .map(|rows| job.read_packed_rows("injector", packed(rows), 0))
+                        .collect();
+                    let forwarded =
+                        viper_pipeline::forwarded(&job, sources, merge, query, instances);
+                    let forwarded = forwarded.expect("one type").collect("forwarded");
+                    job.run(combination.options(order)).expect("the job runs");
+                    forwarded.rows()
+                };
+                let shape = format!("{query:?}, {injectors} x {instances}, {combination:?}");
+                assert!(run(Merge::Channel, EventTime) == *expected, "{shape}");
+                // Merge operators put the rows of each instance in order, not the instances.
+                let by_instance = |mut rows: Vec<Record>| {
+                    rows.sort_by_key(|record| virtual_partition(record.vehicle, instances));
+                    rows
+                };
+                let operators = by_instance(run(Merge::Operators, Epoch));
+                assert!(operators == by_instance(expected.clone()), "{shape}");
+            }
         }
     }
 }

@@ -77,12 +77,17 @@ impl Measured {
         median(&self.latency_ms)
     }
 
+    /// The rate with its spread.
+    pub fn rate(&self) -> String {
+        let (low, high) = spread(&self.wall);
+        format!("{:8.3} M/s ({low:.3} to {high:.3})", self.wall())
+    }
+
     /// A line of a table: rates with their spread, and latencies.
     pub fn line(&self) -> String {
-        let (low, high) = spread(&self.wall);
         format!(
-            "{:8.3} M/s ({low:.3} to {high:.3}) | {:8.3} M per CPU s | {:8.2} ms | {:8.2} ms",
-            self.wall(),
+            "{} | {:8.3} M per CPU s | {:8.2} ms | {:8.2} ms",
+            self.rate(),
             self.cpu(),
             self.latency_ms(),
             median(&self.latency_p9999_ms)

@@ -4,16 +4,19 @@
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use thalweg::pipeline::Pipeline;
 use thalweg::{OrderContract, RunOptions};
-use thalweg_workloads::linear_road::{Answer, Traffic, pipeline, validate_serially};
+use thalweg_workloads::linear_road::{Answer, Record, Traffic, pipeline, validate_serially};
 
 use super::CommandResult;
 use super::linear_road::TrafficArguments;
-use super::paced::{LiveSince, PacedTraffic};
+use super::paced::Paced;
+
+/// When the live part began, once it has.
+type LiveSince = Arc<OnceLock<Instant>>;
 
 /// Options of `rating`.
 #[derive(clap::Args)]
@@ -92,7 +95,7 @@ fn trial(arguments: &Arguments, expressways: usize) -> Result<bool, Box<dyn std:
     let answers = Arc::new(Mutex::new(Answers::new()));
     let job = Pipeline::new();
     let traffic = Traffic::new(settings.clone());
-    let source = PacedTraffic::new(traffic, live_from_s, Arc::clone(&live_since));
+    let source = Paced::new(traffic, due(live_from_s, Arc::clone(&live_since)));
     let records = job.read_timed_row_source("records", source, |record| record.time_s * 1000, 0);
     let (taken, since) = (Arc::clone(&answers), Arc::clone(&live_since));
     pipeline::answers(records, arguments.partitions).for_each("answers", move |answer| {
@@ -125,6 +128,14 @@ fn trial(arguments: &Arguments, expressways: usize) -> Result<bool, Box<dyn std:
         if in_time { "yes" } else { "no" }
     );
     Ok(in_time)
+}
+
+/// The moment at which a record happens; `None` for those before the live part.
+fn due(live_from_s: i64, live_since: LiveSince) -> impl FnMut(&Record) -> Option<Instant> + Send {
+    move |record| {
+        let since = u64::try_from(record.time_s - live_from_s).ok()?;
+        Some(*live_since.get_or_init(Instant::now) + Duration::from_secs(since))
+    }
 }
 
 /// The answers are the validator's, one for one.
