@@ -214,7 +214,8 @@ impl<'a> Flow<'a> {
                 stage.emit_of_watermark((emitted, bytes), barrier, may_wait, worker)
             }
             (Flow::Elements(stage), BarrierResults::Element(gather)) => {
-                stage.check_kept(gather.keep(None, cell, emitted, bytes))
+                stage.check_kept(gather.keep(None, cell, emitted, bytes))?;
+                stage.leave_early(gather, cell, may_wait)
             }
             _ => unreachable!("{OTHER_FLOW}"),
         }

@@ -4,14 +4,16 @@
 mod common;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use common::*;
 use thalweg_core::graph::{Graph, Input, StageKind};
-use thalweg_core::operator::WatermarkInterest;
+use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::shim::ManualClock;
+use thalweg_core::time::Grid;
 use thalweg_core::{
-    Bundle, Operator, OperatorClass, OrderContract, Partition, PartitionContext, Result, Route,
-    Watermark,
+    Bundle, Operator, OperatorClass, OrderContract, Output, Partition, PartitionContext, Piece,
+    Place, Progress, Result, Route, Watermark,
 };
 use thalweg_runtime::simulate::simulate;
 use thalweg_runtime::{PartitionScheme, RunOptions, SchedulerPolicy, start};
@@ -71,6 +73,76 @@ fn threads_give_the_sequence_of_the_loop() {
             }
         }
     }
+}
+
+/// Makes a result in each call. From the second one on it waits for those before to arrive.
+struct OneByOne(Collect);
+
+struct OneByOnePartition {
+    sink: Collect,
+    made: i64,
+}
+
+/// How long a result may take to its sink.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+impl Operator for OneByOne {
+    fn name(&self) -> String {
+        "one by one".into()
+    }
+    fn class(&self) -> OperatorClass {
+        OperatorClass::Commuting
+    }
+    fn watermark_interest(&self) -> WatermarkInterest {
+        WatermarkInterest::Grids(vec![Grid { period_ms: SIZE, offset_ms: 0 }])
+    }
+    fn watermark_phases(&self) -> usize {
+        2
+    }
+    fn route(&self, _: &Bundle, _: usize) -> Result<Route> {
+        Ok(Route::Any)
+    }
+    fn open(&self, _: PartitionContext) -> Result<Box<dyn Partition>> {
+        Ok(Box::new(OneByOnePartition { sink: self.0.clone(), made: 0 }))
+    }
+}
+
+impl Partition for OneByOnePartition {
+    fn rows(&mut self, _: Piece<'_>, _: &mut Output) -> Result<()> {
+        Ok(())
+    }
+    fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
+        if call.phase == 0 || call.watermark != Watermark(2 * SIZE - 1) {
+            return Ok(Progress::Done);
+        }
+        let began = Instant::now();
+        while self.sink.rows().len() < self.made as usize {
+            assert!(began.elapsed() < PATIENCE, "{} results wait for the others", self.made);
+            std::thread::yield_now();
+        }
+        output.emit_at(batch(&[(2 * SIZE, self.made)]), Place::WindowEnd(2 * SIZE));
+        self.made += 1;
+        Ok(if self.made < 5 { Progress::More } else { Progress::Done })
+    }
+    fn state_bytes(&self) -> usize {
+        0
+    }
+}
+
+#[test]
+fn results_of_a_window_leave_before_all_are_made() {
+    let sink = Collect::default();
+    let mut graph = Graph::default();
+    let rows = [SIZE, 2 * SIZE, 3 * SIZE].map(|time| (time - 1, 1)).to_vec();
+    let (source, assigner) = (Rows::boxed(rows), Delay::boxed(0, SIZE));
+    let source = graph.add("source", "source", StageKind::Source { source, assigner }, vec![]);
+    let input = |from| vec![Input { from, port: 0 }];
+    let operator = StageKind::Operator(Arc::new(OneByOne(sink.clone())));
+    let operator = graph.add("one by one", "one by one", operator, input(source));
+    graph.add("sink", "sink", StageKind::Sink(Box::new(sink.clone())), input(operator));
+    let job = start(graph, RunOptions { partitions: Some(1), ..options(1, 1, POLICIES[0]) });
+    job.and_then(|job| job.wait()).expect("the job runs");
+    assert_eq!(sink.rows(), [0, 1, 2, 3, 4].map(|number| (2 * SIZE, number)));
 }
 
 #[test]

@@ -53,7 +53,7 @@ use thalweg_core::{Error, Extent, Output, Place, Progress, Result};
 
 use super::most_rows::MostRows;
 use super::output::WindowRows;
-use super::shared::CHUNK_ROWS;
+use super::shared::chunk_end;
 use crate::aggregate::Accumulator;
 use crate::capture::tracker::{BegunCapture, Tracking, Unread};
 use crate::keys::CanonicalOrder;
@@ -500,7 +500,7 @@ impl Assembly {
     ) -> Result<Option<usize>> {
         let Some(groups) = self.groups() else { return Ok(None) };
         let all = self.chosen.as_ref().map_or(groups.ids.len(), Vec::len);
-        let to = all.min(from + CHUNK_ROWS);
+        let to = chunk_end(from, all);
         let as_they_stand = self.chosen.is_none() && self.canonical.is_none();
         let places = match as_they_stand && !groups.is_dense {
             true => Vec::new(),

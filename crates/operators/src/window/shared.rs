@@ -46,6 +46,14 @@ impl WindowAggregateSpec {
 /// Rows of one batch of results.
 pub(super) const CHUNK_ROWS: usize = 16 * 1024;
 
+/// Rows of the first batch of a window: whoever waits for the window should not wait for many.
+const FIRST_ROWS: usize = 4 * 1024;
+
+/// Up to where the batch of results that begins at this row goes, of this many in all.
+pub(super) fn chunk_end(from: usize, all: usize) -> usize {
+    all.min(from + if from == 0 { FIRST_ROWS } else { CHUNK_ROWS })
+}
+
 /// What the partitions of an operator have in common.
 pub(super) struct WindowContext {
     pub(super) spec: WindowAggregateSpec,

@@ -51,7 +51,7 @@ use super::calls::bounds;
 use super::changelog::rows_by_window;
 use super::judge::{Judge, SliceKey};
 use super::output::WindowRows;
-use super::shared::{CHUNK_ROWS, WindowContext, key_columns};
+use super::shared::{CHUNK_ROWS, WindowContext, chunk_end, key_columns};
 use super::slices::RowsOf;
 use super::snapshot::{SLICES, SliceRows, TAKEN, restored_slices};
 use super::spec::{WHOLE_END, WindowSpec};
@@ -364,7 +364,7 @@ impl Emitting {
         output: &mut Output,
     ) -> Result<bool> {
         let rows_of_all = self.chosen.as_ref().map_or(self.table.len(), Vec::len);
-        let to = rows_of_all.min(self.from + CHUNK_ROWS);
+        let to = chunk_end(self.from, rows_of_all);
         if to == self.from {
             return Ok(true);
         }

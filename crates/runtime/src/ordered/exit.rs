@@ -9,13 +9,15 @@ use thalweg_core::Result;
 #[cfg(feature = "baselines")]
 use thalweg_ordering::reorder::LockedReorderBuffer;
 use thalweg_ordering::reorder::{Reorder, ReorderBuffer};
-use thalweg_ordering::sync::{AtomicBool, Ordering, fence};
+use thalweg_ordering::sync::{AtomicBool, AtomicU64, Ordering, fence};
 
 use crate::policies::ReorderScheme;
 
 /// The place where outcomes wait for older ones.
 pub(crate) struct Exit<T> {
     buffer: Buffer<T>,
+    /// The serial whose outcome is delivered next. Raised by whoever delivers, when that is done.
+    turn: AtomicU64,
     /// A claim found no room.
     refused: AtomicBool,
 }
@@ -44,7 +46,7 @@ impl<T> Exit<T> {
             #[cfg(feature = "baselines")]
             ReorderScheme::Locked => Buffer::Locked(LockedReorderBuffer::new(capacity, first)),
         };
-        Exit { buffer, refused: AtomicBool::new(false) }
+        Exit { buffer, turn: AtomicU64::new(first), refused: AtomicBool::new(false) }
     }
 
     /// True if the outcome of this serial has room, which then stays so.
@@ -63,14 +65,26 @@ impl<T> Exit<T> {
         }
     }
 
+    /// True if all outcomes in front of this serial, which has not been sent, are delivered. Then
+    /// nobody delivers anything before it is sent.
+    pub(crate) fn is_turn(&self, serial: u64) -> bool {
+        // Acquire: pairs with the Release in `send`; what was delivered is visible.
+        self.turn.load(Ordering::Acquire) == serial
+    }
+
     /// Hands over the outcome of a serial that has room, and delivers in order what is next, unless
     /// another worker is at it. After an error nothing is delivered any more.
     pub(crate) fn send(
         &self,
         serial: u64,
         outcome: T,
-        deliver: impl FnMut(T) -> Result<()>,
+        mut deliver: impl FnMut(T) -> Result<()>,
     ) -> Result<Room> {
+        let deliver = |outcome| -> Result<()> {
+            deliver(outcome)?;
+            self.turn.fetch_add(1, Ordering::Release);
+            Ok(())
+        };
         let sent = match &self.buffer {
             Buffer::NonBlocking(buffer) => buffer.send(serial, outcome, deliver)?,
             #[cfg(feature = "baselines")]
@@ -105,9 +119,11 @@ mod tests {
                 exit.send(serial, value, deliver).expect("delivered")
             };
             assert_eq!(send(1, 'b'), Room::Unasked, "nothing has left");
+            assert!(exit.is_turn(0));
             assert_eq!(send(0, 'a'), Room::Wanted);
             assert!(exit.has_room(3));
             assert_eq!(send(2, 'c'), Room::Unasked);
+            assert!(exit.is_turn(3));
             assert_eq!(out, ['a', 'b', 'c']);
         }
     }

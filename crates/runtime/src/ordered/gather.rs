@@ -4,11 +4,13 @@
 //! element is here; the one that brings it to zero puts the outcome together, in an order that
 //! depends on the rows' places alone (see `rows`).
 
+use thalweg_core::bundle::batch_bytes;
 use thalweg_core::operator::Emitted;
 use thalweg_core::{Bundle, Operator, Result, Stamps, Watermark, WatermarkBefore};
 use thalweg_ordering::sync::{AtomicUsize, Mutex, MutexGuard, Ordering};
 
 use super::element::{Outcome, Passage, Port, Ports};
+use super::leaving::Leaving;
 use super::marks::TakenMark;
 use super::rows::{self, Ordered, slice};
 
@@ -38,6 +40,8 @@ pub struct Gather {
     pub(crate) passed_before: Watermark,
     /// Pieces and the barrier that are not finished.
     pub(super) remaining: AtomicUsize,
+    /// Where results of the watermark may leave before all are made.
+    pub(super) leaving: Option<Mutex<Leaving>>,
     pub(super) emitted: Mutex<GatheredRows>,
 }
 
@@ -121,14 +125,39 @@ impl Gather {
             }
         }
         for (port, emitted) in by_port(emitted.of_watermark, ports) {
-            for ordered in rows::by_window_end(emitted)? {
-                let rows = ordered.places.len();
-                let places = keeps_places.then(|| vec![self.closing_place; rows]);
-                let before = WatermarkBefore::All(self.passed_before);
-                out[port].bundles.extend(in_bundles(self.bundle(ordered, places, before)));
-            }
+            out[port].bundles.extend(self.made_at_watermark(emitted, keeps_places)?);
         }
         Ok(Outcome { passage: self.passage, ports: out })
+    }
+
+    /// Takes what the partitions up to this one have made at the watermark, where no rows led to
+    /// results, which come first. Edges do not meet.
+    pub(super) fn take_early(&self, last: usize) -> Result<Vec<Bundle>> {
+        let mut kept = self.lock_emitted();
+        if kept.of_rows.iter().flatten().any(|(_, emitted)| emitted.port == 0) {
+            return Ok(Vec::new());
+        }
+        let is_early = |(cell, emitted): &(usize, Emitted)| *cell <= last && emitted.port == 0;
+        let all = std::mem::take(&mut kept.of_watermark);
+        let (mut early, others): (Vec<_>, Vec<_>) = all.into_iter().partition(is_early);
+        kept.of_watermark = others;
+        let early_bytes: usize = early.iter().map(|(_, emitted)| batch_bytes(&emitted.batch)).sum();
+        kept.bytes = kept.bytes.saturating_sub(early_bytes);
+        drop(kept);
+        early.sort_by_key(|&(cell, _)| cell);
+        self.made_at_watermark(early.into_iter().map(|(_, emitted)| emitted).collect(), false)
+    }
+
+    /// What partitions, in ascending order, have made at the watermark.
+    fn made_at_watermark(&self, emitted: Vec<Emitted>, keeps_places: bool) -> Result<Vec<Bundle>> {
+        let mut bundles = Vec::new();
+        for ordered in rows::by_window_end(emitted)? {
+            let rows = ordered.places.len();
+            let places = keeps_places.then(|| vec![self.closing_place; rows]);
+            let before = WatermarkBefore::All(self.passed_before);
+            bundles.extend(in_bundles(self.bundle(ordered, places, before)));
+        }
+        Ok(bundles)
     }
 
     /// The rows of the source bundle behind rows that these rows of a bundle caused.

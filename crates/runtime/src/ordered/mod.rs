@@ -28,7 +28,8 @@
 //! are bounded by the memory account alone: sources are asked less, what is inside is never
 //! refused. Where a full memory holds rows that wait in a merge by time, the source that they wait
 //! for is asked all the same: its rows are the ones that let them out. Locks are taken from
-//! upstream to downstream only, and none is held while an outcome is delivered.
+//! upstream to downstream only, and none is held while an outcome is delivered, but for that of the
+//! element of which a part leaves early.
 //!
 //! # Why an element leaves in one piece
 //! In `epoch` a partition that has made much is stopped at a row, and what it has made leaves. Here
@@ -44,6 +45,11 @@
 //! - Downstream, merges in `arrival` take one element for each serial and lane, and stages number
 //!   elements: these numbers order rows for aggregates, go into snapshots, and must not depend on
 //!   where memory was short.
+//!
+//! One thing may leave in parts, and for the sake of time, not of memory (`leaving`): what comes of
+//! a watermark that closes one window, of the oldest serial, where no edges meet. The elements of
+//! its parts have numbers of their own downstream. How many there are depends on time; the sequence
+//! of rows does not, and that is all that aggregates compare.
 //!
 //! Stopping and resuming itself is shared with `epoch`: a job that gives up leaves its items where
 //! they are.
@@ -72,6 +78,7 @@ mod exit;
 pub(crate) mod gather;
 mod ingest;
 mod lanes;
+pub(crate) mod leaving;
 mod marked_items;
 pub(crate) mod marks;
 mod merge;

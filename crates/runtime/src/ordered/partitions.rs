@@ -11,9 +11,10 @@ use thalweg_core::{Exchange, OrderContract, Result, Route, Watermark};
 use thalweg_ordering::sync::{Arc, AtomicUsize, Mutex};
 
 use super::Dispatch;
-use super::element::{Element, Outcome, Ports, Routed};
+use super::element::{Element, Outcome, Passage, Ports, Routed};
 use super::elements::ElementStage;
 use super::gather::{Gather, in_sequence};
+use super::leaving::Leaving;
 use super::rows::AT_WATERMARK;
 use crate::barrier::{Barrier, BarrierCall, BarrierResults};
 use crate::cut::CutUnderWay;
@@ -85,6 +86,10 @@ impl ElementStage<'_> {
             pass,
             passed_before,
             remaining: AtomicUsize::new(1),
+            leaving: advanced.filter(|_| !self.flow.has_merges).and_then(|watermark| {
+                let (of, cells) = (operator.operator.as_ref(), operator.cells.len());
+                Leaving::wanted(of, cells, (dispatch.watermark, watermark))
+            }),
             emitted: Mutex::default(),
         });
         dispatch.next += 1;
@@ -197,6 +202,24 @@ impl ElementStage<'_> {
         let operator = self.operator().operator.as_ref();
         let outcome = gather.outcome(operator, self.flow.has_merges)?;
         self.send_outcome(gather.place, outcome, gather.bytes)
+    }
+
+    /// A partition keeps results of the watermark, perhaps its last. Sends on what may leave.
+    pub(crate) fn leave_early(&self, gather: &Gather, cell: usize, is_done: bool) -> Result<()> {
+        let Some(leaving) = &gather.leaving else { return Ok(()) };
+        let mut leaving = leaving.lock().expect("a failed job sends no more");
+        let Some(last) = leaving.note(cell, is_done) else { return Ok(()) };
+        if !self.own.exit.is_turn(gather.place) {
+            return Ok(());
+        }
+        let bundles = gather.take_early(last)?;
+        if bundles.is_empty() {
+            return Ok(());
+        }
+        let passage = Passage { idle: None, ..gather.passage };
+        let mut ports = Ports::without_rows(self.operator().operator.ports(), None, None);
+        ports[0].bundles = bundles;
+        self.pass_on(Outcome { passage, ports })
     }
 
     /// All partitions have taken the watermark of an element, or are captured at a cut.
