@@ -262,8 +262,26 @@ pub trait Assign: Send {
     }
     /// The row times of a batch that was stamped, where rows have one.
     fn row_times(&self, batch: &RecordBatch) -> Result<Option<ScalarBuffer<i64>>>;
-    /// From now on each row gets its exact running watermark, also where no window needs it.
-    fn stamp_exactly(&mut self);
+    /// From now on at least these rows get their exact running watermark, also where no window needs
+    /// it.
+    fn stamp_exactly(&mut self, rows: ExactStamps);
+    /// Which rows get it.
+    fn exact_stamps(&self) -> ExactStamps {
+        ExactStamps::Everywhere
+    }
+}
+
+/// The rows of a batch that are stamped with their exact running watermark. Those of other batches
+/// share one that is at most as high, and none of them is late for one in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ExactStamps {
+    /// Where a row could be late for a watermark of its own batch.
+    WhereLate,
+    /// Also where the watermark crosses a time that matters in the batch: at which row is known
+    /// then.
+    WhereCrossed,
+    /// All.
+    Everywhere,
 }
 
 /// Whether an output takes more rows.

@@ -43,7 +43,7 @@ use arrow_array::{Array, ArrayRef, BooleanArray, PrimitiveArray, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 use arrow_schema::{Schema, SchemaRef};
 use arrow_select::filter::filter_record_batch;
-use thalweg_core::connector::{Assign, Assigned, Origin};
+use thalweg_core::connector::{Assign, Assigned, ExactStamps, Origin};
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::time::extremes;
 use thalweg_core::{
@@ -77,7 +77,7 @@ pub struct WatermarkAssigner {
     spec: AssignerSpec,
     /// How far the watermark is behind the row time, where that is constant.
     delay_ms: Option<i64>,
-    needs_exact_watermarks: bool,
+    exact: ExactStamps,
     allows_null_times: bool,
     computed_schema: SchemaRef,
     /// The delivered schema seen last and what it becomes, so that equal batches share one.
@@ -94,7 +94,7 @@ impl WatermarkAssigner {
             computed_schema: TableSchema::new(computed).arrow(),
             delay_ms: constant_delay_ms(&spec),
             spec,
-            needs_exact_watermarks: false,
+            exact: ExactStamps::WhereLate,
             allows_null_times: false,
             extended: None,
             running: Watermark::MIN,
@@ -105,7 +105,7 @@ impl WatermarkAssigner {
     /// (`CURRENT_WATERMARK`).
     #[must_use]
     pub fn with_exact_watermarks(mut self, exact: bool) -> Self {
-        self.needs_exact_watermarks = exact;
+        self.exact = if exact { ExactStamps::Everywhere } else { ExactStamps::WhereLate };
         self
     }
 
@@ -206,7 +206,17 @@ impl WatermarkAssigner {
     /// True if the rows must get their exact stamps, with this watermark as the highest.
     fn needs_stamps(&self, extremes: Option<&TimeExtremes>, highest: Watermark) -> bool {
         let moves = highest > self.running;
-        moves && (self.needs_exact_watermarks || self.matters(extremes, highest))
+        let may_be_late = || self.matters(extremes, highest);
+        moves && (self.needs_every_stamp(highest) || may_be_late())
+    }
+
+    /// True if the rows must get their exact stamps though none may be late for one of them.
+    fn needs_every_stamp(&self, highest: Watermark) -> bool {
+        match self.exact {
+            ExactStamps::WhereLate => false,
+            ExactStamps::WhereCrossed => self.crosses(self.running, highest),
+            ExactStamps::Everywhere => true,
+        }
     }
 
     /// True if each row's time is ahead of the watermarks of the rows before it in the batch, where
@@ -259,17 +269,22 @@ impl WatermarkAssigner {
     fn stamp_if_needed(
         &mut self,
         batch: &RecordBatch,
-        times: &ScalarBuffer<i64>,
+        (times, delay_ms): (&ScalarBuffer<i64>, Option<i64>),
         wall_ms: i64,
     ) -> Result<(Option<TimeExtremes>, WatermarkBefore)> {
         let extremes = TimeExtremes::of(times);
         let needs_stamps = |highest| {
             self.needs_stamps(extremes.as_ref(), highest)
-                && (self.needs_exact_watermarks || !self.is_each_ahead(extremes.as_ref(), times))
+                && (self.needs_every_stamp(highest)
+                    || !self.is_each_ahead(extremes.as_ref(), times))
         };
         let before = match self.highest_of_delayed(extremes.as_ref()) {
             Some(highest) if !needs_stamps(highest) => self.pass(highest),
             _ => {
+                let delayed = delay_ms.and_then(|delay_ms| self.stamp_delayed(times, delay_ms));
+                if let Some((extremes, before)) = delayed {
+                    return Ok((Some(extremes), before));
+                }
                 let watermarks = self.evaluate(&self.spec.watermark, batch, wall_ms)?;
                 self.stamp(extremes.as_ref(), millis(&watermarks, "watermark")?)
             }
@@ -336,16 +351,16 @@ impl Assign for WatermarkAssigner {
         }
         let (batch, quarantined) = self.quarantine(batch, wall_ms)?;
         let column = self.rowtime(&batch)?;
-        let exact_delay_ms = self.delay_ms.filter(|_| self.needs_exact_watermarks);
         // What lies under a NULL is no time.
-        let (times, exact_delay_ms) = match column.null_count() {
-            0 => (column.values().clone(), exact_delay_ms),
+        let (times, delay_ms) = match column.null_count() {
+            0 => (column.values().clone(), self.delay_ms),
             _ => (column.iter().flatten().collect(), None),
         };
-        let stamped = exact_delay_ms.and_then(|delay_ms| self.stamp_delayed(&times, delay_ms));
+        let always_ms = delay_ms.filter(|_| self.exact == ExactStamps::Everywhere);
+        let stamped = always_ms.and_then(|delay_ms| self.stamp_delayed(&times, delay_ms));
         let (extremes, watermark_before) = match stamped {
             Some((extremes, before)) => (Some(extremes), before),
-            None => self.stamp_if_needed(&batch, &times, wall_ms)?,
+            None => self.stamp_if_needed(&batch, (&times, delay_ms), wall_ms)?,
         };
         let time_extremes = extremes.map(|extremes| extremes.with_watermarks(&watermark_before));
         let watermark_after = self.running;
@@ -379,8 +394,12 @@ impl Assign for WatermarkAssigner {
         Ok(Some(self.rowtime(batch)?.values().clone()))
     }
 
-    fn stamp_exactly(&mut self) {
-        self.needs_exact_watermarks = true;
+    fn stamp_exactly(&mut self, rows: ExactStamps) {
+        self.exact = self.exact.max(rows);
+    }
+
+    fn exact_stamps(&self) -> ExactStamps {
+        self.exact
     }
 }
 

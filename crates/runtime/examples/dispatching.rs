@@ -14,7 +14,7 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 use arrow_schema::{DataType, Field, Schema};
 use cpu_time::ThreadTime;
-use thalweg_core::connector::{Assign, Assigned, DiscardSink, Waker};
+use thalweg_core::connector::{Assign, Assigned, DiscardSink, ExactStamps, Waker};
 use thalweg_core::graph::{Graph, Input, StageKind};
 use thalweg_core::shim::Clock;
 use thalweg_core::{
@@ -82,7 +82,7 @@ impl Assign for Each {
     fn row_times(&self, _: &RecordBatch) -> Result<Option<ScalarBuffer<i64>>> {
         Ok(None)
     }
-    fn stamp_exactly(&mut self) {}
+    fn stamp_exactly(&mut self, _: ExactStamps) {}
 }
 
 struct Keep;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use arrow_buffer::ScalarBuffer;
 use common::*;
-use thalweg_core::connector::{Assign, Assigned};
+use thalweg_core::connector::{Assign, Assigned, ExactStamps};
 use thalweg_core::graph::{Graph, Input, StageKind};
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::shim::{ManualClock, SplitMix64};
@@ -168,7 +168,7 @@ impl Assign for Ending {
     fn row_times(&self, batch: &RecordBatch) -> Result<Option<ScalarBuffer<i64>>> {
         self.0.row_times(batch)
     }
-    fn stamp_exactly(&mut self) {}
+    fn stamp_exactly(&mut self, _: ExactStamps) {}
 }
 
 #[test]

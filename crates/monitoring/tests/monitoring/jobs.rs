@@ -9,7 +9,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
-use thalweg_core::connector::{Assign, Assigned, SplitEvent, SplitStatus, Waker};
+use thalweg_core::connector::{Assign, Assigned, ExactStamps, SplitEvent, SplitStatus, Waker};
 use thalweg_core::graph::{Graph, Input, StageId, StageKind};
 use thalweg_core::operator::Done;
 use thalweg_core::shim::ManualClock;
@@ -113,7 +113,7 @@ impl Assign for Newest {
     fn row_times(&self, batch: &RecordBatch) -> Result<Option<arrow_buffer::ScalarBuffer<i64>>> {
         Ok(Some(batch.column(0).as_primitive::<Int64Type>().values().clone()))
     }
-    fn stamp_exactly(&mut self) {}
+    fn stamp_exactly(&mut self, _: ExactStamps) {}
 }
 
 /// Writes as many batches as it is let.

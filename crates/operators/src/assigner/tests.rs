@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, TimestampMillisecondArray};
 use arrow_buffer::NullBuffer;
-use thalweg_core::connector::{Assign, Assigned, Origin};
+use thalweg_core::connector::{Assign, Assigned, ExactStamps, Origin};
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::shim::SplitMix64;
 use thalweg_core::{
@@ -140,6 +140,71 @@ fn exact_watermarks_on_demand() {
     let mut assigner = Split::of(WatermarkAssigner::new(spec(tens())).with_exact_watermarks(true));
     let assigned = assigner.assign(rows(&some(&[12, 11, 19]), &some(&[2, 1, 7])), 0).unwrap();
     assert_eq!(stamps(&assigned), [i64::MIN, 2, 2]);
+}
+
+/// Behind which rows the watermark crosses a time that matters, as whoever gives it a place there
+/// finds out: from the stamp of the next row, or behind the last one from what runs on.
+fn crossings(assigner: WatermarkAssigner, times: &[i64], batch_rows: usize) -> Vec<usize> {
+    let mut split = Split::of(assigner);
+    let (mut taken, mut crossings) = (Watermark::MIN, Vec::new());
+    for (number, times) in times.chunks(batch_rows).enumerate() {
+        let watermarks: Vec<i64> = times.iter().map(|time| time - 3).collect();
+        let assigned = split.assign(rows(&some(times), &some(&watermarks)), 0).unwrap();
+        for row in 0..times.len() {
+            let after = match row + 1 < times.len() {
+                true => assigned.watermark_before.at(row + 1),
+                false => split.running,
+            };
+            if split.assigner.crosses(taken, after) {
+                taken = after;
+                crossings.push(number * batch_rows + row);
+            }
+        }
+    }
+    crossings
+}
+
+#[test]
+fn the_row_at_which_a_watermark_crosses_is_known() {
+    let mut random = SplitMix64::new(5);
+    for seed in 0..200 {
+        // Sorted inputs, which meet by time, and others.
+        let mut times: Vec<i64> = (0..60).map(|_| random.below(150) as i64).collect();
+        if seed % 2 == 0 {
+            times.sort_unstable();
+        }
+        let interest = if seed % 3 == 0 { WatermarkInterest::Every } else { tens() };
+        // At a constant distance behind the row time, and by an expression.
+        for watermark in [time_column(0), time_column(1)] {
+            let assigner = |rows| {
+                let spec = AssignerSpec { watermark: watermark.clone(), ..spec(interest.clone()) };
+                let mut assigner = WatermarkAssigner::new(spec);
+                assigner.stamp_exactly(rows);
+                assigner
+            };
+            let expected = crossings(assigner(ExactStamps::Everywhere), &times, 1);
+            for batch_rows in [1, 7, 60] {
+                let found = crossings(assigner(ExactStamps::WhereCrossed), &times, batch_rows);
+                assert_eq!(found, expected, "seed {seed}, batches of {batch_rows}");
+            }
+        }
+    }
+}
+
+#[test]
+fn batches_that_cross_nothing_are_not_stamped_row_by_row() {
+    let mut assigner = WatermarkAssigner::new(spec(tens()));
+    assigner.stamp_exactly(ExactStamps::WhereCrossed);
+    assert_eq!(assigner.exact_stamps(), ExactStamps::WhereCrossed);
+    let mut split = Split::of(assigner);
+    let mut before = |times: &[i64], watermarks: &[i64]| {
+        let batch = rows(&some(times), &some(watermarks));
+        split.assign(batch, 0).unwrap().watermark_before
+    };
+    // The first watermark crosses whatever was before.
+    assert!(matches!(before(&[11, 12], &[10, 11]), WatermarkBefore::Rows(_)));
+    assert!(matches!(before(&[13, 14], &[12, 13]), WatermarkBefore::All(Watermark(11))));
+    assert!(matches!(before(&[25, 26], &[14, 19]), WatermarkBefore::Rows(_)));
 }
 
 /// The set of (row, window) pairs that are closed must not depend on the cut into batches.

@@ -56,6 +56,7 @@
 
 use std::collections::VecDeque;
 
+use thalweg_core::connector::ExactStamps;
 use thalweg_core::graph::{Graph, StageKind};
 use thalweg_core::{OrderContract, Watermark};
 use thalweg_ordering::sync::{AtomicU64, Mutex};
@@ -106,6 +107,8 @@ pub(crate) struct OrderedFlow {
     cutting: Mutex<Cutting>,
     /// True if edges meet somewhere: rows then carry the row of the source bundle they come from.
     pub(crate) has_merges: bool,
+    /// Which rows its sources stamp with their exact watermark at least.
+    pub(crate) exact_stamps: ExactStamps,
     /// True if a watermark stands right behind the row at which it crosses a time that matters:
     /// where edges meet, and where what rows do depends on the watermarks before them.
     pub(crate) places_watermarks: bool,
@@ -181,11 +184,18 @@ impl OrderedFlow {
                 fed_by[place].iter_mut().zip(of_input).for_each(|(fed, more)| *fed |= more);
             }
         }
+        let has_merges = graph.stages.iter().any(|stage| stage.inputs.len() > 1);
+        let depends = |kind: &StageKind| matches!(kind, StageKind::Operator(operator) if operator.rows_depend_on_watermarks());
+        let rows_depend = graph.stages.iter().any(|stage| depends(&stage.kind));
+        let exact_stamps = exact_stamps(graph, has_merges, rows_depend);
+        let behind_operator = behind_operator(graph);
         let stage = |(place, stage): (usize, &thalweg_core::graph::Stage)| {
             let of_lanes = stage.inputs.iter().map(|input| fed_by[input.from.0].clone());
             let merge = (stage.inputs.len() > 1).then(|| match order {
                 OrderContract::EventTime => {
-                    MergeKind::Time(Box::new(TimeMerge::new(stage.inputs.len())))
+                    let shares_stamps = exact_stamps < ExactStamps::Everywhere
+                        && stage.inputs.iter().all(|input| !behind_operator[input.from.0]);
+                    MergeKind::Time(Box::new(TimeMerge::new(stage.inputs.len(), shares_stamps)))
                 }
                 _ => MergeKind::Arrival(Merge::new(of_lanes.collect())),
             });
@@ -200,9 +210,6 @@ impl OrderedFlow {
             }
         };
         let stages = graph.stages.iter().enumerate().map(stage).collect();
-        let has_merges = graph.stages.iter().any(|stage| stage.inputs.len() > 1);
-        let depends = |kind: &StageKind| matches!(kind, StageKind::Operator(operator) if operator.rows_depend_on_watermarks());
-        let rows_depend = graph.stages.iter().any(|stage| depends(&stage.kind));
         let takes_one_phase = |kind: &StageKind| match kind {
             StageKind::Operator(operator) => operator.watermark_phases() <= 1,
             _ => true,
@@ -218,6 +225,7 @@ impl OrderedFlow {
             reorder,
             fed_by,
             has_merges,
+            exact_stamps,
             places_watermarks: has_merges || rows_depend,
             // Where edges meet by time, places are times, and a watermark may stand among rows of
             // one.
@@ -227,6 +235,33 @@ impl OrderedFlow {
             element_rows: ElementRows::new(),
         }
     }
+}
+
+/// Which rows have to be stamped with their exact watermark, and which the sources do stamp: where
+/// a watermark has its place behind a row, at least those of a batch in which it crosses a time
+/// that matters.
+fn exact_stamps(graph: &Graph, has_merges: bool, rows_depend: bool) -> ExactStamps {
+    let wanted = match (has_merges, rows_depend) {
+        (_, true) => ExactStamps::Everywhere,
+        (true, false) => ExactStamps::WhereCrossed,
+        (false, false) => ExactStamps::WhereLate,
+    };
+    let of_sources = graph.stages.iter().filter_map(|stage| match &stage.kind {
+        StageKind::Source { assigner, .. } => Some(assigner.as_ref()?.exact_stamps()),
+        _ => None,
+    });
+    of_sources.fold(wanted, ExactStamps::max)
+}
+
+/// For each stage whether rows come out of it that an operator has made: their places are not their
+/// times.
+fn behind_operator(graph: &Graph) -> Vec<bool> {
+    let mut behind = vec![false; graph.stages.len()];
+    for (place, stage) in graph.stages.iter().enumerate() {
+        behind[place] = matches!(stage.kind, StageKind::Operator(_))
+            || stage.inputs.iter().any(|input| behind[input.from.0]);
+    }
+    behind
 }
 
 /// The sequence that the sources have to follow.

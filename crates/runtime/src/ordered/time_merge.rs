@@ -64,10 +64,12 @@ struct Lane {
 }
 
 impl TimeMerge {
-    /// A merge of this many lanes.
-    pub(crate) fn new(lanes: usize) -> Self {
+    /// A merge of this many lanes. Rows may share stamps that make no difference if nothing asks for
+    /// the exact ones, and their places are their times.
+    pub(crate) fn new(lanes: usize, shares_stamps: bool) -> Self {
+        let merge = SortedMerge::with_separate_times(lanes).with_shared_stamps(shares_stamps);
         TimeMerge {
-            merge: SortedMerge::with_separate_times(lanes),
+            merge,
             lanes: (0..lanes).map(|_| Lane::default()).collect(),
             joint: JointOfLanes::new(lanes),
             serial: 0,

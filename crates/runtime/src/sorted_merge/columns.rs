@@ -19,9 +19,13 @@ use arrow_buffer::{ArrowNativeType, ScalarBuffer};
 use arrow_schema::DataType;
 use arrow_select::concat::concat;
 use arrow_select::take::take;
-use thalweg_core::{Result, RowKind, WatermarkBefore};
+use thalweg_core::{Result, RowKind, Watermark, WatermarkBefore};
 
 use super::rows::SortedRows;
+
+/// How far above a watermark a time has to be for the watermark to have closed nothing that the row
+/// meets: a session takes a row that comes right at its end, and is closed a millisecond before.
+const AHEAD_MS: i64 = 2;
 
 /// Consecutive rows of one of several batches.
 #[derive(Clone, Copy, Debug)]
@@ -42,19 +46,29 @@ pub(super) struct PickedRows<'a> {
 }
 
 impl PickedRows<'_> {
-    /// The rows as one batch. The column of times, if there is one, is known already.
-    pub(super) fn batch(&self, times: Option<(usize, &ScalarBuffer<i64>)>) -> Result<RecordBatch> {
+    /// The rows as one batch, with these times in their order.
+    pub(super) fn batch(&self, times: &ScalarBuffer<i64>) -> Result<RecordBatch> {
         if let [span] = self.spans {
             return Ok(self.slots[span.slot].batch.slice(span.from, span.rows));
         }
         let first = &self.slots[self.spans[0].slot].batch;
-        let column = |number: usize| match times {
-            Some((column, times)) if column == number => Ok(times_as(first.column(number), times)),
-            _ => self.column(number),
+        let column = |number: usize| match self.is_of_times(number) {
+            true => Ok(times_as(first.column(number), times)),
+            false => self.column(number),
         };
         let columns = (0..first.num_columns()).map(column).collect::<Result<Vec<_>>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
         Ok(RecordBatch::try_new_with_options(first.schema(), columns, &options)?)
+    }
+
+    /// True if the times of all rows stand in this column: they need not be joined again.
+    fn is_of_times(&self, number: usize) -> bool {
+        let stands_in = |slot: &&SortedRows| {
+            let column = slot.batch.column(number);
+            column.null_count() == 0
+                && times_of(column).is_some_and(|times| times.ptr_eq(&slot.times))
+        };
+        self.slots.iter().all(stands_in)
     }
 
     /// The times in the order of the spans.
@@ -64,6 +78,18 @@ impl PickedRows<'_> {
         }
         let times: Vec<&[i64]> = self.slots.iter().map(|slot| &slot.times[..]).collect();
         self.joined(&times).into()
+    }
+
+    /// One stamp for all, where each batch has one and all times are ahead of the highest: what a
+    /// row is late for has closed before its time, or right at it ([`AHEAD_MS`]).
+    pub(super) fn shared_stamp(&self, times: &[i64]) -> Option<WatermarkBefore> {
+        let mut highest = Watermark::MIN;
+        for slot in self.slots {
+            let WatermarkBefore::All(watermark) = slot.watermark_before else { return None };
+            highest = highest.max(watermark);
+        }
+        let is_ahead = *times.first()? >= highest.0.saturating_add(AHEAD_MS);
+        is_ahead.then_some(WatermarkBefore::All(highest))
     }
 
     /// The stamps.

@@ -79,6 +79,7 @@ pub struct SortedMerge {
     inputs: Vec<Input>,
     time_column: Option<usize>,
     with_origins: bool,
+    with_shared_stamps: bool,
     /// The schema of what came first; all columns that come later are of its types.
     schema: Option<SchemaRef>,
     picker: Picker,
@@ -97,6 +98,7 @@ impl SortedMerge {
             inputs: (0..inputs).map(Input::new).collect(),
             time_column: None,
             with_origins: false,
+            with_shared_stamps: false,
             schema: None,
             picker: Picker::new(inputs),
         }
@@ -106,6 +108,14 @@ impl SortedMerge {
     #[must_use]
     pub fn with_origins(mut self) -> Self {
         self.with_origins = true;
+        self
+    }
+
+    /// Merged rows share one stamp where no stamp of theirs could make one of them late: all are
+    /// behind the highest. Not where something asks for the very watermark before a row.
+    #[must_use]
+    pub fn with_shared_stamps(mut self, shared: bool) -> Self {
+        self.with_shared_stamps = shared;
         self
     }
 
@@ -273,13 +283,15 @@ impl SortedMerge {
         let order = order_times.as_ref().map(|_| picker.tournament.indices());
         let picked = PickedRows { slots: &slots, spans: &picker.spans, rows: picker.rows, order };
         let times = order_times.map_or_else(|| picked.times(), ScalarBuffer::from);
-        let batch = picked.batch(self.time_column.map(|column| (column, &times)))?;
+        let batch = picked.batch(&times)?;
         let origins = self.with_origins.then(|| {
             let of_slots: Vec<u32> = picker.slots.iter().map(|&(input, _)| input as u32).collect();
             picked.numbers(&of_slots)
         });
         let ingest_ns = slots.iter().map(|rows| rows.ingest_ns).max().unwrap_or(0);
-        let (watermark_before, kinds) = (picked.watermark_before(), picked.kinds());
+        let shared = picked.shared_stamp(&times).filter(|_| self.with_shared_stamps);
+        let watermark_before = shared.unwrap_or_else(|| picked.watermark_before());
+        let kinds = picked.kinds();
         Ok(MergedRows { batch, watermark_before, kinds, ingest_ns, bytes: 0, times, origins })
     }
 }

@@ -209,6 +209,51 @@ fn a_long_run_is_not_copied() {
 }
 
 #[test]
+fn times_that_stand_in_a_column_are_joined_once() {
+    for interleaved in [false, true] {
+        let of = |input: i64| -> Vec<i64> {
+            match interleaved {
+                true => (0..100).map(|n| 2 * n + input).collect(),
+                false => (100 * input..100 * (input + 1)).collect(),
+            }
+        };
+        let mut merge = SortedMerge::with_separate_times(2);
+        for input in 0..2 {
+            let batch = rows(&of(input as i64), input, 0);
+            let times = times_of(batch.column(1)).expect("milliseconds");
+            let watermark_before = WatermarkBefore::All(Watermark::MIN);
+            let rows =
+                SortedRows { batch, times, watermark_before, kinds: None, ingest_ns: 0, bytes: 0 };
+            merge.push_rows(input, rows).expect("sorted");
+            merge.finish(input);
+        }
+        let merged = merge.ready(1000).expect("fits").expect("is ready");
+        assert_eq!(merged.times[..], (0..200).collect::<Vec<_>>());
+        assert!(times_of(merged.batch.column(1)).is_some_and(|of| of.ptr_eq(&merged.times)));
+    }
+}
+
+#[test]
+fn rows_ahead_of_all_stamps_may_share_the_highest() {
+    let merged = |first_ms: i64, shared: bool| {
+        let mut merge = SortedMerge::new(2, 1).with_shared_stamps(shared);
+        for (input, before) in [(0, 5), (1, 7)] {
+            let before = WatermarkBefore::All(Watermark(before));
+            let times = [first_ms + input as i64, 20];
+            merge.push(input, rows(&times, input, 0), Some(before)).expect("sorted");
+            merge.finish(input);
+        }
+        merge.ready(10).expect("fits").expect("is ready").watermark_before
+    };
+    assert!(matches!(merged(9, true), WatermarkBefore::All(Watermark(7))));
+    // A session that ends at 8 is closed by 7, and takes a row at 8.
+    for (first_ms, shared) in [(8, true), (9, false)] {
+        let WatermarkBefore::Rows(before) = merged(first_ms, shared) else { panic!("each its own") };
+        assert_eq!(before[..], [5, 7, 5, 7]);
+    }
+}
+
+#[test]
 fn a_mark_stands_where_the_frontier_was() {
     let mut merge = SortedMerge::new(2, 1).with_origins();
     push(&mut merge, 0, 0, &[1, 3]);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{OnceLock, mpsc};
 
-use thalweg_core::connector::Assign;
+use thalweg_core::connector::{Assign, ExactStamps};
 use thalweg_core::graph::{Graph, SplitTiming, Stage, StageId, StageKind};
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::snapshot::RestoredCut;
@@ -155,10 +155,12 @@ fn queues(options: &RunOptions, stages: &Stages, news: &Arc<News>) -> WorkQueues
 /// What is to be done before anybody else has the job.
 fn prepare(job: &Job) {
     match &job.ordered {
-        Some(flow) => prepare_sources(job, flow.places_watermarks),
+        Some(flow) => prepare_sources(job, flow.exact_stamps),
         None => {
             let by_rows = |operator: &dyn Operator| operator.rows_depend_on_watermarks();
-            prepare_sources(job, has_operator(&job.stages, by_rows));
+            if has_operator(&job.stages, by_rows) {
+                prepare_sources(job, ExactStamps::Everywhere);
+            }
             let_rows_wait(job);
             first_outputs(job);
         }
@@ -408,13 +410,13 @@ fn source_run(
     }
 }
 
-/// Where elements end at the row that moves a watermark, or operators go by the one before a row,
-/// each row's must be known.
-fn prepare_sources(job: &Job, stamps_exactly: bool) {
-    for (_, source) in job.stages.sources().filter(|_| stamps_exactly) {
+/// Where watermarks have their places behind rows, or operators go by the one before a row, rows
+/// must have their own.
+fn prepare_sources(job: &Job, stamped: ExactStamps) {
+    for (_, source) in job.stages.sources() {
         let mut state = source.state.lock().expect("nobody else has the job yet");
         if let Some(assigner) = &mut state.assigner {
-            assigner.stamp_exactly();
+            assigner.stamp_exactly(stamped);
         }
     }
 }

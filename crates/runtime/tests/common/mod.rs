@@ -10,7 +10,7 @@ use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 use arrow_schema::{DataType, Field, Schema};
-use thalweg_core::connector::{Assign, Assigned, Waker};
+use thalweg_core::connector::{Assign, Assigned, ExactStamps, Waker};
 use thalweg_core::graph::{Graph, Input, StageId, StageKind};
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::shim::mix64;
@@ -126,7 +126,7 @@ impl Assign for Delay {
     fn row_times(&self, batch: &RecordBatch) -> Result<Option<ScalarBuffer<i64>>> {
         Ok(Some(column(batch, 0).into()))
     }
-    fn stamp_exactly(&mut self) {}
+    fn stamp_exactly(&mut self, _: ExactStamps) {}
 }
 
 /// One of 256 virtual partitions: a run-time partition is a range of them.

@@ -21,7 +21,7 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 use thalweg::pipeline::{MemorySource, Pipeline, Stream, Window, average, count};
 use thalweg::{Column, DataType, Result, Sink, TableSchema};
-use thalweg_core::connector::{Assign, Assigned};
+use thalweg_core::connector::{Assign, Assigned, ExactStamps};
 use thalweg_core::graph::{Graph, StageKind};
 use thalweg_core::{Grid, SourceBatch, Watermark};
 use thalweg_runtime::Ablation;
@@ -287,7 +287,8 @@ impl Assign for MoreWatermarks {
     fn row_times(&self, batch: &RecordBatch) -> Result<Option<ScalarBuffer<i64>>> {
         self.inner.row_times(batch)
     }
-    fn stamp_exactly(&mut self) {
-        self.inner.stamp_exactly();
+    fn stamp_exactly(&mut self, _: ExactStamps) {
+        // It does not know which times matter here.
+        self.inner.stamp_exactly(ExactStamps::Everywhere);
     }
 }
