@@ -327,7 +327,8 @@ impl Page<'_> {
             let Some((rate, base)) = group.number("/rows_per_second").zip(base) else { continue };
             let workload = format!("{}, {} % early", group.point.workload, group.point.variant);
             let ratio = (rate.0 / base.0, rate.1 / base.0, rate.2 / base.0);
-            let goal = Some(Goal::AtLeast(1.0 - EARLY_LOSS_MAX));
+            let goal = EARLY_GOALS.iter().find(|(early, _)| *early == group.point.variant);
+            let goal = goal.map(|&(_, share)| Goal::AtLeast(share));
             let shown = (PAPERS, workload, "of the rate with none early", ratio, "", goal);
             figures.push(self.figure("disorder", shown));
         }
@@ -361,8 +362,9 @@ impl Page<'_> {
     }
 }
 
-/// Of the rate of records in order, what early ones may cost (StreamBox, figure 7).
-const EARLY_LOSS_MAX: f64 = 0.07;
+/// What is to be left of the rate of records in order, by how many percent come early. StreamBox
+/// keeps 0.93 with 40 % (figure 7).
+const EARLY_GOALS: [(&str, f64); 2] = [("20", 0.93), ("40", 0.9)];
 
 /// Figure and variant, and how the page calls them.
 const ABLATIONS: [(&str, &str, &str, &str); 4] = [

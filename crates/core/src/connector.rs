@@ -262,8 +262,8 @@ pub trait Assign: Send {
     }
     /// The row times of a batch that was stamped, where rows have one.
     fn row_times(&self, batch: &RecordBatch) -> Result<Option<ScalarBuffer<i64>>>;
-    /// From now on at least these rows get their exact running watermark, also where no window needs
-    /// it.
+    /// From now on at least these rows get their exact running watermark, also where no window
+    /// needs it.
     fn stamp_exactly(&mut self, rows: ExactStamps);
     /// Which rows get it.
     fn exact_stamps(&self) -> ExactStamps {

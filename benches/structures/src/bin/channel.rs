@@ -152,8 +152,8 @@ impl Shape {
         (sum, rows)
     }
 
-    /// Workers do a step of each of their roles in turn until all are done. How long each role took,
-    /// by role.
+    /// Workers do a step of each of their roles in turn until all are done. How long each role
+    /// took, by role.
     fn work(&self, roles: Vec<Role<'_>>) -> Vec<u64> {
         let spent_ns: Vec<AtomicU64> = roles.iter().map(|_| AtomicU64::new(0)).collect();
         let mut shares: Vec<Vec<(usize, Role<'_>)>> =

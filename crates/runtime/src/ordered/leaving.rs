@@ -1,9 +1,10 @@
 //! Results of a watermark that leave before all of it is made.
 //!
-//! A hundred thousand groups of a window are written partition by partition, batch by batch; whoever
-//! waits for the first of them should not wait for the last. Results of one window are in the order of
-//! partitions (each has a range of virtual ones). So what the first partition that is not done has
-//! made may leave at once, and with its last results what others behind it have that are done.
+//! A hundred thousand groups of a window are written partition by partition, batch by batch;
+//! whoever waits for the first of them should not wait for the last. Results of one window are in
+//! the order of partitions (each has a range of virtual ones). So what the first partition that is
+//! not done has made may leave at once, and with its last results what others behind it have that
+//! are done.
 //!
 //! # Protocol
 //! A partition keeps what it has made in the gather, then comes here (`leave_early` in

@@ -64,8 +64,8 @@ struct Lane {
 }
 
 impl TimeMerge {
-    /// A merge of this many lanes. Rows may share stamps that make no difference if nothing asks for
-    /// the exact ones, and their places are their times.
+    /// A merge of this many lanes. Rows may share stamps that make no difference if nothing asks
+    /// for the exact ones, and their places are their times.
     pub(crate) fn new(lanes: usize, shares_stamps: bool) -> Self {
         let merge = SortedMerge::with_separate_times(lanes).with_shared_stamps(shares_stamps);
         TimeMerge {

@@ -4,10 +4,10 @@
 //! by (time, injector, position), whatever the timing. Two places can see to that:
 //!
 //! - [`Merge::Channel`]: the rows meet in the channel, in contract `event_time`;
-//! - [`Merge::Operators`]: each instance has a merge operator in front of it, as in the systems that
-//!   Viper was measured against (its "operator layer"). With one injector there is nothing to
-//!   merge, and none. It brings the order about by itself in any contract that keeps the order of
-//!   a source.
+//! - [`Merge::Operators`]: each instance has a merge operator in front of it, as in the systems
+//!   that Viper was measured against (its "operator layer"). With one injector there is nothing to
+//!   merge, and none. It brings the order about by itself in any contract that keeps the order of a
+//!   source.
 //!
 //! Both lead to the same operator with the same rows, and each row goes to the instance of its car.
 
