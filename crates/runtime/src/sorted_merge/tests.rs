@@ -248,7 +248,9 @@ fn rows_ahead_of_all_stamps_may_share_the_highest() {
     assert!(matches!(merged(9, true), WatermarkBefore::All(Watermark(7))));
     // A session that ends at 8 is closed by 7, and takes a row at 8.
     for (first_ms, shared) in [(8, true), (9, false)] {
-        let WatermarkBefore::Rows(before) = merged(first_ms, shared) else { panic!("each its own") };
+        let WatermarkBefore::Rows(before) = merged(first_ms, shared) else {
+            panic!("each its own")
+        };
         assert_eq!(before[..], [5, 7, 5, 7]);
     }
 }
