@@ -48,8 +48,9 @@ impl fmt::Display for Watermark {
 /// this and nothing else, so it depends on the data alone.
 #[derive(Clone, Debug)]
 pub enum WatermarkBefore {
-    /// The same for every row. Also used where the assigner knows that no row of the bundle can be
-    /// late for any window downstream; the value is then a lower bound.
+    /// The same for every row. Also used where no row of the bundle can be late for any window
+    /// downstream, neither for its own watermark nor for this one: the assigner then gives a lower
+    /// bound, a merge by time the highest of its inputs.
     All(Watermark),
     /// One per row, in milliseconds.
     Rows(ScalarBuffer<i64>),
@@ -73,6 +74,15 @@ impl WatermarkBefore {
                 WatermarkBefore::Rows(indices.iter().map(|&i| rows[i as usize]).collect())
             }
         }
+    }
+    /// The watermark before all rows of several bundles, if it is one.
+    pub fn one_of<'a>(bundles: impl IntoIterator<Item = &'a Self>) -> Option<Watermark> {
+        let mut bundles = bundles.into_iter().map(|before| match before {
+            WatermarkBefore::All(watermark) => Some(*watermark),
+            WatermarkBefore::Rows(_) => None,
+        });
+        let first = bundles.next()??;
+        bundles.all(|before| before == Some(first)).then_some(first)
     }
     /// These watermarks, and at least this one.
     #[must_use]

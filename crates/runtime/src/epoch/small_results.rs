@@ -27,7 +27,7 @@
 
 use arrow_array::RecordBatch;
 use arrow_select::concat::concat_batches;
-use thalweg_core::{Bundle, Result, RowKind, Watermark, WatermarkBefore};
+use thalweg_core::{Bundle, Result, RowKind, WatermarkBefore};
 use thalweg_ordering::sync::{Arc, Mutex, MutexGuard};
 
 use crate::container::Container;
@@ -181,21 +181,14 @@ fn joined(results: Vec<WaitingResult>) -> Result<Vec<WaitingResult>> {
 
 /// The watermark before each row of several bundles.
 fn joined_watermarks<'a>(bundles: impl Iterator<Item = &'a Bundle> + Clone) -> WatermarkBefore {
-    let mut befores = bundles.clone().map(|bundle| &bundle.stamps.watermark_before);
-    let of_all = |before: &WatermarkBefore| match before {
-        WatermarkBefore::All(watermark) => Some(*watermark),
-        WatermarkBefore::Rows(_) => None,
-    };
-    let first: Option<Watermark> = befores.next().and_then(of_all);
-    match first {
-        Some(same) if befores.all(|before| of_all(before) == first) => WatermarkBefore::All(same),
-        _ => {
-            let rows = |bundle: &'a Bundle| {
-                (0..bundle.num_rows()).map(|row| bundle.stamps.watermark_before.at(row).0)
-            };
-            WatermarkBefore::Rows(bundles.flat_map(rows).collect())
-        }
+    let befores = bundles.clone().map(|bundle| &bundle.stamps.watermark_before);
+    if let Some(watermark) = WatermarkBefore::one_of(befores) {
+        return WatermarkBefore::All(watermark);
     }
+    let rows = |bundle: &'a Bundle| {
+        (0..bundle.num_rows()).map(|row| bundle.stamps.watermark_before.at(row).0)
+    };
+    WatermarkBefore::Rows(bundles.flat_map(rows).collect())
 }
 
 #[cfg(test)]

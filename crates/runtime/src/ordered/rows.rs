@@ -180,14 +180,8 @@ fn ordinals_of(bundle: &Bundle) -> Vec<i64> {
 
 /// Each row keeps the running watermark of its own split.
 pub(crate) fn merged_watermarks(bundles: &[Bundle], indices: &[(usize, usize)]) -> WatermarkBefore {
-    let uniform = |bundle: &Bundle| match bundle.stamps.watermark_before {
-        WatermarkBefore::All(watermark) => Some(watermark),
-        WatermarkBefore::Rows(_) => None,
-    };
-    let first = uniform(&bundles[0]);
-    if let Some(watermark) = first
-        && bundles.iter().all(|bundle| uniform(bundle) == first)
-    {
+    let befores = bundles.iter().map(|bundle| &bundle.stamps.watermark_before);
+    if let Some(watermark) = WatermarkBefore::one_of(befores) {
         return WatermarkBefore::All(watermark);
     }
     let before = |&(bundle, row): &(usize, usize)| -> i64 {

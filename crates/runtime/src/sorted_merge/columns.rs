@@ -98,11 +98,9 @@ impl PickedRows<'_> {
         if let ([span], WatermarkBefore::Rows(rows)) = (self.spans, first) {
             return WatermarkBefore::Rows(rows.slice(span.from, span.rows));
         }
-        if let WatermarkBefore::All(first) = *first {
-            let is_first = |slot: &&SortedRows| matches!(slot.watermark_before, WatermarkBefore::All(other) if other == first);
-            if self.slots.iter().all(is_first) {
-                return WatermarkBefore::All(first);
-            }
+        let of_slots = self.slots.iter().map(|slot| &slot.watermark_before);
+        if let Some(watermark) = WatermarkBefore::one_of(of_slots) {
+            return WatermarkBefore::All(watermark);
         }
         let mut joined = Vec::with_capacity(self.rows);
         for &Span { slot, from, rows } in self.spans {
