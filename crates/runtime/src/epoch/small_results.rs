@@ -198,7 +198,7 @@ mod tests {
     use arrow_array::cast::AsArray;
     use arrow_array::types::Int64Type;
     use arrow_array::{ArrayRef, Int64Array};
-    use thalweg_core::Stamps;
+    use thalweg_core::{Stamps, Watermark};
 
     use super::*;
 
