@@ -56,6 +56,11 @@ pub enum WatermarkBefore {
     Rows(ScalarBuffer<i64>),
 }
 
+/// How far above a watermark a time has to be for the watermark to have closed nothing that a row
+/// at that time meets: a session takes a row that comes right at its end, and is closed a
+/// millisecond before.
+pub const AHEAD_MS: i64 = 2;
+
 impl WatermarkBefore {
     /// The watermark before this row.
     #[inline]

@@ -45,7 +45,7 @@ use arrow_schema::{Schema, SchemaRef};
 use arrow_select::filter::filter_record_batch;
 use thalweg_core::connector::{Assign, Assigned, ExactStamps, Origin};
 use thalweg_core::operator::WatermarkInterest;
-use thalweg_core::time::extremes;
+use thalweg_core::time::{AHEAD_MS, extremes};
 use thalweg_core::{
     Column, Error, Result, SourceBatch, TableSchema, TimeExtremes, Watermark, WatermarkBefore,
 };
@@ -206,8 +206,7 @@ impl WatermarkAssigner {
     /// True if the rows must get their exact stamps, with this watermark as the highest.
     fn needs_stamps(&self, extremes: Option<&TimeExtremes>, highest: Watermark) -> bool {
         let moves = highest > self.running;
-        let may_be_late = || self.matters(extremes, highest);
-        moves && (self.needs_every_stamp(highest) || may_be_late())
+        moves && (self.needs_every_stamp(highest) || self.matters(extremes, highest))
     }
 
     /// True if the rows must get their exact stamps though none may be late for one of them.
@@ -238,12 +237,11 @@ impl WatermarkAssigner {
     }
 
     /// How far above a watermark a time has to be for the watermark to have closed nothing that the
-    /// row meets. Windows on a grid end behind the times that they hold. Others may end at them: a
-    /// session takes a row that comes right at its end, and is closed a millisecond before.
+    /// row meets. Windows on a grid end behind the times that they hold; others may end at them.
     fn ahead_ms(&self) -> i64 {
         match self.spec.interest {
             WatermarkInterest::EndOnly | WatermarkInterest::Grids(_) => 1,
-            WatermarkInterest::Every => 2,
+            WatermarkInterest::Every => AHEAD_MS,
         }
     }
 
@@ -280,14 +278,13 @@ impl WatermarkAssigner {
         };
         let before = match self.highest_of_delayed(extremes.as_ref()) {
             Some(highest) if !needs_stamps(highest) => self.pass(highest),
-            _ => {
-                let delayed = delay_ms.and_then(|delay_ms| self.stamp_delayed(times, delay_ms));
-                if let Some((extremes, before)) = delayed {
-                    return Ok((Some(extremes), before));
+            _ => match delay_ms.and_then(|delay_ms| self.stamp_delayed(times, delay_ms)) {
+                Some((_, before)) => before,
+                None => {
+                    let watermarks = self.evaluate(&self.spec.watermark, batch, wall_ms)?;
+                    self.stamp(extremes.as_ref(), millis(&watermarks, "watermark")?)
                 }
-                let watermarks = self.evaluate(&self.spec.watermark, batch, wall_ms)?;
-                self.stamp(extremes.as_ref(), millis(&watermarks, "watermark")?)
-            }
+            },
         };
         Ok((extremes, before))
     }
@@ -299,7 +296,7 @@ impl WatermarkAssigner {
         &mut self,
         times: &ScalarBuffer<i64>,
         delay_ms: i64,
-    ) -> Option<(TimeExtremes, WatermarkBefore)> {
+    ) -> Option<((i64, i64), WatermarkBefore)> {
         let before = self.running;
         let (mut running, mut lowest, mut highest) = (before.0, i64::MAX, i64::MIN);
         let mut stamps = Vec::with_capacity(times.len());
@@ -319,7 +316,7 @@ impl WatermarkAssigner {
             true => WatermarkBefore::Rows(stamps.into()),
             false => WatermarkBefore::All(before),
         };
-        Some((TimeExtremes::found(times, (lowest, highest)), stamps))
+        Some(((lowest, highest), stamps))
     }
 
     /// True if a row at one of these times could be late for something if the watermark before it
@@ -359,7 +356,7 @@ impl Assign for WatermarkAssigner {
         let always_ms = delay_ms.filter(|_| self.exact == ExactStamps::Everywhere);
         let stamped = always_ms.and_then(|delay_ms| self.stamp_delayed(&times, delay_ms));
         let (extremes, watermark_before) = match stamped {
-            Some((extremes, before)) => (Some(extremes), before),
+            Some((extremes, before)) => (Some(TimeExtremes::found(&times, extremes)), before),
             None => self.stamp_if_needed(&batch, (&times, delay_ms), wall_ms)?,
         };
         let time_extremes = extremes.map(|extremes| extremes.with_watermarks(&watermark_before));

@@ -9,8 +9,8 @@ use thalweg_core::operator::Emitted;
 use thalweg_core::{Bundle, Operator, Result, Stamps, Watermark, WatermarkBefore};
 use thalweg_ordering::sync::{AtomicUsize, Mutex, MutexGuard, Ordering};
 
+use super::early_results::EarlyResults;
 use super::element::{Outcome, Passage, Port, Ports};
-use super::leaving::Leaving;
 use super::marks::TakenMark;
 use super::rows::{self, Ordered, slice};
 
@@ -41,7 +41,7 @@ pub struct Gather {
     /// Pieces and the barrier that are not finished.
     pub(super) remaining: AtomicUsize,
     /// Where results of the watermark may leave before all are made.
-    pub(super) leaving: Option<Mutex<Leaving>>,
+    pub(super) early: Option<Mutex<EarlyResults>>,
     pub(super) emitted: Mutex<GatheredRows>,
 }
 

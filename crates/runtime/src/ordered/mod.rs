@@ -46,10 +46,10 @@
 //!   elements: these numbers order rows for aggregates, go into snapshots, and must not depend on
 //!   where memory was short.
 //!
-//! One thing may leave in parts, and for the sake of time, not of memory (`leaving`): what comes of
-//! a watermark that closes one window, of the oldest serial, where no edges meet. The elements of
-//! its parts have numbers of their own downstream. How many there are depends on time; the sequence
-//! of rows does not, and that is all that aggregates compare.
+//! One thing may leave in parts, and for the sake of time, not of memory (`early_results`): what
+//! comes of a watermark that closes one window, of the oldest serial, where no edges meet. The
+//! elements of its parts have numbers of their own downstream. How many there are depends on time;
+//! the sequence of rows does not, and that is all that aggregates compare.
 //!
 //! Stopping and resuming itself is shared with `epoch`: a job that gives up leaves its items where
 //! they are.
@@ -73,13 +73,13 @@ use time_merge::TimeMerge;
 use turn::InTurn;
 use worklist::Worklist;
 
+mod early_results;
 pub(crate) mod element;
 pub(crate) mod elements;
 mod exit;
 pub(crate) mod gather;
 mod ingest;
 mod lanes;
-pub(crate) mod leaving;
 mod marked_items;
 pub(crate) mod marks;
 mod merge;
@@ -107,8 +107,8 @@ pub(crate) struct OrderedFlow {
     cutting: Mutex<Cutting>,
     /// True if edges meet somewhere: rows then carry the row of the source bundle they come from.
     pub(crate) has_merges: bool,
-    /// Which rows its sources stamp with their exact watermark at least.
-    pub(crate) exact_stamps: ExactStamps,
+    /// Which rows its sources have to stamp with their exact watermark.
+    pub(crate) wanted_stamps: ExactStamps,
     /// True if a watermark stands right behind the row at which it crosses a time that matters:
     /// where edges meet, and where what rows do depends on the watermarks before them.
     pub(crate) places_watermarks: bool,
@@ -187,7 +187,8 @@ impl OrderedFlow {
         let has_merges = graph.stages.iter().any(|stage| stage.inputs.len() > 1);
         let depends = |kind: &StageKind| matches!(kind, StageKind::Operator(operator) if operator.rows_depend_on_watermarks());
         let rows_depend = graph.stages.iter().any(|stage| depends(&stage.kind));
-        let exact_stamps = exact_stamps(graph, has_merges, rows_depend);
+        let wanted_stamps = wanted_stamps(has_merges, rows_depend);
+        let exact_stamps = exact_stamps_of_sources(graph).fold(wanted_stamps, ExactStamps::max);
         let behind_operator = behind_operator(graph);
         let stage = |(place, stage): (usize, &thalweg_core::graph::Stage)| {
             let of_lanes = stage.inputs.iter().map(|input| fed_by[input.from.0].clone());
@@ -225,7 +226,7 @@ impl OrderedFlow {
             reorder,
             fed_by,
             has_merges,
-            exact_stamps,
+            wanted_stamps,
             places_watermarks: has_merges || rows_depend,
             // Where edges meet by time, places are times, and a watermark may stand among rows of
             // one.
@@ -237,20 +238,22 @@ impl OrderedFlow {
     }
 }
 
-/// Which rows have to be stamped with their exact watermark, and which the sources do stamp: where
-/// a watermark has its place behind a row, at least those of a batch in which it crosses a time
-/// that matters.
-fn exact_stamps(graph: &Graph, has_merges: bool, rows_depend: bool) -> ExactStamps {
-    let wanted = match (has_merges, rows_depend) {
+/// Which rows have to be stamped with their exact watermark: where one has its place behind a row,
+/// at least those of a batch in which it crosses a time that matters.
+fn wanted_stamps(has_merges: bool, rows_depend: bool) -> ExactStamps {
+    match (has_merges, rows_depend) {
         (_, true) => ExactStamps::Everywhere,
         (true, false) => ExactStamps::WhereCrossed,
         (false, false) => ExactStamps::WhereLate,
-    };
-    let of_sources = graph.stages.iter().filter_map(|stage| match &stage.kind {
+    }
+}
+
+/// Which rows each source stamps so by itself.
+fn exact_stamps_of_sources(graph: &Graph) -> impl Iterator<Item = ExactStamps> {
+    graph.stages.iter().filter_map(|stage| match &stage.kind {
         StageKind::Source { assigner, .. } => Some(assigner.as_ref()?.exact_stamps()),
         _ => None,
-    });
-    of_sources.fold(wanted, ExactStamps::max)
+    })
 }
 
 /// For each stage whether rows come out of it that an operator has made: their places are not their

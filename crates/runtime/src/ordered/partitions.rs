@@ -11,10 +11,10 @@ use thalweg_core::{Exchange, OrderContract, Result, Route, Watermark};
 use thalweg_ordering::sync::{Arc, AtomicUsize, Mutex};
 
 use super::Dispatch;
+use super::early_results::EarlyResults;
 use super::element::{Element, Outcome, Passage, Ports, Routed};
 use super::elements::ElementStage;
 use super::gather::{Gather, in_sequence};
-use super::leaving::Leaving;
 use super::rows::AT_WATERMARK;
 use crate::barrier::{Barrier, BarrierCall, BarrierResults};
 use crate::cut::CutUnderWay;
@@ -86,9 +86,9 @@ impl ElementStage<'_> {
             pass,
             passed_before,
             remaining: AtomicUsize::new(1),
-            leaving: advanced.filter(|_| !self.flow.has_merges).and_then(|watermark| {
+            early: advanced.filter(|_| !self.flow.has_merges).and_then(|watermark| {
                 let (of, cells) = (operator.operator.as_ref(), operator.cells.len());
-                Leaving::wanted(of, cells, (dispatch.watermark, watermark))
+                EarlyResults::wanted(of, cells, (dispatch.watermark, watermark))
             }),
             emitted: Mutex::default(),
         });
@@ -206,9 +206,9 @@ impl ElementStage<'_> {
 
     /// A partition keeps results of the watermark, perhaps its last. Sends on what may leave.
     pub(crate) fn leave_early(&self, gather: &Gather, cell: usize, is_done: bool) -> Result<()> {
-        let Some(leaving) = &gather.leaving else { return Ok(()) };
-        let mut leaving = leaving.lock().expect("a failed job sends no more");
-        let Some(last) = leaving.note(cell, is_done) else { return Ok(()) };
+        let Some(early) = &gather.early else { return Ok(()) };
+        let mut early = early.lock().expect("a failed job sends no more");
+        let Some(last) = early.note(cell, is_done) else { return Ok(()) };
         if !self.own.exit.is_turn(gather.place) {
             return Ok(());
         }

@@ -19,13 +19,10 @@ use arrow_buffer::{ArrowNativeType, ScalarBuffer};
 use arrow_schema::DataType;
 use arrow_select::concat::concat;
 use arrow_select::take::take;
+use thalweg_core::time::AHEAD_MS;
 use thalweg_core::{Result, RowKind, Watermark, WatermarkBefore};
 
 use super::rows::SortedRows;
-
-/// How far above a watermark a time has to be for the watermark to have closed nothing that the row
-/// meets: a session takes a row that comes right at its end, and is closed a millisecond before.
-const AHEAD_MS: i64 = 2;
 
 /// Consecutive rows of one of several batches.
 #[derive(Clone, Copy, Debug)]

@@ -289,7 +289,7 @@ impl SortedMerge {
             picked.numbers(&of_slots)
         });
         let ingest_ns = slots.iter().map(|rows| rows.ingest_ns).max().unwrap_or(0);
-        let shared = picked.shared_stamp(&times).filter(|_| self.with_shared_stamps);
+        let shared = self.with_shared_stamps.then(|| picked.shared_stamp(&times)).flatten();
         let watermark_before = shared.unwrap_or_else(|| picked.watermark_before());
         let kinds = picked.kinds();
         Ok(MergedRows { batch, watermark_before, kinds, ingest_ns, bytes: 0, times, origins })

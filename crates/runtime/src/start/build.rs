@@ -155,7 +155,7 @@ fn queues(options: &RunOptions, stages: &Stages, news: &Arc<News>) -> WorkQueues
 /// What is to be done before anybody else has the job.
 fn prepare(job: &Job) {
     match &job.ordered {
-        Some(flow) => prepare_sources(job, flow.exact_stamps),
+        Some(flow) => prepare_sources(job, flow.wanted_stamps),
         None => {
             let by_rows = |operator: &dyn Operator| operator.rows_depend_on_watermarks();
             if has_operator(&job.stages, by_rows) {

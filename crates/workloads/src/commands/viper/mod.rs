@@ -215,13 +215,13 @@ fn measure(
     let throughput = throughput(arguments.repeat, shape, &inputs, &expected)?;
     let slowest = throughput.iter().map(Measured::wall).fold(f64::INFINITY, f64::min);
     let rows_per_second = slowest * 1e6 / 2.0;
+    let rows = rows_per_second * arguments.latency_seconds;
+    let first = latency::first(&inputs, rows as usize);
     let mut latencies = [const { None }; 3];
     for repetition in 0..arguments.repeat {
         for (variant, latency) in VARIANTS.into_iter().zip(&mut latencies) {
             if variant != Variant::OperatorsByTurns {
-                let rows = rows_per_second * arguments.latency_seconds;
-                let inputs: Vec<Vec<Record>> = latency::first(&inputs, rows as usize);
-                let measured = latency::run(variant, shape, inputs, rows_per_second)?;
+                let measured = latency::run(variant, shape, first.clone(), rows_per_second)?;
                 match repetition {
                     0 => *latency = Some(measured),
                     _ => latency.as_mut().expect("of the first repetition").add(&measured),

@@ -31,20 +31,20 @@ use thalweg_core::{Operator, Watermark};
 use thalweg_ordering::sync::Mutex;
 
 /// How far the results of a watermark may have left.
-pub(crate) struct Leaving {
+pub(crate) struct EarlyResults {
     /// The first partition that is not done.
     first: usize,
     done: Vec<bool>,
 }
 
-impl Leaving {
+impl EarlyResults {
     /// For the partitions of an operator at this watermark, the next one behind `before`, if their
     /// results may leave one by one.
     pub(super) fn wanted(
         operator: &dyn Operator,
         partitions: usize,
         (before, watermark): (Watermark, Watermark),
-    ) -> Option<Mutex<Leaving>> {
+    ) -> Option<Mutex<EarlyResults>> {
         if operator.watermark_phases() < 2 {
             return None;
         }
@@ -53,7 +53,7 @@ impl Leaving {
         let (low, high) = (before.0.saturating_add(1), watermark.0.saturating_add(1));
         let ends = grids.iter().map(|grid| grid.index(high).saturating_sub(grid.index(low)));
         let is_one_window = ends.fold(0, i64::saturating_add) <= 1;
-        is_one_window.then(|| Mutex::new(Leaving { first: 0, done: vec![false; partitions] }))
+        is_one_window.then(|| Mutex::new(EarlyResults { first: 0, done: vec![false; partitions] }))
     }
 
     /// A partition has made results, perhaps its last. The partition up to which results may leave,
@@ -72,10 +72,10 @@ mod tests {
 
     #[test]
     fn the_first_that_is_not_done_may_leave_and_takes_those_behind_it_along() {
-        let mut leaving = Leaving { first: 0, done: vec![false; 3] };
-        assert_eq!(leaving.note(1, true), None, "the first one has made nothing yet");
-        assert_eq!(leaving.note(0, false), Some(0));
-        assert_eq!(leaving.note(0, true), Some(2), "its last, the second, what the third has");
-        assert_eq!(leaving.note(2, true), Some(3));
+        let mut early = EarlyResults { first: 0, done: vec![false; 3] };
+        assert_eq!(early.note(1, true), None, "the first one has made nothing yet");
+        assert_eq!(early.note(0, false), Some(0));
+        assert_eq!(early.note(0, true), Some(2), "its last, the second, what the third has");
+        assert_eq!(early.note(2, true), Some(3));
     }
 }
