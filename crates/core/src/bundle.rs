@@ -84,7 +84,8 @@ pub struct Stamps {
     /// the serial of the bundle they come from; those made at a watermark carry that of the
     /// newest bundle before it.
     pub serial: u64,
-    /// The NUMA node whose memory holds the batch.
+    /// The NUMA node whose memory holds the batch, as far as that is known; else that of the worker
+    /// that made it.
     pub numa_node: u16,
     /// When the youngest row entered the engine, by [`Clock::now_ns`](crate::shim::Clock::now_ns).
     pub ingest_ns: u64,

@@ -126,6 +126,7 @@ fn main() -> Result<()> {
             let machine = VirtualMachine {
                 topology: Topology { nodes: vec![(0..cores).collect()] },
                 costs: Costs::Measured(Arc::new(ThreadClock), Arc::new(row_costs)),
+                numa_memory: None,
                 wake_ns: 0,
                 seed: 1,
             };

@@ -239,25 +239,48 @@ impl<'a> Dispatcher<'a> {
         self.job.stages[stage].metrics.queued.load(Ordering::Relaxed) > 0
     }
 
-    /// A bundle of the closed container with the smallest end.
+    /// A bundle of the container with the smallest end that is known.
     fn needed_next(&self) -> Option<Task> {
         let mut best: Option<(Watermark, usize, usize, Arc<Container>)> = None;
         for stage in (0..self.job.stages.len()).rev().filter(|&stage| self.has_queued(stage)) {
             for (lane, containers) in self.job.stages[stage].lanes.iter().enumerate() {
-                let closed = self.walk(containers, |container| {
-                    let is_closed = container.state() == ContainerState::WatermarkAssigned;
-                    (is_closed && !container.is_claimed()).then(|| Arc::clone(container))
+                let mut open = 0;
+                let needed = self.walk(containers, |container| {
+                    let end = self.end_of(container, (stage, lane), &mut open)?;
+                    (!container.is_claimed()).then(|| (end, Arc::clone(container)))
                 });
-                if let Some(container) = closed
-                    && best.as_ref().is_none_or(|(end, ..)| container.end() < *end)
+                if let Some((end, container)) = needed
+                    && best.as_ref().is_none_or(|(least, ..)| end < *least)
                 {
-                    best = Some((container.end(), stage, lane, container));
+                    best = Some((end, stage, lane, container));
                 }
             }
         }
         let (_, stage, lane, container) = best?;
         let bundle = container.claim(self.worker.numa_node)?;
         Some(self.claimed(stage, lane, container, bundle))
+    }
+
+    /// Where the epoch of a container ends, if that is known. `open` counts the containers of a
+    /// lane of which it is not.
+    fn end_of(
+        &self,
+        container: &Container,
+        (stage, lane): (usize, usize),
+        open: &mut i64,
+    ) -> Option<Watermark> {
+        match container.state() {
+            ContainerState::WatermarkAssigned => return Some(container.end()),
+            ContainerState::Open => *open += 1,
+            _ => return None,
+        }
+        #[cfg(feature = "baselines")]
+        return self.job.ablated.estimated_end(stage, lane, *open);
+        #[cfg(not(feature = "baselines"))]
+        {
+            let _ = (stage, lane);
+            None
+        }
     }
 
     /// The oldest bundle of the stage with the most open containers.

@@ -24,6 +24,7 @@ use crate::metrics::{
     BlockedBy, LatencyHistogram, LatencyPercentiles, SnapshotMetrics, StageMetrics, StageRole,
 };
 use crate::news::News;
+use crate::numa_memory::SharedNumaMemory;
 use crate::ordered::OrderedFlow;
 use crate::pace::{Pace, SMALL_ROWS};
 use crate::policies::{SchedulerPolicy, SnapshotMode};
@@ -82,6 +83,8 @@ pub(crate) struct Settings {
     pub(crate) ticks: bool,
     pub(crate) record: Option<StepRecorder>,
     pub(crate) snapshots: Option<SnapshotMode>,
+    /// Says on which NUMA node rows are, if there are several.
+    pub(crate) numa_memory: Option<SharedNumaMemory>,
 }
 
 /// What is measured over all stages.

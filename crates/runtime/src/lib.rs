@@ -31,6 +31,7 @@
 //! | [`interleaving`] | the sequence in which inputs came in, recorded and replayed |
 //! | `source_batcher` | small batches of a source become one bundle |
 //! | `ablation` | decisions of the design switched off (feature `baselines`) |
+//! | [`numa_memory`] | on which NUMA node rows are |
 //! | [`topology`] | NUMA nodes and cores |
 
 #[cfg(feature = "baselines")]
@@ -55,6 +56,7 @@ mod lifecycle;
 pub mod memory;
 pub mod metrics;
 mod news;
+pub mod numa_memory;
 mod observed;
 mod options;
 mod ordered;

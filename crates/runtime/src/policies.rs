@@ -132,8 +132,10 @@ pub enum Ablation {
     /// A stage works on an epoch once all of its rows have arrived and every older one is finished
     /// ("hold and sort" without the sort).
     InOrderEpochs,
-    /// What a stateless stage makes goes to the youngest container that is open downstream.
+    /// What a stage makes goes to the youngest container that is open downstream.
     IgnoreEpochBoundaries,
+    /// What the next result needs is estimated for open epochs as well.
+    EstimatedMoments,
     /// A worker drains the stage that it is at, then moves to the next one; watermarks wait for
     /// their turn.
     NoPriority,

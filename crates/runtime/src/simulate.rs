@@ -113,7 +113,7 @@ impl Simulation {
         restored: Option<&RestoredCut>,
     ) -> Result<Self> {
         let sleep = Arc::new(Sleep::new());
-        let around = Surroundings { numa_nodes, sleep, receivers: None };
+        let around = Surroundings { numa_nodes, numa_memory: None, sleep, receivers: None };
         let mut job = build(graph, options, restored, around)?;
         // Where each task does one element, workers mix most.
         let elements_max = if seed.is_multiple_of(2) { 1 } else { 3 };

@@ -8,6 +8,9 @@
 
 use std::sync::OnceLock;
 
+/// Where Linux describes the nodes.
+const SYSTEM_FOLDER: &str = "/sys/devices/system/node";
+
 /// The machine as far as placing work is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
@@ -33,7 +36,7 @@ impl Topology {
     }
 
     fn read() -> Self {
-        let found = Self::from_folder("/sys/devices/system/node").unwrap_or_else(|| {
+        let found = Self::from_folder(SYSTEM_FOLDER).unwrap_or_else(|| {
             let cores = std::thread::available_parallelism().map_or(1, usize::from);
             Topology { nodes: vec![(0..cores).collect()] }
         });
@@ -54,14 +57,21 @@ impl Topology {
         if nodes.is_empty() { self } else { Topology { nodes } }
     }
 
-    /// Reads `node0/cpulist`, `node1/cpulist`, … in a folder.
+    /// Reads what a folder says of nodes. One without cores has memory only.
     fn from_folder(folder: &str) -> Option<Self> {
-        let nodes: Vec<Vec<usize>> = (0..)
-            .map_while(|n| std::fs::read_to_string(format!("{folder}/node{n}/cpulist")).ok())
-            .map(|text| parse_list(&text))
-            .filter(|cores| !cores.is_empty())
-            .collect();
+        let nodes: Vec<Vec<usize>> =
+            cores_of_nodes(folder).filter(|cores| !cores.is_empty()).collect();
         (!nodes.is_empty()).then_some(Topology { nodes })
+    }
+
+    /// For each node of the system its place here; none if no core here is on it.
+    pub(crate) fn places_of_nodes(&self) -> Vec<Option<usize>> {
+        cores_of_nodes(SYSTEM_FOLDER).map(|cores| self.place_of_node(&cores)).collect()
+    }
+
+    /// The place of the node with these cores, of which some may not be used.
+    fn place_of_node(&self, cores: &[usize]) -> Option<usize> {
+        self.nodes.iter().position(|own| own.iter().any(|core| cores.contains(core)))
     }
 
     /// The cores that one of `workers` workers keeps to; `None` if it may run on any.
@@ -93,6 +103,13 @@ impl Topology {
     pub fn numa_nodes(&self) -> usize {
         self.nodes.len()
     }
+}
+
+/// The cores of each node: reads `node0/cpulist`, `node1/cpulist`, … in a folder.
+fn cores_of_nodes(folder: &str) -> impl Iterator<Item = Vec<usize>> {
+    (0..)
+        .map_while(move |n| std::fs::read_to_string(format!("{folder}/node{n}/cpulist")).ok())
+        .map(|text| parse_list(&text))
 }
 
 /// Reads a list such as `0-3,8,10-11`. What can't be read is skipped.
@@ -162,6 +179,15 @@ mod tests {
         assert_eq!(topology.clone().within(&[1, 4, 5]).nodes, [vec![1], vec![4, 5]]);
         assert_eq!(topology.clone().within(&[4]).nodes, [[4]]);
         assert_eq!(topology.clone().within(&[9]), topology);
+    }
+
+    #[test]
+    fn nodes_of_the_system_have_their_place_here() {
+        let topology = Topology { nodes: vec![vec![1], vec![4, 5]] };
+        assert_eq!(topology.place_of_node(&[0, 1]), Some(0));
+        assert_eq!(topology.place_of_node(&[4, 5]), Some(1));
+        assert_eq!(topology.place_of_node(&[2, 3]), None);
+        assert_eq!(topology.place_of_node(&[]), None, "memory without cores");
     }
 
     #[test]

@@ -3,9 +3,15 @@
 
 mod common;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow_array::RecordBatch;
 use common::*;
-use thalweg_core::OperatorClass;
+use thalweg_core::graph::{Graph, Input, StageKind};
+use thalweg_core::{Bundle, OperatorClass, Result, Transform};
 use thalweg_runtime::RunOptions;
+use thalweg_runtime::numa_memory::NumaMemory;
 use thalweg_runtime::simulate::{AssumedCosts, Costs, VirtualMachine, VirtualReport, Work, run_on};
 use thalweg_runtime::topology::Topology;
 
@@ -16,6 +22,7 @@ fn machine(nodes: usize, cores: usize, seed: u64) -> VirtualMachine {
     VirtualMachine {
         topology: Topology { nodes: (0..nodes).map(node).collect() },
         costs: Costs::Assumed(costs),
+        numa_memory: None,
         wake_ns: 5_000,
         seed,
     }
@@ -80,6 +87,72 @@ fn bundles_stay_on_their_node_where_they_can() {
         let by_chance = 1.0 / nodes as f64;
         assert!(share > by_chance * 1.3, "{nodes} nodes, seed {seed}: {share}");
         assert!(far > 0, "nobody waits for what is near: {nodes} nodes, seed {seed}");
+    }
+}
+
+/// Where rows are depends on their time alone, as if another program had made them.
+#[derive(Clone, Copy)]
+struct MadeUp {
+    nodes: usize,
+}
+
+impl MadeUp {
+    fn place_of(self, batch: &RecordBatch) -> usize {
+        column(batch, 0).first().map_or(0, |time| *time as usize / 7 % self.nodes)
+    }
+}
+
+impl NumaMemory for MadeUp {
+    fn node_of(&self, batch: &RecordBatch) -> Option<usize> {
+        (batch.num_rows() > 0).then(|| self.place_of(batch))
+    }
+}
+
+/// Counts bundles by whether their label is the node that their rows are on.
+struct Labels {
+    memory: MadeUp,
+    right: Arc<AtomicU64>,
+    wrong: Arc<AtomicU64>,
+}
+
+impl Transform for Labels {
+    fn name(&self) -> String {
+        "labels".into()
+    }
+    fn apply(&self, bundle: Bundle) -> Result<Bundle> {
+        let is_right = usize::from(bundle.stamps.numa_node) == self.memory.place_of(&bundle.batch);
+        let counter = if is_right { &self.right } else { &self.wrong };
+        counter.fetch_add(1, Ordering::Relaxed);
+        Ok(bundle)
+    }
+}
+
+#[test]
+fn a_bundle_is_where_its_memory_is() {
+    for (nodes, seed) in [2, 4].into_iter().flat_map(|nodes| (0..5).map(move |s| (nodes, s))) {
+        let memory = MadeUp { nodes };
+        let [right, wrong] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
+        let labels = Labels { memory, right: right.clone(), wrong: wrong.clone() };
+        let rows: Vec<_> = (0..16_000).map(|n| (n / 10, n % 7)).collect();
+        let results = Collect::default();
+        let mut graph = Graph::default();
+        let kind = StageKind::Source { source: Rows::boxed(rows), assigner: Delay::boxed(1, 100) };
+        let input = |from| vec![Input { from, port: 0 }];
+        let source = graph.add("source", "source", kind, vec![]);
+        let kind = StageKind::Transform(Arc::new(labels));
+        let labels = graph.add("labels", "labels", kind, input(source));
+        let kind = StageKind::Sink(Box::new(results.clone()));
+        graph.add("sink", "sink", kind, input(labels));
+        let mut machine = machine(nodes, 4, seed);
+        machine.numa_memory = Some(Arc::new(memory));
+        let options = RunOptions { bundle_rows_max: 64, ..RunOptions::default() };
+        let report = run_on(&machine, graph, options).expect("the job runs");
+        assert_eq!(results.sorted().len(), 16_000);
+        let [right, wrong] = [right, wrong].map(|counter| counter.load(Ordering::Relaxed));
+        assert_eq!((right > 200, wrong), (true, 0), "{nodes} nodes, seed {seed}");
+        let (near, far) = report.bundles;
+        let share = near as f64 / (near + far) as f64;
+        assert!(share > 1.3 / nodes as f64, "{nodes} nodes, seed {seed}: {share}");
     }
 }
 

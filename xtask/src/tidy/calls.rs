@@ -52,6 +52,7 @@ const RULES: &[Rule] = &[
             "crates/engine/src/cli/allocator.rs",
             "crates/connectors/src/kafka/batches.rs",
             "crates/connectors/src/kafka/queue.rs",
+            "crates/runtime/src/numa_memory.rs",
         ],
         instead: "only crate ordering and bindings of foreign functions may",
     },

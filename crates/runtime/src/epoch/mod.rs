@@ -152,6 +152,11 @@ impl<'a> EpochStage<'a> {
             return down.offer_to_sink(sink, lane, container, bundle, bytes);
         }
         down.run.metrics.queued.fetch_add(1, Ordering::Relaxed);
+        if let Some(memory) = &self.job.settings.numa_memory
+            && let Some(node) = memory.node_of(&bundle.batch)
+        {
+            bundle.stamps.numa_node = node as u16;
+        }
         container.put(bundle);
         self.job.news.notify();
         Ok(())
@@ -173,6 +178,10 @@ impl<'a> EpochStage<'a> {
         ingest_ns: u64,
     ) -> Result<()> {
         container.close(end, ingest_ns);
+        #[cfg(feature = "baselines")]
+        if let End::Watermark(end) = end {
+            self.job.ablated.note_end(edge.to.0, lane, end);
+        }
         #[cfg(feature = "baselines")]
         self.job.ablated.release_epoch(&self.job.news);
         self.downstream(edge).advance(lane)
@@ -301,10 +310,7 @@ impl<'a> EpochStage<'a> {
             let down_lane = edge.lane_base + lane;
             #[cfg(feature = "baselines")]
             if self.job.ablated.is(Ablation::IgnoreEpochBoundaries) {
-                let (open, ordinal) = self.downstream(edge).run.lanes[down_lane].count_into_open();
-                let mut bundle = result.clone();
-                (bundle.stamps.epoch, bundle.stamps.ordinal) = (open.index, ordinal);
-                self.deposit_counted(edge, down_lane, &open, bundle)?;
+                self.deposit_into_open(edge, down_lane, result.clone())?;
                 continue;
             }
             let linked = self.linked(lane, container, place);
@@ -328,14 +334,33 @@ impl<'a> EpochStage<'a> {
     fn close_downstream(&self, lane: usize, container: &Arc<Container>) -> Result<()> {
         #[cfg(feature = "baselines")]
         if self.job.ablated.is(Ablation::IgnoreEpochBoundaries) {
-            for edge in &self.run.edges {
-                let (down, down_lane) = (self.downstream(edge), edge.lane_base + lane);
-                down.run.lanes[down_lane].close_open(container.end(), container.end_ingest_ns());
-                down.advance(down_lane)?;
-            }
-            return Ok(());
+            let end = (container.end(), container.end_ingest_ns());
+            let mut edges = self.run.edges.iter();
+            return edges.try_for_each(|edge| self.close_open(edge, edge.lane_base + lane, end));
         }
         self.close_links(lane, container, None)
+    }
+
+    /// Puts a bundle into the container that is open downstream, whatever its epoch.
+    #[cfg(feature = "baselines")]
+    fn deposit_into_open(&self, edge: &Edge, lane: usize, mut bundle: Bundle) -> Result<()> {
+        let (open, ordinal) = self.downstream(edge).run.lanes[lane].count_into_open();
+        (bundle.stamps.epoch, bundle.stamps.ordinal) = (open.index, ordinal);
+        self.deposit_counted(edge, lane, &open, bundle)
+    }
+
+    /// Closes the container that is open downstream, with the moment at which the row that ended
+    /// the epoch came in.
+    #[cfg(feature = "baselines")]
+    fn close_open(
+        &self,
+        edge: &Edge,
+        lane: usize,
+        (end, ingest_ns): (Watermark, u64),
+    ) -> Result<()> {
+        let down = self.downstream(edge);
+        down.run.lanes[lane].close_open(end, ingest_ns);
+        down.advance(lane)
     }
 
     // --- sinks ---

@@ -22,6 +22,8 @@ use super::EpochStage;
 use super::small_results::{MadeOf, WaitingResult};
 use crate::barrier::{Barrier, BarrierContainers, Joint, Moves};
 use crate::container::{Container, ContainerState, End};
+#[cfg(feature = "baselines")]
+use crate::policies::Ablation;
 use crate::stage::{CellState, Edge, Item, Routed, RowsItem, RowsOrigin, num_shares, shares};
 use crate::topology::WorkerPlace;
 
@@ -84,6 +86,12 @@ impl EpochStage<'_> {
 
     /// New containers at the main edges of an operator, behind this number of cuts.
     pub(crate) fn make_outputs(&self, cuts: u64) -> Vec<Arc<Container>> {
+        #[cfg(feature = "baselines")]
+        if self.job.ablated.is(Ablation::IgnoreEpochBoundaries) {
+            // What partitions have made is kept apart by them, and no rows are put into them.
+            let apart = || Arc::new(Container::new((0, cuts), 0, 1));
+            return self.run.edges_of(0).map(|_| apart()).collect();
+        }
         let lane = |edge: &Edge| &self.job.stages[edge.to.0].lanes[edge.lane_base];
         self.run.edges_of(0).map(|(_, edge)| lane(edge).append(cuts)).collect()
     }
@@ -111,7 +119,7 @@ impl EpochStage<'_> {
         }
         if call.advances || end == End::Cut {
             for ((_, edge), output) in self.run.edges_of(0).zip(&of.outputs) {
-                self.close(edge, edge.lane_base, output, end, call.ingest_ns)?;
+                self.close_output(edge, output, end, call.ingest_ns)?;
             }
         }
         if operator.phases > 1 {
@@ -128,6 +136,25 @@ impl EpochStage<'_> {
             self.pass_cut(cut);
         }
         of.consumed.iter().try_for_each(|&(lane, _)| self.continue_lane(lane, call.cut.is_some()))
+    }
+
+    /// Closes an output container of a barrier that is complete.
+    fn close_output(
+        &self,
+        edge: &Edge,
+        output: &Container,
+        end: End,
+        ingest_ns: u64,
+    ) -> Result<()> {
+        #[cfg(feature = "baselines")]
+        if self.job.ablated.is(Ablation::IgnoreEpochBoundaries) {
+            return match end {
+                End::Watermark(end) => self.close_open(edge, edge.lane_base, (end, ingest_ns)),
+                // What is open stays open.
+                End::Merged | End::Cut => Ok(()),
+            };
+        }
+        self.close(edge, edge.lane_base, output, end, ingest_ns)
     }
 
     /// A barrier that came by a lane is complete.
@@ -313,6 +340,11 @@ impl EpochStage<'_> {
     pub(crate) fn send_waiting(&self, outputs: Option<&[Arc<Container>]>) -> Result<()> {
         self.operator().waiting.send(outputs, |WaitingResult { outputs, bundle, .. }| {
             for ((_, edge), output) in self.run.edges_of(0).zip(&outputs) {
+                #[cfg(feature = "baselines")]
+                if self.job.ablated.is(Ablation::IgnoreEpochBoundaries) {
+                    self.deposit_into_open(edge, edge.lane_base, bundle.clone())?;
+                    continue;
+                }
                 self.deposit(edge, edge.lane_base, output, bundle.clone(), false)?;
             }
             Ok(())

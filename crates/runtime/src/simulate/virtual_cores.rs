@@ -35,6 +35,7 @@ use crate::control::Report;
 use crate::dispatcher::{Task, next_task};
 use crate::job::Job;
 use crate::metrics::StageMetrics;
+use crate::numa_memory::SharedNumaMemory;
 use crate::options::RunOptions;
 use crate::sinks::{self, SinkReceivers};
 use crate::start::build::{Surroundings, build};
@@ -47,6 +48,8 @@ use crate::topology::{Topology, WorkerPlace};
 pub struct VirtualMachine {
     /// Its nodes and cores. There is a worker on each core.
     pub topology: Topology,
+    /// Says on which node rows are; without, they are where the worker is that made them.
+    pub numa_memory: Option<SharedNumaMemory>,
     /// What tasks cost.
     pub costs: Costs,
     /// How long it takes until a worker that had nothing to do begins with what has come.
@@ -190,7 +193,12 @@ impl VirtualCores {
         let mut receivers = SinkReceivers::new();
         let nodes = machine.topology.numa_nodes();
         let sleep = Arc::new(Sleep::new());
-        let around = Surroundings { numa_nodes: nodes, sleep, receivers: Some(&mut receivers) };
+        let around = Surroundings {
+            numa_nodes: nodes,
+            numa_memory: machine.numa_memory.clone(),
+            sleep,
+            receivers: Some(&mut receivers),
+        };
         let job = Arc::new(build(graph, options, None, around)?);
         agree_and_open(&job, &Beginning::default())?;
         let thread = |(stage, _): &(usize, _)| {
@@ -274,6 +282,8 @@ impl VirtualCores {
         *credit_ns -= paid_ns;
         books.busy_ns += asking_ns;
         let began_ns = free_ns.max(self.now_ns + asking_ns);
+        // From now on until it is over the worker is at that stage.
+        self.job.stages[key.0].metrics.meter.enter();
         books.running = Some(Running { task, key, rows, began_ns, planned_ns });
         self.plan(began_ns + planned_ns - paid_ns, Actor::Worker(worker));
         true
@@ -284,6 +294,8 @@ impl VirtualCores {
         let Running { task, key, rows, began_ns, planned_ns } = running;
         let (before, taken_before) = (self.rows_at(key), self.rows_at((key.0, Work::Rows)));
         self.clock.begin(began_ns);
+        // Executing counts the worker in and out.
+        self.job.stages[key.0].metrics.meter.leave(0);
         execute(&self.job, task, self.places[worker], None);
         let measured_ns = self.clock.taken_ns();
         let done = rows.unwrap_or(self.rows_at(key) - before);

@@ -28,6 +28,7 @@ use crate::lifecycle::Lifecycle;
 use crate::memory::MemoryAccount;
 use crate::metrics::{LatencyHistogram, StageMetrics};
 use crate::news::News;
+use crate::numa_memory::SharedNumaMemory;
 use crate::options::RunOptions;
 use crate::ordered::OrderedFlow;
 use crate::pace::ELEMENTS_PER_TASK;
@@ -54,6 +55,8 @@ use crate::task_lengths::TaskHistograms;
 pub(crate) struct Surroundings<'a> {
     /// The NUMA nodes of the machine.
     pub(crate) numa_nodes: usize,
+    /// Says on which of them rows are, if they are several.
+    pub(crate) numa_memory: Option<SharedNumaMemory>,
     /// Where its workers sleep.
     pub(crate) sleep: Arc<Sleep>,
     /// Where the ends of the sinks' channels go; without, sinks are called by workers.
@@ -67,7 +70,7 @@ pub(crate) fn build(
     restored: Option<&RestoredCut>,
     around: Surroundings<'_>,
 ) -> Result<Job> {
-    let Surroundings { numa_nodes, sleep, receivers } = around;
+    let Surroundings { numa_nodes, numa_memory, sleep, receivers } = around;
     let RunOptions { order, reorder, workers, .. } = options;
     let replay = options.replay.clone().filter(|_| order == OrderContract::Arrival);
     let ordered = order.is_ordered().then(|| OrderedFlow::new(&graph, order, reorder, replay));
@@ -94,7 +97,7 @@ pub(crate) fn build(
             snapshots: Mutex::new(None),
             late: LateRing::default(),
         },
-        settings: settings(options, &stages),
+        settings: settings(options, &stages, numa_memory),
         news,
         gates,
         ordered,
@@ -115,7 +118,11 @@ pub(crate) fn build(
 }
 
 /// What the job goes by while it runs.
-fn settings(options: RunOptions, stages: &Stages) -> Settings {
+fn settings(
+    options: RunOptions,
+    stages: &Stages,
+    numa_memory: Option<SharedNumaMemory>,
+) -> Settings {
     let ticks = !options.order.is_ordered()
         && has_operator(stages, |operator| operator.uses_processing_time());
     let may_use_clock = options.may_use_clock();
@@ -132,6 +139,7 @@ fn settings(options: RunOptions, stages: &Stages) -> Settings {
         ticks,
         record: options.record,
         snapshots: options.snapshots,
+        numa_memory,
     }
 }
 

@@ -15,6 +15,7 @@ use thalweg_ordering::sync::{Arc, Ordering};
 use crate::control::{JobControl, Report};
 use crate::idleness;
 use crate::job::Job;
+use crate::numa_memory;
 use crate::options::RunOptions;
 use crate::pool::Pool;
 use crate::sinks::{self, SinkReceivers, SinkThread};
@@ -144,8 +145,10 @@ fn built(
     options.workers = options.workers.min(pool.workers());
     options.partitions = Some(options.partitions());
     options.workers = pool.workers();
+    let topology = Topology::detect();
     let around = Surroundings {
-        numa_nodes: Topology::detect().numa_nodes(),
+        numa_nodes: topology.numa_nodes(),
+        numa_memory: numa_memory::of_system(&topology),
         sleep: pool.sleep(),
         receivers: Some(receivers),
     };

@@ -41,11 +41,12 @@ const CLOCK: &str = "clock";
 pub const EPOCH_MS: i64 = 1000;
 
 /// StreamBox's decisions removed one at a time; first with all of them.
-pub const DESIGNS: [(&str, Ablation); 4] = [
+pub const DESIGNS: [(&str, Ablation); 5] = [
     ("as it is", Ablation::Nothing),
     ("epochs in order (fig. 9)", Ablation::InOrderEpochs),
     ("boundaries ignored (fig. 10)", Ablation::IgnoreEpochBoundaries),
     ("no priority (§9.2)", Ablation::NoPriority),
+    ("ends estimated (§6)", Ablation::EstimatedMoments),
 ];
 
 /// Records in an epoch, and the step of the watermark in milliseconds that makes them.

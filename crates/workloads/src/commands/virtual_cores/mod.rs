@@ -5,8 +5,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cpu_time::ThreadTime;
-use thalweg::{Clock, RunOptions};
+use thalweg::RunOptions;
 use thalweg_runtime::simulate::{Costs, RowCosts, VirtualMachine, VirtualReport, Work, run_on};
 use thalweg_runtime::topology::Topology;
 use thalweg_workloads::plot::{Figure, Kind, Scale, Series, write_figures};
@@ -15,6 +14,9 @@ use thalweg_workloads::streambox::pipelines::{Benchmark, Reading, Variation, gra
 
 use super::CommandResult;
 use super::totals::Totals;
+use tape::Tape;
+
+mod tape;
 
 /// Options of `virtual-cores`.
 #[derive(clap::Args)]
@@ -43,21 +45,18 @@ pub struct Arguments {
     /// Prints the work of each stage.
     #[arg(long)]
     stages: bool,
+    /// Decides what happens at the same moment.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Keeps in this file what everything cost, so that the same run can be replayed.
+    #[arg(long, conflicts_with = "replay")]
+    keep: Option<PathBuf>,
+    /// Replays a run that was kept: the same arguments, the same costs, the same figures.
+    #[arg(long)]
+    replay: Option<PathBuf>,
     /// Adds figures to this file, for the example `plot`.
     #[arg(long)]
     figures: Option<PathBuf>,
-}
-
-/// The processor time of the calling thread.
-struct ThreadClock;
-
-impl Clock for ThreadClock {
-    fn now_ns(&self) -> u64 {
-        ThreadTime::now().as_duration().as_nanos() as u64
-    }
-    fn wall_ms(&self) -> i64 {
-        0
-    }
 }
 
 /// Cores that costs by row are measured on: few enough for their tables to be in the caches. With
@@ -65,16 +64,35 @@ impl Clock for ThreadClock {
 /// known from one.
 const CALIBRATED_ON: [usize; 2] = [4, 1];
 
+impl Arguments {
+    /// Where what tasks cost is known from.
+    fn tape(&self) -> Result<Arc<Tape>, Box<dyn std::error::Error>> {
+        let Arguments { benchmarks, cores, nodes, millions, sources, bundle_rows, seed, .. } = self;
+        let step_ms = self.watermark_step_ms;
+        let what = format!(
+            "benchmarks {benchmarks:?}, cores {cores:?}, nodes {nodes:?}, millions {millions}, sources \
+             {sources}, bundle rows {bundle_rows}, watermark step {step_ms:?}, seed {seed}"
+        );
+        match (&self.keep, &self.replay) {
+            (Some(path), _) => Tape::keep(path, &what),
+            (None, Some(path)) => Tape::replay(path, &what),
+            (None, None) => Ok(Tape::measured()),
+        }
+    }
+}
+
 /// Runs every benchmark on every machine.
 pub fn run(arguments: &Arguments) -> CommandResult {
     println!(
         "benchmark | cores x nodes | million records/s | speed-up | busy | source busy | sink busy | \
          asking | poll, bundle, local, rows, watermark (shares of the work) | longest task, ms | an answer, ns | near"
     );
+    let tape = arguments.tape()?;
     let mut series = Vec::new();
     for benchmark in Benchmark::of_names(&arguments.benchmarks) {
-        series.push(Series::over_numbers(benchmark.name(), one(arguments, benchmark)?));
+        series.push(Series::over_numbers(benchmark.name(), one(arguments, benchmark, &tape)?));
     }
+    tape.finish()?;
     let Some(path) = &arguments.figures else { return Ok(()) };
     let note = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     let figure = Figure {
@@ -95,12 +113,14 @@ pub fn run(arguments: &Arguments) -> CommandResult {
 fn one(
     arguments: &Arguments,
     benchmark: Benchmark,
+    tape: &Arc<Tape>,
 ) -> Result<Vec<(f64, f64)>, Box<dyn std::error::Error>> {
     let records = table(benchmark, &Variation::with_records(1_000_000, arguments.millions));
     let mut costs = RowCosts::new();
     for cores in CALIBRATED_ON {
         let nothing = Arc::new(RowCosts::new());
-        let calibrated = measure(arguments, benchmark, &records, (cores, 1), nothing)?.row_costs();
+        let calibrated =
+            measure(arguments, (benchmark, &records), (cores, 1), (tape, nothing))?.row_costs();
         let local = |key: &(usize, Work)| cores == 1 && key.1 == Work::Local;
         costs.extend(calibrated.into_iter().filter(|(key, _)| cores > 1 || local(key)));
     }
@@ -110,7 +130,7 @@ fn one(
     for &nodes in &arguments.nodes {
         for &cores in arguments.cores.iter().filter(|&&cores| cores % nodes == 0) {
             let machine = (cores, nodes);
-            let report = measure(arguments, benchmark, &records, machine, costs.clone())?;
+            let report = measure(arguments, (benchmark, &records), machine, (tape, costs.clone()))?;
             let rate = records.num_rows() as f64 * 1e3 / report.elapsed_ns as f64;
             let times = rate / *first.get_or_insert(rate);
             print_run(benchmark, machine, &report, rate, times);
@@ -127,10 +147,9 @@ fn one(
 
 fn measure(
     arguments: &Arguments,
-    benchmark: Benchmark,
-    records: &Table,
+    (benchmark, records): (Benchmark, &Table),
     (cores, nodes): (usize, usize),
-    row_costs: Arc<RowCosts>,
+    (tape, row_costs): (&Arc<Tape>, Arc<RowCosts>),
 ) -> thalweg::Result<VirtualReport> {
     let Arguments { watermark_step_ms, sources, .. } = *arguments;
     let reading = Reading { watermark_step_ms, sources };
@@ -139,9 +158,10 @@ fn measure(
     let node = |node: usize| (node * each..(node + 1) * each).collect();
     let machine = VirtualMachine {
         topology: Topology { nodes: (0..nodes).map(node).collect() },
-        costs: Costs::Measured(Arc::new(ThreadClock), row_costs),
+        costs: Costs::Measured(tape.clone(), row_costs),
+        numa_memory: None,
         wake_ns: 5_000,
-        seed: 1,
+        seed: arguments.seed,
     };
     let options = RunOptions { bundle_rows_max: arguments.bundle_rows, ..RunOptions::default() };
     run_on(&machine, graph, options)
