@@ -113,7 +113,9 @@ impl Clock for Tape {
         match reading {
             Ok(now_ns) => state.last_ns = now_ns,
             Err(error) => {
-                state.problem.get_or_insert_with(|| format!("the tape ended early: {error}"));
+                state
+                    .problem
+                    .get_or_insert_with(|| format!("a reading can't be read or kept: {error}"));
             }
         }
         state.last_ns
