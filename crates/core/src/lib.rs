@@ -48,7 +48,7 @@ pub use connector::{Sink, Source, SourceBatch, SourcePoll, SplitId};
 pub use error::{Error, ErrorKind, Result, Span};
 pub use operator::{
     Exchange, LateRows, Operator, OperatorClass, Output, Partition, Piece, Place, Progress, Route,
-    Transform,
+    Share, Transform,
 };
 pub use order::OrderContract;
 pub use partition::PartitionContext;

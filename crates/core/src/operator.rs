@@ -73,6 +73,65 @@ pub enum Route {
     /// For each partition the rows that belong to it, in bundle order. As long as the number of
     /// partitions.
     Scatter(Vec<Vec<u32>>),
+    /// Some rows to the partition that is local to the worker and the others to those that they
+    /// belong to, where a few keys have more rows than one partition should take. Under the same
+    /// conditions as `Any`.
+    Partly {
+        /// As in `Scatter`, without the local rows.
+        scattered: Vec<Vec<u32>>,
+        /// The local rows, in bundle order.
+        local: Vec<u32>,
+    },
+}
+
+impl Route {
+    /// How many partitions it leads to; the local one counts once more if it has rows of both ways.
+    pub fn num_shares(&self) -> usize {
+        let filled = |parts: &[Vec<u32>]| parts.iter().filter(|rows| !rows.is_empty()).count();
+        match self {
+            Route::Scatter(parts) if parts.len() > 1 => filled(parts),
+            Route::Any | Route::Scatter(_) => 1,
+            Route::Partly { scattered, local } => {
+                filled(scattered) + usize::from(!local.is_empty())
+            }
+        }
+    }
+
+    /// What each partition takes: local rows first, then by ascending partition. `local` is the
+    /// partition that takes what has no route.
+    pub fn shares(self, local: usize) -> impl Iterator<Item = Share> {
+        let to_local = |rows| Some(Share { partition: local, rows, is_local: true });
+        let (first, parts) = match self {
+            Route::Any => (to_local(None), Vec::new()),
+            Route::Scatter(parts) if parts.len() == 1 => {
+                (Some(Share { partition: 0, rows: None, is_local: true }), Vec::new())
+            }
+            Route::Scatter(parts) => (None, parts),
+            Route::Partly { scattered, local } if local.is_empty() => (None, scattered),
+            Route::Partly { scattered, local } => (to_local(Some(local)), scattered),
+        };
+        let parts = parts.into_iter().enumerate().filter(|(_, rows)| !rows.is_empty());
+        let of_owner = |(partition, rows)| Share { partition, rows: Some(rows), is_local: false };
+        first.into_iter().chain(parts.map(of_owner))
+    }
+}
+
+/// The rows of a bundle that one partition takes.
+#[derive(Clone, Debug)]
+pub struct Share {
+    /// The partition.
+    pub partition: usize,
+    /// Which rows, in bundle order; `None` means all.
+    pub rows: Option<Vec<u32>>,
+    /// True if the partition takes them because it is at hand, whoever owns their keys.
+    pub is_local: bool,
+}
+
+impl Share {
+    /// The rows, of this bundle, for an operator with this number of lanes.
+    pub fn piece<'a>(&'a self, bundle: &'a Bundle, lanes: usize) -> Piece<'a> {
+        Piece { bundle, rows: self.rows.as_deref(), is_local: self.is_local, lanes }
+    }
 }
 
 /// A stateless stage. Any number of workers call it at once.
@@ -208,12 +267,20 @@ pub struct Piece<'a> {
     pub bundle: &'a Bundle,
     /// The rows that are meant, ascending; `None` means all.
     pub rows: Option<&'a [u32]>,
+    /// True if any partition might have been given them ([`Route::Any`], the local rows of
+    /// [`Route::Partly`]), rather than the one that they belong to.
+    pub is_local: bool,
     /// How many lanes the operator has. With one lane `watermark_before` also says which windows
     /// are closed; with several the joint watermark does.
     pub lanes: usize,
 }
 
-impl Piece<'_> {
+impl<'a> Piece<'a> {
+    /// All rows of a bundle, for whichever partition is at hand.
+    pub fn whole(bundle: &'a Bundle, lanes: usize) -> Self {
+        Piece { bundle, rows: None, is_local: true, lanes }
+    }
+
     /// How many rows are meant.
     pub fn num_rows(&self) -> usize {
         self.rows.map_or(self.bundle.num_rows(), <[u32]>::len)

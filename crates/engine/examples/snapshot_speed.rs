@@ -296,7 +296,7 @@ fn feed_each(
         };
         for (partition, rows) in partitions.iter_mut().zip(&parts) {
             let mut output = Output::new(Arc::clone(&clock) as _, u64::MAX);
-            let piece = Piece { bundle: &bundle, rows: Some(rows), lanes: 1 };
+            let piece = Piece { bundle: &bundle, rows: Some(rows), is_local: false, lanes: 1 };
             partition.rows(piece, &mut output)?;
         }
     }

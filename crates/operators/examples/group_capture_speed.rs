@@ -85,7 +85,7 @@ impl Job {
 
     fn take(&mut self, bundle: &Bundle) -> Result<(), Error> {
         let mut output = Output::new(Arc::clone(&self.clock) as _, u64::MAX);
-        self.partition.rows(Piece { bundle, rows: None, lanes: 1 }, &mut output)?;
+        self.partition.rows(Piece::whole(bundle, 1), &mut output)?;
         std::hint::black_box(&output.emitted);
         Ok(())
     }

@@ -147,7 +147,7 @@ fn report(name: &str, operator: &dyn Operator, bundles: &[Bundle]) -> Result<(),
         let start = Instant::now();
         for bundle in bundles {
             let mut output = Output::new(clock.clone(), u64::MAX);
-            partition.rows(Piece { bundle, rows: None, lanes: 2 }, &mut output)?;
+            partition.rows(Piece::whole(bundle, 2), &mut output)?;
             emitted += output.emitted.iter().map(|one| one.batch.num_rows()).sum::<usize>();
         }
         best = best.max(rows as f64 / start.elapsed().as_secs_f64() / 1e6);

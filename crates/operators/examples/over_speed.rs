@@ -105,7 +105,7 @@ fn measure(
         let start = Instant::now();
         for (bundle, newest) in bundles {
             let mut output = Output::new(clock.clone(), u64::MAX);
-            partition.rows(Piece { bundle, rows: None, lanes: 1 }, &mut output)?;
+            partition.rows(Piece::whole(bundle, 1), &mut output)?;
             if newest / 100 > captured {
                 captured = newest / 100;
                 peak = peak.max(partition.state_bytes());

@@ -157,7 +157,7 @@ fn measure(what: &str, join: &dyn Operator, bundles: &[(Bundle, i64)]) -> Result
         let start = Instant::now();
         for (bundle, newest) in bundles {
             let mut output = Output::new(clock.clone(), u64::MAX);
-            partition.rows(Piece { bundle, rows: None, lanes: 2 }, &mut output)?;
+            partition.rows(Piece::whole(bundle, 2), &mut output)?;
             if newest / 100 > captured {
                 captured = newest / 100;
                 peak = peak.max(partition.state_bytes());

@@ -103,7 +103,7 @@ fn measure(what: &str, operator: &dyn Operator, bundles: &[Bundle]) -> Result<()
         let start = Instant::now();
         for bundle in bundles {
             let mut output = Output::new(Arc::clone(&clock) as _, u64::MAX);
-            partition.rows(Piece { bundle, rows: None, lanes: 1 }, &mut output)?;
+            partition.rows(Piece::whole(bundle, 1), &mut output)?;
             emitted += output.emitted.iter().map(|e| e.batch.num_rows()).sum::<usize>();
             std::hint::black_box(&output.emitted);
         }

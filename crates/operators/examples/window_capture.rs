@@ -60,7 +60,7 @@ fn fill(partition: &mut dyn Partition) -> Result<(), Error> {
             let columns: Vec<ArrayRef> = vec![Arc::new(times), Arc::new(keys), Arc::new(numbers)];
             let bundle =
                 Bundle::new(RecordBatch::try_new(schema().arrow(), columns)?, Stamps::first());
-            partition.rows(Piece { bundle: &bundle, rows: None, lanes: 1 }, &mut output())?;
+            partition.rows(Piece::whole(&bundle, 1), &mut output())?;
         }
         let exchange = Exchange::new(1);
         for phase in 0..2 {

@@ -177,7 +177,7 @@ fn windows_in(
         let start = Instant::now();
         for (bundle, watermark) in &bundles {
             let mut output = Output::new(Arc::clone(&clock) as _, u64::MAX);
-            partition.rows(Piece { bundle, rows: None, lanes: 1 }, &mut output)?;
+            partition.rows(Piece::whole(bundle, 1), &mut output)?;
             let step = Instant::now();
             let exchange = Exchange::new(1);
             for phase in 0..operator.watermark_phases() {

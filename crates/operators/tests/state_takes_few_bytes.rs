@@ -68,7 +68,7 @@ fn ratio(operator: &dyn Operator, batch: &RecordBatch) -> f64 {
     let mut partition = operator.open(PartitionContext::only()).expect("a partition");
     let bundle = Bundle::new(batch.clone(), Stamps::first());
     let mut output = Output::new(Arc::new(ManualClock::default()), u64::MAX);
-    let piece = Piece { bundle: &bundle, rows: None, lanes: 1 };
+    let piece = Piece::whole(&bundle, 1);
     partition.rows(piece, &mut output).expect("rows without errors");
     let captured = capture_all(&mut [partition]).expect("the state is captured");
     let batches = captured.names().flat_map(|name| captured.table(name));

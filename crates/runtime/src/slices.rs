@@ -5,7 +5,7 @@
 //! the memory account is asked: while it has room, the worker continues with the next slice at
 //! once; else the cell is parked with its place in the piece (see `parked`).
 
-use thalweg_core::{Bundle, Piece};
+use thalweg_core::{Bundle, Piece, Share};
 
 /// How many rows of a piece come next.
 #[derive(Clone, Copy, Debug)]
@@ -54,18 +54,18 @@ impl SliceRows {
 /// only if they do not come at once.
 pub(crate) fn next_slice<'a>(
     bundle: &'a Bundle,
-    rows: &'a mut Option<Vec<u32>>,
+    share: &'a mut Share,
     taken: usize,
     rows_max: usize,
     lanes: usize,
 ) -> Piece<'a> {
-    let count = rows.as_ref().map_or(bundle.num_rows(), Vec::len);
+    let count = share.rows.as_ref().map_or(bundle.num_rows(), Vec::len);
     if taken == 0 && count <= rows_max {
-        return Piece { bundle, rows: rows.as_deref(), lanes };
+        return share.piece(bundle, lanes);
     }
-    let all = rows.get_or_insert_with(|| (0..count as u32).collect());
+    let all = share.rows.get_or_insert_with(|| (0..count as u32).collect());
     let to = count.min(taken.saturating_add(rows_max));
-    Piece { bundle, rows: Some(&all[taken..to]), lanes }
+    Piece { bundle, rows: Some(&all[taken..to]), is_local: share.is_local, lanes }
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use thalweg_core::connector::{Assign, Trouble};
 use thalweg_core::graph::{Alignment, StageId};
 use thalweg_core::snapshot::{self, AssignerPosition, OutputMark, SinkGuarantee};
 use thalweg_core::{
-    Bundle, Error, Operator, OperatorClass, Partition, Piece, Result, Route, Sink, Source,
+    Bundle, Error, Operator, OperatorClass, Partition, Piece, Result, Route, Share, Sink, Source,
     SourceBatch, SourcePoll, Transform, Watermark,
 };
 use thalweg_ordering::Mailbox;
@@ -408,9 +408,11 @@ impl OperatorRun {
             return Ok(Route::Any);
         }
         match self.operator.route(bundle, cells)? {
-            Route::Any if self.class == OperatorClass::Sequenced => Err(Error::internal(
-                "a sequenced operator with several partitions must say where rows go",
-            )),
+            Route::Any | Route::Partly { .. } if self.class == OperatorClass::Sequenced => {
+                Err(Error::internal(
+                    "a sequenced operator with several partitions must say where rows go",
+                ))
+            }
             route => Ok(route),
         }
     }
@@ -427,31 +429,6 @@ impl OperatorRun {
     pub(crate) fn slice_rows(&self, state: &CellState) -> usize {
         if self.takes_slices { state.slice.rows() } else { usize::MAX }
     }
-}
-
-/// How many partitions a route leads to.
-pub(crate) fn num_shares(route: &Route) -> usize {
-    match route {
-        Route::Scatter(parts) if parts.len() > 1 => {
-            parts.iter().filter(|rows| !rows.is_empty()).count()
-        }
-        Route::Any | Route::Scatter(_) => 1,
-    }
-}
-
-/// The shares of partitions in a bundle, with their cells; `None` stands for all of its rows. The
-/// local cell takes what has no route.
-pub(crate) fn shares(
-    route: Route,
-    local: usize,
-) -> impl Iterator<Item = (usize, Option<Vec<u32>>)> {
-    let (whole, parts) = match route {
-        Route::Any => (Some((local, None)), Vec::new()),
-        Route::Scatter(parts) if parts.len() == 1 => (Some((0, None)), Vec::new()),
-        Route::Scatter(parts) => (None, parts),
-    };
-    let parts = parts.into_iter().enumerate().filter(|(_, rows)| !rows.is_empty());
-    whole.into_iter().chain(parts.map(|(cell, rows)| (cell, Some(rows))))
 }
 
 /// A partition behind its mailbox.
@@ -542,8 +519,8 @@ pub enum Item {
 pub struct RowsItem {
     /// The bundle that they are of.
     pub of: RowsOrigin,
-    /// Which of its rows; `None` means all.
-    pub rows: Option<Vec<u32>>,
+    /// Which of its rows, for which partition.
+    pub share: Share,
     /// How many lanes they may come by.
     pub lanes: usize,
     /// How many of the rows are taken.
@@ -577,20 +554,21 @@ pub enum RowsOrigin {
 
 impl RowsItem {
     /// None of these rows is taken.
-    pub(crate) fn new(of: RowsOrigin, rows: Option<Vec<u32>>, lanes: usize) -> Self {
-        RowsItem { of, rows, lanes, taken: 0 }
+    pub(crate) fn new(of: RowsOrigin, share: Share, lanes: usize) -> Self {
+        RowsItem { of, share, lanes, taken: 0 }
     }
 
     /// How many rows there are.
     pub(crate) fn num_rows(&self) -> usize {
-        self.rows.as_ref().map_or_else(|| self.of.bundle().num_rows(), Vec::len)
+        self.share.rows.as_ref().map_or_else(|| self.of.bundle().num_rows(), Vec::len)
     }
 
     /// How many of the rows are taken when the next mark is, or all.
     pub(crate) fn rows_in_front_of_mark(&self) -> usize {
         match &self.of {
             RowsOrigin::Element { gather, bundle, marks } if !marks.is_empty() => {
-                gather.rows_in_front_of(marks.start, *bundle, self.rows.as_deref(), self.taken)
+                let rows = self.share.rows.as_deref();
+                gather.rows_in_front_of(marks.start, *bundle, rows, self.taken)
             }
             _ => self.num_rows(),
         }
@@ -599,7 +577,7 @@ impl RowsItem {
     /// The last of the rows in front of the next mark, or of all. Only for an item with rows.
     pub(crate) fn row_in_front_of_mark(&self) -> u32 {
         let last = self.rows_in_front_of_mark().saturating_sub(1);
-        self.rows.as_ref().map_or(last as u32, |rows| rows[last])
+        self.share.rows.as_ref().map_or(last as u32, |rows| rows[last])
     }
 
     /// The number and the watermark of the next mark.
@@ -623,7 +601,7 @@ impl RowsItem {
 
     /// The next rows, at most `rows_max`.
     pub(crate) fn slice(&mut self, rows_max: usize) -> Piece<'_> {
-        next_slice(self.of.bundle(), &mut self.rows, self.taken, rows_max, self.lanes)
+        next_slice(self.of.bundle(), &mut self.share, self.taken, rows_max, self.lanes)
     }
 }
 

@@ -8,7 +8,7 @@
 //! the right to ask the source. A task that fails or panics ends the job, so what it had is lost to
 //! nobody.
 
-use thalweg_core::{Bundle, OperatorClass, Result, Route};
+use thalweg_core::{Bundle, OperatorClass, Result, Route, Share};
 use thalweg_ordering::sync::{Arc, Ordering};
 
 use crate::cells::CellWorker;
@@ -143,7 +143,8 @@ fn run_locally(
 ) -> Result<TaskKind> {
     let run = &job.stages[stage];
     let cell = operator.local_cell(worker.worker, job.settings.workers);
-    let item = Item::Rows(RowsItem::new(of, None, run.lanes.len()));
+    let whole = Share { partition: cell, rows: None, is_local: true };
+    let item = Item::Rows(RowsItem::new(of, whole, run.lanes.len()));
     run.metrics.posted.fetch_add(1, Ordering::Relaxed);
     if !operator.cells[cell].mailbox.post(item) {
         return Ok(TaskKind::Routing);

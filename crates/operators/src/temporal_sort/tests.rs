@@ -157,7 +157,7 @@ impl Captured {
             Stamps { watermark_before: WatermarkBefore::All(Watermark(before)), ..Stamps::first() };
         let bundle = Bundle::new(batch(&rows), stamps);
         let mut output = Output::new(Arc::new(ManualClock::default()), u64::MAX);
-        self.partition.rows(Piece { bundle: &bundle, rows: None, lanes: 2 }, &mut output).unwrap();
+        self.partition.rows(Piece::whole(&bundle, 2), &mut output).unwrap();
         if let Some(watermark) = watermark.map(Watermark) {
             let call = WatermarkCall { watermark, phase: 0, exchange: &self.exchange };
             assert_eq!(self.partition.watermark(&call, &mut output).unwrap(), Progress::Done);

@@ -27,7 +27,7 @@ use thalweg_core::operator::WatermarkCall;
 use thalweg_core::shim::{ManualClock, SharedClock, SplitMix64};
 use thalweg_core::{
     Bundle, Exchange, Extent, Operator, OperatorClass, OrderContract, Output, Partition,
-    PartitionContext, Piece, Progress, Restored, Result, Route, RowKind, Watermark,
+    PartitionContext, Piece, Progress, Restored, Result, Route, RowKind, Share, Watermark,
     WatermarkBefore,
 };
 
@@ -245,34 +245,34 @@ impl<'a> Driver<'a> {
     fn rows(&mut self, bundle: &Bundle) -> Result<()> {
         self.driven.ingested += bundle.num_rows() as u64;
         let count = self.partitions.len();
-        match self.operator.route(bundle, count)? {
-            Route::Any => {
+        let route = self.operator.route(bundle, count)?;
+        match &route {
+            Route::Scatter(parts) => assert_eq!(parts.len(), count, "one list for each partition"),
+            Route::Any | Route::Partly { .. } => {
                 assert_eq!(self.operator.class(), OperatorClass::Commuting, "only these may");
-                let chosen = self.random.below(count as u64) as usize;
-                self.piece(chosen, bundle, None)
-            }
-            Route::Scatter(rows) => {
-                assert_eq!(rows.len(), count, "one list of rows per partition");
-                assert_scattered(&rows, bundle.num_rows());
-                for partition in self.any_order() {
-                    self.piece(partition, bundle, Some(&rows[partition]))?;
-                }
-                Ok(())
             }
         }
+        let chosen = self.random.below(count as u64) as usize;
+        let mut shares: Vec<Share> = route.shares(chosen).collect();
+        if shares.iter().all(|share| share.rows.is_some()) {
+            assert_scattered(&shares, bundle.num_rows());
+        }
+        input::shuffle(&mut shares, &mut self.random);
+        shares.iter().try_for_each(|share| self.share(bundle, share))
     }
 
-    fn piece(&mut self, partition: usize, bundle: &Bundle, rows: Option<&[u32]>) -> Result<()> {
-        let lanes = self.lanes;
+    fn share(&mut self, bundle: &Bundle, share: &Share) -> Result<()> {
+        let (whole, lanes) = (share.piece(bundle, self.lanes), self.lanes);
         if !self.refuses || !self.operator.takes_slices() {
-            return self.slice(partition, Piece { bundle, rows, lanes }).map(drop);
+            return self.slice(share.partition, whole).map(drop);
         }
-        let all = rows.map_or_else(|| (0..bundle.num_rows() as u32).collect(), <[u32]>::to_vec);
+        let all =
+            whole.rows.map_or_else(|| (0..bundle.num_rows() as u32).collect(), <[u32]>::to_vec);
         let mut rest = &all[..];
         while !rest.is_empty() {
             let count = 1 + self.random.below(rest.len() as u64) as usize;
-            let piece = Piece { bundle, rows: Some(&rest[..count]), lanes };
-            rest = &rest[self.slice(partition, piece)?..];
+            let piece = Piece { rows: Some(&rest[..count]), lanes, ..whole };
+            rest = &rest[self.slice(share.partition, piece)?..];
         }
         Ok(())
     }
@@ -416,9 +416,10 @@ fn opened(
     (0..count).map(open).collect()
 }
 
-fn assert_scattered(rows: &[Vec<u32>], num_rows: usize) {
-    let mut all: Vec<u32> = rows.iter().flatten().copied().collect();
-    assert!(rows.iter().all(|rows| rows.is_sorted()), "the rows of a piece ascend");
+fn assert_scattered(shares: &[Share], num_rows: usize) {
+    let rows = || shares.iter().flat_map(|share| &share.rows);
+    let mut all: Vec<u32> = rows().flatten().copied().collect();
+    assert!(rows().all(|rows| rows.is_sorted()), "the rows of a piece ascend");
     all.sort_unstable();
     assert!(all.into_iter().eq(0..num_rows as u32), "each row goes to one partition");
 }

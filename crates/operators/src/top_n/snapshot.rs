@@ -195,7 +195,7 @@ impl TopNPartition {
     /// Takes rows back: those of a key in their order, or at least those that sort alike.
     fn restore_rows(&mut self, rows: &RecordBatch, state: Option<&RestoredRows<'_>>) -> Result<()> {
         let bundle = Bundle::new(rows.clone(), Stamps::first());
-        let piece = Piece { bundle: &bundle, rows: None, lanes: 1 };
+        let piece = Piece::whole(&bundle, 1);
         let incoming = Incoming::new(&piece, None, &self.sort)?;
         let columns = keys_of(rows.columns(), &self.shared.spec.keys);
         self.ids.clear();

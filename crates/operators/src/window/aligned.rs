@@ -223,7 +223,7 @@ impl Operator for WindowAggregate {
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         let WindowContext { spec, exact, key_spread, spread_by, .. } = self.shared.as_ref();
         match exact {
-            true => key_spread.route(bundle, spread_by, partitions),
+            true => key_spread.route(bundle, (spread_by, !spec.keys.is_empty()), partitions),
             false => route_by_keys(bundle, &spec.keys, partitions),
         }
     }

@@ -165,7 +165,7 @@ impl Partition for ClockPartition {
             self.close_over(output)?;
         }
         let bundle = self.timed(piece.bundle)?;
-        self.inner.rows(Piece { bundle: &bundle, rows: piece.rows, lanes: 1 }, output)
+        self.inner.rows(Piece { bundle: &bundle, lanes: 1, ..piece }, output)
     }
 
     fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {

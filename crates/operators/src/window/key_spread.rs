@@ -10,9 +10,13 @@
 //! spread by: each partition has a range of them, and its results are put together with those of
 //! others without a look at the values.
 //!
+//! A key that has more rows than a worker's share of a bundle stays local even then, as do those
+//! that are in the same part of the bundle: each worker has states of these few keys, and nobody
+//! waits for the one who owns them.
+//!
 //! [`KeySpread`] decides from what windows had when they were handed over or emitted, and while
 //! they grow large. The decision shows in no result: a partition takes pieces of bundles as their
-//! owner and whole bundles as whoever was local, in any mixture, states of the latter are handed
+//! owner and others as whoever was local, in any mixture, states of the latter are handed
 //! over before a watermark is passed on, and exact states may be merged in any order. So it may
 //! change between any two bundles, and the counters below may lose a little among threads.
 //!
@@ -75,21 +79,27 @@ impl KeySpread {
         partitions.div_ceil(order.partitions_of_worker())
     }
 
-    /// Where the rows of a bundle go, by these columns.
+    /// Where the rows of a bundle go, by these columns, which are keys or have distinct values.
     ///
     /// Small bundles, tables without keys to spread by and single partitions are always taken
     /// locally.
-    pub fn route(&self, bundle: &Bundle, spread_by: &[usize], partitions: usize) -> Result<Route> {
+    pub fn route(
+        &self,
+        bundle: &Bundle,
+        (spread_by, are_keys): (&[usize], bool),
+        partitions: usize,
+    ) -> Result<Route> {
         let is_small = bundle.num_rows() < partitions * SCATTERED_ROWS_MIN;
         if spread_by.is_empty() || partitions == 1 || is_small || !self.is_by_key() {
             return Ok(Route::Any);
         }
-        let route = route_by_keys(bundle, spread_by, partitions)?;
         // What one key has stays in one partition; were it most of the rows, others would wait.
-        let share = bundle.num_rows() / self.workers(partitions) + 16;
-        match &route {
-            Route::Scatter(parts) if parts.iter().any(|part| part.len() > share) => Ok(Route::Any),
-            _ => Ok(route),
+        let share_max = bundle.num_rows() / self.workers(partitions) + 16;
+        match route_by_keys(bundle, spread_by, partitions)? {
+            Route::Scatter(parts) if parts.iter().any(|part| part.len() > share_max) => {
+                Ok(if are_keys { partly(parts, share_max) } else { Route::Any })
+            }
+            route => Ok(route),
         }
     }
 
@@ -146,6 +156,18 @@ impl KeySpread {
     }
 }
 
+/// Takes the parts with more rows than this locally, or all if few would be left.
+fn partly(mut scattered: Vec<Vec<u32>>, share_max: usize) -> Route {
+    let num_rows: usize = scattered.iter().map(Vec::len).sum();
+    let too_large = scattered.iter_mut().filter(|part| part.len() > share_max);
+    let mut local: Vec<u32> = too_large.flat_map(std::mem::take).collect();
+    if local.len() > num_rows / 2 {
+        return Route::Any;
+    }
+    local.sort_unstable();
+    Route::Partly { scattered, local }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,6 +189,16 @@ mod tests {
         assert!(!by_key(), "most rows have known keys, or the window is small");
         spreading.taken(1000, MANY_KEYS, 600);
         assert!(by_key());
+    }
+
+    #[test]
+    fn parts_that_are_too_large_are_local() {
+        let parts = vec![vec![0, 3], vec![1, 4, 6], vec![5], vec![2, 7, 8]];
+        assert!(matches!(partly(parts.clone(), 2), Route::Any), "six of nine rows");
+        let parts = [&parts[..3], &[vec![2, 8], vec![7]]].concat();
+        let Route::Partly { scattered, local } = partly(parts, 2) else { panic!("three of nine") };
+        assert_eq!(local, [1, 4, 6]);
+        assert_eq!(scattered, [vec![0, 3], vec![], vec![5], vec![2, 8], vec![7]]);
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl Partition for SlicedWindows {
         }
         let keys = key_columns(piece.bundle, &spec.keys);
         let (slices, seen) = match &mut self.foreign {
-            Some(foreign) if piece.rows.is_none() => (foreign, &mut self.seen_locally),
+            Some(foreign) if piece.is_local => (foreign, &mut self.seen_locally),
             _ => (&mut self.owned, &mut self.seen_of_owned),
         };
         slices.intern(&keys, judged.taken(piece.rows), piece.bundle.num_rows())?;

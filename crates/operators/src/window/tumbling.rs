@@ -8,9 +8,9 @@
 //! hand. At a watermark the latter are handed over in the first phase, in the second the windows
 //! that close are emitted.
 //!
-//! **Invariants.** A piece with a list of rows holds keys of the partition only (`Route::Scatter`);
-//! a whole bundle may hold any (`Route::Any`). Where there are no keys all rows are taken locally,
-//! and a piece with a list of rows has distinct values of the partition's range only. A window is
+//! **Invariants.** A piece that is not local holds keys of the partition only; a local one may hold
+//! any. Where there are no keys all rows are taken locally, and a piece that is not local has
+//! distinct values of the partition's range only. A window is
 //! in `open` until a watermark closes it, then in `sealing` or `emitting`, and no row reaches it
 //! any more: such a row is late. Between two calls there may be a table half handed over or half
 //! emitted; the call is then repeated until it is done.
@@ -398,12 +398,12 @@ impl Partition for TumblingWindows {
             return Ok(());
         }
         let (tables, is_foreign) = match &mut self.foreign {
-            Some(foreign) if piece.rows.is_none() || spec.keys.is_empty() => (foreign, true),
+            Some(foreign) if piece.is_local || spec.keys.is_empty() => (foreign, true),
             _ => (&mut self.owned, false),
         };
         let keys = key_columns(piece.bundle, &spec.keys);
         let of = RowsOf::new(&self.shared.calls, piece.bundle);
-        let is_scattered = piece.rows.is_some();
+        let is_scattered = !piece.is_local;
         if self.shared.calls.retracts() {
             let windows = rows_by_window(judged, piece.rows, spec.window.step_ms());
             for (end, rows) in windows {

@@ -10,7 +10,7 @@ use thalweg_core::operator::{Emitted, WatermarkCall};
 use thalweg_core::shim::{ManualClock, SplitMix64};
 use thalweg_core::{
     Bundle, Exchange, Extent, Operator, OperatorClass, OrderContract, Output, Partition,
-    PartitionContext, Piece, Place, Progress, Route, Stamps, Transform, Watermark, WatermarkBefore,
+    PartitionContext, Place, Progress, Stamps, Transform, Watermark, WatermarkBefore,
 };
 use thalweg_operators::reference::Value;
 use thalweg_operators::test_kit::{reopened, rows_of};
@@ -171,15 +171,13 @@ impl Driver<'_> {
         self.epoch += 1;
         let bundle = bundle(batch, before, self.epoch);
         let count = self.partitions.len();
-        let mut pieces = match self.operator.route(&bundle, count).expect("a route") {
-            Route::Any => vec![(self.random.below(count as u64) as usize, None)],
-            Route::Scatter(rows) => rows.into_iter().map(Some).enumerate().collect(),
-        };
-        shuffle(&mut pieces, &mut self.random);
+        let route = self.operator.route(&bundle, count).expect("a route");
+        let mut shares: Vec<_> = route.shares(self.random.below(count as u64) as usize).collect();
+        shuffle(&mut shares, &mut self.random);
         let mut emitted = Vec::new();
-        for (partition, rows) in pieces {
-            let mut output = self.output();
-            let piece = Piece { bundle: &bundle, rows: rows.as_deref(), lanes: 1 };
+        for share in shares {
+            let (partition, mut output) = (share.partition, self.output());
+            let piece = share.piece(&bundle, 1);
             self.partitions[partition].rows(piece, &mut output).expect("rows without errors");
             emitted.extend(output.emitted.into_iter().map(|emitted| (partition, emitted)));
         }

@@ -15,7 +15,9 @@
 //!   container that hangs on the one they came from, so they never change their epoch.
 
 use thalweg_core::operator::Emitted;
-use thalweg_core::{Bundle, OperatorClass, Place, Result, Stamps, Watermark, WatermarkBefore};
+use thalweg_core::{
+    Bundle, OperatorClass, Place, Result, Share, Stamps, Watermark, WatermarkBefore,
+};
 use thalweg_ordering::sync::Arc;
 
 use super::EpochStage;
@@ -24,7 +26,7 @@ use crate::barrier::{Barrier, BarrierContainers, Joint, Moves};
 use crate::container::{Container, ContainerState, End};
 #[cfg(feature = "baselines")]
 use crate::policies::Ablation;
-use crate::stage::{CellState, Edge, Item, Routed, RowsItem, RowsOrigin, num_shares, shares};
+use crate::stage::{CellState, Edge, Item, Routed, RowsItem, RowsOrigin};
 use crate::topology::WorkerPlace;
 
 impl EpochStage<'_> {
@@ -234,20 +236,22 @@ impl EpochStage<'_> {
     fn scatter(&self, lane: usize, container: &Arc<Container>, routed: Routed) {
         let Routed { bundle, route, bytes } = routed;
         let bundle = Arc::new(bundle);
-        let post = |cell: usize, rows: Option<Vec<u32>>, bytes: usize| {
+        let local =
+            self.operator().local_cell(bundle.stamps.ordinal as usize, self.job.settings.workers);
+        let post = |share: Share, bytes: usize| {
             let (bundle, container) = (Arc::clone(&bundle), Arc::clone(container));
             let of = RowsOrigin::Container { bundle, lane, container, bytes };
-            let item = RowsItem::new(of, rows, self.run.lanes.len());
-            self.post(cell, Item::Rows(item));
+            let cell = share.partition;
+            self.post(cell, Item::Rows(RowsItem::new(of, share, self.run.lanes.len())));
         };
-        let count = num_shares(&route);
+        let count = route.num_shares();
         if count == 0 {
             // An empty bundle still has its place; the first cell takes it.
-            return post(0, Some(Vec::new()), bytes);
+            return post(Share { partition: 0, rows: Some(Vec::new()), is_local: false }, bytes);
         }
         container.split_into(count);
-        for (number, (cell, rows)) in shares(route, 0).enumerate() {
-            post(cell, rows, if number == 0 { bytes } else { 0 });
+        for (number, share) in route.shares(local).enumerate() {
+            post(share, if number == 0 { bytes } else { 0 });
         }
     }
 

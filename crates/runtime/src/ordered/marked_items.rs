@@ -5,7 +5,7 @@
 //! behind them up to the next bundle; without rows it gets the marks if it may have something to do
 //! at one.
 
-use thalweg_core::{Bundle, Route};
+use thalweg_core::{Bundle, Route, Share};
 use thalweg_ordering::sync::Arc;
 
 use super::Dispatch;
@@ -13,7 +13,7 @@ use super::element::Element;
 use super::elements::ElementStage;
 use super::gather::Gather;
 use super::marks::{BEHIND_ALL, Mark, TakenMark};
-use crate::stage::{Item, OperatorRun, RowsItem, RowsOrigin, shares};
+use crate::stage::{Item, OperatorRun, RowsItem, RowsOrigin};
 
 impl ElementStage<'_> {
     /// The watermarks of an element with marks that advance the stage, in order.
@@ -52,12 +52,12 @@ impl ElementStage<'_> {
             self.count_in(rows);
             let route = routes.next().unwrap_or(Route::Any);
             // An operator of one phase whose rows any partition may take has only one.
-            let mut shares = (rows > 0).then(|| shares(route, 0)).into_iter().flatten().peekable();
-            for (cell, posted) in posted.iter_mut().enumerate() {
-                let of_cell = shares.next_if(|&(of, _)| of == cell).map(|(_, rows)| rows);
+            let mut shares = (rows > 0).then(|| route.shares(0)).into_iter().flatten().peekable();
+            for (partition, posted) in posted.iter_mut().enumerate() {
+                let of_cell = shares.next_if(|share| share.partition == partition);
                 let last = gather.marks[from..to].last();
                 let sleeps = last.is_none_or(|last| {
-                    operator.cells[cell].sleeps_through(*posted, last.mark.watermark)
+                    operator.cells[partition].sleeps_through(*posted, last.mark.watermark)
                 });
                 if of_cell.is_none() && sleeps {
                     continue;
@@ -66,9 +66,11 @@ impl ElementStage<'_> {
                 gather.expect(1);
                 *posted += 1;
                 let of = RowsOrigin::Element { gather, bundle, marks };
-                let rows = of_cell.unwrap_or(Some(Vec::new()));
-                self.post(cell, Item::Rows(RowsItem::new(of, rows, self.own.sources)));
+                let none = Share { partition, rows: Some(Vec::new()), is_local: false };
+                let item = RowsItem::new(of, of_cell.unwrap_or(none), self.own.sources);
+                self.post(partition, Item::Rows(item));
             }
+            assert!(shares.next().is_none(), "shares come by ascending partition");
             from = to;
         }
     }

@@ -18,7 +18,7 @@ use super::gather::{Gather, in_sequence};
 use super::rows::AT_WATERMARK;
 use crate::barrier::{Barrier, BarrierCall, BarrierResults};
 use crate::cut::CutUnderWay;
-use crate::stage::{Item, RowsItem, RowsOrigin, num_shares, shares};
+use crate::stage::{Item, RowsItem, RowsOrigin};
 
 impl ElementStage<'_> {
     /// Queues a routed element for the partitions. Called in order.
@@ -153,17 +153,18 @@ impl ElementStage<'_> {
             return;
         }
         let local = match &route {
-            Route::Any => {
+            Route::Any | Route::Partly { .. } => {
                 let workers = self.job.settings.workers;
                 self.operator().local_cell(gather.place as usize, workers)
             }
             Route::Scatter(_) => 0,
         };
-        gather.expect(num_shares(&route));
-        for (cell, rows) in shares(route, local) {
+        gather.expect(route.num_shares());
+        for share in route.shares(local) {
+            let cell = share.partition;
             posted[cell] += 1;
             let of = RowsOrigin::Element { gather: Arc::clone(gather), bundle, marks: 0..0 };
-            self.post(cell, Item::Rows(RowsItem::new(of, rows, self.own.sources)));
+            self.post(cell, Item::Rows(RowsItem::new(of, share, self.own.sources)));
         }
     }
 

@@ -123,6 +123,9 @@ const FIRST_GUESS_NS: f64 = 10_000.0;
 pub(crate) struct Ledger {
     expected: HashMap<(usize, Work), f64>,
     totals: HashMap<(usize, Work), Total>,
+    /// Rows that partitions of a stage have taken in tasks without a watermark, and the time that
+    /// was measured for them.
+    measured_rows: HashMap<usize, (u64, u64)>,
 }
 
 /// What the tasks of a stage and kind have cost.
@@ -143,6 +146,31 @@ impl Ledger {
     pub(crate) fn expect(&self, key: (usize, Work), rows: Option<u64>) -> u64 {
         let per_unit = self.expected.get(&key).copied();
         per_unit.map_or(FIRST_GUESS_NS, |cost| cost * rows.unwrap_or(1).max(1) as f64) as u64
+    }
+
+    /// What a task costs by this table that was measured to take so long. It had to do with `rows`
+    /// rows, and a partition took `rows_in` in it: those in front of a watermark are in its task,
+    /// and cost no more there than in a task of their own.
+    pub(crate) fn cost_by(
+        &mut self,
+        table: &RowCosts,
+        key: (usize, Work),
+        (rows, rows_in): (u64, u64),
+        measured_ns: u64,
+    ) -> u64 {
+        let measured = self.measured_rows.entry(key.0).or_default();
+        if key.1 == Work::Rows {
+            *measured = (measured.0 + rows, measured.1 + measured_ns);
+        }
+        match (table.get(&key), table.get(&(key.0, Work::Rows))) {
+            (Some(cost), _) if rows > 0 => (cost * rows as f64) as u64,
+            (None, Some(cost)) if key.1 == Work::Watermark && measured.0 > 0 => {
+                let of_rows = cost * rows_in as f64;
+                let measured_of_rows = measured.1 as f64 / measured.0 as f64 * rows_in as f64;
+                (of_rows + (measured_ns as f64 - measured_of_rows).max(0.0)) as u64
+            }
+            _ => measured_ns,
+        }
     }
 
     /// A task is done. `known` says how many rows the expectation went by.

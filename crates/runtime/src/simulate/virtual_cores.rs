@@ -299,14 +299,13 @@ impl VirtualCores {
         execute(&self.job, task, self.places[worker], None);
         let measured_ns = self.clock.taken_ns();
         let done = rows.unwrap_or(self.rows_at(key) - before);
-        let is_local = self.rows_at((key.0, Work::Rows)) > taken_before;
-        let key = self.bundle_kind(key, is_local);
+        let rows_in = self.rows_at((key.0, Work::Rows)) - taken_before;
+        let key = self.bundle_kind(key, rows_in > 0);
         let taken_ns = match &self.machine.costs {
             Costs::Assumed(costs) => costs.task_ns + done * costs.of_row(key.1),
-            Costs::Measured(_, by_row) => match by_row.get(&key) {
-                Some(cost) if done > 0 => (cost * done as f64) as u64,
-                _ => measured_ns,
-            },
+            Costs::Measured(_, table) => {
+                self.ledger.cost_by(table, key, (done, rows_in), measured_ns)
+            }
         };
         self.ledger.add(key, rows, done, taken_ns);
         let late_ns = taken_ns.saturating_sub(planned_ns);

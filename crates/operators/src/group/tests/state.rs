@@ -56,7 +56,7 @@ impl Clocked {
         let mut bundle = Bundle::new(batch, Stamps::first());
         bundle.kinds = kinds.map(Arc::from);
         let mut output = Output::new(Arc::clone(&self.clock) as SharedClock, u64::MAX);
-        let piece = Piece { bundle: &bundle, rows: None, lanes: 1 };
+        let piece = Piece::whole(&bundle, 1);
         self.partition.rows(piece, &mut output).expect("taken");
         output
     }

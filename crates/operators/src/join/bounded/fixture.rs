@@ -237,7 +237,7 @@ impl Feed {
         if rows.iter().any(|row| row.kind != RowKind::Insert) {
             bundle.kinds = Some(rows.iter().map(|row| row.kind).collect());
         }
-        let piece = Piece { bundle: &bundle, rows: None, lanes };
+        let piece = Piece::whole(&bundle, lanes);
         self.partition.rows(piece, &mut output()).unwrap();
     }
 

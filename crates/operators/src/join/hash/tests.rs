@@ -51,7 +51,7 @@ fn output() -> Output {
 
 fn take(partition: &mut dyn Partition, batch: RecordBatch) {
     let bundle = Bundle::new(batch, Stamps::first());
-    partition.rows(Piece { bundle: &bundle, rows: None, lanes: 1 }, &mut output()).unwrap();
+    partition.rows(Piece::whole(&bundle, 1), &mut output()).unwrap();
 }
 
 fn end(partition: &mut dyn Partition) {

@@ -300,7 +300,7 @@ impl Captured {
             (0..rows).map(|n| row(side(n), Some(n / 2), end, n, i64::MIN)).collect();
         let bundle = Bundle::new(tagged(Keys::Integer, &rows), Stamps::first());
         let mut output = Output::new(Arc::new(ManualClock::default()), u64::MAX);
-        let piece = Piece { bundle: &bundle, rows: None, lanes: 1 };
+        let piece = Piece::whole(&bundle, 1);
         self.partition.rows(piece, &mut output).unwrap();
         if let Some(watermark) = watermark.map(Watermark) {
             let call = WatermarkCall { watermark, phase: 0, exchange: &self.exchange };

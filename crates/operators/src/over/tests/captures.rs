@@ -90,7 +90,7 @@ impl Sums {
         let rows: Vec<Row> = keys.map(row).collect();
         let bundle = Bundle::new(batch(&rows), Stamps::first());
         let mut output = Output::new(Arc::new(ManualClock::default()), u64::MAX);
-        let piece = Piece { bundle: &bundle, rows: None, lanes };
+        let piece = Piece::whole(&bundle, lanes);
         self.partition.rows(piece, &mut output).expect("taken");
     }
 

@@ -55,7 +55,7 @@ impl Pairs {
         let rows: Vec<Row> = keys.map(row).collect();
         let bundle = Bundle::new(batch(&rows), Stamps::first());
         let mut output = Output::new(Arc::new(ManualClock::default()), u64::MAX);
-        let piece = Piece { bundle: &bundle, rows: None, lanes: 1 };
+        let piece = Piece::whole(&bundle, 1);
         self.partition.rows(piece, &mut output).expect("taken");
     }
 

@@ -97,7 +97,7 @@ fn captures_follow_what_changes() {
             let mut bundle = Bundle::new(rows(&log), Stamps::first());
             bundle.kinds = Some(vec![kind; log.len()].into());
             let mut output = Output::new(Arc::new(ManualClock::default()), u64::MAX);
-            let piece = Piece { bundle: &bundle, rows: None, lanes: 1 };
+            let piece = Piece::whole(&bundle, 1);
             partition.rows(piece, &mut output).expect("taken");
             capture(partition.as_mut())
         };

@@ -31,7 +31,7 @@ fn step(partition: &mut dyn Partition, rows: &[(i64, i64)], watermark: i64) {
         rows.iter().map(|&(time, key)| Row { time, key: Some(key), ..Row::default() }).collect();
     let bundle = Bundle::new(batch(&rows, &input_schema(DataType::Timestamp(3))), Stamps::first());
     let mut output = Output::new(Arc::new(ManualClock::default()), u64::MAX);
-    partition.rows(Piece { bundle: &bundle, rows: None, lanes: 1 }, &mut output).expect("taken");
+    partition.rows(Piece::whole(&bundle, 1), &mut output).expect("taken");
     let (watermark, exchange) = (Watermark(watermark), Exchange::new(1));
     for phase in 0..2 {
         let call = WatermarkCall { watermark, phase, exchange: &exchange };

@@ -119,7 +119,7 @@ impl Bench {
         let Route::Scatter(parts) = route else { panic!("rows go by key") };
         for (number, rows) in parts.iter().enumerate() {
             let mut output = self.output();
-            let piece = Piece { bundle: &bundle, rows: Some(rows), lanes: 2 };
+            let piece = Piece { bundle: &bundle, rows: Some(rows), is_local: false, lanes: 2 };
             self.partitions[number].rows(piece, &mut output).expect("no row is late");
             self.take(output);
         }

@@ -110,7 +110,7 @@ fn windows_are_those_of_a_loop_whatever_the_bundles() {
             let bundle = Bundle::new(batch(&rows[from..to]), stamps);
             let mut output =
                 Output::new(Arc::new(thalweg_core::shim::ManualClock::default()), u64::MAX);
-            let piece = Piece { bundle: &bundle, rows: None, lanes: 1 };
+            let piece = Piece::whole(&bundle, 1);
             partition.rows(piece, &mut output).expect("rows are taken");
             for emitted in output.emitted {
                 let Place::Caused(causes) = emitted.place else { panic!("caused by rows") };
@@ -156,7 +156,7 @@ fn without_keys_all_rows_are_counted_together() {
     assert_eq!(parts[0].len(), 7);
     let mut partition = operator.open(PartitionContext::only()).expect("it opens");
     let mut output = Output::new(Arc::new(thalweg_core::shim::ManualClock::default()), u64::MAX);
-    let piece = Piece { bundle: &bundle, rows: None, lanes: 1 };
+    let piece = Piece::whole(&bundle, 1);
     partition.rows(piece, &mut output).expect("rows are taken");
     let batches: Vec<_> = output.emitted.into_iter().map(|emitted| emitted.batch).collect();
     let lines = all_lines(&batches);

@@ -13,8 +13,7 @@ use thalweg_core::operator::WatermarkCall;
 use thalweg_core::shim::ManualClock;
 use thalweg_core::{
     Bundle, Column, DataType, Exchange, Operator, OrderContract, Output, Partition,
-    PartitionContext, Piece, Progress, Result, Route, Stamps, TableSchema, Watermark,
-    WatermarkBefore,
+    PartitionContext, Progress, Result, Stamps, TableSchema, Watermark, WatermarkBefore,
 };
 
 use crate::aggregate::{AggregateCall, resolve};
@@ -160,17 +159,10 @@ impl<'a> Driver<'a> {
     pub(super) fn rows(&mut self, bundle: &Bundle) -> Result<()> {
         let partitions = self.partitions.len();
         let route = self.operator.route(bundle, partitions)?;
-        let pieces: Vec<(usize, Option<Vec<u32>>)> = match route {
-            Route::Any => vec![(bundle.stamps.ordinal as usize % partitions, None)],
-            Route::Scatter(parts) => {
-                parts.into_iter().enumerate().map(|(p, rows)| (p, Some(rows))).collect()
-            }
-        };
-        for (partition, rows) in pieces {
+        for share in route.shares(bundle.stamps.ordinal as usize % partitions) {
             let mut output = self.output();
-            let piece = Piece { bundle, rows: rows.as_deref(), lanes: 1 };
-            self.partitions[partition].rows(piece, &mut output)?;
-            self.gather(partition, output);
+            self.partitions[share.partition].rows(share.piece(bundle, 1), &mut output)?;
+            self.gather(share.partition, output);
         }
         Ok(())
     }

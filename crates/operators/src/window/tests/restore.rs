@@ -6,7 +6,7 @@ use thalweg_core::operator::WatermarkCall;
 use thalweg_core::shim::SplitMix64;
 use thalweg_core::{
     Bundle, DataType, Exchange, Operator, OrderContract, Output, Partition, PartitionContext,
-    Piece, Place, Progress, Route, Stamps, Watermark, WatermarkBefore,
+    Place, Progress, Stamps, Watermark, WatermarkBefore,
 };
 
 use super::driver::{
@@ -157,16 +157,12 @@ impl<'a> Bench<'a> {
 
     fn rows(&mut self, bundle: &Bundle) {
         let count = self.partitions.len();
-        let routed = self.operator.route(bundle, count).expect("it routes");
-        let pieces = match routed {
-            Route::Any => vec![(bundle.stamps.serial as usize % count, None)],
-            Route::Scatter(parts) => parts.into_iter().map(Some).enumerate().collect(),
-        };
+        let route = self.operator.route(bundle, count).expect("it routes");
         let mut caused = Vec::new();
-        for (number, rows) in pieces {
+        for share in route.shares(bundle.stamps.serial as usize % count) {
             let mut output = output();
-            let piece = Piece { bundle, rows: rows.as_deref(), lanes: 1 };
-            self.partitions[number].rows(piece, &mut output).expect("rows are taken");
+            let partition = &mut self.partitions[share.partition];
+            partition.rows(share.piece(bundle, 1), &mut output).expect("rows are taken");
             for emitted in output.emitted {
                 let Place::Caused(causes) = emitted.place else { panic!("caused by rows") };
                 caused.extend(causes.into_iter().zip(lines_of(&emitted.batch, None)));

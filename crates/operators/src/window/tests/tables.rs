@@ -38,20 +38,15 @@ fn bundle_of(rows: &[Row], ordinal: u64, watermark: i64) -> Bundle {
     Bundle::new(batch(rows, &input_schema(DataType::Timestamp(3))), stamps)
 }
 
-/// The rows of a window in bundles of 300: by turns each of its own key, of ten keys, most of one
-/// key.
+/// The rows of a window in bundles of 300: by turns each of its own key, of ten keys, and most
+/// or some of one key with the others each of its own.
 fn habits(window: i64, random: &mut SplitMix64) -> Vec<Vec<Row>> {
     let mut row = |place: u64| {
-        let key = match window / 6 % 3 {
-            0 => window * 10_000 + place as i64,
+        let key = match window / 6 % 4 {
             1 => random.below(10) as i64,
-            _ => {
-                if place.is_multiple_of(4) {
-                    window * 10_000 + place as i64
-                } else {
-                    5
-                }
-            }
+            2 if !place.is_multiple_of(4) => 5,
+            3 if place % 8 < 3 => 5,
+            _ => window * 10_000 + place as i64,
         };
         let time = window * SIZE_MS + random.below(SIZE_MS as u64) as i64;
         let number = Some(random.below(20) as i32);
@@ -109,7 +104,7 @@ fn rows_are_spread_as_their_keys_ask_for_and_results_stay() -> Result<()> {
         let mut random = SplitMix64::new(seed);
         let mut driver = Driver::new(&operator, 8, hurried);
         let mut expected = Expected { lasts, numbers: BTreeMap::new() };
-        let (mut local, mut by_key, mut ordinal) = (0, 0, 0);
+        let (mut local, mut by_key, mut partly, mut ordinal) = (0, 0, 0, 0);
         for window in 0..36 {
             for rows in habits(window, &mut random) {
                 let bundle = bundle_of(&rows, ordinal, window * SIZE_MS - 1);
@@ -117,13 +112,15 @@ fn rows_are_spread_as_their_keys_ask_for_and_results_stay() -> Result<()> {
                 match operator.route(&bundle, 8)? {
                     Route::Any => local += 1,
                     Route::Scatter(_) => by_key += 1,
+                    Route::Partly { .. } => partly += 1,
                 }
                 driver.rows(&bundle)?;
                 rows.iter().for_each(|row| expected.add(window, row));
             }
             driver.watermark((window + 1) * SIZE_MS - 1)?;
         }
-        assert!(local > 100 && by_key > 50, "{local} local, {by_key} by key");
+        let counts = format!("{local} local, {by_key} by key, {partly} partly");
+        assert!(local > 60 && by_key > 50 && partly > 50, "{counts}");
         assert_eq!(driver.finish().rows, expected.lines());
     }
     Ok(())

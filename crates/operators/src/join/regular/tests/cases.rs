@@ -198,7 +198,7 @@ fn fed(join: &RegularJoin, steps: &[(u64, &[Change])], restores: bool) -> Vec<St
             partition.restore(&captured).unwrap();
         }
         let mut output = Output::new(clock.clone(), u64::MAX);
-        partition.rows(Piece { bundle: &bundle, rows: None, lanes: 1 }, &mut output).unwrap();
+        partition.rows(Piece::whole(&bundle, 1), &mut output).unwrap();
         for emitted in output.emitted {
             driven.emitted.push(emitted.batch);
             driven.kinds.push(emitted.kinds);
@@ -272,7 +272,7 @@ fn a_piece_may_be_a_part_of_a_bundle() {
     let join = RegularJoin::new(spec(JoinKind::Left, &[0], false, true)).unwrap();
     let mut partition = join.open(PartitionContext::only()).unwrap();
     let mut output = Output::new(Arc::new(ManualClock::default()), u64::MAX);
-    let piece = Piece { bundle: &bundle, rows: Some(&rows), lanes: 1 };
+    let piece = Piece { bundle: &bundle, rows: Some(&rows), is_local: false, lanes: 1 };
     partition.rows(piece, &mut output).unwrap();
     let mut driven = crate::test_kit::Driven::default();
     let emitted = output.emitted.remove(0);
