@@ -22,7 +22,6 @@ use thalweg_core::{
 };
 use thalweg_runtime::RunOptions;
 use thalweg_runtime::simulate::{Costs, VirtualMachine, Work, run_on};
-use thalweg_runtime::topology::Topology;
 
 /// The processor time of the calling thread.
 struct ThreadClock;
@@ -123,13 +122,9 @@ fn main() -> Result<()> {
             // A row of a stage takes 100 us, and a poll next to nothing.
             let row_costs = (1..=stages).map(|stage| ((stage, Work::Bundle), 100_000.0));
             let row_costs: HashMap<_, _> = row_costs.chain([((0, Work::Poll), 100.0)]).collect();
-            let machine = VirtualMachine {
-                topology: Topology { nodes: vec![(0..cores).collect()] },
-                costs: Costs::Measured(Arc::new(ThreadClock), Arc::new(row_costs)),
-                numa_memory: None,
-                wake_ns: 0,
-                seed: 1,
-            };
+            let costs = Costs::Measured(Arc::new(ThreadClock), Arc::new(row_costs));
+            let machine =
+                VirtualMachine { wake_ns: 0, ..VirtualMachine::new((1, cores), costs, 1) };
             let report = run_on(&machine, graph(stages, bundles), RunOptions::default())?;
             let answers = report.asked.0 - report.asked.1;
             println!("{stages} | {cores} | {}", report.asking_ns / answers);

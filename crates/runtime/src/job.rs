@@ -73,6 +73,8 @@ pub(crate) struct Settings {
     pub(crate) order: OrderContract,
     pub(crate) workers: usize,
     pub(crate) scheduler: SchedulerPolicy,
+    /// How long a task may take.
+    pub(crate) task_ns: u64,
     /// Small elements that one task may do at most.
     pub(crate) elements_per_task: u64,
     pub(crate) bundle_rows_max: usize,

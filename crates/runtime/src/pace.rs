@@ -22,9 +22,9 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// A task that began now.
-    pub(crate) fn new(now_ns: u64) -> Self {
-        Pace { deadline_ns: now_ns + SLICE_NS, done: 0 }
+    /// A task that began now and may take so long.
+    pub(crate) fn new(now_ns: u64, task_ns: u64) -> Self {
+        Pace { deadline_ns: now_ns + task_ns, done: 0 }
     }
 
     /// One more thing is done. True if that was the last one.
@@ -46,9 +46,9 @@ mod tests {
 
     #[test]
     fn a_task_ends_after_its_first_long_thing_and_soon_after_many_short_ones() {
-        let mut slow = Pace::new(100);
+        let mut slow = Pace::new(100, SLICE_NS);
         assert!(slow.is_over(|| 100 + SLICE_NS));
-        let mut fast = Pace::new(0);
+        let mut fast = Pace::new(0, SLICE_NS);
         let mut now_ns = 0;
         let mut asked = 0;
         while !fast.is_over(|| {

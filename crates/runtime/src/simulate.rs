@@ -38,7 +38,7 @@ use crate::start::opening::{Beginning, agree_and_open, stop_sources};
 use crate::task::execute;
 use crate::topology::WorkerPlace;
 
-pub use costs::{AssumedCosts, Costs, RowCosts, Total, Work};
+pub use costs::{AssumedCosts, Costs, RowCosts, Total, VirtualClock, Work};
 pub use virtual_cores::{VirtualMachine, VirtualReport, run_on};
 
 /// Steps without a task after which a simulation that is not done counts as stuck. A source that

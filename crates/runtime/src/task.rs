@@ -47,7 +47,7 @@ pub(crate) fn execute(
     let run = &job.stages[stage];
     run.metrics.meter.enter();
     job.queues.at_work.fetch_add(1, Ordering::SeqCst);
-    let result = caught(|| perform(job, task, worker, Pace::new(started_ns)));
+    let result = caught(|| perform(job, task, worker, Pace::new(started_ns, job.settings.task_ns)));
     run.metrics.meter.leave(result.as_ref().map_or(1, |done| done.elements));
     job.queues.at_work.fetch_sub(1, Ordering::SeqCst);
     let ended_ns = job.now_ns();
@@ -149,7 +149,8 @@ fn run_locally(
     if !operator.cells[cell].mailbox.post(item) {
         return Ok(TaskKind::Routing);
     }
-    let mut worker = CellWorker::new(job, stage, worker, Pace::new(job.now_ns()));
+    let pace = Pace::new(job.now_ns(), job.settings.task_ns);
+    let mut worker = CellWorker::new(job, stage, worker, pace);
     worker.run_cell(cell)?;
     Ok(worker.kind())
 }

@@ -14,7 +14,6 @@ use thalweg_core::{
     Result, Route, Transform,
 };
 use thalweg_runtime::simulate::{AssumedCosts, Costs, VirtualMachine, run_on, simulate};
-use thalweg_runtime::topology::Topology;
 use thalweg_runtime::{Ablation, RunOptions, start};
 
 const ABLATIONS: [Ablation; 5] = [
@@ -174,13 +173,8 @@ fn watched(ablation: Ablation, seed: u64, passes: bool) -> [Vec<(u64, i64)>; 2] 
     graph.add("sink", "sink", sink, vec![Input { from, port: 0 }]);
     let options = RunOptions { bundle_rows_max: 2, ablation, ..RunOptions::default() };
     let costs = AssumedCosts { ask_ns: 100, task_ns: 1_000, polled_row_ns: 10, row_ns: 500 };
-    let machine = VirtualMachine {
-        topology: Topology { nodes: vec![(0..4).collect()] },
-        costs: Costs::Assumed(costs),
-        numa_memory: None,
-        wake_ns: 0,
-        seed,
-    };
+    let machine =
+        VirtualMachine { wake_ns: 0, ..VirtualMachine::new((1, 4), Costs::Assumed(costs), seed) };
     run_on(&machine, graph, options).expect("the simulation runs");
     assert_eq!(results.sorted(), rows);
     seen.map(|seen| seen.lock().expect("no panic").clone())
@@ -259,13 +253,8 @@ fn open_epochs_are_taken_by_their_likely_ends() {
         graph.add("sink", "sink", sink, vec![Input { from, port: 0 }]);
         let options = RunOptions { bundle_rows_max: 2, ablation, ..RunOptions::default() };
         let costs = AssumedCosts { ask_ns: 100, task_ns: 1_000, polled_row_ns: 10, row_ns: 500 };
-        let machine = VirtualMachine {
-            topology: Topology { nodes: vec![vec![0, 1]] },
-            costs: Costs::Assumed(costs),
-            numa_memory: None,
-            wake_ns: 0,
-            seed: 1,
-        };
+        let machine =
+            VirtualMachine { wake_ns: 0, ..VirtualMachine::new((1, 2), Costs::Assumed(costs), 1) };
         run_on(&machine, graph, options).expect("the simulation runs");
         assert_eq!(results.sorted().len(), 800);
         seen.lock().expect("no panic").iter().map(|&(_, time)| time).collect()

@@ -8,24 +8,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::RecordBatch;
 use common::*;
+use thalweg_core::connector::Waker;
 use thalweg_core::graph::{Graph, Input, StageKind};
-use thalweg_core::{Bundle, OperatorClass, Result, Transform};
+use thalweg_core::shim::Clock;
+use thalweg_core::{Bundle, OperatorClass, Result, Source, SourceBatch, SourcePoll, Transform};
 use thalweg_runtime::RunOptions;
 use thalweg_runtime::numa_memory::NumaMemory;
-use thalweg_runtime::simulate::{AssumedCosts, Costs, VirtualMachine, VirtualReport, Work, run_on};
-use thalweg_runtime::topology::Topology;
+use thalweg_runtime::simulate::{
+    AssumedCosts, Costs, VirtualClock, VirtualMachine, VirtualReport, Work, run_on,
+};
 
 /// A number of nodes of some cores each.
 fn machine(nodes: usize, cores: usize, seed: u64) -> VirtualMachine {
-    let node = |node: usize| (node * cores..(node + 1) * cores).collect();
     let costs = AssumedCosts { ask_ns: 200, task_ns: 1_000, polled_row_ns: 2, row_ns: 500 };
-    VirtualMachine {
-        topology: Topology { nodes: (0..nodes).map(node).collect() },
-        costs: Costs::Assumed(costs),
-        numa_memory: None,
-        wake_ns: 5_000,
-        seed,
-    }
+    VirtualMachine::new((nodes, cores), Costs::Assumed(costs), seed)
 }
 
 /// Counts rows of seven keys on a machine and checks the result.
@@ -68,7 +64,7 @@ fn a_source_is_asked_by_one_worker_at_a_time() {
     for seed in 0..5 {
         let mut machine = machine(1, 32, seed);
         let costs = AssumedCosts { ask_ns: 100, task_ns: 1_000, polled_row_ns: 1_000, row_ns: 10 };
-        machine.costs = Costs::Assumed(costs);
+        machine.clock = VirtualClock::new(Costs::Assumed(costs));
         let report = count(&machine, 20_000);
         let polls_ns = report.spent_ns(Work::Poll);
         assert!(polls_ns <= report.elapsed_ns, "{polls_ns} of {}", report.elapsed_ns);
@@ -164,5 +160,70 @@ fn no_node_starves() {
         let busy: Vec<u64> = (0..nodes).map(of_node).collect();
         let (least, most) = (busy.iter().min().expect("nodes"), busy.iter().max().expect("nodes"));
         assert!(least * 2 > *most, "{nodes} nodes, seed {seed}: {busy:?}");
+    }
+}
+
+/// Numbers that come when they are due, by the machine's clock.
+struct Due {
+    clock: Arc<VirtualClock>,
+    pause_ns: u64,
+    next: u64,
+    waker: Option<Waker>,
+    early: Arc<AtomicU64>,
+}
+
+const DUE_ROWS: u64 = 500;
+
+impl Source for Due {
+    fn name(&self) -> String {
+        "due".into()
+    }
+    fn start(&mut self, waker: Waker) -> Result<()> {
+        self.waker = Some(waker);
+        Ok(())
+    }
+    fn poll(&mut self, _: usize) -> Result<SourcePoll> {
+        if self.next == DUE_ROWS {
+            return Ok(SourcePoll::End);
+        }
+        let due_ns = (self.next + 1) * self.pause_ns;
+        if due_ns > self.clock.now_ns() {
+            self.early.fetch_add(1, Ordering::Relaxed);
+            let waker = self.waker.clone().expect("it was started");
+            self.clock.wake_at(due_ns, waker);
+            return Ok(SourcePoll::Pending);
+        }
+        self.next += 1;
+        Ok(SourcePoll::Batch(SourceBatch::new(batch(&[(self.next as i64, 0)]))))
+    }
+    fn is_bounded(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn sources_may_wait_for_a_moment() {
+    for (pause_ns, is_bound_by_rows) in [(20_000, true), (100, false)] {
+        let machine = machine(1, 2, 1);
+        let early = Arc::new(AtomicU64::new(0));
+        let clock = machine.clock.clone();
+        let source = Due { clock, pause_ns, next: 0, waker: None, early: early.clone() };
+        let results = Collect::default();
+        let mut graph = Graph::default();
+        let kind = StageKind::Source { source: Box::new(source), assigner: None };
+        let source = graph.add("due", "due", kind, vec![]);
+        let sink = StageKind::Sink(Box::new(results.clone()));
+        graph.add("sink", "sink", sink, vec![Input { from: source, port: 0 }]);
+        let report = run_on(&machine, graph, RunOptions::default()).expect("the job runs");
+        assert_eq!(results.sorted().len(), DUE_ROWS as usize);
+        let last_ns = pause_ns * DUE_ROWS;
+        assert!(report.elapsed_ns >= last_ns, "{} of {last_ns}", report.elapsed_ns);
+        let waited = early.load(Ordering::Relaxed);
+        if is_bound_by_rows {
+            assert!(report.elapsed_ns < last_ns + 50_000, "{} of {last_ns}", report.elapsed_ns);
+            assert_eq!(waited, DUE_ROWS, "it is asked when a row is due, and once ahead");
+        } else {
+            assert!(waited < DUE_ROWS / 4, "{waited}: it is behind and waits for nothing");
+        }
     }
 }

@@ -8,7 +8,9 @@ mod commands;
 
 use clap::Parser;
 
-use commands::{ablations, linear_road, rating, streambox, tpcx_bb, viper, virtual_cores};
+use commands::{
+    ablations, linear_road, partitioning, rating, streambox, tpcx_bb, viper, virtual_cores,
+};
 
 /// The published workloads of ordered stream processing, on Thalweg.
 ///
@@ -30,6 +32,9 @@ enum Command {
     Ablations(ablations::Arguments),
     /// Virtual machines of many cores: where the engine would stop scaling.
     VirtualCores(virtual_cores::Arguments),
+    /// How load imbalance and latency depend on the way in which workers find partitions, on virtual
+    /// cores.
+    Partitioning(partitioning::Arguments),
     /// Viper's operators over injectors and instances: merge in the channel against a merge
     /// operator.
     Viper(viper::Arguments),
@@ -43,6 +48,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Command::StreamBox(arguments) => streambox::run(&arguments),
         Command::Ablations(arguments) => ablations::run(&arguments),
         Command::VirtualCores(arguments) => virtual_cores::run(&arguments),
+        Command::Partitioning(arguments) => partitioning::run(&arguments),
         Command::Viper(arguments) => viper::run(&arguments),
     }
 }

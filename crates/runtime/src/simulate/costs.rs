@@ -4,10 +4,12 @@
 //! work does not follow from its rows (a watermark) is measured while it runs. A machine whose
 //! costs are assumed depends on its seed alone.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 
+use thalweg_core::connector::Waker;
 use thalweg_core::shim::{Clock, SharedClock};
-use thalweg_ordering::sync::{Arc, AtomicU64, Ordering};
+use thalweg_ordering::sync::{Arc, AtomicU64, Mutex, Ordering};
 
 /// What kind of work a task is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -53,10 +55,20 @@ pub enum Costs {
     Measured(SharedClock, Arc<RowCosts>),
 }
 
-/// The clock of the job: that of the virtual core that is being run.
-pub(crate) struct VirtualClock {
+/// The clock of a virtual machine: that of the core that is being run, from 0 on. Sources,
+/// operators and sinks of a job may go by it as well.
+pub struct VirtualClock {
+    costs: Costs,
     began_ns: AtomicU64,
     meter: Option<Meter>,
+    alarms: Mutex<Alarms>,
+}
+
+/// Who is to be woken, by time and then in the order in which it was said.
+#[derive(Default)]
+struct Alarms {
+    set: u64,
+    wakers: BTreeMap<(u64, u64), Waker>,
 }
 
 /// What measures.
@@ -79,12 +91,46 @@ impl Meter {
 }
 
 impl VirtualClock {
-    pub(crate) fn new(costs: &Costs) -> Self {
-        let meter = match costs {
+    /// At 0.
+    pub fn new(costs: Costs) -> Arc<Self> {
+        let meter = match &costs {
             Costs::Assumed(_) => None,
             Costs::Measured(clock, _) => Some(Meter::new(clock.clone())),
         };
-        VirtualClock { began_ns: AtomicU64::new(0), meter }
+        let (began_ns, alarms) = (AtomicU64::new(0), Mutex::default());
+        Arc::new(VirtualClock { costs, began_ns, meter, alarms })
+    }
+
+    /// Calls the waker when this time has come, at once if it is past.
+    pub fn wake_at(&self, at_ns: u64, waker: Waker) {
+        let mut alarms = self.alarms.lock().expect("nobody panics with it");
+        alarms.set += 1;
+        let place = (at_ns, alarms.set);
+        alarms.wakers.insert(place, waker);
+    }
+
+    /// When somebody is to be woken next.
+    pub(crate) fn next_alarm_ns(&self) -> Option<u64> {
+        let alarms = self.alarms.lock().expect("nobody panics with it");
+        alarms.wakers.first_key_value().map(|(&(at_ns, _), _)| at_ns)
+    }
+
+    /// Wakes whoever is next.
+    pub(crate) fn ring(&self) {
+        let next = self.alarms.lock().expect("nobody panics with it").wakers.pop_first();
+        if let Some((_, waker)) = next {
+            waker();
+        }
+    }
+
+    /// Another job begins.
+    pub(crate) fn reset(&self) {
+        self.began_ns.store(0, Ordering::Relaxed);
+        self.alarms.lock().expect("nobody panics with it").wakers.clear();
+    }
+
+    pub(crate) fn costs(&self) -> &Costs {
+        &self.costs
     }
 
     /// Something begins at this time.
@@ -101,6 +147,12 @@ impl VirtualClock {
         let Some(meter) = &self.meter else { return 0 };
         let taken_ns = meter.clock.now_ns() - meter.mark.load(Ordering::Relaxed);
         taken_ns.saturating_sub(meter.look_ns)
+    }
+}
+
+impl fmt::Debug for VirtualClock {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "VirtualClock({} ns)", self.began_ns.load(Ordering::Relaxed))
     }
 }
 

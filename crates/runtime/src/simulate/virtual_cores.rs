@@ -37,6 +37,7 @@ use crate::job::Job;
 use crate::metrics::StageMetrics;
 use crate::numa_memory::SharedNumaMemory;
 use crate::options::RunOptions;
+use crate::pace::SLICE_NS;
 use crate::sinks::{self, SinkReceivers};
 use crate::start::build::{Surroundings, build};
 use crate::start::opening::{Beginning, agree_and_open, stop_sources};
@@ -50,12 +51,30 @@ pub struct VirtualMachine {
     pub topology: Topology,
     /// Says on which node rows are; without, they are where the worker is that made them.
     pub numa_memory: Option<SharedNumaMemory>,
-    /// What tasks cost.
-    pub costs: Costs,
+    /// What tasks cost, and the time. One job at a time goes by it.
+    pub clock: Arc<VirtualClock>,
     /// How long it takes until a worker that had nothing to do begins with what has come.
     pub wake_ns: u64,
+    /// After so long a task takes nothing more in hand. What a task leads to is visible when it is
+    /// over and no earlier, so where moments matter that are closer than this it has to be less.
+    pub task_ns: u64,
     /// Decides between workers whose clocks are equal, and who is woken.
     pub seed: u64,
+}
+
+impl VirtualMachine {
+    /// So many nodes of so many cores each.
+    pub fn new((nodes, cores): (usize, usize), costs: Costs, seed: u64) -> Self {
+        let node = |node: usize| (node * cores..(node + 1) * cores).collect();
+        VirtualMachine {
+            topology: Topology { nodes: (0..nodes).map(node).collect() },
+            clock: VirtualClock::new(costs),
+            numa_memory: None,
+            wake_ns: 5_000,
+            task_ns: SLICE_NS,
+            seed,
+        }
+    }
 }
 
 /// What happened on a virtual machine.
@@ -187,7 +206,8 @@ struct VirtualCores {
 impl VirtualCores {
     fn begin(machine: &VirtualMachine, graph: Graph, mut options: RunOptions) -> Result<Self> {
         let count = machine.topology.nodes.iter().map(Vec::len).sum();
-        let clock = Arc::new(VirtualClock::new(&machine.costs));
+        let clock = machine.clock.clone();
+        clock.reset();
         options.workers = count;
         options.clock = clock.clone();
         let mut receivers = SinkReceivers::new();
@@ -199,7 +219,9 @@ impl VirtualCores {
             sleep,
             receivers: Some(&mut receivers),
         };
-        let job = Arc::new(build(graph, options, None, around)?);
+        let mut job = build(graph, options, None, around)?;
+        job.settings.task_ns = machine.task_ns;
+        let job = Arc::new(job);
         agree_and_open(&job, &Beginning::default())?;
         let thread = |(stage, _): &(usize, _)| {
             let run = job.stages[*stage].sink().expect("only sinks have channels");
@@ -236,6 +258,14 @@ impl VirtualCores {
 
     /// Whoever is next does what is next.
     fn step(&mut self) {
+        let next_ns = self.agenda.peek().map(|Reverse((at_ns, ..))| *at_ns);
+        if let Some(alarm_ns) = self.clock.next_alarm_ns()
+            && next_ns.is_none_or(|next_ns| alarm_ns <= next_ns)
+        {
+            self.now_ns = self.now_ns.max(alarm_ns);
+            self.clock.ring();
+            return self.wake();
+        }
         let Some(Reverse((now_ns, _, actor))) = self.agenda.pop() else {
             let seed = self.machine.seed;
             let stuck = format!("the virtual machine with seed {seed} is stuck");
@@ -301,7 +331,7 @@ impl VirtualCores {
         let done = rows.unwrap_or(self.rows_at(key) - before);
         let rows_in = self.rows_at((key.0, Work::Rows)) - taken_before;
         let key = self.bundle_kind(key, rows_in > 0);
-        let taken_ns = match &self.machine.costs {
+        let taken_ns = match self.clock.costs() {
             Costs::Assumed(costs) => costs.task_ns + done * costs.of_row(key.1),
             Costs::Measured(_, table) => {
                 self.ledger.cost_by(table, key, (done, rows_in), measured_ns)
@@ -362,7 +392,7 @@ impl VirtualCores {
         let before = written(&self.job, stage);
         self.clock.begin(self.now_ns);
         let result = sinks::at(&self.job, stage).handle(&mut thread.sink, message);
-        let taken_ns = match &self.machine.costs {
+        let taken_ns = match self.clock.costs() {
             Costs::Assumed(costs) => {
                 costs.task_ns + (written(&self.job, stage) - before) * costs.row_ns
             }
@@ -377,7 +407,7 @@ impl VirtualCores {
     }
 
     fn assumed(&self) -> Option<AssumedCosts> {
-        match &self.machine.costs {
+        match self.clock.costs() {
             Costs::Assumed(costs) => Some(*costs),
             Costs::Measured(..) => None,
         }

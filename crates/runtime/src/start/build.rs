@@ -31,7 +31,7 @@ use crate::news::News;
 use crate::numa_memory::SharedNumaMemory;
 use crate::options::RunOptions;
 use crate::ordered::OrderedFlow;
-use crate::pace::ELEMENTS_PER_TASK;
+use crate::pace::{ELEMENTS_PER_TASK, SLICE_NS};
 #[cfg(feature = "baselines")]
 use crate::policies::Ablation;
 use crate::policies::PartitionScheme;
@@ -131,6 +131,7 @@ fn settings(
         order: options.order,
         workers: options.workers,
         scheduler: options.scheduler,
+        task_ns: SLICE_NS,
         // A policy that ranks the stages does so for each element.
         elements_per_task: if options.scheduler.chooses_stages() { 1 } else { ELEMENTS_PER_TASK },
         bundle_rows_max: options.bundle_rows_max,

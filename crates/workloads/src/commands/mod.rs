@@ -3,6 +3,7 @@
 pub mod ablations;
 pub mod linear_road;
 mod paced;
+pub mod partitioning;
 pub mod rating;
 pub mod streambox;
 mod totals;

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use thalweg::RunOptions;
 use thalweg_runtime::simulate::{Costs, RowCosts, VirtualMachine, VirtualReport, Work, run_on};
-use thalweg_runtime::topology::Topology;
 use thalweg_workloads::plot::{Figure, Kind, Scale, Series, write_figures};
 use thalweg_workloads::streambox::Table;
 use thalweg_workloads::streambox::pipelines::{Benchmark, Reading, Variation, graph, table};
@@ -154,15 +153,8 @@ fn measure(
     let Arguments { watermark_step_ms, sources, .. } = *arguments;
     let reading = Reading { watermark_step_ms, sources };
     let graph = graph(benchmark, records, reading, Totals::of(benchmark.checked()))?;
-    let each = cores / nodes;
-    let node = |node: usize| (node * each..(node + 1) * each).collect();
-    let machine = VirtualMachine {
-        topology: Topology { nodes: (0..nodes).map(node).collect() },
-        costs: Costs::Measured(tape.clone(), row_costs),
-        numa_memory: None,
-        wake_ns: 5_000,
-        seed: arguments.seed,
-    };
+    let costs = Costs::Measured(tape.clone(), row_costs);
+    let machine = VirtualMachine::new((nodes, cores / nodes), costs, arguments.seed);
     let options = RunOptions { bundle_rows_max: arguments.bundle_rows, ..RunOptions::default() };
     run_on(&machine, graph, options)
 }
