@@ -9,7 +9,8 @@ mod commands;
 use clap::Parser;
 
 use commands::{
-    ablations, linear_road, partitioning, rating, streambox, tpcx_bb, viper, virtual_cores,
+    ablations, linear_road, partitioning, rating, schedulers, streambox, tpcx_bb, viper,
+    virtual_cores,
 };
 
 /// The published workloads of ordered stream processing, on Thalweg.
@@ -21,6 +22,9 @@ use commands::{
 enum Command {
     /// Five queries derived from TPCx-BB: throughput and latency by scheduler and workers.
     TpcxBb(tpcx_bb::Arguments),
+    /// The same queries tuple by tuple: scheduling heuristics at full speed and at an even pace, on
+    /// this machine and on virtual cores.
+    Schedulers(schedulers::Arguments),
     /// Linear Road at full speed: records per second by workers.
     LinearRoad(linear_road::Arguments),
     /// Linear Road in real time: the largest number of expressways with every response in time.
@@ -32,8 +36,8 @@ enum Command {
     Ablations(ablations::Arguments),
     /// Virtual machines of many cores: where the engine would stop scaling.
     VirtualCores(virtual_cores::Arguments),
-    /// How load imbalance and latency depend on the way in which workers find partitions, on virtual
-    /// cores.
+    /// How load imbalance and latency depend on the way in which workers find partitions, on
+    /// virtual cores.
     Partitioning(partitioning::Arguments),
     /// Viper's operators over injectors and instances: merge in the channel against a merge
     /// operator.
@@ -43,6 +47,7 @@ enum Command {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     match Command::parse() {
         Command::TpcxBb(arguments) => tpcx_bb::run(&arguments),
+        Command::Schedulers(arguments) => schedulers::run(&arguments),
         Command::LinearRoad(arguments) => linear_road::run(&arguments),
         Command::Rating(arguments) => rating::run(&arguments),
         Command::StreamBox(arguments) => streambox::run(&arguments),

@@ -63,7 +63,7 @@ pub struct VirtualMachine {
 }
 
 impl VirtualMachine {
-    /// So many nodes of so many cores each.
+    /// A machine of this number of nodes with this number of cores each.
     pub fn new((nodes, cores): (usize, usize), costs: Costs, seed: u64) -> Self {
         let node = |node: usize| (node * cores..(node + 1) * cores).collect();
         VirtualMachine {

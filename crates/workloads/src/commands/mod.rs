@@ -5,6 +5,7 @@ pub mod linear_road;
 mod paced;
 pub mod partitioning;
 pub mod rating;
+pub mod schedulers;
 pub mod streambox;
 mod totals;
 pub mod tpcx_bb;

@@ -3,8 +3,8 @@
 //!
 //! - *Load imbalance* (figure 9): keys of a normal distribution over ranges. The hybrid scheme has
 //!   100 partitions, workers that go from partition to partition have one each.
-//! - *Latency* (figure 10): from the moment at which a tuple begins to be processed until its result
-//!   has left in order, with uniform keys.
+//! - *Latency* (figure 10): from the moment at which a tuple begins to be processed until its
+//!   result has left in order, with uniform keys.
 //!
 //! The engine's own work takes no time here: only the operator moves the clock. So each figure
 //! follows from the seed alone, whatever the machine.

@@ -15,7 +15,7 @@ use super::CommandResult;
 use super::totals::Totals;
 use tape::Tape;
 
-mod tape;
+pub mod tape;
 
 /// Options of `virtual-cores`.
 #[derive(clap::Args)]
@@ -190,7 +190,8 @@ fn print_run(
     );
 }
 
-fn print_stages(report: &VirtualReport) {
+/// Prints what each stage did.
+pub fn print_stages(report: &VirtualReport) {
     for (name, _, work, total) in &report.work {
         println!(
             "  {name} | {work:?} | {} tasks | {} rows | {:.1} ms | longest {:.2} ms",

@@ -2,20 +2,17 @@
 //! al., figures 8, 11 and 14), and by number of workers.
 
 use std::error::Error;
-use std::hash::Hash;
 use std::path::PathBuf;
 
 use thalweg::pipeline::Pipeline;
-use thalweg::rows::{PackedRows, Row, Rows, virtual_partition};
+use thalweg::rows::{PackedRows, Row, Rows};
 use thalweg::{OrderContract, PartitionScheme, ReorderScheme, RunOptions, SchedulerPolicy};
 use thalweg_workloads::plot::{Figure, Series, write_figures};
-use thalweg_workloads::tpcx_bb::pipelines::{self, packed_clicks, packed_sales};
-use thalweg_workloads::tpcx_bb::{
-    Click, ClickSettings, Query1, Query2, Query3, Query4, Query15, Sale, SalesSettings,
-    generate_clicks, generate_sales, query_1, query_2, query_3, query_4, query_15,
-};
 
 use super::{COLUMNS, Measured, bars};
+use queries::{Measure, Query};
+
+pub mod queries;
 
 /// Options of `tpcx-bb`.
 #[derive(clap::Args)]
@@ -59,27 +56,10 @@ pub struct Arguments {
 /// What was measured of one query.
 type OfQuery = (u32, Vec<Variant>);
 
-fn partition<K: Hash>(key: &K) -> usize {
-    usize::from(virtual_partition(key))
-}
-
 /// Runs the queries.
 pub fn run(arguments: &Arguments) -> super::CommandResult {
-    let tickets = (90_000.0 * arguments.scale) as u64;
-    let sessions = (40_000.0 * arguments.scale) as u64;
     println!("query | variant | {COLUMNS}");
-    let mut measured: Vec<OfQuery> = Vec::new();
-    for &query in &arguments.queries {
-        let variants = match query {
-            1 => first(arguments, &generate_sales(&SalesSettings::for_pairs(tickets))),
-            2 => second(arguments, &clicks(sessions)),
-            3 => third(arguments, &clicks(sessions)),
-            4 => fourth(arguments, &clicks(sessions)),
-            15 => fifteenth(arguments, &generate_sales(&SalesSettings::for_trends(tickets))),
-            other => return Err(format!("there is no query {other}: 1, 2, 3, 4 and 15").into()),
-        };
-        measured.push((query, variants?));
-    }
+    let measured = queries::each(&arguments.queries, arguments.scale, arguments)?;
     if let Some(path) = &arguments.figures {
         write_figures(path, &figures(arguments, &measured))?;
     }
@@ -126,52 +106,8 @@ fn figures(arguments: &Arguments, measured: &[OfQuery]) -> Vec<Figure> {
     ]
 }
 
-fn clicks(sessions: u64) -> Vec<Click> {
-    generate_clicks(&ClickSettings::with_sessions(sessions))
-}
-
-fn first(arguments: &Arguments, rows: &[Sale]) -> Result<Vec<Variant>, Box<dyn Error>> {
-    let query = Query1::default();
-    let expected = query_1(rows, &query, &partition, &partition);
-    measure(arguments, 1, &packed_sales(rows)?, &expected, |pipeline, rows, partitions| {
-        pipelines::query_1(pipeline, rows, &query, partitions)
-    })
-}
-
-fn second(arguments: &Arguments, rows: &[Click]) -> Result<Vec<Variant>, Box<dyn Error>> {
-    let query = Query2::default();
-    let expected = query_2(rows, &query, &partition, &partition);
-    measure(arguments, 2, &packed_clicks(rows)?, &expected, |pipeline, rows, partitions| {
-        pipelines::query_2(pipeline, rows, &query, partitions)
-    })
-}
-
-fn third(arguments: &Arguments, rows: &[Click]) -> Result<Vec<Variant>, Box<dyn Error>> {
-    let query = Query3::default();
-    let expected = query_3(rows, &query, &partition);
-    measure(arguments, 3, &packed_clicks(rows)?, &expected, |pipeline, rows, partitions| {
-        pipelines::query_3(pipeline, rows, &query, partitions)
-    })
-}
-
-fn fourth(arguments: &Arguments, rows: &[Click]) -> Result<Vec<Variant>, Box<dyn Error>> {
-    let query = Query4::default();
-    let expected = query_4(rows, &query, &partition);
-    measure(arguments, 4, &packed_clicks(rows)?, &expected, |pipeline, rows, partitions| {
-        pipelines::query_4(pipeline, rows, &query, partitions)
-    })
-}
-
-fn fifteenth(arguments: &Arguments, rows: &[Sale]) -> Result<Vec<Variant>, Box<dyn Error>> {
-    let query = Query15::default();
-    let expected = query_15(rows, &query, &partition);
-    measure(arguments, 15, &packed_sales(rows)?, &expected, |pipeline, rows, partitions| {
-        pipelines::query_15(pipeline, rows, &query, partitions)
-    })
-}
-
 /// One way to run a query.
-struct Variant {
+pub struct Variant {
     name: String,
     options: RunOptions,
     measured: Measured,
@@ -212,30 +148,33 @@ fn reorder_scheme(name: &str) -> thalweg::Result<ReorderScheme> {
     }
 }
 
-/// Runs a query in every variant, alternating, and checks every sequence.
-fn measure<T: Row, U: Row + PartialEq>(
-    arguments: &Arguments,
-    query: u32,
-    input: &PackedRows<T>,
-    expected: &[U],
-    build: impl Fn(&Pipeline, PackedRows<T>, usize) -> Rows<U>,
-) -> Result<Vec<Variant>, Box<dyn Error>> {
-    let mut variants = variants(arguments)?;
-    for repetition in 0..=arguments.repeat {
-        for Variant { name, options, measured } in &mut variants {
-            let pipeline = Pipeline::new();
-            let rows = build(&pipeline, input.clone(), arguments.partitions).collect("results");
-            measured.run(input.len(), || pipeline.run(options.clone()))?;
-            if rows.rows() != expected {
-                return Err(format!("query {query}, {name}: not the oracle's sequence").into());
-            }
-            if repetition == 0 {
-                *measured = Measured::default();
+impl Measure for Arguments {
+    type Outcome = Vec<Variant>;
+
+    /// In every variant, alternating.
+    fn measure<T: Row, U: Row + PartialEq>(
+        &self,
+        query: &Query<T, U>,
+        build: impl Fn(&Pipeline, PackedRows<T>, usize) -> Rows<U>,
+    ) -> Result<Vec<Variant>, Box<dyn Error>> {
+        let (number, input) = (query.number, &query.input);
+        let mut variants = variants(self)?;
+        for repetition in 0..=self.repeat {
+            for Variant { name, options, measured } in &mut variants {
+                let pipeline = Pipeline::new();
+                let rows = build(&pipeline, input.clone(), self.partitions).collect("results");
+                measured.run(input.len(), || pipeline.run(options.clone()))?;
+                if rows.rows() != query.expected {
+                    return Err(format!("query {number}, {name}: not the oracle's sequence").into());
+                }
+                if repetition == 0 {
+                    *measured = Measured::default();
+                }
             }
         }
+        for Variant { name, measured, .. } in &variants {
+            println!("{number:5} | {name:41} | {}", measured.line());
+        }
+        Ok(variants)
     }
-    for Variant { name, measured, .. } in &variants {
-        println!("{query:5} | {name:41} | {}", measured.line());
-    }
-    Ok(variants)
 }

@@ -1,0 +1,116 @@
+//! A source whose rows are due one after the other, at equal distances.
+//!
+//! **Invariant:** no row is handed out before it is due, and what it was late by counts as its own
+//! delay ([`SourceLayer::overdue_ns`]): a run that falls behind shows in the latencies.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use thalweg::Clock;
+use thalweg::pipeline::MemorySource;
+use thalweg_core::connector::{SourceLayer, SourcePoll, Waker};
+use thalweg_core::graph::{Graph, StageKind};
+use thalweg_core::{Result, Source};
+use thalweg_runtime::simulate::VirtualClock;
+
+/// A clock that calls wakers.
+pub trait Alarm: Send + Sync {
+    /// Nanoseconds since it was made, or since the run began.
+    fn now_ns(&self) -> u64;
+    /// Calls the waker at this time.
+    fn wake_at(&self, at_ns: u64, waker: Waker);
+}
+
+impl Alarm for VirtualClock {
+    fn now_ns(&self) -> u64 {
+        Clock::now_ns(self)
+    }
+    fn wake_at(&self, at_ns: u64, waker: Waker) {
+        VirtualClock::wake_at(self, at_ns, waker);
+    }
+}
+
+/// A thread that sleeps until the next moment. It takes one after the other.
+pub struct Sleeper {
+    began: Instant,
+    moments: Sender<(u64, Waker)>,
+}
+
+impl Sleeper {
+    /// Begins now. The thread ends when this is dropped.
+    pub fn new() -> Self {
+        let began = Instant::now();
+        let (moments, to_come) = channel::<(u64, Waker)>();
+        thread::spawn(move || {
+            for (at_ns, waker) in to_come {
+                thread::sleep(Duration::from_nanos(at_ns).saturating_sub(began.elapsed()));
+                waker();
+            }
+        });
+        Sleeper { began, moments }
+    }
+}
+
+impl Alarm for Sleeper {
+    fn now_ns(&self) -> u64 {
+        self.began.elapsed().as_nanos() as u64
+    }
+    fn wake_at(&self, at_ns: u64, waker: Waker) {
+        // The thread is there as long as this is.
+        let _ = self.moments.send((at_ns, waker));
+    }
+}
+
+/// Makes the rows of all sources of a graph due at this distance from one another.
+pub fn pace(graph: &mut Graph, pause_ns: u64, alarm: &Arc<dyn Alarm>) {
+    for stage in &mut graph.stages {
+        if let StageKind::Source { source: place, .. } = &mut stage.kind {
+            let source = std::mem::replace(place, Box::new(MemorySource::replay(Vec::new())));
+            let alarm = alarm.clone();
+            *place =
+                Box::new(Paced { source, alarm, pause_ns, given: 0, overdue_ns: 0, waker: None });
+        }
+    }
+}
+
+struct Paced {
+    source: Box<dyn Source>,
+    alarm: Arc<dyn Alarm>,
+    pause_ns: u64,
+    given: u64,
+    overdue_ns: u64,
+    waker: Option<Waker>,
+}
+
+impl SourceLayer for Paced {
+    fn inner(&self) -> &dyn Source {
+        self.source.as_ref()
+    }
+    fn inner_mut(&mut self) -> &mut dyn Source {
+        self.source.as_mut()
+    }
+    fn start(&mut self, waker: Waker) -> Result<()> {
+        self.waker = Some(waker.clone());
+        self.source.start(waker)
+    }
+    fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
+        let (now_ns, due_ns) = (self.alarm.now_ns(), self.given * self.pause_ns);
+        if due_ns > now_ns {
+            let waker = self.waker.clone().expect("it was started");
+            self.alarm.wake_at(due_ns, waker);
+            return Ok(SourcePoll::Pending);
+        }
+        self.overdue_ns = now_ns - due_ns;
+        let are_due = self.overdue_ns / self.pause_ns + 1;
+        let polled = self.source.poll(rows_max.min(are_due as usize))?;
+        if let SourcePoll::Batch(of_rows) = &polled {
+            self.given += of_rows.batch.num_rows() as u64;
+        }
+        Ok(polled)
+    }
+    fn overdue_ns(&self) -> u64 {
+        self.overdue_ns
+    }
+}
