@@ -74,7 +74,7 @@ impl Job {
     /// Of planning, or of the run.
     pub fn run(&self, settings: RunSettings, sink: impl Sink + 'static) -> Result<Report> {
         let set = |key: &str, value: String| (key.to_owned(), value);
-        let mut session = Session::new(SessionOptions {
+        let (mut session, script) = self.session(SessionOptions {
             workers: Some(settings.workers),
             settings: vec![
                 set("pipeline.order", settings.order.to_string()),
@@ -82,6 +82,18 @@ impl Job {
             ],
             ..SessionOptions::default()
         })?;
+        let mut results = Results { sink: Some(Box::new(sink)) };
+        let report = session.run_script(&script, &mut results)?;
+        let job = report.jobs.into_iter().next_back();
+        job.map(|job| job.report).ok_or_else(|| Error::plan("the SQL of a benchmark has no SELECT"))
+    }
+
+    /// A session that knows the tables and functions, and the script that it is to run.
+    ///
+    /// # Errors
+    /// If the options do not fit.
+    pub fn session(&self, options: SessionOptions) -> Result<(Session, String)> {
+        let mut session = Session::new(options)?;
         self.functions.iter().for_each(|function| session.register_function(function.clone()));
         let mut script = String::new();
         for table in &self.tables {
@@ -91,10 +103,7 @@ impl Job {
                 Ok(Box::new(MemorySource::new(schema.clone(), batches.to_vec())))
             });
         }
-        let mut results = Results { sink: Some(Box::new(sink)) };
-        let report = session.run_script(&(script + &self.sql), &mut results)?;
-        let job = report.jobs.into_iter().next_back();
-        job.map(|job| job.report).ok_or_else(|| Error::plan("the SQL of a benchmark has no SELECT"))
+        Ok((session, script + &self.sql))
     }
 }
 

@@ -1,27 +1,28 @@
-//! `virtual-cores`: three of StreamBox's benchmarks on machines that do not exist, with costs that
-//! were measured on this one. See `thalweg_runtime::simulate` for what is simulated and what is
+//! `virtual-cores`: benchmarks of StreamBox and queries of NEXMark on machines that do not exist, with
+//! costs that were measured on this one. See `thalweg_runtime::simulate` for what is simulated and what is
 //! not.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use thalweg::RunOptions;
+use thalweg_runtime::Ablation;
 use thalweg_runtime::simulate::{Costs, RowCosts, VirtualMachine, VirtualReport, Work, run_on};
 use thalweg_workloads::plot::{Figure, Kind, Scale, Series, write_figures};
-use thalweg_workloads::streambox::Table;
-use thalweg_workloads::streambox::pipelines::{Benchmark, Reading, Variation, graph, table};
+use thalweg_workloads::streambox::pipelines::{DESIGNS, Reading};
 
 use super::CommandResult;
-use super::totals::Totals;
+use jobs::Job;
 use tape::Tape;
 
-pub mod tape;
+mod jobs;
+mod tape;
 
 /// Options of `virtual-cores`.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Which: wordcount, counts, netmon.
-    #[arg(long, value_delimiter = ',')]
+    /// Which: wordcount, counts, netmon, join, and queries of NEXMark such as q5.
+    #[arg(long, value_delimiter = ',', default_value = "wordcount,counts,netmon")]
     benchmarks: Vec<String>,
     /// Numbers of cores.
     #[arg(long, value_delimiter = ',', default_value = "1,4,16,56,128")]
@@ -44,6 +45,9 @@ pub struct Arguments {
     /// Prints the work of each stage.
     #[arg(long)]
     stages: bool,
+    /// Also with each of StreamBox's decisions removed.
+    #[arg(long)]
+    designs: bool,
     /// Decides what happens at the same moment.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -84,12 +88,17 @@ impl Arguments {
 pub fn run(arguments: &Arguments) -> CommandResult {
     println!(
         "benchmark | cores x nodes | million records/s | speed-up | busy | source busy | sink busy | \
-         asking | poll, bundle, local, rows, watermark (shares of the work) | longest task, ms | an answer, ns | near"
+         asking | poll, bundle, local, rows, watermark (shares of the work) | longest task, ms | an answer, ns | near | latency, ms"
     );
     let tape = arguments.tape()?;
     let mut series = Vec::new();
-    for benchmark in Benchmark::of_names(&arguments.benchmarks) {
-        series.push(Series::over_numbers(benchmark.name(), one(arguments, benchmark, &tape)?));
+    for name in &arguments.benchmarks {
+        let designs = &DESIGNS[..if arguments.designs { DESIGNS.len() } else { 1 }];
+        let points = one(arguments, name, designs, &tape)?;
+        series.extend(designs.iter().zip(points).map(|(&(design, _), points)| {
+            let of_design = if arguments.designs { format!(", {design}") } else { String::new() };
+            Series::over_numbers(format!("{name}{of_design}"), points)
+        }));
     }
     tape.finish()?;
     let Some(path) = &arguments.figures else { return Ok(()) };
@@ -108,36 +117,44 @@ pub fn run(arguments: &Arguments) -> CommandResult {
     Ok(write_figures(path, &[figure])?)
 }
 
-/// Runs a benchmark on every machine. Says the speed-up of each on one node.
+/// Rates relative to one core, by cores.
+type Points = Vec<(f64, f64)>;
+
+/// Runs a benchmark on every machine. Says the speed-up of each design on one node.
 fn one(
     arguments: &Arguments,
-    benchmark: Benchmark,
+    name: &str,
+    designs: &[(&str, Ablation)],
     tape: &Arc<Tape>,
-) -> Result<Vec<(f64, f64)>, Box<dyn std::error::Error>> {
-    let records = table(benchmark, &Variation::with_records(1_000_000, arguments.millions));
+) -> Result<Vec<Points>, Box<dyn std::error::Error>> {
+    let job = Job::named(name, arguments.millions)?;
     let mut costs = RowCosts::new();
     for cores in CALIBRATED_ON {
-        let nothing = Arc::new(RowCosts::new());
-        let calibrated =
-            measure(arguments, (benchmark, &records), (cores, 1), (tape, nothing))?.row_costs();
+        let by = (tape, Arc::new(RowCosts::new()));
+        let calibrated = measure(arguments, &job, (cores, 1), DESIGNS[0].1, by)?.row_costs();
         let local = |key: &(usize, Work)| cores == 1 && key.1 == Work::Local;
         costs.extend(calibrated.into_iter().filter(|(key, _)| cores > 1 || local(key)));
     }
     let costs = Arc::new(costs);
     let mut first = None;
-    let mut points = Vec::new();
+    let mut points = vec![Points::new(); designs.len()];
     for &nodes in &arguments.nodes {
         for &cores in arguments.cores.iter().filter(|&&cores| cores % nodes == 0) {
-            let machine = (cores, nodes);
-            let report = measure(arguments, (benchmark, &records), machine, (tape, costs.clone()))?;
-            let rate = records.num_rows() as f64 * 1e3 / report.elapsed_ns as f64;
-            let times = rate / *first.get_or_insert(rate);
-            print_run(benchmark, machine, &report, rate, times);
-            if arguments.stages {
-                print_stages(&report);
-            }
-            if nodes == 1 {
-                points.push((cores as f64, times));
+            for (&(design, ablation), points) in designs.iter().zip(&mut points) {
+                let machine = (cores, nodes);
+                let by = (tape, costs.clone());
+                let report = measure(arguments, &job, machine, ablation, by)?;
+                let rate = job.num_rows() as f64 * 1e3 / report.elapsed_ns as f64;
+                let times = rate / *first.get_or_insert(rate);
+                let name =
+                    if arguments.designs { format!("{name}, {design}") } else { name.into() };
+                print_run(&name, machine, &report, rate, times);
+                if arguments.stages {
+                    print_stages(&report);
+                }
+                if nodes == 1 {
+                    points.push((cores as f64, times));
+                }
             }
         }
     }
@@ -146,21 +163,22 @@ fn one(
 
 fn measure(
     arguments: &Arguments,
-    (benchmark, records): (Benchmark, &Table),
+    job: &Job,
     (cores, nodes): (usize, usize),
+    ablation: Ablation,
     (tape, row_costs): (&Arc<Tape>, Arc<RowCosts>),
 ) -> thalweg::Result<VirtualReport> {
     let Arguments { watermark_step_ms, sources, .. } = *arguments;
-    let reading = Reading { watermark_step_ms, sources };
-    let graph = graph(benchmark, records, reading, Totals::of(benchmark.checked()))?;
+    let graph = job.graph(Reading { watermark_step_ms, sources })?;
     let costs = Costs::Measured(tape.clone(), row_costs);
     let machine = VirtualMachine::new((nodes, cores / nodes), costs, arguments.seed);
-    let options = RunOptions { bundle_rows_max: arguments.bundle_rows, ..RunOptions::default() };
+    let options =
+        RunOptions { bundle_rows_max: arguments.bundle_rows, ablation, ..RunOptions::default() };
     run_on(&machine, graph, options)
 }
 
 fn print_run(
-    benchmark: Benchmark,
+    name: &str,
     (cores, nodes): (usize, usize),
     report: &VirtualReport,
     rate: f64,
@@ -173,8 +191,8 @@ fn print_run(
     let (near, far) = report.bundles;
     println!(
         "{} | {cores} x {nodes} | {rate:.2} | {times:.1} | {:.0} % | {:.0} % | {:.0} % | {:.1} % | \
-         {:.0} %, {:.0} %, {:.0} %, {:.0} %, {:.0} % | {:.2} | {} | {:.0} %",
-        benchmark.name(),
+         {:.0} %, {:.0} %, {:.0} %, {:.0} %, {:.0} % | {:.2} | {} | {:.0} % | {:.1}",
+        name,
         100.0 * report.utilization(),
         of_time(report.spent_ns(Work::Poll)),
         of_time(report.sinks_ns),
@@ -187,6 +205,7 @@ fn print_run(
         longest_ns as f64 / 1e6,
         report.asking_ns / (report.asked.0 - report.asked.1).max(1),
         100.0 * near as f64 / (near + far).max(1) as f64,
+        report.report.latency.map_or(f64::NAN, |latency| latency.p50_us as f64 / 1e3),
     );
 }
 
