@@ -48,9 +48,16 @@ impl Job {
                 Box::new(move || of_tables(&tables))
             }
             query => {
-                let options =
-                    BenchOptions { events: millions * 1_000_000, ..BenchOptions::default() };
-                let query = bench::find(Preset::Nexmark, query)?;
+                let (preset, query) = match query.strip_prefix("peer/") {
+                    Some(query) => (Preset::Peer, query),
+                    None => (Preset::Nexmark, query),
+                };
+                let options = BenchOptions {
+                    events: millions * 1_000_000,
+                    preset,
+                    ..BenchOptions::default()
+                };
+                let query = bench::find(preset, query)?;
                 let script = bench::Benchmark::new(query, &options)?.script().to_owned();
                 Box::new(move || taken(Session::new(SessionOptions::default())?, &script))
             }

@@ -21,7 +21,7 @@ mod tape;
 /// Options of `virtual-cores`.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Which: wordcount, counts, netmon, join, and queries of NEXMark such as q5.
+    /// Which: wordcount, counts, netmon, join, and queries of NEXMark such as q5 or peer/q8.
     #[arg(long, value_delimiter = ',', default_value = "wordcount,counts,netmon")]
     benchmarks: Vec<String>,
     /// Numbers of cores.
