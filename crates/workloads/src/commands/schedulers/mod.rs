@@ -1,16 +1,16 @@
 //! `schedulers`: the heuristics of Prasaad et al. over the queries derived from TPCx-BB, tuple by
 //! tuple (figure 8): as fast as they go, and at an even pace below that.
 //!
-//! Machines are this one with a number of workers, and virtual ones with a number of cores, on which
-//! tasks take the time that they took here. All heuristics of a machine get the paced
-//! rows at one rate: a share of what the slowest of them can do. Latencies are those of the paper's
-//! markers (§7.1): from the moment at which a tuple was due until it had left, or nothing of it was
-//! left.
+//! Machines are this one with a number of workers, and virtual ones with a number of cores, on
+//! which tasks take the time that they took here. All heuristics of a machine get the paced rows at
+//! one rate: a share of what the slowest of them can do. Latencies are those of the paper's markers
+//! (§7.1): from the moment at which a tuple was due until it had left, or nothing of it was left.
 
 use std::error::Error;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use thalweg::pipeline::Pipeline;
 use thalweg::rows::{PackedRows, Row, Rows};
@@ -40,6 +40,9 @@ pub struct Arguments {
     /// Schedulers: nem, round-robin, lp, ct, et, qst.
     #[arg(long, value_delimiter = ',', default_value = "lp,ct,et,qst")]
     schedulers: Vec<String>,
+    /// Milliseconds over which `ct` compares the time spent on stages.
+    #[arg(long, default_value_t = 100)]
+    window_ms: u64,
     /// Paced rows come at this share of the rate of the slowest.
     #[arg(long, default_value_t = 0.5)]
     load: f64,
@@ -218,6 +221,7 @@ impl Arguments {
         let mut options = RunOptions {
             scheduler,
             order: OrderContract::Arrival,
+            scheduler_window: Duration::from_millis(self.window_ms),
             bundle_rows_max: self.bundle_rows,
             ..RunOptions::default()
         };

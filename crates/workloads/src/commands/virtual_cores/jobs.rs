@@ -1,5 +1,5 @@
-//! What runs on virtual cores: three of StreamBox's benchmarks as pipelines, its join, and queries of
-//! NEXMark.
+//! What runs on virtual cores: three of StreamBox's benchmarks as pipelines, its join, and queries
+//! of NEXMark.
 //!
 //! Jobs of SQL are planned by a session like any other; the graph is taken away when it is about to
 //! start. Tables lie in memory, read once from the sources that the planner opened, and a number of

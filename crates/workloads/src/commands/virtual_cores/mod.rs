@@ -1,6 +1,6 @@
-//! `virtual-cores`: benchmarks of StreamBox and queries of NEXMark on machines that do not exist, with
-//! costs that were measured on this one. See `thalweg_runtime::simulate` for what is simulated and what is
-//! not.
+//! `virtual-cores`: benchmarks of StreamBox and queries of NEXMark on machines that do not exist,
+//! with costs that were measured on this one. See `thalweg_runtime::simulate` for what is simulated
+//! and what is not.
 
 use std::path::PathBuf;
 use std::sync::Arc;
