@@ -109,6 +109,7 @@ impl<'a> CellWorker<'a> {
                 Taken::Tick(Progress::Done) => cell.is_ticking.store(false, Ordering::Release),
                 Taken::Barrier(barrier) => {
                     cell.barriers.fetch_sub(1, Ordering::Relaxed);
+                    run.metrics.barriers.fetch_sub(1, Ordering::Relaxed);
                     self.count_down(barrier)?;
                 }
             }

@@ -42,6 +42,8 @@ pub struct StageMetrics {
     pub(crate) queued: AtomicUsize,
     /// Pieces ever posted to the mailboxes of its partitions; the meter counts those taken.
     pub(crate) posted: AtomicUsize,
+    /// Watermarks and cuts in the mailboxes of its partitions, each once for each partition.
+    pub(crate) barriers: AtomicUsize,
     /// What the scheduler measures.
     pub(crate) meter: StageMeter,
     watermark: AtomicI64,

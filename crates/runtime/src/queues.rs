@@ -91,6 +91,7 @@ impl WorkQueues {
         cells: impl IntoIterator<Item = usize>,
     ) {
         for place in cells {
+            run.metrics.barriers.fetch_add(1, Ordering::Relaxed);
             run.cells()[place].barriers.fetch_add(1, Ordering::Relaxed);
             self.post(run, stage, place, Item::Barrier(Arc::clone(barrier)));
         }

@@ -11,7 +11,9 @@ use common::*;
 use thalweg_core::connector::Waker;
 use thalweg_core::graph::{Graph, Input, StageKind};
 use thalweg_core::shim::Clock;
-use thalweg_core::{Bundle, OperatorClass, Result, Source, SourceBatch, SourcePoll, Transform};
+use thalweg_core::{
+    Bundle, OperatorClass, OrderContract, Result, Source, SourceBatch, SourcePoll, Transform,
+};
 use thalweg_runtime::RunOptions;
 use thalweg_runtime::numa_memory::NumaMemory;
 use thalweg_runtime::simulate::{
@@ -225,5 +227,31 @@ fn sources_may_wait_for_a_moment() {
         } else {
             assert!(waited < DUE_ROWS / 4, "{waited}: it is behind and waits for nothing");
         }
+    }
+}
+
+/// One worker, a source that always has rows, and a partition to which few of them come: nothing but
+/// the policy lets a watermark through.
+#[test]
+fn no_policy_leaves_watermarks_for_the_end_of_the_input() {
+    for policy in POLICIES {
+        let is_kept = |n: i64| n % 50 == 0;
+        let rows = (0..10_000).map(|n| (n, if is_kept(n) { n % 7 } else { -1 })).collect();
+        let kept: Vec<_> = (0..10_000).filter(|&n| is_kept(n)).map(|n| (n, n % 7)).collect();
+        let (expected, _) = reference(&kept, 1, 100);
+        let count = Count { size: 100, class: OperatorClass::Sequenced, cancel_between: false };
+        let source = (Rows::boxed(rows), Delay::boxed(1, 100));
+        let (graph, results, _) = counting(vec![source], count);
+        let options = RunOptions {
+            scheduler: policy,
+            order: OrderContract::Arrival,
+            bundle_rows_max: 1,
+            ..RunOptions::default()
+        };
+        let report = run_on(&machine(1, 1, 1), graph, options).expect("the job runs");
+        assert_eq!(results.sorted(), expected, "{policy:?}");
+        let passage = report.report.passage.expect("an ordered contract");
+        let (last_us, end_us) = (passage.max_us, report.elapsed_ns / 1000);
+        assert!(last_us < end_us / 4, "{policy:?}: {last_us} of {end_us} us");
     }
 }

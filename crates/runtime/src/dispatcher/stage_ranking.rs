@@ -2,7 +2,8 @@
 //! the job, and the task that follows from their choice (see [`crate::scheduler`]).
 //!
 //! Cells and sources take part like all stages, except that cells with a watermark have gone first
-//! already. A choice is a hint: what a stage was chosen for may be gone, and then the next one is
+//! already, unless cells are in one line by the order in which their work came (the hybrid scheme).
+//! A choice is a hint: what a stage was chosen for may be gone, and then the next one is
 //! chosen. If nothing is schedulable the stages are looked through all the same, so that no work
 //! that can be done ever waits for the policy; only a source that a worker is asking
 //! already is left to that worker, which looks again itself.
@@ -14,6 +15,7 @@ use crate::memory::Pressure;
 use crate::policies::SchedulerPolicy;
 use crate::scheduler;
 use crate::scheduler::meter::Totals;
+use crate::scheduler::qst;
 use crate::scheduler::stage_view::StageView;
 use crate::stage::{StageRun, StageRunKind};
 
@@ -98,11 +100,19 @@ impl Dispatcher<'_> {
 }
 
 /// Elements that wait for a worker at a stage.
+///
+/// A watermark at a partition may be in line with rows. What has come behind it is held there and
+/// counted nowhere: it stands for as many as all queues should hold.
 fn waiting(run: &StageRun) -> usize {
     let metrics = &run.metrics;
     let posted = metrics.posted.load(Ordering::Relaxed);
     let pieces = posted.saturating_sub(metrics.meter.pieces() as usize);
-    metrics.queued.load(Ordering::Relaxed) + metrics.meter.pieces_as_elements(pieces)
+    let at_cells = metrics.meter.pieces_as_elements(pieces);
+    let held = match metrics.barriers.load(Ordering::Relaxed) {
+        0 => 0,
+        _ => qst::CAPACITY as usize,
+    };
+    metrics.queued.load(Ordering::Relaxed) + at_cells.max(held)
 }
 
 /// Elements that wait at a stage as another one's output; a sink's wait for its thread.
