@@ -149,6 +149,7 @@ nexmark-check: venv
 workloads:
 	$(CARGO) build --release --locked --package thalweg-workloads
 	target/release/thalweg-workloads tpcx-bb
+	target/release/thalweg-workloads partitioning
 	target/release/thalweg-workloads linear-road
 	target/release/thalweg-workloads viper
 	target/release/thalweg-workloads streambox

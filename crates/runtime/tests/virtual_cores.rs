@@ -230,8 +230,8 @@ fn sources_may_wait_for_a_moment() {
     }
 }
 
-/// One worker, a source that always has rows, and a partition to which few of them come: nothing but
-/// the policy lets a watermark through.
+/// One worker, a source that always has rows, and a partition to which few of them come: nothing
+/// but the policy lets a watermark through.
 #[test]
 fn no_policy_leaves_watermarks_for_the_end_of_the_input() {
     for policy in POLICIES {
