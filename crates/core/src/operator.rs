@@ -123,7 +123,8 @@ pub struct Share {
     pub partition: usize,
     /// Which rows, in bundle order; `None` means all.
     pub rows: Option<Vec<u32>>,
-    /// True if the partition takes them because it is at hand, whoever owns their keys.
+    /// True if the partition takes them because it is local to the worker, whichever partition owns
+    /// their keys.
     pub is_local: bool,
 }
 
@@ -276,7 +277,7 @@ pub struct Piece<'a> {
 }
 
 impl<'a> Piece<'a> {
-    /// All rows of a bundle, for whichever partition is at hand.
+    /// All rows of a bundle, for the partition that is local to the worker.
     pub fn whole(bundle: &'a Bundle, lanes: usize) -> Self {
         Piece { bundle, rows: None, is_local: true, lanes }
     }

@@ -401,6 +401,15 @@ impl OperatorRun {
         candidates.find(|&cell| self.cells[cell].mailbox.is_idle()).unwrap_or(first % cells)
     }
 
+    /// The cell for the rows of a bundle that any may take by its route. Where there are none, no
+    /// cell is looked at.
+    pub(crate) fn local_of(&self, route: &Route, first: usize, workers: usize) -> usize {
+        match route {
+            Route::Any | Route::Partly { .. } => self.local_cell(first, workers),
+            Route::Scatter(_) => 0,
+        }
+    }
+
     /// Where rows of a bundle go. A `sequenced` operator must say which partition takes which row.
     pub(crate) fn route(&self, bundle: &Bundle) -> Result<Route> {
         let cells = self.cells.len();

@@ -48,7 +48,8 @@ impl Inputs {
         let sources = sources.filter(|source| TABLES.contains(&source.name().as_str()));
         for (place, source) in sources.enumerate() {
             if !self.are_complete {
-                let input = Input { table: source.name(), batches: read(source.as_mut())? };
+                let input =
+                    Input { table: source.name(), batches: read_all(source.as_mut(), BATCH_ROWS)? };
                 self.all.push(input);
             }
             let input = self.all.get(place).ok_or_else(|| Error::internal("a new source"))?;
@@ -59,17 +60,20 @@ impl Inputs {
     }
 }
 
-/// Everything that a source of events brings. It never waits.
-fn read(source: &mut dyn Source) -> Result<Vec<RecordBatch>> {
+/// Everything that a source brings which never waits, in batches of at most this many rows.
+///
+/// # Errors
+/// Those of the source, or that it waits.
+pub fn read_all(source: &mut dyn Source, rows_max: usize) -> Result<Vec<RecordBatch>> {
     source.start(Arc::new(|| {}))?;
     let mut batches = Vec::new();
     loop {
-        match source.poll(BATCH_ROWS)? {
+        match source.poll(rows_max)? {
             SourcePoll::Batch(read) => batches.push(read.batch),
             SourcePoll::Heartbeat(..) | SourcePoll::Split(..) => {}
             SourcePoll::End => break,
             SourcePoll::Pending => {
-                return Err(Error::internal(format!("the events of {} wait", source.name())));
+                return Err(Error::internal(format!("the rows of {} wait", source.name())));
             }
         }
     }

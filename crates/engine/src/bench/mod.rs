@@ -33,8 +33,8 @@ use thalweg_plan::catalog::substitute;
 use thalweg_runtime::metrics::LatencyPercentiles;
 use thalweg_runtime::{JobControl, Report, TaskLengths};
 
-pub use self::inputs::Input;
 use self::inputs::Inputs;
+pub use self::inputs::{Input, read_all};
 pub use self::options::{BenchOptions, Preset};
 pub use self::queries::{Query, find, queries};
 use self::resources::Resources;

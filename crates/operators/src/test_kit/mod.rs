@@ -262,7 +262,7 @@ impl<'a> Driver<'a> {
     }
 
     fn share(&mut self, bundle: &Bundle, share: &Share) -> Result<()> {
-        let (whole, lanes) = (share.piece(bundle, self.lanes), self.lanes);
+        let whole = share.piece(bundle, self.lanes);
         if !self.refuses || !self.operator.takes_slices() {
             return self.slice(share.partition, whole).map(drop);
         }
@@ -271,7 +271,7 @@ impl<'a> Driver<'a> {
         let mut rest = &all[..];
         while !rest.is_empty() {
             let count = 1 + self.random.below(rest.len() as u64) as usize;
-            let piece = Piece { rows: Some(&rest[..count]), lanes, ..whole };
+            let piece = Piece { rows: Some(&rest[..count]), ..whole };
             rest = &rest[self.slice(share.partition, piece)?..];
         }
         Ok(())

@@ -236,8 +236,8 @@ impl EpochStage<'_> {
     fn scatter(&self, lane: usize, container: &Arc<Container>, routed: Routed) {
         let Routed { bundle, route, bytes } = routed;
         let bundle = Arc::new(bundle);
-        let local =
-            self.operator().local_cell(bundle.stamps.ordinal as usize, self.job.settings.workers);
+        let (ordinal, workers) = (bundle.stamps.ordinal as usize, self.job.settings.workers);
+        let local = self.operator().local_of(&route, ordinal, workers);
         let post = |share: Share, bytes: usize| {
             let (bundle, container) = (Arc::clone(&bundle), Arc::clone(container));
             let of = RowsOrigin::Container { bundle, lane, container, bytes };

@@ -152,13 +152,8 @@ impl ElementStage<'_> {
         if rows == 0 {
             return;
         }
-        let local = match &route {
-            Route::Any | Route::Partly { .. } => {
-                let workers = self.job.settings.workers;
-                self.operator().local_cell(gather.place as usize, workers)
-            }
-            Route::Scatter(_) => 0,
-        };
+        let workers = self.job.settings.workers;
+        let local = self.operator().local_of(&route, gather.place as usize, workers);
         gather.expect(route.num_shares());
         for share in route.shares(local) {
             let cell = share.partition;

@@ -101,9 +101,13 @@ impl Measured {
 pub const COLUMNS: &str =
     "rows per wall second | per second of CPU | median latency | 99.99 % are faster than";
 
+/// What a figure says of how it was made: the arguments of this run.
+pub fn arguments_of_run() -> String {
+    std::env::args().skip(1).collect::<Vec<_>>().join(" ")
+}
+
 /// A figure of bars, by name.
 pub fn bars(name: &str, title: &str, x: &str, y: &str, series: Vec<Series>) -> Figure {
-    let note = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     Figure {
         name: name.to_owned(),
         title: title.to_owned(),
@@ -113,7 +117,7 @@ pub fn bars(name: &str, title: &str, x: &str, y: &str, series: Vec<Series>) -> F
         y_scale: Scale::Linear,
         kind: Kind::Bars,
         series,
-        note: format!("medians; {note}"),
+        note: format!("medians; {}", arguments_of_run()),
     }
 }
 

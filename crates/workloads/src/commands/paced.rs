@@ -12,13 +12,39 @@ use thalweg::Result;
 use thalweg::rows::{RowPoll, RowSource, Waker};
 use thalweg_workloads::linear_road::Record;
 
+/// A thread that sleeps until the next moment and calls a waker. It takes one moment after the
+/// other.
+pub struct Sleeper {
+    moments: Sender<(Instant, Waker)>,
+}
+
+impl Sleeper {
+    /// The thread ends when this is dropped.
+    pub fn new() -> Self {
+        let (moments, to_come) = channel::<(Instant, Waker)>();
+        thread::spawn(move || {
+            for (moment, waker) in to_come {
+                thread::sleep(moment.saturating_duration_since(Instant::now()));
+                waker();
+            }
+        });
+        Sleeper { moments }
+    }
+
+    /// Calls the waker at this moment.
+    pub fn wake_at(&self, moment: Instant, waker: Waker) {
+        // Nobody listens only if a waker has panicked.
+        let _ = self.moments.send((moment, waker));
+    }
+}
+
 /// A source of records, each of which is due at a moment.
 pub struct Paced<I: Iterator, D> {
     records: Peekable<I>,
     /// When a record is due; `None` if it is of the past.
     due: D,
-    /// Where to send the moments to be woken at.
-    alarm: Option<Sender<Instant>>,
+    /// Who calls it when a record is due, and how.
+    alarm: Option<(Sleeper, Waker)>,
 }
 
 impl<I, D> Paced<I, D>
@@ -38,15 +64,7 @@ where
     D: FnMut(&Record) -> Option<Instant> + Send,
 {
     fn start(&mut self, waker: Waker) -> Result<()> {
-        let (alarm, moments) = channel::<Instant>();
-        // Ends when the source, which holds the sender, is dropped.
-        thread::spawn(move || {
-            for moment in moments {
-                thread::sleep(moment.saturating_duration_since(Instant::now()));
-                waker();
-            }
-        });
-        self.alarm = Some(alarm);
+        self.alarm = Some((Sleeper::new(), waker));
         Ok(())
     }
 
@@ -58,10 +76,9 @@ where
                 && due > now
             {
                 if rows.is_empty()
-                    && let Some(alarm) = &self.alarm
+                    && let Some((sleeper, waker)) = &self.alarm
                 {
-                    // Nobody listens only if the thread has ended with the job.
-                    let _ = alarm.send(due);
+                    sleeper.wake_at(due, waker.clone());
                 }
                 return Ok(if rows.is_empty() { RowPoll::Pending } else { RowPoll::Rows });
             }

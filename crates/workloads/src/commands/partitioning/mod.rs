@@ -18,7 +18,7 @@ use thalweg_core::shim::ManualClock;
 use thalweg_runtime::simulate::{Costs, RowCosts, VirtualMachine, run_on};
 use thalweg_workloads::plot::{Figure, Kind, Scale, Series, write_figures};
 
-use super::CommandResult;
+use super::{CommandResult, arguments_of_run};
 use operator::{Keys, Load, Results};
 
 mod operator;
@@ -116,7 +116,6 @@ fn figure(
     scale: Scale,
     series: Vec<Series>,
 ) -> Figure {
-    let note = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     Figure {
         name: name.to_owned(),
         title: title.to_owned(),
@@ -126,7 +125,7 @@ fn figure(
         y_scale: scale,
         kind: Kind::Lines,
         series,
-        note: format!("virtual cores that only the operator keeps busy; {note}"),
+        note: format!("virtual cores that only the operator keeps busy; {}", arguments_of_run()),
     }
 }
 

@@ -210,9 +210,6 @@ impl Sink for Exit {
     fn name(&self) -> String {
         "exit".into()
     }
-    fn open(&mut self) -> Result<()> {
-        Ok(())
-    }
     fn write(&mut self, batch: &RecordBatch, _: Option<&[RowKind]>) -> Result<()> {
         let now_ns = self.clock.now_ns();
         let mut results = self.results.0.lock().expect("no panic");
@@ -224,9 +221,6 @@ impl Sink for Exit {
             results.0 += 1;
             results.1 += now_ns - began_ns as u64;
         }
-        Ok(())
-    }
-    fn flush(&mut self) -> Result<()> {
         Ok(())
     }
     fn finish(&mut self) -> Result<()> {

@@ -4,8 +4,6 @@
 //! delay ([`SourceLayer::overdue_ns`]): a run that falls behind shows in the latencies.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use thalweg::Clock;
@@ -14,6 +12,8 @@ use thalweg_core::connector::{SourceLayer, SourcePoll, Waker};
 use thalweg_core::graph::{Graph, StageKind};
 use thalweg_core::{Result, Source};
 use thalweg_runtime::simulate::VirtualClock;
+
+use super::super::paced::Sleeper;
 
 /// A clock that calls wakers.
 pub trait Alarm: Send + Sync {
@@ -32,34 +32,25 @@ impl Alarm for VirtualClock {
     }
 }
 
-/// A thread that sleeps until the next moment. It takes one after the other.
-pub struct Sleeper {
+/// Of this machine.
+pub struct RealTime {
     began: Instant,
-    moments: Sender<(u64, Waker)>,
+    sleeper: Sleeper,
 }
 
-impl Sleeper {
-    /// Begins now. The thread ends when this is dropped.
+impl RealTime {
+    /// Begins now.
     pub fn new() -> Self {
-        let began = Instant::now();
-        let (moments, to_come) = channel::<(u64, Waker)>();
-        thread::spawn(move || {
-            for (at_ns, waker) in to_come {
-                thread::sleep(Duration::from_nanos(at_ns).saturating_sub(began.elapsed()));
-                waker();
-            }
-        });
-        Sleeper { began, moments }
+        RealTime { began: Instant::now(), sleeper: Sleeper::new() }
     }
 }
 
-impl Alarm for Sleeper {
+impl Alarm for RealTime {
     fn now_ns(&self) -> u64 {
         self.began.elapsed().as_nanos() as u64
     }
     fn wake_at(&self, at_ns: u64, waker: Waker) {
-        // The thread is there as long as this is.
-        let _ = self.moments.send((at_ns, waker));
+        self.sleeper.wake_at(self.began + Duration::from_nanos(at_ns), waker);
     }
 }
 

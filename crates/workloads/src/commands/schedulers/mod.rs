@@ -21,7 +21,7 @@ use thalweg_workloads::plot::{Figure, Scale, Series, write_figures};
 
 use super::tpcx_bb::queries::{self, Measure, Query};
 use super::{CommandResult, bars, median};
-use even_pace::{Alarm, Sleeper, pace};
+use even_pace::{Alarm, RealTime, pace};
 
 mod even_pace;
 
@@ -232,7 +232,7 @@ impl Arguments {
         };
         let (report, elapsed_ns) = match machine {
             Machine::Workers(workers) => {
-                pace_by(Arc::new(Sleeper::new()));
+                pace_by(Arc::new(RealTime::new()));
                 options.workers = workers;
                 let report = thalweg_runtime::start(graph, options)?.wait()?;
                 let elapsed_ns = report.elapsed.as_nanos() as u64;

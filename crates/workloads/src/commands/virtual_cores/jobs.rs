@@ -6,15 +6,13 @@
 //! sources share the batches of each. A graph can't be copied, so it is planned as often as it has
 //! sources.
 
-use std::sync::Arc;
-
 use arrow_array::RecordBatch;
 use thalweg::bench::{self, BenchOptions, Preset};
 use thalweg::pipeline::MemorySource;
 use thalweg::session::{JobDescription, Observer, ResultTable, Session, SessionOptions, Tz};
 use thalweg::{Error, Result, Sink};
 use thalweg_core::Source;
-use thalweg_core::connector::{DiscardSink, SourcePoll};
+use thalweg_core::connector::DiscardSink;
 use thalweg_core::graph::{Graph, Input, Stage, StageId, StageKind};
 use thalweg_workloads::streambox::join::{self, Settings};
 use thalweg_workloads::streambox::pipelines::{Benchmark, Reading, Variation, graph, table};
@@ -99,11 +97,16 @@ pub struct Script {
 impl Script {
     fn new(plan: Plan) -> Result<Self> {
         let mut graph = plan()?;
+        if !graph.gates.is_empty() {
+            return Err(Error::unsupported("a source that waits for the end of another"));
+        }
         let sources = graph.stages.iter_mut().filter_map(|stage| match &mut stage.kind {
             StageKind::Source { source, .. } => Some(source),
             _ => None,
         });
-        let inputs = sources.map(|source| read(source.as_mut())).collect::<Result<_>>()?;
+        let inputs = sources
+            .map(|source| bench::read_all(source.as_mut(), BATCH_ROWS))
+            .collect::<Result<_>>()?;
         Ok(Script { plan, inputs })
     }
 
@@ -117,7 +120,7 @@ impl Script {
         let mut inputs = self.inputs.iter();
         while let Some(stages) = others.iter_mut().map(Iterator::next).collect::<Option<Vec<_>>>() {
             let is_source = matches!(stages[0].kind, StageKind::Source { .. });
-            let batches = inputs.by_ref().take(usize::from(is_source)).next();
+            let batches = if is_source { inputs.next() } else { None };
             let stages = stages.into_iter().take(if is_source { sources } else { 1 });
             let added = stages.enumerate().map(|(number, mut stage)| {
                 if let (StageKind::Source { source, .. }, Some(batches)) =
@@ -145,22 +148,6 @@ fn add(graph: &mut Graph, (number, stage): (usize, Stage), places: &[Vec<StageId
     graph.add(format!("{}-{number}", stage.id), stage.name, stage.kind, inputs)
 }
 
-/// Everything that a source brings. It never waits.
-fn read(source: &mut dyn Source) -> Result<Vec<RecordBatch>> {
-    source.start(Arc::new(|| {}))?;
-    let mut batches = Vec::new();
-    loop {
-        match source.poll(BATCH_ROWS)? {
-            SourcePoll::Batch(read) => batches.push(read.batch),
-            SourcePoll::Heartbeat(..) | SourcePoll::Split(..) => {}
-            SourcePoll::End => return Ok(batches),
-            SourcePoll::Pending => {
-                return Err(Error::internal(format!("{} waits", source.name())));
-            }
-        }
-    }
-}
-
 /// Rows of a batch in memory: sources that share a table take turns by these.
 const BATCH_ROWS: usize = 16 * 1024;
 
@@ -169,7 +156,7 @@ fn of_tables(job: &Tables) -> Result<Graph> {
     taken(session, &script)
 }
 
-/// The graph of a script's last job. Its results are counted and dropped.
+/// The graph of a script's last job. Its results are dropped.
 fn taken(mut session: Session, script: &str) -> Result<Graph> {
     let mut observer = Taken { graph: None };
     session.run_script(script, &mut observer)?;

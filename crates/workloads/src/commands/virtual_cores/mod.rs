@@ -11,7 +11,7 @@ use thalweg_runtime::simulate::{Costs, RowCosts, VirtualMachine, VirtualReport, 
 use thalweg_workloads::plot::{Figure, Kind, Scale, Series, write_figures};
 use thalweg_workloads::streambox::pipelines::{DESIGNS, Reading};
 
-use super::CommandResult;
+use super::{CommandResult, arguments_of_run};
 use jobs::Job;
 use tape::Tape;
 
@@ -68,13 +68,19 @@ pub struct Arguments {
 const CALIBRATED_ON: [usize; 2] = [4, 1];
 
 impl Arguments {
+    /// What runs of a benchmark in this design are called.
+    fn called(&self, benchmark: &str, design: &str) -> String {
+        if self.designs { format!("{benchmark}, {design}") } else { benchmark.to_owned() }
+    }
+
     /// Where what tasks cost is known from.
     fn tape(&self) -> Result<Arc<Tape>, Box<dyn std::error::Error>> {
         let Arguments { benchmarks, cores, nodes, millions, sources, bundle_rows, seed, .. } = self;
+        let designs = self.designs;
         let step_ms = self.watermark_step_ms;
         let what = format!(
             "benchmarks {benchmarks:?}, cores {cores:?}, nodes {nodes:?}, millions {millions}, sources \
-             {sources}, bundle rows {bundle_rows}, watermark step {step_ms:?}, seed {seed}"
+             {sources}, bundle rows {bundle_rows}, watermark step {step_ms:?}, designs {designs}, seed {seed}"
         );
         match (&self.keep, &self.replay) {
             (Some(path), _) => Tape::keep(path, &what),
@@ -96,13 +102,11 @@ pub fn run(arguments: &Arguments) -> CommandResult {
         let designs = &DESIGNS[..if arguments.designs { DESIGNS.len() } else { 1 }];
         let points = one(arguments, name, designs, &tape)?;
         series.extend(designs.iter().zip(points).map(|(&(design, _), points)| {
-            let of_design = if arguments.designs { format!(", {design}") } else { String::new() };
-            Series::over_numbers(format!("{name}{of_design}"), points)
+            Series::over_numbers(arguments.called(name, design), points)
         }));
     }
     tape.finish()?;
     let Some(path) = &arguments.figures else { return Ok(()) };
-    let note = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     let figure = Figure {
         name: "virtual-cores".to_owned(),
         title: "Speed-up on virtual cores, without caches and memory bandwidth".to_owned(),
@@ -112,7 +116,7 @@ pub fn run(arguments: &Arguments) -> CommandResult {
         y_scale: Scale::Log,
         kind: Kind::Lines,
         series,
-        note: format!("costs measured on one core; {note}"),
+        note: format!("costs measured on one core; {}", arguments_of_run()),
     };
     Ok(write_figures(path, &[figure])?)
 }
@@ -146,8 +150,7 @@ fn one(
                 let report = measure(arguments, &job, machine, ablation, by)?;
                 let rate = job.num_rows() as f64 * 1e3 / report.elapsed_ns as f64;
                 let times = rate / *first.get_or_insert(rate);
-                let name =
-                    if arguments.designs { format!("{name}, {design}") } else { name.into() };
+                let name = arguments.called(name, design);
                 print_run(&name, machine, &report, rate, times);
                 if arguments.stages {
                     print_stages(&report);
