@@ -5,10 +5,11 @@
 //! - a stateless operator turns one bundle into one bundle with the same `lane`, `epoch`,
 //!   `ordinal` and `serial`, also when no row is left, so that every serial reaches every operator.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, RecordBatch};
+use arrow_array::types::TimestampMillisecondType;
+use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 
 use crate::time::{TimeExtremes, Watermark, WatermarkBefore};
@@ -94,8 +95,9 @@ pub struct Stamps {
     /// Where the rows were read, as long as they are the rows of a file, one for one: an error in a
     /// row can then say which one it is.
     pub origin: Option<Origin>,
-    /// The extremes of the row times, if the assigner has found them.
-    pub time_extremes: Option<TimeExtremes>,
+    /// The extremes of the row times, once they have been looked for ([`Stamps::extremes_of`]):
+    /// by the assigner, or by the first of the partitions that share the bundle.
+    pub time_extremes: OnceLock<TimeExtremes>,
     /// For each row its place among rows that it may meet, ascending. Kept in ordered contracts
     /// only, where edges meet: in `arrival` it is the row of the source's bundle that the row comes
     /// from, and rows of one serial are combined by it; in `event_time` it is the row time. And
@@ -116,9 +118,20 @@ impl Stamps {
             ingest_ns: 0,
             watermark_before: WatermarkBefore::All(Watermark::MIN),
             origin: None,
-            time_extremes: None,
+            time_extremes: OnceLock::new(),
             row_places: None,
         }
+    }
+
+    /// What is known of these times, the row times of the bundle. They are looked through now if
+    /// nobody has done so yet. `None` if what is known is of others, or there are none.
+    pub fn extremes_of(&self, times: &ScalarBuffer<i64>) -> Option<&TimeExtremes> {
+        if self.time_extremes.get().is_none() {
+            let found = TimeExtremes::of(times)?.with_watermarks(&self.watermark_before);
+            // Another partition may have been first: it has found the same.
+            let _ = self.time_extremes.set(found);
+        }
+        self.time_extremes.get().filter(|found| found.is_of(times))
     }
 }
 
@@ -145,6 +158,20 @@ impl Bundle {
     #[inline]
     pub fn num_rows(&self) -> usize {
         self.batch.num_rows()
+    }
+    /// A stateless stage has made these rows of others: forgets where those were read, and the
+    /// extremes of their times unless they are the times of these rows.
+    pub fn forget_rows_before(&mut self) {
+        self.stamps.origin = None;
+        let Some(found) = self.stamps.time_extremes.get() else { return };
+        let times = |column: &ArrayRef| {
+            let times = column.as_primitive_opt::<TimestampMillisecondType>()?;
+            Some(times.values().clone())
+        };
+        let mut times = self.batch.columns().iter().filter_map(times);
+        if !times.any(|times| found.is_of(&times)) {
+            self.stamps.time_extremes = OnceLock::new();
+        }
     }
     /// Bytes of memory that the rows take, slices counted by what they show. A row counts eight
     /// bytes on top of its columns, so that a limit in bytes bounds rows too, also rows of which no
@@ -196,7 +223,29 @@ fn view_bytes(views: &[u128]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow_array::{ArrayRef, StringViewArray};
+    use arrow_array::{StringViewArray, TimestampMillisecondArray};
+
+    #[test]
+    fn extremes_are_found_once_and_forgotten_with_the_times() {
+        let column = |times: &[i64]| TimestampMillisecondArray::from(times.to_vec());
+        let bundle = |column: &TimestampMillisecondArray| {
+            let column: ArrayRef = Arc::new(column.clone());
+            let batch = RecordBatch::try_from_iter([("t", column)]).expect("one column");
+            Bundle::new(batch, Stamps::first())
+        };
+        let (times, others) = (column(&[3, 5, 4]), column(&[7]));
+        let mut of_times = bundle(&times);
+        assert!(bundle(&column(&[])).stamps.extremes_of(&Vec::new().into()).is_none());
+        let found = of_times.stamps.extremes_of(times.values()).expect("three times");
+        assert_eq!((found.lowest(), found.highest(), found.is_ascending()), (3, 5, false));
+        assert!(of_times.stamps.extremes_of(others.values()).is_none());
+        of_times.forget_rows_before();
+        assert!(of_times.stamps.time_extremes.get().is_some(), "the same times");
+        of_times.batch = bundle(&others).batch;
+        of_times.forget_rows_before();
+        let found = of_times.stamps.extremes_of(others.values()).expect("one time");
+        assert_eq!((found.lowest(), found.highest()), (7, 7));
+    }
 
     #[test]
     fn long_texts_count_by_their_length() {

@@ -315,7 +315,10 @@ impl<'a> CellWorker<'a> {
         if is_last_phase {
             state.enter_epoch_behind(&barrier);
         }
-        self.at.report_state(state)?;
+        match call.watermark {
+            Watermark::END => self.at.report_state(state)?,
+            _ => self.at.report_watermark(state, MARK_ROWS)?,
+        }
         Ok(Taken::Barrier(barrier))
     }
 }

@@ -38,6 +38,9 @@ use crate::task_lengths::TaskHistograms;
 /// After this many rows a partition's state is measured, also between watermarks.
 const REPORT_ROWS: usize = 8 * 1024;
 
+/// State of a partition up to this size is not measured at each watermark.
+const SMALL_STATE_BYTES: usize = 64 * 1024;
+
 /// Everything that the workers of a job share.
 pub struct Job {
     pub(crate) settings: Settings,
@@ -285,6 +288,15 @@ impl StageAt<'_> {
     pub(crate) fn report_rows(&self, state: &mut CellState, rows: usize) -> Result<()> {
         state.unreported_rows += rows;
         if state.unreported_rows >= REPORT_ROWS { self.report_state(state) } else { Ok(()) }
+    }
+
+    /// Measures a partition's state behind a watermark: always where it was large, else as if this
+    /// number of rows had come. Windows may be so small that measuring them is most of their work.
+    pub(crate) fn report_watermark(&self, state: &mut CellState, rows: usize) -> Result<()> {
+        match state.state_bytes > SMALL_STATE_BYTES {
+            true => self.report_state(state),
+            false => self.report_rows(state, rows),
+        }
     }
 
     /// Reports to the memory account how a partition's state has grown, and fails the job if state

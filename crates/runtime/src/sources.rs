@@ -10,6 +10,7 @@
 //! about [`BUNDLE_NS`]. Rows that are few wait as [`source_batcher`](crate::source_batcher) says.
 
 use std::collections::VecDeque;
+use std::sync::OnceLock;
 
 use thalweg_core::connector::{Assign, SplitEvent};
 use thalweg_core::{
@@ -429,7 +430,7 @@ impl<'a> Poll<'a> {
             ingest_ns: self.state.ingest_ns,
             watermark_before,
             origin,
-            time_extremes,
+            time_extremes: time_extremes.map_or_else(OnceLock::new, OnceLock::from),
             ..Stamps::first()
         };
         self.state.serial += 1;

@@ -163,7 +163,7 @@ fn continue_bundle(job: &Job, continued: Continued, worker: WorkerPlace) -> Resu
         Work::Finish(finish, home, asked) => {
             job.at(stage).note_answer(asked);
             let mut result = finish()?;
-            result.stamps.origin = None;
+            result.forget_rows_before();
             result.stamps.numa_node = worker.numa_node as u16;
             Flow::at(job, stage).finish_outside(home, result)
         }

@@ -8,7 +8,7 @@ use thalweg_ordering::sync::Arc;
 /// Applies a transform; an error names the file and the row where they are known.
 pub(crate) fn apply_transform(transform: &dyn Transform, bundle: Bundle) -> Result<Bundle> {
     let mut result = located(transform, bundle, |bundle| transform.apply(bundle))?;
-    result.stamps.origin = None;
+    result.forget_rows_before();
     Ok(result)
 }
 

@@ -16,7 +16,7 @@
 //! virtual partitions. Restoring takes the highest `now_ms`, so that time does not go back for any
 //! key, and the lowest `closed_ms`, so that no window of a slower partition is skipped.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow_array::types::{Int64Type, UInt8Type};
 use arrow_array::{ArrayRef, RecordBatch, TimestampMillisecondArray};
@@ -152,7 +152,7 @@ impl ClockPartition {
         columns[self.rowtime] = Arc::new(times) as ArrayRef;
         let mut stamps = bundle.stamps.clone();
         stamps.watermark_before = WatermarkBefore::All(Watermark(self.now_ms - 1));
-        stamps.time_extremes = None;
+        stamps.time_extremes = OnceLock::new();
         let batch = RecordBatch::try_new(schema, columns)?;
         Ok(Bundle { batch, stamps, kinds: bundle.kinds.clone() })
     }

@@ -30,6 +30,7 @@
 //! | `sort_out` | none late, at most `FEW_SLICES` slices | a pass for each slice, without branches |
 //! | `place` | any rows | a look-up of the slice for each row |
 
+use arrow_buffer::ScalarBuffer;
 use chrono_tz::Tz;
 use hashbrown::HashMap;
 use thalweg_core::time::extremes;
@@ -439,9 +440,7 @@ fn count_reached<const STARTS: usize>(
 
 /// What is known of the times of all rows.
 ///
-/// A claim about *all* times of the bundle, which is also true of any of them. `Known::found`
-/// checks that the extremes were computed from this very buffer: an operator upstream may have
-/// replaced the column and kept the stamps.
+/// A claim about *all* times of the bundle, which is also true of any of them.
 #[derive(Clone, Copy)]
 pub(super) struct Known {
     lowest: i64,
@@ -458,14 +457,14 @@ impl Known {
         Some(Known { lowest, highest, is_ascending: false, is_ahead: false })
     }
 
-    /// What the assigner has found in these very times.
-    fn found(found: &TimeExtremes, times: &[i64], before: &WatermarkBefore) -> Option<Known> {
-        found.is_of(times).then(|| Known {
+    /// What has been found in the times of the bundle.
+    fn found(found: &TimeExtremes, before: &WatermarkBefore) -> Known {
+        Known {
             lowest: found.lowest(),
             highest: found.highest(),
             is_ascending: found.is_ascending(),
             is_ahead: found.is_ahead_of(before),
-        })
+        }
     }
 }
 
@@ -524,11 +523,11 @@ impl Judge {
         judged
     }
 
-    fn judge(&mut self, window: &WindowSpec, piece: &Piece<'_>, instants: &[i64]) {
-        let before = &piece.bundle.stamps.watermark_before;
+    fn judge(&mut self, window: &WindowSpec, piece: &Piece<'_>, instants: &ScalarBuffer<i64>) {
+        let stamps = &piece.bundle.stamps;
+        let before = &stamps.watermark_before;
         if self.zone.is_identity() {
-            let extremes = &piece.bundle.stamps.time_extremes;
-            let known = extremes.as_ref().and_then(|found| Known::found(found, instants, before));
+            let known = stamps.extremes_of(instants).map(|found| Known::found(found, before));
             let before = match before {
                 WatermarkBefore::All(Watermark(watermark)) => Before::All(*watermark),
                 WatermarkBefore::Rows(rows) => Before::Rows(rows),
@@ -537,8 +536,20 @@ impl Judge {
             return;
         }
         let zone = &mut self.zone;
-        self.local_times.clear();
-        self.local_times.extend(instants.iter().map(|&instant| zone.to_local(instant)));
+        match piece.rows {
+            None => {
+                self.local_times.clear();
+                self.local_times.extend(instants.iter().map(|&instant| zone.to_local(instant)));
+            }
+            // Those of other rows are of other bundles, and not looked at.
+            Some(rows) => {
+                let missing = instants.len().saturating_sub(self.local_times.len());
+                self.local_times.extend(std::iter::repeat_n(0, missing));
+                for row in rows.iter().map(|&row| row as usize) {
+                    self.local_times[row] = zone.to_local(instants[row]);
+                }
+            }
+        }
         let before = match before {
             WatermarkBefore::All(Watermark(w)) => Before::All(zone.local_watermark(*w)),
             WatermarkBefore::Rows(rows) => {
@@ -546,7 +557,8 @@ impl Judge {
                 Before::Rows(&self.local_before)
             }
         };
-        self.judged.judge(window, &self.local_times, piece.rows, before, None);
+        let times = &self.local_times[..instants.len()];
+        self.judged.judge(window, times, piece.rows, before, None);
     }
 }
 
@@ -576,7 +588,6 @@ fn extremes_of(times: &[i64], rows: Option<&[u32]>) -> Option<(i64, i64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow_buffer::ScalarBuffer;
 
     const HOP: WindowSpec = WindowSpec::Hop { slide_ms: 5, size_ms: 10, offset_ms: 0 };
 
@@ -642,8 +653,7 @@ mod tests {
             let found = TimeExtremes::of(&times)
                 .expect("there are times")
                 .with_watermarks(&WatermarkBefore::Rows(before.clone()));
-            let known = Known::found(&found, &times, &WatermarkBefore::Rows(before.clone()))
-                .expect("the same");
+            let known = Known::found(&found, &WatermarkBefore::Rows(before.clone()));
             let some: Vec<u32> = (0..times.len() as u32).filter(|_| random.below(2) == 0).collect();
             for rows in [None, Some(&some[..])] {
                 let verdict = |known| {

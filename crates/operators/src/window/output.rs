@@ -143,7 +143,7 @@ pub(super) fn row_times<'a>(
     piece: &Piece<'a>,
     rowtime: usize,
     input: &TableSchema,
-) -> Result<&'a [i64]> {
+) -> Result<&'a ScalarBuffer<i64>> {
     let bundle: &'a Bundle = piece.bundle;
     let column = bundle.batch.column(rowtime);
     let times = column.as_primitive_opt::<TimestampMillisecondType>().ok_or_else(|| {

@@ -57,7 +57,7 @@ impl EpochStage<'_> {
     ) -> Result<()> {
         for number in first.. {
             let Part { mut bundle, rest } = part;
-            bundle.stamps.origin = None;
+            bundle.forget_rows_before();
             bundle.stamps.numa_node = worker.numa_node as u16;
             let consumes = rest.is_none().then_some(bytes);
             self.leave(lane, &container, (ordinal, number), Left { bundle, consumes })?;

@@ -259,7 +259,7 @@ impl<'a> ElementStage<'a> {
             while let Some(Part { mut bundle, rest }) = next {
                 bytes += bundle.memory_bytes();
                 self.check_kept(bytes)?;
-                bundle.stamps.origin = None;
+                bundle.forget_rows_before();
                 bundle.stamps.numa_node = worker.numa_node as u16;
                 done.extend((bundle.num_rows() > 0).then_some(bundle));
                 if rest.is_some() && self.job.lifecycle.is_giving_up() {

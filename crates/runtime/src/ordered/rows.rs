@@ -6,6 +6,8 @@
 //! - results of partitions at a watermark by window end, then partition ([`by_window_end`]);
 //! - branches that meet by the row of the source bundle, then edge ([`by_ordinal`]).
 
+use std::sync::OnceLock;
+
 use arrow_array::RecordBatch;
 use arrow_buffer::ScalarBuffer;
 use arrow_select::interleave::interleave_record_batch;
@@ -204,6 +206,7 @@ pub(crate) fn slice(bundle: &Bundle, from: usize, rows: usize) -> Bundle {
     if let Some(origin) = &mut stamps.origin {
         origin.first_row += from as u64;
     }
+    stamps.time_extremes = OnceLock::new();
     let kinds = bundle.kinds.as_ref().map(|kinds| kinds[from..from + rows].into());
     Bundle { batch: bundle.batch.slice(from, rows), kinds, stamps }
 }
