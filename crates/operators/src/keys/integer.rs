@@ -241,6 +241,7 @@ impl IntegerTable {
     fn insert(&mut self, ids: &mut Ids, key: i64) -> u32 {
         let id = ids.assign(mix64(key as u64));
         self.table.insert_unique(probe(key), IntegerEntry { key, id }, |entry| probe(entry.key));
+        self.low_bits.note_new(key);
         self.low_bits.fit(self.table.len());
         self.remember(id, key);
         id

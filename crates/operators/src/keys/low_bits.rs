@@ -19,6 +19,13 @@ use super::ids::ABSENT;
 /// begun again with half as many.
 const KEYS_MAX: usize = 64 * 1024;
 
+/// The same where new keys are this many times further apart than numbers that follow each other:
+/// then each has a cache line of its own here, too.
+const SPREAD_MAX: usize = 16;
+
+/// Fewer new keys say nothing about that, and their places are in the nearest caches anyway.
+const JUDGED_KEYS_MIN: usize = 4096;
+
 /// The smallest number of places.
 const PLACES_MIN: usize = 64;
 
@@ -27,6 +34,30 @@ const PLACES_MIN: usize = 64;
 pub(super) struct LowBits {
     ids: Vec<u32>,
     is_given_up: bool,
+    /// True while keys that are new are far apart.
+    is_sparse: bool,
+    new: NewKeys,
+}
+
+/// Keys that were new since it was last judged how far they are apart.
+#[derive(Default)]
+struct NewKeys {
+    count: usize,
+    /// The lowest and the highest.
+    ends: Option<(i64, i64)>,
+}
+
+impl NewKeys {
+    fn add(&mut self, key: i64) {
+        let (lowest, highest) = self.ends.unwrap_or((key, key));
+        self.ends = Some((lowest.min(key), highest.max(key)));
+        self.count += 1;
+    }
+
+    fn are_sparse(&self) -> bool {
+        let range = self.ends.map_or(0, |(lowest, highest)| highest.abs_diff(lowest));
+        range / SPREAD_MAX as u64 > self.count as u64
+    }
 }
 
 impl LowBits {
@@ -58,13 +89,21 @@ impl LowBits {
         }
     }
 
+    /// A key is new.
+    pub fn note_new(&mut self, key: i64) {
+        self.new.add(key);
+    }
+
     /// There are this many keys now.
     pub fn fit(&mut self, keys: usize) {
-        if keys > KEYS_MAX {
-            *self = LowBits { ids: Vec::new(), is_given_up: true };
+        if self.new.count >= JUDGED_KEYS_MIN.max(keys / 2) {
+            self.is_sparse = std::mem::take(&mut self.new).are_sparse();
+        }
+        if keys > KEYS_MAX || self.is_sparse {
+            (self.ids, self.is_given_up) = (Vec::new(), true);
         } else if keys * 2 > self.ids.len() && !(self.is_given_up && keys > KEYS_MAX / 2) {
             let places = (keys * 4).next_power_of_two().max(PLACES_MIN);
-            *self = LowBits { ids: vec![ABSENT; places], is_given_up: false };
+            (self.ids, self.is_given_up) = (vec![ABSENT; places], false);
         }
     }
 
@@ -76,6 +115,21 @@ impl LowBits {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_far_apart_are_not_guessed_until_new_ones_are_close() {
+        let mut low_bits = LowBits::default();
+        let mut places = |step: i64| {
+            (0..JUDGED_KEYS_MIN as i64).for_each(|n| low_bits.note_new(n * step));
+            low_bits.fit(JUDGED_KEYS_MIN);
+            low_bits.ids.len()
+        };
+        let spread = SPREAD_MAX as i64;
+        let all = 4 * JUDGED_KEYS_MIN;
+        assert_eq!([1, spread, spread + 1, spread + 1, -1].map(&mut places), [all, all, 0, 0, all]);
+        assert!(!NewKeys { count: 1, ends: None }.are_sparse());
+        assert!(NewKeys { count: 9, ends: Some((i64::MIN, i64::MAX)) }.are_sparse());
+    }
 
     #[test]
     fn what_is_given_up_is_begun_again_with_half_as_many() {

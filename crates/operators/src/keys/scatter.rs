@@ -22,9 +22,6 @@ const BLOCK_ROWS: usize = 256;
 /// Partitions are ranges of this many virtual ones, so there are no more.
 const PARTITIONS_MAX: usize = 256;
 
-/// Rows move to the list of their partition when there are this many of them.
-const BUFFER_ROWS: usize = 64;
-
 /// Rows by the hash of their key; all to the first partition where there is no key.
 pub(crate) fn route_by_keys(bundle: &Bundle, keys: &[usize], partitions: usize) -> Result<Route> {
     if keys.is_empty() || partitions == 1 {
@@ -82,55 +79,50 @@ fn scatter_longs(values: &[i64], partitions: usize) -> Route {
 }
 
 /// The rows of each partition so far.
-///
-/// Rows are put at the ends of as many lists as there are partitions. Each list has a short buffer,
-/// so what is written lies in the nearest cache however many there are, and a list grows by many
-/// rows at once.
 struct Parts {
     parts: Vec<Vec<u32>>,
-    /// The latest rows of each partition.
-    buffers: Vec<[u32; BUFFER_ROWS]>,
-    /// How many there are.
-    filled: [u8; PARTITIONS_MAX],
+    /// Those of a block: each partition has room for all of them.
+    sorted: Vec<u32>,
+    /// Where those of each partition end.
+    ends: [u32; PARTITIONS_MAX],
+    room: usize,
     rows: u32,
 }
 
 impl Parts {
     fn new(rows: usize, partitions: usize) -> Self {
+        let room = rows.min(BLOCK_ROWS);
         let expected = rows / partitions;
-        let part = || Vec::with_capacity(expected + expected / 4 + BUFFER_ROWS);
+        let part = || Vec::with_capacity(expected + expected / 2 + BLOCK_ROWS);
         Parts {
             parts: (0..partitions).map(|_| part()).collect(),
-            buffers: vec![[0; BUFFER_ROWS]; partitions],
-            filled: [0; PARTITIONS_MAX],
+            sorted: vec![0; partitions * room],
+            ends: [0; PARTITIONS_MAX],
+            room,
             rows: 0,
         }
     }
 
-    /// Sorts the next rows out.
+    /// Sorts the next block out: puts each row where the rows of its partition end so far.
     #[inline]
     fn add(&mut self, hashes: impl ExactSizeIterator<Item = u64>) {
-        let Parts { parts, buffers, filled, rows } = self;
+        let Parts { parts, sorted, ends, room, rows } = self;
         let (partitions, count) = (parts.len(), hashes.len() as u32);
+        (0..partitions).for_each(|partition| ends[partition] = (partition * *room) as u32);
         for (row, hash) in (*rows..).zip(hashes) {
-            // There are at most 256 partitions: as a byte the number fits without a look.
-            let partition = usize::from(partition_of(hash, partitions) as u8);
-            let (buffer, filled) = (&mut buffers[partition], &mut filled[partition]);
-            buffer[usize::from(*filled) % BUFFER_ROWS] = row;
-            *filled += 1;
-            if usize::from(*filled) == BUFFER_ROWS {
-                parts[partition].extend_from_slice(buffer);
-                *filled = 0;
-            }
+            // There are at most 256 partitions: as a byte the number needs no look at how many ends
+            // there are.
+            let end = &mut ends[usize::from(partition_of(hash, partitions) as u8)];
+            sorted[*end as usize] = row;
+            *end += 1;
+        }
+        for (partition, part) in parts.iter_mut().enumerate() {
+            part.extend_from_slice(&sorted[partition * *room..ends[partition] as usize]);
         }
         *rows += count;
     }
 
-    fn finish(mut self) -> Route {
-        for (partition, part) in self.parts.iter_mut().enumerate() {
-            let filled = usize::from(self.filled[partition]);
-            part.extend_from_slice(&self.buffers[partition][..filled]);
-        }
+    fn finish(self) -> Route {
         Route::Scatter(self.parts)
     }
 }
