@@ -43,7 +43,7 @@ pub fn check(root: &Path) -> io::Result<Findings> {
 pub fn write(root: &Path) -> io::Result<Findings> {
     let (page, findings) = render(&read(root)?);
     fs::write(root.join(PAGE), page)?;
-    findings.iter().for_each(|finding| eprintln!("{finding}"));
+    findings.iter().for_each(|finding| eprintln!("tidy will say: {finding}"));
     Ok(Findings::new())
 }
 

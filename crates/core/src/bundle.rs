@@ -164,12 +164,11 @@ impl Bundle {
     pub fn forget_rows_before(&mut self) {
         self.stamps.origin = None;
         let Some(found) = self.stamps.time_extremes.get() else { return };
-        let times = |column: &ArrayRef| {
-            let times = column.as_primitive_opt::<TimestampMillisecondType>()?;
-            Some(times.values().clone())
+        let is_known = |column: &ArrayRef| {
+            let times = column.as_primitive_opt::<TimestampMillisecondType>();
+            times.is_some_and(|times| found.is_of(times.values()))
         };
-        let mut times = self.batch.columns().iter().filter_map(times);
-        if !times.any(|times| found.is_of(&times)) {
+        if !self.batch.columns().iter().any(is_known) {
             self.stamps.time_extremes = OnceLock::new();
         }
     }

@@ -536,19 +536,12 @@ impl Judge {
             return;
         }
         let zone = &mut self.zone;
+        // What stands at other rows is of other bundles, and not looked at.
+        self.local_times.resize(self.local_times.len().max(instants.len()), 0);
+        let mut to_local = |row: usize| self.local_times[row] = zone.to_local(instants[row]);
         match piece.rows {
-            None => {
-                self.local_times.clear();
-                self.local_times.extend(instants.iter().map(|&instant| zone.to_local(instant)));
-            }
-            // Those of other rows are of other bundles, and not looked at.
-            Some(rows) => {
-                let missing = instants.len().saturating_sub(self.local_times.len());
-                self.local_times.extend(std::iter::repeat_n(0, missing));
-                for row in rows.iter().map(|&row| row as usize) {
-                    self.local_times[row] = zone.to_local(instants[row]);
-                }
-            }
+            None => (0..instants.len()).for_each(to_local),
+            Some(rows) => rows.iter().for_each(|&row| to_local(row as usize)),
         }
         let before = match before {
             WatermarkBefore::All(Watermark(w)) => Before::All(zone.local_watermark(*w)),

@@ -167,6 +167,7 @@ pub(crate) fn by_ordinal(bundles: Vec<Bundle>) -> Result<Option<Bundle>> {
         watermark_before: merged_watermarks(&bundles, &indices),
         row_places: Some(indices.iter().map(|&(part, row)| parts[part].places[row]).collect()),
         origin: None,
+        time_extremes: OnceLock::new(),
         ..bundles[0].stamps.clone()
     };
     let batch = interleave_record_batch(&batches, &indices)?;
