@@ -9,10 +9,7 @@ use thalweg_core::snapshot::SinkGuarantee;
 
 const DESCRIPTION: ConnectorDescription = ConnectorDescription {
     capabilities: Capabilities {
-        sink: Some(SinkCapability {
-            changes: &[AcceptedChanges::All],
-            guarantee: SinkGuarantee::AtLeastOnce,
-        }),
+        sink: Some(SinkCapability::new(&[AcceptedChanges::All], SinkGuarantee::AtLeastOnce)),
         ..Capabilities::NONE
     },
     is_in_flink: true,

@@ -13,10 +13,7 @@ use crate::output::{Format, QuerySink, ResultWriter};
 
 const DESCRIPTION: ConnectorDescription = ConnectorDescription {
     capabilities: Capabilities {
-        sink: Some(SinkCapability {
-            changes: &[AcceptedChanges::All],
-            guarantee: SinkGuarantee::AtLeastOnce,
-        }),
+        sink: Some(SinkCapability::new(&[AcceptedChanges::All], SinkGuarantee::AtLeastOnce)),
         is_printed: true,
         ..Capabilities::NONE
     },

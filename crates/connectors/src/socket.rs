@@ -6,13 +6,13 @@
 use memchr::memchr;
 use thalweg_core::connector::{
     AcceptedChanges, Boundedness, Capabilities, Connector, ConnectorDescription, OptionDescription,
-    Options, Source, SplitId, TableRequest, option_table,
+    Options, Source, SplitId, TableRequest, option_table, option_tables,
 };
 use thalweg_core::{Error, Result};
 
 use crate::filesystem::FinishedLetters;
 use crate::format::options::RECORD_FORMATS;
-use crate::messaging::options::{BAD_DATA, RecordOptions, joined, source_capability};
+use crate::messaging::options::{BAD_DATA, RecordOptions, source_capability};
 use crate::messaging::{self, Client, Inbox, Message, SourceParts};
 use crate::network::wire::{Address, Wire};
 use crate::network::{Attempt, Cancel, Failure};
@@ -28,15 +28,12 @@ const OPTIONS: &[OptionDescription] = &option_table! {
         => "the format of records";
 };
 
-const ALL_OPTIONS: [OptionDescription; OPTIONS.len() + BAD_DATA.len()] =
-    joined(&[OPTIONS, &BAD_DATA]);
-
 const DESCRIPTION: ConnectorDescription = ConnectorDescription {
     capabilities: Capabilities {
         source: Some(source_capability(Boundedness::Unbounded)),
         ..Capabilities::NONE
     },
-    options: &ALL_OPTIONS,
+    options: option_tables![OPTIONS, BAD_DATA],
     formats: RECORD_FORMATS,
     has_one_reader: true,
     ..ConnectorDescription::new("socket", "records of a TCP connection, at most once")

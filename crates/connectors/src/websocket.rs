@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use thalweg_core::connector::{
     AcceptedChanges, Boundedness, Capabilities, Connector, ConnectorDescription, OptionDescription,
-    Options, Secret, Source, SplitId, TableRequest, option_table,
+    Options, Secret, Source, SplitId, TableRequest, option_table, option_tables,
 };
 use thalweg_core::{Error, Result};
 use tungstenite::client::{IntoClientRequest, client_with_config};
@@ -20,7 +20,7 @@ use tungstenite::{Error as SocketError, Message as Received, WebSocket as Connec
 
 use crate::filesystem::FinishedLetters;
 use crate::format::options::RECORD_FORMATS;
-use crate::messaging::options::{BAD_DATA, RecordOptions, address, joined, source_capability};
+use crate::messaging::options::{BAD_DATA, RecordOptions, address, source_capability};
 use crate::messaging::{self, Client, Inbox, Message, SourceParts};
 use crate::network::tcp::is_tick;
 use crate::network::tls::Stream;
@@ -46,15 +46,12 @@ const OPTIONS: &[OptionDescription] = &option_table! {
         => "with `wss://`: the file of certificates (PEM) of authorities that may have signed the server's";
 };
 
-const ALL_OPTIONS: [OptionDescription; OPTIONS.len() + BAD_DATA.len()] =
-    joined(&[OPTIONS, &BAD_DATA]);
-
 const DESCRIPTION: ConnectorDescription = ConnectorDescription {
     capabilities: Capabilities {
         source: Some(source_capability(Boundedness::Unbounded)),
         ..Capabilities::NONE
     },
-    options: &ALL_OPTIONS,
+    options: option_tables![OPTIONS, BAD_DATA],
     formats: RECORD_FORMATS,
     ..ConnectorDescription::new("websocket", "messages of a WebSocket, at most once")
 };

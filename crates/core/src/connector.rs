@@ -28,7 +28,7 @@ use crate::time::{TimeExtremes, Watermark};
 pub use self::description::{
     Boundedness, Capabilities, ConnectorDescription, FlinkOption, FormatDescription,
     MetadataDescription, OptionDefault, OptionDescription, OptionKind, SinkCapability,
-    SourceCapability, UsedBy,
+    SourceCapability, UsedBy, joined,
 };
 pub use self::layer::{DiscardSink, SinkLayer, SourceLayer};
 pub use self::options::{Options, near_miss};
@@ -40,7 +40,7 @@ pub use self::table::{
     TableRequest,
 };
 pub use self::targets::AllowedTargets;
-pub use crate::option_table;
+pub use crate::{metadata_table, option_table, option_tables};
 
 /// Rows from a source, in the order in which they arrived.
 #[derive(Clone, Debug)]

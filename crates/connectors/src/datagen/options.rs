@@ -17,12 +17,7 @@ use super::nested::Nested;
 /// What the connector says of itself.
 pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
     capabilities: Capabilities {
-        source: Some(SourceCapability {
-            boundedness: Boundedness::ByOptions,
-            changes: &[AcceptedChanges::Inserts],
-            has_positions: true,
-            prunes_columns: true,
-        }),
+        source: Some(SourceCapability::new(Boundedness::ByOptions, &[AcceptedChanges::Inserts])),
         ..Capabilities::NONE
     },
     options: OPTIONS,

@@ -2,7 +2,7 @@
 
 use thalweg_core::connector::{
     AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, MetadataDescription,
-    OptionDescription, SinkCapability, SourceCapability, option_table,
+    OptionDescription, SinkCapability, SourceCapability, metadata_table, option_table,
 };
 use thalweg_core::snapshot::SinkGuarantee;
 
@@ -24,13 +24,8 @@ const CHANGES: &[AcceptedChanges] =
 /// The connector, its options and those of its formats.
 pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
     capabilities: Capabilities {
-        source: Some(SourceCapability {
-            boundedness: Boundedness::ByOptions,
-            changes: CHANGES,
-            has_positions: true,
-            prunes_columns: true,
-        }),
-        sink: Some(SinkCapability { changes: CHANGES, guarantee: SinkGuarantee::Transactional }),
+        source: Some(SourceCapability::new(Boundedness::ByOptions, CHANGES)),
+        sink: Some(SinkCapability::new(CHANGES, SinkGuarantee::Transactional)),
         is_partitioned: true,
         ..Capabilities::NONE
     },
@@ -109,13 +104,9 @@ const OPTIONS: &[OptionDescription] = &option_table! {
         => "its name, which begins with `_`";
 };
 
-const METADATA: &[MetadataDescription] = &[
-    MetadataDescription { key: "file.name", data_type: "STRING", help: "the file's name" },
-    MetadataDescription { key: "file.path", data_type: "STRING", help: "its path, or `-`" },
-    MetadataDescription { key: "file.size", data_type: "BIGINT", help: "its size in bytes" },
-    MetadataDescription {
-        key: "file.modification-time",
-        data_type: "TIMESTAMP_LTZ(3)",
-        help: "when it was changed last",
-    },
-];
+const METADATA: &[MetadataDescription] = &metadata_table! {
+    "file.name": "STRING" => "the file's name";
+    "file.path": "STRING" => "its path, or `-`";
+    "file.size": "BIGINT" => "its size in bytes";
+    "file.modification-time": "TIMESTAMP_LTZ(3)" => "when it was changed last";
+};

@@ -5,10 +5,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use regex::Regex;
-use thalweg_core::connector::{
-    FormatDescription, MetadataDescription, OptionDescription, OptionKind, Options, Secret,
-    option_table,
-};
+use thalweg_core::connector::{FormatDescription, Options, Secret, metadata_table, option_table};
 use thalweg_core::{Column, Error, Result};
 
 use super::Format;
@@ -42,8 +39,6 @@ pub const RECORD_FORMATS: &[&FormatDescription] = &[
 ];
 
 const CSV: FormatDescription = FormatDescription {
-    name: "csv",
-    summary: "lines of text, columns by position",
     options: &option_table! {
         "csv.field-delimiter": Character, or(","), as_in_flink()
             => "between fields";
@@ -83,219 +78,118 @@ const CSV: FormatDescription = FormatDescription {
                 table, in their order (in any case, with blanks around them): other names are an \
                 error";
     },
-    metadata: &[],
-    unsupported: &[],
-    is_in_flink: true,
+    ..FormatDescription::new("csv", "lines of text, columns by position")
 };
 
 /// The options of JSON, for a format of this name, and more.
 macro_rules! json_options {
-    ($name:literal $(, $more:expr)*) => {
-        &[
-            OptionDescription::new(
-                concat!($name, ".ignore-parse-errors"),
-                OptionKind::Boolean,
-                "a value that cannot be read is NULL, and a record that is no object is skipped",
-            )
-            .or("false").of_source().as_in_flink(),
-            OptionDescription::new(
-                concat!($name, ".timestamp-format.standard"),
-                OptionKind::Words(&["SQL", "ISO-8601"]),
-                "`ISO-8601` has a `T` between date and time",
-            )
-            .or("SQL").as_in_flink(),
-            OptionDescription::new(
-                concat!($name, ".map-null-key.mode"),
-                OptionKind::Words(&["FAIL", "DROP", "LITERAL"]),
-                "what is written for a key of a MAP that is NULL: nothing, as the job fails; \
-                 nothing, as the entry is left out; or the text of `map-null-key.literal`",
-            )
-            .or("FAIL").of_sink().as_in_flink(),
-            OptionDescription::new(
-                concat!($name, ".map-null-key.literal"),
-                OptionKind::Text,
-                "the key that is written in place of NULL",
-            )
-            .or("null").of_sink().as_in_flink(),
-            OptionDescription::new(
-                concat!($name, ".encode.decimal-as-plain-number"),
-                OptionKind::Boolean,
-                "a DECIMAL is written with all digits of its scale; else without trailing zeros, \
-                 and very large or small ones with an exponent (`1E+6`)",
-            )
-            .or("false").of_sink().as_in_flink(),
-            OptionDescription::new(
-                concat!($name, ".encode.ignore-null-fields"),
-                OptionKind::Boolean,
-                "columns that are NULL are not written",
-            )
-            .or("false").of_sink().as_in_flink(),
-            $($more),*
-        ]
+    ($name:literal; $($more:tt)*) => {
+        &option_table! {
+            [concat!($name, ".ignore-parse-errors")]: Boolean, or("false"), of_source(),
+                as_in_flink()
+                => "a value that cannot be read is NULL, and a record that is no object is \
+                    skipped";
+            [concat!($name, ".timestamp-format.standard")]: Words(&["SQL", "ISO-8601"]), or("SQL"),
+                as_in_flink()
+                => "`ISO-8601` has a `T` between date and time";
+            [concat!($name, ".map-null-key.mode")]: Words(&["FAIL", "DROP", "LITERAL"]),
+                or("FAIL"), of_sink(), as_in_flink()
+                => "what is written for a key of a MAP that is NULL: nothing, as the job fails; \
+                    nothing, as the entry is left out; or the text of `map-null-key.literal`";
+            [concat!($name, ".map-null-key.literal")]: Text, or("null"), of_sink(), as_in_flink()
+                => "the key that is written in place of NULL";
+            [concat!($name, ".encode.decimal-as-plain-number")]: Boolean, or("false"), of_sink(),
+                as_in_flink()
+                => "a DECIMAL is written with all digits of its scale; else without trailing \
+                    zeros, and very large or small ones with an exponent (`1E+6`)";
+            [concat!($name, ".encode.ignore-null-fields")]: Boolean, or("false"), of_sink(),
+                as_in_flink()
+                => "columns that are NULL are not written";
+            $($more)*
+        }
     };
 }
 
 const JSON: FormatDescription = FormatDescription {
-    name: "json",
-    summary: "one object a record, columns by name; an array of objects is a row for each",
-    options: json_options!(
+    options: json_options! {
+        "json";
+        "json.fail-on-missing-field": Boolean, or("false"), of_source(), as_in_flink()
+            => "a missing key is an error instead of NULL";
+        "json.decode.json-parser.enabled": Boolean, or("true"), of_source(), as_in_flink()
+            => "without effect: there is one parser";
+    },
+    ..FormatDescription::new(
         "json",
-        OptionDescription::new(
-            "json.fail-on-missing-field",
-            OptionKind::Boolean,
-            "a missing key is an error instead of NULL",
-        )
-        .or("false")
-        .of_source()
-        .as_in_flink(),
-        OptionDescription::new(
-            "json.decode.json-parser.enabled",
-            OptionKind::Boolean,
-            "without effect: there is one parser",
-        )
-        .or("true")
-        .of_source()
-        .as_in_flink()
-    ),
-    metadata: &[],
-    unsupported: &[],
-    is_in_flink: true,
+        "one object a record, columns by name; an array of objects is a row for each",
+    )
 };
 
 const RAW: FormatDescription = FormatDescription {
-    name: "raw",
-    summary: "a record is the value of the table's only column",
     options: &option_table! {
         "raw.charset": Words(&["UTF-8", "ISO-8859-1", "US-ASCII"]), or("UTF-8"), as_in_flink()
             => "how texts are encoded";
         "raw.endianness": Words(&["big-endian", "little-endian"]), or("big-endian"), as_in_flink()
             => "the order of the bytes of a number";
     },
-    metadata: &[],
-    unsupported: &[],
-    is_in_flink: true,
+    ..FormatDescription::new("raw", "a record is the value of the table's only column")
 };
 
-const TEXT: &str = "STRING";
-const INSTANT: &str = "TIMESTAMP_LTZ(3)";
-
-const fn key(
-    key: &'static str,
-    data_type: &'static str,
-    help: &'static str,
-) -> MetadataDescription {
-    MetadataDescription { key, data_type, help }
-}
-
 const DEBEZIUM: FormatDescription = FormatDescription {
-    name: "debezium-json",
-    summary: "changes of tables as Debezium writes them: `before`, `after`, `op`",
-    options: json_options!(
+    options: json_options! {
+        "debezium-json";
+        "debezium-json.schema-include": Boolean, or("false"), of_source(), as_in_flink()
+            => "the change is in the key `payload`, next to its schema";
+    },
+    metadata: &metadata_table! {
+        "schema": "STRING" => "the schema as JSON; with `schema-include`";
+        "ingestion-timestamp": "TIMESTAMP_LTZ(3)" => "when Debezium processed the change (`ts_ms`)";
+        "source.timestamp": "TIMESTAMP_LTZ(3)" => "when the database made it";
+        "source.database": "STRING" => "the database";
+        "source.schema": "STRING" => "its schema";
+        "source.table": "STRING" => "the table";
+        "source.properties": "MAP<STRING, STRING>" => "all that `source` says";
+    },
+    ..FormatDescription::new(
         "debezium-json",
-        OptionDescription::new(
-            "debezium-json.schema-include",
-            OptionKind::Boolean,
-            "the change is in the key `payload`, next to its schema",
-        )
-        .or("false")
-        .of_source()
-        .as_in_flink()
-    ),
-    metadata: &[
-        key("schema", TEXT, "the schema as JSON; with `schema-include`"),
-        key("ingestion-timestamp", INSTANT, "when Debezium processed the change (`ts_ms`)"),
-        key("source.timestamp", INSTANT, "when the database made it"),
-        key("source.database", TEXT, "the database"),
-        key("source.schema", TEXT, "its schema"),
-        key("source.table", TEXT, "the table"),
-        key("source.properties", "MAP<STRING, STRING>", "all that `source` says"),
-    ],
-    unsupported: &[],
-    is_in_flink: true,
+        "changes of tables as Debezium writes them: `before`, `after`, `op`",
+    )
 };
 
 /// The options of a registry of schemas, for a format of this name.
 macro_rules! registry_options {
     ($name:literal) => {
-        &[
-            OptionDescription::new(
-                concat!($name, ".url"),
-                OptionKind::Text,
-                "the address of the schema registry, which may have a path",
-            )
-            .required()
-            .as_in_flink(),
-            OptionDescription::new(
-                concat!($name, ".subject"),
-                OptionKind::Text,
-                "the name under which the schema of written records is registered",
-            )
-            .or_else("`TOPIC-value` or `TOPIC-key`, of one topic")
-            .of_sink()
-            .as_in_flink(),
-            OptionDescription::new(
-                concat!($name, ".schema"),
-                OptionKind::Text,
-                "the schema of written records as JSON, in place of the one that the columns make",
-            )
-            .of_sink()
-            .as_in_flink(),
-            OptionDescription::new(
-                concat!($name, ".basic-auth.credentials-source"),
-                OptionKind::Words(&["USER_INFO"]),
-                "where name and password are: in `basic-auth.user-info`",
-            )
-            .as_in_flink(),
-            OptionDescription::new(
-                concat!($name, ".basic-auth.user-info"),
-                OptionKind::Secret,
-                "`name:password`",
-            )
-            .as_in_flink(),
-            OptionDescription::new(
-                concat!($name, ".bearer-auth.credentials-source"),
-                OptionKind::Words(&["STATIC_TOKEN"]),
-                "where the token is: in `bearer-auth.token`",
-            )
-            .as_in_flink(),
-            OptionDescription::new(
-                concat!($name, ".bearer-auth.token"),
-                OptionKind::Secret,
-                "a token that the registry asks for",
-            )
-            .as_in_flink(),
-            OptionDescription::new(
-                concat!($name, ".ssl.truststore.location"),
-                OptionKind::Text,
-                "a PEM file of the authorities that are trusted, in place of the usual ones. Key \
-                 stores of Java (JKS) are not read",
-            )
-            .as_in_flink(),
-            OptionDescription::new(
-                concat!($name, ".ssl.truststore.password"),
-                OptionKind::Secret,
-                "without effect: a PEM file has none",
-            )
-            .as_in_flink(),
-            OptionDescription::new(
-                concat!($name, ".ssl.keystore.location"),
-                OptionKind::Text,
-                "a PEM file with a certificate and its key, where the registry asks for one",
-            )
-            .as_in_flink(),
-            OptionDescription::new(
-                concat!($name, ".ssl.keystore.password"),
-                OptionKind::Secret,
-                "without effect: the key must not be encrypted",
-            )
-            .as_in_flink(),
-        ]
+        &option_table! {
+            [concat!($name, ".url")]: Text, required(), as_in_flink()
+                => "the address of the schema registry, which may have a path";
+            [concat!($name, ".subject")]: Text, or_else("`TOPIC-value` or `TOPIC-key`,
+    of one topic"), of_sink(), as_in_flink()
+                => "the name under which the schema of written records is registered";
+            [concat!($name, ".schema")]: Text, of_sink(), as_in_flink()
+                => "the schema of written records as JSON, in place of the one that the columns \
+    make";
+            [concat!($name, ".basic-auth.credentials-source")]: Words(&["USER_INFO"]), as_in_flink()
+                => "where name and password are: in `basic-auth.user-info`";
+            [concat!($name, ".basic-auth.user-info")]: Secret, as_in_flink()
+                => "`name:password`";
+            [concat!($name, ".bearer-auth.credentials-source")]: Words(&["STATIC_TOKEN"]),
+                as_in_flink()
+                => "where the token is: in `bearer-auth.token`";
+            [concat!($name, ".bearer-auth.token")]: Secret, as_in_flink()
+                => "a token that the registry asks for";
+            [concat!($name, ".ssl.truststore.location")]: Text, as_in_flink()
+                => "a PEM file of the authorities that are trusted, in place of the usual ones. \
+    Key stores of Java (JKS) are not read";
+            [concat!($name, ".ssl.truststore.password")]: Secret, as_in_flink()
+                => "without effect: a PEM file has none";
+            [concat!($name, ".ssl.keystore.location")]: Text, as_in_flink()
+                => "a PEM file with a certificate and its key, where the registry asks for one";
+            [concat!($name, ".ssl.keystore.password")]: Secret, as_in_flink()
+                => "without effect: the key must not be encrypted";
+        }
     };
 }
 
 const AVRO: FormatDescription = FormatDescription {
-    name: "avro",
-    summary: "binary records of Avro, whose schema is derived from the columns; files begin with theirs",
     options: &option_table! {
         "avro.encoding": Words(&["binary"]), or("binary"), as_in_flink()
             => "how records are encoded; Flink's `json` is not supported";
@@ -306,32 +200,31 @@ const AVRO: FormatDescription = FormatDescription {
         as_in_flink()
             => "how files are compressed";
     },
-    metadata: &[],
-    unsupported: &[],
-    is_in_flink: true,
+    ..FormatDescription::new(
+        "avro",
+        "binary records of Avro, whose schema is derived from the columns; files begin with theirs",
+    )
 };
 
 const AVRO_CONFLUENT: FormatDescription = FormatDescription {
-    name: "avro-confluent",
-    summary: "binary records of Avro with the number of a schema that is registered",
     options: registry_options!("avro-confluent"),
-    metadata: &[],
     unsupported: &["avro-confluent.properties.*"],
-    is_in_flink: true,
+    ..FormatDescription::new(
+        "avro-confluent",
+        "binary records of Avro with the number of a schema that is registered",
+    )
 };
 
 const DEBEZIUM_AVRO: FormatDescription = FormatDescription {
-    name: "debezium-avro-confluent",
-    summary: "the same as `debezium-json`, in Avro with the number of a schema that is registered",
     options: registry_options!("debezium-avro-confluent"),
-    metadata: &[],
     unsupported: &["debezium-avro-confluent.properties.*"],
-    is_in_flink: true,
+    ..FormatDescription::new(
+        "debezium-avro-confluent",
+        "the same as `debezium-json`, in Avro with the number of a schema that is registered",
+    )
 };
 
 const PROTOBUF: FormatDescription = FormatDescription {
-    name: "protobuf",
-    summary: "messages of Protocol Buffers, columns by name",
     options: &option_table! {
         "protobuf.message-class-name": Text, required(), as_in_flink()
             => "the message: its class of Java (`com.example.Orders$Order`), or its name in the \
@@ -349,74 +242,60 @@ const PROTOBUF: FormatDescription = FormatDescription {
         "protobuf.write-null-string-literal": Text, or(""), of_sink(), as_in_flink()
             => "what is written for NULL in an ARRAY or MAP of texts, where a message has no NULL";
     },
-    metadata: &[],
-    unsupported: &[],
-    is_in_flink: true,
+    ..FormatDescription::new("protobuf", "messages of Protocol Buffers, columns by name")
 };
 
 const MAXWELL: FormatDescription = FormatDescription {
-    name: "maxwell-json",
-    summary: "changes of tables as Maxwell writes them: `data`, `old`, `type`",
-    options: json_options!("maxwell-json"),
-    metadata: &[
-        key("database", TEXT, "the database"),
-        key("table", TEXT, "the table"),
-        key("primary-key-columns", "ARRAY<STRING>", "the columns of its primary key"),
-        key("ingestion-timestamp", INSTANT, "when Maxwell processed the change (`ts`)"),
-    ],
-    unsupported: &[],
-    is_in_flink: true,
+    options: json_options! { "maxwell-json"; },
+    metadata: &metadata_table! {
+        "database": "STRING" => "the database";
+        "table": "STRING" => "the table";
+        "primary-key-columns": "ARRAY<STRING>" => "the columns of its primary key";
+        "ingestion-timestamp": "TIMESTAMP_LTZ(3)" => "when Maxwell processed the change (`ts`)";
+    },
+    ..FormatDescription::new(
+        "maxwell-json",
+        "changes of tables as Maxwell writes them: `data`, `old`, `type`",
+    )
 };
 
 const CANAL: FormatDescription = FormatDescription {
-    name: "canal-json",
-    summary: "changes of tables as Canal writes them: arrays `data` and `old`, `type`",
-    options: json_options!(
+    options: json_options! {
+        "canal-json";
+        "canal-json.database.include": Other("regular expression"), of_source(), as_in_flink()
+            => "only changes of databases of this whole name are read";
+        "canal-json.table.include": Other("regular expression"), of_source(), as_in_flink()
+            => "only changes of tables of this whole name are read";
+    },
+    metadata: &metadata_table! {
+        "database": "STRING" => "the database";
+        "table": "STRING" => "the table";
+        "sql-type": "MAP<STRING, INT>" => "the numbers of its columns' types";
+        "pk-names": "ARRAY<STRING>" => "the columns of its primary key";
+        "ingestion-timestamp": "TIMESTAMP_LTZ(3)" => "when Canal processed the change (`ts`)";
+        "event-timestamp": "TIMESTAMP_LTZ(3)" => "when the database made it (`es`)";
+    },
+    ..FormatDescription::new(
         "canal-json",
-        OptionDescription::new(
-            "canal-json.database.include",
-            OptionKind::Other("regular expression"),
-            "only changes of databases of this whole name are read",
-        )
-        .of_source()
-        .as_in_flink(),
-        OptionDescription::new(
-            "canal-json.table.include",
-            OptionKind::Other("regular expression"),
-            "only changes of tables of this whole name are read",
-        )
-        .of_source()
-        .as_in_flink()
-    ),
-    metadata: &[
-        key("database", TEXT, "the database"),
-        key("table", TEXT, "the table"),
-        key("sql-type", "MAP<STRING, INT>", "the numbers of its columns' types"),
-        key("pk-names", "ARRAY<STRING>", "the columns of its primary key"),
-        key("ingestion-timestamp", INSTANT, "when Canal processed the change (`ts`)"),
-        key("event-timestamp", INSTANT, "when the database made it (`es`)"),
-    ],
-    unsupported: &[],
-    is_in_flink: true,
+        "changes of tables as Canal writes them: arrays `data` and `old`, `type`",
+    )
 };
 
 const OGG: FormatDescription = FormatDescription {
-    name: "ogg-json",
-    summary: "changes of tables as Oracle GoldenGate writes them: `before`, `after`, `op_type`",
-    options: json_options!("ogg-json"),
-    metadata: &[
-        key("table", TEXT, "the table"),
-        key("primary-keys", "ARRAY<STRING>", "the columns of its primary key"),
-        key("ingestion-timestamp", "TIMESTAMP_LTZ(6)", "`current_ts`, taken as UTC"),
-        key("event-timestamp", "TIMESTAMP_LTZ(6)", "`op_ts`, taken as UTC"),
-    ],
-    unsupported: &[],
-    is_in_flink: true,
+    options: json_options! { "ogg-json"; },
+    metadata: &metadata_table! {
+        "table": "STRING" => "the table";
+        "primary-keys": "ARRAY<STRING>" => "the columns of its primary key";
+        "ingestion-timestamp": "TIMESTAMP_LTZ(6)" => "`current_ts`, taken as UTC";
+        "event-timestamp": "TIMESTAMP_LTZ(6)" => "`op_ts`, taken as UTC";
+    },
+    ..FormatDescription::new(
+        "ogg-json",
+        "changes of tables as Oracle GoldenGate writes them: `before`, `after`, `op_type`",
+    )
 };
 
 const PARQUET: FormatDescription = FormatDescription {
-    name: "parquet",
-    summary: "read with Zstandard, Snappy, GZIP, LZ4 or not compressed",
     options: &option_table! {
         "parquet.compression": Words(&["UNCOMPRESSED", "SNAPPY", "ZSTD", "GZIP", "LZ4_RAW"]), or("ZSTD"), of_sink(),
         as_in_flink()
@@ -446,27 +325,21 @@ const PARQUET: FormatDescription = FormatDescription {
         "parquet.batch-size": Number, or("2048"), of_source(), as_in_flink()
             => "without effect: batches have 32,768 rows";
     },
-    metadata: &[],
     unsupported: &["parquet.*"],
-    is_in_flink: true,
+    ..FormatDescription::new("parquet", "read with Zstandard, Snappy, GZIP, LZ4 or not compressed")
 };
 
 const ORC: FormatDescription = FormatDescription {
-    name: "orc",
-    summary: "read, with any compression; not written",
-    options: &[],
-    metadata: &[],
     unsupported: &["orc.*"],
-    is_in_flink: true,
+    ..FormatDescription::new("orc", "read, with any compression; not written")
 };
 
 const ARROW: FormatDescription = FormatDescription {
-    name: "arrow",
-    summary: "Arrow IPC files, read with Zstandard buffers or uncompressed, written uncompressed",
-    options: &[],
-    metadata: &[],
-    unsupported: &[],
     is_in_flink: false,
+    ..FormatDescription::new(
+        "arrow",
+        "Arrow IPC files, read with Zstandard buffers or uncompressed, written uncompressed",
+    )
 };
 
 impl Format {

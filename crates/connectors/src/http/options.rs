@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use thalweg_core::connector::{
     Boundedness, Capabilities, ConnectorDescription, MetadataDescription, OptionDescription,
-    Options, Secret, TableRequest, option_table,
+    Options, Secret, TableRequest, metadata_table, option_table, option_tables,
 };
 use thalweg_core::{Error, Result};
 use ureq::http::Method;
@@ -14,9 +14,7 @@ use ureq::http::Method;
 use super::codes::Codes;
 use crate::format::Format;
 use crate::format::options::RECORD_FORMATS;
-use crate::messaging::options::{
-    BAD_DATA, RecordOptions, SINK_CAPABILITY, joined, source_capability,
-};
+use crate::messaging::options::{BAD_DATA, RecordOptions, SINK_CAPABILITY, source_capability};
 use crate::network::http::{Header, HttpSettings, authorities, parts_of};
 
 /// What `http` says of itself.
@@ -27,7 +25,7 @@ pub const HTTP: ConnectorDescription = ConnectorDescription {
         is_lookup: true,
         ..Capabilities::NONE
     },
-    options: &HTTP_OPTIONS,
+    options: option_tables![URL, COMMON, SCAN, LOOKUP, OF_SINK, BAD_DATA],
     formats: RECORD_FORMATS,
     metadata: METADATA,
     unsupported: &[
@@ -50,7 +48,7 @@ pub const HTTP: ConnectorDescription = ConnectorDescription {
 /// What `http-async-sink` says of itself.
 pub const HTTP_SINK: ConnectorDescription = ConnectorDescription {
     capabilities: Capabilities { sink: Some(SINK_CAPABILITY), ..Capabilities::NONE },
-    options: &SINK_OPTIONS,
+    options: option_tables![URL_OF_SINK, COMMON, OF_SINK],
     formats: RECORD_FORMATS,
     unsupported: &[
         "http.security.cert.client",
@@ -63,24 +61,11 @@ pub const HTTP_SINK: ConnectorDescription = ConnectorDescription {
 };
 
 /// Metadata of server-sent events.
-pub const METADATA: &[MetadataDescription] = &[
-    MetadataDescription {
-        key: "event-type",
-        data_type: "STRING",
-        help: "what a server-sent event is called, else NULL",
-    },
-    MetadataDescription {
-        key: "event-id",
-        data_type: "STRING",
-        help: "the identifier of a server-sent event, or of the last one before it that had one",
-    },
-];
-
-const HTTP_OPTIONS: [OptionDescription;
-    1 + COMMON.len() + SCAN.len() + LOOKUP.len() + OF_SINK.len() + BAD_DATA.len()] =
-    joined(&[URL, COMMON, SCAN, LOOKUP, OF_SINK, &BAD_DATA]);
-const SINK_OPTIONS: [OptionDescription; 1 + COMMON.len() + OF_SINK.len()] =
-    joined(&[URL_OF_SINK, COMMON, OF_SINK]);
+pub const METADATA: &[MetadataDescription] = &metadata_table! {
+    "event-type": "STRING" => "what a server-sent event is called, else NULL";
+    "event-id": "STRING"
+        => "the identifier of a server-sent event, or of the last one before it that had one";
+};
 
 const URL: &[OptionDescription] = &option_table! {
     "url": Text, as_in_flink()

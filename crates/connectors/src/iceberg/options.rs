@@ -21,16 +21,11 @@ use crate::network::http::{HttpSettings, parts_of};
 /// The connector and its options.
 pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
     capabilities: Capabilities {
-        source: Some(SourceCapability {
-            boundedness: Boundedness::ByOptions,
-            changes: &[AcceptedChanges::Inserts],
-            has_positions: true,
-            prunes_columns: true,
-        }),
-        sink: Some(SinkCapability {
-            changes: &[AcceptedChanges::Inserts, AcceptedChanges::Upserts],
-            guarantee: SinkGuarantee::Transactional,
-        }),
+        source: Some(SourceCapability::new(Boundedness::ByOptions, &[AcceptedChanges::Inserts])),
+        sink: Some(SinkCapability::new(
+            &[AcceptedChanges::Inserts, AcceptedChanges::Upserts],
+            SinkGuarantee::Transactional,
+        )),
         is_partitioned: true,
         ..Capabilities::NONE
     },

@@ -15,16 +15,11 @@ use crate::postgres::settings::Settings;
 /// What the connector says of itself.
 pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
     capabilities: Capabilities {
-        source: Some(SourceCapability {
-            boundedness: Boundedness::Bounded,
-            changes: &[AcceptedChanges::Inserts],
-            has_positions: true,
-            prunes_columns: true,
-        }),
-        sink: Some(SinkCapability {
-            changes: &[AcceptedChanges::Upserts, AcceptedChanges::Inserts],
-            guarantee: SinkGuarantee::Transactional,
-        }),
+        source: Some(SourceCapability::new(Boundedness::Bounded, &[AcceptedChanges::Inserts])),
+        sink: Some(SinkCapability::new(
+            &[AcceptedChanges::Upserts, AcceptedChanges::Inserts],
+            SinkGuarantee::Transactional,
+        )),
         is_lookup: true,
         ..Capabilities::NONE
     },

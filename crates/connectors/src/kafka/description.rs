@@ -2,30 +2,24 @@
 
 use thalweg_core::connector::{
     AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, MetadataDescription,
-    OptionDescription, SinkCapability, SourceCapability, option_table,
+    OptionDescription, SinkCapability, SourceCapability, metadata_table, option_table,
+    option_tables,
 };
 use thalweg_core::snapshot::SinkGuarantee;
 
 use crate::format::options::RECORD_FORMATS;
 
-const SOURCE: SourceCapability = SourceCapability {
-    boundedness: Boundedness::ByOptions,
-    changes: &[AcceptedChanges::Inserts, AcceptedChanges::All],
-    has_positions: true,
-    prunes_columns: true,
-};
+const CHANGES: &[AcceptedChanges] = &[AcceptedChanges::Inserts, AcceptedChanges::All];
+const SOURCE: SourceCapability = SourceCapability::new(Boundedness::ByOptions, CHANGES);
 
 /// `kafka`
 pub const KAFKA: ConnectorDescription = ConnectorDescription {
     capabilities: Capabilities {
         source: Some(SOURCE),
-        sink: Some(SinkCapability {
-            changes: &[AcceptedChanges::Inserts, AcceptedChanges::All],
-            guarantee: SinkGuarantee::Transactional,
-        }),
+        sink: Some(SinkCapability::new(CHANGES, SinkGuarantee::Transactional)),
         ..Capabilities::NONE
     },
-    options: &KAFKA_OPTIONS,
+    options: option_tables![COMMON, OF_KAFKA],
     formats: RECORD_FORMATS,
     metadata: METADATA,
     writable_metadata: WRITABLE,
@@ -38,34 +32,14 @@ pub const KAFKA: ConnectorDescription = ConnectorDescription {
 pub const UPSERT_KAFKA: ConnectorDescription = ConnectorDescription {
     capabilities: Capabilities {
         source: Some(SourceCapability { changes: &[AcceptedChanges::Upserts], ..SOURCE }),
-        sink: Some(SinkCapability {
-            changes: &[AcceptedChanges::Upserts],
-            guarantee: SinkGuarantee::Transactional,
-        }),
+        sink: Some(SinkCapability::new(&[AcceptedChanges::Upserts], SinkGuarantee::Transactional)),
         ..Capabilities::NONE
     },
-    options: &UPSERT_OPTIONS,
+    options: option_tables![COMMON, OF_UPSERT],
     name: "upsert-kafka",
     summary: "the last message of each key of topics of Kafka",
     ..KAFKA
 };
-
-const KAFKA_OPTIONS: [OptionDescription; COMMON.len() + OF_KAFKA.len()] = joined(COMMON, OF_KAFKA);
-const UPSERT_OPTIONS: [OptionDescription; COMMON.len() + OF_UPSERT.len()] =
-    joined(COMMON, OF_UPSERT);
-
-const fn joined<const N: usize>(
-    first: &[OptionDescription],
-    second: &[OptionDescription],
-) -> [OptionDescription; N] {
-    let mut all = [first[0]; N];
-    let mut at = 0;
-    while at < N {
-        all[at] = if at < first.len() { first[at] } else { second[at - first.len()] };
-        at += 1;
-    }
-    all
-}
 
 const COMMON: &[OptionDescription] = &option_table! {
     "topic": Text, as_in_flink()
@@ -190,32 +164,14 @@ const OF_UPSERT: &[OptionDescription] = &option_table! {
 pub const WRITABLE: &[&str] = &["topic", "headers", "timestamp"];
 
 /// All metadata.
-pub const METADATA: &[MetadataDescription] = &[
-    MetadataDescription {
-        key: "topic",
-        data_type: "STRING",
-        help: "the topic; written where a table has several",
-    },
-    MetadataDescription { key: "partition", data_type: "INT", help: "the partition" },
-    MetadataDescription {
-        key: "headers",
-        data_type: "MAP<STRING, BYTES>",
-        help: "the headers, of those with one name the last; can be written",
-    },
-    MetadataDescription {
-        key: "leader-epoch",
-        data_type: "INT",
-        help: "how often the partition had got a new leader when the message was written",
-    },
-    MetadataDescription { key: "offset", data_type: "BIGINT", help: "the offset" },
-    MetadataDescription {
-        key: "timestamp",
-        data_type: "TIMESTAMP_LTZ(3)",
-        help: "when the message was made or arrived; can be written",
-    },
-    MetadataDescription {
-        key: "timestamp-type",
-        data_type: "STRING",
-        help: "`CreateTime`, `LogAppendTime` or `NoTimestampType`",
-    },
-];
+pub const METADATA: &[MetadataDescription] = &metadata_table! {
+    "topic": "STRING" => "the topic; written where a table has several";
+    "partition": "INT" => "the partition";
+    "headers": "MAP<STRING, BYTES>"
+        => "the headers, of those with one name the last; can be written";
+    "leader-epoch": "INT"
+        => "how often the partition had got a new leader when the message was written";
+    "offset": "BIGINT" => "the offset";
+    "timestamp": "TIMESTAMP_LTZ(3)" => "when the message was made or arrived; can be written";
+    "timestamp-type": "STRING" => "`CreateTime`, `LogAppendTime` or `NoTimestampType`";
+};

@@ -20,12 +20,12 @@ const CHANGES: &[AcceptedChanges] = &[AcceptedChanges::Inserts, AcceptedChanges:
 
 /// What a source of messages can do.
 pub const fn source_capability(boundedness: Boundedness) -> SourceCapability {
-    SourceCapability { boundedness, changes: CHANGES, has_positions: true, prunes_columns: true }
+    SourceCapability::new(boundedness, CHANGES)
 }
 
 /// What a sink of messages can do.
 pub const SINK_CAPABILITY: SinkCapability =
-    SinkCapability { changes: CHANGES, guarantee: SinkGuarantee::AtLeastOnce };
+    SinkCapability::new(CHANGES, SinkGuarantee::AtLeastOnce);
 
 /// What happens to messages that can't be read.
 pub const BAD_DATA: [OptionDescription; 2] = option_table! {
@@ -46,21 +46,6 @@ pub const CONNECTION: [OptionDescription; 3] = option_table! {
         => "with an encrypted `url`: the file of certificates (PEM) of authorities that may have signed the \
             server's";
 };
-
-/// Options of several tables as one.
-pub const fn joined<const N: usize>(tables: &[&[OptionDescription]]) -> [OptionDescription; N] {
-    let mut all = [tables[0][0]; N];
-    let (mut table, mut row, mut at) = (0, 0, 0);
-    while table < tables.len() {
-        if row < tables[table].len() {
-            all[at] = tables[table][row];
-            (row, at) = (row + 1, at + 1);
-        } else {
-            (table, row) = (table + 1, 0);
-        }
-    }
-    all
-}
 
 /// What happens to a message that can't be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -317,14 +302,15 @@ pub fn ignores_removed(options: &Options<'_>) -> Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use thalweg_core::connector::ConnectorDescription;
+    use thalweg_core::connector::{ConnectorDescription, option_tables};
 
     use super::*;
 
-    const OPTIONS: [OptionDescription; 1 + CONNECTION.len()] =
-        joined(&[&option_table! { "url": Text => "where"; }, &CONNECTION]);
-    const DESCRIPTION: ConnectorDescription =
-        ConnectorDescription { options: &OPTIONS, ..ConnectorDescription::new("broker", "") };
+    const URL: [OptionDescription; 1] = option_table! { "url": Text => "where"; };
+    const DESCRIPTION: ConnectorDescription = ConnectorDescription {
+        options: option_tables![URL, CONNECTION],
+        ..ConnectorDescription::new("broker", "")
+    };
     const SCHEMES: &[(&str, bool)] = &[("redis", false), ("rediss", true)];
 
     fn read(url: &str, more: &[(&str, &str)]) -> Result<(String, Option<String>)> {

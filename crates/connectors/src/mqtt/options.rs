@@ -3,14 +3,14 @@
 use thalweg_core::Result;
 use thalweg_core::connector::{
     Boundedness, Capabilities, ConnectorDescription, MetadataDescription, OptionDescription,
-    Options, TableRequest, option_table,
+    Options, TableRequest, metadata_table, option_table, option_tables,
 };
 use thalweg_core::shim::unique_name;
 
 use super::session::Broker;
 use crate::format::options::RECORD_FORMATS;
 use crate::messaging::options::{
-    BAD_DATA, CONNECTION, RecordOptions, SINK_CAPABILITY, address, joined, source_capability,
+    BAD_DATA, CONNECTION, RecordOptions, SINK_CAPABILITY, address, source_capability,
 };
 
 /// What the connector says of itself.
@@ -20,16 +20,13 @@ pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
         sink: Some(SINK_CAPABILITY),
         ..Capabilities::NONE
     },
-    options: &OPTIONS,
+    options: option_tables![OF_MQTT, CONNECTION, BAD_DATA],
     formats: RECORD_FORMATS,
     metadata: METADATA,
     writable_metadata: WRITABLE,
     has_one_reader: true,
     ..ConnectorDescription::new("mqtt", "topics of a broker of MQTT 5, each message a row")
 };
-
-const OPTIONS: [OptionDescription; CONNECTION.len() + OF_MQTT.len() + BAD_DATA.len()] =
-    joined(&[OF_MQTT, &CONNECTION, &BAD_DATA]);
 
 const OF_MQTT: &[OptionDescription] = &option_table! {
     "url": Other("a URL"), required()
@@ -57,24 +54,12 @@ const OF_MQTT: &[OptionDescription] = &option_table! {
 const WRITABLE: &[&str] = &["topic"];
 
 /// The metadata of messages.
-const METADATA: &[MetadataDescription] = &[
-    MetadataDescription {
-        key: "topic",
-        data_type: "STRING",
-        help: "the topic; written, where a row is to say it",
-    },
-    MetadataDescription { key: "qos", data_type: "INT", help: "the QoS with which it came" },
-    MetadataDescription {
-        key: "retained",
-        data_type: "BOOLEAN",
-        help: "true for a message that the broker had kept, or that is to be kept",
-    },
-    MetadataDescription {
-        key: "user-properties",
-        data_type: "MAP<STRING, STRING>",
-        help: "what the sender has added",
-    },
-];
+const METADATA: &[MetadataDescription] = &metadata_table! {
+    "topic": "STRING" => "the topic; written, where a row is to say it";
+    "qos": "INT" => "the QoS with which it came";
+    "retained": "BOOLEAN" => "true for a message that the broker had kept, or that is to be kept";
+    "user-properties": "MAP<STRING, STRING>" => "what the sender has added";
+};
 
 /// The options of a table.
 #[derive(Clone, Debug)]

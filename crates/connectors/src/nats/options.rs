@@ -3,7 +3,7 @@
 use thalweg_core::Result;
 use thalweg_core::connector::{
     Boundedness, Capabilities, ConnectorDescription, MetadataDescription, OptionDescription,
-    Options, TableRequest, option_table,
+    Options, TableRequest, metadata_table, option_table, option_tables,
 };
 
 use super::protocol::is_subject;
@@ -12,7 +12,7 @@ use crate::format::options::RECORD_FORMATS;
 use crate::messaging::Startup;
 use crate::messaging::options::{
     BAD_DATA, CONNECTION, REMOVED, RecordOptions, SINK_CAPABILITY, STARTUP, address,
-    ignores_removed, joined, source_capability, startup,
+    ignores_removed, source_capability, startup,
 };
 
 /// What the connector says of itself.
@@ -22,7 +22,7 @@ pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
         sink: Some(SINK_CAPABILITY),
         ..Capabilities::NONE
     },
-    options: &OPTIONS,
+    options: option_tables![OF_NATS, CONNECTION, STARTUP, REMOVED, BAD_DATA],
     formats: RECORD_FORMATS,
     metadata: METADATA,
     writable_metadata: WRITABLE,
@@ -32,10 +32,6 @@ pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
         "subjects of NATS and streams of JetStream, each message a row",
     )
 };
-
-const OPTIONS: [OptionDescription;
-    CONNECTION.len() + OF_NATS.len() + STARTUP.len() + REMOVED.len() + BAD_DATA.len()] =
-    joined(&[OF_NATS, &CONNECTION, &STARTUP, &REMOVED, &BAD_DATA]);
 
 const OF_NATS: &[OptionDescription] = &option_table! {
     "url": Other("a URL"), required()
@@ -57,29 +53,13 @@ const OF_NATS: &[OptionDescription] = &option_table! {
 const WRITABLE: &[&str] = &["subject", "message-id"];
 
 /// The metadata of messages.
-const METADATA: &[MetadataDescription] = &[
-    MetadataDescription {
-        key: "subject",
-        data_type: "STRING",
-        help: "the subject; written, where a row is to say it",
-    },
-    MetadataDescription {
-        key: "message-id",
-        data_type: "STRING",
-        help: "the header `Nats-Msg-Id`, by which a stream drops what comes twice",
-    },
-    MetadataDescription {
-        key: "sequence",
-        data_type: "BIGINT",
-        help: "the number of the message in its stream",
-    },
-    MetadataDescription {
-        key: "timestamp",
-        data_type: "TIMESTAMP_LTZ(3)",
-        help: "when the stream got it",
-    },
-    MetadataDescription { key: "headers", data_type: "MAP<STRING, STRING>", help: "all headers" },
-];
+const METADATA: &[MetadataDescription] = &metadata_table! {
+    "subject": "STRING" => "the subject; written, where a row is to say it";
+    "message-id": "STRING" => "the header `Nats-Msg-Id`, by which a stream drops what comes twice";
+    "sequence": "BIGINT" => "the number of the message in its stream";
+    "timestamp": "TIMESTAMP_LTZ(3)" => "when the stream got it";
+    "headers": "MAP<STRING, STRING>" => "all headers";
+};
 
 /// The options of a table.
 #[derive(Clone, Debug)]

@@ -18,12 +18,7 @@ use super::peer::{self, Peer};
 /// What the connector says of itself.
 pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
     capabilities: Capabilities {
-        source: Some(SourceCapability {
-            boundedness: Boundedness::ByOptions,
-            changes: &[AcceptedChanges::Inserts],
-            has_positions: true,
-            prunes_columns: true,
-        }),
+        source: Some(SourceCapability::new(Boundedness::ByOptions, &[AcceptedChanges::Inserts])),
         ..Capabilities::NONE
     },
     options: OPTIONS,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use thalweg_core::connector::{
-    AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, MetadataDescription, Options,
-    SourceCapability, TableRequest, option_table,
+    AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, Options, SourceCapability,
+    TableRequest, metadata_table, option_table,
 };
 use thalweg_core::{Error, Result};
 
@@ -14,12 +14,10 @@ use crate::postgres::settings::{Settings, protection};
 /// What the connector says of itself.
 pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
     capabilities: Capabilities {
-        source: Some(SourceCapability {
-            boundedness: Boundedness::ByOptions,
-            changes: &[AcceptedChanges::All, AcceptedChanges::Upserts, AcceptedChanges::Inserts],
-            has_positions: true,
-            prunes_columns: true,
-        }),
+        source: Some(SourceCapability::new(
+            Boundedness::ByOptions,
+            &[AcceptedChanges::All, AcceptedChanges::Upserts, AcceptedChanges::Inserts],
+        )),
         ..Capabilities::NONE
     },
     options: &option_table! {
@@ -93,29 +91,14 @@ pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
         "debezium.database.sslrootcert": Text, as_in_flink()
             => "a file of certificates of trusted authorities, for `verify-ca` and `verify-full`";
     },
-    metadata: &[
-        MetadataDescription {
-            key: "database_name",
-            data_type: "STRING NOT NULL",
-            help: "the database",
-        },
-        MetadataDescription {
-            key: "schema_name",
-            data_type: "STRING NOT NULL",
-            help: "the schema",
-        },
-        MetadataDescription { key: "table_name", data_type: "STRING NOT NULL", help: "the table" },
-        MetadataDescription {
-            key: "op_ts",
-            data_type: "TIMESTAMP_LTZ(3) NOT NULL",
-            help: "when the change was committed; 1970-01-01 for rows that the table held first",
-        },
-        MetadataDescription {
-            key: "row_kind",
-            data_type: "STRING NOT NULL",
-            help: "`+I`, `-U`, `+U` or `-D`",
-        },
-    ],
+    metadata: &metadata_table! {
+        "database_name": "STRING NOT NULL" => "the database";
+        "schema_name": "STRING NOT NULL" => "the schema";
+        "table_name": "STRING NOT NULL" => "the table";
+        "op_ts": "TIMESTAMP_LTZ(3) NOT NULL"
+            => "when the change was committed; 1970-01-01 for rows that the table held first";
+        "row_kind": "STRING NOT NULL" => "`+I`, `-U`, `+U` or `-D`";
+    },
     unsupported: &[
         "scan.incremental.snapshot.chunk.key-column",
         "scan.newly-added-table.enabled",

@@ -2,7 +2,7 @@
 
 use thalweg_core::connector::{
     Boundedness, Capabilities, ConnectorDescription, MetadataDescription, OptionDescription,
-    Options, TableRequest, option_table,
+    Options, TableRequest, metadata_table, option_table, option_tables,
 };
 use thalweg_core::{Error, Result};
 
@@ -12,7 +12,7 @@ use crate::format::options::RECORD_FORMATS;
 use crate::messaging::Startup;
 use crate::messaging::options::{
     BAD_DATA, CONNECTION, REMOVED, RecordOptions, SINK_CAPABILITY, STARTUP, address,
-    ignores_removed, joined, source_capability, startup,
+    ignores_removed, source_capability, startup,
 };
 
 /// What the connector says of itself.
@@ -23,7 +23,7 @@ pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
         is_lookup: true,
         ..Capabilities::NONE
     },
-    options: &OPTIONS,
+    options: option_tables![OF_REDIS, CONNECTION, STARTUP, REMOVED, BAD_DATA],
     formats: RECORD_FORMATS,
     metadata: METADATA,
     ..ConnectorDescription::new(
@@ -31,10 +31,6 @@ pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
         "streams of Redis, each entry a row; and its keys, looked up",
     )
 };
-
-const OPTIONS: [OptionDescription;
-    CONNECTION.len() + OF_REDIS.len() + STARTUP.len() + REMOVED.len() + BAD_DATA.len()] =
-    joined(&[OF_REDIS, &CONNECTION, &STARTUP, &REMOVED, &BAD_DATA]);
 
 const OF_REDIS: &[OptionDescription] = &option_table! {
     "url": Other("a URL"), required()
@@ -57,24 +53,13 @@ const OF_REDIS: &[OptionDescription] = &option_table! {
 };
 
 /// The metadata of entries.
-const METADATA: &[MetadataDescription] = &[
-    MetadataDescription { key: "stream", data_type: "STRING", help: "the stream" },
-    MetadataDescription {
-        key: "id",
-        data_type: "STRING",
-        help: "the entry's id: `1526919030474-55`",
-    },
-    MetadataDescription {
-        key: "timestamp",
-        data_type: "TIMESTAMP_LTZ(3)",
-        help: "the time in the id: by the server's clock, when it was added",
-    },
-    MetadataDescription {
-        key: "fields",
-        data_type: "MAP<STRING, STRING>",
-        help: "all fields of the entry",
-    },
-];
+const METADATA: &[MetadataDescription] = &metadata_table! {
+    "stream": "STRING" => "the stream";
+    "id": "STRING" => "the entry's id: `1526919030474-55`";
+    "timestamp": "TIMESTAMP_LTZ(3)"
+        => "the time in the id: by the server's clock, when it was added";
+    "fields": "MAP<STRING, STRING>" => "all fields of the entry";
+};
 
 /// What keys hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

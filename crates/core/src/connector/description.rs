@@ -197,14 +197,66 @@ pub enum UsedBy {
 /// };
 /// assert_eq!(OPTIONS[1].values(), "`text`, `binary`");
 /// ```
+///
+/// A name that is made of parts stands in brackets: `[concat!($format, ".charset")]`.
 #[macro_export]
 macro_rules! option_table {
     ($($name:tt: $kind:ident $(($values:expr))? $(, $set:ident($($value:expr),*))* => $help:literal;)*) => {
         [$($crate::connector::OptionDescription::new(
-            $name,
+            $crate::option_table!(@name $name),
             $crate::connector::OptionKind::$kind $(($values))?,
             $help,
         )$(.$set($($value),*))*),*]
+    };
+    (@name [$name:expr]) => { $name };
+    (@name $name:tt) => { $name };
+}
+
+/// The rows of tables of options as one table: `option_tables![COMMON, OF_SINK]`.
+#[macro_export]
+macro_rules! option_tables {
+    [$($table:expr),*] => {{
+        const ROWS: usize = 0 $(+ $table.len())*;
+        const ALL: [$crate::connector::OptionDescription; ROWS] =
+            $crate::connector::joined(&[$(&$table),*]);
+        &ALL
+    }};
+}
+
+/// What [`option_tables!`] makes; `N` is the number of all rows.
+#[doc(hidden)]
+pub const fn joined<const N: usize>(tables: &[&[OptionDescription]]) -> [OptionDescription; N] {
+    let mut all = [tables[0][0]; N];
+    let (mut table, mut row, mut at) = (0, 0, 0);
+    while table < tables.len() {
+        if row < tables[table].len() {
+            all[at] = tables[table][row];
+            (row, at) = (row + 1, at + 1);
+        } else {
+            (table, row) = (table + 1, 0);
+        }
+    }
+    all
+}
+
+/// An array of [`MetadataDescription`]s: key, type and what it holds.
+///
+/// ```
+/// use thalweg_core::connector::{MetadataDescription, metadata_table};
+/// const METADATA: &[MetadataDescription] = &metadata_table! {
+///     "topic": "STRING" => "the topic";
+///     "offset": "BIGINT" => "its place in the topic";
+/// };
+/// assert_eq!(METADATA[1].data_type, "BIGINT");
+/// ```
+#[macro_export]
+macro_rules! metadata_table {
+    ($($key:literal: $data_type:literal => $help:literal;)*) => {
+        [$($crate::connector::MetadataDescription {
+            key: $key,
+            data_type: $data_type,
+            help: $help,
+        }),*]
     };
 }
 
@@ -230,6 +282,34 @@ impl Capabilities {
     };
     /// Those of tables that are only looked up.
     pub const LOOKUP: Capabilities = Capabilities { is_lookup: true, ..Capabilities::NONE };
+}
+
+impl SourceCapability {
+    /// That of tables that are read from positions, and of which only the needed columns are read.
+    pub const fn new(boundedness: Boundedness, changes: &'static [AcceptedChanges]) -> Self {
+        SourceCapability { boundedness, changes, has_positions: true, prunes_columns: true }
+    }
+}
+
+impl SinkCapability {
+    /// That of tables that take these changes, with at most this promise.
+    pub const fn new(changes: &'static [AcceptedChanges], guarantee: SinkGuarantee) -> Self {
+        SinkCapability { changes, guarantee }
+    }
+}
+
+impl FormatDescription {
+    /// A format of Flink's without options; constants of formats fill in the rest.
+    pub const fn new(name: &'static str, summary: &'static str) -> Self {
+        FormatDescription {
+            name,
+            summary,
+            options: &[],
+            metadata: &[],
+            unsupported: &[],
+            is_in_flink: true,
+        }
+    }
 }
 
 impl ConnectorDescription {
