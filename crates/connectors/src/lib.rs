@@ -23,6 +23,7 @@
 //! | `http` | rows over HTTP, in both directions (feature `http`) |
 //! | `websocket` | messages of a WebSocket (feature `websocket`) |
 //! | [`taken_bodies`] | which bodies of rows a snapshot has |
+//! | `saved` | positions and transactions in snapshots |
 //! | `messaging` | messages of peers as rows, whatever brings them |
 //! | [`output`] | the writers behind `print` and a bare SELECT |
 //! | `conformance` | checks that every connector must pass (feature `test-support`) |
@@ -49,10 +50,9 @@ mod lookup_workers;
     allow(dead_code, unused_imports, reason = "connectors that are left out use the rest")
 )]
 mod messaging;
-#[cfg(any(feature = "kafka", feature = "messaging"))]
 #[cfg_attr(
-    not(all(feature = "mqtt", feature = "nats", feature = "redis")),
-    allow(dead_code, unused_imports, reason = "connectors that are left out use the rest")
+    not(any(feature = "kafka", feature = "messaging")),
+    allow(dead_code, reason = "connectors that are left out use the rest")
 )]
 mod metadata;
 #[cfg(feature = "mqtt")]
@@ -76,6 +76,7 @@ pub mod print;
 #[cfg(feature = "redis")]
 pub mod redis;
 pub mod replay;
+mod saved;
 #[cfg(feature = "messaging")]
 pub mod socket;
 pub mod taken_bodies;

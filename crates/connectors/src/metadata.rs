@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, MapArray, StructArray};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::DataType as Arrow;
-use thalweg_core::connector::{MetadataDescription, near_miss};
+use thalweg_core::connector::{MetadataDescription, nearest_or_all};
 use thalweg_core::{DataType, Error, Result};
 
 /// True if a column of this type can hold metadata whose type is written so.
@@ -28,11 +28,11 @@ pub fn fits(wanted: &str, data_type: &DataType) -> bool {
 
 /// The error of a metadata column of this name, where there are these.
 pub fn unknown<'a>(table: &str, key: &str, known: impl Iterator<Item = &'a str> + Clone) -> Error {
-    let error = Error::plan(format!("table {table} has no metadata '{key}'"));
-    match near_miss(key, known.clone()) {
-        Some(near) => error.hint(format!("did you mean '{near}'?")),
-        None => error.hint(format!("there are {}", known.collect::<Vec<_>>().join(", "))),
-    }
+    Error::plan(format!("table {table} has no metadata '{key}'")).hint(nearest_or_all(
+        key,
+        known,
+        "there are",
+    ))
 }
 
 /// Checks that a column of this type can hold metadata.
@@ -47,11 +47,16 @@ pub fn check(
 ) -> Result<()> {
     match fits(known.data_type, data_type) {
         true => Ok(()),
-        false => Err(Error::plan(format!(
-            "table {table}: metadata '{}' is {}, but column {column} is {data_type}",
-            known.key, known.data_type
-        ))),
+        false => Err(unfit(table, known, column, data_type)),
     }
+}
+
+/// The error of a column whose type cannot hold this metadata.
+pub fn unfit(table: &str, known: &MetadataDescription, column: &str, found: &DataType) -> Error {
+    let MetadataDescription { key, data_type, .. } = known;
+    Error::plan(format!(
+        "table {table}: metadata '{key}' is {data_type}, but column {column} is {found}"
+    ))
 }
 
 /// Maps, each of a number of entries.

@@ -16,6 +16,7 @@ use super::sink::check_continuable;
 use super::writing::{Changelog, Delivery, GUARANTEE, Writing};
 use crate::format::encoding::OP;
 use crate::format::{Format, csv};
+use crate::metadata::{unfit, unknown};
 
 /// What becomes of rows that cannot be read.
 pub enum BadData<'a> {
@@ -347,39 +348,22 @@ fn metadata(
             of_format.push((key.clone(), column.clone()));
             return Ok(FileMetadata::OfFormat(of_format.len() - 1));
         }
-        let (found, fits, type_name) = match key.as_str() {
-            "file.name" => (FileMetadata::Name, is_string(column), "STRING"),
-            "file.path" => (FileMetadata::Path, is_string(column), "STRING"),
-            "file.size" => {
-                let fits = column.column_type.data_type == DataType::BigInt;
-                (FileMetadata::Size, fits, "BIGINT")
-            }
+        let data_type = &column.column_type.data_type;
+        let (found, fits) = match key.as_str() {
+            "file.name" => (FileMetadata::Name, data_type.is_string()),
+            "file.path" => (FileMetadata::Path, data_type.is_string()),
+            "file.size" => (FileMetadata::Size, *data_type == DataType::BigInt),
             "file.modification-time" => {
-                let data_type = &column.column_type.data_type;
                 let fits = matches!(data_type, DataType::TimestampLtz(0..=3));
-                (FileMetadata::ModificationTime, fits, "TIMESTAMP_LTZ(3)")
+                (FileMetadata::ModificationTime, fits)
             }
-            other => {
-                let help = match near_miss(other, keys.clone()) {
-                    Some(near) => format!("did you mean '{near}'?"),
-                    None => format!("there are {}", keys.clone().collect::<Vec<_>>().join(", ")),
-                };
-                let table = &request.table;
-                let message = format!("table {table} has no metadata '{other}'");
-                return Err(Error::plan(message).hint(help));
-            }
+            _ => (FileMetadata::Name, false),
         };
-        if fits {
-            return Ok(found);
+        match DESCRIPTION.metadata.iter().find(|known| known.key == key) {
+            Some(_) if fits => Ok(found),
+            Some(known) => Err(unfit(&request.table, known, &column.name, data_type)),
+            None => Err(unknown(&request.table, key, keys.clone())),
         }
-        Err(Error::plan(format!(
-            "table {}: metadata '{key}' is {type_name}, but column {} is {}",
-            request.table, column.name, column.column_type.data_type
-        )))
     };
     request.metadata.iter().map(read).collect()
-}
-
-fn is_string(column: &Column) -> bool {
-    column.column_type.data_type.is_string()
 }

@@ -27,6 +27,8 @@ use serde_json::{Value, json};
 use thalweg_core::shim::{SplitMix64, unique_name};
 use thalweg_core::{Error, Result};
 
+use crate::saved::read_saved;
+
 use super::files::{Files, sync_above};
 use super::paths::is_hidden;
 use super::writer::failed;
@@ -461,8 +463,7 @@ struct Handle {
 
 impl Handle {
     fn read(handle: &str) -> Result<Handle> {
-        let parse = || -> Option<Handle> {
-            let value: Value = serde_json::from_str(handle).ok()?;
+        read_saved("transaction of a folder", handle, |value| {
             let part = |part: &Value| {
                 let text = |key: &str| Some(part.get(key)?.as_str()?.to_owned());
                 let part = Part { folder: text("folder")?, name: text("name")? };
@@ -476,10 +477,6 @@ impl Handle {
             let parts = value.get("parts")?.as_array()?.iter().map(part).collect::<Option<_>>()?;
             let run = value.get("run")?.as_str()?.to_owned();
             Some(Handle { run, next: value.get("next")?.as_u64()?, parts })
-        };
-        parse().ok_or_else(|| {
-            Error::user(format!("this is no transaction of a folder: {handle}"))
-                .hint("the snapshot is of another table, of another version, or damaged")
         })
     }
 }

@@ -9,6 +9,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use thalweg_core::{Error, Result};
 
+use crate::saved::read_saved;
+
 use super::compression::Compression;
 use super::excerpt::{Excerpt, LetterMark};
 use super::identity::{Contents, Prefix, Sum, Tail};
@@ -35,12 +37,8 @@ impl Position {
     /// # Errors
     /// If it is none.
     pub fn read(text: &str, format: &str, is_text: bool) -> Result<Position> {
-        let parsed: Option<Value> = serde_json::from_str(text).ok();
-        let position = parsed.as_ref().and_then(|json| Position::from_json(json, format, is_text));
-        position.ok_or_else(|| {
-            Error::user(format!("this is no position in files of format '{format}': {text}"))
-                .hint("the snapshot is of another table, of another version, or damaged")
-        })
+        let what = format!("position in files of format '{format}'");
+        read_saved(&what, text, |value| Position::from_json(value, format, is_text))
     }
 
     fn from_json(position: &Value, format: &str, is_text: bool) -> Option<Position> {

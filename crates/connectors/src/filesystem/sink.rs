@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use serde_json::{Value, json};
+use serde_json::json;
 use thalweg_core::connector::{Demand, Sink, SinkLayer, Waker};
 use thalweg_core::snapshot::{MarkFit, OutputMark, OutputStart, SinkGuarantee};
 use thalweg_core::{Error, Result, RowKind};
@@ -25,6 +25,7 @@ use super::writer::{Content, FileWriter, failed, partial, publish};
 use super::writing::{Delivery, GUARANTEE, Writing};
 use crate::format::Format;
 use crate::output::settle;
+use crate::saved::read_saved;
 
 /// Refuses the transaction of a table that is written in none any more: its rows are promised, and
 /// would never be committed.
@@ -366,11 +367,7 @@ impl Length {
     }
 
     fn read(handle: &str) -> Result<u64> {
-        let value: Option<Value> = serde_json::from_str(handle).ok();
-        value.and_then(|value| value.get("bytes")?.as_u64()).ok_or_else(|| {
-            Error::user(format!("this is no transaction of a file: {handle}"))
-                .hint("the snapshot is of another table, of another version, or damaged")
-        })
+        read_saved("transaction of a file", handle, |value| value.get("bytes")?.as_u64())
     }
 }
 

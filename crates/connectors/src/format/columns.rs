@@ -3,7 +3,7 @@
 
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::Fields;
-use thalweg_core::connector::near_miss;
+use thalweg_core::connector::nearest_or_all;
 use thalweg_core::{Error, Result};
 
 use super::bad_data::{BadFields, DecodeError};
@@ -29,11 +29,8 @@ impl FileColumns {
             let declared = &layout.schema.columns[position];
             let Some(root) = fields.iter().position(|field| *field.name() == declared.name) else {
                 let names = fields.iter().map(|field| field.name().as_str());
-                let help = match near_miss(&declared.name, names.clone()) {
-                    Some(near) => format!("did you mean '{near}'?"),
-                    None => format!("it has {}", names.collect::<Vec<_>>().join(", ")),
-                };
                 let message = format!("the {input} has no column {}", declared.name);
+                let help = nearest_or_all(&declared.name, names, "it has");
                 return Err(Error::data(message).hint(help));
             };
             let (in_file, wanted) = (fields[root].data_type(), &declared.column_type.data_type);

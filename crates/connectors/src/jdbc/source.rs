@@ -22,6 +22,7 @@ use crate::postgres::decode::RowBuilder;
 use crate::postgres::failure::{Failure, Outcome};
 use crate::postgres::session::Session;
 use crate::postgres::{identifier, literals};
+use crate::saved::read_saved;
 
 /// Rows of a batch.
 const BATCH_ROWS: usize = 4096;
@@ -221,8 +222,7 @@ impl Position {
     }
 
     fn read(text: &str, width: usize) -> Result<Position> {
-        let parse = || -> Option<Position> {
-            let value: Value = serde_json::from_str(text).ok()?;
+        read_saved("position in a table", text, |value| {
             let after = match value.get("after")? {
                 Value::Null => None,
                 Value::Array(key) if key.len() == width => {
@@ -231,10 +231,6 @@ impl Position {
                 _ => return None,
             };
             Some(Position { range: value.get("range")?.as_u64()? as usize, after })
-        };
-        parse().ok_or_else(|| {
-            Error::user(format!("this is no position in a table: {text}"))
-                .hint("the snapshot is of another table, of another version, or damaged")
         })
     }
 }

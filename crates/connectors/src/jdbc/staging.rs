@@ -25,7 +25,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use thalweg_core::snapshot::{MarkFit, OutputMark, OutputStart};
 use thalweg_core::{Error, Result};
 
@@ -37,6 +37,7 @@ use crate::postgres::encode::{append_copy_line, array_text};
 use crate::postgres::failure::{Failure, Outcome};
 use crate::postgres::session::Session;
 use crate::postgres::{identifier, list, literal};
+use crate::saved::read_saved;
 
 /// Text of rows that are staged together.
 const STAGE_BYTES: usize = 1 << 20;
@@ -467,14 +468,9 @@ impl Handle {
     }
 
     fn read(text: &str) -> Result<Handle> {
-        let parse = || -> Option<Handle> {
-            let value: Value = serde_json::from_str(text).ok()?;
+        read_saved("transaction of a database", text, |value| {
             let number = |name: &str| value.get(name)?.as_u64();
             Some(Handle { transaction: number("transaction")?, rows: number("rows")? })
-        };
-        parse().ok_or_else(|| {
-            Error::user(format!("this is no transaction of a database: {text}"))
-                .hint("the snapshot is of another table, of another version, or damaged")
         })
     }
 }

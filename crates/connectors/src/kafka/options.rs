@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use regex::Regex;
 use thalweg_core::connector::{
-    ConnectorDescription, FormatDescription, Options, TableRequest, near_miss,
+    ConnectorDescription, FormatDescription, Options, TableRequest, near_miss, nearest_or_all,
 };
 use thalweg_core::{Column, Error, Result, TableSchema};
 
@@ -372,13 +372,9 @@ fn read_format(
         ConnectorDescription { formats: RECORD_FORMATS, ..ConnectorDescription::new("kafka", "") };
     let known = |format: &&FormatDescription| format.name == name;
     if !RECORD_FORMATS.iter().any(known) {
-        let names: Vec<&str> = RECORD_FORMATS.iter().map(|format| format.name).collect();
-        let error =
-            Error::plan(format!("table {}: messages have no format '{name}'", request.table));
-        return Err(match near_miss(name, names.iter().copied()) {
-            Some(near) => error.hint(format!("did you mean '{near}'?")),
-            None => error.hint(format!("there are {}", names.join(", "))),
-        });
+        let names = RECORD_FORMATS.iter().map(|format| format.name);
+        let message = format!("table {}: messages have no format '{name}'", request.table);
+        return Err(Error::plan(message).hint(nearest_or_all(name, names, "there are")));
     }
     let own = format!("{name}.");
     let mut of_format = TableRequest { options: BTreeMap::new(), ..request.clone() };

@@ -23,6 +23,7 @@ use super::rows::{RowReader, Rows};
 use crate::filesystem::FinishedLetters;
 use crate::network::feed::{Fed, Feed};
 use crate::network::{Cancel, Deadline};
+use crate::saved::read_saved;
 
 /// Blocks that wait for the job.
 const BLOCKS_AHEAD: usize = 4;
@@ -439,21 +440,12 @@ impl Position {
                 stop: value.get("stop").and_then(Value::as_i64),
             })
         };
-        let parse = || -> Option<Position> {
-            let value: Value = serde_json::from_str(text).ok()?;
+        read_saved("position in topics", text, |value| {
+            let partitions = value.get("partitions")?.as_array()?.iter().map(part);
             Some(Position {
-                partitions: value
-                    .get("partitions")?
-                    .as_array()?
-                    .iter()
-                    .map(part)
-                    .collect::<Option<_>>()?,
+                partitions: partitions.collect::<Option<_>>()?,
                 bad_rows: value.get("bad_rows").and_then(Value::as_u64).unwrap_or(0),
             })
-        };
-        parse().ok_or_else(|| {
-            Error::user(format!("this is no position in topics: {text}"))
-                .hint("the snapshot is of another table, of another version, or damaged")
         })
     }
 }

@@ -47,6 +47,7 @@ use super::output::{Failure, Output};
 use super::spool::{Outgoing, Segment, Spool};
 use crate::filesystem::claim::Claim;
 use crate::network::{Backoff, Cancel, Deadline, abandonable};
+use crate::saved::read_saved;
 
 /// How long a start waits for servers.
 pub const START_WAIT: Duration = Duration::from_secs(60);
@@ -643,17 +644,12 @@ impl Handle {
     }
 
     fn read(text: &str) -> Result<Handle> {
-        let parse = || -> Option<Handle> {
-            let value: Value = serde_json::from_str(text).ok()?;
+        read_saved("transaction of topics", text, |value| {
             let segments = value.get("segments")?.as_array()?.iter().map(Segment::from_json);
             Some(Handle {
                 transaction: value.get("transaction")?.as_u64()?,
                 segments: segments.collect::<Option<_>>()?,
             })
-        };
-        parse().ok_or_else(|| {
-            Error::user(format!("this is no transaction of topics: {text}"))
-                .hint("the snapshot is of another table, of another version, or damaged")
         })
     }
 }

@@ -9,7 +9,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
-use thalweg_core::{Error, Result};
+use thalweg_core::Result;
+
+use crate::saved::read_saved;
 
 /// What a message is known by. Of a split that is replayed, later messages have greater ones.
 pub type Mark = u128;
@@ -110,15 +112,11 @@ impl Progress {
     /// # Errors
     /// If it is no position of this tracking.
     pub fn read(written: &str, tracking: Tracking, text: MarkText) -> Result<Progress> {
-        parse(written, tracking, text).ok_or_else(|| {
-            Error::user(format!("this is no position in messages: {written}"))
-                .hint("the snapshot is of another table, of another version, or damaged")
-        })
+        read_saved("position in messages", written, |value| parse(value, tracking, text))
     }
 }
 
-fn parse(written: &str, tracking: Tracking, text: MarkText) -> Option<Progress> {
-    let value: Value = serde_json::from_str(written).ok()?;
+fn parse(value: &Value, tracking: Tracking, text: MarkText) -> Option<Progress> {
     let mark = |value: &Value| (text.read)(value.as_str()?);
     let optional = |value: Option<&Value>| match value {
         None => Some(None),

@@ -1,6 +1,6 @@
 //! What the server knows of a table.
 
-use thalweg_core::connector::near_miss;
+use thalweg_core::connector::nearest_or_all;
 use thalweg_core::{Error, Result, TableSchema};
 
 use super::connection::Connection;
@@ -127,13 +127,9 @@ impl ServerTable {
             find(&column.name).or_else(|| find(&column.name.to_lowercase())).cloned().ok_or_else(
                 || {
                     let names = self.columns.iter().map(|column| column.name.as_str());
-                    let help = match near_miss(&column.name, names.clone()) {
-                        Some(near) => format!("did you mean '{near}'?"),
-                        None => format!("it has {}", names.collect::<Vec<_>>().join(", ")),
-                    };
                     let shown = self.shown();
                     Error::data(format!("the table {shown} has no column {}", column.name))
-                        .hint(help)
+                        .hint(nearest_or_all(&column.name, names, "it has"))
                 },
             )
         });

@@ -17,7 +17,9 @@
 //! query does not is read again.
 
 use serde_json::{Value, json};
-use thalweg_core::{Error, Result};
+use thalweg_core::Result;
+
+use crate::saved::read_saved;
 
 use super::lsn;
 use super::rows::GroupOrigin;
@@ -119,11 +121,7 @@ impl Position {
     /// # Errors
     /// If it is none.
     pub fn read(text: &str) -> Result<Position> {
-        let parse = || Self::parse(&serde_json::from_str(text).ok()?);
-        parse().ok_or_else(|| {
-            Error::user(format!("this is no position in a log of PostgreSQL: {text}"))
-                .hint("the snapshot is of another table, of another version, or damaged")
-        })
+        read_saved("position in a log of PostgreSQL", text, Self::parse)
     }
 
     fn parse(value: &Value) -> Option<Position> {

@@ -299,6 +299,19 @@ pub fn near_miss<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Op
         .map(|(_, candidate)| candidate)
 }
 
+/// What to say of a name that is none of these: the one that it is close to, or `all` and all of
+/// them.
+pub fn nearest_or_all<'a>(
+    name: &str,
+    known: impl IntoIterator<Item = &'a str> + Clone,
+    all: &str,
+) -> String {
+    match near_miss(name, known.clone()) {
+        Some(near) => format!("did you mean '{near}'?"),
+        None => format!("{all} {}", known.into_iter().collect::<Vec<_>>().join(", ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::description::{FormatDescription, OptionDescription, OptionKind};

@@ -8,7 +8,7 @@ use arrow_array::{
     Array, ArrayRef, StringViewArray, TimestampMicrosecondArray, TimestampMillisecondArray,
     UInt64Array, new_null_array,
 };
-use thalweg_core::connector::near_miss;
+use thalweg_core::connector::nearest_or_all;
 use thalweg_core::text::{parse_timestamp, parse_timestamp_iso};
 use thalweg_core::{Column, DataType, Error, Result};
 
@@ -151,11 +151,8 @@ fn entries<'a>(maps: &'a ArrayRef, key: &str) -> impl Iterator<Item = Option<&'a
 
 fn unknown(dialect: Dialect, key: &str) -> Error {
     let known = changes_description(dialect).metadata.iter().map(|metadata| metadata.key);
-    let help = match near_miss(key, known.clone()) {
-        Some(near) => format!("did you mean '{near}'?"),
-        None => format!("there are {}", known.collect::<Vec<_>>().join(", ")),
-    };
-    Error::plan(format!("format '{}' has no metadata '{key}'", dialect.name())).hint(help)
+    Error::plan(format!("format '{}' has no metadata '{key}'", dialect.name()))
+        .hint(nearest_or_all(key, known, "there are"))
 }
 
 /// The error of a metadata column.
