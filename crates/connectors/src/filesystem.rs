@@ -72,7 +72,7 @@ mod writing;
 pub(crate) use dead_letter::{DeadLetters, FinishedLetters};
 #[cfg(any(feature = "kafka", feature = "messaging"))]
 pub(crate) use excerpt::LetterMark;
-pub(crate) use files::{Files, OsFiles, OutFile, sync_above};
+pub(crate) use files::{Files, OsFiles, OutFile, if_there, sync_above, with_ending};
 pub(crate) use follow::Lister;
 pub(crate) use input_file::{InputFile, RowFilter};
 pub(crate) use objects::Objects;

@@ -13,11 +13,11 @@ use thalweg_core::snapshot::{OutputMark, OutputStart};
 use thalweg_core::{Error, Result};
 
 use super::claim::Claim;
-use super::files::{Files, OsFiles};
+use super::files::{Files, OsFiles, if_there};
 use super::marks::{MarkFile, check_resumed};
 use super::objects::is_url;
 use super::parts::{PartPolicy, Parts};
-use super::writer::{failed, partial};
+use super::writer::{failed, is_there, partial};
 use super::writing::Delivery;
 
 /// The output that a sink of this connector writes.
@@ -163,14 +163,11 @@ impl SavedOutput {
     /// # Errors
     /// If something is there that may not be replaced.
     pub fn check_place(&self, overwrites: bool) -> Result<()> {
-        let is_there = |path: &Path| {
-            Ok::<_, Error>(OsFiles.length(path).map_err(|e| failed(Some(path), &e))?.is_some())
-        };
         let found = match &self.kind {
             OutputKind::File { .. } => {
                 let mut found = None;
                 for path in [self.path.clone(), partial(&self.path)] {
-                    found = found.or(is_there(&path)?.then_some(path));
+                    found = found.or(is_there(&OsFiles, &path)?.then_some(path));
                 }
                 found
             }
@@ -198,12 +195,7 @@ impl SavedOutput {
         match &self.kind {
             OutputKind::File { .. } => {
                 for path in [self.path.clone(), partial(&self.path)] {
-                    match fs::remove_file(&path) {
-                        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                            return Err(failed(Some(&path), &error));
-                        }
-                        _ => {}
-                    }
+                    if_there(fs::remove_file(&path)).map_err(|e| failed(Some(&path), &e))?;
                 }
             }
             OutputKind::Folder { table, extension, .. } => {

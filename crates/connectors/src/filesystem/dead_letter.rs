@@ -27,7 +27,7 @@ use thalweg_core::{Error, Result};
 
 use super::claim::Claim;
 use super::excerpt::{EXCERPT_BYTES, Excerpt, LetterMark, tail_of};
-use super::files::{OsFiles, create_new, sync_above};
+use super::files::{OsFiles, create_new, if_there, sync_above};
 use super::paths::canonical_file;
 use super::writer::{partial, publish};
 use crate::format::text::readable;
@@ -347,9 +347,8 @@ fn is_replaceable(path: &Path) -> io::Result<bool> {
         return Ok(false);
     }
     let mut start = Vec::new();
-    match File::open(canonical_file(path).map_err(io::Error::other)?) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
-        file => file?.take(LINE_START.len() as u64).read_to_end(&mut start)?,
-    };
+    if let Some(file) = if_there(File::open(canonical_file(path).map_err(io::Error::other)?))? {
+        file.take(LINE_START.len() as u64).read_to_end(&mut start)?;
+    }
     Ok(start.is_empty() || start == LINE_START)
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 #[cfg(any(feature = "kafka", feature = "messaging"))]
 use thalweg_core::Error;
 
+use super::files::if_there;
 use super::input_handle::InputHandle;
 
 /// A file of rows is known again by this many of its last bytes.
@@ -114,10 +115,7 @@ impl LetterMark {
 /// The last of this many bytes of a file, as many as an excerpt has; `None` if it is shorter or not
 /// there.
 pub fn tail_of(path: &Path, bytes: u64) -> io::Result<Option<Vec<u8>>> {
-    let mut file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        file => file?,
-    };
+    let Some(mut file) = if_there(File::open(path))? else { return Ok(None) };
     if file.metadata()?.len() < bytes {
         return Ok(None);
     }

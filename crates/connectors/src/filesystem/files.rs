@@ -47,9 +47,7 @@ pub trait Files: Send + Sync {
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
     /// Puts a file in its place, durably. Whatever fails, the one before or this one is there.
     fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let mut new = path.as_os_str().to_owned();
-        new.push(".new");
-        let new = PathBuf::from(new);
+        let new = with_ending(path, ".new");
         let replaced = || -> io::Result<()> {
             let mut file = self.create(&new)?;
             file.write_all(bytes)?;
@@ -94,6 +92,13 @@ impl OutFile for File {
     }
 }
 
+impl OutFile for io::Stdout {
+    /// Whoever reads it decides what becomes durable.
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 impl Files for OsFiles {
     fn create(&self, path: &Path) -> io::Result<Box<dyn OutFile>> {
         Ok(Box::new(create_new(path)?))
@@ -105,11 +110,8 @@ impl Files for OsFiles {
         Ok(Box::new(file))
     }
     fn length(&self, path: &Path) -> io::Result<Option<u64>> {
-        match fs::symlink_metadata(path) {
-            Ok(metadata) => Ok(metadata.is_file().then_some(metadata.len())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        let found = if_there(fs::symlink_metadata(path))?;
+        Ok(found.filter(fs::Metadata::is_file).map(|metadata| metadata.len()))
     }
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         fs::read(path)
@@ -140,9 +142,7 @@ impl Files for OsFiles {
         File::open(folder)?.sync_all()
     }
     fn put_new(&self, path: &Path, bytes: &[u8]) -> io::Result<bool> {
-        let mut new = path.as_os_str().to_owned();
-        new.push(format!(".{}.new", unique_name()));
-        let new = PathBuf::from(new);
+        let new = with_ending(path, &format!(".{}.new", unique_name()));
         let put = || -> io::Result<bool> {
             let mut file = self.create(&new)?;
             file.write_all(bytes)?;
@@ -178,12 +178,24 @@ pub fn sync_above(files: &dyn Files, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// What was found, or done; `None` where nothing is there.
+pub fn if_there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+/// The path with this behind its name.
+pub fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}
+
 /// Creates a file, replacing one of that name. A symbolic link is replaced, never followed.
 pub fn create_new(path: &Path) -> io::Result<File> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    if_there(fs::remove_file(path))?;
     OpenOptions::new().write(true).create_new(true).open(path)
 }
 

@@ -17,7 +17,7 @@
 //! - What is not committed has no name that a reader looks at.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::{RecordBatch, UInt32Array};
@@ -34,7 +34,7 @@ use super::partition_commit::{PartitionCommit, PartitionCompletion};
 use super::partitions::FolderNames;
 use super::parts::{Part, PartPolicy, Parts};
 use super::sink::refuse_handle;
-use super::writer::{Content, FileWriter, failed, partial, publish};
+use super::writer::{Content, FileWriter, create_folder, failed, is_there, partial, publish};
 use super::writing::{Delivery, Writing};
 
 /// How many files are open at a time. Each has buffers of its own.
@@ -337,27 +337,10 @@ impl Plain {
             }
         };
         let path = place.path(folder, part);
-        create_folder(files, &path, &place.root)?;
+        create_folder(files, path.parent().unwrap_or(&path), &place.root, &path)?;
         self.begun.insert(folder.into(), (first, part + 1));
         Ok(partial(&path))
     }
-}
-
-fn is_there(files: &dyn Files, path: &Path) -> Result<bool> {
-    files.length(path).map(|length| length.is_some()).map_err(|e| failed(Some(path), &e))
-}
-
-/// Creates the folder of a file; a link inside the table's folder must not lead out of it.
-fn create_folder(files: &dyn Files, path: &Path, root: &Path) -> Result<()> {
-    let folder = path.parent().unwrap_or(path);
-    let located = |e: std::io::Error| failed(Some(folder), &e);
-    files.create_folder(folder).map_err(located)?;
-    let inside = files.canonical(root).map_err(located)?;
-    if files.canonical(folder).map_err(located)?.starts_with(inside) {
-        return Ok(());
-    }
-    let place = path.display().to_string();
-    Err(Error::io("a link leads out of the table's folder").in_file(place).hint("remove it"))
 }
 
 impl Sink for FolderSink {

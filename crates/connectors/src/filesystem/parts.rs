@@ -19,7 +19,6 @@
 //! visible, or a hidden part that it does not name.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -29,9 +28,9 @@ use thalweg_core::{Error, Result};
 
 use crate::saved::read_saved;
 
-use super::files::{Files, sync_above};
+use super::files::{Files, if_there, sync_above};
 use super::paths::is_hidden;
-use super::writer::failed;
+use super::writer::{create_folder, failed, is_there};
 use super::writing::Delivery;
 
 /// A part by its folder (relative to the table's, with `/`, or empty) and its visible name.
@@ -125,7 +124,7 @@ impl Parts {
     pub fn begin(&mut self, folder: &str) -> Result<(Part, PathBuf)> {
         let path = self.folder(folder);
         if !self.durable.contains(folder) {
-            self.make_folder(&path)?;
+            create_folder(self.files.as_ref(), &path, &self.root, &path)?;
         }
         let (number, table, run) = (self.next, &self.table, &self.run);
         let name = format!("part-{number:06}-{table}-{run}.{}", self.extension);
@@ -133,19 +132,6 @@ impl Parts {
         let part = Part { folder: folder.to_owned(), name };
         let path = path.join(hidden(&part.name));
         Ok((part, path))
-    }
-
-    /// Makes a folder inside the table's; a link in it must not lead out of it.
-    fn make_folder(&self, path: &Path) -> Result<()> {
-        let located = |e: io::Error| failed(Some(path), &e);
-        self.files.create_folder(path).map_err(located)?;
-        let inside = self.files.canonical(&self.root).map_err(located)?;
-        if self.files.canonical(path).map_err(located)?.starts_with(inside) {
-            return Ok(());
-        }
-        Err(Error::io("a link leads out of the table's folder")
-            .in_file(path.display().to_string())
-            .hint("remove it"))
     }
 
     /// Makes the names of closed parts durable, and returns the handle of the transaction that
@@ -328,13 +314,10 @@ impl Parts {
     fn is_hidden(&self, part: &Part) -> Result<bool> {
         let folder = self.folder(&part.folder);
         let (from, to) = (folder.join(hidden(&part.name)), folder.join(&part.name));
-        let is_there = |path: &Path| {
-            Ok::<_, Error>(self.files.length(path).map_err(|e| failed(Some(path), &e))?.is_some())
-        };
-        if is_there(&from)? {
+        if is_there(self.files.as_ref(), &from)? {
             return Ok(true);
         }
-        if is_there(&to)? {
+        if is_there(self.files.as_ref(), &to)? {
             return Ok(false);
         }
         Err(Error::data("the snapshot has written this file, and it is not there")
@@ -389,11 +372,9 @@ impl Parts {
         let mut found = Vec::new();
         let mut folders = vec![String::new()];
         while let Some(folder) = folders.pop() {
-            let names = match self.files.list(&self.folder(&folder)) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                names => names.map_err(|e| failed(Some(&self.folder(&folder)), &e))?,
-            };
-            for (name, is_folder) in names {
+            let path = self.folder(&folder);
+            let names = if_there(self.files.list(&path)).map_err(|e| failed(Some(&path), &e))?;
+            for (name, is_folder) in names.into_iter().flatten() {
                 match is_folder {
                     true if folder.is_empty() => folders.push(name),
                     true => folders.push(format!("{folder}/{name}")),

@@ -23,7 +23,7 @@ use super::stamp::Stamp;
 pub enum Target {
     /// Standard output.
     Stdout,
-    /// This file, in a folder that exists after [`create_parent`].
+    /// This file.
     File(PathBuf),
 }
 
@@ -148,13 +148,6 @@ pub fn folder(request: &TableRequest, path: &str) -> Result<PathBuf> {
 /// True if a path means a folder to write to.
 pub fn is_folder(request: &TableRequest, path: &str) -> bool {
     path.ends_with('/') || (!is_url(path) && full_path(request, path).is_dir())
-}
-
-/// Creates the folder that a checked target lies in.
-pub fn create_parent(path: &Path) -> Result<()> {
-    let parent = path.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(parent)
-        .map_err(|e| Error::io(format!("cannot create folder {}: {e}", parent.display())))
 }
 
 /// True if a path is a pattern, unless something of that name is there.

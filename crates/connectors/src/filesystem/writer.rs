@@ -12,7 +12,7 @@ use arrow_select::filter::filter_record_batch;
 use thalweg_core::{Error, Result, RowKind, TableSchema};
 
 use super::compression::{Compression, Compressor};
-use super::files::{Files, OutFile, PARTIAL};
+use super::files::{Files, OutFile, PARTIAL, with_ending};
 use super::objects::is_cancelled;
 use super::writing::Changelog;
 use crate::format::{Format, RowWriter, TextEncoder};
@@ -79,32 +79,12 @@ pub struct FileWriter {
 }
 
 enum OpenFormat {
-    Text { encoder: Box<TextEncoder>, out: TextOut, buffer: String },
+    Text { encoder: Box<TextEncoder>, out: Compressor, buffer: String },
     Rows(Box<RowWriter<Box<dyn OutFile>>>),
 }
 
-enum TextOut {
-    File(Compressor),
-    Stdout(io::Stdout),
-}
-
-impl TextOut {
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            TextOut::File(file) => file.write_all(bytes),
-            TextOut::Stdout(out) => out.write_all(bytes),
-        }
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        match self {
-            TextOut::File(file) => file.flush(),
-            TextOut::Stdout(out) => out.flush(),
-        }
-    }
-}
-
 /// The beginning of a text.
-fn text(content: &Content, out: TextOut) -> Result<OpenFormat> {
+fn text(content: &Content, out: Compressor) -> Result<OpenFormat> {
     let encoder = TextEncoder::new(&content.format, content.schema.clone());
     let encoder = encoder.ok_or_else(|| Error::internal("a text file of a format that is none"))?;
     Ok(OpenFormat::Text { encoder: Box::new(encoder), out, buffer: String::new() })
@@ -113,7 +93,8 @@ fn text(content: &Content, out: TextOut) -> Result<OpenFormat> {
 impl FileWriter {
     /// Writes to standard output.
     pub fn stdout(content: &Content) -> Result<Self> {
-        let open = text(content, TextOut::Stdout(io::stdout()))?;
+        let out = Compressor::new(Box::new(io::stdout()), Compression::None);
+        let open = text(content, out.map_err(|e| failed(None, &e))?)?;
         FileWriter { path: None, open, bytes: 0 }.begun(content)
     }
 
@@ -124,7 +105,7 @@ impl FileWriter {
         })?;
         let open = if content.format.is_text() {
             let out = Compressor::new(file, Compression::of_written(&path));
-            text(content, TextOut::File(out.map_err(|e| failed(Some(&path), &e))?))?
+            text(content, out.map_err(|e| failed(Some(&path), &e))?)?
         } else {
             let has_kinds = content.changelog.is_some();
             let rows = RowWriter::new(&content.format, file, &content.schema, has_kinds)?;
@@ -137,8 +118,7 @@ impl FileWriter {
     pub fn reopen(files: &dyn Files, path: PathBuf, bytes: u64, content: &Content) -> Result<Self> {
         let failed = |e: io::Error| failed(Some(&path), &e);
         let file = files.reopen(&path, bytes).map_err(failed)?;
-        let out = TextOut::File(Compressor::new(file, Compression::None).map_err(failed)?);
-        let open = text(content, out)?;
+        let open = text(content, Compressor::new(file, Compression::None).map_err(failed)?)?;
         let writer = FileWriter { path: Some(path.clone()), open, bytes };
         if bytes == 0 { writer.begun(content) } else { Ok(writer) }
     }
@@ -192,8 +172,7 @@ impl FileWriter {
     /// Makes a text that is not compressed durable as it is. Returns how many bytes it has.
     pub fn sync(&mut self) -> Result<u64> {
         self.flush()?;
-        let OpenFormat::Text { out: TextOut::File(Compressor::None(file)), .. } = &mut self.open
-        else {
+        let OpenFormat::Text { out: Compressor::None(file), .. } = &mut self.open else {
             return Err(Error::internal("only a plain text is durable before its end"));
         };
         file.get_mut().sync().map_err(|e| failed(self.path.as_deref(), &e))?;
@@ -206,10 +185,7 @@ impl FileWriter {
         let path = self.path.as_deref();
         let mut file = match self.open {
             OpenFormat::Rows(writer) => writer.finish().map_err(|e| located(path, e))?,
-            OpenFormat::Text { out: TextOut::File(file), .. } => {
-                file.finish().map_err(|e| failed(path, &e))?
-            }
-            OpenFormat::Text { out: TextOut::Stdout(_), .. } => return Ok(()),
+            OpenFormat::Text { out, .. } => out.finish().map_err(|e| failed(path, &e))?,
         };
         file.sync().map_err(|e| failed(path, &e))
     }
@@ -223,6 +199,29 @@ pub fn publish(files: &dyn Files, paths: &[PathBuf]) -> Result<()> {
     // The renames themselves are durable when the folder is.
     let Some(folder) = paths.first().and_then(|path| path.parent()) else { return Ok(()) };
     files.sync_folder(folder).map_err(|e| failed(Some(folder), &e))
+}
+
+/// True if there is a file at this path.
+///
+/// # Errors
+/// If that cannot be found out.
+pub fn is_there(files: &dyn Files, path: &Path) -> Result<bool> {
+    files.length(path).map(|length| length.is_some()).map_err(|e| failed(Some(path), &e))
+}
+
+/// Creates a folder inside the folder of a table, for the file or folder that errors name.
+///
+/// # Errors
+/// If it cannot be made, or a link in it leads out of the table's folder.
+pub fn create_folder(files: &dyn Files, folder: &Path, root: &Path, named: &Path) -> Result<()> {
+    let located = |e: io::Error| failed(Some(folder), &e);
+    files.create_folder(folder).map_err(located)?;
+    let inside = files.canonical(root).map_err(located)?;
+    if files.canonical(folder).map_err(located)?.starts_with(inside) {
+        return Ok(());
+    }
+    let place = named.display().to_string();
+    Err(Error::io("a link leads out of the table's folder").in_file(place).hint("remove it"))
 }
 
 /// The error of a write that failed.
@@ -241,7 +240,5 @@ fn located(path: Option<&Path>, error: Error) -> Error {
 
 /// The name of a file that is not complete.
 pub fn partial(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(PARTIAL);
-    PathBuf::from(name)
+    with_ending(path, PARTIAL)
 }

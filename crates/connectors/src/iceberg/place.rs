@@ -23,7 +23,7 @@ use thalweg_core::{Error, Result};
 
 use super::options::{CatalogPlace, IcebergOptions};
 use super::schema::TableLayout;
-use crate::filesystem::{Files, Objects, folder_of, table_files};
+use crate::filesystem::{Files, Objects, folder_of, if_there, table_files};
 
 const HINT: &str = "version-hint.text";
 
@@ -216,10 +216,8 @@ impl TablePlace {
     /// The highest version that is listed.
     fn highest(&self) -> Result<Option<u64>> {
         let folder = self.root.join("metadata");
-        let names = match self.files.list(&folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            names => names.map_err(|e| failed(&folder, &e))?,
-        };
+        let names = if_there(self.files.list(&folder)).map_err(|e| failed(&folder, &e))?;
+        let Some(names) = names else { return Ok(None) };
         let number = |(name, _): &(String, bool)| -> Option<u64> {
             name.strip_prefix('v')?.strip_suffix(".metadata.json")?.parse().ok()
         };

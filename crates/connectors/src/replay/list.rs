@@ -19,7 +19,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use thalweg_core::{Error, Result};
 
-use crate::filesystem::{Files, OsFiles, partial};
+use crate::filesystem::{Files, OsFiles, if_there, partial, with_ending};
 
 /// Letters that wait on a list at most.
 pub const WAITING_MAX: usize = 10_000;
@@ -62,9 +62,7 @@ pub struct ListedLetter {
 
 /// Where the list of a file of dead letters is.
 pub fn list_path(letters: &Path) -> PathBuf {
-    let mut path = letters.as_os_str().to_owned();
-    path.push(".replay");
-    PathBuf::from(path)
+    with_ending(letters, ".replay")
 }
 
 fn writing() -> MutexGuard<'static, ()> {
@@ -83,9 +81,9 @@ fn failed(path: &Path, error: &io::Error) -> Error {
 /// If the file can't be read.
 pub fn letters_of(letters: &Path, bytes_max: u64, mut take: impl FnMut(Letter)) -> Result<()> {
     let failed = |error: io::Error| failed(letters, &error);
-    let running = opened(&partial(letters)).map_err(failed)?;
+    let running = if_there(File::open(partial(letters))).map_err(failed)?;
     let file = match running {
-        None => opened(letters).map_err(failed)?,
+        None => if_there(File::open(letters)).map_err(failed)?,
         running => running,
     };
     let Some(mut file) = file else { return Ok(()) };
@@ -106,13 +104,6 @@ pub fn letters_of(letters: &Path, bytes_max: u64, mut take: impl FnMut(Letter)) 
         if !std::mem::take(&mut is_part) {
             value.and_then(|value| letter_from(&value, end)).into_iter().for_each(&mut take);
         }
-    }
-}
-
-fn opened(path: &Path) -> io::Result<Option<File>> {
-    match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        file => file.map(Some),
     }
 }
 
@@ -148,10 +139,8 @@ impl List {
     /// If it can't be read.
     pub fn read(letters: &Path) -> Result<List> {
         let path = list_path(letters);
-        let bytes = match fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(List::default()),
-            bytes => bytes.map_err(|error| failed(&path, &error))?,
-        };
+        let bytes = if_there(fs::read(&path)).map_err(|error| failed(&path, &error))?;
+        let Some(bytes) = bytes else { return Ok(List::default()) };
         let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
         let mut list = List::default();
         for line in bytes[..whole].split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {

@@ -14,6 +14,7 @@ use object_store::{Error as StoreError, ObjectStore, ObjectStoreExt};
 use thalweg_core::connector::Waker;
 use tokio::runtime::{Builder, Handle};
 
+use super::super::files::if_there;
 use crate::network::{Cancel, TICK};
 
 /// A store, or a bucket of one.
@@ -117,10 +118,7 @@ impl Objects {
     /// What the store says of an object; `None` if it has none of this key.
     pub fn head(&self, key: &Key) -> io::Result<Option<object_store::ObjectMeta>> {
         let (store, own) = (self.store.clone(), key.clone());
-        match self.wait(async move { store.head(&own).await }) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            head => head.map(Some),
-        }
+        if_there(self.wait(async move { store.head(&own).await }))
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use object_store::ObjectStore;
 use thalweg_core::connector::Waker;
 
-use super::super::files::{Files, OutFile, PARTIAL};
+use super::super::files::{Files, OutFile, PARTIAL, if_there};
 use super::client::Objects;
 use super::upload::{Upload, discard, final_name, publish};
 
@@ -36,10 +36,7 @@ impl Files for ObjectFiles {
     fn create(&self, path: &Path) -> io::Result<Box<dyn OutFile>> {
         // Names that begin with a dot are new; another may be of a run that has failed.
         if path.to_string_lossy().ends_with(PARTIAL) {
-            match discard(&self.0, &self.0.key(path)?) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+            if_there(discard(&self.0, &self.0.key(path)?))?;
         }
         Ok(Box::new(Upload::new(&self.0, path)?))
     }

@@ -31,7 +31,7 @@ use object_store::path::Path as Key;
 use object_store::{ObjectStoreExt, PutMode, PutPayload};
 use serde_json::{Value, json};
 
-use super::super::files::{OutFile, PARTIAL};
+use super::super::files::{OutFile, PARTIAL, if_there};
 use super::client::{Call, Objects, is_cancelled};
 
 /// What is known of an upload.
@@ -226,10 +226,7 @@ pub fn discard(objects: &Objects, note_key: &Key) -> io::Result<()> {
 fn abort(objects: &Objects, note_key: &Key, note: &Note) -> io::Result<()> {
     if let Some(id) = &note.upload {
         let (store, key, id) = (objects.uploads()?, target(note_key)?, id.clone());
-        match objects.wait(async move { store.abort_multipart(&key, &id).await }) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        if_there(objects.wait(async move { store.abort_multipart(&key, &id).await }))?;
     }
     objects.delete(note_key)
 }
@@ -279,9 +276,6 @@ impl Objects {
     /// If the store refuses.
     pub fn delete(&self, key: &Key) -> io::Result<()> {
         let (store, key) = (self.store.clone(), key.clone());
-        match self.wait(async move { store.delete(&key).await }) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        if_there(self.wait(async move { store.delete(&key).await })).map(drop)
     }
 }
