@@ -53,7 +53,18 @@ const REFUSAL_WAIT: Duration = Duration::from_secs(3);
 /// The answer of the client.
 pub type Outcome<T> = std::result::Result<T, KafkaError>;
 
-impl Calls<'_> {
+impl<'a> Calls<'a> {
+    /// Calls over a client that is used for nothing else.
+    pub fn new(
+        consumer: &'a SharedConsumer,
+        properties: &'a Properties,
+        table: &'a str,
+        cancel: &'a Cancel,
+        give_up_after: Duration,
+    ) -> Calls<'a> {
+        Calls { consumer, properties, table, give_up_after, cancel, is_idle: true }
+    }
+
     /// Calls until it succeeds.
     ///
     /// # Errors

@@ -22,8 +22,8 @@ use super::offsets::{Calls, PartitionName, list_of};
 use super::options::{Place, Topics};
 use super::queue::{MessageQueue, MessageRef};
 use super::rows::{Block, RowReader, Rows};
-use crate::network::feed::{FeedWriter, Gone};
-use crate::network::{Cancel, TICK, Timer};
+use crate::network::feed::FeedWriter;
+use crate::network::{Attempt, Cancel, Failure, TICK, Timer};
 
 /// How long an answer may take without which a partition can't be read on.
 const ANSWER_WAIT: Duration = Duration::from_secs(60);
@@ -135,28 +135,6 @@ pub struct Reader {
     asked: Timer,
 }
 
-/// Why reading has ended.
-pub enum Halt {
-    /// Nobody wants rows any more.
-    Gone,
-    /// It can't continue.
-    Error(Error),
-}
-
-impl From<Gone> for Halt {
-    fn from(_: Gone) -> Self {
-        Halt::Gone
-    }
-}
-
-impl From<Error> for Halt {
-    fn from(error: Error) -> Self {
-        Halt::Error(error)
-    }
-}
-
-type Step<T> = std::result::Result<T, Halt>;
-
 impl Reader {
     /// A reader of these parts.
     pub fn new(parts: ReaderParts) -> Reader {
@@ -177,8 +155,9 @@ impl Reader {
         let read = self.read(found, writer);
         self.open.clear();
         let ended = match read {
-            Err(Halt::Error(error)) => Err(error),
-            Err(Halt::Gone) => {
+            Err(Failure::Final(error)) => Err(error),
+            Err(Failure::Passing(why)) => Err(Error::io(why)),
+            Err(Failure::Cancelled) => {
                 self.commit(CommitMode::Sync);
                 Ok(())
             }
@@ -188,11 +167,11 @@ impl Reader {
         ended
     }
 
-    fn read(&mut self, found: Vec<Part>, writer: &FeedWriter<Item>) -> Step<()> {
+    fn read(&mut self, found: Vec<Part>, writer: &FeedWriter<Item>) -> Attempt<()> {
         self.assign(found)?;
         loop {
             if self.parts.cancel.is_set() {
-                return Err(Halt::Gone);
+                return Err(Failure::Cancelled);
             }
             self.commit(CommitMode::Async);
             let round = Timer::default();
@@ -262,7 +241,7 @@ impl Reader {
 
     /// The client's own queue has errors, and messages that came before their partition had its
     /// queue: they are older than all in there.
-    fn serve_strays(&mut self, writer: &FeedWriter<Item>) -> Step<usize> {
+    fn serve_strays(&mut self, writer: &FeedWriter<Item>) -> Attempt<usize> {
         let consumer = self.parts.consumer.clone();
         let mut count = 0;
         while let Some(polled) = consumer.poll(Duration::ZERO) {
@@ -278,7 +257,11 @@ impl Reader {
         Ok(count)
     }
 
-    fn take_stray(&mut self, message: &BorrowedMessage<'_>, writer: &FeedWriter<Item>) -> Step<()> {
+    fn take_stray(
+        &mut self,
+        message: &BorrowedMessage<'_>,
+        writer: &FeedWriter<Item>,
+    ) -> Attempt<()> {
         let topic = message.topic();
         let message = MessageRef::from(message);
         let is_of = |open: &&mut Open| {
@@ -294,7 +277,7 @@ impl Reader {
     }
 
     /// Reads what a partition has, up to a block. How many messages that was.
-    fn read_partition(&mut self, at: usize, writer: &FeedWriter<Item>) -> Step<usize> {
+    fn read_partition(&mut self, at: usize, writer: &FeedWriter<Item>) -> Attempt<usize> {
         let open = &mut self.open[at];
         if open.has_ended || open.part.shared.is_paused.load(Ordering::Relaxed) {
             return Ok(0);
@@ -344,7 +327,7 @@ impl Reader {
     /// Messages may also have come since it was read to its end, and before the servers were asked
     /// how far it reaches. So it is read once more from where it is: what is not found then is not
     /// there.
-    fn check_stop(&mut self, at: usize) -> Step<()> {
+    fn check_stop(&mut self, at: usize) -> Attempt<()> {
         let open = &self.open[at];
         let (name, next) = (open.part.name.clone(), open.part.next);
         let Some(stop) = open.part.stop.filter(|&stop| next < stop) else {
@@ -368,18 +351,11 @@ impl Reader {
     }
 
     fn calls(&self, give_up_after: Duration) -> Calls<'_> {
-        let parts = &self.parts;
-        Calls {
-            consumer: &parts.consumer,
-            properties: &parts.properties,
-            table: &parts.table,
-            give_up_after,
-            cancel: &parts.cancel,
-            is_idle: false,
-        }
+        let ReaderParts { consumer, properties, table, cancel, .. } = &self.parts;
+        Calls { is_idle: false, ..Calls::new(consumer, properties, table, cancel, give_up_after) }
     }
 
-    fn end_partitions(&mut self, writer: &FeedWriter<Item>) -> Step<()> {
+    fn end_partitions(&mut self, writer: &FeedWriter<Item>) -> Attempt<()> {
         for open in self.open.iter_mut().filter(|open| !open.has_ended && open.part.is_done()) {
             open.has_ended = true;
             writer.give(Item::Ended(open.part.split))?;
@@ -440,7 +416,7 @@ impl Reader {
     }
 
     /// Looks for new partitions, which are read from their beginning.
-    fn discover(&mut self, writer: &FeedWriter<Item>) -> Step<()> {
+    fn discover(&mut self, writer: &FeedWriter<Item>) -> Attempt<()> {
         let Some(interval) = self.parts.discovery else { return Ok(()) };
         if self.looked.elapsed() < interval {
             return Ok(());

@@ -109,15 +109,7 @@ impl KafkaSink {
         let consumer: SharedConsumer =
             Arc::new(create(&config, self.context.clone(), properties, table)?);
         let consumer = Client::new(consumer);
-        let calls = Calls {
-            consumer: &consumer,
-            properties,
-            table,
-            give_up_after: START_WAIT,
-            cancel: &self.cancel,
-            is_idle: true,
-        };
-        calls.reach()
+        Calls::new(&consumer, properties, table, &self.cancel, START_WAIT).reach()
     }
 
     fn write_buffer(&mut self) -> Result<()> {

@@ -21,7 +21,7 @@ use super::options::{KafkaOptions, Place};
 use super::reader::{Item, Part, Reader, ReaderParts};
 use super::rows::{RowReader, Rows};
 use crate::filesystem::FinishedLetters;
-use crate::network::feed::{Fed, Feed};
+use crate::network::feed::{Fed, Feed, whole_messages};
 use crate::network::{Cancel, Deadline};
 use crate::saved::read_saved;
 
@@ -97,14 +97,8 @@ impl KafkaSource {
     /// The partitions, and where each is read from and to.
     fn find_parts(&self) -> Result<Vec<Part>> {
         let consumer = Client::new(self.consumer(Context::default(), 1)?);
-        let calls = Calls {
-            consumer: &consumer,
-            properties: &self.options.properties,
-            table: &self.request.table,
-            give_up_after: START_WAIT,
-            cancel: &self.starting,
-            is_idle: true,
-        };
+        let (properties, table) = (&self.options.properties, &self.request.table);
+        let calls = Calls::new(&consumer, properties, table, &self.starting, START_WAIT);
         let mut parts: Vec<Part> = Vec::new();
         let mut names = match &self.restored {
             // What a snapshot knows is all that there is.
@@ -191,19 +185,6 @@ impl KafkaSource {
         }
         Err(Error::io(format!("table {table}: {} can't be read", known.name.text())))
     }
-}
-
-/// How many rows, up to a limit, are those of whole messages.
-fn whole_messages(offsets: &[i64], rows_max: usize) -> usize {
-    if offsets.len() <= rows_max {
-        return offsets.len();
-    }
-    let cuts = |at: &usize| offsets[*at] != offsets[*at - 1];
-    (1..=rows_max)
-        .rev()
-        .find(cuts)
-        .or_else(|| (rows_max..offsets.len()).find(cuts))
-        .unwrap_or(offsets.len())
 }
 
 impl Source for KafkaSource {

@@ -277,14 +277,8 @@ impl Transactions {
     }
 
     fn calls<'a>(&'a self, consumer: &'a SharedConsumer, give_up_after: Duration) -> Calls<'a> {
-        Calls {
-            consumer,
-            properties: &self.options.properties,
-            table: &self.table,
-            give_up_after,
-            cancel: &self.cancel,
-            is_idle: true,
-        }
+        let properties = &self.options.properties;
+        Calls::new(consumer, properties, &self.table, &self.cancel, give_up_after)
     }
 
     /// Remembers which snapshot comes next. The first time it is written at once: the job begins.

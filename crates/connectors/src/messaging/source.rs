@@ -22,7 +22,7 @@ use super::rows::{BadMessage, RowReader, Rows, message_metadata};
 use super::{Client, Startup};
 use crate::filesystem::{DeadLetters, FinishedLetters, LetterMark};
 use crate::handover::BadRow;
-use crate::network::feed::{Fed, Feed};
+use crate::network::feed::{Fed, Feed, whole_messages};
 use crate::network::{Backoff, Cancel};
 use crate::replay::replaying;
 
@@ -224,7 +224,7 @@ impl MessageSource {
     /// The next rows, at most `rows_max`, but never a part of what a message holds.
     fn take(&mut self, mut taking: Taking, rows_max: usize) -> Result<SourcePoll> {
         let rows = &taking.rows;
-        let end = whole_messages(&rows.messages, taking.row, rows_max.max(1));
+        let end = taking.row + whole_messages(&rows.messages[taking.row..], rows_max.max(1));
         let is_all = end == rows.messages.len();
         let next = if is_all { rows.marks.len() } else { rows.messages[end] as usize };
         let batch = rows.batch.slice(taking.row, end - taking.row);
@@ -321,21 +321,6 @@ impl MessageSource {
         }
         Ok(())
     }
-}
-
-/// The end of at most a number of rows from a row on that are those of whole messages; of one
-/// message at least.
-fn whole_messages(messages: &[u32], from: usize, rows_max: usize) -> usize {
-    let limit = from.saturating_add(rows_max);
-    if messages.len() <= limit {
-        return messages.len();
-    }
-    let cuts = |at: &usize| messages[*at] != messages[*at - 1];
-    (from + 1..=limit)
-        .rev()
-        .find(cuts)
-        .or_else(|| (limit..messages.len()).find(cuts))
-        .unwrap_or(messages.len())
 }
 
 impl Source for MessageSource {
@@ -544,11 +529,11 @@ mod tests {
 
     #[test]
     fn rows_of_a_message_stay_together() {
-        assert_eq!(whole_messages(&[1, 2, 3], 0, 5), 3);
-        assert_eq!(whole_messages(&[1, 2, 3], 0, 2), 2);
-        assert_eq!(whole_messages(&[1, 2, 2, 2, 3], 0, 3), 1);
-        assert_eq!(whole_messages(&[1, 2, 2, 2, 3], 1, 1), 4);
-        assert_eq!(whole_messages(&[2, 2, 2], 0, 2), 3);
-        assert_eq!(whole_messages(&[], 0, 2), 0);
+        assert_eq!(whole_messages(&[1, 2, 3], 5), 3);
+        assert_eq!(whole_messages(&[1, 2, 3], 2), 2);
+        assert_eq!(whole_messages(&[1, 2, 2, 2, 3], 3), 1);
+        assert_eq!(whole_messages(&[1, 2, 2, 2, 3][1..], 1), 3);
+        assert_eq!(whole_messages(&[2, 2, 2], 2), 3);
+        assert_eq!(whole_messages(&[0; 0], 2), 0);
     }
 }

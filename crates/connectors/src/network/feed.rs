@@ -75,6 +75,20 @@ impl<T: Send + 'static> Feed<T> {
     }
 }
 
+/// How many of the first rows, given the message that each is of, are those of whole messages: a
+/// number at most, but those of one message at least.
+pub fn whole_messages<M: PartialEq>(messages: &[M], rows_max: usize) -> usize {
+    if messages.len() <= rows_max {
+        return messages.len();
+    }
+    let cuts = |at: &usize| messages[*at] != messages[*at - 1];
+    (1..=rows_max)
+        .rev()
+        .find(cuts)
+        .or_else(|| (rows_max..messages.len()).find(cuts))
+        .unwrap_or(messages.len())
+}
+
 impl<T> Drop for Feed<T> {
     fn drop(&mut self) {
         self.cancel.set();
