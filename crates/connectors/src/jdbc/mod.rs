@@ -59,12 +59,7 @@ impl Connector for Jdbc {
     }
 
     fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
-        let decides = |name: &str| match as_sink {
-            true => matches!(name, "table-name" | "sink.delivery-guarantee"),
-            false => name == "table-name" || name.starts_with("scan.partition."),
-        };
-        let options = Options::of(request, &DESCRIPTION);
-        options.map(|options| options.deciding(decides)).unwrap_or_default()
+        Options::of_state(request, &DESCRIPTION, as_sink)
     }
 
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {

@@ -28,7 +28,7 @@ pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
             => "`jdbc:postgresql://HOST:PORT/DATABASE`, with `?sslmode=…`, `sslrootcert`, `connectTimeout`, \
                 `ApplicationName`, `currentSchema` behind it. Settings of the Java driver alone are ignored. Other \
                 databases are not supported yet";
-        "table-name": Text, required(), as_in_flink()
+        "table-name": Text, of_state(), required(), as_in_flink()
             => "the table, with its schema in front where it is not in the search path: `schema.table`. A name that is \
                 not found as it is written is looked for in lower case, and so are columns";
         "username": Text, as_in_flink()
@@ -41,14 +41,14 @@ pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
             => "ignored: a setting of other databases";
         "connection.max-retry-timeout": Duration, or("60 s"), as_in_flink()
             => "how long a server that can't be reached is tried, with growing pauses, before the job fails";
-        "scan.partition.column": Text, of_source(), as_in_flink()
+        "scan.partition.column": Text, of_state(), of_source(), as_in_flink()
             => "a numeric column by whose ranges the table is read over several connections; the four \
                 `scan.partition.` options belong together";
-        "scan.partition.num": Number, of_source(), as_in_flink()
+        "scan.partition.num": Number, of_state(), of_source(), as_in_flink()
             => "how many ranges";
-        "scan.partition.lower-bound": Number, of_source(), as_in_flink()
+        "scan.partition.lower-bound": Number, of_state(), of_source(), as_in_flink()
             => "the least value; rows below it, and NULLs, are not read";
-        "scan.partition.upper-bound": Number, of_source(), as_in_flink()
+        "scan.partition.upper-bound": Number, of_state(), of_source(), as_in_flink()
             => "the greatest value; rows above it are not read";
         "scan.fetch-size": Number, or("0"), of_source(), as_in_flink()
             => "ignored: rows are always taken as the server sends them";
@@ -65,7 +65,7 @@ pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
             => "ignored: each table is written by one thread";
         "sink.max-retries": Number, or("3"), of_sink(), as_in_flink()
             => "how often rows are written again that the server refused for the moment, after 1 s, 2 s, …";
-        "sink.delivery-guarantee": Words(&["at-least-once", "exactly-once"]), or("at-least-once"), of_sink(),
+        "sink.delivery-guarantee": Words(&["at-least-once", "exactly-once"]), of_state(), or("at-least-once"), of_sink(),
             but_flink("Flink writes at least once")
             => "what a job with snapshots promises ([below](#exactly-once-into-postgresql)). Rows with a `PRIMARY KEY` \
                 are there once in either case";

@@ -42,10 +42,10 @@ pub const UPSERT_KAFKA: ConnectorDescription = ConnectorDescription {
 };
 
 const COMMON: &[OptionDescription] = &option_table! {
-    "topic": Text, as_in_flink()
+    "topic": Text, of_state(), as_in_flink()
         => "the topic, or several with `;` between them. When several are written to, the metadata column `topic` \
             says which one a row goes to";
-    "topic-pattern": Text, as_in_flink()
+    "topic-pattern": Text, of_state(), as_in_flink()
         => "a regular expression that the whole name of a topic fits, in place of `topic`";
     "properties.bootstrap.servers": Text, required(), as_in_flink()
         => "servers to ask first, with `,` between them: `HOST:PORT`";
@@ -96,17 +96,17 @@ const COMMON: &[OptionDescription] = &option_table! {
     "value.maxwell-json.*": Text, as_in_flink() => "an option of the format of values";
     "value.canal-json.*": Text, as_in_flink() => "an option of the format of values";
     "value.ogg-json.*": Text, as_in_flink() => "an option of the format of values";
-    "scan.bounded.mode": Words(&["unbounded", "latest-offset", "group-offsets", "timestamp", "specific-offsets"]),
+    "scan.bounded.mode": Words(&["unbounded", "latest-offset", "group-offsets", "timestamp", "specific-offsets"]), of_state(),
         or("unbounded"), of_source(), as_in_flink()
         => "where each partition ends, as found when it is first seen; what lies there is not read";
-    "scan.bounded.specific-offsets": Text, of_source(), as_in_flink()
+    "scan.bounded.specific-offsets": Text, of_state(), of_source(), as_in_flink()
         => "`partition:0,offset:42;partition:1,offset:300`; a partition that is not listed ends where its group has \
             committed, else at once";
-    "scan.bounded.timestamp-millis": Number, of_source(), as_in_flink()
+    "scan.bounded.timestamp-millis": Number, of_state(), of_source(), as_in_flink()
         => "milliseconds since 1970: a partition ends with the first message that is as new";
     "scan.topic-partition-discovery.interval": Duration, or("5 min"), of_source(), as_in_flink()
         => "how often to look for new partitions and topics, which are read from their beginning; `0` for never";
-    "bad-data": Words(&["fail", "skip", "drop", "dead-letter"]), or("fail"), of_source(),
+    "bad-data": Words(&["fail", "skip", "drop", "dead-letter"]), of_state(), or("fail"), of_source(),
         but_flink("Flink has 'json.ignore-parse-errors' and the like")
         => "what happens to a message that cannot be read: the job fails, the message is left out (and counted), or \
             it goes [to a file or a topic](kafka.md#dead-letters-of-topics). `drop` means `skip`";
@@ -120,10 +120,10 @@ const COMMON: &[OptionDescription] = &option_table! {
         => "what a job with snapshots promises. With `exactly-once` rows become visible, to readers with \
             `isolation.level=read_committed`, when their snapshot is kept \
             ([how](kafka.md#exactly-once-into-kafka)); with `none` snapshots do not wait for the servers";
-    "sink.transactional-id-prefix": Text, of_sink(), as_in_flink()
+    "sink.transactional-id-prefix": Text, of_state(), of_sink(), as_in_flink()
         => "the name of the output's transactions, needed for `exactly-once`: of no other job on the same servers, \
             and the same after a restart";
-    "sink.spool.path": Text, or_else("`.thalweg-spool/PREFIX`"), of_sink(),
+    "sink.spool.path": Text, of_state(), or_else("`.thalweg-spool/PREFIX`"), of_sink(),
         but_flink("Flink leaves prepared transactions open on the servers")
         => "the folder, relative to the SQL file, in which `exactly-once` keeps rows until they are committed";
     "scan.parallelism": Number, of_source(), as_in_flink()

@@ -65,20 +65,6 @@ impl Kafka {
     }
 }
 
-/// True for options that decide what a position, or a prepared transaction, means.
-fn decides(name: &str, as_sink: bool) -> bool {
-    match as_sink {
-        true => matches!(
-            name,
-            "topic" | "topic-pattern" | "sink.transactional-id-prefix" | "sink.spool.path"
-        ),
-        false => {
-            matches!(name, "topic" | "topic-pattern" | "bad-data")
-                || name.starts_with("scan.bounded.")
-        }
-    }
-}
-
 /// Which changes a table has.
 fn changes(options: Result<KafkaOptions>) -> AcceptedChanges {
     match options {
@@ -137,8 +123,7 @@ impl Connector for Kafka {
     }
 
     fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
-        let options = Options::of(request, self.description());
-        options.map(|options| options.deciding(|name| decides(name, as_sink))).unwrap_or_default()
+        Options::of_state(request, self.description(), as_sink)
     }
 
     fn check_files(&self, tables: &JobTables) -> Result<()> {

@@ -29,7 +29,7 @@ pub const SINK_CAPABILITY: SinkCapability =
 
 /// What happens to messages that can't be read.
 pub const BAD_DATA: [OptionDescription; 2] = option_table! {
-    "bad-data": Words(&["fail", "skip", "drop", "dead-letter"]), or("fail"), of_source()
+    "bad-data": Words(&["fail", "skip", "drop", "dead-letter"]), of_state(), or("fail"), of_source()
         => "what happens to a message that cannot be read: the job fails, the message is left out (and counted), or \
             it goes to the file `dead-letter.path`. `drop` means `skip`";
     "dead-letter.path": Text, of_source()
@@ -254,7 +254,7 @@ pub const STARTUP: [OptionDescription; 3] = option_table! {
         => "where a job begins that does not resume from a snapshot";
     "scan.startup.timestamp-millis": Number, of_source()
         => "milliseconds since 1970: with the first message that is as new";
-    "scan.bounded.mode": Words(&["unbounded", "latest-offset"]), or("unbounded"), of_source()
+    "scan.bounded.mode": Words(&["unbounded", "latest-offset"]), of_state(), or("unbounded"), of_source()
         => "`latest-offset`: the table ends behind the last message that is there at the start";
 };
 

@@ -61,12 +61,7 @@ impl Connector for Nats {
     }
 
     fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
-        let decides = |name: &str| {
-            matches!(name, "stream" | "subject")
-                || (!as_sink && matches!(name, "bad-data" | "scan.bounded.mode"))
-        };
-        let options = Options::of(request, &DESCRIPTION);
-        options.map(|options| options.deciding(decides)).unwrap_or_default()
+        Options::of_state(request, &DESCRIPTION, as_sink)
     }
 
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {

@@ -37,9 +37,9 @@ const OF_NATS: &[OptionDescription] = &option_table! {
     "url": Other("a URL"), required()
         => "`nats://HOST:PORT`, or `tls://` over TLS. The port is 4222 where none is named. `password` without \
             `username` is a token";
-    "stream": Text
+    "stream": Text, of_state()
         => "a stream of JetStream, which must be there. Without it messages are those of plain NATS, which keeps none";
-    "subject": Text
+    "subject": Text, of_state()
         => "what is read: subjects with `;` between them, in which `*` stands for a word and `>` for all that follow; \
             of a stream all, where none is named. What is written: one subject, unless a column `subject` says it for \
             each row";

@@ -65,20 +65,8 @@ impl Connector for PostgresCdc {
         }
     }
 
-    fn state_options(&self, request: &TableRequest, _as_sink: bool) -> BTreeMap<String, String> {
-        let decides = |name: &str| {
-            matches!(
-                name,
-                "database-name"
-                    | "schema-name"
-                    | "table-name"
-                    | "slot.name"
-                    | "changelog-mode"
-                    | "scan.read-changelog-as-append-only.enabled"
-            )
-        };
-        let options = Options::of(request, &DESCRIPTION);
-        options.map(|options| options.deciding(decides)).unwrap_or_default()
+    fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
+        Options::of_state(request, &DESCRIPTION, as_sink)
     }
 
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {

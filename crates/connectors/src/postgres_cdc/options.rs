@@ -29,20 +29,20 @@ pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
             => "who signs in: with the right to replicate, and to read the table";
         "password": Secret, required(), as_in_flink()
             => "with this password";
-        "database-name": Text, required(), as_in_flink()
+        "database-name": Text, of_state(), required(), as_in_flink()
             => "the database";
-        "schema-name": Text, required(), as_in_flink()
+        "schema-name": Text, of_state(), required(), as_in_flink()
             => "the schema of the table, or a regular expression";
-        "table-name": Text, required(), as_in_flink()
+        "table-name": Text, of_state(), required(), as_in_flink()
             => "the table, or a regular expression. One table must match: several are not supported yet";
-        "slot.name": Text, required(), as_in_flink()
+        "slot.name": Text, of_state(), required(), as_in_flink()
             => "the replication slot, which is made if it is not there. One job at a time reads a slot, and each table \
                 has one of its own. It outlives the job: `SELECT pg_drop_replication_slot('…')` when it is not needed \
                 any more, or the server keeps its log for ever";
         "decoding.plugin.name": Words(&["pgoutput"]), or("pgoutput"),
             but_flink("Flink's default is `decoderbufs`, which servers do not have by themselves")
             => "how the server writes changes: `pgoutput` is part of it";
-        "changelog-mode": Words(&["all", "upsert"]), or("all"), as_in_flink()
+        "changelog-mode": Words(&["all", "upsert"]), of_state(), or("all"), as_in_flink()
             => "`all` changes, with what rows were before; or `upsert` by the `PRIMARY KEY`, for tables without \
                 `REPLICA IDENTITY FULL`";
         "scan.startup.mode": Words(&["initial", "snapshot", "latest-offset", "committed-offset"]), or("initial"),
@@ -74,7 +74,7 @@ pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
                 keep it from removing the log; never more than 10 s";
         "scan.lsn-commit.checkpoints-num-delay": Number, or("3"), as_in_flink()
             => "how many snapshots behind the newest one the slot is confirmed: the older ones can be resumed from";
-        "scan.read-changelog-as-append-only.enabled": Boolean, or("false"), as_in_flink()
+        "scan.read-changelog-as-append-only.enabled": Boolean, of_state(), or("false"), as_in_flink()
             => "every change is an insert; `row_kind` says what it was";
         "debezium.publication.name": Text, or("dbz_publication"), as_in_flink()
             => "the publication";

@@ -36,7 +36,7 @@ const OF_REDIS: &[OptionDescription] = &option_table! {
     "url": Other("a URL"), required()
         => "`redis://HOST:PORT`, with `/NUMBER` of a database behind it; `rediss://` over TLS. The port is 6379 where \
             none is named";
-    "stream": Text
+    "stream": Text, of_state()
         => "the stream, or several to read with `;` between them; not for a table that is only looked up";
     "format": Text
         => "the format of records";

@@ -131,6 +131,8 @@ pub struct OptionDescription {
     pub default: OptionDefault,
     /// Where it has an effect.
     pub used_by: UsedBy,
+    /// True if it decides what positions and transactions in snapshots mean.
+    pub decides_state: bool,
     /// Whether Flink has it.
     pub flink: FlinkOption,
     /// What it means.
@@ -360,7 +362,7 @@ impl OptionDescription {
     pub const fn new(name: &'static str, kind: OptionKind, help: &'static str) -> Self {
         let (default, used_by) = (OptionDefault::None, UsedBy::Both);
         let flink = FlinkOption::Ours("Flink has no such connector");
-        OptionDescription { name, kind, default, used_by, flink, help }
+        OptionDescription { name, kind, default, used_by, decides_state: false, flink, help }
     }
 
     /// That must be set.
@@ -395,6 +397,13 @@ impl OptionDescription {
     #[must_use]
     pub const fn of_sink(mut self) -> Self {
         self.used_by = UsedBy::Sink;
+        self
+    }
+
+    /// A change of which makes positions and transactions in snapshots those of another table.
+    #[must_use]
+    pub const fn of_state(mut self) -> Self {
+        self.decides_state = true;
         self
     }
 

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use super::description::{ConnectorDescription, OptionDefault, OptionDescription, OptionKind};
+use super::description::{
+    ConnectorDescription, OptionDefault, OptionDescription, OptionKind, UsedBy,
+};
 use super::secrets::{Secret, allowed_file, check_places, names_secret};
 use super::table::TableRequest;
 use super::targets::AllowedTargets;
@@ -76,6 +78,23 @@ impl<'a> Options<'a> {
             OptionDefault::Value(value) => Some(value),
             _ => None,
         })
+    }
+
+    /// What [`Connector::state_options`](super::Connector::state_options) answers where options
+    /// that are [`of_state`](OptionDescription::of_state) decide: those that have an effect on this
+    /// side. Nothing where the options are wrong.
+    pub fn of_state(
+        request: &TableRequest,
+        description: &ConnectorDescription,
+        as_sink: bool,
+    ) -> BTreeMap<String, String> {
+        let Ok(options) = Options::of(request, description) else { return BTreeMap::new() };
+        let other_side = if as_sink { UsedBy::Source } else { UsedBy::Sink };
+        let deciding = description
+            .all_options()
+            .filter(|option| option.decides_state && option.used_by != other_side);
+        let text = |name: &str| Some((name.to_owned(), options.text(name)?.to_owned()));
+        deciding.filter_map(|option| text(option.name)).collect()
     }
 
     /// Those options that decide something, by name, with their defaults.
