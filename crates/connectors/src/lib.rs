@@ -24,6 +24,7 @@
 //! | `websocket` | messages of a WebSocket (feature `websocket`) |
 //! | [`taken_bodies`] | which bodies of rows a snapshot has |
 //! | `saved` | positions and transactions in snapshots |
+//! | `percent` | texts as parts of URLs |
 //! | `messaging` | messages of peers as rows, whatever brings them |
 //! | [`output`] | the writers behind `print` and a bare SELECT |
 //! | `conformance` | checks that every connector must pass (feature `test-support`) |
@@ -68,6 +69,7 @@ pub mod nexmark;
 pub mod output;
 mod pacing;
 mod panics;
+mod percent;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "postgres")]

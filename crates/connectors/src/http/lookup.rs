@@ -19,6 +19,7 @@ use crate::lookup_workers::{LookupWorker, WorkerLookup};
 use crate::messaging::link::about;
 use crate::network::http::{HttpClient, Reply};
 use crate::network::{Cancel, Failure};
+use crate::percent::encoded;
 
 /// A longer answer is refused.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
@@ -206,26 +207,14 @@ fn with_parameters(url: &str, object: &str) -> Result<String> {
     let mut address = url.to_owned();
     for (name, value) in object.as_object().into_iter().flatten() {
         address.push(if address.contains('?') { '&' } else { '?' });
-        append_escaped(&mut address, name);
+        address.push_str(&encoded(name));
         address.push('=');
-        match value {
-            Value::String(text) => append_escaped(&mut address, text),
-            other => append_escaped(&mut address, &other.to_string()),
-        }
+        address.push_str(&match value {
+            Value::String(text) => encoded(text),
+            other => encoded(&other.to_string()),
+        });
     }
     Ok(address)
-}
-
-/// Appends a text with all but the unreserved characters of addresses as `%XX`.
-fn append_escaped(address: &mut String, text: &str) {
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                address.push(char::from(byte));
-            }
-            _ => address.push_str(&format!("%{byte:02X}")),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,6 @@
 //! refused when it is sent again, as if another writer had been faster; the writer then finds its
 //! name in the newest version.
 
-use std::fmt::Write;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -28,6 +27,7 @@ use super::place::{Catalog, Version};
 use super::schema::TableLayout;
 use crate::network::http::{HttpClient, HttpSettings, Reply};
 use crate::network::{Backoff, Cancel, Failure};
+use crate::percent::encoded;
 
 /// How long one request may take.
 const TIMEOUT: Duration = Duration::from_secs(25);
@@ -230,30 +230,5 @@ fn message_of(reply: &Reply) -> String {
     match answer["error"]["message"].as_str() {
         Some(message) => message.chars().filter(|c| !c.is_control()).take(300).collect(),
         None => reply.excerpt(),
-    }
-}
-
-/// A part of a path of a URL.
-fn encoded(part: &str) -> String {
-    let mut found = String::with_capacity(part.len());
-    for byte in part.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                found.push(byte.into());
-            }
-            _ => write!(found, "%{byte:02X}").expect("a text takes all"),
-        }
-    }
-    found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::encoded;
-
-    #[test]
-    fn names_are_parts_of_paths_whatever_is_in_them() {
-        assert_eq!(encoded("web\u{1f}sales"), "web%1Fsales");
-        assert_eq!(encoded("a b/ü?"), "a%20b%2F%C3%BC%3F");
     }
 }

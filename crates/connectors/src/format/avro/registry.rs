@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use thalweg_core::connector::Secret;
 use thalweg_core::{Error, Result};
 
+use crate::percent::encoded;
+
 /// A registry.
 #[derive(Debug)]
 pub struct Registry {
@@ -68,7 +70,7 @@ impl Registry {
     /// If the registry does not answer, or refuses.
     pub fn register(&self, subject: &str, schema: &str) -> Result<u32> {
         let body = json!({ "schema": schema }).to_string();
-        let answer = self.ask(&format!("/subjects/{}/versions", escaped(subject)), Some(body))?;
+        let answer = self.ask(&format!("/subjects/{}/versions", encoded(subject)), Some(body))?;
         if answer.status == 409 {
             return Err(Error::data(format!(
                 "the registry refuses the schema for subject '{subject}': it is not compatible with an earlier one"
@@ -124,20 +126,6 @@ pub struct Answer {
     pub status: u16,
     /// Its text.
     pub body: String,
-}
-
-/// A part of a path.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                escaped.push(char::from(byte));
-            }
-            other => escaped.push_str(&format!("%{other:02X}")),
-        }
-    }
-    escaped
 }
 
 /// What was made of the schemas that were met, each once.
