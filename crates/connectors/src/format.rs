@@ -93,18 +93,7 @@ pub enum Format {
 impl Format {
     /// The value of the option `format`.
     pub fn name(&self) -> &'static str {
-        match self {
-            Format::Csv(_) => "csv",
-            Format::Json(_) => "json",
-            Format::Raw(_) => "raw",
-            Format::Changes(changes) => changes.name(),
-            Format::Avro(AvroOptions { registry: Some(_), .. }) => "avro-confluent",
-            Format::Avro(_) => "avro",
-            Format::Protobuf(_) => "protobuf",
-            Format::Parquet(_) => "parquet",
-            Format::Orc => "orc",
-            Format::Arrow => "arrow",
-        }
+        self.description().name
     }
 
     /// True for formats that are read record by record.

@@ -205,14 +205,6 @@ pub(super) fn write(
 }
 
 impl ChangeOptions {
-    /// The value of the option `format`.
-    pub fn name(&self) -> &'static str {
-        match self.avro {
-            Some(_) => "debezium-avro-confluent",
-            None => self.dialect.name(),
-        }
-    }
-
     /// Checks that the schema that an option names has what these columns need.
     ///
     /// # Errors

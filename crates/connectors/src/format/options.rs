@@ -359,9 +359,8 @@ impl Format {
             return Ok(None);
         }
         options.check_format(name)?;
-        let dialect = Dialect::NAMES.iter().find(|(known, _)| *known == name);
-        if let Some((_, dialect)) = dialect {
-            return change_options(options, *dialect).map(|read| Some(Format::Changes(read)));
+        if let Some(dialect) = Dialect::ALL.into_iter().find(|dialect| dialect.name() == name) {
+            return change_options(options, dialect).map(|read| Some(Format::Changes(read)));
         }
         Ok(Some(match name {
             "csv" => Format::Csv(csv_options(options, columns)?),
@@ -421,19 +420,39 @@ impl Format {
 
     /// What the format says of itself.
     pub fn description(&self) -> &'static FormatDescription {
-        let known = FORMATS.iter().chain(RECORD_FORMATS);
-        let mut known = known.filter(|format| format.name == self.name());
-        known.next().expect("every format has a description")
+        match self {
+            Format::Csv(_) => &CSV,
+            Format::Json(_) => &JSON,
+            Format::Raw(_) => &RAW,
+            Format::Changes(ChangeOptions { avro: Some(_), .. }) => &DEBEZIUM_AVRO,
+            Format::Changes(changes) => changes.dialect.description(),
+            Format::Avro(AvroOptions { registry: Some(_), .. }) => &AVRO_CONFLUENT,
+            Format::Avro(_) => &AVRO,
+            Format::Protobuf(_) => &PROTOBUF,
+            Format::Parquet(_) => &PARQUET,
+            Format::Orc => &ORC,
+            Format::Arrow => &ARROW,
+        }
     }
 }
 
-/// What a dialect of changes says of itself.
-pub(super) fn changes_description(dialect: Dialect) -> &'static FormatDescription {
-    match dialect {
-        Dialect::Debezium => &DEBEZIUM,
-        Dialect::Maxwell => &MAXWELL,
-        Dialect::Canal => &CANAL,
-        Dialect::Ogg => &OGG,
+impl Dialect {
+    /// All.
+    const ALL: [Dialect; 4] = [Dialect::Debezium, Dialect::Maxwell, Dialect::Canal, Dialect::Ogg];
+
+    /// What its format of JSON says of itself.
+    pub fn description(self) -> &'static FormatDescription {
+        match self {
+            Dialect::Debezium => &DEBEZIUM,
+            Dialect::Maxwell => &MAXWELL,
+            Dialect::Canal => &CANAL,
+            Dialect::Ogg => &OGG,
+        }
+    }
+
+    /// The value of the option `format`.
+    pub fn name(self) -> &'static str {
+        self.description().name
     }
 }
 

@@ -50,24 +50,6 @@ pub struct ChangeOptions {
 }
 
 impl Dialect {
-    /// All, by the value of the option `format`.
-    pub const NAMES: [(&'static str, Dialect); 4] = [
-        ("debezium-json", Dialect::Debezium),
-        ("maxwell-json", Dialect::Maxwell),
-        ("canal-json", Dialect::Canal),
-        ("ogg-json", Dialect::Ogg),
-    ];
-
-    /// The value of the option `format`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Dialect::Debezium => "debezium-json",
-            Dialect::Maxwell => "maxwell-json",
-            Dialect::Canal => "canal-json",
-            Dialect::Ogg => "ogg-json",
-        }
-    }
-
     /// The key of what happened.
     pub fn kind_key(self) -> &'static str {
         match self {

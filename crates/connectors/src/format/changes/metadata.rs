@@ -14,7 +14,6 @@ use thalweg_core::{Column, DataType, Error, Result};
 
 use super::dialect::{ChangeOptions, Dialect};
 use super::rows::{Images, Rows};
-use crate::format::options::changes_description;
 
 /// Where the values of a metadata column come from.
 pub struct Source {
@@ -80,7 +79,7 @@ impl Source {
             }
         };
         if !fits {
-            let description = changes_description(dialect);
+            let description = dialect.description();
             let known = description.metadata.iter().find(|known| known.key == key);
             return Err(bad_metadata(key, column, known.map_or("", |known| known.data_type)));
         }
@@ -150,7 +149,7 @@ fn entries<'a>(maps: &'a ArrayRef, key: &str) -> impl Iterator<Item = Option<&'a
 }
 
 fn unknown(dialect: Dialect, key: &str) -> Error {
-    let known = changes_description(dialect).metadata.iter().map(|metadata| metadata.key);
+    let known = dialect.description().metadata.iter().map(|metadata| metadata.key);
     Error::plan(format!("format '{}' has no metadata '{key}'", dialect.name()))
         .hint(nearest_or_all(key, known, "there are"))
 }
