@@ -252,7 +252,7 @@ impl Session {
             let Some(packet) = self.next_packet(waits)? else {
                 return match &self.pinged {
                     Some(since) if waits && since.elapsed() > ANSWER_WAIT => {
-                        Err(Failure::Passing(format!("no answer for {} s", ANSWER_WAIT.as_secs())))
+                        Err(Failure::no_answer(ANSWER_WAIT))
                     }
                     _ => Ok(None),
                 };

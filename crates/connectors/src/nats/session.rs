@@ -257,10 +257,7 @@ impl Session {
                     && self.is_pinged
                     && self.heard.elapsed() > PING_AFTER + ANSWER_WAIT =>
                 {
-                    return Err(Failure::Passing(format!(
-                        "no answer for {} s",
-                        ANSWER_WAIT.as_secs()
-                    )));
+                    return Err(Failure::no_answer(ANSWER_WAIT));
                 }
                 None => return Ok(None),
             }

@@ -154,7 +154,7 @@ impl Publisher for SubjectWriter {
         let is_open = self.open > 0 || !self.sent.is_empty();
         self.take_answers(waits && is_open, numbers)?;
         match is_open && self.heard.elapsed() > ANSWER_WAIT {
-            true => Err(Failure::Passing(format!("no answer for {} s", ANSWER_WAIT.as_secs()))),
+            true => Err(Failure::no_answer(ANSWER_WAIT)),
             false => Ok(()),
         }
     }

@@ -93,6 +93,13 @@ pub enum Failure {
 /// The result of work with a peer.
 pub type Attempt<T> = Result<T, Failure>;
 
+impl Failure {
+    /// What is said of a peer that has not answered for so long.
+    pub fn no_answer(limit: Duration) -> Failure {
+        Failure::Passing(format!("no answer for {} s", limit.as_secs()))
+    }
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Failure::Final(error)

@@ -200,7 +200,7 @@ impl Wire {
             return Err(Failure::Cancelled);
         }
         match since.elapsed() > limit {
-            true => Err(Failure::Passing(format!("no answer for {} s", limit.as_secs()))),
+            true => Err(Failure::no_answer(limit)),
             false => Ok(()),
         }
     }

@@ -247,9 +247,7 @@ impl Client for StreamReader {
                 let answer = checked(answer, self.session.server())?;
                 self.take(&splits, &answer, inbox)
             }
-            None if since.elapsed() > ANSWER_WAIT => {
-                Err(Failure::Passing(format!("no answer for {} s", ANSWER_WAIT.as_secs())))
-            }
+            None if since.elapsed() > ANSWER_WAIT => Err(Failure::no_answer(ANSWER_WAIT)),
             None => {
                 self.asked = Some((splits, since));
                 Ok(())

@@ -84,10 +84,7 @@ impl Publisher for StreamWriter {
                     (waits, self.heard) = (false, Timer::default());
                 }
                 None if self.heard.elapsed() > ANSWER_WAIT => {
-                    return Err(Failure::Passing(format!(
-                        "no answer for {} s",
-                        ANSWER_WAIT.as_secs()
-                    )));
+                    return Err(Failure::no_answer(ANSWER_WAIT));
                 }
                 None => break,
             }
