@@ -76,10 +76,6 @@ impl Connector for Socket {
         SocketOptions::read(request).map(drop)
     }
 
-    fn is_bounded(&self, _request: &TableRequest) -> bool {
-        false
-    }
-
     fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
         let options = SocketOptions::read(request);
         options.map_or(AcceptedChanges::Inserts, |options| options.records.format.changes())

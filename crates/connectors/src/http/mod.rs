@@ -107,10 +107,6 @@ impl Connector for Http {
         }
     }
 
-    fn is_bounded(&self, _request: &TableRequest) -> bool {
-        false
-    }
-
     fn accepted_changes(&self, request: &TableRequest) -> AcceptedChanges {
         let options = SinkOptions::read(request, self.description);
         options.map_or(AcceptedChanges::Inserts, |options| options.http.records.format.changes())

@@ -49,10 +49,6 @@ impl Connector for Mqtt {
         MqttOptions::read(request, as_sink).map(drop)
     }
 
-    fn is_bounded(&self, _request: &TableRequest) -> bool {
-        false
-    }
-
     fn accepted_changes(&self, request: &TableRequest) -> AcceptedChanges {
         changes(request, true)
     }

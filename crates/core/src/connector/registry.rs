@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::description::ConnectorDescription;
+use super::description::{Boundedness, ConnectorDescription};
 use super::options::near_miss;
 use super::table::{AcceptedChanges, JobTables, StateTable, StateTableRequest, TableRequest};
 use super::{Sink, Source};
@@ -36,7 +36,8 @@ pub trait Connector: Send + Sync {
     /// True if reading the table ends by itself.
     fn is_bounded(&self, request: &TableRequest) -> bool {
         let _ = request;
-        true
+        let source = self.description().capabilities.source;
+        source.is_none_or(|source| source.boundedness != Boundedness::Unbounded)
     }
     /// Which changes the table takes.
     fn accepted_changes(&self, request: &TableRequest) -> AcceptedChanges {
